@@ -1,11 +1,17 @@
 """Rules of the house that no linter knows."""
 
+import ast
 import re
 import subprocess
 import sys
+from collections.abc import Collection
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = "operator/muster/"
+TESTS = re.compile(r"^Tests: ([\w/]+\.py(?:, [\w/]+\.py)*)\.$", re.MULTILINE)
 
 
 def tracked() -> list[str]:
@@ -46,3 +52,76 @@ def test_the_tests_that_the_gate_leaves_out_can_be_collected() -> None:
         check=False,
     )
     assert collected.returncode == 0, collected.stdout[-4000:]
+
+
+def is_declaration(source: str) -> bool:
+    """Whether a module only declares: no function of it has a body besides its docstring and `...`."""
+    functions = (
+        node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    )
+    return all(
+        isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant)
+        for function in functions
+        for line in function.body
+    )
+
+
+def room_of(module: str) -> str:
+    """The folder of tests that mirrors a module's room; the rooms of `node/` are one level down."""
+    *rooms, _ = module.removeprefix(PACKAGE).removeprefix("node/").split("/")
+    return "preflight_probes" if rooms[1:] == ["probes"] else "/".join(rooms[:1])
+
+
+def missing_tests(module: str, source: str, tests: Collection[str]) -> str:
+    """What a module lacks: a test file of its name in its room, or a line of its docstring that names its tests."""
+    if is_declaration(source):
+        return ""
+    named = TESTS.findall(ast.get_docstring(ast.parse(source)) or "")
+    if gone := sorted({test for line in named for test in line.split(", ")} - {*tests}):
+        return f"names {', '.join(gone)}"
+    name = re.escape(Path(module).name)
+    own = re.compile(rf"tests/(unit|integration)/(nightly/)?{room_of(module)}(/\w+)*/?test_{name}")
+    return "" if named or any(map(own.fullmatch, tests)) else "has no tests"
+
+
+def test_every_module_has_tests_of_its_name_or_names_them() -> None:
+    paths = tracked()
+    tests = {path for path in paths if re.fullmatch(r"tests/(unit|integration)/(\w+/)*test_\w+\.py", path)}
+    assert tests
+    modules = [path for path in paths if path.startswith(PACKAGE) and path.endswith(".py")]
+    found = {path: missing_tests(path, (ROOT / path).read_text(), tests) for path in modules}
+    assert {path: missing for path, missing in found.items() if missing} == {}
+
+
+CODE = "def double(x: int) -> int:\n    return 2 * x\n"
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "missing"),
+    [
+        ("world/job.py", CODE, "has no tests"),
+        ("world/fleet.py", CODE, ""),
+        ("node/agent/fleet.py", CODE, "has no tests"),
+        ("node/agent/ledger.py", CODE, ""),
+        ("node/checker/probes/zygote.py", CODE, ""),
+        ("node/checker/zygote.py", CODE, "has no tests"),
+        ("serve.py", CODE, ""),
+        ("world/serve.py", CODE, "has no tests"),
+        ("world/job.py", f'"""Jobs.\n\nTests: tests/unit/world/test_fleet.py.\n"""\n{CODE}', ""),
+        (
+            "world/job.py",
+            f'"""Jobs.\n\nTests: tests/unit/world/test_fleet.py, tests/unit/world/test_job.py.\n"""\n{CODE}',
+            "names tests/unit/world/test_job.py",
+        ),
+        ("world/job.py", f'"""Jobs. Tests: somewhere."""\n{CODE}', "has no tests"),
+        ("world/job.py", 'LIMIT = 3\n\nclass Row:\n    def cost(self) -> int:\n        """What it costs."""\n', ""),
+    ],
+)
+def test_what_a_module_lacks(module: str, source: str, missing: str) -> None:
+    tests = (
+        "tests/unit/world/test_fleet.py",
+        "tests/integration/nightly/agent/test_ledger.py",
+        "tests/unit/preflight_probes/test_zygote.py",
+        "tests/unit/test_serve.py",
+    )
+    assert missing_tests(PACKAGE + module, source, tests) == missing

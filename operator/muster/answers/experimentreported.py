@@ -3,6 +3,8 @@
 Time to train is from the creation of the first job to the end of the last one. It is reported once none runs any more.
 Scaling efficiency is tokens per second and accelerator against those of the jobs with the fewest accelerators. It
 compares jobs with a known model, and with the same accelerators and costs of a token: weak and strong scaling alike.
+
+Tests: tests/unit/cli/test_experiment.py.
 """
 
 from collections.abc import Iterable, Sequence

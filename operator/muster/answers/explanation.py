@@ -1,4 +1,7 @@
-"""Explain the state of one job: pure, from the TrainingJob and its Events to the answer of `status`."""
+"""Explain the state of one job: pure, from the TrainingJob and its Events to the answer of `status`.
+
+Tests: tests/unit/cli/test_explanation.py.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

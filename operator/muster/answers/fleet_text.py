@@ -1,4 +1,7 @@
-"""Format the report of the fleet as text and tables, for a terminal, a file or the page."""
+"""Format the report of the fleet as text and tables, for a terminal, a file or the page.
+
+Tests: tests/unit/cli/test_fleetreport.py.
+"""
 
 from collections.abc import Sequence
 

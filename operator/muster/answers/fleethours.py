@@ -1,4 +1,7 @@
-"""Read what the fleet's accelerators did from the ConfigMap that the operator keeps in its namespace."""
+"""Read what the fleet's accelerators did from the ConfigMap that the operator keeps in its namespace.
+
+Tests: tests/unit/cli/test_fleetreport.py.
+"""
 
 import json
 from typing import TYPE_CHECKING

@@ -1,4 +1,7 @@
-"""Read running and ended jobs, each once, for the reports of fleet and experiments."""
+"""Read running and ended jobs, each once, for the reports of fleet and experiments.
+
+Tests: tests/unit/cli/test_fleetreport.py.
+"""
 
 from collections.abc import Callable
 from datetime import datetime

@@ -3,6 +3,8 @@
 GPU-hours are weighted by accelerators, and all figures are sums over jobs: nothing is sampled. A job that began before
 the period, or continued after it, is cut. Its account does not date its buckets, so the same share of each figure
 counts as of its wall clock. The report says how much of the whole is such an estimate.
+
+Tests: tests/unit/cli/test_fleetreport.py.
 """
 
 from collections import Counter

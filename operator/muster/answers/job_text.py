@@ -1,4 +1,7 @@
-"""Format the figures of one job's report as text, for the command line and for the page."""
+"""Format the figures of one job's report as text, for the command line and for the page.
+
+Tests: tests/unit/cli/test_report.py.
+"""
 
 from muster.answers.explanation import ENDED
 from muster.answers.fleet_text import NO_PRICE, between_failures, money, small_money

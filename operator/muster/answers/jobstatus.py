@@ -1,4 +1,7 @@
-"""Build the status of one job for one screen: pure, from its TrainingJob, record, pods and nodes."""
+"""Build the status of one job for one screen: pure, from its TrainingJob, record, pods and nodes.
+
+Tests: tests/unit/cli/test_status.py.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime

@@ -1,6 +1,8 @@
 """Build the life of one node: pure, from its NodeHealth, its Node and the jobs' records to the answer of `nodes NODE`.
 
 Its life is one list of moments with a kind each; new sources add moments to that list.
+
+Tests: tests/unit/cli/test_node.py.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

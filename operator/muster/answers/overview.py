@@ -1,4 +1,7 @@
-"""Summarise many jobs: pure, from TrainingJobs to the answer of `top`."""
+"""Summarise many jobs: pure, from TrainingJobs to the answer of `top`.
+
+Tests: tests/unit/cli/test_top.py.
+"""
 
 from collections import Counter
 from collections.abc import Sequence

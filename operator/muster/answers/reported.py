@@ -1,5 +1,8 @@
 """Build the reports of one job: pure, from the TrainingJob's status to the answers of `report` and `report
---incidents`."""
+--incidents`.
+
+Tests: tests/unit/cli/test_report.py.
+"""
 
 import dataclasses
 import statistics

@@ -1,6 +1,8 @@
 """Format the words of all results: pure text, without the libraries that draw tables on a terminal.
 
 The page uses them, too, and the operator's image has no such libraries.
+
+Tests: tests/unit/cli/test_status.py.
 """
 
 import re

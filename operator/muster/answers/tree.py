@@ -1,4 +1,7 @@
-"""Count the fleet's tree: pure, from the holders of nodes to the answer of `nodes`."""
+"""Count the fleet's tree: pure, from the holders of nodes to the answer of `nodes`.
+
+Tests: tests/unit/cli/test_tree.py.
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,7 @@
-"""What all models of the API share: camelCase names in objects, snake_case names in Python, frozen values."""
+"""What all models of the API share: camelCase names in objects, snake_case names in Python, frozen values.
+
+Tests: tests/unit/api/test_models.py, tests/unit/apidocs/test_render.py.
+"""
 
 import functools
 from datetime import UTC, datetime

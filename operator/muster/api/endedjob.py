@@ -3,6 +3,8 @@ nobody changes it.
 
 It belongs to Muster's own namespace: the object outlives the job's namespace, and the platform team reads what
 it says of all tenants. docs/decisions/0032 says why EndedJob is a kind of its own, and how it is written.
+
+Tests: tests/unit/goodput/test_history.py.
 """
 
 from enum import StrEnum

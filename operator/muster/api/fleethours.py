@@ -1,6 +1,8 @@
 """What the accelerators of the fleet did, by hours: kept in a ConfigMap of Muster's namespace.
 
 docs/goodput.md says what the states mean, and docs/decisions/0038 how the time is counted.
+
+Tests: tests/unit/goodput/test_fleethours.py.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,7 @@
-"""FleetPolicy: what the platform team says about the fleet. None is needed; without one the defaults below hold."""
+"""FleetPolicy: what the platform team says about the fleet. None is needed; without one the defaults below hold.
+
+Tests: tests/unit/controller/test_policy.py.
+"""
 
 from collections.abc import Iterable
 from enum import StrEnum

@@ -4,6 +4,8 @@ An attempt is one start of the gang. Its number, its members and its cause chang
 that update has succeeded are directives served or pods touched. A second guarded update adds `start` once every
 member is idle. It fixes what the ranks are started with (addresses, resume checkpoint), so that a new leader serves
 the same answer. The reasons are in docs/decisions/0002.
+
+Tests: tests/unit/api/test_models.py.
 """
 
 from collections import Counter

@@ -1,6 +1,8 @@
 """Where a job's time went: the account in the Gang, and the figures of it in the job's status.
 
 docs/goodput.md says what the buckets mean, and docs/decisions/0025 which clock counts.
+
+Tests: tests/unit/goodput/test_account.py, tests/unit/goodput/test_opened.py.
 """
 
 from collections.abc import Mapping

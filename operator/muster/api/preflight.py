@@ -1,4 +1,7 @@
-"""The burn-in of nodes: what a TrainingJob and the FleetPolicy set about it."""
+"""The burn-in of nodes: what a TrainingJob and the FleetPolicy set about it.
+
+Tests: tests/unit/lifecycle/test_burnin.py.
+"""
 
 from enum import StrEnum
 

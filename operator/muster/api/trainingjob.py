@@ -1,4 +1,7 @@
-"""TrainingJob: what a user asks for, and the status that Muster shows of it."""
+"""TrainingJob: what a user asks for, and the status that Muster shows of it.
+
+Tests: tests/integration/api/test_refused.py, tests/unit/convert/test_pod.py.
+"""
 
 import re
 from collections.abc import Mapping

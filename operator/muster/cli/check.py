@@ -2,6 +2,8 @@
 
 The request is written to NodeHealth; the operator has the node's checker run it once no gang has the node, and writes
 the result beside the request.
+
+Tests: tests/unit/cli/test_burnin.py.
 """
 
 import asyncio

@@ -1,4 +1,7 @@
-"""Turn the failure of a command into one line that says what to do, in place of a traceback."""
+"""Turn the failure of a command into one line that says what to do, in place of a traceback.
+
+Tests: tests/unit/cli/test_commands.py.
+"""
 
 from muster.answers.roles import FLEET_ROLE, VIEW_ROLE
 from muster.kube import errors

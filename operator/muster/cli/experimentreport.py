@@ -1,5 +1,8 @@
 """`kubectl muster report --experiment NAME`: the report of one namespace's jobs with the label
-muster.dev/experiment."""
+muster.dev/experiment.
+
+Tests: tests/unit/cli/test_experiment.py.
+"""
 
 import re
 from typing import TYPE_CHECKING

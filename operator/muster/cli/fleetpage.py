@@ -1,6 +1,8 @@
 """Format the fleet's report as Markdown and as one self-contained HTML file: no script, no font, no network.
 
 Names and reasons come from others. In either form they are plain text, whatever they contain.
+
+Tests: tests/unit/cli/test_fleetreport.py.
 """
 
 import html

@@ -2,6 +2,8 @@
 
 The two never share a directory: wherever the worker container names the job's, the new one names its own. Where the
 container does not name it, a person has to confirm that the program does not save to the old one.
+
+Tests: tests/unit/cli/test_fork.py.
 """
 
 import copy

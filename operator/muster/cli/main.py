@@ -2,6 +2,8 @@
 
 Exit codes: 0 done, 1 failed (one line on stderr says why and what to do), 2 usage, or a document that cannot be
 converted.
+
+Tests: tests/unit/cli/test_commands.py.
 """
 
 import importlib

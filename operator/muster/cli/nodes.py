@@ -1,6 +1,8 @@
 """`kubectl muster nodes`: print the fleet's tree with free, used and excluded nodes, and what is known against nodes.
 
 With the name of a node it shows the life of that node (`muster.cli.node`).
+
+Tests: tests/unit/cli/test_tree.py.
 """
 
 import difflib

@@ -2,6 +2,8 @@
 
 It reads what the operator's informers read, with the same selectors and decoders, and derives the holders of nodes by
 the same rules (`muster.controller.cluster`); a test compares the two.
+
+Tests: tests/unit/cli/test_account.py, tests/unit/cli/test_commands.py.
 """
 
 import asyncio

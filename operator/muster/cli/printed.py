@@ -3,6 +3,8 @@
 A pod outlives an attempt: ranks that restart in place continue to print to the same log. The launcher prints there when
 an attempt begins, and the log is cut at that line. The record does not keep which pod ran an attempt that is over; that
 line shows it, too.
+
+Tests: tests/unit/cli/test_logs.py.
 """
 
 import re

@@ -1,6 +1,8 @@
 """Read one job for several commands, as far as this user may: a refusal becomes a note, not an error.
 
 A tenant has rights in its own namespace only. The health of nodes belongs to the fleet; the note says whom to ask.
+
+Tests: tests/unit/cli/test_status.py.
 """
 
 import asyncio

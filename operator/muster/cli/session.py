@@ -1,4 +1,7 @@
-"""Share between commands their options, the connection, and how they end."""
+"""Share between commands their options, the connection, and how they end.
+
+Tests: tests/unit/cli/test_commands.py.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -1,5 +1,8 @@
 """Deletes the records of machines that are gone, when nothing in them could matter any more: a few at a time, and
-guarded."""
+guarded.
+
+Tests: tests/unit/controller/test_health.py.
+"""
 
 from collections.abc import Callable
 from datetime import datetime

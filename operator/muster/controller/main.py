@@ -2,6 +2,8 @@
 
 kopf's handlers would cost a deep copy per event and its peering is no leader election (docs/decisions/0001), so it
 watches the one kind that people write, and only rings: the decisions are made from our own informers.
+
+Tests: tests/integration/install/test_first_start.py, tests/unit/controller/test_logging.py.
 """
 
 import gc

@@ -2,6 +2,8 @@
 
 The record comes first, with the incident marked as acted on, so that the budget is charged before anything is done. A
 crash in between is repaired by the next pass, which starts from what is stored.
+
+Tests: tests/unit/controller/test_health.py.
 """
 
 import asyncio

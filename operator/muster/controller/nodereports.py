@@ -1,5 +1,8 @@
 """Reports, once each, what keeps Muster from evaluating nodes: policy, records, refuted declarations, its own
-defects."""
+defects.
+
+Tests: tests/unit/controller/test_health.py.
+"""
 
 from collections.abc import Mapping
 

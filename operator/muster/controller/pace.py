@@ -1,4 +1,7 @@
-"""Limits the writes about one node in an hour: what comes and goes all the time must not cost a write each time."""
+"""Limits the writes about one node in an hour: what comes and goes all the time must not cost a write each time.
+
+Tests: tests/unit/controller/test_health.py.
+"""
 
 from collections import deque
 from collections.abc import Callable

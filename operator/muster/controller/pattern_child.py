@@ -2,6 +2,8 @@
 
 In: a pattern as JSON on each line. Out: on each line, as JSON, why it is no step pattern; "" = it is one. While a
 pattern is compiled no other code of the process runs, but the kernel's timer ends it (SIGPROF).
+
+Tests: tests/unit/controller/test_patterns.py.
 """
 
 import json

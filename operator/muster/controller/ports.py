@@ -1,5 +1,8 @@
 """The ports of one operator process: probes and its last decisions for administrators; with certificates launchers,
-metrics."""
+metrics.
+
+Tests: tests/unit/controller/test_operator.py.
+"""
 
 import asyncio
 import contextlib

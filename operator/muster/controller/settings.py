@@ -1,4 +1,7 @@
-"""The settings of one installation, from environment variables with defaults that fit the manifests."""
+"""The settings of one installation, from environment variables with defaults that fit the manifests.
+
+Tests: tests/unit/manifests/test_manifests.py.
+"""
 
 import os
 import socket

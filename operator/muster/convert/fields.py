@@ -1,5 +1,8 @@
 """Reads objects of other systems so that no field is lost silently: a field that no code takes is reported as left out,
-with the reason."""
+with the reason.
+
+Tests: tests/unit/convert/test_documents.py.
+"""
 
 import json
 from collections.abc import Iterator

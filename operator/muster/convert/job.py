@@ -1,4 +1,7 @@
-"""Holds what all conversions have in common: it turns a gang into a TrainingJob that the API accepts."""
+"""Holds what all conversions have in common: it turns a gang into a TrainingJob that the API accepts.
+
+Tests: tests/unit/convert/test_documents.py.
+"""
 
 import re
 from collections.abc import Iterable, Mapping

@@ -2,6 +2,8 @@
 
 Source: kubernetes-sigs/jobset, api/jobset/v1alpha2/jobset_types.go; host names and variables: its documentation,
 Concepts.
+
+Tests: tests/unit/convert/test_documents.py.
 """
 
 import re

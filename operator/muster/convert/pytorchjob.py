@@ -1,6 +1,8 @@
 """Converts a PyTorchJob of Kubeflow's training operator, version 1 (kubeflow.org/v1).
 
 Source: kubeflow/training-operator release-1.9, pkg/apis/kubeflow.org/v1 and pkg/controller.v1/pytorch/envvar.go.
+
+Tests: tests/unit/convert/test_documents.py.
 """
 
 import re

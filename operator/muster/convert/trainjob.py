@@ -2,6 +2,8 @@
 
 Trainer turns a TrainJob into a JobSet, and so does this module. Source: kubeflow/trainer 2.3, pkg/apis/trainer/v1alpha1
 and pkg/runtime/framework/plugins/torch; podTemplateOverrides: 2.1.
+
+Tests: tests/unit/convert/test_documents.py.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,8 @@
 """Makes the template of a TrainingJob's workers from the pod template of another system.
 
 These functions change their arguments, and note each change.
+
+Tests: tests/unit/convert/test_documents.py.
 """
 
 import re

@@ -5,6 +5,8 @@ gossip that the gang has gone on. It then ends its ranks after the length of its
 holds for every set of workers that is cut off together: each has a path to one that misses a peer outside. Only a gang
 that is alive as a whole, and heard by no coordinator, misses no peer. The fence file in the checkpoint directory stops
 it. Without the file only proof of its death helps. See docs/decisions/0012.
+
+Tests: tests/unit/fencing/test_survivors.py.
 """
 
 import heapq

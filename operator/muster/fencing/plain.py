@@ -1,6 +1,8 @@
 """Ranks that a pod has started by itself: nothing reports them. Pure.
 
 A pod that is bound may train, wherever it is, until its end is seen or proved: only its node could show that.
+
+Tests: tests/unit/fencing/test_survivors.py.
 """
 
 from muster.api.gang import GangSpec, Proof, UnfencedWorker

@@ -1,6 +1,8 @@
 """What proves that a pod's ranks have ended, however they were started. Pure.
 
 Nothing here is measured by the wall clock, which may step: a leader counts what it has seen itself, and a new one anew.
+
+Tests: tests/unit/fencing/test_survivors.py.
 """
 
 import math

@@ -1,4 +1,7 @@
-"""Compute the cost of held accelerators from a price of one GPU-hour for each model. Pure."""
+"""Compute the cost of held accelerators from a price of one GPU-hour for each model. Pure.
+
+Tests: tests/unit/cli/test_prices.py.
+"""
 
 import re
 from collections.abc import Mapping

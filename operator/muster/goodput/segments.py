@@ -1,5 +1,8 @@
 """Keep the steps that count in the order in which they were made: add a segment, or take back work beyond a step.
-Pure."""
+Pure.
+
+Tests: tests/unit/goodput/test_account.py.
+"""
 
 from datetime import datetime, timedelta
 

@@ -1,4 +1,7 @@
-"""Derive the goodput in the job's status; it changes only where there is something else to write. Pure."""
+"""Derive the goodput in the job's status; it changes only where there is something else to write. Pure.
+
+Tests: tests/unit/goodput/test_account.py.
+"""
 
 from dataclasses import replace
 from datetime import datetime, timedelta

@@ -8,6 +8,8 @@ Certain is what two ways of measuring say that have nothing in common but the ha
 have written, and what the driver's library answers when it is asked, of the same GPU where both name one. No program in
 a container writes the one or the other, and a defect in reading one of them is not seen in the other. One sign alone is
 not certain, however grave: a pattern that has gone wrong finds XID 79 on every node.
+
+Tests: tests/unit/health/test_budgets.py.
 """
 
 import re

@@ -1,5 +1,8 @@
 """What Muster does about a node by its verdict and the breaker's ruling, under the policy's enforcement: avoid,
-evacuate, taint."""
+evacuate, taint.
+
+Tests: tests/unit/health/test_budgets.py, tests/unit/health/test_observe.py.
+"""
 
 from typing import NamedTuple
 

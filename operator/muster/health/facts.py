@@ -1,4 +1,7 @@
-"""What verdicts read of a Node object."""
+"""What verdicts read of a Node object.
+
+Tests: tests/unit/health/test_condition.py.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -3,6 +3,8 @@
 A share of all nodes says little where most have no accelerator: a tenth of a fleet can be all of its GPUs. So nodes are
 counted by accelerator and model. The pool of a node must not change when the node becomes unhealthy. A device plugin
 that finds nothing leaves the resource in `capacity` with 0, and the labels of feature discovery stay.
+
+Tests: tests/unit/health/test_budgets.py.
 """
 
 from collections.abc import Mapping

@@ -2,6 +2,8 @@
 
 The agent's evidence, other systems' marks on Node objects and failures of jobs are all translated into signs. A verdict
 is made of nothing else.
+
+Tests: tests/unit/health/test_assess.py.
 """
 
 from dataclasses import dataclass

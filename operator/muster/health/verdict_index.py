@@ -1,4 +1,7 @@
-"""Verdicts and facts about all nodes, for rulings and metrics; they are updated with each change of a node."""
+"""Verdicts and facts about all nodes, for rulings and metrics; they are updated with each change of a node.
+
+Tests: tests/unit/controller/test_health.py, tests/unit/health/test_orders.py.
+"""
 
 from collections import Counter
 from collections.abc import Sequence

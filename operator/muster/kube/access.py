@@ -3,6 +3,8 @@ SubjectAccessReview), kept briefly.
 
 The page and the operator's metrics never decide about rights by themselves: where the API server does not answer,
 nothing is shown. Answers are bounded in number and age, and the same question is never asked twice at the same time.
+
+Tests: tests/unit/page/test_server.py.
 """
 
 import asyncio

@@ -1,6 +1,8 @@
 """Defines the errors between Muster and the API server as types: callers decide by type, people read the message.
 
 What only a message says is read here and nowhere else, and becomes a type or a property.
+
+Tests: tests/unit/kube/test_paths_and_errors.py, tests/unit/reports/test_answers.py.
 """
 
 # ruff: noqa: N818 - these are the API server's own words

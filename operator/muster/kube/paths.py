@@ -1,5 +1,8 @@
 """Builds paths of the API server's REST interface as plain strings, and turns them back into resource names for
-metrics."""
+metrics.
+
+Tests: tests/unit/kube/test_paths_and_errors.py.
+"""
 
 from urllib.parse import quote
 

@@ -1,4 +1,7 @@
-"""Refuses API servers that are too old, before anything is written to them."""
+"""Refuses API servers that are too old, before anything is written to them.
+
+Tests: tests/unit/kube/test_paths_and_errors.py.
+"""
 
 import msgspec
 

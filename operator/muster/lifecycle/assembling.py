@@ -1,4 +1,7 @@
-"""From nodes to the start of the ranks: pods, bindings, and the start barrier. Pure."""
+"""From nodes to the start of the ranks: pods, bindings, and the start barrier. Pure.
+
+Tests: tests/unit/lifecycle/test_waiting_and_binding.py.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -1,4 +1,7 @@
-"""Checkers that cannot test: why, as text, and for how long the burn-in waits for them. Pure."""
+"""Checkers that cannot test: why, as text, and for how long the burn-in waits for them. Pure.
+
+Tests: tests/unit/lifecycle/test_burnin.py.
+"""
 
 from muster.protocol.checks import STARTING
 from muster.world.checks import CheckerView

@@ -1,5 +1,7 @@
 """The orders of one burn-in, and what checkers have answered to them: of single nodes, of pairs, round by round, and of
 the whole gang. Pure.
+
+Tests: tests/unit/lifecycle/test_burnin.py.
 """
 
 import re

@@ -1,4 +1,7 @@
-"""The facts of a decision, derived from the world once."""
+"""The facts of a decision, derived from the world once.
+
+Tests: tests/unit/lifecycle/test_waiting_and_binding.py.
+"""
 
 from muster.lifecycle import ending, evacuating, record
 from muster.lifecycle.facts import Facts

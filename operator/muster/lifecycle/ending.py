@@ -1,4 +1,7 @@
-"""The end of a job: how it is known, recorded and tidied up after. Pure."""
+"""The end of a job: how it is known, recorded and tidied up after. Pure.
+
+Tests: tests/unit/lifecycle/test_scenarios.py.
+"""
 
 from muster.api.gang import Gang, GangSpec
 from muster.api.trainingjob import CompletionRecord, CompletionResult

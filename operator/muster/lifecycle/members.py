@@ -1,4 +1,7 @@
-"""The members of a gang and their nodes: which nodes to request, and the members of the next record. Pure."""
+"""The members of a gang and their nodes: which nodes to request, and the members of the next record. Pure.
+
+Tests: tests/unit/lifecycle/test_waiting_and_binding.py.
+"""
 
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Sequence

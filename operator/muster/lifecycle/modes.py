@@ -1,6 +1,8 @@
 """The two ways to run ranks, and how the life of a job differs between them. Pure.
 
 How it is proved that ranks have ended differs, too: see `muster.fencing.survivors`.
+
+Tests: tests/unit/lifecycle/test_burnin.py.
 """
 
 from typing import Protocol

@@ -1,4 +1,7 @@
-"""Reads lists of a pod template, which may have any shape before the API server has checked it. Pure."""
+"""Reads lists of a pod template, which may have any shape before the API server has checked it. Pure.
+
+Tests: tests/unit/lifecycle/test_template.py.
+"""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,7 @@
-"""A job without nodes: checks of its template, suspension, and its place in the queue. Pure."""
+"""A job without nodes: checks of its template, suspension, and its place in the queue. Pure.
+
+Tests: tests/unit/lifecycle/test_waiting_and_binding.py.
+"""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,7 @@
-"""The phase of a job's life: chosen once for each step, from the facts alone."""
+"""The phase of a job's life: chosen once for each step, from the facts alone.
+
+Tests: tests/unit/lifecycle/test_burnin.py.
+"""
 
 from enum import StrEnum
 

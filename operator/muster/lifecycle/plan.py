@@ -1,4 +1,7 @@
-"""What a decision may ask for. Every action carries what it expects, so that doing it twice or too late is harmless."""
+"""What a decision may ask for. Every action carries what it expects, so that doing it twice or too late is harmless.
+
+Tests: tests/unit/controller/test_reconciler.py.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

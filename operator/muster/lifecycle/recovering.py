@@ -1,4 +1,7 @@
-"""A new attempt, when the current one is broken. Pure."""
+"""A new attempt, when the current one is broken. Pure.
+
+Tests: tests/unit/lifecycle/test_scenarios.py.
+"""
 
 from muster.lifecycle import record
 from muster.lifecycle.commit import commit

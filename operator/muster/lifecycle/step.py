@@ -4,6 +4,8 @@ share it.
 The facts are derived once (`derive`), the phase is chosen once (`phase`), that phase plans, and at the end the status
 is made. A step either commits the Gang (one guarded update, nothing else) or brings pods into line with the record,
 never both. So after a crash the next step finds a state that an earlier step has left on purpose.
+
+Tests: tests/unit/lifecycle/test_waiting_and_binding.py.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,4 +1,7 @@
-"""Message texts that Events and the status share."""
+"""Message texts that Events and the status share.
+
+Tests: tests/unit/lifecycle/test_corruption.py.
+"""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,6 +1,8 @@
 """Builds a worker's pod and the objects that all workers of a job share. Pure: from records to manifests.
 
 Pod specs are never compared afterwards: an upgrade of Muster changes only pods that are made later.
+
+Tests: tests/unit/lifecycle/test_pods_as_they_come.py, tests/unit/recovery/test_sick_nodes.py.
 """
 
 import json

@@ -2,6 +2,8 @@
 
 Ended jobs are not watched: thousands of them are read now and then, by few users. Other users get the same result for
 half a minute, and the sums are made outside the event loop that answers.
+
+Tests: tests/unit/page/test_server.py.
 """
 
 import asyncio

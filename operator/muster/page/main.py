@@ -1,4 +1,7 @@
-"""Run the page's process: connect, watch, serve until a signal."""
+"""Run the page's process: connect, watch, serve until a signal.
+
+Tests: tests/integration/page/test_page.py, tests/unit/page/test_server.py.
+"""
 
 import asyncio
 import contextlib

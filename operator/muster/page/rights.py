@@ -1,4 +1,7 @@
-"""Name the rights that the page reviews."""
+"""Name the rights that the page reviews.
+
+Tests: tests/unit/page/test_server.py.
+"""
 
 import asyncio
 from collections.abc import Iterable

@@ -1,4 +1,7 @@
-"""Keep live copies of four kinds of objects, which the page watches as the operator does."""
+"""Keep live copies of four kinds of objects, which the page watches as the operator does.
+
+Tests: tests/unit/page/test_server.py.
+"""
 
 import asyncio
 import contextlib

@@ -1,5 +1,8 @@
 """Read the settings of one installation of the page from environment variables, with defaults that fit the
-manifests."""
+manifests.
+
+Tests: tests/unit/page/test_server.py.
+"""
 
 import os
 from collections.abc import Mapping

@@ -1,4 +1,7 @@
-"""Which nodes of the chosen domains the workers and the spares take, and in what order."""
+"""Which nodes of the chosen domains the workers and the spares take, and in what order.
+
+Tests: tests/unit/placement/test_knapsack.py.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

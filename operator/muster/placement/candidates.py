@@ -2,6 +2,8 @@
 
 Few nodes differ from one request to the next, so they are laid over the shared tree. They are those to avoid, those
 without a heartbeat, and those the job itself holds.
+
+Tests: tests/unit/placement/test_space.py.
 """
 
 from collections import Counter

@@ -3,6 +3,8 @@
 A template is written by any tenant, and the API server may not have checked it yet: reading never raises. A field
 without the shape of a pod, or longer than any pod needs, is named, and no node fits the template. That bounds the cost
 of a plan, which asks every kind of node what a template makes of it.
+
+Tests: tests/unit/placement/test_eligibility.py.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -3,6 +3,8 @@
 So a plan, or one request, can look at a fleet less some nodes without copying the fleet, and what has been worked out
 for a domain holds for as long as the domain does. A node that lacks a level's label hangs, as a domain of its own, on
 the innermost domain that it is known to be in.
+
+Tests: tests/unit/placement/test_space.py.
 """
 
 from collections import defaultdict

@@ -1,4 +1,7 @@
-"""Why a request has no place: the reason, one sentence with numbers for people, and the numbers."""
+"""Why a request has no place: the reason, one sentence with numbers for people, and the numbers.
+
+Tests: tests/unit/placement/test_messages.py.
+"""
 
 import heapq
 from collections import Counter, defaultdict

@@ -3,6 +3,8 @@
 Nodes of a fleet are mostly alike: what a worker makes of a node's state, taints and resources is asked once for each
 kind of node, not for each node. The result for a node is shared between the trees of all kinds of workers for which it
 is equal.
+
+Tests: tests/unit/placement/test_tree.py.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping

@@ -1,5 +1,8 @@
 """Which names of other tenants' jobs a waiting job's people are shown: those of its own namespace; all where the policy
-says so."""
+says so.
+
+Tests: tests/unit/placement/test_messages.py.
+"""
 
 from collections.abc import Callable, Mapping
 

@@ -1,6 +1,8 @@
 """The points of the knapsack: which room can be had at which cost, each as one number that can be added and compared.
 
 A point is a cost with the room it buys: segments, and single nodes beside them.
+
+Tests: tests/unit/placement/test_knapsack.py.
 """
 
 from bisect import bisect_right

@@ -1,4 +1,7 @@
-"""The requests to placement. Its answers are in `muster.world.queuedecision`, because decisions look at them."""
+"""The requests to placement. Its answers are in `muster.world.queuedecision`, because decisions look at them.
+
+Tests: tests/unit/placement/test_space.py.
+"""
 
 from dataclasses import dataclass, replace
 

@@ -1,4 +1,7 @@
-"""Chooses nodes for one request among its candidate nodes, or finds that there are none."""
+"""Chooses nodes for one request among its candidate nodes, or finds that there are none.
+
+Tests: tests/unit/placement/test_space.py.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

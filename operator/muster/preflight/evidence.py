@@ -4,6 +4,8 @@ nodes.
 A level is how many domains a pair shares from the outside in. It is 0 for two nodes with nothing in common, and the
 number of levels for two nodes of one innermost domain. A test at a level says something about every link up to it. Each
 level has a yardstick of its own: NVLink is ten times as fast as a network port.
+
+Tests: tests/unit/preflight/test_verdict.py.
 """
 
 import math

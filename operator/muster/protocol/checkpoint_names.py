@@ -1,4 +1,7 @@
-"""Read from the name of a directory or file whether it may be a finished checkpoint, and of which step."""
+"""Read from the name of a directory or file whether it may be a finished checkpoint, and of which step.
+
+Tests: tests/unit/checkpoint/test_find.py, tests/unit/checkpoint/test_store.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Decide which reported checkpoints are the newest, and which belong to the current branch. Pure."""
+"""Decide which reported checkpoints are the newest, and which belong to the current branch. Pure.
+
+Tests: tests/unit/checkpoint/test_listing.py, tests/unit/checkpoint/test_store.py.
+"""
 
 from __future__ import annotations
 

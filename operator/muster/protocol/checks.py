@@ -6,6 +6,8 @@ have no answer yet, keeps the answers of all listed orders, and stops at once wh
 receives every answer again and continues where its predecessor was. Nothing of a burn-in is stored in the API.
 
 The wire format is that of muster.protocol.messages.
+
+Tests: tests/unit/checker/test_core.py.
 """
 
 from __future__ import annotations

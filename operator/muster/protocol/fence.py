@@ -7,6 +7,8 @@ steps need every rank: the gang stands still then, and workers that are cut off 
 alive. A worker sees a missing member by its own pings, or a neighbour forwards the news. Whatever part of a gang is cut
 off, as long as its workers reach each other at all, one of them pings a worker outside. A neighbour with a later
 attempt proves that this one is over: then there is nothing to wait for.
+
+Tests: tests/unit/launcher/test_cut_off.py, tests/unit/launcher/test_fence.py.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 A deadline is about four times the expected time of a probe, and 5 s at least; on GPUs it allows for a context on each
 of eight devices. GPU sizes follow measurements on an H200: bf16 products vary by 3 % from 8192 on; all free memory
 takes two patterns in 0.16 s; 200 repeats of a 4096 product take 0.14 s. CPU sizes follow two busy cores with oneDNN.
+
+Tests: tests/unit/checker/test_translate.py.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Sources: torch.distributed.run (options and PET_ variables), accelerate/commands/launch.py, composer/cli/launcher.py,
 deepspeed/launcher/runner.py, lightning/fabric/cli.py, torchtune/_cli/run.py.
+
+Tests: tests/unit/convert/test_documents.py.
 """
 
 from __future__ import annotations

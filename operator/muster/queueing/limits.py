@@ -2,6 +2,8 @@
 
 Within a namespace's limit the queue's order is strict: what is left of the limit is kept for the job that comes first.
 Otherwise small jobs would use up for ever what a large one of the same namespace waits for.
+
+Tests: tests/unit/queueing/test_queue.py.
 """
 
 from collections import Counter, defaultdict

@@ -1,4 +1,7 @@
-"""The phrases that several messages about waiting share."""
+"""The phrases that several messages about waiting share.
+
+Tests: tests/unit/queueing/test_explain.py, tests/unit/queueing/test_queue.py.
+"""
 
 from collections.abc import Mapping
 

@@ -2,6 +2,8 @@
 
 A remedy is named only where it helps, be it together with others of the list; one that depends on where nodes lie says
 so, because the numbers of the whole fleet do not.
+
+Tests: tests/unit/queueing/test_explain.py.
 """
 
 from collections.abc import Callable, Iterator, Mapping

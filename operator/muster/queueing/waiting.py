@@ -1,4 +1,7 @@
-"""A job that waits for nodes, as the queue sees it."""
+"""A job that waits for nodes, as the queue sees it.
+
+Tests: tests/unit/queueing/test_queue.py.
+"""
 
 from dataclasses import dataclass
 from datetime import datetime

@@ -1,4 +1,7 @@
-"""Which pods and ranks have ended, and how, as pods and launchers report it. Pure."""
+"""Which pods and ranks have ended, and how, as pods and launchers report it. Pure.
+
+Tests: tests/unit/recovery/test_failures.py.
+"""
 
 import re
 import signal

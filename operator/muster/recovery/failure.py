@@ -1,4 +1,7 @@
-"""The failures that one member of a gang can show. They say what was seen and blame nothing yet. Pure."""
+"""The failures that one member of a gang can show. They say what was seen and blame nothing yet. Pure.
+
+Tests: tests/unit/recovery/test_blame.py, tests/unit/recovery/test_failures.py.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -2,6 +2,8 @@
 
 The record holds the time by the clock of an earlier leader, and clocks step. So no start waits longer than the longest
 hold, counted from when this leader first saw the attempt.
+
+Tests: tests/unit/recovery/test_waits.py.
 """
 
 from datetime import datetime, timedelta

@@ -4,6 +4,8 @@ A lost peer takes all other ranks along within moments, and each prints what its
 is never the cause while there is another one. The tables are what libraries and launchers print, as
 tests/data/reports/last_lines has it with its sources. A connection to a service (a hub, an object store, a tracker) is
 no connection to a peer.
+
+Tests: tests/unit/reports/test_last_lines.py.
 """
 
 import re

@@ -1,4 +1,7 @@
-"""Workers that are not heard any more, or never were, and the other signs against them. Pure."""
+"""Workers that are not heard any more, or never were, and the other signs against them. Pure.
+
+Tests: tests/unit/recovery/test_failures.py, tests/unit/recovery/test_waits.py.
+"""
 
 import math
 

@@ -1,4 +1,7 @@
-"""Workers that keep the gang waiting for a start though their nodes are there. Pure."""
+"""Workers that keep the gang waiting for a start though their nodes are there. Pure.
+
+Tests: tests/unit/recovery/test_waits.py.
+"""
 
 import math
 from collections.abc import Collection

@@ -1,4 +1,7 @@
-"""What was tried since the last start of the ranks, and what to try next. Pure."""
+"""What was tried since the last start of the ranks, and what to try next. Pure.
+
+Tests: tests/unit/recovery/test_waits.py.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace

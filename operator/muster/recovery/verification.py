@@ -1,6 +1,8 @@
 """Which workers verify checkpoints, when other verifiers are chosen, and when a waiting start is reported as Stalled.
 
 To verify a checkpoint means many small reads of shared storage, so that a few of a gang do it. Pure.
+
+Tests: tests/unit/recovery/test_waits.py.
 """
 
 from muster.api.gang import GangSpec

@@ -2,6 +2,8 @@
 
 Sources: ETTR as in "Revisiting Reliability in Large-Scale Machine Learning Research Clusters" (HPCA 2025, arXiv
 2410.21680); the interval is Young's first-order one (1974) with Daly's correction (2006).
+
+Tests: tests/unit/whatif/test_answer.py.
 """
 
 import math

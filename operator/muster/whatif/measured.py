@@ -1,4 +1,7 @@
-"""Computes the failure rates of this fleet from the records of its jobs. Pure."""
+"""Computes the failure rates of this fleet from the records of its jobs. Pure.
+
+Tests: tests/unit/whatif/test_ways.py.
+"""
 
 from collections import Counter
 from collections.abc import Iterable

@@ -1,4 +1,7 @@
-"""Describes the question: a gang, its nodes and spares, and how it trains and saves."""
+"""Describes the question: a gang, its nodes and spares, and how it trains and saves.
+
+Tests: tests/unit/whatif/test_answer.py.
+"""
 
 from pydantic import Field
 

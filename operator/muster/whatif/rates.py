@@ -1,4 +1,7 @@
-"""Describes how often nodes fail, and of what: published figures, and a user's own."""
+"""Describes how often nodes fail, and of what: published figures, and a user's own.
+
+Tests: tests/unit/whatif/test_ways.py.
+"""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -2,6 +2,8 @@
 
 Each place of the gang has failures of its own. A failure strikes nothing while its place has no node. The same failures
 strike every compared plan, so that plans differ by their choices and not by luck.
+
+Tests: tests/unit/whatif/test_life.py.
 """
 
 import math

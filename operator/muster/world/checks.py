@@ -1,4 +1,7 @@
-"""Define what decisions know of checkers, and what checkers shall run."""
+"""Define what decisions know of checkers, and what checkers shall run.
+
+Tests: tests/unit/lifecycle/test_burnin.py.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

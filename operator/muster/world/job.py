@@ -1,4 +1,7 @@
-"""Define everything that one decision about one job may read: a value, so that the same world gives the same plan."""
+"""Define everything that one decision about one job may read: a value, so that the same world gives the same plan.
+
+Tests: tests/unit/fencing/test_survivors.py.
+"""
 
 import math
 from collections.abc import Callable, Mapping

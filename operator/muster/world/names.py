@@ -1,4 +1,7 @@
-"""Derive deterministic names: creating twice is harmless, and a job re-created under its old name adopts nothing."""
+"""Derive deterministic names: creating twice is harmless, and a job re-created under its old name adopts nothing.
+
+Tests: tests/unit/world/test_world.py.
+"""
 
 import functools
 import hashlib

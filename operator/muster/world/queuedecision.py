@@ -1,4 +1,7 @@
-"""Define the answer of placement, and the place in the queue of a job that waits for nodes."""
+"""Define the answer of placement, and the place in the queue of a job that waits for nodes.
+
+Tests: tests/unit/placement/test_space.py.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -2,6 +2,8 @@
 
 Where admission is installed, only the operator can write Gangs. Without it any user with the right to write Gangs in a
 namespace could take any node with one that was never committed. So a decision checks each Gang's owner and size, too.
+
+Tests: tests/unit/controller/test_cluster.py.
 """
 
 from typing import NamedTuple

@@ -1,5 +1,8 @@
 """Define what decisions know of pods and nodes: the few fields that matter, flat and frozen, cheap enough for
-thousands."""
+thousands.
+
+Tests: tests/unit/controller/test_cluster.py, tests/unit/world/test_world.py.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

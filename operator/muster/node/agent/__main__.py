@@ -1,4 +1,7 @@
-"""`python -m muster.node.agent`: the node agent. Its settings come from the environment (settings.py)."""
+"""`python -m muster.node.agent`: the node agent. Its settings come from the environment (settings.py).
+
+Tests: tests/integration/nightly/agent/test_agent.py.
+"""
 
 import os
 import signal

@@ -3,6 +3,8 @@ below.
 
 Read from sysfs, where the path of a device goes through all bridges above it. What was once seen is kept for the boot,
 because a device whose port was contained is gone from there when its line is read.
+
+Tests: tests/unit/agent/test_infiniband.py.
 """
 
 import os

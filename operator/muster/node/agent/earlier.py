@@ -3,6 +3,8 @@ after a boot the inventory.
 
 A machine does not lose a GPU or a port of its network by booting: how many it has had is kept by its hardware (the
 mainboard's UUID), until a human releases the node with fewer. What cannot be understood is left out.
+
+Tests: tests/unit/agent/test_boots.py.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,5 +1,8 @@
 """Defines what collectors report to the ledger: a `Signal` says whether something is bad now, an `Incident` that
-something happened."""
+something happened.
+
+Tests: tests/unit/agent/test_ledger.py.
+"""
 
 from dataclasses import dataclass
 

@@ -1,5 +1,8 @@
 """Interprets NVML's answers about the GPUs: pure except for the memory of counters and of what was seen in this
-boot."""
+boot.
+
+Tests: tests/unit/agent/test_dead_gpus.py, tests/unit/agent/test_faults.py.
+"""
 
 import math
 from collections.abc import Collection, Iterator, Mapping

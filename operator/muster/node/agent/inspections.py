@@ -2,6 +2,8 @@
 
 An agent that runs and sees nothing is worse than none, because it hides that the node is not monitored. So its Pod is
 Ready only while all parts were seen lately. A poll that was answered by errors alone does not count.
+
+Tests: tests/unit/agent/test_ready.py.
 """
 
 from collections.abc import Mapping

@@ -4,6 +4,8 @@ A device can be given to a pod or a virtual machine, and its interface switched 
 none of it is a fault. A device in an RDMA namespace of its own is not in `class/infiniband` of the host, and still in
 `infiniband_verbs`, a class without namespaces (drivers/infiniband/core/uverbs_main.c). A device of a virtual machine is
 bound to a pass-through driver.
+
+Tests: tests/unit/agent/test_given_ports.py.
 """
 
 import os

@@ -8,6 +8,8 @@ A message of several lines has line feeds between them. Some kernels write each 
 then matches what has come so far, and `goes_on` the next line.
 
 Only `muster.health.kinds` says how severe each kind is.
+
+Tests: tests/unit/reports/test_kernel_lines.py.
 """
 
 import re

@@ -1,6 +1,8 @@
 """Lists the kinds of evidence that the agent sends, by stable names, and which are kept when there are more than fit.
 
 The order says only what an on-call engineer would miss most; the operator decides what a kind means for the node.
+
+Tests: tests/unit/agent/test_resets.py.
 """
 
 import re

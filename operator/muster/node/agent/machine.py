@@ -1,5 +1,8 @@
 """Reads the machine itself: its boot, its identity, its filesystems and the fabric manager. Files only, nothing that
-can hang."""
+can hang.
+
+Tests: tests/unit/agent/test_infiniband.py.
+"""
 
 import os
 from collections.abc import Iterator

@@ -3,6 +3,8 @@
 What a GPU or a driver does not have (not supported, no such symbol in an old library) is left out of the answer. Two
 errors accuse a GPU by themselves: lost, and reset required. Any other error accuses it only when every call about the
 GPU fails. A call that fails while others succeed is reported by name, without accusing a GPU.
+
+Tests: tests/unit/agent/test_faults.py, tests/unit/agent/test_recorded.py.
 """
 
 import ctypes

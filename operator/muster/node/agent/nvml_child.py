@@ -3,6 +3,8 @@
 `python -m muster.node.agent.nvml_child` reads names of batches from stdin, a line each, and writes one line of JSON per
 batch to stdout. One thread waits for events and writes them as they come; another reports at which GPU a batch is
 delayed. It ends with its parent.
+
+Tests: tests/unit/agent/test_faults.py.
 """
 
 import ctypes

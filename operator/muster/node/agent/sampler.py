@@ -1,4 +1,7 @@
-"""Polls something repeatedly from a thread of its own: reading a dead network card's sysfs can take a minute."""
+"""Polls something repeatedly from a thread of its own: reading a dead network card's sysfs can take a minute.
+
+Tests: tests/unit/agent/test_infiniband.py.
+"""
 
 import threading
 import time

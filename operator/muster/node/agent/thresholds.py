@@ -2,6 +2,8 @@
 
 A fleet replaces values by a JSON file, `{"throttle.share": 0.8}`, that `MUSTER_THRESHOLDS` names (a mounted ConfigMap).
 An unusable entry is reported as a problem of the agent; the rest of the file and the defaults stay in force.
+
+Tests: tests/unit/agent/test_settings.py.
 """
 
 import json

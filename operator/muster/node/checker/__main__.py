@@ -1,5 +1,8 @@
 """`python3 -m muster.node.checker`: runs the checker of this node. Its settings come from the environment
-(settings.py)."""
+(settings.py).
+
+Tests: tests/unit/checker/test_process.py.
+"""
 
 from __future__ import annotations
 

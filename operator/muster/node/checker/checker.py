@@ -2,6 +2,8 @@
 
 The loop must run in a thread that lives as long as the process: the kernel ends the zygote with the thread that started
 it.
+
+Tests: tests/unit/checker/test_process.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Describes this node as its own Devices probe has seen it, and the digest that a pass is bound to. Pure."""
+"""Describes this node as its own Devices probe has seen it, and the digest that a pass is bound to. Pure.
+
+Tests: tests/unit/checker/test_keeping.py, tests/unit/checker/test_process.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Reads from the host its boot ID, and whether its InfiniBand devices are Ethernet ports."""
+"""Reads from the host its boot ID, and whether its InfiniBand devices are Ethernet ports.
+
+Tests: tests/unit/checker/test_keeping.py.
+"""
 
 from __future__ import annotations
 

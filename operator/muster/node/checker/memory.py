@@ -2,6 +2,8 @@
 
 Times are readings of one clock that counts suspended time and never jumps (CLOCK_BOOTTIME). In the file of figures they
 are wall-clock times, because that clock starts again with each boot.
+
+Tests: tests/unit/checker/test_keeping.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Runs one order: which probe comes next, and what result the answers give. Pure: times are passed in."""
+"""Runs one order: which probe comes next, and what result the answers give. Pure: times are passed in.
+
+Tests: tests/unit/checker/test_core.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Reads the checker's settings from its environment."""
+"""Reads the checker's settings from its environment.
+
+Tests: tests/unit/checker/test_keeping.py.
+"""
 
 from __future__ import annotations
 

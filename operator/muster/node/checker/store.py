@@ -1,6 +1,8 @@
 """Keeps a small JSON file that survives its writer: it is replaced as a whole, and begun again where it cannot be read.
 
 A full disk must not stop a burn-in: a failed write is logged once, and tried again with the next change.
+
+Tests: tests/unit/checker/test_keeping.py.
 """
 
 from __future__ import annotations

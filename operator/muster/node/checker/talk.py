@@ -1,4 +1,7 @@
-"""Runs the two threads that talk to the coordinator: the core knows what to report, the lines know when."""
+"""Runs the two threads that talk to the coordinator: the core knows what to report, the lines know when.
+
+Tests: tests/unit/checker/test_keeping.py, tests/unit/checker/test_process.py.
+"""
 
 from __future__ import annotations
 

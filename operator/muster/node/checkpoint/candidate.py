@@ -1,5 +1,8 @@
 """A directory or file that may be a checkpoint, as the formats' rules see it: its files by name, size and time, and
-small reads."""
+small reads.
+
+Tests: tests/unit/checkpoint/test_formats.py.
+"""
 
 from __future__ import annotations
 

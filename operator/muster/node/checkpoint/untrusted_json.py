@@ -2,6 +2,8 @@
 
 `json.loads` alone raises RecursionError for deep nesting, accepts NaN and 1e999, and takes seconds over a number of a
 million digits (before Python 3.11). Every reader of files in a checkpoint directory parses them here.
+
+Tests: tests/unit/checkpoint/test_hostile_files.py.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 A verdict holds as long as the files are the same: names, sizes and times of all of them, or, for a cheap look, of those
 that change first.
+
+Tests: tests/unit/checkpoint/test_listing.py.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 `torch.save` writes a zip archive from its beginning to its end, and what makes it one stands at the end. A
 `.safetensors` file begins with a header that says how long the rest is. Nothing is unpickled: of the values in an
 archive only those are read whose key stands before them as a string.
+
+Tests: tests/unit/checkpoint/test_formats.py.
 """
 
 from __future__ import annotations

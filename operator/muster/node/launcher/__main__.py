@@ -3,6 +3,8 @@ sizes of what lies there.
 
 Everything is imported late, so that an old Python or one without `ssl` gets a sentence instead of a traceback, and a
 scan does not load what it does not need.
+
+Tests: tests/unit/launcher/test_running.py.
 """
 
 import os

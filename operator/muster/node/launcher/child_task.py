@@ -3,6 +3,8 @@ ever.
 
 The order has the question and a number. The order counts as done only once no child is left that could still do
 anything.
+
+Tests: tests/unit/launcher/test_incomplete_mover.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""How the launcher starts small processes of its own code, for work that may hang: on storage, or in a pattern."""
+"""How the launcher starts small processes of its own code, for work that may hang: on storage, or in a pattern.
+
+Tests: tests/unit/launcher/test_scanner.py.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,8 @@
 This runs in a child. Memory maps of a process that is stuck in the kernel may hang, and so may the file's storage. NCCL
 and RCCL name their version in their constants ("NCCL version 2.21.5+cuda12.4"); PyTorch may have them in a file of its
 own.
+
+Tests: tests/unit/launcher/test_collectives.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The launcher's UDP socket behind a thin port: it never blocks, and trouble is the same as a lost packet."""
+"""The launcher's UDP socket behind a thin port: it never blocks, and trouble is the same as a lost packet.
+
+Tests: tests/unit/launcher/test_pure.py.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 hang.
 
 It reads nothing else, and opens no context on any GPU: what is asked are counters that go on by themselves.
+
+Tests: tests/unit/launcher/test_energy.py.
 """
 
 from __future__ import annotations

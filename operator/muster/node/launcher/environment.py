@@ -1,4 +1,7 @@
-"""What the pod's environment configures for the launcher, and the environment of the ranks: pure functions."""
+"""What the pod's environment configures for the launcher, and the environment of the ranks: pure functions.
+
+Tests: tests/unit/launcher/test_pure.py.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """The other end of `fence_file.py`: reads or writes the fence file for each request, a line of JSON.
 
 Prints the content of the file as a line of JSON.
+
+Tests: tests/unit/launcher/test_fence_file.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The machine as the supervisor sees it: clock, signals, processes and shared memory behind one thin port."""
+"""The machine as the supervisor sees it: clock, signals, processes and shared memory behind one thin port.
+
+Tests: tests/unit/launcher/test_ending.py.
+"""
 
 from __future__ import annotations
 

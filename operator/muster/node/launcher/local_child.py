@@ -2,6 +2,8 @@
 
 In: `{"gang", "attempt", "share"}`. Out, on lines: `{"sign": true}`, a sign of life; last `{"held": [[step, path,
 attempt, format]], "error"}`.
+
+Tests: tests/unit/launcher/test_local.py.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Writing may block for as long as nobody reads the container's log, and supervision must not; so a thread writes, and a
 full queue drops lines.
+
+Tests: tests/unit/launcher/test_pure.py.
 """
 
 from __future__ import annotations

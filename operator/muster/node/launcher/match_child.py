@@ -9,6 +9,8 @@ sum.
 
 A pattern may take years for a line. While it is matched no other code of the same process runs, but the kernel's timer
 ends the process.
+
+Tests: tests/unit/launcher/test_matcher.py.
 """
 
 from __future__ import annotations

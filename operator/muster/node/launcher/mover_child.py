@@ -3,6 +3,8 @@ it has done.
 
 In: `{"path", "branch": [step, sinceNs, excluded, frozen] or null}`. Out, on lines: `{"sign": true}`, a sign of life;
 last `{"moved": for people, "error"}`.
+
+Tests: tests/unit/launcher/test_incomplete_mover.py.
 """
 
 from __future__ import annotations

@@ -10,6 +10,8 @@ asked knows, a ping does not. Who has news says so in its pings (`!`), and is as
     pong  muster-pong <the 16 bytes> <newest attempt>[ <attempt> <milliseconds since it was found broken>]
 
 What is in brackets of a pong is sent to those alone who ask for it.
+
+Tests: tests/unit/launcher/test_cut_off.py.
 """
 
 from __future__ import annotations

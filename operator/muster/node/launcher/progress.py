@@ -1,4 +1,7 @@
-"""Reads which steps a rank has finished: from its MUSTER_PROGRESS file, or from a line of its output."""
+"""Reads which steps a rank has finished: from its MUSTER_PROGRESS file, or from a line of its output.
+
+Tests: tests/unit/launcher/test_pure.py.
+"""
 
 from __future__ import annotations
 

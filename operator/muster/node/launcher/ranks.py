@@ -1,4 +1,7 @@
-"""The rank processes of one attempt: start, output, progress, end."""
+"""The rank processes of one attempt: start, output, progress, end.
+
+Tests: tests/unit/launcher/test_running.py, tests/unit/launcher/test_starting.py.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,8 @@
 Ranks double-fork, call setsid, ignore SIGTERM or are stopped; data loaders survive their parent. As child subreaper the
 launcher inherits all orphans, so everything that ever came from a rank is below it in the process tree. Only SIGKILL is
 sent: a rank that is stuck in a collective ignores SIGTERM, and frameworks save on it.
+
+Tests: tests/unit/launcher/test_ending.py, tests/unit/launcher/test_pure.py.
 """
 
 from __future__ import annotations

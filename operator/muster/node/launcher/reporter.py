@@ -1,4 +1,7 @@
-"""Talks to the coordinator: the core says what and when, two threads with a connection each do it."""
+"""Talks to the coordinator: the core says what and when, two threads with a connection each do it.
+
+Tests: tests/unit/launcher/test_reporting.py.
+"""
 
 from __future__ import annotations
 

@@ -11,6 +11,8 @@ Whoever drives it asks `next_action` for each line, does it, and says how it wen
 the one that does, and the launcher follows, by its address; when nobody answers there it asks the Service again. While
 the one that is named stays silent the lines look in different places: the first tries that address and whoever the
 Service gives, the other stays with a replica that is there and may lead next.
+
+Tests: tests/unit/launcher/test_leaders.py.
 """
 
 from __future__ import annotations

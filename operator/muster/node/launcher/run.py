@@ -1,4 +1,7 @@
-"""Puts the launcher together and runs it."""
+"""Puts the launcher together and runs it.
+
+Tests: tests/unit/launcher/test_running.py.
+"""
 
 from __future__ import annotations
 

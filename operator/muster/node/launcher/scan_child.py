@@ -8,6 +8,8 @@ child; and the answer so far: `{"scan": 7, "checkpoints": [{"step", "path", "wri
 "trap", "error", "freeBytes": as it was after the scan before, "elsewhere": [as checkpoints], "elsewhereError",
 "errorKind", "elsewhereErrorKind": of muster.protocol.checkpoints.ERROR_KINDS}`. A scan is over once it is done, or has
 an error.
+
+Tests: tests/unit/launcher/test_scanner.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The state of the launcher at a moment, with times as monotonic readings; it becomes a Report when it is sent."""
+"""The state of the launcher at a moment, with times as monotonic readings; it becomes a Report when it is sent.
+
+Tests: tests/unit/launcher/test_reporting.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The loop that never blocks: it watches the ranks, reports, and does what the directive says."""
+"""The loop that never blocks: it watches the ranks, reports, and does what the directive says.
+
+Tests: tests/unit/launcher/test_cut_off.py, tests/unit/launcher/test_running.py.
+"""
 
 from __future__ import annotations
 

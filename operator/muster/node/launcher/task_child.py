@@ -1,5 +1,8 @@
 """The other end of `child_task.py`: one request on stdin, signs of life while the work lasts, and the answer as the
-last line."""
+last line.
+
+Tests: tests/unit/launcher/test_incomplete_mover.py.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 Standard library and torch only, Python >= 3.8, because they run on the Python beside which torch is installed. Only the
 zygote imports torch; every probe gets it as an argument, so that its logic can be tested with a plain double.
+
+Tests: tests/unit/preflight_probes/test_zygote.py.
 """
 
 from __future__ import annotations

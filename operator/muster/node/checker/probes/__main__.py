@@ -1,5 +1,8 @@
 """`python3 -m muster.node.checker.probes`: runs the node's part of a profile on this machine, and prints a table or
-JSON."""
+JSON.
+
+Tests: tests/integration/nightly/preflight_probes/test_real_torch.py.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,8 @@
 Results stay on the device; a fingerprint of 16 bytes leaves it. Faults depend on the data (the same product 200 times
 is one test), hence several types, sizes and seeds. The test does not find every bad device: real faults differ by
 device and by operation (arXiv 2502.12340).
+
+Tests: tests/integration/nightly/preflight_probes/test_real_torch.py, tests/unit/preflight_probes/test_rules.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Measures rates in short bursts: a disturbance makes a burst slower, never faster, so the best burst says most.
 
 Each burst is timed from outside, with one wait for the device at its end.
+
+Tests: tests/integration/nightly/preflight_probes/test_real_torch.py.
 """
 
 from __future__ import annotations

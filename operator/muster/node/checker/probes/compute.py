@@ -1,4 +1,7 @@
-"""Probes how fast a device computes and moves data, with all devices of the node loaded at once."""
+"""Probes how fast a device computes and moves data, with all devices of the node loaded at once.
+
+Tests: tests/integration/nightly/preflight_probes/test_real_torch.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Probes which devices there are and whether they can be opened."""
+"""Probes which devices there are and whether they can be opened.
+
+Tests: tests/integration/nightly/preflight_probes/test_real_torch.py.
+"""
 
 from __future__ import annotations
 

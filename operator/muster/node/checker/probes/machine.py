@@ -1,4 +1,7 @@
-"""Describes what the figures of this machine may be compared with: its model, instruction set and libraries."""
+"""Describes what the figures of this machine may be compared with: its model, instruction set and libraries.
+
+Tests: tests/integration/nightly/preflight_probes/test_real_torch.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Runs the node's part of a profile: one order after the other, and their common result."""
+"""Runs the node's part of a profile: one order after the other, and their common result.
+
+Tests: tests/integration/nightly/preflight_probes/test_real_torch.py, tests/unit/preflight_probes/test_rules.py.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """Makes a probe's few queries to the NVIDIA driver, by ctypes: torch's image need not hold pynvml.
 
 A call may hang, so these run in a forked child with a deadline. Layouts are those of nvml.h (CUDA 12 and 13).
+
+Tests: tests/unit/preflight_probes/test_rules.py.
 """
 
 from __future__ import annotations

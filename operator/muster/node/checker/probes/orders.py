@@ -1,4 +1,7 @@
-"""Parses orders, a line of JSON each, and refuses bad ones: a zygote must survive every input."""
+"""Parses orders, a line of JSON each, and refuses bad ones: a zygote must survive every input.
+
+Tests: tests/unit/preflight_probes/test_rules.py.
+"""
 
 from __future__ import annotations
 

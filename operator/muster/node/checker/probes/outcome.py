@@ -1,4 +1,7 @@
-"""Names the possible outcomes of a probe: those that say something about the node, and those that do not."""
+"""Names the possible outcomes of a probe: those that say something about the node, and those that do not.
+
+Tests: tests/unit/preflight_probes/test_rules.py.
+"""
 
 from __future__ import annotations
 

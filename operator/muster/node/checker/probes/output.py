@@ -1,6 +1,8 @@
 """Reads what a probe prints as it comes, keeps the first and last lines, and forgets the rest.
 
 Only NCCL's own log names its transport; so the transport is read here, where every line passes.
+
+Tests: tests/unit/preflight_probes/test_rules.py.
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
 """Tests memory with patterns: all free memory is filled, and only then compared, so that cells that share an address
-show."""
+show.
+
+Tests: tests/integration/nightly/preflight_probes/test_real_torch.py.
+"""
 
 from __future__ import annotations
 

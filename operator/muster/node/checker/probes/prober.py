@@ -2,6 +2,8 @@
 
 The zygote limits its probes; the owner limits the zygote: its import may never end, or it may die. Start it from a
 thread that lives as long as the zygote has to: the kernel ends it with that thread.
+
+Tests: tests/unit/preflight_probes/test_zygote.py.
 """
 
 from __future__ import annotations

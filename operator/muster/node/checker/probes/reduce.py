@@ -3,6 +3,8 @@
 Each node runs one process per device. The statistics come from measurements with gloo on busy machines. The best of
 many small repeats shows a slow link best (the median needs a fault three times worse). TCP's retransmitted segments
 show a lossy link, which no time shows below 5 % loss.
+
+Tests: tests/integration/nightly/preflight_probes/test_real_torch.py, tests/unit/preflight_probes/test_ways.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Probes storage: a file is written, synced, read back from the disk, compared and removed.
 
 The file is named after the node, and an old one is removed first: a killed probe leaves one file at most.
+
+Tests: tests/unit/preflight_probes/test_rules.py.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 It writes lines of JSON: {"phase": ...}, {"meet": ...} (then waits for a byte until all of its crew are there), {"mark":
 {...}} (the device's description, for the key) and, last, {"outcome", "figures", "message"}.
+
+Tests: tests/unit/preflight_probes/test_zygote.py.
 """
 
 from __future__ import annotations

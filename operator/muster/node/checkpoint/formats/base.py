@@ -1,4 +1,7 @@
-"""What every format defines: how it is recognized, which step it holds, and whether all of it is there."""
+"""What every format defines: how it is recognized, which step it holds, and whether all of it is there.
+
+Tests: tests/unit/checkpoint/test_formats.py.
+"""
 
 from __future__ import annotations
 

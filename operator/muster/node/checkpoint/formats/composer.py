@@ -1,6 +1,8 @@
 """Composer: one file `ep1-ba500-rank0.pt`, of rank 0 (composer/utils/checkpoint.py, `_save_checkpoint`).
 
 It is written in place. Sharded ones are PyTorch DCP, in `ep1-ba500/`.
+
+Tests: tests/unit/checkpoint/test_formats.py.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Rank 0 writes `latest` beside it once its own files are there, so that says nothing about those of others. How many
 there have to be stands in the model's states (deepspeed/runtime/engine.py, `_common_checkpoint_state`).
+
+Tests: tests/unit/checkpoint/test_formats.py.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ dlrover/trainer/torch/flash_checkpoint/full_ckpt_engine.py. Agents write them fr
 after it has died. What they write for Megatron-LM, DeepSpeed and FSDP lies as these let it lie, and is judged so. How
 many shards there are is written nowhere: the file names the step for which they were counted, and an older step has to
 have as many as that.
+
+Tests: tests/unit/checkpoint/test_formats.py.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Order and names: transformers/trainer.py (`_save_checkpoint`); of DLRover's Flas
 tensors later, dlrover/trainer/torch/flash_checkpoint/hf_trainer.py. Other ranks may still write their random states
 then, which it does without when it loads; what it does not do without is asked for here. With `save_only_model` it
 would go on with a new optimizer, without a word.
+
+Tests: tests/unit/checkpoint/test_formats.py.
 """
 
 from __future__ import annotations

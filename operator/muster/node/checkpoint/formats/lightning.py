@@ -4,6 +4,8 @@ The file is made elsewhere and moved here (lightning/fabric/utilities/cloud_io.p
 the other place is on another disk, so its end is looked at. In a directory `meta.pt` is written after the shards
 (lightning/pytorch/strategies/fsdp.py and model_parallel.py, `save_checkpoint`). With DeepSpeed the directory is what
 that calls its own, with `checkpoint` for a tag.
+
+Tests: tests/unit/checkpoint/test_formats.py.
 """
 
 from __future__ import annotations

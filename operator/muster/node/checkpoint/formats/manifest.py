@@ -1,4 +1,7 @@
-"""`muster-checkpoint.json`: what a trainer of any framework can rename into a checkpoint last."""
+"""`muster-checkpoint.json`: what a trainer of any framework can rename into a checkpoint last.
+
+Tests: tests/unit/checkpoint/test_find.py.
+"""
 
 from __future__ import annotations
 

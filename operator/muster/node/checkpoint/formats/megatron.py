@@ -7,6 +7,8 @@ The others have nothing of that kind: the tracker beside them is written last, a
 (megatron/training/checkpointing.py, `save_checkpoint`). NeMo 2 keeps one in `weights/`, ms-swift in a directory of its
 own with the tracker in it, Accelerate in its save. NeMo puts `<name>-unfinished` beside a checkpoint while it is
 written or removed.
+
+Tests: tests/unit/checkpoint/test_formats.py.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Face in parts of it.
 NeMo RL assembles `tmp_step_N` and renames it (nemo_rl/utils/checkpoint.py, `_rename_checkpoint`). AutoModel removes
 `.incomplete` last (nemo_automodel/components/checkpoint/lifecycle.py, `_publish_checkpoint`); older versions end with
 nothing.
+
+Tests: tests/unit/checkpoint/test_formats.py.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 orbax/checkpoint/_src/path/atomicity.py, `finalize`: `_CHECKPOINT_METADATA` is told the time of the commit before
 either. Each item is a directory with `_METADATA`, or, where it is none of arrays, with `metadata`.
+
+Tests: tests/unit/checkpoint/test_formats.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Rules that several formats share: parts that are checkpoints of their own, and files that are numbered."""
+"""Rules that several formats share: parts that are checkpoints of their own, and files that are numbered.
+
+Tests: tests/unit/checkpoint/test_formats.py.
+"""
 
 from __future__ import annotations
 

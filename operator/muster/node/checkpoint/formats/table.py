@@ -1,4 +1,7 @@
-"""All formats, in the order in which a directory is tried; the first that matches counts."""
+"""All formats, in the order in which a directory is tried; the first that matches counts.
+
+Tests: tests/unit/checkpoint/test_own.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""PyTorch DCP (`torch.distributed.checkpoint`), and what others build on it: `.metadata` is renamed into place last."""
+"""PyTorch DCP (`torch.distributed.checkpoint`), and what others build on it: `.metadata` is renamed into place last.
+
+Tests: tests/unit/checkpoint/test_dcp.py, tests/unit/checkpoint/test_formats.py.
+"""
 
 from __future__ import annotations
 

@@ -5,6 +5,8 @@ checkpointers other than Hugging Face's, in `recipe_state/` beside them, where e
 newest can be gone on from, and only if it is of the same epoch. The number in the name is taken for the step. What is
 saved asynchronously is DCP, and `recipe_state.pt` is there first; of adapters alone it is a DCP in `adapter_model/`
 (_checkpoint_client.py, `_save_checkpoint_async`).
+
+Tests: tests/unit/checkpoint/test_formats.py.
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@ skyrl/train/trainer.py (`save_checkpoints`). EasyR1, which is made from verl: ve
 (`_save_checkpoint`), verl/utils/checkpoint/checkpoint_manager.py (`find_latest_ckpt`). Of FSDP each rank saves its
 files, which are called by how many ranks there are. The state of the data follows, then the file beside all, by which
 all three resume.
+
+Tests: tests/unit/checkpoint/test_formats.py.
 """
 
 from __future__ import annotations
