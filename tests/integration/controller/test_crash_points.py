@@ -36,7 +36,7 @@ STATUS = "PATCH trainingjobs/status"
 START = Act(
     "start",
     {
-        "POST secrets": 1,  # the coordinator's certificate
+        "POST secrets": 2,  # the authorities, and the coordinator's certificate
         "POST pods": 1 + NODES,  # the trial of the template, the workers
         "POST gangs": 1,
         "PATCH poddisruptionbudgets": 1,
