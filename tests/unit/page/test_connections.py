@@ -166,7 +166,7 @@ async def test_new_tokens_of_a_user_take_from_the_budget_for_handshakes_though_t
     late = await connect(CROWD)
     assert await late.status("/api/jobs", fleet.reviews.tenant("late", "team-g")) == 200
     assert fleet.page.connections is not None
-    assert fleet.page.connections._door._budget < 1
+    assert fleet.page.connections._limiter._budget < 1
 
 
 async def test_a_user_that_took_more_than_its_share_has_no_handshakes_for_free(
@@ -176,13 +176,13 @@ async def test_a_user_that_took_more_than_its_share_has_no_handshakes_for_free(
     fleet.page.shares = Shares(fleet.clock, fleet.sleep)
     assert await (await connect()).status("/api/jobs", "admin-token") == 200
     assert fleet.page.connections is not None
-    before = fleet.page.connections._door._budget
+    before = fleet.page.connections._limiter._budget
     assert await (await connect()).status("/api/jobs", "admin-token") == 200
-    assert fleet.page.connections._door._budget == pytest.approx(before)
+    assert fleet.page.connections._limiter._budget == pytest.approx(before)
     fleet.page.shares.charge("admin", 1000.0)
     monkeypatch.setattr(Shares, "wait_for_share", continue_at_once)
     assert await (await connect()).status("/api/jobs", "admin-token") == 200
-    assert fleet.page.connections._door._budget == pytest.approx(before - 1)
+    assert fleet.page.connections._limiter._budget == pytest.approx(before - 1)
 
 
 async def continue_at_once(*_: object) -> bool:
