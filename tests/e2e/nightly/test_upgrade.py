@@ -19,11 +19,8 @@ from testbed.bed import ROOT, Bed
 from testbed.gangwatch import GangWatch
 from testbed.jobs import Job
 
-# The oldest commit whose objects and running pods the operator takes over: nothing is kept for older ones. What it
-# needs is read in `muster.kube.certificates` (the authority's key was beside the serving key). Its launchers report no
-# kind of a store's error, and its records no accelerators of a member. Members of a burn-in did not meet through the
-# coordinator yet.
-BEFORE = "8a74c8e256e6e3014f3662f250b6636d675324ed"
+# The oldest commit whose objects and running pods the operator takes over: nothing is kept for older ones.
+BEFORE = "d5667119daf3d1f399e74c8f02353ab940708a54"
 STEPS = 1200
 TRAINER = [f"--steps={STEPS}", "--step-seconds=0.1", "--checkpoint-every=10", f"--hold-at={STEPS - 100}", "--keep=5"]
 
