@@ -45,7 +45,7 @@ def test_the_tests_that_the_gate_leaves_out_can_be_collected() -> None:
     """A renamed function or parameter shows here, not a day later in `make test-all`."""
     folders = [f"tests/{level}/nightly" for level in ("unit", "integration", "e2e")]
     collected = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:xdist", "-p", "no:cacheprovider", "--collect-only", "-qq", *folders],
+        [sys.executable, "-m", "pytest", "-n0", "-p", "no:cacheprovider", "--collect-only", "-qq", *folders],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -1022,7 +1022,8 @@ OPERATOR = Dashboard(
                     "Reports by code",
                     "Of launchers and checkers. 421: asked a replica that does not lead; 503: nobody leads; 401, "
                     "403: a token that does not count, anybody's or a worker's (muster_workers_refused by scope). "
-                    "Runbook: docs/runbooks/MusterLaunchersRefused.md.",
+                    "Runbooks: docs/runbooks/MusterLaunchersRefused.md and, of one namespace's workers, "
+                    "docs/runbooks/MusterWorkersRefused.md.",
                     Query("sum by (code) (rate(muster_reports_total[$__rate_interval]))", "{{code}}"),
                     unit="reqps",
                 ),

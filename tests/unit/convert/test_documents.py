@@ -501,8 +501,9 @@ def test_whatever_is_changed_in_them_comes_out_valid_or_refused() -> None:
                 spot = spot[key]
             spot[last] = copy.deepcopy(dice.choice(strange))
             for it, found in zip(given, convert_objects(given), strict=True):
-                assert (found is None) == (str(it["kind"]) not in VERSIONS)
-                if found is not None:
+                if str(it["kind"]) in VERSIONS:
+                    assert found is not None
+                if found is not None:  # another system's gang is refused
                     assert bool(found.job) != bool(found.refused)
                     outcomes.append(bool(found.job))
                     assert found.job is None or not list(faults(found.job, schema("trainingjobs"))), (

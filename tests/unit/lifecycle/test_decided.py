@@ -87,7 +87,7 @@ def test_two_jobs_for_one_place(lines: list[str]) -> None:
     theatre.end_rank(first, 1, code=1, tail=VICTIM_TAIL)
     theatre.finish(first)
     theatre.finish(second)
-    assert any(json.loads(line)["world"]["turn"] for line in lines)
+    assert any(json.loads(line)["world"]["queue_decision"] for line in lines)
 
 
 def test_a_node_that_has_to_be_left() -> None:

@@ -99,7 +99,7 @@ def holds_weights(files: Files, path: str, sign: Callable[[], None]) -> bool:
         place, depth = waiting.pop()
         left -= 1
         try:
-            inner = files.children(place, _tells, sign)
+            inner = files.children(place, _is_evidence, sign)
         except (FileNotFoundError, NotADirectoryError, PermissionError):
             continue
         found = [name for name in inner.files if _is_weights(name)]
@@ -126,5 +126,5 @@ def _is_weights(name: str) -> bool:
     return name.endswith(_WEIGHT_FILES) or name in _OF_TENSOR_STORES
 
 
-def _tells(name: str) -> bool:
+def _is_evidence(name: str) -> bool:
     return _is_weights(name) or name in _MODEL_CONFIGS or _STATE.search(name) is not None
