@@ -18,11 +18,12 @@ from bench.checkers.journal import Trial, trial_of
 from bench.checkers.probes import KEY, Probes
 from bench.launchers.channel import Channel, Endpoint, UnreachableError
 from muster.node.checker.core import Ask, Cancel, Core, End, Node, Start
-from muster.node.checker.lines import POLL, TELL, Lines, Pause, Send
+from muster.node.checker.lines import Lines, Send
 from muster.node.checker.memory import Passes
 from muster.node.checker.talk import report_for
 from muster.protocol.checks import CHECK_PATH, CheckDirective, CheckReport, decode_check_directive
 from muster.protocol.messages import digest_of, encode
+from muster.protocol.retries import POLL, TELL, Pause
 
 # The real one gives 5 s beyond the hold; here the machine may be far too small for so many, and that is no fault.
 PATIENCE_SECONDS = 25.0

@@ -14,12 +14,13 @@ from muster.node.launcher.environment import Settings
 from muster.node.launcher.fence_file import FenceFile, FenceState
 from muster.node.launcher.matcher import Matcher
 from muster.node.launcher.peers import Peers
-from muster.node.launcher.reporter_core import OVERDUE_SECONDS, POLL, TELL, Contact, ReporterCore, Send
+from muster.node.launcher.reporter_core import OVERDUE_SECONDS, Contact, ReporterCore, Send
 from muster.node.launcher.scan_child import ScanServer
 from muster.node.launcher.scanner import Scanner
 from muster.node.launcher.snapshot import Snapshot
 from muster.node.launcher.supervisor import Supervisor
 from muster.protocol.messages import Directive, Report, decode_directive, digest_of
+from muster.protocol.retries import POLL, TELL
 from simulate.network import CONNECT_SECONDS, LATENCY_SECONDS, STORAGE
 from simulate.replica import Replica
 from simulate.storage import Directory, SimulatedFiles

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from muster.node.checker.lines import POLL, TELL, Lines, Pause, Send
+from muster.node.checker.lines import Lines, Send
 from muster.protocol.checks import NODE, CheckDirective, CheckOrder
+from muster.protocol.retries import POLL, TELL, Pause
 
 DIRECTIVE = CheckDirective(poll_seconds=1.0, hold_seconds=10.0)
 

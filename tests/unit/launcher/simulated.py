@@ -15,7 +15,7 @@ from muster.node.launcher.environment import Settings
 from muster.node.launcher.fence_file import FenceFile, FenceState
 from muster.node.launcher.matcher import Matcher, Printed
 from muster.node.launcher.peers import Peers
-from muster.node.launcher.reporter_core import POLL, TELL, Contact, ReporterCore, Send
+from muster.node.launcher.reporter_core import Contact, ReporterCore, Send
 from muster.node.launcher.scanner import Scanner
 from muster.node.launcher.snapshot import RankView, Snapshot
 from muster.node.launcher.stepclock import StepClock
@@ -23,6 +23,7 @@ from muster.node.launcher.supervisor import Supervisor
 from muster.protocol import messages
 from muster.protocol.fence import peer_distances
 from muster.protocol.messages import RUN, WAIT, Directive, Peer, Report
+from muster.protocol.retries import POLL, TELL
 
 COORDINATOR = -1
 LATENCY_SECONDS = 0.002

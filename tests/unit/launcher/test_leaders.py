@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from tests.unit.launcher.simulated import World
 
-from muster.node.launcher.reporter_core import POLL, TELL, Pause, ReporterCore, Send
+from muster.node.launcher.reporter_core import ReporterCore, Send
 from muster.node.launcher.snapshot import Snapshot
 from muster.protocol.messages import IDLE, RUNNING, WAIT, Directive, Report
+from muster.protocol.retries import POLL, TELL, Pause
 
 HEARD_SECONDS = 3.0
 LEASE_SECONDS = 15.0

@@ -16,7 +16,7 @@ from tests.unit.launcher.simulated import World
 from muster.node.launcher import reporter as reporter_module
 from muster.node.launcher.environment import Settings
 from muster.node.launcher.reporter import Reporter
-from muster.node.launcher.reporter_core import POLL, is_done, supersedes
+from muster.node.launcher.reporter_core import is_done, supersedes
 from muster.node.launcher.snapshot import Snapshot
 from muster.protocol.channel import Channel, Endpoint, UnreachableError, leader_in
 from muster.protocol.messages import (
@@ -33,6 +33,7 @@ from muster.protocol.messages import (
     Report,
     decode_directive,
 )
+from muster.protocol.retries import POLL
 
 STEPS = """
 import json, os, time

@@ -8,12 +8,11 @@ of a test after a long silence: its connection is then open for the answer, for 
 from __future__ import annotations
 
 import dataclasses
-from typing import Callable, Dict, Optional, Set, Tuple, Union
+from typing import Callable, Dict, Tuple, Union
 
 from muster.protocol.channel import Target
 from muster.protocol.checks import CheckDirective
-
-POLL, TELL = "poll", "tell"
+from muster.protocol.retries import POLL, TELL, Pause, Retries, problem_of
 
 _ANSWER_SECONDS = 5.0  # added to the time for which the coordinator may hold the answer
 _LONGEST_HOLD_SECONDS = 20.0  # a checker cancels its order after a minute without contact
@@ -23,9 +22,9 @@ _LONGEST_PACE_SECONDS = 20.0
 # the same moment, and the polls of some members must not delay the answers to the others.
 _SETTLE_SECONDS = 0.05, 0.5
 _COLD_SECONDS = 60.0  # without a request: the coordinator closes connections that are idle for 75 s
-_FIRST_BACKOFF_SECONDS, _MAX_BACKOFF_SECONDS = 0.1, 2.0
-_MAX_REDIRECTIONS = 2  # in a row without a pause
-_MAX_REASONS = 4  # that are logged until the next answer
+_MAX_BACKOFF_SECONDS = 2.0
+
+_NO_ANSWER = "no answer from the coordinator; trying again"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,29 +40,13 @@ class Send:
     sent_at: float
 
 
-@dataclasses.dataclass(frozen=True)
-class Pause:
-    """The instruction to send nothing for this long, or until there is news; None: until there is news."""
-
-    seconds: Optional[float]
-
-
-@dataclasses.dataclass
-class _Line:
-    failures: int = 0
-    redirections: int = 0
-    not_before: float = 0.0  # the earliest next request, after an error
-    carrying: int = 0  # the value of `news` in the report that is being sent
-
-
 class Lines:
     """The state of both lines to the coordinator."""
 
     def __init__(self, log: Callable[..., None], chance: Callable[[], float]) -> None:
-        self._log = log
         self._chance = chance
-        self._lines: Dict[str, _Line] = {POLL: _Line(), TELL: _Line()}
-        self._leader: Target = None
+        self._retries = Retries(log, lambda why: log(_NO_ANSWER, problem=why), chance, _MAX_BACKOFF_SECONDS)
+        self._carrying: Dict[str, int] = {POLL: 0, TELL: 0}  # the value of `news` in the report that is being sent
         self._seen = ""
         self._pace = CheckDirective()
         self._paced_until = 0.0
@@ -71,39 +54,35 @@ class Lines:
         self._told = 0
         self._tell_sent_at = float("-inf")
         self._sequence = 0
-        self._reasons: Set[str] = set()
 
     def next(self, name: str, news: int, now: float) -> Union[Send, Pause]:
         """Return what this line does now; `news` counts what the coordinator should learn at once."""
-        line = self._lines[name]
-        if now < line.not_before:
-            return Pause(line.not_before - now)
-        untold = news > max([self._told] + [each.carrying for each in self._lines.values()])
+        pause_seconds = self._retries.pause_seconds(name, now)
+        if pause_seconds > 0.0:
+            return Pause(pause_seconds)
+        untold = news > max([self._told, *self._carrying.values()])
         if name == TELL:
             is_due = untold and (self._held or (bool(self._pace.orders) and now - self._tell_sent_at >= _COLD_SECONDS))
             if not is_due:
                 return Pause(None)
             self._tell_sent_at = now
-            return self._send(line, 0.0, news, now)
+            return self._send(name, 0.0, news, now)
         if now < self._paced_until and not untold:
             return Pause(self._paced_until - now)
         hold = min(max(0.0, self._pace.hold_seconds), _LONGEST_HOLD_SECONDS) if self._seen else 0.0
         self._held = hold > 0
-        return self._send(line, hold, news, now)
+        return self._send(name, hold, news, now)
 
-    def _send(self, line: _Line, hold: float, news: int, now: float) -> Send:
+    def _send(self, name: str, hold: float, news: int, now: float) -> Send:
         self._sequence += 1
-        line.carrying = news
-        return Send(self._leader, hold + _ANSWER_SECONDS, hold, self._seen, self._sequence, news, now)
+        self._carrying[name] = news
+        return Send(self._retries.leader, hold + _ANSWER_SECONDS, hold, self._seen, self._sequence, news, now)
 
     def answered(self, name: str, sent: Send, directive: CheckDirective, seen: str, now: float) -> bool:
         """Note an answer; return whether its directive counts."""
-        line = self._lines[name]
-        line.failures = line.redirections = line.carrying = 0
+        self._retries.note_answer(name)
+        self._carrying[name] = 0
         self._told = max(self._told, sent.news)
-        if self._reasons:
-            self._reasons.clear()
-            self._log("the coordinator answers again")
         if name == TELL:
             return False
         changed, self._seen, self._pace, self._held = seen != self._seen, seen, directive, False
@@ -116,29 +95,17 @@ class Lines:
 
     def failed(self, name: str, sent: Send, why: str, now: float) -> None:
         """Note that there was no usable answer."""
-        line = self._lines[name]
-        line.failures += 1
-        line.redirections = line.carrying = 0
-        line.not_before = now + self._backoff(line.failures)
-        if name == POLL:
-            self._held = False
-        if sent.target is not None and sent.target == self._leader:
-            self._leader = None
-        if why not in self._reasons and len(self._reasons) < _MAX_REASONS:
-            self._reasons.add(why)
-            self._log("no answer from the coordinator; trying again", problem=why)
+        self._retries.note_error(name, sent.target, why, now)
+        self._not_sent(name)
 
     def redirected(self, name: str, sent: Send, leader: Tuple[str, int], now: float) -> None:
         """Note that the requested replica does not lead, and has named the leader."""
-        line = self._lines[name]
-        line.redirections += 1
-        if leader == sent.target or line.redirections > _MAX_REDIRECTIONS:
-            self.failed(name, sent, "%s:%d is said to lead and does not answer" % leader, now)
-            return
-        self._leader, line.carrying = leader, 0
+        if self._retries.follows(name, sent.target, leader):
+            self._not_sent(name)
+        else:
+            self.failed(name, sent, problem_of(leader), now)
+
+    def _not_sent(self, name: str) -> None:
+        self._carrying[name] = 0
         if name == POLL:
             self._held = False
-
-    def _backoff(self, failures: int) -> float:
-        longest = min(_MAX_BACKOFF_SECONDS, _FIRST_BACKOFF_SECONDS * 2.0 ** min(failures - 1, 10))
-        return longest * (0.5 + 0.5 * self._chance())

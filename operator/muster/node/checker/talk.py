@@ -12,10 +12,11 @@ import time
 from typing import Callable
 
 from muster.node.checker.core import Core
-from muster.node.checker.lines import POLL, TELL, Lines, Pause, Send
+from muster.node.checker.lines import Lines, Send
 from muster.protocol.channel import Channel, Endpoint, RedirectedError, UnreachableError
 from muster.protocol.checks import CHECK_PATH, CheckDirective, CheckReport, decode_check_directive
 from muster.protocol.messages import MAX_REPORT_BYTES, encode
+from muster.protocol.retries import POLL, TELL, Pause
 
 
 class Talk:

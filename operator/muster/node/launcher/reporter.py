@@ -11,10 +11,11 @@ import time
 from typing import Callable, Optional
 
 from muster.node.launcher.environment import Settings
-from muster.node.launcher.reporter_core import POLL, TELL, Contact, Pause, ReporterCore, Send
+from muster.node.launcher.reporter_core import Contact, ReporterCore, Send
 from muster.node.launcher.snapshot import Snapshot
 from muster.protocol.channel import Channel, RedirectedError, UnreachableError
 from muster.protocol.messages import REPORT_PATH, Directive, Report, decode_directive
+from muster.protocol.retries import POLL, TELL, Pause
 
 _LAST_PAUSE_SECONDS = 0.1
 

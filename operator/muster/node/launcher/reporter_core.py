@@ -18,26 +18,23 @@ Tests: tests/unit/launcher/test_leaders.py.
 from __future__ import annotations
 
 import dataclasses
-from typing import Callable, Dict, Optional, Set, Tuple, Union
+from typing import Callable, Optional, Tuple, Union
 
 from muster.node.launcher.snapshot import Snapshot
 from muster.protocol.channel import Target
 from muster.protocol.messages import EXIT, EXITED, IDLE, RECLAIMING, RUN, RUNNING, WAIT, Directive, Report
-
-POLL, TELL = "poll", "tell"
+from muster.protocol.retries import POLL, TELL, Pause, Retries, problem_of
 
 OVERDUE_SECONDS = 1.0  # silence of a coordinator beyond its pace, of which notice is taken
 _ANSWER_SECONDS = 3.0  # beyond the time that the answer may be held
 _MAX_BACKOFF_SECONDS = 1.0
-_FIRST_BACKOFF_SECONDS = 0.1
 _BETWEEN_POLLS_SECONDS = 0.05
 _DONE_SECONDS = 0.25  # to do what the directive says, before the next poll tells how far that has come
 _LATE_SECONDS = 0.5  # after the moment at which the poll was to speak again
 _SHORTEST_PACE_SECONDS = 0.05
-_MAX_REASONS = 4  # that are logged until the next answer
 _AVOIDED_SECONDS = 30.0  # by one line: an address that did not answer, whoever says that it leads
-_MAX_REDIRECTIONS = 2  # in a row without a pause
 _ORDER = {WAIT: 0, RUN: 1, EXIT: 2}
+_NO_ANSWER = "no answer from the coordinator (%s); carrying on and trying again"
 
 
 def supersedes(new: Directive, old: Optional[Directive]) -> bool:
@@ -114,20 +111,6 @@ class Send:
     sent_at: float
 
 
-@dataclasses.dataclass(frozen=True)
-class Pause:
-    """The action to send nothing for the given seconds, or until something changes; None = until something changes."""
-
-    seconds: Optional[float]
-
-
-@dataclasses.dataclass
-class _Line:
-    failures: int = 0
-    redirections: int = 0
-    not_before: float = 0.0  # a pause after trouble, or between polls
-
-
 class ReporterCore:
     """The state of the reporter. Times are readings of one monotonic clock, handed in."""
 
@@ -136,13 +119,10 @@ class ReporterCore:
     ) -> None:
         self.directive: Optional[Directive] = None
         self.contact: Optional[Contact] = None
-        self.leader: Target = None  # as a replica has named it, while it answers
         self._identity = identity
         self._scans = scans
-        self._log = log
-        self._chance = chance
         self._snapshot = Snapshot()
-        self._lines: Dict[str, _Line] = {POLL: _Line(), TELL: _Line()}
+        self._retries = Retries(log, lambda why: log(_NO_ANSWER % why), chance, _MAX_BACKOFF_SECONDS)
         self._urgent = True  # there is news that no report has carried
         self._poll_speaks_next = True  # the next report is the poll's, and it carries the news
         self._poll_speaks_at = 0.0  # when it does so at the latest; in the past while it has trouble
@@ -151,9 +131,13 @@ class ReporterCore:
         self._seen = ""
         self._pace = Directive(kind="")  # poll_seconds and hold_seconds of the last answer
         self._sent_at = now
-        self._silent_leader: Optional[Tuple[str, int]] = None
+        self._silent_leader: Target = None
         self._avoided_until = now
-        self._reasons: Set[str] = set()  # why there has been no answer since the last one
+
+    @property
+    def leader(self) -> Target:
+        """The replica that leads, as another one has named it, while it answers."""
+        return self._retries.leader
 
     def publish(self, snapshot: Snapshot) -> bool:
         """Take over a new state of the launcher. Returns whether it is news, which is sent at once."""
@@ -164,11 +148,11 @@ class ReporterCore:
 
     def next_action(self, name: str, now: float) -> Union[Send, Pause]:
         """What the line of this name has to do now: send a report, or pause."""
-        line = self._lines[name]
         if name == POLL:
             self._settle(now)
-        if now < line.not_before:
-            return Pause(line.not_before - now)
+        pause_seconds = self._retries.pause_seconds(name, now)
+        if pause_seconds > 0.0:
+            return Pause(pause_seconds)
         if name == TELL:
             seconds = self._until_due(now)
             if not (self._urgent and not self._poll_speaks_next) and seconds != 0.0:
@@ -210,8 +194,7 @@ class ReporterCore:
             seen: digest of the directive.
             now: seconds of the monotonic clock.
         """
-        line = self._lines[name]
-        line.failures = line.redirections = 0
+        self._retries.note_answer(name)
         self._seen, self._pace = seen, directive
         if sent.target == self._silent_leader:
             self._silent_leader = None
@@ -225,34 +208,20 @@ class ReporterCore:
             self._settling = (sent, seen != sent.report.directive_seen, now + _DONE_SECONDS)
         if supersedes(directive, self.directive):
             self.directive = directive
-        if self._reasons:
-            self._reasons.clear()
-            self._log("the coordinator answers again")
         return is_awaited or self.directive != before
 
     def on_error(self, name: str, sent: Send, why: str, now: float) -> None:
         """Note that a line got no usable answer; `why` says what went wrong."""
-        line = self._lines[name]
-        line.failures += 1
-        line.redirections = 0
-        line.not_before = now + self._backoff(line.failures)
-        if sent.target is not None and sent.target == self.leader:
-            self.leader = None
+        if self._retries.note_error(name, sent.target, why, now):
             self._silent_leader, self._avoided_until = sent.target, now + _AVOIDED_SECONDS
         self._keep_news(name)
-        if why not in self._reasons and len(self._reasons) < _MAX_REASONS:
-            self._reasons.add(why)
-            self._log("no answer from the coordinator (%s); carrying on and trying again" % why)
 
     def on_redirection(self, name: str, sent: Send, leader: Tuple[str, int], now: float) -> None:
         """Note that the replica that was asked does not lead, and follow the host and port of the leader that it
         named."""
-        line = self._lines[name]
-        line.redirections += 1
-        if self._is_avoided(name, leader, now) or leader == sent.target or line.redirections > _MAX_REDIRECTIONS:
-            self.on_error(name, sent, "%s:%d is said to lead and does not answer" % leader, now)
+        if self._is_avoided(name, leader, now) or not self._retries.follows(name, sent.target, leader):
+            self.on_error(name, sent, problem_of(leader), now)
             return
-        self.leader = leader
         self._keep_news(name)
 
     def _is_avoided(self, name: str, leader: Target, now: float) -> bool:
@@ -283,7 +252,7 @@ class ReporterCore:
     def _pause_polls(self, until: float) -> None:
         """Delay the next poll; news until then goes out on the other line."""
         self._poll_speaks_next = False
-        self._lines[POLL].not_before = until
+        self._retries.pause_until(POLL, until)
 
     def _until_due(self, now: float) -> Optional[float]:
         """The seconds until a report is due even without news and if no poll gets through; None = never."""
@@ -294,7 +263,3 @@ class ReporterCore:
         if due_at < late_at < due_at + 2 * _LATE_SECONDS:  # the poll is about to speak
             due_at = late_at
         return max(0.0, due_at - now)
-
-    def _backoff(self, failures: int) -> float:
-        longest = min(_MAX_BACKOFF_SECONDS, _FIRST_BACKOFF_SECONDS * 2.0 ** min(failures - 1, 10))
-        return longest * (0.5 + 0.5 * self._chance())
