@@ -5,20 +5,17 @@ missed already. Where nothing was ever heard, the state stays unknown. While a n
 not blamed.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 
 from prometheus_client import Gauge
 
 from muster.api.nodehealth import NodeHealth, Severity
 from muster.controller.cluster import Cluster
 from muster.health.signs import AGENT
-from muster.health.silence import AGENT_SILENT, AVOID_SECONDS, AgentSilence, Silence, pools_silent_at_once
+from muster.health.silence import AGENT_SILENT, AVOID_SECONDS, AgentContacts
 from muster.health.verdict_index import NodeIndex
 from muster.kube.decode import AgentPod
 from muster.world.views import NodeView
-
-_SHORTEST_SECONDS = 1.0
 
 _agents = Gauge("muster_node_agents", "Nodes whose agent has spoken, by whether its Pod is Ready now.", ["state"])
 _silent_agents = Gauge(
@@ -26,17 +23,6 @@ _silent_agents = Gauge(
     "Agents of a pool of like nodes that are silent where they are too many for it to be their nodes' fault.",
     ["pool"],
 )
-
-
-@dataclass(slots=True)
-class _Since:
-    """The times by the clock since when an agent's state has lasted."""
-
-    silent: float
-    pod: float
-    pod_uid: str
-    starting: bool
-    paused: bool
 
 
 class AgentSilences:
@@ -49,6 +35,9 @@ class AgentSilences:
         ground: the pools of the nodes.
         stirred: called when the result of `changed` may differ.
         avoid_seconds: how long an agent may be silent before its node takes no new jobs.
+
+    Attributes:
+        contacts: which agents are silent, and what follows.
     """
 
     def __init__(
@@ -67,20 +56,10 @@ class AgentSilences:
         self._blind_seconds = blind_seconds
         self._ground = ground
         self._stirred = stirred
-        self._avoid_seconds = avoid_seconds
-        self._silent: dict[str, _Since] = {}
-        self._heard: set[str] = set()
-        self._silences: dict[str, Silence] = {}
+        self.contacts = AgentContacts(avoid_seconds)
         self._told: set[str] = set()
         self._met = False  # whether there has ever been such a Pod: agents may run in another way
-        self.silent_pools: Mapping[str, int] = {}
-        """Pools in which too many are silent at once, and how many."""
         cluster.agents.store.subscribe(self._pod_changed)
-
-    def silence_of(self, node: str) -> Silence | None:
-        """The silence of a node's agent, as of the last call of `changed`; None: the agent is Ready, or there is none
-        to miss."""
-        return self._silences.get(node)
 
     def _pod_changed(self, old: AgentPod | None, new: AgentPod | None) -> None:
         self._met = True
@@ -97,27 +76,19 @@ class AgentSilences:
             if (
                 node is None or health is None or isinstance(health, NodeHealth)
             ):  # one that cannot be read says nothing new
-                self._forget(name)
+                self._stir_if(self.contacts.forget(name))
             return
         if any(pod.ready for pod in pods):
-            self._forget(name)
-            self._heard.add(name)
+            self._stir_if(self.contacts.note_ready(name))
             return
         # Where one was missed before, there were Pods of agents, though there may be none at all now.
         self._met = self._met or _was_missed(health)
-        now, newest = self._clock(), max(pods, key=lambda pod: pod.resource_version, default=None)
-        since = self._silent.get(name)
-        if since is None or since.paused != (not node.ready):
-            self._heard.discard(name)
-            since = self._silent[name] = _Since(now, now, newest.uid if newest else "", False, not node.ready)
-            self._stirred()
-        if newest is not None and (newest.uid, newest.starting) != (since.pod_uid, since.starting):
-            since.pod, since.pod_uid, since.starting = now, newest.uid, newest.starting
-            self._stirred()  # it has another time to be looked at
+        newest = max(pods, key=lambda pod: pod.resource_version, default=None)
+        pod = None if newest is None else (newest.uid, newest.starting)
+        self._stir_if(self.contacts.note_silent(name, self._clock(), paused=not node.ready, pod=pod))
 
-    def _forget(self, name: str) -> None:
-        self._heard.discard(name)
-        if self._silent.pop(name, None) is not None:
+    def _stir_if(self, is_news: bool) -> None:
+        if is_news:
             self._stirred()
 
     def changed(self, limit: Callable[[int], int]) -> set[str]:
@@ -126,36 +97,20 @@ class AgentSilences:
         Args:
             limit: returns how many agents of a pool may be silent by themselves, by the pool's number of nodes.
         """
-        before, self._silences = self._silences, {}
-        if not self._silent or not self._met:
-            self.silent_pools = {}
+        ground = self._ground
+        if self._met:
+            changed = self.contacts.changed(self._known_until(), ground.pools, ground.pool_sizes, limit, self._message)
         else:
-            quiet = self._measure_silences()
-            ground = self._ground
-            self.silent_pools = pools_silent_at_once(quiet, ground.pools, ground.pool_sizes, self._heard, limit)
-            for name in self._silent:
-                each = quiet.get(name)
-                free = each is not None and ground.pools.get(name, "") not in self.silent_pools
-                self._silences[name] = Silence(each.weighs if each and free else None, self._message(name))
+            changed = set()
         self._measure()
-        return {name for name in before.keys() | self._silences.keys() if before.get(name) != self._silences.get(name)}
+        return changed
 
     def next_seconds(self) -> float | None:
         """The seconds until time alone may change a silence; None = never."""
-        if not self._silent or not self._met:
-            return None
-        moments = (each.next_seconds() for each in self._measure_silences().values())
-        soonest = min((moment for moment in moments if moment is not None), default=None)
-        # While nothing is heard of Pods, silences do not grow: look again soon, not at once.
-        return None if soonest is None else max(soonest, _SHORTEST_SECONDS)
+        return self.contacts.next_seconds(self._known_until()) if self._met else None
 
-    def _measure_silences(self) -> dict[str, AgentSilence]:
-        now = self._clock() - self._blind_seconds()
-        return {
-            name: AgentSilence(now - since.silent, now - since.pod, since.starting, self._avoid_seconds)
-            for name, since in self._silent.items()
-            if not since.paused
-        }
+    def _known_until(self) -> float:
+        return self._clock() - self._blind_seconds()
 
     def _message(self, name: str) -> str:
         return (
@@ -165,11 +120,11 @@ class AgentSilences:
         )
 
     def _measure(self) -> None:
-        _agents.labels("Ready").set(len(self._heard))
-        _agents.labels("Silent").set(len(self._silent))
-        self._told.update(self.silent_pools)
+        _agents.labels("Ready").set(len(self.contacts.ready))
+        _agents.labels("Silent").set(len(self.contacts.silent))
+        self._told.update(self.contacts.silent_pools)
         for pool in self._told:
-            _silent_agents.labels(pool).set(self.silent_pools.get(pool, 0))
+            _silent_agents.labels(pool).set(self.contacts.silent_pools.get(pool, 0))
 
 
 def _is_missed(node: NodeView, health: NodeHealth, pods: list[AgentPod]) -> bool:

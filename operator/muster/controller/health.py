@@ -597,7 +597,7 @@ class HealthKeeper:
             burn_ins=burned,
             passed=None if age is None else now - timedelta(seconds=age),
             answered=self._reports_outdated_until(name, now) if words else None,
-            silence=self._agents.silence_of(name),
+            silence=self._agents.contacts.silence_of(name),
             lack=self._equipment.lack_of(name),
             repair=NOT_READ if self._repairs is None else self._repairs.get(name),
             time_is_sure=self._unsure_seconds(name) <= 0,
@@ -670,7 +670,7 @@ class HealthKeeper:
         for pool in self._pools:
             _held_of_pool.labels(pool).set(held.get(pool, 0))
         self._node_reports.held(breaker)
-        self._node_reports.silent(self._agents.silent_pools)
+        self._node_reports.silent(self._agents.contacts.silent_pools)
 
 
 def _failures_in(gang: Gang | Undecodable | None) -> dict[str, list[FailedBurnIn]]:

@@ -27,7 +27,7 @@ from muster.health.effects import Effect, exclusion_of
 from muster.health.orders import InForce, Order
 from muster.health.signs import CHECK_WANTED
 from muster.health.sources import UNHEALTHY_TAINT
-from muster.health.story import effect_text, observed_effect_text, status_message
+from muster.health.story import observed_effect_text, recorded_status, status_message
 from muster.health.verdict_index import is_tainted
 from muster.kube import decode, paths
 from muster.kube.client import APPLY_PATCH, Client
@@ -107,7 +107,7 @@ class NodeActs:
         before = self.in_force.get(name)
         if not await self._record(order, enforcement, before):
             return
-        self.in_force[name] = InForce(verdict.state, verdict.reason, wanted, _observed(verdict))
+        self.in_force[name] = order.outcome
         self._exclude(name, verdict, wanted, now)
         node = self._cluster.fleet.nodes.get(name)
         # Of a node that cannot be read nobody knows the taints, ours and those of others.
@@ -151,25 +151,11 @@ class NodeActs:
 
         Returns False where the write has to wait: it changes no decision, and such changes come and go all the time.
         """
-        name, verdict, ruling, wanted = order.name, order.verdict, order.ruling, order.effect
+        name, verdict = order.name, order.verdict
         health = self._health(name)
         if health is None:
             return True
-        status = NodeHealthStatus(
-            state=verdict.state,
-            reason=verdict.reason,
-            message=status_message(name, verdict, ruling, wanted, enforcement),
-            since=verdict.since,
-            recommended_action=verdict.recommended_action,
-            findings=list(verdict.findings),
-            effect=effect_text(verdict, ruling, wanted, enforcement),
-            incidents=list(verdict.incidents),
-            offences=verdict.offences,
-            check=verdict.check,
-            maintenance=verdict.maintenance,
-            node_uid=verdict.node_uid,
-            boot_id=verdict.boot_id,
-        )
+        status = recorded_status(order, enforcement)
         ours = _operator_part(status)
         exists = bool(health.metadata.uid)
         if ours == _operator_part(health.status) or (
@@ -292,7 +278,7 @@ class NodeActs:
         known = before.state if before else None
         asks = verdict.reason == CHECK_WANTED and before is not None and before.reason != CHECK_WANTED
         same = verdict.state is known and (before is None or before.effect == wanted)
-        observed = _observed(verdict)
+        observed = order.outcome.observed
         if observed and (before is None or before.observed != observed) and same:
             assert verdict.would is not None
             log.info("only observed", node=name, reason=verdict.would.reason, would=verdict.would.state.value)
@@ -334,11 +320,6 @@ def taint_patch(node: NodeView, reason: str) -> list[dict[str, Any]]:
     ]
 
 
-def _observed(verdict: Verdict) -> str:
-    """The effect that an order would have if the policy did not only observe, as text for comparison."""
-    return "" if verdict.would is None else f"{verdict.would.state}: {verdict.would.reason}"
-
-
 def _taint(reason: str) -> dict[str, str]:
     return {"key": TAINT_KEY, "value": reason[:63], "effect": "NoSchedule"}
 
@@ -352,7 +333,7 @@ def _may_wait(order: Order, status: NodeHealthStatus, known: NodeHealthStatus, b
     light = (None, VerdictState.HEALTHY, VerdictState.SUSPECT)
     if before is None or order.effect != before.effect or order.ruling.charge or order.verdict.wake is not None:
         return False
-    if status.state not in light or known.state not in light or _observed(order.verdict) != before.observed:
+    if status.state not in light or known.state not in light or order.outcome.observed != before.observed:
         return False
     kept = ("incidents", "offences", "check", "maintenance", "node_uid", "boot_id", "effect")
     return all(getattr(status, name) == getattr(known, name) for name in kept) and order.verdict.followed is None

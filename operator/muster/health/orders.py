@@ -47,6 +47,16 @@ class Order:
     ruling: Ruling
     effect: Effect
 
+    @property
+    def outcome(self) -> InForce:
+        """What is in force for the node once the order is carried out."""
+        return InForce(self.verdict.state, self.verdict.reason, self.effect, observed_effect(self.verdict))
+
+
+def observed_effect(verdict: Verdict) -> str:
+    """Return the effect that an order would have if the policy did not only observe, as text for comparison."""
+    return "" if verdict.would is None else f"{verdict.would.state}: {verdict.would.reason}"
+
 
 @dataclass(frozen=True, slots=True)
 class View:

@@ -18,6 +18,7 @@ _SUSPECT = 1 / 5
 """After this share of it a node is Suspect: longer than the replacement of an agent takes where its image is there."""
 _COUNTS = 1 / 20
 """After this share of it a silence counts towards many silent agents at once."""
+_SHORTEST_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,122 @@ class AgentSilence:
         if not self.starting:
             moments.append(self.avoid_seconds * _SUSPECT - min(self.seconds, self.pod_seconds))
         return min((moment for moment in moments if moment > 0), default=None)
+
+
+@dataclass(slots=True)
+class SilentSince:
+    """The times since when an agent's state has lasted.
+
+    Attributes:
+        seconds: when the silence began, by the caller's clock.
+        pod_seconds: when the agent's pod was made, or began to run, by the same clock.
+        pod_uid: of the agent's pod; "": there was none.
+        starting: whether that pod has not begun to run.
+        paused: whether the node itself is not Ready, so that its agent is not blamed.
+    """
+
+    seconds: float
+    pod_seconds: float
+    pod_uid: str
+    starting: bool
+    paused: bool
+
+
+class AgentContacts:
+    """Which nodes' agents are Ready, since when the others are silent, and what follows for their nodes.
+
+    The operator and the simulator of fleets use it. Times are seconds of one clock, passed in.
+
+    Args:
+        avoid_seconds: how long an agent may be silent before its node takes no new jobs.
+
+    Attributes:
+        ready: names of the nodes whose agent is Ready.
+        silent: by node, since when its agent is silent.
+        silent_pools: pools in which too many agents are silent at once, and how many, as of the last call of `changed`.
+    """
+
+    def __init__(self, avoid_seconds: float = AVOID_SECONDS) -> None:
+        self.ready: set[str] = set()
+        self.silent: dict[str, SilentSince] = {}
+        self.silent_pools: Mapping[str, int] = {}
+        self._avoid_seconds = avoid_seconds
+        self._silences: dict[str, Silence] = {}
+
+    def silence_of(self, node: str) -> Silence | None:
+        """The silence of a node's agent, as of the last call of `changed`; None: the agent is Ready, or there is none
+        to miss."""
+        return self._silences.get(node)
+
+    def note_ready(self, name: str) -> bool:
+        """Note that a node's agent is Ready. Returns whether it was silent."""
+        was_silent = self.forget(name)
+        self.ready.add(name)
+        return was_silent
+
+    def forget(self, name: str) -> bool:
+        """Forget a node whose agent cannot be missed. Returns whether the agent was silent."""
+        self.ready.discard(name)
+        return self.silent.pop(name, None) is not None
+
+    def note_silent(self, name: str, now: float, *, paused: bool, pod: tuple[str, bool] | None = None) -> bool:
+        """Note that a node's agent is not Ready. Returns whether what follows has another time now.
+
+        Args:
+            name: of the node.
+            now: the time.
+            paused: whether the node itself is not Ready.
+            pod: uid of the agent's newest pod, and whether it has not begun to run; None: there is no pod.
+        """
+        since, is_news = self.silent.get(name), False
+        if since is None or since.paused != paused:
+            self.ready.discard(name)
+            since = self.silent[name] = SilentSince(now, now, pod[0] if pod else "", False, paused)
+            is_news = True
+        if pod is not None and pod != (since.pod_uid, since.starting):
+            since.pod_seconds, (since.pod_uid, since.starting) = now, pod
+            is_news = True
+        return is_news
+
+    def changed(
+        self,
+        now: float,
+        pools: Mapping[str, str],
+        pool_sizes: Mapping[str, int],
+        limit: Callable[[int], int],
+        message: Callable[[str], str],
+    ) -> set[str]:
+        """Work out all silences anew, and return the names of the nodes whose silence differs from the last call's.
+
+        Args:
+            now: the time up to which the agents are known.
+            pools: by node, its pool of like nodes.
+            pool_sizes: by pool, its number of nodes.
+            limit: returns how many agents of a pool may be silent by themselves, by the pool's number of nodes.
+            message: returns the text about a node's silent agent, for people.
+        """
+        before, self._silences = self._silences, {}
+        quiet = self._measure_silences(now)
+        self.silent_pools = pools_silent_at_once(quiet, pools, pool_sizes, self.ready, limit)
+        for name in self.silent:
+            each = quiet.get(name)
+            free = each is not None and pools.get(name, "") not in self.silent_pools
+            self._silences[name] = Silence(each.weighs if each and free else None, message(name))
+        return {name for name in before.keys() | self._silences.keys() if before.get(name) != self._silences.get(name)}
+
+    def next_seconds(self, now: float) -> float | None:
+        """The seconds until time alone may change a silence; None = never."""
+        moments = (each.next_seconds() for each in self._measure_silences(now).values())
+        soonest = min((moment for moment in moments if moment is not None), default=None)
+        # While nothing is heard of Pods, silences do not grow: look again soon, not at once.
+        return None if soonest is None else max(soonest, _SHORTEST_SECONDS)
+
+    def _measure_silences(self, now: float) -> dict[str, AgentSilence]:
+        return {
+            name: AgentSilence(now - since.seconds, now - since.pod_seconds, since.starting, self._avoid_seconds)
+            for name, since in self.silent.items()
+            if not since.paused
+        }
 
 
 def pools_silent_at_once(

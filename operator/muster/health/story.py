@@ -7,11 +7,12 @@ comes back. It holds no ages, so that it changes only when something has happene
 from datetime import UTC, datetime
 
 from muster.api.fleetpolicy import Enforcement
-from muster.api.nodehealth import RecommendedAction, Severity, VerdictState
+from muster.api.nodehealth import NodeHealthStatus, RecommendedAction, Severity, VerdictState
 from muster.health.assess import REPEAT_OFFENDER, ObservedEffect, Verdict
 from muster.health.breaker import Act, Ruling
 from muster.health.effects import Effect
 from muster.health.maintenance import REASONS
+from muster.health.orders import Order
 from muster.health.repairs import FAILED, UNPROVEN, is_held
 from muster.health.signs import FAILED_BURN_IN, REPAIR
 from muster.health.silence import AGENT_SILENT
@@ -43,6 +44,26 @@ _WOULD_EVACUATE = {
 }
 _FIELD = "`observe` in spec.health of the FleetPolicy"
 _ONLY_OBSERVED = "spec.health of the FleetPolicy only observes it"
+
+
+def recorded_status(order: Order, enforcement: Enforcement) -> NodeHealthStatus:
+    """Return the operator's part of the status that a node's NodeHealth gets by an order."""
+    verdict, ruling = order.verdict, order.ruling
+    return NodeHealthStatus(
+        state=verdict.state,
+        reason=verdict.reason,
+        message=status_message(order.name, verdict, ruling, order.effect, enforcement),
+        since=verdict.since,
+        recommended_action=verdict.recommended_action,
+        findings=list(verdict.findings),
+        effect=effect_text(verdict, ruling, order.effect, enforcement),
+        incidents=list(verdict.incidents),
+        offences=verdict.offences,
+        check=verdict.check,
+        maintenance=verdict.maintenance,
+        node_uid=verdict.node_uid,
+        boot_id=verdict.boot_id,
+    )
 
 
 def effect_text(verdict: Verdict, ruling: Ruling, effect: Effect, enforcement: Enforcement) -> str:

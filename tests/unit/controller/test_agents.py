@@ -277,13 +277,13 @@ async def test_the_keeper_wakes_by_itself(fleet: Fleet, monkeypatch: pytest.Monk
     fleet.pod("n0", ready=False)
     fleet.seconds = 119.0
     async with running(fleet, monkeypatch):
-        await until(lambda: bool(fleet.keeper._agents._silences))
+        await until(lambda: bool(fleet.keeper._agents.contacts.silence_of("n0")))
         fleet.seconds = 121.0
         await until(lambda: fleet.state("n0")[0] == "Suspect")
 
 
 async def test_the_keeper_wakes_for_a_pod_that_began_to_run_late(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("muster.controller.agents._SHORTEST_SECONDS", 0.001)
+    monkeypatch.setattr("muster.health.silence._SHORTEST_SECONDS", 0.001)
     await fleet.with_agents(20)
     fleet.pod("n0", ready=False, phase="Pending")
     fleet.seconds = 60.0

@@ -14,7 +14,7 @@ import pytest
 from tests.unit.health.builders import budgets
 
 from muster.api.fleetpolicy import FleetPolicy
-from muster.api.nodehealth import NodeHealth
+from muster.api.nodehealth import NodeHealth, NodeHealthStatus
 from muster.controller import health as module
 from muster.controller import nodeacts, slices
 from muster.controller.cluster import Cluster
@@ -23,6 +23,7 @@ from muster.controller.health import HealthKeeper
 from muster.controller.nodeacts import TAINT_KEY
 from muster.controller.pace import MAX_WRITES_PER_HOUR, Pace
 from muster.coordinator.hub import Hub
+from muster.health.orders import Order
 from muster.health.pools import WITHOUT
 from muster.kube import decode
 from muster.kube.client import Answers
@@ -766,14 +767,14 @@ async def test_a_node_that_breaks_what_is_done_about_it_harms_no_other(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage.add("n0", "n1")
-    tell = nodeacts.status_message
+    record = nodeacts.recorded_status
 
-    def fails(name: str, *arguments: Any) -> str:
-        if name == "n0":
+    def fails(order: Order, *arguments: Any) -> NodeHealthStatus:
+        if order.name == "n0":
             raise OverflowError("date value out of range")
-        return tell(name, *arguments)
+        return record(order, *arguments)
 
-    monkeypatch.setattr(nodeacts, "status_message", fails)
+    monkeypatch.setattr(nodeacts, "recorded_status", fails)
     stage.say("n0", 79)
     stage.say("n1", 79)
     await stage.look()

@@ -5,7 +5,7 @@ an API server, and read from the records when another operator takes over.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -17,23 +17,14 @@ from muster.health.effects import Effect
 from muster.health.engine import Engine
 from muster.health.facts import NodeFacts
 from muster.health.orders import InForce, Order
-from muster.health.silence import AgentSilence, Silence, pools_silent_at_once
+from muster.health.silence import AgentContacts
 from muster.health.sources import UNHEALTHY_TAINT, Rules
+from muster.health.story import recorded_status
 from muster.world.fleet import Fleet
 from muster.world.views import NodeView, Taint
 from simulate.clocks import START
 
 Told = Callable[[Order, float], None]
-
-
-@dataclass(slots=True)
-class Missed:
-    """An agent's Pod that is not Ready: since when, and since when there is this Pod. Seconds; `paused`: the node is
-    not Ready."""
-
-    since: float
-    pod_since: float
-    paused: bool
 
 
 class Keeper:
@@ -50,24 +41,25 @@ class Keeper:
         self.health: dict[str, NodeHealth] = {}
         self.passed: dict[str, float] = {}
         self.burned: dict[str, list[FailedBurnIn]] = {}
-        self.missed: dict[str, Missed] = {}
         self.looks = 0
         self._take_over()
 
     def _take_over(self) -> None:
         self.engine = Engine()
         self.in_force: dict[str, InForce] = {}
-        self._silences: dict[str, Silence] = {}
+        self.agents = AgentContacts()
 
     def restart(self, now: float) -> None:
         """Another operator takes over: it knows what is on record, and of silences only what begins now."""
+        before = self.agents
         self._take_over()
         for name, node in self.fleet.nodes.items():
             self.engine.node_index.set_node(name, node, self.fleet)
         for name, health in self.health.items():
             self._recorded(name, health)
-        for missed in self.missed.values():
-            missed.since = missed.pod_since = now
+        self.agents.ready = before.ready
+        for name, since in before.silent.items():
+            self.agents.note_silent(name, now, paused=since.paused)
         self.engine.dirty.update(self.fleet.nodes)
 
     def effect(self, name: str) -> Effect:
@@ -86,6 +78,8 @@ class Keeper:
         taint = (Taint(UNHEALTHY_TAINT, "", "NoSchedule"),) if self.effect(node.name).taint else ()
         node = replace(node, taints=(*(each for each in node.taints if each.key != UNHEALTHY_TAINT), *taint))
         self.fleet.nodes[node.name] = node
+        if node.name not in self.agents.silent:
+            self.agents.note_ready(node.name)
         self.engine.node_index.set_node(node.name, node, self.fleet)
         self.engine.dirty.add(node.name)
 
@@ -135,7 +129,12 @@ class Keeper:
         """Judge, decide, put into force; returns in how long something is due by time alone."""
         self.looks += 1
         moment = _time(now)
-        self._listen(now)
+        index = self.engine.node_index
+        self.engine.mark_dirty(
+            self.agents.changed(
+                now, index.pools, index.pool_sizes, self.rules.budgets.window_limit, lambda _: "its agent is not Ready"
+            )
+        )
         names = self.engine.due(moment) & self.fleet.nodes.keys()
         for name in sorted(names):
             self._judge(name, moment)
@@ -153,7 +152,7 @@ class Keeper:
             memory=self.engine.memory,
             burn_ins=self.burned.get(name, ()),
             passed=None if passed is None else _time(passed),
-            silence=self._silences.get(name),
+            silence=self.agents.silence_of(name),
         )
         self.engine.set_verdict(name, verdict)
 
@@ -161,61 +160,24 @@ class Keeper:
         name, verdict = order.name, order.verdict
         self.engine.verdict_index.set_verdict(name, verdict)
         status = self.record_of(name).status
-        ours: dict[str, Any] = {
-            "state": verdict.state,
-            "reason": verdict.reason,
-            "message": verdict.message,
-            "since": verdict.since,
-            "recommended_action": verdict.recommended_action,
-            "findings": list(verdict.findings),
-            "incidents": list(verdict.incidents),
-            "offences": verdict.offences,
-            "node_uid": verdict.node_uid,
-            "boot_id": verdict.boot_id,
-        }
-        if any(getattr(status, key) != value for key, value in ours.items()):
+        ours = recorded_status(order, self.rules.enforcement)
+        ours = ours.model_copy(update={"evidence": status.evidence, "agent": status.agent})
+        if ours != status:
             # As it comes back from the API server.
-            whole = NodeHealthStatus.model_validate(status.model_copy(update=ours).to_json())
             dirty = name in self.engine.dirty
-            self._put(name, whole)
+            self._put(name, NodeHealthStatus.model_validate(ours.to_json()))
             if not dirty:
                 self.engine.dirty.discard(name)
-        self.in_force[name] = InForce(verdict.state, verdict.reason, order.effect)
+        self.in_force[name] = order.outcome
         if order.effect.taint != (name in self.engine.node_index.tainted):
             self.put_node(self.fleet.nodes[name])
             self.engine.dirty.discard(name)
         self._told(order, now)
 
-    def _listen(self, now: float) -> None:
-        """Which agents are silent."""
-        if not self.missed and not self._silences:
-            return
-        quiet = {
-            name: AgentSilence(now - m.since, now - m.pod_since) for name, m in self.missed.items() if not m.paused
-        }
-        heard = self.fleet.nodes.keys() - self.missed.keys()
-        crowd = pools_silent_at_once(
-            quiet,
-            self.engine.node_index.pools,
-            self.engine.node_index.pool_sizes,
-            heard,
-            self.rules.budgets.window_limit,
-        )
-        before, self._silences = self._silences, {}
-        for name in self.missed:
-            each = quiet.get(name)
-            free = each is not None and self.engine.node_index.pools.get(name, "") not in crowd
-            self._silences[name] = Silence(each.weighs if each and free else None, "its agent is not Ready")
-        self.engine.dirty |= {
-            n for n in before.keys() | self._silences.keys() if before.get(n) != self._silences.get(n)
-        }
-
     def _pause(self, now: float, moment: datetime) -> float | None:
         waits = [(each - moment).total_seconds() for each in self.engine.moments()]
-        for missed in self.missed.values():
-            if not missed.paused:
-                following = AgentSilence(now - missed.since, now - missed.pod_since).next_seconds()
-                waits += [max(1.0, following)] if following is not None else []
+        following = self.agents.next_seconds(now)
+        waits += [following] if following is not None else []
         return max(0.001, min(waits)) if waits else None
 
 

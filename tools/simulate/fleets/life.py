@@ -33,7 +33,7 @@ from muster.world.views import ConditionView, NodeView
 from simulate.clocks import START
 from simulate.fleets import rates
 from simulate.fleets.agents import NodeAgent
-from simulate.fleets.keeper import Keeper, Missed
+from simulate.fleets.keeper import Keeper
 from simulate.fleets.machine import Machine, NodeFault
 from simulate.fleets.oracle import BudgetOracle, Taken
 
@@ -375,7 +375,7 @@ class Life:
         self._note(name, f"TRUTH {kind} of part {part}{', which has to be replaced' if worn else ''}")
         self.outcome.faults[kind] += 1
         if kind in _CERTAIN and (machine.tells_action or kind != "Gsp"):  # of which an old driver gives no second sign
-            heard = node.agent is not None and name not in self.keeper.missed
+            heard = node.agent is not None and name not in self.keeper.agents.silent
             if node.effect.evacuate is not Evacuate.NO:
                 pass  # it is out for something else already
             elif not heard:
@@ -689,9 +689,8 @@ class Life:
 
     def _put(self, name: str, *, ready: bool) -> None:
         self._view(name, ready=ready, boot_id=self.nodes[name].machine.boot_id)
-        missed = self.keeper.missed.get(name)
-        if missed is not None:
-            missed.paused, missed.since, missed.pod_since = not ready, self.now, self.now
+        if name in self.keeper.agents.silent:
+            self.keeper.agents.note_silent(name, self.now, paused=not ready)
         self._stir()
 
     def _view(self, name: str, **changes: Any) -> None:
@@ -765,12 +764,12 @@ class Life:
         self._stir()
 
     def _agent_ready(self, name: str, *, ready: bool) -> None:
-        missed = self.keeper.missed
-        if ready and name in missed:
-            del missed[name]
+        agents = self.keeper.agents
+        if ready and name in agents.silent:
+            agents.note_ready(name)
             self._stir()
-        elif not ready and name not in missed and name in self.keeper.health:
-            missed[name] = Missed(self.now, self.now, not self.nodes[name].is_up)
+        elif not ready and name not in agents.silent and name in self.keeper.health:
+            agents.note_silent(name, self.now, paused=not self.nodes[name].is_up)
             self._stir()
 
     # What the rules do.

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from muster.health import assess, causes, kinds
+from muster.health import assess, causes, kinds, silence
 from muster.health.assess import Verdict
 from muster.health.budgets import Budgets
 from muster.health.signs import Clears
 from muster.node.agent.agent import Agent
-from simulate.fleets import keeper, life
+from simulate.fleets import life
 from simulate.fleets.life import DAY_SECONDS, Life, Outcome, Plan, live, plan
 from simulate.fleets.oracle import BudgetOracle, Taken, most
 from simulate.fleets.sums import Sum
@@ -149,7 +149,7 @@ def _an_old_line_is_over(patch: pytest.MonkeyPatch) -> None:
 
 def _silence_condemns(patch: pytest.MonkeyPatch) -> None:
     """Each silence counts by itself, however many are silent."""
-    patch.setattr(keeper, "pools_silent_at_once", lambda *_: {})
+    patch.setattr(silence, "pools_silent_at_once", lambda *_: {})
 
 
 @pytest.mark.parametrize(
