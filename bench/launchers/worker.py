@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from bench.launchers.training import Pace, Training
+from muster.node.launcher.moves import Move, next_move, wanted_listing
 from muster.node.launcher.reporter_core import is_done, supersedes
 from muster.node.launcher.snapshot import Snapshot
 from muster.protocol.messages import (
@@ -16,10 +17,8 @@ from muster.protocol.messages import (
     EXITED,
     IDLE,
     RECLAIMING,
-    RUN,
     RUNNING,
     TERMINATING,
-    WAIT,
     Directive,
     Peer,
     PeerReport,
@@ -115,15 +114,13 @@ class Worker:
         directive = self.directive
         if directive is None:
             return
-        if directive.kind == RUN and not self._running_attempt:
+        move = next_move(directive, self._running_attempt or None, (self._idle_attempt, self._listing))
+        if move is Move.START:
             self._start(directive, now)
-        elif self._running_attempt and (directive.kind != RUN or self._running_attempt != directive.attempt):
+        elif move is Move.END:
             self._begin_reclaim(now)
-        elif directive.kind == WAIT and (directive.attempt, directive.listing_round or 0) > (
-            self._idle_attempt,
-            self._listing,
-        ):
-            self._idle_attempt, self._listing, self.changed = directive.attempt, directive.listing_round or 0, True
+        elif move is Move.LIST:
+            (self._idle_attempt, self._listing), self.changed = wanted_listing(directive), True
             self._scan_ends_at = now + (self._pace.scan_seconds if self._training.directory else 0.0)
         if self._scan_ends_at is not None and now >= self._scan_ends_at:
             self._scan_ends_at = None

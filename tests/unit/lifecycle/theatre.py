@@ -24,9 +24,9 @@ from muster.fencing.ages import Beats, UnfencedAges
 from muster.lifecycle.directive import directive_for
 from muster.lifecycle.plan import Announcement, CheckTemplate, CommitGang, CreatePod, DeleteJob, DeletePod, Plan
 from muster.lifecycle.step import decide
-from muster.node.launcher.fence_file import SILENT_SECONDS, FenceFile, FenceState
+from muster.node.launcher.fence_file import FenceFile, FenceState
+from muster.node.launcher.moves import GangView, Move, is_alone, next_move, wanted_listing, why_to_fence
 from muster.protocol import messages
-from muster.protocol.fence import is_cut_off
 from muster.protocol.messages import CheckpointReport, Directive, PeerReport, RankReport, Report
 from muster.world.fleet import Exclusion, Fleet
 from muster.world.job import JobWorld, TemplateVerdict, VerdictKind
@@ -194,6 +194,24 @@ class Launcher:
         """The fence that it was told last."""
         served = self.directive is not None and self.directive.kind == messages.RUN
         return self.directive.fence_seconds if served and self.directive else BASE_FENCE_SECONDS
+
+    @property
+    def due_at(self) -> float:
+        """When the operator's next answer is due."""
+        return self.answered_at + (self.directive.poll_seconds if self.directive is not None else 0.0)
+
+    def gang_at(self, now: float) -> GangView:
+        """What it knows when it decides whether to end its ranks."""
+        return GangView(
+            self.attempt,
+            self.started_at,
+            max(self.started_at, self.step_at or 0.0),
+            self.answered_at,
+            self.due_at,
+            self.fence,
+            [now - heard for heard in self.peers_heard_at.values()],
+            self.obeys_fence_file,
+        )
 
     @property
     def idle_attempt(self) -> int:
@@ -583,27 +601,30 @@ class Theatre:
                 return
             self._reclaimed(launcher)
         directive = launcher.directive
-        asked_for = (directive.attempt, directive.listing_round or 0) if directive is not None else (0, 0)
-        ends = self._cut_off(launcher) or self._gives_way(launcher)
-        if launcher.alive_ranks and not launcher.fenced and ends:
+        if launcher.alive_ranks and not launcher.fenced and self._has_to_fence(launcher):
             launcher.kill_ranks(self.now)
             launcher.fenced = True
         elif directive is None:
             return
-        elif directive.kind == messages.EXIT:
-            if launcher.ranks:
-                launcher.reclaim_until = self.now + RECLAIM_SECONDS
-            else:
-                self._send(launcher, messages.TERMINATING)
-                launcher.exited = directive.exit_code
-        elif directive.kind == messages.RUN and not launcher.ranks:
-            self._start_ranks(self.plays[pod.view.job_uid], launcher, directive)
-        elif launcher.ranks and (directive.kind == messages.WAIT or directive.attempt != launcher.attempt):
-            launcher.reclaim_until = self.now + RECLAIM_SECONDS
-        elif directive.kind == messages.WAIT and not launcher.ranks and asked_for > launcher.asked_for:
-            launcher.asked_for, launcher.scans_at = asked_for, self.now
+        else:
+            self._follow(pod, launcher, directive)
         self._set_aside(pod, launcher)
         self._scan(pod, launcher)
+
+    def _has_to_fence(self, launcher: Launcher) -> bool:
+        return why_to_fence(launcher.gang_at(self.now), launcher.fence_file, self.now) != ""
+
+    def _follow(self, pod: Pod, launcher: Launcher, directive: Directive) -> None:
+        move = next_move(directive, launcher.attempt if launcher.ranks else None, launcher.asked_for)
+        if move is Move.EXIT:
+            self._send(launcher, messages.TERMINATING)
+            launcher.exited = directive.exit_code
+        elif move is Move.START:
+            self._start_ranks(self.plays[pod.view.job_uid], launcher, directive)
+        elif move is Move.END:
+            launcher.reclaim_until = self.now + RECLAIM_SECONDS
+        elif move is Move.LIST:
+            launcher.asked_for, launcher.scans_at = wanted_listing(directive), self.now
 
     def _set_aside(self, pod: Pod, launcher: Launcher) -> None:
         """Move directories aside by order, which takes a while; no rank may be alive meanwhile, wherever it is."""
@@ -633,32 +654,12 @@ class Theatre:
         launcher.ranks, launcher.reclaim_until, launcher.fenced = [], None, False
         launcher.step, launcher.step_at, launcher.peers_heard_at = None, None, {}
 
-    def _cut_off(self, launcher: Launcher) -> bool:
-        since_step = self.now - max(launcher.started_at, launcher.step_at or 0.0)
-        peers = [self.now - heard for heard in launcher.peers_heard_at.values()]
-        return is_cut_off(launcher.fence, self.now - launcher.answered_at, peers, since_step)
-
-    def _is_alone(self, launcher: Launcher) -> bool:
-        return self.now - launcher.answered_at >= SILENT_SECONDS
-
     def _look_at_fence_file(self, launcher: Launcher) -> None:
-        directive, fence_file = launcher.directive, launcher.fence_file
-        told = (
-            directive is not None
-            and directive.kind == messages.WAIT
-            and directive.writes_fence_file
-            and not launcher.ranks
-        )
-        claim = directive.attempt if told and directive else 0
-        reads = self._is_alone(launcher) if launcher.ranks else not fence_file.is_readable
-        fence_file.poll(self.now, claim, reads, launcher.attempt if launcher.ranks else launcher.idle_attempt)
-
-    def _gives_way(self, launcher: Launcher) -> bool:
-        """Whether the fence file says that another attempt has the checkpoints, or nobody can see what it says."""
-        fence_file, alone = launcher.fence_file, self._is_alone(launcher)
-        unread = fence_file.unread_seconds(self.now, max(launcher.answered_at, launcher.started_at))
-        blind = launcher.obeys_fence_file and unread >= max(launcher.fence, 2 * SILENT_SECONDS)
-        return alone and (fence_file.standing.attempt > launcher.attempt or blind)
+        attempt = None if not launcher.ranks else 0 if launcher.fenced else launcher.attempt
+        alone = is_alone(launcher.answered_at, launcher.due_at, self.now)
+        fence_file = launcher.fence_file
+        fence_file.follow(self.now, launcher.directive, attempt, launcher.idle_attempt, is_alone=alone)
+        launcher.obeys_fence_file |= fence_file.standing.attempt >= launcher.attempt
 
     def _scan(self, pod: Pod, launcher: Launcher) -> None:
         if not self.machines[pod.view.node].sees_storage or self.now < launcher.scans_at:

@@ -27,6 +27,7 @@ from typing import Callable, Collection, Dict, FrozenSet, Optional
 
 from muster.node.launcher.children import start
 from muster.protocol.checkpoint_names import is_url
+from muster.protocol.messages import WAIT, Directive
 
 SILENT_SECONDS = 5.0  # without the coordinator, before the fence file is asked
 PERIOD_SECONDS = 5.0
@@ -211,6 +212,24 @@ class FenceFile:
     def next_at(self) -> Optional[float]:
         """The time at which the request under way is given up; None where there is no request."""
         return self._asked_at + DEADLINE_SECONDS if self._asked_at is not None else None
+
+    def follow(
+        self, now: float, directive: Optional[Directive], attempt: Optional[int], idle_attempt: int, *, is_alone: bool
+    ) -> None:
+        """Claim, read or seek what the launcher's situation asks for; see `poll`.
+
+        Args:
+            now: seconds of the monotonic clock.
+            directive: the newest directive; None: there is none, or ranks are being ended.
+            attempt: of the launcher's ranks; 0: they were fenced; None: there are none.
+            idle_attempt: the attempt for which the launcher waits while it has no ranks.
+            is_alone: whether the coordinator is overdue.
+        """
+        if attempt is not None:
+            self.poll(now, 0, is_alone and attempt > 0, attempt)
+            return
+        claims = directive is not None and directive.kind == WAIT and directive.writes_fence_file
+        self.poll(now, directive.attempt if claims and directive else 0, not self.is_readable, idle_attempt)
 
     def poll(self, now: float, claim: int, reads: bool, attempt: int = 0) -> None:
         """Take in the answer of the child, and read or write the fence file again when it is time.

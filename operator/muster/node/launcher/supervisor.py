@@ -14,11 +14,12 @@ from typing import Any, Callable, Deque, Dict, FrozenSet, List, Optional, Tuple
 from muster.node.launcher.collectives import Collectives
 from muster.node.launcher.energy import Energy
 from muster.node.launcher.environment import Settings
-from muster.node.launcher.fence_file import SILENT_SECONDS, FenceFile
+from muster.node.launcher.fence_file import FenceFile
 from muster.node.launcher.host import Host
 from muster.node.launcher.incomplete_mover import IncompleteMover
 from muster.node.launcher.local import LocalLister
 from muster.node.launcher.matcher import Matcher
+from muster.node.launcher.moves import GangView, Move, is_alone, next_move, wanted_listing, why_to_fence
 from muster.node.launcher.peers import Peers
 from muster.node.launcher.printed import MFU, STEP_SECONDS, TFLOPS, TOKENS
 from muster.node.launcher.ranks import Rank, Starting
@@ -29,7 +30,7 @@ from muster.node.launcher.saves import Saves
 from muster.node.launcher.scanner import Scanner, ScanResult
 from muster.node.launcher.snapshot import RankView, Snapshot
 from muster.node.launcher.stepclock import StepClock, lowest
-from muster.protocol.fence import fence_seconds, has_silent_peer, is_cut_off, is_superseded
+from muster.protocol.fence import fence_seconds, has_silent_peer
 from muster.protocol.messages import (
     CHECKPOINT_STALL,
     COMMUNICATION,
@@ -38,10 +39,8 @@ from muster.protocol.messages import (
     IDLE,
     INPUT_WAIT,
     RECLAIMING,
-    RUN,
     RUNNING,
     TERMINATING,
-    WAIT,
     CheckpointReport,
     Directive,
 )
@@ -334,33 +333,27 @@ class Supervisor:
         if why:
             self._fencing = True
             self._begin_reclaim(why)
-        elif directive is None:
-            return
-        elif directive.kind == RUN:
-            self._converge_to_run(directive, now)
-        elif self._gang is not None:
+        elif directive is not None:
+            self._follow(directive, now)
+
+    def _follow(self, directive: Directive, now: float) -> None:
+        gang = self._gang
+        move = next_move(directive, gang.attempt if gang is not None else None, (self._idle_attempt, self._listing))
+        if move is Move.END:
             self._begin_reclaim(directive.reason or "attempt %d is next" % directive.attempt)
-        # Answers that overtake each other may ask for less than was asked for before.
-        elif directive.kind == WAIT and (directive.attempt, directive.listing_round or 0) > (
-            self._idle_attempt,
-            self._listing,
-        ):
-            self._idle_attempt, self._listing = directive.attempt, directive.listing_round or 0
+        elif move is Move.GO_ON and gang is not None:
+            gang.served_fence_seconds = max(gang.served_fence_seconds, directive.fence_seconds)
+            self._peers.set_neighbours(directive.peers, directive.neighbours, now)
+        elif move is Move.LIST:
+            self._idle_attempt, self._listing = wanted_listing(directive)
             self._stamps = None
             self._take_scan(self._scanner.scan_for(directive.attempt))
-
-    def _converge_to_run(self, directive: Directive, now: float) -> None:
-        if self._gang is None and (self._aside.pids or (self._local.pids and not self._local.error)):
-            return  # nothing may be moved under the ranks, and what they save is of no attempt before
-        if self._gang is None:
+        elif move is Move.START:
+            # Nothing may be moved under the ranks, and what they save is of no attempt before.
+            is_busy = self._aside.pids or (self._local.pids and not self._local.error)
             # A launcher that was frozen in between may find its gang gone on: then the coordinator has to say it again.
-            if self._overdue_seconds(now) < OVERDUE_SECONDS:
+            if not is_busy and now - self._due_at() < OVERDUE_SECONDS:
                 self._start(directive, now)
-        elif self._gang.attempt == directive.attempt:
-            self._gang.served_fence_seconds = max(self._gang.served_fence_seconds, directive.fence_seconds)
-            self._peers.set_neighbours(directive.peers, directive.neighbours, now)
-        else:
-            self._begin_reclaim("attempt %d is next" % directive.attempt)
 
     def _start(self, directive: Directive, now: float) -> None:
         self._scanner.ranks_start()
@@ -437,13 +430,11 @@ class Supervisor:
             self._peers.found_broken(now)
 
     def _poll_fence_file(self, now: float) -> None:
-        directive, gang = self._reporter.directive(), self._gang
-        claim = 0
-        if directive is not None and directive.kind == WAIT and directive.writes_fence_file and self._is_clean():
-            claim = directive.attempt
-        reads = self._is_alone(now) and not gang.fenced if gang is not None else not self._fence_file.is_readable
-        attempt = gang.attempt if gang is not None else self._idle_attempt
-        self._fence_file.poll(now, claim, reads, 0 if gang is not None and gang.fenced else attempt)
+        gang = self._gang
+        attempt = None if gang is None else 0 if gang.fenced else gang.attempt
+        directive = self._reporter.directive() if self._is_clean() else None
+        alone = is_alone(self._answered_at(), self._due_at(), now)
+        self._fence_file.follow(now, directive, attempt, self._idle_attempt, is_alone=alone)
         if gang is not None and self._fence_file.standing.attempt >= gang.attempt:
             gang.obeys_fence_file = True
 
@@ -453,49 +444,30 @@ class Supervisor:
         contact = self._reporter.contact()
         return contact.sent_at if contact is not None else self._started_at
 
-    def _overdue_seconds(self, now: float) -> float:
-        """The seconds by which the coordinator's answer is late; negative while it need not have come."""
+    def _due_at(self) -> float:
+        """When the coordinator's next answer is due; the launcher's start before the first one."""
         contact = self._reporter.contact()
-        return now - (contact.next_due_at if contact is not None else self._started_at)
-
-    def _is_alone(self, now: float) -> bool:
-        """Whether the coordinator is overdue and has been silent for long enough to read the fence file instead."""
-        return now - self._answered_at() >= SILENT_SECONDS and self._overdue_seconds(now) >= OVERDUE_SECONDS
+        return contact.next_due_at if contact is not None else self._started_at
 
     def _why_to_fence(self, now: float) -> str:
         """Why the launcher has to end the ranks without a directive; "" if it need not."""
         gang = self._gang
         if gang is None or gang.fenced or gang.has_ended:
             return ""
-        overdue_seconds = self._overdue_seconds(now)
-        if is_superseded(gang.attempt, self._peers.newest_heard, overdue_seconds):
-            return "cut off: the coordinator does not answer, and the gang has gone on without"
-        if self._is_cut_off(gang, now):
-            return "cut off: the coordinator does not answer, and the gang stands still"
-        if self._is_alone(now) and self._fence_file.standing.attempt > gang.attempt:
-            return (
-                "the coordinator does not answer, and attempt %d has the checkpoints"
-                % self._fence_file.standing.attempt
-            )
-        # It is read by whoever is alone: before that nobody needs it.
-        unread_seconds = self._fence_file.unread_seconds(now, max(now - overdue_seconds, gang.started_at))
-        limit_seconds = max(self._known_fence_seconds(gang), 2 * SILENT_SECONDS)
-        if gang.obeys_fence_file and unread_seconds >= limit_seconds:
-            return "the coordinator does not answer, and who has the checkpoints cannot be seen: %s" % (
-                self._fence_file.standing.error or "no answer"
-            )
-        return ""
-
-    def _is_cut_off(self, gang: LocalGang, now: float) -> bool:
         steps = [rank.clock.finished_at for rank in gang.ranks if rank.clock.finished_at is not None]
-        broken_at = self._peers.broken_at
-        return is_cut_off(
+        view = GangView(
+            gang.attempt,
+            gang.started_at,
+            max([gang.told_at, *steps]),
+            self._answered_at(),
+            self._due_at(),
             self._known_fence_seconds(gang),
-            now - self._answered_at(),
             self._peers.silent_seconds(now),
-            now - max([gang.told_at, *steps]),
-            now - broken_at if broken_at is not None else None,
+            gang.obeys_fence_file,
+            self._peers.newest_heard,
+            self._peers.broken_at,
         )
+        return why_to_fence(view, self._fence_file, now)
 
     def _is_clean(self) -> bool:
         return self._gang is None and self._reclaim is None

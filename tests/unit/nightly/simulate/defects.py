@@ -22,7 +22,7 @@ from muster.kube import decode, informer
 from muster.kube.errors import ServerError, Unreachable
 from muster.lifecycle import assembling, commit, evacuating, members, record, resume, status
 from muster.node.checkpoint import candidate
-from muster.node.launcher import supervisor
+from muster.node.launcher import moves, supervisor
 from muster.node.launcher.fence_file import FenceFile
 from muster.node.launcher.peers import Peers
 from muster.node.launcher.supervisor import Supervisor
@@ -48,8 +48,9 @@ def _no_fence(patch: Patch) -> None:
 def _closed_set(patch: Patch) -> None:
     """Who hears its neighbours is not told that others miss somebody, and there is no fence file in the directory."""
     patch.setattr(Peers, "found_broken", lambda *_: None)
-    patch.setattr(supervisor, "is_superseded", lambda *_: False)
-    patch.setattr(Supervisor, "_is_alone", lambda *_: False)
+    patch.setattr(moves, "is_superseded", lambda *_: False)
+    for module in (moves, supervisor):
+        patch.setattr(module, "is_alone", lambda *_: False)
     patch.setattr(FenceFile, "unread_seconds", lambda *_: 0.0)
 
 
