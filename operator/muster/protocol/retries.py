@@ -2,6 +2,8 @@
 
 A node's program has two lines to the coordinator. Any trouble with one (refused, timeout, 401, 503, an unreadable
 answer) delays its next try. A replica that does not lead names the one that does, and both lines follow it.
+
+Tests: tests/unit/launcher/test_leaders.py, tests/unit/launcher/test_reporting.py, tests/unit/checker/test_lines.py.
 """
 
 from __future__ import annotations
