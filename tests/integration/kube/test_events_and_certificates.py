@@ -14,9 +14,6 @@ from muster.kube.certificates import (
     AUTHORITY_SECRET_NAME,
     SECRET_NAME,
     CertificateKeeper,
-    names_of,
-    new_authority,
-    new_serving,
 )
 from muster.kube.client import Client
 from muster.kube.events import NORMAL, WARNING, EventRecorder, Regarding
@@ -132,27 +129,6 @@ async def test_certificates_are_renewed_in_time_and_the_bundle_keeps_the_old_aut
     assert await authority() in third.bundle, "launchers have had it for a month"
     assert first.bundle in fourth.bundle
     fourth.serving.parsed.verify_directly_issued_by(x509.load_pem_x509_certificate(await authority()))
-
-
-async def test_the_authoritys_key_is_taken_out_of_the_secret_of_an_earlier_version(
-    client: Client, namespace: str
-) -> None:
-    now = datetime.now(UTC)
-    authority = new_authority(now)
-    serving = new_serving(authority, names_of(namespace), now)
-    values = {"ca.crt": authority.certificate, "ca.key": authority.key}
-    values |= {"tls.crt": serving.certificate, "tls.key": serving.key}
-    secret = {
-        "metadata": {"name": SECRET_NAME, "namespace": namespace},
-        "data": {name: base64.b64encode(value).decode() for name, value in values.items()},
-    }
-    await client.post(paths.core("secrets", namespace=namespace), secret)
-    found = await CertificateKeeper(client, namespace).ensure()
-    assert found.serving == serving, "nobody has to trust anything else now"
-    assert set(await data_of(client, namespace, SECRET_NAME)) == {"ca.crt", "tls.crt", "tls.key"}
-    kept = await data_of(client, namespace, AUTHORITY_SECRET_NAME)
-    assert (kept["ca.crt"], kept["ca.key"]) == (authority.certificate, authority.key)
-    assert kept["next-ca.crt"] in found.bundle
 
 
 @pytest.mark.parametrize(

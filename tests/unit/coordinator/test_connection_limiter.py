@@ -24,7 +24,7 @@ WARM = 40  # what the first visitors cost is no stranger's price
 COORDINATOR = """
 import asyncio, sys
 from datetime import UTC, datetime
-from muster.coordinator import server as module
+from muster.coordinator import metered_tls, server as module
 from muster.coordinator.auth import AuthError
 from muster.coordinator.hub import Hub
 from muster.coordinator.server import CoordinatorServer
@@ -41,6 +41,7 @@ class Verifier:
 
 async def main():
     module.HANDSHAKE_SECONDS = 1000.0  # so that no place becomes free by itself
+    metered_tls.UNAUTHENTICATED_SHARE = 1.0  # what handshakes compute keeps nobody waiting
     server = CoordinatorServer(Hub(), Verifier(), lambda caller: None, lambda caller: False, lambda: "")
     now = datetime.now(UTC)
     serving = new_serving(new_authority(now), ("localhost",), now)
