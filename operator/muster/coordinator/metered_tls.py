@@ -21,9 +21,7 @@ UNAUTHENTICATED_SHARE = 0.03  # of a core; the budget for handshakes is half of 
 BURST_SECONDS = 0.3
 READ_SECONDS = 0.00004  # that asyncio takes around each read of TLS, which has 2 KiB at most
 MAX_SECONDS = 0.008  # of a core for one connection: ten times what its handshake takes
-EXHAUSTED_FACTOR = (
-    0.1  # of the usual handshakes while the share is used up: a launcher waits for less than half a second
-)
+EXHAUSTED_FACTOR = 0.1  # of the usual handshakes while the share is used up: a launcher waits for half a second
 
 
 class TlsMeter:

@@ -179,8 +179,8 @@ class Page:
         ):
             self.shares.charge(share, HANDSHAKE_SECONDS)
 
-    def _payer(self, request: web.Request) -> Hashable:
-        """Return whose share of the core a request takes; None: nobody's.
+    def _payer(self, request: web.Request) -> tuple[Hashable, float]:
+        """Return whose share of the core a request takes, and how many times its cost is charged; 0: nobody's.
 
         A request without a token that was known takes a share that other such requests on connections of the same
         user take, so that no reader behind the same gateway waits for it. Connections without a good token have few
@@ -191,24 +191,24 @@ class Page:
         except RefusedError:
             user = None
         if user is not None:
-            return share_of(user.name)
+            return share_of(user.name), 1.0
         of_connection = self.connections.user_of(request.transport) if self.connections is not None else ""
-        return (of_connection, UNKNOWN) if of_connection else None
+        return ((of_connection, UNKNOWN), UNKNOWN_COSTS) if of_connection else (None, 0.0)
 
     def _guarded(self) -> Middleware:
         """Return what limits each request, adds the headers to every answer, and keeps internal text out of errors."""
 
         @web.middleware
         async def guarded(request: web.Request, handler: Handler) -> web.StreamResponse:
-            payer = self._payer(request)
+            payer, times = self._payer(request)
             if not await self.shares.wait_for_share(payer, lambda: request.transport is not None):
                 return web.Response(status=503)  # nobody reads it: the client has gone
             answering = Metered(_answered(request, handler))
             response = await answering
-            if payer is not None:
+            if times:
                 size = response.content_length or 0
                 cost = REQUEST_SECONDS + answering.seconds + size * COMPRESSING_SECONDS_PER_BYTE
-                self.shares.charge(payer, cost if isinstance(payer, str) else UNKNOWN_COSTS * cost)
+                self.shares.charge(payer, times * cost)
             if self.connections is not None and not self.connections.may_continue(
                 request.transport, is_refused=response.status == 401
             ):

@@ -203,14 +203,14 @@ class Launcher:
     def gang_at(self, now: float) -> GangView:
         """What it knows when it decides whether to end its ranks."""
         return GangView(
-            self.attempt,
-            self.started_at,
-            max(self.started_at, self.step_at or 0.0),
-            self.answered_at,
-            self.due_at,
-            self.fence,
-            [now - heard for heard in self.peers_heard_at.values()],
-            self.obeys_fence_file,
+            attempt=self.attempt,
+            started_at=self.started_at,
+            stepped_at=max(self.started_at, self.step_at or 0.0),
+            answered_at=self.answered_at,
+            due_at=self.due_at,
+            fence_seconds=self.fence,
+            peer_seconds=[now - heard for heard in self.peers_heard_at.values()],
+            obeys_fence_file=self.obeys_fence_file,
         )
 
     @property

@@ -97,12 +97,8 @@ class Disks:
 
         Errors on it follow from that.
         """
-        if _NUMBER.fullmatch(number) is None:
-            return
-        pool = self._named(number)
-        if pool:
-            self._shared.add(pool)
-            self._own.clear()
+        if _NUMBER.fullmatch(number) is not None:
+            self._note_shared(number)
 
     def note_host(self, number: str, driver: str) -> None:
         """Take from the kernel log that the SCSI host of this number is this driver's: numbers are used again."""
@@ -124,17 +120,16 @@ class Disks:
         The map is behind a network if the path is. Both are given by major and minor number: the path may be gone.
         """
         if (disk := _scsi_disk(path)) in self._iscsi_disks or disk in self._shared:
-            found = self._named(number)
-            if found:
-                self._shared.add(found)
-                self._own.clear()
+            self._note_shared(number)
 
-    def _named(self, number: str) -> str:
-        """Return the name of the device of this number; "": there is none."""
+    def _note_shared(self, number: str) -> None:
+        """Note that the device of this number, where there is one, is behind a network or thin."""
         try:
-            return (self._sysfs / "dev/block" / number).resolve(strict=True).name
+            name = (self._sysfs / "dev/block" / number).resolve(strict=True).name
         except (OSError, RuntimeError):
-            return ""
+            return
+        self._shared.add(name)
+        self._own.clear()
 
     def is_shared(self, device: str) -> bool:
         """Whether a block device, a part of one, or an NVMe controller is behind a network or thin. A stacked device is

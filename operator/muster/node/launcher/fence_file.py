@@ -228,8 +228,10 @@ class FenceFile:
         if attempt is not None:
             self.poll(now, 0, is_alone and attempt > 0, attempt)
             return
-        claims = directive is not None and directive.kind == WAIT and directive.writes_fence_file
-        self.poll(now, directive.attempt if claims and directive else 0, not self.is_readable, idle_attempt)
+        claim = 0
+        if directive is not None and directive.kind == WAIT and directive.writes_fence_file:
+            claim = directive.attempt
+        self.poll(now, claim, not self.is_readable, idle_attempt)
 
     def poll(self, now: float, claim: int, reads: bool, attempt: int = 0) -> None:
         """Take in the answer of the child, and read or write the fence file again when it is time.

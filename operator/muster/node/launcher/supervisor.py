@@ -456,16 +456,16 @@ class Supervisor:
             return ""
         steps = [rank.clock.finished_at for rank in gang.ranks if rank.clock.finished_at is not None]
         view = GangView(
-            gang.attempt,
-            gang.started_at,
-            max([gang.told_at, *steps]),
-            self._answered_at(),
-            self._due_at(),
-            self._known_fence_seconds(gang),
-            self._peers.silent_seconds(now),
-            gang.obeys_fence_file,
-            self._peers.newest_heard,
-            self._peers.broken_at,
+            attempt=gang.attempt,
+            started_at=gang.started_at,
+            stepped_at=max([gang.told_at, *steps]),
+            answered_at=self._answered_at(),
+            due_at=self._due_at(),
+            fence_seconds=self._known_fence_seconds(gang),
+            peer_seconds=self._peers.silent_seconds(now),
+            obeys_fence_file=gang.obeys_fence_file,
+            newest_heard=self._peers.newest_heard,
+            broken_at=self._peers.broken_at,
         )
         return why_to_fence(view, self._fence_file, now)
 
