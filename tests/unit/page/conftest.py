@@ -89,7 +89,7 @@ def a_job(name: str, namespace: str = "team-a", workers: int = 2, **status: Any)
     return TrainingJob.model_validate(
         {
             "metadata": {**metadata, "creationTimestamp": before(100 * HOUR)},
-            "spec": {"nodes": workers, "template": template},
+            "spec": {"nodes": workers, "template": template, "checkpoint": {"directory": "/checkpoints"}},
             "status": status,
         }
     )
@@ -133,10 +133,11 @@ def a_life(*nodes: str, **more: Any) -> dict[str, Any]:
             "countedUntil": before(0),
             "seconds": seconds,
             "gpuSeconds": {name: 8 * len(nodes) * each for name, each in seconds.items() if name != "queued"},
-            "ettrPermille": 900,
+            "ettrPermille": 880,
             "failures": 1,
             "lostSteps": 400,
             "stepMilliseconds": 1800,
+            "firstCheckpointSeconds": 2 * HOUR,
             "checkpointSteps": 1000,
             "checkpointStallMilliseconds": 30_000,
         },

@@ -290,7 +290,7 @@ async def test_one_job_has_its_life_its_report_and_its_incidents(fleet: Fleet, a
     two_tenants(fleet)
     status, body, _ = await ask("/api/jobs/team-a/ours")
     assert status == 200
-    assert body["report"]["ettr"] == 0.9
+    assert body["report"]["ettr"] == 0.88
     assert body["report"]["advice"]
     assert [each["reason"] for each in body["incidents"]] == ["NodeLost", "Maintenance"]
     assert {each["kind"] for each in body["life"]["stretches"]} >= {"queued", "training", "recovering", "lostWork"}

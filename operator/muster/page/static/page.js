@@ -280,19 +280,24 @@ const href = (key) => `#/${key.split("/").map(encodeURIComponent).join("/")}`;
 function open(key) { location.hash = href(key); }
 
 // ---- one job
-// Of "11.1 h (4 failures)" and "unknown: no price" the reader looks for the first half.
+// Of "11.1 h (4 failures)" the reader looks for the first half.
 function fact(name, value) {
   if (value === "" || value == null) return [];
   const [, figure, remark] = /^(.*?)((?:: | \().*)?$/s.exec(value);
   return [el("div", {}, el("dt", { text: name }), el("dd", {}, el("span", { text: figure }), el("small", { text: remark || "" })))];
 }
+// The figures of kubectl muster report: those that are known, and a list of the others with the reason.
 function facts(figures) {
+  const known = [], unknown = [];
   // A name that is indented belongs to the one above it, which here may stand on another line.
   let above = "";
-  return figures.flatMap(({ name, value }) => {
+  for (const { name, value } of figures) {
     if (!name.startsWith(" ")) above = name;
-    return fact(name.startsWith(" ") ? `${above}: ${name.trim()}` : name, value);
-  });
+    const whole = name.startsWith(" ") ? `${above}: ${name.trim()}` : name;
+    if (value.startsWith("unknown")) unknown.push(el("li", { text: `${whole}: ${value}`.replace(/: unknown(: |$)/, "$1") }));
+    else known.push(...fact(whole, value));
+  }
+  return [known, unknown.length ? [el("h3", { text: "Not known" }), el("ul", { class: "plain" }, ...unknown)] : []];
 }
 function strip(life) {
   const begin = +new Date(life.begin), whole = Math.max(+new Date(life.end) - begin, 1);
@@ -332,10 +337,9 @@ function drawOne(key, body) {
   const close = el("a", { href: "#/", text: "close", "aria-label": "Close this job" });
   const parts = [el("div", { class: "head" },
     el("h2", { id: "one-head", tabindex: "-1" }, `${key} `, el("span", { class: `state ${looks(job.state)}`, text: job.state || "New" })), close)];
+  const [known, unknown] = facts(body.figures || []);
   parts.push(el("dl", { class: "numbers" }, ...fact("step", job.step == null ? "" : number(job.step)), ...fact("speed", speed(job.stepsPerSecond)),
-    ...fact("nodes", job.nodes ? number(job.nodes) : ""), ...fact("restarts", job.restarts ? number(job.restarts) : ""),
-    // In the words of kubectl muster report.
-    ...facts(body.figures || [])));
+    ...fact("nodes", job.nodes ? number(job.nodes) : ""), ...fact("restarts", job.restarts ? number(job.restarts) : ""), ...known));
   if (job.why) parts.push(el("p", { class: "message", text: job.why }));
   if (life) parts.push(el("h3", { text: "Life" }), ...strip(life));
   if (waiting) {
@@ -351,6 +355,7 @@ function drawOne(key, body) {
       body.incidents.toReversed().map((each) => [moment(each.time), each.faultClass, each.reason, each.node || "", REPAIRS[each.level] || each.level,
         each.resumedTime ? duration((new Date(each.resumedTime) - new Date(each.faultTime || each.time)) / 1000) : "", each.lostSeconds ? duration(each.lostSeconds) : ""])));
     if (report.advice?.length) right.append(el("h3", { text: "Advice" }), el("ul", { class: "plain" }, ...report.advice.map((text) => el("li", { text }))));
+    right.append(...unknown);
     parts.push(el("div", { class: "two" }, left, right));
   }
   const had = document.activeElement?.closest?.("#one") ? document.activeElement.tagName : "";
@@ -399,8 +404,9 @@ function drawReport(body) {
   reported = same;
   const tables = body.tables.flatMap(({ title, heads, rows }) => [el("h3", { text: title }),
     table(heads.map((head) => head.toLowerCase().replace("gpu", "GPU")), rows, heads.map((_, at) => at).filter((at) => at && !["CLASS", "STATE"].includes(heads[at])))]);
+  const [known, unknown] = facts(body.figures);
   at("told").replaceChildren(el("p", { class: "quiet", text: `${body.period}${body.tables.length ? "" : ": no job has had nodes in this time"}` }),
-    el("dl", { class: "numbers" }, ...facts(body.figures)), bar(body.buckets), ...tables,
+    el("dl", { class: "numbers" }, ...known), bar(body.buckets), ...tables, ...unknown,
     ...body.remarks.map((text) => el("p", { class: "quiet", text })));
 }
 

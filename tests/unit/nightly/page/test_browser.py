@@ -103,7 +103,7 @@ async def test_one_job_shows_its_life_and_its_report(tab: Tab) -> None:
     text = await tab.run("document.getElementById('one').innerText")
     for words in (
         "184,220",
-        "90.0%",
+        "88.0%",
         "Where the time went",
         "NodeLost",
         "compute",
@@ -116,6 +116,7 @@ async def test_one_job_shows_its_life_and_its_report(tab: Tab) -> None:
     )
     assert "0.0" in hours
     assert any(re.fullmatch(r"\d{1,3}(,\d{3})+\.\d", each) for each in hours)
+    assert re.search(r"Not known\s+.*Tokens per second, MFU: the job does not say", text, re.IGNORECASE | re.DOTALL)
     assert re.search(r"cost\s+[1-9][0-9,]*\.[0-9]{2} EUR", text, re.IGNORECASE)
     spoken = await tab.run("document.querySelector('.strip').getAttribute('aria-label')")
     assert "work lost for 4h, then failed, not yet seen for 1h, then recovering for 3h" in spoken
