@@ -12,6 +12,8 @@ from collections.abc import Callable
 
 from muster.controller.cluster import Key
 
+_STALE = 1024  # entries of the heap that an earlier time of their key has replaced: they go when they are so many
+
 
 class DirtyKeys:
     """The keys that are due, busy or resting. Only the event loop's thread may touch it."""
@@ -42,6 +44,9 @@ class DirtyKeys:
         if due < self._due.get(key, float("inf")):
             self._due[key] = due
             heapq.heappush(self._heap, (due, key))
+            if len(self._heap) > 2 * len(self._due) + _STALE:
+                self._heap = [(at, of) for of, at in self._due.items()]
+                heapq.heapify(self._heap)
             self._changed.set()
 
     def hurry(self, key: Key) -> None:

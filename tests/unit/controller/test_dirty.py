@@ -108,3 +108,16 @@ async def test_whoever_is_hurried_does_not_rest(clock: Any) -> None:
     dirty.done(A, rest_seconds=5.0)
     dirty.add(A)
     assert await taken(dirty) is None
+
+
+async def test_a_key_that_is_always_changed_and_due_in_a_year_leaves_nothing_behind(clock: Any) -> None:
+    dirty = DirtyKeys(clock)
+    dirty.add(B, 1e6)
+    for _ in range(5000):
+        dirty.add(A)
+        assert await dirty.next_key() == A
+        dirty.add(A, 1e7)
+        dirty.done(A)
+    assert len(dirty._heap) < 1100
+    clock.advance(1e7)
+    assert {await taken(dirty), await taken(dirty)} == {A, B}
