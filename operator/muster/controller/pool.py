@@ -28,6 +28,7 @@ class Pool:
             urgent: (passes - int(passes * kept), share - int(share * kept)) for urgent, kept in _KEPT_FROM.items()
         }
         self._held: Counter[str] = Counter()
+        self._under_way = 0  # of all namespaces: to add them up for each one takes the square of their number
         # By namespace: those that recover, and those that start. The namespace that was served last is last.
         self._waiting: dict[str, tuple[deque[Callable[[], None]], deque[Callable[[], None]]]] = {}
 
@@ -40,7 +41,7 @@ class Pool:
         """Take room for one pass at once, before all that wait in other namespaces; returns False if there is none."""
         if namespace in self._waiting or not self._has_room(namespace, urgent):
             return False
-        self._held[namespace] += 1
+        self._take(namespace)
         return True
 
     def wait(self, namespace: str, *, urgent: bool, start: Callable[[], None]) -> None:
@@ -51,6 +52,7 @@ class Pool:
 
     def release(self, namespace: str) -> None:
         """Give back the room of a pass that has ended."""
+        self._under_way -= 1
         self._held[namespace] -= 1
         if not self._held[namespace]:
             del self._held[namespace]
@@ -60,9 +62,13 @@ class Pool:
         """Begin no more passes."""
         self._waiting.clear()
 
+    def _take(self, namespace: str) -> None:
+        self._held[namespace] += 1
+        self._under_way += 1
+
     def _has_room(self, namespace: str, urgent: bool) -> bool:
         held, (passes, share) = self._held.get(namespace, 0), self._limits[urgent]
-        return held == 0 or (held < share and self._held.total() < passes)
+        return held == 0 or (held < share and self._under_way < passes)
 
     def _start(self) -> None:
         while (namespace := self._next()) is not None:
@@ -70,7 +76,7 @@ class Pool:
             start = (urgent or others).popleft()
             if urgent or others:
                 self._waiting[namespace] = (urgent, others)
-            self._held[namespace] += 1
+            self._take(namespace)
             start()
 
     def _next(self) -> str | None:

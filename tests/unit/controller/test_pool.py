@@ -1,5 +1,8 @@
 """Who may perform: a share for each namespace, room for one that has none, recoveries first."""
 
+from collections import Counter
+from collections.abc import ValuesView
+
 from muster.controller.pool import Pool
 
 
@@ -86,3 +89,22 @@ def test_first_starts_leave_room_for_recoveries() -> None:
     assert [door.pool.enter("c", urgent=urgent) for urgent in (False, False, True)] == [True, False, False]
     door.pool.release("a")
     assert door.started == ["recovery"]
+
+
+def test_many_namespaces_are_not_added_up_for_each_of_them() -> None:
+    """A tenant with a thousand namespaces and a slow webhook: adding up takes a million steps for each pass that
+    ends."""
+    pool, added_up = Pool(), list[str]()
+
+    class Held(Counter[str]):
+        def values(self) -> ValuesView[int]:
+            added_up.append("all")
+            return super().values()
+
+    pool._held = Held()
+    namespaces = [str(number) for number in range(100)]
+    assert all(pool.enter(namespace, urgent=False) for namespace in namespaces)
+    for namespace in namespaces:
+        pool.wait(namespace, urgent=False, start=lambda: None)
+    pool.release("0")
+    assert (pool.waiting, added_up) == (99, [])
