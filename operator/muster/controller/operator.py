@@ -53,6 +53,7 @@ from muster.lifecycle.directive import directive_for
 from muster.lifecycle.worker_pod import WorkerSettings
 from muster.preflight.upkeep import newest_pass_seconds
 from muster.protocol.messages import Directive, Report
+from muster.recovery.exits import reported_cause
 from muster.serve import plain_address
 from muster.world.checks import NodeChecks
 from muster.world.views import FRESH_SECONDS, PodView
@@ -189,6 +190,7 @@ class Operator:
         # From here on parts that are there hear of each other.
         client.before_write = self.lease.check
         self.hub.membership = self.cluster.membership
+        self.hub.cause_of = reported_cause
         self.cluster.node_freed = self.queue.replan
         self.hub.subscribe(self._heard)
         self.checkers.subscribe(self._checker_heard)

@@ -56,12 +56,15 @@ class Hub:
 
     Attributes:
         membership: says what a caller is to Muster's jobs; asked of each caller without a known report.
+        cause_of: reads from a rank's last lines why it ended. It is asked once, when they come, so that its pod pays
+            for what it sends: decisions look at all ranks of a gang again and again.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, max_launchers: int = MAX_LAUNCHERS) -> None:
         self._clock = clock
         self._max_launchers = max_launchers
         self.membership: Callable[[Caller], Membership] = lambda _: Membership.MEMBER
+        self.cause_of: Callable[[RankReport], str] = lambda _: ""
         self._entries: OrderedDict[str, _Entry] = OrderedDict()  # the one heard longest ago comes first
         # Those that are expected to go on talking -> when heard, the one heard longest ago first: whoever has finished
         # is none of them, and is not met again when the silent ones are counted.
@@ -97,7 +100,9 @@ class Hub:
             membership = self.membership(caller)
             if membership is Membership.NONE:
                 return False
-            self._entries[caller.pod_uid] = _Entry(caller, report, now, now, now, _Ranks.from_report(report))
+            self._entries[caller.pod_uid] = _Entry(
+                caller, report, now, now, now, _Ranks.from_report(report, self.cause_of)
+            )
             if membership is Membership.MEMBER:
                 self._present[caller.pod_uid] = now
                 self._present_in[caller.namespace] += 1
@@ -117,7 +122,7 @@ class Hub:
             if now - entry.heard_at >= FRESH_SECONDS:  # whoever was silent has to be told anew what to do
                 entry.talking_at = now
             if not entry.ranks.are_of(report):
-                entry.ranks = _Ranks.from_report(report)
+                entry.ranks = _Ranks.from_report(report, self.cause_of, entry.ranks)
             entry.caller, entry.report, entry.heard_at = caller, report, now
             self._entries.move_to_end(caller.pod_uid)
             if caller.pod_uid in self._present:
@@ -238,14 +243,19 @@ _news_of = operator.attrgetter("rank", "alive", "corruption", "found_at", "last_
 # What is called otherwise in a report than in its view.
 _CALLED = {"scanned_for_attempt": "checkpoints_scanned_for_attempt", "silent_peers": "peers"}
 _FIRST, *_SHOWN, _LAST_BUT_ONE, _LAST = [field.name for field in dataclasses.fields(LauncherView)]
-_OF_RANK = [field.name for field in dataclasses.fields(RankView)]
+*_OF_RANK, _CAUSE = [field.name for field in dataclasses.fields(RankView)]
 _shown_of = operator.attrgetter(*[_CALLED.get(name, name) for name in _SHOWN])
 _of_rank = operator.attrgetter(*_OF_RANK)
 _AGES = [position for position, name in enumerate(_SHOWN) if name.endswith("_age_seconds")]
 _AGES_OF_RANK = [position for position, name in enumerate(_OF_RANK) if name.endswith("_age_seconds")]
 _RANKS = [_SHOWN.index("ranks"), _SHOWN.index("previous_ranks")]
 _PEERS = _SHOWN.index("silent_peers")
-assert (_FIRST, _LAST_BUT_ONE, _LAST) == ("heard_age_seconds", "attempt_age_seconds", "talking_age_seconds")
+assert (_CAUSE, _FIRST, _LAST_BUT_ONE, _LAST) == (
+    "cause",
+    "heard_age_seconds",
+    "attempt_age_seconds",
+    "talking_age_seconds",
+)
 
 
 def _view(entry: _Entry, now: float) -> LauncherView:
@@ -272,29 +282,55 @@ class _Ranks:
 
     Attributes:
         reported: the fields `ranks` and `previous_ranks` of the report.
+        causes: why each of them ended, by `Hub.cause_of`.
         shown: the views of both, with ages as of the report.
         grow: whether any view has an age, so that it has to be made again for each decision.
     """
 
     reported: tuple[_Several, _Several]
+    causes: tuple[tuple[str, ...], tuple[str, ...]]
     shown: tuple[_Views, _Views]
     grow: bool
 
     @classmethod
-    def from_report(cls, report: Report) -> "_Ranks":
+    def from_report(
+        cls, report: Report, cause_of: Callable[[RankReport], str], before: "_Ranks | None" = None
+    ) -> "_Ranks":
         reported = report.ranks, report.previous_ranks
-        several = [*report.ranks, *report.previous_ranks]
-        return cls(reported, _rank_views(reported, 0.0), any(rank.exited_age_seconds is not None for rank in several))
+        known = before.causes_by_end() if before is not None else {}
+
+        def cause(rank: RankReport) -> str:
+            found = known.get(_end_of(rank))
+            return cause_of(rank) if found is None else found
+
+        causes = tuple(map(cause, reported[0])), tuple(map(cause, reported[1]))
+        grow = any(rank.exited_age_seconds is not None for several in reported for rank in several)
+        return cls(reported, causes, _rank_views(reported, causes, 0.0), grow)
 
     def are_of(self, report: Report) -> bool:
         return self.reported == (report.ranks, report.previous_ranks)
 
+    def causes_by_end(self) -> dict[Any, str]:
+        """The causes by what they were read from: ages grow from report to report, and last lines stay."""
+        ends = (_end_of(rank) for several in self.reported for rank in several)
+        return dict(zip(ends, (*self.causes[0], *self.causes[1]), strict=True))
+
     def views(self, since: float) -> tuple[_Views, _Views]:
-        return _rank_views(self.reported, since) if self.grow else self.shown
+        return _rank_views(self.reported, self.causes, since) if self.grow else self.shown
 
 
-def _rank_views(reported: tuple[_Several, _Several], since: float) -> tuple[_Views, _Views]:
-    ranks, previous = (tuple([RankView(*_aged(_of_rank(r), _AGES_OF_RANK, since)) for r in many]) for many in reported)
+_end_of = operator.attrgetter("tail", "exit_code", "signal", "alive", "ended_by_launcher")
+
+
+def _rank_views(
+    reported: tuple[_Several, _Several], causes: tuple[tuple[str, ...], tuple[str, ...]], since: float
+) -> tuple[_Views, _Views]:
+    ranks, previous = (
+        tuple(
+            [RankView(*_aged((*_of_rank(r), cause), _AGES_OF_RANK, since)) for r, cause in zip(many, why, strict=True)]
+        )
+        for many, why in zip(reported, causes, strict=True)
+    )
     return ranks, previous
 
 

@@ -8,6 +8,7 @@ import signal
 from dataclasses import replace
 
 from muster.api.gang import Level
+from muster.protocol.messages import RankReport
 from muster.recovery.failure import ORDER_ERROR_SECONDS, Failure, Kind, failure_of
 from muster.recovery.last_lines import Cause, cause_of, is_killed
 from muster.world.job import JobWorld, WorkerView
@@ -229,11 +230,16 @@ def message_of(world: JobWorld, failure: Failure) -> str:
     return failure.message + (LAST_LINES_FOLLOW + lines if lines else "")
 
 
+def reported_cause(rank: RankReport) -> str:
+    """Return why a rank ended by itself, to be kept with what its launcher has reported; "" = it did not."""
+    return cause_of(rank.tail, rank.exit_code, rank.signal) if _first_failed_rank(rank) else ""
+
+
 def _cause(rank: RankView) -> Cause:
-    return cause_of(rank.tail, rank.exit_code, rank.signal)
+    return Cause(rank.cause) if rank.cause else cause_of(rank.tail, rank.exit_code, rank.signal)
 
 
-def _first_failed_rank(rank: RankView) -> bool:
+def _first_failed_rank(rank: RankReport | RankView) -> bool:
     return (
         not rank.alive and not rank.ended_by_launcher and (rank.signal is not None or rank.exit_code not in (0, None))
     )

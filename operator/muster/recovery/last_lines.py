@@ -10,23 +10,28 @@ Tests: tests/unit/reports/test_last_lines.py.
 
 import re
 import signal
-from enum import Enum, auto
-from functools import lru_cache
+from enum import StrEnum
 
 OUTSIDE = frozenset({signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
 """Signals that a process does not send itself."""
 # Signals of a fault of its own, whatever it has printed before.
 _OF_ITS_OWN = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE})
-_KEPT = 4096  # answers: the ranks that failed are looked at in each decision
+_LEAST_CHARS = 5  # of a line that tells anything
 _BY_SIGNAL = 128  # a shell ends with so much more when what it ran was ended by a signal
 
 
-class Cause(Enum):
+class Cause(StrEnum):
     """Why a rank ended, as far as its own output tells: its own fault, a lost peer, or a signal from outside."""
 
-    OWN = auto()
-    LOST_PEER = auto()
-    KILLED = auto()
+    OWN = "Own"
+    LOST_PEER = "LostPeer"
+    KILLED = "Killed"
+
+
+def _in_order(*ways: tuple[str, ...]) -> tuple[tuple[re.Pattern[str], ...], ...]:
+    """Return patterns of texts that stand in a line one behind the other, with anything between them; one way is
+    enough."""
+    return tuple(tuple(map(re.compile, way)) for way in ways)
 
 
 _NUMBER, _NAME = r"(?:1|2|9|15)\b", r"SIG(?:HUP|INT|KILL|TERM)\b"
@@ -47,28 +52,20 @@ _KILLED = re.compile(
     r"|\bSIGTERMException\b"  # Lightning
 )
 # NCCL on InfiniBand; newer versions put the status's name before its number.
-_COMPLETION = r"Got completion from peer .*(?:status|error)[= ](?:IBV_WC_\w{1,32})?\(?"
+_COMPLETION, _STATUS = r"Got completion from peer ", r"(?:status|error)[= ](?:IBV_WC_\w{1,32})?\(?"
 # What a library says only of a peer.
 _LOST_PEER = re.compile(
     # gloo
-    r"gloo/\S+:\d+\] .*(?:closed by peer|reset by peer|Broken pipe|Connection refused|Socket (?:unexpectedly "
-    r")?closed|[Tt]imed? ?out)"
-    r"|Gloo connectFullMesh failed|Application timeout caused pair closure"
+    r"Gloo connectFullMesh failed|Application timeout caused pair closure"
     # NCCL
     r"|ncclRemoteError|remote process exited or there was a network error|Connection closed by remote peer"
-    rf"|{_COMPLETION}(?:5|11|12|13)\b"  # flushed, failed there, or retries exceeded
     r"|Watchdog caught collective operation timeout|Some NCCL operations have failed or timed out"
     r"|NCCL communicator was aborted|dump signal due to a collective timeout"
     r"|ProcessGroupNCCL::(?:WorkNCCL::checkTimeout|checkForNCCLErrors)"  # frames, where they fill the last lines
-    r"|\b(?:(?:NCCL|CCOM) WARN|socket(?:Poll|Start)Connect)\b.*(?:[Cc]onnection (?:timed out|refused|reset)|No route "
-    r"to host)"
     # The same library on AWS Neuron
     r"|\bCCOM WARN Timeout waiting for (?:incoming connection|RX|TX)\b"
     # DeepEP
     r"|DeepEP error: (?:\w+ )?timeout\b|DeepEP(?: \w+)? timeout (?:check failed: |for \w)"
-    # NCCL and others on EFA
-    r"|(?:\bNET/OFI|\blibfabric:).*\b(?:Unresponsive re(?:mote|ceiver)|Unreachable remote|Bad queue pair \(QP\) number"
-    r"|Destination resource not ready|Connection was reset by remote peer|because the peer closed)"
     # PyTorch: the store, barriers, the rendezvous of torchrun
     r"|(?:recvValue|sendBytes|recvBytes|recvVector) failed on SocketImpl|[Ff]ailed to recv, got 0 bytes"
     r"|Connection was likely closed|client socket has (?:failed to connect|timed out)|\bSocket Timeout\b|store->get\("
@@ -84,22 +81,18 @@ _LOST_PEER = re.compile(
     r"to connect|Socket closed|OS Error|Endpoint read failed|Connection reset)"
     r"|threads to join the rendezvous, but not all|Failed to connect to client mesh master: "
     # UCX, MPI, Horovod
-    r"|UCX +(?:ERROR|DIAG) .*(?:reset by remote peer|retry count(?:er)? exceeded|[Ee]ndpoint timeout|timed out"
-    r"|Remote (?:operation error|QP) on |Remote side aborted on |reached maximum number of connection retries"
-    r"|connection establishment for socket fd \d+ was unsuccessful)|Failed to resolve UCX endpoint"
+    r"|Failed to resolve UCX endpoint"
     # The same where UCX ends the process for it: it names the file without a level.
     r"|^\[[\w.-]{1,253}:\d+ *(?::[^\]:]{1,32}){1,2}\] +\w+\.c:\d+ +(?:(?:UCX )?(?:Fatal|FATAL): )?"
     r"(?:[Ss]end completion with error: |transport error: |Error on \S{1,64} QP 0x[0-9a-f]+ wqe\[\d+\]: )?"
     r"(?:(?:Transport|Receive-no-ready|transport|RNR) retry count(?:er)? exceeded"
     r"|Remote QP on |[Rr]emote operation error|Remote side aborted|Endpoint timeout"
     r"|UD endpoint 0x[0-9a-f]+ to .{1,120}: unhandled timeout error)"
-    r"|\bOFI poll failed \(.*(?:PTLTE_NOT_FOUND|UNDELIVERABLE|[Cc]onnection (?:reset|refused|timed out)|not connected)"
     r"|MPI_ERR_PROC_FAILED|Communication error with rank \d|retry count between two MPI processes has been exceeded"
     r"|peer process has unexpectedly disconnected|failed to TCP connect to a peer MPI process"
-    r"|has lost communication with a remote daemon|\bbtl_tcp_\w+\.c:.*(?:reset by peer|timed out|refused)|Horovod "
-    r"has been shut down"
+    r"|has lost communication with a remote daemon|Horovod has been shut down"
     # HCCL, of Ascend's processors
-    r"|\bEI000[26]: .*\b(?:Notify register times out|Getting socket times out)|\bhccl fftsplus task timeout occurred"
+    r"|\bhccl fftsplus task timeout occurred"
     # MindSpore, Paddle
     r"|The node: \S{1,64} is timed out\. It may exit with exception|\bTime out nodes are \[.?[^\]]"
     r"|the latest update of worker \d{1,6} is \d{1,9} secs ago"
@@ -112,12 +105,51 @@ _LOST_PEER = re.compile(
     r"|[Tt]he worker died unexpectedly while"
     r"|The object's owner has exited|All copies of \w{1,128} have been lost due to node failure"
 )
+# The same where one text has to stand somewhere behind another. As one pattern, `.*` between them takes the square of
+# the line's length where the first text is repeated.
+_UCX = r"UCX +(?:ERROR|DIAG) "
+_LOST_PEER_BEHIND = _in_order(
+    (
+        r"gloo/\S{1,256}:\d+\] ",
+        r"closed by peer|reset by peer|Broken pipe|Connection refused|Socket (?:unexpectedly )?closed|[Tt]imed? ?out",
+    ),
+    # NCCL: flushed, failed there, or retries exceeded
+    (_COMPLETION, rf"{_STATUS}(?:5|11|12|13)\b"),
+    (
+        r"\b(?:(?:NCCL|CCOM) WARN|socket(?:Poll|Start)Connect)\b",
+        r"[Cc]onnection (?:timed out|refused|reset)|No route to host",
+    ),
+    # NCCL and others on EFA
+    (
+        r"\bNET/OFI|\blibfabric:",
+        r"\b(?:Unresponsive re(?:mote|ceiver)|Unreachable remote|Bad queue pair \(QP\) number"
+        r"|Destination resource not ready|Connection was reset by remote peer|because the peer closed)",
+    ),
+    (
+        _UCX,
+        r"reset by remote peer|retry count(?:er)? exceeded|[Ee]ndpoint timeout|timed out"
+        r"|Remote (?:operation error|QP) on |Remote side aborted on |reached maximum number of connection retries"
+        r"|connection establishment for socket fd \d+ was unsuccessful",
+    ),
+    # MPI
+    (
+        r"\bOFI poll failed \(",
+        r"PTLTE_NOT_FOUND|UNDELIVERABLE|[Cc]onnection (?:reset|refused|timed out)|not connected",
+    ),
+    (r"\bbtl_tcp_\w{1,64}\.c:", r"reset by peer|timed out|refused"),
+    # HCCL
+    (r"\bEI000[26]: ", r"\b(?:Notify register times out|Getting socket times out)"),
+)
 # Of its own network card, and so before what it says of a peer.
-_OWN_DEVICE = re.compile(
-    r"\bNCCL WARN NET/IB.*\basync (?:\w+ )?event\b.*: ?(?:port error|local (?:work queue )?catastrophic error|CQ error)"
+_OWN_DEVICE = _in_order(
+    (
+        r"\bNCCL WARN NET/IB",
+        r"\basync (?:\w+ )?event\b",
+        r": ?(?:port error|local (?:work queue )?catastrophic error|CQ error)",
+    )
 )
 # What UCX or a program on it concludes, where a line beside it has the reason.
-_UCX_CONCLUDES = re.compile(r"UCX +(?:ERROR|DIAG) .*\b(?:was not|will not be) handled\b|Failed to resolve UCX endpoint")
+_UCX_CONCLUDES = _in_order((_UCX, r"\b(?:was not|will not be) handled\b"), (r"Failed to resolve UCX endpoint",))
 _NO_TRANSPORT = r"UCX +ERROR +no [\w ]{1,40}transport to "
 _UCX_REASON = re.compile(rf"\(synd 0x[0-9a-f]|{_NO_TRANSPORT}")
 # What every program prints about a connection, to a peer or not.
@@ -164,10 +196,11 @@ _RANK = re.compile(
 )
 _ERROR = re.compile(
     r"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception|Interrupt|Exit|Failure)(?::|$)|(?:[A-Za-z_]\w*\.)+[A-Z]+[a-z]\w*: "  # noqa: E501
-    rf"|.*\bC(?:UDA (?:error|out of memory)|uda failure)\b|.*{_COMPLETION}(?:1|2|3|4|6|7|8)\b|.*{_NO_TRANSPORT}"
+    rf"|.*\bC(?:UDA (?:error|out of memory)|uda failure)\b|.*{_NO_TRANSPORT}"
     r"|.*\b(?:Local (?:length|QP operation|protection|access)|Remote access|Invalid request|Memory window bind"
     r"|Bad response)(?: error)?(?: on \S{1,64})? \(synd 0x"
 )
+_OWN_COMPLETION = _in_order((_COMPLETION, rf"{_STATUS}(?:1|2|3|4|6|7|8)\b"))
 # glibc, of a heap or a stack that the program has broken: the cause where nothing else is told, for it may also break
 # while a rank ends.
 _BROKEN_MEMORY = re.compile(
@@ -208,7 +241,6 @@ def is_killed(exit_code: int | None, by_signal: int | None) -> bool:
     return (by_signal if by_signal is not None else (exit_code or 0) - _BY_SIGNAL) in OUTSIDE
 
 
-@lru_cache(maxsize=_KEPT)
 def cause_of(tail: str, exit_code: int | None, by_signal: int | None) -> Cause:
     """Return why a rank ended.
 
@@ -242,7 +274,8 @@ def cause_of(tail: str, exit_code: int | None, by_signal: int | None) -> Cause:
 
 def _cause_in_text(text: str) -> Cause | None:
     """Return the cause that the last telling line of a text names; None where no line tells."""
-    lines = [_RANK.sub("", line.strip()) for line in text.splitlines()]
+    bare = (_RANK.sub("", line.strip()) for line in text.splitlines())
+    lines = [line for line in bare if len(line) >= _LEAST_CHARS]
     # Threads warn of a store that is gone while a rank ends, whatever it ends of.
     told = [line for line in lines if not _WARNS.match(line)]
     found = _cause_of_lines(told)
@@ -257,11 +290,11 @@ def _cause_of_lines(lines: list[str]) -> Cause | None:
         bare = lines[at]
         if _KILLED.search(bare):
             return Cause.KILLED
-        if _UCX_CONCLUDES.search(bare) and any(map(_UCX_REASON.search, lines)):
+        if _has_in_order(_UCX_CONCLUDES, bare) and any(map(_UCX_REASON.search, lines)):
             continue
         if _is_of_a_peer(lines, at):
-            return Cause.OWN if any(map(_OWN_DEVICE.search, lines)) else Cause.LOST_PEER
-        if _ERROR.match(bare) and not _AROUND.match(bare):
+            return Cause.OWN if any(_has_in_order(_OWN_DEVICE, line) for line in lines) else Cause.LOST_PEER
+        if _is_error(bare) and not _AROUND.match(bare):
             return Cause.OWN
     return None
 
@@ -270,7 +303,7 @@ def _is_of_a_peer(lines: list[str], at: int) -> bool:
     bare = lines[at]
     if _SERVICE.search(bare):
         return False
-    if _LOST_PEER.search(bare):
+    if _LOST_PEER.search(bare) or _has_in_order(_LOST_PEER_BEHIND, bare):
         return True
     if not _SOCKET.search(bare):
         return False
@@ -279,7 +312,7 @@ def _is_of_a_peer(lines: list[str], at: int) -> bool:
         return not any(map(_CLIENT.search, frames)) and not any(map(_OWN_PROCESS.search, frames[:1]))
     if _OF_A_LIBRARY.match(bare):
         return True
-    return not any(pattern.search(bare) for pattern in (_RETRIES, _OF_DATA)) and not _ERROR.match(bare)
+    return not any(pattern.search(bare) for pattern in (_RETRIES, _OF_DATA)) and not _is_error(bare)
 
 
 def _frames_of(lines: list[str], at: int) -> list[str]:
@@ -293,9 +326,28 @@ def _frames_of(lines: list[str], at: int) -> list[str]:
     for line in reversed(lines[:at]):
         if line.startswith('File "'):
             frames.append(line)
-        elif line.startswith("Traceback (") or _ERROR.match(line):
+        elif line.startswith("Traceback (") or _is_error(line):
             break
     return frames
+
+
+def _is_error(line: str) -> bool:
+    return bool(_ERROR.match(line)) or _has_in_order(_OWN_COMPLETION, line)
+
+
+def _has_in_order(ways: tuple[tuple[re.Pattern[str], ...], ...], line: str) -> bool:
+    """Whether a line has the texts of one of these ways, one behind the other."""
+    return any(_ends_behind(way, line) for way in ways)
+
+
+def _ends_behind(way: tuple[re.Pattern[str], ...], line: str) -> bool:
+    at = 0
+    for pattern in way:
+        found = pattern.search(line, at)
+        if found is None:
+            return False
+        at = found.end()
+    return True
 
 
 def _without_later_failures(lines: list[str]) -> list[str]:
@@ -320,4 +372,4 @@ def _is_of_a_service(text: str, later: str) -> bool:
 
 def _last_error(text: str) -> str:
     lines = (_RANK.sub("", line.strip()) for line in reversed(text.splitlines()))
-    return next((line for line in lines if _ERROR.match(line)), "")
+    return next((line for line in lines if _is_error(line)), "")

@@ -283,3 +283,4 @@ class RankView:
     corruption: str = ""
     found_at: int | None = None
     last_good: int | None = None
+    cause: str = ""  # muster.recovery.last_lines.Cause, by its last lines as they came; "" = they were not read

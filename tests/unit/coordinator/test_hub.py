@@ -116,6 +116,19 @@ def test_every_field_of_a_report_is_shown_and_every_age_grows(hub: Hub, clock: A
             assert shown == (value + 2.0 if name.endswith("_age_seconds") else value), name
 
 
+def test_last_lines_are_read_once_when_they_come_and_not_for_each_decision(hub: Hub, clock: Any) -> None:
+    read: list[str] = []
+    hub.cause_of = lambda rank: read.append(rank.tail) or f"why {rank.tail}"  # type: ignore[func-returns-value]
+    dead = RankReport(0, 0, alive=False, exit_code=1, exited_age_seconds=1.0, tail="no")
+    for sequence in (1, 2):
+        ranks = (replace(dead, exited_age_seconds=float(sequence)), replace(dead, rank=1, tail="nor this"))
+        hub.record(caller(), Report(sequence=sequence, state=messages.EXITED, ranks=ranks, previous_ranks=(dead,)))
+        clock.advance(1.0)
+        view = hub.views_of(["u1"])["u1"]
+        assert [rank.cause for rank in (*view.ranks, *view.previous_ranks)] == ["why no", "why nor this", "why no"]
+    assert read == ["no", "nor this", "no"]
+
+
 def test_older_report_is_no_sign_of_life(hub: Hub, clock: Any) -> None:
     assert hub.record(caller(), replace(RUNNING, sequence=5))
     clock.advance(3.0)
