@@ -12,16 +12,15 @@ from dataclasses import dataclass, field, replace
 
 import aiohttp
 
+from muster.node.launcher.moves import Move, next_move, wanted_listing
 from muster.protocol import messages
 from muster.protocol.fence import is_cut_off
 from muster.protocol.messages import (
     EXIT,
     EXITED,
     IDLE,
-    RUN,
     RUNNING,
     TERMINATING,
-    WAIT,
     CheckpointReport,
     Directive,
     PeerReport,
@@ -282,7 +281,7 @@ class Launcher:
         return self._directive.fence_seconds or BASE_FENCE_SECONDS
 
     async def _post(self, session: aiohttp.ClientSession, report: Report) -> Directive | None:
-        if self._cut_now():
+        if self.is_cut:
             return None
         headers = {"Authorization": f"Bearer {self.identity.token}", "Content-Type": "application/json"}
         try:
@@ -301,16 +300,13 @@ class Launcher:
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             self.answers.append(type(error).__name__)
             return None
-        if self._cut_now():
+        if self.is_cut:
             return None
         directive = messages.decode_directive(body)
         self.answers.append(directive.kind)
         self._answered_at = time.monotonic()
         self.told_step = report.step
         return directive
-
-    def _cut_now(self) -> bool:
-        return self.is_cut
 
     async def _accept(self, directive: Directive) -> None:
         self._seen = messages.digest(directive)
@@ -322,21 +318,21 @@ class Launcher:
 
     async def _converge(self) -> None:
         directive = self._directive
-        attempt_ended = self.attempt != directive.attempt or directive.kind != RUN
-        if self.state in (RUNNING, EXITED) and attempt_ended:
+        move = next_move(directive, self.attempt if self._ranks else None, self._scanned_for)
+        if move is Move.END:
             await asyncio.sleep(self.reclaim_seconds)
             await self.may_reclaim.wait()
             self.end_ranks()
             self.state, self.attempt, self._ranks, self._fenced = IDLE, 0, (), False
             self._heard_at = {}
-        asked_for = directive.attempt, directive.listing_round or 0
-        if directive.kind == WAIT and (self.attempt != directive.attempt or asked_for > self._scanned_for):
-            self.state, self.attempt, self._step = IDLE, directive.attempt, None
-            self._checkpoints, self._scanned_for = self._listing(), asked_for
+            await self._converge()
+        elif move is Move.LIST:
+            self.attempt, self._step = directive.attempt, None
+            self._checkpoints, self._scanned_for = self._listing(), wanted_listing(directive)
             self._news.set()
-        elif directive.kind == RUN and self.state == IDLE:
+        elif move is Move.START:
             self._run_ranks(directive)
-        elif directive.kind == EXIT and not self._exit.done():
+        elif move is Move.EXIT and not self._exit.done():
             await self._last_words()
             if not self._exit.done():  # SIGTERM was quicker
                 self._exit.set_result(directive.exit_code)
