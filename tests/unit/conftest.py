@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 from pydantic import BaseModel
@@ -19,6 +20,9 @@ settings.register_profile("muster", deadline=None, database=None, suppress_healt
 settings.load_profile("muster")
 # Hypothesis mixes constants of the modules that are loaded into what it draws; each change of a source would move it.
 providers.is_local_module_file = lambda _: False
+
+# Else each exception that is logged is drawn with the source and variables of all its frames: up to a second of CPU.
+structlog.dev.ConsoleRenderer.get_active().exception_formatter = structlog.dev.plain_traceback
 
 # What pytest collects, 15,000 tests and their modules, stays to the end: looking through it for garbage finds none.
 gc.disable()
