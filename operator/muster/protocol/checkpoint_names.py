@@ -83,6 +83,7 @@ def above(path: str) -> str:
     return path if is_url(path) and not is_url(parent) else parent
 
 
+@functools.lru_cache(maxsize=1024)
 def joined(directory: str, name: str) -> str:
     """Join the path of a directory and the name of a file, in it or beside it."""
     scheme, separator, place = directory.rpartition("://")

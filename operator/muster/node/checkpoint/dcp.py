@@ -12,10 +12,11 @@ is written once and referred to by that count.
 
 from __future__ import annotations
 
+import functools
 import io
 import pickletools
 import re
-from typing import Any, Callable, Dict, List, Optional, Pattern, Sequence, Union
+from typing import Any, Callable, Dict, List, Optional, Pattern, Sequence, Tuple, Union
 
 from muster.protocol.messages import MAX_NUMBER
 
@@ -88,7 +89,7 @@ class _Walk:
         self._last: Union[str, int, None] = None  # what the opcode before put on the stack, None if it does not matter
         self._key: Optional[str] = None  # the field whose value comes next
         self._piece: Dict[str, Any] = {}
-        self._path_gets: List[bytes] = []  # those that refer to the name of the first field
+        self._path_gets: Tuple[bytes, ...] = ()  # those that refer to the name of the first field
         self._passed = _passed(())
         self._whole_piece: Optional[Pattern[bytes]] = None
 
@@ -187,7 +188,7 @@ class _Walk:
         gets = _gets(place)
         self._gets.update(dict.fromkeys(gets, self._last))
         if self._last == _FIELDS[0]:
-            self._path_gets += gets[:2]
+            self._path_gets += tuple(gets[:2])
             self._passed = _passed(self._path_gets)
         if self._last in _FIELDS:
             self._copies += 1
@@ -211,7 +212,8 @@ def _gets(place: int) -> List[bytes]:
     return [b"h%c" % place, *found] if place < 256 else found
 
 
-def _passed(stops: Sequence[bytes]) -> Pattern[bytes]:
+@functools.lru_cache(maxsize=64)
+def _passed(stops: Tuple[bytes, ...]) -> Pattern[bytes]:
     """A pattern of opcodes with arguments of a fixed length, except `stops`; one group matches for each that
     memoizes."""
     by_length: Dict[int, bytes] = {}

@@ -9,6 +9,7 @@ Tests: tests/unit/checkpoint/test_formats.py.
 
 from __future__ import annotations
 
+import functools
 import io
 import re
 import struct
@@ -152,6 +153,7 @@ class Pickled:
         return found[1] if found else b""
 
 
+@functools.lru_cache(maxsize=256)
 def _string(key: str) -> bytes:
     """A pattern of the opcodes that put a text on the stack."""
     text = key.encode()
