@@ -175,7 +175,10 @@ class JobFigures:
         _collector.figures = self
 
     def set_status(self, key: Key, status: TrainingJobStatus, throughput: Throughput | None = None) -> None:
-        """Take in the status that is published of a job, and what the job reports of its steps."""
+        """Take in the published status of a job, "" as its state where none is yet, and what the job reports of its
+        steps."""
+        if not status.state:
+            return
         self._count(key, status.state)
         if status.completion is not None:
             self._rows.pop(key, None)

@@ -174,8 +174,9 @@ class Reconciler:
                     compute_or_fallback(
                         "figures of saves", functools.partial(self._saves.set_status, key, plan.status), None
                     )
-                    figures = functools.partial(self._figures.set_status, key, plan.status, job.spec.throughput)
-                    compute_or_fallback("figures of jobs", figures, None)
+                # Of the published status, which every reader has: the plan's own may be half a minute ahead of it.
+                figures = functools.partial(self._figures.set_status, key, job.status, job.spec.throughput)
+                compute_or_fallback("figures of jobs", figures, None)
                 if not plan.commits:  # what is not on record yet is asked of nobody
                     self._want_checks(key, job.metadata.uid, plan.checks)
                 return _Decision(job, plan, begun)

@@ -123,6 +123,22 @@ async def test_a_job_that_breaks_the_decision_harms_no_other(loop: Loop, make: A
     await loop.until(lambda: not loop.reconciler._failures)
 
 
+async def test_prometheus_has_the_published_figures_of_a_job_and_none_ahead_of_them(loop: Loop, make: Any) -> None:
+    """Each decision makes a status; one that has only gone on is written each half minute."""
+    job = make.job("job")
+    job = job.model_copy(update={"status": job.status.model_copy(update={"state": "Running", "step": 10})})
+    loop.scene.cluster.memory(job.metadata.uid).progress_written_at = loop.reconciler._clock()
+    loop.add(job, lambda world, _: Plan(status=world.job.status.model_copy(update={"step": 50})))
+    await loop.until(lambda: loop.decided["job"] == 1 and loop.reconciler._figures._rows != {})
+    steps = [
+        sample.value
+        for metric in loop.reconciler._figures.collected()
+        for sample in metric.samples
+        if metric.name == "muster_job_step"
+    ]
+    assert steps == [10]
+
+
 async def test_a_job_that_breaks_the_decision_is_left_alone_for_longer_and_longer(
     loop: Loop, make: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
