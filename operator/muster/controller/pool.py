@@ -41,7 +41,7 @@ class Pool:
         """Take room for one pass at once, before all that wait in other namespaces; returns False if there is none."""
         if namespace in self._waiting or not self._has_room(namespace, urgent):
             return False
-        self._take(namespace)
+        self._admit(namespace)
         return True
 
     def wait(self, namespace: str, *, urgent: bool, start: Callable[[], None]) -> None:
@@ -62,7 +62,7 @@ class Pool:
         """Begin no more passes."""
         self._waiting.clear()
 
-    def _take(self, namespace: str) -> None:
+    def _admit(self, namespace: str) -> None:
         self._held[namespace] += 1
         self._under_way += 1
 
@@ -76,7 +76,7 @@ class Pool:
             start = (urgent or others).popleft()
             if urgent or others:
                 self._waiting[namespace] = (urgent, others)
-            self._take(namespace)
+            self._admit(namespace)
             start()
 
     def _next(self) -> str | None:
