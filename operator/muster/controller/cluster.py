@@ -1014,10 +1014,12 @@ class Cluster:
         return name in self.fleet.nodes
 
     def membership(self, caller: Caller) -> Membership:
-        """Whether the pod of a caller is a present, a former or no member of the job that it claims to belong to."""
+        """What the pod of a caller is to the job that it claims to belong to."""
         pod = self.pods.store.get((caller.namespace, caller.pod_name))
         if pod is None or pod.uid != caller.pod_uid or self._given_to(pod) is None:
             return Membership.NONE
+        if not self._is_named(pod):
+            return Membership.STRAY
         return Membership.MEMBER if not pod.terminal and self._is_member(pod) else Membership.FORMER
 
     def _node_changed(self, old: NodeView | None, new: NodeView | None) -> None:

@@ -25,6 +25,7 @@ from muster.world.views import FRESH_SECONDS, LauncherView, RankView
 MAX_LAUNCHERS = (
     65536  # beyond any fleet: only workers of jobs are heard, and of one that is forgotten the silence is, too
 )
+MAX_STRAYS = 32  # of a namespace: a report may take 0.75 MB of memory
 STEP_NEWS_SECONDS = 5.0
 COUNT_SHRINKS_BELOW = 0.4  # of itself, where a half would do: numbers near a power of two come and go
 
@@ -37,7 +38,8 @@ class Membership(Enum):
     """What a caller is to the jobs that Muster runs."""
 
     NONE = "None"  # of no job: anybody can put our labels on a pod, and its reports are nothing to anybody
-    FORMER = "Former"  # a job's, and no member of its gang: its last words may prove that it is dead
+    STRAY = "Stray"  # a job's, and its record does not name it: a tenant may make its job the owner of any pod
+    FORMER = "Former"  # named by the record as one that may still run: its last report may prove that it is dead
     MEMBER = "Member"  # expected to go on talking
 
 
@@ -70,6 +72,7 @@ class Hub:
         # is none of them, and is not met again when the silent ones are counted.
         self._present: OrderedDict[str, float] = OrderedDict()
         self._present_in: Counter[str] = Counter()  # the same by namespace
+        self._strays: dict[str, OrderedDict[str, None]] = {}  # namespace -> its strays, the one heard first comes first
         self._subscribers: list[Subscriber] = []
         self._serving_since: float | None = None
         self._rounded_count = 1
@@ -106,6 +109,8 @@ class Hub:
             if membership is Membership.MEMBER:
                 self._present[caller.pod_uid] = now
                 self._present_in[caller.namespace] += 1
+            elif membership is Membership.STRAY:
+                self._note_stray(caller)
             while len(self._entries) > self._max_launchers:
                 self.forget(next(iter(self._entries)))
             _launchers.set(len(self._entries))
@@ -141,8 +146,20 @@ class Hub:
     def forget(self, pod_uid: str) -> None:
         """Drop the report of a pod that is gone for good."""
         self.retire(pod_uid)
-        self._entries.pop(pod_uid, None)
+        entry = self._entries.pop(pod_uid, None)
+        namespace = entry.caller.namespace if entry is not None else ""
+        strays = self._strays.get(namespace)
+        if strays is not None:
+            strays.pop(pod_uid, None)
+            if not strays:
+                del self._strays[namespace]
         _launchers.set(len(self._entries))
+
+    def _note_stray(self, caller: Caller) -> None:
+        strays = self._strays.setdefault(caller.namespace, OrderedDict())
+        strays[caller.pod_uid] = None
+        if len(strays) > MAX_STRAYS:
+            self.forget(next(iter(strays)))
 
     def last(self, pod_uid: str, within_seconds: float = math.inf) -> Report | None:
         """The last report of a pod's launcher, without its ages brought up to date.

@@ -212,7 +212,7 @@ def test_who_is_named_by_no_record_is_not_counted_among_the_silent(scene: Any, m
     for uid, pod in pods.items():
         scene.cluster.pods.store.assume(pod)
         found[uid] = scene.cluster.membership(Caller(pod.namespace, pod.name, uid, "n", "nu")).value
-    assert found == {"p0": "Member", "p1": "Member", "old": "Former", "twin": "None", "forged": "None"}
+    assert found == {"p0": "Member", "p1": "Member", "old": "Stray", "twin": "None", "forged": "None"}
 
 
 def test_a_member_is_found_by_its_index_wherever_it_stands_in_the_list(scene: Any, make: Any) -> None:

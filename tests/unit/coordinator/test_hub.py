@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from muster.coordinator.auth import Caller
-from muster.coordinator.hub import STEP_NEWS_SECONDS, Hub, Membership
+from muster.coordinator.hub import MAX_STRAYS, STEP_NEWS_SECONDS, Hub, Membership
 from muster.protocol import messages
 from muster.protocol.messages import CheckpointReport, PeerReport, RankReport, Report
 from muster.world.fleet import Silence
@@ -271,6 +271,26 @@ def test_a_stranger_is_not_heard_and_a_former_member_is_not_missed(clock: Any) -
     clock.advance(21.0)
     assert hub.silence(20.0, "team") == Silence(1, 1)
     assert hub.expected_launchers() == 1
+
+
+def test_of_pods_that_no_record_names_few_reports_of_a_namespace_are_kept(clock: Any) -> None:
+    """A tenant can make its job the owner of thousands of pods, and each report takes as much memory as it likes."""
+    hub = Hub(clock)
+    known = {"member": Membership.MEMBER, "former": Membership.FORMER}
+    hub.membership = lambda caller: known.get(caller.pod_uid, Membership.STRAY)
+    others = [f"u{number}" for number in range(MAX_STRAYS + 5)]
+    for uid in ("member", "former", *others):
+        hub.record(caller(uid), RUNNING)
+    hub.record(replace(caller("neighbour"), namespace="other"), RUNNING)
+    assert set(hub.views_of(["member", "former", "neighbour", *others])) == {
+        "member",
+        "former",
+        "neighbour",
+        *others[5:],
+    }
+    for uid in (*others, "neighbour"):
+        hub.forget(uid)
+    assert hub._strays == {}
 
 
 def test_one_namespace_that_falls_silent_holds_up_nobody_else(clock: Any) -> None:
