@@ -1,6 +1,7 @@
 """Secrets are taken out of texts and objects by structure, by literal and by shape."""
 
 import re
+from typing import Any
 
 import pytest
 
@@ -88,6 +89,28 @@ def test_a_value_that_contains_another_goes_whole() -> None:
     )
     assert redactor.text("x password1-and-more y password1 longer-line") == f"x {GONE} y {GONE} {GONE}"
     assert redactor.count == 3
+
+
+def test_values_that_begin_alike_are_not_tried_one_after_the_other() -> None:
+    """On the leader's loop: 490 values of one job's template took 0.6 s for each text that a rank printed."""
+    compared: list[int] = []
+
+    class Text(str):
+        __slots__ = ()
+
+        def __getitem__(self, part: Any) -> str:
+            compared.append(1)
+            return Text(super().__getitem__(part))
+
+        def startswith(self, *begin: Any) -> bool:
+            compared.append(1)
+            return super().startswith(*begin)
+
+    values = ["a" * length + "c" for length in range(8, 498)]
+    assert Redactor(values)._without_literals(Text("a" * 200)) == "a" * 200
+    assert Redactor(values)._without_literals(Text("a" * 100 + "c")) == GONE
+    assert Redactor(["a" * length for length in range(8, 498)])._without_literals(Text("a" * 300 + "b")) == f"{GONE}b"
+    assert len(compared) < 20 * 600
 
 
 @pytest.mark.parametrize(
