@@ -27,13 +27,13 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import cached_property
+from itertools import chain
 from operator import attrgetter
 from typing import NamedTuple
 
 from muster.api.fleetpolicy import Enforcement
 from muster.api.nodehealth import HealthIncident
 from muster.health.assess import Verdict
-from muster.health.causes import cause_of
 from muster.health.pools import OTHERS, pools_with_own_budget
 from muster.health.sources import Rules
 
@@ -411,7 +411,7 @@ class _Pool:
         """The number of nodes taken out within the window that ends now."""
         begin = self.now - self.window
         if not self.waiting:  # so none was taken just now
-            return sum(self._time(taken) > begin for taken, _, _ in self._taken())
+            return sum(self._time(taken) > begin for taken, _ in self._taken())
         return len(self.charges) - bisect_right(self.charges, begin, key=attrgetter("time"))
 
     def figures(self) -> PoolFigures:
@@ -451,22 +451,15 @@ class _Pool:
         The list is long, so it is sorted only where a node waits for the budget.
         """
         return sorted(
-            _Charge(self._time(taken), incident.certain, _cause(incident, verdict) if verdict else incident.charged_to)
-            for taken, incident, verdict in self._taken()
+            _Charge(self._time(taken), incident.certain, incident.charged_to) for taken, incident in self._taken()
         )
 
-    def _taken(self) -> Iterator[tuple[datetime, HealthIncident, Verdict | None]]:
-        """Yield each incident for which Muster took a node out: when that was, the incident, and the node's verdict.
-
-        The verdict is None where the node does not exist any more.
-        """
-        for verdict in self.verdicts.values():
-            for incident in verdict.incidents:
-                if incident.taken_out_time is not None:
-                    yield incident.taken_out_time, incident, verdict
-        for incident in self.gone:
+    def _taken(self) -> Iterator[tuple[datetime, HealthIncident]]:
+        """Yield each incident for which Muster took a node out, with the time of that."""
+        of_nodes = (incident for verdict in self.verdicts.values() for incident in verdict.incidents)
+        for incident in chain(of_nodes, self.gone):
             if incident.taken_out_time is not None:
-                yield incident.taken_out_time, incident, None
+                yield incident.taken_out_time, incident
 
     def _time(self, taken: datetime) -> datetime:
         """Return the time at which a removal counts: the recorded time, or, if that lies ahead, when it was first met.
@@ -494,7 +487,7 @@ class _Pool:
                 # Also when another system has taken the repair over since: a taint should not come and go.
                 self.rulings[name] = taken
                 if acted and incident is not None:
-                    self._put_out(name, _Charge(self.now, incident.certain, _cause(incident, verdict)))
+                    self._put_out(name, _Charge(self.now, incident.certain, incident.charged_to))
             elif verdict.in_charge:
                 claimed.append(name)
             else:
@@ -701,18 +694,6 @@ class _Gates:
 def _latest(*gates: _Gate) -> datetime | None:
     """Return when all of these budgets let a node through; None: all do now."""
     return max((gate.next for gate in gates if not gate.room and gate.next is not None), default=None)
-
-
-def _cause(incident: HealthIncident, verdict: Verdict) -> str:
-    """Return the cause to which an incident was charged; "" if it is not known.
-
-    An incident of an older version does not record the cause; the finding with the same reason gives it.
-    """
-    if incident.charged_to:
-        return incident.charged_to
-    told = (finding for finding in verdict.findings if finding.reason == incident.reason)
-    found = next((finding for finding in told if not finding.observed), None)
-    return cause_of(found.source, found.reason) if found else ""
 
 
 def _urgency(name: str, verdict: Verdict) -> tuple[bool, float, str]:
