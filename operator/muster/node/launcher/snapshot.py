@@ -37,19 +37,10 @@ class RankView:
             now: seconds of the monotonic clock, from which ages are counted back.
             tail_chars: the most characters of the rank's last output.
         """
-        return RankReport(
-            rank=self.rank,
-            local_rank=self.local_rank,
-            alive=self.alive,
-            exit_code=self.exit_code,
-            signal=self.signal,
-            ended_by_launcher=self.ended_by_launcher,
-            exited_age_seconds=_age(now, self.exited_at),
-            tail=self.tail[-tail_chars:] if tail_chars else "",
-            corruption=self.corruption,
-            found_at=self.found_at,
-            last_good=self.last_good,
-        )
+        tail = self.tail[-tail_chars:] if tail_chars else ""
+        told = dict(vars(self), exited_age_seconds=_age(now, self.exited_at), tail=tail)
+        del told["exited_at"]
+        return RankReport(**told)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,76 +128,22 @@ class Snapshot:
         """
         failed = sum(1 for rank in self.ranks + self.previous_ranks if rank.tail)
         tail_chars = _MAX_TAILS_CHARS // max(failed, 1)
-        return Report(
-            sequence=sequence,
-            state=self.state,
-            attempt=self.attempt,
+        told = {name: getattr(self, name) for name in _TOLD}
+        told.update((age, _age(now, getattr(self, moment))) for moment, age in _AGES)
+        told.update(
             ranks=tuple(rank.report(now, tail_chars) for rank in self.ranks),
-            step=self.step,
-            step_age_seconds=_age(now, self.step_at),
-            started_age_seconds=_age(now, self.started_at),
-            standstill_seconds=self.standstill_seconds,
-            step_seconds=self.step_seconds,
-            step_p90_seconds=self.step_p90_seconds,
-            fence_seconds=self.fence_seconds,
-            fenced=self.fenced,
-            previous_attempt=self.previous_attempt,
             previous_ranks=tuple(rank.report(now, tail_chars) for rank in self.previous_ranks),
-            previous_step=self.previous_step,
-            previous_fenced=self.previous_fenced,
             peers=tuple(PeerReport(index, max(0.0, now - heard_at)) for index, heard_at in self.peers),
-            checkpoints=self.checkpoints,
-            stamps=self.stamps,
-            other_directory=self.other_directory,
-            other_directory_error=self.other_directory_error,
-            other_directory_error_kind=self.other_directory_error_kind,
-            checkpoints_scanned_for_attempt=self.checkpoints_scanned_for_attempt,
-            listing_round=self.listing_round,
-            scanned_age_seconds=_age(now, self.scanned_at),
-            checkpoint_error=self.checkpoint_error,
-            checkpoint_error_kind=self.checkpoint_error_kind,
-            checkpoint_warning=self.checkpoint_warning,
-            checkpoint_trap=self.checkpoint_trap,
-            lists_after_end=self.lists_after_end,
-            free_bytes=self.free_bytes,
             loop_age_seconds=_age(now, self.turned_at) or 0.0,
-            first_step=self.first_step,
-            first_step_age_seconds=_age(now, self.first_step_at),
-            input_wait_seconds=self.input_wait_seconds,
-            communication_seconds=self.communication_seconds,
-            checkpoint_stall_seconds=self.checkpoint_stall_seconds,
-            lost_steps=self.lost_steps,
-            lost_seconds=self.lost_seconds,
-            lowest_restarted_step=self.lowest_restarted_step,
-            step_stride=self.step_stride,
-            collectives=self.collectives,
-            energy_joules=self.energy_joules,
-            energy_gpu_milliseconds=self.energy_gpu_milliseconds,
-            progress_error=self.progress_error,
-            progress_preset=self.progress_preset,
-            printed_loss=self.printed_loss,
-            printed_tokens=self.printed_tokens,
-            printed_step_seconds=self.printed_step_seconds,
-            printed_tflops=self.printed_tflops,
-            printed_mfu=self.printed_mfu,
-            measured_stall_seconds=self.measured_stall_seconds,
-            measured_saves=self.measured_saves,
-            likely_preset=self.likely_preset,
             quiet_age_seconds=_age(now, self.heard_at),
-            reads_fence_file=self.reads_fence_file,
-            fence_file_attempt=self.fence_file_attempt,
-            fence_file_age_seconds=_age(now, self.fence_file_at),
-            fence_file_id=self.fence_file_id,
-            fence_file_error=self.fence_file_error,
-            moved_attempt=self.moved_attempt,
-            moved=self.moved,
-            moved_error=self.moved_error,
-            local=self.local,
-            local_attempt=self.local_attempt,
-            local_listing_round=self.local_listing_round,
-            local_error=self.local_error,
-            **sender,
         )
+        return Report(sequence=sequence, **told, **sender)
+
+
+_REPORTED = {field.name for field in dataclasses.fields(Report)} - {"ranks", "previous_ranks", "peers"}
+_TOLD = [field.name for field in dataclasses.fields(Snapshot) if field.name in _REPORTED]
+_MOMENTS = [field.name for field in dataclasses.fields(Snapshot) if field.name.endswith("_at")]
+_AGES = [(name, age) for name in _MOMENTS for age in [name[: -len("at")] + "age_seconds"] if age in _REPORTED]
 
 
 # What changes all the time, and can wait.
