@@ -2,7 +2,10 @@
 
 Each process starts a control plane when a test first asks for one, and keeps it to the end. A start takes six seconds
 of CPU, and an idle API server takes two percent of a core. Thus a process runs the files of one control plane for as
-long as there are any, and takes others only then.
+long as there are any, and takes others only then. Those of `monitoring` need none.
+
+The queue has the files with the most tests first. That would leave those for the end whose one or two tests are whole
+lives of an installation or an operator.
 """
 
 from __future__ import annotations
@@ -13,12 +16,13 @@ from pathlib import PurePosixPath
 from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
-_OWN_CONTROL_PLANES = frozenset({"controller", "install"})
+_APART = frozenset({"controller", "install", "monitoring"})
+_LONG = frozenset(f"test_{name}.py" for name in ("crash_points", "metrics", "replicas", "rights", "uninstall"))
 
 
 def control_plane_of(file: str) -> str:
-    """The folder whose control plane the tests of a file use; "" = the one of all other folders."""
-    return next((part for part in PurePosixPath(file).parts if part in _OWN_CONTROL_PLANES), "")
+    """The folder whose control plane the tests of a file use, if any; "" = the one of all other folders."""
+    return next((part for part in PurePosixPath(file).parts if part in _APART), "")
 
 
 def next_file(waiting: Iterable[str], newest: str | None, others: Collection[str]) -> str:
@@ -30,9 +34,9 @@ def next_file(waiting: Iterable[str], newest: str | None, others: Collection[str
         others: the control planes of the other processes' files.
     """
 
-    def rank(file: str) -> tuple[bool, bool]:
+    def rank(file: str) -> tuple[bool, bool, bool]:
         control_plane = control_plane_of(file)
-        return control_plane != newest, control_plane in others
+        return control_plane != newest, control_plane in others, PurePosixPath(file).name not in _LONG
 
     return min(waiting, key=rank)
 

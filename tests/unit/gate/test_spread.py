@@ -4,13 +4,21 @@ import pytest
 from tests.integration.spread import control_plane_of, next_file
 
 API, KUBE = "tests/integration/api/test_refused.py", "tests/integration/kube/test_client.py"
-INSTALL = "tests/integration/install/test_rights.py"
+INSTALL, LONG = "tests/integration/install/test_admission.py", "tests/integration/install/test_rights.py"
 CONTROLLER = "tests/integration/nightly/controller/test_cost.py"
 ALL = (API, INSTALL, CONTROLLER, KUBE)
+RULES = "tests/integration/monitoring/test_rules.py"
 
 
-def test_two_folders_have_a_control_plane_of_their_own_and_the_others_share_one():
-    assert [control_plane_of(file) for file in ALL] == ["", "install", "controller", ""]
+def test_two_folders_have_a_control_plane_of_their_own_one_needs_none_and_the_others_share_one():
+    assert [control_plane_of(file) for file in (*ALL, RULES)] == ["", "install", "controller", "", "monitoring"]
+
+
+def test_of_the_files_of_one_control_plane_a_long_one_is_taken_first():
+    waiting = (API, INSTALL, LONG)
+    assert next_file(waiting, "install", ()) == LONG
+    assert next_file(waiting, "", ()) == API
+    assert next_file((*waiting, RULES), None, ("", "install")) == RULES
 
 
 @pytest.mark.parametrize(
