@@ -125,7 +125,7 @@ def test_nobody_whom_an_old_line_has_out_is_well_before_nvml_has_answered(node: 
 
 def test_a_driver_that_answers_nothing_after_a_boot_is_told_in_the_end(node: Any, run: Any) -> None:
     node.faults("every_call_fails=999")
-    agent = run(stored=stored(), thresholds={"boot.look": 1.0, "nvml.failed": 0.1})
+    agent = run(stored=stored(), thresholds={"boot.grace": 1.0, "nvml.failed": 0.1})
     assert agent.wait_for(kinds.NVML_FAILED)["threshold"] == "8 GPUs"
 
 
@@ -210,7 +210,7 @@ def test_a_port_that_does_not_come_up_after_a_boot_is_missed(
     """By number: the names follow the order in which the kernel finds the cards, here of three instead of four."""
     for number in range(3):
         node.port(f"mlx5_{number}/1")
-    agent = run(stored=before, thresholds={"boot.look": 0.5})
+    agent = run(stored=before, thresholds={"boot.grace": 0.5})
     if missed:
         found = agent.wait_for(kinds.IB_PORT_DOWN)
         assert (found["value"], found["threshold"]) == ("3 ports up", "4 ports up")
@@ -228,26 +228,26 @@ def test_a_node_that_was_out_is_not_well_while_its_ports_are_still_coming_up(nod
     for number in range(3):
         node.port(f"mlx5_{number}/1")
     before = stored(ports=4, portsExpected=4, evidence=[evidence(kinds.GPU_LOST, "GPU-1")])
-    slow = run(stored=before, thresholds={"boot.look": 1e6})
+    slow = run(stored=before, thresholds={"boot.grace": 1e6})
     slow.wait(lambda: slow.agent._inspections.has(NVML, PORTS))
     assert slow.wrote.offers == []
     node.port("mlx5_3/1")
     assert first_word(slow)["evidence"] == []
     slow.stop()
     node.port("mlx5_3/1", "1: DOWN", "2: Polling")
-    never = run(stored=before, thresholds={"boot.look": 1.0})
+    never = run(stored=before, thresholds={"boot.grace": 1.0})
     assert [item["kind"] for item in first_word(never)["evidence"]] == [kinds.IB_PORT_DOWN]
 
 
 def test_an_agent_that_starts_again_tells_of_a_port_once(node: Any, run: Any) -> None:
     for number in range(4):
         node.port(f"mlx5_{number}/1")
-    first = run(thresholds={"boot.look": 0.3})
+    first = run(thresholds={"boot.grace": 0.3})
     first.wait(lambda: first.status["agent"].get("portsExpected") == 4)
     node.port("mlx5_3/1", "1: DOWN", "2: Polling")
     first.wait_for(kinds.IB_PORT_DOWN)
     first.stop()
-    second = run(stored=first.status, thresholds={"boot.look": 0.3})
+    second = run(stored=first.status, thresholds={"boot.grace": 0.3})
     second.wait_until_looking()
     second.look_for(30.0)
     assert [(item["kind"], item["subject"]) for item in second.evidence] == [(kinds.IB_PORT_DOWN, "mlx5_3/1")]
@@ -276,7 +276,7 @@ def test_an_agent_that_lives_through_a_boot_looks_as_one_that_starts(node: Any, 
 def test_what_one_boot_cannot_count_the_next_one_misses(node: Any, run: Any, faults: tuple[str, ...]) -> None:
     node.faults(*faults)
     deadline = {"nvml.start_deadline": 0.3} if "hang_seconds=3600" in faults else {}
-    agent = run(stored=stored(), thresholds={**deadline, "boot.look": 1.0, "nvml.failed": 0.1})
+    agent = run(stored=stored(), thresholds={**deadline, "boot.grace": 1.0, "nvml.failed": 0.1})
     agent.wait(lambda: agent.wrote.offers and agent.evidence)
     agent.stop()
     assert Earlier.from_stored({"status": agent.status}, "boot-2", MACHINE).gpus == 8

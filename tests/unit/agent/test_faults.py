@@ -207,7 +207,7 @@ def test_nvml_that_hangs_once_accuses_nobody(node: Any, run: Any) -> None:
 
 
 def test_a_gpu_about_which_nvml_hangs_blinds_only_itself(node: Any, run: Any) -> None:
-    agent = run(thresholds={"nvml.held_pause": 1e6})
+    agent = run(thresholds={"nvml.hang_backoff": 1e6})
     agent.wait_until_looking()
     node.faults("hang_seconds=3600@gpu1")
     for _ in range(2):
@@ -223,7 +223,7 @@ def test_a_gpu_about_which_nvml_hangs_blinds_only_itself(node: Any, run: Any) ->
 
 
 def test_a_gpu_that_was_left_out_is_asked_again(node: Any, run: Any) -> None:
-    agent = run(thresholds={"nvml.held_pause": DEADLINE / 2})
+    agent = run(thresholds={"nvml.hang_backoff": DEADLINE / 2})
     agent.wait_until_looking()
     node.faults("hang_seconds=3600@gpu1")
     for _ in range(2):

@@ -18,7 +18,7 @@ from muster.node.agent.interfaces import NodeNetwork
 from muster.node.agent.machine import ClockSource
 from muster.node.agent.thresholds import DEFAULTS, Thresholds
 
-PATIENT = Thresholds({**DEFAULTS.values, "sysfs.patience": 3600.0})
+PATIENT = Thresholds({**DEFAULTS.values, "sysfs.device_wait": 3600.0})
 """A slow machine reads a device late; that is no device that hangs."""
 
 
@@ -182,7 +182,7 @@ def test_a_virtual_function_belongs_to_who_uses_it(node: Any, fabric: InfiniBand
 
 
 def test_a_device_that_hangs_blinds_only_itself(node: Any) -> None:
-    fabric = ports_of(node, Thresholds({**DEFAULTS.values, "sysfs.patience": 0.05}))
+    fabric = ports_of(node, Thresholds({**DEFAULTS.values, "sysfs.device_wait": 0.05}))
     states = [node.port(f"mlx5_{number}/1") / "state" for number in range(3)]
     wait_for_states(fabric, [])
     states[1].unlink()

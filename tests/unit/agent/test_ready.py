@@ -94,7 +94,7 @@ def test_a_log_that_cannot_be_read_is_not_seen(node: Any, run: Any) -> None:
 def test_a_device_whose_sysfs_hangs_blinds_only_itself_and_is_a_finding(node: Any, run: Any) -> None:
     state = node.port("mlx5_0/1") / "state"
     node.port("mlx5_1/1")
-    agent = run(thresholds={"sysfs.deadline": 0.5, "sysfs.patience": 0.05})
+    agent = run(thresholds={"sysfs.deadline": 0.5, "sysfs.device_wait": 0.05})
     wait_until_ready(agent)
     before = state.read_bytes()
     state.unlink()
@@ -130,7 +130,7 @@ def test_a_device_that_hangs_from_the_start_is_seen_once_that_is_told(node: Any,
     os.mkfifo(state)
     try:
         before = stored(evidence=[evidence(kinds.GPU_LOST, "GPU-1")])
-        agent = run(stored=before, thresholds={"sysfs.deadline": 1.0, "sysfs.patience": 0.05})
+        agent = run(stored=before, thresholds={"sysfs.deadline": 1.0, "sysfs.device_wait": 0.05})
         assert [item["kind"] for item in first_word(agent)["evidence"]] == [kinds.SYSFS_HANG]
         wait_until_ready(agent)
     finally:

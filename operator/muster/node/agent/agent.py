@@ -102,7 +102,7 @@ class Agent:
         self._disks.inspect()
         self._network = NodeNetwork(settings.sysfs, settings.proc)
         self._network.inspect()
-        self._held = Held(thresholds["nvml.held_pause"])
+        self._held = Held(thresholds["nvml.hang_backoff"])
         self._hung: set[str] = set()  # batches that have hung, and of whose kind none was answered since
         self._ledger = Ledger(read_text(settings.boot_id_file), thresholds["burst"], thresholds["clear.growth"])
         self._system_uuid = read_text(settings.system_uuid_file)
@@ -159,7 +159,7 @@ class Agent:
         it."""
         missing = self._inspections.missing(self._monotonic())
         if missing:
-            return f"not seen in the last {self._thresholds['look.fresh']:.0f} s: {', '.join(missing)}"
+            return f"not seen in the last {self._thresholds['ready.max_age']:.0f} s: {', '.join(missing)}"
         return "" if self._told is not None else "nothing has been said yet: what an earlier agent wrote is not known"
 
     def _wake(self) -> None:
@@ -243,7 +243,7 @@ class Agent:
         self._ledger.watch_resets(self._began if since is None else since)
         expires = {kind: self._thresholds[row] for kind, row in _EXPIRES.items()}
         self._ledger.adopt(earlier.of_this_boot, expires, now)
-        self._ledger.remember(earlier.of_the_boot_before, now.mono + self._thresholds["boot.look"])
+        self._ledger.remember(earlier.of_the_boot_before, now.mono + self._thresholds["boot.grace"])
         shared = (item.subject for item in earlier.of_this_boot if item.kind == kinds.NETWORK_DISK_ERROR)
         for device in self._disks.remember(shared):  # the log may have been read again before that was known
             for kind in _OF_DISKS:
@@ -558,7 +558,7 @@ class Agent:
         if self._told is not None:
             return True
         waited = self._monotonic() - self._began
-        come_up = self._stood and waited < 2 * self._thresholds["boot.look"]
+        come_up = self._stood and waited < 2 * self._thresholds["boot.grace"]
         if self._inspections.has(NVML, PORTS) and not (come_up and any(map(self._ledger.awaits, _COME_UP))):
             return True
         if self._ledger.has(kinds.NVML_HANG, "") or (self._booted and self._ledger.has(kinds.NVML_FAILED)):
@@ -566,7 +566,7 @@ class Agent:
         if self._stood:
             return False
         if self._booted:
-            return waited > self._thresholds["boot.look"]
+            return waited > self._thresholds["boot.grace"]
         known = bool(len(self._ledger) or self._gpus.answering or self._gpus.problem)
         return known or waited > self._thresholds["nvml.deadline"]
 
@@ -618,4 +618,4 @@ def _lasting(thresholds: Thresholds) -> dict[str, float]:
         PORTS: thresholds["infiniband.state_period"],
         LOG: _LONGEST_WAIT_SECONDS,
     }
-    return {part: max(thresholds["look.fresh"], 2 * period) for part, period in periods.items()}
+    return {part: max(thresholds["ready.max_age"], 2 * period) for part, period in periods.items()}

@@ -122,9 +122,9 @@ class InfiniBand:
         self._downs: Counter[str] = Counter()
         self._linked: set[str] = set()
         self._met: set[str] = set()
-        self._states: Apart[list[Port]] = apart(self._ports_of, thresholds["sysfs.patience"])
+        self._states: Apart[list[Port]] = apart(self._ports_of, thresholds["sysfs.device_wait"])
         self._counters: Apart[Mapping[str, Mapping[str, float]]] = apart(
-            self._counters_of, thresholds["sysfs.patience"]
+            self._counters_of, thresholds["sysfs.device_wait"]
         )
         self.up = 0
         """The number of ports that are up now."""
@@ -321,7 +321,7 @@ class InfiniBand:
         down = {port.name for port in ports if not port.up}
         excused = {port.name for port in ports if port.released}
         expected, source = self.seen, "the machine has had"
-        sustain = self._thresholds["boot.look"]  # after a boot they come up one after the other
+        sustain = self._thresholds["boot.grace"]  # after a boot they come up one after the other
         if self._expected_ports is None:
             excused |= {name for name in self._been_up if name in down or _device(name) in gone}
         else:

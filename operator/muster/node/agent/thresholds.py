@@ -47,19 +47,23 @@ TABLE: Mapping[str, Threshold] = {
     "nvml.slow_deadline": Threshold(30.0, "s", f"{_MUSTER}: 70 ms a GPU, {_H200}", 0.1),
     "nvml.start_deadline": Threshold(60.0, "s", f"{_MUSTER}: without persistence mode each GPU is woken first", 0.1),
     "nvml.clear": Threshold(30.0, "s", f"{_MUSTER}: NVML must answer for so long to be trusted again"),
-    "nvml.held_pause": Threshold(
+    "nvml.hang_backoff": Threshold(
         60.0, "s", f"{_MUSTER}: a GPU at which two batches hang is left out so long, twice as long each time", 0.05
     ),
     "gpu.clear": Threshold(30.0, "s", f"{_MUSTER}: a GPU's fault must be gone for so long"),
     "gpu.unreachable": Threshold(60.0, "s", f"{_MUSTER}: a GPU must answer only errors for so long, others not"),
-    "boot.look": Threshold(120.0, "s", f"{_MUSTER}: after a boot the first word waits so long for NVML and ports", 0.1),
-    "look.fresh": Threshold(
+    "boot.grace": Threshold(
+        120.0, "s", f"{_MUSTER}: after a boot the first report waits so long for NVML and ports", 0.1
+    ),
+    "ready.max_age": Threshold(
         60.0, "s", f"{_MUSTER}: the agent is Ready while NVML, ports and log were seen so lately", 5
     ),
     "sysfs.deadline": Threshold(
         60.0, "s", f"{_MUSTER}: reading a network card's sysfs may wait for its firmware's commands to time out", 1
     ),
-    "sysfs.patience": Threshold(1.0, "s", f"{_MUSTER}: the other devices wait so long for one", 0.05),
+    "sysfs.device_wait": Threshold(
+        1.0, "s", f"{_MUSTER}: the other devices wait so long for a device that hangs", 0.05
+    ),
     "nvml.failed": Threshold(60.0, "s", f"{_MUSTER}: NVML has worked in this boot and answers only errors for so long"),
     "nvml.unloaded": Threshold(900.0, "s", f"{_MUSTER}: the GPU Operator takes minutes for another driver"),
     "persistence.sustain": Threshold(600.0, "s", f"{_MUSTER}: nvidia-persistenced may be started again"),
