@@ -759,7 +759,7 @@ REASONS: tuple[Reason, ...] = (
         Topic.WELL,
         JOB_EVENT,
         "Before the start an incomplete or excluded checkpoint was moved into `.muster-incomplete` "
-        "([moveIncomplete](docs/checkpoints.md#torn-checkpoints-aside)).",
+        "([moveIncomplete](docs/checkpoints.md#incomplete-checkpoints)).",
         "The start went on.",
         "Delete what you do not need there.",
     ),
