@@ -13,7 +13,7 @@ from monitoring.page import registered
 from muster.cli.main import Commands
 from muster.controller.jobfigures import ALERTED
 
-HEADINGS = ["What it means", "What is at stake", "Look", "Do", "When to wake somebody else"]
+HEADINGS = ["What it means", "What is at stake", "Check", "Do", "When to escalate"]
 FOLDER = "manifests/components/monitoring"
 
 
