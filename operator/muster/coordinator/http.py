@@ -181,8 +181,8 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Clean up after the connection was closed, by the client or by this server."""
         self._site.connections.discard(self)
-        self._transport, self.is_open, self._received = None, False, b""
         self._site.lost(self)
+        self._transport, self.is_open, self._received = None, False, b""
         if self.on_lost is not None:
             self.on_lost()
 

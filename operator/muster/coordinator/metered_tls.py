@@ -4,9 +4,13 @@ A handshake is a millisecond, but its messages may come in thousands of records 
 what a refused client still sends. New keys, for which a client may ask as often as it likes, reach no program at all.
 So a connection without a good token has a few milliseconds, and all of them together a share of a core. Once that is
 used up, fewer handshakes are let in until it has grown again.
+
+A launcher pays with the time until its pod's next request. Between two requests its connection has a tenth of a second,
+fifty times what the longest body takes.
 """
 
 import asyncio
+import math
 import ssl
 import time
 from collections.abc import Callable
@@ -20,7 +24,9 @@ UNAUTHENTICATED_SHARE = 0.03  # of a core; the budget for handshakes is half of 
 # first good token gives back what its own took.
 BURST_SECONDS = 0.3
 READ_SECONDS = 0.00004  # that asyncio takes around each read of TLS, which has 2 KiB at most
+RECORD_SECONDS = 0.000005  # the same around each record of a client with a good token, which may have one byte
 MAX_SECONDS = 0.008  # of a core for one connection: ten times what its handshake takes
+MAX_BODY_SECONDS = 0.1  # of a core for what comes on a connection with a good token before a request is complete
 EXHAUSTED_FACTOR = 0.1  # of the usual handshakes while the share is used up: a launcher waits for half a second
 
 
@@ -30,11 +36,16 @@ class TlsMeter:
     Args:
         clock: monotonic seconds.
         cpu_clock: seconds that the thread has computed so far.
+        max_body_seconds: for a connection with a good token between two calls of `collect_seconds`.
     """
 
     def __init__(
-        self, clock: Callable[[], float] = time.monotonic, cpu_clock: Callable[[], float] = time.thread_time
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        cpu_clock: Callable[[], float] = time.thread_time,
+        max_body_seconds: float = math.inf,
     ) -> None:
+        self.max_body_seconds = max_body_seconds
         self._share = CpuShare(UNAUTHENTICATED_SHARE, BURST_SECONDS, clock)
         self.cpu_clock = cpu_clock
 
@@ -94,14 +105,14 @@ class _MeteredTls(ssl.SSLObject):
             self._end(begun)
 
     def _begin(self) -> float:
-        if self.seconds > MAX_SECONDS and not self.is_authenticated:
-            raise ssl.SSLError(ssl.SSL_ERROR_SSL, "a client without a good token makes TLS compute too much")
+        if self.seconds > (self.meter.max_body_seconds if self.is_authenticated else MAX_SECONDS):
+            raise ssl.SSLError(ssl.SSL_ERROR_SSL, "a client makes TLS compute too much")
         return self.meter.cpu_clock()
 
     def _end(self, begun: float) -> None:
         seconds = self.meter.cpu_clock() - begun
+        seconds += RECORD_SECONDS if self.is_authenticated else READ_SECONDS
         if not self.is_authenticated:
-            seconds += READ_SECONDS
             self.meter.charge(seconds)
         self.seconds += seconds
 

@@ -28,7 +28,7 @@ from muster.coordinator.endpoints import ReportEndpoint
 from muster.coordinator.http import BadRequestError, Connection, Head, refusal
 from muster.coordinator.hub import Hub
 from muster.coordinator.memory import BurstDetector
-from muster.coordinator.metered_tls import TlsMeter
+from muster.coordinator.metered_tls import MAX_BODY_SECONDS, TlsMeter
 from muster.coordinator.refused import RefusedWorkers
 from muster.coordinator.tasks import Tasks
 from muster.protocol import messages
@@ -158,7 +158,7 @@ class CoordinatorServer:
         self._listener: socket.socket | None = None
         self._tasks = Tasks()
         self._tls = server_context()
-        self._meter = TlsMeter(cpu_clock=cpu_clock)
+        self._meter = TlsMeter(cpu_clock=cpu_clock, max_body_seconds=MAX_BODY_SECONDS)
         self._meter.watch(self._tls)
 
     async def start(self, host: str, port: int, certificate_pem: bytes, key_pem: bytes) -> int:
@@ -270,7 +270,7 @@ class CoordinatorServer:
                 other.abort()
         connection.welcome(caller)
         if connection.receiving:
-            self._rests[caller.pod_uid] = loop.time() + BODY_SECONDS
+            self._rest(caller.pod_uid, BODY_SECONDS)
 
     def _let_in(self, desk: ReportEndpoint[Any], connection: Connection, caller: Caller) -> None:
         """Let the body of a request come after its pod's pause, unless the caller has hung up."""
@@ -295,17 +295,24 @@ class CoordinatorServer:
             _send(connection, answer)
         cost = self._cpu_clock() - begun + len(body) * TAKING_IN_SECONDS_PER_BYTE
         cost += self._meter.collect_seconds(connection.transport)  # a body may come in records of one byte
-        self._rests[caller.pod_uid] = asyncio.get_running_loop().time() + cost / SHARE_OF_POD
+        self._rest(caller.pod_uid, cost / SHARE_OF_POD)
 
     def lost(self, connection: Connection) -> None:
         """Drop a closed connection from the tables of connections."""
         self._end_unauthenticated(connection)
         pod_uid = self._owners.pop(connection, "")
+        if pod_uid:  # of a body that was never complete
+            self._rest(pod_uid, self._meter.collect_seconds(connection.transport) / SHARE_OF_POD)
         of_pod = self._by_pod.get(pod_uid)
         if of_pod is not None:
             of_pod.remove(connection)
             if not of_pod:
                 del self._by_pod[pod_uid]
+
+    def _rest(self, pod_uid: str, seconds: float) -> None:
+        """Let in no request of a pod for so much longer."""
+        now = asyncio.get_running_loop().time()
+        self._rests[pod_uid] = max(self._rests.get(pod_uid, now), now) + seconds
 
     def _enter(self, visitor: socket.socket, host: str) -> None:
         connection = Connection(self)

@@ -68,7 +68,7 @@ class Transport:
 @pytest.fixture
 def meter(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> TlsMeter:
     monkeypatch.setattr(metered_tls, "BURST_SECONDS", 0.02)  # of a few handshakes
-    return TlsMeter(clock, StepClock())
+    return TlsMeter(clock, StepClock(), metered_tls.MAX_BODY_SECONDS)
 
 
 @pytest.fixture
@@ -105,8 +105,12 @@ def test_records_of_a_byte_are_read_of_clients_with_a_good_token_only(meter: Tls
         else:
             client.send(65536, lambda: [launcher.server.read(16) for _ in range(100)])
     transport: Any = Transport(launcher)
-    assert meter.collect_seconds(transport) == pytest.approx(100 * STEP_SECONDS)
+    assert meter.collect_seconds(transport) == pytest.approx(100 * (STEP_SECONDS + metered_tls.RECORD_SECONDS))
     assert meter.collect_seconds(transport) == 0.0
+    for _ in range(300):
+        launcher.tls.write(b"x")
+    with pytest.raises(ssl.SSLError, match="too much"):
+        launcher.send(65536, lambda: [launcher.server.read(16) for _ in range(300)])
 
 
 def test_fewer_handshakes_are_let_in_while_all_of_them_have_taken_too_much(

@@ -19,7 +19,7 @@ from muster.coordinator.auth import AuthError, Caller
 from muster.coordinator.checkers import CheckerHub
 from muster.coordinator.connection_limiter import HANDSHAKES_PER_SECOND
 from muster.coordinator.hub import Hub
-from muster.coordinator.server import CoordinatorServer
+from muster.coordinator.server import SHARE_OF_POD, CoordinatorServer
 from muster.kube.certificates import Authorities, certificates_after, new_authority, new_serving
 from muster.protocol import messages
 from muster.protocol.checks import CheckDirective, Put
@@ -518,6 +518,18 @@ async def test_a_pod_that_costs_much_is_let_in_less_often_and_others_as_ever(doo
     answers = await asyncio.gather(*flood, return_exceptions=True)  # of two at once the older one is cut off
     assert {answer[0] for answer in answers if isinstance(answer, tuple)} == {400}
     assert clock() - begun > 2 * 0.15
+
+
+async def test_a_pod_pays_for_bodies_that_it_never_completes(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    cost = {"seconds": 0.5}
+    monkeypatch.setattr(door.server._meter, "collect_seconds", lambda transport: cost["seconds"] if transport else 0.0)
+    _, writer = await asyncio.open_connection("localhost", door.port, ssl=door.trust)
+    writer.write(head_of("u1", 250_000) + b"x" * 1000)
+    await until(lambda: any(connection.receiving for connection in door.server.connections))
+    writer.close()
+    await until(lambda: not door.server.connections)
+    assert door.server._rests["u1"] - asyncio.get_running_loop().time() > 0.5 * 0.9 / SHARE_OF_POD
+    cost["seconds"] = 0.0
 
 
 def test_what_checkers_put_into_a_meeting_is_not_kept() -> None:
