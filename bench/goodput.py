@@ -51,12 +51,12 @@ from muster.lifecycle import record as records
 from muster.lifecycle.plan import Action, CommitGang
 from muster.lifecycle.step import decide
 from muster.lifecycle.worker_pod import WorkerSettings
-from muster.protocol.messages import RUNNING
+from muster.protocol.messages import RUNNING, RankReport
 from muster.recovery.failure import Failure, Kind
 from muster.world.fleet import Fleet
 from muster.world.job import JobWorld, PodAges, TemplateVerdict, VerdictKind
 from muster.world.names import gang_name, pod_name
-from muster.world.views import ContainerView, LauncherView, NodeView, PodView, RankView
+from muster.world.views import ContainerView, LauncherView, NodeView, PodView
 
 OUTPUT = ROOT / "build" / "bench" / "goodput.json"
 SIZES = ((4, 2048), (8, 512), (16, 128), (64, 16), (128, 4), (232, 2), (48, 1))
@@ -133,7 +133,7 @@ class Job:
             heard_age_seconds=0.5,
             attempt=self.record.attempt,
             state=RUNNING,
-            ranks=(RankView(0, alive=True),),
+            ranks=(RankReport(0, 0, alive=True),),
             step=step,
             first_step=self.base + 1,
             step_age_seconds=now - self.since - (step - self.base) * STEP_SECONDS,

@@ -12,7 +12,6 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 
 from prometheus_client import Gauge
 
@@ -43,6 +42,9 @@ class Membership(Enum):
     MEMBER = "Member"  # expected to go on talking
 
 
+_Several = tuple[RankReport, ...]
+
+
 @dataclass(slots=True)
 class _Entry:
     caller: Caller
@@ -50,7 +52,8 @@ class _Entry:
     heard_at: float
     attempt_at: float
     talking_at: float
-    ranks: "_Ranks"
+    ranks: tuple[_Several, _Several]  # present and previous ones, with why those ended that failed
+    has_ended_ranks: bool  # a gang of thousands is looked at at once: ranks that live are shown as reported
 
 
 class Hub:
@@ -103,9 +106,8 @@ class Hub:
             membership = self.membership(caller)
             if membership is Membership.NONE:
                 return False
-            self._entries[caller.pod_uid] = _Entry(
-                caller, report, now, now, now, _Ranks.from_report(report, self.cause_of)
-            )
+            ranks = self._with_causes(report, ((), ()))
+            self._entries[caller.pod_uid] = _Entry(caller, report, now, now, now, ranks, _has_ended_ranks(report))
             if membership is Membership.MEMBER:
                 self._present[caller.pod_uid] = now
                 self._present_in[caller.namespace] += 1
@@ -126,9 +128,9 @@ class Hub:
                 entry.attempt_at = now
             if now - entry.heard_at >= FRESH_SECONDS:  # whoever was silent has to be told anew what to do
                 entry.talking_at = now
-            if not entry.ranks.are_of(report):
-                entry.ranks = _Ranks.from_report(report, self.cause_of, entry.ranks)
+            entry.ranks = self._with_causes(report, entry.ranks)
             entry.caller, entry.report, entry.heard_at = caller, report, now
+            entry.has_ended_ranks = _has_ended_ranks(report)
             self._entries.move_to_end(caller.pod_uid)
             if caller.pod_uid in self._present:
                 self._present[caller.pod_uid] = now
@@ -142,6 +144,19 @@ class Hub:
             for callback in self._subscribers:
                 callback(caller, report)
         return True
+
+    def _with_causes(self, report: Report, before: tuple[_Several, _Several]) -> tuple[_Several, _Several]:
+        """Return the ranks of a report, those that have ended with their cause. It is read once while a rank's last
+        lines stay what they were `before`."""
+        known = {_end_of(rank): rank.cause for several in before for rank in several if isinstance(rank, RankView)}
+
+        def shown(rank: RankReport) -> RankReport:
+            if rank.alive:
+                return rank
+            cause = known.get(_end_of(rank))
+            return RankView(**vars(rank), cause=self.cause_of(rank) if cause is None else cause)
+
+        return tuple(map(shown, report.ranks)), tuple(map(shown, report.previous_ranks))
 
     def forget(self, pod_uid: str) -> None:
         """Drop the report of a pod that is gone for good."""
@@ -224,6 +239,10 @@ def _has_ended(report: Report) -> bool:
     return report.state == messages.TERMINATING and not any(rank.alive for rank in report.ranks)
 
 
+def _has_ended_ranks(report: Report) -> bool:
+    return any(not rank.alive for rank in (*report.ranks, *report.previous_ranks))
+
+
 def _is_news(old: Report, new: Report) -> bool:
     return (
         old.state != new.state
@@ -257,103 +276,35 @@ def _is_news(old: Report, new: Report) -> bool:
 _news_of = operator.attrgetter("rank", "alive", "corruption", "found_at", "last_good")
 
 
-# What is called otherwise in a report than in its view.
-_CALLED = {"scanned_for_attempt": "checkpoints_scanned_for_attempt", "silent_peers": "peers"}
-_FIRST, *_SHOWN, _LAST_BUT_ONE, _LAST = [field.name for field in dataclasses.fields(LauncherView)]
-*_OF_RANK, _CAUSE = [field.name for field in dataclasses.fields(RankView)]
-_shown_of = operator.attrgetter(*[_CALLED.get(name, name) for name in _SHOWN])
-_of_rank = operator.attrgetter(*_OF_RANK)
-_AGES = [position for position, name in enumerate(_SHOWN) if name.endswith("_age_seconds")]
-_AGES_OF_RANK = [position for position, name in enumerate(_OF_RANK) if name.endswith("_age_seconds")]
-_RANKS = [_SHOWN.index("ranks"), _SHOWN.index("previous_ranks")]
-_PEERS = _SHOWN.index("silent_peers")
-assert (_CAUSE, _FIRST, _LAST_BUT_ONE, _LAST) == (
-    "cause",
-    "heard_age_seconds",
-    "attempt_age_seconds",
-    "talking_age_seconds",
-)
+_end_of = operator.attrgetter("tail", "exit_code", "signal", "alive", "ended_by_launcher")
+_AGES = [field.name for field in dataclasses.fields(Report) if field.name.endswith("_age_seconds")]
 
 
 def _view(entry: _Entry, now: float) -> LauncherView:
     """The view of a report as of `now` (seconds of the hub's clock): the same fields, with the ages grown since
     receipt."""
-    since = now - entry.heard_at
-    values = _aged(_shown_of(entry.report), _AGES, since)
-    for position, ranks in zip(_RANKS, entry.ranks.views(since), strict=True):
-        values[position] = ranks
-    # Not aged: since the report was sent nobody has looked.
-    values[_PEERS] = {peer.index: peer.silent_seconds for peer in values[_PEERS]}
-    return LauncherView(since, *[*values, now - entry.attempt_at, now - entry.talking_at])
-
-
-_Several = tuple[RankReport, ...]
-_Views = tuple[RankView, ...]
-
-
-@dataclass(slots=True)
-class _Ranks:
-    """The views of a launcher's ranks, which rarely change from one report to the next.
-
-    A decision about a gang of thousands reads all of them at once. So they are made when the ranks are reported.
-
-    Attributes:
-        reported: the fields `ranks` and `previous_ranks` of the report.
-        causes: why each of them ended, by `Hub.cause_of`.
-        shown: the views of both, with ages as of the report.
-        grow: whether any view has an age, so that it has to be made again for each decision.
-    """
-
-    reported: tuple[_Several, _Several]
-    causes: tuple[tuple[str, ...], tuple[str, ...]]
-    shown: tuple[_Views, _Views]
-    grow: bool
-
-    @classmethod
-    def from_report(
-        cls, report: Report, cause_of: Callable[[RankReport], str], before: "_Ranks | None" = None
-    ) -> "_Ranks":
-        reported = report.ranks, report.previous_ranks
-        known = before.causes_by_end() if before is not None else {}
-
-        def cause(rank: RankReport) -> str:
-            found = known.get(_end_of(rank))
-            return cause_of(rank) if found is None else found
-
-        causes = tuple(map(cause, reported[0])), tuple(map(cause, reported[1]))
-        grow = any(rank.exited_age_seconds is not None for several in reported for rank in several)
-        return cls(reported, causes, _rank_views(reported, causes, 0.0), grow)
-
-    def are_of(self, report: Report) -> bool:
-        return self.reported == (report.ranks, report.previous_ranks)
-
-    def causes_by_end(self) -> dict[Any, str]:
-        """The causes by what they were read from: ages grow from report to report, and last lines stay."""
-        ends = (_end_of(rank) for several in self.reported for rank in several)
-        return dict(zip(ends, (*self.causes[0], *self.causes[1]), strict=True))
-
-    def views(self, since: float) -> tuple[_Views, _Views]:
-        return _rank_views(self.reported, self.causes, since) if self.grow else self.shown
-
-
-_end_of = operator.attrgetter("tail", "exit_code", "signal", "alive", "ended_by_launcher")
-
-
-def _rank_views(
-    reported: tuple[_Several, _Several], causes: tuple[tuple[str, ...], tuple[str, ...]], since: float
-) -> tuple[_Views, _Views]:
-    ranks, previous = (
-        tuple(
-            [RankView(*_aged((*_of_rank(r), cause), _AGES_OF_RANK, since)) for r, cause in zip(many, why, strict=True)]
-        )
-        for many, why in zip(reported, causes, strict=True)
+    report, since = entry.report, now - entry.heard_at
+    view = object.__new__(LauncherView)  # a frozen object is made field by field, which takes six times as long
+    shown = vars(view)
+    shown.update(
+        vars(report),
+        heard_age_seconds=since,
+        attempt_age_seconds=now - entry.attempt_at,
+        talking_age_seconds=now - entry.talking_at,
     )
-    return ranks, previous
+    for name in _AGES:
+        if shown[name] is not None:
+            shown[name] += since
+    if entry.has_ended_ranks:
+        ranks = tuple(_aged(several, since) for several in entry.ranks)
+        shown.update(zip(("ranks", "previous_ranks"), ranks, strict=True))
+    return view
 
 
-def _aged(values: Iterable[Any], ages: Iterable[int], seconds: float) -> list[Any]:
-    found = list(values)
-    for position in ages:
-        if found[position] is not None:
-            found[position] += seconds
-    return found
+def _aged(ranks: tuple[RankReport, ...], since: float) -> tuple[RankReport, ...]:
+    return tuple(
+        rank
+        if rank.exited_age_seconds is None
+        else dataclasses.replace(rank, exited_age_seconds=rank.exited_age_seconds + since)
+        for rank in ranks
+    )

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from muster.api.gang import Corruption, GangSpec, Level
-from muster.protocol.messages import CORRUPTION_EXIT_CODE, CORRUPTIONS, last_unsuspected
+from muster.protocol.messages import CORRUPTION_EXIT_CODE, CORRUPTIONS, RankReport, last_unsuspected
 from muster.recovery.failure import Failure, Kind
 from muster.world.job import JobWorld, WorkerView
 from muster.world.names import index_of
-from muster.world.views import LauncherView, RankView
+from muster.world.views import LauncherView
 
 EXIT_CODE = "ExitCode"
 
@@ -132,7 +132,7 @@ def _all_reports(world: JobWorld) -> tuple[CorruptionReport, ...]:
     return tuple(found)
 
 
-def _ranks_of(spec: GangSpec, view: LauncherView) -> Iterator[tuple[int, tuple[RankView, ...]]]:
+def _ranks_of(spec: GangSpec, view: LauncherView) -> Iterator[tuple[int, tuple[RankReport, ...]]]:
     """Yield the ranks of a launcher whose reports count, with their attempt.
 
     Once the ranks have started, those of the present attempt count; before that, those of earlier attempts.
@@ -150,7 +150,7 @@ def _ranks_of(spec: GangSpec, view: LauncherView) -> Iterator[tuple[int, tuple[R
             yield attempt, ranks
 
 
-def _report_of_rank(speaker: tuple[str, str, str], attempt: int, rank: RankView) -> CorruptionReport | None:
+def _report_of_rank(speaker: tuple[str, str, str], attempt: int, rank: RankReport) -> CorruptionReport | None:
     if rank.corruption in CORRUPTIONS:
         return CorruptionReport(*speaker, attempt, rank.rank, rank.corruption, rank.found_at, rank.last_good)
     if rank.exit_code == CORRUPTION_EXIT_CODE and not rank.alive and not rank.ended_by_launcher:

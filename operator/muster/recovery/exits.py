@@ -183,7 +183,7 @@ def count_own_failures(world: JobWorld, index: int, attempt: int) -> int:
     return sum(_first_failed_rank(rank) and _cause(rank) is not Cause.LOST_PEER for rank in ranks)
 
 
-def rank_failed(ranks: tuple[RankView, ...], worker_view: WorkerView, node_fault: str) -> Failure | None:
+def rank_failed(ranks: tuple[RankReport, ...], worker_view: WorkerView, node_fault: str) -> Failure | None:
     """Return the failure of the worker's rank that failed first, as its launcher reports; None: no rank failed.
 
     Among ranks that failed together, one that has not lost a peer comes first, and among these one that was killed.
@@ -235,17 +235,18 @@ def reported_cause(rank: RankReport) -> str:
     return cause_of(rank.tail, rank.exit_code, rank.signal) if _first_failed_rank(rank) else ""
 
 
-def _cause(rank: RankView) -> Cause:
-    return Cause(rank.cause) if rank.cause else cause_of(rank.tail, rank.exit_code, rank.signal)
+def _cause(rank: RankReport) -> Cause:
+    read = rank.cause if isinstance(rank, RankView) else ""
+    return Cause(read) if read else cause_of(rank.tail, rank.exit_code, rank.signal)
 
 
-def _first_failed_rank(rank: RankReport | RankView) -> bool:
+def _first_failed_rank(rank: RankReport) -> bool:
     return (
         not rank.alive and not rank.ended_by_launcher and (rank.signal is not None or rank.exit_code not in (0, None))
     )
 
 
-def _how_it_ended(rank: RankView) -> str:
+def _how_it_ended(rank: RankReport) -> str:
     if rank.signal is None:
         return f"exited with code {rank.exit_code}"
     try:

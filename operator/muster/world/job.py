@@ -311,7 +311,7 @@ class JobWorld:
         return frozenset(
             index
             for index, view in self.views.items()
-            if view.scanned_for_attempt == attempt and view.listing_round >= listing
+            if view.checkpoints_scanned_for_attempt == attempt and view.listing_round >= listing
         )
 
     @cached_property
@@ -334,7 +334,7 @@ class JobWorld:
         """Return, by worker index, the neighbours that get no answer from it, and for how many seconds."""
         found: dict[int, list[tuple[LauncherView, float]]] = {}
         for view in self.views.values():
-            for index, seconds in view.silent_peers.items():
+            for index, seconds in {peer.index: peer.silent_seconds for peer in view.peers}.items():
                 found.setdefault(index, []).append((view, seconds))
         return found
 

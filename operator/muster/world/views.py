@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from muster.protocol.messages import CheckpointReport, LocalReport
+from muster.protocol.messages import RankReport, Report
 
 # Labels that Muster puts on every worker pod; informers select by the first.
 JOB_UID_LABEL = "muster.dev/job-uid"
@@ -191,96 +191,25 @@ class NodeView:
 FRESH_SECONDS = 15.0
 
 
-@dataclass(frozen=True, slots=True)
-class LauncherView:
-    """Last report of a worker's launcher, as of now. Ages in seconds, from the coordinator's monotonic clock."""
+@dataclass(frozen=True, kw_only=True)
+class LauncherView(Report):
+    """Last report of a worker's launcher, its ages as of now by the coordinator's monotonic clock.
 
+    The silence of its peers does not grow: since the report was sent, nobody has looked.
+    """
+
+    sequence: int = 0
     heard_age_seconds: float
-    attempt: int
-    state: str
-    ranks: tuple["RankView", ...] = ()
-    step: int | None = None
-    step_age_seconds: float | None = None
-    started_age_seconds: float | None = None
-    standstill_seconds: float = 0.0
-    fence_seconds: float = 15.0
-    fenced: bool = False
-    peer_port: int = 0
-    address: str = ""
-    silent_peers: Mapping[int, float] = field(default_factory=dict)  # index -> seconds without an answer
-    checkpoints: tuple[CheckpointReport, ...] = ()  # complete, unverified and incomplete ones, as the report has them
-    stamps: str | None = None
-    other_directory: tuple[CheckpointReport, ...] = ()
-    other_directory_error: str = ""
-    other_directory_error_kind: str = ""  # of muster.protocol.checkpoints.ERROR_KINDS; "" = none of them
-    scanned_for_attempt: int = 0
-    listing_round: int = 0
-    scanned_age_seconds: float | None = None
-    step_seconds: float | None = None
-    step_p90_seconds: float | None = None
-    checkpoint_error: str = ""
-    checkpoint_error_kind: str = ""  # likewise
-    checkpoint_warning: str = ""
-    checkpoint_trap: str = ""
-    lists_after_end: bool = False  # it lists the checkpoint directory once more, after its ranks have succeeded
-    free_bytes: int | None = None
-    previous_attempt: int = 0
-    previous_ranks: tuple["RankView", ...] = ()  # how the ranks of `previous_attempt` ended
-    previous_step: int | None = None  # the newest step that they have finished
-    previous_fenced: bool = False  # they were ended by the fence
-    loop_age_seconds: float = 0.0
-    first_step: int | None = None
-    progress_error: str = ""
-    progress_preset: str = ""
-    printed_loss: str = ""  # beside the newest step that has one, as it is printed
-    printed_tokens: float | None = None  # that each accelerator trains in a second, as it is printed
-    printed_step_seconds: float | None = None  # time of a step, likewise
-    printed_tflops: float | None = None  # 10^12 operations of each accelerator in a second, likewise
-    printed_mfu: float | None = None  # the share of its peak, likewise
-    likely_preset: str = ""
-    quiet_age_seconds: float | None = None
-    reads_fence_file: bool = False
-    fence_file_attempt: int = 0
-    fence_file_age_seconds: float | None = None
-    fence_file_id: str = ""
-    fence_file_error: str = ""
-    moved_attempt: int = 0
-    moved: str = ""
-    moved_error: str = ""
-    local: tuple[LocalReport, ...] = ()  # of its share on its node's own disk
-    local_attempt: int = 0
-    local_listing_round: int = 0
-    local_error: str = ""
-    gossips: bool = False
-    first_step_age_seconds: float | None = None
-    input_wait_seconds: float | None = None  # of the steps of this attempt, as the program reports it
-    communication_seconds: float | None = None
-    checkpoint_stall_seconds: float | None = None
-    measured_stall_seconds: float = 0.0  # by how much steps took longer around the saves that were measured
-    measured_saves: int = 0
-    energy_joules: int | None = None  # of all its accelerators since the ranks of this attempt were started
-    energy_gpu_milliseconds: int | None = None  # the time of that use, times the number of accelerators
-    lost_steps: int = 0  # that its ranks have made and taken back by themselves
-    lost_seconds: float = 0.0
-    lowest_restarted_step: int | None = None  # the lowest step from which they went on so
-    collectives: str = ""  # the library of collectives that its ranks have loaded, with its version
-    step_stride: int | None = None  # steps between two lines with a step
     attempt_age_seconds: float = 0.0  # since this process first heard from it in this attempt
     talking_age_seconds: float = 0.0  # since its first report, or the first after a silence
 
 
-@dataclass(frozen=True, slots=True)
-class RankView:
-    """One rank process."""
+@dataclass(frozen=True, kw_only=True)
+class RankView(RankReport):
+    """State of one rank process that has ended, with its cause.
 
-    rank: int
-    alive: bool
-    exit_code: int | None = None
-    signal: int | None = None
-    ended_by_launcher: bool = False
-    exited_age_seconds: float | None = None
-    tail: str = ""
-    corruption: str = ""
-    found_at: int | None = None
-    last_good: int | None = None
-    cause: str = ""  # muster.recovery.last_lines.Cause, by its last lines as they came; "" = they were not read
+    Attributes:
+        cause: a value of muster.recovery.last_lines.Cause, by its last lines as they came; "" = they were not read.
+    """
+
+    cause: str = ""

@@ -24,13 +24,13 @@ from muster.api.gang import (
 from muster.api.trainingjob import TrainingJob
 from muster.lifecycle.pending import request_of
 from muster.lifecycle.worker_pod import WorkerSettings
-from muster.protocol.messages import EXITED, IDLE, RUNNING, CheckpointReport
+from muster.protocol.messages import EXITED, IDLE, RUNNING, CheckpointReport, PeerReport, RankReport
 from muster.queueing.queue import plan
 from muster.queueing.waiting import Waiting
 from muster.world.fleet import Fleet, Silence
 from muster.world.job import JobWorld, PodAges, TemplateVerdict, VerdictKind
 from muster.world.names import gang_name, pod_name
-from muster.world.views import ContainerView, LauncherView, NodeView, PodView, RankView, Taint
+from muster.world.views import ContainerView, LauncherView, NodeView, PodView, Taint
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 BLOCK, RACK = "topology.muster.dev/block", "topology.muster.dev/rack"
@@ -81,7 +81,7 @@ def running(attempt: int, step: int | None = None, rank: int = 0, **changes: Any
         heard_age_seconds=0.5,
         attempt=attempt,
         state=RUNNING,
-        ranks=(RankView(rank, alive=True),),
+        ranks=(RankReport(rank, 0, alive=True),),
         step=step,
         step_age_seconds=0.5 if step is not None else None,
         started_age_seconds=60.0,
@@ -91,13 +91,16 @@ def running(attempt: int, step: int | None = None, rank: int = 0, **changes: Any
         talking_age_seconds=3600.0,
         fence_file_id=FENCE_FILE,
     )
-    return _seen(replace(view, **changes))
+    return _with_changes(view, changes)
 
 
-def _seen(view: LauncherView) -> LauncherView:
-    """The view with checkpoints that a test gives as (step, path)."""
-    reports = (c if isinstance(c, CheckpointReport) else CheckpointReport(*c) for c in view.checkpoints)
-    return replace(view, checkpoints=tuple(reports))
+def _with_changes(view: LauncherView, changes: dict[str, Any]) -> LauncherView:
+    """The view with changes, of which a test may give checkpoints as (step, path), and peers as {index: seconds}."""
+    checkpoints = (
+        c if isinstance(c, CheckpointReport) else CheckpointReport(*c) for c in changes.pop("checkpoints", ())
+    )
+    peers = tuple(PeerReport(index, seconds) for index, seconds in changes.pop("silent_peers", {}).items())
+    return replace(view, checkpoints=tuple(checkpoints), peers=peers, **changes)
 
 
 def idle(attempt: int, rank: int = 0, scanned: bool = True, **changes: Any) -> LauncherView:
@@ -106,7 +109,7 @@ def idle(attempt: int, rank: int = 0, scanned: bool = True, **changes: Any) -> L
         heard_age_seconds=0.5,
         attempt=attempt,
         state=IDLE,
-        scanned_for_attempt=attempt if scanned else 0,
+        checkpoints_scanned_for_attempt=attempt if scanned else 0,
         scanned_age_seconds=1.0,
         address=f"10.0.0.{rank + 1}",
         peer_port=9000,
@@ -114,7 +117,7 @@ def idle(attempt: int, rank: int = 0, scanned: bool = True, **changes: Any) -> L
         talking_age_seconds=3600.0,
         fence_file_id=FENCE_FILE,
     )
-    return _seen(replace(view, **changes))
+    return _with_changes(view, changes)
 
 
 def failed(
@@ -127,13 +130,13 @@ def failed(
     **changes: Any,
 ) -> LauncherView:
     """A launcher whose rank has ended badly by itself."""
-    dead = RankView(rank, alive=False, exit_code=code, signal=signal, exited_age_seconds=age, tail=tail)
+    dead = RankReport(rank, 0, alive=False, exit_code=code, signal=signal, exited_age_seconds=age, tail=tail)
     return running(attempt, rank=rank, state=EXITED, ranks=(dead,), **changes)
 
 
 def succeeded(attempt: int, rank: int = 0, step: int | None = None) -> LauncherView:
     """A launcher whose rank has ended well."""
-    dead = RankView(rank, alive=False, exit_code=0, exited_age_seconds=0.5)
+    dead = RankReport(rank, 0, alive=False, exit_code=0, exited_age_seconds=0.5)
     return running(attempt, step, rank, state=EXITED, ranks=(dead,))
 
 

@@ -18,15 +18,15 @@ from muster.lifecycle.plan import CommitGang, Plan
 from muster.lifecycle.resume import Missing, Start
 from muster.lifecycle.step import decide
 from muster.protocol.checkpoints import write_stamps
-from muster.protocol.messages import CORRUPTION_EXIT_CODE, EXITED, NON_FINITE_LOSS, CheckpointReport
-from muster.world.views import LauncherView, RankView
+from muster.protocol.messages import CORRUPTION_EXIT_CODE, EXITED, NON_FINITE_LOSS, CheckpointReport, RankReport
+from muster.world.views import LauncherView
 
 
 def wrong(
     attempt: int = 1, rank: int = 1, step: int | None = 24, good: int | None = None, **changes: Any
 ) -> LauncherView:
     """A launcher whose rank has said that its results are wrong, and still runs."""
-    said = RankView(rank, alive=True, corruption=NON_FINITE_LOSS, found_at=step, last_good=good)
+    said = RankReport(rank, 0, alive=True, corruption=NON_FINITE_LOSS, found_at=step, last_good=good)
     return running(attempt, 24, rank, ranks=(said,), **changes)
 
 
@@ -100,7 +100,7 @@ class TestTheWord:
         assert "checkpoints beyond step 23 are suspect" in event.note
 
     def test_the_exit_code_alone_makes_the_newest_finished_step_suspect(self) -> None:
-        dead = RankView(1, alive=False, exit_code=CORRUPTION_EXIT_CODE, exited_age_seconds=0.3)
+        dead = RankReport(1, 0, alive=False, exit_code=CORRUPTION_EXIT_CODE, exited_age_seconds=0.3)
         spec = committed(decide(scene(running(1, 24, 1, ranks=(dead,), state=EXITED)).world(), SETTINGS))
         assert spec.corruption is not None
         assert (spec.corruption.reason, spec.corruption.found_at, spec.corruption.suspect_beyond_step) == (
@@ -112,7 +112,7 @@ class TestTheWord:
     @pytest.mark.parametrize("resumed", [500, None])
     def test_of_who_tells_no_steps_the_newest_checkpoint_is_the_newest_finished_step(self, resumed: int | None) -> None:
         """Not what the ranks went on from, or all that they have saved since would be suspect."""
-        dead = RankView(1, alive=False, exit_code=CORRUPTION_EXIT_CODE, exited_age_seconds=0.3)
+        dead = RankReport(1, 0, alive=False, exit_code=CORRUPTION_EXIT_CODE, exited_age_seconds=0.3)
         here = scene(steps=(900, 800, 500), resume=resumed)
         for index in range(3):
             here.launcher(index, running(1, None, index, checkpoints=seen(900, 800, 500)))
@@ -123,7 +123,7 @@ class TestTheWord:
         assert spec.checkpoint == Resume(step=800, path="/checkpoints/step-800")
 
     def test_on_a_node_that_is_known_to_be_sick_it_is_the_nodes_fault_and_who_was_there_moves(self) -> None:
-        both = (RankView(rank, alive=True, corruption=NON_FINITE_LOSS, found_at=24) for rank in (0, 1))
+        both = (RankReport(rank, 0, alive=True, corruption=NON_FINITE_LOSS, found_at=24) for rank in (0, 1))
         here = scene(*(running(1, 24, rank.rank, ranks=(rank,)) for rank in both))
         world = here.world()
         world.fleet.set_node_fault("n1", "12 uncorrectable ECC errors within an hour")
@@ -136,7 +136,7 @@ class TestTheWord:
         assert spec.corruption is not None
 
     def test_of_what_its_launcher_has_ended_no_code_counts(self) -> None:
-        dead = RankView(1, alive=False, exit_code=CORRUPTION_EXIT_CODE, ended_by_launcher=True)
+        dead = RankReport(1, 0, alive=False, exit_code=CORRUPTION_EXIT_CODE, ended_by_launcher=True)
         assert not [
             a
             for a in decide(scene(running(1, 24, 1, ranks=(dead,))).world(), SETTINGS).actions
@@ -168,7 +168,7 @@ class TestTheWord:
         here.record = here.record.model_copy(  # type: ignore[union-attr]
             update={("members"): [m.model_copy(update={("pod_uid"): here.uid(m.index)}) for m in here.record.members]}  # type: ignore[union-attr]
         )
-        said = RankView(1, alive=False, exit_code=1, corruption=NON_FINITE_LOSS, found_at=15)
+        said = RankReport(1, 0, alive=False, exit_code=1, corruption=NON_FINITE_LOSS, found_at=15)
         here.all(idle(2, checkpoints=seen(20, 10))).launcher(
             1, idle(2, checkpoints=seen(20, 10), previous_attempt=1, previous_ranks=(said,))
         )
@@ -185,7 +185,7 @@ class TestTheWord:
     def test_a_later_word_may_reach_further_back(self) -> None:
         here = stopped(scene(wrong()), 20, 10)
         assert here.record is not None
-        said = RankView(2, alive=False, exit_code=1, corruption=NON_FINITE_LOSS, found_at=24, last_good=11)
+        said = RankReport(2, 0, alive=False, exit_code=1, corruption=NON_FINITE_LOSS, found_at=24, last_good=11)
         here.launcher(2, idle(2, 2, previous_attempt=1, previous_ranks=(said,), checkpoints=seen(10)))
         spec = committed(decide(here.world(), SETTINGS))
         assert spec.corruption is not None
@@ -203,7 +203,7 @@ class TestTheWord:
         assert here.record is not None
         for step in (22, 21, 20):
             here.seconds += 60.0
-            said = RankView(2, alive=False, exit_code=1, corruption=NON_FINITE_LOSS, found_at=step)
+            said = RankReport(2, 0, alive=False, exit_code=1, corruption=NON_FINITE_LOSS, found_at=step)
             attempt = here.record.attempt
             here.launcher(2, idle(attempt, 2, previous_attempt=1, previous_ranks=(said,), checkpoints=seen(20, 10)))
             here.record = settled(committed(decide(here.world(), SETTINGS)))
@@ -222,7 +222,7 @@ class TestTheWord:
         assert here.record is not None
         members = [m.model_copy(update={"pod_uid": here.uid(m.index)}) for m in here.record.members]
         here.record = here.record.model_copy(update={"members": members})
-        said = RankView(1, alive=False, exit_code=1, corruption=NON_FINITE_LOSS, found_at=15)
+        said = RankReport(1, 0, alive=False, exit_code=1, corruption=NON_FINITE_LOSS, found_at=15)
         here.all(idle(2)).launcher(1, idle(2, previous_attempt=1, previous_ranks=(said,)))
         spec = committed(decide(here.world(), SETTINGS))
         assert len(spec.incidents) == count
@@ -293,12 +293,12 @@ class TestTheWord:
         here = scene()
         for index in range(3):
             here.launcher(index, succeeded(1, index, 30))
-        said = RankView(1, alive=False, exit_code=0, corruption=NON_FINITE_LOSS, found_at=30)
+        said = RankReport(1, 0, alive=False, exit_code=0, corruption=NON_FINITE_LOSS, found_at=30)
         here.launcher(1, replace(succeeded(1, 1, 30), ranks=(said,)))
         assert committed(decide(here.world(), SETTINGS)).corruption is not None
 
     def test_no_word_that_nobody_knows_comes_into_the_record(self) -> None:
-        here = scene(running(1, 24, 1, ranks=(RankView(1, alive=True, corruption="<b>Bad</b>"),)))
+        here = scene(running(1, 24, 1, ranks=(RankReport(1, 0, alive=True, corruption="<b>Bad</b>"),)))
         assert not [a for a in decide(here.world(), SETTINGS).actions if isinstance(a, CommitGang)]
 
 

@@ -25,10 +25,10 @@ from muster.lifecycle import record as records
 from muster.lifecycle.plan import CommitGang, CreatePod, DeletePod
 from muster.lifecycle.resume import NOT_VISIBLE_SECONDS, Missing
 from muster.lifecycle.step import decide
+from muster.protocol.messages import RankReport
 from muster.recovery import failures
 from muster.world.job import JobWorld, TemplateVerdict, VerdictKind
 from muster.world.queuedecision import NotPlaced, Placed
-from muster.world.views import RankView
 
 
 def waiting(**changes: object) -> Scene:
@@ -293,7 +293,7 @@ def test_a_job_with_more_nodes_than_the_policy_lets_one_have_is_stalled() -> Non
 def test_the_blame_goes_to_the_culprit_that_is_heard_of_late() -> None:
     victim = an_incident(1, reason="RankFailed", rank=0, index=0, exit_code=1)
     scene = Scene(a_job()).fleet().gang(2, incidents=[victim]).pods().all(running(2, step=3))
-    culprit = RankView(rank=1, alive=False, exit_code=7, tail="told to fail", exited_age_seconds=9.0)
+    culprit = RankReport(rank=1, local_rank=0, alive=False, exit_code=7, tail="told to fail", exited_age_seconds=9.0)
     scene.launcher(1, running(2, step=3, rank=1, previous_attempt=1, previous_ranks=(culprit,)))
     world = scene.world()
     assert world.gang is not None
@@ -331,8 +331,8 @@ def test_who_fell_by_himself_pays_although_others_were_fenced_afterwards() -> No
     assert records.with_incidents_settled(world, world.gang).incidents[0].fault_class is FaultClass.APPLICATION
 
 
-def fallen(rank: int, tail: str = "ValueError", **changes: object) -> RankView:
-    return RankView(rank=rank, alive=False, exit_code=1, tail=tail, exited_age_seconds=9.0, **changes)  # type: ignore[arg-type]
+def fallen(rank: int, tail: str = "ValueError", **changes: object) -> RankReport:
+    return RankReport(rank=rank, local_rank=0, alive=False, exit_code=1, tail=tail, exited_age_seconds=9.0, **changes)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -346,7 +346,7 @@ def fallen(rank: int, tail: str = "ValueError", **changes: object) -> RankView:
         pytest.param({0: [fallen(0)], 1: [fallen(1)], 2: [fallen(2)]}, 2, id="everybody"),
     ],
 )
-def test_it_is_written_down_how_many_failed_by_themselves(ranks: dict[int, list[RankView]], others: int) -> None:
+def test_it_is_written_down_how_many_failed_by_themselves(ranks: dict[int, list[RankReport]], others: int) -> None:
     seen = an_incident(1, reason="RankFailed", rank=0, index=0, exit_code=1, other_workers=0)
     scene = Scene(a_job()).fleet().gang(2, incidents=[seen]).pods().all(running(2, step=3))
     for index, several in ranks.items():

@@ -8,13 +8,12 @@ from tests.unit.lifecycle.builders import Scene, a_job, an_incident, at, failed,
 
 from muster.api.gang import FaultClass, Level
 from muster.fencing.proofs import WHOLE_GANG_SECONDS
-from muster.protocol.messages import EXITED, RECLAIMING, TERMINATING
+from muster.protocol.messages import EXITED, RECLAIMING, TERMINATING, RankReport
 from muster.recovery.blame import culprit
 from muster.recovery.exits import late_rank_failures, message_of
 from muster.recovery.failure import Failure, Kind
 from muster.recovery.failures import find
 from muster.world.job import PodAges
-from muster.world.views import RankView
 
 SILENT = 25.0
 
@@ -147,7 +146,7 @@ def test_a_node_that_is_deleted_takes_its_worker_along() -> None:
         ),
         pytest.param(lambda s: s.launcher(1, failed(0)), id="the failure of an attempt that is over"),
         pytest.param(
-            lambda s: s.launcher(1, running(1, ranks=(RankView(0, False, 1, None, True),))),
+            lambda s: s.launcher(1, running(1, ranks=(RankReport(0, 0, False, 1, None, True),))),
             id="a rank that the launcher itself ended",
         ),
     ],
@@ -320,7 +319,7 @@ class TestHang:
         assert find(here.launcher(0, quiet).world()) == []
         heard_since = running(1, step, heard_age_seconds=40.0, step_age_seconds=80.0, started_age_seconds=80.0)
         assert find(here.launcher(0, heard_since).world()), "the steps stood still before it fell silent"
-        ended = (RankView(0, alive=False, exit_code=0, exited_age_seconds=100),)
+        ended = (RankReport(0, 0, alive=False, exit_code=0, exited_age_seconds=100),)
         assert find(here.launcher(0, running(1, step, heard_age_seconds=78.0, ranks=ended)).world())
 
     def test_a_silence_that_nobody_finds_anything_behind_does_not_hide_it_for_ever(self) -> None:
@@ -337,7 +336,7 @@ class TestHang:
         assert find(here.launcher(0, running(1, 7, talking_age_seconds=46.0, **stale)).world())
 
     def test_a_worker_whose_rank_left_early_does_not_hide_it(self) -> None:
-        done = (RankView(0, alive=False, exit_code=0, exited_age_seconds=100),)
+        done = (RankReport(0, 0, alive=False, exit_code=0, exited_age_seconds=100),)
         here = self.hung().launcher(1, running(1, 7, step_age_seconds=33.0, ranks=done))
         assert find(here.world())
 
@@ -426,9 +425,11 @@ def test_of_a_workers_ranks_the_killed_one_goes_before_those_that_end_in_the_sam
     order: tuple[int, ...],
 ) -> None:
     ranks = (
-        RankView(rank=0, alive=False, exit_code=1, tail="ConnectionError: peer closed", exited_age_seconds=3.0),
-        RankView(rank=1, alive=False, exit_code=1, tail="", exited_age_seconds=2.1),
-        RankView(rank=2, alive=False, signal=9, exited_age_seconds=2.0),
+        RankReport(
+            rank=0, local_rank=0, alive=False, exit_code=1, tail="ConnectionError: peer closed", exited_age_seconds=3.0
+        ),
+        RankReport(rank=1, local_rank=0, alive=False, exit_code=1, tail="", exited_age_seconds=2.1),
+        RankReport(rank=2, local_rank=0, alive=False, signal=9, exited_age_seconds=2.0),
     )
     here = Scene(a_job()).fleet().gang().pods().all(running(1))
     here.launcher(0, replace(running(1), ranks=tuple(ranks[place] for place in order)))
@@ -437,8 +438,10 @@ def test_of_a_workers_ranks_the_killed_one_goes_before_those_that_end_in_the_sam
 
 
 def test_the_ranks_of_an_attempt_that_is_over_are_told_of_afterwards() -> None:
-    ended = RankView(rank=1, alive=False, exit_code=7, tail="the culprit", exited_age_seconds=2.0)
-    lost = RankView(rank=0, alive=False, exit_code=1, tail="Connection closed by peer", exited_age_seconds=2.0)
+    ended = RankReport(rank=1, local_rank=0, alive=False, exit_code=7, tail="the culprit", exited_age_seconds=2.0)
+    lost = RankReport(
+        rank=0, local_rank=0, alive=False, exit_code=1, tail="Connection closed by peer", exited_age_seconds=2.0
+    )
     told = Scene(a_job()).fleet().gang(attempt=2).pods().all(idle(2))
     told = told.launcher(0, replace(idle(2), previous_attempt=1, previous_ranks=(lost,)))
     told = told.launcher(1, replace(idle(2), previous_attempt=1, previous_ranks=(ended,)))
@@ -479,11 +482,15 @@ def test_a_pod_that_does_not_start_where_others_do_moves() -> None:
 class TestAnExceptionBeforeADeletion:
     """The operator could not write for a while: it hears of both at once."""
 
-    OWN = RankView(rank=1, alive=False, exit_code=1, tail="ValueError: loss is nan", exited_age_seconds=20.0)
-    LOST = RankView(rank=1, alive=False, exit_code=1, tail="Connection closed by peer", exited_age_seconds=20.0)
+    OWN = RankReport(
+        rank=1, local_rank=0, alive=False, exit_code=1, tail="ValueError: loss is nan", exited_age_seconds=20.0
+    )
+    LOST = RankReport(
+        rank=1, local_rank=0, alive=False, exit_code=1, tail="Connection closed by peer", exited_age_seconds=20.0
+    )
 
     @pytest.mark.parametrize(("rank", "reason"), [(OWN, Kind.RANK_FAILED), (LOST, Kind.POD_DELETED)])
-    def test_in_the_pod_that_is_deleted(self, rank: RankView, reason: Kind) -> None:
+    def test_in_the_pod_that_is_deleted(self, rank: RankReport, reason: Kind) -> None:
         failure = one(scene().launcher(1, replace(running(1), state=TERMINATING, ranks=(rank,))))
         assert (failure.kind, failure.level) == (reason, Level.POD)
         assert ("ValueError" in failure.printed) is (reason is Kind.RANK_FAILED)
@@ -497,7 +504,7 @@ class TestAnExceptionBeforeADeletion:
             pytest.param(LOST, PodAges(100.0, 90.0, 3.0), Kind.POD_DELETED, id="over a lost peer"),
         ],
     )
-    def test_in_another_pod(self, rank: RankView, ages: PodAges, reason: Kind) -> None:
+    def test_in_another_pod(self, rank: RankReport, ages: PodAges, reason: Kind) -> None:
         here = scene().launcher(1, replace(running(1), ranks=(rank,)))
         here.ended(0, code=143, deleting=True).aged(0, ages)
         assert culprit(find(here.world())).kind is reason
