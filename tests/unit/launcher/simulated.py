@@ -31,7 +31,31 @@ CONNECT_SECONDS = 1.0  # until a packet without an answer counts as lost
 STEP_SECONDS = 0.5
 PORT = 7000
 
-digest = functools.cache(messages.digest)  # of the same directives at each look of a report that is held
+
+def digest(directive: Directive) -> str:
+    """Kept with the directive, which each look of a report that is held compares."""
+    kept = vars(directive)
+    if "digest" not in kept:
+        kept["digest"] = messages.digest(directive)
+    return str(kept["digest"])
+
+
+@functools.lru_cache(maxsize=4096)
+def directive_to_run(
+    index: int, size: int, attempt: int, fence_seconds: float, pace_seconds: float, heard: frozenset[int]
+) -> Directive:
+    neighbours = sorted({(index + distance) % size for distance in peer_distances(size)} - {index})
+    return Directive(
+        RUN,
+        attempt,
+        node_rank=index,
+        node_count=size,
+        peers=tuple(Peer(other, address(other), PORT + other) for other in neighbours if other in heard),
+        neighbours=len(neighbours),
+        fence_seconds=fence_seconds,
+        poll_seconds=pace_seconds,
+        hold_seconds=pace_seconds,
+    )
 
 
 class Clock:
@@ -408,17 +432,8 @@ class World:
                 hold_seconds=self.pace_seconds,
                 writes_fence_file=self.claims and index == 0,
             )
-        neighbours = sorted({(index + distance) % self.size for distance in peer_distances(self.size)} - {index})
-        return Directive(
-            RUN,
-            self.attempt,
-            node_rank=index,
-            node_count=self.size,
-            peers=tuple(Peer(other, address(other), PORT + other) for other in neighbours if other in self.heard),
-            neighbours=len(neighbours),
-            fence_seconds=self.served_fence_seconds,
-            poll_seconds=self.pace_seconds,
-            hold_seconds=self.pace_seconds,
+        return directive_to_run(
+            index, self.size, self.attempt, self.served_fence_seconds, self.pace_seconds, frozenset(self.heard)
         )
 
     def replica_at(self, target: tuple[str, int] | None) -> Replica:
