@@ -188,8 +188,8 @@ NODE_HEALTH: Object = {
     "kind": "NodeHealth",
     "metadata": {"name": "f0", "uid": "health-f0", "generation": 1},
     "spec": {
-        "override": {"decision": "Release", "reason": "looked at", "by": "ann", "time": _WHEN},
-        "lost": {"time": _WHEN, "reason": "powered off", "by": "bob", "bootId": "b", "lastRenewal": _WHEN},
+        "override": {"decision": "Release", "reason": "looked at", "user": "ann", "time": _WHEN},
+        "lost": {"time": _WHEN, "reason": "powered off", "user": "bob", "bootId": "b", "lastRenewal": _WHEN},
     },
     "status": {
         "evidence": [

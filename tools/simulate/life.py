@@ -159,7 +159,7 @@ class Life(Surroundings):
         word = LostNode(
             time=self.server.clock(),
             reason="somebody has pulled the plug",
-            by="ops",
+            user="ops",
             boot_id=boot,
             last_renewal=lease["spec"]["renewTime"] if lease else "",
         )
@@ -168,7 +168,7 @@ class Life(Surroundings):
     def decide(self, node: str, decision: Decision) -> None:
         """A person says whether a node may be used, as `kubectl muster cordon` and `release` do."""
         self._say_of(
-            node, "override", HumanDecision(decision=decision, reason="as I say", by="ops", time=self.server.clock())
+            node, "override", HumanDecision(decision=decision, reason="as I say", user="ops", time=self.server.clock())
         )
 
     def _say_of(self, node: str, what: str, word: ApiModel) -> None:

@@ -25,9 +25,9 @@ class DecidedNode(ApiModel):
     """One node with the decision about it."""
 
     name: str
-    before: HealthRow | None = Field(None, description="Its health before; left out: it had no NodeHealth.")
+    health_before: HealthRow | None = Field(None, description="Its health before; left out: it had no NodeHealth.")
     used_by: list[str] | None = Field(None, description="Who held it; left out where that may not be read.")
-    follows: list[str] = Field(description="Sentences: what comes of it.")
+    consequences: list[str] = Field(description="Sentences: what comes of it.")
 
 
 class NodeDecisions(ApiModel):
@@ -37,7 +37,7 @@ class NodeDecisions(ApiModel):
     kind: Literal["NodeDecisions"] = "NodeDecisions"
     decision: Decision
     reason: str
-    by: str = Field(description="Whom the API server takes the user for; empty: it does not say.")
+    user: str = Field(description="Whom the API server takes the user for; empty: it does not say.")
     time: Time
     nodes: list[DecidedNode] = Field(description="In the order given.")
     next: list[str] = Field([], description="Sentences: how to take it back, what to look at.")
@@ -82,7 +82,7 @@ def _of_cordon(known: Known) -> list[str]:
         told.append("new pods of others still come: kubectl cordon keeps them away, too")
     human = known.health.override if known.health else None
     if human and human.decision is Decision.CORDON:
-        told.append(f"it was cordoned already, by {human.by or 'somebody'}: {human.reason}")
+        told.append(f"it was cordoned already, by {human.user or 'somebody'}: {human.reason}")
     return told
 
 
@@ -91,7 +91,7 @@ def _of_release(known: Known) -> list[str]:
     health = known.health
     human = health.override if health else None
     if human and human.decision is Decision.CORDON:
-        told.append(f"the cordon by {human.by or 'somebody'} is taken back: {human.reason}")
+        told.append(f"the cordon by {human.user or 'somebody'} is taken back: {human.reason}")
     if health and health.sick and health.reason != CORDONED:
         told.append(f"what has been seen until now does not count any more ({verdict(health)}); what is newer does")
     if not told:
@@ -115,7 +115,7 @@ def groups(it: NodeDecisions) -> Mapping[tuple[str, ...], list[str]]:
     """Group the names of nodes by what follows for them, in the order given."""
     found: dict[tuple[str, ...], list[str]] = {}
     for node in it.nodes:
-        found.setdefault(tuple(node.follows), []).append(node.name)
+        found.setdefault(tuple(node.consequences), []).append(node.name)
     return found
 
 

@@ -49,7 +49,7 @@ class ExperimentJob(ApiModel):
     )
     mfu: float | None = None
     mfu_formula: str = ""
-    why: str = Field("", description="Why there is no MFU although the job asks for it.")
+    mfu_unknown: str = Field("", description="Why there is no MFU although the job asks for it.")
     cost: float | None = None
 
 
@@ -79,11 +79,11 @@ class ExperimentReport(ApiModel):
         None, description="The same; absent while a job runs, and where none has succeeded."
     )
     cost_per_million_tokens: float | None = None
-    unseen: int = Field(description="Jobs whose end nobody saw: counted up to what was last known.")
+    end_unknown_jobs: int = Field(description="Jobs whose end nobody saw: counted up to what was last known.")
     scaling: list[ScalingSize] = Field(
         [], description="The jobs by size, of each model of which there are several sizes; empty: the notes say why."
     )
-    listed: list[ExperimentJob] = Field(description="By beginning.")
+    job_details: list[ExperimentJob] = Field(description="By beginning.")
     notes: list[str] = Field([], description="What limits this answer.")
 
 
@@ -127,8 +127,8 @@ def experiment_report(
         cost=cost,
         cost_to_train=cost if is_trained else None,
         cost_per_million_tokens=cost_per_million(cost, None if tokens is None else int(tokens)),
-        unseen=sum(each.state == Ending.UNKNOWN for each in found),
-        listed=listed,
+        end_unknown_jobs=sum(each.state == Ending.UNKNOWN for each in found),
+        job_details=listed,
         scaling=scaled.sizes,
         notes=[*notes, *scaled.why],
     )
@@ -158,7 +158,7 @@ def _job(life: Life, job: RatedJob, scaled: Scaling) -> ExperimentJob:
         scaling=rate / base if rate is not None and base else None,
         mfu=found.mfu,
         mfu_formula=found.formula,
-        why=found.why,
+        mfu_unknown=found.why,
         cost=job.cost,
     )
 

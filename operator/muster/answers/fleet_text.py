@@ -28,10 +28,10 @@ CUT = "* an estimate: a part of the job's life lies outside this time"
 def remarks(it: FleetReport) -> list[str]:
     """Say what limits the figures."""
     found = []
-    if it.estimated:
+    if it.estimated_share:
         found.append(
-            f"{it.estimated:.1%} of the GPU-hours are an estimate: of jobs of whose lives a part lies outside the "
-            "time that was asked for the same share of each figure counts"
+            f"{it.estimated_share:.1%} of the GPU-hours are an estimate: where a part of a job's life lies "
+            "outside the time that was asked for, the same share of each figure counts"
         )
     if it.progress_unknown_jobs:
         found.append(
@@ -43,17 +43,19 @@ def remarks(it: FleetReport) -> list[str]:
     unknown = sum(each.share for each in it.buckets if each.bucket == Bucket.UNKNOWN)
     if unknown >= LEAST_UNKNOWN_SHARE:
         found.append(f"{unknown:.1%} of the GPU-hours are unknown, so goodput and ETTR are at least what is said here")
-    if it.unpriced:
+    if it.unpriced_share:
         found.append(
-            f"of {it.unpriced:.1%} of the GPU-hours the price is not known, so no cost is told: name their models in "
-            "the FleetPolicy (spec.prices), or give --price"
+            f"of {it.unpriced_share:.1%} of the GPU-hours the price is not known, so no cost is told: name their "
+            "models in the FleetPolicy (spec.prices), or give --price"
         )
     if it.scaling_unknown:
         found.append(f"scaling is unknown: {it.scaling_unknown}")
-    if it.idle_unpriced and it.cost is not None and it.spend.cost is None and it.spend.parts:
-        remedy = "" if it.idle_unpriced == DIFFERENT_PRICES else "set spec.prices.perGpuHour of the FleetPolicy, or "
+    if it.idle_cost_unknown and it.cost is not None and it.spend.cost is None and it.spend.parts:
+        remedy = (
+            "" if it.idle_cost_unknown == DIFFERENT_PRICES else "set spec.prices.perGpuHour of the FleetPolicy, or "
+        )
         found.append(
-            f"what the GPU-hours cost that no job held is not known: {it.idle_unpriced}, and the fleet's hours are "
+            f"what the GPU-hours cost that no job held is not known: {it.idle_cost_unknown}, and the fleet's hours are "
             f"not counted by model; {remedy}give one price for all (--price)"
         )
     if it.spend.other_pods_gpu_hours:
@@ -61,19 +63,19 @@ def remarks(it: FleetReport) -> list[str]:
             f"{it.spend.other_pods_gpu_hours:,.1f} GPU-hours of pods that are not Muster's are not among all "
             "GPU-hours: nobody knows what became of them"
         )
-    if it.blind:
+    if it.runtime_unknown_jobs:
         found.append(
-            f"{count(it.blind, 'job')} left out of the time between failures: of more than a tenth of the time "
-            "nobody knows whether ranks ran (launch.mode Plain, or steps that nobody tells)"
+            f"{count(it.runtime_unknown_jobs, 'job')} left out of the time between failures: of more than a tenth "
+            "of the time nobody knows whether ranks ran (launch.mode Plain, or steps that nobody tells)"
         )
-    if it.unseen:
-        found.append(f"{count(it.unseen, 'job')} ended unseen: counted up to what was last known")
+    if it.end_unknown_jobs:
+        found.append(f"{count(it.end_unknown_jobs, 'job')} ended unseen: counted up to what was last known")
     if it.uncounted_seconds:
         found.append(
             f"the last {duration(it.uncounted_seconds)} of running jobs, all together, are not in it yet: "
             "their next step is awaited"
         )
-    unseen = sum(each.share for each in it.states_of_gpus if each.state is GpuState.UNSEEN)
+    unseen = sum(each.share for each in it.gpu_states if each.state is GpuState.UNSEEN)
     if unseen:
         found.append(f"in {unseen:.1%} of the fleet's GPU-hours no operator ran that could see what they were spent on")
     return [*found, *(f"note: {note}" for note in it.notes)]
@@ -94,7 +96,7 @@ def figures(it: FleetReport) -> list[tuple[str, str]]:
         *([("GPU-hours not saved yet", f"{it.unsaved_gpu_hours:,.1f}")] if it.unsaved_gpu_hours else []),
         ("GPU-hours", f"{it.gpu_hours:,.1f}"),
         ("Became progress, of all GPU-hours", spend_text(it.spend)),
-        *([("Idle accelerators", share(it.idle))] if it.idle is not None else []),
+        *([("Idle accelerators", share(it.idle_share))] if it.idle_share is not None else []),
         ("Cost of all jobs", NO_PRICE if it.cost is None else money(it.cost, it.currency)),
         *between_failures("Time between a job's failures", it),
         _failure_rate(rate),
@@ -256,7 +258,7 @@ def tables(it: FleetReport, jobs: int, nodes: int) -> list[Rows]:
         (
             "WHAT THE FLEET'S ACCELERATORS DID",
             ["STATE", "GPU-HOURS", "SHARE"],
-            [[each.state, f"{each.gpu_hours:,.1f}", share(each.share)] for each in it.states_of_gpus],
+            [[each.state, f"{each.gpu_hours:,.1f}", share(each.share)] for each in it.gpu_states],
         ),
         (
             "WHAT FAILURES TOOK",
@@ -290,19 +292,19 @@ def tables(it: FleetReport, jobs: int, nodes: int) -> list[Rows]:
             ],
         ),
         (
-            f"JOBS (the largest {min(jobs, len(it.listed))} of {len(it.listed):,})",
+            f"JOBS (the largest {min(jobs, len(it.job_details))} of {len(it.job_details):,})",
             ["JOB", "STATE", "GPUS", "GPU-HOURS", "GOODPUT", "FAILURES", "TAKEN"],
             [
                 [
                     f"{each.namespace}/{each.name}",
                     each.state,
                     str(each.gpus),
-                    f"{each.gpu_hours:,.1f}{'' if each.counted == 1 else '*'}",
+                    f"{each.gpu_hours:,.1f}{'' if each.counted_share == 1 else '*'}",
                     share(each.goodput),
                     number(each.failures),
-                    f"{each.taken_gpu_hours:,.1f}",
+                    f"{each.incident_gpu_hours:,.1f}",
                 ]
-                for each in it.listed[:jobs]
+                for each in it.job_details[:jobs]
             ],
         ),
     ]

@@ -138,8 +138,8 @@ class FleetJob(ApiModel):
     gpu_hours: float
     goodput: float | None = Field(None, description="Productive GPU-hours of all of its own.")
     failures: float
-    taken_gpu_hours: float = Field(description="By failures and planned evacuations.")
-    counted: float = Field(
+    incident_gpu_hours: float = Field(description="By failures and planned evacuations.")
+    counted_share: float = Field(
         description="Share of its life that is in the report; less than 1: it began before, or went on after."
     )
 
@@ -160,7 +160,7 @@ class FleetReport(ApiModel):
     gpu_hours: float
     price_per_gpu_hour: float | None = Field(None, description="Where it is the same for all.")
     currency: str = ""
-    unpriced: float = Field(
+    unpriced_share: float = Field(
         0.0, description="Share of the GPU-hours whose price is not known although others' are; then no cost is told."
     )
     cost: float | None = None
@@ -183,23 +183,23 @@ class FleetReport(ApiModel):
     mttf_at_least_hours: float | None = Field(None, description="Where nothing failed: with 95 % confidence.")
     mttf_by_class: list[ClassFailures] = Field([], description="The same of each class of failures; most first.")
     failures_per_thousand_node_days: float | None = None
-    blind: int = Field(
+    runtime_unknown_jobs: int = Field(
         0,
         description=(
             "Jobs of which nobody knows for a tenth of the time whether their ranks ran: left out of these rates."
         ),
     )
-    estimated: float = Field(
+    estimated_share: float = Field(
         description=(
             "Share of the GPU-hours that is an estimate: of jobs that began before `since`, or went on after `until`."
         )
     )
-    unseen: int = Field(description="Jobs whose end nobody saw: counted up to what was last known.")
+    end_unknown_jobs: int = Field(description="Jobs whose end nobody saw: counted up to what was last known.")
     uncounted_seconds: int = Field(
         description="Of running jobs, from the moment up to which they count until now (or `until`)."
     )
     buckets: list[FleetBucket] = Field(description="Largest first; their sums are wallSeconds and gpuSeconds.")
-    states_of_gpus: list[FleetState] = Field(
+    gpu_states: list[FleetState] = Field(
         [], description="What the accelerators of the whole fleet were there for; empty: not known."
     )
     spend: FleetSpend = Field(description="What became of all GPU-hours of the fleet, those that no job held included.")
@@ -208,19 +208,19 @@ class FleetReport(ApiModel):
         [], description="Jobs by size, of each model of which there are several sizes, by all of their lives."
     )
     scaling_unknown: str = Field("", description="Why scaling is empty.")
-    idle_unpriced: str = Field(
+    idle_cost_unknown: str = Field(
         "",
         description=(
             "Why the GPU-hours that no job held have no cost; empty: they have one, or those of jobs have none either."
         ),
     )
-    idle: float | None = Field(None, description="Share of the fleet's GPU-hours that were healthy and nobody's.")
+    idle_share: float | None = Field(None, description="Share of the fleet's GPU-hours that were healthy and nobody's.")
     counted_until: Time | None = Field(None, description="Up to when the fleet's accelerators are counted.")
     causes: list[FleetCause] = Field(description="Largest first.")
     offenders: list[FleetOffender] = Field(description="Nodes, worst first.")
-    offenders_untold: int = Field(description="Nodes that jobs blamed beside these, one count for each job.")
+    unlisted_offenders: int = Field(description="Nodes that jobs blamed beside these, one count for each job.")
     namespaces: list[FleetNamespace] = Field(description="Largest first.")
-    listed: list[FleetJob] = Field(description="All jobs, by GPU-hours.")
+    job_details: list[FleetJob] = Field(description="All jobs, by GPU-hours.")
     notes: list[str] = Field([], description="What limits this answer.")
 
 
@@ -307,7 +307,7 @@ def fleet_report(
         gpu_hours=gpus / HOUR,
         price_per_gpu_hour=known.pop() if is_told and len(known) == 1 else None,
         currency=prices.currency if is_told else "",
-        unpriced=without,
+        unpriced_share=without,
         cost=sum(costs.buckets.values()) if costs else None,
         goodput=progress_share((each.gpu_seconds, each.life.spec.progress_unknown) for each in cuts),
         ettr=progress_share(({**each.seconds, Bucket.SUSPENDED: 0}, each.life.spec.progress_unknown) for each in cuts),
@@ -317,9 +317,9 @@ def fleet_report(
         failures=failures,
         **failure_times(exposed, seen_to_fail, _failures_by_class(each for each, own in exposures if own)),
         failures_per_thousand_node_days=seen_to_fail / (node_seconds / NODE_DAY) * 1000 if node_seconds else None,
-        blind=blind,
-        estimated=sum(each.gpus for each in cuts if each.share < 1) / gpus if gpus else 0.0,
-        unseen=sum(each.life.state == Ending.UNKNOWN for each in cuts),
+        runtime_unknown_jobs=blind,
+        estimated_share=sum(each.gpus for each in cuts if each.share < 1) / gpus if gpus else 0.0,
+        end_unknown_jobs=sum(each.life.state == Ending.UNKNOWN for each in cuts),
         uncounted_seconds=sum(int(tail.total_seconds()) for tail in tails if tail > FRESH),
         buckets=[
             FleetBucket(
@@ -334,7 +334,7 @@ def fleet_report(
                 seconds.keys() | gpu_seconds.keys(), key=lambda b: (-gpu_seconds.get(b, 0), -seconds.get(b, 0), b)
             )
         ],
-        states_of_gpus=[
+        gpu_states=[
             FleetState(state=state, gpu_hours=amount / MILLISECONDS / HOUR, share=amount / all_states)
             for state, amount in sorted(states.items(), key=lambda item: (-item[1], item[0]))
             if amount
@@ -346,11 +346,11 @@ def fleet_report(
             end,
             prices.price_of_any_model(),
         ),
-        idle_unpriced=prices.why_none_of_any() if is_told else "",
+        idle_cost_unknown=prices.why_none_of_any() if is_told else "",
         outcomes=_outcomes(cuts, gpus, is_told=is_told),
         scaling=scaled.sizes,
         scaling_unknown="" if scaled.sizes else "; ".join(scaled.why) or RATES_UNKNOWN,
-        idle=sum(states.get(state, 0) for state in IDLE) / all_states if all_states else None,
+        idle_share=sum(states.get(state, 0) for state in IDLE) / all_states if all_states else None,
         counted_until=min(hours.until, end) if hours is not None and all_states else None,
         causes=[
             FleetCause(
@@ -370,9 +370,9 @@ def fleet_report(
             )
             for node, (many, amount) in _worst(_pairs(each.nodes for each in cuts))[:MAX_OFFENDERS]
         ],
-        offenders_untold=sum(each.life.spec.other_blamed_nodes for each in cuts),
+        unlisted_offenders=sum(each.life.spec.other_blamed_nodes for each in cuts),
         namespaces=_namespaces(cuts, is_told=is_told),
-        listed=[_job(each) for each in cuts],
+        job_details=[_job(each) for each in cuts],
         notes=[*notes],
     )
 
@@ -511,6 +511,6 @@ def _job(cut: _Cut) -> FleetJob:
         gpu_hours=cut.gpus / HOUR,
         goodput=progress_share([(cut.gpu_seconds, spec.progress_unknown)]),
         failures=spec.failures * cut.share,
-        taken_gpu_hours=sum(cut.gpu_seconds.get(bucket, 0) for bucket in TAKEN) / HOUR,
-        counted=cut.share,
+        incident_gpu_hours=sum(cut.gpu_seconds.get(bucket, 0) for bucket in TAKEN) / HOUR,
+        counted_share=cut.share,
     )

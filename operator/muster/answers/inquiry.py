@@ -68,8 +68,8 @@ class Moment(ApiModel):
     """One event of the incident."""
 
     time: Time
-    who: str = Field(description="Who saw or said it.")
-    what: str
+    source: str = Field(description="Who saw or said it.")
+    event: str
 
 
 class JobIncident(ApiModel):
@@ -194,19 +194,19 @@ def _timeline(
     fault = base.fault_time or base.time
     begin, end = fault - BEFORE, (base.resumed_time or base.time + OPEN_FOR) + AFTER
     if base.fault_time is not None:
-        yield Moment(time=base.fault_time, who=_OPERATOR, what="it happened then, as far as is known")
+        yield Moment(time=base.fault_time, source=_OPERATOR, event="it happened then, as far as is known")
     who = _SEEN_BY.get(base.reason, _OPERATOR).format(worker=worker, node=base.node or "the node")
-    yield Moment(time=base.time, who=who, what=f"{base.reason}: {what}" if what else base.reason)
+    yield Moment(time=base.time, source=who, event=f"{base.reason}: {what}" if what else base.reason)
     # Messages of later attempts are about those.
     last_event = base.resumed_time + AROUND if base.resumed_time else end
     for event in events:
         if event.time is not None and fault - AROUND <= event.time <= last_event:
             times = f" ({event.count} times)" if event.count > 1 else ""
             yield Moment(
-                time=event.time, who=event.reporter or "an Event", what=f"{event.reason}: {event.message}{times}"
+                time=event.time, source=event.reporter or "an Event", event=f"{event.reason}: {event.message}{times}"
             )
     if base.resumed_time is not None:
-        yield Moment(time=base.resumed_time, who=_OPERATOR, what="the first step after it was finished")
+        yield Moment(time=base.resumed_time, source=_OPERATOR, event="the first step after it was finished")
     if health is None:
         return
     for seen in health.status.evidence:
@@ -217,16 +217,18 @@ def _timeline(
             text = seen.message or seen.value
             yield Moment(
                 time=first_or_last,
-                who=f"the agent on {base.node}",
-                what=f"{seen.kind}{code}{about}" + (f": {text}" if text else ""),
+                source=f"the agent on {base.node}",
+                event=f"{seen.kind}{code}{about}" + (f": {text}" if text else ""),
             )
     for judged in health.status.incidents:
         if begin <= judged.time <= end:
-            yield Moment(time=judged.time, who=f"the verdict on {base.node}", what=f"{judged.state}: {judged.reason}")
+            yield Moment(
+                time=judged.time, source=f"the verdict on {base.node}", event=f"{judged.state}: {judged.reason}"
+            )
     for finding in health.status.findings:
         if finding.observed and finding.severity is not Severity.INFO and begin <= finding.since <= end:
             what = f"only observed: {finding.reason} ({finding.severity})"
-            yield Moment(time=finding.since, who=f"the verdict on {base.node}", what=what)
+            yield Moment(time=finding.since, source=f"the verdict on {base.node}", event=what)
 
 
 def _decisions(

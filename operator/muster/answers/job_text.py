@@ -36,7 +36,7 @@ def figures(it: JobReport, *, with_cost: bool = True) -> list[tuple[str, str]]:
             _percent(it.input_wait) if it.input_wait is not None else "unknown: the program does not report it",
         ),
         *_as_printed(it),
-        *_yield_rows(it.made, ended=it.state in ENDED),
+        *_yield_rows(it.throughput, ended=it.state in ENDED),
         *(_cost(it) if with_cost else []),
         *_energy(it),
     ]
@@ -116,13 +116,13 @@ def _yield_rows(it: Yield | None, *, ended: bool) -> list[tuple[str, str]]:
     if it.tokens_per_second is not None:
         each = f" ({it.tokens_per_gpu_second:,.1f} for each GPU)" if it.tokens_per_gpu_second is not None else ""
         found.append(("Tokens per second", f"{it.tokens_per_second:,.0f}{each}"))
-    elif not it.why:
+    elif not it.mfu_unknown:
         found.append(("Tokens per second", f"unknown: it has made steps that count for less than {LEAST_SECONDS} s"))
     if it.mfu is not None:
         found.append(("MFU", f"{it.mfu:.1%} of {it.peak_tflops:,} TFLOP/s ({it.mfu_formula})"))
         found.append(("  of all GPU-hours", _percent(it.mfu_overall)))
-    elif it.why:
-        found.append(("MFU", f"unknown: {it.why}"))
+    elif it.mfu_unknown:
+        found.append(("MFU", f"unknown: {it.mfu_unknown}"))
     elif it.tokens_per_second is not None:
         found.append(("MFU", "unknown: spec.throughput has neither parameters nor flopsPerToken, or it holds no GPUs"))
     if it.delivered is not None:
@@ -173,7 +173,7 @@ def _energy(report: JobReport) -> list[tuple[str, str]]:
     if it is None:
         return [("Energy", f"unknown: {report.energy_unknown}")] if report.energy_unknown else []
     part = "" if it.metered > ALL_OF_IT else f", metered for {it.metered:.0%} of the time"
-    each = f"unknown: {it.why}" if it.joules_per_token is None else f"{it.joules_per_token:,.3g} J"
+    each = f"unknown: {it.joules_per_token_unknown}" if it.joules_per_token is None else f"{it.joules_per_token:,.3g} J"
     return [
         ("Energy", f"{it.joules / JOULES_PER_KWH:,.3g} kWh ({it.watts_per_gpu:,.0f} W for each GPU{part})"),
         ("  a token", each),

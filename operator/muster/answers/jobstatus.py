@@ -85,7 +85,7 @@ class JobStatusView(ApiModel):
     concerns: list[CheckpointConcern] = Field([], description="About saving.")
     attempt: int = 0
     restarts: int = 0
-    wanted: int = Field(description="Workers, one on each node.")
+    nodes_wanted: int = Field(description="Workers, one on each node.")
     nodes_ready: str = ""
     topology: list[LevelCount] = Field([], description="How many domains of each level it is in, outermost first.")
     workers: list[WorkerRow] = Field([], description="By index.")
@@ -140,7 +140,7 @@ def job_status(
         concerns=saved.concerns if saved and status.state not in ENDED else [],
         attempt=status.attempt,
         restarts=status.restarts,
-        wanted=job.spec.nodes,
+        nodes_wanted=job.spec.nodes,
         nodes_ready=base.nodes_ready,
         topology=status.topology,
         workers=[] if status.state in ENDED else list(_workers(job, record, pods, healths or {})),

@@ -40,7 +40,7 @@ class Happening(ApiModel):
     time: Time
     until: Time | None = Field(None, description="When it was over, where it has an end.")
     kind: Literal["Verdict", "Evidence", "Human", "Check", "BurnIn", "Job", "Repair", "Maintenance"]
-    what: str
+    event: str
 
 
 class NodeJob(ApiModel):
@@ -49,7 +49,7 @@ class NodeJob(ApiModel):
     name: str = Field(description="namespace/name.")
     state: str
     workers: list[int] = Field([], description="Indexes of its workers here.")
-    proof_of: int = Field(0, description="Earlier pods here of which it waits for proof that they have ended.")
+    unfenced_workers: int = Field(0, description="Earlier pods here of which it waits for proof that they have ended.")
     failures: int = Field(0, description="Its failures here that are told of, planned evacuations not counted.")
     avoids_until: Time | None = Field(None, description="It avoids the node until then.")
 
@@ -58,7 +58,7 @@ class NodeRepair(ApiModel):
     """The request to repair the machine, and its state."""
 
     action: str
-    phase: str = Field(description="Asked, InProgress, Done or Failed.")
+    phase: str = Field(description="Requested, InProgress, Done or Failed.")
     reason: str = Field("", description="Of the node's verdict when it was asked for.")
     message: str = Field("", description="Of whoever repairs.")
     since: Time | None = Field(None, description="When it was asked for.")
@@ -70,7 +70,7 @@ class NodeLife(ApiModel):
     api_version: str = OUTPUT_VERSION
     kind: Literal["NodeLife"] = "NodeLife"
     name: str
-    known: bool | None = Field(None, description="Whether the cluster has such a Node; left out: it may not be read.")
+    exists: bool | None = Field(None, description="Whether the cluster has such a Node; left out: it may not be read.")
     ready: bool | None = None
     cordoned: bool = Field(False, description="By kubectl cordon.")
     taints: list[str] = Field([], description="key=value:effect.")
@@ -86,7 +86,7 @@ class NodeLife(ApiModel):
         None, description="Its RepairRequest; left out: there is none, or it may not be read."
     )
     jobs: list[NodeJob] = Field([], description="Those that name it now, by name.")
-    life: list[Happening] = Field([], description="The newest first.")
+    history: list[Happening] = Field([], description="The newest first.")
     notes: list[str] = Field([], description="What limits this answer.")
 
 
@@ -114,7 +114,7 @@ def life(
     repair = _repair(request)
     if repair is not None and repair.since is not None:
         why = f": {repair.reason}" if repair.reason else ""
-        happened.append(Happening(time=repair.since, kind="Repair", what=f"{repair.action} asked for{why}"))
+        happened.append(Happening(time=repair.since, kind="Repair", event=f"{repair.action} asked for{why}"))
     happened.sort(key=lambda each: each.time, reverse=True)
     said = list(notes)
     if len(happened) > MAX_LIFE:
@@ -122,7 +122,7 @@ def life(
     offences = status.offences if status and status.offences.as_of else None
     return NodeLife(
         name=name,
-        known=known,
+        exists=known,
         ready=node.ready if node else None,
         cordoned=bool(node and node.unschedulable),
         taints=[f"{t.key}{'=' if t.value else ''}{t.value}:{t.effect}" for t in node.taints] if node else [],
@@ -136,7 +136,7 @@ def life(
         lost=health.spec.lost if health else None,
         repair=repair,
         jobs=_jobs(name, jobs, gangs),
-        life=happened[:MAX_LIFE],
+        history=happened[:MAX_LIFE],
         notes=said,
     )
 
@@ -146,7 +146,7 @@ def _repair(request: RepairRequest | None) -> NodeRepair | None:
         return None
     return NodeRepair(
         action=request.spec.action,
-        phase=request.status.phase or "Asked",
+        phase=request.status.phase or "Requested",
         reason=request.spec.reason,
         message=request.status.message,
         since=request.metadata.creation_timestamp,
@@ -164,34 +164,36 @@ def _of_health(health: NodeHealth) -> Iterator[Happening]:
             time=each.time,
             until=each.cleared_time,
             kind="Verdict",
-            what=f"{each.state}: {each.reason}{held}{left}{over}",
+            event=f"{each.state}: {each.reason}{held}{left}{over}",
         )
         if each.repair_ended_time is not None:
             if planned:
-                yield Happening(time=each.repair_ended_time, kind="Maintenance", what="its window ended")
+                yield Happening(time=each.repair_ended_time, kind="Maintenance", event="its window ended")
             else:
-                yield Happening(time=each.repair_ended_time, kind="Repair", what=f"its repair ended ({each.reason})")
+                yield Happening(time=each.repair_ended_time, kind="Repair", event=f"its repair ended ({each.reason})")
     for seen in status.evidence:
         often = f", {seen.count} times" if seen.count > 1 else ""
         yield Happening(
             time=seen.first_seen,
             until=seen.last_seen if seen.last_seen > seen.first_seen else None,
             kind="Evidence",
-            what=f"{evidence_name(seen)}{often}",
+            event=f"{evidence_name(seen)}{often}",
         )
     if human is not None:
         done = "cordoned" if human.decision is Decision.CORDON else "released"
-        yield Happening(time=human.time, kind="Human", what=f"{done} by {human.by or 'somebody'}: {human.reason}")
+        yield Happening(time=human.time, kind="Human", event=f"{done} by {human.user or 'somebody'}: {human.reason}")
     lost = health.spec.lost
     if lost is not None:
-        yield Happening(time=lost.time, kind="Human", what=f"said to be dead by {lost.by or 'somebody'}: {lost.reason}")
+        yield Happening(
+            time=lost.time, kind="Human", event=f"said to be dead by {lost.user or 'somebody'}: {lost.reason}"
+        )
     check = status.check
     if check is not None:
         failed = ", ".join(probe.probe for probe in check.probes if probe.outcome != "Pass")
         yield Happening(
             time=check.time,
             kind="Check",
-            what=f"test {check.profile} in {duration(check.seconds)}: {check.outcome}"
+            event=f"test {check.profile} in {duration(check.seconds)}: {check.outcome}"
             + (f" ({failed})" if failed else ""),
         )
 
@@ -211,7 +213,7 @@ def _of_jobs(name: str, jobs: Sequence[TrainingJob], gangs: Sequence[Gang]) -> I
                     time=each.time,
                     until=each.resumed_time,
                     kind="Job",
-                    what=f"{called} incident {each.attempt}: {each.reason} ({each.fault_class})"
+                    event=f"{called} incident {each.attempt}: {each.reason} ({each.fault_class})"
                     + (f": {what}" if what else ""),
                 )
     names = {job.metadata.uid: f"{job.metadata.namespace}/{job.metadata.name}" for job in jobs}
@@ -222,7 +224,7 @@ def _of_jobs(name: str, jobs: Sequence[TrainingJob], gangs: Sequence[Gang]) -> I
                 beside = f" beside {', '.join(failure.partners)}" if failure.partners else ""
                 text = f": {failure.message}" if failure.message else ""
                 yield Happening(
-                    time=failure.time, kind="BurnIn", what=f"failed {failure.probe} for {called}{beside}{text}"
+                    time=failure.time, kind="BurnIn", event=f"failed {failure.probe} for {called}{beside}{text}"
                 )
 
 
@@ -246,7 +248,7 @@ def _jobs(name: str, jobs: Sequence[TrainingJob], gangs: Sequence[Gang]) -> list
                     name=f"{job.metadata.namespace}/{job.metadata.name}",
                     state=job.status.state,
                     workers=members,
-                    proof_of=unfenced_workers,
+                    unfenced_workers=unfenced_workers,
                     failures=failures,
                     avoids_until=avoids,
                 )

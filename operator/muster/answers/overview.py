@@ -43,7 +43,7 @@ class TopRow(ApiModel):
     restarts: int = 0
     position: int | None = Field(None, description="Place in the queue of who waits; 1 is the next.")
     open_incident: int | None = Field(None, description="Number of the failure that it has not come back from yet.")
-    why: str = Field("", description="Of who does not train: why, or what would let it start.")
+    message: str = Field("", description="Of who does not train: why, or what would let it start.")
 
 
 class JobsTop(ApiModel):
@@ -102,12 +102,12 @@ def _one(job: TrainingJob | Undecodable, now: datetime) -> TopRow:
     except (ValueError, ArithmeticError) as error:
         assert isinstance(job, TrainingJob)
         metadata, why = job.metadata, f"its status makes no sense: {error}"[:_MAX_WHY]
-        return TopRow(name=metadata.name, namespace=metadata.namespace, state="Unreadable", why=why)
+        return TopRow(name=metadata.name, namespace=metadata.namespace, state="Unreadable", message=why)
 
 
 def _row(job: TrainingJob | Undecodable, now: datetime) -> TopRow:
     if isinstance(job, Undecodable):
-        return TopRow(name=job.name, namespace=job.namespace, state="Unreadable", why=job.error[:_MAX_WHY])
+        return TopRow(name=job.name, namespace=job.namespace, state="Unreadable", message=job.error[:_MAX_WHY])
     status, waiting = job.status, job.status.waiting
     base, found = explain(job), open_incident(job)
     goodput = figures_as_of(job, now)
@@ -127,7 +127,7 @@ def _row(job: TrainingJob | Undecodable, now: datetime) -> TopRow:
         restarts=status.restarts,
         position=waiting.position or None if waiting else None,
         open_incident=found.number if found else None,
-        why=_why(job, base.message, now),
+        message=_why(job, base.message, now),
     )
 
 

@@ -90,7 +90,7 @@ class Yield(ApiModel):
     mfu_overall: float | None = Field(None, description="The same of all the time in which accelerators were held.")
     mfu_formula: str = Field("", description="What gave the operations of a token: 6N/v1 or flopsPerToken/v1.")
     peak_tflops: int | None = Field(None, description="Of one accelerator.")
-    why: str = Field("", description="Why there is no MFU although the job asks for it.")
+    mfu_unknown: str = Field("", description="Why there is no MFU although the job asks for it.")
     delivered: float | None = Field(
         None, description="Share of what the burn-in has reached on these nodes, in the time of steps that count."
     )
@@ -138,7 +138,7 @@ class EnergyUsed(ApiModel):
         description="Share of the time that was metered; of launchers of that in which ranks ran, or may have: starts."
     )
     joules_per_token: float | None = Field(None, description="Of tokens that count; absent: not known.")
-    why: str = Field("", description="Why joulesPerToken is not known.")
+    joules_per_token_unknown: str = Field("", description="Why joulesPerToken is not known.")
 
 
 class Took(ApiModel):
@@ -171,7 +171,7 @@ class JobReport(ApiModel):
     state: str
     creation_time: Time
     time: Time = Field(description="Up to when the figures count.")
-    still_seconds: int = Field(
+    no_progress_seconds: int = Field(
         0, description="Since its newest step, of a job that is to make steps and has long made none; in `unknown`."
     )
     wall_seconds: int
@@ -227,7 +227,7 @@ class JobReport(ApiModel):
     printed_tflops_per_gpu: float | None = Field(None, description="The same of 10^12 operations in a second.")
     printed_mfu: float | None = Field(None, description="The same of the share of the accelerators' peak.")
     gpu_model: str = ""
-    made: Yield | None = None
+    throughput: Yield | None = None
     cost: Cost | None = None
     energy: EnergyUsed | None = Field(None, description="Absent: not known.")
     energy_unknown: str = Field("", description="Why there is no energy.")
@@ -235,7 +235,7 @@ class JobReport(ApiModel):
         [], description="What the ranks ran with: the newest changes, oldest first."
     )
     incidents: list[Incident]
-    took: list[Took] = Field([], description="What each of the incidents has taken, in their order.")
+    incident_costs: list[Took] = Field([], description="What each of the incidents has taken, in their order.")
     advice: list[str]
 
 
@@ -283,7 +283,7 @@ def report(
         state=job.status.state,
         creation_time=goodput.creation_time,
         time=goodput.counted_until,
-        still_seconds=int((now - since).total_seconds()) if now and (since := still_since(job, now)) else 0,
+        no_progress_seconds=int((now - since).total_seconds()) if now and (since := still_since(job, now)) else 0,
         wall_seconds=wall,
         gpu_hours=sum(goodput.gpu_seconds.values()) / HOUR,
         buckets=buckets,
@@ -323,11 +323,11 @@ def report(
     found = job_efficiency(goodput, job.spec.throughput)
     used = _energy(job, goodput, found.tokens, metered)
     changes = {
-        "made": yield_of(found),
+        "throughput": yield_of(found),
         "cost": _cost(job, goodput, found.tokens, prices),
         "energy": used,
         "energy_unknown": "" if used or not made.gpu_hours else _why_no_energy(goodput, metered),
-        "took": _incident_costs(job, goodput, prices.price_of_model(goodput.gpu_model)),
+        "incident_costs": _incident_costs(job, goodput, prices.price_of_model(goodput.gpu_model)),
     }
     return made.model_copy(update={"advice": list(_advice(job, goodput, made)), **changes})
 
@@ -397,7 +397,7 @@ def yield_of(found: Efficiency) -> Yield | None:
         mfu_overall=found.overall,
         mfu_formula=found.formula,
         peak_tflops=found.peak_tflops,
-        why=found.why,
+        mfu_unknown=found.why,
         delivered=found.delivered,
         measured_tflops=found.measured_tflops,
     )

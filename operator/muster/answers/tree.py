@@ -60,7 +60,7 @@ class DomainRow(ApiModel):
     free: int
     used: int = Field(description="Held by somebody, and free once that ends.")
     excluded: int = Field(description="They take no new worker now, held by somebody or not.")
-    sick: int = Field(description="Suspect or worse, excluded or not.")
+    not_healthy: int = Field(description="Suspect or worse, excluded or not.")
     accelerators: int
     free_accelerators: int
     used_by: list[Share] = Field([], description="Most first. Of excluded nodes, too.")
@@ -196,7 +196,7 @@ def _domain_row(path: Path, nodes: Sequence[NodeRow], levels: Sequence[str]) -> 
         free=states[FREE],
         used=states[USED],
         excluded=states[EXCLUDED],
-        sick=sum(node.sick for node in nodes),
+        not_healthy=sum(node.sick for node in nodes),
         accelerators=sum(node.accelerators for node in nodes),
         free_accelerators=sum(node.accelerators for node in nodes if node.state == FREE),
         used_by=_shares(Counter(holder for node in nodes for holder in node.used_by)),
@@ -220,6 +220,6 @@ def _ordered(domains: Mapping[Path, DomainRow], wanted: Wanted) -> list[DomainRo
     kept = [
         path
         for path, row in domains.items()
-        if path == root or ((row.free or not wanted.free) and (row.sick or not wanted.sick))
+        if path == root or ((row.free or not wanted.free) and (row.not_healthy or not wanted.sick))
     ]
     return [domains[path] for path in sorted(kept, key=rank)]

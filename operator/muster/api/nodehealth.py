@@ -40,11 +40,11 @@ class HumanDecision(ApiModel):
         max_length=512,
         description="reason says why, for people who find the node in this state later. It must not be empty.",
     )
-    by: str = Field(
+    user: str = Field(
         "",
         max_length=NAME_LENGTH,
         description=(
-            "by is the user who decided, as the API server knows the user. Empty means that the user is not known."
+            "user is the name of the user who decided, as the API server knows it. Empty means that it is not known."
         ),
     )
     time: Time = Field(description="time is when the person decided.")
@@ -69,12 +69,12 @@ class LostNode(ApiModel):
             "later. It must not be empty."
         ),
     )
-    by: str = Field(
+    user: str = Field(
         "",
         max_length=NAME_LENGTH,
         description=(
-            "by is the user who made the statement, as the API server knows the user. Empty means that the user is not "
-            "known."
+            "user is the name of the user who made the statement, as the API server knows it. Empty means that "
+            "it is not known."
         ),
     )
     boot_id: str = Field(
@@ -113,12 +113,12 @@ class CheckRequest(ApiModel):
             "Deep at most 15 minutes."
         ),
     )
-    by: str = Field(
+    user: str = Field(
         "",
         max_length=NAME_LENGTH,
         description=(
-            "by is the user who requested the test, as the API server knows the user. Empty means that the user is not "
-            "known."
+            "user is the name of the user who requested the test, as the API server knows it. Empty means that "
+            "it is not known."
         ),
     )
     time: Time = Field(description="time is when the person requested the test.")

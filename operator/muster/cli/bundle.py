@@ -80,8 +80,8 @@ _HOW_TO_REPORT = (
 class MissingPart(ApiModel):
     """Something that is missing from the archive, and why."""
 
-    what: str
-    why: str
+    name: str
+    reason: str
 
 
 class Bundle(ApiModel):
@@ -94,7 +94,7 @@ class Bundle(ApiModel):
     time: Time
     files: list[str] = Field(description="What is in it.")
     redacted: int = Field(description="How many values were taken out.")
-    left_out: list[MissingPart] = Field(description="What is not in it, and why.")
+    missing: list[MissingPart] = Field(description="What is not in it, and why.")
 
 
 @dataclass(slots=True)
@@ -102,11 +102,11 @@ class Collected:
     """What was read so far: files by name, and what is left out."""
 
     files: dict[str, Any] = field(default_factory=dict)
-    left_out: list[MissingPart] = field(default_factory=list)
+    missing: list[MissingPart] = field(default_factory=list)
 
     def note_missing(self, what: str, why: str) -> None:
         """Note that something is left out."""
-        self.left_out.append(MissingPart(what=what, why=one_line(why)))
+        self.missing.append(MissingPart(name=what, reason=one_line(why)))
 
 
 def command(
@@ -165,7 +165,7 @@ async def find(session: Session, name: str | None, target: Path, now: datetime) 
         time=now,
         files=sorted(packed),
         redacted=redactor.count,
-        left_out=[*(MissingPart(what=what, why=why) for what, why in NEVER), *found.left_out],
+        missing=[*(MissingPart(name=what, reason=why) for what, why in NEVER), *found.missing],
     )
 
 
@@ -339,13 +339,13 @@ def packs(found: Collected, redactor: Redactor, now: datetime, session: Session)
         packed[name] = data
         total += len(data)
     # An API server's answer may repeat the request.
-    found.left_out = [MissingPart(what=each.what, why=redactor.text(each.why)) for each in found.left_out]
+    found.missing = [MissingPart(name=each.name, reason=redactor.text(each.reason)) for each in found.missing]
     packed["README.md"] = _readme(packed, found, now, session).encode()
     return packed, redactor
 
 
 def _readme(packed: Mapping[str, bytes], found: Collected, now: datetime, session: Session) -> str:
-    left = [*NEVER, *((each.what, each.why) for each in found.left_out)]
+    left = [*NEVER, *((each.name, each.reason) for each in found.missing)]
     lines = [
         "# What kubectl muster bundle has collected",
         "",
@@ -407,7 +407,7 @@ def render(console: Console, it: Bundle) -> None:
     )
     console.print()
     console.print(Text("LEFT OUT", style="bold"))
-    for each in it.left_out:
-        console.print(Text(f"-  {show.on_one_line(each.what)}: {show.on_one_line(each.why)}"), soft_wrap=True)
+    for each in it.missing:
+        console.print(Text(f"-  {show.on_one_line(each.name)}: {show.on_one_line(each.reason)}"), soft_wrap=True)
     console.print()
     console.print(Text("look through it before you send it: README.md in it says what it holds", style="dim"))

@@ -88,8 +88,8 @@ async def check(session: Session, names: Sequence[str], profile: Profile, *, wai
         ApiError: the API server did not answer as it should.
     """
     nodes = await nodes_there(session, names)
-    by, servers_time = await current_user(session)
-    wish = CheckRequest(id=uuid.uuid4().hex[:16], profile=profile, by=by, time=clock.current_time(servers_time))
+    user, servers_time = await current_user(session)
+    wish = CheckRequest(id=uuid.uuid4().hex[:16], profile=profile, user=user, time=clock.current_time(servers_time))
     for name in names:
         await write(session, name, {"check": wish.to_json()}, FIELD_MANAGER)
     account = await account_of(session, nodes.values())

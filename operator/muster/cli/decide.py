@@ -106,9 +106,9 @@ async def decide(session: Session, decision: Decision, names: Sequence[str], rea
     """
     nodes = await nodes_there(session, names)
     healths = {name: await _health(session, name) for name in names}
-    by, servers_time = await current_user(session)
+    user, servers_time = await current_user(session)
     account = await account_of(session, nodes.values())
-    human = HumanDecision(decision=decision, reason=reason, by=by, time=clock.current_time(servers_time))
+    human = HumanDecision(decision=decision, reason=reason, user=user, time=clock.current_time(servers_time))
     for index, name in enumerate(names):
         try:
             # By force: the newest decision counts, whatever tool wrote the last one.
@@ -119,7 +119,7 @@ async def decide(session: Session, decision: Decision, names: Sequence[str], rea
     return NodeDecisions(
         decision=decision,
         reason=reason,
-        by=by,
+        user=user,
         time=human.time,
         nodes=[_decided(decision, name, account.facts_of_node(nodes[name], healths[name])) for name in names],
         next=next_steps(decision, names),
@@ -129,7 +129,9 @@ async def decide(session: Session, decision: Decision, names: Sequence[str], rea
 
 def _decided(decision: Decision, name: str, known: Known) -> DecidedNode:
     used_by = None if known.used_by is None else list(known.used_by)
-    return DecidedNode(name=name, before=known.health, used_by=used_by, follows=consequence_of(decision, known))
+    return DecidedNode(
+        name=name, health_before=known.health, used_by=used_by, consequences=consequence_of(decision, known)
+    )
 
 
 async def nodes_there(session: Session, names: Sequence[str]) -> "dict[str, NodeView]":

@@ -65,16 +65,18 @@ async def find(session: "Session", experiment: str, price: float | None) -> Expe
 def render(console: Console, it: ExperimentReport) -> None:
     """Print the report as text: one page."""
     states = ", ".join(f"{count} {show.on_one_line(state)}" for state, count in it.states.items())
-    jobs = show.count(len(it.listed), "job")
+    jobs = show.count(len(it.job_details), "job")
     console.print(Text(f"Experiment {it.namespace}/{it.experiment}: {jobs} ({states})", style="bold"))
     console.print()
     show.facts(console, _figures(it))
-    show.headline(console, f"JOBS ({'the newest ' if len(it.listed) > LISTED else ''}{min(LISTED, len(it.listed))})")
-    costs = any(each.cost is not None for each in it.listed)
+    show.headline(
+        console, f"JOBS ({'the newest ' if len(it.job_details) > LISTED else ''}{min(LISTED, len(it.job_details))})"
+    )
+    costs = any(each.cost is not None for each in it.job_details)
     heads = ["JOB", "STATE", "GPUS", "TIME", "GPU-HOURS", "GOODPUT", "STEPS", "TOKENS/S", "SCALING", "MFU"]
     heads += ["COST"] if costs else []
     made = show.table(*heads, numbers=heads[2:], whole=("JOB",))
-    for each in it.listed[-LISTED:]:
+    for each in it.job_details[-LISTED:]:
         show.add(made, *map(show.on_one_line, _row(each, costs=costs)))
     console.print(made)
     if it.scaling:
@@ -84,8 +86,12 @@ def render(console: Console, it: ExperimentReport) -> None:
         for row in rows:
             show.add(made, *map(show.on_one_line, row))
         console.print(made)
-    lines = list(dict.fromkeys(f"no MFU: {each.why}" for each in it.listed if each.why))
-    lines += [f"{show.count(it.unseen, 'job')} ended unseen: counted up to what was last known"] if it.unseen else []
+    lines = list(dict.fromkeys(f"no MFU: {each.mfu_unknown}" for each in it.job_details if each.mfu_unknown))
+    lines += (
+        [f"{show.count(it.end_unknown_jobs, 'job')} ended unseen: counted up to what was last known"]
+        if it.end_unknown_jobs
+        else []
+    )
     lines += [f"note: {note}" for note in it.notes]
     if lines:
         console.print()

@@ -57,7 +57,7 @@ def markdown(it: FleetReport) -> str:
             _row(["---", *["---:"] * (len(heads) - 1)], raw=True),
         ]
         lines += [_row(row) for row in rows]
-    if any(each.counted < 1 for each in it.listed[:LISTED_JOBS]):
+    if any(each.counted_share < 1 for each in it.job_details[:LISTED_JOBS]):
         lines += ["", _marked(CUT)]
     notes = remarks(it)
     lines += ["", *(f"> {_marked(line)}  " for line in notes)] if notes else []
@@ -74,7 +74,7 @@ def page(it: FleetReport) -> str:
         parts.append(
             f"<table><caption>{_text(title.capitalize())}</caption><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table>"
         )
-    if any(each.counted < 1 for each in it.listed[:LISTED_JOBS]):
+    if any(each.counted_share < 1 for each in it.job_details[:LISTED_JOBS]):
         parts.append(f"<p>{_text(CUT)}</p>")
     parts += [f'<p class="notes">{_text(line)}</p>' for line in remarks(it)]
     return (

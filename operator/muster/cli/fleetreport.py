@@ -118,7 +118,7 @@ def render(console: Console, it: FleetReport) -> None:
         console.print(made)
     if not it.jobs:
         console.print(Text("no job has had nodes in this time"))
-    if any(each.counted < 1 for each in it.listed[:LISTED_JOBS]):
+    if any(each.counted_share < 1 for each in it.job_details[:LISTED_JOBS]):
         console.print(Text(CUT, style="dim"))
     if lines := remarks(it):
         console.print()

@@ -45,13 +45,13 @@ class Fork(ApiModel):
     kind: Literal["Fork"] = "Fork"
     name: str
     namespace: str
-    of: str = Field(description="The job whose checkpoint it begins from.")
+    source_job: str = Field(description="The job whose checkpoint it begins from.")
     resume_from: str
     directory: str = Field(description="Where it saves.")
     created: bool = Field(description="False: it was only asked what would become of it.")
-    changed: list[str] = Field(description="What is different from the job that it is a fork of.")
-    check: list[str] = Field(description="What to look at.")
-    job: dict[str, Any] = Field(description="The TrainingJob.")
+    changes: list[str] = Field(description="What is different from the job that it is a fork of.")
+    checks: list[str] = Field(description="What to look at.")
+    manifest: dict[str, Any] = Field(description="The TrainingJob.")
 
 
 def command(
@@ -124,13 +124,13 @@ async def _fork(
     return Fork(
         name=new,
         namespace=session.namespace,
-        of=found.metadata.name,
+        source_job=found.metadata.name,
         resume_from=made.start,
         directory=made.directory,
         created=not dry_run,
-        changed=made.changed,
-        check=made.check,
-        job=made.manifest,
+        changes=made.changed,
+        checks=made.check,
+        manifest=made.manifest,
     )
 
 
@@ -138,7 +138,7 @@ def render(console: Console, it: Fork) -> None:
     """Print what was created; or the manifest on stdout and the rest on stderr."""
     if not it.created:
         typer.echo(show.printable(_notes(it)), err=True)
-        typer.echo(as_document(it.job), nl=False)  # unchanged: a terminal's console would fold it
+        typer.echo(as_document(it.manifest), nl=False)  # unchanged: a terminal's console would fold it
         return
     head = f"trainingjob {it.namespace}/{it.name} created: it begins from {it.resume_from} and saves to {it.directory}"
     console.print(Text(show.printable(head), style="bold"))
@@ -147,4 +147,4 @@ def render(console: Console, it: Fork) -> None:
 
 
 def _notes(it: Fork) -> str:
-    return "\n".join([*(f"  changed  {each}" for each in it.changed), *(f"  check    {each}" for each in it.check)])
+    return "\n".join([*(f"  changed  {each}" for each in it.changes), *(f"  check    {each}" for each in it.checks)])

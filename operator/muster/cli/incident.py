@@ -78,7 +78,7 @@ def render(console: Console, it: JobIncident) -> None:
     show.headline(console, "WHAT WAS SEEN")
     made = show.table("TIME", "BY", "WHAT", whole=("TIME",))
     for each in it.timeline:
-        show.add(made, f"{each.time:%m-%d %H:%M:%S.%f}"[:-3], each.who, show.on_one_line(each.what))
+        show.add(made, f"{each.time:%m-%d %H:%M:%S.%f}"[:-3], each.source, show.on_one_line(each.event))
     console.print(made)
     show.headline(console, "WHAT WAS DECIDED")
     for line in it.decisions:

@@ -139,7 +139,7 @@ async def find(session: Session, name: str, asked: LogRequest, tail: int | None)
             log = await _read(session, job, worker, there.get(worker.index, []), attempt_in_log, lines, turn)
         if log.lines:
             return log
-        return log.model_copy(update={"remains": remains(job, record, worker, attempt)})
+        return log.model_copy(update={"incidents": remains(job, record, worker, attempt)})
 
     return JobLogs(
         name=job.metadata.name,
@@ -206,7 +206,9 @@ async def _log(
     if len(data) >= MAX_BYTES:
         problem = f"only {MAX_BYTES >> 20} MiB of it were read: kubectl logs has the rest"
     kept = lines[-tail:]
-    return _row(worker, pod, problem=problem).model_copy(update={"lines": kept, "left_out": len(lines) - len(kept)})
+    return _row(worker, pod, problem=problem).model_copy(
+        update={"lines": kept, "omitted_lines": len(lines) - len(kept)}
+    )
 
 
 def _row(worker: Wanted, pod: PodView | None, problem: str) -> PodLog:
@@ -228,10 +230,10 @@ def render(console: Console, it: JobLogs) -> None:
         if place:
             console.print()
         console.print(Text(show.on_one_line(_head(log, it.attempt)), style="bold"))
-        if log.left_out:
+        if log.omitted_lines:
             console.print(
                 Text(
-                    f"... {show.count(log.left_out, 'line')} before: --tail {log.left_out + len(log.lines)}",
+                    f"... {show.count(log.omitted_lines, 'line')} before: --tail {log.omitted_lines + len(log.lines)}",
                     style="dim",
                 )
             )
@@ -239,12 +241,12 @@ def render(console: Console, it: JobLogs) -> None:
             console.print(Text(shortened(show.printable(line))), soft_wrap=True)
         if log.problem:
             console.print(Text(show.on_one_line(log.problem), style="yellow"), soft_wrap=True)
-        for left in log.remains:
+        for left in log.incidents:
             what = f"what the record of incident {left.incident} ({left.reason}) has: {left.message}"
             console.print(Text(show.on_one_line(what)), soft_wrap=True)
             for line in left.last_lines:
                 console.print(Text(f"  {show.on_one_line(line)}"), soft_wrap=True)
-        if not log.lines and not log.remains:
+        if not log.lines and not log.incidents:
             console.print(
                 Text("the record has nothing of it either: where logs are collected, look there", style="dim")
             )

@@ -46,7 +46,7 @@ class LostNodeRow(ApiModel):
 
     name: str
     used_by: list[str] | None = Field(None, description="Who holds it; left out where that may not be read.")
-    follows: list[str] = Field(description="Sentences: what comes of it.")
+    consequences: list[str] = Field(description="Sentences: what comes of it.")
 
 
 class LostNodes(ApiModel):
@@ -54,9 +54,9 @@ class LostNodes(ApiModel):
 
     api_version: str = OUTPUT_VERSION
     kind: Literal["LostNodes"] = "LostNodes"
-    undone: bool = False
+    revoked: bool = False
     reason: str = ""
-    by: str = Field("", description="Whom the API server takes the user for; empty: it does not say.")
+    user: str = Field("", description="Whom the API server takes the user for; empty: it does not say.")
     time: Time
     nodes: list[LostNodeRow] = Field(description="In the order given.")
     notes: list[str] = Field([], description="What limits this answer.")
@@ -106,25 +106,25 @@ async def declare_lost(session: Session, names: Sequence[str], reason: str, *, y
             f"{', '.join(alive)}: Ready, so the kubelet there was alive a moment ago, and so may be the ranks. Power "
             "the machine off first, and wait until Kubernetes sees it (40 s or more). Nothing was changed"
         )
-    by, servers_time = await current_user(session)
+    user, servers_time = await current_user(session)
     account = await account_of(session, nodes.values())
     rows = []
     for name in names:
         if name in gone:
-            rows.append(LostNodeRow(name=name, used_by=gone[name], follows=follows(gone[name], is_gone=True)))
+            rows.append(LostNodeRow(name=name, used_by=gone[name], consequences=follows(gone[name], is_gone=True)))
             continue
         known = account.facts_of_node(nodes[name], None)
         used_by = None if known.used_by is None else list(known.used_by)
-        rows.append(LostNodeRow(name=name, used_by=used_by, follows=follows(used_by)))
+        rows.append(LostNodeRow(name=name, used_by=used_by, consequences=follows(used_by)))
     renewals, unread = await _renewals(session, names)
     if not yes:
         await _confirm(rows)
     time = clock.current_time(servers_time)
     for name in names:
         boot = nodes[name].boot_id if name in nodes else ""
-        word = LostNode(time=time, reason=reason, by=by, boot_id=boot, last_renewal=renewals.get(name, ""))
+        word = LostNode(time=time, reason=reason, user=user, boot_id=boot, last_renewal=renewals.get(name, ""))
         await write(session, name, {"lost": word.to_json()}, FIELD_MANAGER)
-    return LostNodes(reason=reason, by=by, time=time, nodes=rows, notes=[*account.notes, *unread])
+    return LostNodes(reason=reason, user=user, time=time, nodes=rows, notes=[*account.notes, *unread])
 
 
 async def undo_lost(session: Session, names: Sequence[str]) -> LostNodes:
@@ -134,11 +134,11 @@ async def undo_lost(session: Session, names: Sequence[str]) -> LostNodes:
         CliError: it may not be written.
         ApiError: the API server did not answer as it should.
     """
-    by, servers_time = await current_user(session)
+    user, servers_time = await current_user(session)
     for name in names:
         await write(session, name, {}, FIELD_MANAGER)
-    rows = [LostNodeRow(name=name, follows=["nobody says any more that it is dead"]) for name in names]
-    return LostNodes(undone=True, by=by, time=clock.current_time(servers_time), nodes=rows)
+    rows = [LostNodeRow(name=name, consequences=["nobody says any more that it is dead"]) for name in names]
+    return LostNodes(revoked=True, user=user, time=clock.current_time(servers_time), nodes=rows)
 
 
 def follows(used_by: Sequence[str] | None, *, is_gone: bool = False) -> list[str]:
@@ -213,7 +213,7 @@ async def _confirm(rows: Sequence[LostNodeRow]) -> None:
     """
     for row in rows:
         typer.echo(f"{row.name} is lost:", err=True)
-        for sentence in row.follows:
+        for sentence in row.consequences:
             typer.echo(f"-  {show.printable(sentence)}", err=True)
     if not _is_terminal():
         raise CliError(
@@ -230,11 +230,11 @@ def _is_terminal() -> bool:
 def render(console: Console, it: LostNodes) -> None:
     """Print the statement, and what follows."""
     for row in it.nodes:
-        head = f"{row.name} is {'not ' if it.undone else ''}taken for lost"
+        head = f"{row.name} is {'not ' if it.revoked else ''}taken for lost"
         console.print(Text(show.printable(head), style="bold"))
-        for sentence in row.follows:
+        for sentence in row.consequences:
             console.print(Text(f"-  {show.printable(sentence)}"))
-    if not it.undone:
+    if not it.revoked:
         names = " ".join(row.name for row in it.nodes)
         console.print(Text(show.printable(f"to take it back: kubectl muster lost {names} --undo")))
     for note in it.notes:

@@ -40,7 +40,7 @@ async def find(session: Session, name: str) -> NodeLife:
     )
     notes = [*unknown, *hidden, *unseen, *([] if health is None else kept)]
     found = life(name, health, node, known, jobs, gangs, levels, notes, request)
-    if found.known or found.health or found.jobs or found.life:
+    if found.exists or found.health or found.jobs or found.history:
         if known is False:
             gone = "the cluster has no Node of this name (any more): this is what is remembered of it"
             found = found.model_copy(update={"notes": [gone, *found.notes]})
@@ -151,7 +151,11 @@ def render(console: Console, it: NodeLife, now: datetime) -> None:
         made = show.table("JOB", "STATE", "WORKERS", "FAILURES HERE", "", numbers=("FAILURES HERE",))
         for job in it.jobs:
             said = [f"avoids it until {show.moment(job.avoids_until)}"] if job.avoids_until else []
-            said += [f"waits for proof of {show.count(job.proof_of, 'earlier pod')}"] if job.proof_of else []
+            said += (
+                [f"waits for proof of {show.count(job.unfenced_workers, 'earlier pod')}"]
+                if job.unfenced_workers
+                else []
+            )
             show.add(made, job.name, job.state, ", ".join(map(str, job.workers)), job.failures or "", "; ".join(said))
         console.print(made)
     if it.findings:
@@ -180,13 +184,13 @@ def render(console: Console, it: NodeLife, now: datetime) -> None:
         console.print(made)
     if it.check is not None:
         _print_check(console, it, now)
-    if it.life:
-        shown_life = it.life[:SHOWN_LIFE]
-        show.headline(console, f"ITS LIFE ({len(shown_life)} of {len(it.life)} moments, the newest first)")
+    if it.history:
+        shown_life = it.history[:SHOWN_LIFE]
+        show.headline(console, f"ITS LIFE ({len(shown_life)} of {len(it.history)} moments, the newest first)")
         made = show.table("TIME", "LASTED", "KIND", "WHAT", whole=("TIME",))
         for each in shown_life:
             lasted = show.duration(max((each.until - each.time).total_seconds(), 0)) if each.until else ""
-            show.add(made, show.moment(each.time), lasted, each.kind, show.on_one_line(each.what))
+            show.add(made, show.moment(each.time), lasted, each.kind, show.on_one_line(each.event))
         console.print(made)
     if it.notes:
         console.print()
@@ -198,7 +202,7 @@ def _print_head(console: Console, it: NodeLife, now: datetime) -> None:
     head = Text(f"{show.on_one_line(it.name)} ", style="bold")
     health = it.health
     if health is None or health.state is None:
-        head.append("has no verdict that may be read" if it.known is None else "has no verdict", style="not bold")
+        head.append("has no verdict that may be read" if it.exists is None else "has no verdict", style="not bold")
     else:
         head.append(f"is {health.state}", style=show.STATE_STYLES.get(health.state, ""))
         head.append(f": {show.on_one_line(health.reason)}" if health.reason else "")
@@ -225,10 +229,10 @@ def _facts(it: NodeLife, now: datetime) -> list[tuple[str, object]]:
         if health.override is not None:
             human = health.override
             rows.append(
-                (str(human.decision), f"by {human.by or 'somebody'}, {show.age(human.time, now)} ago: {human.reason}")
+                (str(human.decision), f"by {human.user or 'somebody'}, {show.age(human.time, now)} ago: {human.reason}")
             )
     if it.lost is not None:
-        rows.append(("Lost", f"by {it.lost.by or 'somebody'}, {show.age(it.lost.time, now)} ago: {it.lost.reason}"))
+        rows.append(("Lost", f"by {it.lost.user or 'somebody'}, {show.age(it.lost.time, now)} ago: {it.lost.reason}"))
     if it.repair is not None:
         repair = it.repair
         asked = f"asked for {show.age(repair.since, now)} ago" if repair.since else ""

@@ -52,14 +52,14 @@ _INSTALL = "apply it with kubectl apply -k manifests/overlays/page (docs/page.md
 _FORWARDS = re.compile(r"Forwarding from 127\.0\.0\.1:(\d{1,5}) -> ")
 
 
-class PageWay(ApiModel):
+class PageAddress(ApiModel):
     """The forwarded address of the page; it is valid until the command ends."""
 
     api_version: str = OUTPUT_VERSION
-    kind: Literal["PageWay"] = "PageWay"
+    kind: Literal["PageAddress"] = "PageAddress"
     url: str = Field(description="On this machine's loopback.")
     namespace: str = Field(description="Of the page itself.")
-    log_in: str = Field(description="What to do there first.")
+    login_instructions: str = Field(description="What to do there first.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ def command(
         with forwarding(target, inside, served, port) as (local, process):
             # `localhost` may be another program's ::1: only a certificate proves which one answers.
             url = f"https://localhost:{local}" if served.tls else f"http://127.0.0.1:{local}"
-            way = PageWay(url=url, namespace=inside, log_in=_LOG_IN)
+            way = PageAddress(url=url, namespace=inside, login_instructions=_LOG_IN)
             print_finding(options, way, render)
             sys.stdout.flush()
             _wait(process)
@@ -235,8 +235,8 @@ def _ask_for(namespace: str) -> str:
     return f"ask for Role {USER_ROLE} in namespace {namespace} (by a RoleBinding there)"
 
 
-def render(console: Console, it: PageWay) -> None:
+def render(console: Console, it: PageAddress) -> None:
     """Print the address."""
     console.print(Text(it.url, style="bold"), soft_wrap=True)
-    console.print(Text(it.log_in), soft_wrap=True)
+    console.print(Text(it.login_instructions), soft_wrap=True)
     console.print(Text("Ctrl-C ends it", style="dim"))

@@ -46,9 +46,9 @@ class PodLog(ApiModel):
     pod: str = Field("", description="Empty: it has none any more.")
     state: str = Field("", description="Of the pod.")
     lines: list[str] = Field([], description="Oldest first.")
-    left_out: int = Field(0, description="Lines before these, of those that were read.")
+    omitted_lines: int = Field(0, description="Lines before these, of those that were read.")
     problem: str = Field("", description="Why there are no lines, or not all.")
-    remains: list[Remains] = Field([], description="Where there are no lines: what is left.")
+    incidents: list[Remains] = Field([], description="Where there are no lines: what is left.")
 
 
 class JobLogs(ApiModel):

@@ -253,8 +253,8 @@ def render(console: Console, it: JobReport) -> None:
     head.append(f"is {it.state}", style=show.STATE_STYLES.get(it.state, ""))
     head.append(f", {show.duration(it.wall_seconds)} from {show.moment(it.creation_time)}", style="not bold")
     console.print(head)
-    if it.still_seconds:
-        told = f"for {show.duration(it.still_seconds)} it has finished no step: that time is unknown"
+    if it.no_progress_seconds:
+        told = f"for {show.duration(it.no_progress_seconds)} it has finished no step: that time is unknown"
         console.print(Text(told, style="bold yellow"))
     console.print()
     console.print(bar(it.buckets))

@@ -188,7 +188,7 @@ def _facts(it: JobStatusView, now: datetime) -> list[tuple[str, object]]:
     if it.state in ENDED:
         return rows
     levels = ", ".join(show.count(level.domains, level.level) for level in it.topology)
-    ready = f"{it.nodes_ready} ready" if it.nodes_ready else f"{it.wanted} wanted"
+    ready = f"{it.nodes_ready} ready" if it.nodes_ready else f"{it.nodes_wanted} wanted"
     rows.append(("Workers", ready + (f", in {levels}" if levels else "")))
     return rows
 

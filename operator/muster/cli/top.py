@@ -261,5 +261,5 @@ def _line(columns: Sequence[_Column], sizes: Sequence[int], cells: Sequence[str]
 def _why(row: TopRow) -> str:
     said = [f"#{row.position}"] if row.position else []
     said += [f"incident {row.open_incident}"] if row.open_incident is not None else []
-    said += [row.why] if row.why else []
+    said += [row.message] if row.message else []
     return ": ".join(said)

@@ -320,12 +320,12 @@ def _notes(plan: Plan, found: Answer) -> list[str]:
     defaults, budget_exhausted = Recovery(), found.budget_exhausted
     for lives, name, budget, whose in (
         (
-            budget_exhausted.own,
+            budget_exhausted.application,
             "applicationRestartsPerDay",
             defaults.application_restarts_per_day,
             "failures of its own",
         ),
-        (budget_exhausted.nodes, "hardwareRestartsPerDay", defaults.hardware_restarts_per_day, "failures of nodes"),
+        (budget_exhausted.hardware, "hardwareRestartsPerDay", defaults.hardware_restarts_per_day, "failures of nodes"),
     ):
         if lives:
             notes.append(
@@ -373,7 +373,14 @@ def render(console: Console, it: WhatIf) -> None:
     heads = ("FAILURES", "GPU-HOURS", "REDONE", "NOTICING", "NO NODE", "NEW POD", "STARTING")
     table = show.table("LOST TO", *heads, numbers=heads)
     for row in found.causes:
-        hours = (row.gpu_hours, row.redone, row.noticing, row.waiting, row.replacing, row.starting)
+        hours = (
+            row.gpu_hours,
+            row.lost_work_gpu_hours,
+            row.detection_gpu_hours,
+            row.queue_gpu_hours,
+            row.pod_gpu_hours,
+            row.start_gpu_hours,
+        )
         show.add(table, row.name, f"{row.failures:,.1f}", *(f"{value:,.0f}" for value in hours))
     console.print(table)
     show.headline(console, "WHAT WOULD CHANGE IT")

@@ -32,14 +32,14 @@ class Energy:
         metered: share of the time in which ranks ran or may have run, starts included; the share of the running time is
             no less.
         joules_per_token: of the tokens that count.
-        why: why joules_per_token is not known; "" otherwise.
+        joules_per_token_unknown: why joules_per_token is not known; "" otherwise.
     """
 
     joules: int
     watts_per_gpu: float
     metered: float
     joules_per_token: float | None = None
-    why: str = ""
+    joules_per_token_unknown: str = ""
 
 
 @dataclass(frozen=True, slots=True)

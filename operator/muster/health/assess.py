@@ -1043,7 +1043,7 @@ def _reason_and_message(
     if strongest and strongest.subject:
         seen = f"{strongest.subject}: {seen}"
     if cordoned and human:
-        return CORDONED, f"cordoned by {human.by or 'somebody'}: {human.reason}"
+        return CORDONED, f"cordoned by {human.user or 'somebody'}: {human.reason}"
     if quarantined:
         what = f"; now {strongest.reason}: {seen}" if strongest else "; nothing is seen of it now"
         return REPEAT_OFFENDER, f"the machine keeps failing (account {account.last}){what}"
@@ -1053,7 +1053,7 @@ def _reason_and_message(
         return "", ""
     problem = f"the agent does not see everything: {agent.problem}" if agent and agent.problem else ""
     if human and human.decision is Decision.RELEASE and found:
-        return RELEASED, f"released by {human.by or 'somebody'}: {human.reason}"
+        return RELEASED, f"released by {human.user or 'somebody'}: {human.reason}"
     return "", problem
 
 
@@ -1097,7 +1097,7 @@ def _why_cleared(
     incident: HealthIncident, human: HumanDecision | None, released: datetime | None, boot: str, only_observed: bool
 ) -> str:
     if human and released is not None and released >= incident.time:
-        return f"released by {human.by or 'somebody'}: {human.reason}"
+        return f"released by {human.user or 'somebody'}: {human.reason}"
     if only_observed:
         return f"the FleetPolicy only observes {incident.reason} now"
     if incident.reason == CORDONED:

@@ -20,8 +20,8 @@ class Cell(ApiModel):
     name: str
     state: str | None = Field(None, description="Suspect, Degraded, ...; left out: nothing stands against it.")
     ready: bool | None = Field(None, description="False: its kubelet does not say that it is well.")
-    closed: bool | None = Field(None, description="True: cordoned in Kubernetes.")
-    words: str | None = Field(None, description="What stands against it.")
+    cordoned: bool | None = Field(None, description="True: cordoned in Kubernetes.")
+    message: str | None = Field(None, description="What stands against it.")
     job: str | None = Field(None, description="NAMESPACE/NAME of the job that holds it, of those one may see.")
 
 
@@ -38,7 +38,7 @@ class HeatMap(ApiModel):
     time: Time
     levels: list[str] = Field(description="Outermost first.")
     groups: list[Group]
-    counts: dict[str, int] = Field(description="Nodes by what they are: used, free, sick, away.")
+    counts: dict[str, int] = Field(description="Nodes by what they are: used, free, unhealthy, notReady.")
 
 
 def heat_map(
@@ -60,11 +60,11 @@ def heat_map(
             for name in filter(None, job.status.nodes):
                 held.setdefault(name, f"{job.metadata.namespace}/{job.metadata.name}")
     groups: dict[tuple[str, ...], list[Cell]] = {}
-    counts = {"used": 0, "free": 0, "sick": 0, "away": 0}
+    counts = {"used": 0, "free": 0, "unhealthy": 0, "notReady": 0}
     for node in nodes:
         cell = _cell(node, rows.get(node.name), held)
         groups.setdefault(tuple(node.labels.get(level.label, "") for level in levels), []).append(cell)
-        kind = "away" if cell.ready is False else "sick" if cell.state else "used" if cell.job else "free"
+        kind = "notReady" if cell.ready is False else "unhealthy" if cell.state else "used" if cell.job else "free"
         counts[kind] += 1
     return HeatMap(
         time=time,
@@ -104,7 +104,7 @@ def _cell(node: NodeView, row: HealthRow | None, held: Mapping[str, str]) -> Cel
         name=node.name,
         state=str(row.state) if row is not None and sick else None,
         ready=None if node.ready else False,
-        closed=True if node.unschedulable else None,
-        words=words or None,
+        cordoned=True if node.unschedulable else None,
+        message=words or None,
         job=held.get(node.name),
     )

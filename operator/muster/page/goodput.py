@@ -82,7 +82,7 @@ def page_report(it: FleetReport) -> Any:
             for title, heads, rows in tables(it, LISTED, LISTED)
         ],
         "remarks": [
-            *([CUT] if any(each.counted < 1 for each in it.listed[:LISTED]) else []),
+            *([CUT] if any(each.counted_share < 1 for each in it.job_details[:LISTED]) else []),
             *remarks(it),
         ],
     }

@@ -44,11 +44,13 @@ class CauseLost(ApiModel):
     how: str
     failures: float
     gpu_hours: float
-    redone: float = Field(description="Training that no complete checkpoint held.")
-    noticing: float = Field(description="Until it was seen, decided on, and all ranks were proved to have ended.")
-    waiting: float = Field(description="Until there was a node.")
-    replacing: float = Field(description="Until the new pod was there.")
-    starting: float = Field(description="Until the first step.")
+    lost_work_gpu_hours: float = Field(description="Training that no complete checkpoint held.")
+    detection_gpu_hours: float = Field(
+        description="Until it was seen, decided on, and all ranks were proved to have ended."
+    )
+    queue_gpu_hours: float = Field(description="Until there was a node.")
+    pod_gpu_hours: float = Field(description="Until the new pod was there.")
+    start_gpu_hours: float = Field(description="Until the first step.")
 
 
 class Option(ApiModel):
@@ -63,8 +65,8 @@ class Option(ApiModel):
 class BudgetExhausted(ApiModel):
     """The number of lives in which the default restart budgets would have ended the job."""
 
-    own: int = Field(description="Failures of the job's own making: recovery.applicationRestartsPerDay.")
-    nodes: int = Field(description="Failures of nodes: recovery.hardwareRestartsPerDay.")
+    application: int = Field(description="Failures of the job's own making: recovery.applicationRestartsPerDay.")
+    hardware: int = Field(description="Failures of nodes: recovery.hardwareRestartsPerDay.")
 
 
 class Answer(ApiModel):
@@ -151,8 +153,8 @@ def answer(plan: Plan, rates: Rates, dice: Dice, lives: int, lived: Callable[[in
         best_checkpoint_seconds=max(intervals, key=lambda option: option.ettr).checkpoint_seconds,
         young_daly_seconds=young_daly_seconds(plan),
         budget_exhausted=BudgetExhausted(
-            own=sum(account.own_budget_exhausted for account in accounts),
-            nodes=sum(account.nodes_budget_exhausted for account in accounts),
+            application=sum(account.own_budget_exhausted for account in accounts),
+            hardware=sum(account.nodes_budget_exhausted for account in accounts),
         ),
     )
 
@@ -192,11 +194,11 @@ def _causes(rates: Rates, accounts: Sequence[Account], hours: float) -> list[Cau
             how=cause.how,
             failures=fmean(loss.failures for loss in losses),
             gpu_hours=mean(lambda loss: loss.seconds),
-            redone=mean(lambda loss: loss.redone),
-            noticing=mean(lambda loss: loss.noticing),
-            waiting=mean(lambda loss: loss.waiting),
-            replacing=mean(lambda loss: loss.replacing),
-            starting=mean(lambda loss: loss.starting),
+            lost_work_gpu_hours=mean(lambda loss: loss.redone),
+            detection_gpu_hours=mean(lambda loss: loss.noticing),
+            queue_gpu_hours=mean(lambda loss: loss.waiting),
+            pod_gpu_hours=mean(lambda loss: loss.replacing),
+            start_gpu_hours=mean(lambda loss: loss.starting),
         )
         found.append(lost)
     return sorted(found, key=lambda lost: -lost.gpu_hours)

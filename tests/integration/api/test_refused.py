@@ -799,7 +799,7 @@ POLICIES: dict[str, Case] = {
     "an accelerator too long": one("spec.acceleratorResource", "a/" + "b" * 316, "may not be more than 317"),
 }
 
-DECISION = {"decision": "Cordon", "reason": "loose cable", "by": "anna", "time": TIME}
+DECISION = {"decision": "Cordon", "reason": "loose cable", "user": "anna", "time": TIME}
 
 
 def decision(field: str, value: Any, *says: str) -> Case:
@@ -825,7 +825,7 @@ HEALTHS: dict[str, Case] = {
     "no reason": decision("reason", None, MISSING),
     "an empty reason": decision("reason", "", "say why, for those who find the node like that"),
     "a long reason": decision("reason", "r" * 513, "may not be more than 512"),
-    "a long name of who said so": decision("by", "b" * 254, "may not be more than 253"),
+    "a long name of who said so": decision("user", "b" * 254, "may not be more than 253"),
     "no time": decision("time", None, MISSING),
     "a time without a zone": decision("time", "yesterday", "must be of type date-time"),
     "a wish that is text": one("spec.check", "Quick", "must be of type object"),
@@ -834,14 +834,14 @@ HEALTHS: dict[str, Case] = {
         "spec.check", {"id": "w", "profile": "Fast", "time": TIME}, SUPPORTED, field="spec.check.profile"
     ),
     "a wish by a number": one(
-        "spec.check", {"id": "w", "by": 5, "time": TIME}, "must be of type string", field="spec.check.by"
+        "spec.check", {"id": "w", "user": 5, "time": TIME}, "must be of type string", field="spec.check.user"
     ),
     "a wish without a time": one("spec.check", {"id": "w"}, MISSING, field="spec.check.time"),
     "a lost node that is text": one("spec.lost", "gone", "must be of type object"),
     "lost for no reason": lost("reason", "", "say how you know, for those who find the node like that"),
     "lost for a long reason": lost("reason", "r" * 513, "may not be more than 512"),
     "lost, said without a reason": lost("reason", None, MISSING),
-    "lost, by a long name": lost("by", "b" * 254, "may not be more than 253"),
+    "lost, by a long name": lost("user", "b" * 254, "may not be more than 253"),
     "lost at no time": lost("time", None, MISSING),
     "lost in a long boot": lost("bootId", "b" * 65, "may not be more than 64"),
     "lost after a long renewal": lost("lastRenewal", "r" * 65, "may not be more than 64"),

@@ -14,7 +14,7 @@ from muster.api.nodehealth import Decision, HumanDecision, VerdictState
 from muster.world.queuedecision import Refusal, RefusalKind
 
 CORDON, RELEASE = Decision.CORDON, Decision.RELEASE
-BY_ANN = HumanDecision(decision=CORDON, reason="liquid", by="ann", time=at(0))
+BY_ANN = HumanDecision(decision=CORDON, reason="liquid", user="ann", time=at(0))
 NO_WORKER = "it takes no new worker of a training job"
 OTHERS_COME = "new pods of others still come: kubectl cordon keeps them away, too"
 XID = HealthRow(state=VerdictState.UNHEALTHY, reason="Xid79")
@@ -65,7 +65,7 @@ FORGIVEN = "what has been seen until now does not count any more (unhealthy: Xid
         (
             RELEASE,
             Known(
-                health=XID.model_copy(update={"override": BY_ANN.model_copy(update={"by": ""})}),
+                health=XID.model_copy(update={"override": BY_ANN.model_copy(update={"user": ""})}),
                 refused=Refusal(RefusalKind.CORDONED, "cordoned"),
             ),
             [
@@ -105,8 +105,8 @@ def test_how_to_take_it_back_names_the_nodes_while_they_are_few() -> None:
 
 
 def some_decisions(**of_node: Any) -> NodeDecisions:
-    nodes = [DecidedNode(name=name, follows=[f"{name[0]} follows"], **of_node) for name in ("a1", "b1", "a2")]
-    return NodeDecisions(decision=CORDON, reason="liquid", by="ann", time=at(0), nodes=nodes)
+    nodes = [DecidedNode(name=name, consequences=[f"{name[0]} follows"], **of_node) for name in ("a1", "b1", "a2")]
+    return NodeDecisions(decision=CORDON, reason="liquid", user="ann", time=at(0), nodes=nodes)
 
 
 def test_nodes_for_which_the_same_follows_are_told_together() -> None:
@@ -116,5 +116,5 @@ def test_nodes_for_which_the_same_follows_are_told_together() -> None:
 def test_the_shape_for_programs_is_what_the_page_says() -> None:
     page = (Path(__file__).resolve().parents[3] / "docs" / "cli.md").read_text().partition("## NodeDecisions")[2]
     told = [set(re.findall(r"^\| `(\w+)` \|", part, re.MULTILINE)) for part in page.split("\nOf each ")]
-    found = some_decisions(before=XID, used_by=[]).to_json()
+    found = some_decisions(health_before=XID, used_by=[]).to_json()
     assert told == [set(found), set(found["nodes"][0])]

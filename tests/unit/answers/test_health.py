@@ -19,8 +19,8 @@ from muster.api.nodehealth import (
 )
 from muster.health.story import LAST_CHOICE
 
-CORDON = HumanDecision(decision=Decision.CORDON, reason="liquid", by="ann", time=at(0))
-RELEASE = HumanDecision(decision=Decision.RELEASE, reason="dry", by="bob", time=at(60))
+CORDON = HumanDecision(decision=Decision.CORDON, reason="liquid", user="ann", time=at(0))
+RELEASE = HumanDecision(decision=Decision.RELEASE, reason="dry", user="bob", time=at(60))
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_what_is_told_is_what_stands_in_the_object() -> None:
         "observed": ["PcieReplay"],
         "effect": "excluded from placement",
         "recommendedAction": "Inspect",
-        "override": {"decision": "Release", "reason": "dry", "by": "bob", "time": "2026-01-01T00:01:00.000000Z"},
+        "override": {"decision": "Release", "reason": "dry", "user": "bob", "time": "2026-01-01T00:01:00.000000Z"},
     }
 
 

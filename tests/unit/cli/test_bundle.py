@@ -138,7 +138,7 @@ def test_a_bundle_has_what_a_report_needs_and_no_secret(cluster: Any, command: R
     assert "\x1b" not in log
     assert len(json.loads(files["job/gangs.json"])) == 1, "not the record of another job"
     assert not any("secrets" in path or "configmaps" in path for path in cluster.asked)
-    assert told["leftOut"][0]["what"] == "Secrets and ConfigMaps"
+    assert told["missing"][0]["name"] == "Secrets and ConfigMaps"
     assert "Secrets and ConfigMaps: never asked for" in files["README.md"]
 
 
@@ -147,7 +147,7 @@ def test_what_may_not_be_read_is_left_out_and_said(cluster: Any, command: Run, t
         cluster.errors[path] = Forbidden(403, "Forbidden", f'User "bob" cannot list {path}')
     cluster.errors["/version"] = Forbidden(403, "Forbidden", "no")
     told = json.loads(command("bundle", "llama", "--file", "b.tar.gz", "-o", "json").stdout)
-    left = {each["what"]: each["why"] for each in told["leftOut"]}
+    left = {each["name"]: each["reason"] for each in told["missing"]}
     assert {"fleet/nodes.json", "fleet/nodehealths.json", "job/pods.json", "cluster/version.json"} <= set(left)
     assert 'User "bob" cannot list' in left["fleet/nodes.json"]
     assert "fleet/nodes.json: User" in contents(tmp_path / "b.tar.gz")["README.md"]
@@ -171,7 +171,7 @@ def test_logs_of_the_agents_are_in_it_those_that_tell_most_first(
     files = contents(tmp_path / "b.tar.gz")
     logs = {name for name in files if name.startswith("agents/logs/")}
     assert logs == {f"agents/logs/agent-{node}.log" for node in ("ill", "fell", "gpu-0")}
-    assert {"what": "agents/logs", "why": "logs of 3 pods are in it: there are 4"} in told["leftOut"]
+    assert {"name": "agents/logs", "reason": "logs of 3 pods are in it: there are 4"} in told["missing"]
     assert not [name for name in files if name.startswith(("page/", "checkers/"))], "they are not installed"
     assert json.loads(files["cluster/version.json"])["gitCommit"] == "a" * 40
     assert "a key or a password: redacted in every file" in files["README.md"]
@@ -208,6 +208,6 @@ def test_nothing_is_overwritten_and_nothing_is_left_behind(cluster: Any, command
 def test_the_number_of_objects_is_bounded(cluster: Any, command: Run) -> None:
     cluster.lists("/api/v1/nodes", *({"metadata": {"name": f"n{index}"}} for index in range(MAX_OBJECTS + 1)))
     told = json.loads(command("bundle", "--file", "b.tar.gz", "-o", "json").stdout)
-    assert {"what": "fleet/nodes.json", "why": f"the first {MAX_OBJECTS} objects are in it: there are more"} in told[
-        "leftOut"
+    assert {"name": "fleet/nodes.json", "reason": f"the first {MAX_OBJECTS} objects are in it: there are more"} in told[
+        "missing"
     ]

@@ -48,10 +48,10 @@ def test_the_decision_is_applied_to_each_node_once(api: Any, command: Run) -> No
             "metadata": {"name": name},
             "spec": {},
         }
-        assert human == {"decision": "Cordon", "reason": "liquid", "by": "bob", "time": found["time"]}
+        assert human == {"decision": "Cordon", "reason": "liquid", "user": "bob", "time": found["time"]}
     assert before <= datetime.fromisoformat(found["time"]) <= datetime.now(UTC)
     assert [node["name"] for node in found["nodes"]] == ["gpu-2", "gpu-1"]
-    assert (found["decision"], found["reason"], found["by"], found["notes"]) == ("Cordon", "liquid", "bob", [])
+    assert (found["decision"], found["reason"], found["user"], found["notes"]) == ("Cordon", "liquid", "bob", [])
     assert found["nodes"][0]["usedBy"] == []
 
 
@@ -72,7 +72,7 @@ def test_people_read_what_follows(api: Any, command: Run) -> None:
                 "override": {
                     "decision": "Cordon",
                     "reason": "liquid\x1b[2J",
-                    "by": "ann",
+                    "user": "ann",
                     "time": "2026-01-31T12:00:00.000000Z",
                 }
             },
@@ -86,7 +86,7 @@ def test_people_read_what_follows(api: Any, command: Run) -> None:
     ]
     assert patches(api)[-1][2]["spec"]["override"]["decision"] == "Release"
     found = yaml.safe_load(command("release", "gpu-1", "--reason", "dry", "-o", "yaml").stdout)
-    assert found["nodes"][0]["before"]["override"]["by"] == "ann"
+    assert found["nodes"][0]["healthBefore"]["override"]["user"] == "ann"
 
 
 def test_the_time_is_the_api_servers_where_this_machines_is_wrong(api: Any, command: Run) -> None:
@@ -101,7 +101,7 @@ def test_who_an_older_api_server_does_not_tell_is_who_the_kubeconfig_says(api: A
     put_nodes(api, "gpu-1")
     api.refuses[WHO] = NO_KIND
     found = json.loads(command("release", "gpu-1", "--reason", "dry", "-o", "json").stdout)
-    assert found["by"] == "u"
+    assert found["user"] == "u"
 
 
 @pytest.mark.parametrize(
@@ -175,10 +175,10 @@ def test_who_may_not_see_jobs_or_policy_may_decide_all_the_same(api: Any, comman
     others = "new pods of others still come: kubectl cordon keeps them away, too"
     (node,) = found["nodes"]
     assert "usedBy" not in node
-    assert node["follows"][1:] == [told, others]
+    assert node["consequences"][1:] == [told, others]
     assert found["notes"] == ["who is on these nodes may not be read: ClusterRole muster-fleet-view has the rights"]
     policy = "/apis/muster.dev/v1alpha1/fleetpolicies/default"
     api.errors[policy] = forbidden("fleetpolicies", "muster.dev", "at the cluster scope")
     (node,) = json.loads(command("cordon", "gpu-1", "--reason", "liquid", "-o", "json").stdout)["nodes"]
-    assert node["follows"][1:] == [told]
+    assert node["consequences"][1:] == [told]
     assert len(patches(api)) == 2

@@ -30,7 +30,7 @@ from muster.api.base import ApiModel
 from muster.cli import top
 from muster.cli.bundle import Bundle
 from muster.cli.main import app
-from muster.cli.page import PageWay
+from muster.cli.page import PageAddress
 from muster.cli.printed import JobLogs, PodLog, Remains
 
 TEXT = (Path(__file__).resolve().parents[3] / "docs" / "cli.md").read_text()
@@ -67,7 +67,7 @@ def test_every_option_is_told_of(name: str) -> None:
         ("JobLogs", (JobLogs, PodLog, Remains)),
         ("NodeLife", (NodeLife, NodeJob, NodeRepair)),
         ("Bundle", (Bundle,)),
-        ("PageWay", (PageWay,)),
+        ("PageAddress", (PageAddress,)),
     ],
 )
 def test_every_field_is_told_of(kind: str, models: tuple[type[ApiModel], ...]) -> None:

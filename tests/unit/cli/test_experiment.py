@@ -32,7 +32,7 @@ def reported(*specs: EndedJobSpec, prices: Prices = NO_PRICES) -> ExperimentRepo
 @given(listed.filter(bool))
 def test_the_whole_is_the_sum_of_the_jobs(specs: tuple[EndedJobSpec, ...]) -> None:
     it = reported(*specs, prices=Prices(3.0))
-    assert it.gpu_hours == pytest.approx(sum(each.gpu_hours for each in it.listed))
+    assert it.gpu_hours == pytest.approx(sum(each.gpu_hours for each in it.job_details))
     assert it.gpu_hours * 3600 == pytest.approx(sum(sum(each.gpu_seconds.values()) for each in specs))
     assert (it.cost or 0) == pytest.approx(3 * it.gpu_hours)
     assert it.failures == sum(each.failures for each in specs)
@@ -48,7 +48,7 @@ def test_time_to_train_is_from_the_first_beginning_to_the_last_end() -> None:
     it = reported(last, first, beside)
     assert it.time_to_train_seconds == it.elapsed_seconds == 5 * 86400
     assert it.busy_seconds == 3 * 86400
-    assert [each.name for each in it.listed] == ["job-1", "job-2", "job-3"]
+    assert [each.name for each in it.job_details] == ["job-1", "job-2", "job-3"]
     assert reported(first, beside).time_to_train_seconds is None, "nothing has come of it"
     running = experiment_report(
         "lr", "team-a", [*lives(first, last), Life(beside, "Running", running=True)], Prices(1.0)
@@ -68,7 +68,7 @@ def test_jobs_whose_models_may_differ_are_not_compared(one: dict[str, int], othe
         a_spec(1, gpus=8, gpu_model="one", gpu_seconds={"compute": 8000}, **small),
         a_spec(2, gpus=64, gpu_model="one", gpu_seconds={"compute": 665_600}, **large),
     )
-    assert [each.scaling for each in it.listed] == [None, None]
+    assert [each.scaling for each in it.job_details] == [None, None]
     assert all(note.startswith("no scaling of") for note in it.notes)
     assert any("neither parameters" in note for note in it.notes) == (not one or not other)
 
@@ -78,23 +78,23 @@ def test_scaling_is_by_the_job_with_the_fewest_accelerators() -> None:
     small = a_spec(1, gpus=8, seconds={"compute": 1000}, gpu_seconds={"compute": 8000}, **said)
     large = a_spec(2, gpus=32, seconds={"compute": 312}, gpu_seconds={"compute": 9984}, **said)
     it = reported(small, large)
-    assert [each.tokens_per_second for each in it.listed] == [1000, pytest.approx(3205.1, abs=0.1)]
-    assert [each.scaling for each in it.listed] == [1.0, pytest.approx(8000 / 9984)]
+    assert [each.tokens_per_second for each in it.job_details] == [1000, pytest.approx(3205.1, abs=0.1)]
+    assert [each.scaling for each in it.job_details] == [1.0, pytest.approx(8000 / 9984)]
     assert (it.tokens, it.notes) == (2_000_000, [])
     for unknown in ("several", ""):
         mixed = [each.model_copy(update={"gpu_model": unknown}) for each in (small, large)]
         it = reported(*mixed)
-        assert [each.scaling for each in it.listed] == [None, None], "of which accelerators is not known"
+        assert [each.scaling for each in it.job_details] == [None, None], "of which accelerators is not known"
         assert [note.partition(":")[0] for note in it.notes] == ["no scaling of 2 jobs"]
         assert ("several models" in it.notes[0]) == (unknown == "several")
     other = large.model_copy(update={"gpu_model": "another"})
     it = reported(small, other)
-    assert [each.scaling for each in it.listed] == [None, None], "other accelerators"
+    assert [each.scaling for each in it.job_details] == [None, None], "other accelerators"
     assert it.notes == [
         "no scaling of 2 jobs: none of another size has the same accelerators, parameters and flopsPerToken"
     ]
     assert reported(small).notes == [], "one job is compared with nobody"
-    assert [each.scaling for each in reported(small, a_spec(3)).listed] == [None, None], (
+    assert [each.scaling for each in reported(small, a_spec(3)).job_details] == [None, None], (
         "there is nothing to compare with"
     )
 
@@ -166,7 +166,7 @@ def test_what_one_job_does_not_tell_is_not_told_of_all() -> None:
     told = a_spec(1, throughput={"tokensPerStep": 1000}, steps=1000, gpu_model="dear")
     it = reported(told, a_spec(2), prices=Prices(None, {"dear": 2.0}))
     assert (it.tokens, it.cost, it.cost_per_million_tokens) == (None, None, None)
-    assert it.listed[0].cost == pytest.approx(384)
+    assert it.job_details[0].cost == pytest.approx(384)
     alone = reported(told, prices=Prices(None, {"dear": 2.0}))
     assert alone.cost_per_million_tokens == pytest.approx(384)
 
@@ -187,7 +187,7 @@ def test_live_and_ended_jobs_of_the_namespace_count_once_and_no_others(
     )
     it = found(command("report", "--experiment", "lr", "-o", "json"))
     assert (it["kind"], it["namespace"], it["running"]) == ("ExperimentReport", "team-a", 1)
-    assert [each["name"] for each in it["listed"]] == ["live-aa", "job-1"]
+    assert [each["name"] for each in it["jobDetails"]] == ["live-aa", "job-1"]
     assert "/apis/muster.dev/v1alpha1/trainingjobs" not in api.asked, "nobody else's jobs are even asked for"
     text = command("report", "--experiment", "lr").stdout
     assert "Experiment team-a/lr: 2 jobs (1 Running, 1 Succeeded)" in text

@@ -64,7 +64,7 @@ def test_failures_of_a_job_that_nobody_sees_run_are_not_divided_by_the_time_of_o
         2, seconds={"starting": 60, "unknown": 360_000}, gpu_seconds={}, failures=50, causes=[], blamed_nodes=[]
     )
     it = fleet_report(lives(well, plain), NOW)
-    assert (it.failures, it.mttf_failures, it.blind) == (50, 0, 1)
+    assert (it.failures, it.mttf_failures, it.runtime_unknown_jobs) == (50, 0, 1)
     assert it.mttf_hours is None
     assert it.mttf_at_least_hours == pytest.approx(100 / 2.9957, rel=1e-3)
     assert it.failures_per_thousand_node_days == 0
@@ -73,7 +73,7 @@ def test_failures_of_a_job_that_nobody_sees_run_are_not_divided_by_the_time_of_o
         3, seconds={"compute": 36_000, "unknown": 100}, gpu_seconds={}, failures=2, causes=[], blamed_nodes=[]
     )
     it = fleet_report(lives(plain, failed), NOW)
-    assert (it.mttf_hours, it.mttf_failures, it.blind) == (5.0, 2, 1)
+    assert (it.mttf_hours, it.mttf_failures, it.runtime_unknown_jobs) == (5.0, 2, 1)
     started = failed.model_copy(update={"failures": 9, "failed_starts": 7})
     assert fleet_report(lives(started), NOW).mttf_hours == 5.0, "the time of starts is not in it either"
 
@@ -120,8 +120,8 @@ def test_the_sums_of_the_fleet_are_the_sums_of_its_jobs(found: tuple[EndedJobSpe
         each.gpu_seconds.get(name, 0) for each in found for name in TAKEN
     )
     assert sum(each.gpu_seconds for each in it.namespaces) == it.gpu_seconds
-    assert sum(each.gpu_hours for each in it.listed) == pytest.approx(it.gpu_hours)
-    assert it.estimated == 0
+    assert sum(each.gpu_hours for each in it.job_details) == pytest.approx(it.gpu_hours)
+    assert it.estimated_share == 0
 
 
 @settings(deadline=None, max_examples=40)
@@ -135,18 +135,18 @@ def test_a_cut_never_counts_more_than_there_is_and_is_told(found: tuple[EndedJob
     assert sum(each.gpu_seconds for each in it.causes) == taken
     later = [each for each in found if each.creation_time >= since and each.end_time > since]
     assert it.gpu_seconds >= sum(sum(each.gpu_seconds.values()) for each in later)
-    assert 0 <= it.estimated <= 1
-    assert {each.uid for each in it.listed} == {each.job_uid for each in found if each.end_time > since}
+    assert 0 <= it.estimated_share <= 1
+    assert {each.uid for each in it.job_details} == {each.job_uid for each in found if each.end_time > since}
 
 
 def test_a_job_that_began_before_counts_by_its_share_of_the_time() -> None:
     halved = a_spec(1, creation_time=NOW - 4 * DAY, end_time=NOW)
     whole = a_spec(2, creation_time=NOW - DAY, end_time=NOW)
     it = fleet_report(lives(halved, whole, a_spec(3)), NOW, NOW - 2 * DAY)
-    assert [each.counted for each in it.listed] == [1.0, 0.5]
+    assert [each.counted_share for each in it.job_details] == [1.0, 0.5]
     assert it.failures == 3.0
     assert it.gpu_seconds == 691_200 * 1.5
-    assert it.estimated == pytest.approx(1 / 3)
+    assert it.estimated_share == pytest.approx(1 / 3)
     assert it.causes[0].incidents == 3.0
     assert it.causes[0].gpu_seconds == 51_200 * 1.5
     assert (it.offenders[0].node, it.offenders[0].jobs, it.offenders[0].incidents) == ("bad", 2, 3.0)
@@ -160,7 +160,7 @@ def test_a_quarter_is_what_lies_between_two_moments() -> None:
     )
     late, early = a_spec(3, creation_time=end, end_time=NOW), a_spec(4, creation_time=NOW - 9 * DAY, end_time=begin)
     it = fleet_report([*lives(across, late, early), running], NOW, begin, until=end)
-    assert [(each.name, each.counted) for each in it.listed] == [("job-2", 1.0), ("job-1", 0.5)]
+    assert [(each.name, each.counted_share) for each in it.job_details] == [("job-2", 1.0), ("job-1", 0.5)]
     assert (it.since, it.until, it.time) == (begin, end, NOW)
     assert it.gpu_seconds == 691_200 * 1.5
     assert it.uncounted_seconds == 3600, "its figures end an hour before the end that was asked for"
@@ -239,7 +239,7 @@ def test_no_job_is_counted_twice(command: Callable[..., Result], api: Any) -> No
     api.lists(RECORDS, a_record(a_spec(job_uid="both")), a_record(a_spec(job_uid="gone")), a_record(unseen))
     api.is_at(datetime(2026, 3, 1, 1, tzinfo=UTC))
     it = found(command("report", "--fleet", "-o", "json"))
-    assert sorted(each["uid"] for each in it["listed"]) == ["both", "gone", "running", "unseen"]
+    assert sorted(each["uid"] for each in it["jobDetails"]) == ["both", "gone", "running", "unseen"]
     assert it["running"] == 2, "who is there was not gone"
     assert it["states"] == {"Running": 2, "Succeeded": 2}
     assert it["gpuSeconds"] == 2 * 691_200 + 2 * 16 * 3600
@@ -269,7 +269,7 @@ def test_running_jobs_count_by_the_api_servers_clock_whatever_the_leaders_shows(
     api.is_at(datetime(2026, 3, 1, 4, 1, tzinfo=UTC))
     it = found(command("report", "--fleet", "-o", "json"))
     assert (it["wallSeconds"], it["uncountedSeconds"], it["buckets"][0]["bucket"]) == (3600, 0, "compute")
-    assert it["listed"][0]["endTime"] == "2026-03-01T04:00:00.000000Z"
+    assert it["jobDetails"][0]["endTime"] == "2026-03-01T04:00:00.000000Z"
 
 
 def test_what_may_not_be_read_is_told_with_the_right_that_is_needed(command: Callable[..., Result], api: Any) -> None:
@@ -488,18 +488,18 @@ def test_what_the_fleets_accelerators_did_is_told_with_how_much_of_it_was_idle()
     spans |= {"2026-03-31T06": {"unseen": 5 * 3_600_000}, "2026-01-01": {"free": 10**12}}
     hours = FleetHours.model_validate({"until": NOW, "gpus": 100, "spans": spans})
     it = fleet_report(lives(a_spec()), NOW, NOW - 30 * DAY, hours=hours)
-    assert [(each.state, each.gpu_hours, each.share) for each in it.states_of_gpus] == [
+    assert [(each.state, each.gpu_hours, each.share) for each in it.gpu_states] == [
         ("held", 60, 0.6),
         ("free", 30, 0.3),
         ("reserved", 5, 0.05),
         ("unseen", 5, 0.05),
     ]
-    assert (it.idle, it.counted_until) == (0.35, NOW)
+    assert (it.idle_share, it.counted_until) == (0.35, NOW)
     assert ("Idle accelerators", "35.0%") in figures(it)
     assert any("5.0% of the fleet's GPU-hours no operator ran" in remark for remark in remarks(it))
     for text in (markdown(it), page(it)):
         assert "reserved" in text
-    assert fleet_report(lives(a_spec()), NOW).idle is None, "nobody knows"
+    assert fleet_report(lives(a_spec()), NOW).idle_share is None, "nobody knows"
 
 
 def test_what_failed_jobs_cost_and_the_share_of_all_spend_that_became_progress() -> None:
@@ -627,7 +627,7 @@ def test_costs_that_nobody_held_are_not_guessed_from_several_prices() -> None:
     assert "give one price for all (--price)" in remark
     assert "perGpuHour" not in remark
     it = fleet_report(jobs, NOW, NOW - 31 * DAY, Prices(None, {"H200": 3.0, "B200": 4.0}), hours=hours)
-    assert it.idle_unpriced == "models have different prices"
+    assert it.idle_cost_unknown == "models have different prices"
     it = fleet_report(jobs, NOW, NOW - 31 * DAY, Prices(None, {"H200": 3.0}), hours=hours)
     assert (it.cost, it.spend.cost) == (576, None)
     (remark,) = [each for each in remarks(it) if "that no job held is not known" in each]
@@ -636,7 +636,7 @@ def test_costs_that_nobody_held_are_not_guessed_from_several_prices() -> None:
     assert "different" not in remark
     it = fleet_report(jobs, NOW, NOW - 31 * DAY, Prices(3.0, {"H200": 3.0}), hours=hours)
     assert it.spend.cost == pytest.approx(193 * 3)
-    assert it.idle_unpriced == ""
+    assert it.idle_cost_unknown == ""
 
 
 def test_the_hours_are_read_and_what_may_not_be_read_is_told(command: Callable[..., Result], api: Any) -> None:
@@ -645,7 +645,7 @@ def test_the_hours_are_read_and_what_may_not_be_read_is_told(command: Callable[.
     told = json.dumps({"until": "2026-01-31T05:00:00Z", "gpus": 8, "spans": {"2026-01-31": {"free": 3_600_000}}})
     api.put(HOURS, {"data": {"hours": told}})
     it = found(command("report", "--fleet", "-o", "json"))
-    assert (it["idle"], it["statesOfGpus"]) == (1.0, [{"state": "free", "gpuHours": 1.0, "share": 1.0}])
+    assert (it["idleShare"], it["gpuStates"]) == (1.0, [{"state": "free", "gpuHours": 1.0, "share": 1.0}])
     api.put(HOURS, {"data": {"hours": "nonsense"}})
     assert "makes no sense" in found(command("report", "--fleet", "-o", "json"))["notes"][-1]
     api.errors[HOURS] = Forbidden(403, "Forbidden", "no")

@@ -80,7 +80,7 @@ def test_an_incident_is_told_with_who_saw_what_when_and_what_was_decided(api: An
     with_incident(api)
     found = json.loads(command("report", "llama", "--incident", "2", "-o", "json").stdout)
     assert (found["kind"], found["number"], found["rank"], found["exitCode"]) == ("JobIncident", 2, 9, 1)
-    assert [(each["time"][:19], each["who"]) for each in found["timeline"]] == [
+    assert [(each["time"][:19], each["source"]) for each in found["timeline"]] == [
         ("2026-01-05T02:59:30", "the agent on gpu-1"),
         ("2026-01-05T03:00:00", "the operator"),
         ("2026-01-05T03:00:02", "the launcher of worker 1"),
@@ -88,7 +88,7 @@ def test_an_incident_is_told_with_who_saw_what_when_and_what_was_decided(api: An
         ("2026-01-05T03:00:20", "the verdict on gpu-1"),
         ("2026-01-05T03:01:10", "the operator"),
     ]
-    assert found["timeline"][0]["what"] == "Xid 63 on GPU-1: row remap"
+    assert found["timeline"][0]["event"] == "Xid 63 on GPU-1: row remap"
     assert found["message"] == "rank 9 exited with code 1"
     assert found["lastLines"][-1].endswith("ValueError: loss is nan")
     assert found["decisions"] == [

@@ -85,7 +85,7 @@ def test_every_worker_is_shown_with_its_ranks(api: Any, command: Run) -> None:
 def test_a_rank_is_looked_for_in_its_workers_log_by_attempt(command: Run) -> None:
     found = asked(command, "--rank", "3", "--attempt", "2", "--tail", "2")
     (log,) = found["logs"]
-    assert (log["worker"], log["lines"], log["leftOut"]) == (1, ["20%", "step 2"], 1)
+    assert (log["worker"], log["lines"], log["omittedLines"]) == (1, ["20%", "step 2"], 1)
     failed = asked(command, "--failed")
     assert failed["attempt"] == 1
     assert failed["logs"][0]["lines"] == LOG.splitlines()[:3]
@@ -95,14 +95,14 @@ def test_of_a_pod_that_is_gone_the_record_is_told(api: Any, command: Run, logs: 
     api.lists(PODS, a_pod(0))
     (log,) = asked(command, "--failed")["logs"]
     assert (log["lines"], log["problem"]) == ([], "its pod is gone, and its log with it")
-    assert log["remains"][0]["lastLines"] == ["Traceback", "\x1b[31mboom"]
+    assert log["incidents"][0]["lastLines"] == ["Traceback", "\x1b[31mboom"]
     text = command("logs", "llama", "--failed").stdout
     assert "what the record of incident 1 (RankFailed) has: rank 3 exited with code 1\n  Traceback\n  boom\n" in text
     api.lists(PODS, a_pod(1, incarnation=2))  # a new one in its place, in which that attempt never was
     logs["llama-x-1-2"] = "muster: attempt 2: ranks 2 to 3 of 4 starting, from scratch\n"
     (log,) = asked(command, "--failed")["logs"]
     assert log["problem"].startswith("attempt 1 did not run in this pod")
-    assert log["remains"][0]["incident"] == 1
+    assert log["incidents"][0]["incident"] == 1
 
 
 def test_an_older_pod_that_is_still_there_is_found_by_its_attempt(api: Any, command: Run, logs: dict[str, str]) -> None:
@@ -126,14 +126,14 @@ def test_a_log_that_cannot_be_read_hides_no_other(api: Any, command: Run, error:
     first, second = asked(command)["logs"]
     assert first["lines"] == ["zero"]
     assert says in second["problem"]
-    assert second["remains"][0]["reason"] == "RankFailed"
+    assert second["incidents"][0]["reason"] == "RankFailed"
 
 
 @pytest.mark.usefixtures("logs")
 def test_without_rights_on_pods_the_record_is_told(api: Any, command: Run) -> None:
     api.errors[PODS] = Forbidden(403, "Forbidden", "no")
     found = asked(command, "--failed")
-    assert found["logs"][0]["remains"][0]["message"] == "rank 3 exited with code 1"
+    assert found["logs"][0]["incidents"][0]["message"] == "rank 3 exited with code 1"
     assert "role view" in found["notes"][0]
 
 

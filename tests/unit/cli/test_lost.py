@@ -40,7 +40,7 @@ def test_the_word_is_applied_to_each_node_by_a_manager_of_its_own(api: Any, comm
     assert [path for _, path, _ in patches(api)] == [f"{HEALTHS}/gpu-2", f"{HEALTHS}/gpu-1"]
     for verb, _, body in patches(api):
         assert verb == "PATCH application/apply-patch+yaml {'fieldManager': 'muster-human-lost', 'force': 'true'}"
-        word = {"time": found["time"], "reason": "pulled the plug", "by": "bob", "bootId": "boot-1"}
+        word = {"time": found["time"], "reason": "pulled the plug", "user": "bob", "bootId": "boot-1"}
         word["lastRenewal"] = "2026-01-01T00:00:07.123456Z" if body["metadata"]["name"] == "gpu-1" else ""
         assert body["spec"] == {"lost": word}
     assert [node["name"] for node in found["nodes"]] == ["gpu-2", "gpu-1"]

@@ -69,7 +69,7 @@ def a_health(**status: Any) -> dict[str, Any]:
             "probes": [{"probe": "gemm", "outcome": "Fail", "value": "1", "threshold": "2"}],
         },
     }
-    human = {"decision": "Cordon", "reason": "liquid", "by": "ann", "time": "2026-01-04T12:00:00Z"}
+    human = {"decision": "Cordon", "reason": "liquid", "user": "ann", "time": "2026-01-04T12:00:00Z"}
     return {
         "metadata": {"name": "gpu-1", "uid": "n", "resourceVersion": "3"},
         "spec": {"override": human},
@@ -96,10 +96,10 @@ def with_node(api: Any) -> None:
 def test_a_nodes_life_is_one_page(api: Any, command: Run) -> None:
     with_node(api)
     found = json.loads(command("nodes", "gpu-1", "-o", "json").stdout)
-    assert (found["kind"], found["known"], found["ready"], found["cordoned"]) == ("NodeLife", True, True, True)
+    assert (found["kind"], found["exists"], found["ready"], found["cordoned"]) == ("NodeLife", True, True, True)
     assert found["health"]["state"] == "Degraded"
     assert found["labels"] == {"topology.muster.dev/block": "b1", "topology.muster.dev/rack": "r2"}
-    assert [(each["kind"], each["time"][:13]) for each in found["life"]] == [
+    assert [(each["kind"], each["time"][:13]) for each in found["history"]] == [
         ("Human", "2026-01-04T12"),
         ("Evidence", "2026-01-03T00"),
         ("Check", "2026-01-02T12"),
@@ -107,8 +107,8 @@ def test_a_nodes_life_is_one_page(api: Any, command: Run) -> None:
         ("Job", "2026-01-02T06"),
         ("Verdict", "2026-01-01T00"),
     ]
-    assert found["life"][3]["what"] == "failed all-reduce for team-a/llama beside gpu-2"
-    assert found["life"][4]["what"] == "team-a/llama incident 1: NodeLost (Hardware): gone"
+    assert found["history"][3]["event"] == "failed all-reduce for team-a/llama beside gpu-2"
+    assert found["history"][4]["event"] == "team-a/llama incident 1: NodeLost (Hardware): gone"
     (job,) = found["jobs"]
     assert (job["name"], job["workers"], job["failures"]) == ("team-a/llama", [1], 1)
     assert job["avoidsUntil"].startswith("2026-01-06")
@@ -137,7 +137,7 @@ def test_a_tenant_is_told_what_is_missing_and_sees_his_own_jobs(api: Any, comman
     api.lists(f"{own}/gangs", a_gang())
     found = json.loads(command("nodes", "gpu-1", "-o", "json").stdout)
     assert [job["name"] for job in found["jobs"]] == ["team-a/llama"]
-    assert "known" not in found
+    assert "exists" not in found
     assert len(found["notes"]) == 3
     assert all("muster-fleet-view" in note for note in found["notes"])
     api.errors[f"{own}/trainingjobs"] = no
@@ -150,7 +150,7 @@ def test_a_node_that_is_gone_is_remembered(api: Any, command: Run) -> None:
     with_node(api)
     api.lists(NODES)
     found = json.loads(command("nodes", "gpu-1", "-o", "json").stdout)
-    assert found["known"] is False
+    assert found["exists"] is False
     assert "no Node of this name" in found["notes"][0]
 
 
@@ -185,12 +185,12 @@ def test_what_is_asked_for_is_told_with_its_state(api: Any, command: Run) -> Non
     found = json.loads(command("nodes", "gpu-1", "-o", "json").stdout)
     assert found["repair"] == {
         "action": "Reboot",
-        "phase": "Asked",
+        "phase": "Requested",
         "message": "",
         "reason": "Xid79",
         "since": "2026-01-03T01:00:00.000000Z",
     }
-    assert [each["what"] for each in found["life"] if each["kind"] == "Repair"] == ["Reboot asked for: Xid79"]
+    assert [each["event"] for each in found["history"] if each["kind"] == "Repair"] == ["Reboot asked for: Xid79"]
     api.put(REQUEST, a_request(phase="Failed", message=f"no BMC {EVIL}"))
     text = command("nodes", "gpu-1").stdout
     assert "Reboot: Failed, asked for" in text
@@ -208,7 +208,7 @@ def test_a_repair_that_has_ended_is_part_of_the_life(api: Any, command: Run) -> 
     }
     api.put(health_path("gpu-1"), a_health(incidents=[once]))
     found = json.loads(command("nodes", "gpu-1", "-o", "json").stdout)
-    assert [each["what"] for each in found["life"] if each["kind"] == "Repair"] == ["its repair ended (Xid79)"]
+    assert [each["event"] for each in found["history"] if each["kind"] == "Repair"] == ["its repair ended (Xid79)"]
     assert "repair" not in found
 
 

@@ -64,13 +64,13 @@ def test_the_fleet_costs_what_each_of_its_jobs_does_or_nothing_is_told() -> None
     assert sum(each.cost or 0 for each in it.buckets) == pytest.approx(it.cost)
     assert it.causes[0].cost == pytest.approx(51_200 / 3600 * 5)
     assert it.namespaces[0].cost == pytest.approx(it.cost)
-    assert (it.price_per_gpu_hour, it.currency, it.unpriced) == (None, "EUR", 0)
+    assert (it.price_per_gpu_hour, it.currency, it.unpriced_share) == (None, "EUR", 0)
     one = fleet_report(lives(dear), NOW, None, prices)
     assert one.price_per_gpu_hour == 4.0
     partly = fleet_report(lives(dear, cheap, a_spec(3)), NOW, None, prices)
     assert (partly.cost, partly.buckets[0].cost, partly.namespaces[0].cost, partly.causes[0].cost) == (None,) * 4
-    assert partly.unpriced == pytest.approx(1 / 3)
-    assert fleet_report(lives(dear), NOW).unpriced == 0, "nobody has asked for a price"
+    assert partly.unpriced_share == pytest.approx(1 / 3)
+    assert fleet_report(lives(dear), NOW).unpriced_share == 0, "nobody has asked for a price"
 
 
 def test_a_jobs_page_tells_what_it_made_and_cost(command: Callable[..., Result], api: Any) -> None:

@@ -96,7 +96,7 @@ def test_the_energy_of_a_token_is_that_of_the_nodes(command: Callable[..., Resul
         "wattsPerGpu": 500.0,
         "metered": 1.0,
         "joulesPerToken": pytest.approx(792 * 3.6e6 / 21.6e9),
-        "why": "",
+        "joulesPerTokenUnknown": "",
     }
     assert [path for path, _ in prometheus.asked] == ["/api/v1/query"] * 2
     query = prometheus.asked[0][1]

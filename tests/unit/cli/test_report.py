@@ -87,11 +87,11 @@ def test_each_incident_has_what_it_took_and_with_a_price_what_that_cost() -> Non
     last = {**unknown, "attempt": 3, "faultTime": "2026-01-05T01:00:00Z", "time": "2026-01-05T01:00:05Z"}
     job = TrainingJob.model_validate(a_job([INCIDENT, unknown, last]))
     assert job.status.goodput is not None
-    found = report(job, job.status.goodput, Prices(2.0)).took
+    found = report(job, job.status.goodput, Prices(2.0)).incident_costs
     assert [(each.attempt, each.gpu_hours) for each in found[:2]] == [(1, pytest.approx(13 / 60 * 16)), (2, 16.0)]
     assert found[2].gpu_hours == pytest.approx(3 * 16)  # the job has not trained since
     assert [each.cost for each in found] == [pytest.approx(2 * each.gpu_hours) for each in found]
-    assert report(job, job.status.goodput).took[0].cost is None
+    assert report(job, job.status.goodput).incident_costs[0].cost is None
 
 
 def test_an_incident_takes_no_more_than_the_job_has_held_whatever_came_before_the_next_step() -> None:
@@ -107,14 +107,14 @@ def test_an_incident_takes_no_more_than_the_job_has_held_whatever_came_before_th
     )
     assert job.status.goodput is not None
     found = report(job, job.status.goodput)
-    assert [each.gpu_hours * HOUR for each in found.took] == pytest.approx([70 * 16, 60 * 16])
+    assert [each.gpu_hours * HOUR for each in found.incident_costs] == pytest.approx([70 * 16, 60 * 16])
     assert found.recovery_seconds == pytest.approx(65)
 
 
 def test_a_job_that_never_failed_is_reported() -> None:
     job = TrainingJob.model_validate(a_job([], failures=0))
     assert job.status.goodput is not None
-    assert report(job, job.status.goodput).took == []
+    assert report(job, job.status.goodput).incident_costs == []
 
 
 def test_a_wait_that_lasts_counts_and_a_clock_that_is_ahead_makes_none(
@@ -185,8 +185,8 @@ def test_what_the_burn_in_measured_is_said_beside_mfu(printed: Callable[..., str
     job = TrainingJob.model_validate(body)
     assert job.status.goodput is not None
     found = report(job, job.status.goodput)
-    assert found.made is not None
-    assert found.made.delivered == pytest.approx(54_000 * 400_000 * 42e9 / (90 * 3600 * 16 * 700e12))
+    assert found.throughput is not None
+    assert found.throughput.delivered == pytest.approx(54_000 * 400_000 * 42e9 / (90 * 3600 * 16 * 700e12))
     text = printed(lambda console: render(console, found), width=120)
     # An H200 reaches 989 TFLOP/s by its data sheet.
     assert re.search(r"Of what burn-in measured +\d+\.\d% of 700 TFLOP/s, which is 70\.8% of the peak", text)
@@ -492,8 +492,8 @@ def test_the_example_of_the_documentation_is_what_is_printed_and_its_sums_hold(p
     # By hand: 54,000 * 2^20 tokens in 90 hours, and in 1,440 of 1,584 GPU-hours; 2.50 EUR and 1,000 steps to a
     # checkpoint.
     tokens = 56_623_104_000
-    assert found.made.tokens_per_second == pytest.approx(tokens / 324_000)
-    assert found.made.mfu == pytest.approx(tokens * 42e9 / (1440 * 3600 * 989e12))
+    assert found.throughput.tokens_per_second == pytest.approx(tokens / 324_000)
+    assert found.throughput.mfu == pytest.approx(tokens * 42e9 / (1440 * 3600 * 989e12))
     assert found.cost.total == pytest.approx(3960)
     assert found.cost.per_million_tokens == pytest.approx(3960 / 56_623.104)
     assert found.cost.per_checkpoint == pytest.approx(3960 / 54)

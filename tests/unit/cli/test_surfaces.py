@@ -112,7 +112,7 @@ def test_tokens_mfu_and_cost_are_the_reports_on_prometheus_too() -> None:
     assert job.status.goodput is not None
     prices = Prices(models={"NVIDIA-H200": 2.5}, currency="EUR")
     found = report(job, job.status.goodput, prices, NOW)
-    assert found.made is not None
+    assert found.throughput is not None
     assert found.cost is not None
     labels = {"namespace": "ns", "job_name": "llama"}
     JobFigures(lambda: NOW, lambda: prices).set_status(("ns", "llama"), job.status, job.spec.throughput)
@@ -121,13 +121,13 @@ def test_tokens_mfu_and_cost_are_the_reports_on_prometheus_too() -> None:
         for name in ("tokens", "tokens_per_second", "mfu_ratio", "mfu_overall_ratio")
     }
     assert shown == {
-        "tokens": found.made.tokens,
-        "tokens_per_second": found.made.tokens_per_second,
-        "mfu_ratio": found.made.mfu,
-        "mfu_overall_ratio": found.made.mfu_overall,
+        "tokens": found.throughput.tokens,
+        "tokens_per_second": found.throughput.tokens_per_second,
+        "mfu_ratio": found.throughput.mfu,
+        "mfu_overall_ratio": found.throughput.mfu_overall,
     }
     assert shown["tokens"] == 7200 * 400_000
-    assert (found.made.mfu or 0) > (found.made.mfu_overall or 1)
+    assert (found.throughput.mfu or 0) > (found.throughput.mfu_overall or 1)
     cost = REGISTRY.get_sample_value("muster_job_cost", {**labels, "currency": "EUR"})
     assert cost == found.cost.total == pytest.approx(32 * (7200 + 600 + 1800) / 3600 * 2.5)
 
@@ -195,7 +195,7 @@ def test_progress_that_nobody_knows_is_unknown_on_every_surface(printed: Callabl
     assert top.ettr == fleet.ettr == 0.5
     assert (fleet.progress_unknown_jobs, fleet.progress_unknown_gpu_hours) == (1, 64)
     assert any("leave out 1 job with 64.0 GPU-hours" in line for line in remarks(fleet))
-    rows = {each.gpu_hours: each.goodput for each in fleet.listed}
+    rows = {each.gpu_hours: each.goodput for each in fleet.job_details}
     assert rows[64.0] is None
     JobFigures(lambda: NOW).set_status(("ns", "llama"), unknown.status)
     assert REGISTRY.get_sample_value("muster_job_ettr_ratio", {"namespace": "ns", "job_name": "llama"}) is None

@@ -92,7 +92,7 @@ def test_who_needs_somebody_comes_first_and_ended_ones_only_when_asked(api: Any,
     assert found["states"] == {"Pending": 2, "Recovering": 1, "Running": 1, "Succeeded": 1}
     assert (found["nodes"], found["namespace"], found["time"][:19]) == (2, "", rfc3339(NOW)[:19])
     first = found["jobs"][1]
-    assert (first["position"], first["why"]) == (1, "needs 16 in one block, 4 free; 2 more nodes")
+    assert (first["position"], first["message"]) == (1, "needs 16 in one block, 4 free; 2 more nodes")
     assert found["jobs"][0]["openIncident"] == 2
     assert found["jobs"][3]["stepsPerSecond"] == 2.0
     assert "done" in command("top", "--all").stdout
@@ -106,7 +106,7 @@ def test_who_needs_somebody_comes_first_and_ended_ones_only_when_asked(api: Any,
 def test_of_a_job_that_only_a_limit_keeps_waiting_no_free_nodes_are_told(api: Any, command: Run) -> None:
     api.lists(ALL, waiting("limited", 1, fleet=0))
     (found,) = json.loads(command("top", "-o", "json").stdout)["jobs"]
-    assert found["why"] == "needs 16 in one block; 2 more nodes"
+    assert found["message"] == "needs 16 in one block; 2 more nodes"
 
 
 def test_who_may_see_one_namespace_sees_that(api: Any, command: Run) -> None:

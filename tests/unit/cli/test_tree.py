@@ -40,7 +40,7 @@ def small_fleet() -> Fleet:
 
 def healths() -> dict[str, HealthRow]:
     """Of the small fleet: one well, one suspect, three out by verdict (two of them otherwise, too), one by a human."""
-    cordon = HumanDecision(decision=Decision.CORDON, reason="liquid", by="ann", time=NOW)
+    cordon = HumanDecision(decision=Decision.CORDON, reason="liquid", user="ann", time=NOW)
     of = {
         "n3": ("Healthy", "", 86400),
         "n7": ("Suspect", "EccCorrected", 7200),
@@ -105,8 +105,8 @@ def test_who_is_excluded_for_its_health_says_so_first() -> None:
         "n10": ("Excluded", "quarantined: Cordoned", []),
     }
     fleet, block = rows(tree)[""], rows(tree)["b1"]
-    assert (fleet.nodes, fleet.free, fleet.used, fleet.excluded, fleet.sick) == (9, 2, 1, 6, 4)
-    assert (block.excluded, block.sick) == (3, 2)
+    assert (fleet.nodes, fleet.free, fleet.used, fleet.excluded, fleet.not_healthy) == (9, 2, 1, 6, 4)
+    assert (block.excluded, block.not_healthy) == (3, 2)
     assert ("unhealthy: Xid79", 1) in [(share.name, share.nodes) for share in block.excluded_for]
 
 

@@ -254,7 +254,7 @@ async def test_a_human_who_releases_it_is_obeyed_while_the_silence_lasts(fleet: 
     fleet.pod("n0", ready=False)
     await fleet.after(601)
     record = fleet.api.objects["nodehealths", "n0"]
-    human = {"decision": "Release", "reason": "known", "by": "me", "time": fleet.now.isoformat()}
+    human = {"decision": "Release", "reason": "known", "user": "me", "time": fleet.now.isoformat()}
     fleet.api.put("nodehealths", {**record, "spec": {"override": human}})
     await fleet.after(601)
     assert fleet.cluster.fleet.exclusion("n0") is None

@@ -113,7 +113,7 @@ def test_where_half_of_the_time_is_missing_no_token_has_an_energy() -> None:
     found = of_nodes(500 * 28_800, 28_800, 10**9)  # Prometheus no longer has the first half
     assert found is not None
     assert (found.watts_per_gpu, found.metered, found.joules_per_token) == (500.0, 0.5, None)
-    assert found.why.startswith("only 50% of the time was metered")
+    assert found.joules_per_token_unknown.startswith("only 50% of the time was metered")
 
 
 def test_more_time_than_the_job_has_held_is_no_energy_of_it() -> None:

@@ -97,7 +97,7 @@ def sick(*several: Evidence, health: NodeHealth | None = None) -> NodeHealth:
 
 
 def decided(health: NodeHealth, decision: Decision | None, at: float = 0, reason: str = "looked at it") -> NodeHealth:
-    human = HumanDecision(decision=decision, reason=reason, by="ann", time=after(at)) if decision else None
+    human = HumanDecision(decision=decision, reason=reason, user="ann", time=after(at)) if decision else None
     return health.model_copy(update={"spec": NodeHealthSpec(override=human)})
 
 

@@ -44,8 +44,8 @@ def test_what_is_usual_is_left_out_and_what_is_not_is_said() -> None:
     cells = [cell.to_json() for cell in found.groups[0].nodes]
     assert cells == [
         {"name": "a", "job": "team-a/j"},
-        {"name": "b", "state": "Suspect", "words": "suspect: Xid79: gone"},
-        {"name": "c", "ready": False, "closed": True, "words": "not ready: KubeletStopped"},
+        {"name": "b", "state": "Suspect", "message": "suspect: Xid79: gone"},
+        {"name": "c", "ready": False, "cordoned": True, "message": "not ready: KubeletStopped"},
     ]
 
 

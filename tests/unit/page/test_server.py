@@ -81,7 +81,7 @@ async def test_who_may_see_nodes_learns_no_jobs_by_them(fleet: Fleet, ask: Ask) 
     assert [[cell["name"] for cell in group["nodes"]] for group in body["groups"]] == [["gpu-1", "gpu-2"], ["gpu-3"]]
     assert body["groups"][0]["nodes"][0]["job"] == "team-a/ours"
     assert "job" not in body["groups"][0]["nodes"][1]
-    assert body["counts"] == {"used": 1, "free": 1, "sick": 1, "away": 0}
+    assert body["counts"] == {"used": 1, "free": 1, "unhealthy": 1, "notReady": 0}
 
 
 async def test_answers_made_for_one_are_not_given_to_another(fleet: Fleet, ask: Ask) -> None:

@@ -168,7 +168,13 @@ def test_the_gpu_hours_add_up_and_the_shares_are_those_of_the_rates() -> None:
     assert found.useful_gpu_hours + found.saving_gpu_hours + lost == pytest.approx(found.gpu_hours)
     assert found.gpu_hours == 2048 * 8 * 54 * 24
     for row in found.causes:
-        parts = row.redone + row.noticing + row.waiting + row.replacing + row.starting
+        parts = (
+            row.lost_work_gpu_hours
+            + row.detection_gpu_hours
+            + row.queue_gpu_hours
+            + row.pod_gpu_hours
+            + row.start_gpu_hours
+        )
         assert parts == pytest.approx(row.gpu_hours)
     by_name = {row.name: row.failures for row in found.causes}
     assert by_name["HBM3 memory"] == pytest.approx(72, rel=0.05)
@@ -194,9 +200,9 @@ def test_who_waits_is_told_after_each_life() -> None:
 
 
 def test_lives_that_a_default_budget_would_have_ended_are_counted() -> None:
-    assert alone(a_plan(), 20).budget_exhausted == BudgetExhausted(own=0, nodes=0)
+    assert alone(a_plan(), 20).budget_exhausted == BudgetExhausted(application=0, hardware=0)
     hopeless = alone(a_plan(nodes=16384, mttf_days=60, spares=64, start_seconds=600, days=5), 20)
-    assert hopeless.budget_exhausted == BudgetExhausted(own=20, nodes=20)
+    assert hopeless.budget_exhausted == BudgetExhausted(application=20, hardware=20)
 
 
 def test_the_usual_start_is_what_was_published() -> None:

@@ -97,7 +97,7 @@ class Keeper:
     def human_says(self, name: str, decision: Decision, reason: str, now: float) -> None:
         """`kubectl muster release` or `cordon`."""
         health = self.record_of(name)
-        human = HumanDecision(decision=decision, reason=reason, by="somebody", time=_time(now))
+        human = HumanDecision(decision=decision, reason=reason, user="somebody", time=_time(now))
         spec = health.spec.model_copy(update={"override": human})
         self.health[name] = health.model_copy(update={"spec": spec})
         self.burned.pop(name, None)

@@ -141,7 +141,7 @@ function build(body) {
 }
 function sentence(node, where) {
   const held = node.job ? `held by ${node.job}` : "";
-  return [`${node.name} (${where})`, held || KINDS[kindOf(node)], node.closed ? "cordoned" : "", node.words || ""].filter(Boolean).join("; ");
+  return [`${node.name} (${where})`, held || KINDS[kindOf(node)], node.cordoned ? "cordoned" : "", node.message || ""].filter(Boolean).join("; ");
 }
 function drawFleet(body) {
   stale(body);
@@ -152,9 +152,9 @@ function drawFleet(body) {
     for (const node of group.nodes) {
       const known = cells.get(node.name), old = known.node;
       known.node = node;
-      if (old && old.state === node.state && old.ready === node.ready && old.job === node.job && old.closed === node.closed && old.words === node.words) continue;
+      if (old && old.state === node.state && old.ready === node.ready && old.job === node.job && old.cordoned === node.cordoned && old.message === node.message) continue;
       const kind = kindOf(node);
-      known.cell.className = `node ${kind}${node.closed ? " closed" : ""}`;
+      known.cell.className = `node ${kind}${node.cordoned ? " cordoned" : ""}`;
       put(known.cell, SIGNS[kind]);
       known.cell.setAttribute("aria-label", sentence(node, known.where));
     }
@@ -248,7 +248,7 @@ function drawJobs(body) {
     put(rate, speed(job.stepsPerSecond));
     put(ettr, percent(job.ettr));
     put(saved, job.checkpointTime ? `${ago(job.checkpointTime, now)} ago` : "");
-    say(why, [job.position ? `#${job.position} in the queue` : "", job.openIncident != null ? `incident ${job.openIncident}` : "", job.why || ""].filter(Boolean).join(": "));
+    say(why, [job.position ? `#${job.position} in the queue` : "", job.openIncident != null ? `incident ${job.openIncident}` : "", job.message || ""].filter(Boolean).join(": "));
     row.classList.toggle("chosen", key === shown);
     row.hidden = !matches(row);
     // Rows move only where the order has changed: the one that has the focus keeps it.
@@ -340,7 +340,7 @@ function drawOne(key, body) {
   const [known, unknown] = facts(body.figures || []);
   parts.push(el("dl", { class: "numbers" }, ...fact("step", job.step == null ? "" : number(job.step)), ...fact("speed", speed(job.stepsPerSecond)),
     ...fact("nodes", job.nodes ? number(job.nodes) : ""), ...fact("restarts", job.restarts ? number(job.restarts) : ""), ...known));
-  if (job.why) parts.push(el("p", { class: "message", text: job.why }));
+  if (job.message) parts.push(el("p", { class: "message", text: job.message }));
   if (life) parts.push(el("h3", { text: "Life" }), ...strip(life));
   if (waiting) {
     parts.push(el("h3", { text: "What it waits for" }), el("p", { class: "message", text: `${waiting.needs} nodes${waiting.level ? ` in one ${waiting.level}` : ""}${waiting.fleet ? `; ${waiting.free} free, ${waiting.suitable} suitable of ${waiting.fleet}` : ""}` }));

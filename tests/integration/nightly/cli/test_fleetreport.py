@@ -32,14 +32,14 @@ def test_who_may_read_the_history_is_told_of_it(stranger: Any, hand: Any) -> Non
     hand.grant("muster-view", everywhere=True)
     found = stranger.json("report", "--fleet")
     assert "endedjobs in namespace muster-system: list" in found["notes"][0]
-    assert uid not in {job["uid"] for job in found["listed"]}
+    assert uid not in {job["uid"] for job in found["jobDetails"]}
     hand.grant("muster-fleet-view", everywhere=True)
     found = stranger.json("report", "--fleet")
     assert found["notes"] == []
-    uids = {job["uid"] for job in found["listed"]}
+    uids = {job["uid"] for job in found["jobDetails"]}
     assert uid in uids
     assert forged not in uids, "what a tenant may write in its own namespace is no history"
-    assert uid not in {job["uid"] for job in stranger.json("report", "--fleet", "--since", "2026-01-03")["listed"]}
+    assert uid not in {job["uid"] for job in stranger.json("report", "--fleet", "--since", "2026-01-03")["jobDetails"]}
     for form in ("markdown", "html"):
         assert f"{hand.namespace}/llama" in stranger("report", "--fleet", "-o", form).stdout.replace("\\", "")
     hand.kubectl("delete", "endedjob", uid, "-n", SYSTEM)

@@ -27,16 +27,16 @@ def test_a_cordon_is_kept_beside_what_operator_and_agent_have_written(user: Any,
     began = datetime.now(UTC).replace(microsecond=0)
     found = user.json("cordon", known, f"node/{new}", "--reason", "liquid under rack 7")
     assert began <= datetime.fromisoformat(found["time"]) <= datetime.now(UTC)
-    assert found["by"] == "admin"
+    assert found["user"] == "admin"
     assert [node["usedBy"] for node in found["nodes"]] == [[f"{hand.namespace}/llama"], []]
-    assert f"{hand.namespace}/llama leaves after the next checkpoint" in found["nodes"][0]["follows"]
+    assert f"{hand.namespace}/llama leaves after the next checkpoint" in found["nodes"][0]["consequences"]
     for name in (known, new):
         body = stored(hand, name)
         human = body["spec"]["override"]
         assert human == {
             "decision": "Cordon",
             "reason": "liquid under rack 7",
-            "by": found["by"],
+            "user": found["user"],
             "time": found["time"],
         }
         (ours,) = [entry for entry in body["metadata"]["managedFields"] if entry["manager"] == "muster-human"]
@@ -88,7 +88,7 @@ def test_verdicts_exclude_and_jobs_there_are_named(user: Any, hand: Any) -> None
         tainted: ("Excluded", "degraded: IbPortFlap", []),
     }
     row = found["domains"][0]
-    assert (row["nodes"], row["free"], row["used"], row["excluded"], row["sick"]) == (4, 1, 1, 2, 3)
+    assert (row["nodes"], row["free"], row["used"], row["excluded"], row["notHealthy"]) == (4, 1, 1, 2, 3)
     lines = user("nodes", "--domain", f"{hand.block('b1')}/r1", "--sick").stdout.splitlines()
     cells = [line.split() for line in lines if line.startswith((sick, suspect, well, tainted))]
     assert [(row[0], *row[2:5]) for row in cells] == [
@@ -117,9 +117,9 @@ def test_rights_to_decide_are_those_of_the_role(stranger: Any, hand: Any) -> Non
 
     hand.grant("muster-fleet-edit", everywhere=True)
     found = stranger.json("cordon", name, "--reason", "liquid")
-    assert found["by"] == f"system:serviceaccount:{hand.namespace}:stranger"
+    assert found["user"] == f"system:serviceaccount:{hand.namespace}:stranger"
     assert "usedBy" not in found["nodes"][0]
-    assert stored(hand, name)["spec"]["override"]["by"] == found["by"]
+    assert stored(hand, name)["spec"]["override"]["user"] == found["user"]
     as_stranger = f"--as=system:serviceaccount:{hand.namespace}:stranger"
     for verb, what in (("patch", "nodehealths/status"), ("delete", "nodehealths"), ("patch", "nodes")):
         allowed = hand.kubectl("auth", "can-i", verb, what.split("/")[0], *_subresource(what), as_stranger)

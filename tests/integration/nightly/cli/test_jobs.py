@@ -159,7 +159,7 @@ def test_a_job_is_told_in_full_to_who_may_see_all(user: Any, hand: Any, story: d
     assert status["notes"] == []
     incident = user.json("report", job, "--incident")
     assert ("muster.dev/operator", "RankFailed") in [
-        (each["who"], each["what"].partition(":")[0]) for each in incident["timeline"]
+        (each["source"], each["event"].partition(":")[0]) for each in incident["timeline"]
     ]
     assert incident["lastLines"][0] == "Traceback"
     first, second = user.json("logs", job)["logs"]
@@ -168,7 +168,7 @@ def test_a_job_is_told_in_full_to_who_may_see_all(user: Any, hand: Any, story: d
     failed = user.json("logs", job, "--failed")["logs"][0]
     assert failed["lines"] == LOG.split("\n")[:5]
     life = user.json("nodes", nodes[1])
-    assert (life["known"], life["ready"], life["health"]["reason"]) == (True, True, "Xid79")
+    assert (life["exists"], life["ready"], life["health"]["reason"]) == (True, True, "Xid79")
     assert [(entry["name"], entry["workers"]) for entry in life["jobs"]] == [(job, [1])]
     top = user.json("top", "-n", hand.namespace)
     assert [(row["name"], row["openIncident"]) for row in top["jobs"]] == [("llama", 1)]
@@ -212,10 +212,10 @@ def test_a_tenant_gets_what_he_may_and_is_told_the_rest(
     hand.grant("muster-fleet-view", everywhere=True)
     assert stranger.json("status", "llama")["notes"] == []
     life = stranger.json("nodes", story["nodes"][1])
-    assert (life["known"], life["health"]["reason"], life["notes"]) == (True, "Xid79", [])
+    assert (life["exists"], life["health"]["reason"], life["notes"]) == (True, "Xid79", [])
     assert stranger.json("top")["namespace"] == ""
     told = stranger.json("bundle", "llama", "--file", str(tmp_path / "fleet.tar.gz"))
-    assert [each["what"] for each in told["leftOut"] if each["what"].startswith(("fleet/", "job/", "cluster/"))] == [
+    assert [each["name"] for each in told["missing"] if each["name"].startswith(("fleet/", "job/", "cluster/"))] == [
         "fleet/fleetpolicy.json"  # there is none
     ]
 
@@ -235,7 +235,7 @@ def test_a_bundle_of_a_tenant_has_no_secret_and_says_what_it_lacks(
     grant_view(hand)
     path = tmp_path / "b.tar.gz"
     told = stranger.json("bundle", "llama", "--file", str(path))
-    left = {each["what"] for each in told["leftOut"]}
+    left = {each["name"] for each in told["missing"]}
     assert {"fleet/nodes.json", "fleet/nodehealths.json", "operator/pods.json"} <= left
     with tarfile.open(path) as archive:
         texts = {entry.name.partition("/")[2]: archive.extractfile(entry).read().decode() for entry in archive}  # type: ignore[union-attr]

@@ -12,7 +12,7 @@ TYPE = "MusterHealthy"
 def test_the_right_of_the_component_is_what_it_takes(installation: Any, wait_until: Callable[..., Any]) -> None:
     policy = {"metadata": {"name": "default"}, "spec": {"health": {"nodeCondition": True}}}
     record = {"apiVersion": "muster.dev/v1alpha1", "kind": "NodeHealth", "metadata": {"name": "node-a"}}
-    human = {"decision": "Cordon", "reason": "a test", "by": "ann", "time": "2026-11-20T09:00:00Z"}
+    human = {"decision": "Cordon", "reason": "a test", "user": "ann", "time": "2026-11-20T09:00:00Z"}
 
     def mine() -> list[Any]:
         conditions = installation.get("node", "node-a")["status"].get("conditions", [])

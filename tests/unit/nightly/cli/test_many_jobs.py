@@ -33,5 +33,5 @@ def test_twenty_thousand_ended_jobs_are_reported_of_in_time() -> None:
     many = lives(*(a_spec(1).model_copy(update={"job_uid": f"u{number}"}) for number in range(20_000)))
     it = fleet_report(many, fleets.NOW, fleets.NOW - 9.5 * DAY)
     assert it.jobs == 20_000
-    assert it.estimated == 1.0
+    assert it.estimated_share == 1.0
     assert it.gpu_seconds == pytest.approx(20_000 * 691_200 / 2)

@@ -164,10 +164,10 @@ def _worth(wanted: Figures, made: Any, ms: int, gpus: int) -> Iterator[tuple[str
     time_in_steps = sum(wanted.milliseconds.get(bucket, 0) for bucket in PRODUCTIVE)
     rate = float((ms + 3000) / max(time_in_steps, 1))
     whole_seconds_decide = abs(time_in_steps - LEAST_MILLISECONDS_FOR_RATE) < ms + 1000
-    if made.made is not None and not made.made.why and not whole_seconds_decide:
-        yield from _alike("tokens", wanted.tokens, made.made.tokens, 0.0)
-        yield from _alike("tokens per second", wanted.tokens_per_second, made.made.tokens_per_second, rate)
-        yield from _alike("MFU", wanted.mfu, made.made.mfu, rate)
+    if made.throughput is not None and not made.throughput.mfu_unknown and not whole_seconds_decide:
+        yield from _alike("tokens", wanted.tokens, made.throughput.tokens, 0.0)
+        yield from _alike("tokens per second", wanted.tokens_per_second, made.throughput.tokens_per_second, rate)
+        yield from _alike("MFU", wanted.mfu, made.throughput.mfu, rate)
 
 
 def _under_clocks_that_disagree(plan: Plan, wanted: Figures, outcome: Outcome) -> Iterator[tuple[str, str]]:
