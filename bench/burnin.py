@@ -169,14 +169,14 @@ class StartWatch:
     """When the go of a gang was seen, since it was last forgotten.
 
     Attributes:
-        doubts: nodes that failed or were left untested, as the record then says; none where all have passed.
+        failed_nodes: nodes that failed or were left untested, as the record then says; none where all have passed.
     """
 
     def __init__(self, bed: Bed) -> None:
         self._connection = bed.connect()
         self._changed = threading.Condition()
         self._at: float | None = None
-        self.doubts: list[Any] = []
+        self.failed_nodes: list[Any] = []
         self._decode = msgspec.json.Decoder(_Event).decode
         threading.Thread(target=self._follow, name="gang watch", daemon=True).start()
 
@@ -199,11 +199,11 @@ class StartWatch:
     def _note_event(self, now: float, event: _Event) -> None:
         if event.type != "DELETED" and event.object.spec.start is not None:
             with self._changed:
-                self._at, self.doubts = self._at or now, doubts(event.object.spec.burn_in)
+                self._at, self.failed_nodes = self._at or now, failed_nodes(event.object.spec.burn_in)
                 self._changed.notify_all()
 
 
-def doubts(burn_in: BurnIn | None) -> list[Any]:
+def failed_nodes(burn_in: BurnIn | None) -> list[Any]:
     """Who was not proved: failures, and names of nodes that were left untested."""
     return [] if burn_in is None else [*burn_in.failures, *burn_in.untested]
 
@@ -287,8 +287,8 @@ def _run(stage: cases.Stage, system: Proving, checkers: Checkers, go: StartWatch
     at = go.wait(_PROVED_SECONDS)
     if at is None:
         raise LocalClusterError(f"a gang of {size} was not proved within {_PROVED_SECONDS:.0f} s")
-    if go.doubts:
-        raise LocalClusterError(f"a gang of {size} was not proved: {go.doubts}")
+    if go.failed_nodes:
+        raise LocalClusterError(f"a gang of {size} was not proved: {go.failed_nodes}")
     costs, everything = spent(before, cpu_seconds(pids)), machine_seconds() - machine
     made = _added(asked, requests_made(system.metrics()))
     told, exchange = checkers.told(), checkers.exchanged()

@@ -49,10 +49,10 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have had it ignored
     known = facts()
     kept = _kept(arguments.output, known)
-    wish = Selection(arguments.systems, arguments.bindings, arguments.modes, arguments.cases, arguments.runs)
+    selection = Selection(arguments.systems, arguments.bindings, arguments.modes, arguments.cases, arguments.runs)
     try:
         for size in arguments.sizes:
-            for rows in _size(size, wish):
+            for rows in _size(size, selection):
                 kept = merged(kept, rows)
                 _save(arguments.output, {**known, "results": kept})
     except KeyboardInterrupt:
@@ -64,9 +64,9 @@ def main() -> None:
     print(f"written: {os.path.relpath(arguments.output)}")
 
 
-def _size(size: int, wish: Selection) -> Any:
+def _size(size: int, selection: Selection) -> Any:
     """The rows of one size, variant by variant."""
-    wanted = [each for each in variants(wish) if any(runs_of(each, size, case, wish) for case in CASES)]
+    wanted = [each for each in variants(selection) if any(runs_of(each, size, case, selection) for case in CASES)]
     if not wanted:
         return
     _say(f"{size} nodes ...")
@@ -75,20 +75,21 @@ def _size(size: int, wish: Selection) -> Any:
         _warm_up(bed)
         for variant in wanted:
             started = time.monotonic()
-            rows = _bare(bed, wish) if variant.system == "bare" else _variant(bed, variant, wish)
+            rows = _bare(bed, selection) if variant.system == "bare" else _variant(bed, variant, selection)
             _say(f"{size} {variant}: {time.monotonic() - started:.0f} s")
             yield rows
 
 
-def _variant(bed: Bed, variant: Variant, wish: Selection) -> list[Row]:
-    return _rows(_system(bed, variant), variant, wish, CASES)
+def _variant(bed: Bed, variant: Variant, selection: Selection) -> list[Row]:
+    return _rows(_system(bed, variant), variant, selection, CASES)
 
 
-def _bare(bed: Bed, wish: Selection) -> list[Row]:
+def _bare(bed: Bed, selection: Selection) -> list[Row]:
     """The best of its settings, by the median of all bound."""
     variant = Variant("bare")
     starts = {
-        connections: _measure(Bare(bed, connections), variant, wish, ("Start",)) for connections in BARE_CONNECTIONS
+        connections: _measure(Bare(bed, connections), variant, selection, ("Start",))
+        for connections in BARE_CONNECTIONS
     }
     if not all(measured["Start"] for measured in starts.values()):
         return []
@@ -99,22 +100,24 @@ def _bare(bed: Bed, wish: Selection) -> list[Row]:
 
     best = min(starts, key=typical)
     system = Bare(bed, best)
-    recovered = _measure(system, variant, wish, ("FailOnePod", "FailEightPods"))
+    recovered = _measure(system, variant, selection, ("FailOnePod", "FailEightPods"))
     measured = {**starts[best], **{case: recovered[case] for case in cases.FAILED_PODS}}
     rows = [row(system.subject(case), runs) for case, runs in measured.items() if runs]
-    for mode in wish.modes:
-        rows += _rows(Bare(bed, best, mode), variant, wish, ("Start",))
+    for mode in selection.modes:
+        rows += _rows(Bare(bed, best, mode), variant, selection, ("Start",))
     return rows
 
 
-def _rows(system: System, variant: Variant, wish: Selection, wanted: Sequence[str]) -> list[Row]:
-    measured = _measure(system, variant, wish, wanted)
+def _rows(system: System, variant: Variant, selection: Selection, wanted: Sequence[str]) -> list[Row]:
+    measured = _measure(system, variant, selection, wanted)
     return [row(system.subject(case), runs) for case, runs in measured.items() if runs]
 
 
-def _measure(system: System, variant: Variant, wish: Selection, wanted: Sequence[str]) -> dict[str, list[Measurement]]:
+def _measure(
+    system: System, variant: Variant, selection: Selection, wanted: Sequence[str]
+) -> dict[str, list[Measurement]]:
     """The runs of each wanted case."""
-    times = {case: runs_of(variant, system.bed.size, case, wish) if case in wanted else 0 for case in CASES}
+    times = {case: runs_of(variant, system.bed.size, case, selection) if case in wanted else 0 for case in CASES}
     node_runs = times.pop("FailOneNode")
     measured: dict[str, list[Measurement]] = {case: [] for case in CASES}
     system.begin()

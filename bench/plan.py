@@ -45,27 +45,27 @@ class Selection:
     runs: int = RUNS
 
 
-def variants(wish: Selection) -> list[Variant]:
+def variants(selection: Selection) -> list[Variant]:
     """Muster comes last: what age does to a control plane is to its disadvantage."""
-    peers = [Variant(system) for system in SYSTEMS if system in wish.systems and system != "muster"]
-    if "muster" not in wish.systems:
+    peers = [Variant(system) for system in SYSTEMS if system in selection.systems and system != "muster"]
+    if "muster" not in selection.systems:
         return peers
-    return [*peers, *(Variant("muster", binding, mode) for mode in wish.modes for binding in wish.bindings)]
+    return [*peers, *(Variant("muster", binding, mode) for mode in selection.modes for binding in selection.bindings)]
 
 
-def runs_of(variant: Variant, size: int, case: str, wish: Selection) -> int:
+def runs_of(variant: Variant, size: int, case: str, selection: Selection) -> int:
     """How often a case is run; 0 where it is left out."""
-    if case not in wish.cases:
+    if case not in selection.cases:
         return 0
     if variant.system == "muster":
-        return wish.runs if _muster_runs(variant, size, case) else 0
+        return selection.runs if _muster_runs(variant, size, case) else 0
     if variant.system == "bare":
-        return 0 if case == "FailOneNode" else wish.runs  # it has nobody who would notice
+        return 0 if case == "FailOneNode" else selection.runs  # it has nobody who would notice
     if size > PEERS_LARGEST:
         return 0
     if case == "FailOneNode" or (case == "FailEightPods" and variant.system == "job"):
         return 1 if size == HOPELESS_SIZE else 0
-    return 0 if case == "FailEightPods" and size > WHOLE_GANG_LARGEST else wish.runs
+    return 0 if case == "FailEightPods" and size > WHOLE_GANG_LARGEST else selection.runs
 
 
 def _muster_runs(variant: Variant, size: int, case: str) -> bool:

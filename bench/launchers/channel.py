@@ -145,7 +145,7 @@ class Channel(asyncio.Protocol):
             self._answer.set_exception(RefusedError(status, body))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is closed, by whomever."""
+        """The connection is closed, by either side."""
         self._transport = None
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(ConnectionResetError(str(exc or "the coordinator closed the connection")))

@@ -263,7 +263,7 @@ class _Lane:
         self.answered: Dict[socket.socket, Tuple[float, str]] = {}  # since when and for which client, oldest first
         self.next = float("-inf")  # when the next connection may be answered
 
-    def crowded(self) -> Optional[socket.socket]:
+    def surplus_connection(self) -> Optional[socket.socket]:
         """When too many connections are answered, return the oldest connection of the client with the most."""
         if len(self.answered) <= _MAX_ANSWERED:
             return None
@@ -448,12 +448,12 @@ class Server:
             return
         with self._guard:
             lane.answered[connection] = now, client
-            crowded = lane.crowded()
+            surplus = lane.surplus_connection()
             # removed here, because its thread may notice late and the next choice has to be another one
-            if crowded is not None:
-                del lane.answered[crowded]
-        if crowded is not None:
-            self._end(crowded)
+            if surplus is not None:
+                del lane.answered[surplus]
+        if surplus is not None:
+            self._end(surplus)
         if speaks:
             self._answer_in_thread(connection, client)
         else:

@@ -118,13 +118,13 @@ def whole_cluster(request: pytest.FixtureRequest) -> Iterator[None]:
         return
     bed: Bed = request.getfixturevalue("bed")
     yield
-    bed.mend()
+    bed.repair()
 
 
 @pytest.fixture
-def mended(bed: Bed) -> Callable[[], None]:
+def repaired(bed: Bed) -> Callable[[], None]:
     """Makes the cluster whole again."""
-    return bed.mend
+    return bed.repair
 
 
 @pytest.fixture(scope="module")

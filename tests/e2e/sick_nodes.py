@@ -19,7 +19,7 @@ TAINT = "muster.dev/unhealthy"
 
 
 def forget(bed: Bed) -> None:
-    bed.faults.mend()
+    bed.faults.repair()
     wait_until("agents that see nothing", lambda: not any(seen(h, "evidence") for h in healths(bed).values()), 60)
     bed.kubectl("delete", "nodehealths", "--all", "--wait=true")
     wait_until("four nodes that are well", lambda: [*map(is_new_and_well, healths(bed).values())] == [True] * 4, 60)

@@ -16,7 +16,7 @@ from pathlib import Path
 from attack.faults import MAKERS, ON_THE_WAY
 from attack.play import QUIET_SECONDS, Outcome, Player, finish, play_list, play_seed
 from attack.stage import CHAOS, opened
-from attack.way import Way, laid, restore
+from attack.way import Way, restore, routed_through_proxy
 from simulate import stories
 from simulate.play import Story
 from testbed.bed import ROOT, Bed
@@ -57,7 +57,11 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _way(bed: Bed, story: Story, seconds: float) -> AbstractContextManager[Way | None]:
-    return laid(bed) if seconds or any(fault.kind in ON_THE_WAY for fault in story.faults) else nullcontext()
+    return (
+        routed_through_proxy(bed)
+        if seconds or any(fault.kind in ON_THE_WAY for fault in story.faults)
+        else nullcontext()
+    )
 
 
 def some_chaos(seed: int) -> list[str]:
@@ -110,7 +114,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=None, help="draw faults at random; default: by the clock")
     parser.add_argument("--minutes", type=float, default=3.0, help="of random faults")
     parser.add_argument("--chaos", default="", help=f"what the trainer does wrong: all, or some of {','.join(CHAOS)}")
-    parser.add_argument("--quiet", type=float, default=QUIET_SECONDS, help="seconds for the jobs to end, once mended")
+    parser.add_argument("--quiet", type=float, default=QUIET_SECONDS, help="seconds for the jobs to end, once repaired")
     parser.add_argument("--installed", action="store_true", help="Muster is there already: do not install it")
     return parser
 

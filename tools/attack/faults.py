@@ -136,7 +136,7 @@ def _cut_power(stage: Stage, fault: Fault) -> Undo:
     def boot(node: str) -> None:
         cluster.boot(node)
         stage.packets.renew(node)
-        with suppress(LocalClusterError):  # its devices are told once it is Ready; whoever mends waits for that again
+        with suppress(LocalClusterError):  # its devices are told once it is Ready; the repair waits for that again
             cluster.power_on(node)
 
     return each(nodes, boot)

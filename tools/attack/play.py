@@ -1,4 +1,4 @@
-"""Plays a story on the stage: trouble, then everything is mended, and every job has to come to its right end."""
+"""Plays a story on the stage: trouble, then everything is repaired, and every job has to come to its right end."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ QUIET_SECONDS = 900.0
 RIPE_SECONDS = 75.0
 RECOVERING_SECONDS = 30.0
 LONGEST_SECONDS = 45.0
-# What the last fault has for itself before everything is mended.
+# What the last fault has for itself before everything is repaired.
 LAST_SECONDS = 10.0
 _STATES_OF_RECOVERY = ("Recovering", "Starting", "Pending", "Placing")
 
@@ -101,7 +101,7 @@ class Player:
         for number in sorted(self._undos, key=lambda number: self.made[number - 1].fault.kind != "ApiAway"):
             self._end(number)
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         """End all that lasts, and wait until the cluster is whole."""
         cluster = self.stage.bed.cluster
         self.end_all()
@@ -109,7 +109,7 @@ class Player:
         for node in self.stage.nodes:
             cluster.thaw_node(node)
             cluster.power_on(node)
-        self.stage.bed.mend()
+        self.stage.bed.repair()
 
     def _api_answers(self) -> bool:
         with suppress(KubectlError):
@@ -190,7 +190,7 @@ class Outcome:
     Attributes:
         violations: what was violated, and which fault was made last before it.
         attempts: by job.
-        quiet_seconds: from the mended cluster to the end of all jobs.
+        quiet_seconds: from the repaired cluster to the end of all jobs.
     """
 
     made: list[Made]
@@ -224,9 +224,9 @@ class Outcome:
 def finish(player: Player, quiet_seconds: float = QUIET_SECONDS) -> Outcome:
     """Mend everything, wait for the end of all jobs, and judge by their journals."""
     stage, begun = player.stage, player.begun
-    player.mend()
-    mended = time.monotonic()
-    player.say(f"{mended - begun:7.1f} s  mended; every job has {quiet_seconds:.0f} s to come to its end")
+    player.repair()
+    repaired = time.monotonic()
+    player.say(f"{repaired - begun:7.1f} s  repaired; every job has {quiet_seconds:.0f} s to come to its end")
     for job in stage.jobs.values():
         job.finish_soon()
     violations: list[Violation] = []
@@ -237,7 +237,7 @@ def finish(player: Player, quiet_seconds: float = QUIET_SECONDS) -> Outcome:
         states = {name: _status(stage, name) for name in stage.jobs}
         text = f"{quiet_seconds:.0f} quiet seconds after the last fault not every job has ended: {states}"
         violations.append(Violation("every job ends as it should", text, time.monotonic()))
-    quiet = time.monotonic() - mended
+    quiet = time.monotonic() - repaired
     journals = {name: job.lines() for name, job in stage.jobs.items()}
     for name, job in stage.jobs.items():
         weights = journal.reference(job.nodes, max((line.step for line in journals[name]), default=0))

@@ -26,7 +26,7 @@ from testbed.kube import KubectlError, wait_until
 NAMESPACE = "muster-attack"
 STEP_SECONDS = 0.1
 CHECKPOINT_EVERY = 10
-# How many steps are made in peace before the end, once everything is mended.
+# How many steps are made in peace before the end, once everything is repaired.
 LAST_STEPS = 30
 
 CHAOS = {

@@ -1,4 +1,4 @@
-"""The operator's way to the API server, laid through the proxy, and what goes wrong on it."""
+"""The operator's way to the API server, through the proxy, and what goes wrong on it."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _log() -> Path:
 
 
 @contextmanager
-def laid(bed: Bed) -> Iterator[Way]:
+def routed_through_proxy(bed: Bed) -> Iterator[Way]:
     """Every replica of the operator comes through the proxy, until this ends."""
     described = bed.cluster.describe()
     keys = Path(described["state"]) / "control-plane" / "pki"

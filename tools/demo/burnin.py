@@ -99,7 +99,7 @@ def found(bed: Bed, story: Story, watch: GangWatch, victim: str) -> Found:
 def repair(bed: Bed, story: Story, node: str) -> None:
     """The node is well again, booted, and released by a human, as the nodes that are lost later need a replacement."""
     story.tell(f"{node} gets a new part and is booted; kubectl muster release {node} --reason 'part replaced'")
-    bed.faults.mend()
+    bed.faults.repair()
     bed.cluster.power_off(node)
     bed.cluster.power_on(node)
     released = bed.muster("release", node, "--reason", "part replaced")

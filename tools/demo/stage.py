@@ -44,7 +44,7 @@ def cluster(story: Story, namespace: str, archives: Sequence[Path] = ()) -> Iter
     finally:
         if not existing:
             checkers.end(bed)
-            bed.faults.mend()
+            bed.faults.repair()
         if keep:
             story.tell(f"kept, as KEEP asks: export KUBECONFIG={bed.kubectl.kubeconfig}")
         elif starts:

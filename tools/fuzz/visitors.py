@@ -106,7 +106,7 @@ class _Line(asyncio.Transport):
     """A connection's other end, which reads everything at once.
 
     Attributes:
-        is_over: it was cut, by whomever.
+        is_over: it was cut, by either side.
     """
 
     def __init__(self, connection: Connection) -> None:

@@ -604,7 +604,7 @@ _FOR_GOOD = ("PowerCut", "NodeFrozen", "CutOff", "CutOffButStorage", "CutFromOpe
 
 
 def draw_for_good(random: Random, at: float) -> Fault:
-    """One that is never mended."""
+    """One that is never repaired."""
     return Fault(round(at, 2), random.choice(_FOR_GOOD), number=random.randrange(24), seconds=FOR_GOOD)
 
 

@@ -176,7 +176,7 @@ class Life(Surroundings):
         self.server.patch(self.health_of(node), {"spec": {what: word.to_json()}}, "merge")
 
     def calm_down(self, besides: Collection[str] = ()) -> None:
-        """What people and machines mend by themselves, on all nodes but a few."""
+        """What people and machines repair by themselves, on all nodes but a few."""
         self.network.cuts.clear()
         self.network.lost = 0.0
         self.server.silent.clear()

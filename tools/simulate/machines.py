@@ -49,7 +49,7 @@ class Machine:
         self._ended: dict[str, int] = {}  # uid -> exit code that the API server has not been told yet
         self._known: set[str] = set()  # uids of pods of this boot
         self._lone: set[str] = set()  # uids of pods of which only the sidecar runs on
-        self._evidence: list[Object] = []  # what its agent sees and a reboot mends
+        self._evidence: list[Object] = []  # what its agent sees and a reboot repairs
         self._told_health: Object = {}
         around.server.create(Where("nodes", "", name, ""), self._node())
         around.server.create(Where("leases", paths.NODE_LEASES, name, ""), self._lease())

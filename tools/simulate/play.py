@@ -17,9 +17,9 @@ from simulate.surroundings import key_of
 # Beyond the exclusion of nodes after a failure there, the longest back-off, and a second try after either.
 QUIET_SECONDS = 7200.0
 PERSON_SECONDS = 300.0
-# Whoever mends what has lasted until the quiet takes one thing after the other, and his time for it.
+# What has lasted until the quiet is repaired one thing after the other, with time between.
 MENDING_SECONDS = (0.0, 0.0, 1.0, 10.0, 60.0)
-AT_ONCE = 0.5  # share of the lives in which all is mended at one moment
+AT_ONCE = 0.5  # share of the lives in which all is repaired at one moment
 CROWDED = 1 / 3  # of the dense lives; the simulated time of a crowd takes two to three times as long as that of others
 CROWDED_WHERE_SPARSE = 1 / 6
 LARGE, LARGE_WHERE_SPARSE = 1 / 2, 3 / 4  # share of the lives that are a part of a large fleet
@@ -152,8 +152,8 @@ def _play(life: Life, told: Story, outcome: Outcome) -> None:
         elif undo is not None:
             broken[list(life.machines)[fault.number % len(life.machines)]] = fault
     life.run(30.0)
-    life.journal.note("QUIET", "from here on nothing happens any more, and what was broken is mended")
-    _mend(life, told, undos)
+    life.journal.note("QUIET", "from here on nothing happens any more, and what was broken is repaired")
+    _repair(life, told, undos)
     life.calm_down(besides=broken)
     life.checks.calm()
     life.checks.watch_limits(day.limits)  # whatever was an excuse is none any more
@@ -208,7 +208,7 @@ def _open(life: Life, told: Story, day: Day, trouble_seconds: float) -> None:
             submit()
 
 
-def _mend(life: Life, told: Story, undos: list[tuple[Fault, Undo]]) -> None:
+def _repair(life: Life, told: Story, undos: list[tuple[Fault, Undo]]) -> None:
     """All at one moment, or one after the other as people come to it."""
     chance = random.Random(f"mend {told.seed}")
     at_once = chance.random() < AT_ONCE
@@ -218,7 +218,7 @@ def _mend(life: Life, told: Story, undos: list[tuple[Fault, Undo]]) -> None:
         if not at_once:
             life.run(chance.choice(MENDING_SECONDS))
         undo()
-        life.checks.trail.mended(fault)
+        life.checks.trail.repaired(fault)
 
 
 def _may_fail(life: Life, name: str, plan: JobPlan) -> bool:

@@ -119,7 +119,7 @@ class Trail:
         for hit in self._hits:
             hit.late = min(hit.late, now + hit.seen_seconds)
 
-    def mended(self, fault: Fault) -> None:
+    def repaired(self, fault: Fault) -> None:
         """It is over, which it was to be much later."""
         for hit in self._hits:
             if hit.fault is fault:

@@ -568,8 +568,8 @@ class Answers:
     """What a child that looks for checkpoints has answered: asked the same again, of a directory in which nothing has
     changed, it answers the same. Most looks are such, and each costs as much as a decision of the operator.
 
-    Only of answers is this true that tell of nothing but complete checkpoints: what is torn, or doubted, is judged anew
-    by and by. The first answer after a change is not the last: what was seen once needs fewer looks.
+    Only of answers is this true that tell of nothing but complete checkpoints: what is incomplete or suspect is judged
+    anew by and by. The first answer after a change is not the last: what was seen once needs fewer looks.
     """
 
     def __init__(self, directory: Directory, node: str) -> None:
@@ -594,7 +594,7 @@ class Answers:
         answer = json.loads(told[0]) if asked is not None and len(told) == 1 else {}
         if answer.pop("scan", None) != number or not answer["done"]:
             return
-        if any(answer[name] for name in ("torn", "note", "doubt", "trap", "error")):
+        if any(answer[name] for name in ("incomplete", "note", "warning", "trap", "error")):
             return
         self._asked, self._answer = asked, answer
         self._is_steady = before == (asked, answer)
@@ -605,7 +605,10 @@ class Answers:
         request = json.loads(lines[0]) if len(lines) == 1 else {}
         number = request.pop("scan", 0)
         depends = (
-            not number or request["thorough"] or request["wishDirectory"] or self._directory.lag_seconds.get(self._node)
+            not number
+            or request["thorough"]
+            or request["requestedDirectory"]
+            or self._directory.lag_seconds.get(self._node)
         )
         return number, None if depends else (request, self._directory.changes)
 

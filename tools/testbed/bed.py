@@ -219,7 +219,7 @@ class Bed:
         }
         return next((pod for pod in pods if pod["status"].get("podIP") in served), None)
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         """Make the local cluster whole again: its nodes on, Ready, uncordoned and connected, and two operators."""
         for node in self.cluster.describe()["nodes"]:
             if node["pid"] is None:

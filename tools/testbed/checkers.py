@@ -58,7 +58,7 @@ def forget_for_good(bed: Bed) -> None:
 @contextmanager
 def installed(bed: Bed, **preflight: Any) -> Iterator[None]:
     """`begin`, and at the end all of it out again, with nothing held against any node."""
-    bed.faults.mend()
+    bed.faults.repair()
     begin(bed, **preflight)
     yield
     forget(bed)
@@ -68,21 +68,21 @@ def installed(bed: Bed, **preflight: Any) -> Iterator[None]:
 
 @contextmanager
 def fresh(bed: Bed) -> Iterator[None]:
-    """Nodes that are well and of which nothing is held, and checkers that can test; mended afterwards."""
+    """Nodes that are well and of which nothing is held, and checkers that can test; repaired afterwards."""
     forget(bed)
     wait_ready(bed)
     yield
-    bed.faults.mend()
+    bed.faults.repair()
 
 
 def forget(bed: Bed) -> None:
     """Make every node well, and hold nothing against any."""
-    bed.faults.mend()
+    bed.faults.repair()
     # As long as a gang tells of a failure it is held against the node.
     wait_until("the gangs of deleted jobs to go", lambda: not bed.kubectl.json("get", "gangs", "-A")["items"])
     unwell = _unwell(bed)
     if unwell:
-        done = bed.muster("release", *unwell, "--reason", "mended by the test bed")
+        done = bed.muster("release", *unwell, "--reason", "repaired by the test bed")
         if done.returncode:
             raise RuntimeError(f"kubectl muster release: {done.stderr.strip()}")
         wait_until("nodes to be released", lambda: not _unwell(bed))

@@ -256,7 +256,7 @@ class Faults:
         self._boot_is_the_kubelets(node)
         self._cluster.power_on(node)
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         """Make every node well again, whoever has made it bad; links and processors of those that are off are."""
         for node, log in self._logs.items():
             if self._cluster.is_on(node):

@@ -80,7 +80,7 @@ class NodeLife(ApiModel):
     findings: list[Finding] = Field([], description="What counts now, strongest first.")
     evidence: list[Evidence] = Field([], description="What the agent has seen, newest first.")
     offences: Offences | None = Field(None, description="How often the machine has been bad, fading with time.")
-    check: CheckResult | None = Field(None, description="The last test that somebody wished for.")
+    check: CheckResult | None = Field(None, description="The last test that was requested.")
     lost: LostNode | None = Field(None, description="A human's word that it is dead.")
     repair: NodeRepair | None = Field(
         None, description="Its RepairRequest; left out: there is none, or it may not be read."

@@ -51,7 +51,7 @@ class NodeChecks(ApiModel):
 
     api_version: str = OUTPUT_VERSION
     kind: Literal["NodeChecks"] = "NodeChecks"
-    id: str = Field(description="Of the wish.")
+    id: str = Field(description="Of the request for the test.")
     profile: Profile
     nodes: list[TestedNode] = Field(description="In the order given.")
     notes: list[str] = Field([], description="What limits this answer.")
@@ -89,13 +89,13 @@ async def check(session: Session, names: Sequence[str], profile: Profile, *, wai
     """
     nodes = await nodes_there(session, names)
     user, servers_time = await current_user(session)
-    wish = CheckRequest(id=uuid.uuid4().hex[:16], profile=profile, user=user, time=clock.current_time(servers_time))
+    request = CheckRequest(id=uuid.uuid4().hex[:16], profile=profile, user=user, time=clock.current_time(servers_time))
     for name in names:
-        await write(session, name, {"check": wish.to_json()}, FIELD_MANAGER)
+        await write(session, name, {"check": request.to_json()}, FIELD_MANAGER)
     account = await account_of(session, nodes.values())
     holders = {name: account.facts_of_node(nodes[name], None).used_by for name in names}
     free = [name for name in names if not holders[name]]
-    results = await _results(session, free, wish) if wait else {}
+    results = await _results(session, free, request) if wait else {}
     used = [name for name in names if holders[name]]
     notes = [*account.notes]
     if used:
@@ -113,17 +113,17 @@ async def check(session: Session, names: Sequence[str], profile: Profile, *, wai
         )
         for name in names
     ]
-    return NodeChecks(id=wish.id, profile=profile, nodes=rows, notes=notes)
+    return NodeChecks(id=request.id, profile=profile, nodes=rows, notes=notes)
 
 
-async def _results(session: Session, names: Sequence[str], wish: CheckRequest) -> dict[str, CheckResult]:
+async def _results(session: Session, names: Sequence[str], request: CheckRequest) -> dict[str, CheckResult]:
     """Wait for the results, and return those that came in time."""
     from muster.kube.decode import Undecodable, custom
 
     found: dict[str, CheckResult] = {}
     loop = asyncio.get_running_loop()
     # A node that is slow or hangs is tested twice.
-    until = loop.time() + 2 * PROFILES[wish.profile].limit_seconds + PATIENCE_SECONDS
+    until = loop.time() + 2 * PROFILES[request.profile].limit_seconds + PATIENCE_SECONDS
     while len(found) < len(names) and loop.time() < until:
         await asyncio.sleep(LOOK_SECONDS)
         for name in names:
@@ -131,7 +131,7 @@ async def _results(session: Session, names: Sequence[str], wish: CheckRequest) -
                 continue
             health = custom(NodeHealth)(await session.client.get(paths.muster("nodehealths", name=name)))
             result = None if isinstance(health, Undecodable) else health.status.check
-            if result is not None and result.id == wish.id:
+            if result is not None and result.id == request.id:
                 found[name] = result
     return found
 

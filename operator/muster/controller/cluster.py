@@ -490,7 +490,7 @@ class Cluster:
         if gang.spec.unfenced_workers or not self._lost.keys().isdisjoint(member.node for member in gang.spec.members):
             return True
         is_plain = job.spec.launch.mode is LaunchMode.PLAIN
-        doubt = min(FRESH_SECONDS, job.spec.recovery.unreachable_timeout_seconds)
+        silence_limit = min(FRESH_SECONDS, job.spec.recovery.unreachable_timeout_seconds)
         for member in gang.spec.members:
             node = self.fleet.nodes.get(member.node)
             if member.node and (node is None or not node.ready):
@@ -498,7 +498,7 @@ class Cluster:
             if is_plain or not member.pod_uid:
                 continue
             launcher = launchers.get(member.pod_uid)
-            if launcher is None or launcher.heard_age_seconds >= doubt:
+            if launcher is None or launcher.heard_age_seconds >= silence_limit:
                 return True
         return False
 

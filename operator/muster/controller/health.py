@@ -58,7 +58,7 @@ from muster.world.jobfailures import JobFailureReport
 from muster.world.views import NodeView
 
 NODES_AT_ONCE = 32
-# Nodes fall sick in crowds: they are judged together, so that the budget sees them together.
+# Nodes become unhealthy many at a time: they are judged together, so that the budget sees them together.
 GATHER_SECONDS = 0.1
 RETRY_SECONDS = 2.0
 CLOCK_CHECK_SECONDS = 30.0
@@ -149,7 +149,7 @@ class HealthKeeper:
         self._test_requests = TestRequests()
         self._leads_since: float | None = None
         self._other_since: dict[str, datetime] = {}  # nodes that another machine has become, or that were gone -> when
-        self._results: dict[str, CheckResult] = {}  # what came of tests that somebody wished for, until it is written
+        self._results: dict[str, CheckResult] = {}  # what came of tests that was requested, until it is written
         self._repairs: Mapping[str, RepairStatus] | None = None  # None: requests have not been read yet
         self._policy: FleetPolicySpec | None = None
         self._rules = Rules.from_policy(FleetPolicySpec())

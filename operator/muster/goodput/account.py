@@ -432,24 +432,24 @@ def _without_nodes(world: JobWorld, record: GangSpec | None, account: Account, e
     told = suspended_condition(world)
     from_begin = record is not None and record.reason == SUSPENDED
     same = _since(world, account, told, elapsed) if told is not None else elapsed
-    stopped, doubtful = 0, 0
+    stopped, uncertain = 0, 0
     # Suspended from the beginning on, and yet only later: it was resumed in between. Or its spec has changed too often
     # for one suspension.
     several = from_begin if record is not None else world.job.metadata.generation > ONE_CHANGE
     if told is not None and told.status is ConditionStatus.TRUE:
         late = elapsed - same > TOLD_WITHIN_MILLISECONDS
         stopped = elapsed if from_begin and not late else same
-        doubtful = elapsed - stopped if several and late else 0
+        uncertain = elapsed - stopped if several and late else 0
     elif told is not None and told.reason == RESUMED and same < elapsed:
         # If it was queued before, the begin of the suspension is unknown.
         if from_begin or (record is None and not several):
             stopped = elapsed - same
         else:
-            doubtful = elapsed - same
+            uncertain = elapsed - same
     elif from_begin and world.job.spec.suspend:
         stopped = elapsed
-    queued = elapsed - stopped - doubtful
-    return added({}, {Bucket.SUSPENDED: stopped, Bucket.UNKNOWN: doubtful, _queue(account): queued})
+    queued = elapsed - stopped - uncertain
+    return added({}, {Bucket.SUSPENDED: stopped, Bucket.UNKNOWN: uncertain, _queue(account): queued})
 
 
 def suspended_condition(world: JobWorld) -> Condition | None:

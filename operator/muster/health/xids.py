@@ -138,7 +138,7 @@ XIDS: Mapping[int, ErrorCode] = {
         _application("copy engine error"),
     ),
     43: _application("a channel was reset after a program's fault", f"{_CATALOGUE}; the device plugin ignores it"),
-    45: _application("a channel was torn down; follows from something else", "NVSentinel #1629", None),
+    45: _application("a channel was ended; follows from something else", "NVSentinel #1629", None),
     46: _now("GPU timeout", RESET, f"{_CATALOGUE}; EKS, gpud"),
     48: _now("double-bit ECC error", RESET, f"{_CATALOGUE}; EKS, Azure NHC, DCGM, gpud"),
     54: _now("auxiliary power is missing", INSPECT, f"{_CATALOGUE}; EKS"),

@@ -386,12 +386,17 @@ class _BurnIn:
             and incident.node == worker_view.member.node
             and not (worker_view.member.pod_uid and incident.resumed_step is not None)
         ]
-        doubt = self.world.fleet.suspicion_of(worker_view.member.node)
-        if doubt is not None and doubt.wants_check and doubt.followed is not None and not worker_view.member.pod_uid:
-            since.append((self.world.now - doubt.followed).total_seconds())
-        doubted = self.record.open_corruption
-        if doubted is not None:  # then neither training nor an earlier pass proves anything
-            since.append((self.world.now - doubted.time).total_seconds())
+        suspicion = self.world.fleet.suspicion_of(worker_view.member.node)
+        if (
+            suspicion is not None
+            and suspicion.wants_check
+            and suspicion.followed is not None
+            and not worker_view.member.pod_uid
+        ):
+            since.append((self.world.now - suspicion.followed).total_seconds())
+        open_corruption = self.record.open_corruption
+        if open_corruption is not None:  # then neither training nor an earlier pass proves anything
+            since.append((self.world.now - open_corruption.time).total_seconds())
         return min(since, default=None)
 
     def _is_kept_for_gpus(self, worker_view: WorkerView) -> bool:

@@ -80,9 +80,9 @@ def directive_for(
     record, spec = gang.spec, job.spec
     pace = max(POLL_SECONDS, max(len(record.members), launcher_count) / REPORTS_PER_SECOND)
     pace = min(pace, spec.recovery.unreachable_timeout_seconds / 4)
-    wish = resume.requested_resume(job, record)
+    requested = resume.requested_resume(job, record)
     # A requested resume may name a checkpoint that does not count in the present branch.
-    branch = None if wish else record.branch
+    branch = None if requested else record.branch
     either: dict[str, Any] = {
         "attempt": record.attempt,
         "poll_seconds": pace,
@@ -99,11 +99,11 @@ def directive_for(
             listing_round=record.listing_round or None,
             writes_fence_file=_has_fence_file(spec.checkpoint.directory)
             and place == _claimant(record, place, heard_lately),
-            requested_resume=resume.requested_checkpoint(wish),
+            requested_resume=resume.requested_checkpoint(requested),
             move_incomplete_beyond=record.move_incomplete_beyond.path
             if record.move_incomplete_beyond is not None and place == 0
             else None,
-            requested_directory=resume.requested_directory(job, wish, other) or None,
+            requested_directory=resume.requested_directory(job, requested, other) or None,
             local_share=local.share_of_gang(job, record, record.members[place]),
             **either,
         )

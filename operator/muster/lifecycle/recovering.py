@@ -31,8 +31,8 @@ def plan(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
         follows = f"attempt {spec.attempt} follows ({spec.level.value}: {WHAT_LEVELS_DO[spec.level]})"
     is_last = bool(budget_exhausted(world, spec))
     if spec.open_corruption is not None:
-        doubts = after_corruption(spec, budget_exhausted=is_last)
-        follows = doubts if is_last else f"{follows}; {doubts}"
+        consequence = after_corruption(spec, budget_exhausted=is_last)
+        follows = consequence if is_last else f"{follows}; {consequence}"
     elif is_last:
         follows = "no restart is left"
     note = f"attempt {gang.spec.attempt}: {message_of(world, cause)}; {follows}"

@@ -46,9 +46,9 @@ class ForkPoint(NamedTuple):
     step: int | None
 
 
-def fork_point_of(wish: int | str | None) -> ForkPoint | None:
+def fork_point_of(requested: int | str | None) -> ForkPoint | None:
     """Return the other job and step that spec.checkpoint.resumeFrom names; None where it names no job."""
-    found = _BRANCH.match(str(wish)) if wish is not None else None
+    found = _BRANCH.match(str(requested)) if requested is not None else None
     if found is None:
         return None
     return ForkPoint(found["job"], None if found["step"] is None else int(found["step"]))
@@ -99,37 +99,43 @@ class Start:
 def requested_resume(job: TrainingJob, record: GangSpec | None) -> str | None:
     """Return the resume that a user requests in spec.checkpoint.resumeFrom; None: none, or it was carried out
     already."""
-    wish = job.spec.checkpoint.resume_from
-    if wish is None or job.spec.checkpoint.directory is None:
+    requested = job.spec.checkpoint.resume_from
+    if requested is None or job.spec.checkpoint.directory is None:
         return None
     done = record.branch.resume_from if record and record.branch else None
-    wish = str(wish)
-    wish = str(int(wish)) if wish.isdecimal() else absolute(wish) if is_url(wish) else posixpath.normpath(wish)
-    return None if wish == done else wish
+    requested = _plain(str(requested))
+    return None if requested == done else requested
 
 
-def requested_checkpoint(wish: str | None) -> str | None:
+def _plain(requested: str) -> str:
+    """Return a step or path as launchers list it: no leading zeros, no `//` or `..`."""
+    if requested.isdecimal():
+        return str(int(requested))
+    return absolute(requested) if is_url(requested) else posixpath.normpath(requested)
+
+
+def requested_checkpoint(requested: str | None) -> str | None:
     """Return the checkpoint that launchers look for: of another job the step, "" for its newest; None: nothing is
     requested."""
-    fork = fork_point_of(wish)
+    fork = fork_point_of(requested)
     if fork is None:
-        return wish
+        return requested
     return "" if fork.step is None else str(fork.step)
 
 
-def requested_directory(job: TrainingJob, wish: str | None, other: OtherJob | None) -> str:
+def requested_directory(job: TrainingJob, requested: str | None, other: OtherJob | None) -> str:
     """Return the directory besides the job's own in which launchers look for the requested checkpoint; "": none."""
     own = job.spec.checkpoint.directory
-    if wish is None or own is None:
+    if requested is None or own is None:
         return ""
-    if fork_point_of(wish) is not None:
+    if fork_point_of(requested) is not None:
         return other.directory if other is not None and other.directory != own else ""
-    return above(wish) if _is_place(wish) and not is_own(wish, own) else ""
+    return above(requested) if _is_place(requested) and not is_own(requested, own) else ""
 
 
-def _is_place(wish: str) -> bool:
+def _is_place(requested: str) -> bool:
     """Whether the requested resume is a place of a checkpoint: a path, or a URL."""
-    return wish.startswith("/") or is_url(wish)
+    return requested.startswith("/") or is_url(requested)
 
 
 def with_ignored_request(job: TrainingJob, record: GangSpec) -> GangSpec | None:
@@ -137,11 +143,11 @@ def with_ignored_request(job: TrainingJob, record: GangSpec) -> GangSpec | None:
 
     Such a request has no effect: carried out at the next fault, it would surprise the user.
     """
-    wish = requested_resume(job, record)
-    if wish is None or record.start is None or job.spec.suspend:
+    requested = requested_resume(job, record)
+    if requested is None or record.start is None or job.spec.suspend:
         return None
-    branch = record.branch or Branch(resume_from=wish, step=MAX_NUMBER)
-    return record.model_copy(update={"branch": branch.model_copy(update={"resume_from": wish})})
+    branch = record.branch or Branch(resume_from=requested, step=MAX_NUMBER)
+    return record.model_copy(update={"branch": branch.model_copy(update={"resume_from": requested})})
 
 
 def without_cleared_request(job: TrainingJob, record: GangSpec) -> GangSpec | None:
@@ -234,9 +240,9 @@ def start_of_next_attempt(world: JobWorld, record: GangSpec) -> Start | Missing:
     missing."""
     if not world.job.spec.checkpoint.directory:
         return Start(None, record.branch)
-    wish = requested_resume(world.job, record)
-    if wish is not None:
-        return _requested_start(world, record, wish)
+    requested = requested_resume(world.job, record)
+    if requested is not None:
+        return _requested_start(world, record, requested)
     found = _start_without_request(world, record, record.branch)
     if isinstance(found, Start) and record.open_corruption is not None:
         return _start_after_corruption(world, record, found, record.open_corruption)
@@ -441,54 +447,56 @@ def _repeat_hint(record: GangSpec) -> str:
     return f" (what it says now has been done: to ask for {record.branch.resume_from} once more, take it away before)"
 
 
-def _requested_start(world: JobWorld, record: GangSpec, wish: str) -> Start | Missing:
-    fork = fork_point_of(wish)
+def _requested_start(world: JobWorld, record: GangSpec, requested: str) -> Start | Missing:
+    fork = fork_point_of(requested)
     if fork is not None:
-        return _start_from_other_job(world, record, wish, fork)
+        return _start_from_other_job(world, record, requested, fork)
     reports = [report for view in world.views.values() for report in view.checkpoints]
-    if wish == SCRATCH:
-        return _start_at_request(world, record, wish, None)
+    if requested == SCRATCH:
+        return _start_at_request(world, record, requested, None)
     complete = {(c.step, c.path) for c in reports if c.verified}
     seen = [{key for key, c in _listed(view) if not c.incomplete} for view in world.views.values()]
     usable = sorted(complete.intersection(*seen), reverse=True)
     for step, path in usable:
-        if wish in (str(step), path):
-            return _start_at_request(world, record, wish, Resume(step=step, path=path))
-    pending = next((key for key in set.intersection(*seen) if wish in (str(key[0]), key[1])), None) if seen else None
+        if requested in (str(step), path):
+            return _start_at_request(world, record, requested, Resume(step=step, path=path))
+    pending = (
+        next((key for key in set.intersection(*seen) if requested in (str(key[0]), key[1])), None) if seen else None
+    )
     if pending is not None:
         return _awaited_verdict(pending)
-    if _is_place(wish) and not is_own(wish, world.job.spec.checkpoint.directory or ""):
-        found = next((key for key in _seen_elsewhere(world, above(wish)) if key[1] == wish), None)
+    if _is_place(requested) and not is_own(requested, world.job.spec.checkpoint.directory or ""):
+        found = next((key for key in _seen_elsewhere(world, above(requested)) if key[1] == requested), None)
         if found is not None:
-            return _start_at_request(world, record, wish, Resume(step=found[0], path=found[1]))
+            return _start_at_request(world, record, requested, Resume(step=found[0], path=found[1]))
         why = _unseen_elsewhere(world)
         text = (
-            f"going on from {wish} as asked; it is outside spec.checkpoint.directory, and no launcher has found it "
-            "complete there" + (f": {why}" if why else "")
+            f"going on from {requested} as asked; it is outside spec.checkpoint.directory, and no launcher has found "
+            "it complete there" + (f": {why}" if why else "")
         )
         return _start_at_request(
-            world, record, wish, Resume(step=step_in_name(wish.rpartition("/")[2]) or 0, path=wish), text
+            world, record, requested, Resume(step=step_in_name(requested.rpartition("/")[2]) or 0, path=requested), text
         )
     there = ", ".join(str(step) for step, _ in usable[:8]) or "none"
     message = (
-        f"spec.checkpoint.resumeFrom: there is no complete checkpoint {wish} that every worker sees; steps that they "
-        f"see: {there}. Set it to one of these, to {SCRATCH}, or take it away"
+        f"spec.checkpoint.resumeFrom: there is no complete checkpoint {requested} that every worker sees; steps "
+        f"that they see: {there}. Set it to one of these, to {SCRATCH}, or take it away"
     )
     return Missing(NOT_FOUND, message, stalled=True)
 
 
-def _start_from_other_job(world: JobWorld, record: GangSpec, wish: str, fork: ForkPoint) -> Start | Missing:
+def _start_from_other_job(world: JobWorld, record: GangSpec, requested: str, fork: ForkPoint) -> Start | Missing:
     """Return the start from a checkpoint of another job, once every worker sees it and a verifier found it complete.
 
     Args:
         world: the state of the job.
         record: of the gang.
-        wish: spec.checkpoint.resumeFrom.
+        requested: spec.checkpoint.resumeFrom.
         fork: the job and step that it names.
     """
     other, own = world.other, world.job.spec.checkpoint.directory or ""
     which = "complete checkpoint" if fork.step is None else f"complete checkpoint {fork.step}"
-    field = f"spec.checkpoint.resumeFrom: {wish}:"
+    field = f"spec.checkpoint.resumeFrom: {requested}:"
     instead = f"Or set resumeFrom to the absolute path or the URL of the checkpoint, or to {SCRATCH}"
     if other is None or not other.exists:
         return Missing(NOT_FOUND, f"{field} there is no job {fork.job} in this namespace. {instead}", stalled=True)
@@ -504,7 +512,7 @@ def _start_from_other_job(world: JobWorld, record: GangSpec, wish: str, fork: Fo
     seen = _seen_elsewhere(world, other.directory)
     found = next((key for key in seen if fork.step in (None, key[0])), None)
     if found is not None:
-        return _start_at_request(world, record, wish, Resume(step=found[0], path=found[1]))
+        return _start_at_request(world, record, requested, Resume(step=found[0], path=found[1]))
     # It is verified where it is seen, or some worker does not see it at all.
     why = _unseen_elsewhere(world)
     if is_url(other.directory):
@@ -553,14 +561,14 @@ def _seen_elsewhere(world: JobWorld, directory: str) -> list[_Key]:
 
 
 def _start_at_request(
-    world: JobWorld, record: GangSpec, wish: str, where: Resume | None, warning: str = ""
+    world: JobWorld, record: GangSpec, requested: str, where: Resume | None, warning: str = ""
 ) -> Start | Missing:
     """Return the start that a user requested, with all checkpoints beyond it excluded by name: times could be wrong.
 
     Args:
         world: the state of the job.
         record: of the gang.
-        wish: spec.checkpoint.resumeFrom.
+        requested: spec.checkpoint.resumeFrom.
         where: the checkpoint; None: from scratch.
         warning: what people should know about it.
     """
@@ -571,7 +579,7 @@ def _start_at_request(
     excluded = {stamp for stamp in there if stamp[0] > step} | _still_excluded(record, where, world, there)
     if len(excluded) > MAX_STAMPS:
         return _too_many(step)
-    return Start(where, Branch(resume_from=wish, step=step, excluded_checkpoints=write_stamps(excluded)), warning)
+    return Start(where, Branch(resume_from=requested, step=step, excluded_checkpoints=write_stamps(excluded)), warning)
 
 
 def _all_stamps(world: JobWorld, record: GangSpec, step: int) -> set[Stamp] | Missing:

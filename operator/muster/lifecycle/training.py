@@ -30,10 +30,10 @@ def plan(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
         return commit(world, marked)
     noted = resume.with_ignored_request(world.job, facts.gang.spec)
     if noted is not None:
-        wish = world.job.spec.checkpoint.resume_from
+        requested = world.job.spec.checkpoint.resume_from
         text = (
-            f"spec.checkpoint.resumeFrom was set to {wish} while the job trains, and has no effect now. Suspend the "
-            "job, clear the field, then set it again."
+            f"spec.checkpoint.resumeFrom was set to {requested} while the job trains, and has no effect now. Suspend "
+            "the job, clear the field, then set it again."
         )
         return commit(world, noted, Announcement("ResumeFromIgnored", text, warning=True))
     forgotten = resume.without_cleared_request(world.job, facts.gang.spec)

@@ -1,6 +1,6 @@
 """The nodes that one request can choose from: the tree of free nodes less what is not for it, and where it may look.
 
-Few nodes differ from one request to the next, so they are laid over the shared tree. They are those to avoid, those
+Few nodes differ from one request to the next, so they are an overlay of the shared tree. They are those to avoid, those
 without a heartbeat, and those the job itself holds.
 
 Tests: tests/unit/placement/test_space.py.

@@ -19,7 +19,7 @@ from muster.world.views import NodeView, Taint
 
 # Muster decides about unreachable nodes itself, so its pods tolerate these; a node that has them takes no new worker.
 UNREACHABLE_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
-# What one soft taint, or a doubt, weighs in accelerators that would lie idle: more than any node has.
+# What one soft taint, or a suspicion, weighs in accelerators that would lie idle: more than any node has.
 _SOFT_TAINT = 1024
 # More than all soft taints that a node may have.
 _SICK = _SOFT_TAINT * 1024

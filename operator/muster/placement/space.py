@@ -1,7 +1,7 @@
 """The gang solver: all or nothing, as few domains as possible from the outside in, least fragmentation left behind.
 
 `Space` answers requests one after the other. What it reads of the fleet is shared and kept up to date elsewhere
-(`tree`). What is special to a request is laid over that (`candidates`). The choice of domains is a knapsack
+(`tree`). What is special to a request is an overlay of that (`candidates`). The choice of domains is a knapsack
 (`knapsack`), that of nodes in them is a matter of order (`allot`). docs/placement.md has the rules, docs/decisions/0007
 why they are these.
 """

@@ -27,7 +27,7 @@ from muster.preflight.verdict import LEAST_ALIKE, MOST_ALIKE_SHARE, Fail, Outcom
 from muster.protocol.checks import NODE, READY, UNFIT, CheckGrant, CheckOrder, PassReport
 from muster.world.checks import CheckerView, NodeChecks, Standard
 
-SINGLE_NODE_PREFIXES = ("new/", "wish/", "idle/", "doubt/")
+SINGLE_NODE_PREFIXES = ("new/", "check/", "idle/", "suspicion/")
 """How the IDs of orders for single nodes begin, and of the passes granted for them: links were not tested."""
 RETRY_SECONDS = 600.0
 """After this long a test that could not run is tried again."""
@@ -186,7 +186,7 @@ def _due(site: IdleNode, policy: PreflightPolicy) -> tuple[CheckOrder | None, fl
     """
     report = site.view.report
     if site.check_request is not None:
-        return _order(site, f"wish/{site.check_request.id}", site.check_request.profile), None
+        return _order(site, f"check/{site.check_request.id}", site.check_request.profile), None
     if policy.profile is Profile.DISABLED:
         return None, None
     name, since = site.out_of_use or ("", math.inf)
@@ -198,7 +198,7 @@ def _due(site: IdleNode, policy: PreflightPolicy) -> tuple[CheckOrder | None, fl
             policy.profile,
         ), None
     if site.suspicion is not None and not _is_answered(site, site.suspicion[1]):
-        return _order(site, f"doubt/{site.suspicion[0]}", Profile.DEEP), math.inf
+        return _order(site, f"suspicion/{site.suspicion[0]}", Profile.DEEP), math.inf
     counts_as_seconds = newest.age_seconds * (1.0 + site.offences)
     if policy.idle_max_age_seconds and counts_as_seconds >= policy.idle_max_age_seconds:
         # Another one each time, or the checker would know its grant already.
@@ -306,10 +306,10 @@ def _may_be_a_moment(fails: Sequence[Fail]) -> bool:
     return bool(fails) and not any(fail.wrong and fail.probe not in local.SHARED for fail in fails)
 
 
-def _unfit(site: IdleNode, wish: CheckRequest) -> Finding:
+def _unfit(site: IdleNode, request: CheckRequest) -> Finding:
     words = f"nothing can be tested there: {site.view.report.problem}"
-    order = f"wish/{wish.id}"
-    return Finding(site.node, order, wish.profile, Outcome.INCONCLUSIVE, (), (), 0.0, "nothing", words, wish)
+    order = f"check/{request.id}"
+    return Finding(site.node, order, request.profile, Outcome.INCONCLUSIVE, (), (), 0.0, "nothing", words, request)
 
 
 def _why(outcomes: Iterable[LocalOutcome]) -> str:

@@ -62,11 +62,11 @@ def _as_node_fault(world: JobWorld, failure: Failure) -> Failure:
     Such a worker moves if another node is free, also where the breaker holds the node back or another system repairs
     it. A worker on a node that failures of jobs have followed moves, too, but its job pays for the failure.
     """
-    node_fault, doubt = world.fleet.node_fault(failure.node), world.fleet.suspicion_of(failure.node)
+    node_fault, suspicion = world.fleet.node_fault(failure.node), world.fleet.suspicion_of(failure.node)
     if failure.node_fault or failure.kind not in OF_A_SICK_NODE:
         return failure
     if not node_fault:
-        if doubt is None or doubt.followed is None:
+        if suspicion is None or suspicion.followed is None:
             return failure
         message = f"{failure.message}; failures of jobs have followed this node: it goes elsewhere if it can"
         return replace(failure, message=message, suspected=True)

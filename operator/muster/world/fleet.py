@@ -366,14 +366,14 @@ class Fleet:
         """Return the node's fault, even if the breaker or another system keeps it in use; "" for none."""
         return self._node_faults.get(node, "")
 
-    def set_suspicion(self, node: str, doubt: Suspicion | None) -> bool:
+    def set_suspicion(self, node: str, suspicion: Suspicion | None) -> bool:
         """Set or clear the suspicion that makes other nodes the better choice; True if that is a change."""
-        if self._suspicions.get(node) == doubt:
+        if self._suspicions.get(node) == suspicion:
             return False
-        if doubt is None:
+        if suspicion is None:
             del self._suspicions[node]
         else:
-            self._suspicions[node] = doubt
+            self._suspicions[node] = suspicion
         self._changed(node)
         return True
 

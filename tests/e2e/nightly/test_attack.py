@@ -10,7 +10,7 @@ import pytest
 
 from attack.__main__ import attack, some_chaos
 from attack.stage import CHAOS
-from attack.way import Way, laid
+from attack.way import Way, routed_through_proxy
 from simulate.play import Story
 from testbed.bed import Bed
 
@@ -23,7 +23,7 @@ SEED = int(os.environ.get("MUSTER_SEED") or time.time())
 @pytest.fixture(scope="module")
 def way(bed: Bed) -> Iterator[Way]:
     """A fault proxy between the operator and the API server."""
-    with laid(bed) as made:
+    with routed_through_proxy(bed) as made:
         yield made
 
 

@@ -50,7 +50,7 @@ def test_a_node_that_is_slow_or_loses_packets_is_replaced(bed: Bed, submit: Subm
     getattr(bed.faults, fault)(node)
     job, first = begun_on(bed, submit, fault.replace("_", "-"), node, others=2)
     wait_out(job, node)
-    bed.faults.mend()
+    bed.faults.repair()
     assert job.completion(400)["result"] == "Succeeded"
     # Which probe finds a slow processor first hangs on the machine.
     probes = {probe for failed, probe in failures(job) if failed == node}
@@ -78,7 +78,7 @@ def test_where_nothing_can_be_tested_the_gang_waits_and_says_why(bed: Bed, submi
     message = next(each["message"] for each in job.status()["conditions"] if each["type"] == "Running")
     assert "node-1" in message
     assert "torch" in message
-    bed.faults.mend()
+    bed.faults.repair()
     assert job.completion(400)["result"] == "Succeeded"
     assert failures(job) == set()
     assert job.current().attempt == 1

@@ -61,7 +61,7 @@ FAULTS: list[Callable[[Job, random.Random], None]] = [
 def test_random_faults_at_random_moments(
     bed: Bed,
     submit: Callable[..., Job],
-    mended: Callable[[], None],
+    repaired: Callable[[], None],
     record_property: Callable[[str, object], None],
 ) -> None:
     record_property("seed", SEED)
@@ -80,7 +80,7 @@ def test_random_faults_at_random_moments(
         fault(job, dice)
         if fault in (cut_power, drop_packets):
             time.sleep(dice.uniform(0, 60))
-            mended()
+            repaired()
     alive_at_once(job)
 
 

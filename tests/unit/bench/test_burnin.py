@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from bench.burnin import BurnIn, doubts
+from bench.burnin import BurnIn, failed_nodes
 
 
 @pytest.mark.parametrize(
@@ -14,5 +14,5 @@ from bench.burnin import BurnIn, doubts
     ids=["all together were measured", "failed and untested ones"],
 )
 def test_only_failures_and_untested_nodes_speak_against_a_proof(text: bytes, want: list[object]) -> None:
-    assert doubts(msgspec.json.decode(text, type=BurnIn)) == want
-    assert doubts(None) == []
+    assert failed_nodes(msgspec.json.decode(text, type=BurnIn)) == want
+    assert failed_nodes(None) == []

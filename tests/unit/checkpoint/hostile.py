@@ -86,7 +86,7 @@ def scan(root: Path) -> Found:
     for found in Finder(str(root), pause=lambda _: None, settle_seconds=0.0).scan(ScanOptions(stamps=True, limit=64)):  # noqa: B007
         pass
     assert str(root / "other") in [one.path for one in found.checkpoints]
-    for text in (found.note, found.doubt, found.trap):
+    for text in (found.note, found.warning, found.trap):
         assert text.isprintable()
     return found
 

@@ -1,7 +1,7 @@
 """Checkpoints that frameworks wrote, as `data/*.tar.xz`: the files of one save in the order in which they were
 finished.
 
-They are played into a file system in memory: as far as the writer had come at some moment, or torn at random.
+They are played into a file system in memory: as far as the writer had come at some moment, or incomplete at random.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def prefixes(written: Written, cuts: int = 4) -> Iterator[tuple[set[str], InMemo
     yield {name for name, _ in written}, InMemory(written)
 
 
-def torn(written: Written, seed: int, times: int) -> Iterator[tuple[set[str], InMemory]]:
+def incomplete(written: Written, seed: int, times: int) -> Iterator[tuple[set[str], InMemory]]:
     """Any of the files in any order, some cut short at random: which are whole, and what is there."""
     chance = random.Random(seed)
     for _ in range(times):

@@ -1,4 +1,4 @@
-"""PyTorch DCP, on checkpoints that torch really wrote, whole and torn."""
+"""PyTorch DCP, on checkpoints that torch really wrote, whole and incomplete."""
 
 from __future__ import annotations
 

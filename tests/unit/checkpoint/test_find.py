@@ -122,7 +122,7 @@ def test_a_marker_that_is_too_large_to_read_is_told_and_hides_no_other(tmp_path,
     monkeypatch.setattr(listing, "MAX_CONTENT_BYTES", len((tmp_path / "step-5" / target.name).read_bytes()))
     *_, found = Finder(str(tmp_path)).scan(ScanOptions())
     assert [one.step for one in found.checkpoints] == [5]
-    assert [one.step for one in found.torn] == [6]
+    assert [one.step for one in found.incomplete] == [6]
 
 
 def test_files_that_are_no_checkpoints_keep_none_from_being_seen(tmp_path):

@@ -1,4 +1,4 @@
-"""What frameworks wrote, as far as they had come, torn at random, and what comes of it."""
+"""What frameworks wrote, as far as they had come, incomplete at random, and what comes of it."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from tests.unit.checkpoint.recordings import (
     archive,
     complete,
     finder_of,
+    incomplete,
     prefixes,
     recorded,
     safetensors,
     told,
-    torn,
 )
 
 from muster.node.checkpoint import find
@@ -247,7 +247,7 @@ class TestEverySave:
             assert not among(files, save) or save.needed <= whole, files.contents.keys()
 
     def test_is_never_complete_where_any_of_it_is_torn(self, save: Save) -> None:
-        for whole, files in torn(save.written, seed=1, times=650):
+        for whole, files in incomplete(save.written, seed=1, times=650):
             assert not among(files, save) or save.needed <= whole, files.contents.keys()
 
     def test_needs_each_of_these_files_and_its_last_byte(self, save: Save) -> None:
@@ -303,7 +303,7 @@ def test_what_changes_meanwhile_has_to_wait_again(monkeypatch: pytest.MonkeyPatc
         if number == 5:
             files.put("checkpoint-1/rng_state_2.pth", archive({}))
     assert [(one.step, one.judged) for one in found.checkpoints] == []
-    assert [one.step for one in found.torn] == [1]
+    assert [one.step for one in found.incomplete] == [1]
     assert [one.step for one in finder.find()] == [1]
 
 
@@ -362,13 +362,13 @@ class TestARemoval:
 class TestDoubt:
     """What is told of once it has been so for a minute: no save takes place meanwhile."""
 
-    def doubts(self, files: InMemory) -> list[str]:
+    def warnings(self, files: InMemory) -> list[str]:
         clock = [0.0]
         finder = find.Finder(ROOT, now=lambda: clock[0], files=files)
         told = []
         for moment in (0.0, find.DOUBT_SECONDS - 1, find.DOUBT_SECONDS):
             clock[0] = moment
-            told.append(list(finder.scan(ScanOptions(thorough=False)))[-1].doubt)
+            told.append(list(finder.scan(ScanOptions(thorough=False)))[-1].warning)
         return told
 
     def test_is_none_while_all_is_well(self, save: Save) -> None:
@@ -377,16 +377,16 @@ class TestDoubt:
             files.put("latest", save.found[1].encode())
         elif save.format.startswith("Megatron"):
             files.put("latest_checkpointed_iteration.txt", b"500")
-        assert self.doubts(files) == ["", "", ""]
+        assert self.warnings(files) == ["", "", ""]
 
     def test_that_newer_ones_stay_incomplete(self) -> None:
         files = InMemory(dcp("step-400/"))
         for path, content in dcp("step-500/")[1:]:
             files.put(path, content)
-        assert self.doubts(files) == ["", "", ""], "a fault may have cut it short"
+        assert self.warnings(files) == ["", "", ""], "a fault may have cut it short"
         for path, content in dcp("step-600/")[1:]:
             files.put(path, content)
-        *early, late = self.doubts(files)
+        *early, late = self.warnings(files)
         assert early == ["", ""]
         assert (
             late
@@ -395,23 +395,23 @@ class TestDoubt:
 
     def test_that_none_ever_is_complete(self) -> None:
         written = [item for item in SAVES["Hugging Face's Trainer, two ranks"].written if "optimizer" not in item[0]]
-        assert "there are weights only" in self.doubts(InMemory(written))[-1]
+        assert "there are weights only" in self.warnings(InMemory(written))[-1]
 
     @pytest.mark.parametrize("place", ["rank_0", "checkpoints", "run-7"])
     def test_that_all_lie_in_a_directory_of_this_one(self, place: str) -> None:
         files = InMemory([*dcp(f"{place}/step-400/"), *dcp(f"{place}/step-500/"), ("logs/file", b"")])
-        *early, late = self.doubts(files)
+        *early, late = self.warnings(files)
         assert early == ["", ""]
         assert late.startswith(f"no checkpoint lies in {ROOT} itself, and {ROOT}/{place}/step-500 (TorchDCP) is deeper")
-        assert list(finder_of(files).scan(ScanOptions()))[-1].doubt == late, "a start is told at once"
+        assert list(finder_of(files).scan(ScanOptions()))[-1].warning == late, "a start is told at once"
         for path, content in dcp("step-600/"):
             files.put(path, content)
-        assert self.doubts(files) == ["", "", ""]
+        assert self.warnings(files) == ["", "", ""]
 
     @pytest.mark.parametrize("name", ["checkpoint-500", "global_step500", "ep1-ba500", "500"])
     def test_is_none_of_the_parts_of_a_first_save_that_takes_long(self, name: str) -> None:
         files = InMemory([*dcp(f"{name}/pytorch_model_fsdp_0/"), *dcp(f"{name}/global_step500/")])
-        assert self.doubts(files) == ["", "", ""]
+        assert self.warnings(files) == ["", "", ""]
 
     def test_that_one_is_of_no_format_is_told_once_no_first_save_takes_so_long(self) -> None:
         clock = [0.0]
@@ -421,7 +421,7 @@ class TestDoubt:
         for moment in (0.0, find.DOUBT_SECONDS, find._UNRECOGNIZED_SECONDS):
             clock[0] = moment
             files.put(f"run_{600 + moment:.0f}/weights.pt", b"x")
-            told.append(list(finder.scan(ScanOptions(thorough=False)))[-1].doubt)
+            told.append(list(finder.scan(ScanOptions(thorough=False)))[-1].warning)
         assert told[:2] == ["", ""]
         assert told[2].startswith(
             f"{ROOT}/run_1200 is of no format that Muster knows, or was not finished: it does not count."
@@ -432,28 +432,28 @@ class TestDoubt:
     def test_that_one_is_of_no_format_is_told_to_a_start_at_once_and_afterwards(self) -> None:
         finder = finder_of(InMemory([("run_500/weights.pt", b"x")]))
         for how in (ScanOptions(), ScanOptions(thorough=False)):
-            assert f"{ROOT}/run_500 is of no format" in list(finder.scan(how))[-1].doubt
+            assert f"{ROOT}/run_500 is of no format" in list(finder.scan(how))[-1].warning
 
     def test_that_several_of_no_format_are_newer_than_what_is_complete(self) -> None:
         files = InMemory([*dcp("step-400/"), ("run_500/weights.pt", b"x")])
-        assert list(finder_of(files).scan(ScanOptions()))[-1].doubt == "", "a fault may have cut it short"
+        assert list(finder_of(files).scan(ScanOptions()))[-1].warning == "", "a fault may have cut it short"
         files.put("run_600/weights.pt", b"x")
-        doubt = list(finder_of(files).scan(ScanOptions()))[-1].doubt
-        assert doubt.startswith(f"{ROOT}/run_600 is of no format")
-        assert f"and the newest that does is {ROOT}/step-400" in doubt
+        warning = list(finder_of(files).scan(ScanOptions()))[-1].warning
+        assert warning.startswith(f"{ROOT}/run_600 is of no format")
+        assert f"and the newest that does is {ROOT}/step-400" in warning
 
     def test_that_a_pointer_leads_elsewhere(self) -> None:
         files = InMemory(SAVES["DeepSpeed, ZeRO 2, two ranks"].written)
-        assert "there is no latest" in self.doubts(files)[-1]
+        assert "there is no latest" in self.warnings(files)[-1]
         files.put("latest", b"global_step9")
-        assert "latest names global_step9, which is none of the newest complete ones" in self.doubts(files)[-1]
+        assert "latest names global_step9, which is none of the newest complete ones" in self.warnings(files)[-1]
 
     def test_a_trap_is_told_at_once_and_an_older_checkpoint_is_none(self) -> None:
         """Only a start asks for it, and it may not wait for a minute."""
         files = InMemory(SAVES["DeepSpeed, ZeRO 2, two ranks"].written)
-        torn = [item for item in files.contents if "optim" in item][:1]
+        incomplete = [item for item in files.contents if "optim" in item][:1]
         for name, content in list(files.contents.items()):
-            if name not in torn:
+            if name not in incomplete:
                 files.put(name.removeprefix(f"{ROOT}/").replace("global_step1", "global_step2"), content)
 
         def trap() -> str:
@@ -465,7 +465,7 @@ class TestDoubt:
             assert bool(trap()) == is_one, name
         files.put("global_step0/other", b"")
         files.put("latest", b"global_step0")
-        assert trap() == "", "what is there and not known to be torn may be a user's choice"
+        assert trap() == "", "what is there and not known to be incomplete may be a user's choice"
 
     def test_a_first_save_that_was_cut_short_and_is_named_is_a_trap(self) -> None:
         """DeepSpeed's rank 0 writes `latest` when its own files are there, and each start would fail to load what it
@@ -491,7 +491,7 @@ class TestDoubt:
     def test_that_a_link_leads_elsewhere(self) -> None:
         files = InMemory(SAVES["Composer"].written)
         files.links[f"{ROOT}/latest-rank0.pt"] = "ep1-ba600-rank0.pt"
-        assert "Let it lead to ep1-ba500-rank0.pt" in self.doubts(files)[-1]
+        assert "Let it lead to ep1-ba500-rank0.pt" in self.warnings(files)[-1]
 
 
 class TestHuggingFace:
@@ -576,7 +576,7 @@ class TestHuggingFace:
         header = b'{"weight": {"data_offsets": [0, 1e999]}}'
         files = self.without("model.safetensors")
         files.put("checkpoint-1/model.safetensors", struct.pack("<Q", len(header)) + header, at_ns=1)
-        assert told(files) == "model.safetensors has a torn header"
+        assert told(files) == "model.safetensors has a header that is cut short"
 
     def test_a_name_that_is_no_text_is_told_readably(self) -> None:
         files = InMemory(self.WRITTEN)
@@ -666,9 +666,9 @@ class TestDeepSpeed:
         """DeepSpeed loads it only where it is told so, and what it was made of anyway."""
         files = InMemory([*self.WRITTEN, *universal("global_step1_universal")])
         assert complete(files) == [(1, "global_step1")]
-        wish = f"{ROOT}/global_step1_universal"
-        found = list(finder_of(files).scan(ScanOptions(wish=wish)))[-1].checkpoints
-        assert wish in [one.path for one in found if one.judged]
+        requested = f"{ROOT}/global_step1_universal"
+        found = list(finder_of(files).scan(ScanOptions(requested=requested)))[-1].checkpoints
+        assert requested in [one.path for one in found if one.judged]
 
     @pytest.mark.parametrize(
         ("latest", "why"), [(None, "does not exist"), (b"global_step1", "does not name checkpoint")]
@@ -810,8 +810,8 @@ def test_weights_that_a_hook_saves_in_place_of_accelerate_are_weights(weights: s
     saved = [(f"checkpoint-500/{weights}", safetensors()), *rest, ("checkpoint-500/random_states_0.pkl", archive({}))]
     assert complete(InMemory(saved)) == [(500, "checkpoint-500")]
     assert complete(InMemory(saved[1:])) == []
-    torn = (saved[0][0], saved[0][1][:-1])
-    assert complete(InMemory([torn, *saved[1:]])) == []
+    incomplete = (saved[0][0], saved[0][1][:-1])
+    assert complete(InMemory([incomplete, *saved[1:]])) == []
 
 
 class TestOwnNamesOfWeights:

@@ -61,7 +61,7 @@ def test_a_manifest_that_cannot_be_read_is_reported(kind: str, tmp_path: Path) -
     found = scan(tmp_path)
     if kind in ("a link to nothing", "a link round"):  # nothing is there
         return
-    assert str(tmp_path / "step-900") in [one.path for one in found.torn]
+    assert str(tmp_path / "step-900") in [one.path for one in found.incomplete]
     if kind == "half a surrogate":  # it names a file that does not exist, and a step
         return
     assert found.note.startswith(f"{tmp_path}/best is left out: ")
@@ -107,7 +107,7 @@ def test_a_fence_file_may_be_anything(kind: str, tmp_path: Path) -> None:
         (b"", "Expecting"),
         (b" " * (MAX_BYTES + 1), "larger than"),
     ],
-    ids=["nested", "digits", "many digits", "NaN", "infinity", "exponent", "UTF-8", "torn", "nothing", "large"],
+    ids=["nested", "digits", "many digits", "NaN", "infinity", "exponent", "UTF-8", "incomplete", "nothing", "large"],
 )
 def test_what_is_no_plain_data_is_a_value_error(data: bytes, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):

@@ -113,8 +113,8 @@ def test_a_torn_one_makes_room_for_an_older_one(tmp_path):
 def test_what_a_person_asked_for_is_found_however_many_are_newer_and_judged_first(tmp_path, by):
     for step in range(1, 31):
         write(tmp_path, step)
-    wish = "5" if by == "step" else str(tmp_path / "step-5")
-    told = answers(Finder(str(tmp_path)), ScanOptions(limit=3, wish=wish))
+    requested = "5" if by == "step" else str(tmp_path / "step-5")
+    told = answers(Finder(str(tmp_path)), ScanOptions(limit=3, requested=requested))
     assert told[1] == [(30, False), (29, False), (28, False), (5, True)]
     assert told[-1] == [(30, True), (29, True), (28, True), (5, True)]
 
@@ -124,7 +124,7 @@ def test_what_a_person_asked_for_is_found_among_many_that_only_have_its_number(t
         (tmp_path / f"logs-{number}-step-5").mkdir()
     for step in (5, 6, 7):
         write(tmp_path, step)
-    assert answers(Finder(str(tmp_path)), ScanOptions(limit=2, wish="5"))[-1] == [(7, True), (6, True), (5, True)]
+    assert answers(Finder(str(tmp_path)), ScanOptions(limit=2, requested="5"))[-1] == [(7, True), (6, True), (5, True)]
 
 
 def test_a_path_that_a_person_asked_for_is_found_whatever_it_is_called(tmp_path):
@@ -133,29 +133,29 @@ def test_a_path_that_a_person_asked_for_is_found_whatever_it_is_called(tmp_path)
     target = tmp_path / "zzz"
     write(tmp_path, 3).rename(target)
     assert answers(Finder(str(tmp_path)), ScanOptions())[-1] == []
-    assert answers(Finder(str(tmp_path)), ScanOptions(wish=str(target)))[-1] == [(3, True)]
+    assert answers(Finder(str(tmp_path)), ScanOptions(requested=str(target)))[-1] == [(3, True)]
 
 
 def test_of_those_that_were_asked_for_all_are_told_with_all_that_are_newer(tmp_path):
     for step in range(1, find.MAX_STAMPS + 30):
         (tmp_path / f"step-{step}").mkdir()
         (tmp_path / f"step-{step}" / ".metadata").touch()
-    stamps = last(Finder(str(tmp_path)), ScanOptions(judges=False, stamps=True, limit=3, wish="1")).stamps
+    stamps = last(Finder(str(tmp_path)), ScanOptions(judges=False, stamps=True, limit=3, requested="1")).stamps
     assert [step for step, _ in stamps] == list(range(find.MAX_STAMPS + 29, 29, -1))
 
 
 def test_what_a_person_asked_for_takes_no_second_place_where_it_is_among_the_newest(tmp_path):
     for step in range(1, 6):
         write(tmp_path, step)
-    assert answers(Finder(str(tmp_path)), ScanOptions(limit=3, wish="4"))[-1] == [(5, True), (4, True), (3, True)]
+    assert answers(Finder(str(tmp_path)), ScanOptions(limit=3, requested="4"))[-1] == [(5, True), (4, True), (3, True)]
 
 
 def test_what_a_person_asked_for_and_is_torn_is_told_as_torn(tmp_path):
     for step in range(1, 6):
         write(tmp_path, step, bytes_each=11 if step == 1 else 10)
-    found = last(Finder(str(tmp_path)), ScanOptions(limit=3, wish="1"))
+    found = last(Finder(str(tmp_path)), ScanOptions(limit=3, requested="1"))
     assert [c.step for c in found.checkpoints] == [5, 4, 3]
-    assert [c.step for c in found.torn] == [1]
+    assert [c.step for c in found.incomplete] == [1]
 
 
 def test_when_the_marker_was_written(tmp_path):

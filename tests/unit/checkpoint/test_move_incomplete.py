@@ -20,7 +20,7 @@ from muster.protocol.checkpoints import branch_of
 
 @pytest.fixture
 def here(tmp_path: Path) -> Path:
-    """A directory with step 100 whole, and torn ones beyond it."""
+    """A directory with step 100 whole, and incomplete ones beyond it."""
     root = tmp_path / "ckpt"
     for step in (100, 200, 300):
         write(root / f"step-{step}", step, whole=step == 100)

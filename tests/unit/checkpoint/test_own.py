@@ -138,7 +138,7 @@ def test_another_directory_may_be_of_another_job(tmp_path: Path) -> None:
     said: list[bytes] = []
     looks = ScanServer(str(own_place), said.append, lambda: False, pattern=DIRECTORY)
     request = {"scan": 1, "thorough": True, "judges": True, "stamps": False, "branch": None}
-    request |= {"wish": "40", "wishDirectory": str(other)}
+    request |= {"requested": "40", "requestedDirectory": str(other)}
     looks.hear([json.dumps(request).encode()])
     answer = json.loads(said[-1])
     assert [(one["step"], one["format"]) for one in answer["checkpoints"]] == [(3, "Pattern")]

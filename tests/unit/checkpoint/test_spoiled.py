@@ -70,6 +70,6 @@ def test_whatever_becomes_of_it_the_answer_is_one_and_nothing_that_lacks_a_file_
             with contextlib.suppress(FileExistsError):
                 chance.choice(OTHERS)(path, chance)
         *_, found = Finder(str(root)).scan(ScanOptions(stamps=True))
-        told = [found.doubt, found.trap, found.note, *(one.path for one in found.checkpoints)]
+        told = [found.warning, found.trap, found.note, *(one.path for one in found.checkpoints)]
         assert all(text.encode() is not None for text in told)
         assert str(root / save.found[1]) not in told, (seed, lost)

@@ -290,13 +290,13 @@ class TestStrangeThings:
         for _ in range(40):
             objects = Objects()
             put_dcp(objects, 40)
-            torn = chance.choice([name for name in objects.infos if "step-40" in name])
+            incomplete = chance.choice([name for name in objects.infos if "step-40" in name])
             whole = chance.random() < 0.5
             if not whole:
-                content, keeps = objects.contents.pop(torn), chance.random() < 0.5
-                del objects.infos[torn]
+                content, keeps = objects.contents.pop(incomplete), chance.random() < 0.5
+                del objects.infos[incomplete]
                 if keeps:
-                    objects.put(torn.partition("/")[2], content[: chance.randrange(len(content))], seconds=0)
+                    objects.put(incomplete.partition("/")[2], content[: chance.randrange(len(content))], seconds=0)
             for _ in range(chance.randrange(12)):
                 name = "/".join(chance.choices(pieces, k=chance.randrange(1, 5)))
                 if not name.startswith("step-40"):

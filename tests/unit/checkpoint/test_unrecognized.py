@@ -97,5 +97,5 @@ def test_no_more_directories_are_listed_than_it_may_cost(kind: type[Counting], m
 @pytest.mark.parametrize(("kind", "most"), [(Counting, 64), (Store, 24)])
 def test_no_more_directories_further_below_are_listed_than_it_may_cost(kind: type[Counting], most: int) -> None:
     files = kind([(f"a{a}/b{b}/c{c}/x.png", b"") for a in "xyzuvwst" for b in "xyzuvwst" for c in "xyzuvwst"])
-    assert list(finder_of(files).scan(ScanOptions()))[-1].doubt == ""
+    assert list(finder_of(files).scan(ScanOptions()))[-1].warning == ""
     assert files.listed == 1 + most

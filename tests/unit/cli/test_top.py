@@ -53,7 +53,7 @@ JOBS = [
     waiting("second", 2),
     waiting("first", 1),
     named("done", state="Succeeded", reason="Succeeded"),
-    named("mends", state="Recovering", reason="NodeLost", incidents=[incident()]),
+    named("heals", state="Recovering", reason="NodeLost", incidents=[incident()]),
 ]
 
 
@@ -88,7 +88,7 @@ def test_who_needs_somebody_comes_first_and_ended_ones_only_when_asked(api: Any,
     api.lists(ALL, *JOBS)
     api.is_at(NOW)
     found = json.loads(command("top", "-o", "json").stdout)
-    assert [job["name"] for job in found["jobs"]] == ["mends", "first", "second", "runs"]
+    assert [job["name"] for job in found["jobs"]] == ["heals", "first", "second", "runs"]
     assert found["states"] == {"Pending": 2, "Recovering": 1, "Running": 1, "Succeeded": 1}
     assert (found["nodes"], found["namespace"], found["time"][:19]) == (2, "", rfc3339(NOW)[:19])
     first = found["jobs"][1]

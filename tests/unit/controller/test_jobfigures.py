@@ -100,7 +100,7 @@ def test_time_that_no_account_has_yet_is_shown_as_the_command_line_shows_it() ->
     [
         pytest.param("Pending", ConditionStatus.FALSE, TIME.timestamp(), id="waits for nodes"),
         pytest.param("Stalled", ConditionStatus.FALSE, TIME.timestamp(), id="cannot go on"),
-        pytest.param("Suspended", ConditionStatus.FALSE, None, id="stopped because somebody wished it"),
+        pytest.param("Suspended", ConditionStatus.FALSE, None, id="stopped because somebody requested it"),
         pytest.param("Running", ConditionStatus.TRUE, None, id="runs"),
     ],
 )

@@ -137,9 +137,9 @@ def test_a_wish_is_passed_on_until_its_result_is_written(it: Everything) -> None
     it.store.found["", "n0"] = health
     it.says("n0", passes=(PassReport("Deep", 1.0, "g", gpus=8),))
     it.keeper.assign_tests()
-    assert it.orders("n0") == ["wish/w1"]
-    fine = (CheckAnswer("wish/w1", "Node", "Result", probes=(ProbeReport("context", "Result", 0.4, "s"),)),)
-    it.says("n0", answers=fine, passes=(PassReport("Deep", 0.0, "wish/w1", gpus=8),))
+    assert it.orders("n0") == ["check/w1"]
+    fine = (CheckAnswer("check/w1", "Node", "Result", probes=(ProbeReport("context", "Result", 0.4, "s"),)),)
+    it.says("n0", answers=fine, passes=(PassReport("Deep", 0.0, "check/w1", gpus=8),))
     it.keeper.assign_tests()
     (finding,) = it.findings
     written = health.status.model_copy(update={"check": finding.result(wish, NOW)})

@@ -216,7 +216,7 @@ def test_a_preset_ends_the_command_of_a_start_that_goes_on(coordinator, run_pyth
 def test_a_preset_lets_the_frameworks_own_file_name_the_checkpoint_before_any_rank_runs(
     coordinator, run_python, until, tmp_path
 ):
-    (tmp_path / "latest").write_text("global_step80")  # torn, or of a history that was left behind
+    (tmp_path / "latest").write_text("global_step80")  # incomplete, or of a history that was left behind
     launcher = run_python(
         f"print('says', open({str(tmp_path / 'latest')!r}).read(), flush=True)",
         MUSTER_CHECKPOINT_DIRECTORY=str(tmp_path),

@@ -28,8 +28,8 @@ REQUEST = {
     "judges": True,
     "stamps": False,
     "branch": None,
-    "wish": "",
-    "wishDirectory": "",
+    "requested": "",
+    "requestedDirectory": "",
 }
 
 

@@ -381,7 +381,7 @@ class TestSuspectCheckpoints:
         assert found.resume is None
 
     def test_what_a_person_has_left_behind_stays_behind(self) -> None:
-        """A wish has excluded 30 before; now 20 is found wrong."""
+        """A requested has excluded 30 before; now 20 is found wrong."""
         old = Branch(resume_from="10", step=10, excluded_checkpoints=write_stamps([(30, 30 * 10**9)]))
         here = stopped(scene(wrong(step=15), branch=old), 10, stamps=(30, 20, 10))
         here.job = a_job(checkpoint={"directory": "/checkpoints", "resumeFrom": 10})

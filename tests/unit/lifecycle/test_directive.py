@@ -134,15 +134,15 @@ def test_beyond_a_step_from_which_all_is_suspect_nothing_counts(excluded: str) -
 
 
 @pytest.mark.parametrize(
-    ("wish", "looked_for"), [("005", "5"), (7, "7"), ("/c//step-5/", "/c/step-5"), ("/c/./step-5", "/c/step-5")]
+    ("requested", "looked_for"), [("005", "5"), (7, "7"), ("/c//step-5/", "/c/step-5"), ("/c/./step-5", "/c/step-5")]
 )
-def test_a_wish_is_looked_for_as_checkpoints_are_called(wish: int | str, looked_for: str) -> None:
-    job = a_job(checkpoint={"directory": "/c", "resumeFrom": wish})
+def test_a_wish_is_looked_for_as_checkpoints_are_called(requested: int | str, looked_for: str) -> None:
+    job = a_job(checkpoint={"directory": "/c", "resumeFrom": requested})
     assert told(Scene(job).gang(go=False)).requested_resume == looked_for
 
 
 @pytest.mark.parametrize(
-    ("wish", "other", "looked_for", "there"),
+    ("requested", "other", "looked_for", "there"),
     [
         ("job/base", OtherJob("base", exists=True, directory="/base"), "", "/base"),
         ("job/base@500", OtherJob("base", exists=True, directory="/base"), "500", "/base"),
@@ -157,15 +157,15 @@ def test_a_wish_is_looked_for_as_checkpoints_are_called(wish: int | str, looked_
     ],
 )
 def test_a_wish_for_another_directory_says_which(
-    wish: int | str, other: OtherJob | None, looked_for: str, there: str | None
+    requested: int | str, other: OtherJob | None, looked_for: str, there: str | None
 ) -> None:
-    job = a_job(checkpoint={"directory": "/c", "resumeFrom": wish})
+    job = a_job(checkpoint={"directory": "/c", "resumeFrom": requested})
     directive = told(Scene(job).gang(go=False), other=other)
     assert (directive.requested_resume, directive.requested_directory) == (looked_for, there)
 
 
 @pytest.mark.parametrize(
-    ("wish", "there"),
+    ("requested", "there"),
     [
         ("s3://b/run/step-5", None),
         ("s3://b/run", None),
@@ -173,10 +173,10 @@ def test_a_wish_for_another_directory_says_which(
         ("/c/step-5", "/c"),
     ],
 )
-def test_so_it_is_for_a_job_whose_directory_is_a_store(wish: str, there: str | None) -> None:
-    job = a_job(checkpoint={"directory": "s3://b/run/", "resumeFrom": wish})
+def test_so_it_is_for_a_job_whose_directory_is_a_store(requested: str, there: str | None) -> None:
+    job = a_job(checkpoint={"directory": "s3://b/run/", "resumeFrom": requested})
     directive = told(Scene(job).gang(go=False))
-    assert (directive.requested_resume, directive.requested_directory) == (wish, there)
+    assert (directive.requested_resume, directive.requested_directory) == (requested, there)
 
 
 def test_the_preset_of_the_record_is_told() -> None:

@@ -1,4 +1,4 @@
-"""When torn checkpoints are moved aside: on record first, by one worker, and the go waits for its word."""
+"""When incomplete checkpoints are moved aside: on record first, by one worker, and the go waits for its word."""
 
 from typing import Any
 

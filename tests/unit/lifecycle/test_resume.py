@@ -36,8 +36,8 @@ def where(here: Scene) -> Start | Missing:
     return resume.start_of_next_attempt(world, world.gang.spec)
 
 
-def asking(wish: int | str) -> dict[str, Any]:
-    return {"job": a_job(checkpoint={"directory": "/checkpoints", "resumeFrom": wish})}
+def asking(requested: int | str) -> dict[str, Any]:
+    return {"job": a_job(checkpoint={"directory": "/checkpoints", "resumeFrom": requested})}
 
 
 class TestUnasked:
@@ -70,10 +70,12 @@ class TestUnasked:
     def test_a_listing_that_is_full_of_torn_ones_hides_nothing(self) -> None:
         """Who does not judge cannot tell them from whole ones, and lists eight: the mount is well."""
         steps = range(2000, 1200, -100)
-        torn = tuple(CheckpointReport(step, f"/checkpoints/{step}", verified=False, incomplete=True) for step in steps)
+        incomplete = tuple(
+            CheckpointReport(step, f"/checkpoints/{step}", verified=False, incomplete=True) for step in steps
+        )
         unjudged = tuple(CheckpointReport(step, f"/checkpoints/{step}", verified=False) for step in steps)
         here = Scene(a_job(nodes=4)).fleet(4).gang(2, go=False, time=at(0.0)).pods()
-        for index, seen in enumerate(((NEW, *torn), (NEW, *torn), (NEW, *torn), unjudged)):
+        for index, seen in enumerate(((NEW, *incomplete), (NEW, *incomplete), (NEW, *incomplete), unjudged)):
             here.launcher(index, idle(2, checkpoints=seen, scanned_age_seconds=NOT_VISIBLE_SECONDS, stamps=""))
         found = where(here)
         assert isinstance(found, Start)
@@ -84,11 +86,13 @@ class TestUnasked:
     def test_nor_the_older_one_that_is_whole_once_the_newest_was_torn(self) -> None:
         """Found by a life: the advice was to begin from scratch."""
         steps = range(2000, 1200, -100)
-        torn = tuple(CheckpointReport(step, f"/checkpoints/{step}", verified=False, incomplete=True) for step in steps)
+        incomplete = tuple(
+            CheckpointReport(step, f"/checkpoints/{step}", verified=False, incomplete=True) for step in steps
+        )
         unjudged = tuple(CheckpointReport(step, f"/checkpoints/{step}", verified=False) for step in steps)
         known = Resume(step=2000, path="/checkpoints/2000")
         here = Scene(a_job(nodes=4)).fleet(4).gang(2, go=False, time=at(0.0), checkpoint=known).pods()
-        for index, seen in enumerate(((NEW, *torn), (NEW, *torn), (NEW, *torn), unjudged)):
+        for index, seen in enumerate(((NEW, *incomplete), (NEW, *incomplete), (NEW, *incomplete), unjudged)):
             here.launcher(index, idle(2, checkpoints=seen, scanned_age_seconds=NOT_VISIBLE_SECONDS, stamps=""))
         found = where(here)
         assert isinstance(found, Start)
@@ -155,7 +159,7 @@ class TestUnasked:
 
     def test_what_all_judges_find_torn_is_gone_though_others_see_its_marker(self) -> None:
         """A clean-up took one of its files: found by a life of the simulator."""
-        torn = (CheckpointReport(1000, "/checkpoints/1000", verified=False, incomplete=True), OLD)
+        incomplete = (CheckpointReport(1000, "/checkpoints/1000", verified=False, incomplete=True), OLD)
         unjudged = (
             CheckpointReport(1000, "/checkpoints/1000", verified=False),
             CheckpointReport(100, "/checkpoints/100", verified=False),
@@ -165,13 +169,13 @@ class TestUnasked:
         def found(*views: Any, seconds: float = NOT_VISIBLE_SECONDS) -> Start | Missing:
             return where(scene(*views, job=a_job(nodes=4), checkpoint=known, listed=seconds))
 
-        early = found(torn, torn, torn, unjudged, seconds=0.0)
+        early = found(incomplete, incomplete, incomplete, unjudged, seconds=0.0)
         assert isinstance(early, Missing)
         assert not early.stalled, "its files may show late"
-        late = found(torn, torn, torn, unjudged)
+        late = found(incomplete, incomplete, incomplete, unjudged)
         assert isinstance(late, Start)
         assert (late.resume, "no longer complete" in late.warning) == (Resume(step=100, path="/checkpoints/100"), True)
-        assert isinstance(found(torn, torn, (OLD,), unjudged), Missing), "one of them does not see it"
+        assert isinstance(found(incomplete, incomplete, (OLD,), unjudged), Missing), "one of them does not see it"
 
     def test_a_leader_that_has_heard_nobody_knows_what_people_were_told(self) -> None:
         """The record is not written while all goes well, and on the new nodes the mount is missing."""
@@ -185,7 +189,7 @@ class TestUnasked:
         assert isinstance(where(scene((), (), (), job=job, branch=scratch)), Start), "that was another history"
 
     def test_a_torn_one_is_nobodys_blindness(self) -> None:
-        torn = (
+        incomplete = (
             CheckpointReport(1000, "/checkpoints/1000", verified=False, incomplete=True),
             CheckpointReport(100, "/checkpoints/100"),
         )
@@ -193,7 +197,7 @@ class TestUnasked:
             CheckpointReport(1000, "/checkpoints/1000", verified=False),
             CheckpointReport(100, "/checkpoints/100", verified=False),
         )
-        found = where(scene(torn, torn, torn, there, job=a_job(nodes=4)))
+        found = where(scene(incomplete, incomplete, incomplete, there, job=a_job(nodes=4)))
         assert isinstance(found, Start)
         assert found.resume == Resume(step=100, path="/checkpoints/100")
 
@@ -206,9 +210,9 @@ class TestUnasked:
 
 
 class TestAsked:
-    @pytest.mark.parametrize("wish", [100, "100", "/checkpoints/100", "/checkpoints/100/"])
-    def test_a_step_or_a_path(self, wish: int | str) -> None:
-        found = where(scene((NEW, OLD), (NEW, OLD), (NEW, OLD), **asking(wish)))
+    @pytest.mark.parametrize("requested", [100, "100", "/checkpoints/100", "/checkpoints/100/"])
+    def test_a_step_or_a_path(self, requested: int | str) -> None:
+        found = where(scene((NEW, OLD), (NEW, OLD), (NEW, OLD), **asking(requested)))
         assert isinstance(found, Start)
         assert found.resume == Resume(step=100, path="/checkpoints/100")
 
@@ -241,18 +245,18 @@ class TestAsked:
         assert "steps that they see: 100." in found.message
 
     @pytest.mark.parametrize(
-        ("wish", "outside"), [("s3://b/run/100/", False), ("s3://b/run/7", None), ("s3://b/other/step-9", True)]
+        ("requested", "outside"), [("s3://b/run/100/", False), ("s3://b/run/7", None), ("s3://b/other/step-9", True)]
     )
-    def test_a_url(self, wish: str, outside: bool | None) -> None:
+    def test_a_url(self, requested: str, outside: bool | None) -> None:
         there = (CheckpointReport(100, "s3://b/run/100"),)
-        job = a_job(checkpoint={"directory": "s3://b/run/", "resumeFrom": wish})
+        job = a_job(checkpoint={"directory": "s3://b/run/", "resumeFrom": requested})
         found = where(scene(there, there, there, job=job))
         if outside is None:
             assert isinstance(found, Missing)
             assert "there is no complete checkpoint s3://b/run/7" in found.message
             return
         assert isinstance(found, Start)
-        assert found.resume == Resume(step=9 if outside else 100, path=wish.rstrip("/"))
+        assert found.resume == Resume(step=9 if outside else 100, path=requested.rstrip("/"))
         assert bool(found.warning) == outside
 
     def test_a_path_elsewhere_is_taken_as_it_is(self) -> None:
@@ -315,7 +319,7 @@ STORED = OtherJob("base", exists=True, directory="s3://b/base/")
 
 
 def forked(
-    wish: str,
+    requested: str,
     *seen: Any,
     other: OtherJob | None = BASE,
     listed: float = 1.0,
@@ -324,7 +328,7 @@ def forked(
     directory: str = "/checkpoints",
 ) -> Start | Missing:
     """What each worker sees in the directory of the other job, and nothing in its own."""
-    job = a_job(checkpoint={"directory": directory, "resumeFrom": wish})
+    job = a_job(checkpoint={"directory": directory, "resumeFrom": requested})
     here = scene((), (), (), listed=listed, job=job)
     for index, elsewhere in enumerate(seen):
         why = {"other_directory_error": error, "other_directory_error_kind": kind}
@@ -339,16 +343,16 @@ def there(*steps: int, judged: bool = True, base: str = "/base") -> tuple[Checkp
 
 
 class TestAnotherJob:
-    @pytest.mark.parametrize(("wish", "step"), [("job/base", 900), ("job/base@500", 500)])
-    def test_the_newest_or_a_step(self, wish: str, step: int) -> None:
-        found = forked(wish, there(900, 500), there(900, 500, judged=False), there(900, 500, judged=False))
+    @pytest.mark.parametrize(("requested", "step"), [("job/base", 900), ("job/base@500", 500)])
+    def test_the_newest_or_a_step(self, requested: str, step: int) -> None:
+        found = forked(requested, there(900, 500), there(900, 500, judged=False), there(900, 500, judged=False))
         assert isinstance(found, Start)
         assert found.resume == Resume(step=step, path=f"/base/step-{step}")
-        assert found.branch == Branch(resume_from=wish, step=step)
+        assert found.branch == Branch(resume_from=requested, step=step)
         assert found.warning == ""
 
     @pytest.mark.parametrize(
-        ("wish", "other", "says"),
+        ("requested", "other", "says"),
         [
             ("job/base", OtherJob("base"), "there is no job base in this namespace"),
             ("job/base", None, "there is no job base in this namespace"),
@@ -360,11 +364,11 @@ class TestAnotherJob:
             ),
         ],
     )
-    def test_a_job_that_cannot_be_gone_on_from(self, wish: str, other: OtherJob | None, says: str) -> None:
-        found = forked(wish, there(500), there(500), there(500), other=other)
+    def test_a_job_that_cannot_be_gone_on_from(self, requested: str, other: OtherJob | None, says: str) -> None:
+        found = forked(requested, there(500), there(500), there(500), other=other)
         assert isinstance(found, Missing)
         assert (found.reason, found.stalled) == ("ResumeFromNotFound", True)
-        assert f"spec.checkpoint.resumeFrom: {wish}: " in found.message
+        assert f"spec.checkpoint.resumeFrom: {requested}: " in found.message
         assert says in found.message
 
     def test_who_does_not_see_the_directory_is_named_with_the_remedy(self) -> None:
@@ -385,15 +389,17 @@ class TestAnotherJob:
         assert isinstance(forked("job/base@500", unjudged, unjudged, unjudged), Missing)
 
     @pytest.mark.parametrize("directory", ["/checkpoints", "s3://b/run"])
-    @pytest.mark.parametrize("wish", ["job/base@500", "s3://b/base/step-500"])
-    def test_in_a_store_it_is_the_same_and_nothing_has_to_be_mounted(self, wish: str, directory: str) -> None:
+    @pytest.mark.parametrize("requested", ["job/base@500", "s3://b/base/step-500"])
+    def test_in_a_store_it_is_the_same_and_nothing_has_to_be_mounted(self, requested: str, directory: str) -> None:
         seen = there(500, base="s3://b/base")
-        found = forked(wish, seen, seen, seen, other=STORED, directory=directory)
+        found = forked(requested, seen, seen, seen, other=STORED, directory=directory)
         assert isinstance(found, Start)
         assert found.resume == Resume(step=500, path="s3://b/base/step-500")
-        assert (found.branch, found.warning) == (Branch(resume_from=wish, step=500), "")
+        assert (found.branch, found.warning) == (Branch(resume_from=requested, step=500), "")
         done = {"branch": found.branch, "checkpoint": found.resume}
-        again = where(scene((), (), (), job=a_job(checkpoint={"directory": directory, "resumeFrom": wish}), **done))
+        again = where(
+            scene((), (), (), job=a_job(checkpoint={"directory": directory, "resumeFrom": requested}), **done)
+        )
         assert isinstance(again, Start)
         assert again.resume == found.resume, "until it has saved"
 
@@ -503,7 +509,7 @@ class TestWhatPeopleWereToldOf:
         )
 
     def test_also_in_a_history_that_a_person_asked_for(self) -> None:
-        """A leader that has heard nobody must not go on behind it, as if the wish had come only now."""
+        """A leader that has heard nobody must not go on behind it, as if the requested had come only now."""
         back = self.told(1000, scene((OLD,), (OLD,), (OLD,), **asking(100)))
         record = committed(decide(back.world(), SETTINGS))
         assert resume.newest_checkpoint(self.trained_on(record, 1000).world(), record) == Resume(
@@ -517,7 +523,7 @@ class TestWhatPeopleWereToldOf:
         back = self.told(1000, scene((), (), (), **asking("Scratch")))
         record = committed(decide(back.world(), SETTINGS))
         here = self.trained_on(record, 1000)
-        here.record = committed(decide(here.world(), SETTINGS))  # the wish does not stand in the job any more
+        here.record = committed(decide(here.world(), SETTINGS))  # the requested does not stand in the job any more
         status = decide(here.world(), SETTINGS).status
         assert status is not None
         assert status.checkpoint is None

@@ -44,7 +44,7 @@ IDLE = idle("g")
     [
         pytest.param(a_site(), QUICK, NEW, id="it has no pass"),
         pytest.param(a_site(), PreflightPolicy(), None, id="nobody wants that"),
-        pytest.param(a_site(check_request=WISH), PreflightPolicy(), "wish/w1", id="somebody wishes it"),
+        pytest.param(a_site(check_request=WISH), PreflightPolicy(), "check/w1", id="somebody wishes it"),
         pytest.param(a_site(passes=(PassReport("Quick", 5.0, "g", gpus=8),)), QUICK, None, id="it has passed"),
         pytest.param(a_site(passes=(PassReport("Deep", 5.0, "g", gpus=8),)), QUICK, None, id="it has passed more"),
         pytest.param(a_site(passes=(PassReport("Deep", 5.0, "g", gpus=7),)), QUICK, NEW, id="with fewer GPUs"),
@@ -96,12 +96,14 @@ def test_what_is_due(site: IdleNode, policy: PreflightPolicy, order: str | None)
 
 
 def test_a_pass_is_granted_first_and_told_once_the_checker_knows() -> None:
-    site = a_site(check_request=WISH, answers=answered("wish/w1", *FINE))
+    site = a_site(check_request=WISH, answers=answered("check/w1", *FINE))
     found = plan_upkeep([site], QUICK, (GEMM,))
-    assert [grant.id for grant in found.checks["n1"].grants] == ["wish/w1"]
+    assert [grant.id for grant in found.checks["n1"].grants] == ["check/w1"]
     assert found.findings == ()
     knows = a_site(
-        check_request=WISH, answers=answered("wish/w1", *FINE), passes=(PassReport("Standard", 0.1, "wish/w1", gpus=8),)
+        check_request=WISH,
+        answers=answered("check/w1", *FINE),
+        passes=(PassReport("Standard", 0.1, "check/w1", gpus=8),),
     )
     (finding,) = plan_upkeep([knows], QUICK, (GEMM,)).findings
     result = finding.result(WISH, at(9))
@@ -115,7 +117,7 @@ def test_a_pass_is_granted_first_and_told_once_the_checker_knows() -> None:
 def test_a_failure_names_the_probe_and_grants_nothing() -> None:
     slow = (ProbeReport("gemm-bf16", "Result", 400.0, "TFLOP/s", message="GPU 3"), FINE[1])
     mate = a_site("n2", passes=(PassReport("Quick", 5.0, "g", gpus=8),))
-    twice = (*answered("wish/w1", *slow), *answered("wish/w1/again", *slow))
+    twice = (*answered("check/w1", *slow), *answered("check/w1/again", *slow))
     found = plan_upkeep([a_site(check_request=WISH, answers=twice), mate], QUICK, (GEMM,))
     (finding,) = found.findings
     assert found.checks["n1"].grants == ()
@@ -129,13 +131,13 @@ def test_a_failure_names_the_probe_and_grants_nothing() -> None:
     [ProbeReport("gemm-bf16", "Result", 400.0, "TFLOP/s"), ProbeReport("memory-pattern", "NoResult")],
     ids=["slow", "hung"],
 )
-@pytest.mark.parametrize("name", ["wish/w1", NEW])
+@pytest.mark.parametrize("name", ["check/w1", NEW])
 def test_who_is_slow_or_hangs_is_asked_once_more_and_the_second_answer_counts(first: ProbeReport, name: str) -> None:
-    wish = WISH if name == "wish/w1" else None
+    request = WISH if name == "check/w1" else None
     mate = a_site("n2", passes=(PassReport("Quick", 5.0, "g", gpus=8),))
 
     def after(*answers: CheckAnswer) -> Upkeep:
-        return plan_upkeep([a_site(check_request=wish, answers=answers), mate], QUICK, (GEMM,))
+        return plan_upkeep([a_site(check_request=request, answers=answers), mate], QUICK, (GEMM,))
 
     once = after(*answered(name, first))
     assert [order.id for order in once.checks["n1"].orders] == [name, f"{name}/again"]
@@ -156,7 +158,7 @@ def test_what_is_wrong_is_not_asked_for_again() -> None:
 
 def test_what_could_not_run_says_why_and_blames_nobody() -> None:
     used = (ProbeReport("gemm-bf16", "Environment", message="GPU 0 is in use: process 7"),)
-    (finding,) = plan_upkeep([a_site(check_request=WISH, answers=answered("wish/w1", *used))], QUICK, (GEMM,)).findings
+    (finding,) = plan_upkeep([a_site(check_request=WISH, answers=answered("check/w1", *used))], QUICK, (GEMM,)).findings
     assert (finding.outcome, finding.message) == (Outcome.INCONCLUSIVE, "n1: GPU 0 is in use: process 7")
 
 

@@ -39,9 +39,9 @@ def why(finder: Finder) -> str:
 def test_each_tree_is_read_right(case: Case) -> None:
     finder, found = looked(written(case.given))
     newest = next(iter(found.checkpoints), None)
-    said = (why(finder), found.doubt, found.note)
+    said = (why(finder), found.warning, found.note)
     if case.right == "nothing":
-        assert (newest, found.torn, said) == (None, (), ("", "", ""))
+        assert (newest, found.incomplete, said) == (None, (), ("", "", ""))
     elif "complete" in case.right:
         right = (case.right["step"], place(case.right["complete"]), case.right["format"])
         assert newest is not None, said
@@ -51,8 +51,8 @@ def test_each_tree_is_read_right(case: Case) -> None:
         assert case.right["incomplete"] in why(finder)
     else:
         assert newest is None
-        assert found.torn == ()
-        assert place(case.right["unrecognized"]) in found.doubt
+        assert found.incomplete == ()
+        assert place(case.right["unrecognized"]) in found.warning
 
 
 @pytest.mark.parametrize("case", COMPLETE, ids=str)

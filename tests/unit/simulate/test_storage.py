@@ -90,12 +90,12 @@ def test_what_is_lost_is_seen_at_the_next_light_look(lost: str) -> None:
         stage.directory.lose_shard("/ckpt/step-20", 1, stage.now)
     found = list(finder.scan(ScanOptions(thorough=False)))[-1]
     assert [one.step for one in found.checkpoints] == [10]
-    assert [one.step for one in found.torn] == [20] * (lost == "a shard")
+    assert [one.step for one in found.incomplete] == [20] * (lost == "a shard")
     assert (stage.truth(), stage.directory.newest_shown("n0", stage.now)) == ([10], 10)
 
 
 def test_a_node_that_lags_sees_files_late_and_out_of_order_and_all_of_them_in_the_end() -> None:
-    torn, whole_after = 0, []
+    incomplete, whole_after = 0, []
     for lagging in (f"m{number}" for number in range(20)):
         stage = Stage()
         stage.directory.lag_seconds[lagging] = 30.0
@@ -104,10 +104,10 @@ def test_a_node_that_lags_sees_files_late_and_out_of_order_and_all_of_them_in_th
         assert (stage.steps("n0"), stage.steps(lagging)) == ([10], [])
         finder = stage.finder(lagging)
         while not [one for one in finder.find() if one.judged]:
-            torn += bool(list(finder.scan(ScanOptions()))[-1].torn)
+            incomplete += bool(list(finder.scan(ScanOptions()))[-1].incomplete)
             assert stage.directory.newest_shown(lagging, stage.now) == 0
             stage.now += 1.0
         whole_after.append(stage.now - begun)
         assert stage.directory.newest_shown(lagging, stage.now) == 10
-    assert torn, "nobody ever saw the marker before a shard"
+    assert incomplete, "nobody ever saw the marker before a shard"
     assert 3.0 < min(whole_after) < max(whole_after) <= 31.0

@@ -36,7 +36,7 @@ from muster.protocol.messages import MAX_NUMBER
 MAX_EXAMINED = 64
 MAX_PASSED_IN_STORE = 512  # directories that prove to be no checkpoint: each costs a request
 MAX_WITHOUT_STEP = 16
-MAX_WISHED = 64  # directories that may be what a person asked for
+MAX_REQUESTED = 64  # directories that may be what a person asked for
 MAX_UNORDERED = 32  # of which only what is in them tells the step, before those whose names tell it
 MAX_STEPPED = 4096  # looked into for stamps: most may hold no checkpoint
 _MAX_REMEMBERED = 4 * MAX_EXAMINED
@@ -100,7 +100,7 @@ class ScanOptions:
         judges: whether to verify checkpoints; False = only list which there are.
         branch: leave out what belongs to another branch; None = nothing.
         limit: the largest number of checkpoints in the answer, the newest.
-        wish: a requested step or path; its checkpoints come in addition.
+        requested: a requested step or path; its checkpoints come in addition.
         stamps: whether to report the stamps of all checkpoints that are there, those of other branches included.
     """
 
@@ -109,15 +109,15 @@ class ScanOptions:
     branch: Optional[Branch] = None
     limit: int = MAX_LISTED
     stamps: bool = False
-    wish: str = ""
+    requested: str = ""
 
     def is_requested(self, checkpoint: Checkpoint) -> bool:
         """Whether a checkpoint is the requested one."""
-        return bool(self.wish) and self.wish in (str(checkpoint.step), checkpoint.path)
+        return bool(self.requested) and self.requested in (str(checkpoint.step), checkpoint.path)
 
     def may_be_requested(self, path: str) -> bool:
         """Whether a path may be the requested checkpoint, by its name alone."""
-        return bool(self.wish) and self.wish in (str(step_in_name(os.path.basename(path))), path)
+        return bool(self.requested) and self.requested in (str(step_in_name(os.path.basename(path))), path)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,11 +126,12 @@ class Found:
 
     Attributes:
         checkpoints: newest step first, and after them older ones that were requested.
-        torn: the newest of those that have their marker but are incomplete.
+        incomplete: the newest of those that have their marker but are incomplete.
         done: whether nothing is left to verify.
         note: what could not be seen, though the directory is not known to be unreadable; "" = nothing.
         stamps: of all that have their marker, MAX_STAMPS at most; None = not known (yet).
-        doubt: why what is there may not be what people think: newer ones stay incomplete, or a pointer leads elsewhere.
+        warning: why what is there may not be what people expect: newer ones stay incomplete, or a pointer leads
+            elsewhere.
         trap: why a framework that follows its pointer would not resume at all, or from an incomplete checkpoint; known
         once `is_settled`.
     """
@@ -138,9 +139,9 @@ class Found:
     checkpoints: Tuple[Checkpoint, ...]
     done: bool
     note: str = ""
-    torn: Tuple[Checkpoint, ...] = ()
+    incomplete: Tuple[Checkpoint, ...] = ()
     stamps: Optional[Tuple[Stamp, ...]] = None
-    doubt: str = ""
+    warning: str = ""
     trap: str = ""
 
     @property
@@ -173,7 +174,7 @@ class _Search:
         candidates: the paths that are left, each with whether it counts among the newest.
         found: candidates that may be complete, by path.
         counted: those of `found` that count among the newest.
-        torn: incomplete checkpoints.
+        incomplete: incomplete checkpoints.
         examined: the number of candidates with a step that may be of this branch.
         passed: the number of names with a step that are no checkpoints.
         stamps: of all candidates that have their marker.
@@ -185,7 +186,7 @@ class _Search:
     candidates: Iterator[Tuple[str, bool]]
     found: Dict[str, _MarkedCandidate] = dataclasses.field(default_factory=dict)
     counted: Set[str] = dataclasses.field(default_factory=set)
-    torn: List[Checkpoint] = dataclasses.field(default_factory=list)
+    incomplete: List[Checkpoint] = dataclasses.field(default_factory=list)
     examined: int = 0
     passed: int = 0
     stamps: List[Stamp] = dataclasses.field(default_factory=list)
@@ -235,7 +236,7 @@ class Finder:
         self._first_seen: Dict[str, Tuple[str, float]] = {}
         # What it was, for as long as the directory's own stamp is the same.
         self._kinds: Dict[str, _MarkedCandidate] = {}
-        self._doubted = ("", 0.0)  # and since when
+        self._warned = ("", 0.0)  # and since when
         self._deeper_seen, self._deeper_until = "", 0.0  # what was, and until when it is not looked for again
         self._single: Set[str] = set()  # candidates that are files
         self._names = Children([], [])  # that were there
@@ -282,20 +283,20 @@ class Finder:
             there = [complete.get(path, seen.checkpoint) for path, seen in search.found.items()]
             originals = {(one.format, one.step) for one in there}
             made_of = {one.path: (search.found[one.path].format.made_of, one.step) for one in there}
-            there = [one for one in there if made_of[one.path] not in originals or one.path == how.wish]
+            there = [one for one in there if made_of[one.path] not in originals or one.path == how.requested]
             newest = newest_first(there, how.limit)
             newest += [one for one in there if how.is_requested(one) and one not in newest][: how.limit]
             open_ones = [checkpoint for checkpoint in newest if not checkpoint.judged] if how.judges else []
             if not open_ones and how.stamps and stamps is None:
                 stamps = self._stamps(search)
-            torn = tuple(newest_first(search.torn, how.limit))
-            found = Found(tuple(newest), not open_ones, self._note or self._misread, torn, stamps)
+            incomplete = tuple(newest_first(search.incomplete, how.limit))
+            found = Found(tuple(newest), not open_ones, self._note or self._misread, incomplete, stamps)
             if how.judges and found.is_settled:
-                pointed = self._pointed_elsewhere(newest, torn)
-                unrecognized = self._unrecognized(search.unrecognized, newest, torn) if found.done else ""
-                doubt = self._suspicion(newest, torn, pointed, unrecognized, how.thorough) if found.done else ""
+                pointed = self._pointed_elsewhere(newest, incomplete)
+                unrecognized = self._unrecognized(search.unrecognized, newest, incomplete) if found.done else ""
+                warning = self._suspicion(newest, incomplete, pointed, unrecognized, how.thorough) if found.done else ""
                 trap = pointed.words if pointed is not None and pointed.is_trap else ""
-                found = dataclasses.replace(found, doubt=doubt, trap=trap)
+                found = dataclasses.replace(found, warning=warning, trap=trap)
             yield found
             if not open_ones:
                 return
@@ -312,7 +313,7 @@ class Finder:
             elif how.thorough and path not in search.settling and self._settles(path):
                 search.settling[path] = self._first_seen[path][1] + self._settle_seconds
             else:
-                search.torn.append(search.found.pop(path).checkpoint)
+                search.incomplete.append(search.found.pop(path).checkpoint)
 
     def _settles(self, path: str) -> bool:
         verdict = self._verdicts.get(path)
@@ -325,7 +326,7 @@ class Finder:
     def _suspicion(
         self,
         complete: Sequence[Checkpoint],
-        torn: Sequence[Checkpoint],
+        incomplete: Sequence[Checkpoint],
         pointed: Optional[Problem],
         unrecognized: str,
         thorough: bool,
@@ -338,43 +339,45 @@ class Finder:
 
         Args:
             complete: the complete checkpoints, newest first.
-            torn: the incomplete ones.
+            incomplete: the incomplete ones.
             pointed: what is wrong with a framework's pointer; None = nothing.
             unrecognized: the message about directories of no known format; "" = none.
             thorough: whether this look is thorough, as the one before a start is.
         """
         newest = complete[0].step if complete else -1
-        newer = [one for one in torn if one.step > newest]
+        newer = [one for one in incomplete if one.step > newest]
         if len(newer) == 1 and complete:  # what a save that a fault cut short has left: the next will be whole
             newer = []
         text = next(filter(None, map(self._incomplete_message, newer)), "") or (
             pointed.words if pointed is not None else ""
         )
-        is_bare = not complete and not torn and all(step_in_name(name) is None for name in self._strays)
+        is_bare = not complete and not incomplete and all(step_in_name(name) is None for name in self._strays)
         deeper = self._nested_checkpoints_message(thorough) if is_bare else ""
         about, after = text or deeper, DOUBT_SECONDS
         if not about and unrecognized:  # the newest of them is another one after each save
             about, after = _ABOUT_UNRECOGNIZED, _UNRECOGNIZED_SECONDS
-        if about != self._doubted[0]:
-            self._doubted = about, self._now()
+        if about != self._warned[0]:
+            self._warned = about, self._now()
         if thorough and not text:
-            self._doubted = about, -math.inf
-        return (text or deeper or unrecognized) if self._now() >= self._doubted[1] + after else ""
+            self._warned = about, -math.inf
+        return (text or deeper or unrecognized) if self._now() >= self._warned[1] + after else ""
 
-    def _unrecognized(self, paths: Sequence[str], complete: Sequence[Checkpoint], torn: Sequence[Checkpoint]) -> str:
+    def _unrecognized(
+        self, paths: Sequence[str], complete: Sequence[Checkpoint], incomplete: Sequence[Checkpoint]
+    ) -> str:
         """The message about directories of no known format with a higher step than every checkpoint; "" = there are
         none.
 
         A single one beside a complete checkpoint is a save that a fault cut short: the next save will be whole.
         """
-        newest = max((one.step for one in (*complete, *torn)), default=-1)
+        newest = max((one.step for one in (*complete, *incomplete)), default=-1)
         newer = [path for path in paths if (step_in_name(os.path.basename(path)) or 0) > newest]
         few = 1 if complete else 0
         found = list(itertools.islice(filter(self._has_weights, newer), 2)) if len(newer) > few else []
         if len(found) > few:
             behind = "" if not complete else ", and the newest that does is %s" % complete[0].path
             return _UNRECOGNIZED % (readable(found[0]), behind)
-        if complete or torn:
+        if complete or incomplete:
             return ""
         stray = highest_stray(self._strays)
         if not stray or (step_in_name(stray) is None and self._stepless):
@@ -437,24 +440,24 @@ class Finder:
                 below = may_lead_to_checkpoints(inner.directories)
                 waiting += [(os.path.join(path, name), level + 1) for name in below]
 
-    def _incomplete_message(self, torn: Checkpoint) -> str:
-        problem = self._verdict_of(torn)
-        return "checkpoint %d (%s) is not complete: %s" % (torn.step, torn.path, problem) if problem else ""
+    def _incomplete_message(self, incomplete: Checkpoint) -> str:
+        problem = self._verdict_of(incomplete)
+        return "checkpoint %d (%s) is not complete: %s" % (incomplete.step, incomplete.path, problem) if problem else ""
 
-    def _verdict_of(self, torn: Checkpoint) -> str:
-        verdict = self._verdicts.get(torn.path)
+    def _verdict_of(self, incomplete: Checkpoint) -> str:
+        verdict = self._verdicts.get(incomplete.path)
         return verdict.problem if verdict is not None else ""
 
-    def _pointed_elsewhere(self, complete: Sequence[Checkpoint], torn: Sequence[Checkpoint]) -> Optional[Problem]:
-        cut_short = [one for one in torn if not self._verdict_of(one).startswith((WEIGHTS_ONLY, NO_OPTIMIZER))]
-        known_torn = {one.path for one in torn}
+    def _pointed_elsewhere(self, complete: Sequence[Checkpoint], incomplete: Sequence[Checkpoint]) -> Optional[Problem]:
+        cut_short = [one for one in incomplete if not self._verdict_of(one).startswith((WEIGHTS_ONLY, NO_OPTIMIZER))]
+        known_incomplete = {one.path for one in incomplete}
 
         def is_whole(name: str) -> bool:
             path = os.path.join(self._directory, name)
-            return path not in known_torn and self._stat(path) is not None
+            return path not in known_incomplete and self._stat(path) is not None
 
         for pointer in POINTERS:
-            if any(map(pointer.is_for, complete or torn)):
+            if any(map(pointer.is_for, complete or incomplete)):
                 is_own = not self._files.leads_out(os.path.join(self._directory, pointer.name))
                 problem = pointer_problem(
                     pointer, self._read_pointer(pointer), complete, is_whole, cut_short, is_own=is_own
@@ -491,8 +494,9 @@ class Finder:
         self._single = {os.path.join(self._directory, name) for name in files}
         names = order_candidates(directories + files)
         yield self._directory, False
-        wished = [name for name in names if how.may_be_requested(os.path.join(self._directory, name))][:MAX_WISHED]
-        others = [name for name in names if name not in wished] if wished else names
+        requested = [name for name in names if how.may_be_requested(os.path.join(self._directory, name))]
+        requested = requested[:MAX_REQUESTED]
+        others = [name for name in names if name not in requested] if requested else names
         unordered = self._by_number_and_time(
             [name for name in others if any(kind.hides_step(name) for kind in self._formats)]
         )
@@ -500,7 +504,7 @@ class Finder:
         nameless = [name for name in others if name not in hidden and step_in_name(name) is None]
         stepped = [name for name in others if name not in hidden and step_in_name(name) is not None]
         # They do not count among the newest: whether they are is known once they were looked into.
-        for name in nameless[:MAX_WITHOUT_STEP] + unordered[:MAX_UNORDERED] + wished:
+        for name in nameless[:MAX_WITHOUT_STEP] + unordered[:MAX_UNORDERED] + requested:
             yield os.path.join(self._directory, name), False
         for name in stepped[:MAX_STEPPED] + unordered[MAX_UNORDERED:MAX_STEPPED]:
             yield os.path.join(self._directory, name), True
@@ -577,7 +581,7 @@ class Finder:
                     search.unrecognized.append(path)
                 continue
             if not how.thorough and how.judges and self._is_known_bad(seen):
-                search.torn.append(seen.checkpoint)
+                search.incomplete.append(seen.checkpoint)
                 continue
             search.found[path] = self._with_known_verdict(seen) if not how.thorough else seen
             if counts:
@@ -591,7 +595,7 @@ class Finder:
         for path, _ in search.candidates:
             self._note_stamp(search, path)
             # Those that do not count come first, whatever their step.
-            if len(search.stamps) > MAX_STAMPS + MAX_WITHOUT_STEP + MAX_UNORDERED + MAX_WISHED + 1:
+            if len(search.stamps) > MAX_STAMPS + MAX_WITHOUT_STEP + MAX_UNORDERED + MAX_REQUESTED + 1:
                 break
         if search.blind or self._note != note:
             return None

@@ -162,8 +162,8 @@ def _is_misleading(
     complete = [one for one in found.checkpoints if counts(one.path)]
     if complete:
         return branch is not None and not any(branch.has(*one.stamp) for one in complete)
-    # One that was not judged torn for good could not be read, or changes while it is looked at.
-    return {one.path for one in found.torn if counts(one.path)} <= {
+    # One that was not judged incomplete for good could not be read, or changes while it is looked at.
+    return {one.path for one in found.incomplete if counts(one.path)} <= {
         verdict.path for verdict in verdicts if verdict.problem
     }
 

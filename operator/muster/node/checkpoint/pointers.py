@@ -44,7 +44,7 @@ class Pointer:
         is_link: whether it names a checkpoint by where it leads; else by its text.
         target: the name of a checkpoint by the pointer's text; "" = the text names none.
         text: the text that names a checkpoint, by the checkpoint's name.
-        torn: what a start does that finds no checkpoint's name in it.
+        consequence: what a start does that finds no checkpoint's name in it.
         missing: what a start does that finds no such file; "" = that is a user's choice.
         anew: the name of weights that a start begins from at step 0; "" = there are none.
     """
@@ -55,7 +55,7 @@ class Pointer:
     is_link: bool
     target: Callable[[str], str]
     text: Callable[[str], str]
-    torn: str
+    consequence: str
     missing: str
     anew: str = ""
     called: Pattern[str] = re.compile("")
@@ -97,7 +97,7 @@ POINTERS: Tuple[Pointer, ...] = (
         is_link=False,
         target=_iteration,
         text=lambda name: str(int(name.rpartition("_")[2])),
-        torn="end with code 0 as if it had finished",
+        consequence="end with code 0 as if it had finished",
         missing="begin from scratch",
         anew="release",
     ),
@@ -108,7 +108,7 @@ POINTERS: Tuple[Pointer, ...] = (
         is_link=False,
         target=lambda text: text,
         text=lambda name: name,
-        torn="fail to load",
+        consequence="fail to load",
         missing="begin from scratch",
     ),
     Pointer(
@@ -118,7 +118,7 @@ POINTERS: Tuple[Pointer, ...] = (
         is_link=False,
         target=lambda text: text,
         text=lambda name: name,
-        torn="fail to load",
+        consequence="fail to load",
         missing="",
     ),
     Pointer(
@@ -129,7 +129,7 @@ POINTERS: Tuple[Pointer, ...] = (
         is_link=True,
         target=os.path.basename,
         text=lambda name: name,
-        torn="begin from scratch",
+        consequence="begin from scratch",
         missing="",
     ),
     Pointer(
@@ -139,7 +139,7 @@ POINTERS: Tuple[Pointer, ...] = (
         is_link=False,
         target=lambda text: text if is_step(text) else "",
         text=lambda name: name,
-        torn="begin from scratch",
+        consequence="begin from scratch",
         missing="begin from scratch",
     ),
     *(
@@ -150,7 +150,7 @@ POINTERS: Tuple[Pointer, ...] = (
             is_link=False,
             target=target,
             text=text,
-            torn="fail to load",
+            consequence="fail to load",
             missing="begin from scratch",
         )
         for framework, name, target, text in (
@@ -181,7 +181,7 @@ def pointer_problem(
     said: Optional[str],
     complete: Sequence[Checkpoint],
     is_whole: Callable[[str], bool],
-    torn: Sequence[Checkpoint] = (),
+    incomplete: Sequence[Checkpoint] = (),
     *,
     is_own: bool = True,
 ) -> Optional[Problem]:
@@ -191,14 +191,14 @@ def pointer_problem(
         said: the text in the file, or the target of the link; None = there is none.
         complete: checkpoints that were found complete, the newest first.
         is_whole: whether there is something of this name that is not known to be incomplete.
-        torn: checkpoints that were cut short. Where none is complete, such a one was the first that was saved.
+        incomplete: checkpoints that were cut short. Where none is complete, such a one was the first that was saved.
         is_own: whether the pointer lies in the directory. A link may lead to any file of the container: no message
             repeats
         what is in it.
     """
     own = list(filter(pointer.is_for, complete))
     if not own:
-        return None if complete else _of_a_first_save(pointer, said, torn)
+        return None if complete else _of_a_first_save(pointer, said, incomplete)
     names = [os.path.basename(one.path) for one in own]
     remedy = "Let it lead to %s" if pointer.is_link else "Write %s into it"
     remedy %= pointer.text(names[0])
@@ -212,7 +212,7 @@ def pointer_problem(
         return Problem("%s names %s: %s" % (pointer.name, pointer.anew, would), is_trap=True)
     target = pointer.target(said.strip())
     if not target:
-        would = "%s would %s. %s" % (pointer.framework, pointer.torn, remedy)
+        would = "%s would %s. %s" % (pointer.framework, pointer.consequence, remedy)
         return Problem("%s names no checkpoint: %s" % (pointer.name, would), is_trap=True)
     if target not in names:
         which = "%s names %s, which is none of the newest complete ones" % (
@@ -227,13 +227,13 @@ def pointer_problem(
     return None
 
 
-def _of_a_first_save(pointer: Pointer, said: Optional[str], torn: Sequence[Checkpoint]) -> Optional[Problem]:
+def _of_a_first_save(pointer: Pointer, said: Optional[str], incomplete: Sequence[Checkpoint]) -> Optional[Problem]:
     """The problem of a pointer to an incomplete checkpoint where no complete one exists; None = there is no problem.
 
     DeepSpeed's rank 0 may have written `latest` when the others were cut short.
     """
     target = pointer.target((said or "").strip())
-    names = {os.path.basename(one.path) for one in filter(pointer.is_for, torn)}
+    names = {os.path.basename(one.path) for one in filter(pointer.is_for, incomplete)}
     if target not in names:
         return None
     would = "%s would fail to load it. Remove %s, and it begins from scratch" % (pointer.framework, pointer.name)

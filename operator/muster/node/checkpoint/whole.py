@@ -60,7 +60,7 @@ def _safetensors_problem(candidate: Candidate, name: str) -> str:
         header = parse_json(candidate.part(name, 8, length))
         ends = [_natural(item["data_offsets"][1]) for key, item in header.items() if key != "__metadata__"]
     except (ValueError, TypeError, KeyError, IndexError, AttributeError):
-        return "%s has a torn header" % name
+        return "%s has a header that is cut short" % name
     needed = 8 + length + max(ends, default=0)
     return "" if size >= needed else "%s has %d bytes, %d are needed" % (name, size, needed)
 
@@ -88,7 +88,7 @@ def archive_problem(candidate: Candidate, name: str) -> str:
         return "%s is cut short: its archive has no end" % name
     offset = _END.unpack(end)[6]
     if offset != _ELSEWHERE and candidate.part(name, offset, 4) != _DIRECTORY_MAGIC:
-        return "%s is torn: its archive has no directory" % name
+        return "%s is incomplete: its archive has no directory" % name
     return ""
 
 
@@ -173,13 +173,13 @@ def pickled(candidate: Candidate, name: str) -> Pickled:
         with zipfile.ZipFile(_Stream(candidate, name)) as archive:
             member = next((item for item in archive.infolist() if item.filename.endswith("/data.pkl")), None)
     except (zipfile.BadZipFile, NotImplementedError, struct.error, EOFError, OverflowError) as error:
-        raise ValueError("%s is torn: %s" % (name, error)) from error
+        raise ValueError("%s is incomplete: %s" % (name, error)) from error
     if member is None or member.compress_type != zipfile.ZIP_STORED or member.file_size > _MAX_PICKLE_BYTES:
         raise ValueError("%s was not written by torch.save" % name)
     # zipfile would also compare a checksum, which torch can be told not to write.
     local = candidate.part(name, member.header_offset, _LOCAL.size)
     if len(local) < _LOCAL.size:
-        raise ValueError("%s is torn" % name)
+        raise ValueError("%s is incomplete" % name)
     start = member.header_offset + _LOCAL.size + sum(_LOCAL.unpack(local))
     return Pickled(candidate.part(name, start, member.file_size))
 

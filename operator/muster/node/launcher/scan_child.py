@@ -1,13 +1,14 @@
 """The other end of `scanner.py`: looks into a directory as it is asked to, and tells what it finds while it goes on.
 
 One JSON object on each line. In: `{"verdicts": [...]}`, what an earlier child judged; `{"scan": 7, "thorough": true,
-"judges": true, "stamps": false, "branch": [step, sinceNs, excluded, frozen] or null, "wish": "", "wishDirectory": ""}`,
+"judges": true, "stamps": false, "branch": [step, sinceNs, excluded, frozen] or null, "requested": "",
+"requestedDirectory": ""}`,
 which ends a scan under way. Out: `{"sign": true}`, a sign of life; `{"verdict": {...}}`, to be handed to the next
 child; and the answer so far: `{"scan": 7, "checkpoints": [{"step", "path", "writtenNs", "judged", "format",
-"sizeBytes", "saveSeconds"}], "torn": [the same], "stamps": text or null, "settled", "done", "looks", "note", "doubt",
-"trap", "error", "freeBytes": as it was after the scan before, "elsewhere": [as checkpoints], "elsewhereError",
-"errorKind", "elsewhereErrorKind": of muster.protocol.checkpoints.ERROR_KINDS}`. A scan is over once it is done, or has
-an error.
+"sizeBytes", "saveSeconds"}], "incomplete": [the same], "stamps": text or null, "settled", "done", "looks", "note",
+"warning", "trap", "error", "freeBytes": as it was after the scan before, "elsewhere": [as checkpoints],
+"elsewhereError", "errorKind", "elsewhereErrorKind": of muster.protocol.checkpoints.ERROR_KINDS}`. A scan is over once
+it is done, or has an error.
 
 Tests: tests/unit/launcher/test_scanner.py.
 """
@@ -190,8 +191,8 @@ class ScanServer:
         looks, told, told_at = self._finder.looks, (False, False), self._now()
         answer: Dict[str, Any] = {"scan": request["scan"], "error": ""}
         # Before the rest: who has heard that this directory was looked through may decide by both.
-        if request.get("wishDirectory"):
-            answer.update(self._scan_elsewhere(str(request["wishDirectory"]), request))
+        if request.get("requestedDirectory"):
+            answer.update(self._scan_elsewhere(str(request["requestedDirectory"]), request))
             if self._is_asked_again():
                 return
         try:
@@ -209,7 +210,9 @@ class ScanServer:
                 if not found.done and self._is_asked_again():
                     return
         except (OSError, ValueError) as error:
-            answer.update(checkpoints=[], torn=[], stamps=None, settled=False, done=False, note="", doubt="", trap="")
+            answer.update(
+                checkpoints=[], incomplete=[], stamps=None, settled=False, done=False, note="", warning="", trap=""
+            )
             answer.update(looks=self._finder.looks - looks, error=str(error) or type(error).__name__)
             answer.update(errorKind=_kind(error))
             self._write(answer)
@@ -221,7 +224,8 @@ class ScanServer:
             files, formats = self._files_at(directory), self._formats_elsewhere
             finder = Finder(directory, self._sign, self._print_verdict, self._now, files, formats=formats)
             self._elsewhere = directory, finder
-        how = ScanOptions(bool(request["thorough"]), bool(request["judges"]), limit=1, wish=str(request["wish"]))
+        requested = str(request["requested"])
+        how = ScanOptions(bool(request["thorough"]), bool(request["judges"]), limit=1, requested=requested)
         try:
             found = Found((), False)
             for found in finder.scan(how):  # noqa: B007 - the last answer
@@ -289,7 +293,7 @@ def _scan_options(request: Mapping[str, Any]) -> ScanOptions:
         judges=bool(request["judges"]),
         stamps=bool(request["stamps"]),
         branch=branch_of(int(branch[0]), str(branch[1]), bool(branch[2])) if branch else None,
-        wish=str(request["wish"]),
+        requested=str(request["requested"]),
     )
 
 
@@ -300,12 +304,12 @@ def _kind(error: Exception) -> str:
 def _answer(found: Found) -> Dict[str, Any]:
     return {
         "checkpoints": _listed_items(found.checkpoints),
-        "torn": _listed_items(found.torn),
+        "incomplete": _listed_items(found.incomplete),
         "stamps": None if found.stamps is None else write_stamps(found.stamps),
         "settled": found.is_settled,
         "done": found.done,
         "note": found.note,
-        "doubt": found.doubt,
+        "warning": found.warning,
         "trap": found.trap,
     }
 

@@ -56,7 +56,7 @@ class ScanResult:
         error_kind: the error's kind, of `muster.protocol.checkpoints.ERROR_KINDS`; "" = none of them.
         done: whether no checkpoint is left to verify.
         stamps: of all checkpoints that are there (muster.protocol.checkpoints); None where they were not asked for.
-        doubt: why the checkpoints may not be what people think (muster.node.checkpoint.find.Found).
+        warning: why the checkpoints may not be what people think (muster.node.checkpoint.find.Found).
         trap: why a framework that follows its own pointer would not resume, or from an incomplete checkpoint
             (likewise).
         elsewhere: the requested checkpoint in another directory, and the newest there.
@@ -70,7 +70,7 @@ class ScanResult:
     error: str = ""
     done: bool = True
     stamps: Optional[str] = None
-    doubt: str = ""
+    warning: str = ""
     elsewhere: Tuple[CheckpointReport, ...] = ()
     elsewhere_error: str = ""
     elsewhere_error_kind: str = ""
@@ -129,8 +129,8 @@ class Scanner:
         self._stamped = False  # of all that are there it has been told, for the attempt of `scan_for`
         self._judges = True
         self._branch: Optional[Tuple[int, str, bool]] = None
-        self._wish = ""
-        self._wish_directory = ""
+        self._requested = ""
+        self._requested_directory = ""
 
     @property
     def pids(self) -> FrozenSet[int]:
@@ -151,9 +151,11 @@ class Scanner:
         if step is not None:
             branch = (step, directive.excluded_checkpoints or "", bool(directive.branch_frozen))
         looked_for = branch, directive.requested_resume or "", directive.requested_directory or ""
-        if looked_for != (self._branch, self._wish, self._wish_directory) or (directive.verifies and not self._judges):
+        if looked_for != (self._branch, self._requested, self._requested_directory) or (
+            directive.verifies and not self._judges
+        ):
             self._wanted = self._idle_attempt != 0
-        (self._branch, self._wish, self._wish_directory), self._judges = looked_for, directive.verifies
+        (self._branch, self._requested, self._requested_directory), self._judges = looked_for, directive.verifies
         if self._asks_store and self._child is not None and not self._sees_packages and not self._dying:
             self._heard_at = None  # whatever it is doing: another one does it
             self._kill()
@@ -209,7 +211,7 @@ class Scanner:
         if self._heard_at is not None and now >= self._heard_at + self.deadline_seconds:
             self._kill()
             behind = "does the store answer?" if self._asks_store else "is the filesystem stalled?"
-            where = " or ".join(filter(None, (self._directory, self._wish_directory)))
+            where = " or ".join(filter(None, (self._directory, self._requested_directory)))
             result = self._failed(now, "no answer from %s within %g s: %s" % (where, self.deadline_seconds, behind))
         if not self._dying and (
             self._wanted or (self._heard_at is None and self._scans_again and now >= self._next_at)
@@ -239,7 +241,7 @@ class Scanner:
     @property
     def _asks_store(self) -> bool:
         """Whether an object store is scanned: the job's own directory, or the requested one."""
-        return self._is_store or is_url(self._wish_directory)
+        return self._is_store or is_url(self._requested_directory)
 
     def _ask(self, now: float) -> Optional[ScanResult]:
         self.scans += 1
@@ -251,8 +253,8 @@ class Scanner:
             "judges": self._judges,
             "stamps": self._judges and self._idle_attempt != 0 and (thorough or not self._stamped),
             "branch": self._branch,
-            "wish": self._wish,
-            "wishDirectory": self._wish_directory,
+            "requested": self._requested,
+            "requestedDirectory": self._requested_directory,
         }
         self._heard_at, self._wanted = now, False
         self._asked_at = now
@@ -325,8 +327,8 @@ class Scanner:
         items = list(message["checkpoints"])
         if self._idle_attempt == 0:
             items = [item for item in items if item["judged"]]
-        else:  # what is not judged yet, or torn, matters to a start, where some worker may not see it
-            items += [dict(item, torn=True) for item in message.get("torn", ())]
+        else:  # what is not judged yet, or incomplete, matters to a start, where some worker may not see it
+            items += [dict(item, incomplete=True) for item in message.get("incomplete", ())]
         found = tuple(_report(item) for item in items if len(item["path"]) <= MAX_PATH_CHARS)
         counts = message["settled"] or not self._judges
         attempt = self._asked_for if counts and self._asked_for == self._idle_attempt else 0
@@ -340,7 +342,7 @@ class Scanner:
             str(message["note"]),
             bool(message["done"]),
             stamps,
-            str(message.get("doubt", "")),
+            str(message.get("warning", "")),
             tuple(_report(item) for item in message.get("elsewhere", ()) if len(item["path"]) <= MAX_PATH_CHARS),
             str(message.get("elsewhereError", "")),
             str(message.get("elsewhereErrorKind", "")),
@@ -395,7 +397,7 @@ def _report(item: Dict[str, Any]) -> CheckpointReport:
         path=str(item["path"]),
         written_ns=min(max(int(item["writtenNs"]), 0), MAX_NANOSECONDS),  # a file may have any time
         verified=bool(item["judged"]),
-        incomplete=bool(item.get("torn")),
+        incomplete=bool(item.get("incomplete")),
         format=str(item.get("format", "")),
         size_bytes=None if item.get("sizeBytes") is None else min(int(item["sizeBytes"]), MAX_NUMBER),
         save_seconds=None if item.get("saveSeconds") is None else min(float(item["saveSeconds"]), LONGEST_SECONDS),

@@ -73,8 +73,8 @@ class StepClock:
         self.back_to: Optional[int] = None
         self._trail: List[_StepTime] = []  # ascending, what was taken back left out
         self._told_at: Optional[float] = None  # when the newest step was told that is believed
-        self._doubtful: List[_StepTime] = []  # lines that do not go on from it, but from each other
-        self._most_doubtful = 0
+        self._unconfirmed: List[_StepTime] = []  # lines that do not go on from it, but from each other
+        self._most_unconfirmed = 0
         self._before: Optional[_EarlierCount] = None
         self._since: Optional[_StepTime] = None  # the newest step that was told before `_told_at`
         self._intervals: Deque[float] = collections.deque(maxlen=_WINDOW)
@@ -85,24 +85,24 @@ class StepClock:
 
     def add_step(self, step: int, now: float) -> None:
         """Take in a line that reports a step as finished. Lines that were read together have one time."""
-        if step == self.step and not self._doubtful:
+        if step == self.step and not self._unconfirmed:
             return
         if self._before is not None and self._was_another_count(step):
             self._restore(self._before)
         if self.step is None or self._goes_on(step, now):
             self._believe(step, now)
             return
-        if self._doubtful and not 0 < step - self._doubtful[-1].step <= self._max_steps_within(
-            now - self._doubtful[-1].at
+        if self._unconfirmed and not 0 < step - self._unconfirmed[-1].step <= self._max_steps_within(
+            now - self._unconfirmed[-1].at
         ):
-            self._doubtful = []
-        self._doubtful.append(_StepTime(step, now))
-        if len(self._doubtful) > self._most_doubtful and self._most_doubtful < _BORNE_OUT:
-            self._most_doubtful, self.finished_at = self._most_doubtful + 1, now
-        if len(self._doubtful) >= _BORNE_OUT:
+            self._unconfirmed = []
+        self._unconfirmed.append(_StepTime(step, now))
+        if len(self._unconfirmed) > self._most_unconfirmed and self._most_unconfirmed < _BORNE_OUT:
+            self._most_unconfirmed, self.finished_at = self._most_unconfirmed + 1, now
+        if len(self._unconfirmed) >= _BORNE_OUT:
             self._decide()
-        if len(self._doubtful) > _WINDOW:
-            del self._doubtful[2]
+        if len(self._unconfirmed) > _WINDOW:
+            del self._unconfirmed[2]
 
     def step_seconds(self) -> Optional[float]:
         """The median of the seconds per step over the last steps; None while no step's time is known."""
@@ -136,7 +136,7 @@ class StepClock:
         if self.first_step is None and step:
             self.first_step, self.first_step_at = step, now
         self.step, self.finished_at, self._told_at = step, now, now
-        self._doubtful, self._most_doubtful = [], 0
+        self._unconfirmed, self._most_unconfirmed = [], 0
         if self._before is not None and step > self._before.trail[-1].step:
             self._before = None  # it has come there again, step by step
         if len(self._trail) >= _MOST_POINTS:
@@ -158,14 +158,14 @@ class StepClock:
 
         What was believed before was a leap too short, stray, or is undone now.
         """
-        first = self._doubtful[0]
+        first = self._unconfirmed[0]
         if first.step < (self.step or 0):
             stray = self._stray(first.step)
             if stray:
                 self._forget(stray)
             elif not self._goes_back():
                 return
-        lines, self._doubtful = self._doubtful, []
+        lines, self._unconfirmed = self._unconfirmed, []
         for line in lines:
             self._believe(*line)
 
@@ -196,8 +196,8 @@ class StepClock:
 
         Returns whether they are.
         """
-        first, newest = self._doubtful[0], self._doubtful[-1]
-        base = first.step - (self._doubtful[1].step - first.step)
+        first, newest = self._unconfirmed[0], self._unconfirmed[-1]
+        base = first.step - (self._unconfirmed[1].step - first.step)
         seconds, pace = newest.at - first.at, self.step_seconds()
         timely = pace is None or seconds >= _LATE_SHARE * pace * (newest.step - first.step)
         if base <= 0 or not seconds or not (timely or seconds >= _LONG_SECONDS):

@@ -142,7 +142,7 @@ class Supervisor:
         self._elsewhere_error = self._elsewhere_error_kind = ""
         self._scanned_for = (0, 0)  # attempt and listing
         self._scan_error = self._scan_error_kind = ""
-        self._scan_doubt = ""
+        self._scan_warning = ""
         self._scan_trap = ""
         self._saves = Saves()
         self._free_bytes: Optional[int] = None
@@ -312,7 +312,7 @@ class Supervisor:
         if result.done or result.attempt:
             self._scan_trap = result.trap
         if result.done:
-            self._scan_doubt, self._free_bytes = result.doubt, result.free_bytes
+            self._scan_warning, self._free_bytes = result.warning, result.free_bytes
         if result.stamps is not None:
             self._stamps = result.stamps
         if result.attempt and (result.attempt, self._listing) > self._scanned_for:
@@ -496,7 +496,7 @@ class Supervisor:
             "scanned_at": self._scanned_at,
             "checkpoint_error": self._scan_error,
             "checkpoint_error_kind": self._scan_error_kind,
-            "checkpoint_warning": self._scan_doubt,
+            "checkpoint_warning": self._scan_warning,
             "checkpoint_trap": self._scan_trap,
             "free_bytes": self._free_bytes,
             "turned_at": self._now(),

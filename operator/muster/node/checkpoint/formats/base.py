@@ -27,7 +27,7 @@ def json_object(candidate: Candidate, name: str) -> "dict[str, Any]":
     try:
         document = parse_json(candidate.document(name))
     except ValueError as error:
-        raise ValueError("%s is torn: %s" % (name, error)) from error
+        raise ValueError("%s is incomplete: %s" % (name, error)) from error
     if not isinstance(document, dict):
         raise ValueError("%s is no JSON object" % name)  # noqa: TRY004 - the file is wrong, not the caller
     return document
