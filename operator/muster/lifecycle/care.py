@@ -100,13 +100,14 @@ def _merge_save(known: CheckpointSave | None, told: CheckpointReport) -> Checkpo
     written = _time(told.written_ns)
     if known is None or not _is_same(known.time, written):
         known = CheckpointSave(step=told.step, time=written)
-    update = {
-        "bytes": told.size_bytes if known.bytes is None else known.bytes,
-        "save_seconds": _seconds(told.save_seconds) if known.save_seconds is None else known.save_seconds,
-        "stall_seconds": _seconds(told.stall_seconds) if known.stall_seconds is None else known.stall_seconds,
-        "durable_seconds": _seconds(told.durable_seconds) if known.durable_seconds is None else known.durable_seconds,
+    measured = {
+        "bytes": told.size_bytes,
+        "save_seconds": _seconds(told.save_seconds),
+        "stall_seconds": _seconds(told.stall_seconds),
+        "durable_seconds": _seconds(told.durable_seconds),
     }
-    return known.model_copy(update=update)
+    news = {name: value for name, value in measured.items() if value is not None and getattr(known, name) is None}
+    return known.model_copy(update=news) if news else known
 
 
 def _time(written_ns: int) -> datetime | None:

@@ -7,6 +7,7 @@ rule; kubelets, nodes and training are played. What must hold at every moment is
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -108,9 +109,13 @@ class Machine:
 
     def view(self, now: float) -> NodeView:
         ready = now - self.heartbeat_at < NOT_READY_SECONDS
-        return a_node(
-            self.name, rack=self.rack, ready=ready, unschedulable=self.cordoned, boot_id=f"{self.name}-{self.boot}"
-        )
+        return view_of_node(self.name, self.rack, ready, self.cordoned, f"{self.name}-{self.boot}")
+
+
+@functools.cache
+def view_of_node(name: str, rack: str, ready: bool, cordoned: bool, boot_id: str) -> NodeView:
+    """The same object while nothing of the node changes, as the operator's cache has it."""
+    return a_node(name, rack=rack, ready=ready, unschedulable=cordoned, boot_id=boot_id)
 
 
 @dataclass
