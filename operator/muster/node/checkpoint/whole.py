@@ -13,7 +13,6 @@ import functools
 import io
 import re
 import struct
-import zipfile
 from typing import Optional, Set, Tuple
 
 from muster.node.checkpoint.candidate import Candidate
@@ -169,6 +168,8 @@ def pickled(candidate: Candidate, name: str) -> Pickled:
         OSError: the file cannot be read.
         ValueError: the file is no archive of torch.save.
     """
+    import zipfile  # late: most scans look into no archive, and each child that scans would load it
+
     try:
         with zipfile.ZipFile(_Stream(candidate, name)) as archive:
             member = next((item for item in archive.infolist() if item.filename.endswith("/data.pkl")), None)
