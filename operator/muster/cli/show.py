@@ -135,9 +135,9 @@ def facts(console: Console, rows: Sequence[tuple[str, object]]) -> None:
     console.print(made)
 
 
-def print_foreign_text(console: Console, text: str, style: str = "") -> None:
+def print_foreign_text(console: Console, text: str) -> None:
     """Print foreign text, indented line by line: none of its lines can pass for Muster's own."""
-    console.print(Padding(Text(printable(text.strip()), style=style), (0, 0, 0, 2), expand=False))
+    console.print(Padding(Text(printable(text.strip())), (0, 0, 0, 2), expand=False))
 
 
 def headline(console: Console, text: str) -> None:

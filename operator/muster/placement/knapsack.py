@@ -342,7 +342,7 @@ class Knapsack:
         for outline in self._outlines(domain, cost, wanted, most):
             for point, choice in self._filled_in(domain, outline, wanted):
                 found.setdefault(point, choice)
-        return self._thinned(found, WIDTH)
+        return self._thinned(found)
 
     def _outlines(self, domain: Domain, cost: int, wanted: Room, most: int) -> list["_Outline"]:
         """The best sets of domains inside to use, with the cost for each, so that little is left behind at their level.
@@ -464,7 +464,7 @@ class Knapsack:
                     total = point - offered + more
                     if point_holds(total, self.shape, wanted):
                         following.setdefault(total, Choice(Use(part.kid, part.workers, used), choice))
-            found = dict(self._thinned(following, WIDTH))
+            found = dict(self._thinned(following))
         return [(point, choice) for point, choice in found.items() if choice is not None]
 
     def _choices_inside(self, kid: Domain, part: "_Part", slack: Room) -> list[tuple[int, Choice]]:
@@ -491,14 +491,14 @@ class Knapsack:
         found = self.refined(domain, cost, Room(nodes, nodes), most)
         return [(as_singles(point), choice) for point, choice in found]
 
-    def _thinned(self, points: "Mapping[int, T]", width: int) -> "list[tuple[int, T]]":
-        """The points that no other one beats. Of very many at most about `width`, among them the least and the roomiest
+    def _thinned(self, points: "Mapping[int, T]") -> "list[tuple[int, T]]":
+        """The points that no other one beats. Of very many at most about `WIDTH`, among them the least and the roomiest
         ones."""
         frontier = Frontier(self.shape, ROOM_MASK)
         best = frontier.kept(list(points))
-        if len(best) > width:
-            step = (len(best) - 1) / (width - 1)
-            needed = {best[round(index * step)] for index in range(width)}
+        if len(best) > WIDTH:
+            step = (len(best) - 1) / (WIDTH - 1)
+            needed = {best[round(index * step)] for index in range(WIDTH)}
             if self.shape.spares:
                 needed |= self._roomiest(best)
             best = sorted(needed)

@@ -211,7 +211,7 @@ class _PairDrawer:
         left = self._match(trusted, level)
         pool = self.clean or frozenset(self.nodes)
         for node in [*suspects, *left]:
-            self._serve(node, level, 1, pool)
+            self._serve(node, level, pool)
 
     def _compare(self, level: int) -> None:
         """Draw one pair of members that are not judged, where no history says what a healthy pair reaches.
@@ -276,25 +276,19 @@ class _PairDrawer:
         pairs += zip(rest, free, strict=False)
         return pairs, left + free[len(rest) :]
 
-    def _serve(self, node: int, level: int, count: int, fallback: frozenset[int]) -> int:
-        """Draw tests of a node with this many proven partners at a level, and return how many were found.
+    def _serve(self, node: int, level: int, fallback: frozenset[int]) -> None:
+        """Draw a test of a node with a proven partner at a level, if there is one.
 
         Partners that the node has not met come first, then those with few tests.
 
         Args:
             node: its number.
-            level: of the tests.
-            count: how many tests are wanted.
+            level: of the test.
             fallback: the partners where no node is proven at the level.
         """
-        served = 0
-        while served < count:
-            partner = self._partner(node, level, fallback)
-            if partner is None:
-                break
+        partner = self._partner(node, level, fallback)
+        if partner is not None:
             self._draw_pair(node, partner, both=False)
-            served += 1
-        return served
 
     def _partner(self, node: int, level: int, fallback: frozenset[int]) -> int | None:
         places = self.evidence.places
@@ -346,7 +340,7 @@ class _PairDrawer:
         for turn in range(MOST_TESTS):  # so that no suspect takes all partners
             for node, level, count in wanted:
                 if turn < count:
-                    self._serve(node, level, 1, self.clean)
+                    self._serve(node, level, self.clean)
 
     def _missed(self, node: int) -> bool:
         return any(self.evidence.missed(node, level) for level in self.evidence.levels)

@@ -30,16 +30,14 @@ def find(world: JobWorld) -> list[Failure]:
     found = []
     for worker_view in world.worker_views:
         failure = (
-            _common_failure(world, gang, worker_view) or judge(world, gang, worker_view)
-            if worker_view.member.node
-            else None
+            _common_failure(world, worker_view) or judge(world, gang, worker_view) if worker_view.member.node else None
         )
         if failure:
             found.append(_as_node_fault(world, _with_age(world, gang, worker_view, failure)))
     return found + corruption.failures_of_leavers(world) or _step_timeouts(world, gang)
 
 
-def _common_failure(world: JobWorld, gang: Gang, worker_view: WorkerView) -> Failure | None:
+def _common_failure(world: JobWorld, worker_view: WorkerView) -> Failure | None:
     """Return the failure that a lost or unhealthy node, or a pod that is gone, shows in either launch mode; None:
     none."""
     node = worker_view.member.node
@@ -108,7 +106,7 @@ def _managed_failure(world: JobWorld, gang: Gang, worker_view: WorkerView) -> Fa
         return None
     return (
         pod_ended(worker_view, managed=True)
-        or unreachable(world, gang, worker_view, worker_view.pod)
+        or unreachable(world, worker_view, worker_view.pod)
         or start_failed(world, worker_view, worker_view.pod)
         or unheard(world, gang, worker_view, worker_view.pod)
         or (_launcher_failure(world, gang, worker_view, worker_view.launcher) if worker_view.launcher else None)

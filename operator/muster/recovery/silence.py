@@ -23,7 +23,7 @@ NEVER_HEARD_SECONDS = 120.0
 STATUS_UNKNOWN = "NodeStatusUnknown"
 
 
-def unreachable(world: JobWorld, gang: Gang, worker_view: WorkerView, pod: PodView) -> Failure | None:
+def unreachable(world: JobWorld, worker_view: WorkerView, pod: PodView) -> Failure | None:
     """Return the failure of a worker that is silent by two independent signs, while no step was finished; None: it is
     not."""
     if pod.uid in world.lost:

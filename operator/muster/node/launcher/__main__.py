@@ -82,13 +82,13 @@ def _answer_about_fence_file(path: str) -> None:
 def _move_incomplete(directory: str) -> None:
     from muster.node.launcher.mover_child import move_on_request
 
-    move_on_request(directory, sys.stdin.buffer, _say, pattern=_own_pattern())
+    move_on_request(directory, sys.stdin.buffer, _say, _own_pattern())
 
 
 def _list_local_checkpoints(directory: str) -> None:
     from muster.node.launcher.local_child import list_on_request
 
-    list_on_request(directory, sys.stdin.buffer, _say, pattern=_own_pattern())
+    list_on_request(directory, sys.stdin.buffer, _say, _own_pattern())
 
 
 def _own_pattern() -> str:

@@ -8,7 +8,6 @@ Tests: tests/unit/launcher/test_local.py.
 
 from __future__ import annotations
 
-import time
 from typing import Any, BinaryIO, Callable, Dict
 
 from muster.node.checkpoint.formats.table import formats_by
@@ -16,13 +15,7 @@ from muster.node.checkpoint.local import list_local_shares
 from muster.node.launcher.task_child import answer_once
 
 
-def list_on_request(
-    directory: str,
-    requests: BinaryIO,
-    say: Callable[[str], None],
-    now: Callable[[], float] = time.monotonic,
-    pattern: str = "",
-) -> None:
+def list_on_request(directory: str, requests: BinaryIO, say: Callable[[str], None], pattern: str) -> None:
     """List the local checkpoints that the first line of JSON asks for, and print them.
 
     Does nothing where the requests end before a line has come.
@@ -43,4 +36,4 @@ def list_on_request(
             found, error = [], str(failed)
         return {"held": found, "error": error}
 
-    answer_once(requests, say, look, now)
+    answer_once(requests, say, look)

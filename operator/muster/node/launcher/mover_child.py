@@ -10,7 +10,6 @@ Tests: tests/unit/launcher/test_incomplete_mover.py.
 from __future__ import annotations
 
 import functools
-import time
 from typing import Any, BinaryIO, Callable, Dict
 
 from muster.node.checkpoint.find import Finder
@@ -20,13 +19,7 @@ from muster.node.launcher.task_child import answer_once
 from muster.protocol.checkpoints import branch_of
 
 
-def move_on_request(
-    directory: str,
-    requests: BinaryIO,
-    say: Callable[[str], None],
-    now: Callable[[], float] = time.monotonic,
-    pattern: str = "",
-) -> None:
+def move_on_request(directory: str, requests: BinaryIO, say: Callable[[str], None], pattern: str) -> None:
     """Move checkpoint directories aside as the first line of JSON asks, and print what was moved.
 
     Does nothing where the requests end before a line has come.
@@ -44,4 +37,4 @@ def move_on_request(
         moved = move_aside(directory, str(request["path"]), history, sign, finder_of)
         return {"moved": moved.summary, "error": moved.error}
 
-    answer_once(requests, say, move, now)
+    answer_once(requests, say, move)

@@ -16,9 +16,7 @@ Work = Callable[[Dict[str, Any], Callable[[], None]], Dict[str, Any]]
 """Does what the request asks, calls the function now and then, and returns the answer, which has an `error`."""
 
 
-def answer_once(
-    requests: BinaryIO, say: Callable[[str], None], work: Work, now: Callable[[], float] = time.monotonic
-) -> None:
+def answer_once(requests: BinaryIO, say: Callable[[str], None], work: Work) -> None:
     """Do the work that the first line of JSON asks for, print signs of life meanwhile, and print the answer last.
 
     Does nothing where the requests end before a line has come.
@@ -31,11 +29,12 @@ def answer_once(
     line = requests.readline()
     if not line:
         return
-    last = [now()]
+    last = [time.monotonic()]
 
     def sign() -> None:
-        if now() >= last[0] + _BETWEEN_SIGNS_SECONDS:
-            last[0] = now()
+        now = time.monotonic()
+        if now >= last[0] + _BETWEEN_SIGNS_SECONDS:
+            last[0] = now
             say(json.dumps({"sign": True}) + "\n")
 
     say(json.dumps(work(json.loads(line), sign)) + "\n")
