@@ -225,8 +225,8 @@ async def find(session: Session, name: str, price: float | None = None, promethe
         )
     if goodput is None or not goodput.wall_seconds:
         raise CliError(
-            f"job {session.namespace}/{name} has no figures yet: it is new, or its operator is of an "
-            f"older version; kubectl muster status {name} says what it waits for"
+            f"job {session.namespace}/{name} has no figures yet: it is new; "
+            f"kubectl muster status {name} says what it waits for"
         )
     metered = None
     if prometheus is not None:
