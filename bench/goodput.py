@@ -144,7 +144,6 @@ class Job:
             input_wait_seconds=(step - self.base) * 0.01,
             checkpoint_stall_seconds=(step - self.base) * 0.01,
             peer_port=9000,
-            gossips=True,
             talking_age_seconds=3600.0,
             fence_file_id="one",
         )
@@ -307,7 +306,6 @@ def a_job(number: int, workers: int) -> Job:
             master_port=20001,
             resume=Resume(step=base, path=f"/checkpoints/{base}"),
         ),
-        gossips=True,
         account=_account(begun, workers),
     )
     pods = {pod.name: pod for pod in (_pod(job, index, node, uids[index]) for index, node in enumerate(names))}

@@ -174,7 +174,6 @@ class Worker:
             listing_round=self._scanned_for[1],
             address=self.identity.address,
             launcher_version=self.identity.version,
-            gossips=True,
             directive_seen=directive_seen,
             hold_seconds=hold_seconds,
         )

@@ -618,7 +618,7 @@ class SimulatedReporter:
 
     def __init__(self, worker: Worker, *, scans: bool) -> None:
         self._worker, self._around = worker, worker.around
-        identity = Report(0, "", peer_port=PORT, address=worker.address, launcher_version="simulated", gossips=True)
+        identity = Report(0, "", peer_port=PORT, address=worker.address, launcher_version="simulated")
         chance = self._around.stream("report", worker.uid).random
         self._core = ReporterCore(identity, scans, worker.now(), worker.log, chance)
         self._turns = {POLL: 0, TELL: 0}

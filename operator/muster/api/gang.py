@@ -279,7 +279,6 @@ _LIKE_THE_ONE_BEFORE = (
     "attempt",
     "proof",
     "fence_file_id",
-    "gossips",
 )
 
 
@@ -287,8 +286,8 @@ class UnfencedWorker(CompactModel):
     """UnfencedWorker is a pod of an earlier attempt whose ranks are not yet proved to have ended. No rank of a newer
     attempt starts before that.
 
-    In the list, fencedTime, fenceSeconds, remainingSeconds, attempt, proof, fenceFileId and gossips are left out where
-    they equal those of the entry before.
+    In the list, fencedTime, fenceSeconds, remainingSeconds, attempt, proof and fenceFileId are left out where they
+    equal those of the entry before.
     """
 
     unsaid = ("pod_uid", "node", "boot_id", *_LIKE_THE_ONE_BEFORE)
@@ -353,13 +352,6 @@ class UnfencedWorker(CompactModel):
         description=(
             "fenceFileId is the identity of the fence file that the pod's launcher reads. A fence file with another "
             "identity proves nothing about this pod. It is empty unless proof is FenceFile."
-        ),
-    )
-    gossips: bool = Field(
-        False,
-        description=(
-            "gossips is true if all launchers of the pod's gang forwarded the news of a missing worker to each other. "
-            "Then a launcher that is cut off learns from any other one that a worker is missing."
         ),
     )
 
@@ -890,13 +882,6 @@ class GangSpec(ApiModel):
         description=(
             "fenceFileId is the identity of the fence file in the checkpoint directory that the members' launchers "
             "read. Empty means that none is known, and that no fence file can stop the ranks."
-        ),
-    )
-    gossips: bool = Field(
-        False,
-        description=(
-            "gossips is true if all launchers whose ranks may be running forward the news of a missing worker to each "
-            "other."
         ),
     )
     branch: Branch | None = Field(

@@ -53,7 +53,6 @@ class ManagedProofs:
             attempt=record.attempt if record.start else record.attempt - 1,
             proof=Proof.FENCE_FILE if obeys else Proof.DEATH,
             fence_file_id=record.fence_file_id if obeys else "",
-            gossips=record.gossips,
         )
         # What happened to one of them since they were last heard may have happened to all.
         unfenced_worker = proofs.silent_since(world, unfenced_worker, world.silent_seconds if world.views else 0.0)
@@ -105,7 +104,7 @@ class ManagedProofs:
             until = moment_text(world.now, _remaining_fence_seconds(world, unfenced_worker))
             return f"{start}: it lost contact. If it lives, its launcher ends its ranks by {until}."
         others = record is not None and any(member.pod_uid for member in record.members)
-        if _broken_seconds(world, unfenced_worker) or (unfenced_worker.gossips and others):
+        if _broken_seconds(world, unfenced_worker) or others:
             left = fenced_after_seconds(float(unfenced_worker.fence_seconds)) - _broken_seconds(world, unfenced_worker)
             return (
                 f"{start}: it lost contact, and the other workers have gone on. If it lives, its launcher ends its "
@@ -142,8 +141,7 @@ class _MemberFigures:
     Attributes:
         fence_seconds: the longest fence that any launcher counts by.
         dead: indices of the members whose ranks have ended for certain.
-        kept: how many members have a pod from before.
-        ages: by attempt, for how many seconds launchers have been in it: the least, the most, and how many launchers.
+        ages: by attempt, for how many seconds the first of the launchers has been in it.
         claims: the reports of the launchers that have written their attempt into the fence file.
         step_ages: the ages in seconds of the two youngest steps, each with the report of a launcher that is heard.
         gone_on: by attempt, for how many seconds the first of the launchers that are heard has been in it.
@@ -153,8 +151,7 @@ class _MemberFigures:
 
     fence_seconds: float
     dead: frozenset[int]
-    kept: int
-    ages: Mapping[int, tuple[float, float, int]]
+    ages: Mapping[int, float]
     claims: tuple[LauncherView, ...]
     step_ages: Sequence[tuple[float, LauncherView]]
     gone_on: Mapping[int, float]
@@ -168,10 +165,11 @@ def _member_figures(world: JobWorld) -> _MemberFigures:
 def _compute_member_figures(world: JobWorld) -> _MemberFigures:
     views = world.views.values()
     kept = [worker_view for worker_view in world.worker_views if worker_view.member.pod_uid]
-    ages: dict[int, list[float]] = {}
+    ages: dict[int, float] = {}
     for worker_view in kept:
-        if worker_view.launcher is not None:
-            ages.setdefault(worker_view.launcher.attempt, []).append(worker_view.launcher.attempt_age_seconds)
+        view = worker_view.launcher
+        if view is not None:
+            ages[view.attempt] = max(ages.get(view.attempt, 0.0), view.attempt_age_seconds)
     record, heard = world.gang.spec if world.gang else None, [v for v in views if v.heard_age_seconds <= FRESH_SECONDS]
     told = [v for v in heard if record is None or record.start is None or v.attempt == record.attempt]
     steps = [(v.step_age_seconds, v) for v in told if v.step_age_seconds is not None]
@@ -185,8 +183,7 @@ def _compute_member_figures(world: JobWorld) -> _MemberFigures:
     return _MemberFigures(
         max((view.fence_seconds for view in views), default=0.0),
         frozenset(worker_view.index for worker_view in kept if world.is_dead(worker_view.member.pod_uid)),
-        len(kept),
-        {attempt: (min(several), max(several), len(several)) for attempt, several in ages.items()},
+        ages,
         tuple([view for view in views if view.fence_file_age_seconds is not None]),
         heapq.nsmallest(2, steps, key=lambda step: step[0]),
         gone_on,
@@ -219,14 +216,13 @@ def _missing_seconds(world: JobWorld, unfenced_worker: UnfencedWorker, worker_vi
     other. Where no neighbour complains, all that could may be cut off with the worker. The last report of a launcher
     that fell silent with the worker is no complaint.
 
-    News that a member is dead, or has gone on, reaches launchers that do not ping it only by gossip. The news counts
-    where every launcher of the gang gossips.
+    News that a member is dead, or has gone on, reaches launchers that do not ping it by gossip.
     """
     complaints = world.complaints.get(worker_view.index, ())
     silent = worker_view.launcher.heard_age_seconds if worker_view.launcher else math.inf
     heard_since = min(FRESH_SECONDS, silent - COMPLAINT_SECONDS)
     certain = [s for other, s in complaints if s >= COMPLAINT_SECONDS and other.heard_age_seconds <= heard_since]
-    if unfenced_worker.gossips and _member_figures(world).dead - {worker_view.index}:
+    if _member_figures(world).dead - {worker_view.index}:
         certain.append(0.0)
     broken = _broken_seconds(world, unfenced_worker)
     return max([*certain, broken] if broken else certain, default=None)
@@ -270,18 +266,9 @@ def _stepless_seconds(world: JobWorld, silent: LauncherView) -> float:
 
 
 def _broken_seconds(world: JobWorld, unfenced_worker: UnfencedWorker) -> float:
-    """Return for how many seconds a worker of its gang has been known to have gone on without it; 0: none has.
-
-    Without gossip (see `_missing_seconds`), it must be the only unfenced worker, and all others must have gone on: then
-    it misses each of them itself.
-    """
-    seen = _member_figures(world)
-    gone_on = [ages for attempt, ages in seen.ages.items() if attempt > unfenced_worker.attempt]
-    if unfenced_worker.gossips:
-        return max((most for _, most, _ in gone_on), default=0.0)
-    is_only_one = world.gang is not None and world.gang.spec.unfenced_workers == [unfenced_worker]
-    all_have = sum(count for _, _, count in gone_on) == seen.kept
-    return min((least for least, _, _ in gone_on), default=0.0) if is_only_one and all_have else 0.0
+    """Return for how many seconds a worker of its gang has been known to have gone on without it; 0: none has."""
+    ages = _member_figures(world).ages
+    return max((age for attempt, age in ages.items() if attempt > unfenced_worker.attempt), default=0.0)
 
 
 def _is_quiet(world: JobWorld, unfenced_worker: UnfencedWorker) -> bool:

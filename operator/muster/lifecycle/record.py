@@ -621,9 +621,6 @@ def with_barrier_open(world: JobWorld, record: GangSpec) -> tuple[GangSpec, str]
             "start": go,
             "unfenced_workers": [],
             "fence_file_id": fence_file,
-            "gossips": all(
-                worker_view.launcher is not None and worker_view.launcher.gossips for worker_view in world.worker_views
-            ),
             "hold_until": None,
             "releases": 0,
             "incidents": _with_resume_step(record, where),

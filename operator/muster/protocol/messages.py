@@ -221,7 +221,6 @@ class Report:
     # The fence file's identity, set by its first writer and kept by all later ones: it is the same only in one and the
     # same directory. "" = there is none.
     fence_file_id: str = limited("", 0, MAX_FENCE_FILE_CHARS)
-    gossips: bool = False  # it exchanges news of missing members with its neighbours
     first_step_age_seconds: Optional[float] = None  # since `first_step` was finished
     # The part of this attempt's step time that was not computing, as the program reports it; None = it does not.
     input_wait_seconds: Optional[float] = None

@@ -54,7 +54,6 @@ MODELS: dict[str, type[ApiModel]] = {
                         "attempt": 1,
                         "proof": "Fence",
                         "fenceFileId": "",
-                        "gossips": True,
                     }
                 ],
             },

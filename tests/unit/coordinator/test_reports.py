@@ -99,7 +99,6 @@ FULL = Report(
     fence_file_attempt=3,
     fence_file_age_seconds=1.5,
     fence_file_id="abc",
-    gossips=True,
     first_step_age_seconds=20.5,
     input_wait_seconds=1.5,
     communication_seconds=2.5,

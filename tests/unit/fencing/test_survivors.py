@@ -133,10 +133,7 @@ class TestAWholeGangThatFellSilent:
         record = after_loss(trains(silent=300.0))
         record = record.model_copy(update={"unfenced_workers": record.unfenced_workers[:1]})
         talks = {record.unfenced_workers[0].pod_uid: idle(1)}
-        views = [idle(2, gossips=False)] * 3
-        record = record.model_copy(
-            update={"unfenced_workers": [record.unfenced_workers[0].model_copy(update={"gossips": False})]}
-        )
+        views = [idle(2)] * 3
         assert isinstance(waits(record, *views, seconds=1299.0, heard=talks), Missing)
         assert isinstance(waits(record, *views, seconds=1300.0, heard=talks), GangSpec)
 
@@ -267,7 +264,7 @@ class TestAPartOfAGang:
 
     def test_an_unfenced_worker_of_before_is_fenced_once_one_of_its_gang_has_gone_on_whoever_is_lost_then(self) -> None:
         unfenced_worker = UnfencedWorker(
-            pod="old", pod_uid="old", node="n5", fenced_time=at(900.0), attempt=1, proof=Proof.DEATH, gossips=True
+            pod="old", pod_uid="old", node="n5", fenced_time=at(900.0), attempt=1, proof=Proof.DEATH
         )
         here = trains().all(idle(2, attempt_age_seconds=5.0)).but(leader_age_seconds=100.0)
         assert here.record is not None
@@ -302,24 +299,9 @@ class TestAPartOfAGang:
         behind = [running(1, 7, attempt_age_seconds=900.0), idle(2), idle(2)]
         assert isinstance(waits(record, *behind), Missing)
 
-    @pytest.mark.parametrize("gone_on", [1, 3])
-    def test_where_launchers_of_old_are_among_them_all_others_have_to_have_gone_on(self, gone_on: int) -> None:
-        unfenced_worker = UnfencedWorker(
-            pod="old", pod_uid="old", node="n5", fenced_time=at(0.0), attempt=1, proof=Proof.DEATH
-        )
-        record = trains().record
-        assert record is not None
-        record = record.model_copy(update={"attempt": 2, "start": None, "unfenced_workers": [unfenced_worker]})
-        never = {"recovery": {"unfencedTimeoutSeconds": 604800}}
-        new = [idle(2, attempt_age_seconds=100.0)] * gone_on
-        before = [running(1, 7, attempt_age_seconds=100.0)] * (3 - gone_on)
-        found = waits(record, *new, *before, **never)
-        told = found.reason if isinstance(found, Missing) else ""
-        assert told == ("" if gone_on == 3 else "OldRanksNotFenced")
-
     def test_a_fence_that_counts_already_is_not_counted_twice(self) -> None:
         unfenced_worker = UnfencedWorker(
-            pod="old", pod_uid="old", node="n5", fenced_time=at(1010.0), attempt=1, proof=Proof.FENCE, gossips=True
+            pod="old", pod_uid="old", node="n5", fenced_time=at(1010.0), attempt=1, proof=Proof.FENCE
         ).model_copy(update={"remaining_seconds": 17})
         here = trains().all(idle(2, attempt_age_seconds=9.0)).but(leader_age_seconds=100.0)
         assert here.record is not None
@@ -359,7 +341,7 @@ class TestAPartOfAGang:
     def test_an_unfenced_worker_whose_gang_has_not_been_heard_to_go_on_is_waited_for(self) -> None:
         """Those who were kept may be with it: they count once they have told that they are idle."""
         unfenced_worker = UnfencedWorker(
-            pod="old", pod_uid="old", node="n5", fenced_time=at(0.0), attempt=1, proof=Proof.DEATH, gossips=True
+            pod="old", pod_uid="old", node="n5", fenced_time=at(0.0), attempt=1, proof=Proof.DEATH
         )
         record = trains().record
         assert record is not None
@@ -656,52 +638,6 @@ class TestClocks:
         assert isinstance(records.with_barrier_open(here.world(), record), Missing)
         here.but(leader_age_seconds=300.0)
         assert not isinstance(records.with_barrier_open(here.world(), record), Missing)
-
-
-class TestNews:
-    """That one is missed reaches those who do not ping him from mouth to mouth: older launchers do not pass it on."""
-
-    def mixed(self, here: Scene) -> Scene:
-        assert here.record is not None
-        here.record = here.record.model_copy(update={"gossips": False})
-        return here
-
-    def test_where_one_does_not_a_dead_member_proves_nothing_about_the_others(self) -> None:
-        here = self.mixed(trains(silent=300.0))
-        here.but(proved_dead=frozenset({here.uid(0)}))
-        assert {unfenced_worker.proof for unfenced_worker in after_loss(here).unfenced_workers} == {Proof.DEATH}
-
-    def test_nor_does_one_that_has_gone_on(self) -> None:
-        record = after_loss(self.mixed(trains(silent=300.0)))
-        assert [unfenced_worker.gossips for unfenced_worker in record.unfenced_workers] == [False] * 3
-        record = record.model_copy(
-            update={
-                "unfenced_workers": record.unfenced_workers[:2],
-                "members": [m.model_copy(update={"pod_uid": f"pod-{m.index}-2"}) for m in record.members],
-            }
-        )
-        never = {"recovery": {"unfencedTimeoutSeconds": 604800}}
-        others = [idle(2, attempt_age_seconds=900.0)] * 3
-        assert isinstance(waits(record, *others, **never), Missing)
-        one = record.model_copy(update={"unfenced_workers": record.unfenced_workers[:1]})
-        assert isinstance(waits(one, *others, **never), GangSpec), "the only one left misses each of them itself"
-        others[2] = running(1, heard_age_seconds=0.5)
-        assert isinstance(waits(one, *others, **never), Missing)
-
-    def test_but_whoever_is_missed_by_his_neighbour_misses_him_himself(self) -> None:
-        here = self.mixed(trains()).node("n1", ready=False).lease("n1", 60.0)
-        here.all(running(1, 7, step_age_seconds=60.0, silent_peers={1: 25.0}))
-        here.launcher(1, running(1, 7, heard_age_seconds=60.0, step_age_seconds=60.0))
-        (unfenced_worker,) = after_loss(here).unfenced_workers
-        assert unfenced_worker.proof is Proof.FENCE
-
-    def test_the_record_knows_it_from_the_launchers_at_the_go(self) -> None:
-        for others, whole in ((True, True), (False, False)):
-            here = Scene(a_job()).fleet().gang(go=False, gossips=False).pods().all(idle(1))
-            here.launcher(2, idle(1, gossips=others))
-            found = records.with_barrier_open(here.world(), here.world().gang.spec)  # type: ignore[union-attr]
-            assert not isinstance(found, Missing)
-            assert found[0].gossips is whole
 
 
 class TestTheDirectoryOfTheFenceFile:

@@ -87,7 +87,6 @@ def running(attempt: int, step: int | None = None, rank: int = 0, **changes: Any
         started_age_seconds=60.0,
         address=f"10.0.0.{rank + 1}",
         peer_port=9000,
-        gossips=True,
         talking_age_seconds=3600.0,
         fence_file_id=FENCE_FILE,
     )
@@ -113,7 +112,6 @@ def idle(attempt: int, rank: int = 0, scanned: bool = True, **changes: Any) -> L
         scanned_age_seconds=1.0,
         address=f"10.0.0.{rank + 1}",
         peer_port=9000,
-        gossips=True,
         talking_age_seconds=3600.0,
         fence_file_id=FENCE_FILE,
     )
@@ -198,7 +196,6 @@ class Scene:
             if go
             else None,
             "checkpoint": point,
-            "gossips": True,
         }
         self.record = GangSpec(**(values | changes))
         return self

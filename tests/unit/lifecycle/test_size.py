@@ -19,7 +19,7 @@ LIMIT = 6.0
 
 
 def trains(workers: int, **view: Any) -> Scene:
-    scene = Scene(a_job(nodes=workers), seconds=1000.0).gang(gossips=True).pods().all(running(1, 50, **view))
+    scene = Scene(a_job(nodes=workers), seconds=1000.0).gang().pods().all(running(1, 50, **view))
     for number in range(2 * workers):
         scene.nodes[f"n{number}"] = a_node(f"n{number}", block=f"b{number // 512}", rack=f"r{number // 16}")
     return scene

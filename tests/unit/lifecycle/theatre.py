@@ -262,7 +262,6 @@ class Launcher:
             checkpoints_scanned_for_attempt=self.scanned_for[0] if self.fence_file.has_looked else 0,
             listing_round=self.scanned_for[1],
             address=self.pod.pod_ip,
-            gossips=True,
             reads_fence_file=self.fence_file.is_readable,
             fence_file_attempt=self.fence_file.standing.attempt,
             fence_file_age_seconds=None if self.fence_file.claimed_at is None else now - self.fence_file.claimed_at,

@@ -178,7 +178,6 @@ class ReporterCore:
             peer_port=self._identity.peer_port,
             address=self._identity.address,
             launcher_version=self._identity.launcher_version,
-            gossips=self._identity.gossips,
         )
         return Send(report, self.leader, timeout_seconds, now)
 

@@ -54,7 +54,6 @@ def _supervise(settings: Settings, command: List[str], log: Log) -> int:
         peer_port=peers.port,
         address=settings.pod_ip,
         launcher_version=VERSION,
-        gossips=True,
     )
     reporter = Reporter(settings, identity, wakeup, log)
     fence_file_path = path_of(settings.checkpoint_directory, settings.gang)

@@ -379,7 +379,6 @@ class Launcher:
             listing_round=self._scanned_for[1],
             address=self.identity.address,
             launcher_version="scripted",
-            gossips=True,
             directive_seen=self._seen,
             hold_seconds=hold_seconds,
         )
