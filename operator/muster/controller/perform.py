@@ -12,6 +12,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 import msgspec
 import structlog
@@ -112,7 +113,7 @@ class Performer:
         self._cluster = cluster
         self._clock = clock
         self._step_patterns = step_patterns or StepPatterns()
-        self._shares: dict[str, asyncio.Semaphore] = {}
+        self._shares: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
     async def perform(self, job: TrainingJob, plan: Plan) -> None:
         """Perform all actions but creations of pods.

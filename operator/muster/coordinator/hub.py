@@ -199,7 +199,10 @@ class Hub:
     def retire(self, pod_uid: str) -> None:
         """Expect no more reports of a pod that was replaced or has ended, so that its silence counts for nothing."""
         if self._present.pop(pod_uid, None) is not None:
-            self._present_in[self._entries[pod_uid].caller.namespace] -= 1
+            namespace = self._entries[pod_uid].caller.namespace
+            self._present_in[namespace] -= 1
+            if not self._present_in[namespace]:
+                del self._present_in[namespace]
 
     def silence(self, timeout_seconds: float, namespace: str) -> Silence:
         """The counts of silent and of expected launchers, as seen by the jobs of a namespace (see `Silence.seen_from`).

@@ -72,6 +72,14 @@ async def test_pods_are_created_and_deleted_side_by_side_within_bounds(
     assert scene.api.most_at_once == NAMESPACE_WRITES
 
 
+async def test_nothing_is_left_of_a_namespace_in_which_no_pod_is_made(
+    performer: Performer, scene: Any, make: Any
+) -> None:
+    await carry_out(performer, make.job(), Plan((creation(),)))
+    assert scene.api.count("POST") == 1
+    assert dict(performer._shares) == {}
+
+
 async def test_creations_that_hang_in_one_namespace_leave_the_others_connections(
     performer: Performer, scene: Any, make: Any
 ) -> None:

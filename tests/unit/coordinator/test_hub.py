@@ -284,6 +284,13 @@ def test_of_pods_that_no_record_names_few_reports_of_a_namespace_are_kept(clock:
     assert hub._strays == {}
 
 
+def test_nothing_is_left_of_a_namespace_whose_launchers_are_gone(hub: Hub) -> None:
+    hub.record(replace(caller("u1"), namespace="gone"), RUNNING)
+    hub.record(caller("u2"), RUNNING)
+    hub.forget("u1")
+    assert dict(hub.expected_by_namespace()) == {"team": 1}
+
+
 def test_one_namespace_that_falls_silent_holds_up_nobody_else(clock: Any) -> None:
     hub = Hub(clock)
 
