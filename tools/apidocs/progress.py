@@ -60,7 +60,7 @@ def progress_presets(generated: str) -> str:
 def _rows(preset: Preset) -> list[str]:
     """A row for each kind of line; what is said of the preset stands in the first."""
     by_itself = "yes" if preset.is_distinct else "no"
-    rows = [_row("", line, "", "") for line in preset.lines + preset.confirms]
+    rows = [_row("", line, "", "") for line in preset.lines + preset.begins + preset.confirms]
     rows[0] = _row(f"`{preset.name}`", preset.lines[0], by_itself, preset.needs)
     return rows
 

@@ -396,6 +396,12 @@ class ProgressPreset(StrEnum):
     MAX_TEXT = "MaxText"
     NEMO = "NeMo"
     PADDLE_NLP = "PaddleNLP"
+    VERL = "Verl"
+    NEMO_RL = "NeMoRL"
+    NANOTRON = "Nanotron"
+    OLMO_CORE = "OLMoCore"
+    LIT_GPT = "LitGPT"
+    XTUNER = "XTuner"
 
 
 class Progress(ApiModel):

@@ -63,15 +63,18 @@ class Preset(NamedTuple):
     Attributes:
         name: in spec.progress.preset.
         lines: those with a step.
+        begins: lines of a step that begins, with its number, or with that of an epoch (`epoch_begins`). Such a step is
+            finished by the next of `lines`, which have no number then.
         figures_beside: lines that print figures of the newest step, and not its number.
         confirms: another line of the framework, where its steps are in a bar like any other. Steps count from then on,
             of bars that are as long as the newest one was then.
         needs: requirements that people have to know, "" = none.
-        loss: finds the loss in such a line (or in one that confirms), as a group `value`, "" = none prints it.
+        loss: finds the loss in such a line (or in one that confirms, or beside), as a group `value`, "" = none prints
+            it.
         tokens: likewise, the tokens that each accelerator trains in a second.
         pace: likewise, the time of a step, as a group `seconds` or `milliseconds`, or `rate`: steps in a second.
         tflops: likewise, the operations of each accelerator in a second, in 10^12.
-        mfu: likewise, the share of its peak, as a group `percent`.
+        mfu: likewise, the share of its peak, as a group `percent` or `value`.
         timers: lines with the time of steps that was not computing.
         is_distinct: no other program prints such lines, and their numbers are those of the checkpoints; else the preset
             counts only by name.
@@ -89,10 +92,12 @@ class Preset(NamedTuple):
     timers: Tuple[Timer, ...] = ()
     is_distinct: bool = True
     figures_beside: Tuple[Line, ...] = ()
+    begins: Tuple[Line, ...] = ()
 
 
 _VALUE = r"(?P<value>nan|-?inf|-?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?)\b"
 _NUMBER = r"\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?"
+_SHORT = r"(?:%s)[KMBT]?\b" % _NUMBER  # 11.5K
 _BAR_PACE = r", *(?:(?P<rate>%s)(?:it|ba)/s|(?P<seconds>%s)s/(?:it|ba))" % (_NUMBER, _NUMBER)  # tqdm's
 # Before a line whose beginning counts: `[rank0]:`, `[default0]:` of torchrun, `[0]:`, `0:` of srun, and
 # `(RayTrainWorker pid=2285, ip=10.0.0.1)` of Ray.
@@ -102,6 +107,7 @@ _SPREAD = r" \.*: (?:\((?P<least>%s), (?P<most>%s)\)|(?P<value>%s))\s*$" % (_NUM
 _MEGATRON_TIMERS = "Megatron-LM, core 0.20.0, megatron/core/timers.py (log), "
 _HUGGING_FACE = "transformers 5.23.0, trainer_callback.py"
 _COMPOSER = "composer 0.32.1, loggers/"
+_NEMO_RL = "NeMo RL 7ea279abf, nemo_rl/algorithms/"
 
 PRESETS: Tuple[Preset, ...] = (
     Preset(
@@ -400,6 +406,166 @@ PRESETS: Tuple[Preset, ...] = (
         loss=r"(?<!_)\bloss: " + _VALUE,
         tokens=r" interval_tokens_per_second_per_device: " + _VALUE,
         pace=r" interval_steps_per_second: (?P<rate>%s)" % _NUMBER,
+    ),
+    Preset(
+        "Verl",
+        (
+            Line(
+                "step:",
+                # Evaluations alone (`val-core/...`) are printed with the newest step, too.
+                _RANK + r"step:(?P<step>\d+) - (?:.* - )?(?:actor/pg_loss|training/global_step|timing_s/step"
+                r"|train/loss):",
+                "(TaskRunner pid=2285) step:300 - actor/pg_loss:0.0423 - actor/grad_norm:0.1296 - "
+                "perf/mfu/actor:0.343 - training/global_step:300 - timing_s/step:96.551 - perf/throughput:1846.2",
+                "verl 1dda039b9, verl/utils/logger/aggregate_logger.py (concat_dict_to_str), "
+                "verl/trainer/ppo/metric_utils.py (compute_throughout_metrics), verl/trainer/sft_trainer_ray.py",
+            ),
+        ),
+        needs="printed with `console` in `trainer.logger`. Of a line longer than 4,096 bytes the rest is not read: "
+        "newer versions print so much that `perf/throughput` is behind that",
+        loss=r" - (?:actor/pg_loss|train/loss):(?:np\.\w{5,8}\()?" + _VALUE,
+        tokens=r" - perf/throughput:(?:np\.\w{5,8}\()?" + _VALUE,
+        pace=r" - (?:perf/time_per_step|timing_s/step):(?P<seconds>%s)" % _NUMBER,
+        mfu=r" - (?:perf/mfu/actor|train/mfu):(?:np\.\w{5,8}\()?" + _VALUE,
+    ),
+    Preset(
+        "NeMoRL",
+        (
+            Line(
+                "Training Results:",
+                _RANK + r"\s*(?:\S{1,4} )?Training Results:\s*$",
+                "\U0001f4ca Training Results:",
+                _NEMO_RL + "grpo.py, sft.py, dpo.py, rm.py, ppo.py, distillation.py",
+            ),
+        ),
+        begins=(
+            Line(
+                "= Step ",
+                _RANK + r"={5,} Step (?P<step>\d+)/(?P<total>\d+) ={5,}\s*$",
+                "========================= Step 3/100 =========================",
+                _NEMO_RL + "grpo.py",
+            ),
+            Line(
+                "= Epoch ",
+                _RANK + r"={5,} Epoch (?P<epoch_begins>\d+)/\d+ ={5,}\s*$",
+                "========================= Epoch 1/10 =========================",
+                _NEMO_RL + "sft.py",
+            ),
+        ),
+        needs="it numbers the steps of an epoch: the epochs before count as long as the newest one, so that a data set "
+        "whose epoch is longer than `max_num_steps` is counted right in its first epoch alone",
+        loss=r"\u2022 (?:Policy )?[Ll]oss: " + _VALUE,
+        tokens=r"- E2E \(Tokens/sec/gpu\): " + _VALUE,
+        pace=r"\u2022 Total step time: (?P<seconds>%s)s" % _NUMBER,
+        tflops=r"\((?P<value>%s) TFLOPS per rank\)" % _NUMBER,
+        mfu=r"\u2022 Training Model Floating Point Utilization: (?P<percent>%s)%%" % _NUMBER,
+        figures_beside=(
+            Line(
+                "\u2022 ",
+                _RANK + r"\s*\u2022 (?:(?:Policy )?[Ll]oss|Total step time|Training FLOPS"
+                r"|Training Model Floating Point Utilization): ",
+                "  \u2022 Loss: 0.6931",
+                _NEMO_RL + "grpo.py",
+            ),
+            Line(
+                "- E2E (Tokens/sec/gpu): ",
+                _RANK + r"\s*- E2E \(Tokens/sec/gpu\): ",
+                "    - E2E (Tokens/sec/gpu): 1199.04",
+                _NEMO_RL + "utils.py (print_performance_metrics)",
+            ),
+        ),
+    ),
+    Preset(
+        "Nanotron",
+        (
+            Line(
+                "]: iteration: ",
+                r"\]: iteration: (?P<step>\d+) / \d+ \| .* tokens_per_sec_per_gpu: ",
+                "08/22 10:00:00 [INFO|DP=0|PP=0|TP=0]: iteration: 300 / 1000 | consumed_tokens: 85.8M | "
+                "time_per_iteration_ms: 812 | tokens_per_sec: 22.8K | tokens_per_sec_per_gpu: 11.4K | "
+                "global_batch_size: 64K | lm_loss: 2.31 | lr: 1e-05 | model_tflops_per_gpu: 38.3 | eta: 0:09:28",
+                "nanotron 2411b022, src/nanotron/trainer.py (train_step_logs), src/nanotron/logging/base.py",
+            ),
+        ),
+        needs="printed every `iteration_step_info_interval` steps",
+        loss=r" lm_loss: " + _VALUE,
+        tokens=r" tokens_per_sec_per_gpu: (?P<value>%s)" % _SHORT,
+        pace=r" (?:elapsed_)?time_per_iteration_ms: (?P<milliseconds>%s)" % _SHORT,
+        tflops=r" model_tflops_per_gpu: (?P<value>%s)" % _SHORT,
+    ),
+    Preset(
+        "OLMoCore",
+        (
+            Line(
+                "[step=",
+                r"\[step=(?P<step>\d+)/(?:\d+|\?\?\?),epoch=\d+(?:,eta=[^\]]*)?\]\s*$",
+                "2026-08-22 10:00:00.123\tgpu-1:0\tolmo_core.train.callbacks.console_logger:84\tINFO\t"
+                "[step=300/1000,epoch=1,eta=0:09:28]",
+                "OLMo-core fa6c5014c, src/olmo_core/train/callbacks/console_logger.py (log_metrics)",
+            ),
+        ),
+        needs="what belongs to a step stands in the lines below it",
+        loss=r" train/CE loss=" + _VALUE,
+        tokens=r" throughput/device/TPS=" + _VALUE,
+        tflops=r" throughput/device/flopsPS=(?P<value>%s)T$" % _NUMBER,
+        mfu=r" throughput/device/MFU=(?P<percent>%s)" % _NUMBER,
+        figures_beside=tuple(
+            Line(
+                name,
+                _RANK + r"\s* " + name,
+                sample,
+                "OLMo-core fa6c5014c, src/olmo_core/train/callbacks/" + where,
+            )
+            for name, sample, where in (
+                ("train/CE loss=", "    train/CE loss=2.310", "console_logger.py"),
+                ("throughput/device/", "    throughput/device/TPS=258,163", "speed_monitor.py"),
+            )
+        ),
+    ),
+    Preset(
+        "LitGPT",
+        (
+            Line(
+                "iter time: ",
+                # `Epoch 1 | iter 8 step 2 | loss train:` now, `iter 8 | step 2: loss` and the like before.
+                r"\biter \d+(?: \|)? step (?P<step>\d+)(?: \||:) loss .* iter time: ",
+                "Epoch 1 | iter 1200 step 300 | loss train: 2.310, val: 2.342 | iter time: 112.20 ms (step) remaining "
+                "time: 0:01:54",
+                "LitGPT, litgpt/pretrain.py, litgpt/finetune/*.py (fit)",
+            ),
+        ),
+        needs="the time that it prints is that of a micro-batch",
+        loss=r" loss (?:train(?: \(curr\))?: )?" + _VALUE,
+    ),
+    Preset(
+        "XTuner",
+        (
+            Line(
+                " Step ",
+                r"\] Epoch \d+ Step (?P<step>\d+)/\d+ data_time: ",
+                "[XTuner][RANK 0][2026-08-22 10:00:00][INFO] Epoch 1 Step 300/1000 data_time: 0.0100 lr: 1.000000e-05 "
+                "time: 1.2345 text_tokens: 4096 reduced_llm_loss: 2.31000000 grad_norm: 0.81200000 tgs: 3318.0 "
+                "eta: 0:14:24",
+                "XTuner b934f4620, xtuner/v1/train/trainer.py (_log_step)",
+            ),
+            Line(
+                "Train step ",
+                r"\] Train step (?P<step>\d+)/\d+(?! start)\b",
+                "[XTuner][2026-08-22 10:00:00][INFO] Train step 300/1000",
+                "XTuner b934f4620, xtuner/v1/train/rl_trainer.py",
+            ),
+            Line(
+                "Iter(train) ",
+                r" Iter\(train\) \[ *(?P<step>\d+)/\d+\] ",
+                "2026/08/22 10:00:00 - mmengine - INFO - Iter(train) [ 300/1000]  lr: 3.3994e-05  eta: 0:29:39  "
+                "time: 2.9010  data_time: 0.0192  memory: 15266  loss: 0.7605",
+                "XTuner 0.1, by mmengine 0.10, mmengine/runner/log_processor.py",
+            ),
+        ),
+        needs="before version 1 it counted micro-batches, as its checkpoints (`iter_500.pth`) did",
+        loss=r" (?:reduced_llm_)?loss: " + _VALUE,
+        tokens=r" tgs: " + _VALUE,
+        pace=r" time: (?P<seconds>%s)" % _NUMBER,
     ),
 )
 BY_NAME = {preset.name: preset for preset in PRESETS}

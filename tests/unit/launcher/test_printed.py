@@ -42,7 +42,7 @@ OF_LOGS = {
 }
 # The step of the checkpoint that it went on from.
 RESUMED = {"diffusers": 300, "lightning_resumed": 7, "composer_resumed": 7, "composer_batches": 7, "maxtext_resumed": 7}
-LINES = [line for preset in PRESETS for line in preset.lines + preset.confirms]
+LINES = [line for preset in PRESETS for line in preset.begins + preset.lines + preset.confirms + preset.figures_beside]
 TIMERS = [timer for preset in PRESETS for timer in preset.timers]
 
 
@@ -144,6 +144,24 @@ def test_the_epoch_in_whose_middle_lightning_goes_on_is_counted_from_there(
     assert [step for _, step in found] == expected
 
 
+def nemo_rl(*texts: str) -> list[bytes]:
+    """Its headers of epochs and steps, and what it prints when a step has ended."""
+    header = "=" * 25
+    printed = ("\U0001f4ca Training Results:" if text == "end" else f"{header} {text} {header}" for text in texts)
+    return [text.encode() for text in printed]
+
+
+def test_a_step_that_begins_with_its_number_counts_when_it_ends() -> None:
+    lines = nemo_rl("Epoch 2/3", "Step 4/10", "end", "Step 5/10", "Epoch 3/3", "Step 1/10", "end", "end")
+    assert [step for _, step in steps(Reader(AUTO), lines)] == [14, 21]
+
+
+def test_the_end_of_a_step_whose_begin_another_rank_has_printed_counts_for_nothing() -> None:
+    reader = Reader(AUTO)
+    begins, ends = nemo_rl("Step 4/10", "end")
+    assert steps(reader, [begins], place=0) == steps(reader, [ends], place=1) == []
+
+
 def test_a_composer_that_went_on_from_elsewhere_tells_so() -> None:
     """Its restored bar begins with where it stood: no news at the step of the checkpoint, at any other one it is."""
     bar = b"train                          42%%|######      | %d/12 [00:00<?, ?it/s, loss/train/total=0.0624]"
@@ -160,12 +178,14 @@ def test_each_start_counts_from_where_it_went_on() -> None:
 def test_the_sample_of_each_line_is_one(line: Line) -> None:
     assert line.holds in line.sample
     assert line.source
-    (preset,) = (preset for preset in PRESETS if line in preset.lines + preset.confirms)
+    assert re.search(line.pattern, line.sample)
+    (preset,) = (each for each in PRESETS if line in each.begins + each.lines + each.confirms + each.figures_beside)
     reader, confirms = Reader(preset.name), [other.sample.encode() for other in preset.confirms]
+    begins = [other.sample.encode() for other in preset.begins]
     if line in preset.lines:
-        ((name, step),) = steps(reader, [line.sample.encode(), *confirms[:1]], resumed=299)
+        ((name, step),) = steps(reader, [*begins[:1], line.sample.encode(), *confirms[:1]], resumed=299)
         assert name == preset.name
-        assert step in (80, 300, 301, 3100)
+        assert step in (3, 80, 300, 301, 3100)
 
 
 @pytest.mark.parametrize(
@@ -231,7 +251,8 @@ def test_what_no_report_may_carry_is_not_read(figure: str, shown: str, printed: 
 @pytest.mark.parametrize("loss", ["nan", "inf", "-0.5", "1,234.5", "3e-05"])
 def test_a_loss_is_taken_as_it_is_printed(name: str, loss: str) -> None:
     preset = BY_NAME[name]
-    lines = [line for line in (*preset.lines, *preset.confirms) if re.search(preset.loss, line.sample)]
+    those = (*preset.lines, *preset.confirms, *preset.figures_beside)
+    lines = [line for line in those if re.search(preset.loss, line.sample)]
     assert lines
     for line in lines:
         at = re.search(preset.loss, line.sample)

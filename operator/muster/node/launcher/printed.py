@@ -21,6 +21,7 @@ STEP_SECONDS = "stepSeconds"  # what a step takes
 TFLOPS = "tflops"  # of each accelerator
 MFU = "mfu"  # the share of its peak
 
+_THOUSANDS = {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 _COLOURS = re.compile("\x1b\\[[0-9;]*m")
 _Kinds = Tuple[Tuple[str, Pattern[str]], ...]
 
@@ -46,6 +47,7 @@ class Found(NamedTuple):
 class _Compiled(NamedTuple):
     preset: Preset
     lines: _Kinds
+    begins: _Kinds
     confirms: _Kinds
     figures_beside: _Kinds
     loss: Optional[Pattern[str]]
@@ -54,9 +56,9 @@ class _Compiled(NamedTuple):
 
     @classmethod
     def from_preset(cls, preset: Preset) -> "_Compiled":
-        lines, confirms, beside = (
+        lines, begins, confirms, beside = (
             tuple((line.holds, re.compile(line.pattern)) for line in kind)
-            for kind in (preset.lines, preset.confirms, preset.figures_beside)
+            for kind in (preset.lines, preset.begins, preset.confirms, preset.figures_beside)
         )
         figures = (
             (TOKENS, preset.tokens),
@@ -67,7 +69,7 @@ class _Compiled(NamedTuple):
         timers = tuple((timer, re.compile(timer.pattern)) for timer in preset.timers)
         patterns = tuple((name, re.compile(pattern)) for name, pattern in figures if pattern)
         loss = re.compile(preset.loss) if preset.loss else None
-        return cls(preset, lines, confirms, beside, loss, patterns, timers)
+        return cls(preset, lines, begins, confirms, beside, loss, patterns, timers)
 
 
 class _Rank:
@@ -77,6 +79,8 @@ class _Rank:
         self.bar: Optional[Tuple[int, int]] = None  # step and total of the newest bar
         self.total: Optional[int] = None  # of the bar that counts
         self.resumed_step = 0  # of the checkpoint that it went on from, 0 = none
+        self.epoch = 0  # that has begun, from 0
+        self.begun: Optional[int] = None  # the step that has begun
         self.before: Optional[int] = None  # steps before the epoch in whose middle that was
         self.told: Dict[str, Tuple[int, int]] = {}  # by preset: the newest step, and how many its line has told
 
@@ -133,7 +137,7 @@ class Reader:
             if seconds:
                 return Found(None, one.preset.name, seconds=seconds)
             if _match(one.figures_beside, text):
-                return Found(None, one.preset.name, figures=_figures(one, text))
+                return Found(None, one.preset.name, _value(one.loss, text), _figures(one, text))
         if not self.looks_like:
             self.looks_like = next((one.preset.name for one in self._noticed if _match(one.lines, text)), "")
         return None
@@ -141,6 +145,8 @@ class Reader:
 
 def _step_of(one: _Compiled, rank: _Rank, text: str) -> Optional[int]:
     found = _match(one.lines, text)
+    if one.begins:
+        return _of_begun(one, rank, text, found is not None)
     if not one.confirms:
         return _number(found, rank) if found else None
     if found is not None:
@@ -158,6 +164,19 @@ def _step_of(one: _Compiled, rank: _Rank, text: str) -> Optional[int]:
     return _finished(rank.bar[0])
 
 
+def _of_begun(one: _Compiled, rank: _Rank, text: str, is_end: bool) -> Optional[int]:
+    """The step that a line finishes whose number stood in the line with which it began; None: it finishes none."""
+    if is_end:
+        step, rank.begun = rank.begun, None
+        return step
+    found = _match(one.begins, text)
+    if found is not None and "epoch_begins" in found.re.groupindex:
+        rank.epoch = int(found.group("epoch_begins")) - 1
+    elif found is not None:
+        rank.begun = _finished(int(found.group("step")), rank.epoch * int(found.group("total")))
+    return None
+
+
 def _value(pattern: Optional[Pattern[str]], text: str) -> str:
     found = pattern.search(text) if pattern is not None else None
     return found.group("value")[:MAX_VALUE_CHARS] if found is not None else ""
@@ -171,7 +190,7 @@ def _figures(one: _Compiled, text: str) -> Dict[str, float]:
         if found is None:
             continue
         unit, printed = next((unit, text) for unit, text in found.groupdict().items() if text is not None)
-        number = float(printed.replace(",", ""))
+        number = float(printed.replace(",", "").rstrip("KMBT")) * _THOUSANDS.get(printed[-1], 1.0)
         if unit == "milliseconds":
             number /= 1000.0
         elif unit == "percent":
