@@ -65,10 +65,16 @@ _MCE = r"mce: \[Hardware Error\]: CPU \d+: Machine Check(?: Exception)?: [0-9a-f
 _GHES = r"\{\d+\}\[Hardware Error\]: {1,6}"
 # Before it stand the event's first lines, which tell no fault yet.
 _GHES_HEAD = (
-    rf"{_GHES}(?:Hardware error from|It has been corrected|event severity: (?:recoverable|info)\b)[^\n]{{0,160}}"
+    rf"{_GHES}(?:Hardware error from|It has been corrected|event severity: (?:recoverable|corrected|info)\b)"
+    r"[^\n]{0,160}"
 )
 _GHES_BEFORE = rf"(?:{_GHES_HEAD}\n){{0,3}}"
 _GHES_UNCORRECTED = rf"{_GHES}Error \d+, type: (?:recoverable|fatal)"
+_GHES_CORRECTED = rf"{_GHES}Error \d+, type: corrected"
+_GHES_FRU = rf"(?:\n{_GHES}fru_\w{{2,4}}: [^\n]{{0,160}}){{0,2}}"
+_GHES_GOES_ON = (
+    rf"{_GHES}(?:It has been corrected|event severity: |Error \d+, type: |(?:fru_id|fru_text|section[ _]type): )"
+)
 _XFS = rf"XFS \({_DISK}\): "
 _BTRFS = rf"\(device {_DISK}(?::?\s?state \w{{1,8}})?\)"
 _BEYOND = r"(?:[^\n]{1,64}: )?attempt to access beyond end of device"
@@ -236,9 +242,10 @@ _NETWORK = (
          rf"efa (?P<device>{_PCI})(?: \S{{1,32}})?: (?:The device didn't send any completion for admin cmd"
          r"|The device sent a completion but the driver didn't receive a\w* MSI-X interrupt for admin cmd"
          r"|Wait for completion \(polling\) timeout)"),
-    _row("irdma", kinds.NIC_ERROR, ("HMC Error", "critical PE Error", "PE Push Error", "ECC Error, PF reset"),
+    _row("irdma", kinds.NIC_ERROR,
+         ("HMC Error", "critical PE Error", "PE Push Error", "ECC Error, PF reset", "IRDMA hardware init"),
          rf"(?:ice|irdma|i40e) (?P<device>{_PCI})(?: \S{{1,32}})?: (?:HMC Error|critical PE Error, GLPE_CRITERR|PE "
-         r"Push Error|ECC Error, PF reset requested)"),
+         r"Push Error|ECC Error, PF reset requested|IRDMA hardware initialization FAILED)"),
     _row("ice", kinds.NIC_ERROR,
          ("tx_timeout", "Rebuild failed, unload and reload", " disable timeout"),
          rf"(?:ice|i40e|iavf) (?P<device>{_PCI})(?: \S{{1,32}})?: (?:tx_timeout(?: recovery unsuccessful|: VSI_"
@@ -407,17 +414,24 @@ _HOST = (
     # A line without the number in braces is a record of the last boot, kept by the firmware (drivers/acpi/apei/bert.c).
     _row("ghes-fatal", kinds.HOST_UNCORRECTED, "[Hardware Error]: ",
          _GHES_BEFORE + r"\{\d+\}\[Hardware Error\]: ? ?event severity: fatal"),
-    _row("ghes-corrected", kinds.HOST_CORRECTED, "[Hardware Error]: ",
-         _GHES_BEFORE + r"\{\d+\}\[Hardware Error\]: ? ?event severity: corrected"),
-    # The system survives a recoverable error, but it was not corrected. A PCIe error has a line of its own device.
+    # The system survives a recoverable error, but it was not corrected. A PCIe error has a line of its own device, also
+    # one that was corrected.
     _lines(
         "ghes-uncorrected",
         kinds.HOST_UNCORRECTED,
         ("[Hardware Error]: ",),
-        rf"{_GHES_BEFORE}{_GHES_UNCORRECTED}(?:\n{_GHES}fru_\w{{2,4}}: [^\n]{{0,160}}){{0,2}}"
+        rf"{_GHES_BEFORE}{_GHES_UNCORRECTED}{_GHES_FRU}"
         rf"\n{_GHES}section_type: (?:memory|general processor|ARM processor|IA32/X64 processor) error",
         rf"{_GHES_BEFORE}(?:{_GHES_UNCORRECTED}|{_GHES_HEAD}$)",
-        rf"{_GHES}(?:It has been corrected|event severity: |Error \d+, type: |(?:fru_id|fru_text|section_type): )",
+        _GHES_GOES_ON,
+    ),
+    _lines(
+        "ghes-corrected",
+        kinds.HOST_CORRECTED,
+        ("[Hardware Error]: ",),
+        rf"{_GHES_BEFORE}{_GHES_CORRECTED}{_GHES_FRU}\n{_GHES}section[ _]type: (?!PCIe error)",
+        rf"{_GHES_BEFORE}(?:{_GHES_CORRECTED}|{_GHES_HEAD}$)",
+        _GHES_GOES_ON,
     ),
     _row("arm64-serror", kinds.HOST_UNCORRECTED, "SError Interrupt on CPU",
          r"SError Interrupt on CPU\d+, code 0x[0-9a-f]+"),
