@@ -656,6 +656,15 @@ ROWS: tuple[Row, ...] = (
     ),
     Row("nebius/gpu", _S.NEBIUS, Condition("NebiusGPUError"), DEGRADED, REPLACE),
     Row("nebius/disk", _S.NEBIUS, Condition("NebiusBootDiskIOError"), DEGRADED, REPLACE),
+    Row(
+        "nebius/runtime",
+        _S.NEBIUS,
+        Condition("NebiusContainerRuntimeError"),
+        WARNING,
+        INSPECT,
+        minimum_age_seconds=60,
+        note="of software, not of the hardware",
+    ),
     Row("nebius/suspected", _S.NEBIUS, Condition("HardwareIssuesSuspected"), DEGRADED, INSPECT),
     _planned(
         "nebius/maintenance", _S.NEBIUS, Condition("NebiusMaintenanceScheduled"), reason="NebiusMaintenanceScheduled"

@@ -378,6 +378,16 @@ CASES: dict[str, Case] = {
         "Replace",
         [with_(condition("NebiusBootDiskIOError", "False", "BootDiskOk"))],
     ),
+    "nebius/runtime": Case(
+        with_(condition("NebiusContainerRuntimeError", "True", "ContainerRuntimeUnhealthy")),
+        "ContainerRuntimeUnhealthy",
+        "Warning",
+        "Inspect",
+        [
+            with_(condition("NebiusContainerRuntimeError", "False", "ContainerRuntimeHealthy")),
+            with_(condition("NebiusContainerRuntimeError", "True", at="2026-11-20T09:41:00Z")),
+        ],
+    ),
     "nebius/suspected": Case(
         with_(condition("HardwareIssuesSuspected", "True", "GpuHealthCheck")),
         "GpuHealthCheck",
