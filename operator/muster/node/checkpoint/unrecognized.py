@@ -29,6 +29,9 @@ _WEIGHTS = (
     ".zarr",
     ".pt.tar",
     ".pth.tar",
+    ".pth.lora",  # LitGPT, by what it has trained
+    ".pth.adapter",
+    ".pth.adapter_v2",
     ".th",  # AllenNLP
     ".params",  # MXNet
     ".eqx",  # Equinox
