@@ -16,7 +16,7 @@ import typer
 import yaml
 
 from muster.cli import show
-from muster.convert.documents import VERSIONS, Result, convert_objects, title
+from muster.convert.documents import Result, convert_objects, is_converted, title
 
 NOT_ALL = 2
 _MOST_VALUES = 1_000_000  # of a document, beyond one for each of its characters
@@ -45,7 +45,7 @@ class Document:
 
 
 def command(files: FilesArgument) -> None:
-    """Print PyTorchJobs, TrainJobs, JobSets as TrainingJobs.
+    """Print PyTorchJobs, TrainJobs, JobSets and Indexed Jobs as TrainingJobs.
 
     Other documents pass as they are; give the (Cluster)TrainingRuntimes of TrainJobs with them. What became of each
     field is told on stderr. Exit code 2: not all could be converted; the others are printed.
@@ -111,7 +111,7 @@ def _documents(file: str) -> Iterator[Document]:
         except (yaml.YAMLError, TypeError, ValueError, RecursionError) as error:
             raise ValueError(f"{where} cannot be read: {error}") from error
         items = value.get("items") if isinstance(value, dict) and str(value.get("kind")).endswith("List") else None
-        if isinstance(items, list) and any(isinstance(each, dict) and each.get("kind") in VERSIONS for each in items):
+        if isinstance(items, list) and any(map(is_converted, items)):
             for place, each in enumerate(items, start=1):
                 yield Document(f"{where}, item {place}", as_document(each), each)
         elif value is not None:

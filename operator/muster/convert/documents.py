@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from muster.api.fleetpolicy import FleetPolicySpec
-from muster.convert import jobset, pytorchjob, trainjob
+from muster.convert import indexedjob, jobset, pytorchjob, trainjob
 from muster.convert.fields import Notes, RefusedError
 from muster.convert.job import training_job
 
@@ -59,7 +59,12 @@ def convert_objects(objects: Sequence[Any]) -> list[Result | None]:
         it for it in objects if kind_of(it) in (_CLUSTER_RUNTIME, _RUNTIME) and isinstance(it.get("metadata"), dict)
     ]
     runtimes = {_place(it, kind_of(it), it): it for it in known}
-    return [_result(it, runtimes, policy) if kind_of(it) in VERSIONS else _other(it) for it in objects]
+    return [_result(it, objects, runtimes, policy) if is_converted(it) else _other(it) for it in objects]
+
+
+def is_converted(it: Any) -> bool:
+    """Return whether an object is a job that is converted, or refused for what it says."""
+    return kind_of(it) in VERSIONS or indexedjob.is_gang(it)
 
 
 def _other(it: Any) -> Result | None:
@@ -67,21 +72,13 @@ def _other(it: Any) -> Result | None:
     gang."""
     kind = kind_of(it)
     api = str(it.get("apiVersion")) if isinstance(it, dict) else ""
-    if kind not in _OTHERS.get(api.partition("/")[0], ()) and not _is_indexed_gang(it):
+    if kind not in _OTHERS.get(api.partition("/")[0], ()):
         return None
     return Result(
-        refused=f"{kind} of {api} cannot be converted: {', '.join(VERSIONS)} can. Write a "
+        refused=f"{kind} of {api} cannot be converted: {', '.join(VERSIONS)} can, and an Indexed Job. Write a "
         "TrainingJob whose command is what runs on each node (torchrun train.py, or python3 train.py and "
         "spec.launch.processesPerNode), docs/trainer-contract.md"
     )
-
-
-def _is_indexed_gang(it: Any) -> bool:
-    """Whether an object is a Job of several pods that know their index: other Jobs prepare data, or have no order."""
-    if kind_of(it) != "Job" or it.get("apiVersion") != "batch/v1" or not isinstance(it.get("spec"), dict):
-        return False
-    pods = it["spec"].get("parallelism")
-    return it["spec"].get("completionMode") == "Indexed" and isinstance(pods, int) and pods > 1
 
 
 def kind_of(it: Any) -> str:
@@ -110,14 +107,16 @@ def _present(value: Any) -> Any:
     return [_present(each) for each in value] if isinstance(value, list) else value
 
 
-def _result(it: Mapping[str, Any], runtimes: Mapping[tuple[str, str], Any], policy: FleetPolicySpec) -> Result:
+def _result(
+    it: Mapping[str, Any], objects: Sequence[Any], runtimes: Mapping[tuple[str, str], Any], policy: FleetPolicySpec
+) -> Result:
     source, notes, kind = _present(it), Notes(), kind_of(it)
     try:
         if not source["metadata"].get("name"):
             raise RefusedError(
                 "metadata.name: there is none: write one, also where generateName has made one up until now"
             )
-        if it.get("apiVersion") != VERSIONS[kind]:
+        if kind in VERSIONS and it.get("apiVersion") != VERSIONS[kind]:
             raise RefusedError(
                 f"apiVersion: {it.get('apiVersion')}: {VERSIONS[kind]} is what can be read: kubectl get "
                 f"{kind.lower()}s NAME -o yaml writes it, where the cluster knows that version"
@@ -126,6 +125,8 @@ def _result(it: Mapping[str, Any], runtimes: Mapping[tuple[str, str], Any], poli
             reference = source["spec"].get("runtimeRef") or {}
             runtime = runtimes.get(_place(reference, reference.get("kind") or _CLUSTER_RUNTIME, source))
             gang = trainjob.gang(source, _present(runtime), notes)
+        elif kind == "Job":
+            gang = indexedjob.gang(source, objects, notes)
         else:
             gang = (pytorchjob if kind == "PyTorchJob" else jobset).gang(source, notes)
         return Result(training_job(gang, policy, notes), notes=notes)

@@ -22,10 +22,11 @@ _REASONS = {
     "another field has set spec.recovery.applicationRestartsPerDay": "backoffLimit maxRestarts",
     "exit codes are not told apart; failures of nodes never use up the job's restarts": "podFailurePolicy rules",
     "it runs in the cluster that it is applied to": "managedBy",
+    "Muster finds its own pods": "manualSelector selector",
     "Muster restarts ranks itself (spec.recovery), in pods that stay": "restartPolicy restartStrategy",
     "no limit of time: spec.suspend stops a job, kubectl delete ends it": "activeDeadlineSeconds",
     _MEETING: "coordinator network rdzvBackend rdzvConf rdzvHost rdzvId rdzvPort standalone",
-    "the gang is restarted as a whole": "backoffLimitPerIndex maxFailedIndexes",
+    "the gang is restarted as a whole": "backoffLimitPerIndex maxFailedIndexes podReplacementPolicy",
     "when a job has ended its nodes are free, and its pods go with it (spec.completion.ttlSecondsAfterFinished)": (
         "cleanPodPolicy"
     ),

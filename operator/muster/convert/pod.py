@@ -117,7 +117,7 @@ THEIR_LABELS = re.compile(
     r"(?:[\w.-]+\.)?(?:kueue\.x-k8s\.io|scheduling\.x-k8s\.io|scheduling\.sigs\.k8s\.io|jobset\.sigs\.k8s\.io|volcano\.sh|"
     r"kubeflow\.org|kai\.scheduler|run\.ai)/.*|scheduling\.k8s\.io/group-name"
 )
-_OF_JOBS = re.compile(r"(?:batch\.kubernetes\.io/)?(?:job-name|controller-uid|job-completion-index)")
+OF_JOBS = re.compile(r"(?:batch\.kubernetes\.io/)?(?:job-name|controller-uid|job-completion-index)")
 _ANOTHERS = re.compile(r"(?:jobset\.sigs\.k8s\.io|kubeflow\.org|batch\.kubernetes\.io|volcano\.sh)/[\w-]+")
 # JobSet's restarts in place: cmd/in-place-restart-agent, and the rule by which the kubelet restarts a whole pod.
 _AGENT = re.compile(r"in-place-restart|barrier-is-down")
@@ -223,7 +223,7 @@ def _keeping(rules: Any, where: str, why: str, notes: Notes) -> list[Any]:
 
 
 def _their_label(label: str) -> str:
-    return label if THEIR_LABELS.fullmatch(label) or _OF_JOBS.fullmatch(label) else ""
+    return label if THEIR_LABELS.fullmatch(label) or OF_JOBS.fullmatch(label) else ""
 
 
 def _labels(rule: Mapping[str, Any]) -> list[str]:

@@ -91,7 +91,7 @@ SAID |= {"trainer.kubeflow.org/trainjob-ancestor-step"}
 @pytest.mark.parametrize("name", ACCEPTED)
 def test_no_field_is_lost_without_a_word(name: str) -> None:
     words = said(result(name))
-    for source in (it["spec"] for it in objects(name) if it["kind"] != "FleetPolicy"):
+    for source in (it["spec"] for it in objects(name) if it["kind"] not in ("FleetPolicy", "Service")):
         told = [
             path for path in fields(source) if any(key in SAID or key in words for key in path if key not in AROUND)
         ]
@@ -512,3 +512,30 @@ def test_whatever_is_changed_in_them_comes_out_valid_or_refused() -> None:
                         last,
                     )
     assert set(outcomes) == {True, False}
+
+
+def an_indexed_job(name: str, **pod: Any) -> dict[str, Any]:
+    """A Job of two pods with eight GPUs each."""
+    trainer = {"name": "t", "image": "i", "command": ["torchrun", "train.py"]}
+    trainer |= {"resources": {"limits": {"nvidia.com/gpu": 8}}}
+    template = {"spec": {"restartPolicy": "Never", "containers": [trainer], **pod}}
+    spec = {"completionMode": "Indexed", "parallelism": 2, "completions": 2, "template": template}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec}
+
+
+def test_jobs_that_share_a_service_are_one_gang_and_refused() -> None:
+    one, two = convert_objects([an_indexed_job("a", subdomain="s"), an_indexed_job("b", subdomain="s")])
+    assert one is not None
+    assert "another Job (b)" in one.refused
+    assert two is not None
+    assert "another Job (a)" in two.refused
+
+
+def test_jobs_beside_each_other_are_a_gang_each() -> None:
+    found = convert_objects([an_indexed_job("a", subdomain="a"), an_indexed_job("b", subdomain="b")])
+    assert [each.job is not None for each in found if each is not None] == [True, True]
+
+
+def test_pods_without_host_names_may_work_alone_and_that_is_told() -> None:
+    (alone,), (meets,) = (convert_objects([an_indexed_job("a", **pod)]) for pod in ({}, {"subdomain": "a"}))
+    assert [any("works alone" in note for note in each.notes.check) for each in (alone, meets) if each] == [True, False]

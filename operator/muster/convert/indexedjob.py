@@ -1,0 +1,88 @@
+"""Converts an Indexed Job of several pods (batch/v1), which meet by the host names that a headless Service gives them.
+
+Source: kubernetes/api, batch/v1/types.go; host names and the index: Kubernetes documentation, Jobs (completion mode),
+and Job with Pod-to-Pod Communication.
+
+Tests: tests/unit/convert/test_documents.py.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from muster.convert import pod
+from muster.convert.fields import Fields, Notes, RefusedError
+from muster.convert.job import Gang
+
+
+def is_gang(it: Any) -> bool:
+    """Whether an object is a Job of several pods that know their index: other Jobs prepare data, or have no order."""
+    if not isinstance(it, dict) or (it.get("kind"), it.get("apiVersion")) != ("Job", "batch/v1"):
+        return False
+    spec = it.get("spec")
+    pods = spec.get("parallelism") if isinstance(spec, dict) else None
+    return isinstance(pods, int) and pods > 1 and spec.get("completionMode") == "Indexed"
+
+
+def gang(source: Mapping[str, Any], others: Sequence[Any], notes: Notes) -> Gang:
+    """Read the gang from a Job.
+
+    Args:
+        source: the Job.
+        others: the other objects of the input.
+
+    Raises:
+        RefusedError: its pods are a queue, or a part of a gang.
+    """
+    made = Gang(source["metadata"], "trainer", first=f"{source['metadata']['name']}-0")
+    made.hosts = rf"{re.escape(made.name)}-\d+"
+    spec = Fields(source.get("spec"), "spec", notes)
+    size, ended = spec.pop_field("parallelism", int), spec.pop_field("completions", int)
+    if ended != size:
+        raise RefusedError(
+            f"spec: {ended} completions with a parallelism of {size} are no gang, but a queue: leave it a Job"
+        )
+    spec.pop_field("completionMode")  # each worker has an index
+    made.ends(spec, notes)
+    made.restarts(spec, "backoffLimit", spec.pop_field("backoffLimit", int), notes)
+    template = spec.pop_field("template", dict) or {}
+    _refuse_a_part(made, template, others)
+    written = template.get("metadata") or {}
+    for name in filter(pod.OF_JOBS.fullmatch, tuple(written.get("labels") or ())):
+        notes.leave_out(
+            f"template.metadata.labels.{name}", written["labels"].pop(name), "the Job's controller wrote it"
+        )
+    if not template["spec"].get("subdomain"):
+        notes.check.append(
+            "spec.template.spec.subdomain: there is none, so that pods have no host names to meet by: where each index "
+            "works alone, leave it a Job: a gang ends, and starts again, as a whole"
+        )
+    made.restarts_containers = template["spec"].get("restartPolicy") == "OnFailure"
+    made.joins(Fields({}, "spec.parallelism", notes), template, size, notes)
+    spec.report_rest()
+    return made
+
+
+def _refuse_a_part(made: Gang, template: Mapping[str, Any], others: Sequence[Any]) -> None:
+    """Raise where pods of another Job belong to the gang: they share a Service, or this Job names a host of another."""
+    inner = template["spec"]
+    domain, place = inner.get("subdomain"), made.metadata.get("namespace")
+    if not domain:
+        return
+    beside = (
+        other["metadata"].get("name")
+        for other in others
+        if is_gang(other)
+        and other["metadata"].get("namespace") == place
+        and other["metadata"].get("name") != made.name
+        and other["spec"].get("template", {}).get("spec", {}).get("subdomain") == domain
+    )
+    values = [str(each.get("value")) for one in inner["containers"] for each in one.get("env") or ()]
+    hosts = (found[1] for value in values if (found := re.match(rf"([a-z0-9.-]+-\d+)\.{re.escape(domain)}\b", value)))
+    named = (host for host in hosts if not re.fullmatch(made.hosts, host))
+    other = next(beside, None) or next(named, None)
+    if other:
+        raise RefusedError(
+            f"spec.template.spec.subdomain: {domain}: pods of another Job ({other}) belong to this gang: write one "
+            "Job with all of them, whose completions and parallelism are their number, and convert that"
+        )
