@@ -92,7 +92,7 @@ class Bed:
         self.cluster.add_nodes([_in_the_place_of(last, VICTIM, VICTIM)])
 
     def add_spares(self) -> list[str]:
-        """Nodes beside the victim for whoever replaces it."""
+        """Nodes beside the victim for its replacement."""
         spares = [_in_the_place_of(self.size - 1, f"spare-{number}") for number in range(_SPARES)]
         self.cluster.add_nodes(spares)
         return [spare.name for spare in spares]

@@ -79,7 +79,7 @@ class Spent:
     tests: int = 0
     leaders: int = 0
     plan_seconds: float = 0.0
-    judge_seconds: float = 0.0
+    verdict_seconds: float = 0.0
 
 
 def drawn(random: Random, case: Case, size: int) -> Faults:
@@ -124,7 +124,7 @@ def run(made: Gang, faults: Faults, seed: str, case: Case) -> tuple[Verdict, lis
         late = []
     begun = time.process_time()
     verdict = reach_verdict(members, outcomes, yardsticks=sticks)
-    spent.judge_seconds = time.process_time() - begun
+    spent.verdict_seconds = time.process_time() - begun
     return verdict, outcomes, spent
 
 
@@ -187,7 +187,7 @@ def campaign(noise: Noise, case: Case, gangs: int, seed: int) -> Row:
         most = max(most, counted["rounds"])
         total.update(counted)
         slowest.plan_seconds = max(slowest.plan_seconds, spent.plan_seconds)
-        slowest.judge_seconds = max(slowest.judge_seconds, spent.judge_seconds)
+        slowest.verdict_seconds = max(slowest.verdict_seconds, spent.verdict_seconds)
     return row(noise, case, total, slowest, most)
 
 
@@ -210,7 +210,7 @@ def row(noise: Noise, case: Case, total: Counter[str], slowest: Spent, most: int
         "mean_slots": part("slots", "gangs"),
         "most_rounds": most,
         "slowest_plan_s": round(slowest.plan_seconds, 4),
-        "slowest_judge_s": round(slowest.judge_seconds, 4),
+        "slowest_judge_s": round(slowest.verdict_seconds, 4),
     }
     return {"noise": noise.name, "case": case.name, **shares, "counts": dict(sorted(total.items()))}
 

@@ -56,7 +56,7 @@ class Scans:
         began, newest = time.perf_counter(), 0.0
         self.scanner.scan_for(self._attempt)
         while True:
-            result = self._turn(time.monotonic())
+            result = self._tick(time.monotonic())
             if result is not None and result.error:
                 raise RuntimeError(result.error)
             if result is not None and result.attempt == self._attempt:
@@ -72,7 +72,7 @@ class Scans:
         while now < began + seconds:
             start = time.perf_counter()
             while True:
-                result = self._turn(now)
+                result = self._tick(now)
                 if result is not None and result.done:
                     break
             took.append(time.perf_counter() - start)
@@ -86,7 +86,7 @@ class Scans:
             os.waitpid(pid, 0)
             self.scanner.poll(time.monotonic(), {pid: signal.SIGKILL})
 
-    def _turn(self, now: float) -> ScanResult | None:
+    def _tick(self, now: float) -> ScanResult | None:
         result = self.scanner.poll(now, {})
         descriptor = self.scanner.descriptor
         if result is None and descriptor is not None and not select.select([descriptor], [], [], _GIVE_UP_SECONDS)[0]:

@@ -209,10 +209,10 @@ def _operate(parent: Connection, core: int, name: str) -> None:
     os.sched_setaffinity(0, [core])
     _come_first()
     sys.setswitchinterval(SWITCH_SECONDS)
-    asyncio.run(_turn(parent, name))
+    asyncio.run(_tick(parent, name))
 
 
-async def _turn(parent: Connection, name: str) -> None:
+async def _tick(parent: Connection, name: str) -> None:
     """Answers each message with the turns of the loop so far, seconds of the core, and the time."""
     beat, turns = LoopHeartbeat(str, str), 0
     probes = Server(("", 0), beat.endpoints(), node=frozenset({KUBELET}))

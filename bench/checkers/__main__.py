@@ -45,7 +45,7 @@ class Fleet:
         self._counts: Counter[str] = Counter()
         self._checkers: list[Checker] = []
         self._exchange: asyncio.Task[None] | None = None
-        # The probes tell monotonic time, whoever reads wants to compare with other processes.
+        # The probes tell monotonic time; the reader compares it with other processes.
         self._offset = time.time() - time.monotonic()
 
     async def run(self) -> None:

@@ -65,7 +65,7 @@ class Checker:
         """Until cancelled."""
         try:
             async with asyncio.TaskGroup() as group:
-                self._turn()
+                self._tick()
                 for name in (POLL, TELL):
                     group.create_task(self._drive(name))
         finally:
@@ -84,7 +84,7 @@ class Checker:
 
     # --- the process (muster.node.checker.checker)
 
-    def _turn(self) -> None:
+    def _tick(self) -> None:
         """Do what is due."""
         core, loop = self._core, asyncio.get_running_loop()
         news = core.news
@@ -96,7 +96,7 @@ class Checker:
         if self._timer is not None:
             self._timer.cancel()
         now = time.monotonic()
-        self._timer = loop.call_later(max(0.0, core.wake_at(now) - now), self._turn)
+        self._timer = loop.call_later(max(0.0, core.wake_at(now) - now), self._tick)
 
     def _do(self, action: Any) -> None:
         loop = asyncio.get_running_loop()
@@ -114,7 +114,7 @@ class Checker:
 
     def _ready(self) -> None:
         self._core.zygote_is_ready(KEY, time.monotonic())
-        self._turn()
+        self._tick()
 
     def _answered(self, name: str, found: Mapping[str, Any]) -> None:
         if self._asked is None or self._asked["id"] != name:
@@ -122,7 +122,7 @@ class Checker:
         self._asked = None
         news = self._core.news
         self._core.probe_has_answered({**found, "id": name}, time.monotonic())
-        self._turn()
+        self._tick()
         if self._core.news != news:
             self._notify()
 
@@ -173,7 +173,7 @@ class Checker:
                 self._core.hear(directive, time.monotonic())
             else:
                 self._core.hear_anything(time.monotonic())
-            self._turn()
+            self._tick()
             if self._heard is not None and sent.news >= self._heard[0]:
                 _, answered = self._heard
                 self._heard = None

@@ -141,7 +141,7 @@ class Fleet:
                 self._cut(one)
             elif new.deleting and not one.leaving:
                 one.leaving = True
-                self._spawn(self._leave(one))
+                self._spawn(self._exit(one))
         elif new is not None and new.runs and new.uid not in self._over and not self._is_dark(new):
             self._begin(new)
         if new is None:
@@ -199,7 +199,7 @@ class Fleet:
         self._exits.setdefault(pod.job_uid, Counter())[code] += 1
         self._spawn(self._report_end(pod, code))
 
-    async def _leave(self, one: _Running) -> None:
+    async def _exit(self, one: _Running) -> None:
         """SIGTERM: the ranks end, one last report, and the launcher is no more."""
         one.task.cancel()
         if one.launcher is not None:

@@ -56,7 +56,7 @@ class Launcher:
                 code = await self._exit
                 for task in tasks:
                     task.cancel()
-            await self._last_words(EXIT_SECONDS)
+            await self._last_report(EXIT_SECONDS)
             return code
         finally:
             if self._timer is not None:
@@ -66,9 +66,9 @@ class Launcher:
 
     async def leave(self) -> None:
         """SIGTERM: the ranks end and one last report says so."""
-        await self._last_words(LEAVE_SECONDS)
+        await self._last_report(LEAVE_SECONDS)
 
-    async def _last_words(self, deadline_seconds: float) -> None:
+    async def _last_report(self, deadline_seconds: float) -> None:
         self.worker.kill(time.monotonic())
         channel = Channel(self._endpoint, self._token)
         try:
@@ -90,7 +90,7 @@ class Launcher:
     def fail(self, exit_code: int) -> bool:
         """Ranks end by themselves (Worker.fail)."""
         failed = self.worker.fail(exit_code, time.monotonic())
-        self._turn()
+        self._tick()
         return failed
 
     async def _poll(self, channel: Channel) -> None:
@@ -105,7 +105,7 @@ class Launcher:
             except UnreachableError:
                 failures += 1
                 self._poll_speaks_at = 0.0
-                self._tell_news(news)
+                self._gossip(news)
                 await asyncio.sleep(_backoff(failures))
                 continue
             failures = 0
@@ -134,10 +134,10 @@ class Launcher:
 
     async def _pause(self, seconds: float) -> None:
         self._poll_speaks_next = False
-        self._tell_news(self.worker.changed)
+        self._gossip(self.worker.changed)
         await asyncio.sleep(seconds)
 
-    def _tell_news(self, news: bool) -> None:
+    def _gossip(self, news: bool) -> None:
         if news:
             self.worker.changed = True
             self._news.set()
@@ -183,7 +183,7 @@ class Launcher:
         directive, seen = _decoded(await self._post(channel, hold_seconds, timeout_seconds))
         self._pace, self._seen = directive, seen
         self.worker.obey(directive)
-        self._turn()
+        self._tick()
         return seen
 
     async def _post(self, channel: Channel, hold_seconds: float, timeout_seconds: float) -> bytes:
@@ -200,7 +200,7 @@ class Launcher:
         self._counts["answered"] += 1
         return body
 
-    def _turn(self) -> None:
+    def _tick(self) -> None:
         """Let the worker converge, now and when it has asked to be looked at again."""
         worker, loop = self.worker, asyncio.get_running_loop()
         if self._timer is not None:
@@ -211,12 +211,12 @@ class Launcher:
             _release(self._done)
         elif worker.changed and not self._poll_speaks_next:
             self._news.set()
-        if worker.told_to_exit and not self._exit.done():
+        if worker.must_exit and not self._exit.done():
             assert worker.directive is not None
             self._exit.set_result(worker.directive.exit_code)
         next_at = worker.next_at()
         if next_at is not None:
-            self._timer = loop.call_later(max(0.0, next_at - time.monotonic()), self._turn)
+            self._timer = loop.call_later(max(0.0, next_at - time.monotonic()), self._tick)
 
 
 @functools.lru_cache(maxsize=8192)

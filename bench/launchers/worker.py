@@ -47,7 +47,7 @@ class Worker:
     """The state of one launcher.
 
     Attributes:
-        changed: something happened that a report must carry at once; whoever sends it resets this.
+        changed: something happened that a report must carry at once; sending it resets this.
         directive: the one in force.
     """
 
@@ -92,7 +92,7 @@ class Worker:
         return is_done(self.directive, snapshot, bool(self._training.directory))
 
     @property
-    def told_to_exit(self) -> bool:
+    def must_exit(self) -> bool:
         """Whether there is nothing left to do but to say so and exit."""
         return self.directive is not None and self.directive.kind == EXIT and not self._running_attempt
 

@@ -89,7 +89,7 @@ class Agent:
 
 
 class Speaker:
-    """All agents, and whoever writes conditions."""
+    """All agents, and the writers of conditions."""
 
     def __init__(self, server: str, ca: Path, tokens: Path, token: str) -> None:
         self._server, self._ca, self._tokens = server, ca, tokens

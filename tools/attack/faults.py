@@ -319,7 +319,7 @@ def _newest_to_spare(stage: Stage, fault: Fault) -> Path:
     steps = sorted(folders.keys() - lost)
     if len(steps) < 2:
         raise NotMadeError("there is nothing that could be spared")
-    # Said before it is done: whoever begins at this moment may have seen either.
+    # Said before it is done: what begins at this moment may have seen either.
     job.removals.append(Removal(steps[-1], time.monotonic()))
     return folders[steps[-1]]
 
@@ -344,7 +344,7 @@ def _api_away(stage: Stage, fault: Fault) -> Undo:
 
 
 def _on_the_way(what: str, *, reopens: bool = False) -> Maker:
-    """To one replica, the leader first, or to all: whoever comes after it is not concerned."""
+    """To one replica, the leader first, or to all: later ones are not concerned."""
 
     def make(stage: Stage, fault: Fault) -> Undo:
         way = _way(stage)

@@ -18,24 +18,28 @@ class Accounted:
 
     Attributes:
         attempt: the one that the fault ended.
-        told_seconds: None where Muster has no incident of that attempt, or does not know when it was over.
+        reported_seconds: None where Muster has no incident of that attempt, or does not know when it was over.
     """
 
     kind: str
     attempt: int
     measured_seconds: float
-    told_seconds: float | None
+    reported_seconds: float | None
     measured_steps: int
-    told_steps: int | None
+    reported_steps: int | None
 
     @property
-    def is_told(self) -> bool:
+    def is_reported(self) -> bool:
         """Whether Muster has an incident of it, knows when it was over, and tells of no step that was not lost.
 
         Steps of the last second before a failure that takes no rank's launcher may not have been told yet: these it
         does not know.
         """
-        return self.told_seconds is not None and self.told_steps is not None and self.told_steps <= self.measured_steps
+        return (
+            self.reported_seconds is not None
+            and self.reported_steps is not None
+            and self.reported_steps <= self.measured_steps
+        )
 
     def to_json(self) -> dict[str, Any]:
         """As it stands in the report."""
@@ -60,7 +64,7 @@ class Account:
     @property
     def agrees(self) -> bool:
         """Whether every fault is in it, and every second once."""
-        return self.unaccounted_seconds == 0 and all(fault.is_told for fault in self.faults)
+        return self.unaccounted_seconds == 0 and all(fault.is_reported for fault in self.faults)
 
     def to_json(self) -> dict[str, Any]:
         """As it stands in the report."""
@@ -97,9 +101,9 @@ def compared(incidents: Sequence[Mapping[str, Any]], suffered: Sequence[Measured
             kind=fault.kind,
             attempt=fault.attempt,
             measured_seconds=fault.first_new_step_seconds,
-            told_seconds=_seconds(found.get(fault.attempt, {})),
+            reported_seconds=_seconds(found.get(fault.attempt, {})),
             measured_steps=fault.lost_steps,
-            told_steps=found.get(fault.attempt, {}).get("lostSteps"),
+            reported_steps=found.get(fault.attempt, {}).get("lostSteps"),
         )
         for fault in suffered
     )

@@ -56,7 +56,7 @@ def spoil(bed: Bed, story: Story) -> str:
     pods = bed.kubectl.json("get", "pods", "-n", SYSTEM_NAMESPACE)["items"]
     busy = {pod["spec"].get("nodeName") for pod in pods}
     known = {it["metadata"]["name"]: it.get("status") or {} for it in bed.kubectl.json("get", "nodehealths")["items"]}
-    # Whoever has failed before is placed last, and three of four are.
+    # A node that has failed before is placed last, and three of four are.
     likely = sorted(bed.cluster.node_names, key=lambda name: (bool(known.get(name, {}).get("incidents")), name))
     node = next(name for name in likely if name not in busy)
     story.harm("BitFlipped", 0)

@@ -87,11 +87,11 @@ class Story:
         print()
         self.tell("the same by the demo's own clock, and by the trainers' own logs:")
         for fault in told.faults:
-            seconds = "an unknown time" if fault.told_seconds is None else f"{fault.told_seconds:.1f} s"
+            seconds = "an unknown time" if fault.reported_seconds is None else f"{fault.reported_seconds:.1f} s"
             self.detail(
                 f"{fault.kind}: training again after {fault.measured_seconds:.1f} s, Muster says {seconds}; "
                 f"{fault.measured_steps} steps made again, Muster says "
-                f"{'unknown' if fault.told_steps is None else fault.told_steps}"
+                f"{'unknown' if fault.reported_steps is None else fault.reported_steps}"
             )
 
     def verdict(self, report: dict[str, Any], path: Path) -> None:

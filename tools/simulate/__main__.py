@@ -195,7 +195,7 @@ def _many(first: int, seeds: int, seconds: float, jobs: int, keep: Callable[[Sum
         found.add(outcome, cpu_seconds)
         keep(found)
         if outcome.violation:
-            _tell(outcome)
+            _report(outcome)
             if found.violations >= MOST_FAILURES:
                 break
     OUTPUT.parent.mkdir(parents=True, exist_ok=True)
@@ -207,7 +207,7 @@ def _many(first: int, seeds: int, seconds: float, jobs: int, keep: Callable[[Sum
     return found
 
 
-def _tell(outcome: Outcome) -> None:
+def _report(outcome: Outcome) -> None:
     seed = outcome.story.seed
     print(f"seed {seed}, {len(outcome.story.faults)} faults: {outcome.violation}", flush=True)
     path = FAILED / f"{seed}.json"

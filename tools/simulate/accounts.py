@@ -37,7 +37,7 @@ class Accounts:
         account = Account.model_validate(found)
         total, wall = sum(account.milliseconds.values()), account.counted_until - account.creation_time
         self._hold(RULE, timedelta(milliseconds=total) == wall, f"{name}: {total} ms are in buckets of {wall}")
-        self._look(name, account.milliseconds, account.creation_time, account.counted_until)
+        self._inspect(name, account.milliseconds, account.creation_time, account.counted_until)
         counted = sum(each.step - each.after_step for each in account.segments if each.milliseconds)
         told, made = counted + account.lost_steps, self._trainers[after["spec"]["jobUid"]].made
         self._hold(STEPS, told <= made, f"{name}: {counted} steps count and {account.lost_steps} are lost, of {made}")
@@ -62,14 +62,14 @@ class Accounts:
 
     def job_written(self, before: Object | None, after: Object) -> None:
         """A TrainingJob is written."""
-        had, has = _told(before), _told(after)
+        had, has = _goodput_of(before), _goodput_of(after)
         name = after["metadata"]["name"]
         if has is None:
             self._hold(RULE, had is None, f"{name} tells nothing of its time any more")
             return
         wall = (has.counted_until - has.creation_time) // timedelta(seconds=1)
         self._hold(RULE, has.wall_seconds == wall, f"{name} tells of {has.wall_seconds} s in {wall} s")
-        self._look(name, has.seconds, has.creation_time, has.counted_until)
+        self._inspect(name, has.seconds, has.creation_time, has.counted_until)
         if had is not None and had.creation_time == has.creation_time:
             self._hold(
                 RULE,
@@ -77,7 +77,7 @@ class Accounts:
                 f"{name}: what is told has shrunk, {had.counted_until} is now {has.counted_until}",
             )
 
-    def _look(self, name: str, amounts: Mapping[str, int], begun: datetime, time: datetime) -> None:
+    def _inspect(self, name: str, amounts: Mapping[str, int], begun: datetime, time: datetime) -> None:
         self._hold(RULE, all(amount > 0 for amount in amounts.values()), f"{name}: {amounts}")
         self._hold(RULE, set(amounts) <= set(Bucket), f"{name}: {sorted(amounts)}")
         now = self._around.wall_clock()
@@ -85,6 +85,6 @@ class Accounts:
             self._hold(RULE, time <= now + CREATED_WITHIN, f"{name}: {time} is counted at {now}, from {begun}")
 
 
-def _told(job: Object | None) -> Goodput | None:
+def _goodput_of(job: Object | None) -> Goodput | None:
     found: Any = ((job or {}).get("status") or {}).get("goodput")
     return None if found is None else Goodput.model_validate(found)

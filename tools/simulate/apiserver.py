@@ -278,7 +278,7 @@ class ApiServer:
         self._put(resource, (metadata.get("namespace", ""), metadata["name"]), {**value, "metadata": dict(metadata)})
 
     def forget_history(self, resource: str) -> None:
-        """Compaction: whoever goes on from here on has to be up to date; open watches are told so."""
+        """Compaction: a watch that goes on from here has to be up to date; open watches are told so."""
         self._oldest[resource] = self._version
         self._history[resource] = []
 
@@ -294,7 +294,7 @@ class ApiServer:
             self._remove(resource, (namespace, name))
 
     def change(self, resource: str, namespace: str, name: str, change: Mapping[str, Any]) -> None:
-        """Merge this into an object, as whoever owns that part of it does; nothing where there is none."""
+        """Merge this into an object, as the owner of that part of it does; nothing where there is none."""
         stored = self._objects.get(resource, {}).get((namespace, name))
         if stored is not None:
             self._replace(Where(resource, namespace, name, "status"), stored, _merged(stored.value, change))

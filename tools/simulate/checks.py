@@ -35,7 +35,7 @@ class Checks:
         self._machines = machines
         self._trainers = trainers
         self.made: Counter[str] = Counter()  # how often each was looked at
-        self._told: dict[str, set[str]] = {}  # uid of a job -> paths of checkpoints that its status has named
+        self._reported_paths: dict[str, set[str]] = {}  # uid of a job -> paths of checkpoints that its status has named
         self._given: dict[str, int] = {}  # uid of a job -> the highest attempt to which any record of it gave a go
         self._limits: Mapping[str, int] = {}  # nodes that the jobs of a namespace may hold together
         self._excused_until = 0.0
@@ -70,7 +70,7 @@ class Checks:
         self._hold("one gang per node", jobs <= {trainer.job}, f"{node.name} trains for {sorted(jobs | {trainer.job})}")
         if isinstance(process.worker, PlainWorker):  # it chooses by itself
             return
-        newest = max(self._newest_shown(trainer), self._newest_told(trainer))
+        newest = max(self._newest_shown(trainer), self._newest_reported(trainer))
         self._hold(
             "never behind the newest complete checkpoint without a word",
             step >= newest,
@@ -101,10 +101,10 @@ class Checks:
         ]
         return max((directory.newest_shown(node, then) for node in nodes), default=0)
 
-    def _newest_told(self, trainer: Trainer) -> int:
+    def _newest_reported(self, trainer: Trainer) -> int:
         """The newest complete checkpoint that people have ever been told of and that is still there."""
         directory = self._around.directories[trainer.job]
-        told = (directory.saved_last(path) for path in self._told.get(trainer.job, ()))
+        told = (directory.saved_last(path) for path in self._reported_paths.get(trainer.job, ()))
         return max((save.step for save in told if save is not None), default=0)
 
     def makes_step(self, trainer: Trainer, attempt: Attempt) -> None:
@@ -131,7 +131,7 @@ class Checks:
     def watch_limits(self, nodes: Mapping[str, int]) -> None:
         """From now on nobody is told for long that his namespace's limit keeps him from nodes when it does not."""
         self._limits, self._excused_until = nodes, 0.0
-        self._look_at_limits()
+        self._check_limits()
 
     def excuse(self, seconds: float) -> None:
         """For so long the operator may be behind."""
@@ -144,15 +144,15 @@ class Checks:
         self.waits.calm()
         self.trail.calm()
 
-    def _look_at_limits(self) -> None:
+    def _check_limits(self) -> None:
         if self._around.agenda.now < self._excused_until:
             self._unlimited.clear()
             return
         jobs = list(self._around.server.all("trainingjobs"))
         for namespace, limit in self._limits.items():
-            self._look_at_limit(namespace, limit, [job for job in jobs if _namespace_of(job) == namespace])
+            self._check_limit(namespace, limit, [job for job in jobs if _namespace_of(job) == namespace])
 
-    def _look_at_limit(self, namespace: str, limit: int, jobs: Iterable[Object]) -> None:
+    def _check_limit(self, namespace: str, limit: int, jobs: Iterable[Object]) -> None:
         worker_views = self._nodes_of_members(namespace)
         free = limit - len(set().union(self._nodes_of_pods(namespace), *worker_views.values()))
         for job in jobs:
@@ -162,7 +162,7 @@ class Checks:
                 self._unlimited.pop(name, None)
             elif name not in self._unlimited:
                 self._unlimited[name] = self._around.agenda.now
-                self._around.agenda.after(LIMIT_SEEN_SECONDS, self._look_at_limits)
+                self._around.agenda.after(LIMIT_SEEN_SECONDS, self._check_limits)
             else:
                 seconds = self._around.agenda.now - self._unlimited[name]
                 self._hold(
@@ -197,7 +197,7 @@ class Checks:
         elif resource == "trainingjobs" and before is not None and after is not None:
             told = (after.get("status") or {}).get("checkpoint") or {}
             if told.get("path"):
-                self._told.setdefault(after["metadata"]["uid"], set()).add(told["path"])
+                self._reported_paths.setdefault(after["metadata"]["uid"], set()).add(told["path"])
             had, has = _completion(before), _completion(after)
             self._hold("the end is written once", not had or had == has, f"{had} has become {has}")
             if has and not had and has["result"] == "Succeeded":
@@ -212,7 +212,7 @@ class Checks:
             if after is not None:
                 self._accounts.job_written(before, after)
         if self._limits and resource in ("gangs", "trainingjobs", "pods"):
-            self._look_at_limits()
+            self._check_limits()
 
     def _gang(self, before: Object | None, after: Object) -> None:
         name, spec = after["metadata"]["name"], after["spec"]
@@ -242,7 +242,7 @@ class Checks:
         since = self._around.agenda.now - FOUND_SECONDS - lag_seconds
         self._hold(
             "what is gone on from is complete",
-            directory.was_whole(resume["step"], since) and resume["path"] == directory.path_of(resume["step"]),
+            directory.was_complete(resume["step"], since) and resume["path"] == directory.path_of(resume["step"]),
             f"{name} is to go on from {resume['path']} of step {resume['step']}",
         )
 
@@ -261,7 +261,7 @@ class Checks:
         self.made[rule] += 1
         if not holds:
             violation = ViolationError(f"{rule}: {text}")
-            self._around.fail(violation)  # whatever is made of it by whoever did it
+            self._around.fail(violation)  # whatever its writer makes of it
             raise violation
 
 

@@ -61,7 +61,7 @@ def _hang(rank: Any) -> None:
     rank.hung = True
 
 
-def _go_back(life: Life, fault: Fault) -> None:
+def _revert(life: Life, fault: Fault) -> None:
     trainer = life.trainer_of(fault.job)
     attempt = trainer.attempts.get(trainer.newest_started)
     if attempt is None or not attempt.goes_back(int(fault.amount)):
@@ -187,7 +187,7 @@ def _drain(life: Life, fault: Fault) -> Undo:
     return undo
 
 
-def _take_away(life: Life, fault: Fault) -> Undo:
+def _take_off(life: Life, fault: Fault) -> Undo:
     """As autoscalers and clouds do: the Node is marked, its machine goes, and in the end another one has its name.
 
     With an amount it is a spot machine, which goes so many seconds after the mark; else a Node that is deleted, the
@@ -461,9 +461,7 @@ KINDS: Mapping[str, Kind] = {
     ),
     "RankKilled": Kind(_of_rank(lambda rank: rank.kill()), of_job=True, on_cluster="signal"),
     "RankHangs": Kind(_of_rank(_hang), of_job=True, on_cluster="signal"),
-    "StepsGoBack": Kind(
-        _go_back, (0.0, 0.0), (5.0, 15.0, 50.0), of_job=True, spares_program=True, spares_training=True
-    ),
+    "StepsGoBack": Kind(_revert, (0.0, 0.0), (5.0, 15.0, 50.0), of_job=True, spares_program=True, spares_training=True),
     "RankUnkillable": Kind(_unkillable, SHORT, of_job=True),
     "PodDeleted": Kind(_delete_pods, of_job=True, on_cluster="kubectl", spares_program=True),
     "PodForceDeleted": Kind(_force_delete_pods, of_job=True, on_cluster="kubectl", spares_program=True),
@@ -480,7 +478,7 @@ KINDS: Mapping[str, Kind] = {
     "CutFromApi": Kind(_cut_from_api, LONG, of_nodes=True, on_cluster="packets", spares_program=True),
     "Cordon": Kind(_cordon, LONG, of_nodes=True, on_cluster="kubectl", spares_program=True),
     "Drain": Kind(_drain, LONG, of_nodes=True, on_cluster="kubectl", spares_program=True),
-    "NodeRemoved": Kind(_take_away, LONG, (0.0, 120.0), of_nodes=True, spares_program=True),
+    "NodeRemoved": Kind(_take_off, LONG, (0.0, 120.0), of_nodes=True, spares_program=True),
     "StorageStalls": Kind(_stall_storage, LONG, of_job=True),
     "StorageLags": Kind(_lag_storage, LONG, (1.0, 5.0, 30.0), of_job=True),
     "StorageFull": Kind(_fill_storage, SHORT, of_job=True),

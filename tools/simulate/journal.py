@@ -1,4 +1,4 @@
-"""What has happened in a life, for whoever has to understand it."""
+"""What has happened in a life, for those who have to understand it."""
 
 from collections import deque
 from collections.abc import Callable

@@ -130,7 +130,7 @@ class Life(Surroundings):
         """Whether it was submitted."""
         return name in self._submitted
 
-    def was_told(self, name: str, reason: str) -> bool:
+    def was_reported(self, name: str, reason: str) -> bool:
         """Whether there is an Event about a job with this reason."""
         events, (namespace, short) = self.server.all("events"), key_of(name)
         return any(

@@ -161,7 +161,7 @@ class Agenda:
         self.at(self.now + seconds, event)
 
     def run_one_due(self) -> None:
-        """Turn the clock to the next one: for whoever has no coroutines."""
+        """Turn the clock to the next one: for callers without coroutines."""
         self._loop.pass_to(self.next_at)
         self.run_one()
 

@@ -107,7 +107,7 @@ class Machine:
         now = rfc3339(self.around.wall_clock())
         seen = {"firstSeen": now, "lastSeen": now, "count": 1, "bootId": self._boot_id}
         self._evidence.append({"kind": "Xid", "subject": "GPU-0", "code": xid, "message": f"NVRM: Xid: {xid}", **seen})
-        self._tell_health()
+        self._report_health()
 
     def freeze(self) -> None:
         """Nothing on it moves, and nothing is lost."""
@@ -134,13 +134,13 @@ class Machine:
             return
         wanted = {pod["metadata"]["uid"]: pod for pod in self.around.pods_on(self.name)}
         for uid, pod in wanted.items():
-            self._look_after(uid, pod)
+            self._attend_to(uid, pod)
         for uid in [uid for uid in self.workers if uid not in wanted]:
             self._terminate(uid)
         for uid in [uid for uid in self._ended if uid not in wanted]:
             del self._ended[uid]
 
-    def _look_after(self, uid: str, pod: Object) -> None:
+    def _attend_to(self, uid: str, pod: Object) -> None:
         metadata, phase = pod["metadata"], pod["status"].get("phase")
         deleting = "deletionTimestamp" in metadata
         if phase in ("Succeeded", "Failed"):
@@ -148,7 +148,7 @@ class Machine:
                 self.around.server.remove("pods", metadata["namespace"], metadata["name"])
             return
         if uid in self._ended:
-            self._tell_ended(pod, self._ended.pop(uid))
+            self._report_ended(pod, self._ended.pop(uid))
             return
         if uid in self.workers:
             if deleting:
@@ -162,7 +162,7 @@ class Machine:
         if deleting:
             self.around.server.remove("pods", metadata["namespace"], metadata["name"])
         elif uid in self._known or phase == "Running":  # of before a reboot
-            self._tell_ended(pod, 255)
+            self._report_ended(pod, 255)
         else:
             self._starting.add(uid)
             delay = self.around.stream("start", uid).uniform(*START_SECONDS)
@@ -179,7 +179,7 @@ class Machine:
         missing = next((c for c in pod["spec"]["containers"] if c["image"] == MISSING_IMAGE), None)
         if missing is not None:
             waiting = {"reason": "ImagePullBackOff", "message": f'Back-off pulling image "{MISSING_IMAGE}"'}
-            self._tell(pod, {"phase": "Pending"}, {"waiting": waiting})
+            self._report(pod, {"phase": "Pending"}, {"waiting": waiting})
             return
         self._addresses += 1
         address = f"10.{_number_of(self.name)}.{self.boot}.{self._addresses}"
@@ -187,7 +187,7 @@ class Machine:
         pod = {**pod, "status": {**pod["status"], "podIP": address}}
         self.workers[uid] = self._start_container(self, pod)
         started = rfc3339(self.around.wall_clock())
-        self._tell(pod, {"phase": "Running", "podIP": address}, {"running": {"startedAt": started}})
+        self._report(pod, {"phase": "Running", "podIP": address}, {"running": {"startedAt": started}})
 
     def _terminate(self, uid: str) -> None:
         if uid not in self._terminating:
@@ -213,13 +213,13 @@ class Machine:
         self._ended[worker.uid] = worker.exit_code or 0
         self.notice()
 
-    def _tell_ended(self, pod: Object, code: int) -> None:
+    def _report_ended(self, pod: Object, code: int) -> None:
         reason = "Completed" if code == 0 else "Unknown" if code == 255 else "Error"
         state = {"terminated": {"exitCode": code, "reason": reason}}
-        self._tell(pod, {"phase": "Failed" if code else "Succeeded"}, state)
+        self._report(pod, {"phase": "Failed" if code else "Succeeded"}, state)
         self.notice()
 
-    def _tell(self, pod: Object, status: dict[str, Any], state: dict[str, Any]) -> None:
+    def _report(self, pod: Object, status: dict[str, Any], state: dict[str, Any]) -> None:
         names = [container["name"] for container in pod["spec"]["containers"]]
         if pod["metadata"]["uid"] in self._lone:
             containers = [{"name": name, "state": {"running": {}} if name == SIDECAR else state} for name in names]
@@ -241,13 +241,13 @@ class Machine:
             node = self.around.server.peek("nodes", "", self.name)
             if node is not None and (not _is_ready(node) or node["status"]["nodeInfo"]["bootID"] != self._boot_id):
                 self.around.server.change("nodes", "", self.name, {"status": self._status("True", "KubeletReady")})
-            self._tell_health()
+            self._report_health()
             self.sync()
         self.around.agenda.after(HEARTBEAT_SECONDS, self._beat)
 
     # The agent.
 
-    def _tell_health(self) -> None:
+    def _report_health(self) -> None:
         """Its part of the NodeHealth, where that is not what was told last."""
         agent = {"version": "simulated", "bootId": self._boot_id, "gpus": GPUS, "driver": "simulated"}
         status = {"evidence": list(self._evidence), "agent": agent}
@@ -304,7 +304,7 @@ class ControlPlane:
         self._machines = machines
         self._renewed: dict[str, tuple[str, float]] = {}
         around.server.listen(self._changed)
-        around.agenda.after(5.0, self._look_at_nodes)
+        around.agenda.after(5.0, self._inspect_nodes)
 
     def _changed(self, resource: str, before: Object | None, after: Object | None) -> None:
         around = self._around
@@ -345,16 +345,16 @@ class ControlPlane:
                         Where(resource, metadata.get("namespace", ""), metadata["name"], ""), None
                     )
 
-    def _look_at_nodes(self) -> None:
+    def _inspect_nodes(self) -> None:
         around = self._around
         if around.api_is_up:
             for lease in around.server.all("leases"):
                 metadata = lease["metadata"]
                 if metadata.get("namespace") == paths.NODE_LEASES:
-                    self._look_at(metadata["name"], lease["spec"]["renewTime"])
-        around.agenda.after(5.0, self._look_at_nodes)
+                    self._inspect_one(metadata["name"], lease["spec"]["renewTime"])
+        around.agenda.after(5.0, self._inspect_nodes)
 
-    def _look_at(self, name: str, renewed: str) -> None:
+    def _inspect_one(self, name: str, renewed: str) -> None:
         around = self._around
         seen, since = self._renewed.get(name, ("", 0.0))
         if seen != renewed:

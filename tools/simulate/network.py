@@ -9,7 +9,7 @@ API = "api"
 STORAGE = "storage"
 LATENCY_SECONDS = 0.002
 ROUGH_SECONDS = 1.0
-CONNECT_SECONDS = 2.0  # until whoever connects to where nobody answers gives up
+CONNECT_SECONDS = 2.0  # until a client gives up where nobody answers
 
 
 @dataclass

@@ -173,7 +173,7 @@ def _play(life: Life, told: Story, outcome: Outcome) -> None:
         states = {name: _status(life, name) for name in jobs}
         raise ViolationError(f"after {QUIET_SECONDS:.0f} quiet seconds not every job has ended: {states}")
     for name, plan in jobs.items():
-        if plan.forgets and life.trainer_of(name).has_forgotten and not life.was_told(name, "ResumedBehind"):
+        if plan.forgets and life.trainer_of(name).has_forgotten and not life.was_reported(name, "ResumedBehind"):
             raise ViolationError(f"a trainer that does not go on from its checkpoint is told: {name}")
         if plan.is_sound and all(_spares(fault, name) for fault in told.faults):
             _trains_on(life, name)  # says more than that what has ended its attempt is charged for nothing

@@ -1,6 +1,6 @@
 """The shared checkpoint directory of a job, file by file, as each node sees it: late, or not at all for a while.
 
-A checkpoint is what PyTorch DCP writes: a shard of each rank, and `.metadata` last. Whoever writes a file stamps it by
+A checkpoint is what PyTorch DCP writes: a shard of each rank, and `.metadata` last. A writer of a file stamps it by
 its own clock. A node that lags sees each file late by a part of its lag that is the file's own, so that it may see the
 marker before a shard.
 """
@@ -106,7 +106,7 @@ class Directory:
         self._write(save, shard_name(rank), SHARD_BYTES, node, now)
         save.written.add(rank)
 
-    def write_marker(self, save: Save, node: str, now: float) -> None:
+    def write_metadata(self, save: Save, node: str, now: float) -> None:
         """All parts are there, and the first rank says so: it renames the marker into its place."""
         self._write(save, METADATA_NAME, len(metadata_of(save.ranks)), node, now, renames=True)
 
@@ -155,7 +155,7 @@ class Directory:
         folder = self.folders.get(path)
         return None if folder is None else self._of_one_save(folder, _last)
 
-    def was_whole(self, step: int, since: float) -> bool:
+    def was_complete(self, step: int, since: float) -> bool:
         """Whether the checkpoint of a step has been complete at any moment since then."""
         folder = self.folders.get(self.path_of(step))
         if folder is None:

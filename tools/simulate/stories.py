@@ -71,7 +71,7 @@ def read(path: Path) -> Story:
     try:
         told = _Story.model_validate_json(path.read_bytes())
     except ValidationError as error:
-        raise StoryError(f"{path} tells no story: {_words(error)}") from error
+        raise StoryError(f"{path} tells no story: {_messages_of(error)}") from error
     except OSError as error:
         raise StoryError(f"{path} cannot be read: {error.strerror}") from error
     jobs = DAYS[told.day].jobs
@@ -84,7 +84,7 @@ def read(path: Path) -> Story:
     return Story(told.seed, faults, told.sparse, told.day, told.large, told.lasts, told.until)
 
 
-def _words(error: ValidationError) -> str:
+def _messages_of(error: ValidationError) -> str:
     """The first that is wrong, and how many more there are."""
     first, *others = error.errors()
     where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")

@@ -83,7 +83,7 @@ class Surroundings:
         return self._worker_views.get((namespace, name), 0)
 
     def health_of(self, node: str) -> Where:
-        """Where its NodeHealth is; whoever has something to say of a node creates it."""
+        """Where its NodeHealth is; the first writer about a node creates it."""
         at = Where("nodehealths", "", node, "")
         if self.server.peek(at.resource, at.namespace, at.name) is None:
             self.server.create(at, {"apiVersion": API_VERSION, "kind": "NodeHealth", "metadata": {"name": node}})

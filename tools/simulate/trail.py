@@ -69,7 +69,7 @@ class _Hit:
 
 
 @dataclass(slots=True)
-class _Books:
+class _VerdictIndex:
     """Of one job."""
 
     charges: dict[int, _Charge] = field(default_factory=dict)  # by attempt
@@ -82,7 +82,7 @@ class Trail:
     def __init__(self, around: Surroundings, hold: Hold) -> None:
         self._around = around
         self._hold = hold
-        self._books: dict[str, _Books] = {}
+        self._books: dict[str, _VerdictIndex] = {}
         self._hits: list[_Hit] = []
         self._unseen: list[_Hit] = []  # those of them that may not have been seen yet
         self._troubled_until = 0.0  # the operator may be away until then, or deaf
@@ -141,14 +141,14 @@ class Trail:
         self._hold(
             "an incident is counted once",
             is_next and len(has) == len({incident["attempt"] for incident in has}),
-            f"{name}: attempt {before['spec']['attempt']} is followed by {spec['attempt']} with {_told(new)} after "
-            f"{_told(had)}",
+            f"{name}: attempt {before['spec']['attempt']} is followed by {spec['attempt']} with "
+            f"{_incident_text(new)} after {_incident_text(had)}",
         )
         gone = len(had) - len(kept)
         self._hold(
             "no incident is forgotten",
             gone == 0 or len(has) == MAX_INCIDENTS,
-            f"{name}: of {_told(had)} are left {_told(kept)}",
+            f"{name}: of {_incident_text(had)} are left {_incident_text(kept)}",
         )
         for incident in kept:
             self._changed(name, known[_identity(incident)], incident)
@@ -166,7 +166,7 @@ class Trail:
         self._hold(
             "late evidence takes blame from the program",
             may and (has.get("settled", False) or not had.get("settled", False)),
-            f"{name}: {_told([had])} has become {_told([has])}",
+            f"{name}: {_incident_text([had])} has become {_incident_text([has])}",
         )
 
     # At the end.
@@ -186,7 +186,9 @@ class Trail:
         for charge in sorted(charges, key=lambda charge: charge.at):
             could = [hit for hit in about if left[id(hit)] and hit.begun <= charge.at <= hit.until]
             self._hold(
-                rule, bool(could), f"{name} at {charge.at:.1f}: {_told([charge.incident])}, and no fault is left for it"
+                rule,
+                bool(could),
+                f"{name} at {charge.at:.1f}: {_incident_text([charge.incident])}, and no fault is left for it",
             )
             left[id(min(could, key=lambda hit: hit.until))] -= 1
 
@@ -211,11 +213,11 @@ class Trail:
             "who fails for a budget has used it up",
             len(left) > budget,
             f"{job['metadata']['name']} may be restarted {budget} times, and {len(left)} have not been refunded: "
-            f"{_told(left)}",
+            f"{_incident_text(left)}",
         )
 
-    def _of(self, uid: str) -> _Books:
-        return self._books.setdefault(uid, _Books())
+    def _of(self, uid: str) -> _VerdictIndex:
+        return self._books.setdefault(uid, _VerdictIndex())
 
 
 def _furthest(incident: Incident) -> int:
@@ -226,7 +228,7 @@ def _identity(incident: Incident) -> tuple[int, str]:
     return incident["attempt"], incident["time"]
 
 
-def _told(incidents: Iterable[Incident]) -> str:
+def _incident_text(incidents: Iterable[Incident]) -> str:
     return str(
         [f"{i['attempt']}: {i['reason']} {i['faultClass']} {i.get('message', '')[:100]}" for i in incidents][-4:]
     )

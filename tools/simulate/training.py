@@ -247,9 +247,9 @@ class Attempt:
     def ended(self, process: RankProcess, *, visibly: bool) -> None:
         """A rank has ended: connections that it had are reset, where anybody is left to do it."""
         if visibly and process.status and not self._trainer.script.waits:
-            self._around.agenda.after(VICTIM_SECONDS, lambda: self._take_along(process))
+            self._around.agenda.after(VICTIM_SECONDS, lambda: self._carry_along(process))
 
-    def _take_along(self, dead: RankProcess) -> None:
+    def _carry_along(self, dead: RankProcess) -> None:
         if self.ranks.get(dead.rank) is not dead:
             return
         for rank in list(self.ranks.values()):
@@ -423,7 +423,7 @@ class Trainer:
         """A checkpoint of an attempt is complete."""
         self._observer.publishes(self, attempt, save.step)
         self.has_finished |= self.is_last(save.step)
-        self.directory.write_marker(save, attempt.ranks[0].worker.machine.name, self.around.agenda.now)
+        self.directory.write_metadata(save, attempt.ranks[0].worker.machine.name, self.around.agenda.now)
 
     @property
     def made(self) -> int:

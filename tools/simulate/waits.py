@@ -74,7 +74,7 @@ class Waits:
     def begin(self, priority_of: Callable[[Key], int], limited: Collection[str]) -> None:
         """Judge from now on."""
         self.priority_of, self.limited, self._is_on = priority_of, limited, True
-        self._around.agenda.after(LOOK_SECONDS, self._look)
+        self._around.agenda.after(LOOK_SECONDS, self._inspect)
 
     def excuse(self, seconds: float) -> None:
         """For so long the operator may be behind."""
@@ -180,19 +180,19 @@ class Waits:
 
     # What goes on.
 
-    def _look(self) -> None:
+    def _inspect(self) -> None:
         nodes = (node["metadata"] for node in self._around.server.all("nodes"))
         deleted = [node["name"] for node in nodes if "deletionTimestamp" in node]
         self._deleted = {name: self._deleted.get(name, self._around.agenda.now) for name in deleted}
         jobs = list(self._around.server.all("trainingjobs"))
         for job in jobs:
             if not (job.get("status") or {}).get("completion"):
-                self._look_at(job)
+                self._inspect_one(job)
         if self._is_quiet:
-            self._look_at_nodes()
-        self._around.agenda.after(LOOK_SECONDS, self._look)
+            self._inspect_nodes()
+        self._around.agenda.after(LOOK_SECONDS, self._inspect)
 
-    def _look_at(self, job: Object) -> None:
+    def _inspect_one(self, job: Object) -> None:
         uid, status, record = job["metadata"]["uid"], job.get("status") or {}, self._record(job)
         name = _name(job)
         told, since = self._states.get(uid, ("", 0.0))
@@ -224,11 +224,11 @@ class Waits:
                 f"{name}: attempt {attempt} has not begun after {seconds:.0f} s: {told}",
             )
         if uid in self._leaves:
-            self._look_at_leave(name, job, *self._leaves[uid])
+            self._inspect_evacuation(name, job, *self._leaves[uid])
         elif spec.get("start"):
-            self._look_at_deleted_nodes(name, record, begun)
+            self._inspect_deleted_nodes(name, record, begun)
 
-    def _look_at_deleted_nodes(self, name: str, record: Object, begun: float) -> None:
+    def _inspect_deleted_nodes(self, name: str, record: Object, begun: float) -> None:
         """Of a job that trains, and is not about to leave."""
         for node in _nodes(record) & self._deleted.keys():
             seconds = self._lasted(max(begun, self._deleted[node]))
@@ -238,7 +238,7 @@ class Waits:
                 f"{name} trains on {node}, which has been deleted for {seconds:.0f} s",
             )
 
-    def _look_at_leave(self, name: str, job: Object, leave: Object, since: float) -> None:
+    def _inspect_evacuation(self, name: str, job: Object, leave: Object, since: float) -> None:
         timeout = (job["spec"].get("checkpoint") or {}).get("saveTimeoutSeconds", Checkpoint().save_timeout_seconds)
         seconds = self._lasted(since)
         stepped = STEPPED_SECONDS if self._around.clock_has_stepped else 0.0
@@ -250,7 +250,7 @@ class Waits:
             f"{seconds:.0f} s: {reason}",
         )
 
-    def _look_at_nodes(self) -> None:
+    def _inspect_nodes(self) -> None:
         """In the quiet: the first who waits has fewer sound nodes left than it needs."""
         waiting = [
             job for job in map(self._job, self._queued) if job is not None and not _is_complete(self._record(job))

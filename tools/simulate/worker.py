@@ -212,7 +212,7 @@ class Worker(Container):
             Matcher("", self.log),
             self.log,
         )
-        self.turn_at(around.agenda.now)
+        self.tick_at(around.agenda.now)
 
     def now(self) -> float:
         """The machine's clock that only goes on."""
@@ -224,13 +224,13 @@ class Worker(Container):
 
     def wake(self) -> None:
         """Something has happened that its launcher hears of at once."""
-        self.turn_at(self.around.agenda.now)
+        self.tick_at(self.around.agenda.now)
 
-    def turn_at(self, moment: float) -> None:
+    def tick_at(self, moment: float) -> None:
         """Let the launcher turn then, if it does not before."""
         if moment < self._turn_at and not self.is_over:
             self._turn_at = moment
-            self.at(moment, lambda: self._turn(moment))
+            self.at(moment, lambda: self._tick(moment))
 
     def hear(self) -> None:
         """Neighbours have sent something, or are to be asked."""
@@ -278,7 +278,7 @@ class Worker(Container):
         """The launcher waits, and does nothing else."""
         self._ahead += seconds
 
-    def _turn(self, moment: float) -> None:
+    def _tick(self, moment: float) -> None:
         if moment != self._turn_at:
             return
         self._turn_at = float("inf")
@@ -286,18 +286,18 @@ class Worker(Container):
         code = self.supervisor.poll()
         ahead, self._ahead = self._ahead, 0.0
         if code is not None:
-            self.after(ahead, lambda: self._leave(code))
+            self.after(ahead, lambda: self._exit(code))
         else:
-            self.turn_at(self.around.agenda.now + max(SOONEST_SECONDS, self.supervisor.timeout_seconds()))
+            self.tick_at(self.around.agenda.now + max(SOONEST_SECONDS, self.supervisor.timeout_seconds()))
             self._hear_later()
 
-    def _leave(self, code: int) -> None:
+    def _exit(self, code: int) -> None:
         # The container's processes go with its first one, which does not end before the last of them has.
         killed = [rank.kill() for rank in self.ranks]
         if all(killed):
             self._over(code)
         else:
-            self.after(UNKILLED_SECONDS, lambda: self._leave(code))
+            self.after(UNKILLED_SECONDS, lambda: self._exit(code))
 
     def _over(self, code: int) -> None:
         self.addresses.workers.pop(self.address, None)
@@ -448,7 +448,7 @@ class SimulatedStorage:
         self._directory = directory
         self._found: FenceState | None = None
         self._looks = itertools.count(1)
-        self._look = 0
+        self._scan_number = 0
 
     def read(self) -> None:
         """Begin to read."""
@@ -466,19 +466,19 @@ class SimulatedStorage:
 
     def kill(self) -> None:
         """Give the look up."""
-        self._look, self.is_busy = 0, False
+        self._scan_number, self.is_busy = 0, False
 
     def note_ended(self, pids: Collection[int]) -> None:
         """No process looks here."""
 
     def _begin(self, attempt: int) -> None:
-        self.is_busy, self._look = True, next(self._looks)
-        look = self._look
+        self.is_busy, self._scan_number = True, next(self._looks)
+        look = self._scan_number
         delay = self._worker.around.stream("fence file", self._worker.uid).uniform(*LOOK_SECONDS)
         self._worker.after(delay, lambda: self._end(look, attempt))
 
     def _end(self, look: int, attempt: int) -> None:
-        if look != self._look or not self._worker.reaches_storage:
+        if look != self._scan_number or not self._worker.reaches_storage:
             return
         node, now = self._worker.machine.name, self._worker.around.agenda.now
         if attempt:
@@ -544,10 +544,10 @@ class Looker:
         if not self._worker.reaches_storage:
             self._worker.after(STALLED_SECONDS, lambda: self._hear(data))
             return
-        self._said += self._answers.again(data) or self._look(data)
+        self._said += self._answers.again(data) or self._inspect(data)
         self._worker.wake()
 
-    def _look(self, data: bytes) -> list[bytes]:
+    def _inspect(self, data: bytes) -> list[bytes]:
         self._heard.clear()
         self._looks.hear(data.splitlines())
         if self._worker.around.is_large:
@@ -557,7 +557,7 @@ class Looker:
 
 
 def _as_of_many(line: bytes) -> bytes:
-    """What the child says, as if it had looked at many files more: whoever asked it rests for longer then."""
+    """What the child says, as if it had looked at many files more: the launcher rests for longer then."""
     told = json.loads(line)
     if "looks" not in told:
         return line

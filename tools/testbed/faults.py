@@ -257,7 +257,7 @@ class Faults:
         self._cluster.power_on(node)
 
     def repair(self) -> None:
-        """Make every node well again, whoever has made it bad; links and processors of those that are off are."""
+        """Make every node well again, for whatever it was bad; links and processors of those that are off are."""
         for node, log in self._logs.items():
             if self._cluster.is_on(node):
                 self._cluster.heal(node)

@@ -60,7 +60,7 @@ class NodeRepair(ApiModel):
     action: str
     phase: str = Field(description="Requested, InProgress, Done or Failed.")
     reason: str = Field("", description="Of the node's verdict when it was asked for.")
-    message: str = Field("", description="Of whoever repairs.")
+    message: str = Field("", description="What the repair system says.")
     since: Time | None = Field(None, description="When it was asked for.")
 
 

@@ -624,7 +624,7 @@ class Cluster:
             del self._lost[name]
         else:
             self._lost[name] = word, self._clock()
-        for key in self.job_keys():  # whoever has had a pod there, or waits for its death
+        for key in self.job_keys():  # jobs that have had a pod there, or wait for its death
             self._rings(key)
 
     def mark_job(self, job_uid: str) -> None:

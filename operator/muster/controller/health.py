@@ -62,7 +62,7 @@ NODES_AT_ONCE = 32
 GATHER_SECONDS = 0.1
 RETRY_SECONDS = 2.0
 CLOCK_CHECK_SECONDS = 30.0
-# As a burn-in does (muster.lifecycle.burnin): whoever has a checker's ear asks at least as often.
+# As a burn-in does (muster.lifecycle.burnin): the leader that a checker asks does so at least as often.
 NEW_LEADER_SECONDS = 15.0
 # A clock that has jumped ahead has everything faded: a quarantine ends only when that was so for so long by another
 # clock.

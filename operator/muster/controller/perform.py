@@ -366,7 +366,7 @@ class Performer:
                 raise
             self._cluster.pods.assume(answer)
 
-        # Whoever deletes it gets it back with the next pods, as everything that they share.
+        # A deleted one is made again with the next pods, as everything that they share.
         memory.support_applied.pop(("PodDisruptionBudget", gang_name(job.metadata.name, job.metadata.uid)), None)
         await _side_by_side(create, creations)
         memory.create_error, memory.create_failures, memory.refusal_logged = None, 0, ""

@@ -38,10 +38,10 @@ class Settings:
         certificate_issuer: who issues the coordinator's serving certificate (MUSTER_CERTIFICATE_ISSUER): the operator,
             or somebody else such as cert-manager, which keeps the Secret; the operator then makes no authority.
         checker_namespace: where the checkers run (MUSTER_CHECKER_NAMESPACE, which components/burn-in sets); a pod there
-            is a checker by its service account. Empty: no pod is, or whoever creates such a namespace would speak for
+            is a checker by its service account. Empty: no pod is, or the creator of such a namespace would speak for
             nodes.
         agent_namespace: where the nodes' agents run (MUSTER_AGENT_NAMESPACE, which the manifests set). Empty: no pod is
-            an agent, or whoever creates such a namespace would say which agents are alive.
+            an agent, or the creator of such a namespace would say which agents are alive.
         agent_silence_seconds: how long an agent may be silent before its node takes no new jobs
             (MUSTER_AGENT_SILENCE_SECONDS).
         log_level: DEBUG, INFO, WARNING or ERROR (MUSTER_LOG_LEVEL).

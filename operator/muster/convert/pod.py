@@ -140,7 +140,7 @@ def fit(template: dict[str, Any], container: dict[str, Any], *, restarted: bool,
         )
     restarted = pod.get("restartPolicy", "Never") != "Never" or restarted
     for name, why in POD_LEFT_OUT.items():
-        _leave_out(pod, "template.spec", name, why, notes)
+        _omit(pod, "template.spec", name, why, notes)
     for name in sorted({*pod} - POD_KEPT - POD_TOLD):
         notes.check.append(
             f"template.spec.{name}: {short(pod[name])} stays: it is not known what it means in a pod that stays"
@@ -159,7 +159,7 @@ def fit(template: dict[str, Any], container: dict[str, Any], *, restarted: bool,
     _convert_other_containers(template, container, restarted=restarted, notes=notes)
 
 
-def _leave_out(fields: dict[str, Any], where: str, name: str, why: str, notes: Notes) -> None:
+def _omit(fields: dict[str, Any], where: str, name: str, why: str, notes: Notes) -> None:
     value = fields.pop(name, None)
     if value not in (None, "", 0, [], {}, _SAID_BY_DEFAULT.get(name)):
         notes.leave_out(f"{where}.{name}", value, why)

@@ -19,7 +19,7 @@ from muster.protocol import checks
 from muster.protocol.checks import CheckDirective, CheckReport, Put, can_be_put
 from muster.world.checks import CheckerView, NodeChecks
 
-# A checker asks at least every ten: one that does not is gone, and whoever leads for so long has heard all that there
+# A checker asks at least every ten: one that does not is gone, and a leader of that long has heard all that there
 # are.
 SILENT_SECONDS = 30.0
 MAX_NODES = 65536  # beyond any fleet

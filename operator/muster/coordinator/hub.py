@@ -71,7 +71,7 @@ class Hub:
         self.membership: Callable[[Caller], Membership] = lambda _: Membership.MEMBER
         self.cause_of: Callable[[RankReport], str] = lambda _: ""
         self._entries: OrderedDict[str, _Entry] = OrderedDict()  # the one heard longest ago comes first
-        # Those that are expected to go on talking -> when heard, the one heard longest ago first: whoever has finished
+        # Those that are expected to go on talking -> when heard, the one heard longest ago first: one that has finished
         # is none of them, and is not met again when the silent ones are counted.
         self._present: OrderedDict[str, float] = OrderedDict()
         self._present_in: Counter[str] = Counter()  # the same by namespace
@@ -126,7 +126,7 @@ class Hub:
             )
             if report.attempt != entry.report.attempt:
                 entry.attempt_at = now
-            if now - entry.heard_at >= FRESH_SECONDS:  # whoever was silent has to be told anew what to do
+            if now - entry.heard_at >= FRESH_SECONDS:  # a silent one needs its directive again
                 entry.talking_at = now
             entry.ranks = self._with_causes(report, entry.ranks)
             entry.caller, entry.report, entry.heard_at = caller, report, now

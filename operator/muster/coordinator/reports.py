@@ -6,7 +6,7 @@ checks types and limits, in a twentieth of that; what it does not take, the prot
 accept the same (but for the encoding of text in fields that nobody reads). What a report is stands in one place, the
 protocol's dataclasses: all that is here is made from them.
 
-Whoever sends the longest report of a launcher there may be, wrong in its last part, costs the loop less than 10 ms: so
+The longest report that a launcher may send, wrong in its last part, costs the loop less than 10 ms: so
 few are the parts. A checker, which is Muster's own, has parts of parts.
 """
 

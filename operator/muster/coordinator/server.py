@@ -214,7 +214,9 @@ class CoordinatorServer:
     def identify(self, connection: Connection, head: Head) -> None:
         """Let the body of a request come once its token is known to be good; refuse the request otherwise."""
         answer = self._unready()
-        if answer is not None:  # whoever asks: to be told who leads no token is needed, nor a key to check it with
+        if (
+            answer is not None
+        ):  # to learn which replica leads, a client needs no token, and no key is needed to check one
             _refuse(connection, answer)
             return
         caller = self._verifier.known(head.authorization)
@@ -331,7 +333,7 @@ class CoordinatorServer:
                 ssl_handshake_timeout=HANDSHAKE_SECONDS,
                 ssl_shutdown_timeout=CLOSING_SECONDS,
             )
-        except OSError:  # whoever breaks off, or is too slow, is gone
+        except OSError:  # a client that breaks off, or is too slow, is gone
             self._end_unauthenticated(connection)
 
     def _make_room(self, now: float) -> None:
@@ -401,7 +403,7 @@ class CoordinatorServer:
         unready = self._unready()
         if unready is not None:
             return unready
-        if not desk.is_known(caller):  # whoever is nobody's worker costs no more than this
+        if not desk.is_known(caller):  # a caller that is no job's worker costs no more than this
             return _refuse_outsider(desk, caller)
         try:
             report = reported()

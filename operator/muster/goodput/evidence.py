@@ -54,10 +54,10 @@ def current_evidence(world: JobWorld, record: GangSpec, elapsed: int) -> Attempt
     loss = next((cleaned_text(view.printed_loss, MAX_VALUE_CHARS) for view in views if view.printed_loss), "")
     printed = {
         "loss": loss,
-        "tokens_per_gpu_second": max(_whole_number(view.printed_tokens) for view in views),
+        "tokens_per_gpu_second": max(_integer(view.printed_tokens) for view in views),
         "printed_step_milliseconds": _printed_pace(world, views),
-        "gflops_per_gpu": max(_whole_number(view.printed_tflops, 1000) for view in views),
-        "mfu_permille": min(max(_whole_number(view.printed_mfu, 1000) for view in views), 1000),
+        "gflops_per_gpu": max(_integer(view.printed_tflops, 1000) for view in views),
+        "mfu_permille": min(max(_integer(view.printed_mfu, 1000) for view in views), 1000),
     }
     seen = _evidence_of_view(max(views, key=_order), elapsed, world, record)
     return _with_stall(_with_waits(seen.model_copy(update=printed), views), views)
@@ -96,7 +96,7 @@ def _with_stall(seen: AttemptProgress, views: Sequence[LauncherView]) -> Attempt
     )
 
 
-def _whole_number(printed: float | None, times: int = 1) -> int:
+def _integer(printed: float | None, times: int = 1) -> int:
     """Return a printed quantity times `times` as a whole number; 0 for what is no quantity."""
     product = (printed or 0.0) * times
     return min(round(product), MAX_STEP) if math.isfinite(product) and product > 0 else 0
@@ -106,7 +106,7 @@ def _printed_pace(world: JobWorld, views: Sequence[LauncherView]) -> int:
     """Return the printed milliseconds of a step, or those that follow from its tokens per second; 0: unknown."""
     slowest = max((milliseconds(view.printed_step_seconds) for view in views), default=0)
     spec = world.job.spec
-    tokens = max((view.printed_tokens or 0.0 for view in views if _whole_number(view.printed_tokens)), default=0.0)
+    tokens = max((view.printed_tokens or 0.0 for view in views if _integer(view.printed_tokens)), default=0.0)
     per_second = tokens * spec.nodes * spec.gpus_per_node
     if slowest or not per_second or spec.throughput.tokens_per_step is None:
         return slowest

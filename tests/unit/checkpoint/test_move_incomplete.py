@@ -14,7 +14,7 @@ from tests.unit.checkpoint.recordings import archive, recorded
 from tests.unit.checkpoint.test_formats import dcp
 
 from muster.node.checkpoint import move_incomplete
-from muster.node.checkpoint.move_incomplete import NAME, Moved, misleading, move_aside
+from muster.node.checkpoint.move_incomplete import NAME, Moved, misleading, move_incomplete_beyond
 from muster.protocol.checkpoints import branch_of
 
 
@@ -40,7 +40,7 @@ def names(root: Path) -> list[str]:
 
 
 def moved(root: Path, **how: Any) -> Moved:
-    return move_aside(str(root), str(root / "step-100"), **how)
+    return move_incomplete_beyond(str(root), str(root / "step-100"), **how)
 
 
 def test_what_is_torn_beyond_the_checkpoint_is_moved_with_all_its_files(here: Path) -> None:
@@ -112,12 +112,12 @@ def test_what_cannot_be_read_stays(here: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_checkpoint_elsewhere_moves_nothing(here: Path) -> None:
-    assert move_aside(str(here), "/base/step-100") == Moved(())
+    assert move_incomplete_beyond(str(here), "/base/step-100") == Moved(())
     assert names(here) == ["step-100", "step-200", "step-300"]
 
 
 def test_a_directory_that_is_none_is_told(tmp_path: Path) -> None:
-    found = move_aside(str(tmp_path / "none"), str(tmp_path / "none" / "step-100"))
+    found = move_incomplete_beyond(str(tmp_path / "none"), str(tmp_path / "none" / "step-100"))
     assert "No such file or directory" in found.error
 
 
@@ -128,7 +128,7 @@ def test_weights_without_an_optimizer_are_not_torn(here: Path, settled: None) ->
         (place / "trainer_state.json").write_text(json.dumps({"global_step": step, "max_steps": 500}))
         (place / "model.safetensors").write_bytes(b"\x02" + bytes(7) + b"{}")
         (place / "training_args.bin").write_bytes(b"x")
-    found = move_aside(str(here), str(here / "checkpoint-100"))
+    found = move_incomplete_beyond(str(here), str(here / "checkpoint-100"))
     assert found == Moved(())
 
 
@@ -219,7 +219,7 @@ def test_what_is_torn_is_moved_also_where_its_parts_are_whole(
     for number, whole in ((5, True), (6, False), (7, True), (8, False)):
         write_one(tmp_path, number, whole)
     chosen = tmp_path / (name % 5)
-    assert move_aside(str(tmp_path), str(chosen)) == Moved((name % 8, name % 6))
+    assert move_incomplete_beyond(str(tmp_path), str(chosen)) == Moved((name % 8, name % 6))
 
 
 def test_what_has_whole_checkpoints_in_it_that_are_no_parts_stays(here: Path) -> None:

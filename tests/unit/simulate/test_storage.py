@@ -27,7 +27,7 @@ class Stage:
             self.directory.write_shard(save, rank, NODES[rank], self.now)
         if ends:
             self.now += 0.01
-            self.directory.write_marker(save, NODES[0], self.now)
+            self.directory.write_metadata(save, NODES[0], self.now)
         return save
 
     def finder(self, node: str = "n0") -> Finder:
@@ -73,7 +73,7 @@ def test_a_save_over_a_whole_one_tears_it_until_its_end() -> None:
     for rank, node in enumerate(NODES):
         stage.directory.write_shard(save, rank, node, stage.now)
         assert (finder.find(), stage.truth()) == ([], [])
-    stage.directory.write_marker(save, NODES[0], stage.now)
+    stage.directory.write_metadata(save, NODES[0], stage.now)
     assert ([one.step for one in finder.find()], stage.truth()) == ([10], [10])
 
 

@@ -249,7 +249,7 @@ class NodeAgent(Agent):
         answers."""
         now = self._monotonic()
         if self._is_at_rest and not self.surprised:
-            self._looks_in_vain(now)
+            self._finds_nothing(now)
             return
         if self.surprised:
             self._surprised_at = now
@@ -268,9 +268,9 @@ class NodeAgent(Agent):
                 break
         if self._looking_at_once:
             self._poll()
-        self._is_at_rest = self._has_nothing_left()
+        self._is_at_rest = self._is_exhausted()
 
-    def _has_nothing_left(self) -> bool:
+    def _is_exhausted(self) -> bool:
         """Whether it has looked at everything since something last happened and nothing is kept, waited for or to be
         told: as long as nothing happens, each look ends as this one did.
         """
@@ -288,7 +288,7 @@ class NodeAgent(Agent):
         asked = (self._due.get(batch, 0.0) - self._thresholds[f"nvml.{batch}_period"] for batch in _TELL)
         return not self._problem() and min(asked) > self._surprised_at
 
-    def _looks_in_vain(self, now: float) -> None:
+    def _finds_nothing(self, now: float) -> None:
         """What a look does where there is nothing to be seen."""
         for part in (NVML, PORTS, LOG):
             self._inspections.seen(part, now)

@@ -37,14 +37,14 @@ class Keeper:
     def __init__(self, policy: FleetPolicySpec, told: Told) -> None:
         self.policy, self.rules = policy, Rules.from_policy(policy)
         self.fleet = Fleet(policy)
-        self._told = told
+        self._on_order = told
         self.health: dict[str, NodeHealth] = {}
         self.passed: dict[str, float] = {}
         self.burned: dict[str, list[FailedBurnIn]] = {}
         self.looks = 0
-        self._take_over()
+        self._adopt()
 
-    def _take_over(self) -> None:
+    def _adopt(self) -> None:
         self.engine = Engine()
         self.in_force: dict[str, InForce] = {}
         self.agents = AgentContacts()
@@ -52,7 +52,7 @@ class Keeper:
     def restart(self, now: float) -> None:
         """Another operator takes over: it knows what is on record, and of silences only what begins now."""
         before = self.agents
-        self._take_over()
+        self._adopt()
         for name, node in self.fleet.nodes.items():
             self.engine.node_index.set_node(name, node, self.fleet)
         for name, health in self.health.items():
@@ -137,12 +137,12 @@ class Keeper:
         )
         names = self.engine.due(moment) & self.fleet.nodes.keys()
         for name in sorted(names):
-            self._judge(name, moment)
+            self._assess(name, moment)
         for order in self.engine.decide(moment, self.rules, self.fleet.nodes.keys(), names, self.in_force, {}):
             self._put_into_force(order, now)
         return self._pause(now, moment)
 
-    def _judge(self, name: str, moment: datetime) -> None:
+    def _assess(self, name: str, moment: datetime) -> None:
         passed = self.passed.get(name)
         verdict = assess(
             NodeFacts.from_node(self.fleet.nodes[name]),
@@ -172,7 +172,7 @@ class Keeper:
         if order.effect.taint != (name in self.engine.node_index.tainted):
             self.put_node(self.fleet.nodes[name])
             self.engine.dirty.discard(name)
-        self._told(order, now)
+        self._on_order(order, now)
 
     def _pause(self, now: float, moment: datetime) -> float | None:
         waits = [(each - moment).total_seconds() for each in self.engine.moments()]

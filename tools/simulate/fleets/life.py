@@ -218,7 +218,7 @@ class Life:
         self.end = plan.days * DAY_SECONDS
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._number = 0
-        self._look_at = math.inf
+        self._inspection_at = math.inf
         self.outcome = Outcome(plan)
         policy = FleetPolicySpec(
             health=HealthPolicy(),
@@ -287,22 +287,22 @@ class Life:
         return self.outcome
 
     def _stir(self) -> None:
-        self._look_by(self.now + _GATHER_SECONDS)
+        self._inspect_by(self.now + _GATHER_SECONDS)
 
-    def _look_by(self, time: float) -> None:
-        if time < self._look_at - 1e-6:
-            self._look_at = time
-            self._at(time, self._look)
+    def _inspect_by(self, time: float) -> None:
+        if time < self._inspection_at - 1e-6:
+            self._inspection_at = time
+            self._at(time, self._inspect)
 
-    def _look(self) -> None:
-        if self.now < self._look_at - 1e-6:
+    def _inspect(self) -> None:
+        if self.now < self._inspection_at - 1e-6:
             return  # an earlier appointment has moved
-        self._look_at = math.inf
+        self._inspection_at = math.inf
         pause = self.keeper.look(self.now)
         if self.keeper.engine.dirty:
             self._stir()
         if pause is not None:
-            self._look_by(self.now + pause)
+            self._inspect_by(self.now + pause)
 
     # What is drawn.
 
@@ -804,7 +804,7 @@ class Life:
             node.testing = True
             self._in(self._around(600.0), lambda: self._tested(name))
         if effect.avoid and not node.person and not verdict.stays:
-            self._calls_somebody(name)
+            self._calls_technician(name)
 
     def _is_in_force(self, name: str, order: Order) -> None:
         """Counts the time until now by what was in force, and what changes."""
@@ -876,7 +876,7 @@ class Life:
 
     # People and machinery that repair.
 
-    def _calls_somebody(self, name: str) -> None:
+    def _calls_technician(self, name: str) -> None:
         node = self.nodes[name]
         node.person = True
         fast, slow = rates.FAST_SECONDS, rates.SLOW_SECONDS
@@ -930,7 +930,7 @@ class Life:
         node.person = False
         verdict = self.keeper.verdict(name)
         if verdict is not None and verdict.out and node.effect.avoid and not verdict.stays:
-            self._calls_somebody(name)
+            self._calls_technician(name)
 
     def _release(self, name: str) -> None:
         node = self.nodes[name]

@@ -183,7 +183,7 @@ class Machine:
         self.port(part, up, now)
 
     def port(self, part: int, up: bool, now: float) -> None:
-        """A port goes up or down, whoever's fault it is."""
+        """A port goes up or down, for any cause."""
         port = self.ports[part]
         port.downs += port.up and not up
         port.up = up

@@ -1,7 +1,7 @@
 """Says which checkpoints a framework can load: load.py FRAMEWORK, with a JSON list of paths on stdin and one of
 booleans on stdout.
 
-Each is loaded as whoever goes on from it does, in one process, and where the program writes known values they have to
+Each is loaded as a resuming program does, in one process, and where the program writes known values they have to
 be those.
 """
 

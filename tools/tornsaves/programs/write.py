@@ -13,7 +13,7 @@ PAUSE_SECONDS = float(os.environ.get("PAUSE_SECONDS", "0"))  # between two saves
 
 
 def model_and_optimizer(torch, step):
-    """All weights are the step, so that whoever loads them knows of which save they are."""
+    """All weights are the step, so that the loading program knows of which save they are."""
     torch.manual_seed(1)
     model = torch.nn.Linear(64, 64)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.0, weight_decay=0.0)

@@ -13,7 +13,7 @@ from muster.node.checkpoint.listing import File, Files
 from muster.node.checkpoint.untrusted_json import MAX_BYTES
 from muster.protocol.checkpoint_names import joined
 
-# Clients of a shared file system may stamp times by their own clocks, which differ by less than this. Whoever saves
+# Clients of a shared file system may stamp times by their own clocks, which differ by less than this. A saver
 # over an older checkpoint begins later: it was used since, or the training went back behind it.
 CLOCKS_DIFFER_NS = 2_000_000_000
 _MAX_REMEMBERED = 65536  # files; what is found in most is a word or nothing

@@ -91,7 +91,7 @@ class _Walk:
         self._piece: Dict[str, Any] = {}
         self._path_gets: Tuple[bytes, ...] = ()  # those that refer to the name of the first field
         self._passed = _passed(())
-        self._whole_piece: Optional[Pattern[bytes]] = None
+        self._contiguous_piece: Optional[Pattern[bytes]] = None
 
     def read_opcodes(self, count: int) -> bool:
         """Read at most `count` opcodes or matches further; returns whether there is more to read."""
@@ -107,7 +107,7 @@ class _Walk:
         """Skip opcodes that say nothing about shards, and note whole pieces on the way; returns how many turns are
         left."""
         data, position, memoized = self._data, self._position, self._memoized
-        passed, piece, gets, sizes = self._passed, self._whole_piece, self._gets, self.sizes
+        passed, piece, gets, sizes = self._passed, self._contiguous_piece, self._gets, self.sizes
         while count > 0:
             count -= 1
             found = passed.match(data, position)
@@ -128,7 +128,7 @@ class _Walk:
                 path = gets.get(found[1])
             elif found[2][0] == len(found[3]):  # a shard that is named for the first time
                 path = found[3].decode()
-                gets[b"j" + memoized.to_bytes(4, "little")] = path  # as whoever memoizes so refers to it
+                gets[b"j" + memoized.to_bytes(4, "little")] = path  # a pickler that memoizes so refers to it
                 if memoized < 256:
                     gets[b"h%c" % memoized] = path
                 memoized += 1
@@ -194,7 +194,7 @@ class _Walk:
             self._copies += 1
             if self._copies > _MAX_COPIES:
                 raise MetadataError("it names %s more than %d times" % (self._last, _MAX_COPIES))
-            self._whole_piece = _whole_piece(self._gets)
+            self._contiguous_piece = _contiguous_piece(self._gets)
 
     def _note(self, path: Any, offset: Any, length: Any) -> None:
         end = offset + length if isinstance(offset, int) and isinstance(length, int) else 1
@@ -238,7 +238,7 @@ def _up_to(count: int, pattern: bytes) -> bytes:
     return b"(?:%s%s|)" % (pattern, _up_to(count - 1, pattern)) if count else b""
 
 
-def _whole_piece(gets: Dict[bytes, str]) -> Optional[Pattern[bytes]]:
+def _contiguous_piece(gets: Dict[bytes, str]) -> Optional[Pattern[bytes]]:
     """A pattern for the three fields of a tensor piece in a row; None while their names were not memoized.
 
     Each field's name is a reference. The shard's name is a reference, or spelled out and memoized.

@@ -74,7 +74,7 @@ def _shape(name: str) -> str:
     return _NUMBER.sub("0", name)
 
 
-def move_aside(
+def move_incomplete_beyond(
     directory: str,
     path: str,
     branch: Optional[Branch] = None,

@@ -206,7 +206,7 @@ class Store(Files):
             entries = self._ask("ls", inner, detail=True)
         except FileNotFoundError:
             if not inner:
-                self._look_for_bucket()
+                self._find_bucket()
             return None
         except StorageError as error:
             # Whatever else lies there, in any number, must not keep those with a step in their names from being seen.
@@ -283,7 +283,7 @@ class Store(Files):
         except Exception as error:
             raise failure(self._url, error) from error
 
-    def _look_for_bucket(self) -> None:
+    def _find_bucket(self) -> None:
         """Raise StorageError where the bucket does not exist. The packages report that like a bucket that is still
         empty."""
         file_system, path = self._file_system()

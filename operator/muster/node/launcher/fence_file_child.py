@@ -58,7 +58,7 @@ def claim_fence_file(path: str, attempt: int) -> str:
         found, identity = _read_state(path)
         if found == 0 and not identity:
             _write(path, attempt, os.urandom(_IDENTITY_BYTES).hex(), _put_first)
-            found, identity = _read_state(path)  # as whoever was faster has named it
+            found, identity = _read_state(path)  # as the faster writer has named it
         if found < attempt:
             _write(path, attempt, identity or os.urandom(_IDENTITY_BYTES).hex(), os.rename)
         return _answer(*_read_state(path))

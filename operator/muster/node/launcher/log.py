@@ -18,7 +18,7 @@ _LOCKS: Dict[int, threading.Lock] = {1: threading.Lock(), 2: threading.Lock()}
 _MAX_QUEUED_LINES = 1000
 
 
-def write_whole(descriptor: int, data: bytes) -> None:
+def write_line_at_once(descriptor: int, data: bytes) -> None:
     """Write all the data, not interleaved with the output of other threads; give up when nothing can read the
     descriptor."""
     with _LOCKS[descriptor]:
@@ -54,5 +54,5 @@ class Log:
     def _write(self) -> None:
         while True:
             line = self._lines.get()
-            write_whole(2, ("muster: %s\n" % line).encode("utf-8", "replace"))
+            write_line_at_once(2, ("muster: %s\n" % line).encode("utf-8", "replace"))
             self._lines.task_done()

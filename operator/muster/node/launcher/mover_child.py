@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, Callable, Dict
 
 from muster.node.checkpoint.find import Finder
 from muster.node.checkpoint.formats.table import formats_by
-from muster.node.checkpoint.move_incomplete import move_aside
+from muster.node.checkpoint.move_incomplete import move_incomplete_beyond
 from muster.node.launcher.task_child import answer_once
 from muster.protocol.checkpoints import branch_of
 
@@ -34,7 +34,7 @@ def move_on_request(directory: str, requests: BinaryIO, say: Callable[[str], Non
     def move(request: Dict[str, Any], sign: Callable[[], None]) -> Dict[str, Any]:
         branch = request["branch"]
         history = branch_of(int(branch[0]), str(branch[1]), bool(branch[2])) if branch else None
-        moved = move_aside(directory, str(request["path"]), history, sign, finder_of)
+        moved = move_incomplete_beyond(directory, str(request["path"]), history, sign, finder_of)
         return {"moved": moved.summary, "error": moved.error}
 
     answer_once(requests, say, move)

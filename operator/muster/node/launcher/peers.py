@@ -2,7 +2,7 @@
 
 Silence is counted from the moment a ping was sent that got an answer, so that it is never too short. An answer names
 the newest attempt that the neighbour knows of, by the coordinator or by its own neighbours, and how long ago somebody
-last found the gang broken: a member silent for the length of the fence, or fenced. So whoever is cut off together with
+last found the gang broken: a member silent for the length of the fence, or fenced. So a member cut off together with
 all its neighbours learns it too. The news is asked for, not sent: an answer carries a number that only the one who was
 asked knows, a ping does not. Who has news says so in its pings (`!`), and is asked at once.
 

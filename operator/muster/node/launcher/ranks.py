@@ -16,7 +16,7 @@ from typing import Callable, Iterable, Iterator, List, Mapping, Optional, Sequen
 
 from muster.node.checkpoint.listing import THIS_MACHINE
 from muster.node.launcher.environment import CHECKPOINT_DIRECTORY, RankFiles, rank_environment
-from muster.node.launcher.log import write_whole
+from muster.node.launcher.log import write_line_at_once
 from muster.node.launcher.matcher import Printed
 from muster.node.launcher.progress import Corruption, ProgressFile
 from muster.node.launcher.snapshot import RankView
@@ -81,7 +81,7 @@ class Output:
             *lines, self._line = (self._line + data).replace(b"\r", b"\n").split(b"\n")
             self._line = self._line[-_MAX_LINE_BYTES:]
             self._rank.note_output(data, lines)
-            write_whole(self._target, data)
+            write_line_at_once(self._target, data)
         return b""
 
 

@@ -7,9 +7,9 @@ answer is held, and when the poll is overdue. Thousands of launchers talk to one
 nothing new costs it as much as one that does. Trouble of any kind (refused, timeout, 401, 503, an unreadable answer)
 changes nothing but the time of the next try.
 
-Whoever drives it asks `next_action` for each line, does it, and says how it went. A replica that does not lead names
+Its driver asks `next_action` for each line, does it, and says how it went. A replica that does not lead names
 the one that does, and the launcher follows, by its address; when nobody answers there it asks the Service again. While
-the one that is named stays silent the lines look in different places: the first tries that address and whoever the
+the one that is named stays silent the lines look in different places: the first tries that address and the one that the
 Service gives, the other stays with a replica that is there and may lead next.
 
 Tests: tests/unit/launcher/test_leaders.py.
@@ -32,7 +32,7 @@ _BETWEEN_POLLS_SECONDS = 0.05
 _DONE_SECONDS = 0.25  # to do what the directive says, before the next poll tells how far that has come
 _LATE_SECONDS = 0.5  # after the moment at which the poll was to speak again
 _SHORTEST_PACE_SECONDS = 0.05
-_AVOIDED_SECONDS = 30.0  # by one line: an address that did not answer, whoever says that it leads
+_AVOIDED_SECONDS = 30.0  # by one line: an address that did not answer, whatever replica names it as leader
 _ORDER = {WAIT: 0, RUN: 1, EXIT: 2}
 _NO_ANSWER = "no answer from the coordinator (%s); carrying on and trying again"
 

@@ -49,12 +49,12 @@ class Story(Life):
 
     def __init__(self, plan: Plan, folder: Path, tell: Callable[["Story"], None]) -> None:
         super().__init__(plan, folder)
-        self._tell = tell
+        self._report = tell
 
     def _draw_everything(self) -> None:
         for name in sorted(self.nodes):
             self._wake(name)
-        self._tell(self)
+        self._report(self)
 
     def breaks(self, days: float, name: str, kind: str, worn: bool) -> None:
         """A fault begins."""

@@ -42,7 +42,7 @@ def _problem(candidate: Candidate) -> str:
                 return "%s does not exist" % name
             if not candidate.files[name].size_bytes:
                 return "%s is empty" % name
-        if not candidate.remembered(prefix + "manifest.ocdbt", _is_whole):
+        if not candidate.remembered(prefix + "manifest.ocdbt", _is_complete_save):
             return "%smanifest.ocdbt is cut short" % prefix
         if not any(name.startswith(prefix) and "/d/" in "/" + name for name in candidate.files):
             return "the files that %smanifest.ocdbt leads to are gone" % prefix
@@ -69,7 +69,7 @@ def _store_problem(candidate: Candidate) -> str:
     return "%s is newer than %s" % (later[0], COMMITTED) if later else ""
 
 
-def _is_whole(candidate: Candidate, name: str) -> bool:
+def _is_complete_save(candidate: Candidate, name: str) -> bool:
     """Whether a manifest has the length that it gives: a magic number, its length, and what it names."""
     head = candidate.part(name, 0, _MANIFEST_HEAD.size)
     if len(head) < _MANIFEST_HEAD.size:
