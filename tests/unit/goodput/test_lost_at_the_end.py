@@ -199,7 +199,7 @@ def test_an_incident_of_the_report_takes_none_of_the_work_that_the_end_lost() ->
     job = job.model_copy(
         update={"status": job.status.model_copy(update={"incidents": [Incident.model_validate(incident)]})}
     )
-    (took,) = report(job, goodput).took
+    (took,) = report(job, goodput).incident_costs
     assert took.gpu_hours * 3600 == pytest.approx(1200)
 
 

@@ -287,7 +287,7 @@ def test_who_has_trained_in_his_pod_is_not_tested_again() -> None:
 
 def test_nobody_is_tested_while_his_ranks_may_run() -> None:
     found = play()
-    found.scene.launcher(1, idle(0, 1).__class__(0.5, 1, "Reclaiming"))
+    found.scene.launcher(1, idle(0, 1).__class__(heard_age_seconds=0.5, attempt=1, state="Reclaiming"))
     for _ in range(5):
         found.decide()
         found.answer()
@@ -1152,7 +1152,7 @@ def test_a_gang_of_which_somebody_is_not_free_or_was_left_untested_is_not_measur
     assert record is not None
     busy = record.members[3].model_copy(update={"pod_uid": found.scene.uid(3)})
     found.scene.record = record.model_copy(update={"members": [*record.members[:3], busy]})
-    found.scene.launcher(3, idle(0, 3).__class__(0.5, 1, "Reclaiming"))
+    found.scene.launcher(3, idle(0, 3).__class__(heard_age_seconds=0.5, attempt=1, state="Reclaiming"))
     for _ in range(60):
         found.decide()
         if not found.answer():
