@@ -20,8 +20,10 @@ def is_gang(it: Any) -> bool:
     if not isinstance(it, dict) or (it.get("kind"), it.get("apiVersion")) != ("Job", "batch/v1"):
         return False
     spec = it.get("spec")
-    pods = spec.get("parallelism") if isinstance(spec, dict) else None
-    return isinstance(pods, int) and pods > 1 and spec.get("completionMode") == "Indexed"
+    if not isinstance(spec, dict) or spec.get("completionMode") != "Indexed":
+        return False
+    pods = spec.get("parallelism")
+    return isinstance(pods, int) and pods > 1
 
 
 def gang(source: Mapping[str, Any], others: Sequence[Any], notes: Notes) -> Gang:
@@ -46,6 +48,8 @@ def gang(source: Mapping[str, Any], others: Sequence[Any], notes: Notes) -> Gang
     made.ends(spec, notes)
     made.restarts(spec, "backoffLimit", spec.pop_field("backoffLimit", int), notes)
     template = spec.pop_field("template", dict) or {}
+    if not isinstance(template.get("spec"), dict):
+        raise RefusedError("spec.template.spec: is missing, or no mapping")
     _refuse_a_part(made, template, others)
     written = template.get("metadata") or {}
     for name in filter(pod.OF_JOBS.fullmatch, tuple(written.get("labels") or ())):
