@@ -152,9 +152,9 @@ def test_exit_waits_for_the_end_of_the_ranks() -> None:
     gang = Gang()
     gang.obey(RUN_1, 10.0)
     gang.obey(Directive(EXIT, attempt=1), 11.0)
-    assert not gang.workers[0].told_to_exit
+    assert not gang.workers[0].must_exit
     gang.obey(Directive(EXIT, attempt=1), 11.25)
-    assert gang.workers[0].told_to_exit
+    assert gang.workers[0].must_exit
 
 
 def test_last_words_say_that_no_rank_is_alive() -> None:

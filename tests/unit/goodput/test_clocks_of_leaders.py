@@ -194,12 +194,13 @@ def test_an_open_phase_lasts_as_long_on_every_surface(first: float, second: floa
     found = goodput_of_status(cluster.world(FAILS, idle(2)), step=1801, saved=1500, ended=False, succeeded=False)
     assert found is not None
     assert found.open_phase is not None
-    job = cluster.job.model_copy(update={"status": cluster.job.status.model_copy(update={"goodput": found})})
+    published = cluster.job.status.model_copy(update={"state": "Recovering", "goodput": found})
+    job = cluster.job.model_copy(update={"status": published})
     read = figures_as_of(job, at(FAILS + 600))
     assert read is not None
     assert read.wall_seconds == FAILS + 600
     assert read.seconds[found.open_phase.bucket] == 600
-    JobFigures(lambda: at(FAILS + 600)).set_status(("ns", "job"), job.status)
+    JobFigures(lambda: at(FAILS + 600)).set_status(("ns", "job"), published)
     labels = {"namespace": "ns", "job_name": "job", "bucket": str(found.open_phase.bucket)}
     assert REGISTRY.get_sample_value("muster_job_time_seconds", labels) == 600
 
