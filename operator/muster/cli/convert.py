@@ -45,7 +45,7 @@ class Document:
 
 
 def command(files: FilesArgument) -> None:
-    """Print PyTorchJobs, TrainJobs, JobSets and Indexed Jobs as TrainingJobs.
+    """Print PyTorchJobs, TrainJobs, JobSets and Jobs as TrainingJobs.
 
     Other documents pass as they are; give the (Cluster)TrainingRuntimes of TrainJobs with them. What became of each
     field is told on stderr. Exit code 2: not all could be converted; the others are printed.

@@ -58,7 +58,8 @@ def test_programs_get_the_same(command: Command) -> None:
 
 def test_the_shape_for_programs_is_what_the_page_says(command: Command) -> None:
     page = (Path(__file__).resolve().parents[3] / "docs" / "what-if.md").read_text().partition("## WhatIf")[2]
-    whole, answer = (set(re.findall(r"^\| (.+?) \|", part, re.MULTILINE)) for part in page.split("\nOf the answer"))
+    parts = page.split("\nFields of the answer")
+    whole, answer = (set(re.findall(r"^\| (.+?) \|", part, re.MULTILINE)) for part in parts)
     found = asked(command, "--nodes", "64")
     assert {name for cell in whole for name in re.findall(r"`(\w+)`", cell)} == set(found)
     assert {name for cell in answer for name in re.findall(r"`(\w+)`", cell)} == set(found["answer"]) - {
