@@ -201,11 +201,11 @@ def test_a_tenant_gets_what_he_may_and_is_told_the_rest(
     incident = stranger.json("report", "llama", "--incident", "1")
     assert incident["lastLines"][0] == "Traceback"
     logs = stranger.json("logs", "llama", "--failed")
-    assert logs["logs"][0]["remains"][0]["lastLines"][0] == "Traceback"
+    assert logs["logs"][0]["incidents"][0]["lastLines"][0] == "Traceback"
     assert stranger.json("top")["namespace"] == hand.namespace
     life = stranger.json("nodes", story["nodes"][1])
     assert [entry["name"] for entry in life["jobs"]] == [story["job"]]
-    assert "known" not in life
+    assert "exists" not in life
     grant_view(hand)
     assert stranger.json("logs", "llama", "--failed")["logs"][0]["lines"][1] == "step 1"
     assert stranger.json("status", "llama")["workers"][1]["pod"] == "llama-1-1"
