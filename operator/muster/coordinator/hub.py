@@ -43,6 +43,7 @@ class Membership(Enum):
 
 
 _Several = tuple[RankReport, ...]
+_Ranks = tuple[_Several, _Several]  # present and previous ones
 
 
 @dataclass(slots=True)
@@ -52,8 +53,7 @@ class _Entry:
     heard_at: float
     attempt_at: float
     talking_at: float
-    ranks: tuple[_Several, _Several]  # present and previous ones, with why those ended that failed
-    has_ended_ranks: bool  # a gang of thousands is looked at at once: ranks that live are shown as reported
+    ranks: _Ranks | None  # those that have ended with their cause; None: all live
 
 
 class Hub:
@@ -106,8 +106,7 @@ class Hub:
             membership = self.membership(caller)
             if membership is Membership.NONE:
                 return False
-            ranks = self._with_causes(report, ((), ()))
-            self._entries[caller.pod_uid] = _Entry(caller, report, now, now, now, ranks, _has_ended_ranks(report))
+            self._entries[caller.pod_uid] = _Entry(caller, report, now, now, now, self._with_causes(report, None))
             if membership is Membership.MEMBER:
                 self._present[caller.pod_uid] = now
                 self._present_in[caller.namespace] += 1
@@ -130,7 +129,6 @@ class Hub:
                 entry.talking_at = now
             entry.ranks = self._with_causes(report, entry.ranks)
             entry.caller, entry.report, entry.heard_at = caller, report, now
-            entry.has_ended_ranks = _has_ended_ranks(report)
             self._entries.move_to_end(caller.pod_uid)
             if caller.pod_uid in self._present:
                 self._present[caller.pod_uid] = now
@@ -145,10 +143,15 @@ class Hub:
                 callback(caller, report)
         return True
 
-    def _with_causes(self, report: Report, before: tuple[_Several, _Several]) -> tuple[_Several, _Several]:
-        """Return the ranks of a report, those that have ended with their cause. It is read once while a rank's last
-        lines stay what they were `before`."""
-        known = {_end_of(rank): rank.cause for several in before for rank in several if isinstance(rank, RankView)}
+    def _with_causes(self, report: Report, before: _Ranks | None) -> _Ranks | None:
+        """Return the ranks of a report, those that have ended with their cause; None: all live, and are as reported.
+
+        A cause is read once while a rank's last lines stay what they were `before`.
+        """
+        if all(rank.alive for rank in (*report.ranks, *report.previous_ranks)):
+            return None
+        ended = (rank for several in before or () for rank in several if isinstance(rank, RankView))
+        known = {_end_of(rank): rank.cause for rank in ended}
 
         def shown(rank: RankReport) -> RankReport:
             if rank.alive:
@@ -242,10 +245,6 @@ def _has_ended(report: Report) -> bool:
     return report.state == messages.TERMINATING and not any(rank.alive for rank in report.ranks)
 
 
-def _has_ended_ranks(report: Report) -> bool:
-    return any(not rank.alive for rank in (*report.ranks, *report.previous_ranks))
-
-
 def _is_news(old: Report, new: Report) -> bool:
     return (
         old.state != new.state
@@ -298,9 +297,8 @@ def _view(entry: _Entry, now: float) -> LauncherView:
     for name in _AGES:
         if shown[name] is not None:
             shown[name] += since
-    if entry.has_ended_ranks:
-        ranks = tuple(_aged(several, since) for several in entry.ranks)
-        shown.update(zip(("ranks", "previous_ranks"), ranks, strict=True))
+    if entry.ranks is not None:
+        shown["ranks"], shown["previous_ranks"] = (_aged(several, since) for several in entry.ranks)
     return view
 
 
