@@ -149,7 +149,7 @@ class HealthKeeper:
         self._test_requests = TestRequests()
         self._leads_since: float | None = None
         self._other_since: dict[str, datetime] = {}  # nodes that another machine has become, or that were gone -> when
-        self._results: dict[str, CheckResult] = {}  # what came of tests that was requested, until it is written
+        self._results: dict[str, CheckResult] = {}  # of requested tests, until they are written
         self._repairs: Mapping[str, RepairStatus] | None = None  # None: requests have not been read yet
         self._policy: FleetPolicySpec | None = None
         self._rules = Rules.from_policy(FleetPolicySpec())

@@ -1,9 +1,9 @@
 """Writes a job's record so that it is known whether it stands: a node is taken the moment the API server has the
 record.
 
-An answer can be lost though the write was done. Taken for refused, it would let another job have the same
-nodes, so the record is read before anything else is decided. One that does not stand and may still be on its way is
-written again, guarded by the same version: at most one of the two can be done.
+An answer can be lost though the write was done. Taken for refused, it would let another job have the same nodes, so the
+record is read before anything else is decided. One that does not stand and may still be on its way is written again,
+guarded by the same version: at most one of the two can be done.
 """
 
 import asyncio

@@ -58,9 +58,8 @@ class UpkeepKeeper:
         self._known: set[tuple[str, str, str]] = set()  # node, order and outcome of findings that were passed on
         checkers.subscribe(self._heard)
         cluster.healths.store.subscribe(lambda _old, _new: self._stirred.set())
-        cluster.gangs.store.subscribe(
-            lambda _old, _new: self._stirred.set()
-        )  # tests give way to a gang that takes nodes
+        # Tests give way to a gang that takes nodes.
+        cluster.gangs.store.subscribe(lambda _old, _new: self._stirred.set())
 
     def _heard(self, node: str) -> None:
         if not self._cluster.fleet.holders(node):

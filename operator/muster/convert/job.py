@@ -207,7 +207,7 @@ def training_job(gang: Gang, policy: FleetPolicySpec, notes: Notes) -> dict[str,
     spec |= {"placement": placement} if placement else {}
     spec |= {**gang.spec, "template": made.template}
     job = {"apiVersion": API_VERSION, "kind": "TrainingJob", "metadata": metadata, "spec": spec}
-    _convert_one(job, policy, notes)
+    _check(job, policy, notes)
     return job
 
 
@@ -253,7 +253,7 @@ def _placement(gang: Gang, marks: Mapping[str, str], policy: FleetPolicySpec, no
     return placement
 
 
-def _convert_one(job: Mapping[str, Any], policy: FleetPolicySpec, notes: Notes) -> None:
+def _check(job: Mapping[str, Any], policy: FleetPolicySpec, notes: Notes) -> None:
     """Check the job as the API and the operator would, and add what they would say to the notes."""
     name = job["metadata"]["name"]
     if not is_job_name(name):

@@ -213,10 +213,9 @@ class CoordinatorServer:
 
     def identify(self, connection: Connection, head: Head) -> None:
         """Let the body of a request come once its token is known to be good; refuse the request otherwise."""
+        # To learn which replica leads, a client needs no token, and no key is needed to check one.
         answer = self._unready()
-        if (
-            answer is not None
-        ):  # to learn which replica leads, a client needs no token, and no key is needed to check one
+        if answer is not None:
             _refuse(connection, answer)
             return
         caller = self._verifier.known(head.authorization)

@@ -334,6 +334,7 @@ class JobWorld:
         """Return, by worker index, the neighbours that get no answer from it, and for how many seconds."""
         found: dict[int, list[tuple[LauncherView, float]]] = {}
         for view in self.views.values():
+            # A neighbour that a launcher names twice counts once.
             for index, seconds in {peer.index: peer.silent_seconds for peer in view.peers}.items():
                 found.setdefault(index, []).append((view, seconds))
         return found

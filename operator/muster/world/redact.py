@@ -146,9 +146,8 @@ class Redactor:
         found = {part.strip() for each in literals for part in {each, *each.splitlines()}}
         self._literals = frozenset(each for each in found if len(each) >= LEAST_LITERAL)
         self._alike: dict[str, list[str]] = {}  # by their first characters, in order
-        self._lengths: dict[
-            str, list[int]
-        ] = {}  # of those with which a literal begins, itself among them, the longest last
+        # Of those with which a literal begins, itself among them, the longest last.
+        self._lengths: dict[str, list[int]] = {}
         self._longest = max(map(len, self._literals), default=0)
         begins: list[str] = []
         for each in sorted(self._literals):

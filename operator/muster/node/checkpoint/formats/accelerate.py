@@ -2,9 +2,8 @@
 
 Order and names: accelerate/accelerator.py (`save_state`), accelerate/checkpointing.py (`save_accelerator_state`). What
 a program registers for itself is written after that. How much of each kind there has to be only the save before tells.
-A rank whose random states are missing or cut short goes on with a warning (`load_accelerator_state`), so those
-of others are
-not looked at. `checkpoint_I` counts saves; its number is taken for the step, as Accelerate itself knows none.
+A rank whose random states are missing or cut short goes on with a warning (`load_accelerator_state`), so those of
+others are not read. `checkpoint_I` counts saves; its number is taken for the step, as Accelerate itself knows none.
 
 Tests: tests/unit/checkpoint/test_formats.py.
 """
