@@ -309,7 +309,7 @@ def repairers(bed: Bed, folder: Path) -> Iterator[None]:
         bed.rolled_out("deployment/repair", REPAIRS)
         yield
     finally:
-        bed.kubectl("delete", "-k", str(folder), "--wait=true", timeout_seconds=180)
+        bed.kubectl("delete", "-k", str(folder), "--ignore-not-found", "--wait=true", timeout_seconds=180)
 
 
 def test_a_repair_is_handed_over_done_by_the_example_and_proved(bed: Bed, training: Job, tmp_path: Path) -> None:
