@@ -1,4 +1,4 @@
-"""A clock that tests move."""
+"""Clocks that tests move."""
 
 
 class Clock:
@@ -12,3 +12,15 @@ class Clock:
 
     def advance(self, seconds: float) -> None:
         self.now += seconds
+
+
+class StepClock(Clock):
+    """A clock of the CPU that a thread uses: each reading moves it by one step, and no other process does."""
+
+    def __init__(self, step_seconds: float) -> None:
+        super().__init__()
+        self.step_seconds = step_seconds
+
+    def __call__(self) -> float:
+        self.advance(self.step_seconds)
+        return self.now

@@ -123,6 +123,7 @@ async def test_launcher_is_told_what_its_own_pod_shall_do(
         lambda caller: directives.get(caller.pod_uid),
         lambda caller: caller.pod_uid in directives,
         lambda: "",
+        cpu_clock=lambda: 0.0,
     )
     certificates = await CertificateKeeper(client, namespace).ensure()
     port = await server.start("127.0.0.1", 0, certificates.serving.certificate, certificates.serving.key)
@@ -170,6 +171,7 @@ async def test_a_checker_is_told_by_its_service_account_and_its_node_by_its_toke
         lambda _: None,
         lambda _: False,
         lambda: "",
+        cpu_clock=lambda: 0.0,
         checkers=endpoints.checker_endpoint(hub, namespace, lambda _: True),
     )
     certificates = await CertificateKeeper(client, namespace).ensure()

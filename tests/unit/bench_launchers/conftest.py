@@ -32,7 +32,9 @@ class Coordinator:
         self.why_not = ""
         self.hub = Hub()
         self.states: list[str] = []
-        self.server = CoordinatorServer(self.hub, self, lambda _: self.directive, lambda _: True, lambda: self.why_not)
+        self.server = CoordinatorServer(
+            self.hub, self, lambda _: self.directive, lambda _: True, lambda: self.why_not, cpu_clock=lambda: 0.0
+        )
         self.hub.subscribe(lambda _, report: self.states.append(f"{report.state} {report.attempt}"))
         now = datetime.now(UTC)
         self._authority = new_authority(now)

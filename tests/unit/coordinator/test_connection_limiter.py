@@ -42,7 +42,8 @@ class Verifier:
 async def main():
     module.HANDSHAKE_SECONDS = 1000.0  # so that no place becomes free by itself
     metered_tls.UNAUTHENTICATED_SHARE = 1.0  # what handshakes compute keeps nobody waiting
-    server = CoordinatorServer(Hub(), Verifier(), lambda caller: None, lambda caller: False, lambda: "")
+    nobody = lambda caller: None
+    server = CoordinatorServer(Hub(), Verifier(), nobody, nobody, lambda: "", cpu_clock=lambda: 0.0)
     now = datetime.now(UTC)
     serving = new_serving(new_authority(now), ("localhost",), now)
     print(await server.start("127.0.0.1", 0, serving.certificate, serving.key), flush=True)

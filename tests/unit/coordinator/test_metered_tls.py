@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from tests.unit.clock import Clock
+from tests.unit.clock import Clock, StepClock
 
 from muster.coordinator import connection_limiter, metered_tls
 from muster.coordinator.metered_tls import TlsMeter
@@ -19,14 +19,6 @@ STEP_SECONDS = 0.0005  # that each call of TLS computes
 DEADLINE = 120.0
 TRUST = ssl.create_default_context()
 TRUST.check_hostname, TRUST.verify_mode = False, ssl.CERT_NONE
-
-
-class StepClock(Clock):
-    """A clock of the thread's CPU that every reading moves."""
-
-    def __call__(self) -> float:
-        self.advance(STEP_SECONDS)
-        return self.now
 
 
 class Client:
@@ -68,7 +60,7 @@ class Transport:
 @pytest.fixture
 def meter(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> TlsMeter:
     monkeypatch.setattr(metered_tls, "BURST_SECONDS", 0.02)  # of a few handshakes
-    return TlsMeter(clock, StepClock(), metered_tls.MAX_BODY_SECONDS)
+    return TlsMeter(clock, StepClock(STEP_SECONDS), metered_tls.MAX_BODY_SECONDS)
 
 
 @pytest.fixture

@@ -13,11 +13,13 @@ from typing import Any
 import aiohttp
 import pytest
 from cryptography import x509
+from tests.unit.clock import StepClock
 
 from muster.coordinator import endpoints, memory, server
 from muster.coordinator.auth import AuthError, Caller
 from muster.coordinator.checkers import CheckerHub
 from muster.coordinator.connection_limiter import HANDSHAKES_PER_SECOND
+from muster.coordinator.http import Connection, Head
 from muster.coordinator.hub import Hub
 from muster.coordinator.server import SHARE_OF_POD, CoordinatorServer
 from muster.kube.certificates import Authorities, certificates_after, new_authority, new_serving
@@ -72,6 +74,7 @@ class Door:
     """The server and a client of it."""
 
     def __init__(self) -> None:
+        self.cpu = StepClock(1e-5)
         self.controller = Controller()
         self.hub = Hub()
         self.checkers = CheckerHub()
@@ -82,6 +85,7 @@ class Door:
             lambda caller: self.controller.directive_for(caller) is not None,
             lambda: self.controller.not_ready,
             lambda: self.controller.leader,
+            self.cpu,
             checkers=endpoints.checker_endpoint(
                 self.checkers, "muster-check", lambda node: node in self.controller.nodes
             ),
@@ -502,22 +506,45 @@ async def served_serial(door: Door) -> int:
         writer.close()
 
 
-async def test_a_pod_that_costs_much_is_let_in_less_often_and_others_as_ever(door: Door) -> None:
-    door.controller.directives |= {"mob": WAIT}
-    ranks = tuple(messages.RankReport(0, 0, alive=False, tail="x" * 1500) for _ in range(128))
-    costly = messages.encode(Report(sequence=1, state=messages.IDLE, ranks=ranks)).replace(
-        b'"sequence":1', b'"sequence":""'
-    )
-    clock, begun = asyncio.get_running_loop().time, asyncio.get_running_loop().time()
-    assert (await door.post(costly, "mob"))[0] == 400
-    assert door.server._rests["mob"] - clock() > 0.15, "a hundred times what it has cost"
-    flood = [asyncio.create_task(door.post(costly, "mob")) for _ in range(6)]
+def charge_reports_of(door: Door, pod: str, cpu_seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have each report of this pod cost so much."""
+    serve = door.server.serve
+
+    def costly(connection: Connection, head: Head, body: bytes) -> None:
+        answer = door.server._answer
+
+        def computed(*args: Any) -> Any:
+            assert connection.caller is not None
+            door.cpu.advance(cpu_seconds if connection.caller.pod_uid == pod else 0.0)
+            return answer(*args)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(door.server, "_answer", computed)
+            serve(connection, head, body)
+
+    monkeypatch.setattr(door.server, "serve", costly)
+
+
+async def test_a_pod_that_costs_much_makes_no_other_wait(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    door.controller.directives["mob"] = WAIT
+    charge_reports_of(door, "mob", 2 * DEADLINE * SHARE_OF_POD, monkeypatch)
+    clock = asyncio.get_running_loop().time
+    assert (await door.report("mob"))[0] == 200
+    flood = [asyncio.create_task(door.report("mob")) for _ in range(6)]
     assert (await door.report())[0] == 200
-    assert door.server._rests["u1"] - clock() < 0.1
-    assert not any(task.done() for task in flood), "a neighbour is not made to wait for them"
-    answers = await asyncio.gather(*flood, return_exceptions=True)  # of two at once the older one is cut off
-    assert {answer[0] for answer in answers if isinstance(answer, tuple)} == {400}
-    assert clock() - begun > 2 * 0.15
+    assert door.server._rests["u1"] - clock() < 0.2
+    assert door.server._rests["mob"] - clock() > DEADLINE, "a hundred times what it has cost"
+    assert not any(task.done() for task in flood)
+    for task in flood:
+        task.cancel()
+    await asyncio.gather(*flood, return_exceptions=True)
+
+
+async def test_a_pod_that_costs_much_is_let_in_after_its_rest(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    charge_reports_of(door, "u1", 0.1 * SHARE_OF_POD, monkeypatch)
+    begun = asyncio.get_running_loop().time()
+    assert [(await door.report())[0] for _ in range(3)] == [200] * 3
+    assert asyncio.get_running_loop().time() - begun > 2 * 0.1
 
 
 async def test_a_pod_pays_for_bodies_that_it_never_completes(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
