@@ -869,7 +869,7 @@ OPERATOR = Dashboard(
                 stat(
                     "Contradictions in it",
                     f"max({led('muster_health_policy_problems')})",
-                    "What in the FleetPolicy's health makes no sense together; the log names it.",
+                    "Contradictions in the FleetPolicy's health; the log names them.",
                     steps=GOOD_IS_ZERO,
                 ),
                 stat(

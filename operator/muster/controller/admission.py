@@ -24,7 +24,7 @@ _NAME = "muster-policy-check"
 log = structlog.get_logger()
 _missing = Gauge(
     "muster_admission_policy_missing",
-    "1 where the API server took a write in a dry run that this ValidatingAdmissionPolicy refuses: apply "
+    "1 where the API server accepted a write in a dry run that this ValidatingAdmissionPolicy refuses: apply "
     "manifests/base.",
     ["policy"],
 )

@@ -17,10 +17,10 @@ from muster.health.verdict_index import NodeIndex
 from muster.kube.decode import AgentPod
 from muster.world.views import NodeView
 
-_agents = Gauge("muster_node_agents", "Nodes whose agent has spoken, by whether its Pod is Ready now.", ["state"])
+_agents = Gauge("muster_node_agents", "Nodes whose agent has reported, by whether its Pod is Ready.", ["state"])
 _silent_agents = Gauge(
     "muster_agents_silent",
-    "Agents of a pool of like nodes that are silent where they are too many for it to be their nodes' fault.",
+    "Silent agents in a pool of like nodes where so many are silent that Muster does not blame their nodes.",
     ["pool"],
 )
 

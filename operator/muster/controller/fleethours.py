@@ -28,7 +28,7 @@ RETRY_SECONDS = 30.0
 FIELD_MANAGER = "muster-fleet-hours"
 
 log = structlog.get_logger()
-_gpus = Gauge("muster_gpus", "Accelerators of the fleet, by what they are there for now.", ["state"])
+_gpus = Gauge("muster_gpus", "Accelerators of the fleet, by their present use.", ["state"])
 
 
 class FleetHoursKeeper:

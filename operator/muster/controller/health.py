@@ -70,24 +70,26 @@ SURE_SECONDS = 3600.0
 TESTS = "tests"  # of idle nodes, among the uids of jobs
 
 log = structlog.get_logger()
-_nodes = Gauge("muster_nodes", "Nodes by verdict; `Unknown` are those of which nobody says anything.", ["state"])
-_findings = Gauge("muster_node_findings", "Nodes with a finding that weighs against them, by its reason.", ["reason"])
+_nodes = Gauge("muster_nodes", "Nodes by verdict; `Unknown` are those without any report.", ["state"])
+_findings = Gauge("muster_node_findings", "Nodes with a finding that counts against them, by its reason.", ["reason"])
 _observed = Gauge(
     "muster_node_observed_findings",
-    "Nodes with a finding that would weigh against them, and that the FleetPolicy only observes, by its reason.",
+    "Nodes with a finding that would count against them if the FleetPolicy did not only observe it, by its reason.",
     ["reason"],
 )
-_breaker = Gauge("muster_breaker_open", "Whether the budget of nodes to take out holds any back (1) or not (0).")
-_held = Gauge("muster_breaker_held_nodes", "Sick nodes that the budget holds back.")
+_breaker = Gauge("muster_breaker_open", "1 while the budget keeps Muster from cordoning at least one unhealthy node.")
+_held = Gauge("muster_breaker_held_nodes", "Unhealthy nodes that the budget does not let Muster cordon yet.")
 _held_yields = Gauge(
     "muster_breaker_held_repairs",
-    "Nodes that other systems say they repair, and that are not left to them: too many of a pool at once.",
+    "Nodes that other systems claim to repair, where the budget ignores the claim: too many of a pool at once.",
 )
 _held_of_pool = Gauge(
-    "muster_breaker_pool_held_nodes", "Sick nodes of a pool of like nodes that are held back.", ["pool"]
+    "muster_breaker_pool_held_nodes",
+    "Unhealthy nodes in a pool of like nodes that the budget does not let Muster cordon yet.",
+    ["pool"],
 )
 _contradictions = Gauge(
-    "muster_health_policy_problems", "What in the FleetPolicy's health makes no sense together; the log names it."
+    "muster_health_policy_problems", "Contradictions in the FleetPolicy's health; the log names them."
 )
 # Reasons come from tables, but rules of a policy can name their own: no more series than that.
 MAX_REASONS = 100

@@ -82,7 +82,7 @@ REFUSED_FOR_GOOD = (400, 413, 422)
 """Answers that the same object will always get: a record that is none is a defect of ours."""
 
 log = structlog.get_logger()
-_written = Counter("muster_history_writes_total", "Accounts of ended jobs, by what came of them.", ["outcome"])
+_written = Counter("muster_history_writes_total", "Accounts of ended jobs, by the outcome of the write.", ["outcome"])
 _kept = Gauge("muster_history_accounts", "Accounts of ended jobs that are kept.")
 _waiting = Gauge("muster_history_waiting", "Accounts of ended jobs that are not written yet.")
 

@@ -72,37 +72,49 @@ class _Family:
 
 _STATE = _Family("muster_job_state", "The state that a job is in, and why (1).", ("state", "reason"))
 _WAITS = _Family(
-    "muster_job_waiting_since_timestamp_seconds", "Since when a job ought to run and does not, since the epoch."
+    "muster_job_waiting_since_timestamp_seconds",
+    "Since when a job should run and does not, in seconds since the epoch.",
 )
-_TIME = _Family("muster_job_time_seconds", "Where a job's time went; the sum is its wall clock.", ("bucket",))
-_GPUS = _Family("muster_job_gpu_seconds", "The same times the accelerators that it held.", ("bucket",))
-_ETTR = _Family("muster_job_ettr_ratio", "Time in steps that count, of all time but that in suspension.")
-_AFTER_QUEUE = _Family("muster_job_ettr_after_queue_ratio", "The same without the wait for the first nodes.")
+_TIME = _Family(
+    "muster_job_time_seconds", "A job's time by bucket; the buckets add up to its wall-clock time.", ("bucket",)
+)
+_GPUS = _Family(
+    "muster_job_gpu_seconds", "muster_job_time_seconds, multiplied by the accelerators that the job held.", ("bucket",)
+)
+_ETTR = _Family(
+    "muster_job_ettr_ratio", "Share of a job's time that went into steps that count; suspended time is left out."
+)
+_AFTER_QUEUE = _Family(
+    "muster_job_ettr_after_queue_ratio", "muster_job_ettr_ratio without the wait for the first nodes."
+)
 _UNSAVED = _Family("muster_job_unsaved_seconds", "Time in steps of a job that no complete checkpoint holds yet.")
-_FAILURES = _Family("muster_job_failures_total", "Attempts of a job that ended by a failure.")
+_FAILURES = _Family("muster_job_failures_total", "Attempts of a job that ended with a failure.")
 _FAILED = _Family("muster_job_failed_timestamp_seconds", "When a job ended as Failed, since the epoch; for a day.")
-_LOST = _Family("muster_job_lost_steps_total", "Steps of a job that were made and had to be made again.")
+_LOST = _Family("muster_job_lost_steps_total", "Steps that a job has lost and had to repeat.")
 _STEP = _Family("muster_job_step", "A job's newest finished step.")
 _STEP_SECONDS = _Family(
-    "muster_job_step_seconds", "Median time of a step of a job, or of the mean of the steps that it prints at once."
+    "muster_job_step_seconds",
+    "Median duration of a job's steps; where it prints several steps at once, of their means.",
 )
-_STEP_P90 = _Family("muster_job_step_p90_seconds", "One step in ten of a job takes longer, of the last 64.")
+_STEP_P90 = _Family("muster_job_step_p90_seconds", "Ninetieth percentile of the durations of a job's last 64 steps.")
 _TOKENS = _Family(
-    "muster_job_tokens", "Tokens in steps of a job that count, by spec.throughput; fewer once such steps are lost."
+    "muster_job_tokens", "Tokens of a job's steps that count, by spec.throughput; lost steps are subtracted."
 )
 _TOKENS_PER_SECOND = _Family(
-    "muster_job_tokens_per_second", "Tokens of a job in a second of the time in steps that count."
+    "muster_job_tokens_per_second", "Tokens per second of a job, over the time in steps that count."
 )
 _MFU = _Family("muster_job_mfu_ratio", "Model FLOP/s utilisation of a job in the time in steps that count.")
-_MFU_OVERALL = _Family("muster_job_mfu_overall_ratio", "The same of all the time in which it held accelerators.")
+_MFU_OVERALL = _Family(
+    "muster_job_mfu_overall_ratio", "muster_job_mfu_ratio over all the time in which the job held accelerators."
+)
 _COST = _Family(
     "muster_job_cost",
-    "What the accelerators cost that a job has held, by the prices of the FleetPolicy.",
+    "Cost of the accelerators that a job has held, by the prices of the FleetPolicy.",
     ("currency",),
 )
 _NODE = _Family(
     "muster_job_node",
-    "A node that a job holds (1): by it the energy of a node's accelerators is that of a job.",
+    "1 for each node that a job holds; it assigns the energy of a node's accelerators to the job.",
     ("node",),
 )
 _SAVED = _Family(
@@ -319,7 +331,7 @@ def _thousandth(value: int | None) -> float | None:
     return value / 1000 if value is not None else None
 
 
-_JOBS = ("muster_jobs", "Jobs by state, those that have ended and are not deleted with them.")
+_JOBS = ("muster_jobs", "Jobs by state, ended ones included until they are deleted.")
 _UNSHOWN = (
     "muster_jobs_without_metrics",
     "Jobs that have not ended and have no rows of their own, because there are too many.",

@@ -47,7 +47,7 @@ REFUSED_SECONDS = 300.0
 log = structlog.get_logger()
 _latency = Histogram(
     "muster_detection_seconds",
-    "Time from the first sign of what took a node out to the moment when jobs avoid it.",
+    "Time from the first sign of a node's fault until jobs avoid the node.",
     buckets=(0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300),
 )
 

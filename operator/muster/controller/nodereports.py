@@ -20,7 +20,7 @@ _YIELDS = ""  # no cause: what others claim
 log = structlog.get_logger()
 _unread_policy = Gauge(
     "muster_fleet_policy_unreadable",
-    "Whether the FleetPolicy cannot be read, and an older one or the defaults hold (1).",
+    "1 while the FleetPolicy cannot be read, and an older one or the defaults apply.",
 )
 
 

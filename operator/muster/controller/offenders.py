@@ -19,7 +19,7 @@ LEAST_SCORE = 1.5
 """Two incidents within one half-life."""
 
 _NAME = "muster_node_offence_score"
-_TEXT = "Account of a node that came back sick: 1 for each incident, halved by time; the worst of 1.5 and more."
+_TEXT = "Offence score of a node: 1 for each incident, which fades with time; only the worst nodes from 1.5 on."
 
 
 class Offenders:

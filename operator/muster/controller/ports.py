@@ -35,7 +35,7 @@ PUBLISH_RETRY_SECONDS = 5.0  # until somebody installs checkers: their pods wait
 log = structlog.get_logger()
 _expiry = Gauge(
     "muster_certificate_expiry_timestamp_seconds",
-    "When the certificate ends that this replica serves launchers and readers of metrics with, since the epoch.",
+    "When this replica's serving certificate expires, in seconds since the epoch.",
 )
 
 

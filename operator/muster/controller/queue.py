@@ -34,7 +34,7 @@ MEASURE_SECONDS = 15.0
 log = structlog.get_logger()
 _placement = Histogram(
     "muster_placement_seconds",
-    "Time to find nodes for one waiting job, or that there are none.",
+    "Time to find nodes for one waiting job, or to find that there are none.",
     buckets=(0.0001, 0.0005, 0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1),
 )
 _waited = Histogram(

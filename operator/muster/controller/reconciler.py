@@ -59,9 +59,11 @@ SPACING_SECONDS = 0.02
 DECIDING_SHARE = 0.1
 
 log = structlog.get_logger()
-_seconds = Histogram("muster_reconcile_seconds", "Time of one pass over one job, API calls included.")
+_seconds = Histogram("muster_reconcile_seconds", "Time of one reconciliation of one job, API calls included.")
 _failures = Counter(
-    "muster_reconcile_failures_total", "Passes ended by an error, most often the API server's.", ["reason"]
+    "muster_reconcile_failures_total",
+    "Reconciliations that ended with an error, most often the API server's.",
+    ["reason"],
 )
 
 

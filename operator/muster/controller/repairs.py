@@ -34,7 +34,7 @@ WRITES = 32
 
 log = structlog.get_logger()
 _read = decode.custom(RepairRequest)
-_requests = Gauge("muster_repair_requests", "RepairRequests, by how far they are.", ["stage"])
+_requests = Gauge("muster_repair_requests", "RepairRequests, by stage.", ["stage"])
 _TOLD = {
     Stage.ASKED: (NORMAL, "RepairRequested"),
     Stage.IN_PROGRESS: (NORMAL, "RepairInProgress"),

@@ -13,14 +13,18 @@ MAX_JOBS = 500
 
 _JOB = ["namespace", "job_name"]
 _bytes = Gauge("muster_checkpoint_bytes", "Size of a job's newest complete checkpoint.", _JOB)
-_save = Gauge("muster_checkpoint_save_seconds", "From the end of its first file to the end of its last one.", _JOB)
+_save = Gauge("muster_checkpoint_save_seconds", "Time from that checkpoint's first finished file to its last.", _JOB)
 _stall = Gauge(
-    "muster_checkpoint_stall_seconds", "By how much the steps around that save took longer than usual.", _JOB
+    "muster_checkpoint_stall_seconds", "Additional time of the steps around that save, beyond the usual.", _JOB
 )
-_durable = Gauge("muster_checkpoint_durable_seconds", "From the end of its step until it was seen whole.", _JOB)
-_free = Gauge("muster_checkpoint_free_bytes", "What could still be written to its file system then.", _JOB)
+_durable = Gauge(
+    "muster_checkpoint_durable_seconds", "Time from the end of that step until its checkpoint was seen complete.", _JOB
+)
+_free = Gauge(
+    "muster_checkpoint_free_bytes", "Free space of that checkpoint's file system when it was seen complete.", _JOB
+)
 _concern = Gauge(
-    "muster_checkpoint_concern", "Whether a job's saves concern people for this reason (1).", [*_JOB, "reason"]
+    "muster_checkpoint_concern", "1 where a job's checkpoints need attention for this reason.", [*_JOB, "reason"]
 )
 
 Key = tuple[str, str]

@@ -22,7 +22,7 @@ LOOK_SECONDS = 5.0
 RETRY_SECONDS = 30.0
 
 log = structlog.get_logger()
-_tests = Counter("muster_node_tests", "Tests of nodes that no gang has, by what came of them.", ["outcome"])
+_tests = Counter("muster_node_tests", "Tests of nodes that no gang holds, by outcome.", ["outcome"])
 _test_seconds = Histogram(
     "muster_node_test_seconds",
     "Time that the probes of one node took.",

@@ -34,8 +34,7 @@ log = structlog.get_logger()
 _nodes = Gauge("muster_maintenance_nodes", "Nodes by how near their maintenance window is.", ["stage"])
 _problems = Gauge(
     "muster_maintenance_problems",
-    "What in the FleetPolicy's maintenance windows may not be meant, or takes many nodes; Events of the FleetPolicy "
-    "name it.",
+    "Maintenance windows of the FleetPolicy that look wrong or affect many nodes; its Events name them.",
 )
 
 

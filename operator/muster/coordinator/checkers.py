@@ -25,8 +25,10 @@ SILENT_SECONDS = 30.0
 MAX_NODES = 65536  # beyond any fleet
 
 _STATES = (checks.STARTING, checks.READY, checks.UNFIT)
-_checkers = Gauge("muster_checkers", "Nodes whose checker this process has heard and not forgotten.", ["state"])
-_orders = Gauge("muster_check_orders_open", "Orders of checkers that are not answered yet.")
+_checkers = Gauge(
+    "muster_checkers", "Nodes whose checker has reported to this process and is not forgotten.", ["state"]
+)
+_orders = Gauge("muster_check_orders_open", "Orders to checkers that are not answered yet.")
 
 Subscriber = Callable[[str], None]
 

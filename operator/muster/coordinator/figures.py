@@ -25,7 +25,7 @@ _seconds = Histogram(
 # Four for each power of ten: from what gloo reaches over a slow link to what the memory of a GPU does.
 _figure = Histogram(
     "muster_check_figure",
-    "What a probe has reached on one node, in its unit.",
+    "Result of a probe on one node, in its unit.",
     ["probe", "model", "unit"],
     buckets=(*(float(f"{step}e{power}") for power in range(-2, 4) for step in (1, 1.8, 3.2, 5.6)), 1e4),
 )

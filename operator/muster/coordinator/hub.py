@@ -28,7 +28,7 @@ MAX_STRAYS = 32  # of a namespace: a report may take 0.75 MB of memory
 STEP_NEWS_SECONDS = 5.0
 COUNT_SHRINKS_BELOW = 0.4  # of itself, where a half would do: numbers near a power of two come and go
 
-_launchers = Gauge("muster_launchers", "Launchers that this process has heard and not forgotten.")
+_launchers = Gauge("muster_launchers", "Launchers that have reported to this process and are not forgotten.")
 
 Subscriber = Callable[[Caller, Report], None]
 

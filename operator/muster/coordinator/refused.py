@@ -34,12 +34,12 @@ class Scope(Enum):
 
 _refused = Gauge(
     "muster_workers_refused",
-    "Workers that asked for 30 s with tokens that are not accepted, and with no other one.",
+    "Workers whose tokens have all been refused for 30 s.",
     ["scope"],
 )
 _refused_of_namespace = Gauge(
     "muster_namespace_workers_refused",
-    "Workers of the namespace that asked for 30 s from their own addresses with tokens that are not accepted.",
+    "Workers of the namespace whose tokens have been refused for 30 s, from the workers' own addresses.",
     ["namespace"],
 )
 

@@ -55,8 +55,10 @@ CONNECTION_SECONDS = 10.0
 UNREADY_HANDSHAKES_PER_SECOND = 400.0
 
 log = structlog.get_logger()
-_reports = Counter("muster_reports_total", "Reports of launchers and checkers, by the status of the answer.", ["code"])
-_held = Gauge("muster_reports_held", "Answers that are held back now.")
+_reports = Counter(
+    "muster_reports_total", "Reports of launchers and checkers, by the status of the response.", ["code"]
+)
+_held = Gauge("muster_reports_held", "Requests of launchers and checkers that wait for news (long polls).")
 
 Answer = tuple[int, bytes]
 

@@ -61,7 +61,7 @@ _HEADERS = {"Accept": "application/json, */*", "User-Agent": "muster"}
 _requests = Counter("muster_api_requests_total", "Requests to the API server.", ["verb", "resource", "code"])
 _seconds = Histogram(
     "muster_api_request_seconds",
-    "Time until an answer of the API server was complete; watches are not counted.",
+    "Time until a response of the API server was complete; watches are not counted.",
     ["verb", "resource"],
     buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
 )

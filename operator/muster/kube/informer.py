@@ -53,7 +53,7 @@ _lists = Counter("muster_informer_lists_total", "Full lists that an informer has
 _objects = Gauge("muster_informer_objects", "Objects that an informer holds.", ["informer"])
 _unreadable = Counter(
     "muster_unreadable_objects_total",
-    "Objects, and changes of them, that could not be read or taken in; the log names them.",
+    "Objects, and changes of them, that could not be read; the log names them.",
     ["informer"],
 )
 

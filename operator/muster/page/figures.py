@@ -9,19 +9,19 @@ from prometheus_client import Counter, Gauge, Histogram
 OTHER = "other"
 
 _requests = Counter(
-    "muster_page_requests_total", "Requests to the page, by the status of the answer.", ["route", "code"]
+    "muster_page_requests_total", "Requests to the page, by the status of the response.", ["route", "code"]
 )
 _seconds = Histogram(
     "muster_page_request_seconds",
-    "Time until an answer of the page was ready, the API server's word about the reader included.",
+    "Time until a response of the page was ready, the API server's check of the reader included.",
     ["route"],
     buckets=(0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
 )
 _open = Gauge("muster_page_requests_open", "Requests to the page that are not answered yet.")
-_refused = Counter("muster_page_logins_refused_total", "Requests to the page without a token that the cluster knows.")
+_refused = Counter("muster_page_logins_refused_total", "Requests to the page without a token that the cluster accepts.")
 _age = Gauge(
     "muster_page_data_age_seconds",
-    "For so long the API server has said nothing of one of the kinds that the page shows.",
+    "Age of the page's data: the longest time without news from the API server, over the kinds that the page shows.",
 )
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

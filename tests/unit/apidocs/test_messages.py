@@ -19,5 +19,5 @@ def test_each_alert_has_an_entry_with_severity_expression_and_runbook() -> None:
 def test_what_prometheus_fills_in_is_shown_by_its_name() -> None:
     page = messages("")
     assert "{{" not in page
-    assert "Node NODE falls sick again and again." in page
+    assert "Node NODE becomes unhealthy again and again." in page
     assert "- [Alerts](#alerts)" in page
