@@ -279,7 +279,7 @@ def test_errors_of_a_port_weigh_more_within_the_hour(node: Any, port: Any) -> No
     assert agent.verdicts(kinds.IB_COUNTERS) == {"Warning"}
     agent.run(HOUR, sample, 15.0)
     assert agent.verdicts(kinds.IB_COUNTERS) == {"Degraded"}
-    agent.run(8 * HOUR, sample, 15.0)
+    agent.run(3 * HOUR, sample, 15.0)
     assert agent.verdicts(kinds.IB_COUNTERS) == {"Degraded"}
     assert agent.most_in_an_hour() <= 10
 
@@ -311,7 +311,7 @@ def test_many_ports_that_err_are_written_ten_times_an_hour_at_most(node: Any) ->
         for number, port in enumerate(ports):
             port.count(int(max(0.0, now - began - 110 * number)) * 20)
 
-    agent.run(5 * HOUR, sample, 15.0)
+    agent.run(4 * HOUR, sample, 15.0)
     assert agent.most_in_an_hour() <= 10
     assert len(agent.writes) > 20
     assert agent.verdicts(kinds.IB_COUNTERS) == {"Degraded"}

@@ -35,6 +35,7 @@ from muster.world.names import gang_name
 from muster.world.views import INCARNATION_LABEL, INDEX_LABEL, JOB_UID_LABEL, ContainerView, NodeView, PodView
 
 TICK = 0.5
+DECISION_SECONDS = 2 * TICK  # the operator decides about each job so often
 POD_START_SECONDS = 2.0
 RECLAIM_SECONDS = 0.5
 ASIDE_SECONDS = 3.0
@@ -790,6 +791,8 @@ class Theatre:
                 return
             self._start_operator()
         self._deliver()
+        if self.now % DECISION_SECONDS:
+            return
         try:
             for play in list(self.plays.values()):
                 self._passes(play)
