@@ -87,7 +87,7 @@ LEFT_IN_NAMES: dict[str, int] = {
     "told": 7,
     "turn": 1,
     "turns": 0,
-    "who": 1,
+    "who": 0,
     "whole": 4,
     "whom": 1,
     "word": 1,

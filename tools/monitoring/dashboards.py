@@ -1,11 +1,11 @@
-"""Grafana's dashboards, from the tables in this file: four pages of JSON that nobody keeps by hand.
+"""Grafana dashboards, generated from the tables in this file as four files of JSON.
 
-python -m monitoring.dashboards           writes them, and their list in docs/metrics.md
-python -m monitoring.dashboards --check   writes nothing; exit status 1 if they are not what this file says
+python -m monitoring.dashboards           writes the files, and their list in docs/metrics.md
+python -m monitoring.dashboards --check   writes nothing; exit status 1 if the files differ from this module
 
-A query is PromQL with Grafana's `$__rate_interval` and `$__range` and the variables of its page. What only the leader
-knows is taken from the process that leads (`led`): one that has led keeps its last figures. Rows of jobs are there in
-the leader only, and `max` makes two into one while one leader follows another.
+A query is PromQL with Grafana's `$__rate_interval` and `$__range` and the variables of its dashboard. Figures that only
+the leader knows are taken from the leading process (`led`), because a former leader keeps its last figures. Only the
+leader has rows of jobs, and `max` merges two rows while one leader follows another.
 """
 
 import json
@@ -19,11 +19,13 @@ from typing import Any
 FOLDER = Path("manifests/components/monitoring/dashboards")
 PAGE = Path("docs/metrics.md")
 _ROOT = Path(__file__).resolve().parents[2]
-_LIST = re.compile(r"(?<=\n\| dashboard \| who asks \| what it shows \|\n\|---\|---\|---\|\n)(\|.*\n)+")
+_LIST = re.compile(r"(?<=\n\| dashboard \| audience \| content \|\n\|---\|---\|---\|\n)(\|.*\n)+")
 SCHEMA_VERSION = 39
-"""Of Grafana 10.4 and 11: newer ones bring a page up to theirs when they load it."""
+"""The schema of Grafana 10.4 and 11; newer releases upgrade a dashboard when they load it."""
 COLUMNS = 24
 _SOURCE = {"type": "prometheus", "uid": "${datasource}"}
+_HIDDEN = "hidden"
+"""The legend of a table's query whose value is no column."""
 
 Json = dict[str, Any]
 
@@ -33,7 +35,7 @@ class Query:
     """One expression.
 
     Attributes:
-        legend: Grafana's template, of the labels; in a table the name of the column.
+        legend: Grafana's template over the labels; in a table the name of the column.
     """
 
     expr: str
@@ -46,16 +48,18 @@ class Panel:
 
     Attributes:
         kind: Grafana's type of panel.
-        text: what a reader has to know; shown behind the title.
-        unit: Grafana's name of it.
-        wide: of 24 columns.
-        steps: at which value which colour begins, lowest first; the first value is -inf.
-        says: the words for a value.
-        none: shown where there is no series.
-        named: the series' name is shown instead of its value.
-        stacked: series lie upon each other.
-        buckets: the query gives a histogram's buckets, which are shown as a distribution.
-        units: units of columns of a table that differ.
+        text: the description, which Grafana shows beside the title.
+        unit: Grafana's name of the unit.
+        wide: the width, of 24 columns.
+        tall: the height, in Grafana's rows.
+        steps: pairs of a value and the colour that begins there, lowest first; None stands for -inf.
+        value_texts: the text shown in place of a value.
+        none: the text shown where there is no series.
+        named: whether the series' name is shown instead of its value.
+        stacked: whether series are stacked.
+        buckets: whether the query returns a histogram's buckets, which are shown as a distribution.
+        most: the highest value of the axis; None: Grafana chooses.
+        units: the units of a table's columns that differ from `unit`.
     """
 
     title: str
@@ -66,7 +70,7 @@ class Panel:
     wide: int = 12
     tall: int = 8
     steps: Sequence[tuple[float | None, str]] = ((None, "blue"),)
-    says: dict[str, str] = field(default_factory=dict)
+    value_texts: dict[str, str] = field(default_factory=dict)
     none: str = ""
     named: bool = False
     stacked: bool = False
@@ -77,65 +81,71 @@ class Panel:
 
 @dataclass(frozen=True)
 class Variable:
-    """A choice at the top of a page, of the values that a label has."""
+    """A choice at the top of a dashboard, from the values of a label.
+
+    Attributes:
+        every: whether all values may be chosen together, and are at first.
+    """
 
     name: str
     metric: str
     label: str
     every: bool = False
-    """All of them may be chosen, and are at first."""
 
 
 @dataclass(frozen=True)
 class Dashboard:
-    """One page.
+    """One dashboard.
 
     Attributes:
+        audience: the readers, for docs/metrics.md.
+        summary: the content, for docs/metrics.md and the dashboard's description.
         rows: headings with their panels.
+        since: the start of the time range at first.
     """
 
     uid: str
     title: str
-    who: str
-    what: str
+    audience: str
+    summary: str
     variables: Sequence[Variable]
     rows: Sequence[tuple[str, Sequence[Panel]]]
     since: str = "now-6h"
 
     @property
     def panels(self) -> Iterator[Panel]:
-        """All of them."""
+        """All panels of the dashboard, row by row."""
         return (panel for _, panels in self.rows for panel in panels)
 
 
 def led(selector: str) -> str:
-    """The series of the process that leads."""
+    """Return the expression for the series of the leading process."""
     return f"({selector} and on (instance) muster_is_leader == 1)"
 
 
 def quantile(q: float, buckets: str, by: str = "", window: str = "$__rate_interval") -> str:
-    """Of a histogram, over all processes."""
+    """Return the expression for a quantile of a histogram over all processes."""
     return f"histogram_quantile({q}, sum by ({by}{', ' if by else ''}le) (rate({buckets}[{window}])))"
 
 
 def stat(title: str, expr: str, text: str, **more: Any) -> Panel:
-    """A single value."""
+    """Return a panel of a single value."""
     legend = more.pop("legend", "")
     return Panel(title, "stat", (Query(expr, legend),), text, **{"wide": 4, "tall": 4, **more})
 
 
 def lines(title: str, text: str, *queries: Query, **more: Any) -> Panel:
-    """Values over time."""
+    """Return a panel of values over time."""
     return Panel(title, "timeseries", queries, text, **more)
 
 
 def bars(title: str, text: str, *queries: Query, **more: Any) -> Panel:
-    """Values now, beside each other."""
+    """Return a panel of present values as bars."""
     return Panel(title, "bargauge", queries, text, **more)
 
 
 def table(title: str, text: str, *queries: Query, **more: Any) -> Panel:
-    """Values now, a column for each query."""
+    """Return a table of present values, with a column for each query."""
     return Panel(title, "table", queries, text, **{"wide": 24, **more})
 
 
@@ -153,14 +163,14 @@ _JOB = (
 )
 
 
-def _alerts(selector: str, text: str) -> Panel:
+def _alerts(selector: str, which: str) -> Panel:
     return table(
-        "Alerts that fire",
-        text,
+        "Firing alerts",
+        f"The table lists {which}. Each alert has a runbook of its name in docs/runbooks.",
         Query(
             'max by (alertname, severity, namespace, job_name, node, reason) (ALERTS{alertname=~"Muster.*", '
             f'alertstate="firing"{selector}}})',
-            "firing",
+            _HIDDEN,
         ),
         tall=6,
         none="none",
@@ -170,8 +180,8 @@ def _alerts(selector: str, text: str) -> Panel:
 JOB = Dashboard(
     "muster-job",
     "Muster / Job",
-    "the job's people; on call, from an alert about a job",
-    "one job: its state, where its time went, steps, failures, tokens and cost, power, checkpoints",
+    "owners of the job; on-call engineers, from an alert about a job",
+    "one job: state, use of its time, steps, failures, tokens, cost, power, checkpoints",
     _JOB,
     (
         (
@@ -180,27 +190,27 @@ JOB = Dashboard(
                 stat(
                     "State",
                     f"max by (state, reason) (muster_job_state{{{_J}}})",
-                    "What the job does and why, as in docs/troubleshooting.md. A job that has ended has no figures "
-                    "here: `kubectl muster report` has them. Runbook of a state Stalled: "
-                    "docs/runbooks/MusterJobStalled.md.",
+                    "The panel shows the job's state and its reason, which docs/troubleshooting.md explains. A job "
+                    "that has ended has no rows in Prometheus: `kubectl muster report` shows its figures. Runbook "
+                    "for the state Stalled: docs/runbooks/MusterJobStalled.md.",
                     legend="{{state}}: {{reason}}",
                     named=True,
                     wide=6,
-                    none="ended, or not told of",
+                    none="ended, or not exported",
                 ),
                 stat(
                     "ETTR",
                     f"max(muster_job_ettr_ratio{{{_J}}})",
-                    "Time in steps that count, of all time but that in suspension, over the job's whole life. "
-                    "Runbook: docs/runbooks/MusterJobEttrLow.md.",
+                    "ETTR is the share of the job's whole life that went into steps that count; suspended time is "
+                    "left out. Runbook: docs/runbooks/MusterJobEttrLow.md.",
                     unit="percentunit",
                     steps=GOOD_IS_HIGH,
                     wide=3,
                 ),
                 stat(
-                    "ETTR without the first wait",
+                    "ETTR after the first wait",
                     f"max(muster_job_ettr_after_queue_ratio{{{_J}}})",
-                    "The same from the job's first nodes on.",
+                    "This ETTR leaves out the time until the job had all its nodes for the first time.",
                     unit="percentunit",
                     steps=GOOD_IS_HIGH,
                     wide=3,
@@ -208,45 +218,47 @@ JOB = Dashboard(
                 stat(
                     "Failures",
                     f"max(muster_job_failures_total{{{_J}}})",
-                    "Attempts that ended by a failure.",
+                    "The panel counts the job's attempts that ended with a failure.",
                     steps=GOOD_IS_ZERO,
                     wide=3,
                 ),
                 stat(
                     "Lost steps",
                     f"max(muster_job_lost_steps_total{{{_J}}})",
-                    "Steps that were made and had to be made again.",
+                    "The panel counts steps that the job had finished, lost in a failure and had to repeat.",
                     steps=GOOD_IS_ZERO,
                     wide=3,
                 ),
                 stat(
                     "Newest checkpoint's age",
                     f"time() - max(muster_checkpoint_timestamp_seconds{{{_J}}})",
-                    "What the next failure takes, and a little more. Runbook: docs/runbooks/MusterNoNewCheckpoint.md.",
+                    "A failure now loses the work since this checkpoint, and the restart takes time. Runbook: "
+                    "docs/runbooks/MusterNoNewCheckpoint.md.",
                     unit="s",
                     wide=3,
                     none="none seen",
                 ),
                 stat(
-                    "Waits for",
+                    "Not running for",
                     f"max(namespace_job_name:muster_job_waiting_seconds:max{{{_J}}})",
-                    "How long the job ought to run and has not. Runbook: docs/runbooks/MusterJobNotTraining.md.",
+                    "The job should have been running for this long, and has not. Runbook: "
+                    "docs/runbooks/MusterJobNotTraining.md.",
                     unit="s",
                     steps=((None, "orange"), (1800, "red")),
                     wide=3,
-                    none="runs",
+                    none="not waiting",
                 ),
                 _alerts(
                     ', namespace="$namespace", job_name="$job_name"',
-                    "Of this job. Each has a page of its name in docs/runbooks.",
+                    "the firing alerts of this job",
                 ),
                 Panel(
-                    "States",
+                    "State over time",
                     "state-timeline",
                     (Query(f"max by (state, reason) (muster_job_state{{{_J}}})", "{{state}}: {{reason}}"),),
-                    "The job's life: each state with its reason, for as long as it held.",
+                    "The bar shows each state of the job with its reason, for as long as it lasted.",
                     wide=24,
-                    says={"1": "holds"},
+                    value_texts={"1": "in this state"},
                 ),
             ),
         ),
@@ -255,19 +267,20 @@ JOB = Dashboard(
             (
                 bars(
                     "Time by bucket",
-                    "Of the job's life; the sum is its wall clock. What each bucket holds: docs/goodput.md.",
+                    "The bars add up to the job's wall-clock time. docs/goodput.md explains the buckets.",
                     Query(f"max by (bucket) (muster_job_time_seconds{{{_J}}})", "{{bucket}}"),
                     unit="s",
                 ),
                 bars(
                     "GPU-hours by bucket",
-                    "The same times the accelerators that the job held: what the time cost.",
+                    "Each bar is the time of its bucket, multiplied by the accelerators that the job held.",
                     Query(f"max by (bucket) (muster_job_gpu_seconds{{{_J}}}) / 3600", "{{bucket}}"),
                     unit="suffix: GPU-h",
                 ),
                 lines(
-                    "Share of each bucket so far",
-                    "Of the job's life up to then. Work that is lost moves from compute to lostWork.",
+                    "Share of each bucket over time",
+                    "The graph shows each bucket's share of the job's life up to that moment. Lost work moves from "
+                    "compute to lostWork.",
                     Query(
                         f"max by (bucket) (muster_job_time_seconds{{{_J}}})"
                         f" / on () group_left () sum(max by (bucket) (muster_job_time_seconds{{{_J}}}))",
@@ -279,10 +292,10 @@ JOB = Dashboard(
                 ),
                 lines(
                     "ETTR over time",
-                    "Of the whole life, without the first wait, and of the last six hours as the alert takes it; "
-                    "with the objective.",
+                    "Three lines show the ETTR of the whole life, without the first wait, and of the last six hours, "
+                    "as the alert uses it. The fourth line is the objective.",
                     Query(f"max(muster_job_ettr_ratio{{{_J}}})", "whole life"),
-                    Query(f"max(muster_job_ettr_after_queue_ratio{{{_J}}})", "without the first wait"),
+                    Query(f"max(muster_job_ettr_after_queue_ratio{{{_J}}})", "after the first wait"),
                     Query(f"max(namespace_job_name:muster_job_ettr:ratio_delta6h{{{_J}}})", "last 6 hours"),
                     Query("max(muster:ettr_objective:ratio)", "objective"),
                     unit="percentunit",
@@ -295,29 +308,30 @@ JOB = Dashboard(
             (
                 lines(
                     "Steps",
-                    "The newest finished step and that of the newest complete checkpoint: what lies between is lost "
-                    "with the next failure.",
+                    "The lines are the newest finished step and the step of the newest complete checkpoint. A "
+                    "failure loses the steps between them.",
                     Query(f"max(muster_job_step{{{_J}}})", "step"),
                     Query(f"max(muster_checkpoint_step{{{_J}}})", "checkpoint"),
                     unit="none",
                 ),
                 lines(
-                    "Steps a second",
-                    "As the step number grows; below 0 where a failure took it back.",
-                    Query(f"max(deriv(muster_job_step{{{_J}}}[$__rate_interval]))", "steps a second"),
+                    "Steps per second",
+                    "The line shows how fast the step number grows. It is below 0 where a failure took the step "
+                    "number back.",
+                    Query(f"max(deriv(muster_job_step{{{_J}}}[$__rate_interval]))", "steps per second"),
                     unit="none",
                 ),
                 lines(
-                    "Time of a step",
-                    "Of the newest 64 of the current attempt: median, and what one in ten takes longer than. Runbook "
-                    "of steps that take longer than they did: docs/runbooks/MusterStraggler.md.",
+                    "Duration of a step",
+                    "The lines are the median and the 90th percentile of the newest 64 steps of the current attempt. "
+                    "Runbook for steps that have become slower: docs/runbooks/MusterStraggler.md.",
                     Query(f"max(muster_job_step_seconds{{{_J}}})", "median"),
-                    Query(f"max(muster_job_step_p90_seconds{{{_J}}})", "one in ten takes longer"),
+                    Query(f"max(muster_job_step_p90_seconds{{{_J}}})", "90th percentile"),
                     unit="s",
                 ),
                 lines(
                     "Failures and lost steps",
-                    "Since the job was made. Runbook of a job that fails again and again: "
+                    "Both lines count from the creation of the job. Runbook for a job that fails repeatedly: "
                     "docs/runbooks/MusterJobCrashLoop.md.",
                     Query(f"max(muster_job_failures_total{{{_J}}})", "failures"),
                     Query(f"max(muster_job_lost_steps_total{{{_J}}})", "lost steps"),
@@ -329,34 +343,35 @@ JOB = Dashboard(
             "Tokens, cost and energy",
             (
                 lines(
-                    "Tokens a second",
-                    "In the time in steps that count, over the job's whole life. Only of jobs that say what a step "
-                    "is worth (spec.throughput).",
-                    Query(f"max(muster_job_tokens_per_second{{{_J}}})", "tokens a second"),
+                    "Tokens per second",
+                    "The rate covers the time in steps that count, over the job's whole life. Only jobs that declare "
+                    "the tokens of a step (spec.throughput) have it.",
+                    Query(f"max(muster_job_tokens_per_second{{{_J}}})", "tokens per second"),
                     unit="none",
                 ),
                 lines(
                     "MFU",
-                    "Of the accelerators' peak by the data sheet, in steps that count, and in all the time that they "
-                    "were held. docs/goodput.md.",
+                    "MFU is the share of the accelerators' peak that the model used. One line covers the steps that "
+                    "count, the other all GPU-hours that the job held. docs/goodput.md explains the peak.",
                     Query(f"max(muster_job_mfu_ratio{{{_J}}})", "in steps that count"),
                     Query(f"max(muster_job_mfu_overall_ratio{{{_J}}})", "of all GPU-hours"),
                     unit="percentunit",
                     most=1,
                 ),
                 lines(
-                    "Cost of a million tokens",
-                    "All that was held, failures and waiting included, by the prices of the FleetPolicy and in their "
-                    "currency.",
+                    "Cost per million tokens",
+                    "The cost covers all GPU-hours that the job held, failures and waits included. The FleetPolicy "
+                    "sets prices and currency.",
                     Query(
-                        f"1e6 * max(muster_job_cost{{{_J}}}) / (max(muster_job_tokens{{{_J}}}) > 0)", "a million tokens"
+                        f"1e6 * max(muster_job_cost{{{_J}}}) / (max(muster_job_tokens{{{_J}}}) > 0)",
+                        "cost per million tokens",
                     ),
                     unit="none",
                 ),
                 lines(
-                    "Power of its nodes' GPUs",
-                    "Of all GPUs of the nodes that the job holds, by the DCGM exporter or Muster's agent. kubectl "
-                    "muster report JOB --prometheus has the joules of a token.",
+                    "Power of the job's nodes",
+                    "The line adds up all GPUs of the nodes that the job holds, by the DCGM exporter or Muster's "
+                    "agent. `kubectl muster report JOB --prometheus URL` shows the energy per token.",
                     Query(f"max(namespace_job_name:muster_job_power_watts:sum{{{_J}}})", "power"),
                     unit="watt",
                 ),
@@ -367,31 +382,33 @@ JOB = Dashboard(
             (
                 lines(
                     "Age of the newest checkpoint",
-                    "Complete ones only. It falls with each that is seen whole.",
+                    "The age is that of the newest complete checkpoint. It drops when Muster sees a newer one.",
                     Query(f"time() - max(muster_checkpoint_timestamp_seconds{{{_J}}})", "age"),
                     unit="s",
                 ),
                 lines(
-                    "What a save takes",
-                    "Of the newest: writing its files, until it was seen whole, and by how much the steps around it "
-                    "took longer.",
+                    "Duration of a save",
+                    "The lines describe the newest save: writing its files, the time until it was seen complete, and "
+                    "the delay of the steps around it.",
                     Query(f"max(muster_checkpoint_save_seconds{{{_J}}})", "writing"),
-                    Query(f"max(muster_checkpoint_durable_seconds{{{_J}}})", "until seen whole"),
-                    Query(f"max(muster_checkpoint_stall_seconds{{{_J}}})", "steps took longer"),
+                    Query(f"max(muster_checkpoint_durable_seconds{{{_J}}})", "until seen complete"),
+                    Query(f"max(muster_checkpoint_stall_seconds{{{_J}}})", "delay of steps"),
                     unit="s",
                 ),
                 lines(
-                    "Size and room",
-                    "Runbook of a file system that fills: docs/runbooks/MusterCheckpointSpaceLow.md.",
+                    "Size and free space",
+                    "The lines are the newest checkpoint's size and the free space of its file system when Muster "
+                    "saw it complete. Runbook for a file system that fills: "
+                    "docs/runbooks/MusterCheckpointSpaceLow.md.",
                     Query(f"max(muster_checkpoint_bytes{{{_J}}})", "newest checkpoint"),
-                    Query(f"max(muster_checkpoint_free_bytes{{{_J}}})", "free"),
+                    Query(f"max(muster_checkpoint_free_bytes{{{_J}}})", "free space"),
                     unit="bytes",
                 ),
                 stat(
                     "Concerns",
                     f"max by (reason) (muster_checkpoint_concern{{{_J}}})",
-                    "What is in danger; `kubectl get tj JOB -o jsonpath='{.status.checkpoint.concerns}'` has the "
-                    "words.",
+                    "The panel names the reasons for which the job's checkpoints need attention. `kubectl get tj JOB "
+                    "-o jsonpath='{.status.checkpoint.concerns}'` shows the messages.",
                     legend="{{reason}}",
                     named=True,
                     steps=((None, "orange"),),
@@ -421,8 +438,8 @@ def _jobs_in(state: str, text: str, **more: Any) -> Panel:
 FLEET = Dashboard(
     "muster-fleet",
     "Muster / Fleet",
-    "platform leads; jobs that wait for nodes",
-    "all jobs: goodput, the queue and its reasons, who fails, who does not save",
+    "platform leads; users whose jobs wait for nodes",
+    "all jobs: goodput, the queue and its reasons, failures, checkpoints",
     (Variable("namespace", "muster_job_state", "namespace", every=True),),
     (
         (
@@ -431,34 +448,39 @@ FLEET = Dashboard(
                 stat(
                     "Goodput",
                     _GPU_SHARE,
-                    "GPU-time in steps that count, of all GPU-time that jobs held. Of jobs that have not ended, over "
-                    "their whole lives.",
+                    "Goodput is the share of the jobs' GPU-time that went into steps that count. It covers the whole "
+                    "lives of jobs that have not ended.",
                     unit="percentunit",
                     steps=GOOD_IS_HIGH,
                     wide=6,
                 ),
-                _jobs_in("Running", "Jobs that train, of all namespaces."),
-                _jobs_in("Pending", "Jobs that wait for nodes, or for a quota."),
-                _jobs_in("Recovering", "Jobs between two attempts.", steps=GOOD_IS_ZERO),
+                _jobs_in("Running", "Running jobs train. The panel counts all namespaces."),
+                _jobs_in("Pending", "Pending jobs wait for nodes, or for a quota."),
+                _jobs_in("Recovering", "Recovering jobs are between two attempts.", steps=GOOD_IS_ZERO),
                 _jobs_in(
                     "Stalled",
-                    "Jobs that cannot go on until somebody changes something. Runbook: "
+                    "Stalled jobs cannot continue until a user changes something. Runbook: "
                     "docs/runbooks/MusterJobStalled.md.",
                     steps=BAD_IS_ONE,
                 ),
                 _jobs_in(
                     "Failed",
-                    "Jobs that ended so and are not deleted. Runbook: docs/runbooks/MusterJobFailed.md.",
+                    "Failed jobs have ended, and count until they are deleted. Runbook: "
+                    "docs/runbooks/MusterJobFailed.md.",
                     steps=GOOD_IS_ZERO,
                 ),
                 stat(
-                    "Jobs without figures",
+                    "Jobs without rows",
                     f"sum({led('muster_jobs_without_metrics')})",
-                    "Jobs that have not ended and have no rows here, because there are more than 500.",
+                    "These jobs have not ended and are missing in other panels, because Muster exports the rows of "
+                    "500 jobs at most.",
                     wide=3,
                     steps=GOOD_IS_ZERO,
                 ),
-                _alerts("", "All of Muster's. Each has a page of its name in docs/runbooks."),
+                _alerts(
+                    "",
+                    "all firing alerts of Muster",
+                ),
             ),
         ),
         (
@@ -466,7 +488,8 @@ FLEET = Dashboard(
             (
                 bars(
                     "GPU-hours by bucket",
-                    "Of jobs that have not ended: where the money went. What each bucket holds: docs/goodput.md.",
+                    "The bars add up the GPU-hours of all jobs that have not ended. docs/goodput.md explains the "
+                    "buckets.",
                     Query(
                         f"sort_desc(sum by (bucket) (max by ({_OF}, bucket) (muster_job_gpu_seconds{{{_N}}}))) / 3600",
                         "{{bucket}}",
@@ -475,8 +498,9 @@ FLEET = Dashboard(
                 ),
                 lines(
                     "Goodput and ETTR",
-                    "Of jobs that have not ended, as report --fleet tells them: GPU-hours in steps that count, and "
-                    "the same of the wall clock without suspension; with the objective.",
+                    "Both figures cover jobs that have not ended. Goodput is the share of GPU-hours in steps that "
+                    "count; ETTR is that share of the wall-clock time without suspension. `kubectl muster report "
+                    "--fleet` includes ended jobs. The third line is the objective of ETTR.",
                     Query(_GPU_SHARE, "goodput"),
                     Query(_WALL_SHARE, "ETTR"),
                     Query("max(muster:ettr_objective:ratio)", "objective"),
@@ -485,21 +509,24 @@ FLEET = Dashboard(
                 ),
                 table(
                     "Jobs",
-                    "What is told of each job that has not ended, 500 at most. A job's name leads to its page.",
-                    Query(f"max by ({_OF}, state, reason) (muster_job_state{{{_N}}})", "told"),
+                    "The table has a row for each job that has not ended, 500 at most. A job's name links to its "
+                    "dashboard.",
+                    Query(f"max by ({_OF}, state, reason) (muster_job_state{{{_N}}})", _HIDDEN),
                     Query(f"max by ({_OF}) (muster_job_ettr_ratio{{{_N}}})", "ETTR"),
                     Query(
                         f"sum by ({_OF}) (max by ({_OF}, bucket) (muster_job_gpu_seconds{{{_N}, "
                         f'bucket!~"{PRODUCTIVE}|suspended"}})) / 3600',
-                        "GPU-hours not in steps that count",
+                        "GPU-hours without progress",
                     ),
                     Query(f"max by ({_OF}) (muster_job_failures_total{{{_N}}})", "failures"),
                     Query(f"max by ({_OF}) (muster_job_lost_steps_total{{{_N}}})", "lost steps"),
                     Query(f"max by ({_OF}) (muster_job_step{{{_N}}})", "step"),
-                    Query(f"time() - max by ({_OF}) (muster_checkpoint_timestamp_seconds{{{_N}}})", "checkpoint's age"),
-                    Query(f"namespace_job_name:muster_job_waiting_seconds:max{{{_N}}}", "waits for"),
+                    Query(
+                        f"time() - max by ({_OF}) (muster_checkpoint_timestamp_seconds{{{_N}}})", "age of checkpoint"
+                    ),
+                    Query(f"namespace_job_name:muster_job_waiting_seconds:max{{{_N}}}", "not running for"),
                     tall=12,
-                    units={"ETTR": "percentunit", "checkpoint's age": "s", "waits for": "s"},
+                    units={"ETTR": "percentunit", "age of checkpoint": "s", "not running for": "s"},
                 ),
             ),
         ),
@@ -508,59 +535,59 @@ FLEET = Dashboard(
             (
                 lines(
                     "Jobs by state",
-                    "Of all namespaces; those that have ended and are not deleted with them.",
+                    "The graph counts the jobs of all namespaces. Ended jobs count until they are deleted.",
                     Query(f"max by (state) ({led('muster_jobs')})", "{{state}}"),
                     unit="none",
                     stacked=True,
                 ),
                 lines(
                     "Accelerators of the fleet",
-                    "What they are there for: held by jobs, by other pods, taken out for health or maintenance, "
-                    "closed by others, reserved for a gang that waits, free. docs/goodput.md.",
+                    "The graph shows what accelerators are used for: held by jobs or other pods, taken out, closed "
+                    "by others, reserved, or free. docs/goodput.md explains the states.",
                     Query(f"max by (state) ({led('muster_gpus')})", "{{state}}"),
                     unit="none",
                     stacked=True,
                 ),
                 lines(
-                    "Jobs that wait for nodes, by reason",
-                    "What each reason means: docs/queueing.md.",
+                    "Pending jobs by reason",
+                    "The graph counts jobs that wait for nodes. docs/queueing.md explains the reasons.",
                     Query(f"max by (reason) ({led('muster_jobs_pending')})", "{{reason}}"),
                     unit="none",
                     stacked=True,
                 ),
                 bars(
-                    "Longest waits now",
-                    "Since when jobs ought to run and do not.",
+                    "Longest waits",
+                    "The bars show for how long jobs should have been running, and have not.",
                     Query(
                         f"topk(10, namespace_job_name:muster_job_waiting_seconds:max{{{_N}}})",
                         "{{namespace}}/{{job_name}}",
                     ),
                     unit="s",
-                    none="nobody waits",
+                    none="no job waits",
                     steps=((None, "green"), (1800, "orange"), (14400, "red")),
                 ),
                 lines(
-                    "Wait for nodes",
-                    "From a job's creation (or its return to the queue) to its nodes, of those that were given nodes "
-                    "in the hour before.",
+                    "Time in the queue",
+                    "The time runs from a job's creation, or its return to the queue, until it gets nodes. Each "
+                    "point covers the jobs that got nodes in the hour before.",
                     *(
                         Query(quantile(q, "muster_queue_wait_seconds_bucket", window="1h"), name)
-                        for q, name in ((0.5, "half"), (0.9, "nine in ten"))
+                        for q, name in ((0.5, "median"), (0.9, "90th percentile"))
                     ),
                     unit="s",
                 ),
                 lines(
-                    "Free nodes that are scattered",
-                    "Share of the free nodes in domains of which a part is in use: near 1, a large gang finds no "
-                    "whole domain.",
+                    "Fragmentation of free nodes",
+                    "The line is the share of free nodes that are in domains with nodes in use. Near 1, a large gang "
+                    "finds no domain that is free as a whole.",
                     Query(f"max by (level) ({led('muster_free_nodes_fragmentation')})", "{{level}}"),
                     unit="percentunit",
                     most=1,
                 ),
                 lines(
-                    "Domains of a gang",
-                    "Nine in ten gangs of the last day were placed in as many domains of a level or in fewer: fewer "
-                    "are better connected.",
+                    "Domains per gang",
+                    "Of the gangs placed in the last day, 90 % are in this many domains of a level or in fewer. "
+                    "Fewer domains are better connected.",
                     Query(quantile(0.9, "muster_gang_domains_bucket", "level", "1d"), "{{level}}"),
                     unit="none",
                 ),
@@ -570,14 +597,14 @@ FLEET = Dashboard(
             "Failures and checkpoints",
             (
                 lines(
-                    "Failures an hour",
-                    "Attempts that ended by a failure, of jobs that have not ended.",
+                    "Failures per hour",
+                    "The graph counts attempts that ended with a failure, of jobs that have not ended.",
                     Query(f"sum(max by ({_OF}) (increase(muster_job_failures_total{{{_N}}}[1h])))", "failures"),
                     unit="none",
                 ),
                 bars(
-                    "Jobs that failed most",
-                    "Attempts that ended by a failure, in all their lives.",
+                    "Jobs with the most failures",
+                    "The bars count the attempts of a job's whole life that ended with a failure.",
                     Query(
                         f"topk(10, max by ({_OF}) (muster_job_failures_total{{{_N}}}))", "{{namespace}}/{{job_name}}"
                     ),
@@ -586,7 +613,7 @@ FLEET = Dashboard(
                 ),
                 bars(
                     "Oldest checkpoints",
-                    "Age of the newest complete checkpoint of jobs that have one.",
+                    "The bars show the age of a job's newest complete checkpoint, for jobs that have one.",
                     Query(
                         f"topk(10, time() - max by ({_OF}) (muster_checkpoint_timestamp_seconds{{{_N}}}))",
                         "{{namespace}}/{{job_name}}",
@@ -595,9 +622,9 @@ FLEET = Dashboard(
                     steps=((None, "green"), (7200, "orange"), (28800, "red")),
                 ),
                 bars(
-                    "Jobs whose saves concern people",
-                    "By reason. Runbooks: docs/runbooks/MusterNoNewCheckpoint.md, "
-                    "docs/runbooks/MusterCheckpointSpaceLow.md.",
+                    "Jobs with concerns about checkpoints",
+                    "The bars count jobs whose checkpoints need attention, by reason. Runbooks: "
+                    "docs/runbooks/MusterNoNewCheckpoint.md, docs/runbooks/MusterCheckpointSpaceLow.md.",
                     Query(
                         f"count by (reason) (max by ({_OF}, reason) (muster_checkpoint_concern{{{_N}}}))", "{{reason}}"
                     ),
@@ -616,8 +643,8 @@ _P = 'probe="$probe", model=~"$model"'
 NODES = Dashboard(
     "muster-nodes",
     "Muster / Nodes",
-    "who keeps the machines; on call, from an alert about nodes",
-    "verdicts, findings, the breaker, machines that come back sick, agents, burn-in, GPUs",
+    "hardware teams; on-call engineers, from an alert about nodes",
+    "verdicts, findings, the breaker, machines that fail repeatedly, agents, burn-in, GPUs",
     (
         Variable("probe", "muster_check_probe_seconds_count", "probe"),
         Variable("model", 'muster_check_probe_seconds_count{probe="$probe"}', "model", every=True),
@@ -629,51 +656,53 @@ NODES = Dashboard(
                 stat(
                     "Healthy",
                     f"""sum({led('muster_nodes{state="Healthy"}')}) / (sum({led('muster_nodes{state!="Unknown"}')}) > 0)""",  # noqa: E501
-                    "Share of the nodes of which anybody says something.",
+                    "Healthy nodes are shown as a share of the nodes with any report.",
                     unit="percentunit",
                     steps=GOOD_IS_HIGH,
-                    none="nobody says",
+                    none="no reports",
                 ),
                 stat(
-                    "Sick",
+                    "Unhealthy",
                     f"""sum({led('muster_nodes{state=~"Degraded|Unhealthy|Quarantined"}')})""",
-                    "Degraded, Unhealthy or Quarantined. `kubectl muster nodes` names them.",
+                    "The panel counts nodes that are Degraded, Unhealthy or Quarantined. `kubectl muster nodes` "
+                    "names them.",
                     steps=GOOD_IS_ZERO,
                 ),
                 stat(
                     "Breaker",
                     f"max({led('muster_breaker_open')})",
-                    "Whether the budget of nodes to take out holds any back. Runbook: "
-                    "docs/runbooks/MusterBreakerHolds.md.",
+                    "The breaker is open while the budget keeps Muster from taking out at least one unhealthy node. "
+                    "Runbook: docs/runbooks/MusterBreakerHolds.md.",
                     steps=BAD_IS_ONE,
-                    says={"0": "closed", "1": "holds"},
+                    value_texts={"0": "closed", "1": "open"},
                 ),
                 stat(
-                    "Held back",
+                    "Held nodes",
                     f"sum({led('muster_breaker_held_nodes')}) + sum({led('muster_breaker_held_repairs')})",
-                    "Sick nodes that the budget holds back, and those that other systems claim and do not get.",
+                    "The panel counts unhealthy nodes that stay in use because the budget is exhausted. Nodes whose "
+                    "repair by other systems the budget ignores count, too.",
                     steps=GOOD_IS_ZERO,
                 ),
                 stat(
-                    "Agents silent",
+                    "Silent agents",
                     "max(muster:node_agents_silent:ratio)",
-                    "Of the agents that have ever spoken. Runbooks: docs/runbooks/MusterAgentsSilent.md, and "
-                    "docs/runbooks/MusterAgentsRefused.md and docs/runbooks/MusterAgentsCutOff.md of agents that "
-                    "cannot write.",
+                    "The panel shows the share of agents that have reported before and are not Ready. Runbook: "
+                    "docs/runbooks/MusterAgentsSilent.md. Runbooks for agents that cannot write: "
+                    "docs/runbooks/MusterAgentsRefused.md, docs/runbooks/MusterAgentsCutOff.md.",
                     unit="percentunit",
                     steps=((None, "green"), (0.01, "orange"), (0.05, "red")),
                 ),
                 stat(
-                    "From a fault to its end of use",
+                    "Time to exclusion",
                     quantile(0.9, "muster_detection_seconds_bucket", window="1d"),
-                    "Nine in ten of the last day: from the first sign of what took a node out to the moment when "
-                    "jobs avoid it.",
+                    "The time runs from the first sign of a node's fault until jobs avoid the node. The panel shows "
+                    "the 90th percentile of the last day.",
                     unit="s",
-                    none="none in a day",
+                    none="none in the last day",
                 ),
                 _alerts(
                     ', alertname=~"MusterBreaker.*|MusterAgents.*|MusterNode.*"',
-                    "Of nodes. Each has a page of its name in docs/runbooks.",
+                    "the firing alerts about nodes",
                 ),
             ),
         ),
@@ -682,27 +711,29 @@ NODES = Dashboard(
             (
                 lines(
                     "Nodes by verdict",
-                    "Unknown are those of which nobody says anything.",
+                    "Unknown nodes have no report from any source.",
                     Query(f"max by (state) ({led('muster_nodes')})", "{{state}}"),
                     unit="none",
                     stacked=True,
                 ),
                 lines(
                     "Findings by reason",
-                    "Nodes with a finding that weighs against them. What each means: docs/node-health.md.",
+                    "The graph counts nodes with a finding that counts against them. docs/node-health.md explains "
+                    "the reasons.",
                     Query(f"max by (reason) ({led('muster_node_findings')}) > 0", "{{reason}}"),
                     unit="none",
                 ),
                 lines(
-                    "Held back by pool",
-                    "A pool in which many nodes are called sick at once has one cause: look for what they share.",
+                    "Held nodes by pool",
+                    "The graph counts unhealthy nodes that the budget keeps in use. Many of them in one pool most "
+                    "likely have one cause: find what they share.",
                     Query(f"max by (pool) ({led('muster_breaker_pool_held_nodes')})", "{{pool}}"),
                     unit="none",
                 ),
                 bars(
-                    "Machines that fall sick again and again",
-                    "1 for each incident, halved by time; the worst of 1.5 and more. Runbook: "
-                    "docs/runbooks/MusterNodeFlapping.md.",
+                    "Machines that fail repeatedly",
+                    "Each incident adds 1 to a machine's score, which fades with time. The bars show the 20 highest "
+                    "scores from 1.5 on. Runbook: docs/runbooks/MusterNodeFlapping.md.",
                     Query(f"topk(20, max by (node) ({led('muster_node_offence_score')}))", "{{node}}"),
                     unit="none",
                     none="none",
@@ -715,27 +746,31 @@ NODES = Dashboard(
             (
                 lines(
                     "Agents",
-                    "By whether the agent's Pod is Ready now.",
+                    "The graph counts agents by whether their Pod is Ready.",
                     Query(f"max by (state) ({led('muster_node_agents')})", "{{state}}"),
                     unit="none",
                     stacked=True,
                 ),
                 lines(
-                    "Silent agents that are too many",
-                    "Of a pool: so many at once are not their nodes' fault.",
+                    "Pools with too many silent agents",
+                    "The graph counts the silent agents of a pool where so many are silent at once that Muster does "
+                    "not blame their nodes.",
                     Query(f"max by (pool) ({led('muster_agents_silent')})", "{{pool}}"),
                     unit="none",
                 ),
                 lines(
-                    "Agents' trouble",
-                    "Requests to the API server that failed, and times that NVML did not answer, an hour.",
-                    Query("sum by (reason) (increase(muster_agent_write_errors_total[1h]))", "requests: {{reason}}"),
+                    "Errors of agents",
+                    "The graph counts failed requests of agents to the API server, and times that NVML did not "
+                    "answer, per hour.",
+                    Query(
+                        "sum by (reason) (increase(muster_agent_write_errors_total[1h]))", "failed requests: {{reason}}"
+                    ),
                     Query("sum(increase(muster_agent_nvml_hangs_total[1h]))", "NVML did not answer"),
                     unit="none",
                 ),
                 lines(
                     "Evidence by kind",
-                    "What agents hold against their nodes, before Muster weighs it.",
+                    "The graph counts the evidence of all agents against their nodes, before the operator weighs it.",
                     Query("sum by (kind) (muster_agent_evidence) > 0", "{{kind}}"),
                     unit="none",
                 ),
@@ -745,49 +780,51 @@ NODES = Dashboard(
             "Burn-in",
             (
                 lines(
-                    "Tests of nodes a day",
-                    "Of nodes that no gang has, by what came of them. Outcomes: docs/burn-in.md.",
+                    "Node tests per day",
+                    "The graph counts tests of nodes that no gang held, by outcome. docs/burn-in.md explains the "
+                    "tests.",
                     Query("sum by (outcome) (increase(muster_node_tests_total[1d]))", "{{outcome}}"),
                     unit="none",
                     stacked=True,
                 ),
                 lines(
-                    "Time of a test",
-                    "Nine in ten of the last day, of one node's probes together.",
+                    "Duration of a test",
+                    "The time covers all probes of one node. The line is the 90th percentile of the last day.",
                     Query(quantile(0.9, "muster_node_test_seconds_bucket", "profile", "1d"), "{{profile}}"),
                     unit="s",
                 ),
                 lines(
                     "Checkers and open orders",
-                    "Nodes whose checker is heard, by its state, and orders that are not answered yet.",
+                    "The graph counts nodes by the state of their checker, and orders that checkers have not "
+                    "answered yet.",
                     Query(f"max by (state) ({led('muster_checkers')})", "{{state}}"),
                     Query(f"max({led('muster_check_orders_open')})", "open orders"),
                     unit="none",
                 ),
                 lines(
-                    "Time of a probe",
-                    "Nine in ten of the last day.",
+                    "Duration of a probe",
+                    "The line is the 90th percentile of the last day.",
                     Query(quantile(0.9, "muster_check_probe_seconds_bucket", "probe", "1d"), "{{probe}}"),
                     unit="s",
                 ),
                 bars(
-                    "What the chosen probe reached",
-                    "Answers in the time shown, by the figure's upper bound, in the probe's own unit "
-                    "(docs/burn-in.md). One far below the others is worth a look.",
+                    "Results of the chosen probe",
+                    "The bars count the results in the time shown, by their upper bound, in the probe's own unit "
+                    "(docs/burn-in.md). Inspect a node whose result is far below the others.",
                     Query(f"sum by (le) (increase(muster_check_figure_bucket{{{_P}}}[$__range]))", "{{le}}"),
                     unit="none",
                     buckets=True,
                 ),
                 lines(
-                    "The chosen probe over time",
-                    "The slowest tenth and the half of a day's answers, by model and unit.",
+                    "Chosen probe over time",
+                    "The lines are the 10th percentile and the median of a day's results, by model and unit.",
                     Query(
                         quantile(0.1, f"muster_check_figure_bucket{{{_P}}}", "model, unit", "1d"),
-                        "slowest tenth, {{model}}, {{unit}}",
+                        "10th percentile, {{model}}, {{unit}}",
                     ),
                     Query(
                         quantile(0.5, f"muster_check_figure_bucket{{{_P}}}", "model, unit", "1d"),
-                        "half, {{model}}, {{unit}}",
+                        "median, {{model}}, {{unit}}",
                     ),
                     unit="none",
                 ),
@@ -798,17 +835,23 @@ NODES = Dashboard(
             (
                 lines(
                     "GPUs",
-                    "Those that answer, and those that should.",
-                    Query("sum(muster_agent_gpus)", "answer"),
-                    Query("sum(muster_agent_gpus_expected)", "should answer"),
+                    "The lines count the GPUs that answer, and the GPUs that should answer.",
+                    Query("sum(muster_agent_gpus)", "answering"),
+                    Query("sum(muster_agent_gpus_expected)", "expected"),
                     unit="none",
                 ),
-                # Of now only: a line of a day over every GPU of a large fleet is more than Prometheus loads for one
-                # query.
-                stat("Power", "sum(muster_gpu_power_watts)", "All GPUs together.", unit="watt", wide=12, tall=8),
+                # Only the present value: a day's line over all GPUs of a large fleet is too much for Prometheus.
+                stat(
+                    "Power",
+                    "sum(muster_gpu_power_watts)",
+                    "The panel adds up the power of all GPUs that agents report.",
+                    unit="watt",
+                    wide=12,
+                    tall=8,
+                ),
                 bars(
                     "Hottest GPUs",
-                    "Degrees to the limit; at 0 the GPU slows down.",
+                    "The bars show by how many degrees a GPU is below its limit. At 0 the GPU slows down.",
                     Query(
                         "bottomk(10, max by (node, gpu) (muster_gpu_temperature_margin_celsius))", "{{node}} {{gpu}}"
                     ),
@@ -816,16 +859,16 @@ NODES = Dashboard(
                     steps=((None, "red"), (5, "orange"), (10, "green")),
                 ),
                 bars(
-                    "GPUs with memory and link errors",
-                    "In the last day: uncorrected errors of memory and PCIe replays. What weighs against a node: "
-                    "docs/node-health.md.",
+                    "GPUs with memory or PCIe errors",
+                    "The bars count uncorrected memory errors and PCIe replays of the last day. docs/node-health.md "
+                    "says which errors count against a node.",
                     Query(
                         "topk(10, max by (node, gpu) (increase(muster_gpu_ecc_uncorrected_total[1d])) > 0)",
-                        "{{node}} {{gpu}} uncorrected",
+                        "{{node}} {{gpu}} memory errors",
                     ),
                     Query(
                         "topk(10, max by (node, gpu) (increase(muster_gpu_pcie_replays_total[1d])) > 0)",
-                        "{{node}} {{gpu}} replays",
+                        "{{node}} {{gpu}} PCIe replays",
                     ),
                     unit="none",
                     none="none",
@@ -840,8 +883,8 @@ NODES = Dashboard(
 OPERATOR = Dashboard(
     "muster-operator",
     "Muster / Operator",
-    "on call, from an alert about Muster itself; who runs the API server",
-    "who leads, how long passes take, requests to the API server, informers, reports",
+    "on-call engineers, from an alert about Muster itself; administrators of the API server",
+    "leadership, reconciliations, requests to the API server, informers, reports",
     (),
     (
         (
@@ -850,88 +893,96 @@ OPERATOR = Dashboard(
                 stat(
                     "Leaders",
                     "sum(muster_is_leader) or vector(0)",
-                    "1, but for some seconds while one takes over. Runbook: docs/runbooks/MusterNoLeader.md.",
+                    "One replica leads, except for some seconds while another takes over. Runbook: "
+                    "docs/runbooks/MusterNoLeader.md.",
                     steps=((None, "red"), (1, "green"), (2, "red")),
                 ),
                 stat(
                     "Replicas",
                     "count(muster_is_leader)",
-                    "That Prometheus reaches. Runbook of one that is missing: docs/runbooks/MusterReplicaMissing.md.",
+                    "The panel counts the replicas that Prometheus reaches. Runbook for a missing replica: "
+                    "docs/runbooks/MusterReplicaMissing.md.",
                     steps=((None, "orange"), (2, "green")),
                 ),
                 stat(
                     "FleetPolicy",
                     f"max({led('muster_fleet_policy_unreadable')})",
-                    "Runbook: docs/runbooks/MusterFleetPolicyUnreadable.md.",
+                    "The panel shows whether the operator can read the FleetPolicy. Runbook: "
+                    "docs/runbooks/MusterFleetPolicyUnreadable.md.",
                     steps=BAD_IS_ONE,
-                    says={"0": "read", "1": "unreadable"},
+                    value_texts={"0": "readable", "1": "unreadable"},
                 ),
                 stat(
-                    "Contradictions in it",
+                    "Contradictions in the policy",
                     f"max({led('muster_health_policy_problems')})",
-                    "Contradictions in the FleetPolicy's health; the log names them.",
+                    "The panel counts contradictions in spec.health of the FleetPolicy. The operator's log names them.",
                     steps=GOOD_IS_ZERO,
                 ),
                 stat(
-                    "Launchers heard", f"sum({led('muster_launchers')})", "That the leader has heard and not forgotten."
+                    "Launchers",
+                    f"sum({led('muster_launchers')})",
+                    "The panel counts launchers that have reported to the leader and are not forgotten.",
                 ),
                 stat(
-                    "Certificate ends in",
+                    "Certificate expires in",
                     "min(muster_certificate_expiry_timestamp_seconds > 0) - time()",
-                    "Of a replica, for launchers and Prometheus. Runbook: docs/runbooks/MusterCertificateEndsSoon.md.",
+                    "Launchers and Prometheus connect by this certificate. The panel shows the replica whose "
+                    "certificate expires first. Runbook: docs/runbooks/MusterCertificateEndsSoon.md.",
                     unit="s",
                     steps=((None, "red"), (3 * 86400, "green")),
                 ),
                 stat(
                     "Accounts lost in a day",
                     'sum(increase(muster_history_writes_total{outcome="lost"}[1d])) or vector(0)',
-                    "Of jobs that ended. Runbook: docs/runbooks/MusterHistoryLost.md.",
+                    "Muster could not write these accounts of ended jobs, and does not try again. Runbook: "
+                    "docs/runbooks/MusterHistoryLost.md.",
                     steps=GOOD_IS_ZERO,
                 ),
                 stat(
-                    "Answers held back",
+                    "Open long polls",
                     f"sum({led('muster_reports_held')})",
-                    "Of reports: launchers are answered when there is something to do, or in time.",
+                    "Launchers and checkers wait in these requests until there is news, or until the request times "
+                    "out.",
                 ),
                 _alerts(
                     ', alertname=~"Muster(NoLeader|Replica|Launchers|History|Certificate|Memory|Reconcile|FleetPolicy|Clock).*"',  # noqa: E501
-                    "Of the operator. Each has a page of its name in docs/runbooks.",
+                    "the firing alerts about the operator",
                 ),
                 Panel(
-                    "Who leads",
+                    "Leadership",
                     "state-timeline",
                     (Query("max by (instance) (muster_is_leader)", "{{instance}}"),),
-                    "Each replica over time.",
+                    "The bars show when each replica led.",
                     wide=24,
                     tall=6,
-                    says={"0": "stands by", "1": "leads"},
+                    value_texts={"0": "standby", "1": "leader"},
                 ),
             ),
         ),
         (
-            "Passes",
+            "Reconciliation",
             (
                 lines(
-                    "Clocks",
-                    "By how much each replica's clock is ahead of the API server's, to a second or two. Beyond 5 s: "
-                    "docs/runbooks/MusterClockOff.md.",
+                    "Clock difference",
+                    "The lines show by how much each replica's clock is ahead of the API server's, to a second or "
+                    "two. Runbook from 5 s on: docs/runbooks/MusterClockOff.md.",
                     Query("max by (instance) (muster_clock_ahead_seconds)", "{{instance}}"),
                     unit="s",
                 ),
                 lines(
-                    "Time of a pass",
-                    "One pass over one job, writes to the API server included.",
+                    "Duration of a reconciliation",
+                    "The time is that of one reconciliation of one job, requests to the API server included.",
                     *(
                         Query(quantile(q, "muster_reconcile_seconds_bucket"), name)
-                        for q, name in ((0.5, "half"), (0.99, "99 in 100"))
+                        for q, name in ((0.5, "median"), (0.99, "99th percentile"))
                     ),
                     unit="s",
                 ),
                 lines(
-                    "Passes a second",
-                    "And those that ended by an error. ValueError, KeyError and the like are a defect. Runbook: "
-                    "docs/runbooks/MusterReconcileFailing.md.",
-                    Query("sum(rate(muster_reconcile_seconds_count[$__rate_interval]))", "passes"),
+                    "Reconciliations per second",
+                    "The graph shows all reconciliations, and those that ended with an error. ValueError, KeyError "
+                    "and similar reasons are a defect of Muster. Runbook: docs/runbooks/MusterReconcileFailing.md.",
+                    Query("sum(rate(muster_reconcile_seconds_count[$__rate_interval]))", "all"),
                     Query(
                         "sum by (reason) (rate(muster_reconcile_failures_total[$__rate_interval]))",
                         "failed: {{reason}}",
@@ -939,17 +990,19 @@ OPERATOR = Dashboard(
                     unit="ops",
                 ),
                 lines(
-                    "Time to find nodes for one job",
-                    "Or to know that there are none.",
+                    "Duration of placement",
+                    "The time runs until the operator has found nodes for one waiting job, or knows that there are "
+                    "none.",
                     *(
                         Query(quantile(q, "muster_placement_seconds_bucket"), name)
-                        for q, name in ((0.5, "half"), (0.99, "99 in 100"))
+                        for q, name in ((0.5, "median"), (0.99, "99th percentile"))
                     ),
                     unit="s",
                 ),
                 lines(
-                    "Processor and memory",
-                    "Of each replica. Runbook of memory near its limit: docs/runbooks/MusterMemoryNearLimit.md.",
+                    "CPU and memory",
+                    "The lines show what each replica uses. Runbook for memory near its limit: "
+                    "docs/runbooks/MusterMemoryNearLimit.md.",
                     Query(
                         "max by (instance) (rate(process_cpu_seconds_total[$__rate_interval]) and on (instance) "
                         "muster_is_leader)",
@@ -969,14 +1022,14 @@ OPERATOR = Dashboard(
             (
                 lines(
                     "Requests by code",
-                    "0 means that there was no answer. 403: a right is missing, or a quota refuses; 429: the API "
-                    "server asks for less.",
+                    "Code 0 means that there was no answer. With 403, a permission is missing or a quota refuses. "
+                    "With 429, the API server asks for fewer requests.",
                     Query("sum by (code) (rate(muster_api_requests_total[$__rate_interval]))", "{{code}}"),
                     unit="reqps",
                 ),
                 lines(
-                    "Requests by kind",
-                    "Watches left out.",
+                    "Requests by verb and resource",
+                    "The graph shows the 15 most frequent kinds of requests, without watches.",
                     Query(
                         "topk(15, sum by (verb, resource) "
                         '(rate(muster_api_requests_total{verb!="WATCH"}[$__rate_interval])) > 0)',
@@ -985,14 +1038,14 @@ OPERATOR = Dashboard(
                     unit="reqps",
                 ),
                 lines(
-                    "Time of a request",
-                    "99 in 100, until the answer was complete.",
+                    "Duration of a request",
+                    "The time runs until the response was complete. The lines are the 99th percentile.",
                     Query(quantile(0.99, "muster_api_request_seconds_bucket", "verb"), "{{verb}}"),
                     unit="s",
                 ),
                 table(
-                    "Requests that were refused or failed, in the last hour",
-                    "403 of one verb and resource, again and again, is a right that is missing.",
+                    "Failed requests in the last hour",
+                    "Repeated 403 for one verb and resource means that a permission is missing.",
                     Query(
                         'sum by (verb, resource, code) (increase(muster_api_requests_total{code=~"0|4..|5.."}[1h])) '
                         "> 0",
@@ -1007,31 +1060,33 @@ OPERATOR = Dashboard(
             "Informers and reports",
             (
                 lines(
-                    "Full lists of informers, in a quarter of an hour",
-                    "Near 0 when all is well: each is a watch that had to start over.",
+                    "Full lists of informers in 15 minutes",
+                    "An informer makes a full list when its watch has to start over. The number is near 0 when all "
+                    "is well.",
                     Query("sum by (informer) (increase(muster_informer_lists_total[15m]))", "{{informer}}"),
                     unit="none",
                 ),
                 lines(
-                    "Objects that informers hold",
-                    "In the leader.",
+                    "Objects of informers",
+                    "The graph counts the objects that the leader's informers hold.",
                     Query(f"max by (informer) ({led('muster_informer_objects')})", "{{informer}}"),
                     unit="none",
                 ),
                 lines(
                     "Reports by code",
-                    "Of launchers and checkers. 421: asked a replica that does not lead; 503: nobody leads; 401, "
-                    "403: a token that does not count, anybody's or a worker's (muster_workers_refused by scope). "
-                    "Runbooks: docs/runbooks/MusterLaunchersRefused.md and, of one namespace's workers, "
+                    "The codes answer reports of launchers and checkers. 421: this replica does not lead; 503: no "
+                    "replica leads; 401: the token cannot be verified; 403: the pod is no worker. Runbooks: "
+                    "docs/runbooks/MusterLaunchersRefused.md, and for one namespace "
                     "docs/runbooks/MusterWorkersRefused.md.",
                     Query("sum by (code) (rate(muster_reports_total[$__rate_interval]))", "{{code}}"),
                     unit="reqps",
                 ),
                 lines(
-                    "What could not be read or told, in an hour",
-                    "Objects that could not be taken in (the log names them), and Events that could not be posted.",
+                    "Unreadable objects and lost Events per hour",
+                    "The graph counts objects that the operator could not read, which its log names, and Events that "
+                    "it could not post.",
                     Query("sum by (informer) (increase(muster_unreadable_objects_total[1h])) > 0", "{{informer}}"),
-                    Query("sum(increase(muster_events_dropped_total[1h]))", "Events"),
+                    Query("sum(increase(muster_events_dropped_total[1h]))", "lost Events"),
                     unit="none",
                 ),
             ),
@@ -1043,7 +1098,7 @@ DASHBOARDS = (FLEET, JOB, NODES, OPERATOR)
 
 
 def rendered(dashboard: Dashboard) -> str:
-    """The page as Grafana reads it, a line for each panel and each variable: a difference shows where it is."""
+    """Return a dashboard as Grafana's JSON, with a line for each panel and variable, so that a diff shows the place."""
     page = _page(dashboard)
     marks: list[Json] = []
 
@@ -1058,15 +1113,16 @@ def rendered(dashboard: Dashboard) -> str:
 
 
 def _page(dashboard: Dashboard) -> Json:
+    summary = dashboard.summary
     return {
         "uid": dashboard.uid,
         "title": dashboard.title,
-        "description": f"{dashboard.what[0].upper()}{dashboard.what[1:]}. Made by tools/monitoring/dashboards.py.",
+        "description": f"{summary[0].upper()}{summary[1:]}. Generated by tools/monitoring/dashboards.py.",
         "tags": ["muster"],
         "schemaVersion": SCHEMA_VERSION,
         "version": 1,
         "editable": True,
-        "graphTooltip": 1,  # a pointer in one panel shows in all
+        "graphTooltip": 1,  # one crosshair for all panels
         "timezone": "browser",
         "refresh": "1m",
         "time": {"from": dashboard.since, "to": "now"},
@@ -1102,7 +1158,7 @@ def _variable(variable: Variable) -> Json:
         "type": "query",
         "datasource": _SOURCE,
         "query": {"query": query, "refId": "A"},
-        "refresh": 2,  # whenever the time shown changes: jobs come and go
+        "refresh": 2,  # whenever the time range changes: jobs come and go
         "sort": 1,
         "multi": variable.every,
         "includeAll": variable.every,
@@ -1114,7 +1170,7 @@ def _variable(variable: Variable) -> Json:
 
 
 def _with_positions(dashboard: Dashboard) -> Iterator[Json]:
-    """Each heading, and its panels from left to right, in lines of 24 columns."""
+    """Yield each heading and its panels from left to right, in lines of 24 columns."""
     number, y = 0, 0
     for title, panels in dashboard.rows:
         number += 1
@@ -1145,10 +1201,12 @@ def _drawn(panel: Panel, number: int, place: Json) -> Json:
         "mappings": [
             {
                 "type": "value",
-                "options": {value: {"text": text, "index": n} for n, (value, text) in enumerate(panel.says.items())},
+                "options": {
+                    value: {"text": text, "index": n} for n, (value, text) in enumerate(panel.value_texts.items())
+                },
             }
         ]
-        if panel.says
+        if panel.value_texts
         else [],
     }
     if panel.none:
@@ -1267,15 +1325,15 @@ _KINDS = {
 
 
 def _columns(panel: Panel) -> list[Json]:
-    """One row for each set of labels, a column for each label and each query; not when, which is now for all."""
+    """Return the transformations to one row per set of labels, with a column per label and query, without the time."""
     names = [f"Value #{letter}" for letter, _ in zip("ABCDEFGHIJ", panel.queries, strict=False)]
     if len(names) == 1:
         names = ["Value"]
-    told = dict(zip(names, (query.legend for query in panel.queries), strict=True))
-    hidden = {"Time": True, **{name: True for name, legend in told.items() if legend in ("told", "firing")}}
+    legends = dict(zip(names, (query.legend for query in panel.queries), strict=True))
+    hidden = {"Time": True, **{name: True for name, legend in legends.items() if legend == _HIDDEN}}
     return [
         {"id": "merge", "options": {}},
-        {"id": "organize", "options": {"excludeByName": hidden, "indexByName": {}, "renameByName": told}},
+        {"id": "organize", "options": {"excludeByName": hidden, "indexByName": {}, "renameByName": legends}},
     ]
 
 
@@ -1285,9 +1343,9 @@ def _overrides(panel: Panel) -> list[Json]:
         for name, unit in panel.units.items()
     ]
     if panel.kind == "table" and any("job_name" in query.expr for query in panel.queries):
-        # The names are users': what is no name's character is escaped.
+        # Users choose the names, so other characters are escaped.
         url = "/d/muster-job?var-namespace=${__data.fields.namespace:percentencode}&var-job_name=${__data.fields.job_name:percentencode}"  # noqa: E501
-        link = {"title": "the job's page", "url": url, "targetBlank": False}
+        link = {"title": "the job's dashboard", "url": url, "targetBlank": False}
         found.append(
             {"matcher": {"id": "byName", "options": "job_name"}, "properties": [{"id": "links", "value": [link]}]}
         )
@@ -1295,13 +1353,17 @@ def _overrides(panel: Panel) -> list[Json]:
 
 
 def listed(page: str) -> str:
-    """docs/metrics.md with the list as it has to be.
+    """Return docs/metrics.md with the present list of dashboards.
+
+    Args:
+        page: the text of docs/metrics.md.
 
     Raises:
-        ValueError: there is no list in it.
+        ValueError: the page has no list of dashboards.
     """
     rows = [
-        f"| `{each.uid}` | {each.who} | {each.what}: {sum(1 for _ in each.panels)} panels |\n" for each in DASHBOARDS
+        f"| `{each.uid}` | {each.audience} | {each.summary}: {sum(1 for _ in each.panels)} panels |\n"
+        for each in DASHBOARDS
     ]
     page, places = _LIST.subn(lambda _: "".join(rows), page)
     if places != 1:
@@ -1310,7 +1372,7 @@ def listed(page: str) -> str:
 
 
 def main() -> int:
-    """Write the pages, or with --check compare them."""
+    """Write the files, or with --check compare them."""
     page = (_ROOT / PAGE).read_text(encoding="utf-8")
     wanted = {FOLDER / f"{each.uid}.json": rendered(each) for each in DASHBOARDS} | {PAGE: listed(page)}
     status = 0
@@ -1319,7 +1381,7 @@ def main() -> int:
         if whole.is_file() and whole.read_text(encoding="utf-8") == text:
             continue
         if "--check" in sys.argv[1:]:
-            print(f"{path} is not what tools/monitoring/dashboards.py says: run `make generate`", file=sys.stderr)
+            print(f"{path} differs from tools/monitoring/dashboards.py: run `make generate`", file=sys.stderr)
             status = 1
         else:
             whole.parent.mkdir(parents=True, exist_ok=True)

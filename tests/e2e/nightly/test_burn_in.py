@@ -114,21 +114,21 @@ def test_a_node_is_tested_by_hand(bed: Bed) -> None:
 
 # What the run below has nothing of, by page and panel, with the query's legend where only one of several is meant.
 NOTHING_TO_TELL = {
-    ("muster-fleet", "Domains of a gang"): "the policy of this test has no levels",
-    ("muster-fleet", "Free nodes that are scattered"): "the policy of this test has no levels",
-    ("muster-fleet", "Jobs whose saves concern people"): "saves are well",
-    ("muster-job", "Alerts that fire"): "nothing is serious for the jobs",
-    ("muster-job", "Concerns"): "saves are well",
-    ("muster-job", "Tokens a second"): "the job does not say what a step is worth",
-    ("muster-job", "MFU"): "the job does not say what a step is worth",
-    ("muster-job", "Cost of a million tokens"): "the job does not say what a step is worth",
-    ("muster-nodes", "Machines that fall sick again and again"): "each falls sick once",
-    ("muster-nodes", "Silent agents that are too many"): "all agents speak",
-    ("muster-nodes", "GPUs with memory and link errors"): "the fake NVML's GPUs have none",
-    ("muster-operator", "Alerts that fire"): "the operator is well",
-    ("muster-operator", "Passes a second", "failed: {{reason}}"): "none has to fail",
-    ("muster-operator", "Requests that were refused or failed, in the last hour"): "none has to fail",
-    ("muster-operator", "What could not be read or told, in an hour", "{{informer}}"): "all objects can be read",
+    ("muster-fleet", "Domains per gang"): "the policy of this test has no levels",
+    ("muster-fleet", "Fragmentation of free nodes"): "the policy of this test has no levels",
+    ("muster-fleet", "Jobs with concerns about checkpoints"): "saves need no attention",
+    ("muster-job", "Firing alerts"): "no alert of the jobs fires",
+    ("muster-job", "Concerns"): "saves need no attention",
+    ("muster-job", "Tokens per second"): "the job does not declare spec.throughput",
+    ("muster-job", "MFU"): "the job does not declare spec.throughput",
+    ("muster-job", "Cost per million tokens"): "the job does not declare spec.throughput",
+    ("muster-nodes", "Machines that fail repeatedly"): "each fails once",
+    ("muster-nodes", "Pools with too many silent agents"): "all agents report",
+    ("muster-nodes", "GPUs with memory or PCIe errors"): "the fake NVML's GPUs have none",
+    ("muster-operator", "Firing alerts"): "no alert of the operator fires",
+    ("muster-operator", "Reconciliations per second", "failed: {{reason}}"): "none has to fail",
+    ("muster-operator", "Failed requests in the last hour"): "none has to fail",
+    ("muster-operator", "Unreadable objects and lost Events per hour", "{{informer}}"): "all objects can be read",
 }
 
 

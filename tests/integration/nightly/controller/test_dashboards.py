@@ -35,12 +35,12 @@ TOLD_BY_HAND = ROOT / "tests/integration/controller/stage/figures_server.py"
 DEADLINE_SECONDS = 90.0
 BY_HAND = {"namespace": "by-hand", "job_name": "waits"}
 # Of the job's page, what a job that is well has no series of; the one that is told by hand has.
-OF_TROUBLE = {"Waits for", "Concerns", "Alerts that fire"}
+OF_TROUBLE = {"Not running for", "Concerns", "Firing alerts"}
 # What scripted launchers cannot tell: checkpoints that have files. Their job has no spec.throughput, and their nodes no
 # agents.
 NOT_SCRIPTED = {
-    *("What a save takes", "Size and room"),
-    *("Tokens a second", "MFU", "Cost of a million tokens", "Power of its nodes' GPUs"),
+    *("Duration of a save", "Size and free space"),
+    *("Tokens per second", "MFU", "Cost per million tokens", "Power of the job's nodes"),
 }
 
 
