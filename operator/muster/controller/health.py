@@ -556,7 +556,7 @@ class HealthKeeper:
             self._equipment.ignore_ports(self._rules.ignored_ports)
             _contradictions.set(len(self._rules.problems))
             for problem in self._rules.problems:
-                log.warning("the FleetPolicy's health makes no sense together", problem=problem)
+                log.warning("the FleetPolicy contradicts itself", problem=problem)
 
     def _was_evaluated(self, name: str, now: datetime) -> bool:
         """Evaluate a node. Returns False where a defect of Muster prevented that: then its last verdict stands."""

@@ -1,7 +1,7 @@
-"""What each kind of the agent's evidence means: the agent says what is, this table what follows from it.
+"""What each kind of the agent's evidence means: the agent reports facts, this table gives their severity and action.
 
-The agent measures against thresholds (docs/node-agent.md) and sends only what is beyond them. A kind that is not in the
-table, of an agent newer than the operator, warns and does no more.
+The agent measures against thresholds (docs/node-agent.md) and sends only what exceeds them. A kind that is not in the
+table comes from an agent that is newer than the operator, and only warns.
 """
 
 import re
@@ -38,13 +38,13 @@ class Kind:
     """One row of the table: what one kind of the agent's evidence means.
 
     Attributes:
-        meaning: what has happened, for people.
-        severity: what the evidence weighs.
+        meaning: what has happened, as text for users.
+        severity: the severity of the finding.
         action: what to do with the machine.
-        source: which other systems treat the kind so.
+        source: other systems that treat the kind in the same way.
         clears: what ends the sign.
-        often: what the evidence weighs when it comes often; None: no more.
-        event: whether each occurrence is news, as the kind happens rather than lasts.
+        often: severity and action when the evidence comes often; None: the same.
+        event: whether the kind is an event, of which each occurrence is new, and not a state that lasts.
         then: the action when the same kind took the node out before; None: the same action.
     """
 
@@ -59,23 +59,21 @@ class Kind:
 
 
 _MUSTER = "Muster's choice"
-_BY_CODE = "by its number: see below"
-UNKNOWN_KIND = Kind("not in the table: the agent is newer than the operator", WARNING, INSPECT, _MUSTER)
+_BY_CODE = "by its code: see below"
+UNKNOWN_KIND = Kind("unknown kind: the agent is newer than the operator", WARNING, INSPECT, _MUSTER)
 
 KINDS: Mapping[str, Kind] = {
     XID: Kind("the driver reports an error", WARNING, NONE, _BY_CODE, event=True),
     SXID: Kind("an NVSwitch reports an error", WARNING, NONE, _BY_CODE, event=True),
-    RECOVERY_ACTION: Kind("the driver says what to do (NVML field 230)", WARNING, NONE, _BY_CODE),
-    "GpuLost": Kind(
-        "a GPU does not answer any more", FATAL, REBOOT, "gpud, NVSentinel, DCGM", Clears.BOOT, then=REPLACE
-    ),
-    "GpuReset": Kind("a GPU has been reset: XIDs from before that needed it are over", INFO, NONE, _MUSTER),
+    RECOVERY_ACTION: Kind("the driver recommends an action (NVML field 230)", WARNING, NONE, _BY_CODE),
+    "GpuLost": Kind("a GPU no longer answers", FATAL, REBOOT, "gpud, NVSentinel, DCGM", Clears.BOOT, then=REPLACE),
+    "GpuReset": Kind("a GPU was reset, which ends earlier XIDs that needed a reset", INFO, NONE, _MUSTER),
     "GpuUnreachable": Kind(
-        "a GPU answers nothing but errors", FATAL, REBOOT, "gpud, NVSentinel: as a GPU that is lost", then=REPLACE
+        "a GPU answers with errors only", FATAL, REBOOT, "gpud, NVSentinel: as a GPU that is lost", then=REPLACE
     ),
     "GpuInit": Kind("the driver could not start a GPU", FATAL, REBOOT, "gpud: RmInitAdapter failed", then=REPLACE),
     "DriverFatal": Kind(
-        "the driver says that only a boot repairs it: no program can start on any GPU",
+        "the driver reports that it needs a reboot: no program can start on any GPU",
         FATAL,
         REBOOT,
         "the driver itself, as XID 154",
@@ -83,27 +81,25 @@ KINDS: Mapping[str, Kind] = {
         event=True,
     ),
     "ResetRequired": Kind("a GPU has to be reset", FATAL, RESET, "gpud"),
-    "GpuCount": Kind(
-        "fewer GPUs than there should be", FATAL, REBOOT, "Azure NHC, gpud, AKS, EKS, NVSentinel", then=REPLACE
-    ),
+    "GpuCount": Kind("fewer GPUs than expected", FATAL, REBOOT, "Azure NHC, gpud, AKS, EKS, NVSentinel", then=REPLACE),
     "NvmlFailed": Kind(
-        "the driver's library does not work any more: no new program can use a GPU",
+        "the driver's library no longer works: no new program can use a GPU",
         DEGRADED,
         REBOOT,
-        "gpud; training may go on for now",
+        "gpud; training may continue for now",
     ),
-    "NvmlHang": Kind("the driver's library hangs; training may go on for now", DEGRADED, REBOOT, "go-nvml #152"),
+    "NvmlHang": Kind("the driver's library hangs; training may continue for now", DEGRADED, REBOOT, "go-nvml #152"),
     "EccUncorrected": Kind("uncorrectable memory errors since the driver was loaded", FATAL, RESET, "DCGM, gcm, CHS"),
     "EccCorrected": Kind("many corrected memory errors", WARNING, NONE, "gcm, Azure NHC"),
     "SramUncorrected": Kind("uncorrectable errors in SRAM", FATAL, RESET, "Azure NHC", then=REPLACE),
-    "SramThreshold": Kind("the GPU says that its SRAM is worn", FATAL, REPLACE, "DCGM"),
+    "SramThreshold": Kind("the GPU reports that its SRAM is worn out", FATAL, REPLACE, "DCGM"),
     "RowRemapPending": Kind(
-        "bad memory rows wait for a reset to be replaced", DEGRADED, RESET, "gpud, Azure NHC, DCGM"
+        "bad memory rows wait for a reset, which replaces them", DEGRADED, RESET, "gpud, Azure NHC, DCGM"
     ),
     "RowRemapFailed": Kind("no spare memory rows are left", FATAL, REPLACE, "gpud, Azure NHC, NVSentinel"),
-    "RowRemaps": Kind("many memory rows had to be replaced", WARNING, INSPECT, "DCGM"),
+    "RowRemaps": Kind("the GPU has replaced many memory rows", WARNING, INSPECT, "DCGM"),
     "RetiredPages": Kind("many memory pages are retired", DEGRADED, REPLACE, "gcm, DCGM"),
-    "RetiredPagesPending": Kind("memory pages wait for a reset to be retired", DEGRADED, RESET, "DCGM"),
+    "RetiredPagesPending": Kind("memory pages wait for a reset, which retires them", DEGRADED, RESET, "DCGM"),
     "RepairPending": Kind("a repair of channels or TPCs waits for a reset", DEGRADED, RESET, _MUSTER),
     "InfoRom": Kind("the GPU's InfoROM is damaged", DEGRADED, INSPECT, "DCGM, Azure NHC, NVSentinel"),
     "NvLinkDown": Kind("an NVLink is down", FATAL, RESET, "NVRx, Azure NHC"),
@@ -111,7 +107,7 @@ KINDS: Mapping[str, Kind] = {
         "an NVLink has errors", WARNING, INSPECT, "DCGM, NVRx", often=Repetition(3, DAY_SECONDS, DEGRADED, RESET)
     ),
     "NvLinkDiscovery": Kind(
-        "the driver cannot find out which NVLinks are up: what asks it hangs",
+        "the driver cannot determine which NVLinks are up: programs that query it hang",
         DEGRADED,
         REBOOT,
         "gpud",
@@ -119,8 +115,7 @@ KINDS: Mapping[str, Kind] = {
         event=True,
     ),
     "AmdGpuError": Kind(
-        "the driver of an AMD GPU says that it is lost, cannot be started or reset, or has memory errors that could "
-        "not be corrected",
+        "the driver reports that an AMD GPU is lost, cannot be started or reset, or has uncorrectable memory errors",
         FATAL,
         REBOOT,
         "ROCm's node-scraper",
@@ -132,7 +127,10 @@ KINDS: Mapping[str, Kind] = {
     "FabricManager": Kind("fabric manager does not run; no new program can use NVLink", DEGRADED, INSPECT, "gpud, EKS"),
     "PcieWidth": Kind("a PCIe link is narrower than it should be", DEGRADED, INSPECT, "DCGM"),
     "PcieGeneration": Kind(
-        "a PCIe link is slower under load than card and slot can be", WARNING, INSPECT, "DCGM; virtual slots may lie"
+        "a PCIe link under load is slower than card and slot allow",
+        WARNING,
+        INSPECT,
+        "DCGM; virtual slots may report wrong speeds",
     ),
     "PcieReplay": Kind(
         "a PCIe link repeats transfers", WARNING, INSPECT, "DCGM", often=Repetition(3, DAY_SECONDS, DEGRADED, INSPECT)
@@ -163,56 +161,52 @@ KINDS: Mapping[str, Kind] = {
         event=True,
     ),
     "PcieAerElsewhere": Kind(
-        "a bridge or another device reports a PCIe error that could not be corrected, and took no GPU or network "
-        "card away",
+        "a bridge or another device reports a PCIe error that could not be corrected; no GPU or network card was lost",
         WARNING,
         INSPECT,
         "PCIe AER, DPC",
         event=True,
     ),
-    "Temperature": Kind("too hot for ten minutes", DEGRADED, INSPECT, "NVSentinel, gpud"),
-    "Throttle": Kind("the hardware slows itself down most of the time", DEGRADED, INSPECT, "gpud"),
-    "EnergyCounter": Kind("the energy counter stands still: figures about power are wrong", INFO, NONE, _MUSTER),
+    "Temperature": Kind("the temperature has been too high for ten minutes", DEGRADED, INSPECT, "NVSentinel, gpud"),
+    "Throttle": Kind("the hardware throttles most of the time", DEGRADED, INSPECT, "gpud"),
+    "EnergyCounter": Kind("the energy counter does not advance: figures about power are wrong", INFO, NONE, _MUSTER),
     "DriverDrift": Kind(
-        "another driver or firmware than its peers, or than the one loaded", WARNING, INSPECT, "imbue, gcm"
+        "driver or firmware differs from that of its peers, or from the loaded one", WARNING, INSPECT, "imbue, gcm"
     ),
     "PersistenceMode": Kind(
         "persistence mode is off; the agent itself keeps the GPUs awake", INFO, NONE, "gpud: unhealthy; DCGM: warns"
     ),
-    "IbPortDown": Kind("a port of the network is down", FATAL, INSPECT, "NVSentinel, gpud"),
-    "IbPortFlap": Kind("a port of the network goes up and down", DEGRADED, INSPECT, "gpud, Azure NHC"),
-    "IbDeviceMissing": Kind("a network device is gone", FATAL, REBOOT, "NVSentinel"),
+    "IbPortDown": Kind("a network port is down", FATAL, INSPECT, "NVSentinel, gpud"),
+    "IbPortFlap": Kind("a network port goes up and down", DEGRADED, INSPECT, "gpud, Azure NHC"),
+    "IbDeviceMissing": Kind("a network device is missing", FATAL, REBOOT, "NVSentinel"),
     "IbPortOff": Kind(
-        "the interface of a port of the network is switched off: software does that, e.g. when a pod had it, and no "
-        "job can use the port meanwhile",
+        "the interface of a network port is switched off by software, for example by a pod that had it: no job can "
+        "use the port",
         WARNING,
         INSPECT,
         _MUSTER,
     ),
     "FrontEndDown": Kind(
-        "a port of the node's own network, which carries its default route and no training, is down or gone",
+        "a port of the front-end network (default route, no training traffic) is down or missing",
         WARNING,
         INSPECT,
         _MUSTER,
     ),
     "IbCounters": Kind(
-        "a port of the network counts errors",
+        "a network port counts errors",
         WARNING,
         INSPECT,
         "NVSentinel: three in an hour",
         often=Repetition(3, HOUR_SECONDS, DEGRADED, INSPECT),
     ),
     "EfaUnresponsive": Kind(
-        "the firmware of an EFA device does not complete commands any more", DEGRADED, REBOOT, "NVSentinel: fatal"
+        "the firmware of an EFA device no longer completes commands", DEGRADED, REBOOT, "NVSentinel: fatal"
     ),
-    "SysfsHang": Kind(
-        "a device of the network cannot be read any more", DEGRADED, REBOOT, "Muster's choice, as NvmlHang"
-    ),
+    "SysfsHang": Kind("a network device can no longer be read", DEGRADED, REBOOT, "Muster's choice, as NvmlHang"),
     "NicError": Kind("the network driver reports an error", WARNING, INSPECT, "NVSentinel, gpud", event=True),
     "DiskError": Kind("a disk reports errors", DEGRADED, INSPECT, "gpud, NPD", Clears.BOOT, event=True),
     "NetworkDiskError": Kind(
-        "a disk behind a network, or a thin volume, reports errors: shared or full storage does that to every node "
-        "at once, and it is no node's fault",
+        "a network disk or a thin volume reports errors: shared or full storage causes that on all nodes at once",
         WARNING,
         INSPECT,
         _MUSTER,
@@ -220,7 +214,7 @@ KINDS: Mapping[str, Kind] = {
     ),
     "ReadOnlyFilesystem": Kind("a file system has become read-only", DEGRADED, REBOOT, "NPD, gpud"),
     "KernelHang": Kind(
-        "the kernel reports a core that hangs, or an error of its own",
+        "the kernel reports a hanging core, or an error in its own code",
         WARNING,
         INSPECT,
         "NPD, gpud",
@@ -228,8 +222,7 @@ KINDS: Mapping[str, Kind] = {
         event=True,
     ),
     "TaskHang": Kind(
-        "a task does not come to an end, most often for storage: a server that is away does that to every node at "
-        "once, however often",
+        "a task hangs in the kernel, most often on storage: an absent server causes that on all nodes at once",
         WARNING,
         INSPECT,
         "NPD, gpud",
@@ -252,7 +245,7 @@ KINDS: Mapping[str, Kind] = {
         event=True,
     ),
     "HostThermal": Kind(
-        "the processor slows down, or is switched off, for heat", WARNING, INSPECT, _MUSTER, event=True
+        "the processor slows down or is switched off because of heat", WARNING, INSPECT, _MUSTER, event=True
     ),
     "ClockSource": Kind("the clock has fallen back to a slow source", WARNING, INSPECT, "Linux's clock watchdog"),
 }
@@ -261,8 +254,8 @@ KINDS: Mapping[str, Kind] = {
 def _clears(kind: Kind, subject: str) -> Clears:
     """Return what ends a sign of this kind.
 
-    A read-only file system that is known by its mount is seen to be writable again. One that only the log names, by its
-    device, is not: only another boot ends it.
+    The agent sees when a read-only file system that is known by its mount is writable again. A file system that only
+    the log names, by its device, stays a finding until another boot.
 
     Args:
         kind: of the evidence.
@@ -273,7 +266,7 @@ def _clears(kind: Kind, subject: str) -> Clears:
 
 
 def sign_of(evidence: Evidence, now: datetime) -> Sign:
-    """Return the sign for one entry of the agent's evidence; a time that lies ahead counts as now."""
+    """Return the sign for one entry of the agent's evidence; a time in the future counts as now."""
     first, last = min(evidence.first_seen, now), min(max(evidence.first_seen, evidence.last_seen), now)
     kind = KINDS.get(evidence.kind, UNKNOWN_KIND)
     reason, meaning, severity, action = evidence.kind, kind.meaning, kind.severity, kind.action
@@ -303,9 +296,9 @@ def sign_of(evidence: Evidence, now: datetime) -> Sign:
 
 
 def latched(finding: Finding, now: datetime) -> Sign | None:
-    """Return the sign of an agent's finding that stands for the whole boot, though it is not reported any more.
+    """Return the sign of an agent's finding that lasts for the whole boot, though the agent no longer reports it.
 
-    None: the finding ends when it is not reported.
+    None: the finding ends when the agent no longer reports it.
 
     Args:
         finding: on record, from the agent.

@@ -1,8 +1,8 @@
-"""What other systems write on Node objects about their health, as data: what to look for, and what it weighs.
+"""The marks of other systems on Node objects, as a table: what each mark looks like, and its severity.
 
-Only what is there counts. A condition that is absent or Unknown, a label that nobody has set: that is no knowledge,
-neither of sickness nor of health. Muster reads all these marks and writes none of them. Sources: the documentation and
-code of each system, as of 2026; docs/node-health.md has the table for people.
+Only a mark that is there counts. A condition that is absent or Unknown, or a label that is not set, proves neither a
+fault nor health. Muster reads these marks and writes none of them. The facts are from the documentation and code of
+each system, as of 2026; docs/node-health.md shows the table.
 """
 
 import difflib
@@ -56,7 +56,7 @@ from muster.health.xids import (
 )
 
 UNHEALTHY_TAINT = "muster.dev/unhealthy"
-"""The taint that Muster sets; a condition, where the policy wants it, is its only other mark on nodes."""
+"""The taint that Muster sets. Its only other mark on nodes is a condition, where the policy asks for it."""
 
 REASON_LENGTH = 64
 _CAMEL_CASE = re.compile(r"[A-Z][A-Za-z0-9]{0,63}")
@@ -114,20 +114,20 @@ class Row:
     """One row of the table: what a mark of another system on a Node means.
 
     Attributes:
-        name: unique, `<source>/<what>`.
+        name: unique, `<source>/<mark>`.
         source: the system that writes the mark.
-        mark: what to look for.
-        severity: what the mark weighs.
+        mark: the pattern of the mark.
+        severity: the severity of the finding.
         action: what should be done with the machine.
         minimum_age_seconds: the mark counts once it has been there for this long.
         reason: as NodeHealth shows it; "": the condition's own reason where it is CamelCase, else its type.
         planned: whether the mark is planned maintenance and no fault.
-        repairs: whether the mark itself says that its writer is repairing the node.
+        repairs: whether the mark itself means that its writer is repairing the node.
         xid_in_reason: whether numbers in the condition's reason are XIDs; the gravest one gives the severity.
         action_in_message: whether the message names NVSentinel's actions; the gravest counts, and NONE alone warns.
-        removal: what the mark says about the removal of the machine; None: nothing.
+        removal: what the mark announces about the removal of the machine; None: nothing.
         only_on: the row counts only on nodes with a label whose `key=value` matches this pattern in full; "": on all.
-        note: for the documentation.
+        note: a remark for docs/node-health.md.
     """
 
     name: str
@@ -155,7 +155,7 @@ def _planned(
     only_on: str = "",
     note: str = "",
 ) -> Row:
-    """Return the row of a mark that people or systems set before they work on a node, or take it away."""
+    """Return the row of a mark that users or systems set before they work on a node, or remove it."""
     return Row(
         name,
         source,
@@ -191,7 +191,7 @@ ROWS: tuple[Row, ...] = (
         FATAL,
         INSPECT,
         action_in_message=True,
-        note="only what is fatal becomes a condition there; where its message recommends NONE alone, it warns",
+        note="NVSentinel makes conditions of fatal faults only; a message that recommends NONE alone only warns",
     ),
     Row(
         "nvsentinel/light",
@@ -199,7 +199,7 @@ ROWS: tuple[Row, ...] = (
         Condition(_NVSENTINEL_LIGHT),
         WARNING,
         INSPECT,
-        note="of DCGM itself, or said to be not fatal",
+        note="problems of DCGM itself, or reported as not fatal",
     ),
     Row(
         "nvsentinel/network",
@@ -218,7 +218,7 @@ ROWS: tuple[Row, ...] = (
         NONE,
         reason="NVSentinelRepairs",
         repairs=True,
-        note="it cordons, drains and repairs by itself, and takes the label away when the node is well",
+        note="NVSentinel cordons, drains and repairs the node, and removes the label when the node is healthy",
     ),
     Row(
         "eks/xid",
@@ -227,7 +227,7 @@ ROWS: tuple[Row, ...] = (
         DEGRADED,
         INSPECT,
         xid_in_reason=True,
-        note="weighs what the XID weighs",
+        note="has the severity of the XID",
     ),
     Row(
         "eks/hardware",
@@ -250,7 +250,7 @@ ROWS: tuple[Row, ...] = (
         ),
         DEGRADED,
         INSPECT,
-        note="FabricManagerNotRunning, DCGMDiagnosticFailure, DCGMError and what comes later",
+        note="FabricManagerNotRunning, DCGMDiagnosticFailure, DCGMError and later additions",
     ),
     Row(
         "eks/node",
@@ -266,7 +266,7 @@ ROWS: tuple[Row, ...] = (
         Condition("InstanceExpired", reason="InstanceToBeTerminated"),
         reason="SpotExpires",
         removal=Notice(final=True),
-        note="of spot instances of Alibaba Cloud",
+        note="spot instances of Alibaba Cloud",
     ),
     Row(
         "ack/anomaly",
@@ -276,11 +276,11 @@ ROWS: tuple[Row, ...] = (
         REPLACE,
         reason="NodeAnomaly",
         repairs=True,
-        note="of Alibaba Cloud's GPU-HPN nodes, repaired as soon as their pods have gone",
+        note="GPU-HPN nodes of Alibaba Cloud, which repairs them as soon as their pods have ended",
     ),
     Row("aks/gpu-missing", _S.AKS, Condition("GPUMissing"), FATAL, REBOOT),
     Row("aks/nvlink", _S.AKS, Condition("NVLinkStatusInactive"), FATAL, RESET),
-    Row("aks/xid", _S.AKS, Condition("XIDErrors?"), DEGRADED, INSPECT, note="it does not say which"),
+    Row("aks/xid", _S.AKS, Condition("XIDErrors?"), DEGRADED, INSPECT, note="the condition does not name the XID"),
     Row("aks/network", _S.AKS, Condition("IBLinkFlapping"), DEGRADED, INSPECT),
     Row("aks/throttling", _S.AKS, Condition("GPUClockThrottling"), WARNING, INSPECT, minimum_age_seconds=600),
     Row(
@@ -290,7 +290,7 @@ ROWS: tuple[Row, ...] = (
         WARNING,
         INSPECT,
         minimum_age_seconds=60,
-        note="of software, not of the GPU",
+        note="a software fault, not the GPU",
     ),
     Row("aks/filesystem", _S.AKS, Condition("FilesystemCorruptionProblem"), DEGRADED, REBOOT, minimum_age_seconds=30),
     _planned(
@@ -305,7 +305,7 @@ ROWS: tuple[Row, ...] = (
         Condition("VMEventScheduled", message=_VM_EVENT + ".*"),
         reason="VMEventScheduled",
         removal=Notice(final=True, time=_VM_EVENT_TIME),
-        note="goes at the time in the message",
+        note="removed at the time in the message",
     ),
     Row(
         "aks/freeze",
@@ -315,7 +315,7 @@ ROWS: tuple[Row, ...] = (
         NONE,
         planned=True,
         reason="FreezeScheduled",
-        note="the machine stands still for a few seconds, and keeps its memory",
+        note="the machine pauses for a few seconds, and keeps its memory",
     ),
     _planned(
         "aks/preemption",
@@ -323,7 +323,7 @@ ROWS: tuple[Row, ...] = (
         Condition("PreemptionScheduled"),
         reason="PreemptionScheduled",
         removal=Notice(final=True, seconds=30, time=_VM_EVENT_TIME),
-        note="goes at the time in the message, else 30 s after the mark",
+        note="removed at the time in the message, else 30 s after the mark",
     ),
     _planned(
         "aks/drain",
@@ -355,7 +355,7 @@ ROWS: tuple[Row, ...] = (
         TaintMark("aws-node-termination-handler/spot-itn"),
         reason="SpotInterruption",
         removal=Notice(final=True, seconds=120),
-        note="goes 120 s after the mark",
+        note="removed 120 s after the mark",
     ),
     _planned(
         "aws-nth/maintenance",
@@ -363,7 +363,7 @@ ROWS: tuple[Row, ...] = (
         TaintMark("aws-node-termination-handler/scheduled-maintenance"),
         reason="ScheduledMaintenance",
         removal=Notice(final=True, seconds=120),
-        note="goes 120 s after the mark, by its setting nodeTerminationGracePeriod",
+        note="removed 120 s after the mark, by the handler's setting nodeTerminationGracePeriod",
     ),
     _planned(
         "aws-nth/reboot",
@@ -371,7 +371,7 @@ ROWS: tuple[Row, ...] = (
         Label("aws-node-termination-handler/action", "UncordonAfterReboot"),
         reason="ScheduledReboot",
         removal=Notice(final=True, seconds=120),
-        note="goes 120 s after the mark, by its setting nodeTerminationGracePeriod",
+        note="removed 120 s after the mark, by the handler's setting nodeTerminationGracePeriod",
     ),
     _planned(
         "aws-nth/scale-in",
@@ -379,7 +379,7 @@ ROWS: tuple[Row, ...] = (
         TaintMark("aws-node-termination-handler/asg-lifecycle-termination"),
         reason="ScaleIn",
         removal=Notice(final=True),
-        note="the lifecycle hook of the scaling group sets the time, which no mark names",
+        note="the lifecycle hook of the scaling group sets the time; no mark names it",
     ),
     Row(
         "aws-nth/rebalance",
@@ -389,7 +389,7 @@ ROWS: tuple[Row, ...] = (
         NONE,
         planned=True,
         reason="RebalanceRecommended",
-        note="no notice: the instance may stay",
+        note="no notice of removal: the instance may stay",
     ),
     _planned(
         "castai/interruption",
@@ -407,7 +407,7 @@ ROWS: tuple[Row, ...] = (
         TaintMark("ToBeDeletedByClusterAutoscaler"),
         reason="ScaleDown",
         removal=Notice(),
-        note="it gives up where pods do not go within its maxPodEvictionTime",
+        note="the autoscaler gives up where pods do not end within its maxPodEvictionTime",
     ),
     _planned(
         "flatcar/reboot",
@@ -422,7 +422,7 @@ ROWS: tuple[Row, ...] = (
         Annotation("node.machine.sapcloud.io/trigger-deletion-by-mcm", "true"),
         reason="MachineDeletion",
         removal=Notice(final=True),
-        note="a human has asked for another machine",
+        note="a user has requested another machine",
     ),
     _planned(
         "gardener/in-place-update",
@@ -430,7 +430,7 @@ ROWS: tuple[Row, ...] = (
         Label(r"node\.machine\.sapcloud\.io/selected-for-update", "true"),
         reason="InPlaceUpdate",
         removal=Notice(),
-        note="it is drained, updated and used again",
+        note="the node is drained, updated and used again",
     ),
     _planned(
         "gardener/terminating",
@@ -438,7 +438,7 @@ ROWS: tuple[Row, ...] = (
         Condition("Terminating", reason="(?!TerminationRequested$).*"),
         reason="MachineTerminating",
         removal=Notice(final=True),
-        note="Gardener's machine-controller-manager",
+        note="written by Gardener's machine-controller-manager",
     ),
     Row(
         "gardener/network",
@@ -447,7 +447,7 @@ ROWS: tuple[Row, ...] = (
         WARNING,
         INSPECT,
         minimum_age_seconds=60,
-        note="of Gardener's network-problem-detector; the other end may be the reason",
+        note="written by Gardener's network-problem-detector; the other end may be the cause",
     ),
     _planned(
         "gpu-operator/driver-upgrade",
@@ -455,7 +455,7 @@ ROWS: tuple[Row, ...] = (
         Label(r"nvidia\.com/(gpu|ofed)-driver-upgrade-state", "(?!upgrade-)[a-z-]+-required"),
         reason="DriverUpgrade",
         removal=Notice(),
-        note="from cordon-required to uncordon-required; upgrade-required waits for its turn",
+        note="from cordon-required to uncordon-required; a node in upgrade-required still waits",
     ),
     _planned(
         "gpu-operator/mig-reboot",
@@ -463,7 +463,7 @@ ROWS: tuple[Row, ...] = (
         Label(r"nvidia\.com/mig\.config\.state", "rebooting"),
         reason="MigReboot",
         removal=Notice(final=True),
-        note="its MIG manager boots the machine for another partition of its GPUs",
+        note="the MIG manager reboots the machine to partition its GPUs differently",
     ),
     _planned(
         "karpenter/disrupted",
@@ -471,7 +471,8 @@ ROWS: tuple[Row, ...] = (
         TaintMark(r"karpenter\.sh/disrupted"),
         reason="KarpenterDisrupts",
         removal=Notice(),
-        note="taken back where no replacement comes; kubernetes/deletion follows where it is final",
+        note="Karpenter removes the taint where no replacement comes; kubernetes/deletion follows where the removal "
+        "is final",
     ),
     _planned(
         "karpenter/disruption",
@@ -479,7 +480,7 @@ ROWS: tuple[Row, ...] = (
         TaintMark(r"karpenter\.sh/disruption", "disrupting"),
         reason="KarpenterDisrupts",
         removal=Notice(),
-        note="of Karpenter before v1",
+        note="Karpenter before v1",
     ),
     _planned(
         "kubevirt/drain",
@@ -487,7 +488,7 @@ ROWS: tuple[Row, ...] = (
         TaintMark(r"kubevirt\.io/drain"),
         reason="KubeVirtDrains",
         removal=Notice(),
-        note="its maintenance operator and Harvester set it before they drain a node",
+        note="KubeVirt's maintenance operator and Harvester set the taint before they drain a node",
     ),
     _planned(
         "medik8s/drain", _S.MEDIK8S, TaintMark(r"medik8s\.io/drain"), reason="NodeMaintenanceDrains", removal=Notice()
@@ -513,14 +514,15 @@ ROWS: tuple[Row, ...] = (
         Condition("Terminating", reason="TerminationRequested"),
         reason="TerminationRequested",
         removal=Notice(final=True),
-        note="of a spot instance; the cloud sets the time, which no mark names",
+        note="a spot instance; the cloud sets the time, and no mark names it",
     ),
     _planned(
         "hyperpod/status",
         _S.HYPERPOD,
         Label(r"sagemaker\.amazonaws\.com/node-health-status", "Unschedulable"),
         reason="HyperPodUnschedulable",
-        note="also while its deep health checks run: what they find, fault-types and deep-health-check-status say",
+        note="also set while deep health checks run; the labels fault-types and deep-health-check-status have their "
+        "results",
     ),
     _planned(
         "hyperpod/check",
@@ -566,7 +568,7 @@ ROWS: tuple[Row, ...] = (
         DEGRADED,
         INSPECT,
         xid_in_reason=True,
-        note="of GKE's device plugin, until the machine is booted; the reason lists XIDs, and the gravest weighs",
+        note="written by GKE's device plugin, until a reboot; the reason lists XIDs, and the gravest counts",
     ),
     _planned(
         "gke/termination",
@@ -574,7 +576,7 @@ ROWS: tuple[Row, ...] = (
         TaintMark(r"cloud\.google\.com/impending-node-termination"),
         reason="ImpendingTermination",
         removal=Notice(final=True),
-        note="within 60 min, by the grace periods of its pods; no mark names the time",
+        note="removed within 60 min, by the grace periods of its pods; no mark names the time",
     ),
     _planned(
         "gke/preemption",
@@ -583,7 +585,7 @@ ROWS: tuple[Row, ...] = (
         reason="ImpendingPreemption",
         removal=Notice(final=True, seconds=30),
         only_on=r"cloud\.google\.com/(gke-(spot|preemptible)=true|gke-provisioning=(spot|preemptible))",
-        note="of spot and preemptible nodes; goes 30 s after the mark",
+        note="spot and preemptible nodes; removed 30 s after the mark",
     ),
     _planned(
         "gke/maintenance",
@@ -591,7 +593,7 @@ ROWS: tuple[Row, ...] = (
         Label(r"cloud\.google\.com/active-node-maintenance", "ONGOING|passthrough"),
         reason="MaintenanceOngoing",
         removal=Notice(final=True),
-        note="GKE stops what runs there; passthrough is what machines with GPUs have",
+        note="GKE stops the workloads there; machines with GPUs have the value passthrough",
     ),
     _planned(
         "gke/bare-metal-maintenance",
@@ -599,7 +601,7 @@ ROWS: tuple[Row, ...] = (
         TaintMark(r"baremetal\.cluster\.gke\.io/maintenance"),
         reason="MaintenanceMode",
         removal=Notice(),
-        note="of Google Distributed Cloud, which evicts the pods and gives up after 20 min",
+        note="Google Distributed Cloud evicts the pods, and gives up after 20 min",
     ),
     _planned(
         "gke/perform-maintenance",
@@ -607,7 +609,7 @@ ROWS: tuple[Row, ...] = (
         Label(r"cloud\.google\.com/perform-maintenance", "true"),
         reason="MaintenanceRequested",
         removal=Notice(),
-        note="a human lets the maintenance begin now; GKE takes the label away as it begins",
+        note="a user lets the maintenance begin now; GKE removes the label as it begins",
     ),
     _planned(
         "gke/maintenance-window",
@@ -623,7 +625,7 @@ ROWS: tuple[Row, ...] = (
         NONE,
         reason="MaintenanceScheduled",
         planned=True,
-        note="epoch seconds; for people",
+        note="epoch seconds; for information only",
     ),
     Row(
         "gke/fault",
@@ -633,7 +635,7 @@ ROWS: tuple[Row, ...] = (
         REPLACE,
         reason="FaultReported",
         repairs=True,
-        note="somebody has reported the host; GKE evicts and repairs",
+        note="a user has reported the host; GKE evicts the pods and repairs the host",
     ),
     Row(
         "amd-gpu-operator/condition",
@@ -642,7 +644,7 @@ ROWS: tuple[Row, ...] = (
         DEGRADED,
         INSPECT,
         reason="AMDGPUUnhealthy",
-        note="of the node-problem-detector that asks AMD's metrics exporter; its reason is a text for people",
+        note="written by a node-problem-detector that queries AMD's metrics exporter; its reason is free text",
     ),
     Row(
         "amd-gpu-operator/remediation",
@@ -652,7 +654,8 @@ ROWS: tuple[Row, ...] = (
         NONE,
         reason="AmdGpuRemediation",
         repairs=True,
-        note="it drains the pods with GPUs, boots the machine and tests it; where that fails the taint stays",
+        note="AMD's operator drains the pods with GPUs, reboots the machine and tests it; the taint stays where that "
+        "fails",
     ),
     Row("nebius/gpu", _S.NEBIUS, Condition("NebiusGPUError"), DEGRADED, REPLACE),
     Row("nebius/disk", _S.NEBIUS, Condition("NebiusBootDiskIOError"), DEGRADED, REPLACE),
@@ -663,7 +666,7 @@ ROWS: tuple[Row, ...] = (
         WARNING,
         INSPECT,
         minimum_age_seconds=60,
-        note="of software, not of the hardware",
+        note="a software fault, not the hardware",
     ),
     Row("nebius/suspected", _S.NEBIUS, Condition("HardwareIssuesSuspected"), DEGRADED, INSPECT),
     _planned(
@@ -675,7 +678,7 @@ ROWS: tuple[Row, ...] = (
         TaintMark(r"nodeops\.k8s\.preferred\.jp/operating"),
         reason="NodeOperation",
         removal=Notice(),
-        note="node-operation-controller drains it, runs a job there, and gives it back",
+        note="node-operation-controller drains the node, runs a job there and returns the node",
     ),
     Row(
         "coreweave/state",
@@ -694,7 +697,7 @@ ROWS: tuple[Row, ...] = (
         NONE,
         reason="CoreWeavePending",
         repairs=True,
-        note="it waits until the node is idle",
+        note="CoreWeave waits until the node is idle",
     ),
     Row(
         "coreweave/phase",
@@ -764,7 +767,7 @@ ROWS: tuple[Row, ...] = (
         WARNING,
         INSPECT,
         minimum_age_seconds=60,
-        note="of software, not of the hardware",
+        note="a software fault, not the hardware",
     ),
     Row(
         "kubernetes/ready",
@@ -774,7 +777,7 @@ ROWS: tuple[Row, ...] = (
         INSPECT,
         minimum_age_seconds=60,
         reason="NotReady",
-        note="placement and recovery deal with it; a failing control plane calls every node Unknown",
+        note="placement and recovery handle it; a failing control plane reports every node as Unknown",
     ),
     _planned("kubernetes/maintenance", _S.KUBERNETES, Condition("Maintenance(Planned|InProgress)"), note="KEP-5683"),
     _planned(
@@ -799,7 +802,7 @@ ROWS: tuple[Row, ...] = (
         Deletion(),
         reason="NodeDeleted",
         removal=Notice(final=True),
-        note="Karpenter, and people: finalizers keep the Node until its pods are gone",
+        note="by Karpenter or a user; finalizers keep the Node until its pods have ended",
     ),
     Row(
         "kubernetes/out-of-service",
@@ -809,7 +812,7 @@ ROWS: tuple[Row, ...] = (
         INSPECT,
         reason="OutOfService",
         repairs=True,
-        note="a person or a machine has said that the node is dead",
+        note="a user or a controller has declared the node dead",
     ),
     Row(
         "kubernetes/devices",
@@ -819,12 +822,13 @@ ROWS: tuple[Row, ...] = (
         RESET,
         minimum_age_seconds=120,
         reason="DevicesUnhealthy",
-        note="the device plugin calls devices sick, and after a restart of the kubelet for a moment all of them",
+        note="the device plugin reports unhealthy devices; after a restart of the kubelet it briefly reports all of "
+        "them",
     ),
 )
 
 CORDONING_SOURCES = frozenset({_S.EKS, _S.AKS, _S.NEBIUS, _S.NVSENTINEL, _S.HYPERPOD, _S.SOPERATOR})
-"""Systems that cordon a node before they repair it: with a mark of theirs, a cordon shows that they have begun."""
+"""Systems that cordon a node before they repair it. A cordon beside one of their marks shows that they have begun."""
 
 _NVSENTINEL_ACTION = re.compile(r"Recommended\s?Action\s*[:=]\s*([A-Z_]+)")
 _NVSENTINEL_ACTIONS = {
@@ -859,7 +863,7 @@ class Rules:
         listens: the sources that are switched on.
         validates: whether a node that was taken out has to pass a burn-in before it comes back.
         accelerator: the resource by which the fleet's GPUs are counted.
-        problems: contradictions in the policy, for people.
+        problems: contradictions in the policy, as text for users.
         windows: of maintenance.
         observed_sources: sources whose findings are reported and have no effect.
         observed_reasons: findings that are reported and have no effect, whatever their source.
@@ -917,14 +921,13 @@ class Rules:
         )
 
     def observes(self, sign: Sign) -> bool:
-        """Whether a sign is only reported and has no effect. That is never so for maintenance windows and repairs."""
+        """Whether a sign is only reported and has no effect; maintenance windows and repairs always have one."""
         if sign.source in (MAINTENANCE, REPAIR):
             return False
         return sign.source in self.observed_sources or sign.reason in self.observed_reasons
 
     def is_fault_reported_by_others(self, finding: Finding) -> bool:
-        """Whether a finding is a fault that another system's mark reports, neither planned nor being repaired by that
-        system."""
+        """Whether a finding is a fault that another system reports by a mark, and neither plans nor repairs itself."""
         exact = (*self._conditions, *self._labels, *self._taints, *self._annotations)
         rows = (*(each.row for each in exact), *self._deletions, *self._shortages)
         rows = tuple(row for row in rows if row.source == finding.source)
@@ -937,7 +940,7 @@ class Rules:
 
         Args:
             facts: the node.
-            known: the findings on record, by key of the sign; they tell since when a mark without a time has been
+            known: the findings on record, by key of the sign; they show since when a mark without a time has been
                 there.
             now: the time.
 
@@ -955,7 +958,7 @@ class Rules:
                 ripe.append(counts_from)
                 if since is not None:
                     continue
-                # Only what is written down as a finding is known to be older at the next look.
+                # The age of a mark without a time is known only once it is recorded as a finding.
                 sign = replace(sign, severity=INFO, action=NONE, repairs=False, offence=False)
             if sign.key not in found or sign.strength < found[sign.key].strength:
                 found[sign.key] = sign
@@ -964,8 +967,7 @@ class Rules:
     def _unknown_now(
         self, facts: NodeFacts, known: Mapping[tuple[str, str, str], Finding], now: datetime
     ) -> Iterator[Sign]:
-        """Yield the signs on record for conditions whose status is Unknown now: a silent writer makes nothing
-        better."""
+        """Yield the recorded signs of conditions whose status is Unknown now: a silent writer proves no repair."""
         silent = {condition.type[:SUBJECT_LENGTH] for condition in facts.conditions if condition.status == "Unknown"}
         for finding in known.values() if silent else ():
             if finding.subject in silent:
@@ -984,10 +986,9 @@ class Rules:
                     yield replace(sign, reason=finding.reason, severity=finding.severity)
 
     def _matches(self, facts: NodeFacts) -> Iterator[tuple[Row, datetime | None, str, str, str]]:
-        """Yield each mark on the node that has a row: the row, since when, the condition's own reason, subject and
-        message.
+        """Yield the row, time, own reason, subject and message of each mark on the node that has a row.
 
-        Since when is None where the mark has no time of its own. Own reason and subject are "" for all but conditions.
+        The time is None where the mark has none of its own. Own reason and subject are "" for all but conditions.
         """
         for condition in facts.conditions:
             for exact in self._with_key("condition", condition.type, self._conditions):
@@ -1026,8 +1027,7 @@ class Rules:
                 yield row, None, "", "", f"{may_use} of {has} {self.accelerator} are allocatable"
 
     def _with_key(self, kind: str, key: str, candidates: Sequence[_Exact]) -> tuple[_Exact, ...]:
-        """Return those of the rows whose pattern matches this key; the answer is remembered, as fleets have few
-        different keys.
+        """Return the rows whose pattern matches this key; answers are cached, because fleets have few different keys.
 
         Args:
             kind: of the mark: condition, label, taint or annotation.
@@ -1051,27 +1051,29 @@ def _may_say(row: Row, finding: Finding) -> bool:
 
 def problems(policy: HealthPolicy) -> tuple[str, ...]:
     """Return what in a policy contradicts itself or can have no effect, with what to do about it, as messages for
-    people."""
+    users."""
     return tuple(_problems(policy))
 
 
 def _problems(policy: HealthPolicy) -> Iterator[str]:
     if policy.enforcement is Enforcement.OBSERVE and tuple(policy.budgets) != DEFAULT_BUDGETS:
-        yield "health.budgets has no effect while health.enforcement is Observe: set Jobs or Nodes, or leave it out"
+        yield "spec.health.budgets has no effect while spec.health.enforcement is Observe: set enforcement to Jobs or "
+        "Nodes, or remove the budgets"
     off = {source.name.value for source in policy.sources if not source.enabled}
     if off >= {name.value for name in SourceName} and not policy.rules:
-        yield "health.sources switches everything off: no node will ever be found sick"
+        yield "spec.health.sources switches off every source, and there are no rules: Muster finds no node unhealthy"
     for rule in policy.rules:
         for row in _contradicted(rule, off):
             yield (
-                f"health.rules: {rule.name} ({rule.severity.value}) looks at what {row.name} ({row.severity.value}) "
-                f"looks at, too: the stronger counts; switch source {row.source} off, or leave the rule out"
+                f"spec.health.rules: {rule.name} ({rule.severity.value}) matches marks that {row.name} "
+                f"({row.severity.value}) matches, too. The stronger counts: switch source {row.source} off, or remove "
+                "the rule"
             )
     yield from _unknown_reasons(policy.observed_reasons)
     for one, other in _overlaps(policy.rules):
         yield (
-            f"health.rules: {one.name} ({one.severity.value}) and {other.name} ({other.severity.value}) can be true of "
-            "the same mark: the stronger counts; give both a reason or value, or keep one"
+            f"spec.health.rules: {one.name} ({one.severity.value}) and {other.name} ({other.severity.value}) can match "
+            "the same mark. The stronger counts: give both a reason or value, or keep one"
         )
 
 
@@ -1097,8 +1099,8 @@ def _unknown_reasons(reasons: Iterable[str]) -> Iterator[str]:
         if _NUMBERED.fullmatch(reason) or reason in _REASONS or _may_be_of_condition(reason):
             continue
         near = difflib.get_close_matches(reason, sorted(_REASONS), n=1)
-        advice = f"did you mean {near[0]}?" if near else "docs/node-health.md lists them"
-        yield f"health.observedReasons: no finding that Muster makes by itself is called {reason}: {advice}"
+        advice = f"did you mean {near[0]}?" if near else "docs/node-health.md lists the reasons"
+        yield f"spec.health.observedReasons: Muster makes no finding with the reason {reason}: {advice}"
 
 
 def _may_be_of_condition(reason: str) -> bool:
@@ -1175,7 +1177,7 @@ def _row_of(rule: HealthRule) -> Row:
         mark = Label(re.escape(rule.label.key), re.escape(rule.label.value) or ".*")
     elif rule.taint:
         mark = TaintMark(re.escape(rule.taint.key), re.escape(rule.taint.value) or ".*")
-    else:  # the API server refuses it; an object from before the rule existed matches nothing
+    else:  # the API server refuses such a rule; an older object with one matches nothing
         mark = Label("(?!)")
     return Row(
         f"rule/{rule.name}",
@@ -1215,7 +1217,7 @@ def _condition_reason(row: Row, condition: ConditionView) -> str:
     return own if _CAMEL_CASE.fullmatch(own) and own not in _EMPTY_REASONS else condition.type[:REASON_LENGTH]
 
 
-# Reasons that say less than the condition's type.
+# Reasons that are less specific than the condition's type.
 _EMPTY_REASONS = frozenset({"True", "False", "Unknown", "Error", "Unhealthy"})
 
 
@@ -1260,11 +1262,11 @@ def _removing(sign: Sign, notice: Notice | None) -> Sign:
         return sign
     removal = notice.removal(sign.source, sign.since, sign.message)
     until = f" by {removal.gone_by:%Y-%m-%d %H:%M:%S} UTC" if removal.gone_by is not None else ""
-    return replace(sign, removal=removal, message=f"{sign.message}: {sign.source} takes the machine away{until}")
+    return replace(sign, removal=removal, message=f"{sign.message}: {sign.source} removes the machine{until}")
 
 
 def in_charge(signs: Iterable[Sign], cordoned: bool) -> str:
-    """Return the system that is repairing the node by itself; "" if none is.
+    """Return the other system that is repairing the node; "" if none is.
 
     Args:
         signs: the node's signs that count, strongest first.

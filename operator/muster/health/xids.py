@@ -1,9 +1,9 @@
 """What the driver's error numbers mean for a node: XIDs of GPUs, SXids of NVSwitches.
 
-The table follows NVIDIA's catalogue of XIDs and what other systems do with them (`source`). Where they disagree, the
-lighter meaning is taken: a healthy node taken out costs more than an unhealthy one noticed by its next sign. XID 45,
-which every crashing program leaves behind, once had 77 healthy nodes flagged elsewhere. A number that is not in the
-table warns and does no more. XID 154 is the driver's own advice, and is followed.
+The table follows NVIDIA's catalogue of XIDs and what other systems do with them (`source`). Where these disagree, the
+table takes the lighter meaning. To take out a healthy node costs more than to notice an unhealthy one by its next sign.
+XID 45, which every crashing program causes, once had 77 healthy nodes flagged in another system. A number that is not
+in the table only warns. XID 154 is the driver's own recommendation, which Muster follows.
 """
 
 import re
@@ -44,12 +44,12 @@ class ErrorCode:
     """One row of the table: what one XID or SXid means.
 
     Attributes:
-        meaning: what has happened, for people.
+        meaning: what has happened, as text for users.
         fault: the origin of the error.
-        severity: what the error weighs when it is seen once.
+        severity: the severity of a single error.
         action: what to do with the machine.
         source: where the meaning and the action come from.
-        often: what the error weighs when it comes often; None: no more.
+        often: severity and action when the error comes often; None: the same.
         then: the action when the same error took the node out before; None: the same action.
     """
 
@@ -65,8 +65,8 @@ class ErrorCode:
     def clears(self) -> Clears:
         """What ends a sign of this error: another boot, or the end of its evidence.
 
-        A machine that has to be booted, replaced or opened is not healthy because its log line has grown old. An error
-        that needs a GPU reset ends with its evidence: the agent reports it until it has seen a reset.
+        A machine that needs a reboot, a replacement or an inspection does not become healthy because its log line is
+        old. An error that needs a GPU reset ends with its evidence: the agent reports it until it has seen a reset.
         """
         weighs = self.severity in (DEGRADED, FATAL)
         by_hand = self.action is INSPECT and self.fault is XidClass.HARDWARE
@@ -74,7 +74,7 @@ class ErrorCode:
 
 
 _CATALOGUE = "NVIDIA's XID catalogue"
-# A program in a crash loop repeats these: often is worth a look, never a drain.
+# A program in a crash loop repeats these errors: many of them call for an inspection, never for a drain.
 _OFTEN_INSPECT = Repetition(5, DAY_SECONDS, WARNING, INSPECT)
 _TWICE_INSPECT = Repetition(2, DAY_SECONDS, WARNING, INSPECT)
 _OFTEN_RESET = Repetition(5, DAY_SECONDS, DEGRADED, RESET)
@@ -127,7 +127,7 @@ _UNUSED = (
 UNKNOWN_XID = ErrorCode("not in the table", XidClass.UNKNOWN, WARNING, INSPECT, "Muster: an unknown number warns")
 
 XIDS: Mapping[int, ErrorCode] = {
-    **_each(_UNUSED, _notice("unused, or of displays and old GPUs")),
+    **_each(_UNUSED, _notice("unused, or for displays and old GPUs")),
     8: _application("the GPU stopped processing"),
     **_each((11, 25, 32), _application("a bad push buffer")),
     13: _application("graphics engine exception", f"{_CATALOGUE}; the device plugin ignores it", _TWICE_INSPECT),
@@ -170,7 +170,7 @@ XIDS: Mapping[int, ErrorCode] = {
     **_each((141, 152, 153, 160, 161), _notice("fast path, DLA or channel retirement")),
     142: _notice("NVENC error"),
     143: _now("the GPU could not be initialised", RESET, f"{_CATALOGUE}; EKS; gpud: hardware", REPLACE),
-    **_each(range(144, 151), _notice("NVLink 5 error; its line says which")),
+    **_each(range(144, 151), _notice("NVLink 5 error; its log line has the details")),
     151: _now("key rotation failed", REBOOT, f"{_CATALOGUE}; EKS, gpud", fault=XidClass.DRIVER),
     154: ErrorCode("the driver's recovery action has changed", XidClass.DRIVER, WARNING, INSPECT, _CATALOGUE),
     155: _later("an NVLink was taken down by software", RESET, f"{_CATALOGUE}; EKS, gpud"),
@@ -187,13 +187,13 @@ XIDS: Mapping[int, ErrorCode] = {
     ),
     **_each((171, 172), _now("detail of a double-bit ECC error", RESET, "with XID 48")),
     174: _application("the driver ended a program after its fault", "the driver's own name for it: as XID 43"),
-    175: _now("GSP RPC timeout, for which the GPU's memory is stuck", RESET, "the driver: in the place of XID 119"),
+    175: _now("GSP RPC timeout because the GPU's memory is stuck", RESET, "the driver: in place of XID 119"),
     176: _inspect("a fault for corrected PCIe errors", "the driver's own name for it"),
-    177: _later("a remap of a memory bank is recorded, for the next reset", RESET, "the driver's own words: as XID 63"),
+    177: _later("a remap of a memory bank is recorded, for the next reset", RESET, "the driver's own text: as XID 63"),
 }
 
 RECOVERY_ACTIONS: Mapping[int, tuple[str, Severity, RecommendedAction]] = {
-    # NVML field 230: its name in a reason, what it weighs, what to do.
+    # NVML field 230: its name in a reason, its severity, the action.
     0: ("None", INFO, NONE),
     1: ("Reset", FATAL, RESET),
     2: ("Reboot", FATAL, REBOOT),
@@ -204,11 +204,10 @@ RECOVERY_ACTIONS: Mapping[int, tuple[str, Severity, RecommendedAction]] = {
     7: ("SystemReboot", FATAL, REBOOT),
 }
 
-# What XID 154 says in the kernel log: the value of field 230, and its name.
+# The text of XID 154 in the kernel log: the value of field 230, and its name.
 _XID_154 = re.compile(r"\bto 0x([0-9a-f]{1,2})\b", re.IGNORECASE)
 
-# What XID 74 says on A100 and H100: seven registers, of which NVIDIA explains bits of the first, third, fourth and
-# fifth.
+# The text of XID 74 on A100 and H100: seven registers. NVIDIA explains bits of the first, third, fourth and fifth.
 _XID_74 = re.compile(r"link \d+ ?\((0x[0-9a-f]+(?:, ?0x[0-9a-f]+){6})\)", re.IGNORECASE)
 
 
@@ -219,7 +218,7 @@ def _bits(*numbers: int) -> int:
 _NOTHING = ErrorCode("NVLink: a notice, or a threshold of corrected errors", XidClass.DRIVER, INFO, NONE, _CATALOGUE)
 _SYMPATHETIC = ErrorCode("NVLink: follows from another error", XidClass.DRIVER, WARNING, INSPECT, _CATALOGUE)
 _REPEATED = ErrorCode(
-    "NVLink: an error that weighs when it is repeated",
+    "NVLink: an error that counts when it is repeated",
     XidClass.HARDWARE,
     WARNING,
     INSPECT,
@@ -233,7 +232,7 @@ _XID_74_BITS: tuple[tuple[ErrorCode, tuple[int, ...]], ...] = (
     (_REPEATED, (_bits(27, 29), 0, _bits(16, 17, 18, 19), 0, 0, 0, 0)),
 )
 
-# What XIDs 144 to 150 say: (PCI:...): 149, NETIR_LINK_EVT Fatal XC0 i0 Link 09 (intrInfo errorStatus ...).
+# The text of XIDs 144 to 150: (PCI:...): 149, NETIR_LINK_EVT Fatal XC0 i0 Link 09 (intrInfo errorStatus ...).
 _NVLINK5 = range(144, 151)
 _XID_NVLINK5 = re.compile(
     r"\b(?P<unit>MSE Degraded|[A-Z][\w/]*) +(?P<severity>Fatal|Nonfatal) +XC ?\d.{0,8}? Link +-?\d+ +"
@@ -241,7 +240,7 @@ _XID_NVLINK5 = re.compile(
     re.IGNORECASE,
 )
 _REASON_SHIFT, _REASON_MASK = 20, 0x3F
-# IntrInfo[25:20] of a link that is down. Of the first two NVIDIA says: ignore; the cause is elsewhere.
+# IntrInfo[25:20] of a link that is down. NVIDIA advises to ignore the first two, because the cause is elsewhere.
 _CAUSE_ELSEWHERE = frozenset({0b100110, 0b101000})
 _PEER = frozenset({0b010101, *range(0b100000, 0b100110)})
 _SIGNAL = frozenset({0b000010, 0b000100, 0b001010, 0b101010, 0b101011})
@@ -258,7 +257,7 @@ SXIDS: Mapping[int, ErrorCode] = {
             *(14017, 15001, 15006, 15009, 15010, 15012, 15013, 19047, 19048, 19054, 19056, 19058, 19060, 19061, 19063),
             *(19064, 19066, 19067, 19069, 19070, 20034, 22012, 24004, 24005, 24006, 24007),
         ),
-        _later("fatal to the programs on one link", REBOOT, _GPUD),  # that a switch was reset no agent sees
+        _later("fatal to the programs on one link", REBOOT, _GPUD),  # no agent sees that a switch was reset
     ),
     **_each(
         (
@@ -267,13 +266,15 @@ SXIDS: Mapping[int, ErrorCode] = {
         ),
         ErrorCode("not fatal", XidClass.HARDWARE, INFO, NONE, _GPUD),
     ),
-    **_each((*range(10001, 10006), 12030), ErrorCode("a warning of the host", XidClass.DRIVER, WARNING, NONE, _GPUD)),
-    **_each((11004, 12028, 19084), _later("reboot first", REBOOT, _GPUD)),
+    **_each(
+        (*range(10001, 10006), 12030), ErrorCode("a warning about the host", XidClass.DRIVER, WARNING, NONE, _GPUD)
+    ),
+    **_each((11004, 12028, 19084), _later("needs a reboot first", REBOOT, _GPUD)),
 }
 _NON_FATAL = re.compile(r"\bnon-?fatal\b", re.IGNORECASE)
-# The driver puts it behind the number, before the error's own text, which may say fatal, too.
+# The driver writes it after the number and before the error's own text, which may contain "fatal", too.
 _FATAL = re.compile(r"(?:^|\d, )Fatal\b")
-_UNKNOWN_FATAL_SXID = _later("not in the table; the driver calls it fatal", REBOOT, "the driver's own word")
+_UNKNOWN_FATAL_SXID = _later("not in the table; the driver reports it as fatal", REBOOT, "the driver's own severity")
 
 
 def xid(code: int, message: str = "") -> ErrorCode:
@@ -294,12 +295,11 @@ def xid(code: int, message: str = "") -> ErrorCode:
     if asked is None:
         return row
     name, severity, action = recovery_action(int(asked[1], 16))
-    return replace(row, meaning=f"the driver asks for {name}", severity=severity, action=action)
+    return replace(row, meaning=f"the driver recommends {name}", severity=severity, action=action)
 
 
 def _nvlink(row: ErrorCode, message: str) -> ErrorCode:
-    """Return what an XID 74 means by the registers in its message; the row as it is where they make the error no
-    lighter."""
+    """Return what an XID 74 means by the registers in its message: a lighter row where they allow it, else `row`."""
     found = _XID_74.search(message)
     if found is None:
         return row
@@ -315,11 +315,10 @@ def _nvlink(row: ErrorCode, message: str) -> ErrorCode:
 
 
 def _nvlink5(row: ErrorCode, code: int, message: str) -> ErrorCode:
-    """Return what an XID 144 to 150 means by its message; the row as it is, a warning, where the message cannot be
-    read.
+    """Return what an XID 144 to 150 means by its message; `row`, a warning, where the message cannot be read.
 
     NVIDIA ignores errors that are not fatal, or leaves them to XID 154. An error that is fatal to the GPU needs a
-    reset. One that is fatal to a link needs a reset once the jobs have gone.
+    reset. An error that is fatal to a link needs a reset once the jobs have ended.
 
     Args:
         row: of the XID in the table.
@@ -339,7 +338,7 @@ def _nvlink5(row: ErrorCode, code: int, message: str) -> ErrorCode:
             row, meaning=meaning, fault=XidClass.HARDWARE, severity=FATAL, action=RESET, source=_LINK5_SOURCE
         )
     if reason in _CAUSE_ELSEWHERE:
-        meaning = f"NVLink 5, {unit}: a link is down, the cause is elsewhere"
+        meaning = f"NVLink 5, {unit}: a link is down, and the cause is elsewhere"
         return replace(row, meaning=meaning, action=INSPECT, source=_LINK5_SOURCE)
     why = (
         "by its other end" if reason in _PEER else "by its signal or cable" if reason in _SIGNAL else f"reason {reason}"
@@ -355,10 +354,10 @@ def _nvlink5(row: ErrorCode, code: int, message: str) -> ErrorCode:
 
 
 def sxid(code: int, message: str = "") -> ErrorCode:
-    """Return what an SXid means. An error that may be fatal to a link only warns where its message says that it was
-    not.
+    """Return what an SXid means.
 
-    For a number that is not in the table the driver's own word counts: newer switches have hundreds of them.
+    An error that may be fatal to a link only warns where its message reports it as not fatal. For a number that is not
+    in the table, the driver's own severity counts, because newer switches have hundreds of them.
 
     Args:
         code: the SXid.

@@ -191,9 +191,9 @@ async def test_a_policy_that_contradicts_the_table_is_told_and_the_stronger_coun
             "NvidiaDoubleBitError",
             "Reboot",
         )
-        lines = [line for line in operator.log.read_text().splitlines() if "makes no sense together" in line]
+        lines = [line for line in operator.log.read_text().splitlines() if "the FleetPolicy contradicts itself" in line]
         assert len(lines) == 1
-        assert "mild (Warning) looks at what eks/hardware (Fatal) looks at" in lines[0]
+        assert "mild (Warning) matches marks that eks/hardware (Fatal) matches" in lines[0]
         assert "muster_health_policy_problems 1.0\n" in await operator.metrics()
 
 

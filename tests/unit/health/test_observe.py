@@ -294,8 +294,8 @@ class TestNames:
             ("PcieRepaly", "did you mean PcieReplay?"),
             ("HyperPodRepair", "did you mean HyperPodRepairs?"),
             ("KernelDeadlok", "did you mean KernelDeadlock?"),
-            ("Qqqq", "docs/node-health.md lists them"),
-            ("Cordoned", "no finding that Muster makes by itself"),
+            ("Qqqq", "docs/node-health.md lists the reasons"),
+            ("Cordoned", "Muster makes no finding with the reason Cordoned"),
         ],
     )
     def test_one_that_is_never_given_is_told(self, reason: str, says: str) -> None:

@@ -46,7 +46,7 @@ def test_whoever_leads_the_time_counts_from_when_the_mark_was_first_seen() -> No
     assert first.removal == Removal("aws-nth", after(120), final=True)
     later = assess(facts(taints=(SPOT,)), written(healthy(), first), rules(), after(50))
     assert later.gone_by == after(120)
-    assert "aws-nth takes the machine away by 2026-11-20 09:43:07 UTC" in later.message
+    assert "aws-nth removes the machine by 2026-11-20 09:43:07 UTC" in later.message
 
 
 def test_of_two_marks_the_earlier_time_counts_and_one_is_final_for_both() -> None:

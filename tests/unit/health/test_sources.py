@@ -710,7 +710,7 @@ class TestProblems:
             ),
             pytest.param(
                 {"rules": [{"name": "eks", "condition": {"type": _EKS, "badWhenFalse": True}, "severity": "Warning"}]},
-                "looks at what eks/hardware (Fatal) looks at, too",
+                "matches marks that eks/hardware (Fatal) matches, too",
                 id="against a row of the table",
             ),
             pytest.param(
@@ -720,7 +720,7 @@ class TestProblems:
                         {"name": "b", "label": {"key": "x/y", "value": "z"}, "severity": "Fatal"},
                     ]
                 },
-                "a (Warning) and b (Fatal) can be true of the same mark",
+                "a (Warning) and b (Fatal) can match the same mark",
                 id="two rules that overlap",
             ),
             pytest.param(
@@ -730,7 +730,7 @@ class TestProblems:
                         {"name": "b", "condition": {"type": "T", "reason": "R"}, "severity": "Fatal"},
                     ]
                 },
-                "the stronger counts",
+                "The stronger counts",
                 id="two conditions that overlap",
             ),
             pytest.param(
@@ -740,7 +740,7 @@ class TestProblems:
                         {"name": "b", "taint": {"key": "x/t", "value": "v"}, "severity": "Fatal"},
                     ]
                 },
-                "the stronger counts",
+                "The stronger counts",
                 id="two taints that overlap",
             ),
             pytest.param(
@@ -750,7 +750,7 @@ class TestProblems:
                         for name in [*{row.source for row in ROWS}, "agent", "burn-in", "jobs"]
                     ]
                 },
-                "switches everything off",
+                "switches off every source",
                 id="nothing is listened to",
             ),
         ],

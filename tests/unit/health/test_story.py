@@ -126,7 +126,7 @@ def offender() -> Stored:
         ),
         pytest.param(
             held_back,
-            ["IbPortDown: mlx5_3/1: a port of the network is down: state DOWN.", "To do: look at the machine"],
+            ["IbPortDown: mlx5_3/1: a network port is down: state DOWN.", "To do: look at the machine"],
             "given work only where no other node is left; running jobs stay: the budget of 1 node in 600 s for what "
             "is not certain is used up (2 of the 10 nodes of the pool for everything)",
             id="held back",
