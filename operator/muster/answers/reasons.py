@@ -1116,16 +1116,16 @@ REASONS: tuple[Reason, ...] = (
         Topic.NODES,
         VERDICT,
         "A [maintenance window](docs/node-health.md#maintenance-windows) of the node is near, or another system "
-        "takes the node away.",
-        "Workers leave the node at a checkpoint, and new ones stay off it.",
+        "removes the node.",
+        "Workers are evacuated from the node at a checkpoint, and no new worker is placed there.",
         _NOTHING,
     ),
     Reason(
         "Healthy, NothingKnown",
         Topic.NODES,
         "Node: condition MusterHealthy",
-        "Nothing that counts stands against the node, or nothing is known of it. Any other reason of this condition "
-        "is that of the [finding](docs/node-health.md).",
+        "No finding counts against the node, or nothing is known of it. Any other reason of this condition is that "
+        "of the [finding](docs/node-health.md).",
         "The node is used.",
         "`NothingKnown`: check whether a pod of DaemonSet muster-agent runs there.",
         "No finding counts against this node.",
@@ -1134,37 +1134,39 @@ REASONS: tuple[Reason, ...] = (
         "NodeObserved",
         Topic.NODES,
         NODE_EVENT,
-        "A finding on this node is only observed ([rules](docs/node-health.md#what-muster-does)). The message says "
-        "what would follow otherwise.",
+        "The FleetPolicy only observes a finding of this node ([rules](docs/node-health.md#what-muster-does)). The "
+        "message says what would follow if the finding counted.",
         "The node keeps its jobs.",
-        "If the finding is right, remove its `observe` from the FleetPolicy, and the node is judged by it.",
+        "If the finding is right, remove its `observeOnly` or its entry in `observedReasons` from the FleetPolicy. "
+        "Then the finding counts.",
     ),
     Reason(
         "NotLost",
         Topic.NODES,
         NODE_EVENT,
         "A user declared the machine lost, but it gives signs of life.",
-        "Muster takes nothing on it for dead.",
+        "Muster does not assume that its processes have ended.",
         "`kubectl muster lost NODE --undo` withdraws the declaration.",
-        "A user declared this machine lost, but its agent was heard 2 s ago. Muster takes nothing on it for dead. "
-        "To withdraw the declaration: kubectl muster lost n0 --undo",
+        "A user declared this machine lost, but its agent was heard 2 s ago. Muster does not assume that its "
+        "processes have ended. To withdraw the declaration: kubectl muster lost n0 --undo",
     ),
     Reason(
         "RecordUnreadable",
         Topic.NODES,
         NODE_EVENT,
         "The NodeHealth of the node does not fit its schema; the message names the field.",
-        "The node stays as it was last judged.",
+        "The last verdict stays in effect.",
         "Correct that field, or delete the NodeHealth.",
-        "NodeHealth n0 does not fit its schema (status.state: not one of the values). The node stays as it was last "
-        "judged. Correct that field, or delete the NodeHealth: what Muster remembers of the node goes with it.",
+        "NodeHealth n0 does not fit its schema (status.state: not one of the values). The last verdict stays in "
+        "effect. Correct that field, or delete the NodeHealth; that also deletes the node's incidents and offence "
+        "score.",
     ),
     Reason(
         "InternalError",
         Topic.NODES,
         NODE_EVENT,
-        "Muster has a defect that this node met.",
-        "The node stays as it was last judged. Other nodes are not affected.",
+        "A defect of Muster keeps it from evaluating this node.",
+        "The last verdict stays in effect. Other nodes are not affected.",
         "Report it with the traceback in the operator's log.",
     ),
     Reason(
@@ -1173,18 +1175,18 @@ REASONS: tuple[Reason, ...] = (
         "Node, FleetPolicy: Event",
         "The node has the taint `muster.dev/unhealthy`, and Muster may not remove it, because "
         "`manifests/components/node-taint` was left out later.",
-        "No new pods come to that node. Muster tries again every five minutes.",
+        "The taint keeps new pods away. Muster tries again every five minutes.",
         "Run `kubectl taint node NODE muster.dev/unhealthy-`, or add the component again.",
-        "Node n0 needs Muster's taint muster.dev/unhealthy no longer, but Muster may not remove it (403). No new "
-        "pods come there. Run `kubectl taint node n0 muster.dev/unhealthy-`, or add manifests/components/node-taint "
-        "to the overlay.",
+        "Node n0 no longer needs Muster's taint muster.dev/unhealthy, but Muster may not remove it (403). The taint "
+        "keeps new pods away. Run `kubectl taint node n0 muster.dev/unhealthy-`, or add "
+        "manifests/components/node-taint to the overlay.",
     ),
     # Repairs of nodes.
     Reason(
         "RepairRequested",
         Topic.REPAIRS,
         REPAIR,
-        "A RepairRequest for the node exists, and no controller has taken it on.",
+        "A RepairRequest for the node exists, and no repair system has begun it.",
         "Muster keeps workers off the node.",
         "`kubectl describe repairrequest NODE`. If it stays so, check the controller that acts on RepairRequests, "
         "or repair the node and write the status yourself.",
@@ -1193,8 +1195,8 @@ REASONS: tuple[Reason, ...] = (
         "RepairInProgress",
         Topic.REPAIRS,
         REPAIR,
-        "A controller has taken the repair on.",
-        "Muster keeps off the node until the request says that the repair has ended.",
+        "A repair system has begun the repair.",
+        "Muster places nothing on the node until the request says that the repair has ended.",
         "If that controller is gone for good: `kubectl delete repairrequest NODE`. If the message says that the "
         "request cannot be read, CRDs and operator are of different versions.",
     ),
@@ -1203,7 +1205,7 @@ REASONS: tuple[Reason, ...] = (
         Topic.REPAIRS,
         NODE_EVENT,
         "The RepairRequest says that the repair has ended.",
-        "The node comes back when that is proved.",
+        "Muster uses the node again once its agent has checked it.",
         _NOTHING,
     ),
     Reason(
@@ -1211,15 +1213,15 @@ REASONS: tuple[Reason, ...] = (
         Topic.REPAIRS,
         REPAIR,
         "The RepairRequest says that the repair failed.",
-        "Muster keeps off the node.",
-        "Read the request's message. Repair the node, then `kubectl muster release NODE --reason ...`; or delete "
-        "the request, and Muster asks again.",
+        "Muster places nothing on the node.",
+        "Read the request's message. Repair the node, then run `kubectl muster release NODE --reason ...`. Or delete "
+        "the request, and Muster requests the repair again.",
     ),
     Reason(
         "RepairNotVerified",
         Topic.REPAIRS,
         "NodeHealth: finding",
-        "The repair has ended, and the agent has not examined everything since.",
+        "The repair has ended, and the node's agent has not checked the whole node since.",
         "Muster waits 90 s from when the agent's pod is Ready.",
         "If it stays so: `kubectl -n muster-agent get pods --field-selector spec.nodeName=NODE`.",
     ),
@@ -1229,10 +1231,10 @@ REASONS: tuple[Reason, ...] = (
         Topic.POLICY,
         POLICY_EVENT,
         "The FleetPolicy does not fit its schema; the message names the field.",
-        "What [holds meanwhile](docs/node-health.md#what-muster-does): the policy as it was before, or the defaults.",
+        "Muster uses the policy's last readable version, or [the defaults](docs/node-health.md#what-muster-does).",
         "Correct that field, or run the version of Muster that it was written for.",
-        "The FleetPolicy does not fit its schema (spec.health: not an object): what it said before holds. Correct "
-        "that field, or run the version of Muster that it was written for.",
+        "The FleetPolicy does not fit its schema (spec.health: not an object): its last readable version applies. "
+        "Correct that field, or run the version of Muster that it was written for.",
     ),
     Reason(
         "BudgetExhausted",
@@ -1248,19 +1250,20 @@ REASONS: tuple[Reason, ...] = (
         Topic.POLICY,
         POLICY_EVENT,
         "The budgets of unhealthy nodes suffice again.",
-        "No unhealthy node is held back any more.",
+        "The budgets keep no unhealthy node in use any more.",
         _NOTHING,
-        "The budgets suffice again: no unhealthy node is kept in use for lack of one.",
+        "The budgets suffice again: they keep no unhealthy node in use.",
     ),
     Reason(
         "AgentsSilent",
         Topic.POLICY,
         POLICY_EVENT,
         "[The agents](docs/node-health.md#a-node-whose-agent-is-silent) of many nodes are not Ready at once.",
-        "Muster avoids no further node for it, and does not see faults there.",
+        "Muster excludes no further node for that, and sees no faults there.",
         "Check the DaemonSet muster-agent.",
-        "The agents of many nodes are silent at once (12 of 16 h100), which is no fault of the nodes. Muster avoids "
-        "no further node for it, and sees no faults there until they are Ready. Check the DaemonSet muster-agent.",
+        "The agents of many nodes are silent at once (12 of 16 h100), which is no fault of the nodes. Muster "
+        "excludes no further node for that, and sees no faults there until the agents are Ready. Check the DaemonSet "
+        "muster-agent.",
     ),
     Reason(
         "AgentsRecovered",
@@ -1278,18 +1281,19 @@ REASONS: tuple[Reason, ...] = (
         "`spec.health.enforcement` asks for the taint, and the API server does not let Muster patch Nodes.",
         "Muster tries again every five minutes. Its own jobs avoid unhealthy nodes without the taint.",
         "Add `manifests/components/node-taint` to your overlay, or set `enforcement: Jobs`.",
-        "the taint muster.dev/unhealthy cannot be written on Nodes (403): add manifests/components/node-taint to "
-        "the overlay, or set spec.health.enforcement to Jobs. Muster's own jobs avoid unhealthy nodes without it",
+        "Muster may not write the taint muster.dev/unhealthy on Nodes (403). Its own jobs avoid unhealthy nodes "
+        "without the taint. Add manifests/components/node-taint to the overlay, or set spec.health.enforcement to "
+        "Jobs.",
     ),
     Reason(
         "NodeConditionRefused",
         Topic.POLICY,
         POLICY_EVENT,
         "`spec.health.nodeCondition` is on, and the API server does not let Muster write the status of Nodes.",
-        "Muster tries again every five minutes. What excludes nodes never waits for it.",
+        "Muster tries again every five minutes. The exclusion of nodes never waits for it.",
         "Add `manifests/components/node-condition` to your overlay, or switch the field off.",
-        "the condition MusterHealthy cannot be written on Nodes (403): add manifests/components/node-condition to "
-        "the overlay, or switch spec.health.nodeCondition off. Nothing else waits for it",
+        "Muster may not write the condition MusterHealthy on Nodes (403). Everything else works without it. Add "
+        "manifests/components/node-condition to the overlay, or set spec.health.nodeCondition to false.",
     ),
     Reason(
         "PreflightLimitUnused",

@@ -114,9 +114,9 @@ class AgentSilences:
 
     def _message(self, name: str) -> str:
         return (
-            "its agent has spoken and is not Ready any more, so that no fault of the node would be seen: kubectl -n "
-            f"{self._namespace} get pods --field-selector spec.nodeName={name} names its Pod, and kubectl logs of "
-            "that says what it does not see"
+            "the node's agent has reported before and is not Ready, so Muster would not see a fault of the node: find "
+            f"its Pod with kubectl -n {self._namespace} get pods --field-selector spec.nodeName={name}, and read its "
+            "log"
         )
 
     def _measure(self) -> None:

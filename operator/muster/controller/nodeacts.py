@@ -244,23 +244,24 @@ class NodeActs:
             name,
             error,
             "NodeTaintRefused",
-            "the taint muster.dev/unhealthy cannot be written on Nodes (403): add manifests/components/node-taint to "
-            "the overlay, or set spec.health.enforcement to Jobs. Muster's own jobs avoid unhealthy nodes without it",
+            "Muster may not write the taint muster.dev/unhealthy on Nodes (403). Its own jobs avoid unhealthy nodes "
+            "without the taint. Add manifests/components/node-taint to the overlay, or set spec.health.enforcement to "
+            "Jobs.",
         )
 
     def _removal_refused(self, name: str, error: ApiError) -> None:
         """Report once for each node that an earlier taint stays, and which command removes it; the node is tried again.
 
-        It is so after manifests/components/node-taint was left out: the rights went, the taints did not.
+        This happens after manifests/components/node-taint was removed: the permission is gone, the taints are not.
         """
         self._later(name, REFUSED_SECONDS)
         if name in self._left_tainted:
             return
         self._left_tainted.add(name)
         text = (
-            f"Node {name} needs Muster's taint {TAINT_KEY} no longer, but Muster may not remove it (403). No new pods "
-            f"come there. Run `kubectl taint node {name} {TAINT_KEY}-`, or add manifests/components/node-taint to the "
-            "overlay."
+            f"Node {name} no longer needs Muster's taint {TAINT_KEY}, but Muster may not remove it (403). The taint "
+            f"keeps new pods away. Run `kubectl taint node {name} {TAINT_KEY}-`, or add "
+            "manifests/components/node-taint to the overlay."
         )
         self._events.record(Regarding("v1", "Node", name, name), WARNING, "NodeTaintLeft", text)
         self._report_policy("taint left", name, error, "NodeTaintLeft", text)
@@ -290,7 +291,9 @@ class NodeActs:
         if before is None and verdict.state in (None, VerdictState.HEALTHY):
             return
         well = verdict.state in (None, VerdictState.HEALTHY)
-        text = status_message(name, verdict, ruling, wanted, enforcement) or "nothing stands against it any more"
+        text = (
+            status_message(name, verdict, ruling, wanted, enforcement) or "no finding counts against the node any more"
+        )
         planned = "NodeMaintenance" if verdict.removal is None else "NodeRemoval"
         reason = planned if verdict.only_planned else f"Node{verdict.state.value if verdict.state else 'Healthy'}"
         kind = NORMAL if well or verdict.only_planned or verdict.state is VerdictState.SUSPECT else WARNING

@@ -156,8 +156,8 @@ class NodeMarks:
             return
         self._is_refused = True
         text = (
-            "the condition MusterHealthy cannot be written on Nodes (403): add manifests/components/node-condition "
-            "to the overlay, or switch spec.health.nodeCondition off. Nothing else waits for it"
+            "Muster may not write the condition MusterHealthy on Nodes (403). Everything else works without it. Add "
+            "manifests/components/node-condition to the overlay, or set spec.health.nodeCondition to false."
         )
         log.error("condition refused", error=str(error), message=text)
         policy = self._cluster.policies.store.get(("", "default"))

@@ -38,8 +38,8 @@ class NodeReports:
 
     def defect(self, name: str, error: Exception) -> None:
         """Report that a defect of Muster prevents it from handling a node."""
-        what = f"an unexpected error keeps Muster from judging this node ({type(error).__name__}: {error})"
-        text = f"{what}. It stays as it was last judged. This is a defect: report it with the operator's log."
+        what = f"an unexpected error keeps Muster from evaluating this node ({type(error).__name__}: {error})"
+        text = f"{what}. The last verdict stays in effect. This is a defect: report it with the operator's log."
         self._events.record(Regarding("v1", "Node", name, name), WARNING, "InternalError", text)
 
     def readable(self, name: str) -> None:
@@ -53,8 +53,8 @@ class NodeReports:
             return
         self._unreadable[name] = record.error
         text = (
-            f"NodeHealth {name} does not fit its schema ({record.error}). The node stays as it was last judged. "
-            "Correct that field, or delete the NodeHealth: what Muster remembers of the node goes with it."
+            f"NodeHealth {name} does not fit its schema ({record.error}). The last verdict stays in effect. Correct "
+            "that field, or delete the NodeHealth; that also deletes the node's incidents and offence score."
         )
         log.warning("health record unreadable", node=name, error=record.error)
         self._events.record(Regarding("v1", "Node", name, name), WARNING, "RecordUnreadable", text)
@@ -63,7 +63,9 @@ class NodeReports:
         """Report that a node that was declared lost gives signs of life."""
         why = self._cluster.sign_of_life(name)
         if why and name not in self._refuted:
-            text = f"A user declared this machine lost, but {why}. Muster takes nothing on it for dead. "
+            text = (
+                f"A user declared this machine lost, but {why}. Muster does not assume that its processes have ended. "
+            )
             text += f"To withdraw the declaration: kubectl muster lost {name} --undo"
             log.warning("not lost", node=name, why=why)
             self._events.record(Regarding("v1", "Node", name, name), WARNING, "NotLost", text)
@@ -80,7 +82,7 @@ class NodeReports:
         news, over, self._held = now - self._held, bool(self._held) and not now, now
         if not news and not over:
             return
-        text = breaker.message or "The budgets suffice again: no unhealthy node is kept in use for lack of one."
+        text = breaker.message or "The budgets suffice again: they keep no unhealthy node in use."
         (log.warning if now else log.info)("nodes held back", nodes=breaker.held, message=text)
         policy = self._cluster.policies.store.get(("", "default"))
         if policy is None:
@@ -101,8 +103,9 @@ class NodeReports:
             return
         pools = ", ".join(f"{silent_pools[pool]} of {pool or 'the fleet'}" for pool in sorted(silent_pools)[:4])
         text = (
-            f"The agents of many nodes are silent at once ({pools}), which is no fault of the nodes. Muster avoids no "
-            "further node for it, and sees no faults there until they are Ready. Check the DaemonSet muster-agent."
+            f"The agents of many nodes are silent at once ({pools}), which is no fault of the nodes. Muster excludes "
+            "no further node for that, and sees no faults there until the agents are Ready. Check the DaemonSet "
+            "muster-agent."
             if now
             else "Enough agents are Ready again: Muster sees faults on their nodes."
         )
@@ -126,9 +129,9 @@ class NodeReports:
             log.info("FleetPolicy readable again")
             return
         holds = (
-            "the defaults hold, and no node is newly taken out, because what it said before is not known"
+            "the defaults apply, and Muster takes no further node out, because no earlier version of it is known"
             if self._cluster.policy_unknown
-            else "what it said before holds"
+            else "its last readable version applies"
         )
         text = (
             f"The FleetPolicy does not fit its schema ({problem}): {holds}. Correct that field, or run the version of "

@@ -190,7 +190,7 @@ class RepairKeeper:
         except AlreadyExists:
             return  # by a write of which the answer was lost, or of the leader before: the next look reads it
         log.info("repair asked for", node=name, action=action.value, reason=case.reason)
-        self._record(name, Stage.ASKED, f"{action.value} is asked for: {case.message}")
+        self._record(name, Stage.ASKED, f"{action.value} is requested: {case.message}")
 
     async def _deleted(self, name: str, found: _Found, why: str) -> bool:
         preconditions = {"uid": found.uid, "resourceVersion": found.resource_version}

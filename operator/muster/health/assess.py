@@ -95,7 +95,7 @@ RELEASED = "Released"
 REPEAT_OFFENDER = "RepeatOffender"
 AWAITS_BURN_IN = "AwaitsBurnIn"
 
-ANOTHER_MACHINE = "another machine has the name now"
+ANOTHER_MACHINE = "another machine has the node's name now"
 
 OUT = {VerdictState.VALIDATING: 0, VerdictState.DEGRADED: 1, VerdictState.UNHEALTHY: 2, VerdictState.QUARANTINED: 3}
 _STATES = (VerdictState.HEALTHY, VerdictState.SUSPECT, VerdictState.DEGRADED, VerdictState.UNHEALTHY)
@@ -369,7 +369,7 @@ def assess(
     untested = not let_go and _is_to_pass(was_open, released, rules, passed)
     if state in (VerdictState.HEALTHY, VerdictState.SUSPECT) and untested:
         state, reason = VerdictState.VALIDATING, AWAITS_BURN_IN
-        message = "nothing stands against the node any more; its checker tests the node before it is used again"
+        message = "no finding counts against the node any more; its checker tests it before Muster uses it again"
     incidents = _incidents(past, was_open, state, reason, message, cordoned, human, released, boot, now, let_go)
     unchanged = before.state is state and not replaced
     causes = causes_of(standing, reason)
@@ -1043,17 +1043,17 @@ def _reason_and_message(
     if strongest and strongest.subject:
         seen = f"{strongest.subject}: {seen}"
     if cordoned and human:
-        return CORDONED, f"cordoned by {human.user or 'somebody'}: {human.reason}"
+        return CORDONED, f"cordoned by {human.user or 'a user'}: {human.reason}"
     if quarantined:
-        what = f"; now {strongest.reason}: {seen}" if strongest else "; nothing is seen of it now"
-        return REPEAT_OFFENDER, f"the machine keeps failing (account {account.last}){what}"
+        what = f"; now {strongest.reason}: {seen}" if strongest else "; no fault is reported now"
+        return REPEAT_OFFENDER, f"the machine keeps failing (offence score {account.last}){what}"
     if strongest:
         return strongest.reason, seen
     if state is None:
         return "", ""
-    problem = f"the agent does not see everything: {agent.problem}" if agent and agent.problem else ""
+    problem = f"the agent cannot check the whole node: {agent.problem}" if agent and agent.problem else ""
     if human and human.decision is Decision.RELEASE and found:
-        return RELEASED, f"released by {human.user or 'somebody'}: {human.reason}"
+        return RELEASED, f"released by {human.user or 'a user'}: {human.reason}"
     return "", problem
 
 
@@ -1097,22 +1097,23 @@ def _why_cleared(
     incident: HealthIncident, human: HumanDecision | None, released: datetime | None, boot: str, only_observed: bool
 ) -> str:
     if human and released is not None and released >= incident.time:
-        return f"released by {human.user or 'somebody'}: {human.reason}"
+        return f"released by {human.user or 'a user'}: {human.reason}"
     if only_observed:
         return f"the FleetPolicy only observes {incident.reason} now"
     if incident.reason == CORDONED:
-        return "the cordon was taken back"
+        return "a user ended the cordon"
     if incident.state is VerdictState.QUARANTINED:
-        return "what was held against the machine has faded"
+        return "the machine's offence score has faded"
     if incident.reason == AWAITS_BURN_IN:
-        return "it has passed its burn-in"
+        return "the node passed its burn-in"
     if incident.reason in REASONS:
-        what = "its maintenance window is over" if incident.repair_ended_time is not None else "it was not maintained"
-        return f"{what}, and nothing stands against it"
+        was_begun = incident.repair_ended_time is not None
+        what = "the maintenance window is over" if was_begun else "the maintenance window did not begin"
+        return f"{what}, and no finding counts against the node"
     if incident.repair_ended_time is not None:
-        return "its repair has ended, and the evidence is gone"
+        return "the repair has ended, and the evidence is gone"
     if incident.boot_id and boot and incident.boot_id != boot:
-        return "a new boot, and the evidence is gone"
+        return "the node was rebooted, and the evidence is gone"
     return "the evidence is gone"
 
 

@@ -196,7 +196,7 @@ def concerned(verdict: Verdict) -> bool:
 def held_back(ruling: Ruling) -> Ruling:
     """Return the ruling to use while the FleetPolicy cannot be read: no new node is taken out, no taint is removed."""
     if ruling.charge:
-        return Ruling(Act.HOLD, "the FleetPolicy cannot be read, and takes no node out until it can")
+        return Ruling(Act.HOLD, "the FleetPolicy cannot be read, and Muster takes no node out until it can")
     return Ruling(Act.NOTHING) if ruling.act is Act.UNTAINT else ruling
 
 
@@ -514,14 +514,14 @@ class _Pool:
                 self.yields += 1
                 left.add(domain)
                 news = not self._was_yielded(name) and self.rules.enforcement is not Enforcement.OBSERVE
-                self.rulings[name] = Ruling(Act.YIELD, f"{verdict.in_charge} repairs it", news)
+                self.rulings[name] = Ruling(Act.YIELD, f"{verdict.in_charge} repairs the node", news)
             elif verdict.certain:
                 self.waiting.append(name)  # whatever others claim
             else:
                 self.held_yields += 1
                 self.rulings[name] = Ruling(
                     Act.HOLD,
-                    f"{verdict.in_charge} claims too many nodes of the pool at once: no more than {most} are left to "
+                    f"{verdict.in_charge} claims too many nodes of the pool at once: Muster leaves at most {most} to "
                     "other systems",
                 )
 
@@ -565,15 +565,14 @@ class _Pool:
     def _blocks(self, certain: bool, causes: Sequence[str], domain: _Domain | None) -> str:
         cap = self.cap.total if certain else self.cap.uncertain
         if len(self.out) >= self.cap.total or (not certain and self.uncertain_out >= cap):
-            kept = "" if certain or cap == self.cap.total else " for what is not certain"
+            kept = "" if certain or cap == self.cap.total else " for uncertain faults"
             return (
-                f"of the {self.size} nodes of the pool no more than {cap} may be out{kept} ({self.cap.total} in all): "
-                f"{_REMEDY}"
+                f"of the pool's {self.size} nodes, at most {cap} may be out{kept} ({self.cap.total} in all): {_REMEDY}"
             )
         if not certain and all(self._is_used_up(cause) for cause in causes):
             return (
-                f"of the {self.size} nodes of the pool no more than {self.cap.cause} may be out for "
-                f"{causes[0]} ({self.cap.uncertain} for all that is not certain): {_REMEDY}"
+                f"of the pool's {self.size} nodes, at most {self.cap.cause} may be out for {causes[0]} "
+                f"({self.cap.uncertain} for all uncertain faults): {_REMEDY}"
             )
         if domain is None:
             return ""
@@ -581,8 +580,8 @@ class _Pool:
         share = self.budgets.in_domain(size)
         most = share.total if certain else share.uncertain
         if self.out_in[domain] >= share.total or (not certain and self.uncertain_in[domain] >= most):
-            kept = "" if certain or most == share.total else " for what is not certain"
-            return f"of the pool's {size} nodes of {'/'.join(domain[1])} no more than {most} may be out{kept}"
+            kept = "" if certain or most == share.total else " for uncertain faults"
+            return f"of the pool's {size} nodes in {'/'.join(domain[1])}, at most {most} may be out{kept}"
         return ""
 
     def _is_used_up(self, cause: str) -> bool:
@@ -601,13 +600,13 @@ class _Pool:
             return paid, ""
         seconds = self.budgets.window_seconds
         if verdict.certain:
-            return "", f"the budget of {_nodes(self.per_window.total)} of the pool in {seconds} s is used up"
-        most, whose = self.per_window.uncertain, "what is not certain"
+            return "", f"the budget of {_nodes(self.per_window.total)} of the pool in {seconds} s is exhausted"
+        most, whose = self.per_window.uncertain, "uncertain faults"
         if gates.lets_uncertain:
             most, whose = self.per_window.cause, causes[0]
         return "", (
-            f"the budget of {_nodes(most)} in {seconds} s for {whose} is used up ({self.per_window.total} of the "
-            f"{self.size} nodes of the pool for everything)"
+            f"the budget of {_nodes(most)} in {seconds} s for {whose} is exhausted ({self.per_window.total} of the "
+            f"pool's {self.size} nodes for all faults)"
         )
 
     def _gates(self) -> "_Gates":
@@ -737,21 +736,21 @@ def _message(pools: Iterable[PoolFigures], next_try: datetime | None, now: datet
         if pool.held:
             what = ", ".join(f"{cause}: {count}" for cause, count in pool.by_cause[:4])
             parts.append(
-                f"{pool.held} sick nodes{where} are held back ({what}): {pool.used} of {pool.budget} nodes of this "
-                f"window are used, {pool.out} of at most {pool.cap} are out."
+                f"The budget keeps {pool.held} unhealthy node{'s' * (pool.held != 1)}{where} in use ({what}): Muster "
+                f"took out {pool.used} of {pool.budget} nodes in this window; {pool.out} of at most {pool.cap} are out."
             )
         if pool.held_yields:
             parts.append(
-                f"{pool.held_yields} nodes{where} bear another system's mark that it repairs them, and are not left "
-                f"to it: {pool.yields} are already. If that is maintenance, raise the budget for RepairByOthers in "
+                f"Other systems claim {_nodes(pool.held_yields)}{where} for repair beyond the budget; Muster has left "
+                f"{pool.yields} to them. If this is maintenance, raise the budget for RepairByOthers in "
                 "spec.health.budgets of the FleetPolicy."
             )
-    parts.append("New workers come to what is held only where no other node is left.")
+    parts.append("New workers are placed on these nodes only where no other node is left.")
     if next_try and next_try > now:
-        parts.append(f"The next one is taken at {next_try:%Y-%m-%d %H:%M:%S} UTC.")
+        parts.append(f"Muster takes the next node out at {next_try:%Y-%m-%d %H:%M:%S} UTC.")
     if any(pool.state is not BreakerState.CLOSED for pool in pools):
         parts.append(
-            "So many at once are seldom each one's own fault: look for what they share (a roll-out, a driver, a switch,"
-            " the monitor itself). If they are sick, raise spec.health.budgets of the FleetPolicy."
+            "So many nodes at once usually have one cause: look for what they share (a roll-out, a driver, a switch, "
+            "the monitor itself). If the nodes are really unhealthy, raise spec.health.budgets of the FleetPolicy."
         )
     return " ".join(parts)

@@ -48,7 +48,9 @@ def mark_of(name: str, verdict: Verdict) -> Mark:
     if state is VerdictState.HEALTHY:
         return Mark(TRUE, HEALTHY, "No finding counts against this node.")
     reason = verdict.reason or state.value
-    return Mark(FALSE if state in OUT else TRUE, reason, f"{state.value}: kubectl describe nodehealth {name} tells why")
+    return Mark(
+        FALSE if state in OUT else TRUE, reason, f"{state.value}: kubectl describe nodehealth {name} shows the reason"
+    )
 
 
 def patch(conditions: Iterable[ConditionView], wanted: Mark | None, now: datetime) -> dict[str, Any] | None:

@@ -169,8 +169,8 @@ class MachineKinds:
         ]
         if not less:
             return None
-        told = (f"{number} {what}, and {more} on nearly all machines of its kind" for what, number, more, _ in less)
-        return Lack("; ".join(told), less[0][-1])
+        parts = (f"{number} {what}, but {more} on nearly all machines of its kind" for what, number, more, _ in less)
+        return Lack("; ".join(parts), less[0][-1])
 
 
 def _number_of_most(numbers: list[int]) -> int:

@@ -58,20 +58,20 @@ class Following:
 
     @property
     def in_public(self) -> str:
-        """The message without names of jobs or owners, because it reaches people of all tenants."""
+        """The message without names of jobs or owners, because it reaches users of all tenants."""
         if self.wants_check:
             return (
-                f"failures of jobs of {len(self.owners)} owners have followed this node and nothing explains them; "
-                "it should be tested, and status.findings tells which jobs"
+                f"jobs of {len(self.owners)} owners have failed on this node, and no other finding explains it; the "
+                "node should be tested; status.findings names the jobs"
             )
         return (
-            "failures of one owner's jobs keep coming back to this node and nothing explains them; status.findings "
-            "tells which"
+            "jobs of one owner keep failing on this node, and no other finding explains it; status.findings names the "
+            "jobs"
         )
 
     @property
     def in_full(self) -> str:
-        """The message with jobs and attempts, for people who may see them."""
+        """The message with jobs and attempts, for users who may see them."""
         shown = [
             f"{report.job} attempt {report.attempt} {report.what} at {report.time:%Y-%m-%d %H:%M} UTC"
             for report in self.reports[:SHOWN]

@@ -226,8 +226,8 @@ def problems(
         if each.name not in sound:
             yield Problem(
                 f"backwards/{each.name}",
-                f"spec.maintenance.windows[{each.name}].ends is not after its starts. Muster ignores the window. "
-                "Write a later time",
+                f"spec.maintenance.windows[{each.name}].endTime is not after its startTime. Muster ignores the window. "
+                "Write a later endTime",
             )
     pending = []
     for window in windows:
@@ -235,7 +235,7 @@ def problems(
             yield Problem(
                 f"over/{window.name}",
                 f"spec.maintenance.windows[{window.name}] has been over since {_moment(window.ends)}. Muster takes "
-                "no node out for it. Remove it, or write its next time",
+                "no node out for it. Remove the window, or write its next times",
             )
         elif now < window.ends:
             pending.append(window)
@@ -266,8 +266,8 @@ def problems(
         yield Problem(
             f"overlap/{name}",
             f"spec.maintenance.windows[{name}] overlaps on some nodes with {', '.join(listed[:_NAMED])}{more}. "
-            "Muster lets these nodes back after the latest end. Make one window of them, or change their times, if "
-            "that is not meant",
+            "Muster uses these nodes again after the latest end. If that is not intended, merge the windows or change "
+            "their times",
         )
 
 
@@ -282,14 +282,14 @@ def _of_window(
     if not covered:
         yield Problem(
             f"nothing/{window.name}",
-            f"{where}.nodes names no node of the cluster. Muster takes none out. Check its names and its selector",
+            f"{where}.nodes selects no node of the cluster. Muster takes none out. Check names and selector",
         )
     absent = sorted(window.names.difference(covered), key=natural)
     if covered and absent:
         more = f" and {len(absent) - _NAMED} more" if len(absent) > _NAMED else ""
         yield Problem(
             f"absent/{window.name}",
-            f"{where}.nodes.names: there is no node {', '.join(absent[:_NAMED])}{more}. Muster takes the others out. "
+            f"{where}.nodes.names: there is no node {', '.join(absent[:_NAMED])}{more}. Muster takes out the others. "
             "Check the spelling",
         )
     for pool, count in sorted(pools.items()):
@@ -298,8 +298,8 @@ def _of_window(
                 f"many/{window.name}/{pool}",
                 f"{where} takes {count} of {_nodes(sizes[pool])} of {pool or 'the fleet'} out from "
                 f"{_moment(window.starts)} until {_moment(window.ends)}, more than the {limit(sizes[pool])} that "
-                "spec.health.budgets lets faults take. Muster obeys it, and jobs that find no other node stop and "
-                "wait. Divide the window if that is not meant",
+                "spec.health.budgets allows for faults. Muster obeys the window, and jobs that find no other node stop "
+                "and wait. If that is not intended, divide the window",
             )
 
 
@@ -320,13 +320,12 @@ def _end_of_windows(window: _Window, here: Iterable[_Window]) -> datetime:
 def _window_message(window: NodeMaintenance, reason: str) -> str:
     why = f" ({reason})" if reason else ""
     times = f"from {_moment(window.start_time)} until {_moment(window.end_time)}"
-    return {
-        MaintenanceStage.CLOSED: f"maintenance window {window.window}{why} is near, {times}: no new work begins here",
-        MaintenanceStage.EVACUATING: f"maintenance window {window.window}{why} is about to start, {times}: jobs leave",
-        MaintenanceStage.IN_PROGRESS: (
-            f"maintenance window {window.window}{why} is open, {times}: the machine may be down"
-        ),
-    }[window.stage]
+    texts = {
+        MaintenanceStage.CLOSED: f"is near, {times}: no new worker is placed here",
+        MaintenanceStage.EVACUATING: f"is about to start, {times}: running jobs are evacuated",
+        MaintenanceStage.IN_PROGRESS: f"is open, {times}: the machine may be down",
+    }
+    return f"maintenance window {window.window}{why} {texts[window.stage]}"
 
 
 def _earlier(moment: datetime, seconds: float) -> datetime:

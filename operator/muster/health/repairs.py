@@ -28,7 +28,7 @@ IN_PROGRESS = "RepairInProgress"
 FAILED = "RepairFailed"
 UNPROVEN = "RepairNotVerified"
 
-NOT_EMPTY = "somebody uses the node"
+NOT_EMPTY = "the node is in use"
 
 LOOK_SECONDS = 90.0
 """An agent that is Ready this long after a repair has looked at the whole node since. While it is ready its last
@@ -119,9 +119,9 @@ def hold_signs(findings: Iterable[Finding], status: RepairStatus | None, now: da
     since = known[reason].since if reason in known else now
     what = f"{status.action} of the machine" if status.action else "a repair"
     if status.stage is Stage.ASKED:
-        text = f"{what} is asked for by the RepairRequest of the node's name; nobody has taken it on"
+        text = f"{what} is requested by the RepairRequest of the node's name; no repair system has begun it"
     else:
-        text = f"{what} is in progress, says the RepairRequest of the node's name"
+        text = f"{what} is in progress, by the RepairRequest of the node's name"
     return [_sign(reason, since, now, f"{text}: {status.message}" if status.message else text)]
 
 
@@ -140,7 +140,7 @@ def unverified_signs(
     if is_seen and (now - ended).total_seconds() >= LOOK_SECONDS:
         return []
     old = next((each for each in findings if each.source == REPAIR and each.reason == UNPROVEN), None)
-    text = f"its {what} has ended, and its agent has not looked at everything since"
+    text = f"the {what} has ended, and the node's agent has not checked the whole node since"
     return [_sign(UNPROVEN, old.since if old is not None else ended, now, text)]
 
 
@@ -159,7 +159,7 @@ def failure_signs(findings: Iterable[Finding], status: RepairStatus | None, now:
         return [_sign(FAILED, since, since, old.message, RecommendedAction.INSPECT)]
     if status is None or status.stage is not Stage.FAILED:
         return []
-    why = f": {status.message}" if status.message else "; its RepairRequest does not say why"
+    why = f": {status.message}" if status.message else "; its RepairRequest gives no reason"
     text = f"{status.action} of the machine has failed{why}"
     return [_sign(FAILED, since, since, text, RecommendedAction.INSPECT)]
 
@@ -290,7 +290,7 @@ class Request:
             error: why the object cannot be read.
         """
         stage = Stage.IN_PROGRESS if phase == RepairPhase.IN_PROGRESS else Stage.ASKED
-        return cls(RepairStatus(stage, "", f"it cannot be read ({error[:256]})"), None)
+        return cls(RepairStatus(stage, "", f"the RepairRequest cannot be read ({error[:256]})"), None)
 
 
 def plan(
@@ -353,14 +353,14 @@ def _why_ended(case: Case | None, request: Request, policy: RepairPolicy, missin
     if case.incident is None:
         return "the node is in use again"
     if case.incident != request.incident:
-        return "it is about a fault that is over"
+        return "the request is about a fault that has ended"
     if stage is Stage.ASKED:
         if not policy.actions:
-            return "the FleetPolicy asks for no repairs"
+            return "the FleetPolicy requests no repairs"
         if not case.is_empty:
             return NOT_EMPTY
-        return "" if case.asks(policy) == action else "something else has to be done now, or nothing"
+        return "" if case.asks(policy) == action else "the node needs another action now, or none"
     wants = case.asks(policy)
     if wants is not None and EFFORT[wants.value] > EFFORT[action]:
-        return f"{wants.value} has to be done now"
+        return f"the node needs {wants.value} now"
     return ""

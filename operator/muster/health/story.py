@@ -1,7 +1,7 @@
-"""The verdict in words: what an on-call engineer reads in `kubectl describe nodehealth`.
+"""The texts of a verdict, which an on-call engineer reads in `kubectl describe nodehealth`.
 
 One text answers four questions in this order: what happened, since when, what Muster did, what to do and when the node
-comes back. It holds no ages, so that it changes only when something has happened.
+comes back. It has no ages, so that it changes only when something has happened.
 """
 
 from datetime import UTC, datetime
@@ -25,7 +25,7 @@ _MAX_OTHERS = 4
 
 _TO_DO = {
     RecommendedAction.NONE: "",
-    RecommendedAction.INSPECT: "look at the machine (docs/node-health.md says where to begin for each reason)",
+    RecommendedAction.INSPECT: "inspect the machine (docs/node-health.md says what to check for each reason)",
     RecommendedAction.RESET: "reset the GPUs, or reboot the node",
     RecommendedAction.REBOOT: "reboot the node",
     RecommendedAction.REPLACE: "have the hardware replaced",
@@ -33,17 +33,16 @@ _TO_DO = {
 
 _EVACUATES = {
     Evacuate.NO: "",
-    Evacuate.AFTER_CHECKPOINT: "its jobs leave it after their next checkpoint",
-    Evacuate.NOW: "its jobs leave it now and go on elsewhere from their newest checkpoint",
+    Evacuate.AFTER_CHECKPOINT: "running jobs are evacuated after their next checkpoint",
+    Evacuate.NOW: "running jobs are evacuated now, and continue elsewhere from their newest checkpoint",
 }
 
 _WOULD_EVACUATE = {
-    Evacuate.NO: "its jobs would stay",
-    Evacuate.AFTER_CHECKPOINT: "its jobs would leave it after their next checkpoint",
-    Evacuate.NOW: "its jobs would leave it now",
+    Evacuate.NO: "running jobs would stay",
+    Evacuate.AFTER_CHECKPOINT: "running jobs would be evacuated after their next checkpoint",
+    Evacuate.NOW: "running jobs would be evacuated now",
 }
-_FIELD = "`observe` in spec.health of the FleetPolicy"
-_ONLY_OBSERVED = "spec.health of the FleetPolicy only observes it"
+_ONLY_OBSERVES = "spec.health of the FleetPolicy only observes"
 
 
 def recorded_status(order: Order, enforcement: Enforcement) -> NodeHealthStatus:
@@ -76,11 +75,7 @@ def effect_text(verdict: Verdict, ruling: Ruling, effect: Effect, enforcement: E
         enforcement: of the policy.
     """
     if not verdict.out:
-        return (
-            ""
-            if verdict.would is None
-            else _cut(f"nothing about {verdict.would.reason}: {_ONLY_OBSERVED}", EFFECT_LENGTH)
-        )
+        return "" if verdict.would is None else _cut(f"nothing: {_ONLY_OBSERVES} {verdict.would.reason}", EFFECT_LENGTH)
     if enforcement is Enforcement.OBSERVE and not effect.avoid:
         return "nothing: spec.health.enforcement of the FleetPolicy is Observe"
     if ruling.act is Act.HOLD:
@@ -91,7 +86,7 @@ def effect_text(verdict: Verdict, ruling: Ruling, effect: Effect, enforcement: E
     if verdict.stays and effect.evacuate is Evacuate.NO:
         parts[1] = "running jobs stay"
     if ruling.act is Act.YIELD:
-        parts.append(f"{ruling.why}, so that Muster does not taint it")
+        parts.append(f"{ruling.why}, so Muster does not taint it")
     return _cut("; ".join(part for part in parts if part), EFFECT_LENGTH)
 
 
@@ -107,22 +102,22 @@ def status_message(node: str, verdict: Verdict, ruling: Ruling, effect: Effect, 
     """
     observed = "" if verdict.would is None else observed_effect_text(verdict.would, enforcement)
     if verdict.state in (None, VerdictState.HEALTHY):
-        told = (_sentence(part) for part in (verdict.message, observed) if part)
-        return _cut(" ".join(told), MESSAGE_LENGTH)
+        sentences = (_sentence(part) for part in (verdict.message, observed) if part)
+        return _cut(" ".join(sentences), MESSAGE_LENGTH)
     parts = [f"{verdict.reason}: {_cut(verdict.message, 400)}" if verdict.reason else verdict.message]
     if verdict.since:
         parts.append(f"{verdict.state} since {_moment(verdict.since)}")
     others = _others(verdict)
     if others:
-        parts.append(f"Besides: {others}")
+        parts.append(f"Other findings: {others}")
     if observed:
         parts.append(observed)
     did = effect_text(verdict, ruling, effect, enforcement)
     if did and verdict.out:
         parts.append(f"Muster: {did}")
     elif verdict.state is VerdictState.SUSPECT:
-        after = "" if enforcement is Enforcement.OBSERVE else ", after others that are as near"
-        parts.append(f"Muster: nothing; the node is used on{after}")
+        after = "" if enforcement is Enforcement.OBSERVE else ", after other nodes that are as near"
+        parts.append(f"Muster: nothing; the node stays in use{after}")
     to_do = _TO_DO[verdict.recommended_action]
     if to_do:
         parts.append(f"To do: {to_do}")
@@ -132,24 +127,26 @@ def status_message(node: str, verdict: Verdict, ruling: Ruling, effect: Effect, 
 
 
 def observed_effect_text(would: ObservedEffect, enforcement: Enforcement) -> str:
-    """Return what would follow from the findings that are only observed, and that it does not, as text.
+    """Return the text about findings that are only observed: what would follow from them if they counted.
 
     Args:
         would: what would follow.
         enforcement: of the policy.
     """
     what = f"Only observed: {would.reason}" + (f": {_cut(would.message, 300)}" if would.message else "")
-    state = f"Without {_FIELD} the node would be {would.state}"
+    state = f"If the FleetPolicy did not only observe this, the node would be {would.state}"
     if would.state is VerdictState.SUSPECT:
-        then = "and be used after others that are as near"
+        then = "and be used after other nodes that are as near"
     elif enforcement is Enforcement.OBSERVE:
-        then = "and nothing would be done, as spec.health.enforcement is Observe"
+        then = "and Muster would do nothing, because spec.health.enforcement is Observe"
     elif would.in_charge:
-        then = f"and be avoided, and left to {would.in_charge} by its jobs after their next checkpoint"
+        then = (
+            f"and be left to {would.in_charge}: excluded from placement; {_WOULD_EVACUATE[Evacuate.AFTER_CHECKPOINT]}"
+        )
     else:
         taint = ", tainted" if enforcement is Enforcement.NODES else ""
-        then = f"and, as far as the budget goes, excluded from placement{taint}; {_WOULD_EVACUATE[would.evacuate]}"
-    return f"{_sentence(what)} {state} {then}. It takes no budget and is no offence"
+        then = f"and, within the budget, excluded from placement{taint}; {_WOULD_EVACUATE[would.evacuate]}"
+    return f"{_sentence(what)} {state} {then}. It uses no budget and is not charged to the machine"
 
 
 def _others(verdict: Verdict) -> str:
@@ -168,30 +165,30 @@ def _others(verdict: Verdict) -> str:
 def _return_message(node: str, verdict: Verdict) -> str:
     by_hand = f"kubectl muster release {node} --reason ..."
     if verdict.cordoned:
-        return f"Muster uses the node again when somebody takes the cordon back: {by_hand}"
+        return f"Muster uses the node again when a user ends the cordon: {by_hand}"
     if is_held(verdict.findings):
         return (
             f"Muster uses the node again when its repair has ended (kubectl describe repairrequest {node}) and "
-            "nothing else stands against it"
+            "no other finding counts against it"
         )
     if verdict.maintenance is not None and verdict.only_planned:
         end = f"{verdict.maintenance.end_time.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
         return (
-            f"It comes back after {end}, once its agent has looked at everything, or when FleetPolicy "
-            "spec.maintenance says otherwise"
+            f"Muster uses the node again after {end}, once its agent has checked the whole node. To end the window "
+            "earlier, change spec.maintenance of the FleetPolicy"
         )
     repairs = {each.reason for each in verdict.findings if each.source == REPAIR and each.severity is not Severity.INFO}
     if FAILED in repairs:
         return (
-            f"Its repair has failed. Muster uses the node again after {by_hand}; kubectl delete repairrequest {node} "
-            "has the repair asked for again, if the fault is still there"
+            f"Its repair has failed. Muster uses the node again after {by_hand}. If the fault is still there, kubectl "
+            f"delete repairrequest {node} has Muster request the repair again"
         )
     if verdict.reason == UNPROVEN:
-        return f"Muster uses the node again once its agent is Ready and has looked at everything, or after {by_hand}"
+        return f"Muster uses the node again once its agent is Ready and has checked the whole node, or after {by_hand}"
     if verdict.reason == REPEAT_OFFENDER:
         return (
-            f"Muster uses the node again when somebody vouches for the repair ({by_hand}), or when what is held "
-            "against it has faded"
+            f"Muster uses the node again when a user confirms its repair ({by_hand}), or when its offence score has "
+            "faded"
         )
     if verdict.state is VerdictState.VALIDATING:
         return (
@@ -200,23 +197,22 @@ def _return_message(node: str, verdict: Verdict) -> str:
         )
     if verdict.reason == FAILED_BURN_IN:
         return (
-            f"Muster uses the node again when somebody vouches for the repair: kubectl muster check {node}, then "
-            f"{by_hand}"
+            f"Muster uses the node again when a user confirms its repair: kubectl muster check {node}, then {by_hand}"
         )
     if verdict.reason == AGENT_SILENT:
         return f"Muster uses the node again when its agent is Ready again, or after {by_hand}"
     if verdict.in_charge:
-        return f"Muster uses the node again when {verdict.in_charge} is done with it"
+        return f"Muster uses the node again when {verdict.in_charge} has finished with it"
     incident = verdict.open_incident
     if incident is not None and incident.repair_ended_time is not None:
         if incident.reason in REASONS:
             return (
-                "Its maintenance has ended, and the evidence still stands. Muster uses the node again when the "
+                "Its maintenance has ended, but the evidence is still there. Muster uses the node again when the "
                 f"evidence is gone, or after {by_hand}"
             )
         return (
-            f"Its repair has ended, and this is still so: kubectl delete repairrequest {node} has it asked for "
-            f"again. Muster uses the node again when the evidence is gone, or after {by_hand}"
+            f"Its repair has ended, but the evidence is still there: kubectl delete repairrequest {node} has Muster "
+            f"request the repair again. Muster uses the node again when the evidence is gone, or after {by_hand}"
         )
     if verdict.needs_boot:
         return f"Muster uses the node again after a reboot, or after {by_hand}"

@@ -345,5 +345,5 @@ def test_a_repair_is_handed_over_done_by_the_example_and_proved(bed: Bed, traini
         print(f"repair: back {time.monotonic() - ended:.1f} s after whoever repaired said so")
         wait_until("the request to go", lambda: not request(), 60)
     incident = healths(bed)[sick]["incidents"][-1]
-    assert incident["clearedBy"] == "its repair has ended, and the evidence is gone"
+    assert incident["clearedBy"] == "the repair has ended, and the evidence is gone"
     assert training.current().attempt == before.attempt

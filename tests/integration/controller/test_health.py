@@ -217,7 +217,7 @@ async def test_a_machine_that_comes_back_under_another_name_brings_its_account_a
         moved, other = await health(scene, "m-0"), await health(scene, "n-0")
         assert Decimal(moved["offences"]["score"]) <= 2
         assert Decimal(other["offences"].get("score", "0")) == 0
-        assert other["incidents"][0]["clearedBy"] == "another machine has the name now"
+        assert other["incidents"][0]["clearedBy"] == "another machine has the node's name now"
 
 
 async def test_our_taint_joins_others_in_one_request_or_is_refused(scene: Scene) -> None:

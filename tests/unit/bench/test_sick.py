@@ -122,7 +122,7 @@ class TestWhatIsSaid:
 
 class TestWhatIsWrong:
     SICK = (Sick("a", "agent"), Sick("b", "condition"))
-    RIGHT = (health("a", STATE, "Xid79", "tainted; its jobs leave"), health("b", STATE, CONDITION, "tainted"))
+    RIGHT = (health("a", STATE, "Xid79", "tainted; running jobs"), health("b", STATE, CONDITION, "tainted"))
 
     def wrong(self, healths: Any, nodes: Any, *, all_out: bool = True) -> list[str]:
         return wrong_verdicts(self.SICK, healths, nodes, all_out)

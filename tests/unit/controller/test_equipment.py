@@ -39,7 +39,7 @@ async def test_a_node_with_a_gpu_less_than_its_equals_is_not_used(fleet: Kind) -
     assert fleet.state("n3")[0] == "Healthy"
     await fleet.after(LASTS_SECONDS)
     assert fleet.state("n3") == ("Degraded", FEWER_THAN_EQUALS)
-    assert "7 GPUs, and 8 on nearly all machines of its kind" in fleet.status("n3")["message"]
+    assert "7 GPUs, but 8 on nearly all machines of its kind" in fleet.status("n3")["message"]
     assert fleet.cluster.fleet.exclusion("n3") is not None
     assert {fleet.state(f"n{number}")[0] for number in range(3)} == {"Healthy"}
     fleet.has("n3", 8)

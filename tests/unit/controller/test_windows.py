@@ -53,7 +53,7 @@ class Setup:
 async def test_a_problem_is_reported_once_and_again_after_it_had_gone() -> None:
     setup = Setup()
     (message,) = await setup.check("rack-7")
-    assert message.startswith("spec.maintenance.windows[rack-7].ends is not after its starts")
+    assert message.startswith("spec.maintenance.windows[rack-7].endTime is not after its startTime")
     assert await setup.check("rack-7") == []
     assert len(await setup.check("rack-7", "rack-8")) == 1
     assert await setup.check() == []

@@ -165,7 +165,7 @@ class TestClearing:
         )
         verdict = judged(rebooted, 600)
         assert verdict.state is VerdictState.HEALTHY
-        assert verdict.incidents[-1].cleared_by == "a new boot, and the evidence is gone"
+        assert verdict.incidents[-1].cleared_by == "the node was rebooted, and the evidence is gone"
 
     def test_what_was_seen_before_the_boot_does_not_count(self) -> None:
         health = sick(XID_79, health=healthy(boot="boot-2"))
@@ -203,7 +203,7 @@ class TestHumans:
         assert verdict.offences.score == "0"
         back = judged(decided(health, None), 10**7 + 1)
         assert back.state is VerdictState.HEALTHY
-        assert back.incidents[-1].cleared_by == "the cordon was taken back"
+        assert back.incidents[-1].cleared_by == "a user ended the cordon"
 
     def test_under_a_cordon_that_is_taken_back_the_fault_is_told(self) -> None:
         health = lived(decided(healthy(), Decision.CORDON), 0, taken=False)
@@ -334,7 +334,7 @@ class TestJobs:
         for job in ("a/llama", "b/gpt"):
             assert f"{job} attempt 3 RankFailed (exit code 1)" in finding.message
             assert job not in verdict.message
-        assert verdict.message.startswith("failures of jobs of 2 owners have followed this node")
+        assert verdict.message.startswith("jobs of 2 owners have failed on this node")
 
     def test_a_repeat_offender_tells_nobody_of_jobs(self) -> None:
         health = healthy()
@@ -430,7 +430,7 @@ class TestMemory:
         before, then = (wake - NOW - timedelta(hours=3)).total_seconds(), (wake - NOW).total_seconds()
         assert judged(health, before).state is VerdictState.QUARANTINED
         assert judged(health, then).state is VerdictState.HEALTHY
-        assert judged(health, then).incidents[-1].cleared_by == "what was held against the machine has faded"
+        assert judged(health, then).incidents[-1].cleared_by == "the machine's offence score has faded"
 
     @pytest.mark.parametrize("days", [9, 30, 3650])
     def test_a_time_that_is_not_sure_ends_no_quarantine(self, days: int) -> None:
@@ -456,7 +456,7 @@ class TestMemory:
         health = health.model_copy(update={"status": health.status.model_copy(update={"offences": offences})})
         verdict = judged(health, 8000, time_is_sure=False)
         assert verdict.reason == "RepeatOffender"
-        assert "(account 0.0)" in verdict.message
+        assert "(offence score 0.0)" in verdict.message
 
     def test_a_mark_that_flaps_is_one_fault(self) -> None:
         """Three flips in forty seconds used to be a quarantine; and each flip a move of the job, and four writes."""
@@ -592,7 +592,7 @@ class TestMemory:
         )
         assert verdict.state is VerdictState.HEALTHY
         assert verdict.offences.score == "0"
-        assert verdict.incidents[-1].cleared_by == "another machine has the name now"
+        assert verdict.incidents[-1].cleared_by == "another machine has the node's name now"
 
     def test_what_is_inherited_is_inherited_once(self) -> None:
         """A clone of the mainboard's UUID is not charged for what the other one does."""
@@ -632,7 +632,7 @@ class TestMemory:
         verdict = starts_anew(700, gpu_serials=[f"{name}-0"], gpus=1)
         assert (verdict.offences.score, verdict.incidents[-1].cleared_by) == (
             "1",
-            "a new boot, and the evidence is gone",
+            "the node was rebooted, and the evidence is gone",
         )
         verdict = starts_anew(800, gpu_serials=["other-0", "other-1"])
         assert verdict.offences.score == "0"
@@ -647,7 +647,7 @@ class TestMemory:
             }
         )
         verdict = assess(facts(uid="another"), other, rules(), after(60))
-        assert verdict.incidents[-1].cleared_by == "another machine has the name now"
+        assert verdict.incidents[-1].cleared_by == "another machine has the node's name now"
 
     def test_marks_on_a_new_machine_under_the_old_name_are_new(self) -> None:
         marked = facts(labels={"autopilot.ibm.com/gpuhealth": "EVICT"})

@@ -113,8 +113,8 @@ class TestManyAtOnce:
         assert len(fleet.tainted) == 18
         _, rulings, _, _ = fleet.step(after(60 * 60 * 120))
         assert {r.why for r in rulings.values() if r.act is Act.HOLD} == {
-            "of the 100 nodes of the pool no more than 18 may be out for agent/IbPortDown (24 for all that is not "
-            "certain): find what they share, or raise spec.health.budgets"
+            "of the pool's 100 nodes, at most 18 may be out for agent/IbPortDown (24 for all uncertain faults): find "
+            "what they share, or raise spec.health.budgets"
         }
         assert breaker.held == 82
         assert breaker.next_try is None
@@ -196,7 +196,7 @@ class TestDomains:
         _, rulings, _, breaker = fleet.step(NOW)
         assert set(Counter(fleet.domains[name] for name in fleet.tainted).values()) == {1}
         assert {r.why for r in rulings.values() if r.act is Act.HOLD} == {
-            f"of the pool's 8 nodes of block/rack-{rack} no more than 1 may be out for what is not certain"
+            f"of the pool's 8 nodes in block/rack-{rack}, at most 1 may be out for uncertain faults"
             for rack in range(10)
         }
         assert breaker.next_try is None, "no time will do"

@@ -205,7 +205,7 @@ class TestCauses:
         _, rulings, _, breaker = fleet.step(NOW)
         assert breaker.pools[0].by_cause == (("eks", 94),)
         assert "(eks: 94)" in breaker.message
-        assert "for eks is used up" in next(r.why for r in rulings.values() if r.act is Act.HOLD)
+        assert "for eks is exhausted" in next(r.why for r in rulings.values() if r.act is Act.HOLD)
 
 
 class TestCertain:

@@ -54,14 +54,14 @@ def test_it_has_to_last_and_ends_at_once() -> None:
     equals.set_machine("n4", "kind", MachineEquipment(8, 5))
     equals.set_machine("other", "another kind", MachineEquipment(1, 0))
     assert equals.changed(100.0) == {"n4"}
-    assert equals.lack_of_node("n4") == Lack("5 ports up, and 8 on nearly all machines of its kind", Severity.WARNING)
+    assert equals.lack_of_node("n4") == Lack("5 ports up, but 8 on nearly all machines of its kind", Severity.WARNING)
     assert equals.next_seconds(100.0) == LASTS_SECONDS
     equals.set_machine("n4", "kind", MachineEquipment(8, 7))
     assert equals.changed(400.0) == {"n4"}
     assert equals.changed(99.0 + LASTS_SECONDS) == set()
     assert equals.changed(100.0 + LASTS_SECONDS) == {"n4"}
     assert equals.lack_of_node("n4") == Lack(
-        "7 ports up, and 8 on nearly all machines of its kind", Severity.WARNING, lasts=True
+        "7 ports up, but 8 on nearly all machines of its kind", Severity.WARNING, lasts=True
     )
     assert equals.next_seconds(1e6) is None
     equals.set_machine("n4", "kind", MachineEquipment(8, 8))
@@ -107,7 +107,7 @@ def judged(health: NodeHealth, lack: Lack | None, at: float = 0) -> Any:
     return assess(facts(), health, rules(), after(at), lack=lack)
 
 
-GPU_LESS = Lack("7 GPUs, and 8 on nearly all machines of its kind", Severity.DEGRADED, lasts=True)
+GPU_LESS = Lack("7 GPUs, but 8 on nearly all machines of its kind", Severity.DEGRADED, lasts=True)
 
 
 def test_what_follows() -> None:

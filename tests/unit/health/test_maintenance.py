@@ -186,7 +186,7 @@ class TestVerdict:
     def test_it_comes_back_once_its_agent_has_looked_at_everything_after_the_end(self) -> None:
         health, verdict = lived(RULES, 0, HOUR, STARTS, ENDS)
         assert (verdict.state, verdict.reason) == (VerdictState.DEGRADED, UNPROVEN)
-        assert verdict.message == "its maintenance has ended, and its agent has not looked at everything since"
+        assert verdict.message == "the maintenance has ended, and the node's agent has not checked the whole node since"
         silent = judged(health, ENDS + LOOK_SECONDS, silence=SILENT)
         assert silent.state is VerdictState.DEGRADED
         other = health.model_copy(update={"status": health.status.model_copy(update={"agent": agent(boot="another")})})
@@ -195,7 +195,7 @@ class TestVerdict:
         verdict = judged(health, ENDS + LOOK_SECONDS)
         assert (verdict.state, verdict.incidents[-1].cleared_by) == (
             VerdictState.HEALTHY,
-            "its maintenance window is over, and nothing stands against it",
+            "the maintenance window is over, and no finding counts against the node",
         )
 
     def test_where_nodes_are_tested_it_is_tested_first(self) -> None:
@@ -212,7 +212,7 @@ class TestVerdict:
         off = Rules.from_policy(FleetPolicySpec())
         verdict = judged(health, 1.6 * HOUR, off)
         assert verdict.state is VerdictState.HEALTHY
-        assert "not maintained" in verdict.incidents[-1].cleared_by
+        assert "the maintenance window did not begin" in verdict.incidents[-1].cleared_by
 
     def test_one_that_came_and_went_while_nobody_looked_asks_for_proof_all_the_same(self) -> None:
         health, _ = lived(RULES, 0, HOUR)
@@ -303,8 +303,8 @@ class TestWhatIsDone:
         (name,) = verdicts
         text = status_message(name, verdicts[name], rulings[name], effects[name], fleet.rules.enforcement)
         assert text.startswith(f"{AHEAD}: maintenance window rack-7 is about to start")
-        assert "its jobs leave it after their next checkpoint" in text
-        assert "It comes back after 2026-11-20 13:41 UTC" in text
+        assert "running jobs are evacuated after their next checkpoint" in text
+        assert "Muster uses the node again after 2026-11-20 13:41 UTC" in text
         verdicts, rulings, effects, _ = fleet.step(after(HOUR))
         said = effect_text(verdicts[name], rulings[name], effects[name], fleet.rules.enforcement)
         assert said == "excluded from placement; running jobs stay"
@@ -322,25 +322,28 @@ class TestProblems:
             pytest.param(
                 [window(starts=ENDS, ends=STARTS)],
                 0,
-                ["is not after its starts. Muster ignores the window"],
+                ["is not after its startTime. Muster ignores the window"],
                 id="backwards",
             ),
             pytest.param([window()], ENDS + OLD_SECONDS, ["has been over since"], id="long over"),
             pytest.param([window()], ENDS + OLD_SECONDS - 1, [], id="just over"),
             pytest.param(
-                [window(names=["elsewhere"])], 0, ["names no node of the cluster. Muster takes none out"], id="no node"
+                [window(names=["elsewhere"])],
+                0,
+                ["selects no node of the cluster. Muster takes none out"],
+                id="no node",
             ),
             pytest.param(
                 [window(names=["node-1", "nod-2"])],
                 0,
-                ["there is no node nod-2. Muster takes the others out"],
+                ["there is no node nod-2. Muster takes out the others"],
                 id="a slip",
             ),
             pytest.param([window(selector={})], 0, ["takes 10 of 10 nodes of h200 out"], id="the whole fleet"),
             pytest.param(
                 [window(), window("again", STARTS + HOUR, ENDS + HOUR)],
                 0,
-                ["windows[rack-7] overlaps on some nodes with again. Muster lets these"],
+                ["windows[rack-7] overlaps on some nodes with again. Muster uses these"],
                 id="an overlap",
             ),
             pytest.param(

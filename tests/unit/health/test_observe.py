@@ -242,10 +242,10 @@ class TestTold:
         [
             (
                 Enforcement.NODES,
-                "as far as the budget goes, excluded from placement, tainted; its jobs would leave it now",
+                "within the budget, excluded from placement, tainted; running jobs would be evacuated now",
             ),
-            (Enforcement.JOBS, "as far as the budget goes, excluded from placement; its jobs would leave it now"),
-            (Enforcement.OBSERVE, "nothing would be done"),
+            (Enforcement.JOBS, "within the budget, excluded from placement; running jobs would be evacuated now"),
+            (Enforcement.OBSERVE, "Muster would do nothing"),
         ],
     )
     def test_what_would_follow(self, enforcement: Enforcement, says: str) -> None:
@@ -254,9 +254,9 @@ class TestTold:
         assert "Only observed: Xid79" in text
         assert "would be Unhealthy" in text
         assert says in text
-        assert "takes no budget and is no offence" in text
+        assert "uses no budget and is not charged to the machine" in text
         did = effect_text(verdict, Ruling(Act.NOTHING), effect(verdict, Ruling(Act.NOTHING), enforcement), enforcement)
-        assert did.startswith("nothing about Xid79")
+        assert did == "nothing: spec.health of the FleetPolicy only observes Xid79"
         assert len(did) <= EFFECT_LENGTH
 
     def test_to_whom_it_would_be_left(self) -> None:
@@ -271,7 +271,7 @@ class TestTold:
         verdict = judged(sick(XID_79, evidence("PcieGeneration")), policy=XID_OBSERVED)
         assert verdict.state is VerdictState.SUSPECT
         assert "Only observed: Xid79" in told(verdict)
-        assert "the node is used on" in told(verdict)
+        assert "the node stays in use" in told(verdict)
 
     def test_within_bounds(self) -> None:
         long = evidence("Xid", 79, message="x" * 512)

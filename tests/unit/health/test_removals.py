@@ -104,6 +104,6 @@ def test_a_fault_beside_it_has_its_own_way() -> None:
     verdicts, rulings, effects, _ = stored.step(NOW)
     exclusion = exclusion_of(verdicts["node-0001"], effects["node-0001"])
     assert exclusion is not None
-    assert rulings["node-0001"] == Ruling(Act.YIELD, "aws-nth repairs it", charge=True)
+    assert rulings["node-0001"] == Ruling(Act.YIELD, "aws-nth repairs the node", charge=True)
     assert (exclusion.reason, exclusion.evacuate) == ("Xid79", Evacuate.AFTER_CHECKPOINT)
     assert (exclusion.gone_by, exclusion.waiting_text, exclusion.cause) == (after(120), "", Cause.HEALTH)

@@ -75,8 +75,8 @@ class TestPlan:
             pytest.param(case(held=True), request(Stage.ASKED), ALL, None, "", id="it is still wanted"),
             pytest.param(case(held=True), request(Stage.ASKED), NONE, None, "no repairs", id="asked, policy off"),
             pytest.param(case(is_empty=False), request(Stage.ASKED), ALL, None, NOT_EMPTY, id="somebody came"),
-            pytest.param(case(wants=None), request(Stage.ASKED), ALL, None, "or nothing", id="the evidence is gone"),
-            pytest.param(case(wants=REPLACE), request(Stage.ASKED), ALL, None, "something else", id="another action"),
+            pytest.param(case(wants=None), request(Stage.ASKED), ALL, None, "or none", id="the evidence is gone"),
+            pytest.param(case(wants=REPLACE), request(Stage.ASKED), ALL, None, "another action", id="another action"),
             pytest.param(case(incident=None), request(Stage.ASKED), ALL, None, "in use", id="it is back"),
             pytest.param(None, request(Stage.ASKED), ALL, None, "", id="nobody can say just now"),
             pytest.param(None, request(Stage.ASKED), ALL, 0.0, "gone", id="asked, gone"),
@@ -87,12 +87,26 @@ class TestPlan:
             pytest.param(case(incident=None, held=True), request(Stage.DONE), ALL, None, "", id="nor for one in use"),
             pytest.param(case(), request(Stage.DONE), ALL, None, "", id="done, and it is not proved"),
             pytest.param(case(incident=None), request(Stage.DONE), ALL, None, "in use", id="done and proved"),
-            pytest.param(case(incident=after(9)), request(Stage.DONE), ALL, None, "is over", id="done, a new fault"),
-            pytest.param(case(wants=REPLACE), request(Stage.DONE), ALL, None, "Replace has", id="it took more"),
+            pytest.param(
+                case(incident=after(9)),
+                request(Stage.DONE),
+                ALL,
+                None,
+                "a fault that has ended",
+                id="done, a new fault",
+            ),
+            pytest.param(case(wants=REPLACE), request(Stage.DONE), ALL, None, "needs Replace now", id="it took more"),
             pytest.param(case(), request(Stage.DONE, REPLACE), ALL, None, "", id="less is asked for than was done"),
             pytest.param(case(), request(Stage.FAILED), NONE, None, "", id="failed, policy off"),
             pytest.param(case(incident=None), request(Stage.FAILED), ALL, None, "in use", id="failed and released"),
-            pytest.param(case(incident=after(9)), request(Stage.FAILED), ALL, None, "is over", id="another machine"),
+            pytest.param(
+                case(incident=after(9)),
+                request(Stage.FAILED),
+                ALL,
+                None,
+                "a fault that has ended",
+                id="another machine",
+            ),
         ],
     )
     def test_which_requests_stay(
@@ -114,7 +128,9 @@ class TestPlan:
     def test_a_node_that_rests_is_not_asked_for(self) -> None:
         assert plan({"a": case()}, {}, ALL, {}, {"a"}).holds == ()
 
-    @pytest.mark.parametrize(("phase", "why"), [("InProgress", ""), ("", "over"), ("Done", "over")])
+    @pytest.mark.parametrize(
+        ("phase", "why"), [("InProgress", ""), ("", "a fault that has ended"), ("Done", "a fault that has ended")]
+    )
     def test_one_that_cannot_be_read_is_let_be_only_while_somebody_is_at_it(self, phase: str, why: str) -> None:
         found = plan({"a": case()}, {"a": Request.unreadable(phase, "x")}, ALL, {})
         assert bool(found.ends) == bool(why)
@@ -207,7 +223,7 @@ class TestVerdict:
         health = lived(in_repair(), 30, word(Stage.DONE))
         verdict = judged(health, 30 + LOOK_SECONDS, word(Stage.DONE))
         assert verdict.state is VerdictState.HEALTHY
-        assert verdict.incidents[-1].cleared_by == "its repair has ended, and the evidence is gone"
+        assert verdict.incidents[-1].cleared_by == "the repair has ended, and the evidence is gone"
 
     @pytest.mark.parametrize(
         "more",
@@ -276,12 +292,12 @@ class TestVerdict:
         ("health", "repair", "words"),
         [
             pytest.param(in_repair(), word(Stage.IN_PROGRESS), "when its repair has ended", id="in progress"),
-            pytest.param(in_repair(), word(Stage.DONE), "once its agent is Ready and has looked", id="done"),
+            pytest.param(in_repair(), word(Stage.DONE), "once its agent is Ready and has checked", id="done"),
             pytest.param(in_repair(), word(Stage.FAILED), "Its repair has failed", id="failed"),
             pytest.param(
                 sick(evidence("Xid", 79, boot_id="boot-2"), health=in_repair()),
                 word(Stage.DONE),
-                "Its repair has ended, and this is still so: kubectl delete repairrequest n",
+                "Its repair has ended, but the evidence is still there: kubectl delete repairrequest n",
                 id="done in vain",
             ),
         ],

@@ -33,12 +33,12 @@ def test_what_happened_since_when_what_muster_did_and_what_to_do() -> None:
     message, effect = told(stored)
     assert message == (
         f"Xid79: {GPU}: the GPU has fallen off the bus: NVRM: Xid (PCI:0000:5d:00): 79, GPU has fallen off the bus. "
-        "Unhealthy since 2026-11-20 09:42:07 UTC. Besides: RowRemapPending. "
-        "Muster: tainted; its jobs leave it now and go on elsewhere from their newest checkpoint. "
+        "Unhealthy since 2026-11-20 09:42:07 UTC. Other findings: RowRemapPending. "
+        "Muster: tainted; running jobs are evacuated now, and continue elsewhere from their newest checkpoint. "
         "To do: reboot the node. "
         "Muster uses the node again after a reboot, or after kubectl muster release node-0001 --reason ..."
     )
-    assert effect == "tainted; its jobs leave it now and go on elsewhere from their newest checkpoint"
+    assert effect == "tainted; running jobs are evacuated now, and continue elsewhere from their newest checkpoint"
 
 
 def test_it_changes_only_when_something_happens() -> None:
@@ -120,25 +120,25 @@ def offender() -> Stored:
     [
         pytest.param(
             a_cordon,
-            ["Cordoned: cordoned by ann: liquid under rack 7.", "somebody takes the cordon back"],
-            "tainted; its jobs leave it after their next checkpoint",
+            ["Cordoned: cordoned by ann: liquid under rack 7.", "when a user ends the cordon"],
+            "tainted; running jobs are evacuated after their next checkpoint",
             id="cordoned",
         ),
         pytest.param(
             held_back,
-            ["IbPortDown: mlx5_3/1: a network port is down: state DOWN.", "To do: look at the machine"],
-            "given work only where no other node is left; running jobs stay: the budget of 1 node in 600 s for what "
-            "is not certain is used up (2 of the 10 nodes of the pool for everything)",
+            ["IbPortDown: mlx5_3/1: a network port is down: state DOWN.", "To do: inspect the machine"],
+            "given work only where no other node is left; running jobs stay: the budget of 1 node in 600 s for "
+            "uncertain faults is exhausted (2 of the pool's 10 nodes for all faults)",
             id="held back",
         ),
         pytest.param(
             repaired_by_others,
             [
                 "NvidiaFabricError: AcceleratedHardwareReady: GPU 3 is not",
-                "Muster uses the node again when eks is done with it.",
+                "Muster uses the node again when eks has finished with it.",
             ],
-            "excluded from placement; its jobs leave it after their next checkpoint; eks repairs it, so that Muster "
-            "does not taint it",
+            "excluded from placement; running jobs are evacuated after their next checkpoint; eks repairs the node, so "
+            "Muster does not taint it",
             id="repaired by others",
         ),
         pytest.param(
@@ -150,14 +150,14 @@ def offender() -> Stored:
         pytest.param(
             suspected,
             [
-                "FollowedByFailures: failures of one owner's jobs keep coming back to this node",
-                "Muster: nothing; the node is used on, after others that are as near.",
+                "FollowedByFailures: jobs of one owner keep failing on this node",
+                "Muster: nothing; the node stays in use, after other nodes that are as near.",
             ],
             "",
             id="suspect",
         ),
         pytest.param(released, ["released by ann: cable replaced."], "", id="released"),
-        pytest.param(no_driver, ["the agent does not see everything: no driver."], "", id="no driver"),
+        pytest.param(no_driver, ["the agent cannot check the whole node: no driver."], "", id="no driver"),
     ],
 )
 def test_each_situation_is_explained(stored: Any, says: list[str], did: str) -> None:
@@ -170,8 +170,8 @@ def test_each_situation_is_explained(stored: Any, says: list[str], did: str) -> 
 
 def test_a_repeat_offender() -> None:
     message, _ = told(offender(), 9000, "node-0000")
-    assert message.startswith("RepeatOffender: the machine keeps failing (account 3.0)")
-    assert "nothing is seen of it now" in message
+    assert message.startswith("RepeatOffender: the machine keeps failing (offence score 3.0)")
+    assert "no fault is reported now" in message
     assert "kubectl muster release node-0000" in message
 
 

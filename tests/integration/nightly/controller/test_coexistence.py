@@ -95,8 +95,14 @@ def eks(told: str, *, bad: bool, cordoned: bool, ready: str = "True", by_muster:
 EKS = (
     eks("NvidiaXID79Error", bad=True, cordoned=False, by_muster=True),
     # After ten minutes the repair begins: cordon, reboot.
-    eks("Muster uses the node again when eks is done with it", bad=True, cordoned=True, by_muster=True),
-    eks("Muster uses the node again when eks is done with it", bad=True, cordoned=True, ready="False", by_muster=True),
+    eks("Muster uses the node again when eks has finished with it", bad=True, cordoned=True, by_muster=True),
+    eks(
+        "Muster uses the node again when eks has finished with it",
+        bad=True,
+        cordoned=True,
+        ready="False",
+        by_muster=True,
+    ),
     eks("Healthy", bad=False, cordoned=True, by_muster=False),
     eks("Healthy", bad=False, cordoned=False, by_muster=False),
 )

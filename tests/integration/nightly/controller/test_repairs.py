@@ -137,6 +137,6 @@ async def test_a_sick_node_is_handed_over_when_it_is_empty_and_comes_back_proved
 
         await scene.eventually("the request is gone", nothing_is_asked, LOOKS)
         incident = (await health(scene, sick))["incidents"][-1]
-        assert incident["clearedBy"] == "its repair has ended, and the evidence is gone"
+        assert incident["clearedBy"] == "the repair has ended, and the evidence is gone"
         reasons = {event["reason"] for event in await scene.listed("/apis/events.k8s.io/v1/events")}
         assert {"RepairRequested", "RepairInProgress", "RepairDone"} <= reasons
