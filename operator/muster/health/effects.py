@@ -37,7 +37,7 @@ def avoids(state: VerdictState | None, enforcement: Enforcement, *, cordoned: bo
     Args:
         state: of the node's verdict; None: nothing is known.
         enforcement: of the policy: under Observe only a cordon counts.
-        cordoned: whether a human has cordoned the node.
+        cordoned: whether a user has cordoned the node.
     """
     return cordoned or (state in OUT and enforcement is not Enforcement.OBSERVE)
 
@@ -45,8 +45,8 @@ def avoids(state: VerdictState | None, enforcement: Enforcement, *, cordoned: bo
 def effect(verdict: Verdict, ruling: Ruling, enforcement: Enforcement) -> Effect:
     """Return what Muster does about a node: avoid it, evacuate it, taint it.
 
-    Jobs leave a node that is being taken away, or whose maintenance is near, under any policy. New workers avoid a node
-    that a human has cordoned or that another system repairs, under any policy, too.
+    Under any policy, jobs are evacuated from a node that is being removed or whose maintenance is near. Under any
+    policy, new workers avoid a node that a user has cordoned or that another system repairs.
 
     Args:
         verdict: on the node.
@@ -97,7 +97,7 @@ def _planned(verdict: Verdict) -> tuple[Cause, str]:
     The text is "" unless only a removal or a maintenance window has the node out.
     """
     if verdict.only_planned and verdict.removal is not None:
-        return Cause.REMOVAL, f"being taken away by {verdict.removal.by}"
+        return Cause.REMOVAL, f"being removed by {verdict.removal.by}"
     if verdict.only_planned and verdict.maintenance is not None:
         return Cause.MAINTENANCE, window_text(verdict.maintenance)
     return Cause.HEALTH, ""
@@ -109,11 +109,11 @@ def _is_only_removed(verdict: Verdict) -> bool:
 
 
 def _may_be_used(verdict: Verdict) -> bool:
-    """Whether a node that the budget holds back gets work when no other node is left.
+    """Whether a node that the budget keeps in use gets new workers when no other node is left.
 
-    Many unhealthy nodes at once seldom have a fault each, and a queue must not stand still for a false alarm. The
-    answer is no where the fault is certain, the node is quarantined or cordoned, or failed Muster's burn-in. It is also
-    no where the node is being repaired, maintained or removed.
+    Many unhealthy nodes at once rarely have a fault each, and a false alarm must not stop the queue. The answer is no
+    where the fault is certain, the node is quarantined or cordoned, or failed Muster's burn-in. It is also no where the
+    node is being repaired, maintained or removed.
     """
     if verdict.certain or verdict.state is VerdictState.QUARANTINED or verdict.cordoned:
         return False

@@ -339,7 +339,7 @@ ROWS: tuple[Row, ...] = (
             TaintMark(f"aks-node-termination-handler/{event}"),
             reason=f"{event.capitalize()}Scheduled",
             removal=notice,
-            note="" if notice.seconds is None else f"goes {notice.seconds} s after the mark",
+            note="" if notice.seconds is None else f"removed {notice.seconds} s after the mark",
         )
         for event, notice in (
             ("preempt", Notice(final=True, seconds=30)),

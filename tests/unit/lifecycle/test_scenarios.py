@@ -42,7 +42,7 @@ def taken(theatre: Theatre, seconds: float | None = None, *, final: bool = True)
     """A node that another system takes away, so long from now if that is known."""
     gone_by = None if seconds is None else at(theatre.now + seconds)
     removal = Removal("karpenter", gone_by, final)
-    words = "being taken away by karpenter"
+    words = "being removed by karpenter"
     return Exclusion("NodeDeleted", "", Evacuate.AFTER_CHECKPOINT, gone_by, words, removal=removal, cause=Cause.REMOVAL)
 
 
