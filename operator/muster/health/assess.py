@@ -1,12 +1,11 @@
-"""One node's verdict, from everything that is said about it.
+"""The verdict on one node, from all reports about it.
 
-A pure function of stored objects and the time: what the agent sees, what other systems have marked, what jobs say, what
-a human has decided, and what was concluded before. What has to outlast the moment (incidents, the account of offences,
-findings that only a reboot ends) is read from the status written last time, so that a new leader goes on where the old
-one was.
+`assess` is a pure function of stored objects and the time. Its inputs are the agent's evidence, marks of other systems,
+failures of jobs, decisions of users and the last verdict. Lasting facts are read from the status that was written last.
+These are incidents, offences and findings that only a reboot ends. So a new leader continues where the old one stopped.
 
-No knowledge is no verdict: without an agent's word and without a mark there is no state. A time that lies ahead counts
-as now, so that a clock that jumps neither condemns nor releases.
+Without a report there is no verdict: a node without an agent and without a mark has no state. A time in the future
+counts as now, so that a clock that jumps neither takes a node out nor releases it.
 """
 
 import math
@@ -84,11 +83,11 @@ ONE_FAULT_SECONDS = 3600
 """A fault that comes back this soon after it was charged, in the same boot and for the same cause, is charged once."""
 
 STEADY_SECONDS = (0, 900)
-"""For how long another system's mark stands at least, the first and the second time within `ONE_FAULT_SECONDS`; from
-the third time on it stands for `ONE_FAULT_SECONDS`."""
+"""For how long another system's mark counts at least, the first and the second time within `ONE_FAULT_SECONDS`. From
+the third time on it counts for `ONE_FAULT_SECONDS`."""
 
 CLOCK_ERROR_SECONDS = 300
-"""A human's release that is dated further ahead waits for its time: it would cover faults that were not seen yet."""
+"""A user's release with a time further in the future waits for that time, or it would cover faults not seen yet."""
 
 CORDONED = "Cordoned"
 RELEASED = "Released"
@@ -108,7 +107,7 @@ class FailedBurnIn:
     Attributes:
         boot: the node's boot id at that time; "" if it was not known.
         probe: the name of the failed probe.
-        message: what was measured, for people.
+        message: what was measured, as text for users.
         time: when the test failed.
     """
 
@@ -125,7 +124,7 @@ class ObservedEffect:
     Attributes:
         state: the verdict that the node would have.
         reason: of the strongest observed finding.
-        message: of that finding, for people of all tenants.
+        message: of that finding, as text for users of all tenants.
         evacuate: when jobs would leave the node.
         in_charge: the system to which the node would be left for repair; "" if none.
     """
@@ -144,34 +143,34 @@ class Verdict:
     Attributes:
         state: None while nothing is known.
         reason: of the strongest finding, in CamelCase.
-        message: what happened, for people.
+        message: what happened, as text for users.
         recommended_action: what should be done with the machine.
         findings: everything that counts or is observed, strongest first.
         since: when the node entered this state; None while nothing is known.
         incidents: newest last; the last one is open while the node is out.
         offences: the machine's account of offences.
-        offences_if_taken: the account once Muster acts on the node. A node that the breaker holds back, or that another
+        offences_if_taken: the account once Muster takes the node out. A node that the breaker holds, or that another
         system repairs, is not charged.
         node_uid: the UID of the judged Node object.
         boot_id: the boot id of the node when it was judged.
         fatal: whether jobs should leave at once, not after their next checkpoint.
         needs_boot: whether only another boot ends what has the node out.
-        cordoned: whether a human has cordoned the node in NodeHealth.
-        in_charge: the system that repairs the node by itself; "" if none.
+        cordoned: whether a user has cordoned the node in NodeHealth.
+        in_charge: the other system that repairs the node; "" if none.
         causes: the causes to which the breaker may charge its budget, strongest first; at least one while the node is
         out.
         certain: whether independent signs report the same fault (`muster.health.causes`).
-        wake: when to judge the node again even if nothing changes; None: never.
-        stays: whether nothing that has the node out speaks against its hardware, so that running jobs stay.
+        wake: when to evaluate the node again even if nothing changes; None: never.
+        stays: whether no finding that has the node out blames its hardware, so that running jobs stay.
         check: the result of the last test that a user requested.
         followed: the time of the newest job failure that counts against the node; None: none counts.
         wants_check: whether those failures are of several owners, so that the node should be tested.
         asked_by: these owners.
         repair: what has to be done with the machine about the fault; marks of a running repair do not change it.
         maintenance: the maintenance window that applies to the node; None: none is near.
-        gone_by: when a window or a removal of the machine wants running jobs to be gone; None: no time is known.
-        only_planned: whether only a window or a removal has the node out, so that no budget is asked.
-        removal: how and when the machine is taken away; None: it is not.
+        gone_by: when running jobs must have left for a window or a removal of the machine; None: no time is known.
+        only_planned: whether only a window or a removal has the node out, so that no budget applies.
+        removal: how and when the machine is removed; None: it is not.
         would: what the findings that are only observed would change; None: nothing.
         faded: whether the offences have faded enough, by the given time, to end the quarantine on record.
     """
@@ -224,16 +223,15 @@ class Verdict:
         return last if last is not None and last.cleared_time is None else None
 
     def after_taking_out(self, now: datetime, cause: str = "", certain: bool = False, pool: str = "") -> "Verdict":
-        """Return the verdict with its incident marked as one for which Muster takes the node out, and the offence
-        charged.
+        """Return the verdict whose incident records that Muster takes the node out, with the offence charged.
 
         It has to be recorded before anything is done. A verdict without an open incident is returned as it is.
 
         Args:
             now: when Muster takes the node out.
             cause: the cause to which the breaker's budget is charged.
-            certain: whether the budget's part for certain faults pays.
-            pool: the pool whose budget pays.
+            certain: whether the budget's part for certain faults is used.
+            pool: the pool whose budget is used.
         """
         if self.open_incident is None:
             return self
@@ -272,19 +270,18 @@ def assess(
 
     Args:
         facts: the Node object.
-        health: the node's NodeHealth: evidence, decisions of people, and the last verdict.
+        health: the node's NodeHealth: evidence, decisions of users, and the last verdict.
         rules: the fleet's policy.
         now: the time.
         memory: the offences of all machines; None: none is remembered.
         reports: failures of jobs that have followed the node.
         burn_ins: tests that the node has failed, as far as records of gangs still hold them.
         passed: when the node last passed a test, if the pass still holds; None: it has none.
-        answered: failures of jobs before this time do not count: the node has passed a thorough test then, or was
-            another
-        machine. None: all count.
+        answered: failures of jobs before this time do not count, because the node passed a thorough test then, or was
+            another machine. None: all count.
         silence: of the node's agent; None: the agent is not silent.
-        lack: what the machine has less of than its equals; None: nothing.
-        repair: what the node's RepairRequest says; None: there is none.
+        lack: what the machine has less of than its peers; None: nothing.
+        repair: the state of the node's RepairRequest; None: there is none.
         time_is_sure: whether `now` may end a quarantine: the clock has shown for a while that the offences have faded.
     """
     before = health.status
@@ -317,7 +314,7 @@ def assess(
     human = health.spec.override
     released = _released(human, now)
     signs = [_steady(sign, known, now) for sign in signs]
-    # A human's release does not stop the removal of the machine.
+    # A user's release does not stop the removal of the machine.
     waivable = [s for s in signs if s.removal is None]
     waived = [s for s in waivable if released and _is_waived(s, known, released, before, now)]
     forgiven = {s.key for s in waived}
@@ -506,7 +503,7 @@ def _agent_signs(
 def _silence_signs(silence: Silence | None, known: Mapping[tuple[str, str, str], Finding], now: datetime) -> list[Sign]:
     """Return the sign that the node's agent is silent, if anything follows from it.
 
-    A finding on record stands until the agent is Ready again, also under another leader.
+    A finding on record counts until the agent is Ready again, also under another leader.
     """
     if silence is None:
         return []
@@ -533,9 +530,9 @@ def _silence_signs(silence: Silence | None, known: Mapping[tuple[str, str, str],
 def _lack_signs(
     lack: Lack | None, known: Mapping[tuple[str, str, str], Finding], released: datetime | None, now: datetime
 ) -> list[Sign]:
-    """Return the sign that the machine has less than its equals, if that has lasted or is on record.
+    """Return the sign that the machine has less than its peers, if that has lasted or is on record.
 
-    A human who has released the machine has accepted what it has: then there is no sign.
+    There is no sign where a user has released the machine, and so has accepted its equipment.
     """
     old = known.get((AGENT, FEWER_THAN_EQUALS, ""))
     if lack is None or released is not None or not (lack.lasts or old):
@@ -557,9 +554,9 @@ def _burn_in_signs(
 ) -> list[Sign]:
     """Return the signs of the burn-in tests that the node has failed, one for each probe.
 
-    They stand until a human releases the node: neither silence nor a boot repairs anything. A gang's record holds a
-    failure for a while, and a finding keeps it after that. A failure of another boot that is no finding was released,
-    or is of another machine.
+    They count until a user releases the node, because neither silence nor a reboot repairs anything. A gang's record
+    holds a failure for a while, and a finding keeps it after that. A failure of another boot without a finding was
+    released, or is of another machine.
 
     Args:
         failures: from records of gangs.
@@ -595,16 +592,15 @@ def _burn_in_sign(probe: str, message: str, time: datetime, now: datetime) -> Si
 
 
 def _steady_until(before: NodeHealthStatus, boot: str, released: datetime | None, now: datetime) -> datetime | None:
-    """Return until when a mark of another system stands although it is gone, because it comes and goes; None: it does
-    not.
+    """Return until when a mark that comes and goes still counts although it is gone; None: it does not.
 
-    Each flip would cost jobs a move, and the API server two writes. A mark does not stand on after a release, a boot or
-    a repair, nor where the node is left to another system.
+    Each flip would cost jobs a move, and the API server two writes. A mark no longer counts after a release, a reboot
+    or a repair, nor where the node is left to another system.
 
     Args:
         before: the record of the last verdict.
         boot: the node's boot id.
-        released: up to when a human has forgiven everything; None: nothing.
+        released: up to when a user's release covers all findings; None: there is no release.
         now: the time.
     """
 
@@ -625,7 +621,7 @@ def _steady_until(before: NodeHealthStatus, boot: str, released: datetime | None
 
 
 def _kept_signs(before: NodeHealthStatus, earlier: Iterable[Finding], rules: Rules) -> Iterator[Sign]:
-    """Yield the marks of other systems that have the node out, as they are on record."""
+    """Yield the recorded marks of other systems that have the node out."""
     for finding in earlier:
         opened = finding.reason == before.incidents[-1].reason and WEIGHT[finding.severity] >= WEIGHT[Severity.DEGRADED]
         if opened and rules.is_fault_reported_by_others(finding):
@@ -648,14 +644,15 @@ def _following(
     answered: datetime | None,
     now: datetime,
 ) -> Following | None:
-    """Return what the failures of jobs that followed the node come to; None: to nothing.
+    """Return the result of the job failures that followed the node; None: they have no effect.
 
-    Only failures after a human's release, after the last thorough test and after the last removal of the node count.
+    Only failures count that came after a user's release, the last thorough test and the last time the node was taken
+    out.
 
     Args:
         reports: the failures.
         before: the record of the last verdict.
-        human: the decision in NodeHealth's spec; None: there is none.
+        human: the user's decision in NodeHealth's spec; None: there is none.
         answered: failures before this time do not count; None: all do.
         now: the time.
     """
@@ -693,7 +690,7 @@ def _distinct(signs: Iterable[Sign]) -> list[Sign]:
 
 
 def _released(human: HumanDecision | None, now: datetime) -> datetime | None:
-    """Return the time up to which a human's release forgives everything; None: nothing is released."""
+    """Return the time up to which a user's release covers all findings; None: there is no release."""
     if human is None or human.decision is not Decision.RELEASE:
         return None
     if human.time > now + timedelta(seconds=CLOCK_ERROR_SECONDS):
@@ -708,15 +705,15 @@ def _is_waived(
     before: NodeHealthStatus,
     now: datetime,
 ) -> bool:
-    """Whether a human's release covers a sign.
+    """Whether a user's release covers a sign.
 
-    The node's clock may be slow: a sign that was not there at the release is new, whatever its date. The clock may be
-    ahead: a sign that was there and has not changed since is covered, whatever its date.
+    The date of a sign does not decide, because the node's clock may be behind or ahead. A sign that was not there at
+    the release is new. A sign that was there and has not changed since is covered.
 
     Args:
         sign: the sign now.
         known: the findings on record, by key of the sign.
-        released: the time up to which the release forgives.
+        released: the time up to which the release covers signs.
         before: the record of the last verdict.
         now: the time.
     """
@@ -731,7 +728,7 @@ def _is_waived(
 
 
 def _has_taken_in(released: datetime, before: NodeHealthStatus) -> bool:
-    """Whether a verdict after the release has recorded everything that the release forgives."""
+    """Whether a verdict after the release has recorded everything that the release covers."""
     ends = (moment for i in before.incidents for moment in (i.time, i.cleared_time) if moment is not None)
     return before.reason == RELEASED or any(moment >= released for moment in ends)
 
@@ -739,7 +736,7 @@ def _has_taken_in(released: datetime, before: NodeHealthStatus) -> bool:
 def _renewed(
     sign: Sign, known: Mapping[tuple[str, str, str], Finding], released: datetime | None, now: datetime
 ) -> Sign:
-    """Return the sign; if it began before the human's release, with a beginning after the release."""
+    """Return the sign, with a beginning after the user's release if it began before."""
     if released is None or sign.since > released:
         return sign
     finding = known.get(sign.key)
@@ -749,7 +746,7 @@ def _renewed(
 
 
 def _steady(sign: Sign, known: Mapping[tuple[str, str, str], Finding], now: datetime) -> Sign:
-    """Return the sign; if it claims to begin now or later, with the time when it was first found."""
+    """Return the sign, with the time when it was first found if it claims to begin now or later."""
     finding = known.get(sign.key)
     return replace(sign, since=finding.since) if finding and sign.since >= now else sign
 
@@ -783,7 +780,7 @@ def _observed_effect(
 def _is_only_observed_now(was_open: HealthIncident | None, watched: Iterable[Sign], weighing: Collection[Sign]) -> bool:
     """Whether the fault that had the node out is still there, but only observed by now.
 
-    Then the node has nothing to prove, as nothing was repaired.
+    Then the node need not pass a test, because nothing was repaired.
 
     Args:
         was_open: the node's open incident; None: there is none.
@@ -804,7 +801,7 @@ def _finding(sign: Sign, known: Mapping[tuple[str, str, str], Finding], *, obser
         sign: the sign now.
         known: the findings on record, by key of the sign.
         observed: whether the policy only observes the sign.
-        forgiven: whether a human's release covers the sign.
+        forgiven: whether a user's release covers the sign.
     """
     finding = sign.finding(observed=observed)
     if forgiven:
@@ -821,8 +818,7 @@ def _finding(sign: Sign, known: Mapping[tuple[str, str, str], Finding], *, obser
 
 
 def _signs_that_fit(signs: Sequence[Sign]) -> Iterable[Sign]:
-    """Yield as many of the signs as the record has room for, the first ones; signs about a repair are always among
-    them."""
+    """Yield the first signs, as many as the record has room for; signs about a repair are always among them."""
     left = MAX_EVIDENCE - sum(sign.source == REPAIR for sign in signs)
     for sign in signs:
         if sign.source == REPAIR:
@@ -838,7 +834,7 @@ def _meaning(message: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Account:
-    """The offences that are held against a machine, with what they are worth now."""
+    """The offences of a machine, with their present score."""
 
     offences: Offences
     now_worth: Decimal
@@ -874,16 +870,15 @@ class _Account:
     def has_paid(
         self, past: Iterable[HealthIncident], causes: Collection[str], boot: str, released: datetime | None
     ) -> bool:
-        """Whether the machine was charged for this fault less than an hour ago, and nobody has done anything about it
-        since.
+        """Whether the machine was charged for this fault less than an hour ago, and no one has acted on it since.
 
-        A fault that comes and goes is charged once. A release, a boot or a repair in between makes it a new fault.
+        A fault that comes and goes is charged once. A release, a reboot or a repair in between makes it a new fault.
 
         Args:
             past: the node's closed incidents.
             causes: of the fault now.
             boot: the node's boot id.
-            released: up to when a human has forgiven everything; None: nothing.
+            released: up to when a user's release covers all findings; None: there is no release.
         """
         charged = self.offences.as_of
         if charged is None or abs((self.now - charged).total_seconds()) >= ONE_FAULT_SECONDS:
@@ -900,12 +895,12 @@ class _Account:
         )
 
     def quarantines(self, blamed: bool, was_open: HealthIncident | None, released: datetime | None) -> bool:
-        """Whether the machine stays in quarantine for its offences, whatever is seen of it now.
+        """Whether the machine stays in quarantine for its offences, whatever is reported of it now.
 
         Args:
             blamed: whether a sign that is an offence has the node out now.
             was_open: the node's open incident; None: there is none.
-            released: up to when a human has forgiven everything; None: nothing.
+            released: up to when a user's release covers all findings; None: there is no release.
         """
         if was_open is None:
             return False
@@ -915,11 +910,11 @@ class _Account:
         return bool(charged) and blamed and self.now_worth >= self._limit
 
     def has_faded(self, was_open: HealthIncident | None, released: datetime | None) -> bool:
-        """Whether a quarantine that no human has ended is over by time alone.
+        """Whether a quarantine that no user has ended is over by time alone.
 
         Args:
             was_open: the node's open incident; None: there is none.
-            released: up to when a human has forgiven everything; None: nothing.
+            released: up to when a user's release covers all findings; None: there is no release.
         """
         if was_open is None or not _is_in_quarantine(was_open) or _is_forgiven(was_open, released):
             return False
@@ -927,7 +922,7 @@ class _Account:
 
     @property
     def last(self) -> str:
-        """The account after the last charge, as text for people. It does not change while the account fades."""
+        """The score after the last charge, as text for users. It does not change while the score fades."""
         return f"{charged_score(self.offences):.1f}"
 
     @property
@@ -973,13 +968,13 @@ def _worked_on(
 ) -> HealthIncident:
     """Return the incident with the time at which work on the machine was last seen to have ended.
 
-    A recorded time that lies ahead is replaced by now.
+    A recorded time in the future is replaced by now.
 
     Args:
         was_open: the node's open incident.
         before: the record of the last verdict.
-        repair: what the node's RepairRequest says; None: there is none.
-        window: what maintenance windows say of the node; None: nothing.
+        repair: the state of the node's RepairRequest; None: there is none.
+        window: the state of the node's maintenance windows; None: no window applies.
         now: the time.
     """
     ended = was_worked_on(before.findings, repair) or was_within(before.maintenance, window, now)
@@ -1003,7 +998,7 @@ def _is_to_pass(
 
     Args:
         was_open: the node's open incident; None: there is none.
-        released: up to when a human has forgiven everything; None: nothing.
+        released: up to when a user's release covers all findings; None: there is no release.
         rules: the fleet's policy.
         passed: when the node last passed a test; None: never.
     """
@@ -1031,7 +1026,7 @@ def _reason_and_message(
 
     Args:
         state: of the verdict.
-        human: the decision in NodeHealth's spec; None: there is none.
+        human: the user's decision in NodeHealth's spec; None: there is none.
         cordoned: whether that decision is a cordon.
         quarantined: whether the machine's offences have the node out.
         account: of the machine.

@@ -1,22 +1,22 @@
 """The circuit breaker of health: how many of the unhealthy nodes Muster takes out.
 
-It guards against a rule, a driver or a monitor that calls every node unhealthy.
+It protects the fleet from a rule, a driver or a monitor that reports every node as unhealthy.
 
-A verdict alone takes no node out. Muster has jobs leave a node (and taints it, where the policy says so) only within
-budgets. Of each pool of like nodes these are a share per window and a share at the same time. In each innermost domain
-there is a share of the pool's nodes. At least one node may always be taken out. A part of each budget is kept for
-certain faults. No one cause may use up the rest, so that a false alarm leaves room for the others
-(`muster.health.causes`). While a budget holds a node back, new pods of jobs come there only where no other node is
-left. Where the fault is certain they never do (`muster.health.effects`). The status and an Event say so.
+A verdict alone takes no node out. Muster evacuates a node (and taints it, where the policy asks for that) only within
+budgets. Each pool of like nodes has a budget per window and one for all nodes that are out at the same time. Each
+innermost domain has a budget of the pool's nodes there. At least one node may always be taken out. A part of each
+budget is reserved for certain faults. No single cause may exhaust the rest, so that a false alarm leaves room for other
+causes (`muster.health.causes`). New workers are placed on a held node only where no other node is left, and never where
+its fault is certain (`muster.health.effects`). The status and an Event report that.
 
-The breaker opens when a window's budget, for a cause or for all uncertain faults, is used up and more nodes are
+The breaker opens when a window's budget, for a cause or for all uncertain faults, is exhausted and more nodes are
 unhealthy. It then tries one node at a time, after a pause that doubles with each. It closes by itself when no unhealthy
-node waits any more. No state of it is stored. It follows from the incidents in NodeHealth and from the taints on nodes,
-so that a restart resets nothing. An incident says when it began, and when and for which cause Muster acted. An action
-is written into its incident before it is done (`Verdict.after_taking_out`), and is not counted again when it is
+node waits any more. Its state is not stored. The state follows from the incidents in NodeHealth and from the taints on
+nodes, so that a restart loses nothing. An incident records when it began, and when and for which cause Muster acted. An
+action is written into its incident before it is done (`Verdict.after_taking_out`), and is not counted again when it is
 repeated.
 
-A node that another system says it repairs is left to that system without a charge, but not a whole pool at once. One
+Muster leaves a node to another system that claims to repair it, without a charge, but not a whole pool at once. One
 label on every node is more often a mistake than maintenance.
 """
 
@@ -45,10 +45,10 @@ _REMEDY = "find what they share, or raise spec.health.budgets"
 class Act(StrEnum):
     """What may be done about one node.
 
-    Nothing: the node may be used. Take: jobs leave the node, and Muster taints it where the policy says so. Hold: the
-    node is unhealthy, but the budget holds it back: new workers avoid it, nothing more. Yield: another system repairs
-    the node: new workers avoid it, and jobs leave after the next checkpoint. Untaint: the node bears Muster's taint
-    without need.
+    Nothing: the node may be used. Take: jobs are evacuated, and Muster taints the node where the policy asks for that.
+    Hold: the node is unhealthy, but the budget keeps it in use: only new workers avoid it. Yield: another system
+    repairs the node: new workers avoid it, and jobs are evacuated after the next checkpoint. Untaint: the node has
+    Muster's taint without need.
     """
 
     NOTHING = "Nothing"
@@ -76,11 +76,11 @@ class Ruling:
 
     Attributes:
         act: what may be done.
-        why: the reason as text for people, for Hold and Yield; "" for others.
+        why: the reason as text for users, for Hold and Yield; "" for others.
         charge: whether this act is new, so that the incident has to record it first (`charged`).
         cause: the cause to which the budget is charged, e.g. `agent/Xid79`.
-        certain: whether the budget's part for certain faults pays.
-        pool: the pool whose budget pays.
+        certain: whether the budget's part for certain faults is used.
+        pool: the pool whose budget is used.
     """
 
     act: Act
@@ -115,7 +115,7 @@ class PoolFigures:
         used: how many nodes were taken out within the window that ends now.
         cap: how many nodes may be out at the same time.
         out: how many nodes Muster has out now.
-        held: how many unhealthy nodes the budget holds back.
+        held: how many unhealthy nodes the budget keeps in use.
         yields: how many nodes are left to other systems that repair them.
         held_yields: how many nodes other systems claim beyond the number that may be left to them.
         by_cause: for each cause, how many of the `held` nodes name it first.
@@ -144,9 +144,9 @@ class Breaker:
         used: how many nodes were taken out within the window that ends now.
         cap: how many nodes may be out at the same time.
         out: how many nodes Muster has out now.
-        held: how many nodes the budget holds back, with those that other systems claim beyond their number.
+        held: how many nodes the budget keeps in use, with those that other systems claim beyond their number.
         next_try: when one of the held nodes may be taken out; None: none is held, or time alone frees none.
-        message: the state as text for people; "" while no node is held.
+        message: the state as text for users; "" while no node is held.
         pools: the figures of each pool that has a node out, held or yielded, or a used budget.
     """
 
@@ -168,13 +168,13 @@ class Situation:
     Attributes:
         verdicts: by node, on nodes that exist. A node that is neither tainted nor `concerned` may be absent: nothing is
         ruled about it.
-        tainted: names of the nodes that bear Muster's taint.
+        tainted: names of the nodes that have Muster's taint.
         domains: by node, the path of its innermost domain; absent, or with an empty last part: the node is in none.
         gone: incidents of NodeHealth objects whose node does not exist; they count for the window.
         pools: by node, its pool; absent: the pool "".
         pool_sizes: by pool, its number of nodes; None: the nodes in `verdicts` are counted.
         sizes: by pool and domain path, the number of nodes; None: the nodes in `verdicts` are counted.
-        ahead: for how many seconds each incident time that lies ahead has been known; absent: it is new
+        ahead: for how many seconds each incident time in the future has been known; absent: it is new
         (`muster.health.ahead`).
     """
 
@@ -203,7 +203,7 @@ def held_back(ruling: Ruling) -> Ruling:
 def rule(situation: Situation, rules: Rules, now: datetime) -> tuple[dict[str, Ruling], Breaker]:
     """Return what may be done about each node in `situation.verdicts`, and the breaker's state.
 
-    Where the policy only observes, the rulings say what would be done, and no budget is charged. So a later change of
+    Where the policy only observes, the rulings show what would be done, and no budget is charged. So a later change of
     the policy finds the whole budget.
 
     Args:
@@ -227,7 +227,7 @@ def rule(situation: Situation, rules: Rules, now: datetime) -> tuple[dict[str, R
         members[pool if pool in own else OTHERS].append(name)
     gone: defaultdict[str, list[HealthIncident]] = defaultdict(list)
     for incident in situation.gone:
-        # One that does not say whose it was counts for every pool: for a window it costs a node, and never too many.
+        # An incident without a pool counts for every pool: it costs each of them one node for a window.
         for pool in (incident.pool if incident.pool in own else OTHERS,) if incident.pool else [*members]:
             gone[pool].append(incident)
     path_sizes = situation.sizes
@@ -261,11 +261,11 @@ class _Charge(NamedTuple):
 _Domain = tuple[str, tuple[str, ...]]
 """A pool, and the path of an innermost domain."""
 _Like = tuple[bool, tuple[str, ...], _Domain | None]
-"""Nodes that the same holds up: whether that is certain, their causes and domain."""
+"""Nodes that wait for the same budget: whether their fault is certain, their causes and domain."""
 
 
 class _Times:
-    """The sorted times at which nodes were taken out at the expense of one budget."""
+    """The sorted times at which nodes were taken out by one budget."""
 
     def __init__(self, times: Iterable[datetime] = ()) -> None:
         self.all = sorted(times)
@@ -281,7 +281,7 @@ class _Times:
 
 @dataclass(frozen=True, slots=True)
 class _Gate:
-    """How many nodes one budget lets through now.
+    """How many nodes one budget allows now.
 
     Attributes:
         room: this many nodes.
@@ -305,13 +305,13 @@ class _Gate:
     ) -> "_Gate":
         """Return how many of the nodes that wait for one budget may pass now.
 
-        A node that could be taken out was taken out at once. So a node that waits, and fell ill when the budget was
-        used up, shows that the breaker opened then. The nodes taken out since then were tries, and their number gives
-        the pause.
+        A node that could be taken out was taken out at once. So a node that waits, and became unhealthy while the
+        budget was exhausted, shows that the breaker opened then. The nodes taken out since then were tries, and their
+        number gives the pause.
 
         Args:
-            waiting_since: since when each node has waited that only this budget holds back.
-            taken: when nodes were taken out at this budget's expense.
+            waiting_since: since when each node has waited for this budget alone.
+            taken: when nodes were taken out by this budget.
             tries: those of them that lengthen the pause.
             budget: how many nodes may be taken out per window.
             window: the length of the window.
@@ -357,7 +357,7 @@ class _Pool:
         self.domain_sizes = path_sizes
         self.gone, self.ahead = tuple(gone), situation.ahead
         self.out: dict[str, _Charge] = {}
-        self.out_by: Counter[str] = Counter()  # cause -> nodes; what is certain is no cause's
+        self.out_by: Counter[str] = Counter()  # cause -> nodes with an uncertain fault
         self.out_in: Counter[tuple[str, tuple[str, ...]]] = Counter()
         self.uncertain_in: Counter[tuple[str, tuple[str, ...]]] = Counter()
         self.uncertain_out = 0
@@ -374,8 +374,8 @@ class _Pool:
             self.state = BreakerState.OPEN
         if not self.waiting:
             return self.rulings
-        # What is certain comes first; a taint without a record (somebody has deleted it, or taken back a cordon) has to
-        # be paid for, but comes before what bears none.
+        # Certain faults come first. A taint without a record (a user has deleted it, or has ended a cordon) needs a
+        # budget, but comes before nodes without the taint.
         self.waiting.sort(
             key=lambda n: (not self.verdicts[n].certain, n not in self.tainted, *_urgency(n, self.verdicts[n]))
         )
@@ -481,10 +481,10 @@ class _Pool:
             incident = verdict.open_incident
             acted = incident is not None and incident.taken_out_time is not None
             if verdict.stays and not acted:
-                # How many that may be at once is bounded where it is concluded: `muster.health.silence`.
+                # `muster.health.silence` limits how many nodes that may be at once.
                 self.rulings[name] = untainted if name in self.tainted else used
             elif acted or verdict.cordoned or verdict.only_planned:
-                # Also when another system has taken the repair over since: a taint should not come and go.
+                # This holds even if another system has begun a repair since: a taint should not come and go.
                 self.rulings[name] = taken
                 if acted and incident is not None:
                     self._put_out(name, _Charge(self.now, incident.certain, incident.charged_to))
@@ -498,8 +498,8 @@ class _Pool:
         """Leave to other systems the nodes that they repair, up to a share of the pool.
 
         Nodes that were left to them before come first, then those out for longest. One innermost domain may exceed the
-        share, because maintenance goes by the rack. A domain that is the whole pool may not: it cannot be told from a
-        mistake.
+        share, because maintenance is done by the rack. A domain that is the whole pool may not, because it may as well
+        be a mistake.
 
         Args:
             claimed: names of the nodes that other systems repair; sorted in place.
@@ -516,7 +516,7 @@ class _Pool:
                 news = not self._was_yielded(name) and self.rules.enforcement is not Enforcement.OBSERVE
                 self.rulings[name] = Ruling(Act.YIELD, f"{verdict.in_charge} repairs the node", news)
             elif verdict.certain:
-                self.waiting.append(name)  # whatever others claim
+                self.waiting.append(name)  # a certain fault counts whatever others claim
             else:
                 self.held_yields += 1
                 self.rulings[name] = Ruling(
@@ -610,7 +610,7 @@ class _Pool:
         )
 
     def _gates(self) -> "_Gates":
-        """Return how many nodes each budget of the pool lets through now.
+        """Return how many nodes each budget of the pool allows now.
 
         The narrow budgets are computed first: a node that waits for a narrow budget does not wait for a wide one.
         """
@@ -680,7 +680,7 @@ class _Gates:
             self._room[cause] -= 1
 
     def opens_at(self, verdict: Verdict) -> datetime | None:
-        """Return when the budgets let a held node with this verdict through by time alone; None: they do now."""
+        """Return when the budgets allow a held node with this verdict by time alone; None: they do now."""
         if verdict.certain:
             return _latest(self._total, self._certain)
         own = [moment for cause in verdict.causes if (moment := _latest(self._causes[cause])) is not None]
@@ -691,7 +691,7 @@ class _Gates:
 
 
 def _latest(*gates: _Gate) -> datetime | None:
-    """Return when all of these budgets let a node through; None: all do now."""
+    """Return when all of these budgets allow a node; None: all do now."""
     return max((gate.next for gate in gates if not gate.room and gate.next is not None), default=None)
 
 

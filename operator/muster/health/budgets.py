@@ -1,6 +1,6 @@
 """How many nodes of a pool the FleetPolicy lets Muster take out: the list `spec.health.budgets` as numbers of nodes.
 
-Of the budgets that bound the same thing the smallest counts. A percentage is rounded up, as karpenter does it, so that
+The smallest of the budgets for the same thing counts. A percentage is rounded up, as karpenter does it, so that
 at least one node may always be taken out.
 """
 

@@ -1,13 +1,13 @@
-"""What a node is taken out for, as the breaker's budget counts it, and which faults are certain.
+"""The causes for which nodes are taken out, as the breaker's budget counts them, and which faults are certain.
 
-A cause is what one defect can raise on many nodes at once. Another system is one cause, whatever reasons it names: they
-are its own words, and a monitor that invents a new one for each node must not get a budget for each. Of Muster's own
-sources the reason counts, too: those are rows of tables, and each is measured in its own way.
+A cause is something that one defect can raise on many nodes at once. Another system is one cause, whatever reasons it
+gives. It chooses its reasons itself, and a monitor with a new reason for each node must not get a budget for each. For
+Muster's own sources the reason counts, too, because each reason is measured in its own way.
 
-Certain is what two ways of measuring say that have nothing in common but the hardware: a line that only the kernel can
-have written, and what the driver's library answers when it is asked, of the same GPU where both name one. No program in
-a container writes the one or the other, and a defect in reading one of them is not seen in the other. One sign alone is
-not certain, however grave: a pattern that has gone wrong finds XID 79 on every node.
+A fault is certain when two independent measurements agree, about the same GPU where both name one. One is a line that
+only the kernel can have written, the other an answer of the driver's library. No program in a container writes either
+of them, and a defect in reading one does not affect the other. One sign alone is not certain, however grave: a wrong
+pattern finds XID 79 on every node.
 
 Tests: tests/unit/health/test_budgets.py.
 """
@@ -42,16 +42,16 @@ def _xids(*codes: int) -> frozenset[str]:
 
 
 CERTAIN: tuple[tuple[frozenset[str], frozenset[str]], ...] = (
-    # Off the bus: the kernel says so, and the library finds it lost or missing, or the driver asks for a reset.
+    # Off the bus, by the kernel. The library finds the GPU lost or missing, or the driver recommends a reset.
     (_xids(79), _GONE | _DRIVER_SAYS_RESET),
     # Memory errors that the driver counts, too.
     (_xids(48, 64, 95, 140, 171, 172), _MEMORY | _DRIVER_SAYS_RESET),
-    # Halts of the GPU's own processors and time-outs: the GPU is lost, or the driver asks for a reset.
+    # Halts of the GPU's own processors, and time-outs: the GPU is lost, or the driver recommends a reset.
     (_xids(46, 62, 119, 120, 143, 158, 167, 169, 173, 175), _GONE | _DRIVER_SAYS_RESET),
     # Links that do not come up.
     (_xids(136), frozenset({"NvLinkDown", "FabricState"}) | _DRIVER_SAYS_RESET),
 )
-"""Reasons from the kernel's log, and those from NVML of which one with them makes a certain fault."""
+"""Pairs of reasons: one from the kernel's log together with one from NVML makes a certain fault."""
 
 
 def cause_of(source: str, reason: str) -> str:

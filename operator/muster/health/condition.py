@@ -1,7 +1,7 @@
-"""The Node condition by which others can read what Muster makes of a node. Pure.
+"""The Node condition by which other systems can read Muster's verdict. Pure.
 
-It says so little that it changes only when the verdict does: no figures, no ages, no words of people. Where nothing was
-ever known of a node it has none. Muster itself never reads it as evidence.
+It has no figures, ages or texts of users, so that it changes only when the verdict does. A node of which nothing was
+ever known has no such condition. Muster itself never reads it as evidence.
 """
 
 from collections.abc import Iterable
@@ -23,11 +23,10 @@ class Mark:
     """The content of the condition `MusterHealthy` of one node.
 
     Attributes:
-        status: True: the node is in use, whatever weak evidence there is. False: it should not be used. Unknown:
-            nothing
-        is known about it now.
+        status: True: the node is in use, even with weak evidence. False: it should not be used. Unknown: nothing is
+            known about it now.
         reason: of the verdict, in CamelCase.
-        message: for people.
+        message: text for users.
     """
 
     status: str

@@ -1,7 +1,7 @@
-"""The loop of health: which nodes have to be judged, and what is decided about all of them. Pure.
+"""The loop of health: which nodes have to be evaluated, and what is decided about all of them. Pure.
 
-The operator and the simulator of fleets run it. Where facts come from, and how an order is carried out, is the
-caller's: it stirs nodes, judges those that `due` names, puts their verdicts here, and carries out what `decide` orders.
+The operator and the simulator of fleets run it. The caller marks nodes, evaluates those that `due` returns, stores
+their verdicts here, and carries out the orders of `decide`.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -33,8 +33,8 @@ class Engine:
         self.node_index, self.verdict_index, self.memory = NodeIndex(), VerdictIndex(), MachineOffences()
         self.dirty: set[str] = set()
         self.breaker: Breaker | None = None
-        self._wakes: dict[str, datetime] = {}  # node -> when it has to be judged again by time alone
-        self._echoes: set[str] = set()  # nodes whose record says what was written last
+        self._wakes: dict[str, datetime] = {}  # node -> when to evaluate it again by time alone
+        self._echoes: set[str] = set()  # nodes whose record is what Muster wrote last
 
     def mark_dirty(self, nodes: Iterable[str]) -> None:
         """Mark these nodes to be judged again, because something about them may have changed."""

@@ -1,11 +1,10 @@
-"""What a machine should have, from its equals: a new one, or one that nobody knows any more, may lack a GPU or a port
-from the start.
+"""The GPUs and ports that a machine should have, by comparison with its peers. Pure.
 
-Of a machine that was seen before the agent knows how many it has had. One that comes with seven of eight, or a virtual
-one that is another one by its mainboard after each start, has nothing to be compared with but machines of the same
-kind. Only where nearly all of a kind agree does it count that one has fewer, and only once that has lasted: ports come
-up one after the other. Fewer GPUs take a machine out of use; fewer ports make it Suspect alone, because cabling may
-differ on purpose. Pure.
+The agent remembers how many GPUs and ports a known machine has had. A new machine may lack one from the start, and a
+virtual machine has another mainboard after each start. Such machines can be compared only with machines of the same
+kind. A difference counts only where nearly all machines of the kind agree. It must also last for a while, because ports
+come up one after the other. Fewer GPUs take a machine out of use. Fewer ports only make it Suspect, because cabling may
+differ on purpose.
 """
 
 from collections import Counter, defaultdict
@@ -17,7 +16,7 @@ from muster.world.views import NodeView
 
 FEWER_THAN_EQUALS = "FewerThanPeers"
 LASTS_SECONDS = 600.0
-"""After this long a lack counts: longer than a machine takes to boot with all of its ports."""
+"""A lack counts after this long, which is longer than a machine takes to boot with all of its ports."""
 LEAST_OTHERS = 3
 LEAST_SHARE = 0.75
 """This many machines, and this share of all machines of the kind, must have more."""
@@ -39,10 +38,9 @@ class Lack:
     """What a machine has less of than machines of the same kind.
 
     Attributes:
-        message: for people.
-        severity: what the lack weighs.
-        lasts: whether the lack has lasted for ten minutes; else only a finding on record stands, and nothing new
-            follows.
+        message: text for users.
+        severity: the severity of the lack.
+        lasts: whether the lack has lasted for ten minutes; else a finding on record stays, and no new one is made.
     """
 
     message: str
@@ -113,10 +111,10 @@ class MachineKinds:
         return bool(self._changed)
 
     def changed(self, now: float) -> set[str]:
-        """Return the names of the nodes whose lack is another than at the last call, or has lasted since.
+        """Return the names of the nodes whose lack has changed since the last call, or has lasted by now.
 
         Args:
-            now: seconds of a clock that never goes back.
+            now: seconds of a monotonic clock.
         """
         changed = set()
         for name in self._changed:
@@ -140,7 +138,7 @@ class MachineKinds:
         """Return in how many seconds a lack may have lasted, by time alone; None: never.
 
         Args:
-            now: seconds of a clock that never goes back.
+            now: seconds of a monotonic clock.
         """
         if self._changed:
             return 0.0

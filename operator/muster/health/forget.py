@@ -1,7 +1,7 @@
-"""When the record of a node that is gone can be forgotten, so that records do not pile up where nodes come and go.
+"""When the record of a node that no longer exists can be deleted, so that records do not accumulate.
 
-A record is kept for as long as anything in it could still decide something. That may be when the node comes back, or
-its machine under another name. It holds the account of offences, faults that came back, and a human's cordon.
+A record is kept for as long as anything in it could still affect a verdict, after the node or its machine has come
+back. It has the offence score, earlier faults, and a user's cordon.
 """
 
 from datetime import datetime, timedelta
@@ -12,7 +12,7 @@ from muster.health.assess import SAME_FAULT_SECONDS
 from muster.health.memory import score
 
 GONE_SECONDS = 3600
-"""A node that a reboot or a roll-out takes away is back by then."""
+"""A node that a reboot or a roll-out has removed is back by then."""
 
 NO_OFFENCE = Decimal("0.05")
 """A smaller score moves no quarantine: an incident weighs 1, and the limit lies half of one below a whole number."""
@@ -25,7 +25,7 @@ def may_be_forgotten(health: NodeHealth, half_life_seconds: int, window_seconds:
         health: the record.
         half_life_seconds: the time in which the account of offences loses half of its weight.
         window_seconds: the window of the breaker's budget, which also counts nodes that are gone.
-        now: the time. An entry that is dated ahead is not old.
+        now: the time. An entry with a time in the future is not old.
     """
     spec, status = health.spec, health.status
     if spec.override is not None and spec.override.decision is Decision.CORDON:

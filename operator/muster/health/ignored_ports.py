@@ -93,7 +93,7 @@ def _is_among(subject: str, patterns: list[re.Pattern[str]]) -> bool:
 def _pattern(names: Iterable[str]) -> re.Pattern[str]:
     """Return one pattern that matches any of these names, in which `*` and `?` stand for characters.
 
-    Each part between stars is looked for once, at its first place, so that many stars take no longer.
+    Each part between stars is searched once, at its first place, so that many stars take no longer.
     """
     return re.compile("|".join(_regex(name) for name in names))
 

@@ -1,4 +1,4 @@
-"""What failures of jobs say about nodes, and for how long. Pure.
+"""What follows for nodes from failures of jobs, and for how long. Pure.
 
 A job's failure is weak evidence: a tenant decides what ranks do, and one person may have many jobs or namespaces. So it
 never takes a node out of use. Failures of one owner that keep coming back to a node make it Suspect. Failures of two
@@ -81,7 +81,7 @@ class Following:
 
 
 def following(reports: Iterable[JobFailureReport], now: datetime) -> Following | None:
-    """Return what the failures of jobs that are about one node come to; None: to nothing."""
+    """Return the result of the job failures that blame one node; None: they have no effect."""
     counting = [report for report in reports if now - report.time < LASTS]
     weights: defaultdict[str, float] = defaultdict(float)
     for report in counting:
@@ -121,30 +121,30 @@ def weight(report: JobFailureReport, now: datetime) -> float:
 def _fades(value: float, limit: float, now: datetime) -> datetime:
     """Return when a weight falls below a limit by time alone.
 
-    The time is too early for failures that are dated ahead; the node is then judged once more.
+    The time is too early for failures with a time in the future; the node is then evaluated once more.
     """
     return now + timedelta(seconds=HALF_LIFE_SECONDS * math.log2(value / limit)) + _LATER
 
 
 class JobFailureReports:
-    """All failures of jobs that blame a node, to be asked by node. Those of deleted jobs are remembered for a while.
+    """All failures of jobs that blame a node, by node. Failures of deleted jobs are kept for a while.
 
     A job blames one node at most. If a job was deleted and created again under its name, its records are taken
     together.
     """
 
     def __init__(self) -> None:
-        self._records: dict[str, dict[str, tuple[str, Sequence[JobFailureReport]]]] = {}  # job -> uid -> node, words
+        self._records: dict[str, dict[str, tuple[str, Sequence[JobFailureReport]]]] = {}  # job -> uid -> node, reports
         self._by_node: defaultdict[str, dict[str, Sequence[JobFailureReport]]] = defaultdict(
             dict
-        )  # node -> job -> words
+        )  # node -> job -> reports
         self._by_owner: defaultdict[str, dict[str, str]] = defaultdict(dict)  # owner -> job -> node
-        self._repeated_at: tuple[datetime | None, dict[str, int]] = None, {}  # for one look: owner -> nodes
+        self._repeated_at: tuple[datetime | None, dict[str, int]] = None, {}  # for one time: owner -> nodes
 
     def replace_reports(
         self, owner: str, job: str, uid: str, node: str, reports: Sequence[JobFailureReport]
     ) -> set[str]:
-        """Replace what one record of a job says about the node that its failures have followed.
+        """Replace the failures that one record of a job reports, with the node that they blame.
 
         Args:
             owner: of the job.
@@ -180,8 +180,8 @@ class JobFailureReports:
         """
         found = [report for reports in self._by_node.get(node, {}).values() for report in reports]
         most = max(MAX_NODES, math.floor(MAX_SHARE * nodes))
-        deaf = {owner for owner in {report.owner for report in found} if self._repeated(owner, now) > most}
-        return [report for report in found if report.owner not in deaf]
+        ignored = {owner for owner in {report.owner for report in found} if self._repeated(owner, now) > most}
+        return [report for report in found if report.owner not in ignored]
 
     def forget(self, now: datetime) -> None:
         """Forget the records that are too old to count."""
@@ -282,7 +282,7 @@ class TestRequests:
         pool = self._asks[node][0]
         waiting, turns = self._waiting[pool], self._chosen[pool]
         while waiting and len(turns) < most:
-            chosen = min(waiting, key=self._served_last)  # of equals who asked first
+            chosen = min(waiting, key=self._served_last)  # among equals the oldest request
             del waiting[chosen]
             turns[chosen] = None
             self._serve(pool, self._asks[chosen][1])

@@ -1,12 +1,11 @@
-"""Maintenance windows: what they mean for a node at a moment, and what in them cannot be meant. Pure.
+"""Maintenance windows: what they mean for a node at a moment, and which of them are likely mistakes. Pure.
 
-A window is the platform team's word, like a cordon: it is obeyed whatever the breaker's budgets and the enforcement
-say, it is no fault of anything, and nothing is charged for it. Ahead of it the node takes no new workers, then its jobs
-leave after their next checkpoint, within it the machine may go down at any moment, and after it the node has to be
-looked at before it is used again. A job says nowhere how long it takes, so that any new work counts as too long once a
-node is closed.
+A window is a decision of the platform team, like a cordon. Neither the breaker's budgets nor the enforcement limits it,
+and it charges no machine with a fault. Before the window, the node takes no new workers. Then its jobs are evacuated
+after their next checkpoint. Within the window, the machine may go down at any moment. After it, the agent has to check
+the node before it is used again. Jobs do not declare how long they take, so a closed node takes no new work at all.
 
-A human's release does not end a window, because somebody may be at work on the machine: the window itself has to be
+A user's release does not end a window, because someone may be at work on the machine. The window itself has to be
 changed.
 """
 
@@ -39,10 +38,10 @@ class _Window:
 
     Attributes:
         closes: from when on the nodes of the window take no new workers.
-        leaves: from when on running jobs leave.
+        leaves: from when on running jobs are evacuated.
         names: of its nodes.
         selects: whether a node's labels are selected; None: the window has no selector.
-        reason: of the window, for people.
+        reason: of the window, as text for users.
     """
 
     name: str
@@ -94,8 +93,8 @@ class MaintenanceState:
 
     Attributes:
         recorded: the window as NodeHealth records it.
-        message: for people.
-        gone_by: when running jobs have to be gone; None: they stay for now.
+        message: text for users.
+        gone_by: when running jobs must have left; None: they stay for now.
     """
 
     recorded: NodeMaintenance
@@ -169,13 +168,13 @@ class Windows:
 
 
 def was_within(before: NodeMaintenance | None, state: MaintenanceState | None, now: datetime) -> bool:
-    """Whether somebody may have worked on the machine in a recorded window that is over now.
+    """Whether someone may have worked on the machine in a recorded window that is over now.
 
     That includes a window that began and ended between two verdicts.
 
     Args:
         before: the window on record; None: there is none.
-        state: what the windows mean for the node now; None: nothing.
+        state: the state of the windows for the node now; None: no window applies.
         now: the time.
     """
     if before is None or (state is not None and state.stage is MaintenanceStage.IN_PROGRESS):
@@ -184,7 +183,7 @@ def was_within(before: NodeMaintenance | None, state: MaintenanceState | None, n
 
 
 def window_text(window: NodeMaintenance) -> str:
-    """Return for how long a window keeps the node, as a short text for users who wait for nodes."""
+    """Return from when until when a window keeps the node, as a short text for users whose jobs wait for nodes."""
     if window.stage is MaintenanceStage.IN_PROGRESS:
         return f"in maintenance ({window.window}) until {_moment(window.end_time)}"
     times = f"from {_moment(window.start_time)} until {_moment(window.end_time)}"

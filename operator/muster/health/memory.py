@@ -1,9 +1,9 @@
-"""The offences that are remembered against a machine, whatever its node is called.
+"""The offences of a machine, whatever the name of its node.
 
-A node's name says nothing about its hardware: clouds give a new machine an old name, and an old machine a new one. So
-the memory is keyed by what cannot be renamed: the mainboard's UUID and the serial numbers of the GPUs. Neither alone is
+A node's name does not identify its hardware: clouds give a new machine an old name, and an old machine a new one. So
+offences are stored by the mainboard's UUID and the serial numbers of the GPUs, which do not change. Neither alone is
 enough. A virtual machine has a new UUID at each start. A GPU that has fallen off the bus reports no serial number, just
-when the memory is needed. So an identity is a list of short digests. Two identities are the same machine when most of
+when the record is needed. So an identity is a list of short digests. Two identities are the same machine when most of
 the GPUs are the same, or, where no GPU is known, the mainboard.
 """
 
@@ -112,8 +112,7 @@ class MachineOffences:
             self._by_gpu[gpu][name] = account
 
     def highest_score(self, machine: str, now: datetime, half_life_seconds: int) -> Decimal:
-        """Return the highest account of offences of the machine, under whatever node name it is kept; 0 if there is
-        none.
+        """Return the highest offence score of the machine under any node name; 0 if there is none.
 
         Args:
             machine: its identity.

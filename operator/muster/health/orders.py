@@ -108,7 +108,7 @@ def _orders(view: View, rulings: Mapping[str, Ruling]) -> Iterator[Order]:
 
 def _wanted(view: View, name: str, ruling: Ruling) -> Effect:
     wanted = effect(view.verdict_index.verdicts[name], ruling, view.rules.enforcement)
-    if view.policy_unknown:  # what it says of taints, too: they stay as they are
+    if view.policy_unknown:  # the policy on taints is unknown, too, so taints stay as they are
         return wanted._replace(taint=name in view.node_index.tainted)
     return wanted
 

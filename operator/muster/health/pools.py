@@ -1,8 +1,8 @@
 """Pools of like nodes, within which the breaker counts how many are unhealthy.
 
-A share of all nodes says little where most have no accelerator: a tenth of a fleet can be all of its GPUs. So nodes are
-counted by accelerator and model. The pool of a node must not change when the node becomes unhealthy. A device plugin
-that finds nothing leaves the resource in `capacity` with 0, and the labels of feature discovery stay.
+A share of all nodes means little where most have no accelerator: a tenth of a fleet can have all of its GPUs. So nodes
+are counted by accelerator and model. The pool of a node must not change when the node becomes unhealthy. A device
+plugin that finds nothing leaves the resource in `capacity` with 0, and the labels of feature discovery stay.
 
 Tests: tests/unit/health/test_budgets.py.
 """
@@ -17,7 +17,7 @@ MODEL_LABELS = (
     "cloud.google.com/gke-accelerator",
     "node.kubernetes.io/instance-type",
 )
-"""Where the model of an accelerator is looked for, in this order; the last only on nodes that have one."""
+"""The labels that name the model of an accelerator, in this order; the last only on nodes that have one."""
 
 WITHOUT = "no accelerator"
 OTHERS = "other accelerators"

@@ -1,8 +1,8 @@
-"""How marks on a Node say that its machine is being taken away, and when it goes. Pure.
+"""How marks on a Node announce that its machine is removed, and when. Pure.
 
-The rows that say so are in `muster.health.sources.ROWS`. The time is a part of the mark, or a length of time that its
-writer promises from the mark on; else it is not known. A time is read only in a form that its writer documents: a guess
-would end training for nothing, or too late.
+The rows with such marks are in `muster.health.sources.ROWS`. The time is in the mark, or its writer guarantees a length
+of time from the mark on. Otherwise it is not known. A time is read only in a form that its writer documents, because a
+guess would end training for nothing, or too late.
 """
 
 import re
@@ -16,12 +16,12 @@ from muster.world.fleet import Removal
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """What a kind of mark says about the removal of a machine.
+    """What a kind of mark announces about the removal of a machine.
 
     Attributes:
-        final: whether the removal is never taken back, and the machine goes when its pods are gone.
-        seconds: the machine stays at least this long after the mark; None: the mark promises no time.
-        time: a pattern whose first group is the time at which the machine goes; "": the mark names none.
+        final: whether the removal is never cancelled, and the machine is removed when its pods have ended.
+        seconds: the machine stays at least this long after the mark; None: no time is guaranteed.
+        time: a pattern whose first group is the time of the removal; "": the mark names none.
     """
 
     final: bool = False
@@ -43,8 +43,7 @@ class Notice:
 
 
 def _time_in(pattern: str, text: str) -> datetime | None:
-    """Return the time in UTC that a text names in the form of RFC 1123; None: it names none, or none within sensible
-    limits.
+    """Return the time in UTC that a text names in the form of RFC 1123; None: it names none within sensible limits.
 
     Args:
         pattern: its first group is the time.

@@ -1,9 +1,9 @@
 """Repairs by other systems: what a RepairRequest means for its node, and which requests have to exist. Pure.
 
-A node is held from before its request exists until after it has ended. So no job is on it when another system takes the
-repair on. No system has to be fast for that. The hold is on record in NodeHealth before the request is made. A request
-that no system has taken on is deleted only in the version that was read. Either the deletion wins or the system that
-repairs does, and the node comes back only after the deletion.
+A node is held from before its request exists until after the request has ended. So no job is on the node when another
+system begins the repair, however fast or slow the systems are. The hold is on record in NodeHealth before the request
+is made. A request that no system has begun is deleted only in the version that was read. So either the deletion
+succeeds or the repair system's write does, and the node comes back only after the deletion.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -31,8 +31,8 @@ UNPROVEN = "RepairNotVerified"
 NOT_EMPTY = "the node is in use"
 
 LOOK_SECONDS = 90.0
-"""An agent that is Ready this long after a repair has looked at the whole node since. While it is ready its last
-complete scan is at most 60 s old, and the kubelet needs two failed probes, ten seconds apart, to call it not ready."""
+"""An agent that is Ready this long after a repair has checked the whole node since. While it is Ready, its last
+complete scan is at most 60 s old. The kubelet needs two failed probes, ten seconds apart, to mark it as not ready."""
 
 GONE_SECONDS = 86400.0
 """A node may be missing for this long while it is repaired: a machine that is installed again comes back under its old
@@ -42,7 +42,8 @@ name."""
 class Stage(StrEnum):
     """The stage of a repair.
 
-    Unknown: RepairRequests have not been read yet. Asked: nobody has taken the request on, or it is about to be made.
+    Unknown: RepairRequests have not been read yet. Asked: no system has begun the repair, or the request is about to be
+    made.
     InProgress: another system works on the machine. Done, Failed: the repair has ended.
     """
 
@@ -55,12 +56,12 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RepairStatus:
-    """What the RepairRequest of a node says.
+    """The state of a node's RepairRequest.
 
     Attributes:
         stage: of the repair.
         action: what is to be done with the machine; "" where that cannot be read.
-        message: of the system that repairs.
+        message: of the repair system.
     """
 
     stage: Stage
@@ -75,12 +76,12 @@ _HOLDS = frozenset({REQUESTED, IN_PROGRESS})
 
 
 def is_held(findings: Iterable[Finding]) -> bool:
-    """Whether the findings on record say that the node waits for its repair, or is being repaired."""
+    """Whether the node waits for its repair or is being repaired, by the findings on record."""
     return any(finding.source == REPAIR and finding.reason in _HOLDS for finding in findings)
 
 
 def is_in_progress(findings: Iterable[Finding]) -> bool:
-    """Whether the findings on record say that the node is being repaired."""
+    """Whether the node is being repaired, by the findings on record."""
     return any(finding.source == REPAIR and finding.reason == IN_PROGRESS for finding in findings)
 
 
@@ -91,7 +92,7 @@ def was_worked_on(findings: Iterable[Finding], status: RepairStatus | None) -> b
 
     Args:
         findings: on the node's record.
-        status: what the node's RepairRequest says; None: there is none.
+        status: the state of the node's RepairRequest; None: there is none.
     """
     held = {finding.reason for finding in findings if finding.source == REPAIR} & _HOLDS
     if status is None or status.stage is Stage.ASKED:
@@ -100,14 +101,13 @@ def was_worked_on(findings: Iterable[Finding], status: RepairStatus | None) -> b
 
 
 def hold_signs(findings: Iterable[Finding], status: RepairStatus | None, now: datetime) -> list[Sign]:
-    """Return the sign that keeps a node out for its repair, whatever a human's release says; none where no repair is
-    due.
+    """Return the sign that keeps a node out for its repair, in spite of a user's release; none where no repair is due.
 
     While a repair is requested or in progress, the machine may be rebooted at any moment.
 
     Args:
         findings: on the node's record.
-        status: what the node's RepairRequest says; None: there is none.
+        status: the state of the node's RepairRequest; None: there is none.
         now: the time.
     """
     known = {finding.reason: finding for finding in findings if finding.source == REPAIR}
@@ -128,14 +128,14 @@ def hold_signs(findings: Iterable[Finding], status: RepairStatus | None, now: da
 def unverified_signs(
     findings: Iterable[Finding], ended: datetime, is_seen: bool, now: datetime, what: str = "repair"
 ) -> list[Sign]:
-    """Return the sign that keeps a node out after a repair until its agent has looked at all of it; none after that.
+    """Return the sign that keeps a node out after a repair until its agent has checked all of it; none after that.
 
     Args:
         findings: on the node's record.
         ended: when the repair was seen to have ended.
         is_seen: whether the agent is Ready and reports about the present boot.
         now: the time.
-        what: the word for what has ended: repair or maintenance.
+        what: what has ended, as a word for the message: repair or maintenance.
     """
     if is_seen and (now - ended).total_seconds() >= LOOK_SECONDS:
         return []
@@ -145,12 +145,11 @@ def unverified_signs(
 
 
 def failure_signs(findings: Iterable[Finding], status: RepairStatus | None, now: datetime) -> list[Sign]:
-    """Return the sign that the repair of a node has failed, which a human's release covers; none where no repair has
-    failed.
+    """Return the sign that the repair of a node has failed, which a user's release covers; none where none has failed.
 
     Args:
         findings: on the node's record.
-        status: what the node's RepairRequest says; None: there is none.
+        status: the state of the node's RepairRequest; None: there is none.
         now: the time.
     """
     old = next((each for each in findings if each.source == REPAIR and each.reason == FAILED), None)
@@ -199,7 +198,7 @@ class Case:
         findings: of the verdict.
         node_uid: of the Node object.
         machine: the hardware.
-        held: whether the record says that the node waits for its repair, or is being repaired.
+        held: whether the node waits for its repair or is being repaired, by its record.
         is_empty: whether neither a job nor another pod with accelerators is on the node.
     """
 
@@ -246,9 +245,9 @@ class Plan:
 
     Attributes:
         ends: by node, why its request is to be deleted, in the version that was read.
-        creates: nodes for which a request is to be made: their records say already that they wait for it.
-        holds: nodes whose records have to say first that they wait for a repair.
-        kept: by node, what the request says that stays.
+        creates: nodes for which a request is to be made; their records show already that they wait for it.
+        holds: nodes whose records have to show first that they wait for a repair.
+        kept: by node, the state of a request that stays.
     """
 
     ends: Mapping[str, str]
@@ -262,7 +261,7 @@ class Request:
     """A RepairRequest that exists.
 
     Attributes:
-        status: what the request says.
+        status: the state of the request.
         incident: the time of the incident that the request is about; None where it cannot be read.
     """
 
@@ -349,7 +348,7 @@ def _why_ended(case: Case | None, request: Request, policy: RepairPolicy, missin
     if stage is Stage.IN_PROGRESS or case is None:
         return ""
     if case.held and stage is not Stage.ASKED:
-        return ""  # that the machine was worked on goes on record first
+        return ""  # the end of the repair is recorded first
     if case.incident is None:
         return "the node is in use again"
     if case.incident != request.incident:

@@ -1,4 +1,4 @@
-"""A sign: one thing that speaks against a node now, from whichever source, with its weight.
+"""A sign: one reason against the use of a node now, from any source, with its severity.
 
 The agent's evidence, other systems' marks on Node objects and failures of jobs are all translated into signs. A verdict
 is made of nothing else.
@@ -43,28 +43,27 @@ class Clears(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """One thing that speaks against a node, from whichever source.
+    """One reason against the use of a node, from any source.
 
     Attributes:
         source: the reporter: agent, jobs, or a source of `sources`.
         reason: stable and in CamelCase, e.g. Xid79.
-        severity: what the sign weighs.
+        severity: the severity of the sign.
         since: since when the sign has been there.
-        newest: when the sign was last news: a human's release from before does not cover it.
+        newest: when the sign was last new: a user's release from before does not cover it.
         action: what should be done with the machine.
         subject: GPU, port or disk; "" for the node.
-        message: for people who may see the whole cluster.
-        in_public: the message without names of a tenant, for everybody; "" where the message names none.
+        message: text for users who may see the whole cluster.
+        in_public: the message without names of a tenant, for all users; "" where the message names none.
         clears: what ends the sign.
         planned: whether the sign is planned maintenance and no fault.
         repairs: whether the reporter is repairing the node, so that Muster does not take it out.
-        offence: whether the sign is held against the hardware.
-        stays: whether the sign proves no fault of the hardware: new workers keep away, running ones stay, and no budget
-            is
-        charged.
+        offence: whether the sign is charged to the hardware.
+        stays: whether the sign proves no fault of the hardware: new workers avoid the node, running ones stay, and no
+            budget is charged.
         then: the action if the same sign took the node out before; None: `action`.
-        dated: `newest` by the reporter's clock, which may be ahead; None: it is not known apart.
-        removal: how and when the machine is taken away; None: the sign does not say so.
+        dated: `newest` by the reporter's clock, which may be ahead; None: it is not known separately.
+        removal: how and when the machine is removed; None: the sign announces no removal.
     """
 
     source: str
@@ -124,7 +123,7 @@ class Repetition:
     Attributes:
         times: at least this many bursts.
         seconds: within this time, on the average.
-        severity: what the frequent error weighs.
+        severity: the severity of the frequent error.
         action: what to do with the machine then.
     """
 

@@ -1,8 +1,8 @@
 """What follows for a node from the silence of its agent: for how long, and with how many silent peers. Pure.
 
-A node whose agent is dead or blind looks like a healthy one. So an agent that has reported and is not Ready any more
-counts against its node, after a while. It proves no fault, so that running jobs stay. Where many agents of a pool are
-silent at once, no node is at fault (a bad roll-out, a deleted DaemonSet). Then nothing new follows for any node.
+A node whose agent has ended looks like a healthy one. So an agent that has reported and is no longer Ready counts
+against its node, after a while. It proves no fault, so that running jobs stay. Where many agents of a pool are silent
+at once, no node is at fault (a bad roll-out, a deleted DaemonSet). Then nothing new follows for any node.
 """
 
 from collections import Counter
@@ -26,8 +26,8 @@ class Silence:
     """What follows for a node whose agent has reported before, and is not Ready now.
 
     Attributes:
-        weighs: the severity that newly follows; None: nothing new, but a finding on record stands.
-        message: for people; it does not change while the silence lasts.
+        weighs: the severity that newly follows; None: nothing new, but a finding on record stays.
+        message: text for users; it does not change while the silence lasts.
     """
 
     weighs: Severity | None
@@ -40,7 +40,7 @@ class AgentSilence:
 
     Attributes:
         seconds: since the agent was Ready, or since this process has known of it.
-        pod_seconds: since the agent's pod was made, or began to run, if that is later: a new agent needs time to look.
+        pod_seconds: since the agent's pod was made, or later began to run: a new agent needs time for its checks.
         starting: whether the agent's pod has not begun to run.
         avoid_seconds: after this many seconds of silence the node takes no new jobs.
     """
@@ -155,14 +155,14 @@ class AgentContacts:
         limit: Callable[[int], int],
         message: Callable[[str], str],
     ) -> set[str]:
-        """Work out all silences anew, and return the names of the nodes whose silence differs from the last call's.
+        """Compute all silences, and return the names of the nodes whose silence has changed since the last call.
 
         Args:
             now: the time up to which the agents are known.
             pools: by node, its pool of like nodes.
             pool_sizes: by pool, its number of nodes.
             limit: returns how many agents of a pool may be silent by themselves, by the pool's number of nodes.
-            message: returns the text about a node's silent agent, for people.
+            message: returns the text for users about a node's silent agent.
         """
         before, self._silences = self._silences, {}
         quiet = self._measure_silences(now)
@@ -177,7 +177,7 @@ class AgentContacts:
         """The seconds until time alone may change a silence; None = never."""
         moments = (each.next_seconds() for each in self._measure_silences(now).values())
         soonest = min((moment for moment in moments if moment is not None), default=None)
-        # While nothing is heard of Pods, silences do not grow: look again soon, not at once.
+        # Without news of Pods, silences do not grow: check again soon, not at once.
         return None if soonest is None else max(soonest, _SHORTEST_SECONDS)
 
     def _measure_silences(self, now: float) -> dict[str, AgentSilence]:
