@@ -71,18 +71,18 @@ def _of_cordon(known: Known) -> list[str]:
     jobs = [name for name in known.used_by or () if not _foreign(name)]
     others = [name for name in known.used_by or () if _foreign(name)]
     if known.used_by is None:
-        told.append("jobs that have workers here leave after their next checkpoint")
+        told.append("jobs that have workers here are evacuated after their next checkpoint")
     elif jobs:
-        told.append(f"{_and(jobs)} {'leaves' if len(jobs) == 1 else 'leave'} after the next checkpoint")
+        told.append(f"{_and(jobs)} {'is' if len(jobs) == 1 else 'are'} evacuated after the next checkpoint")
     if others:
         told.append(f"{_and(others)} {'stays' if len(others) == 1 else 'stay'}: Muster moves only its own jobs")
     if known.enforcement is Enforcement.NODES:
-        told.append("the taint muster.dev/unhealthy keeps new pods of others away, too")
+        told.append("the taint muster.dev/unhealthy keeps new pods of other systems away, too")
     elif known.enforcement is not None:
-        told.append("new pods of others still come: kubectl cordon keeps them away, too")
+        told.append("new pods of other systems still come: kubectl cordon keeps them away, too")
     human = known.health.override if known.health else None
     if human and human.decision is Decision.CORDON:
-        told.append(f"it was cordoned already, by {human.user or 'somebody'}: {human.reason}")
+        told.append(f"it was cordoned already, by {human.user or 'a user'}: {human.reason}")
     return told
 
 
@@ -91,13 +91,13 @@ def _of_release(known: Known) -> list[str]:
     health = known.health
     human = health.override if health else None
     if human and human.decision is Decision.CORDON:
-        told.append(f"the cordon by {human.user or 'somebody'} is taken back: {human.reason}")
+        told.append(f"the cordon by {human.user or 'a user'} ends: {human.reason}")
     if health and health.sick and health.reason != CORDONED:
-        told.append(f"what has been seen until now does not count any more ({verdict(health)}); what is newer does")
+        told.append(f"earlier findings no longer count ({verdict(health)}); new ones do")
     if not told:
-        told.append("nothing stood against it")
+        told.append("no finding counted against it")
     if known.refused and known.refused.kind is RefusalKind.CORDONED:
-        told.append("it takes no worker yet, because it is cordoned for every pod: kubectl uncordon lifts that")
+        told.append("it takes no worker yet, because it is cordoned for every pod: run kubectl uncordon")
     elif known.refused:
         told.append(f"it takes no worker yet: {known.refused}")
     return told
@@ -107,8 +107,8 @@ def next_steps(decision: Decision, names: Sequence[str]) -> list[str]:
     """Say how to reverse the decision, or what to inspect."""
     shown = " ".join(names) if len(names) <= MAX_NAMES else "NODE..."
     if decision is Decision.CORDON:
-        return [f"to take it back: kubectl muster release {shown} --reason TEXT"]
-    return ["what stands against nodes now: kubectl muster nodes --sick"]
+        return [f"to end the cordon: kubectl muster release {shown} --reason TEXT"]
+    return ["to see findings on nodes: kubectl muster nodes --sick"]
 
 
 def groups(it: NodeDecisions) -> Mapping[tuple[str, ...], list[str]]:

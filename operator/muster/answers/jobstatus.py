@@ -274,7 +274,7 @@ def _can_do(
     yield from steps
     sick = sorted(name for name, health in healths.items() if health.sick)
     if sick and status.state not in ENDED:
-        yield f"see what stands against {_named(sick)}: kubectl muster nodes {sick[0]}"
+        yield f"see the findings on {_named(sick)}: kubectl muster nodes {sick[0]}"
     if status.state == "Succeeded":
         yield f"see where the time went: kubectl muster report {called}"
 

@@ -118,7 +118,7 @@ def life(
     happened.sort(key=lambda each: each.time, reverse=True)
     said = list(notes)
     if len(happened) > MAX_LIFE:
-        said.append(f"the newest {MAX_LIFE} of {len(happened)} moments of its life are told")
+        said.append(f"only the newest {MAX_LIFE} of {len(happened)} entries of its history are shown")
     offences = status.offences if status and status.offences.as_of else None
     return NodeLife(
         name=name,
@@ -158,7 +158,7 @@ def _of_health(health: NodeHealth) -> Iterator[Happening]:
     for each in status.incidents:
         over = f"; cleared by {each.cleared_by}" if each.cleared_by else ""
         planned = each.reason in REASONS
-        held = "" if each.taken_out_time or each.yielded_time or planned else " (Muster held back)"
+        held = "" if each.taken_out_time or each.yielded_time or planned else " (not taken out)"
         left = " (left to the system that repairs it)" if each.yielded_time else ""
         yield Happening(
             time=each.time,
@@ -181,12 +181,10 @@ def _of_health(health: NodeHealth) -> Iterator[Happening]:
         )
     if human is not None:
         done = "cordoned" if human.decision is Decision.CORDON else "released"
-        yield Happening(time=human.time, kind="Human", event=f"{done} by {human.user or 'somebody'}: {human.reason}")
+        yield Happening(time=human.time, kind="Human", event=f"{done} by {human.user or 'a user'}: {human.reason}")
     lost = health.spec.lost
     if lost is not None:
-        yield Happening(
-            time=lost.time, kind="Human", event=f"said to be dead by {lost.user or 'somebody'}: {lost.reason}"
-        )
+        yield Happening(time=lost.time, kind="Human", event=f"declared lost by {lost.user or 'a user'}: {lost.reason}")
     check = status.check
     if check is not None:
         failed = ", ".join(probe.probe for probe in check.probes if probe.outcome != "Pass")

@@ -558,8 +558,8 @@ class NodeHealthStatus(ApiModel):
         "",
         max_length=64,
         description=(
-            "reason is the strongest reason for the state, in CamelCase, for example Xid79. It is empty if nothing "
-            "stands against the node."
+            "reason is the strongest reason for the state, in CamelCase, for example Xid79. It is empty if no finding "
+            "counts against the node."
         ),
     )
     message: Annotated[str, shortened_to(1024)] = Field(

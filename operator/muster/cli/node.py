@@ -63,7 +63,7 @@ async def _health(session: Session, name: str) -> tuple[NodeHealth | None, list[
         ]
     except NotFound as error:
         if error.details.get("name") == name:
-            return None, ["it has no NodeHealth: nothing was ever seen against it, or no operator looks after it"]
+            return None, ["it has no NodeHealth: it never had a finding, or no operator runs"]
         return None, ["the health of nodes is not known: this cluster's Muster is too old to keep NodeHealth"]
     if isinstance(found, Undecodable):
         return None, [f"its NodeHealth cannot be read by this version ({found.error})"]
@@ -75,7 +75,7 @@ async def _repair(session: Session, name: str) -> tuple[RepairRequest | None, li
     try:
         found = decode.custom(RepairRequest)(await session.client.get(paths.muster("repairrequests", name=name)))
     except Forbidden:
-        return None, [f"whether somebody repairs it may not be read (repairrequests): ask for ClusterRole {FLEET_ROLE}"]
+        return None, [f"its RepairRequest may not be read (repairrequests): ask for ClusterRole {FLEET_ROLE}"]
     except NotFound:  # or a Muster without such requests
         return None, []
     if isinstance(found, Undecodable):
@@ -229,13 +229,13 @@ def _facts(it: NodeLife, now: datetime) -> list[tuple[str, object]]:
         if health.override is not None:
             human = health.override
             rows.append(
-                (str(human.decision), f"by {human.user or 'somebody'}, {show.age(human.time, now)} ago: {human.reason}")
+                (str(human.decision), f"by {human.user or 'a user'}, {show.age(human.time, now)} ago: {human.reason}")
             )
     if it.lost is not None:
-        rows.append(("Lost", f"by {it.lost.user or 'somebody'}, {show.age(it.lost.time, now)} ago: {it.lost.reason}"))
+        rows.append(("Lost", f"by {it.lost.user or 'a user'}, {show.age(it.lost.time, now)} ago: {it.lost.reason}"))
     if it.repair is not None:
         repair = it.repair
-        asked = f"asked for {show.age(repair.since, now)} ago" if repair.since else ""
+        asked = f"requested {show.age(repair.since, now)} ago" if repair.since else ""
         told = ", ".join(filter(None, (repair.phase, asked, repair.message)))
         rows.append(("Repair", f"{repair.action}: {told}"))
     if agent is not None:

@@ -102,7 +102,7 @@ async def healths_of(session: "Session", nodes: Iterable[str]) -> tuple[dict[str
             ]
     except Forbidden:
         return None, [
-            "what stands against its nodes may not be read (nodehealths): ask for ClusterRole "
+            "the health of its nodes may not be read (nodehealths): ask for ClusterRole "
             f"{FLEET_ROLE} (a ClusterRoleBinding)"
         ]
     except NotFound:

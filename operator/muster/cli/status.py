@@ -212,9 +212,9 @@ def _print_workers(console: Console, it: JobStatusView) -> None:
     hidden = len(it.workers) - len(shown)
     lines = []
     if len(shown) > MAX_LISTED:
-        lines.append(f"{len(shown) - MAX_LISTED} more workers of whom there is something to say: -o json lists them")
+        lines.append(f"{len(shown) - MAX_LISTED} more workers with something to report: -o json lists them")
     if hidden:
-        lines.append(f"{hidden} more workers: nothing stands against them or their nodes")
+        lines.append(f"{hidden} more workers without problems, on nodes without findings")
     for line in lines:
         console.print(Text(line, style="dim"))
 

@@ -18,10 +18,10 @@ class Cell(ApiModel):
     """One node. Usual values are left out."""
 
     name: str
-    state: str | None = Field(None, description="Suspect, Degraded, ...; left out: nothing stands against it.")
+    state: str | None = Field(None, description="Suspect, Degraded, ...; left out: no finding counts against it.")
     ready: bool | None = Field(None, description="False: its kubelet does not say that it is well.")
     cordoned: bool | None = Field(None, description="True: cordoned in Kubernetes.")
-    message: str | None = Field(None, description="What stands against it.")
+    message: str | None = Field(None, description="The findings that count against it.")
     job: str | None = Field(None, description="NAMESPACE/NAME of the job that holds it, of those one may see.")
 
 

@@ -101,7 +101,7 @@ def test_what_a_human_decides_about_a_node_is_done_and_shown(bed: Bed, training:
     def cordon(node: str) -> None:
         done = bed.muster("cordon", node, "--reason", "liquid under rack 7")
         assert (done.returncode, done.stderr) == (0, "")
-        assert f"{training.name} leaves after the next checkpoint" in done.stdout
+        assert f"{training.name} is evacuated after the next checkpoint" in done.stdout
 
     node, again = moves(bed, training, "cordon", cordon)
     shown = bed.muster("nodes", "--sick").stdout

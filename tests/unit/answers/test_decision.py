@@ -16,9 +16,9 @@ from muster.world.queuedecision import Refusal, RefusalKind
 CORDON, RELEASE = Decision.CORDON, Decision.RELEASE
 BY_ANN = HumanDecision(decision=CORDON, reason="liquid", user="ann", time=at(0))
 NO_WORKER = "it takes no new worker of a training job"
-OTHERS_COME = "new pods of others still come: kubectl cordon keeps them away, too"
+OTHERS_COME = "new pods of other systems still come: kubectl cordon keeps them away, too"
 XID = HealthRow(state=VerdictState.UNHEALTHY, reason="Xid79")
-FORGIVEN = "what has been seen until now does not count any more (unhealthy: Xid79); what is newer does"
+FORGIVEN = "earlier findings no longer count (unhealthy: Xid79); new ones do"
 
 
 @pytest.mark.parametrize(
@@ -30,9 +30,9 @@ FORGIVEN = "what has been seen until now does not count any more (unhealthy: Xid
             Known(used_by=("pod b/notebook", "a/llama"), enforcement=Enforcement.NODES),
             [
                 NO_WORKER,
-                "a/llama leaves after the next checkpoint",
+                "a/llama is evacuated after the next checkpoint",
                 "pod b/notebook stays: Muster moves only its own jobs",
-                "the taint muster.dev/unhealthy keeps new pods of others away, too",
+                "the taint muster.dev/unhealthy keeps new pods of other systems away, too",
             ],
         ),
         (
@@ -40,7 +40,7 @@ FORGIVEN = "what has been seen until now does not count any more (unhealthy: Xid
             Known(used_by=("a/one", "a/two", "b/three", "pod b/x", "pod b/y"), enforcement=Enforcement.OBSERVE),
             [
                 NO_WORKER,
-                "a/one, a/two and b/three leave after the next checkpoint",
+                "a/one, a/two and b/three are evacuated after the next checkpoint",
                 "pod b/x and pod b/y stay: Muster moves only its own jobs",
                 OTHERS_COME,
             ],
@@ -50,17 +50,17 @@ FORGIVEN = "what has been seen until now does not count any more (unhealthy: Xid
             Known(health=HealthRow(state=VerdictState.QUARANTINED, reason="Cordoned", override=BY_ANN)),
             [
                 NO_WORKER,
-                "jobs that have workers here leave after their next checkpoint",
+                "jobs that have workers here are evacuated after their next checkpoint",
                 "it was cordoned already, by ann: liquid",
             ],
         ),
-        (RELEASE, Known(), ["nothing stood against it"]),
-        (RELEASE, Known(health=HealthRow(state=VerdictState.HEALTHY)), ["nothing stood against it"]),
+        (RELEASE, Known(), ["no finding counted against it"]),
+        (RELEASE, Known(health=HealthRow(state=VerdictState.HEALTHY)), ["no finding counted against it"]),
         (RELEASE, Known(health=XID), [FORGIVEN]),
         (
             RELEASE,
             Known(health=HealthRow(state=VerdictState.QUARANTINED, reason="Cordoned", override=BY_ANN)),
-            ["the cordon by ann is taken back: liquid"],
+            ["the cordon by ann ends: liquid"],
         ),
         (
             RELEASE,
@@ -69,15 +69,15 @@ FORGIVEN = "what has been seen until now does not count any more (unhealthy: Xid
                 refused=Refusal(RefusalKind.CORDONED, "cordoned"),
             ),
             [
-                "the cordon by somebody is taken back: liquid",
+                "the cordon by a user ends: liquid",
                 FORGIVEN,
-                "it takes no worker yet, because it is cordoned for every pod: kubectl uncordon lifts that",
+                "it takes no worker yet, because it is cordoned for every pod: run kubectl uncordon",
             ],
         ),
         (
             RELEASE,
             Known(refused=Refusal(RefusalKind.TAINTED, "taint example.org/repair")),
-            ["nothing stood against it", "it takes no worker yet: taint example.org/repair"],
+            ["no finding counted against it", "it takes no worker yet: taint example.org/repair"],
         ),
     ],
     ids=[
@@ -98,10 +98,10 @@ def test_what_follows_is_said(decision: Decision, known: Known, sentences: list[
 
 
 def test_how_to_take_it_back_names_the_nodes_while_they_are_few() -> None:
-    assert next_steps(CORDON, ["n2", "n1"]) == ["to take it back: kubectl muster release n2 n1 --reason TEXT"]
+    assert next_steps(CORDON, ["n2", "n1"]) == ["to end the cordon: kubectl muster release n2 n1 --reason TEXT"]
     many = [f"n{i}" for i in range(9)]
-    assert next_steps(CORDON, many) == ["to take it back: kubectl muster release NODE... --reason TEXT"]
-    assert next_steps(RELEASE, many) == ["what stands against nodes now: kubectl muster nodes --sick"]
+    assert next_steps(CORDON, many) == ["to end the cordon: kubectl muster release NODE... --reason TEXT"]
+    assert next_steps(RELEASE, many) == ["to see findings on nodes: kubectl muster nodes --sick"]
 
 
 def some_decisions(**of_node: Any) -> NodeDecisions:

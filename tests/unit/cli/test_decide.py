@@ -60,8 +60,8 @@ def test_people_read_what_follows(api: Any, command: Run) -> None:
     assert command("cordon", "gpu-1", "gpu-2", "--reason", "liquid").stdout.splitlines() == [
         "gpu-[1-2] cordoned",
         "-  it takes no new worker of a training job",
-        "-  new pods of others still come: kubectl cordon keeps them away, too",
-        "to take it back: kubectl muster release gpu-1 gpu-2 --reason TEXT",
+        "-  new pods of other systems still come: kubectl cordon keeps them away, too",
+        "to end the cordon: kubectl muster release gpu-1 gpu-2 --reason TEXT",
     ]
     del api.errors[f"{HEALTHS}/gpu-1"]
     api.put(
@@ -81,8 +81,8 @@ def test_people_read_what_follows(api: Any, command: Run) -> None:
     )
     assert command("release", "gpu-1", "--reason", "dry").stdout.splitlines() == [
         "gpu-1 released",
-        "-  the cordon by ann is taken back: liquid",
-        "what stands against nodes now: kubectl muster nodes --sick",
+        "-  the cordon by ann ends: liquid",
+        "to see findings on nodes: kubectl muster nodes --sick",
     ]
     assert patches(api)[-1][2]["spec"]["override"]["decision"] == "Release"
     found = yaml.safe_load(command("release", "gpu-1", "--reason", "dry", "-o", "yaml").stdout)
@@ -171,8 +171,8 @@ def test_who_may_not_see_jobs_or_policy_may_decide_all_the_same(api: Any, comman
     put_nodes(api, "gpu-1")
     api.errors[JOBS] = forbidden("trainingjobs", "muster.dev", "at the cluster scope")
     found = json.loads(command("cordon", "gpu-1", "--reason", "liquid", "-o", "json").stdout)
-    told = "jobs that have workers here leave after their next checkpoint"
-    others = "new pods of others still come: kubectl cordon keeps them away, too"
+    told = "jobs that have workers here are evacuated after their next checkpoint"
+    others = "new pods of other systems still come: kubectl cordon keeps them away, too"
     (node,) = found["nodes"]
     assert "usedBy" not in node
     assert node["consequences"][1:] == [told, others]

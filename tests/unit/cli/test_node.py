@@ -193,7 +193,7 @@ def test_what_is_asked_for_is_told_with_its_state(api: Any, command: Run) -> Non
     assert [each["event"] for each in found["history"] if each["kind"] == "Repair"] == ["Reboot asked for: Xid79"]
     api.put(REQUEST, a_request(phase="Failed", message=f"no BMC {EVIL}"))
     text = command("nodes", "gpu-1").stdout
-    assert "Reboot: Failed, asked for" in text
+    assert "Reboot: Failed, requested" in text
     assert "no BMC" in text
     assert not {"\x1b", "\x07", "\u202e", "\x9b"} & set(text)
 

@@ -188,7 +188,7 @@ def test_a_tenant_is_told_what_is_missing_and_gets_the_rest(api: Any, command: R
     assert [note.split(" may not")[0] for note in found["notes"]] == [
         "its record",
         "its pods",
-        "what stands against its nodes",
+        "the health of its nodes",
         "its Events",
     ]
     assert "ClusterRole muster-fleet-view" in found["notes"][2]
@@ -214,10 +214,10 @@ def test_a_large_gang_shows_only_those_of_whom_there_is_something_to_say(printed
     record = GangSpec.model_validate(a_record(members=members))
     found = job_status(job, record, None, None, NOW)
     text = printed(lambda console: render(console, found, NOW))
-    assert "300 more workers: nothing stands against them or their nodes" in text
+    assert "300 more workers without problems, on nodes without findings" in text
     sick = job_status(job, record, [], None, NOW)  # pods may be read, and none is there
     text = printed(lambda console: render(console, sick, NOW))
-    assert "280 more workers of whom there is something to say" in text
+    assert "280 more workers with something to report" in text
     assert len(text.splitlines()) < 50
 
 

@@ -29,7 +29,7 @@ def test_a_cordon_is_kept_beside_what_operator_and_agent_have_written(user: Any,
     assert began <= datetime.fromisoformat(found["time"]) <= datetime.now(UTC)
     assert found["user"] == "admin"
     assert [node["usedBy"] for node in found["nodes"]] == [[f"{hand.namespace}/llama"], []]
-    assert f"{hand.namespace}/llama leaves after the next checkpoint" in found["nodes"][0]["consequences"]
+    assert f"{hand.namespace}/llama is evacuated after the next checkpoint" in found["nodes"][0]["consequences"]
     for name in (known, new):
         body = stored(hand, name)
         human = body["spec"]["override"]
@@ -55,7 +55,7 @@ def test_a_cordon_is_kept_beside_what_operator_and_agent_have_written(user: Any,
     assert (rows[known]["health"]["state"], rows[known]["usedBy"]) == ("Suspect", [f"{hand.namespace}/llama"])
 
     told = user("release", known, "--reason", "dry").stdout
-    assert f"the cordon by {found['user']} is taken back: liquid under rack 7" in told
+    assert f"the cordon by {found['user']} ends: liquid under rack 7" in told
     body = stored(hand, known)
     assert (body["spec"]["override"]["decision"], body["spec"]["override"]["reason"]) == ("Release", "dry")
     again = {node["name"]: node["state"] for node in user.json("nodes", "--domain", hand.block("b1"))["nodes"]}

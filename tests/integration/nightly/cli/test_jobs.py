@@ -195,7 +195,7 @@ def test_a_tenant_gets_what_he_may_and_is_told_the_rest(
     assert (status["state"], len(status["workers"]), status["openIncident"]["number"]) == ("Recovering", 2, 1)
     assert [note.split(" may not")[0] for note in status["notes"]] == [
         "its pods",
-        "what stands against its nodes",
+        "the health of its nodes",
         "its Events",
     ]
     incident = stranger.json("report", "llama", "--incident", "1")
