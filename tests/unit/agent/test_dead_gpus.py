@@ -165,7 +165,7 @@ def test_every_call_is_answered_by_an_error(node: Any, run: Any) -> None:
     agent.wait_until_looking()
     node.faults("every_call_fails=999")
     found = agent.wait_for(kinds.NVML_FAILED)
-    assert "every call of NVML is answered by error 999" in found["message"]
+    assert "every call of NVML returns error 999" in found["message"]
     assert about(agent) == {(kinds.NVML_FAILED, "")}
     node.faults()
     agent.wait_until_gone(kinds.NVML_FAILED)

@@ -52,7 +52,7 @@ def test_readyz_tells_what_is_not_seen_and_healthz_does_not(node: Any, run: Any)
     assert b"NVML" in refused.value.read()
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=60) as answer:
         assert answer.read() == b"ok\n"
-    agent.wait(lambda: "not seen lately: NVML" in agent.status["agent"]["problem"])
+    agent.wait(lambda: "not checked lately: NVML" in agent.status["agent"]["problem"])
     node.faults()
     agent.end_what_hangs()
     wait_until_ready(agent)

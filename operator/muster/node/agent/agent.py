@@ -159,8 +159,12 @@ class Agent:
         it."""
         missing = self._inspections.missing(self._monotonic())
         if missing:
-            return f"not seen in the last {self._thresholds['ready.max_age']:.0f} s: {', '.join(missing)}"
-        return "" if self._told is not None else "nothing has been said yet: what an earlier agent wrote is not known"
+            return f"not checked in the last {self._thresholds['ready.max_age']:.0f} s: {', '.join(missing)}"
+        return (
+            ""
+            if self._told is not None
+            else "nothing is reported yet, because the record of the earlier agent is not known"
+        )
 
     def _wake(self) -> None:
         try:
@@ -276,7 +280,7 @@ class Agent:
         for message in self._nvml.read(now.mono):
             self._note_nvml(message, now)
         if self._nvml.has_ended():
-            self._nvml_errors = {"": "the process that asks NVML has ended; it is started again"}
+            self._nvml_errors = {"": "the process that queries NVML has ended; the agent starts it again"}
             self._initialised = False
         late = self._nvml.hung(now.mono)
         if late is not None:
@@ -325,12 +329,12 @@ class Agent:
             gpu=late.gpu,
             left_out=subject,
         )
-        about = "" if at is None else f" about GPU {at}; the others are looked at without it"
+        about = "" if at is None else f" about GPU {at}; the agent checks the others without it"
         again, self._due[late.batch] = bool(self._hung), now.mono
         self._hung.add(late.batch)
         if not again:  # a program's own work can delay the driver for seconds
             return
-        text = f"NVML did not answer within {seconds:.0f} s (batch {late.batch}), nor the time before{about}"
+        text = f"NVML did not answer twice within {seconds:.0f} s (batch {late.batch}){about}"
         limit = f"{self._thresholds['nvml.deadline']:g} s"
         hang = Signal(kinds.NVML_HANG, subject, bad=True, value=f"more than {limit}", threshold=limit, message=text)
         self._ledger.sample([hang], now)
@@ -380,7 +384,7 @@ class Agent:
         self._held.answered((int(gpu["index"]) for gpu in answer.get("gpus", ())), batch)
         self._nvml_errors.pop("", None)
         called = ", ".join(f"{name} {code}" for name, code in sorted((answer.get("errors") or {}).items()))
-        self._nvml_errors[batch] = f"NVML answers errors: {called}" if called else ""
+        self._nvml_errors[batch] = f"NVML returns errors: {called}" if called else ""
 
     def _nvml_answered(self, batch: str, now: Clock) -> None:
         """Note that a batch was answered. A complete poll of the GPUs has their memory, links and fabric, too, and the
@@ -416,7 +420,7 @@ class Agent:
         if looked_at is not None and all(self._ledger.has(kinds.SYSFS_HANG, each) for each in self._infiniband.unseen):
             self._inspections.seen(PORTS, looked_at)
         seconds, limit = self._ports.under_way_seconds(now.mono), self._thresholds["sysfs.deadline"]
-        text = "reading /sys/class/infiniband does not come to an end: nothing is known of the ports of the network"
+        text = "reading /sys/class/infiniband hangs: the state of the network ports is unknown"
         hangs = Signal(
             kinds.SYSFS_HANG,
             "",
@@ -512,7 +516,7 @@ class Agent:
         if self._nvml.stuck:
             nvml = "a process that called NVML cannot be killed: it hangs inside the driver"
         missing = self._inspections.missing(self._monotonic()) if self._told is not None else []
-        blind = f"not seen lately: {', '.join(missing)}" if missing else ""
+        blind = f"not checked lately: {', '.join(missing)}" if missing else ""
         return clean("; ".join(filter(None, (nvml, self._log.problem, blind, *self._lasting_problems))), 512)
 
     def _agent_status(self) -> dict[str, Any]:

@@ -235,7 +235,7 @@ class Gpus:
         for subject, gpu in self._named(answer):
             action = gpu.get("action")
             if action is not None:
-                text = f"the driver says: {_ACTIONS.get(action, 'unknown action')}"
+                text = f"the driver recommends: {_ACTIONS.get(action, 'unknown action')}"
                 shown = f"{action}" if action else ""
                 yield Signal(kinds.RECOVERY_ACTION, subject, action != 0, action, shown, "0", text, clear_seconds=clear)
 
@@ -257,7 +257,7 @@ class Gpus:
         nothing = not errors and answer.get("count") is None
         if nothing or (refused and len(refused) == len(errors)):
             code = int((refused or list((answer.get("errors") or {}).values()) or [0])[0])
-            text = f"every call of NVML is answered by error {code}"
+            text = f"every call of NVML returns error {code}"
             yield from self._failed(code, self._thresholds["nvml.failed"], text)
         elif None in errors or not errors:
             yield from self._failed(None, 0.0, "")
@@ -292,9 +292,7 @@ class Gpus:
                         subject,
                         bad=True,
                         value=f"NVML error {error}",
-                        message=(
-                            f"NVML answers every call about GPU {index} by error {error}, and those about others not"
-                        ),
+                        message=(f"NVML returns error {error} for every call about GPU {index}, but not about others"),
                         sustain_seconds=self._thresholds["gpu.unreachable"],
                     )
                 continue
@@ -415,7 +413,7 @@ class Gpus:
             active < usual,
             value=f"{active} links",
             threshold=f"{usual} links",
-            message=f"NVLinks that are down: {down}" if down else "NVLinks that were there are gone",
+            message=f"NVLinks that are down: {down}" if down else "NVLinks that were up before are missing",
             # The fabric manager takes all of them down and up when it starts again.
             sustain_seconds=self._thresholds["fabric.sustain"] if everywhere else 0.0,
             clear_seconds=self._thresholds["gpu.clear"],
@@ -499,7 +497,7 @@ class Gpus:
         if modes:
             off = sum(not mode for mode in modes)
             value = f"off on {off} of {len(modes)} GPUs" if off else ""
-            text = "a GPU that nobody uses is initialised anew by the next program, and forgets its settings"
+            text = "the next program initialises an unused GPU again, which loses its settings"
             sustain, clear = self._thresholds["persistence.sustain"], self._thresholds["gpu.clear"]
             yield Signal(kinds.PERSISTENCE_MODE, "", off > 0, 0, value, "on", text, None, sustain, clear)
 
@@ -548,7 +546,7 @@ class Gpus:
                 now < most,
                 value=f"generation {now}",
                 threshold=f"generation {most}",
-                message=f"the PCIe link runs at generation {now} under load, card and slot can do {most}",
+                message=f"the PCIe link runs at generation {now} under load; card and slot allow {most}",
                 clear_seconds=self._thresholds["pcie.clear"],
             )
 
@@ -579,7 +577,7 @@ class Gpus:
                     share >= most,
                     value=value,
                     threshold=f"{most:.0%}",
-                    message=f"clocks held back by {text}",
+                    message=f"clocks reduced by {text}",
                     clear_seconds=self._thresholds["heat.clear"],
                 )
         if "energy_mj" in gpu and gpu.get("power_mw", 0) > _IDLE_MILLIWATTS:
@@ -588,7 +586,7 @@ class Gpus:
                 kinds.ENERGY_COUNTER,
                 subject,
                 seconds > 0 and grown <= 0,
-                message=f"the energy counter stands still at {gpu['power_mw'] / 1000:.0f} W",
+                message=f"the energy counter does not advance at {gpu['power_mw'] / 1000:.0f} W",
                 sustain_seconds=self._thresholds["energy.sustain"],
             )
 

@@ -197,7 +197,7 @@ class InfiniBand:
             hangs,
             value=f"more than {limit:g} s",
             threshold=f"{limit:g} s",
-            message=f"reading {device} in /sys/class/infiniband does not come to an end: nothing is known of its ports",
+            message=f"reading {device} in /sys/class/infiniband hangs: the state of its ports is unknown",
             sustain_seconds=limit,
             clear_seconds=self._thresholds["infiniband.clear"],
         )
@@ -306,7 +306,7 @@ class InfiniBand:
                 kinds.IB_DEVICE_MISSING,
                 device,
                 missing,
-                f"InfiniBand device {device} {'has no driver' if unbound else 'is gone'}",
+                f"InfiniBand device {device} {'has no driver' if unbound else 'is missing'}",
                 self._thresholds["infiniband.unloaded" if unbound else "infiniband.missing"],
             )
 

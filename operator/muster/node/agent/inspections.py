@@ -8,7 +8,7 @@ Tests: tests/unit/agent/test_ready.py.
 
 from collections.abc import Mapping
 
-NVML, PORTS, LOG = "NVML", "the ports of the network", "the kernel log"
+NVML, PORTS, LOG = "NVML", "the network ports", "the kernel log"
 
 
 class Inspections:
