@@ -73,10 +73,9 @@ class _Decoder(Generic[T]):
         if b"\\ud" in data or b"\\uD" in data:  # perhaps half a pair, which msgspec lets pass and no object may have
             return slowly(data)
         try:
-            found = self._decoder.decode(data)
+            message: T = self._make(self._decoder.decode(data))
         except (msgspec.MsgspecError, RecursionError, ValueError):
             return slowly(data)
-        message: T = self._make(found)
         return message
 
 
@@ -85,14 +84,17 @@ def _schema(kind: Any) -> tuple[Any, _Make]:
     limits, hints = messages.limits(kind), get_type_hints(kind)
     fields: list[Any] = []
     parts: list[tuple[int, _Make]] = []
+    names: list[str] = []  # fields with a text that is not for people
     for position, field in enumerate(dataclasses.fields(kind)):
         hint, make = _field(hints[field.name], limits.get(field.name))
         if make is not None:
             parts.append((position, make))
+        elif str in (hints[field.name], *get_args(hints[field.name])):
+            names.append(field.name)
         required = field.default is dataclasses.MISSING
         fields.append((field.name, hint) if required else (field.name, hint, field.default))
     struct = msgspec.defstruct("_" + kind.__name__, fields, rename="camel", gc=False)
-    return struct, _maker(kind, [field.name for field in dataclasses.fields(kind)], parts)
+    return struct, _maker(kind, [field.name for field in dataclasses.fields(kind)], parts, names)
 
 
 def _field(hint: Any, limit: Limit | None) -> tuple[Any, _Make | None]:
@@ -119,16 +121,19 @@ def _each(make: _Make, items: Any) -> tuple[Any, ...]:
     return tuple([make(item) for item in items])
 
 
-def _maker(kind: Any, names: list[str], parts: list[tuple[int, _Make]]) -> _Make:
-    values_of = operator.attrgetter(*names)
+def _maker(kind: Any, fields: list[str], parts: list[tuple[int, _Make]], names: list[str]) -> _Make:
+    values_of = operator.attrgetter(*fields)
+    names_of = operator.attrgetter(*names) if names else tuple
 
     def make(found: Any) -> Any:
+        if names and not all(map(str.isprintable, filter(None, names_of(found)))):
+            raise ValueError("a name may have control characters")  # the protocol's own decoder says so, or not
         values = list(values_of(found))
         for position, part in parts:
             values[position] = part(values[position])
         return kind(*values)
 
-    return make if parts else lambda found: kind(*values_of(found))
+    return make if parts or names else lambda found: kind(*values_of(found))
 
 
 _reports = _Decoder(Report)

@@ -374,8 +374,8 @@ def _limited_value(value: Any, limit: Limit, where: str) -> Any:
     if limit.for_people:
         return readable(value, limit)
     _check_length(value, limit, where)
-    if isinstance(value, str):
-        _check_text(value, where)
+    if isinstance(value, str) and not is_plain(value):
+        raise ProtocolError("%s: %r has control characters, or is not Unicode" % (where, value[:80]))
     if isinstance(value, tuple):
         return tuple(_within_limits(part, "%s[%d]" % (where, i)) for i, part in enumerate(value))
     return value
@@ -389,23 +389,21 @@ def readable(text: str, limit: Limit) -> str:
     text = text[-int(limit.most) :]
     if text.isprintable():
         return text
-    return "".join("\N{REPLACEMENT CHARACTER}" if _steers(c) else c for c in text)
+    return "".join("\N{REPLACEMENT CHARACTER}" if c not in "\n\t" and _steers(c) else c for c in text)
+
+
+def is_plain(name: str) -> bool:
+    """Whether a name is Unicode, on one line, without terminal controls: people see it as it is written."""
+    return name.isprintable() or not any(map(_steers, name))
 
 
 def _steers(character: str) -> bool:
-    return character not in "\n\t" and unicodedata.category(character) in ("Cc", "Cf", "Cs")
+    return unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 
 def _check_length(value: Any, limit: Limit, where: str) -> None:
     if not limit.least <= len(value) <= limit.most:
         raise ProtocolError("%s: its length %d is not from %s to %s" % (where, len(value), limit.least, limit.most))
-
-
-def _check_text(value: str, where: str) -> None:
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        raise ProtocolError("%s: %r is no text: half of a surrogate pair" % (where, value[error.start])) from error
 
 
 def _bare(hint: Any) -> Any:
@@ -581,6 +579,7 @@ __all__: List[str] = [
     "digest_of",
     "encode",
     "for_people",
+    "is_plain",
     "limited",
     "limits",
 ]

@@ -417,13 +417,27 @@ class TestTrainerWithShardedRanks:
         assert steps(tmp_path) == [40]
 
 
-def test_a_checkpoint_whose_name_is_no_utf8_is_left_out_with_a_word(tmp_path):
+@pytest.mark.parametrize("odd", ["\udcff", "\n", "\x1b[31m", "\u202e", "\x9b"], ids=ascii)
+def test_a_checkpoint_whose_name_nobody_can_be_shown_is_left_out_with_a_message(tmp_path, odd):
     write(tmp_path, "step-5", 5)
-    odd = write(tmp_path, "step-7", 7)
-    odd.rename(f"{odd}\udcff")
+    named = write(tmp_path, "step-7", 7)
+    named.rename(f"{named}{odd}")
     *_, found = Finder(str(tmp_path)).scan(find.ScanOptions())
     assert [checkpoint.step for checkpoint in found.checkpoints] == [5]
-    assert "step-7\\udcff' is left out: its name is no UTF-8" in found.note
+    assert f"step-7{ascii(odd)[1:]} is left out: its name has control characters, or is no UTF-8" in found.note
+    assert found.note.isprintable()
+
+
+def test_of_a_checkpoint_that_cannot_be_read_no_control_character_is_shown(tmp_path):
+    class Forbidden(listing.Files):
+        def status(self, path):
+            if "step-7" in path:
+                raise PermissionError(13, "Permission denied", path)
+            return super().status(path)
+
+    write(tmp_path, "step-7\x1b[31m", 7)
+    *_, found = Finder(str(tmp_path), files=Forbidden()).scan(find.ScanOptions())
+    assert found.note == f"{tmp_path}/step-7\\x1b[31m cannot be read: Permission denied"
 
 
 def lightning(step: int) -> bytes:

@@ -257,12 +257,41 @@ def test_what_people_are_shown_steers_no_terminal_and_can_be_written_down() -> N
 
 
 @pytest.mark.parametrize("half", ["\\ud800", "\\uDC80"])
-def test_half_of_a_surrogate_pair_is_no_text_and_in_words_for_people_is_replaced(half: str) -> None:
+def test_half_of_a_surrogate_pair_is_no_name_and_in_words_for_people_is_replaced(half: str) -> None:
     data = json.dumps({"sequence": 1, "state": messages.IDLE, "fenceFileId": "MARK", "fenceFileError": "MARK"})
-    with pytest.raises(ProtocolError, match=r"fenceFileId: .* is no text: half of a surrogate pair"):
+    with pytest.raises(ProtocolError, match=r"fenceFileId: .* has control characters, or is not Unicode"):
         decode_report(data.replace("MARK", half).encode())
     report = decode_report(data.replace('"MARK"', '"branch-1"', 1).replace("MARK", half).encode())
     assert (report.fence_file_id, report.fence_file_error) == ("branch-1", "\N{REPLACEMENT CHARACTER}")
+
+
+STEERING = ["\n", "\t", "\x1b[31m", "\x7f", "\x9b", "\u202e", "\u2066", "\u2028", "\ufeff"]
+
+
+@pytest.mark.parametrize("steering", STEERING, ids=ascii)
+@pytest.mark.parametrize("key", ["checkpoints", "otherDirectory", "local"])
+def test_no_checkpoint_has_a_name_that_moves_the_text_of_a_status(key: str, steering: str) -> None:
+    """A tenant's program can send any report: the path of its checkpoint is shown in statuses, Events and terminals."""
+    report = json.loads(messages.encode(FULL))
+    report[key][0]["path"] = f"/c/step-10{steering}forged"
+    for ascii_only in (True, False):
+        data = json.dumps(report, ensure_ascii=ascii_only).encode()
+        with pytest.raises(ProtocolError, match=r"\.path: .* has control characters, or is not Unicode"):
+            decode_report(data)
+        assert verdict(decode_report, data) == verdict(messages.decode_report, data)
+
+
+@pytest.mark.parametrize("name", ["/für 漢字/10", "/a\u3000b/10", "/\U0001fae8/10"], ids=ascii)
+def test_a_checkpoint_may_have_any_other_name(name: str) -> None:
+    report = dataclasses.replace(FULL, checkpoints=(CheckpointReport(10, name),))
+    assert decode_report(messages.encode(report)) == report
+
+
+@pytest.mark.parametrize("key", sorted(json.loads(messages.encode(FULL))))
+def test_both_decoders_agree_on_names_that_steer_a_terminal(key: str) -> None:
+    full = json.loads(messages.encode(FULL))
+    data = json.dumps({**full, key: "\x1b[2J" if isinstance(full[key], str) else full[key]}).encode()
+    assert verdict(decode_report, data) == verdict(messages.decode_report, data)
 
 
 def test_a_whole_surrogate_pair_is_text() -> None:

@@ -72,9 +72,10 @@ def test_a_file_system_without_links_does_as_well(tmp_path, monkeypatch):
     assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
 
 
-def test_the_fence_file_of_a_launcher_of_old_gets_a_identity_with_the_next_attempt(tmp_path):
+@pytest.mark.parametrize("text", ['{"attempt": 3}', '{"attempt": 3, "id": "\\u001b[31m"}'])
+def test_a_fence_file_without_an_identity_that_can_be_reported_gets_one_with_the_next_attempt(tmp_path, text):
     path = tmp_path / ".muster-gang"
-    path.write_text('{"attempt": 3}')
+    path.write_text(text)
     assert json.loads(claim_fence_file(str(path), 3)) == {"attempt": 3, "id": "", "error": ""}
     assert len(identity(claim_fence_file(str(path), 4))) == 16
 

@@ -32,8 +32,9 @@ from muster.protocol.messages import (
 
 integers = st.integers(0, 2**40)
 seconds = st.floats(0, LONGEST_SECONDS)
-text = st.text(max_size=20)
-shown = st.text(st.characters(blacklist_categories=("Cc", "Cf", "Cs")) | st.sampled_from("\n\t"), max_size=20)
+steering = ("Cc", "Cf", "Cs", "Zl", "Zp")
+text = st.text(st.characters(blacklist_categories=steering), max_size=20)
+shown = st.text(st.characters(blacklist_categories=steering) | st.sampled_from("\n\t"), max_size=20)
 ranks = st.builds(
     RankReport, rank=integers, local_rank=integers, alive=st.booleans(), exit_code=st.none() | integers,
     signal=st.none() | integers, exited_age_seconds=st.none() | seconds, tail=shown,

@@ -32,6 +32,7 @@ from muster.protocol.checks import (
     Put,
     can_be_put,
 )
+from muster.protocol.messages import is_plain
 
 IMPORT_SECONDS = 180.0
 """The time for the import of torch: 4 to 8 CPU seconds, and the image may still be read from the disk."""
@@ -489,7 +490,7 @@ def _usable_orders(orders: Sequence[CheckOrder]) -> Tuple[CheckOrder, ...]:
     report."""
     found: Dict[str, CheckOrder] = {}
     for order in orders:
-        if _is_id(order.id) and _is_text(order.kind) and _is_text(order.peer) and _is_text(order.namespace):
+        if _is_id(order.id) and is_plain(order.kind) and is_plain(order.peer) and is_plain(order.namespace):
             found.setdefault(order.id, order)
     return tuple(found.values())
 
@@ -503,12 +504,4 @@ def _usable_grants(grants: Sequence[CheckGrant]) -> Tuple[CheckGrant, ...]:
 
 
 def _is_id(text: str) -> bool:
-    return 0 < len(text) <= MAX_ID_CHARS and _is_text(text)
-
-
-def _is_text(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return 0 < len(text) <= MAX_ID_CHARS and is_plain(text)

@@ -31,7 +31,7 @@ from muster.node.checkpoint.unrecognized import (
 from muster.node.checkpoint.verdict import Verdict, digest, saving_ns, stamp
 from muster.protocol.checkpoint_names import absolute, joined, order_candidates, readable, step_in_name
 from muster.protocol.checkpoints import MAX_LISTED, MAX_STAMPS, Branch, Checkpoint, Stamp, newest_first
-from muster.protocol.messages import MAX_NUMBER
+from muster.protocol.messages import MAX_NUMBER, is_plain
 
 MAX_EXAMINED = 64
 MAX_PASSED_IN_STORE = 512  # directories that prove to be no checkpoint: each costs a request
@@ -489,7 +489,7 @@ class Finder:
             self._note = "%s does not exist" % self._directory
             return
         odd = next((name for name in order_candidates(strange) if step_in_name(name) is not None), None)
-        if odd is not None and _is_text(odd):
+        if odd is not None and is_plain(odd):
             self._note = _STRANGE % (os.path.join(self._directory, odd), self._directory)
         self._single = {os.path.join(self._directory, name) for name in files}
         names = order_candidates(directories + files)
@@ -623,7 +623,7 @@ class Finder:
                     return self._of_format(kind, path, directory, marker, status, stamp(itself))
         except PermissionError as error:  # lost+found and the like have no step in their names
             if step_in_name(name) is not None:
-                self._note = "%s cannot be read: %s" % (path, error.strerror)
+                self._note = "%s cannot be read: %s" % (readable(path), error.strerror)
         return None
 
     def _likely(self, path: str, name: str, itself: str) -> Iterator[Tuple[Format, str]]:
@@ -662,8 +662,8 @@ class Finder:
             elif step is None:
                 self._stepless = self._stepless or _STEPLESS % (readable(path), kind.name)
             return None
-        if not _is_text(path):  # it could neither be told nor be put on record
-            self._note = "%r is left out: its name is no UTF-8, rename it" % path
+        if not is_plain(path):  # no report may have it: statuses, Events and terminals show the path as it is
+            self._note = "%r is left out: its name has control characters, or is no UTF-8: rename it" % path
             return None
         checkpoint = Checkpoint(step, path, status.modified_ns, judged=False, format=kind.name)
         seen = _MarkedCandidate(checkpoint, kind, directory, marker, marker_stamp, itself)
@@ -804,12 +804,3 @@ def _problem_text(problem: str) -> str:
 def _may_pass(problem: str) -> bool:
     """Whether a problem may be gone although no file has changed."""
     return problem == _STILL_WRITTEN or problem.startswith(_UNREADABLE)
-
-
-def _is_text(name: str) -> bool:
-    """Whether a name from the file system, which takes any bytes, is Unicode."""
-    try:
-        name.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True

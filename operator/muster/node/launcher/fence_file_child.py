@@ -15,7 +15,7 @@ from typing import BinaryIO, Callable, Tuple
 
 from muster.node.checkpoint.listing import THIS_MACHINE
 from muster.node.checkpoint.untrusted_json import parse_json
-from muster.protocol.messages import MAX_FENCE_FILE_CHARS, MAX_NUMBER
+from muster.protocol.messages import MAX_FENCE_FILE_CHARS, MAX_NUMBER, is_plain
 
 _MAX_BYTES = 4096
 _IDENTITY_BYTES = 8
@@ -87,7 +87,9 @@ def _read_state(path: str) -> Tuple[int, str]:
     if not isinstance(attempt, int) or isinstance(attempt, bool) or not 0 <= attempt <= MAX_NUMBER:
         raise ValueError("no attempt stands in it")
     identity = document.get("id")
-    return attempt, identity if isinstance(identity, str) and len(identity) <= MAX_FENCE_FILE_CHARS else ""
+    if not isinstance(identity, str) or len(identity) > MAX_FENCE_FILE_CHARS or not is_plain(identity):
+        identity = ""  # no report may have it
+    return attempt, identity
 
 
 def _put_first(temporary: str, path: str) -> None:
