@@ -111,7 +111,7 @@ def _field(hint: Any, limit: Limit | None) -> tuple[Any, _Make | None]:
     if limit is None:
         return hint, make
     if limit.for_people:
-        return hint, lambda text: messages.readable(text, limit)
+        return hint, lambda text: messages.readable(text[-int(limit.most) :])
     if hint in (int, float):
         return Annotated[hint, msgspec.Meta(ge=hint(limit.least), le=hint(limit.most))], make
     return Annotated[hint, msgspec.Meta(min_length=int(limit.least), max_length=int(limit.most))], make

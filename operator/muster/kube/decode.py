@@ -18,6 +18,7 @@ from muster.api.base import EARLIEST, LATEST, UID_LENGTH, ApiModel
 from muster.api.trainingjob import TrainingJob
 from muster.kube import paths
 from muster.kube.template_shares import MAX_NAMESPACE_BYTES, TemplateShares, parsed_bytes
+from muster.protocol.messages import readable
 from muster.world import resources
 from muster.world.quotas import QuotaView, Scope, quota_amounts
 from muster.world.record import JobIdentity
@@ -463,8 +464,8 @@ def pod(data: Raw, offered: Container[str] = _NO_NAMES) -> PodView:
         node=spec.node_name or "",
         pinned="" if spec.node_name or spec.scheduling_gates else _pinned(spec.affinity),
         phase=sys.intern(status.phase),
-        reason=(status.reason or "")[:most],
-        message=(status.message or "")[:most] if status.phase in TERMINAL_PHASES else "",
+        reason=_text(status.reason, most),
+        message=_text(status.message, most) if status.phase in TERMINAL_PHASES else "",
         pod_ip=status.pod_ip or "",
         host_ip=status.host_ip or "",
         deleting=meta.deletion_timestamp is not None,
@@ -477,9 +478,10 @@ def pod(data: Raw, offered: Container[str] = _NO_NAMES) -> PodView:
             *(_container(c, most, init=True) for c in status.init_container_statuses or ()),
             *(_container(c, most, init=False) for c in status.container_statuses or ()),
         ),
-        unschedulable_message=next(
-            (c.message or "" for c in status.conditions or () if c.type == "PodScheduled" and c.status == "False"), ""
-        )[:most],
+        unschedulable_message=_text(
+            next((c.message for c in status.conditions or () if c.type == "PodScheduled" and c.status == "False"), ""),
+            most,
+        ),
     )
 
 
@@ -882,15 +884,20 @@ def _container(status: _ContainerStatus, most: int, *, init: bool) -> ContainerV
             init,
             terminated=True,
             exit_code=ended.exit_code,
-            terminated_reason=(ended.reason or "")[:most],
-            terminated_message=(ended.message or "")[-most:],
+            terminated_reason=_text(ended.reason, most),
+            terminated_message=readable((ended.message or "")[-most:]),
             image_id=image,
         )
     if state.running is not None:
         return ContainerView(name, init, running=True, image_id=image)
     waiting = state.waiting or _Waiting()
-    reason, message = (waiting.reason or "")[:most], (waiting.message or "")[:most]
+    reason, message = _text(waiting.reason, most), _text(waiting.message, most)
     return ContainerView(name, init, waiting_reason=reason, waiting_message=message)
+
+
+def _text(given: str | None, most: int) -> str:
+    """Return the first characters of a text for people, which may hold what a tenant's program or image says."""
+    return readable((given or "")[:most])
 
 
 def _requested(spec: _PodSpec, offered: Container[str] = _NO_NAMES) -> dict[str, int]:

@@ -14,6 +14,8 @@ from typing import Any
 
 import msgspec
 
+from muster.protocol.messages import readable
+
 
 class LeadershipLost(Exception):
     """This process may no longer write: its lease has expired or is about to. The process has to exit; another replica
@@ -197,4 +199,5 @@ def from_status(status: int, body: bytes, retry_after_seconds: float | None = No
         kind = AlreadyExists
     elif parsed.reason == "Expired":
         kind = Gone
-    return kind(code, parsed.reason, parsed.message or "no message", parsed.details, retry_after_seconds)
+    # It may quote what a tenant wrote, and is shown in a job's status.
+    return kind(code, parsed.reason, readable(parsed.message) or "no message", parsed.details, retry_after_seconds)

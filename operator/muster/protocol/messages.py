@@ -372,7 +372,7 @@ def _limited_value(value: Any, limit: Limit, where: str) -> Any:
             raise ProtocolError("%s: %.80s is not from %s to %s" % (where, value, limit.least, limit.most))
         return value
     if limit.for_people:
-        return readable(value, limit)
+        return readable(value[-int(limit.most) :])
     _check_length(value, limit, where)
     if isinstance(value, str) and not is_plain(value):
         raise ProtocolError("%s: %r has control characters, or is not Unicode" % (where, value[:80]))
@@ -381,12 +381,11 @@ def _limited_value(value: Any, limit: Limit, where: str) -> Any:
     return value
 
 
-def readable(text: str, limit: Limit) -> str:
-    """Return the end of a text for people, without terminal controls or what is not Unicode.
+def readable(text: str) -> str:
+    """Return a text for people, without terminal controls or what is not Unicode.
 
-    A rank shares the pod with its launcher and can send any text: it is shown in Events and in a job's status.
+    A tenant's program can send or print any text: it is shown in Events and in a job's status.
     """
-    text = text[-int(limit.most) :]
     if text.isprintable():
         return text
     return "".join("\N{REPLACEMENT CHARACTER}" if c not in "\n\t" and _steers(c) else c for c in text)

@@ -376,3 +376,24 @@ def test_messages_of_a_pod_are_cut(padding: int, most: int) -> None:
     waiting, terminated = found.containers
     assert (found.message, found.unschedulable_message, waiting.waiting_message) == ("a" * most,) * 3
     assert terminated.terminated_message == "z" * most, "the last lines say why it ended"
+
+
+def test_what_a_container_has_printed_steers_no_terminal_of_a_status() -> None:
+    """A tenant's program writes the message with which its container ends, and names its image."""
+    evil, clean = "boom\n\x1b[2J\u202eok\x9b", "boom\n\ufffd[2J\ufffdok\ufffd"
+    ended = {"exitCode": 1, "reason": evil, "message": evil}
+    waits = {"reason": evil, "message": evil}
+    pod = a_large_pod()
+    statuses = [{"name": "a", "state": {"waiting": waits}}, {"name": "b", "state": {"terminated": ended}}]
+    condition = {"type": "PodScheduled", "status": "False", "message": evil}
+    pod["status"] = {
+        "phase": "Failed",
+        "reason": evil,
+        "message": evil,
+        "containerStatuses": statuses,
+        "conditions": [condition],
+    }
+    found = decode.pod(raw(pod))
+    waiting, terminated = found.containers
+    shown = [found.reason, found.message, found.unschedulable_message, waiting.waiting_reason, waiting.waiting_message]
+    assert {*shown, terminated.terminated_reason, terminated.terminated_message} == {clean}

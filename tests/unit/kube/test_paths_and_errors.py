@@ -112,3 +112,10 @@ def test_server_that_is_too_old(major: str, minor: str) -> None:
         UnsupportedServerError, match=r"needs Kubernetes 1\.33 or later, this API server is v1\.x: upgrade"
     ):
         require("v1.x", major, minor)
+
+
+def test_what_a_message_quotes_of_a_template_steers_no_terminal() -> None:
+    body = {"kind": "Status", "code": 422, "reason": "Invalid", "message": "metadata.labels[\x1b[2J\u202e]: no"}
+    error = errors.from_status(422, json.dumps(body).encode())
+    assert error.message == "metadata.labels[\ufffd[2J\ufffd]: no"
+    assert str(error) == f"{error.message} (HTTP 422 Invalid)"

@@ -22,7 +22,7 @@ from muster.node.launcher.progress import Corruption, ProgressFile
 from muster.node.launcher.snapshot import RankView
 from muster.node.launcher.stepclock import StepClock
 from muster.protocol.expansion import expanded, resolved, with_identity
-from muster.protocol.messages import MAX_TAIL_CHARS, Directive, RankReport, limits, readable
+from muster.protocol.messages import MAX_TAIL_CHARS, Directive, readable
 from muster.protocol.resuming import BY_NAME, link, pointer, tracker
 
 _CHUNK_BYTES = 64 * 1024
@@ -270,7 +270,7 @@ class Rank:
 
 
 def _readable_tail(data: bytes) -> str:
-    return readable(data.decode("utf-8", "replace"), limits(RankReport)["tail"])
+    return readable(data.decode("utf-8", "replace")[-MAX_TAIL_CHARS:])
 
 
 class Starting:
