@@ -23,6 +23,7 @@ from muster.api.base import rfc3339
 from muster.kube import paths
 from muster.kube.client import Client
 from muster.kube.errors import AlreadyExists, ApiError, LeadershipLost, NotFound
+from muster.protocol.messages import readable
 
 NORMAL = "Normal"
 WARNING = "Warning"
@@ -215,8 +216,8 @@ class EventRecorder:
 
 
 def _shortened(note: str) -> str:
-    """Return the note as the API server accepts it: invalid Unicode replaced, cut at a whole character."""
-    data = note.encode(errors="replace")
+    """Return the note without terminal controls, in Unicode, and cut at a whole character: the API server's limit."""
+    data = readable(note).encode()
     if len(data) <= MAX_NOTE_BYTES:
         return data.decode()
     return data[: MAX_NOTE_BYTES - 3].decode(errors="ignore") + "..."

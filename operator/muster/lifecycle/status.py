@@ -36,6 +36,7 @@ from muster.lifecycle.words import after_corruption, on_nodes
 from muster.placement.eligibility import unhealthy
 from muster.protocol.checkpoint_names import is_url
 from muster.protocol.checkpoints import ERROR_KINDS
+from muster.protocol.messages import readable
 from muster.protocol.presets import BY_NAME
 from muster.queueing import explain
 from muster.recovery.failure import Kind
@@ -351,7 +352,7 @@ def _condition(
         type=kind,
         status=status,
         reason=reason,
-        message=message[:1024],
+        message=readable(message[:1024]),  # it may quote the template
         observed_generation=generation,
         last_transition_time=before.last_transition_time if same and before else world.now,
     )

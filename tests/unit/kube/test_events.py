@@ -40,8 +40,8 @@ async def test_a_long_note_is_cut_between_characters(letter: str, shift: int) ->
     assert note.startswith(cut.removesuffix("..."))
 
 
-async def test_what_is_no_text_is_replaced() -> None:
-    assert await posted("rank 3 said \ud83d") == "rank 3 said ?"
+async def test_what_steers_a_terminal_or_is_no_unicode_is_replaced() -> None:
+    assert await posted("rank 3 said\n\ud83d\x1b[31m\u202eok") == "rank 3 said\n\ufffd\ufffd[31m\ufffdok"
 
 
 async def test_a_namespace_with_thousands_of_events_hides_nobody_elses() -> None:

@@ -269,6 +269,14 @@ def test_a_limit_of_the_fleet_that_is_applied_is_told_by_the_condition_and_once_
     assert tell("") == []
 
 
+def test_words_of_a_template_that_a_condition_quotes_steer_no_terminal() -> None:
+    command = ["accelerate", "launch", "--machine_rank=0\x1b[2J\u202e", "train.py"]
+    container = {"name": "t", "image": "i", "command": command}
+    now = shown(Scene(a_job(template={"spec": {"containers": [container]}})).fleet(1))
+    message = next(each.message for each in now.conditions if each.type == "TemplateAccepted")
+    assert "--machine-rank=0\N{REPLACEMENT CHARACTER}[2J\N{REPLACEMENT CHARACTER} is the same on each of" in message
+
+
 def test_another_history_leaves_what_earlier_incidents_have_cost() -> None:
     """A failure at step 1,000 went on from 900; then a person asks to go on from step 100."""
     earlier = an_incident(step=1000, checkpoint_step=900, resumed_step=900)
