@@ -91,7 +91,7 @@ def _print_result(document: Document, result: Result) -> None:
 
 def as_document(value: Any) -> str:
     """Format an object as YAML that people can read."""
-    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10_000)
+    return show.yaml_text(value, _Dumper, width=10_000)
 
 
 def _documents(file: str) -> Iterator[Document]:

@@ -14,6 +14,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from muster.answers.text_parts import on_one_line
 from muster.cli.session import ContextOption, KubeconfigOption, NamespaceOption, Options, OutputOption
 
 # The module of each command, and its function there.
@@ -104,6 +105,6 @@ def main() -> None:
     try:
         app(prog_name="kubectl muster")
     except Exception as error:  # noqa: BLE001 - the last resort: people get a line that they can report
-        what = " ".join(str(error).split())
+        what = on_one_line(str(error))
         typer.echo(f"error: a defect of kubectl muster ({type(error).__name__}: {what}): please report it", err=True)
         sys.exit(1)

@@ -59,11 +59,15 @@ def as_json(found: ApiModel) -> str:
 
 def as_yaml(found: ApiModel) -> str:
     """Format the result as YAML, escaped as JSON is."""
-    body = found.to_json()
-    text: str = yaml.dump(body, Dumper=Dumper, sort_keys=False, allow_unicode=True)
+    return yaml_text(found.to_json(), Dumper)
+
+
+def yaml_text(value: object, dumper: type[yaml.SafeDumper], width: int | None = None) -> str:
+    """Format a value as YAML. Where it has what could move a terminal's cursor, all that is not ASCII is escaped."""
+    text: str = yaml.dump(value, Dumper=dumper, sort_keys=False, allow_unicode=True, width=width)
     if _UNCOMMON.sub(_escaped, text) == text:
         return text
-    escaped: str = yaml.dump(body, Dumper=Dumper, sort_keys=False, allow_unicode=False)
+    escaped: str = yaml.dump(value, Dumper=dumper, sort_keys=False, allow_unicode=False, width=width)
     return escaped
 
 

@@ -393,13 +393,13 @@ def test_a_kubeconfig_that_the_client_refuses_is_told(command: Run) -> None:
 
 def test_a_defect_is_one_line_too(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def broken(**_: Any) -> None:
-        raise KeyError("a\nb")
+        raise ValueError("a\nb\x1b[2J\u202e")
 
     monkeypatch.setattr(main, "app", broken)
     with pytest.raises(SystemExit) as ended:
         main.main()
     assert ended.value.code == 1
-    line = "error: a defect of kubectl muster (KeyError: 'a\\nb'): please report it\n"
+    line = "error: a defect of kubectl muster (ValueError: a b): please report it\n"
     assert capsys.readouterr().err == line
 
 

@@ -1,6 +1,7 @@
 """How findings are put into words and columns."""
 
 import sys
+import unicodedata
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -9,7 +10,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from muster.answers.text_parts import UNSEEN
 from muster.cli import show
+from muster.cli.convert import as_document
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
@@ -107,3 +110,10 @@ def test_what_other_readers_take_for_a_number_or_a_truth_is_quoted(text: str) ->
 @pytest.mark.parametrize("text", ["yes-man", "train.py", "--lr", "n1", "a\nb"])
 def test_other_texts_are_written_as_ever(text: str) -> None:
     assert yaml.dump([text], Dumper=show.Dumper) == yaml.safe_dump([text])
+
+
+def test_a_document_is_the_same_object_and_cannot_move_the_cursor() -> None:
+    for text in ("a\u202eb", "plain\nlines\x9b", "\ufeffx", "\x1b[2J", "für 漢", "two\nlines"):
+        written = as_document({"command": [text]})
+        assert not UNSEEN & {unicodedata.category(each) for each in written if each != "\n"}
+        assert yaml.safe_load(written) == {"command": [text]}
