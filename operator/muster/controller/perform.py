@@ -9,7 +9,7 @@ import functools
 import hashlib
 import json
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
@@ -70,6 +70,7 @@ MAX_CREATE_BACK_OFF_SECONDS = 60.0
 # jobs that wait for that cost it a few requests a second together.
 MAX_TEMPLATE_PAUSE_SECONDS = 900.0
 MAX_PASSING_PAUSE_SECONDS = 300.0
+MAX_CLAIMS = 16  # of a template that are looked up: each takes two requests, and a template may mount hundreds
 JITTER = 0.75, 1.0  # jobs that were refused together do not come back together
 PROGRESS_WRITE_SECONDS = 30.0
 COUNTS_WRITE_SECONDS = 2.0
@@ -311,8 +312,10 @@ class Performer:
         memory.template_recheck_at = self._clock() + pause
         return replace(verdict, retry_seconds=pause)
 
-    async def _scheduler_for(self, job: TrainingJob, claims: Iterable[str]) -> str:
+    async def _scheduler_for(self, job: TrainingJob, claims: Collection[str]) -> str:
         """The first of these volume claims that only the cluster's scheduler can deal with, in words; "" if none."""
+        if len(claims) > MAX_CLAIMS:
+            return f"more than {MAX_CLAIMS} volume claims"
         for name in claims:
             try:
                 path = paths.core("persistentvolumeclaims", namespace=job.metadata.namespace, name=name)

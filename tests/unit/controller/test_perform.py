@@ -16,6 +16,7 @@ import structlog
 from muster.api.trainingjob import CheckpointConcern, CheckpointStatus, CheckpointTrouble, TrainingJobStatus
 from muster.controller.perform import (
     COUNTS_WRITE_SECONDS,
+    MAX_CLAIMS,
     MAX_CREATE_BACK_OFF_SECONDS,
     NAMESPACE_WRITES,
     PROGRESS_WRITE_SECONDS,
@@ -418,6 +419,27 @@ async def test_what_a_pod_counts_for_in_quotas_is_what_the_api_server_answers(
     await carry_out(performer, job, Plan((CheckTemplate(pod, 1),)))
     claim = scene.cluster.claim_of(job)
     assert (claim.priority_class, claim.usage["requests.cpu"], claim.best_effort) == ("usual", 2000, False)
+
+
+async def test_of_a_template_with_many_volume_claims_none_is_looked_up(
+    performer: Performer, scene: Any, make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand waiting jobs that mount five hundred claims each would keep the leader busy with requests."""
+    asked = []
+
+    async def get(path: str) -> bytes:
+        asked.append(path)
+        bound = {"spec": {"volumeName": "v"}, "status": {"phase": "Bound"}}
+        return json.dumps(bound if "/persistentvolumeclaims/" in path else {"spec": {}}).encode()
+
+    monkeypatch.setattr(scene.api, "get", get)
+    job, claims = make.job(), tuple(f"c{number}" for number in range(MAX_CLAIMS + 1))
+    await carry_out(performer, job, Plan((CheckTemplate({"spec": {"containers": []}}, 1, claims),)))
+    verdict = scene.cluster.memory(job.metadata.uid).template_verdict
+    assert (verdict.kind, verdict.scheduler_for, asked) == (VerdictKind.ACCEPTED, "more than 16 volume claims", [])
+    await carry_out(performer, job, Plan((CheckTemplate({"spec": {"containers": []}}, 2, claims[1:]),)))
+    assert scene.cluster.memory(job.metadata.uid).template_verdict.scheduler_for == ""
+    assert len(asked) == 2 * MAX_CLAIMS
 
 
 async def test_a_new_leader_asks_what_pods_of_jobs_that_run_count_for(
