@@ -16,7 +16,7 @@ import typer
 import yaml
 
 from muster.cli import show
-from muster.convert.documents import Result, convert_objects, is_converted, title
+from muster.convert.documents import Result, convert_objects, is_gang, title
 
 NOT_ALL = 2
 _MOST_VALUES = 1_000_000  # of a document, beyond one for each of its characters
@@ -95,7 +95,7 @@ def as_document(value: Any) -> str:
 
 
 def _documents(file: str) -> Iterator[Document]:
-    """Yield the objects of a file. A List with a job to convert is replaced by its items."""
+    """Yield the objects of a file. A List with another system's gang is replaced by its items."""
     text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
     name = "stdin" if file == "-" else file
     for number, part in enumerate((part for part in _MARK.split(text) if part.strip()), start=1):
@@ -110,12 +110,26 @@ def _documents(file: str) -> Iterator[Document]:
             value = json.loads(json.dumps(loaded, allow_nan=False))
         except (yaml.YAMLError, TypeError, ValueError, RecursionError) as error:
             raise ValueError(f"{where} cannot be read: {error}") from error
-        items = value.get("items") if isinstance(value, dict) and str(value.get("kind")).endswith("List") else None
-        if isinstance(items, list) and any(map(is_converted, items)):
-            for place, each in enumerate(items, start=1):
-                yield Document(f"{where}, item {place}", as_document(each), each)
+        items = list(_items(value, where))
+        if any(is_gang(each) for _, each in items):
+            yield from (Document(place, as_document(each), each) for place, each in items)
         elif value is not None:
             yield Document(where, part, value)
+
+
+def _items(value: Any, where: str) -> Iterator[tuple[str, Any]]:
+    """Yield the objects of a List and of Lists in it, each with its place; an object that is no List is its own.
+
+    A typed list (PyTorchJobList) gives its items the kind and version that they lack, as kubectl does.
+    """
+    kind = str(value.get("kind")) if isinstance(value, dict) else ""
+    items = value.get("items") if kind.endswith("List") else None
+    if not isinstance(items, list):
+        yield where, value
+        return
+    lacking = {} if kind == "List" else {"apiVersion": value.get("apiVersion"), "kind": kind[: -len("List")]}
+    for number, each in enumerate(items, start=1):
+        yield from _items(lacking | each if isinstance(each, dict) else each, f"{where}, item {number}")
 
 
 def _values(it: Any, known: dict[int, int]) -> int:

@@ -59,26 +59,18 @@ def convert_objects(objects: Sequence[Any]) -> list[Result | None]:
         it for it in objects if kind_of(it) in (_CLUSTER_RUNTIME, _RUNTIME) and isinstance(it.get("metadata"), dict)
     ]
     runtimes = {_place(it, kind_of(it), it): it for it in known}
-    return [_result(it, objects, runtimes, policy) if is_converted(it) else _other(it) for it in objects]
+    return [_result(it, objects, runtimes, policy) if is_gang(it) else None for it in objects]
 
 
-def is_converted(it: Any) -> bool:
-    """Return whether an object is a job that is converted, or refused for what it says."""
-    return kind_of(it) in VERSIONS or indexedjob.is_gang(it)
+def is_gang(it: Any) -> bool:
+    """Return whether an object is a gang of another system: it is converted or refused, and never stays as it is."""
+    return kind_of(it) in VERSIONS or indexedjob.is_gang(it) or _is_refused(it)
 
 
-def _other(it: Any) -> Result | None:
-    """Return what becomes of an object of another kind: None, so that it stays, or a refusal if it is another system's
-    gang."""
-    kind = kind_of(it)
+def _is_refused(it: Any) -> bool:
+    """Return whether an object is a gang of a kind that cannot be converted."""
     api = str(it.get("apiVersion")) if isinstance(it, dict) else ""
-    if kind not in _OTHERS.get(api.partition("/")[0], ()):
-        return None
-    return Result(
-        refused=f"{kind} of {api} cannot be converted: {', '.join(VERSIONS)} can, and an Indexed Job. Write a "
-        "TrainingJob whose command is what runs on each node (torchrun train.py, or python3 train.py and "
-        "spec.launch.processesPerNode), docs/trainer-contract.md"
-    )
+    return kind_of(it) in _OTHERS.get(api.partition("/")[0], ())
 
 
 def kind_of(it: Any) -> str:
@@ -111,6 +103,12 @@ def _result(
     it: Mapping[str, Any], objects: Sequence[Any], runtimes: Mapping[tuple[str, str], Any], policy: FleetPolicySpec
 ) -> Result:
     source, notes, kind = _present(it), Notes(), kind_of(it)
+    if _is_refused(it):
+        return Result(
+            refused=f"{kind} of {it.get('apiVersion')} cannot be converted: {', '.join(VERSIONS)} can, and an Indexed "
+            "Job. Write a TrainingJob whose command is what runs on each node (torchrun train.py, or python3 train.py "
+            "and spec.launch.processesPerNode), docs/trainer-contract.md"
+        )
     try:
         if not source["metadata"].get("name"):
             raise RefusedError(

@@ -92,6 +92,32 @@ def test_a_list_as_kubectl_prints_it(tmp_path: Path) -> None:
     assert f"JobSet driven ({file}, document 1, item 3): refused" in found.stderr
 
 
+MPI = "{apiVersion: kubeflow.org/v2beta1, kind: MPIJob, metadata: {name: hvd}, spec: {}}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"apiVersion: v1\nkind: List\nitems:\n- {MPI}\n",
+        f"apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: List\n  items:\n  - {MPI}\n",
+        "apiVersion: kubeflow.org/v2beta1\nkind: MPIJobList\nitems:\n- metadata: {name: hvd}\n",
+    ],
+    ids=["List", "List in a List", "typed list, whose items have no kind"],
+)
+def test_a_list_of_refused_gangs_alone_ends_with_code_2(text: str) -> None:
+    found = from_stdin(text)
+    assert (found.exit_code, found.stdout) == (2, "")
+    refusal, summary = found.stderr.splitlines()
+    assert re.match(r"MPIJob hvd \(stdin, document 1, (item 1, )?item 1\): refused: MPIJob of kubeflow.org", refusal)
+    assert summary == "0 converted, 1 refused and not printed, passed as they are: none"
+
+
+def test_a_list_without_a_gang_passes_as_it_was_written() -> None:
+    text = "apiVersion: v1\nkind: List\nitems:\n- {kind: ConfigMap,   apiVersion: v1, metadata: {name: a}}  # kept\n"
+    found = from_stdin(text)
+    assert (found.exit_code, found.stdout) == (0, text)
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
