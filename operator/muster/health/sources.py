@@ -172,10 +172,11 @@ def _planned(
 
 
 _NVSENTINEL_CONDITIONS = (
-    r"Gpu(Mem|Thermal|ThermalMargin|Pcie|Power|Inforom|Sm|Nvlink|Mcu|Pmu|Driver|Cpuset)Watch"
-    r"|SysLogs(XIDError|SXIDError|GPUFallenOff)|NVSwitch(FatalError|Down)|DCGMError|SyslogError"
+    r"Gpu(Mem|Thermal|ThermalMargin|Pcie|Power|Inforom|Sm|Nvlink|NvswitchFatal|Mcu|Pmu|Driver|Cpuset)Watch"
+    r"|SysLogs(XIDError|SXIDError|GPUFallenOff)|NVSwitch(FatalError|Down)|NvswitchErrorFromKmsgWatch|DCGMError"
+    r"|SyslogError"
 )
-_NVSENTINEL_LIGHT = "NVSwitchNonFatalError|GpuDcgmUnresponsive|GpuDcgmConnectivityFailure"
+_NVSENTINEL_LIGHT = "NVSwitchNonFatalError|GpuNvswitchNonfatalWatch|GpuDcgmUnresponsive|GpuDcgmConnectivityFailure"
 _NVSENTINEL_NETWORK = r"(InfiniBand(State|Degradation|CharDevice)|Ethernet\w*|EFA\w*)Check"
 
 _S = SourceName
@@ -271,12 +272,31 @@ ROWS: tuple[Row, ...] = (
     Row(
         "ack/anomaly",
         _S.ACK,
-        TaintMark(r"alibabacloud\.com/node-anomaly"),
+        TaintMark(r"alibabacloud\.com/node-(anomaly|needrepair)"),
         DEGRADED,
         REPLACE,
         reason="NodeAnomaly",
         repairs=True,
-        note="GPU-HPN nodes of Alibaba Cloud, which repairs them as soon as their pods have ended",
+        note="Alibaba Cloud sets anomaly on GPU-HPN nodes, which it repairs as soon as their pods have ended, and "
+        "needrepair on all others, which it drains and then restarts or repairs",
+    ),
+    Row(
+        "ack/gpu-replace",
+        _S.ACK,
+        Condition("NvidiaXID(74|79)Error|Nvidia(RemappingRowsFailed|DeviceLost|InfoRomCorrupted|PowerCableErr)"),
+        FATAL,
+        REPLACE,
+        note="Alibaba Cloud replaces the hardware",
+    ),
+    Row(
+        "ack/gpu-restart",
+        _S.ACK,
+        Condition(
+            "NvidiaXID(44|48|61|62|69|95|119|120|140)Error|Nvidia(PendingRetiredPages|RemappingRowsRequireReset)"
+        ),
+        DEGRADED,
+        REBOOT,
+        note="Alibaba Cloud restarts the node",
     ),
     Row("aks/gpu-missing", _S.AKS, Condition("GPUMissing"), FATAL, REBOOT),
     Row("aks/nvlink", _S.AKS, Condition("NVLinkStatusInactive"), FATAL, RESET),
@@ -756,6 +776,16 @@ ROWS: tuple[Row, ...] = (
         DEGRADED,
         REBOOT,
         minimum_age_seconds=30,
+    ),
+    Row("npd/disk", _S.NPD, Condition("DiskBadBlock"), DEGRADED, INSPECT),
+    Row(
+        "npd/neuron",
+        _S.NPD,
+        Condition("NeuronHealth", reason="NeuronHasError_.*"),
+        DEGRADED,
+        REPLACE,
+        reason="NeuronError",
+        note="of AWS's Neuron devices",
     ),
     Row(
         "npd/services",

@@ -334,6 +334,20 @@ CASES: dict[str, Case] = {
         [with_(labels={"alibabacloud.com/node-anomaly": "true"})],
         repaired_by="ack",
     ),
+    "ack/gpu-replace": Case(
+        with_(condition("NvidiaXID79Error", "True", "NvidiaXID79Error")),
+        "NvidiaXID79Error",
+        "Fatal",
+        "Replace",
+        [with_(condition("NvidiaXID79Error", "False")), with_(condition("NvidiaXID31Error", "True"))],
+    ),
+    "ack/gpu-restart": Case(
+        with_(condition("NvidiaRemappingRowsRequireReset", "True")),
+        "NvidiaRemappingRowsRequireReset",
+        "Degraded",
+        "Reboot",
+        [with_(condition("NvidiaXID48Error", "False"))],
+    ),
     "gke/fault": Case(
         with_(labels={"cloud.google.com/fault-behavior": "SDC"}),
         "FaultReported",
@@ -503,6 +517,23 @@ CASES: dict[str, Case] = {
         [
             with_(condition("ReadonlyFilesystem", "False", "FilesystemIsNotReadOnly")),
             with_(condition("KernelDeadlock", "True", "DockerHung", at="2026-11-20T09:41:00Z")),
+        ],
+    ),
+    "npd/disk": Case(
+        with_(condition("DiskBadBlock", "True", "DiskBadBlock", "Buffer I/O error on device sdb, logical block 10")),
+        "DiskBadBlock",
+        "Degraded",
+        "Inspect",
+        [with_(condition("DiskBadBlock", "False", "DiskBadBlock"))],
+    ),
+    "npd/neuron": Case(
+        with_(condition("NeuronHealth", "True", "NeuronHasError_SRAM_UNCORRECTABLE_ERROR")),
+        "NeuronError",
+        "Degraded",
+        "Replace",
+        [
+            with_(condition("NeuronHealth", "False", "NeuronHasNoError")),
+            with_(condition("NeuronHealth", "True", "NeuronHasNoError")),
         ],
     ),
     "npd/services": Case(

@@ -1,4 +1,4 @@
-"""tests/data/reports/marks: what marks on Nodes say of their being taken away, by decoding, verdict and placement.
+"""tests/data/reports/marks: what marks on Nodes say of their health and removal, by decoding, verdict and placement.
 
 `input` is the relevant part of a Node; the rest is healthy. `right` is one of:
 
@@ -6,7 +6,8 @@
 - `othersFirst`: it is used after others;
 - `noNewWork`: a worker whose template tolerates nothing is not placed there, and workers that are there stay;
 - `takenAwayBy`: workers leave at their next checkpoint; by the source of the mark, or by `cordon`. `withinSeconds`: of
-  now, where a time is known. `final`: nobody takes it back, so that a job without another node stops and waits.
+  now, where a time is known. `final`: nobody takes it back, so that a job without another node stops and waits;
+- `unhealthy`: workers leave, for this reason.
 """
 
 import json
@@ -71,8 +72,8 @@ def read(marks: dict[str, Any]) -> Any:
         if exclusion.gone_by is not None:
             found["withinSeconds"] = round((exclusion.gone_by - NOW).total_seconds())
         return found | ({"final": True} if exclusion.removal.final else {})
-    if leaves:
-        return exclusion
+    if exclusion is not None and leaves:
+        return {"unhealthy": exclusion.reason}
     if node.unschedulable:
         return {"takenAwayBy": "cordon"}
     if closed(node, NEEDS, fleet):
