@@ -247,6 +247,7 @@ class SourceName(StrEnum):
     CHS = "chs"
     CLUSTER_AUTOSCALER = "cluster-autoscaler"
     COREWEAVE = "coreweave"
+    CRUSOE = "crusoe"
     EKS = "eks"
     FLATCAR = "flatcar"
     GARDENER = "gardener"
@@ -262,6 +263,7 @@ class SourceName(StrEnum):
     NODEOPS = "nodeops"
     NPD = "npd"
     NVSENTINEL = "nvsentinel"
+    OKE = "oke"
     OPENSHIFT = "openshift"
     SOPERATOR = "soperator"
 
