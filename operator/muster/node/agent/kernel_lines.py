@@ -168,14 +168,16 @@ _AMD = (
         rf"{_AMDGPU}(?:device lost from bus!|Fatal error during GPU init|GPU reset end with ret = -\d"
         r"|GPU reset\(\d+\) failed)",
     ),
-    # Of all that have come since the driver was loaded; the counts of a query are those of events.
+    # Of all that have come since the driver was loaded; the counts of a query are those of events. Beyond a number of
+    # bad pages the driver asks for another GPU, at each boot (amdgpu_ras_eeprom.c).
     _row(
         "amdgpu-memory",
         kinds.AMD_GPU,
-        ("uncorrectable hardware error",),
+        ("uncorrectable hardware error", "GPU is in BAD status", " exceed threshold:", " reaches threshold value"),
         rf"{_AMDGPU}(?:\{{\d+\}})? ?(?:uncorrectable hardware error ?\(ERREVENT_ATHUB_INTERRUPT\) detected"
         r"|(?:socket: \d+,? (?:die: \d+,? )?)?[1-9]\d{0,8} (?:new )?uncorrectable hardware errors detected in \w+ "
-        r"block)",
+        r"block|This GPU is in BAD status|RAS records:\d+ exceed threshold:\d|Saved bad pages ?\(?\d+\)? reaches "
+        r"threshold value)",
     ),
 )
 
