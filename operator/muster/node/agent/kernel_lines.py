@@ -207,7 +207,7 @@ _PCIE = (
 )  # fmt: skip
 
 _NETWORK = (
-    # A register that a monitor may not read there ("bad operation") is no fault of the card.
+    # A register that a monitor may not read there (ACCESS_REG, "bad resource") is no fault of the card.
     _row(
         "mlx5",
         kinds.NIC_ERROR,
@@ -218,8 +218,7 @@ _NETWORK = (
         r"|synd 0x(?!0:)[0-9a-f]{1,4}: |unrecoverable|firmware internal error"
         r"|(?<!-)\b[Ff]atal\b|timeout\. Will cause a leak of a command resource|cmd.{0,40}timeout|PCI slot is "
         r"unavailable"
-        r"|[Ii]nsufficient power|[Hh]igh [Tt]emperature|Port module event\[error\]|ACCESS_REG.{0,40}failed(?!, "
-        r"status bad operation)|TX timeout (?:detected|on queue: )"
+        r"|[Ii]nsufficient power|[Hh]igh [Tt]emperature|Port module event\[error\]|TX timeout (?:detected|on queue: )"
         r"|RX timeout on channel: "
         r"|E(?:rror cqe on cqn|RR CQE on )|mlx5_(?:load|init)_one failed with error code"
         r"|Firmware over \d+ MS in \S+ ?\S* state, "
