@@ -19,7 +19,7 @@ from muster.coordinator.auth import Caller
 REFUSED_SECONDS = 30.0  # a worker that is accepted asks every ten seconds
 FORGOTTEN_SECONDS = 60.0  # a launcher that is refused asks again every second
 LOG_SECONDS = 60.0
-MAJORITY = 0.5  # of the workers of all namespaces but one, as in the alert MusterLaunchersRefused
+MAJORITY = 0.5  # of the workers of all namespaces, and of all but one
 
 log = structlog.get_logger()
 
@@ -117,14 +117,18 @@ def _refused_for_long(by_uid: Mapping[str, _Refusals]) -> list[_Refusals]:
 
 
 def _scope_of(refused: Mapping[str, int], expected: Mapping[str, int]) -> Scope:
-    """What proven refusals speak against: the fleet only where more than half would be refused without the namespace
-    that has most of them, too.
+    """What proven refusals speak against: the fleet only where more than half are refused, also without the namespace
+    that has most of them.
 
     Args:
         refused: workers by namespace.
         expected: launchers that were heard and are expected to report, by namespace.
     """
     first = max(refused, key=refused.__getitem__, default=None)
-    others_refused = sum(number for namespace, number in refused.items() if namespace != first)
-    others_expected = sum(number for namespace, number in expected.items() if namespace != first)
-    return Scope.FLEET if others_refused > MAJORITY * others_expected else Scope.NAMESPACE
+    for left_out in (None, first):
+        of_refused, of_expected = (
+            sum(number for namespace, number in each.items() if namespace != left_out) for each in (refused, expected)
+        )
+        if of_refused <= MAJORITY * of_expected:
+            return Scope.NAMESPACE
+    return Scope.FLEET

@@ -26,7 +26,7 @@ HEALTHY = (
     ('muster_reports_total{code="200"}', "0+500x1000"),
     ('muster_reports_total{code="401"}', "0+5000x1000"),
     ('muster_reports_total{code="403"}', "0+5000x1000"),
-    ('muster_workers_refused{instance="a", scope="Fleet"}', "40x1000"),
+    ('muster_workers_refused{instance="a", scope="Fleet"}', "0x1000"),
     ('muster_workers_refused{instance="b", scope="Fleet"}', "0x1000"),
     ('muster_workers_refused{instance="a", scope="Namespace"}', "400x1000"),
     ('muster_workers_refused{instance="a", scope="Unproven"}', "400x1000"),
@@ -75,7 +75,7 @@ FIRES: dict[str, tuple[Series, int, int]] = {
         (
             LEADER,
             STANDBY,
-            ('muster_launchers{instance="a"}', "100x1000"),
+            ('muster_launchers{instance="a"}', "300x1000"),  # those of pods that no record names among them
             ('muster_workers_refused{instance="a", scope="Fleet"}', "0x60 100x900"),
             ('muster_namespace_workers_refused{instance="a", namespace="ns"}', "_x61 100x900"),
         ),

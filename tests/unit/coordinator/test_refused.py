@@ -109,6 +109,12 @@ def test_one_namespace_and_a_few_workers_of_another_raise_no_alert(clock: Clock)
     assert workers.count(clock(), {"hostile": 60, "honest": 40}) == counts(namespace=80)
 
 
+def test_a_few_workers_of_a_large_namespace_count_for_it_though_it_has_most_of_them(clock: Clock) -> None:
+    """Else its people's alert would be silent for the fleet's, which needs more than half of all workers."""
+    workers = refused_workers(clock, large=10, small=6)
+    assert workers.count(clock(), {"large": 1000, "small": 10}) == counts(namespace=16)
+
+
 @pytest.mark.parametrize(
     ("by_namespace", "expected"),
     [
