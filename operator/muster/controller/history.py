@@ -23,7 +23,7 @@ import zlib
 from collections import Counter as Counted
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from operator import itemgetter
 from typing import Any
 
@@ -43,6 +43,7 @@ from muster.controller.slices import Slices
 from muster.goodput import kept
 from muster.goodput.history import ended_job_record, kept_work, last_known, model_of
 from muster.goodput.kept import Kept
+from muster.goodput.opened import clock_lead_seconds, figures_until
 from muster.goodput.status_goodput import goodput_of_status
 from muster.kube import decode, paths
 from muster.kube.client import APPLY_PATCH, Client
@@ -191,10 +192,10 @@ class HistoryKeeper:
             return  # it has never had nodes
         try:
             has_account = gang is not None and gang.spec.account is not None
-            goodput = self._until_now(job, gang) if has_account else last_known(job, gang)
+            goodput = self._until_now(job, gang) if has_account else self._last_known(job, gang)
         except Exception:
             log.exception("the last of a job's time could not be counted", job=_name(job))
-            goodput = last_known(job, gang)
+            goodput = self._last_known(job, gang)
         self._want(job, goodput)
 
     def _until_now(self, job: TrainingJob, gang: Gang | None) -> Goodput | None:
@@ -203,6 +204,17 @@ class HistoryKeeper:
         return goodput_of_status(
             self._cluster.world(job), step=job.status.step, saved=saved, ended=True, succeeded=False
         )
+
+    def _last_known(self, job: TrainingJob, gang: Gang | None) -> Goodput | None:
+        """The figures that are written of a job that has not ended, with its open phase up to now.
+
+        Nothing is written because time passes: of a job that is down they may be hours old.
+        """
+        goodput, now = last_known(job, gang), self._wall_clock()
+        if goodput is None:
+            return None
+        server_now = now - timedelta(seconds=self._cluster.ahead_seconds(now) or 0.0)
+        return figures_until(goodput, server_now + clock_lead_seconds(goodput))
 
     def _gang_of(self, job: TrainingJob) -> Gang | None:
         found = self._cluster.gang_of(job.metadata.uid)
@@ -500,7 +512,7 @@ class HistoryKeeper:
             if job.metadata.uid in self._known or job.metadata.uid in self._waiting:
                 continue
             with contextlib.suppress(Exception):  # whose figures make no sense is not noted
-                goodput = last_known(job, self._gang_of(job))
+                goodput = self._last_known(job, self._gang_of(job))
                 if goodput is not None:
                     listed.append(self._record(job, goodput, Ending.UNKNOWN).to_json())
         # Those that wait to be written are noted too: this process may die before.

@@ -14,6 +14,7 @@ from tests.unit.lifecycle.builders import an_incident
 from muster.api.endedjob import EndedJobSpec, Ending
 from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.gang import FaultClass, Gang
+from muster.api.goodput import Bucket, OpenPhase
 from muster.api.trainingjob import TrainingJob
 from muster.controller import history
 from muster.controller.history import HistoryKeeper, packed, unpacked
@@ -418,6 +419,24 @@ async def test_who_was_noted_and_is_nowhere_went_unseen(new: Any, server: Server
     await new(server).turns(1)
     spec = server.spec(UIDS[0])
     assert (spec.state, sum(spec.seconds.values())) == (Ending.UNKNOWN, 3600)
+
+
+async def test_a_job_that_is_down_is_noted_with_the_time_since_its_last_write(
+    new: Any, server: Server, job: Any, make: Any
+) -> None:
+    """Its last write is of 11:00. Until 12:00 it has waited for a node and has held the three others, of 8 GPUs."""
+    process = new(server)
+    down = job(ended=False)
+    phase = OpenPhase(bucket=Bucket.REQUEUED, since=down.status.goodput.counted_until, gpus=24)
+    goodput = down.status.goodput.model_copy(update={"open_phase": phase})
+    process.sees(down.model_copy(update={"status": down.status.model_copy(update={"goodput": goodput})}))
+    process.cluster.gangs.store.assume(gang_of(make, down))
+    await process.turns(8)
+    await new(server).turns(1)
+    spec = server.spec(UIDS[0])
+    assert (spec.state, spec.end_time) == (Ending.UNKNOWN, NOW)
+    assert spec.seconds == {"compute": 3000, "queued": 600, "requeued": 3600}
+    assert spec.gpu_seconds == {"compute": 48_000, "requeued": 24 * 3600}
 
 
 async def begins_and_goes(new: Any, server: Server, job: Any, *, dies_at: int = -1) -> bool:
