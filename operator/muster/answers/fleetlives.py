@@ -19,7 +19,7 @@ from muster.api.goodput import Goodput
 from muster.api.trainingjob import TrainingJob
 from muster.goodput.history import ended_job_record
 from muster.goodput.kept import Kept, missing_accounts_message
-from muster.goodput.opened import clock_lead_seconds, figures_as_of
+from muster.goodput.opened import figures_as_of
 from muster.kube import decode, paths
 from muster.kube.errors import Forbidden, NotFound
 
@@ -94,10 +94,7 @@ async def _living(
             if goodput is None and running and experiment is not None and created is not None:
                 goodput = Goodput(creation_time=created, counted_until=created)
             if goodput is not None:
-                spec, off = ended_job_record(job, None, goodput, Ending.DELETED), clock_lead_seconds(goodput)
-                spec = spec.model_copy(
-                    update={"creation_time": spec.creation_time - off, "end_time": spec.end_time - off}
-                )
+                spec = ended_job_record(job, None, goodput, Ending.DELETED)
                 state = job.status.state if running else str(spec.state)
                 found[job.metadata.uid] = Life(spec, state or "Pending", running, goodput.unsaved_seconds or 0)
         except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError):

@@ -28,6 +28,7 @@ from muster.api.goodput import LONGEST_MILLISECONDS, MAX_STEP, Bucket, Goodput
 from muster.api.trainingjob import CompletionResult, Incident, TrainingJob
 from muster.goodput.failure_rate import by_class
 from muster.goodput.figures import KeptWork, figures, give_up_unsaved
+from muster.goodput.opened import clock_lead_seconds
 from muster.health.pools import MODEL_LABELS
 from muster.recovery.failure import Kind, kinds_with
 
@@ -73,6 +74,7 @@ def ended_job_record(
         model: of its accelerators, "" where it is not known.
     """
     metadata, status, end = job.metadata, job.status, job.status.completion
+    ahead = clock_lead_seconds(goodput)  # reports compare jobs by the API server's clock
     ended, message = "", ""
     if end is not None:
         state = Ending.SUCCEEDED if end.result is CompletionResult.SUCCEEDED else Ending.FAILED
@@ -104,8 +106,8 @@ def ended_job_record(
             gpu_model=cleaned_text(goodput.gpu_model or model, LABEL_LENGTH),
             gpus=job.spec.nodes * job.spec.gpus_per_node,
             nodes=job.spec.nodes,
-            creation_time=goodput.creation_time,
-            end_time=goodput.counted_until,
+            creation_time=goodput.creation_time - ahead,
+            end_time=goodput.counted_until - ahead,
             state=state,
             reason=cleaned_text(ended, 64),
             message=cleaned_text(message, MESSAGE_LENGTH),

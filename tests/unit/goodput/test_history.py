@@ -201,6 +201,14 @@ def test_a_tenant_cannot_have_a_node_blamed(fault_class: FaultClass, reason: str
     assert [each.reason for each in made.causes] == [reason], "as a cause it is told in any case"
 
 
+@pytest.mark.parametrize("ahead", [10_800, -10_800])
+def test_an_account_is_dated_by_the_clock_of_the_api_server(ahead: int) -> None:
+    """A clock that is three hours off must not move a job of January to February."""
+    goodput = a_goodput(creation_time=at(ahead), counted_until=at(ahead + 1000), clock_ahead_seconds=ahead)
+    found = ended_job_record(a_job(), None, goodput, Ending.DELETED)
+    assert (found.creation_time, found.end_time) == (at(0), at(1000))
+
+
 def test_many_causes_are_told_as_others_and_time_without_an_incident_is_told_as_such() -> None:
     many = [an_incident(n, FaultClass.HARDWARE, reason=f"R{n}", time=at(n)) for n in range(20)]
     goodput = a_goodput(gpu_seconds={"restarting": 20_000})
