@@ -226,12 +226,18 @@ class FleetReport(ApiModel):
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
-    """The part of one job that lies in the period."""
+    """The part of one job that lies in the period.
+
+    Attributes:
+        share: of its life.
+        later: share of its life after the period.
+    """
 
     life: Life
     seconds: Mapping[str, int]
     gpu_seconds: Mapping[str, int]
     share: float
+    later: float
     causes: Mapping[tuple[str, str], tuple[float, int]]
     nodes: Mapping[str, tuple[float, int]]
     price: float | None
@@ -242,10 +248,11 @@ class _Cut:
 
     @property
     def unsaved(self) -> float:
-        """Return the unsaved GPU-seconds: they are the newest of its life, so a cut leaves the same share of them."""
+        """Return the unsaved GPU-seconds: they are the newest of its life, as far as those are in the period."""
         spent = sum(self.life.spec.seconds.get(bucket, 0) for bucket in PRODUCTIVE)
         held = sum(self.gpu_seconds.get(bucket, 0) for bucket in PRODUCTIVE)
-        return held * min(self.life.unsaved_seconds / spent, 1.0) if spent else 0.0
+        newest = max(self.life.unsaved_seconds - spent * self.later, 0.0)
+        return held * min(newest / (spent * self.share), 1.0) if spent and self.share else 0.0
 
 
 def fleet_report(
@@ -389,8 +396,8 @@ def _cut(life: Life, since: datetime | None, until: datetime | None, prices: Pri
     if part >= whole:
         causes = {(each.fault_class, each.reason): (float(each.incidents), each.gpu_seconds) for each in spec.causes}
         nodes = {each.node: (float(each.incidents), each.gpu_seconds) for each in spec.blamed_nodes}
-        return _Cut(life, spec.seconds, spec.gpu_seconds, 1.0, causes, nodes, price)
-    share = part / whole
+        return _Cut(life, spec.seconds, spec.gpu_seconds, 1.0, 0.0, causes, nodes, price)
+    share, later = part / whole, max(spec.end_time - (until or spec.end_time), timedelta()) / whole
 
     def scaled(amounts: Mapping[str, int]) -> dict[str, int]:
         """Return the share of all amounts in whole seconds; their sum is the share of the sum."""
@@ -405,7 +412,7 @@ def _cut(life: Life, since: datetime | None, until: datetime | None, prices: Pri
         for each, amount in zip(spec.causes, parts, strict=True)
     }
     nodes = {each.node: (each.incidents * share, int(each.gpu_seconds * share)) for each in spec.blamed_nodes}
-    return _Cut(life, scaled(spec.seconds), gpu_seconds, share, causes, nodes, price)
+    return _Cut(life, scaled(spec.seconds), gpu_seconds, share, later, causes, nodes, price)
 
 
 @dataclass(frozen=True, slots=True)

@@ -179,6 +179,27 @@ def test_two_times_that_adjoin_are_the_whole(found: tuple[EndedJobSpec, ...], da
     assert before.failures + after.failures == pytest.approx(whole.failures)
 
 
+@pytest.mark.parametrize(
+    ("since", "until", "unsaved"),
+    [(100, 0, 8.0), (2, 0, 8.0), (1, 0, 8.0), (0.5, 0, 4.0), (50, 0.5, 4.0), (50, 1, 0.0), (50, 25, 0.0)],
+)
+def test_unsaved_steps_are_the_newest_ones_wherever_a_period_begins_and_ends(
+    since: float, until: float, unsaved: float
+) -> None:
+    """Eight GPUs have made steps for 100 h, and those of the last hour are not saved yet."""
+    spec = a_spec(
+        creation_time=NOW - timedelta(hours=100),
+        end_time=NOW,
+        seconds={"compute": 360_000},
+        gpu_seconds={"compute": 8 * 360_000},
+        causes=[],
+        blamed_nodes=[],
+    )
+    life = Life(spec, "Running", running=True, unsaved_seconds=3600)
+    it = fleet_report([life], NOW, NOW - timedelta(hours=since), until=NOW - timedelta(hours=until))
+    assert it.unsaved_gpu_hours == pytest.approx(unsaved)
+
+
 def test_figures_are_what_the_words_say() -> None:
     it = fleet_report(lives(a_spec(1), a_spec(2, failures=0, causes=[], blamed_nodes=[])), NOW, prices=Prices(2.0))
     assert it.goodput == pytest.approx(640 / 691.2)
