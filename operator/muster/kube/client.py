@@ -236,14 +236,15 @@ class Client:
         self,
         path: str,
         body: Mapping[str, Any],
-        query: Query | None = None,
         *,
         guarded: bool = True,
         deadline_seconds: float = DEFAULT_DEADLINE_SECONDS,
     ) -> bytes:
         """Replace an object; with metadata.resourceVersion only if it has not changed since. Raises the errors of
         `post`."""
-        return await self._write("PUT", path, body, "application/json", query, guarded, deadline_seconds)
+        return await self._write(
+            "PUT", path, body, "application/json", guarded=guarded, deadline_seconds=deadline_seconds
+        )
 
     async def patch(
         self,
@@ -252,25 +253,15 @@ class Client:
         content_type: str = MERGE_PATCH,
         query: Query | None = None,
         *,
-        guarded: bool = True,
         one_of_many: bool = False,
-        deadline_seconds: float = DEFAULT_DEADLINE_SECONDS,
     ) -> bytes:
         """Patch an object; `APPLY_PATCH` needs the query `fieldManager`. `one_of_many` and the errors raised are those
         of `post`."""
-        return await self._write("PATCH", path, body, content_type, query, guarded, deadline_seconds, one_of_many)
+        return await self._write("PATCH", path, body, content_type, query, one_of_many=one_of_many)
 
-    async def delete(
-        self,
-        path: str,
-        body: Mapping[str, Any] | None = None,
-        query: Query | None = None,
-        *,
-        guarded: bool = True,
-        deadline_seconds: float = DEFAULT_DEADLINE_SECONDS,
-    ) -> bytes:
+    async def delete(self, path: str, body: Mapping[str, Any] | None = None) -> bytes:
         """Delete an object; `body` is DeleteOptions (preconditions!). Raises the errors of `post`."""
-        return await self._write("DELETE", path, body, "application/json", query, guarded, deadline_seconds)
+        return await self._write("DELETE", path, body, "application/json")
 
     def watch(
         self, path: str, query: Query, *, read_timeout_seconds: float = 75.0, gather_seconds: float = 0.0
@@ -330,9 +321,9 @@ class Client:
         path: str,
         body: Any,
         content_type: str,
-        query: Query | None,
-        guarded: bool,
-        deadline_seconds: float,
+        query: Query | None = None,
+        guarded: bool = True,
+        deadline_seconds: float = DEFAULT_DEADLINE_SECONDS,
         one_of_many: bool = False,
     ) -> bytes:
         for attempt in range(1, _MAX_ATTEMPTS + 1):
