@@ -116,12 +116,10 @@ class Resource:
 
     @property
     def kind(self) -> str:
-        """The kind is the name of the model."""
         return self.model.__name__
 
     @property
     def path(self) -> Path:
-        """The file of the definition, in the repository."""
         return CRDS / f"{GROUP}_{self.plural}.yaml"
 
 
@@ -306,7 +304,6 @@ def _without_defaults(schema: Schema) -> Schema:
 
 
 def object_schema(resource: Resource) -> Schema:
-    """The schema of the whole object."""
     raw = resource.model.model_json_schema(by_alias=True, mode="validation")
     raw["properties"] = {name: part for name, part in raw["properties"].items() if name != "metadata"}
     raw["required"] = [name for name in raw["required"] if name != "metadata"]
@@ -329,7 +326,6 @@ def object_schema(resource: Resource) -> Schema:
 
 
 def definition(resource: Resource) -> Schema:
-    """The CustomResourceDefinition."""
     schema = object_schema(resource)
     subresources: Schema = {"subresources": {"status": {}}} if "status" in schema["properties"] else {}
     names: Schema = {

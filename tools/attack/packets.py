@@ -53,7 +53,6 @@ class Packets:
             self._write(cut.nodes)
 
     def heal(self, cut: Cut) -> None:
-        """End one."""
         with self._lock:
             self._cuts.remove(cut)
             self._write(cut.nodes)

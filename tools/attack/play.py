@@ -96,7 +96,6 @@ class Player:
             self.say(f"{time.monotonic() - self.begun:7.1f} s  {self.made[number - 1].fault.kind} not ended: {error}")
 
     def end_all(self) -> None:
-        """End all that lasts."""
         # The API server first: people need it to undo what they did.
         for number in sorted(self._undos, key=lambda number: self.made[number - 1].fault.kind != "ApiAway"):
             self._end(number)
@@ -207,7 +206,6 @@ class Outcome:
         return Counter(f"{made.state or '?'} x {made.fault.kind}" for made in self.made if not made.why_not)
 
     def to_json(self) -> dict[str, Any]:
-        """As it is kept."""
         return {
             "faults_made": sum(not made.why_not for made in self.made),
             "not_made": [f"{made.fault.kind}: {made.why_not}" for made in self.made if made.why_not],

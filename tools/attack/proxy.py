@@ -50,12 +50,10 @@ class Wrong:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """As it is sent."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Wrong:
-        """From such a line."""
         return cls(**{**data, "addresses": tuple(data["addresses"])})
 
 
@@ -102,7 +100,6 @@ class Proxy:
                         ended.set()
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """One request."""
         if self._session is None:
             connector = TCPConnector(ssl=self._trust, limit=0, keepalive_timeout=15)
             self._session = ClientSession(connector=connector, auto_decompress=False, timeout=ClientTimeout(total=None))
@@ -133,7 +130,6 @@ class Proxy:
             return _broken(request)
 
     async def close(self) -> None:
-        """Give the connections back."""
         if self._session is not None:
             await self._session.close()
 

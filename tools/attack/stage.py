@@ -167,7 +167,6 @@ class Stage:
             return ""
 
     def operators(self) -> list[dict[str, Any]]:
-        """The pods of the operator."""
         text = self.kubectl("get", "pods", "-n", SYSTEM_NAMESPACE, "-l", "app.kubernetes.io/name=muster", "-o", "json")
         return list(json.loads(text)["items"])
 

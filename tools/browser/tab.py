@@ -93,7 +93,6 @@ class Tab:
             raise TimeoutError(f"{script} has not become true; the page says: {text}; {self.complaints}") from error
 
     async def press(self, key: str) -> None:
-        """Press a key."""
         for kind in ("keyDown", "keyUp"):
             await self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key)
 

@@ -42,7 +42,6 @@ class Accounted:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """As it stands in the report."""
         return {key: round(value, 2) if isinstance(value, float) else value for key, value in asdict(self).items()}
 
 
@@ -67,7 +66,6 @@ class Account:
         return self.unaccounted_seconds == 0 and all(fault.is_reported for fault in self.faults)
 
     def to_json(self) -> dict[str, Any]:
-        """As it stands in the report."""
         return {
             "wall_seconds": self.wall_seconds,
             "unaccounted_seconds": self.unaccounted_seconds,

@@ -35,7 +35,6 @@ class Found:
     training_seconds: float
 
     def to_json(self) -> dict[str, Any]:
-        """As it stands in the report."""
         return {key: round(value, 2) if isinstance(value, float) else value for key, value in asdict(self).items()}
 
 

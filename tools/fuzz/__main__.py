@@ -35,7 +35,6 @@ class Sum:
         self._begun = time.monotonic(), time.process_time()
 
     def add(self, outcome: Outcome) -> None:
-        """One more round."""
         self.rounds += 1
         self.inputs += outcome.inputs
         self.understood += outcome.understood

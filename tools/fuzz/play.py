@@ -70,7 +70,6 @@ class Outcome:
 
 
 def play(told: Round) -> Outcome:
-    """Play it to its end."""
     outcome = Outcome(told)
     life = Life(told.seed, NODES, defects=DEFECTS_HERE)
     try:

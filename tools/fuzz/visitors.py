@@ -118,7 +118,6 @@ class _Line(asyncio.Transport):
         self._waiting: list[bytes] = []
 
     def bring(self, data: bytes) -> None:
-        """Bytes have come."""
         if self.is_over:
             return
         if self._reads:

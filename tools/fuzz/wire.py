@@ -29,7 +29,6 @@ def escaped(code: str) -> str:
 
 
 def repeated(text: str, times: int) -> str:
-    """A text many times over."""
     return f"{_MARK}repeated:{times} {text}{_MARK}"
 
 

@@ -17,7 +17,6 @@ class BuildError(Exception):
 
 
 def say(message: str) -> None:
-    """Print one line with the seconds since the start."""
     print(f"[{time.monotonic() - _STARTED:6.1f} s] {message}", flush=True)
 
 

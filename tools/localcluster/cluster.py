@@ -287,7 +287,6 @@ class Cluster:
         self._ask("power_on", node)
 
     def is_on(self, node: str) -> bool:
-        """Whether the node has power."""
         self._check_node(node)
         return node in self._node_pids()
 
@@ -364,7 +363,6 @@ class Cluster:
         self._signal_kubelet(node, "STOP")
 
     def thaw_kubelet(self, node: str) -> None:
-        """End `freeze_kubelet`."""
         self._signal_kubelet(node, "CONT")
 
     def freeze_node(self, node: str) -> None:
@@ -398,7 +396,6 @@ class Cluster:
         self._ask("stop_apiserver")
 
     def start_apiserver(self) -> None:
-        """Start the API server after `stop_apiserver`."""
         self._ask("start_apiserver")
 
     def pause_control_plane(self) -> None:
@@ -406,7 +403,6 @@ class Cluster:
         self._ask("pause_control_plane")
 
     def resume_control_plane(self) -> None:
-        """End `pause_control_plane`."""
         self._ask("resume_control_plane")
 
     # --- starting -----------------------------------------------------------------------------------------------------

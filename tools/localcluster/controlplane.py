@@ -160,7 +160,6 @@ class ControlPlane:
 
     @property
     def kubeconfig(self) -> Path:
-        """The administrator's kubeconfig."""
         return self.kubeconfig_of(ADMIN)
 
     @property

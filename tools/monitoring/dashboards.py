@@ -114,7 +114,6 @@ class Dashboard:
 
     @property
     def panels(self) -> Iterator[Panel]:
-        """All panels of the dashboard, row by row."""
         return (panel for _, panels in self.rows for panel in panels)
 
 

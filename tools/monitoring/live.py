@@ -114,7 +114,6 @@ class Prometheus:
         return bool(found)
 
     def close(self) -> None:
-        """End it."""
         self._process.kill()
         self._process.wait()
 

@@ -72,7 +72,6 @@ class Outcome:
         return ""
 
     def to_json(self) -> dict[str, Any]:
-        """As it stands in the report."""
         return {**asdict(self), "problem": self.problem}
 
 

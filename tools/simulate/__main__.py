@@ -45,7 +45,6 @@ class Sum:
         self.dense_cpu_seconds = 0.0
 
     def add(self, outcome: Outcome, cpu_seconds: float) -> None:
-        """One more life."""
         faults = outcome.faults
         self.seeds += 1
         self.next_seed = max(self.next_seed, outcome.story.seed + 1)
@@ -76,7 +75,6 @@ class Sum:
         return self.violations > 0 or self.misses_cells
 
     def to_json(self) -> dict[str, object]:
-        """As it is kept in build/bench."""
         cells = len(PHASES) * len(KINDS)
         cpu = max(self.cpu_seconds, 0.001)
         return {

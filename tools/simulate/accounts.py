@@ -29,7 +29,6 @@ class Accounts:
         self._hold = hold
 
     def record_written(self, before: Object | None, after: Object) -> None:
-        """A Gang is written."""
         name, found = after["metadata"]["name"], after["spec"].get("account")
         if found is None:
             self._hold(RULE, before is None or "account" not in before["spec"], f"{name} has no account any more")
@@ -61,7 +60,6 @@ class Accounts:
             self._hold(RULE, earlier.milliseconds == account.milliseconds, f"{name}: counted twice within an attempt")
 
     def job_written(self, before: Object | None, after: Object) -> None:
-        """A TrainingJob is written."""
         had, has = _goodput_of(before), _goodput_of(after)
         name = after["metadata"]["name"]
         if has is None:

@@ -39,7 +39,6 @@ class Where:
 
     @property
     def key(self) -> Key:
-        """Of the object."""
         return self.namespace, self.name
 
 
@@ -131,7 +130,6 @@ class ApiServer:
     # What anybody may ask.
 
     def get(self, at: Where) -> bytes:
-        """One object."""
         return self._found(at).wire
 
     def peek(self, resource: str, namespace: str, name: str) -> Object | None:
@@ -191,7 +189,6 @@ class ApiServer:
         return f"{resource[:4]}-{blake2b(text.encode(), digest_size=6).hexdigest()}"
 
     def update(self, at: Where, body: Mapping[str, Any]) -> bytes:
-        """Replace an object."""
         self.requests += 1
         stored = self._expected(at, body)
         value = copy.deepcopy(dict(body))

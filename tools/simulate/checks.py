@@ -46,7 +46,6 @@ class Checks:
         around.server.listen(self._written)
 
     def rank_starts(self, trainer: Trainer, process: RankProcess, step: int) -> None:
-        """A rank is about to run."""
         number = process.attempt.number
         # One that is frozen does nothing, and its launcher wakes with it: whether it then does is looked at below.
         awake = self._around.agenda.now - WAKES_SECONDS

@@ -20,7 +20,6 @@ class WallClock:
     ahead_seconds: float = 0.0
 
     def __call__(self) -> datetime:
-        """What it shows now."""
         return self.at(self.monotonic())
 
     def at(self, moment: float) -> datetime:

@@ -14,9 +14,7 @@ class Journal:
         self._lines: deque[tuple[float, str, str]] = deque(maxlen=most)
 
     def note(self, who: str, text: str) -> None:
-        """Something has happened."""
         self._lines.append((self._now(), who, text))
 
     def lines(self, last: int = MOST_LINES) -> list[str]:
-        """The last ones as text."""
         return [f"{moment:10.2f} {who:9} {text}" for moment, who, text in list(self._lines)[-last:]]

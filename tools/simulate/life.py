@@ -101,7 +101,6 @@ class Life(Surroundings):
         self.server.create(Where("fleetpolicies", "", "default", ""), body)
 
     def add_priority(self, name: str, value: int) -> None:
-        """An administrator makes a PriorityClass."""
         body = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
         self.server.create(Where("priorityclasses", "", name, ""), {**body, "value": value})
 
@@ -122,12 +121,10 @@ class Life(Surroundings):
         return True
 
     def edit(self, name: str, spec: Mapping[str, Any]) -> None:
-        """A user changes a job's spec."""
         namespace, short = key_of(name)
         self.server.patch(Where("trainingjobs", namespace, short, ""), {"spec": dict(spec)}, "merge")
 
     def knows(self, name: str) -> bool:
-        """Whether it was submitted."""
         return name in self._submitted
 
     def was_reported(self, name: str, reason: str) -> bool:
@@ -140,11 +137,9 @@ class Life(Surroundings):
         )
 
     def trainer_of(self, name: str) -> Trainer:
-        """The training of a job."""
         return self.trainers[self.job(name)["metadata"]["uid"]]
 
     def directory_of(self, name: str) -> Directory:
-        """The checkpoints of a job."""
         return self.directories[self.job(name)["metadata"]["uid"]]
 
     def places(self) -> list[str]:
@@ -208,7 +203,6 @@ class Life(Surroundings):
         self.clock_has_stepped = True
 
     def has_ended(self, name: str) -> bool:
-        """Whether a job is over."""
         return bool((self.job(name).get("status") or {}).get("completion"))
 
     def state_of(self, name: str) -> str:
@@ -259,7 +253,6 @@ class Life(Surroundings):
     # The operator.
 
     def start_replica(self) -> None:
-        """Another replica starts."""
         self.replicas = [one for one in self.replicas if one.alive]
         self.replicas.append(Replica(self, next(self._numbers), self.replica_ended))
 
@@ -294,7 +287,6 @@ class Life(Surroundings):
         return container_of(self, self._addresses, machine, pod, trainer)
 
     def describe(self) -> str:
-        """The last that has happened."""
         states = ", ".join(
             f"{job['metadata']['name']} {(job.get('status') or {}).get('state')}"
             for job in self.server.all("trainingjobs")

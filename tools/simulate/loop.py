@@ -71,7 +71,6 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._selector = self  # nobody outside can wake the loop: to wait is only a matter of turning the clock
 
     def time(self) -> float:
-        """Seconds, by a clock that only goes on."""
         return self._now
 
     def resume(self, process: Pausable) -> None:
@@ -114,7 +113,6 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        """Call it at this moment."""
         timer = _Timer(when, callback, args, self, context)
         heapq.heappush(self._scheduled, timer)  # type: ignore[attr-defined]
         timer._scheduled = True  # type: ignore[attr-defined]  # noqa: SLF001 - as the loop does itself
@@ -142,12 +140,10 @@ class Agenda:
 
     @property
     def now(self) -> float:
-        """The loop's time."""
         return self._loop._now  # noqa: SLF001 - the loop is its own, and this is asked more often than anything else
 
     @property
     def next_at(self) -> float:
-        """When the next one is due."""
         return self._due[0][0] if self._due else float("inf")
 
     def at(self, moment: float, event: Callable[[], object]) -> None:
@@ -157,7 +153,6 @@ class Agenda:
         heapq.heappush(self._due, (max(now, moment), self._count, event))
 
     def after(self, seconds: float, event: Callable[[], object]) -> None:
-        """Call it in so many seconds."""
         self.at(self.now + seconds, event)
 
     def run_one_due(self) -> None:
@@ -166,7 +161,6 @@ class Agenda:
         self.run_one()
 
     def run_one(self) -> None:
-        """The one that is due."""
         _, _, event = heapq.heappop(self._due)
         self.events += 1
         try:

@@ -61,7 +61,6 @@ class Machine:
         return self.powered and not self.frozen
 
     def connects(self, other: HostMachine) -> bool:
-        """Whether processes on the two can talk."""
         return self.powered and other.powered and self.around.network.connects(self.name, other.name)
 
     @property
@@ -116,7 +115,6 @@ class Machine:
             worker.freeze()
 
     def thaw(self) -> None:
-        """It goes on."""
         self.frozen = False
         for worker in list(self.workers.values()):
             worker.thaw()
@@ -205,7 +203,6 @@ class Machine:
         worker.kill()
 
     def worker_ended(self, worker: Container) -> None:
-        """A container has ended."""
         if self.workers.pop(worker.uid, None) is None or not self.powered:
             return
         if self._terminating.pop(worker.uid, None) is None and worker.has_sidecar:

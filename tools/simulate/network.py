@@ -35,11 +35,9 @@ class Network:
             yield random.uniform(0.0, ROUGH_SECONDS)
 
     def passes(self, sender: str, receiver: str) -> bool:
-        """Whether what one sends reaches the other."""
         return sender == receiver or (sender, receiver) not in self.cuts
 
     def connects(self, one: str, other: str) -> bool:
-        """Whether they can talk."""
         return self.passes(one, other) and self.passes(other, one)
 
     def cut(self, ours: Iterable[str], theirs: Iterable[str], *, one_way: bool = False) -> None:

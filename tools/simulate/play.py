@@ -114,7 +114,6 @@ def _hurried(fault: Fault, hurry: float) -> Fault:
 
 
 def play(told: Story) -> Outcome:
-    """Play it to its end."""
     life, outcome = Life(told.seed, DAYS[told.day].nodes), Outcome(told)
     try:
         _play(life, told, outcome)

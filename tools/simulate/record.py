@@ -56,7 +56,6 @@ class Record:
             raise RecordError(f"{path} cannot be written: {error.strerror}") from error
 
     def total(self) -> dict[str, float]:
-        """Of all revisions."""
         return {name: round(sum(run[name] for run in self.runs), 1) for name in _SUMMED}
 
     @property
@@ -66,12 +65,10 @@ class Record:
 
     @property
     def faults(self) -> int:
-        """Of all lives."""
         return int(self.total()["faults"])
 
     @property
     def violations(self) -> int:
-        """Of all lives."""
         return int(self.total()["violations"])
 
     def add(self, revision: str, next_seed: int, shown: Mapping[str, Any]) -> None:

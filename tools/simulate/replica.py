@@ -89,7 +89,6 @@ class Replica:
         return self.listens and self.parked is None
 
     def kill(self) -> None:
-        """SIGKILL."""
         if not self.alive:
             return
         self.alive = self.listens = False
@@ -99,7 +98,6 @@ class Replica:
         self.around.journal.note("replica", f"{self.name} is dead")
 
     def ended(self, task: asyncio.Task[Any]) -> None:
-        """One of its tasks has."""
         self.tasks.pop(task, None)
 
     def pause(self) -> None:
@@ -175,13 +173,11 @@ class _SimulatedPorts:
         """Nobody asks."""
 
     async def stand_by(self) -> None:
-        """Listen as every replica does."""
         await asyncio.sleep(1.0)
         self._listen()
         await asyncio.Event().wait()
 
     async def lead(self) -> None:
-        """Listen as the leader."""
         self._listen()
 
     def _listen(self) -> None:

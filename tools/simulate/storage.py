@@ -111,7 +111,6 @@ class Directory:
         self._write(save, METADATA_NAME, len(metadata_of(save.ranks)), node, now, renames=True)
 
     def remove(self, path: str, now: float) -> None:
-        """A checkpoint is gone."""
         self.changes += 1
         folder = self.folders[path]
         for versions in (folder.itself, *folder.files.values()):
@@ -142,7 +141,6 @@ class Directory:
         return bool(self.lag_seconds) or self.lagged_at >= since
 
     def path_of(self, step: int) -> str:
-        """Where the checkpoint of a step is."""
         return f"{self.path}/step-{step}"
 
     def whole(self) -> dict[str, Save]:
@@ -183,7 +181,6 @@ class Directory:
         return _at(then, versions, path)
 
     def fence_file_seen_from(self, node: str, now: float) -> FenceState:
-        """The fence file as a node sees it."""
         before, until = self._fence_file_before
         attempt, identity = before if now - self.lag_seconds.get(node, 0.0) < until else self.fence_file
         return FenceState(attempt, identity)
@@ -260,7 +257,6 @@ class SimulatedFiles(Files):
         return Children([path.rpartition("/")[2] for path in there], [])
 
     def listing(self, directory: str, _sign: Callable[[], None] = no_sign, _max_depth: int = MAX_DEPTH) -> Listing:
-        """The files of a checkpoint."""
         found = {}
         for name in self._directory.folders[directory].files:
             status = self.status(f"{directory}/{name}")
@@ -296,7 +292,6 @@ class _StorageInfo:
 
 
 def shard_name(rank: int) -> str:
-    """What a rank writes."""
     return f"__{rank}_0.distcp"
 
 

@@ -64,17 +64,14 @@ class Surroundings:
 
     @property
     def age_seconds(self) -> float:
-        """For how long it has lasted."""
         return self.loop.time() - self._begun
 
     def job(self, name: str) -> Object:
-        """A job as it stands."""
         found = self.server.peek("trainingjobs", *key_of(name))
         assert found is not None, name
         return found
 
     def pods_on(self, node: str) -> list[Object]:
-        """Pods that are bound to a node."""
         return list(self._pods.get(node, {}).values())
 
     def attempt_of_pod(self, namespace: str, name: str) -> int:

@@ -88,11 +88,9 @@ class Trail:
         self._troubled_until = 0.0  # the operator may be away until then, or deaf
 
     def published(self, uid: str, step: int) -> None:
-        """A checkpoint is complete."""
         self._of(uid).saved.append((self._around.agenda.now, step))
 
     def fault(self, fault: Fault, kind: Kind) -> None:
-        """It has hit something."""
         now, lasts = self._around.agenda.now, bool(fault.seconds)
         seen = SLOWLY_SEEN_SECONDS if fault.kind in _SLOWLY_SEEN else SEEN_SECONDS
         if fault.kind == "ContainerFrozen" or kind.of_nodes:
@@ -113,7 +111,6 @@ class Trail:
             hit.late = max(hit.late, self._troubled_until + hit.seen_seconds)
 
     def calm(self) -> None:
-        """All troubles are over."""
         now = self._around.agenda.now
         self._troubled_until = min(self._troubled_until, now)
         for hit in self._hits:
@@ -126,7 +123,6 @@ class Trail:
                 hit.over = self._around.agenda.now + hit.seen_seconds
 
     def written(self, before: Object | None, after: Object) -> None:
-        """A record has changed."""
         spec, name = after["spec"], after["metadata"]["name"]
         had = list((before or {"spec": {}})["spec"].get("incidents") or ())
         has = list(spec.get("incidents") or ())

@@ -150,20 +150,17 @@ class RankProcess:
     # What the supervisor asks of it.
 
     def update_progress(self) -> None:
-        """Read what it has told."""
         told, self.told = self.told, []
         for step in told:
             self.heard_at = self.worker.now()
             self.clock.add_step(step, self.heard_at)
 
     def note_exit(self, status: int, by_launcher: bool) -> None:
-        """It was reaped."""
         self._ended_at = self.worker.now()
         self._by_launcher = by_launcher and status == signal.SIGKILL
 
     @property
     def is_reaped(self) -> bool:
-        """Whether it is gone."""
         return self._ended_at is not None
 
     has_ended = is_reaped
@@ -172,7 +169,6 @@ class RankProcess:
         """Its output is there already."""
 
     def view(self) -> RankView:
-        """What to report of it."""
         alive, status = not self.is_reaped, self.status or 0
         signaled = not alive and 0 < status < 256
         return RankView(
@@ -196,7 +192,6 @@ class RankProcess:
     # What happens to it.
 
     def exit(self, code: int, tail: str = "") -> None:
-        """It ends by itself."""
         self._end(code << 8, tail)
 
     def kill(self, number: int = signal.SIGKILL) -> bool:
@@ -237,7 +232,6 @@ class Attempt:
         self.made = 0  # steps
 
     def join(self, process: RankProcess) -> None:
-        """A rank has been started."""
         self.ranks[process.rank] = process
         if len(self.ranks) == self.count and not self._runs:
             self._runs = True
@@ -388,7 +382,6 @@ class Trainer:
         self.has_forgotten = False  # it has made steps that a checkpoint has which it was to go on from
 
     def start(self, worker: HostContainer, number: int, rank: int, count: int, step: int, pid: int) -> RankProcess:
-        """A launcher starts a rank."""
         attempt = self.attempts.get(number)
         if attempt is None:
             attempt = self.attempts[number] = Attempt(self, number, count, step)
@@ -411,7 +404,6 @@ class Trainer:
 
     @property
     def directory(self) -> Directory:
-        """Where its checkpoints are."""
         return self.around.directories[self.job]
 
     def wrote_part(self, attempt: Attempt, save: Save, rank: RankProcess) -> None:
@@ -420,7 +412,6 @@ class Trainer:
         self.directory.write_shard(save, rank.rank, rank.worker.machine.name, self.around.agenda.now)
 
     def saved(self, attempt: Attempt, save: Save) -> None:
-        """A checkpoint of an attempt is complete."""
         self._observer.publishes(self, attempt, save.step)
         self.has_finished |= self.is_last(save.step)
         self.directory.write_metadata(save, attempt.ranks[0].worker.machine.name, self.around.agenda.now)

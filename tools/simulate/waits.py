@@ -87,7 +87,6 @@ class Waits:
     # What is written.
 
     def job_written(self, before: Object | None, after: Object | None) -> None:
-        """A job has changed."""
         value = after or before
         assert value is not None
         uid, now = value["metadata"]["uid"], self._around.agenda.now

@@ -93,7 +93,6 @@ class Container:
         return node not in self.directory.stalls and self.around.network.connects(node, STORAGE)
 
     def now(self) -> float:
-        """The machine's clock that only goes on."""
         return self.around.agenda.now
 
     def at(self, moment: float, event: Callable[[], None]) -> None:
@@ -101,7 +100,6 @@ class Container:
         self.around.agenda.at(moment, functools.partial(self._happens, event))
 
     def after(self, seconds: float, event: Callable[[], None]) -> None:
-        """The same in so many seconds."""
         self.at(self.around.agenda.now + seconds, event)
 
     def wake(self) -> None:
@@ -121,7 +119,6 @@ class Container:
             self.around.agenda.after(UNKILLED_SECONDS, self.kill)
 
     def vanish(self) -> None:
-        """Its machine has lost its power."""
         for rank in self.ranks:
             rank.vanish()
         self._over(-1)
@@ -215,11 +212,9 @@ class Worker(Container):
         self.tick_at(around.agenda.now)
 
     def now(self) -> float:
-        """The machine's clock that only goes on."""
         return self.around.agenda.now + self._ahead
 
     def log(self, text: str) -> None:
-        """A line of the launcher's."""
         self.around.journal.note("launcher", f"{self.name}: {text}")
 
     def wake(self) -> None:
@@ -251,8 +246,6 @@ class Worker(Container):
             self.hear()
 
     def terminate(self) -> None:
-        """SIGTERM."""
-
         def leave() -> None:
             self.supervisor.leave()
             self.wake()
@@ -260,7 +253,6 @@ class Worker(Container):
         self.after(0.0, leave)
 
     def start_rank(self, directive: Directive) -> RankProcess:
-        """Its launcher starts the rank of an attempt."""
         pid = next(self.around.pids)
         step = directive.resume_step or 0
         rank = self.trainer.start(self, directive.attempt, directive.node_rank, directive.node_count, step, pid)
@@ -333,7 +325,6 @@ class SimulatedHost:
         self._worker = worker
 
     def now(self) -> float:
-        """Seconds by a clock that only goes on."""
         return self._worker.now()
 
     @property
@@ -346,19 +337,15 @@ class SimulatedHost:
         return SELDOM_SECONDS if fresh else OFTEN_SECONDS
 
     def wake(self) -> None:
-        """Turn again at once."""
         self._worker.wake()
 
     def pause(self, seconds: float) -> None:
-        """Wait so long."""
         self._worker.pause(seconds)
 
     def reap(self) -> dict[int, int]:
-        """Children that have ended."""
         return self._worker.reap()
 
     def start_ranks(self, directive: Directive, _keeps_lines: bool) -> "SimulatedStarting":
-        """Begin to start the ranks."""
         return SimulatedStarting(self._worker, directive)
 
     def reclaim(self) -> "SimulatedHost":
@@ -372,7 +359,6 @@ class SimulatedHost:
         return not self._worker.ranks
 
     def shared_memory(self) -> frozenset[Any]:
-        """Nothing."""
         return frozenset()
 
     def remove_shared_memory(self, before: frozenset[Any]) -> None:
@@ -417,7 +403,6 @@ class Datagrams:
         self.inbox: deque[tuple[bytes, tuple[str, int]]] = deque()
 
     def receive(self) -> tuple[bytes, tuple[str, int]] | None:
-        """What has come, if anything."""
         return self.inbox.popleft() if self.inbox else None
 
     def send(self, data: bytes, target: tuple[str, int]) -> None:
@@ -451,11 +436,9 @@ class SimulatedStorage:
         self._scan_number = 0
 
     def read(self) -> None:
-        """Begin to read."""
         self._begin(0)
 
     def claim(self, attempt: int) -> None:
-        """Begin to write."""
         self._begin(attempt)
 
     def pop_result(self) -> FenceState | None:
@@ -512,13 +495,11 @@ class Looker:
         )
 
     def write(self, data: bytes) -> int:
-        """Say something to it."""
         delay = self._worker.around.stream("listing", self._worker.uid).uniform(*LOOK_SECONDS)
         self._worker.after(delay, lambda: self._hear(data))
         return len(data)
 
     def read(self, _limit: int) -> bytes:
-        """What it has said."""
         if not self._said:
             raise BlockingIOError
         said = b"".join(self._said)
@@ -627,7 +608,6 @@ class SimulatedReporter:
             worker.after(chance() * 0.2, functools.partial(self._drive, name))
 
     def directive(self) -> Directive | None:
-        """The newest directive."""
         return self._core.directive
 
     def contact(self) -> Contact | None:
@@ -703,7 +683,6 @@ class Exchange:
         self._replica: Replica | None = None
 
     def begin(self) -> None:
-        """Send it."""
         self._replica = self._worker.addresses.replica_at(self._sent.target, self._worker.uid)
         place = self._worker.machine.name
         replica = self._replica

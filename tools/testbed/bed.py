@@ -161,7 +161,6 @@ class Bed:
         self.rolled_out("deployment/muster-page", PAGE_NAMESPACE)
 
     def uninstall_page(self) -> None:
-        """Take it out again."""
         folder = self._overlay_folder.parent / "page"
         self.kubectl("delete", "-k", str(folder), "--ignore-not-found", "--timeout=120s", timeout_seconds=150)
 

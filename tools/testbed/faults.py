@@ -169,7 +169,6 @@ class Faults:
         self._nvml(node, f"hang_seconds={seconds}")
 
     def lose_gpu(self, node: str) -> None:
-        """NVML shows one GPU less."""
         self._nvml(node, f"count={GPUS - 1}")
 
     def probe(self, node: str, fault: str) -> None:
@@ -200,7 +199,6 @@ class Faults:
         self._cluster.lose(node, at_random, at_random)
 
     def port_down(self, node: str, device: str = PORTS[0]) -> None:
-        """An InfiniBand port loses its link."""
         self._port(node, device, "1: DOWN", "3: Disabled")
 
     def kill_agent(self, node: str) -> None:

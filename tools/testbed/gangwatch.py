@@ -46,13 +46,11 @@ class GangWatch:
         self.close()
 
     def close(self) -> None:
-        """Stop watching."""
         self._stream.__exit__(None, None, None)
         self._thread.join()
 
     @property
     def latest(self) -> Seen | None:
-        """The newest state seen."""
         return self.seen[-1] if self.seen else None
 
     def wait_attempt(self, after: int, timeout_seconds: float = 180) -> Seen:

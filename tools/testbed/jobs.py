@@ -92,7 +92,6 @@ class Job:
         ]
 
     def signal_rank(self, index: int, number: int = signal.SIGKILL) -> None:
-        """Send a signal to a worker's rank."""
         pids = self.rank_pids(index)
         assert pids, f"worker {index} of {self.name} has no rank process"
         os.kill(pids[0], number)

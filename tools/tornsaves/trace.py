@@ -180,7 +180,6 @@ def play(done: Iterable[Change], target: Path) -> None:
 
 
 def contents(directory: Path) -> dict[str, bytes]:
-    """All files below it."""
     return {
         str(path.relative_to(directory)): path.read_bytes() for path in sorted(directory.rglob("*")) if path.is_file()
     }

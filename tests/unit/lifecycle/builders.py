@@ -172,7 +172,6 @@ class Scene:
         return self
 
     def node(self, name: str, **changes: Any) -> Scene:
-        """Change or add a node."""
         self.nodes[name] = replace(self.nodes.get(name) or a_node(name), **changes)
         return self
 
@@ -243,7 +242,6 @@ class Scene:
         return self.pod(index, phase="Failed", containers=(dead,), **changes)
 
     def launcher(self, index: int, view: LauncherView, incarnation: int = 1) -> Scene:
-        """What a worker's launcher last said."""
         self.launchers[self.uid(index, incarnation)] = view
         return self
 
@@ -297,7 +295,6 @@ class Scene:
         return max(0.0, (at(self.seconds) - moment).total_seconds())
 
     def world(self) -> JobWorld:
-        """The finished view."""
         name = gang_name(self.job.metadata.name, self.job.metadata.uid)
         gang = Gang(metadata=ObjectMeta(name=name, resource_version="7"), spec=self.record) if self.record else None
         values: dict[str, Any] = {

@@ -56,7 +56,6 @@ class Checker:
     slow_to_learn: int = 0  # so many directives pass before a grant is taken in
 
     def told(self, checks: NodeChecks) -> None:
-        """The directive."""
         if not checks.known:
             return
         self.orders = checks.orders
@@ -71,7 +70,6 @@ class Checker:
 
     @property
     def next(self) -> CheckOrder | None:
-        """What it runs."""
         return next((order for order in self.orders if order.id not in self.answers), None)
 
     def view(self) -> CheckerView:
@@ -143,7 +141,6 @@ class Play:
         return cls(scene, {name: Checker(name, **faults.get(name, {})) for name in scene.nodes})  # type: ignore[arg-type]
 
     def world(self) -> JobWorld:
-        """What the leader sees."""
         record = self.scene.record
         nodes = [member.node for member in record.members if member.node] if record else []
         views = {node: self.checkers[node].view() for node in nodes if node in self.checkers}
@@ -220,7 +217,6 @@ class Play:
         return True
 
     def pass_time(self, seconds: float) -> None:
-        """Seconds go by."""
         self.scene.seconds += seconds
         for checker in self.checkers.values():
             checker.given = {name: age + seconds for name, age in checker.given.items()}

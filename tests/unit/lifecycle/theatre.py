@@ -80,7 +80,6 @@ class Rank:
             self.alive, self.exit_code, self.signal, self.exited_at, self.tail = False, code, signal, now, tail
 
     def report(self, now: float) -> RankReport:
-        """What its launcher reports of it."""
         age = None if self.exited_at is None else now - self.exited_at
         return RankReport(self.rank, 0, self.alive, self.exit_code, self.signal, self.by_launcher, age, self.tail)
 
@@ -307,7 +306,6 @@ class Play:
 
     @property
     def levels(self) -> list[str]:
-        """Level of each attempt."""
         return [spec.level.value for spec in self.history]
 
 
@@ -333,20 +331,17 @@ class Theatre:
     # What tests call.
 
     def submit(self, job: TrainingJob, **script: object) -> Play:
-        """A user creates a job."""
         play = Play(job, Script(**script))  # type: ignore[arg-type]
         self.plays[play.uid] = play
         return play
 
     def until(self, holds: Callable[[], bool], limit_seconds: float = 300.0) -> None:
-        """Play on until something holds."""
         end = self.now + limit_seconds
         while not holds():
             assert self.now < end, f"not within {limit_seconds} s: {self.describe()}"
             self.tick()
 
     def play_on(self, seconds: float) -> None:
-        """Play on for a while."""
         end = self.now + seconds
         while self.now < end:
             self.tick()
@@ -364,13 +359,11 @@ class Theatre:
         return self.pods[name]
 
     def launcher_of(self, play: Play, index: int) -> Launcher:
-        """The launcher of a worker."""
         launcher = self.pod_of(play, index).launcher
         assert launcher is not None
         return launcher
 
     def node_of(self, play: Play, index: int) -> Machine:
-        """The node of a worker."""
         return self.machines[play.record.members[index].node]
 
     def end_rank(self, play: Play, index: int, code: int | None = None, signal: int | None = 9, tail: str = "") -> None:
@@ -379,7 +372,6 @@ class Theatre:
             rank.end(self.now, code, None if code is not None else signal, tail)
 
     def delete_pod(self, play: Play, index: int) -> None:
-        """A user deletes a worker's pod."""
         self.delete(self.pod_of(play, index))
 
     def force_delete_pod(self, play: Play, index: int) -> None:
@@ -429,7 +421,6 @@ class Theatre:
         self.lost |= {pod.view.uid for pod in self._pods_on(node)}
 
     def set_spec(self, play: Play, **changes: object) -> None:
-        """A user edits the job."""
         spec = play.job.spec.model_copy(update=changes)
         metadata = play.job.metadata.model_copy(update={"generation": play.job.metadata.generation + 1})
         play.job = play.job.model_copy(update={"spec": spec, "metadata": metadata})
@@ -464,7 +455,6 @@ class Theatre:
     # The clock.
 
     def tick(self) -> None:
-        """One step of everybody."""
         self.now = round(self.now + TICK, 3)
         for machine in self.machines.values():
             if machine.reachable and not machine.dark and self.now - machine.heartbeat_at >= HEARTBEAT_SECONDS:
@@ -811,7 +801,6 @@ class Theatre:
         raise AssertionError(f"the same job is decided again and again: {plan.actions}\n{self.describe()}")
 
     def world(self, play: Play) -> JobWorld:
-        """What the operator sees of one job."""
         mine = self._alone(play)
         others = [self._alone(other) for other in self.plays.values() if other is not play and not other.deleted]
         return in_queue(mine, *others)[0]

@@ -75,7 +75,6 @@ def burned_in(
 def judged(
     members: Sequence[Member], rate: Rate, seed: str = "uid/1", yardsticks: Sequence[Yardstick] = YARDSTICKS
 ) -> Verdict:
-    """The verdict on a burn-in."""
     return reach_verdict(
         members, burned_in(members, rate, seed, yardsticks), yardsticks=yardsticks, levels=("block", "leaf")
     )

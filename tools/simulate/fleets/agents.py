@@ -48,11 +48,9 @@ class Nvml(NvmlProcess):
         return True
 
     def ask(self, batch: str, now: float, deadline_seconds: float) -> None:
-        """Ask for a batch."""
         self.outstanding = Outstanding(batch, now, now + deadline_seconds)
 
     def read(self, now: float) -> Iterator[dict[str, Any]]:
-        """What the child has said."""
         asked = self.outstanding
         if not self._lives or self._machine.hangs:
             return
@@ -92,11 +90,9 @@ class Ports(Sampler):
         """Begin."""
 
     def is_alive(self) -> bool:
-        """Always."""
         return True
 
     def pop_signals(self) -> list[Signal]:
-        """What is seen now."""
         now, signals = self._now(), []
         answered = self._answered == self._asked
         changed = self._machine.booted_at + now - self._machine.ports_changed_at < _PORTS_MATTER_SECONDS
@@ -128,7 +124,6 @@ class Lines(KernelLog):
         return self._read_to == len(self._machine.lines)
 
     def open(self) -> bool:
-        """It is open."""
         return True
 
     def close(self) -> None:
@@ -149,7 +144,6 @@ class Words:
         self._text = text
 
     def open(self, mode: str = "r", **_: str) -> Any:
-        """To be read."""
         return BytesIO(self._text.encode()) if "b" in mode else StringIO(self._text)
 
 
@@ -170,11 +164,9 @@ class Wrote:
         self._on_stored(self._stored)
 
     def is_alive(self) -> bool:
-        """Always."""
         return True
 
     def offer(self, status: dict[str, Any], *, urgent: bool) -> None:
-        """The newest status."""
         self._wanted, self._urgent = status, self._urgent or urgent
 
     @property

@@ -68,13 +68,11 @@ class Keeper:
         return Effect() if found is None else found.effect
 
     def verdict(self, name: str) -> Verdict | None:
-        """The last one on a node."""
         return self.engine.verdict_index.verdicts.get(name)
 
     # What is said.
 
     def put_node(self, node: NodeView) -> None:
-        """A Node object as it is now."""
         taint = (Taint(UNHEALTHY_TAINT, "", "NoSchedule"),) if self.effect(node.name).taint else ()
         node = replace(node, taints=(*(each for each in node.taints if each.key != UNHEALTHY_TAINT), *taint))
         self.fleet.nodes[node.name] = node
@@ -88,7 +86,6 @@ class Keeper:
         return self.health.get(name) or NodeHealth(metadata=ObjectMeta(name=name))
 
     def agent_says(self, name: str, status: Mapping[str, Any]) -> None:
-        """An agent has written its part."""
         health = self.record_of(name)
         evidence = [Evidence.model_validate(item) for item in status["evidence"]]
         agent = AgentStatus.model_validate(status["agent"])

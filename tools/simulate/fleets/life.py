@@ -273,7 +273,6 @@ class Life:
         self._at(self.now + seconds, act)
 
     def run(self) -> Outcome:
-        """The whole month."""
         self._draw_everything()
         self._stir()
         while self._heap:

@@ -109,16 +109,13 @@ class Machine:
 
     @property
     def boot_id(self) -> str:
-        """Of this boot."""
         return f"{self.name}-boot-{self.boots}"
 
     @property
     def sick(self) -> bool:
-        """Whether anything is broken."""
         return bool(self.node_faults)
 
     def log(self, message: str, now: float) -> None:
-        """The kernel writes a line."""
         self.lines.append((now - self.booted_at, message))
 
     def xid(self, index: int, code: int, now: float) -> None:
@@ -127,7 +124,6 @@ class Machine:
         self.events.append({"xid": code, "uuid": self._uuid(index)})
 
     def strike(self, kind: str, part: int, worn: bool, now: float) -> NodeFault:
-        """A fault begins."""
         self.node_faults.append(NodeFault(kind, part, worn, now))
         self._show(kind, part, now)
         return self.node_faults[-1]
@@ -270,7 +266,6 @@ class Machine:
     # What it answers.
 
     def lay_ports(self, now: float) -> None:
-        """The ports as files."""
         self.ports_changed_at = now
         for number, port in enumerate(self.ports):
             folder = self.folder / f"sys/class/infiniband/mlx5_{number}"
@@ -289,7 +284,6 @@ class Machine:
         self._laid_out = True
 
     def answer(self, batch: str) -> dict[str, Any]:
-        """What NVML answers to a batch."""
         if not self.gpus:
             return {"init_error": 12, "text": "NVML Shared Library Not Found"}
         if not self.has_driver:

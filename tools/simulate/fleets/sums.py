@@ -35,7 +35,6 @@ class Sum:
     violations: list[Violation] = field(default_factory=list)
 
     def add(self, outcome: Outcome) -> None:
-        """One more fleet."""
         self.fleets += 1
         self.nodes += outcome.plan.nodes
         self.node_days += outcome.plan.nodes * outcome.plan.days
@@ -92,7 +91,6 @@ class Sum:
         return found
 
     def figures(self) -> dict[str, Any]:
-        """For a file."""
         every = sorted((*self.certain, *self.certain_in_alarm))
         return {
             "fleets": self.fleets,

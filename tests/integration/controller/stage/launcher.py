@@ -201,7 +201,6 @@ class Launcher:
         self.is_cut = True
 
     def fail(self, exit_code: int | None = None, signal: int | None = None, tail: str = "") -> None:
-        """The rank ends by itself."""
         self.ledger.end(self.identity.pod)
         self.rank_alive = False
         self.state, self._ended_at = EXITED, time.monotonic()
@@ -209,7 +208,6 @@ class Launcher:
         self._news.set()
 
     def made(self, step: int, *, finished: bool) -> None:
-        """The rank has finished a step."""
         first = self._step is None
         self.position = self._step = step
         self._step_at = time.monotonic()
@@ -220,7 +218,6 @@ class Launcher:
             self._news.set()
 
     def end_ranks(self) -> None:
-        """Kill the ranks."""
         if self.rank_alive:
             self.rank_alive = False
             self.ledger.end(self.identity.pod)

@@ -84,13 +84,11 @@ class OperatorProcess:
         await self.death()
 
     async def kill(self) -> None:
-        """SIGKILL."""
         if not self.dead.is_set():
             os.kill(self.pid, signal.SIGKILL)
         await self.death()
 
     async def death(self, seconds: float = 60) -> None:
-        """Wait until it has ended."""
         async with asyncio.timeout(seconds):
             await self.dead.wait()
 
@@ -193,7 +191,6 @@ class Operators:
         return await self.start(fatal)
 
     async def close(self) -> None:
-        """Kill what still runs."""
         for process in self.started:
             await process.kill()
         for listener in self._listeners:

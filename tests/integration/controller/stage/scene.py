@@ -50,7 +50,6 @@ class Scene:
     async def create_job(
         self, name: str = "job", nodes: int = 3, training: Object | None = None, **spec: Any
     ) -> Training:
-        """Create a job and what it will train."""
         made = self.hand.train(name, nodes=nodes, **(training or {}))
         await self.create(job_manifest(name, nodes, **spec))
         return made

@@ -171,7 +171,6 @@ class _Writer:
         self.held.append((since, gpus))
 
     def attempt(self, plan: AttemptPlan, placed: int) -> Attempt:
-        """One attempt."""
         before = self.attempts[-1] if self.attempts else None
         gone = before.gone if before is not None and before.gone is not None else 0
         started = max(placed + plan.tested + plan.pods, gone + plan.tested + 500)

@@ -69,7 +69,6 @@ class _Launcher:
         self.start(0, 0)
 
     def start(self, attempt: int, now: int) -> None:
-        """Its ranks are started."""
         self.attempt, self.started_at, self.lines = attempt, now, 0
         self.clock = StepClock()
         self.file.write_bytes(b"")
@@ -96,7 +95,6 @@ class _Launcher:
             self.lines += 1
 
     def snapshot(self, number: int, saves: tuple[CheckpointReport, ...], *, runs: bool) -> Snapshot:
-        """Its state."""
         if not runs:
             return Snapshot(IDLE, number, previous_attempt=self.previous, checkpoints=saves)
         clock, spent = self.clock, self.progress.seconds
@@ -119,7 +117,6 @@ class _Launcher:
         )
 
     def report(self, snapshot: Snapshot, now: int) -> Report:
-        """What it sends."""
         self.sequence += 1
         return snapshot.report(self.base + now / 1000, self.sequence)
 
@@ -151,7 +148,6 @@ class Player:
         return at((self.now + self.ahead) / 1000)
 
     def world(self) -> JobWorld:
-        """What the leader sees."""
         scene = Scene(self.job, seconds=(self.now + self.ahead) / 1000).fleet(self.plan.nodes)
         for name in list(scene.nodes):
             scene.node(name, allocatable={GPU: self.plan.gpus_of_node})
@@ -178,7 +174,6 @@ class Player:
         return scene.world()
 
     def commit(self, spec: GangSpec) -> None:
-        """Write the next record."""
         world = self.world()
         (action,) = commit(world, spec).actions
         assert isinstance(action, CommitGang)
@@ -193,7 +188,6 @@ class Player:
         )
 
     def write_status(self, saved: int | None, *, ended: bool = False, succeeded: bool = False) -> Goodput | None:
-        """Write the job's status."""
         world = self.world()
         step = max((view.step for view in world.views.values() if view.step is not None), default=self.job.status.step)
         suspended = any(c.status is ConditionStatus.TRUE for c in self.job.status.conditions)
@@ -213,7 +207,6 @@ class Player:
         return found
 
     def update(self, **changes: Any) -> None:
-        """Change the status."""
         self.job = self.job.model_copy(update={"status": self.job.status.model_copy(update=changes)})
 
     def condition(self, *, suspended: bool, moment: int) -> None:
@@ -227,7 +220,6 @@ class Player:
         self.update(conditions=[found])
 
     def hear(self, attempt: Attempt | None, number: int, *, runs: bool) -> None:
-        """All launchers report."""
         known = [save for each in self.known_attempts(attempt) for save in each.saves if save.known <= self.now]
         saves = tuple(CheckpointReport(save.step, f"/checkpoints/{save.step}") for save in known[-KEPT:])
         for launcher in self.launchers:
@@ -257,7 +249,6 @@ class Player:
     # What happens.
 
     def play(self) -> Outcome:
-        """Play the whole history."""
         for place, attempt in enumerate(self.history.attempts):
             before = self.history.attempts[place - 1] if place else None
             self.place(attempt, before)
@@ -314,7 +305,6 @@ class Player:
         return max((save.step for save in known), default=None)
 
     def start(self, attempt: Attempt) -> None:
-        """Its ranks start."""
         assert self.record is not None
         self.go_to(attempt.started, attempt, runs=False)
         number = self.record.attempt
@@ -371,7 +361,6 @@ class Player:
             self.hear(attempt, self.record.attempt, runs=False)
 
     def incident(self, attempt: Attempt) -> GangIncident:
-        """The failure that ended an attempt."""
         assert self.record is not None
         return GangIncident(
             attempt=self.record.attempt,
@@ -383,7 +372,6 @@ class Player:
         )
 
     def finish(self, attempt: Attempt) -> Outcome:
-        """The job ends."""
         assert self.record is not None
         succeeded = attempt.end is End.SUCCESS
         if attempt.end in (End.FAILURE, End.HANG):

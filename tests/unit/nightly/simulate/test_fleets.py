@@ -57,8 +57,6 @@ class Story(Life):
         self._report(self)
 
     def breaks(self, days: float, name: str, kind: str, worn: bool) -> None:
-        """A fault begins."""
-
         def strike() -> None:
             self._count(name)
             self.nodes[name].machine.strike(kind, 0, worn, self.now)
