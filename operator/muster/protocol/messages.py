@@ -386,7 +386,7 @@ def readable(text: str) -> str:
 
     A tenant's program can send or print any text: it is shown in Events and in a job's status.
     """
-    if text.isprintable():
+    if text.replace("\n", "").replace("\t", "").isprintable():
         return text
     return "".join("\N{REPLACEMENT CHARACTER}" if c not in "\n\t" and _steers(c) else c for c in text)
 
