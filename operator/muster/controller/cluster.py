@@ -481,6 +481,10 @@ class Cluster:
         _ahead.set(seconds or 0.0)
         return seconds
 
+    def server_now(self, now: datetime) -> datetime:
+        """The time by the API server's clock, as far as it is known, at this moment of the own clock."""
+        return now - timedelta(seconds=self.ahead_seconds(now) or 0.0)
+
     def _depends_on_heartbeats(
         self, job: TrainingJob, gang: Gang | None, launchers: Mapping[str, LauncherView]
     ) -> bool:

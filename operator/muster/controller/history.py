@@ -23,7 +23,7 @@ import zlib
 from collections import Counter as Counted
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from operator import itemgetter
 from typing import Any
 
@@ -210,11 +210,11 @@ class HistoryKeeper:
 
         Nothing is written because time passes: of a job that is down they may be hours old.
         """
-        goodput, now = last_known(job, gang), self._wall_clock()
+        goodput = last_known(job, gang)
         if goodput is None:
             return None
-        server_now = now - timedelta(seconds=self._cluster.ahead_seconds(now) or 0.0)
-        return figures_until(goodput, server_now + clock_lead_seconds(goodput))
+        now = self._cluster.server_now(self._wall_clock())
+        return figures_until(goodput, now + clock_lead_seconds(goodput))
 
     def _gang_of(self, job: TrainingJob) -> Gang | None:
         found = self._cluster.gang_of(job.metadata.uid)

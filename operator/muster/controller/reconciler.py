@@ -12,7 +12,7 @@ import time
 from collections import Counter as Counted
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import structlog
@@ -105,7 +105,7 @@ class Reconciler:
         self._kept = kept or KeptWorlds()
         self._checks_wanted = checks_wanted
         self._saves = SaveFigures()
-        self._figures = JobFigures(lambda: _server_now(wall_clock(), cluster), lambda: listed(cluster.policy().prices))
+        self._figures = JobFigures(lambda: cluster.server_now(wall_clock()), lambda: listed(cluster.policy().prices))
         self._tested: dict[Key, str] = {}  # jobs that want something of checkers -> their uids
         self._undecided: set[Key] = set()
         self._all_decided: Callable[[], None] = lambda: None
@@ -431,11 +431,6 @@ class _Decision:
     job: TrainingJob
     plan: Plan
     begun: float
-
-
-def _server_now(now: datetime, cluster: Cluster) -> datetime:
-    """The time by the API server's clock, as far as it is known."""
-    return now - timedelta(seconds=cluster.ahead_seconds(now) or 0.0)
 
 
 def _queued_since(world: JobWorld) -> datetime:
