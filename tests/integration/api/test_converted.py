@@ -28,11 +28,9 @@ OWN = [case for case in MANIFESTS if "kind: TrainingJob\n" in case.given]
 
 
 @pytest.mark.parametrize("job", JOBS)
-def test_a_converted_job_is_accepted(job: dict[str, Any], kubectl: Callable[..., Any]) -> None:
+def test_a_converted_job_is_accepted(job: dict[str, Any], refusal: Callable[..., str]) -> None:
     metadata = {name: value for name, value in job["metadata"].items() if name != "namespace"}
-    printed = as_document({**job, "metadata": metadata})
-    found = kubectl("apply", "--validate=strict", "--dry-run=server", "-f", "-", stdin=printed)
-    assert found.returncode == 0, found.stderr
+    assert refusal(yaml.safe_load(as_document({**job, "metadata": metadata}))) == ""
 
 
 @pytest.mark.parametrize("case", OWN, ids=str)
