@@ -10,6 +10,6 @@ WORKDIR /
 CMD ["python3", "-m", "muster.node.checker"]
 COPY operator/muster/__init__.py operator/muster/serve.py /muster/muster/
 COPY operator/muster/protocol /muster/muster/protocol
-COPY operator/muster/node/__init__.py /muster/muster/node/
+COPY operator/muster/node/__init__.py operator/muster/node/log.py /muster/muster/node/
 COPY operator/muster/node/checker /muster/muster/node/checker
 USER 65532:65532

@@ -78,6 +78,7 @@ IMAGES = (
             "operator/muster/serve.py",
             "operator/muster/protocol",
             "operator/muster/node/__init__.py",
+            "operator/muster/node/log.py",
             "operator/muster/node/checker",
         ),
         ("python3", "python3-torch"),

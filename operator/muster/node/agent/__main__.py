@@ -9,11 +9,11 @@ import sys
 
 from muster.node.agent.agent import Agent
 from muster.node.agent.client import NodeHealthClient
-from muster.node.agent.log import log
 from muster.node.agent.nvml_process import NvmlProcess
 from muster.node.agent.settings import SettingsError, from_environment
 from muster.node.agent.thresholds import load
 from muster.node.agent.writer import Writer
+from muster.node.log import log
 from muster.serve import Server, exposition, open_metrics, probe
 
 _CONFIGURATION_ERROR = 78  # EX_CONFIG

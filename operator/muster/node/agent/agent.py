@@ -27,7 +27,6 @@ from muster.node.agent.interfaces import NodeNetwork
 from muster.node.agent.kernel_lines import FAILED_PATH, SCSI_DISK, SCSI_HOST
 from muster.node.agent.kernel_log import KernelLog, LogEntry
 from muster.node.agent.ledger import Ledger
-from muster.node.agent.log import log
 from muster.node.agent.log_lines import TAKEN_AWAY, recovery_taken_back
 from muster.node.agent.machine import ClockSource, FabricManager, Mounts, gpu_of_minor, gpus_of_the_driver, read_text
 from muster.node.agent.nvml_process import NvmlProcess, Outstanding
@@ -36,6 +35,7 @@ from muster.node.agent.settings import Settings
 from muster.node.agent.storage import Disks
 from muster.node.agent.thresholds import Thresholds
 from muster.node.agent.writer import Writer
+from muster.node.log import log
 from muster.serve import Metric
 
 _FILE_PERIOD_SECONDS = 0.2

@@ -13,8 +13,8 @@ from functools import partial
 from typing import Any
 
 from muster.node.agent.client import ApiError, NodeHealthClient
-from muster.node.agent.log import log
 from muster.node.agent.thresholds import Thresholds
+from muster.node.log import log
 
 _MAX_BACKOFF_SECONDS = 30.0
 _HOUR_SECONDS = 3600.0

@@ -12,9 +12,9 @@ import signal
 import sys
 
 from muster.node.checker.checker import Checker
-from muster.node.checker.log import log
 from muster.node.checker.probes.prober import COMMAND
 from muster.node.checker.settings import SettingsError, from_environment
+from muster.node.log import log
 from muster.serve import Server, exposition, open_metrics, probe
 
 _CONFIGURATION_ERROR = 78  # EX_CONFIG

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.node.checker.log import log
+from muster.node.log import log
 
 
 def test_a_line_is_an_object_with_the_time_the_event_and_its_fields(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,5 +1,4 @@
-"""Writes the checker's log: one JSON object a line on stderr, one line per decision, like the operator's and the
-agents'."""
+"""Writes the log of agent and checker: one JSON object a line on stderr, one line per decision, like the operator's."""
 
 from __future__ import annotations
 
