@@ -387,7 +387,6 @@ class AnySequence(RuleBasedStateMachine):
     def begin(self, count: int, per_domain: int) -> None:
         self.fleet = Stored.of(count, rules(**NODES), per_domain)
         self.now = NOW
-        self.out_before: set[str] = set()
 
     def _name(self, index: int) -> str:
         names = sorted(self.fleet.facts)

@@ -216,7 +216,7 @@ class ScriptedCoordinator:
         except AssertionError as error:
             raise AssertionError(f"{error}; the last report: {self.latest}") from None
 
-    def wait_for_any(self, predicate: Callable[[Report], Any], what: str = "a report") -> Report:
+    def wait_for_any(self, predicate: Callable[[Report], Any]) -> Report:
         """The first report that the watched launcher has sent for which the predicate holds, be it the newest or
         not."""
 
@@ -225,7 +225,7 @@ class ScriptedCoordinator:
                 reports = [item.report for item in self.received if item.report.address == self.watched]
             return next((report for report in reports if predicate(report)), None)
 
-        found: Report = wait_until(find, what)
+        found: Report = wait_until(find, "a report")
         return found
 
     def close(self) -> None:

@@ -138,10 +138,10 @@ class Starting:
 
     def __init__(self) -> None:
         self.ranks: tuple[Rank, ...] = ()
-        self.is_over = self.is_stopped = False
+        self.is_over = False
 
     def stop(self) -> None:
-        self.is_stopped = True
+        pass
 
 
 class Host:

@@ -317,9 +317,9 @@ NONCE = b"0123456789abcdef"
 OTHER = ("10.0.0.2", 7002)
 
 
-def peers_of(attempt: int, gang: str = "gang") -> tuple[Peers, Wire]:
+def peers_of(attempt: int) -> tuple[Peers, Wire]:
     wire = Wire()
-    peers = Peers(wire, gang, lambda count: NONCE[:count])
+    peers = Peers(wire, "gang", lambda count: NONCE[:count])
     peers.note_attempt(attempt)
     peers.begin(attempt, (Peer(2, *OTHER),), 1, 100.0)
     return peers, wire

@@ -70,8 +70,8 @@ def test_a_new_leader_is_followed_while_the_service_knows_only_the_old_one():
     assert {worker.reporter.core.leader for worker in world.workers} == {new.address}
 
 
-def core_of(chance: float = 1.0) -> ReporterCore:
-    return ReporterCore(Report(0, IDLE), False, 100.0, lambda _text: None, lambda: chance)
+def core_of() -> ReporterCore:
+    return ReporterCore(Report(0, IDLE), False, 100.0, lambda _text: None, lambda: 1.0)
 
 
 def sent_by(core: ReporterCore, name: str, now: float) -> Send:

@@ -166,7 +166,6 @@ class Launcher:
     """Plays muster-run: converges to its directive, reports, fences."""
 
     pod: PodView
-    born_at: float
     fence_file: FenceFile
     obeys_fence_file: bool = False
     sequence: itertools.count[int] = field(default_factory=itertools.count)
@@ -513,7 +512,7 @@ class Theatre:
             self._set(pod, replace(pod.view, containers=(main,)))
             fence_file = FenceFile(Shelf(play, machine))  # type: ignore[arg-type]
             seconds = play.script.step_seconds
-            pod.launcher = Launcher(pod.view, self.now, fence_file, answered_at=self.now, step_seconds=seconds)
+            pod.launcher = Launcher(pod.view, fence_file, answered_at=self.now, step_seconds=seconds)
             if play.job.spec.launch.mode is LaunchMode.PLAIN:
                 self._start_ranks(play, pod.launcher, Directive(messages.RUN, attempt=play.record.attempt))
 

@@ -163,8 +163,6 @@ class Outcome:
     healthy_seconds: float = 0.0
     healthy_out_seconds: float = 0.0
     healthy_held_seconds: float = 0.0
-    sick_seconds: float = 0.0
-    sick_used_seconds: float = 0.0
     faults: Counter[str] = field(default_factory=Counter)
     out_for: Counter[str] = field(default_factory=Counter)
     held_for: Counter[str] = field(default_factory=Counter)
@@ -328,14 +326,14 @@ class Life:
                 if kind == "NvLink" and not node.machine.has_links:
                     continue
                 if node.machine.gpus or kind in ("Disk", "PortLost", "CardLost"):
-                    self._for(name, per_thousand * weight, partial(self._fault, name, kind))
-            self._for(name, failures * busy * rates.CRASHES / shares, partial(self._crash, name))
-            self._for(name, rates.AGENT_DEATHS * busy, partial(self._agent_dies, name))
-            self._for(name, rates.PLANNED_BOOTS, partial(self._planned, name))
+                    self._for(per_thousand * weight, partial(self._fault, name, kind))
+            self._for(failures * busy * rates.CRASHES / shares, partial(self._crash, name))
+            self._for(rates.AGENT_DEATHS * busy, partial(self._agent_dies, name))
+            self._for(rates.PLANNED_BOOTS, partial(self._planned, name))
             if node.machine.gpus:
-                self._for(name, rates.PROGRAMS, partial(self._program, name))
-                self._for(name, rates.SLOW_DRIVER * busy, partial(self._slow_driver, name))
-                self._for(name, failures * busy * rates.WRONG_MARK, partial(self._wrong_mark, name))
+                self._for(rates.PROGRAMS, partial(self._program, name))
+                self._for(rates.SLOW_DRIVER * busy, partial(self._slow_driver, name))
+                self._for(failures * busy * rates.WRONG_MARK, partial(self._wrong_mark, name))
         for per_month, act in (
             (rates.SOURCE_RELEASE, self._bad_release),
             (rates.LABEL_ON_ALL, self._label_on_all),
@@ -348,7 +346,7 @@ class Life:
             self._often(per_month * busy, act)
         self._often(rates.ROLL_OUTS, self._roll_out)
 
-    def _for(self, name: str, per_thousand_days: float, act: Callable[[], None]) -> None:
+    def _for(self, per_thousand_days: float, act: Callable[[], None]) -> None:
         mean = 1000.0 * DAY_SECONDS / max(per_thousand_days, 1e-9)
         at = self._exponential(mean)
         while at < self.end:
@@ -832,11 +830,7 @@ class Life:
     def _count(self, name: str) -> None:
         node, outcome = self.nodes[name], self.outcome
         seconds, node.counted_at = self.now - node.counted_at, self.now
-        if not node.is_up or seconds <= 0:
-            return
-        if node.machine.sick:
-            outcome.sick_seconds += seconds
-            outcome.sick_used_seconds += 0.0 if node.effect.avoid else seconds
+        if not node.is_up or seconds <= 0 or node.machine.sick:
             return
         outcome.healthy_seconds += seconds
         if node.effect.avoid and node.held:
