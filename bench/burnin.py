@@ -41,6 +41,7 @@ from bench.peers.muster import Muster, training_job
 from bench.podwatch import PodWatch, latest
 from bench.processes import cpu_seconds, machine_seconds, spent
 from bench.sick.requests import requests_made, writes
+from bench.writes import writes_between
 from localcluster.api import wait_for
 from localcluster.errors import LocalClusterError
 from localcluster.kwok import KwokControlPlane
@@ -290,7 +291,7 @@ def _run(stage: cases.Stage, system: Proving, checkers: Checkers, go: StartWatch
     if go.failed_nodes:
         raise LocalClusterError(f"a gang of {size} was not proved: {go.failed_nodes}")
     costs, everything = spent(before, cpu_seconds(pids)), machine_seconds() - machine
-    made = _added(asked, requests_made(system.metrics()))
+    made = writes_between(asked, requests_made(system.metrics()))
     told, exchange = checkers.told(), checkers.exchanged()
     bound = latest((pod.bound for pod in stage.watch.pods().values()), since)
     cases.remove(stage)
@@ -330,11 +331,6 @@ def _since(row: Mapping[str, Any], start: float) -> Object:
     """The times of a round, in seconds since the last pod was bound."""
     times = ("first_began", "last_began", "last_ended")
     return {name: round(value - start, 3) if name in times else value for name, value in row.items()}
-
-
-def _added(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
-    added = {key: count - before.get(key, 0) for key, count in after.items()}
-    return {key: count for key, count in sorted(added.items()) if count}
 
 
 def _until(condition: Callable[[], bool], what: str) -> None:

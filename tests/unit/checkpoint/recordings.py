@@ -37,6 +37,13 @@ def recorded(name: str) -> Written:
     return [(path, content.rstrip() if path.endswith(".json") else content) for path, content in written]
 
 
+class StorageInfo:
+    """What DCP says of a piece of a tensor."""
+
+    def __init__(self, path: str | bytes, offset: int, length: int) -> None:
+        self.relative_path, self.offset, self.length = path, offset, length
+
+
 class InMemory(Files):
     """A file system; times are in the order in which files are put."""
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from bench import dcp_files
+from tests.unit.checkpoint.recordings import StorageInfo
 
 from muster.node.checkpoint import dcp as walk
 from muster.node.checkpoint.dcp import MetadataError, shard_sizes
@@ -106,11 +107,6 @@ class Evil:
 
 def test_metadata_is_never_unpickled():
     assert shard_sizes(pickle.dumps([Evil(), "__0_0.distcp"])) == {"__0_0.distcp": 1}
-
-
-class StorageInfo:
-    def __init__(self, path, offset, length):
-        self.relative_path, self.offset, self.length = path, offset, length
 
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))

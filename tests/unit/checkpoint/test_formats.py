@@ -16,6 +16,7 @@ from tests.unit.checkpoint.recordings import (
     ROOT,
     START_NS,
     InMemory,
+    StorageInfo,
     Written,
     archive,
     complete,
@@ -29,13 +30,6 @@ from tests.unit.checkpoint.recordings import (
 
 from muster.node.checkpoint import find
 from muster.node.checkpoint.find import ScanOptions
-
-
-class StorageInfo:
-    """What DCP says of a piece of a tensor."""
-
-    def __init__(self, path: str, offset: int, length: int) -> None:
-        self.relative_path, self.offset, self.length = path, offset, length
 
 
 class Save(NamedTuple):

@@ -10,7 +10,7 @@ import random
 import fsspec
 import pytest
 from tests.unit.checkpoint.objects import Objects, of_azure, of_gcs, of_s3
-from tests.unit.checkpoint.recordings import InMemory, complete, recorded
+from tests.unit.checkpoint.recordings import InMemory, StorageInfo, complete, recorded
 from tests.unit.checkpoint.test_formats import SAVES
 
 from muster.node.checkpoint.find import Finder, ScanOptions
@@ -54,13 +54,6 @@ def put_manifest(objects, step, parts=2, directory=None):
         objects.put(f"{place}/part-{part}", b"x" * 10)
     manifest = {"step": step, "files": [{"path": f"part-{n}", "bytes": 10} for n in range(parts)]}
     objects.put(f"{place}/muster-checkpoint.json", json.dumps(manifest).encode())
-
-
-class StorageInfo:
-    """What DCP says of a piece of a tensor."""
-
-    def __init__(self, path, offset, length):
-        self.relative_path, self.offset, self.length = path, offset, length
 
 
 def metadata(shards):

@@ -24,7 +24,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from tests.unit.checkpoint.recordings import ROOT, InMemory, Written, archive, safetensors
+from tests.unit.checkpoint.recordings import ROOT, InMemory, StorageInfo, Written, archive, safetensors
 
 from muster.node.checkpoint.listing import MAX_DEPTH, Listing, no_sign
 
@@ -42,13 +42,6 @@ class Deep(InMemory):
     def listing(self, directory: str, sign: Callable[[], None] = no_sign, max_depth: int = MAX_DEPTH) -> Listing:
         found = super().listing(directory, sign)
         return Listing(directory, {name: file for name, file in found.files.items() if name.count("/") < max_depth})
-
-
-class StorageInfo:
-    """What DCP says of a piece of a tensor."""
-
-    def __init__(self, path: str, offset: int, length: int) -> None:
-        self.relative_path, self.offset, self.length = path, offset, length
 
 
 def written(tree: Mapping[str, Any]) -> Written:
