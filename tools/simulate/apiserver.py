@@ -512,6 +512,3 @@ def training_job(name: str, namespace: str, spec: Mapping[str, Any]) -> Object:
         "metadata": {"name": name, "namespace": namespace},
         "spec": dict(spec),
     }
-
-
-__all__ = ["ApiServer", "Object", "Watch", "Where", "owned", "training_job", "where"]

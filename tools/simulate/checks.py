@@ -279,6 +279,3 @@ def _has_ended(pod: Object) -> bool:
 
 def _completion(job: Object) -> Any:
     return (job.get("status") or {}).get("completion")
-
-
-__all__ = ["Checks", "ViolationError"]

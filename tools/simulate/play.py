@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from simulate.checks import ViolationError
 from simulate.fault import FOR_EVER, FOR_GOOD, Fault, MissedError, Undo
 from simulate.faults import KINDS, THEMES, begin, draw, draw_for_good
 from simulate.jobs import CROWDS, DAYS, LEAST_OFTEN, QUIETER, Day, JobPlan
 from simulate.life import Life
 from simulate.surroundings import key_of
+from simulate.violation import ViolationError
 
 # Beyond the exclusion of nodes after a failure there, the longest back-off, and a second try after either.
 QUIET_SECONDS = 7200.0

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 
 from muster.world.views import MUSTER_HEALTHY, ConditionView, NodeView
 
-__all__ = ["ConditionView", "NodeFacts"]
-
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:

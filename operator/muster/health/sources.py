@@ -25,7 +25,7 @@ from muster.api.nodehealth import SUBJECT_LENGTH, Finding, RecommendedAction, Se
 from muster.api.preflight import Profile
 from muster.health.budgets import Budgets
 from muster.health.equals import FEWER_THAN_EQUALS
-from muster.health.facts import ConditionView, NodeFacts
+from muster.health.facts import NodeFacts
 from muster.health.ignored_ports import IgnoredPorts
 from muster.health.kinds import KINDS, RECOVERY_ACTION, SXID, XID
 from muster.health.maintenance import Windows
@@ -54,6 +54,7 @@ from muster.health.xids import (
     WARNING,
     xid,
 )
+from muster.world.views import ConditionView
 
 UNHEALTHY_TAINT = "muster.dev/unhealthy"
 """The taint that Muster sets. Its only other mark on nodes is a condition, where the policy asks for it."""

@@ -284,6 +284,3 @@ def _size(count: int) -> str:
         if count >= bytes_each:
             return f"{count / bytes_each:.3g} {unit}"
     return f"{count / 1e3:.3g} kB"
-
-
-__all__ = ["with_save_concerns"]

@@ -18,6 +18,7 @@ from muster.lifecycle.worker_pod import (
 )
 from muster.protocol.contract import IDENTITY, PLAIN_IDENTITY
 from muster.protocol.resuming import BY_NAME
+from muster.protocol.shell_words import SHELLS
 from muster.protocol.starters import (
     ACCELERATE,
     COMPOSER,
@@ -25,7 +26,6 @@ from muster.protocol.starters import (
     FABRIC,
     LONGEST_LINE,
     PYTHON,
-    SHELLS,
     TORCHRUN,
     TUNE,
     WRAPPERS,

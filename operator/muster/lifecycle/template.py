@@ -15,7 +15,8 @@ from muster.lifecycle.worker_pod import CLUSTER_DNS, CLUSTER_DNS_ON_HOST, POD_DE
 from muster.placement.constraints import read_constraints
 from muster.placement.eligibility import Requirements
 from muster.placement.space import unknown_level
-from muster.protocol.starters import PYTHON, SHELLS, started, starter_of
+from muster.protocol.shell_words import SHELLS
+from muster.protocol.starters import PYTHON, started, starter_of
 from muster.world.fleet import Fleet
 from muster.world.job import JobWorld
 from muster.world.joblimits import too_many_nodes

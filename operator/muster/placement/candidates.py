@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 
 from muster.placement.domain import Change, Domain, Path
 from muster.placement.eligibility import STALE, lacking
+from muster.placement.fleet_index import NodeEligibility
 from muster.placement.natural import natural
 from muster.placement.request import Request
-from muster.placement.tree import NodeEligibility, Tree
+from muster.placement.tree import Tree
 from muster.world.fleet import STALE_HEARTBEAT_SECONDS, Fleet
 from muster.world.queuedecision import Refusal, RefusalKind
 

@@ -20,8 +20,6 @@ MAX_SHAPES = 32
 # Beyond so many kinds of nodes an eye begins anew: nodes change, and what they were is of no use.
 MAX_FOLLOWED = 4096
 
-__all__ = ["NodeEligibility", "NotAtHandError", "Tree"]
-
 
 class NotAtHandError(Exception):
     """A decision about a large fleet needs a tree that is not made yet, or is out of date: make it, and decide again.

@@ -13,7 +13,7 @@ Tests: tests/unit/checker/test_core.py.
 from __future__ import annotations
 
 import dataclasses
-from typing import Iterable, List, Optional, Tuple
+from typing import Iterable, Optional, Tuple
 
 from muster.protocol.messages import (
     LONGEST_SECONDS,
@@ -209,25 +209,3 @@ def decode_check_directive(data: bytes) -> CheckDirective:
         ProtocolError: not JSON, not an object, or a field of the wrong type (named).
     """
     return decode_from_coordinator(CheckDirective, data, "directive")
-
-
-__all__: List[str] = [
-    "CHECK_PATH",
-    "GANG",
-    "NODE",
-    "PAIR",
-    "READY",
-    "STARTING",
-    "UNFIT",
-    "CheckAnswer",
-    "CheckDirective",
-    "CheckGrant",
-    "CheckOrder",
-    "CheckReport",
-    "FigureReport",
-    "PassReport",
-    "ProbeReport",
-    "Put",
-    "decode_check_directive",
-    "decode_check_report",
-]

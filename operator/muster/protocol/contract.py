@@ -5,7 +5,7 @@ Muster sets any other variable only where the container does not. docs/trainer-c
 
 from __future__ import annotations
 
-from typing import FrozenSet, List
+from typing import FrozenSet
 
 IDENTITY: FrozenSet[str] = frozenset(
     (
@@ -38,5 +38,3 @@ IDENTITY: FrozenSet[str] = frozenset(
 
 PLAIN_IDENTITY: FrozenSet[str] = frozenset(("NODE_RANK", "NNODES", "MASTER_ADDR", "MASTER_PORT"))
 """Set once in each pod in mode Plain."""
-
-__all__: List[str] = ["IDENTITY", "PLAIN_IDENTITY"]

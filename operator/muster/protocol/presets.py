@@ -10,7 +10,7 @@ source prints it; tests search it for its step.
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Tuple
+from typing import NamedTuple, Tuple
 
 from muster.protocol.messages import COMMUNICATION, INPUT_WAIT
 
@@ -569,5 +569,3 @@ PRESETS: Tuple[Preset, ...] = (
     ),
 )
 BY_NAME = {preset.name: preset for preset in PRESETS}
-
-__all__: List[str] = ["AUTO", "BY_NAME", "OFF", "PRESETS", "Line", "Preset", "Timer"]

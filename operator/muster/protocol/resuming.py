@@ -407,23 +407,3 @@ def _is_same(value: str, wanted: str, path: str) -> bool:
     if "$(MUSTER_RESUME_" in value or value == wanted:
         return True
     return wanted == DIRECTORY and (value.startswith("/") or is_url(value)) and absolute(value) == above(path)
-
-
-__all__: List[str] = [
-    "AUTO",
-    "BY_NAME",
-    "OFF",
-    "PRESETS",
-    "Added",
-    "Preset",
-    "added",
-    "chosen",
-    "file_alone",
-    "is_own",
-    "likely",
-    "link",
-    "never",
-    "pointer",
-    "problem",
-    "tracker",
-]

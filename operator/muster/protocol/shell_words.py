@@ -163,6 +163,3 @@ def _reads_commands(words: Sequence[str]) -> bool:
     """Whether the command is a shell that reads its commands from the document."""
     is_shell = bool(words) and words[0].rsplit("/", 1)[-1] in SHELLS
     return is_shell and all(word.startswith("-") for word in words[1:])
-
-
-__all__: List[str] = ["ASSIGNMENT", "SHELLS", "commands", "resolved"]

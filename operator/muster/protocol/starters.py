@@ -238,24 +238,3 @@ def _is_program(word: str) -> bool:
 def _last_part(words: Sequence[str]) -> str:
     """Return the first word without its folder."""
     return words[0].rsplit("/", 1)[-1] if words else ""
-
-
-__all__: List[str] = [
-    "ACCELERATE",
-    "COMPOSER",
-    "DEEPSPEED",
-    "FABRIC",
-    "LONGEST_LINE",
-    "PYTHON",
-    "SHELLS",
-    "TORCHRUN",
-    "TUNE",
-    "WRAPPERS",
-    "commands_of",
-    "option",
-    "program_at",
-    "programs",
-    "shell_line",
-    "started",
-    "starter_of",
-]

@@ -11,8 +11,8 @@ from muster.controller import nodemarks
 from muster.controller.nodemarks import NodeMarks
 from muster.controller.pace import MAX_WRITES_PER_HOUR
 from muster.health.assess import Verdict, assess
-from muster.health.facts import ConditionView
 from muster.kube.errors import Forbidden
+from muster.world.views import ConditionView
 
 WELL = assess(facts(), healthy(), rules(), NOW)
 SICK = assess(facts(), sick(evidence("Xid", 79)), rules(), NOW)

@@ -22,11 +22,11 @@ from muster.api.nodehealth import (
 from muster.health.assess import Verdict, assess
 from muster.health.breaker import Act, Breaker, Ruling, Situation, concerned, rule
 from muster.health.effects import Effect, effect
-from muster.health.facts import ConditionView, NodeFacts
+from muster.health.facts import NodeFacts
 from muster.health.memory import MachineOffences
 from muster.health.sources import Rules
 from muster.world.jobfailures import JobFailureReport
-from muster.world.views import NodeView, Taint
+from muster.world.views import ConditionView, NodeView, Taint
 
 NOW = datetime(2026, 11, 20, 9, 41, 7, tzinfo=UTC)
 GPU = "GPU-5d2a3f0e-1111-2222-3333-444455556666"

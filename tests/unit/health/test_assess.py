@@ -26,10 +26,10 @@ from tests.unit.health.builders import (
 
 from muster.api.nodehealth import Decision, Evidence, NodeHealth, NodeHealthStatus, RecommendedAction, VerdictState
 from muster.health.assess import FailedBurnIn, Verdict, assess, node_fault
-from muster.health.facts import ConditionView
 from muster.health.kinds import KINDS
 from muster.health.memory import MachineOffences
 from muster.world.jobfailures import JobFailureReport
+from muster.world.views import ConditionView
 
 XID_79 = evidence("Xid", 79, message="NVRM: Xid (PCI:0000:5d:00): 79, GPU has fallen off the bus.")
 PORT_DOWN = evidence("IbPortDown", subject="mlx5_3/1", value="DOWN")

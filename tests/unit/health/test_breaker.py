@@ -14,7 +14,7 @@ from tests.unit.health.builders import NOW, Stored, after, budgets, decided, evi
 
 from muster.api.nodehealth import Decision
 from muster.health.breaker import MAX_PAUSE_SECONDS, Act, BreakerState
-from muster.health.facts import ConditionView
+from muster.world.views import ConditionView
 
 XID_79 = evidence("Xid", 79)
 PORT_DOWN = evidence("IbPortDown", subject="mlx5_3/1")

@@ -17,10 +17,10 @@ from muster.health.assess import assess
 from muster.health.breaker import Act, BreakerState
 from muster.health.budgets import Budgets, Share, in_nodes
 from muster.health.causes import CERTAIN
-from muster.health.facts import ConditionView
 from muster.health.kinds import KINDS
 from muster.health.pools import MAX_POOLS, WITHOUT, pool_of, pools_with_own_budget
 from muster.health.xids import RECOVERY_ACTIONS, XIDS
+from muster.world.views import ConditionView
 
 GPU_POOL = "nvidia.com/gpu NVIDIA-H200"
 NODES: dict[str, Any] = {"enforcement": "Nodes"}

@@ -9,7 +9,8 @@ from muster.api.base import ObjectMeta, rfc3339
 from muster.api.nodehealth import Decision, NodeHealth
 from muster.health.assess import assess
 from muster.health.condition import Mark, mark_of, patch
-from muster.health.facts import ConditionView, NodeFacts
+from muster.health.facts import NodeFacts
+from muster.world.views import ConditionView
 
 BAD = Mark("False", "Xid79", "bad")
 OTHER = ConditionView("Ready", "True", "KubeletReady", "", after(-60))

@@ -23,7 +23,6 @@ from muster.api.nodehealth import Decision, NodeHealth, RecommendedAction, Sever
 from muster.health.assess import FailedBurnIn, Verdict, assess, node_fault, suspicion_of
 from muster.health.breaker import Act, BreakerState, Ruling
 from muster.health.effects import effect
-from muster.health.facts import ConditionView
 from muster.health.repairs import RepairStatus, Stage
 from muster.health.silence import Silence
 from muster.health.sources import ROWS, Rules
@@ -31,6 +30,7 @@ from muster.health.story import EFFECT_LENGTH, MESSAGE_LENGTH, effect_text, stat
 from muster.health.verdict_index import VerdictIndex
 from muster.world.fleet import Evacuate
 from muster.world.jobfailures import JobFailureReport
+from muster.world.views import ConditionView
 
 XID_79 = evidence("Xid", 79, message="GPU has fallen off the bus")
 PORT_DOWN = evidence("IbPortDown", subject="mlx5_3/1", value="DOWN")

@@ -7,9 +7,9 @@ import pytest
 from tests.unit.health.builders import GPU, NOW, Stored, after, decided, evidence, rules
 
 from muster.api.nodehealth import Decision, NodeHealthStatus
-from muster.health.facts import ConditionView
 from muster.health.story import EFFECT_LENGTH, MESSAGE_LENGTH, effect_text, status_message
 from muster.world.jobfailures import JobFailureReport
+from muster.world.views import ConditionView
 
 XID_79 = evidence("Xid", 79, message="NVRM: Xid (PCI:0000:5d:00): 79, GPU has fallen off the bus.")
 PORT_DOWN = evidence("IbPortDown", subject="mlx5_3/1", value="state DOWN")

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from simulate.apiserver import Where
-from simulate.checks import Checks, ViolationError
+from simulate.checks import Checks
 from simulate.storage import Directory
 from simulate.surroundings import Surroundings
 from simulate.training import Script, Trainer
+from simulate.violation import ViolationError
 
 RULE = "no rank starts while one of another attempt is alive"
 UID = "uid-of-a"

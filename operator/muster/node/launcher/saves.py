@@ -127,6 +127,3 @@ class Saves:
         """Whether the program went back between these two places in the list of steps, so that other steps lie between
         them."""
         return any(self._steps[begin] <= furthest < self._steps[end] for furthest in self._left)
-
-
-__all__: List[str] = ["Saves"]

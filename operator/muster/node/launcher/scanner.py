@@ -16,7 +16,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
-from typing import Any, Callable, Dict, FrozenSet, List, Optional, Tuple
+from typing import Any, Callable, Dict, FrozenSet, Optional, Tuple
 
 from muster.node.launcher.children import Child, converse, converse_in_image
 from muster.protocol.checkpoint_names import is_url
@@ -402,6 +402,3 @@ def _report(item: Dict[str, Any]) -> CheckpointReport:
         size_bytes=None if item.get("sizeBytes") is None else min(int(item["sizeBytes"]), MAX_NUMBER),
         save_seconds=None if item.get("saveSeconds") is None else min(float(item["saveSeconds"]), LONGEST_SECONDS),
     )
-
-
-__all__: List[str] = ["LOOKS_PER_SECOND", "ScanResult", "Scanner"]

@@ -19,7 +19,6 @@ from tests.unit.simulate.test_stories import HERE, KEPT
 from muster.node.launcher.supervisor import Supervisor
 from simulate import stories
 from simulate.apiserver import Object
-from simulate.checks import ViolationError
 from simulate.fault import FOR_EVER, Fault
 from simulate.faults import KINDS
 from simulate.jobs import CROWDS
@@ -28,6 +27,7 @@ from simulate.machines import _pinned_to
 from simulate.play import Story, play, story
 from simulate.shrink import rule_of, shrunk
 from simulate.training import Script
+from simulate.violation import ViolationError
 from simulate.worker import Answers, Exchange, Looker
 
 
