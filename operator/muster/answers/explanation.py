@@ -27,10 +27,6 @@ _CONDITIONS: Mapping[str, str] = {
     "Succeeded": "Succeeded",
     "Failed": "Succeeded",
 }
-# Reasons of waiting whose messages have numbers from an operator and CRDs of this version.
-WAITS_FOR_NODES = frozenset(
-    {"InsufficientNodes", "TopologyUnsatisfied", "NeverFits", "NamespaceLimit", "BehindInQueue"}
-)
 ENDED = frozenset({"Succeeded", "Failed"})
 # Next steps by state, with the names in braces of `Reason.next`.
 NEXT_BY_STATE: Mapping[str, Sequence[str]] = {
@@ -132,9 +128,4 @@ def _notes(job: TrainingJob) -> list[str]:
         notes.append("the job is being deleted")
     if status.state and status.observed_generation < job.metadata.generation:
         notes.append("the operator has not looked at the newest change of the job yet: this is how it stood before")
-    if status.state == "Pending" and status.reason in WAITS_FOR_NODES and status.waiting is None:
-        notes.append(
-            "no numbers: the operator or the CustomResourceDefinitions are older than this command. "
-            "Update them with kubectl apply -k manifests/overlays/default"
-        )
     return notes
