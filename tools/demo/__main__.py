@@ -15,7 +15,7 @@ from typing import Any
 
 from demo import burnin
 from demo.account import account
-from demo.faults import Job, Measured, suffer
+from demo.faults import Job, Measured, rounded, suffer
 from demo.stage import cluster
 from demo.story import Story
 from demo.trainer_log import HostFiles, PodFiles, TrainerLog, newest_checkpoint, newest_step
@@ -85,8 +85,8 @@ def run(bed: Bed, story: Story, faults: dict[str, Fault]) -> dict[str, Any]:
         "succeeded": completion["result"] == "Succeeded",
         "attempts": attempts,
         "bad_node": bad,
-        "burn_in": found.to_json() if found else None,
-        "faults": [fault.to_json() for fault in suffered],
+        "burn_in": rounded(found) if found else None,
+        "faults": [rounded(fault) for fault in suffered],
         "account": {**told.to_json(), "agrees": told.agrees},
         "final_weights_sha256": log.result()["weights_sha256"],
         "reference_weights_sha256": reference.result()["weights_sha256"],

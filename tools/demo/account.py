@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from demo.faults import Measured
+from demo.faults import Measured, rounded
 from testbed.bed import Bed
 
 
@@ -41,9 +41,6 @@ class Accounted:
             and self.reported_steps <= self.measured_steps
         )
 
-    def to_json(self) -> dict[str, Any]:
-        return {key: round(value, 2) if isinstance(value, float) else value for key, value in asdict(self).items()}
-
 
 @dataclass(frozen=True)
 class Account:
@@ -70,7 +67,7 @@ class Account:
             "wall_seconds": self.wall_seconds,
             "unaccounted_seconds": self.unaccounted_seconds,
             "unknown_seconds": self.unknown_seconds,
-            "faults": [fault.to_json() for fault in self.faults],
+            "faults": [rounded(fault) for fault in self.faults],
         }
 
 

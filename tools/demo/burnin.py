@@ -5,7 +5,7 @@ It ends with the first go: the policy and the checkers go, so that what the late
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from demo.story import Story
@@ -33,9 +33,6 @@ class Found:
     kept: tuple[str, ...]
     found_seconds: float
     training_seconds: float
-
-    def to_json(self) -> dict[str, Any]:
-        return {key: round(value, 2) if isinstance(value, float) else value for key, value in asdict(self).items()}
 
 
 def spoil(bed: Bed, story: Story) -> str:

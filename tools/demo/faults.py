@@ -42,8 +42,10 @@ class Measured:
     resumed_from_step: int
     lost_steps: int
 
-    def to_json(self) -> dict[str, Any]:
-        return {key: round(value, 2) if isinstance(value, float) else value for key, value in asdict(self).items()}
+
+def rounded(found: Any) -> dict[str, Any]:
+    """The fields of a dataclass, for JSON."""
+    return {key: round(value, 2) if isinstance(value, float) else value for key, value in asdict(found).items()}
 
 
 def suffer(job: Job, kind: str, inject: Fault) -> Measured:
