@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unit.preflight_probes.conftest import write_double
 
 from muster.kube.certificates import new_authority, new_serving
 from muster.protocol.checks import CHECK_PATH, CheckDirective, CheckReport, decode_check_report
@@ -27,17 +28,6 @@ from muster.protocol.messages import digest, encode
 ROOT = Path(__file__).resolve().parents[3]
 NAME = "coordinator.muster.test"
 DEADLINE_SECONDS = 120.0
-TORCH = """
-class version:
-    cuda = None
-class cuda:
-    pass
-__version__ = "0.0.double"
-def set_grad_enabled(enabled):
-    pass
-def get_num_threads():
-    return 1
-"""
 # Every probe of a CPU profile at once; an all-reduce meets its partners through the coordinator, and may be told to go
 # on for ever.
 HOOK = """
@@ -207,10 +197,7 @@ class Nodes:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         if zygote:
             return
-        (directory / "torch").mkdir()
-        (directory / "torch/__init__.py").write_text(TORCH)
-        (directory / "torch/distributed.py").write_text("")
-        (directory / "sitecustomize.py").write_text(HOOK)
+        write_double(directory, HOOK)
 
     def start(self, name: str, **environment: str) -> None:
         home = self.directory / name

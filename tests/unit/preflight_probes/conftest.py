@@ -153,6 +153,14 @@ catalog.PROBES["forsake"] = catalog.Probe(forsake, members=True)
 Start = Callable[..., Prober]
 
 
+def write_double(folder: Path, hook: str, torch: str = TORCH) -> None:
+    """A folder for PYTHONPATH with a double of torch, and with code that runs before all else."""
+    (folder / "torch").mkdir(exist_ok=True)
+    (folder / "torch/__init__.py").write_text(textwrap.dedent(torch))
+    (folder / "torch/distributed.py").write_text("")
+    (folder / "sitecustomize.py").write_text(hook)
+
+
 class Clocks:
     """Moves the zygote's clock on."""
 
@@ -175,10 +183,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
     started = []
 
     def begin(torch: str = TORCH, **environment: str) -> Prober:
-        (tmp_path / "torch").mkdir(exist_ok=True)
-        (tmp_path / "torch/__init__.py").write_text(textwrap.dedent(torch))
-        (tmp_path / "torch/distributed.py").write_text("")
-        (tmp_path / "sitecustomize.py").write_text(HOOK)
+        write_double(tmp_path, HOOK, torch)
         path = os.pathsep.join([str(tmp_path), str(ROOT / "operator")])
         prober = Prober(environment={**os.environ, "PYTHONPATH": path, "CLOCKS": str(tmp_path), **environment})
         started.append(prober)
