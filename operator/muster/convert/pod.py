@@ -140,7 +140,7 @@ def fit(template: dict[str, Any], container: dict[str, Any], *, restarted: bool,
         )
     restarted = pod.get("restartPolicy", "Never") != "Never" or restarted
     for name, why in POD_LEFT_OUT.items():
-        _omit(pod, "template.spec", name, why, notes)
+        _omit(pod, name, why, notes)
     for name in sorted({*pod} - POD_KEPT - POD_TOLD):
         notes.check.append(
             f"template.spec.{name}: {short(pod[name])} stays: it is not known what it means in a pod that stays"
@@ -159,10 +159,10 @@ def fit(template: dict[str, Any], container: dict[str, Any], *, restarted: bool,
     _convert_other_containers(template, container, restarted=restarted, notes=notes)
 
 
-def _omit(fields: dict[str, Any], where: str, name: str, why: str, notes: Notes) -> None:
-    value = fields.pop(name, None)
+def _omit(pod: dict[str, Any], name: str, why: str, notes: Notes) -> None:
+    value = pod.pop(name, None)
     if value not in (None, "", 0, [], {}, _SAID_BY_DEFAULT.get(name)):
-        notes.leave_out(f"{where}.{name}", value, why)
+        notes.leave_out(f"template.spec.{name}", value, why)
 
 
 def _convert_grace_period(pod: dict[str, Any], notes: Notes) -> None:

@@ -84,8 +84,8 @@ def _application(meaning: str, source: str = _CATALOGUE, often: Repetition | Non
     return ErrorCode(meaning, XidClass.APPLICATION, INFO, NONE, source, often)
 
 
-def _notice(meaning: str, source: str = _CATALOGUE) -> ErrorCode:
-    return ErrorCode(meaning, XidClass.DRIVER, WARNING, NONE, source)
+def _notice(meaning: str) -> ErrorCode:
+    return ErrorCode(meaning, XidClass.DRIVER, WARNING, NONE, _CATALOGUE)
 
 
 def _now(

@@ -208,4 +208,4 @@ def decode_check_directive(data: bytes) -> CheckDirective:
     Raises:
         ProtocolError: not JSON, not an object, or a field of the wrong type (named).
     """
-    return decode_from_coordinator(CheckDirective, data, "directive")
+    return decode_from_coordinator(CheckDirective, data)

@@ -428,16 +428,16 @@ def decode_directive(data: bytes) -> Directive:
     Raises:
         ProtocolError: not JSON, not an object, or a field of the wrong type (named).
     """
-    return decode_from_coordinator(Directive, data, "directive")
+    return decode_from_coordinator(Directive, data)
 
 
-def decode_from_coordinator(kind: Type[T], data: bytes, where: str) -> T:
+def decode_from_coordinator(kind: Type[T], data: bytes) -> T:
     """Parse a message of the coordinator, which may be newer and send longer ones.
 
     Raises:
         ProtocolError: not JSON, not an object, or a field of the wrong type (named).
     """
-    return _from_json(kind, _load(data), where)
+    return _from_json(kind, _load(data), "directive")
 
 
 def _load(data: bytes) -> Any:
