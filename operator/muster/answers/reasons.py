@@ -244,7 +244,7 @@ REASONS: tuple[Reason, ...] = (
         "The launcher of a worker does not reach the operator.",
         "The job is Stalled after 10 min in which no launcher of the gang was heard. It starts by itself once all are.",
         "Check the pod's log, DNS, and network policies to `muster-coordinator.muster-system:8443`.",
-        "waiting for the launcher of worker 3 on n3 to report: if that lasts, look at its log and at network "
+        "waiting for the launcher of worker 3 on n3 to report: if that lasts, check its log and the network "
         "policies between it and the Service muster-coordinator",
         next=("see whether the launcher reaches the operator: {logs}",),
     ),
@@ -528,7 +528,7 @@ REASONS: tuple[Reason, ...] = (
         "Training goes on.",
         "Read [what each is measured by, and what to do](docs/checkpoints.md#how-saving-goes).",
         "424 GB can still be written below /checkpoints, and a checkpoint has 96 GB; each save leaves 96 GB less, "
-        "and it is full after 4 more saves, in about 4 h. Delete what nobody needs, let the trainer keep fewer, or "
+        "and it is full after 4 more saves, in about 4 h. Delete what is not needed, let the trainer keep fewer, or "
         "make the volume larger: a save on a full disk is lost",
     ),
     Reason(
@@ -568,7 +568,7 @@ REASONS: tuple[Reason, ...] = (
         "Muster stops using the pattern. Training goes on, and a hang is not noticed.",
         "Write steps to the file in `MUSTER_PROGRESS`, or create the job again with a simpler pattern.",
         next=(
-            "write the steps to the file in MUSTER_PROGRESS, or make the job anew with a simpler "
+            "write the steps to the file in MUSTER_PROGRESS, or create the job again with a simpler "
             "spec.progress.stepPattern",
         ),
     ),
@@ -804,7 +804,7 @@ REASONS: tuple[Reason, ...] = (
         "No checker is heard on a node, or it still imports torch.",
         "Muster waits: a minute of silence, five minutes of importing.",
         "Run `kubectl -n muster-check get pods -o wide`, then read the log of the pod on that node.",
-        "no checker is heard on n1: is a pod of DaemonSet muster-check running there?",
+        "no checker on n1 reports: check that a pod of DaemonSet muster-check runs there",
     ),
     Reason(
         "BurnInWarning",
@@ -901,7 +901,7 @@ REASONS: tuple[Reason, ...] = (
         "min, while others are heard.",
         "It gives the worker a new pod first, then another node; four times at most for an only launcher.",
         "Check the node's network.",
-        "attempt 1: the launcher of worker 1 has not been heard for 60 s, and the gang waits for it; attempt 2 "
+        "attempt 1: the launcher of worker 1 has not reported for 60 s, and the gang waits for it; attempt 2 "
         "follows (R0b: a new pod on the same node)",
     ),
     Reason(
@@ -929,8 +929,8 @@ REASONS: tuple[Reason, ...] = (
         "The first step after a resume lies behind the checkpoint that the ranks were given.",
         "It restarts the ranks once.",
         "Let the trainer load what `MUSTER_RESUME_PATH` names.",
-        "attempt 1: its first step is 1, though the ranks were told to go on from step 1000 (/checkpoints/1000): "
-        "the trainer has to load what MUSTER_RESUME_PATH names; attempt 2 follows (R0: ranks restart in place)",
+        "attempt 1: its first step was 1, but the ranks were given the checkpoint of step 1000 (/checkpoints/1000): "
+        "let the trainer load what MUSTER_RESUME_PATH names; attempt 2 follows (R0: ranks restart in place)",
     ),
     Reason(
         "PodDeleted, PodGone",

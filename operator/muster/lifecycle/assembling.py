@@ -159,7 +159,7 @@ def _plan_after_burn_in(
         begun = record.after_burn_in_passed(world, begun, profile, tested.untested, tested.message, tested.measured)
         if tested.untested:
             nodes = f"{len(tested.untested)} of {len(begun.members)} nodes"
-            note = f"starts although nothing can be said of {nodes}: {tested.message}"
+            note = f"the ranks start, though the tests of {nodes} have no result: {tested.message}"
             told.append(Announcement(burnin.INCONCLUSIVE, note, warning=True))
         elif tested.message:
             told.append(Announcement("BurnInWarning", tested.message, warning=True))
@@ -196,8 +196,8 @@ def _plan_after_burn_in_failed(world: JobWorld, gang: Gang, tested: burnin.BurnI
         other = record.after_burn_in_release(world, spec, tested.fails, profile)
         pause = holds.held_seconds(world, other)
         note = (
-            f"nodes have failed the burn-in {count} times in a row ({why}); all nodes are given back, next try in "
-            f"{pause:.0f} s"
+            f"nodes have failed the burn-in {count} times in a row ({why}). Muster frees all nodes of the job and "
+            f"tries again in {pause:.0f} s"
         )
     else:
         other = record.after_burn_in_failed(world, spec, tested.fails, profile)
@@ -215,7 +215,7 @@ def _plan_after_inconclusive(world: JobWorld, gang: Gang, tested: burnin.BurnInS
     count, nodes = burnin.tries(spec) + 1, tested.untested
     minutes = burnin.patience_seconds(world) / 60
     what = (
-        f"the burn-in of {len(nodes)} of {len(spec.members)} nodes has come to no answer within {minutes:.0f} min "
+        f"the burn-in of {len(nodes)} of {len(spec.members)} nodes gave no result within {minutes:.0f} min "
         f"({tested.message})"
     )
     if _are_few(len(nodes), len(spec.members)) and count <= world.fleet.policy.preflight.max_replacements:
@@ -225,7 +225,7 @@ def _plan_after_inconclusive(world: JobWorld, gang: Gang, tested: burnin.BurnInS
             return commit(world, other, Announcement(burnin.INCONCLUSIVE, note, warning=True))
     other = record.after_inconclusive_release(world, spec, nodes, what, burnin.INCONCLUSIVE)
     pause = (other.hold_until - world.now).total_seconds() if other.hold_until else 0.0
-    note = f"{what}; all nodes are given back, next try in {pause:.0f} s"
+    note = f"{what}. Muster frees all nodes of the job and tries again in {pause:.0f} s"
     return commit(world, other, Announcement(burnin.INCONCLUSIVE, note, warning=True))
 
 
@@ -246,7 +246,7 @@ def _not_started(world: JobWorld, gang: Gang, missing: Missing) -> Plan:
     """
     others = verification.with_other_verifiers(world, gang.spec, missing.reason)
     if others is not None:
-        note = f"attempt {gang.spec.attempt}: other workers are asked to judge the checkpoints ({missing.message})"
+        note = f"attempt {gang.spec.attempt}: other workers verify the checkpoints now ({missing.message})"
         return commit(world, others, Announcement("VerifiersChanged", note, warning=True))
     overdue = verification.is_overdue(world, gang.spec, missing.reason)
     if missing.stalled or overdue:
@@ -344,7 +344,7 @@ def _overdue(world: JobWorld, gang: Gang) -> dict[int, str]:
         trouble = _pod_trouble(pod)
         if pod.phase == "Pending" and (trouble or waited >= max(timeout, POD_START_SECONDS)):
             found[worker_view.index] = (
-                f"{worker_view.where}: {trouble.message if trouble else 'its pod does not come to run'}"
+                f"{worker_view.where}: {trouble.message if trouble else 'its pod does not start'}"
             )
     return found
 

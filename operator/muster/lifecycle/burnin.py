@@ -172,7 +172,7 @@ def _compute_state(world: JobWorld) -> BurnInState | None:
     if _requested_profile(world) is Profile.DISABLED and not world.checkers:
         # Only because results were found wrong; checkers may never have been installed.
         young = world.leader_age_seconds < NEW_LEADER_SECONDS
-        return BurnInState(Missing(BURNING_IN, "burn-in: hearing the checkers")) if young else None
+        return BurnInState(Missing(BURNING_IN, "burn-in: waiting for the checkers to report")) if young else None
     return _BurnIn(world, gang, profile).state()
 
 
@@ -232,9 +232,7 @@ class _BurnIn:
         if found.missing is not None or not self.not_owed or self.record.open_corruption is None:
             return found
         untested = sorted({*found.untested, *(worker_view.member.node for worker_view in self.not_owed)})
-        words = "; ".join(
-            part for part in (found.message, "without GPUs nothing is tested on nodes that have some") if part
-        )
+        words = "; ".join(part for part in (found.message, "a job without GPUs tests no node that has some") if part)
         return replace(found, untested=tuple(untested), message=words)
 
     def _state(self) -> BurnInState:
@@ -245,7 +243,9 @@ class _BurnIn:
         if self._is_unheard():
             keep = NodeChecks(known=False)
             nodes = [worker_view.member.node for worker_view in self.world.worker_views]
-            return BurnInState(Missing(BURNING_IN, "burn-in: hearing the checkers"), dict.fromkeys(nodes, keep))
+            return BurnInState(
+                Missing(BURNING_IN, "burn-in: waiting for the checkers to report"), dict.fromkeys(nodes, keep)
+            )
         absent, waiting = self._without_checker()
         orders = self._node_orders(absent)
         found = self._timed(local.with_wrong_bits(list(self._local(absent)), self.world.checkers))
@@ -278,7 +278,7 @@ class _BurnIn:
         asked = [Pair(CONTROL_ROUND, *ends, turn) for ends in control_pairs(verdict, evidence)]
         unheard = [pair for pair in asked if not told.get(pair)]
         if unheard:
-            text = f"burn-in {self.profile}: those who speak against a node or share its way are tested with each other"
+            text = f"burn-in {self.profile}: nodes that failed only with a suspect partner are tested with each other"
             together = self._orders_by_node(orders, {*told, *pairs_that_can_begin(unheard, ())})
             return BurnInState(Missing(BURNING_IN, text), self._node_checks(together))
         earlier = self.record.burn_in.failures if self.record.burn_in else ()

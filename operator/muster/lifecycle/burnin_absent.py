@@ -22,7 +22,7 @@ def absence(node: str, view: CheckerView | None, most_seconds: float) -> tuple[s
     """
     if view is None or not view.is_fresh:
         silent = most_seconds if view is None else view.heard_age_seconds
-        words = f"no checker is heard on {node}: is a pod of DaemonSet muster-check running there?"
+        words = f"no checker on {node} reports: check that a pod of DaemonSet muster-check runs there"
         return words, CHECKER_SECONDS - silent
     if view.report.state == STARTING:
         return f"the checker on {node} is still starting", STARTING_SECONDS - view.state_seconds

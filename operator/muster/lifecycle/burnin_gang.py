@@ -124,7 +124,7 @@ def measured(
 def _why_not(nodes: Sequence[str], answers: Mapping[str, CheckAnswer]) -> str:
     silent = [node for node in nodes if node not in answers]
     if len(silent) == len(nodes):
-        return "nobody has answered in time"
+        return "no node answered in time"
     if silent:
         return f"no answer in time from {silent[0]}" + (f" and {len(silent) - 1} more" if silent[1:] else "")
     failed = [(node, answers[node]) for node in nodes if not _has_figure(answers[node])]

@@ -222,7 +222,7 @@ def _full_disk_message(world: JobWorld, record: GangSpec, told: CheckpointStatus
         saves = f"after {left} more save{'s' * (left != 1)}{when}" if left else "with the next save"
         message += f"; each save leaves {_size(int(each))} less, and it is full {saves}"
     return (
-        message + ". Delete what nobody needs, let the trainer keep fewer, or make the volume larger: "
+        message + ". Delete what is not needed, let the trainer keep fewer, or make the volume larger: "
         "a save on a full disk is lost"
     )
 

@@ -25,5 +25,7 @@ def compute_or_fallback(what: str, work_out: Callable[[], T], otherwise: T) -> T
     except Exception as error:  # noqa: BLE001 - it is logged there
         if (what, type(error)) not in _logged:
             _logged.add((what, type(error)))
-            _log.exception("%s could not be worked out, a defect of Muster: what was told before stands", what)
+            _log.exception(
+                "%s could not be computed, which is a defect of Muster: the published figures stay as they are", what
+            )
         return otherwise

@@ -104,8 +104,8 @@ def is_shell_line(command: Sequence[str]) -> bool:
 def _of_starters(job: TrainingJob, command: list[str], container: Mapping[str, Any]) -> list[str]:
     """Return what should be known of programs that start processes, also of those in a shell's line, as messages."""
     told = [
-        f"{found} is no rank: a pod's name ends with how often it was made anew; where the line takes it for the "
-        "node's, write $NODE_RANK"
+        f"{found} is no rank: the end of a pod's name counts its replacements. Where the line needs the number of the "
+        "node, write $NODE_RANK"
         for found in _OF_HOST_NAME.findall((shell_line(command) or "")[:LONGEST_LINE])[:1]
     ]
     if len(shell_line(command) or "") > LONGEST_LINE:
@@ -332,7 +332,7 @@ def _processes(job: TrainingJob, command: list[str], container: Mapping[str, Any
             f"to {gpus}, or start the program with torchrun"
         )
     return (
-        f"{names[0]} is started once on each node, and has its {gpus} GPUs: where it starts a process for each, tell "
-        "it of the other nodes by $(NNODES), $(NODE_RANK) and $(MASTER_ADDR), else set launch.processesPerNode to "
-        f"{gpus}"
+        f"{names[0]} is started once on each node, and has its {gpus} GPUs: where it starts a process for each, "
+        "pass it $(NNODES), $(NODE_RANK) and $(MASTER_ADDR) to find the other nodes, else set launch.processesPerNode "
+        f"to {gpus}"
     )

@@ -178,7 +178,7 @@ def _why_not(worker_view: WorkerView, record: GangSpec) -> str:
     if not _has_looked(worker_view, record):
         return f"{worker_view.where} has not listed its own"
     if worker_view.member.is_replacement:
-        return f"{worker_view.where} has come to its node since, and holds none"
+        return f"{worker_view.where} moved to its node after that save, and holds none"
     return f"{worker_view.where} does not hold its whole part of that save"
 
 

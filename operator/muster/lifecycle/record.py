@@ -49,7 +49,7 @@ SHORT_MESSAGE_CHARACTERS = 160
 # A number in the fence file that is this far beyond the attempt is of no attempt of this job.
 FENCE_FILE_REACH = 10_000
 MASTER_PORTS = range(20000, 30000)
-_HEAR = "if that lasts, look at its log and at network policies between it and the Service muster-coordinator"
+_HEAR = "if that lasts, check its log and the network policies between it and the Service muster-coordinator"
 
 # A gang that could not be assembled waits this long before its next try, twice as long each time.
 FIRST_RELEASE_SECONDS = 60.0
@@ -561,7 +561,7 @@ def _as_node_fault(world: JobWorld, incident: GangIncident) -> GangIncident:
     node_fault = world.fleet.node_fault(incident.node)
     if not node_fault or incident.reason not in blame.OF_A_SICK_NODE:
         return incident
-    words = f"{incident.message} (its node is sick: {node_fault})"
+    words = f"{incident.message} (its node is unhealthy: {node_fault})"
     return incident.model_copy(update={"fault_class": FaultClass.HARDWARE, "message": words[:2048]})
 
 

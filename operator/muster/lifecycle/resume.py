@@ -358,7 +358,7 @@ def _begun_elsewhere(world: JobWorld, record: GangSpec, best: Resume, branch: Br
         return Start(best, branch)
     message = (
         f"the newest checkpoint of its own, {own.step} ({own.path}), is not beyond {best.step} ({best.path}), where "
-        f"spec.checkpoint.resumeFrom let it begin: its steps may have begun anew. Set resumeFrom to {own.path}, or to "
+        f"spec.checkpoint.resumeFrom let it begin: its steps may have begun again. Set resumeFrom to {own.path}, or to "
         f"{best.path}{_repeat_hint(record)}"
     )
     return Missing(BEHIND, message, stalled=True)
@@ -420,7 +420,10 @@ def _unknown_to_verifiers(world: JobWorld, record: GangSpec, beyond: int) -> Mis
 
 
 def _awaited_verdict(key: _Key) -> Missing:
-    return Missing(NOT_VERIFIED, f"checkpoint {key[0]} ({key[1]}) is being judged: is all of it there?")
+    return Missing(
+        NOT_VERIFIED,
+        f"checkpoint {key[0]} ({key[1]}) is being verified: a worker checks whether all of its files are there",
+    )
 
 
 def _not_visible(
@@ -444,7 +447,7 @@ def _repeat_hint(record: GangSpec) -> str:
     """Return how a user can request again what resumeFrom says and what was carried out; "": nothing stands there."""
     if record.branch is None or not record.branch.resume_from:
         return ""
-    return f" (what it says now has been done: to ask for {record.branch.resume_from} once more, take it away before)"
+    return f" ({record.branch.resume_from} was already applied: to apply it again, clear the field first)"
 
 
 def _requested_start(world: JobWorld, record: GangSpec, requested: str) -> Start | Missing:
@@ -471,8 +474,8 @@ def _requested_start(world: JobWorld, record: GangSpec, requested: str) -> Start
             return _start_at_request(world, record, requested, Resume(step=found[0], path=found[1]))
         why = _unseen_elsewhere(world)
         text = (
-            f"going on from {requested} as asked; it is outside spec.checkpoint.directory, and no launcher has found "
-            "it complete there" + (f": {why}" if why else "")
+            f"resuming from {requested} as requested; it is outside spec.checkpoint.directory, and no launcher has "
+            "found it complete" + (f": {why}" if why else "")
         )
         return _start_at_request(
             world, record, requested, Resume(step=step_in_name(requested.rpartition("/")[2]) or 0, path=requested), text
@@ -480,7 +483,7 @@ def _requested_start(world: JobWorld, record: GangSpec, requested: str) -> Start
     there = ", ".join(str(step) for step, _ in usable[:8]) or "none"
     message = (
         f"spec.checkpoint.resumeFrom: there is no complete checkpoint {requested} that every worker sees; steps "
-        f"that they see: {there}. Set it to one of these, to {SCRATCH}, or take it away"
+        f"that they see: {there}. Set it to one of these, to {SCRATCH}, or clear the field"
     )
     return Missing(NOT_FOUND, message, stalled=True)
 
@@ -501,12 +504,15 @@ def _start_from_other_job(world: JobWorld, record: GangSpec, requested: str, for
     if other is None or not other.exists:
         return Missing(NOT_FOUND, f"{field} there is no job {fork.job} in this namespace. {instead}", stalled=True)
     if not other.directory:
-        text = f"{field} job {fork.job} has no spec.checkpoint.directory, so nobody knows where it saves. {instead}"
+        text = (
+            f"{field} job {fork.job} has no spec.checkpoint.directory, so Muster does not know where it saves. "
+            f"{instead}"
+        )
         return Missing(NOT_FOUND, text, stalled=True)
     if absolute(other.directory) == absolute(own):
         text = (
-            f"{field} job {fork.job} saves to {own}, too, and two jobs must not share a directory: make this job "
-            "anew with a spec.checkpoint.directory of its own"
+            f"{field} job {fork.job} saves to {own}, too, and two jobs must not share a directory. Create this "
+            "job again, with a spec.checkpoint.directory of its own"
         )
         return Missing(NOT_FOUND, text, stalled=True)
     seen = _seen_elsewhere(world, other.directory)
@@ -608,8 +614,8 @@ def _all_stamps(world: JobWorld, record: GangSpec, step: int) -> set[Stamp] | Mi
 
 def _too_many(step: int) -> Missing:
     message = (
-        f"more than {MAX_STAMPS} checkpoints lie beyond step {step}, and Muster can tell no more of them from what is "
-        "written next. Move those that shall not count out of spec.checkpoint.directory"
+        f"more than {MAX_STAMPS} checkpoints lie beyond step {step}, and Muster can exclude no more than that. Move "
+        "those that are not to count out of spec.checkpoint.directory"
     )
     return Missing(TOO_MANY, message, stalled=True)
 

@@ -503,12 +503,12 @@ def _unseen(world: JobWorld, gang: Gang) -> str:
     likely = BY_NAME.get(next((view.likely_preset for view in launchers if view.likely_preset), ""))
     if likely is not None:
         return told + (
-            f"what is printed looks like {likely.name}. If it is, make the job anew with progress.preset: "
+            f"what is printed looks like {likely.name}. If it is, create the job again with progress.preset: "
             f"{likely.name} ({likely.needs})"
         )
     return told + (
         "the trainer writes no step to the file in MUSTER_PROGRESS, and prints none that a preset reads "
-        "(docs/reference/progress.md). Let it do one of these, or make the job anew with a progress.stepPattern; "
+        "(docs/reference/progress.md). Let it do one of these, or create the job again with a progress.stepPattern; "
         "progress.preset: Off stops this message"
     )
 
@@ -558,14 +558,13 @@ def _silence(world: JobWorld) -> str:
     if world.silence.widespread:
         total = f"{world.silence.silent} of all {world.silence.total} launchers are silent at once"
         return (
-            f"{who}; {total}: more likely the network or the operator than the nodes, which get "
-            f"{WHOLE_GANG_SECONDS:.0f} s"
+            f"{who}; {total}. The network or the operator is the likelier cause, so Muster waits "
+            f"{WHOLE_GANG_SECONDS:.0f} s before it counts a node as lost"
         )
     if len(silent) == world.job.spec.nodes:
         return (
-            f"{who}; their nodes are heard, so they may train on: if that lasts, look at their logs and at network "
-            "policies between them and the Service muster-coordinator; a worker that is to be replaced is deleted "
-            "(kubectl delete pod)"
+            f"{who}; their nodes report, so they may train on. If that lasts, check their logs and the network "
+            "policies between them and the Service muster-coordinator. To have a worker replaced, delete its pod"
         )
     return f"{who}; waiting for a second sign or for a step"
 

@@ -23,7 +23,7 @@ WHAT_TESTS_SHOW: Mapping[Examination, str] = {
     Examination.NOTHING_FOUND: "all nodes have passed the burn-in, and no culprit was found",
     Examination.INCONCLUSIVE: "the burn-in could not clear all nodes, and has found no culprit",
     Examination.NOT_TESTED: (
-        "the nodes on which that happened were not tested: no checker is heard there, or the gang has left them"
+        "the nodes on which that happened were not tested: no checker there reports, or the gang has moved off them"
     ),
 }
 
@@ -67,10 +67,10 @@ def suspects_text(steps: Sequence[int], count: int = 0, *, ended: bool = False) 
     shown = [str(step) for step in steps[:SHOWN_SUSPECTS]]
     more = max(count, len(steps)) - len(shown)
     if len(shown) + more == 1:
-        rest = "" if ended else " and does not count until it is written anew"
+        rest = "" if ended else " and does not count until it is saved again"
         return f"checkpoint {shown[0]} {'was' if ended else 'is'} suspect{rest}"
     others = f" and {more} more" if more else ""
-    rest = "" if ended else " and do not count until they are written anew"
+    rest = "" if ended else " and do not count until they are saved again"
     return f"checkpoints {', '.join(shown)}{others} {'were' if ended else 'are'} suspect{rest}"
 
 

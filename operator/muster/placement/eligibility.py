@@ -22,7 +22,7 @@ UNREACHABLE_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreac
 # What one soft taint, or a suspicion, weighs in accelerators that would lie idle: more than any node has.
 _SOFT_TAINT = 1024
 # More than all soft taints that a node may have.
-_SICK = _SOFT_TAINT * 1024
+_UNHEALTHY = _SOFT_TAINT * 1024
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def closed(node: NodeView, needs: Requirements, fleet: Fleet) -> Refusal | None:
     if exclusion and not _is_taken_all_the_same(exclusion, needs):
         return Refusal(RefusalKind.UNHEALTHY, unhealthy(exclusion))
     if needs.constraints.problem:
-        return Refusal(RefusalKind.UNREADABLE, f"not to be judged: spec.template.spec.{needs.constraints.problem}")
+        return Refusal(RefusalKind.UNREADABLE, f"not considered: spec.template.spec.{needs.constraints.problem}")
     taint = _untolerated(node.taints, needs.constraints)
     return Refusal(RefusalKind.TAINTED, f"taint {taint.key}", taint.key) if taint else None
 
@@ -134,7 +134,7 @@ def is_out_of_service(name: str, fleet: Fleet) -> bool:
 def unfit(node: NodeView, needs: Requirements, fleet: Fleet) -> Refusal | None:
     """Which resource the node, in its pool, has too little of for the worker; None if none."""
     if needs.scheduler_for and binding_of(node, fleet) is Binding.DIRECT:
-        message = f"bound directly, which does not do for {needs.scheduler_for}"
+        message = f"bound directly, which does not work with {needs.scheduler_for}"
         return Refusal(RefusalKind.BOUND_DIRECTLY, message, needs.scheduler_for)
     resource = fleet.policy.accelerator_resource
     if not needs.accelerators and _is_kept(node, fleet):
@@ -167,8 +167,8 @@ def reluctance(node: NodeView, needs: Requirements, fleet: Fleet) -> int:
     unwelcome = sum(not needs.constraints.tolerate(taint) for taint in soft)
     unwelcome += fleet.suspicion_of(node.name) is not None
     spare = node.allocatable.get(fleet.policy.accelerator_resource, 0) - needs.accelerators
-    sick = _SICK if fleet.exclusion(node.name) is not None else 0
-    return sick + unwelcome * _SOFT_TAINT + min(max(spare, 0), _SOFT_TAINT - 1)
+    unhealthy = _UNHEALTHY if fleet.exclusion(node.name) is not None else 0
+    return unhealthy + unwelcome * _SOFT_TAINT + min(max(spare, 0), _SOFT_TAINT - 1)
 
 
 def binding_of(node: NodeView, fleet: Fleet) -> Binding:

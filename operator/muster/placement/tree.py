@@ -29,7 +29,7 @@ class NotAtHandError(Exception):
     """
 
     def __init__(self, needs: Requirements) -> None:
-        super().__init__("the tree of free nodes for this kind of worker is not at hand")
+        super().__init__("the tree of free nodes for this kind of worker is not built yet")
         self.needs = needs
 
 

@@ -51,11 +51,11 @@ def message(job: TrainingJob, turn: QueueDecision) -> str:
     if turn.queued > 1:
         rest += f"; number {turn.position} of {turn.queued} in the queue"
     if turn.payer is Payer.JOB:
-        rest += "; it stands behind all other jobs for now, because it held nodes and its pods did not come to run"
+        rest += "; it stands behind all other jobs for now, because it held nodes and its pods did not start"
     if turn.payer is Payer.NAMESPACE:
         rest += (
             f"; namespace {job.metadata.namespace} stands behind other namespaces for now, because several of its "
-            "jobs held nodes and their pods did not come to run"
+            "jobs held nodes and their pods did not start"
         )
     return shortened_text(answer.message.rstrip("."), MAX_MESSAGE - len(rest)) + rest
 

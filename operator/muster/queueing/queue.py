@@ -121,8 +121,8 @@ def _guarded(desk: "_Planner", job: Waiting) -> Generator[None, None, Placed | N
     try:
         return (yield from desk.answer(job))
     except Exception as error:  # noqa: BLE001 - whatever one job asks for, the others get their answers
-        text = f"working out its place met a defect of Muster's ({type(error).__name__}: {error})"
-        return Failed(INTERNAL_ERROR, f"{text}; it is tried again. Report it with the operator's log.", error=error)
+        text = f"a defect of Muster kept it from placing this job ({type(error).__name__}: {error})"
+        return Failed(INTERNAL_ERROR, f"{text}. Muster tries again. Report it with the operator's log.", error=error)
 
 
 class _Planner:

@@ -73,8 +73,10 @@ def corruption_failure(world: JobWorld, worker_view: WorkerView) -> Failure | No
     if report is None:
         return None
     node_fault = world.fleet.node_fault(report.node)
-    level, on_sick = (Level.REPLACE, f" on a sick node ({node_fault})") if node_fault else (Level.IN_PLACE, "")
-    return _failure(report, worker_view.index, level, on_sick, node_fault=node_fault, if_free=bool(node_fault))
+    level, on_unhealthy = (
+        (Level.REPLACE, f" on an unhealthy node ({node_fault})") if node_fault else (Level.IN_PLACE, "")
+    )
+    return _failure(report, worker_view.index, level, on_unhealthy, node_fault=node_fault, if_free=bool(node_fault))
 
 
 def failures_of_leavers(world: JobWorld) -> list[Failure]:
@@ -98,9 +100,9 @@ def failures_of_leavers(world: JobWorld) -> list[Failure]:
     ]
 
 
-def _failure(report: CorruptionReport, index: int, level: Level, on_sick: str = "", **changes: Any) -> Failure:
+def _failure(report: CorruptionReport, index: int, level: Level, on_unhealthy: str = "", **changes: Any) -> Failure:
     code = CORRUPTION_EXIT_CODE if report.reason == EXIT_CODE else None
-    message = f"{report.where}: {report.text}{on_sick}"
+    message = f"{report.where}: {report.text}{on_unhealthy}"
     return Failure(Kind.CORRUPTION, level, index, report.node, message, rank=report.rank, exit_code=code, **changes)
 
 

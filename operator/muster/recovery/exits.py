@@ -208,7 +208,7 @@ def rank_failed(ranks: tuple[RankReport, ...], worker_view: WorkerView, node_fau
         Level.REPLACE if node_fault else Level.IN_PLACE,
         worker_view.index,
         worker_view.member.node,
-        f"rank {first.rank} {_how_it_ended(first)}" + (f" on a sick node ({node_fault})" if node_fault else ""),
+        f"rank {first.rank} {_how_it_ended(first)}" + (f" on an unhealthy node ({node_fault})" if node_fault else ""),
         rank=first.rank,
         exit_code=first.exit_code,
         signal=first.signal,

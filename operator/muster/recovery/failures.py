@@ -66,9 +66,9 @@ def _as_node_fault(world: JobWorld, failure: Failure) -> Failure:
     if not node_fault:
         if suspicion is None or suspicion.followed is None:
             return failure
-        message = f"{failure.message}; failures of jobs have followed this node: it goes elsewhere if it can"
+        message = f"{failure.message}; jobs failed on this node before: the worker moves to another node if one is free"
         return replace(failure, message=message, suspected=True)
-    return replace(failure, message=f"{failure.message}, on a sick node ({node_fault})", node_fault=node_fault)
+    return replace(failure, message=f"{failure.message}, on an unhealthy node ({node_fault})", node_fault=node_fault)
 
 
 def _with_age(world: JobWorld, gang: Gang, worker_view: WorkerView, failure: Failure) -> Failure:
@@ -115,7 +115,9 @@ def _managed_failure(world: JobWorld, gang: Gang, worker_view: WorkerView) -> Fa
 
 def _launcher_failure(world: JobWorld, gang: Gang, worker_view: WorkerView, launcher: LauncherView) -> Failure | None:
     if launcher.state == TERMINATING:  # it says so before the watch does
-        return failure_of(worker_view, Kind.POD_DELETED, Level.POD, f"pod {worker_view.name} was told to terminate")
+        return failure_of(
+            worker_view, Kind.POD_DELETED, Level.POD, f"pod {worker_view.name} received the signal to terminate"
+        )
     wrong = corruption.corruption_failure(world, worker_view)
     if wrong is not None:
         return wrong
@@ -145,8 +147,8 @@ def _trainer_behind(gang: Gang, worker_view: WorkerView, launcher: LauncherView)
     if gang.spec.incidents and gang.spec.incidents[-1].reason == Kind.RESUMED_BEHIND:
         return None
     message = (
-        f"its first step is {launcher.first_step}, though the ranks were told to go on from step {resume.step} "
-        f"({resume.path}): the trainer has to load what MUSTER_RESUME_PATH names"
+        f"its first step was {launcher.first_step}, but the ranks were given the checkpoint of step {resume.step} "
+        f"({resume.path}): let the trainer load what MUSTER_RESUME_PATH names"
     )
     return failure_of(worker_view, Kind.RESUMED_BEHIND, Level.IN_PLACE, message)
 

@@ -59,7 +59,7 @@ def silent_for_good(world: JobWorld, worker_view: WorkerView, pod: PodView) -> F
 
 
 def _said_to_be_lost(worker_view: WorkerView) -> Failure:
-    message = f"node {worker_view.member.node} is gone for good, as somebody has said"
+    message = f"a user declared node {worker_view.member.node} lost"
     return failure_of(worker_view, Kind.NODE_LOST, Level.REPLACE, message)
 
 
@@ -84,7 +84,7 @@ def unheard(world: JobWorld, gang: Gang, worker_view: WorkerView, pod: PodView) 
     if min(silent, _others_heard_seconds(world)) < limit:
         return None
     message = (
-        f"the launcher of worker {worker_view.index} has not been heard for {limit:.0f} s, and the gang waits for it"
+        f"the launcher of worker {worker_view.index} has not reported for {limit:.0f} s, and the gang waits for it"
     )
     return failure_of(worker_view, Kind.LAUNCHER_SILENT, next_level(gang, worker_view, Kind.LAUNCHER_SILENT), message)
 
@@ -128,10 +128,10 @@ def _never_heard(world: JobWorld, gang: Gang, worker_view: WorkerView, pod: PodV
     if min(waited, world.leader_age_seconds) < limit:
         return None
     message = (
-        f"the launcher of worker {worker_view.index} has never been heard, {limit:.0f} s after its container began"
+        f"the launcher of worker {worker_view.index} has not reported once in {limit:.0f} s since its container started"
     )
     if alone:
-        return lone_failure(gang, worker_view, Kind.LAUNCHER_SILENT, f"{message}, launchers of other jobs are")
+        return lone_failure(gang, worker_view, Kind.LAUNCHER_SILENT, f"{message}; launchers of other jobs report")
     return failure_of(worker_view, Kind.LAUNCHER_SILENT, next_level(gang, worker_view, Kind.LAUNCHER_SILENT), message)
 
 

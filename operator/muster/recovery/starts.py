@@ -132,7 +132,7 @@ def _slow_listing(world: JobWorld, gang: Gang, worker_view: WorkerView) -> Failu
 
 
 def _no_end_text(seconds: float) -> str:
-    return f"its listing has come to no end within {seconds:.0f} s"
+    return f"its listing has not ended within {seconds:.0f} s"
 
 
 def _verification_seconds(world: JobWorld, gang: Gang) -> float:
@@ -173,7 +173,7 @@ def not_started(world: JobWorld, gang: Gang, worker_view: WorkerView, launcher: 
 
 def _rank_start_failure(gang: Gang, worker_view: WorkerView, launcher: LauncherView) -> Failure:
     still = max(0.0, launcher.loop_age_seconds - launcher.heard_age_seconds)
-    done = f"has done nothing for {still:.0f} s" if still > STUCK_SECONDS else "does not come to start its ranks"
+    done = f"has done nothing for {still:.0f} s" if still > STUCK_SECONDS else "does not start its ranks"
     message = (
         f"the launcher of worker {worker_view.index} reports, but {done} (a program on storage that is stalled?), "
         "and the gang waits"

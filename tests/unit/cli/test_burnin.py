@@ -66,7 +66,7 @@ def test_results_that_were_found_wrong_are_told_and_raise_the_profile() -> None:
 
 
 def test_what_started_untested_says_why() -> None:
-    left = BurnIn(profile="Quick", time=at(40), untested=["n1"], message="no checker is heard on n1")
+    left = BurnIn(profile="Quick", time=at(40), untested=["n1"], message="no checker on n1 reports")
     record = Scene(a_job(nodes=2)).fleet(2).gang(burn_in=left).record
     it = burnin.burn_in_report(
         a_job(nodes=2, preflight={"profile": "Deep"}), record, None, ["the FleetPolicy may not be read"]
@@ -74,7 +74,7 @@ def test_what_started_untested_says_why() -> None:
     assert it.profile is Profile.DEEP
     assert [(node.state, node.message) for node in it.nodes] == [
         (burnin.NodeState.TRAINING, ""),
-        (burnin.NodeState.UNTESTED, "no checker is heard on n1"),
+        (burnin.NodeState.UNTESTED, "no checker on n1 reports"),
     ]
 
 

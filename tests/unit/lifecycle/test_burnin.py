@@ -298,7 +298,7 @@ def test_nobody_is_tested_while_his_ranks_may_run() -> None:
 @pytest.mark.parametrize(
     ("state", "problem", "words", "seconds"),
     [
-        (None, "", "no checker is heard on n1: is a pod of DaemonSet muster-check running there?", 60.0),
+        (None, "", "no checker on n1 reports: check that a pod of DaemonSet muster-check runs there", 60.0),
         (STARTING, "", "the checker on n1 is still starting", 300.0),
         (UNFIT, "torch cannot be imported", "the checker on n1 cannot test: torch cannot be imported", 0.0),
     ],
@@ -723,7 +723,7 @@ def test_an_answer_that_never_comes_to_a_conclusion_ends_with_another_node() -> 
     assert found.scene.seconds <= 31 * 60 + 200.0
     (event,) = plan.announcements
     assert event.reason == burnin.INCONCLUSIVE
-    assert "the burn-in of 1 of 4 nodes has come to no answer within 31 min" in event.note
+    assert "the burn-in of 1 of 4 nodes gave no result within 31 min" in event.note
     assert "GPU 0 is in use: process 7" in event.note
     found.take(plan)
     assert spec_of(found.until_commit()).start is not None
@@ -801,7 +801,7 @@ def test_a_new_leader_hears_the_partners_too_before_he_says_anything() -> None:
     assert all(len(set(checker.runs)) == len(checker.runs) for checker in found.checkers.values())
 
 
-def test_whoever_learns_first_that_he_has_passed_changes_nothing_for_the_others() -> None:
+def test_a_node_that_learns_first_that_it_has_passed_changes_nothing_for_the_others() -> None:
     found = play(nodes=8, fleet=8)
     for checker in found.checkers.values():
         checker.slow_to_learn = int(checker.node[1:])
@@ -1076,7 +1076,7 @@ def test_who_never_answers_for_the_gang_is_waited_for_within_its_deadline_and_no
     assert spec.start is not None
     assert spec.burn_in is not None
     assert (spec.burn_in.failures, spec.burn_in.untested) == ([], [])
-    assert plan.announcements[1].note.endswith("gave no result: nobody has answered in time")
+    assert plan.announcements[1].note.endswith("gave no result: no node answered in time")
 
 
 def test_while_one_is_not_heard_the_others_go_on_with_what_has_begun() -> None:

@@ -52,7 +52,7 @@ CASES: dict[str, tuple[dict[str, CheckAnswer], list[PairOutcome], str, tuple[str
     ),
     "several that are gone": (answers(n1=None, n2=None), [], "",
         (f"{NO_RESULT}no answer in time from n1 and 1 more", True)),
-    "nobody is left": ({}, [], "", (f"{NO_RESULT}nobody has answered in time", True)),
+    "nobody is left": ({}, [], "", (f"{NO_RESULT}no node answered in time", True)),
 }  # fmt: skip
 
 

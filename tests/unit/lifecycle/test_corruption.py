@@ -130,7 +130,7 @@ class TestTheWord:
         spec = committed(decide(world, SETTINGS))
         (incident,) = spec.incidents
         assert (incident.fault_class, incident.node, spec.level) == (FaultClass.HARDWARE, "n1", "R2")
-        assert "on a sick node (12 uncorrectable ECC errors within an hour)" in incident.message
+        assert "on an unhealthy node (12 uncorrectable ECC errors within an hour)" in incident.message
         assert [member.node for member in spec.members] == ["n0", "n3", "n2"]
         assert "n1" in spec.excluded_nodes
         assert spec.corruption is not None
@@ -333,9 +333,9 @@ class TestSuspectCheckpoints:
         plan = decide(here.world(), SETTINGS)
         started, examined = plan.announcements
         assert "attempt 2 starts from checkpoint 10 (/checkpoints/step-10)" in started.note
-        assert "checkpoint 20 is suspect and does not count until it is written anew" in started.note
+        assert "checkpoint 20 is suspect and does not count until it is saved again" in started.note
         assert examined.reason == "CorruptionExamined"
-        assert "no checker is heard there" in examined.note
+        assert "no checker there reports" in examined.note
         here.record = committed(plan)
         here.all(running(2, 11))
         status = decide(here.world(), SETTINGS).status
@@ -366,7 +366,7 @@ class TestSuspectCheckpoints:
         here.job = a_job(checkpoint={"directory": "/checkpoints", "resumeFrom": "Scratch"})
         found = resume.start_of_next_attempt(here.world(), here.record)  # type: ignore[arg-type]
         assert isinstance(found, Missing)
-        assert found.message.endswith("to ask for Scratch once more, take it away before)")
+        assert found.message.endswith("Scratch was already applied: to apply it again, clear the field first)")
         here.job = a_job()
         here.record = committed(decide(here.world(), SETTINGS))
         here.job = a_job(checkpoint={"directory": "/checkpoints", "resumeFrom": "Scratch"})
@@ -550,7 +550,11 @@ class TestNodes:
         ("checkers", "shown", "words"),
         [
             (True, Examination.NOTHING_FOUND, "all nodes have passed the burn-in, and no culprit was found"),
-            (False, Examination.NOT_TESTED, "were not tested: no checker is heard there, or the gang has left them"),
+            (
+                False,
+                Examination.NOT_TESTED,
+                "were not tested: no checker there reports, or the gang has moved off them",
+            ),
         ],
         ids=["all pass", "no checkers"],
     )

@@ -166,8 +166,8 @@ def test_who_a_node_is_cannot_be_written_out(command: str, named: str, remedy: s
 def test_a_rank_that_a_line_takes_from_the_pods_name_is_told(rank: str) -> None:
     told = said("bash", "-c", f"export NODE={rank}; composer -n 8 --node_rank $NODE train.py", nodes=2)
     assert told == (
-        f"{rank} is no rank: a pod's name ends with how often it was made anew; where the line takes it for the "
-        "node's, write $NODE_RANK"
+        f"{rank} is no rank: the end of a pod's name counts its replacements. Where the line needs the number of the "
+        "node, write $NODE_RANK"
     )
     assert said("bash", "-c", "echo $(hostname) on $HOSTNAME | tee log; composer -n 8 train.py", nodes=2) == ""
 

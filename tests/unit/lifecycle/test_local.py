@@ -118,7 +118,7 @@ def test_a_node_that_was_replaced_holds_none() -> None:
     members = [member.model_copy(update={"is_replacement": member.index == 2}) for member in world.gang.spec.members]
     found = where(scene((OURS,), (OURS,), (), members=members))
     assert isinstance(found, Start)
-    assert "worker 2 on n2 has come to its node since, and holds none" in found.warning
+    assert "worker 2 on n2 moved to its node after that save, and holds none" in found.warning
 
 
 def test_what_is_older_than_the_shared_one_is_not_worth_a_word() -> None:

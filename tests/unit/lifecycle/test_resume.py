@@ -262,7 +262,7 @@ class TestAsked:
     def test_a_path_elsewhere_is_taken_as_it_is(self) -> None:
         found = where(scene((NEW,), (NEW,), (NEW,), **asking("/pretrained/step_7")))
         assert isinstance(found, Start)
-        assert (found.resume, "no launcher has found it complete there" in found.warning) == (
+        assert (found.resume, "no launcher has found it complete" in found.warning) == (
             Resume(step=7, path="/pretrained/step_7"),
             True,
         )
@@ -291,7 +291,7 @@ class TestAsked:
         )
         assert isinstance(found, Missing)
         assert found.message.endswith(
-            "resumeFrom to Scratch (what it says now has been done: to ask for Scratch once more, take it away before)."
+            "resumeFrom to Scratch (Scratch was already applied: to apply it again, clear the field first)."
         )
 
     def test_a_wish_that_comes_while_ranks_run_is_passed_over_and_does_not_wait_for_a_fault(self) -> None:
@@ -445,7 +445,7 @@ class TestAnotherJob:
         found = forked("s3://b/base/step-9", (), (), (), error=error)
         assert isinstance(found, Start)
         assert found.resume == Resume(step=9, path="s3://b/base/step-9")
-        assert f"no launcher has found it complete there: worker 0 on n0: {error}" in found.warning
+        assert f"no launcher has found it complete: worker 0 on n0: {error}" in found.warning
 
     def test_a_path_that_was_found_complete_needs_no_warning(self) -> None:
         found = forked("/base/step-500", there(500), there(500), there(500), other=None)
@@ -669,7 +669,7 @@ class TestBehind:
         plan = decide(self.begun(1).world(), SETTINGS)
         (incident,) = committed(plan).incidents
         assert incident.reason == "ResumedBehind"
-        assert "its first step is 1, though the ranks were told to go on from step 1000" in incident.message
+        assert "its first step was 1, but the ranks were given the checkpoint of step 1000" in incident.message
 
     @pytest.mark.parametrize("first", [0, 1000, 1001, 1010])
     def test_one_that_goes_on_is_left_alone(self, first: int) -> None:

@@ -232,7 +232,7 @@ def test_a_template_that_needs_the_scheduler_waits_for_other_nodes_and_says_why(
     assert told(plan)[0] == "Pending"
     assert plan.status is not None
     placed = next(condition for condition in plan.status.conditions if condition.type == "Placed")
-    assert "bound directly, which does not do for resource claims" in placed.message
+    assert "bound directly, which does not work with resource claims" in placed.message
 
 
 # Giving back.
@@ -297,7 +297,7 @@ def drained_too_late(scene: Scene, *, node: str = "") -> Scene:
     return scene.node("n2", unschedulable=True).gang(go=False).pods().pod(2, node=node, phase="Pending")
 
 
-def test_whoever_waits_before_a_node_that_was_closed_meanwhile_goes_elsewhere() -> None:
+def test_a_worker_that_waits_for_a_node_that_was_closed_meanwhile_moves_to_another() -> None:
     scene = drained_too_late(Scene(a_job()).fleet())
     assert not any(isinstance(action, CommitGang) for action in decide(late(scene, 4.0).world(), SETTINGS).actions)
     plan = decide(late(scene, 6.0).world(), SETTINGS)

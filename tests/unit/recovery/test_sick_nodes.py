@@ -225,7 +225,7 @@ class TestANodeThatFailuresOfJobsHaveFollowed:
         record = self.suspected(training(free=1).launcher(1, failed(1)))
         assert (record.level, places(record), charged(record)) == (Level.REPLACE, ["n0", "n3", "n2"], (1, 0))
         assert "n1" in record.excluded_nodes
-        words = "; failures of jobs have followed this node: it goes elsewhere if it can; its last lines: "
+        words = "; jobs failed on this node before: the worker moves to another node if one is free; its last lines: "
         assert words in record.incidents[-1].message
 
     def test_it_restarts_there_if_none_is(self) -> None:
@@ -267,7 +267,7 @@ class TestANodeThatIsFoundSickAMomentLater:
     def test_pays_for_the_crash(self, kind: Kind) -> None:
         record = self.settled(training(), reason=kind)
         assert charged(record) == (0, 1)
-        assert "its node is sick: Xid79" in record.incidents[-1].message
+        assert "its node is unhealthy: Xid79" in record.incidents[-1].message
 
     def test_but_not_for_memory_that_was_used_up(self) -> None:
         assert charged(self.settled(training(), reason=Kind.OUT_OF_MEMORY)) == (1, 0)

@@ -113,7 +113,7 @@ class TestAListingThatFails:
 
         assert find(here(limit - 1.0).world()) == []
         assert (one(here(limit)).kind, one(here(limit)).level) == (Kind.LISTING_STUCK, Level.POD)
-        assert f"others can: its listing has come to no end within {limit:.0f} s" in one(here(limit)).message
+        assert f"others can: its listing has not ended within {limit:.0f} s" in one(here(limit)).message
 
     @pytest.mark.parametrize("heard_seconds", [1.0, 16.0, 59.0])
     def test_of_a_launcher_that_is_heard_now_and_then_only(self, heard_seconds: float) -> None:
@@ -330,7 +330,7 @@ class TestARankOnASickNode:
         record = self.record()
         assert (record.level, record.members[1].node) == (Level.REPLACE, "n3")
         assert record.incidents[-1].fault_class is FaultClass.HARDWARE
-        assert "on a sick node (XID 79" in record.incidents[-1].message
+        assert "on an unhealthy node (XID 79" in record.incidents[-1].message
 
     def test_restarts_in_place_where_no_node_is_free(self) -> None:
         record = self.record(free=0)
