@@ -92,7 +92,7 @@ def _of_release(known: Known) -> list[str]:
     human = health.override if health else None
     if human and human.decision is Decision.CORDON:
         told.append(f"the cordon by {human.user or 'a user'} ends: {human.reason}")
-    if health and health.sick and health.reason != CORDONED:
+    if health and health.is_unhealthy and health.reason != CORDONED:
         told.append(f"earlier findings no longer count ({verdict(health)}); new ones do")
     if not told:
         told.append("no finding counted against it")
@@ -108,7 +108,7 @@ def next_steps(decision: Decision, names: Sequence[str]) -> list[str]:
     shown = " ".join(names) if len(names) <= MAX_NAMES else "NODE..."
     if decision is Decision.CORDON:
         return [f"to end the cordon: kubectl muster release {shown} --reason TEXT"]
-    return ["to see findings on nodes: kubectl muster nodes --sick"]
+    return ["to see findings on nodes: kubectl muster nodes --unhealthy"]
 
 
 def groups(it: NodeDecisions) -> Mapping[tuple[str, ...], list[str]]:

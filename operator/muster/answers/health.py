@@ -33,7 +33,7 @@ class HealthRow(ApiModel):
     maintenance: NodeMaintenance | None = Field(None, description="A maintenance window that is near, or open.")
 
     @property
-    def sick(self) -> bool:
+    def is_unhealthy(self) -> bool:
         """Whether a significant finding exists about the node."""
         return self.state not in _WELL
 

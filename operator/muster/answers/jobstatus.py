@@ -38,7 +38,7 @@ class WorkerRow(ApiModel):
     @property
     def is_well(self) -> bool:
         """Whether the worker has no problem to report."""
-        return bool(self.node) and self.pod_state in ("Running", "") and not (self.health and self.health.sick)
+        return bool(self.node) and self.pod_state in ("Running", "") and not (self.health and self.health.is_unhealthy)
 
 
 class Saved(ApiModel):
@@ -93,7 +93,7 @@ class JobStatusView(ApiModel):
     open_incident: OpenIncident | None = Field(None, description="Left out: there is none.")
     waiting: Waiting | None = Field(None, description="Only while it waits for nodes: the numbers.")
     next: list[str] = Field([], description="Sentences: what Muster does or waits for.")
-    can_do: list[str] = Field([], description="Sentences: what the user can do, most useful first.")
+    actions: list[str] = Field([], description="Sentences: what the user can do, most useful first.")
     events: list[JobEvent] | None = Field(None, description="Oldest first; left out: they may not be read.")
     notes: list[str] = Field([], description="What limits this answer.")
 
@@ -148,7 +148,7 @@ def job_status(
         open_incident=found,
         waiting=status.waiting,
         next=list(_next(job, record, now)),
-        can_do=list(_can_do(job, base.next, found, healths or {})),
+        actions=list(_actions(job, base.next, found, healths or {})),
         events=None if events is None else newest_events(events),
         notes=[*base.notes, *notes, *([UNREADABLE_EVENTS] if events is None else [])],
     )
@@ -258,7 +258,7 @@ def _next(job: TrainingJob, record: GangSpec | None, now: datetime) -> Iterator[
         yield f"the next checkpoint is due at step {due}{soon}"
 
 
-def _can_do(
+def _actions(
     job: TrainingJob, steps: Sequence[str], found: OpenIncident | None, healths: Mapping[str, HealthRow]
 ) -> Iterator[str]:
     """Yield what the user can do. Only what is known to help: a job that runs needs nothing."""
@@ -272,9 +272,9 @@ def _can_do(
     if failed and last is not None:
         yield f"what the failed rank printed: kubectl muster logs {called} --failed"
     yield from steps
-    sick = sorted(name for name, health in healths.items() if health.sick)
-    if sick and status.state not in ENDED:
-        yield f"see the findings on {_named(sick)}: kubectl muster nodes {sick[0]}"
+    unhealthy = sorted(name for name, health in healths.items() if health.is_unhealthy)
+    if unhealthy and status.state not in ENDED:
+        yield f"see the findings on {_named(unhealthy)}: kubectl muster nodes {unhealthy[0]}"
     if status.state == "Succeeded":
         yield f"see where the time went: kubectl muster report {called}"
 

@@ -39,9 +39,9 @@ class NodeRow(ApiModel):
     health: HealthRow | None = Field(None, description="Left out: the node has no NodeHealth, or it may not be read.")
 
     @property
-    def sick(self) -> bool:
+    def is_unhealthy(self) -> bool:
         """Whether a significant finding exists about the node."""
-        return self.health is not None and self.health.sick
+        return self.health is not None and self.health.is_unhealthy
 
 
 class Share(ApiModel):
@@ -99,14 +99,14 @@ class Wanted:
         domain: path of the domain to show; () is the fleet.
         level: innermost level of domains to list; None: all.
         free: only domains with free nodes, most free first, and free nodes.
-        sick: only nodes with significant findings, and their domains.
+        unhealthy: only nodes with significant findings, and their domains.
         tolerated: keys of taints that do not exclude a node, beside the one of the accelerators.
     """
 
     domain: Path = ()
     level: str | None = None
     free: bool = False
-    sick: bool = False
+    unhealthy: bool = False
     tolerated: tuple[str, ...] = ()
 
 
@@ -150,7 +150,11 @@ def tree_of(
         accelerator_resource=fleet.policy.accelerator_resource,
         levels=levels,
         domains=_ordered(domains, wanted),
-        nodes=[node for node in shown if (node.state == FREE or not wanted.free) and (node.sick or not wanted.sick)],
+        nodes=[
+            node
+            for node in shown
+            if (node.state == FREE or not wanted.free) and (node.is_unhealthy or not wanted.unhealthy)
+        ],
         notes=list(notes),
     )
 
@@ -169,12 +173,12 @@ def _natural(path: Path) -> tuple[object, ...]:
 
 def _node_row(node: NodeView, path: Path, fleet: Fleet, tolerated: Sequence[str], health: HealthRow | None) -> NodeRow:
     """Return the node as placement sees it for a worker with these tolerations and no other constraints."""
-    sick = excluded_for(health, fleet.policy.health.enforcement) if health else ""
+    unhealthy = excluded_for(health, fleet.policy.health.enforcement) if health else ""
     resource = fleet.policy.accelerator_resource
     # Nodes with accelerators commonly have a taint of this name, which pods that ask for accelerators tolerate.
     tolerations = [{"key": key, "operator": "Exists"} for key in (resource, *tolerated)]
     silent = fleet.heartbeats.age_seconds(node.name) >= STALE_HEARTBEAT_SECONDS
-    why = sick or (STALE if silent else unusable(node, Requirements(0, {"tolerations": tolerations}, {}), fleet))
+    why = unhealthy or (STALE if silent else unusable(node, Requirements(0, {"tolerations": tolerations}, {}), fleet))
     holders = sorted(fleet.name_of(holder) for holder in fleet.holders(node.name))
     return NodeRow(
         name=node.name,
@@ -196,7 +200,7 @@ def _domain_row(path: Path, nodes: Sequence[NodeRow], levels: Sequence[str]) -> 
         free=states[FREE],
         used=states[USED],
         excluded=states[EXCLUDED],
-        not_healthy=sum(node.sick for node in nodes),
+        not_healthy=sum(node.is_unhealthy for node in nodes),
         accelerators=sum(node.accelerators for node in nodes),
         free_accelerators=sum(node.accelerators for node in nodes if node.state == FREE),
         used_by=_shares(Counter(holder for node in nodes for holder in node.used_by)),
@@ -220,6 +224,6 @@ def _ordered(domains: Mapping[Path, DomainRow], wanted: Wanted) -> list[DomainRo
     kept = [
         path
         for path, row in domains.items()
-        if path == root or ((row.free or not wanted.free) and (row.not_healthy or not wanted.sick))
+        if path == root or ((row.free or not wanted.free) and (row.not_healthy or not wanted.unhealthy))
     ]
     return [domains[path] for path in sorted(kept, key=rank)]

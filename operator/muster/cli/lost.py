@@ -68,7 +68,7 @@ def command(
     reason: Annotated[
         str, typer.Option("--reason", metavar="TEXT", help="How you know, for those who find the node like that.")
     ] = "",
-    yes: Annotated[bool, typer.Option("--yes", help="Do not missing_right_text.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     undo: Annotated[bool, typer.Option("--undo", help="Take the declaration back.")] = False,
     kubeconfig: KubeconfigOption = None,
     kube_context: ContextOption = None,

@@ -60,7 +60,7 @@ def command(
         str | None, typer.Option("--domain", metavar="PATH", help="Only this domain, e.g. b1 or b1/r2.")
     ] = None,
     free: Annotated[bool, typer.Option("--free", help="Only what is free, most free first.")] = False,
-    sick: Annotated[bool, typer.Option("--sick", help="Only nodes that are Suspect or worse.")] = False,
+    unhealthy: Annotated[bool, typer.Option("--unhealthy", help="Only nodes that are Suspect or worse.")] = False,
     wide: Annotated[bool, typer.Option("--wide", help="List every node, and every holder and reason.")] = False,
     tolerate: Annotated[
         list[str] | None,
@@ -78,7 +78,7 @@ def command(
     """
     options = Options(kubeconfig, kube_context, namespace, output).over(context.obj)
     if node is not None:
-        if level is not None or domain is not None or free or sick or wide or tolerate:
+        if level is not None or domain is not None or free or unhealthy or wide or tolerate:
             raise typer.BadParameter(
                 "the other options choose nodes of the whole fleet: leave them out, or leave out NODE",
                 param_hint="NODE",
@@ -89,11 +89,13 @@ def command(
         run_with_ages(options, lambda session: one_node.find(session, name), one_node.render)
         return
     path = tuple(part or NO_LABEL for part in domain.strip("/").split("/")) if domain and domain.strip("/") else ()
-    wanted = Wanted(path, level, free, sick, tuple(tolerate or ()))
+    wanted = Wanted(path, level, free, unhealthy, tuple(tolerate or ()))
     run_with_ages(
         options,
         lambda session: find(session, wanted),
-        lambda console, it, now: render(console, it, chosen_level=level is not None, wide=wide, sick=sick, now=now),
+        lambda console, it, now: render(
+            console, it, chosen_level=level is not None, wide=wide, unhealthy=unhealthy, now=now
+        ),
     )
 
 
@@ -139,13 +141,15 @@ def render(
     now: datetime,
     chosen_level: bool = False,
     wide: bool = False,
-    sick: bool = False,
+    unhealthy: bool = False,
 ) -> None:
     """Print the tree as text: domains, and single nodes where they are few or requested."""
     root = it.domains[0]
     base = _depth(root)
     listed = (
-        wide or sick or (not chosen_level and (root.nodes <= MAX_NODES or (len(it.domains) == 1 and bool(root.domain))))
+        wide
+        or unhealthy
+        or (not chosen_level and (root.nodes <= MAX_NODES or (len(it.domains) == 1 and bool(root.domain))))
     )
     deepest = max(map(_depth, it.domains))
     if not (chosen_level or wide):
@@ -171,7 +175,7 @@ def render(
     console.print(made)
     if listed and it.nodes:
         _print_nodes(console, it, now, gpus=gpus)
-    _print_notes(console, it, hidden=max(map(_depth, it.domains)) > deepest, listed=listed, sick=sick)
+    _print_notes(console, it, hidden=max(map(_depth, it.domains)) > deepest, listed=listed, unhealthy=unhealthy)
 
 
 def _print_nodes(console: Console, it: FleetTree, now: datetime, *, gpus: bool) -> None:
@@ -215,7 +219,7 @@ def _health_cells(node: NodeRow, now: datetime) -> list[object]:
 def _reason(node: NodeRow) -> str:
     """Say why a node is excluded, and what is known against it, without the state that has its own column."""
     observed = f"only observed: {', '.join(node.health.observed)}" if node.health and node.health.observed else ""
-    if node.health is None or not node.health.sick:
+    if node.health is None or not node.health.is_unhealthy:
         return "; ".join(filter(None, (node.reason, observed)))
     own = verdict(node.health)
     others = node.reason if node.reason != own else ""
@@ -223,7 +227,7 @@ def _reason(node: NodeRow) -> str:
     return "; ".join(filter(None, (others, against, observed)))
 
 
-def _print_notes(console: Console, it: FleetTree, *, hidden: bool, listed: bool, sick: bool) -> None:
+def _print_notes(console: Console, it: FleetTree, *, hidden: bool, listed: bool, unhealthy: bool) -> None:
     lines = []
     root = it.domains[0].domain
     inner = f"--domain {root}/..." if root else "--domain PATH"
@@ -234,9 +238,9 @@ def _print_notes(console: Console, it: FleetTree, *, hidden: bool, listed: bool,
     if len(it.domains) == 1 and not root and it.levels and it.nodes:
         labels = ", ".join(it.levels)
         lines.append(f"no node has a label of the fleet's levels ({labels}): every node counts as near to no other")
-    if sick and not it.nodes and not it.notes:
+    if unhealthy and not it.nodes and not it.notes:
         lines.append("no node to list: none is Suspect or worse")
-    if listed and any(node.sick for node in it.nodes):
+    if listed and any(node.is_unhealthy for node in it.nodes):
         lines.append("what happened to a node, and what to do: kubectl describe nodehealth NODE")
     for line in [*lines, *(f"note: {note}" for note in it.notes)]:
         console.print(Text(line, style="dim"))

@@ -109,7 +109,7 @@ def render(console: Console, it: JobStatusView, now: datetime) -> None:
         console.print(Text(show.on_one_line(seen), style="yellow"))
         if found.message:
             show.print_foreign_text(console, found.message)
-    for head, lines in (("WHAT COMES", it.next), ("WHAT YOU CAN DO", it.can_do)):
+    for head, lines in (("WHAT COMES", it.next), ("WHAT YOU CAN DO", it.actions)):
         if lines:
             show.headline(console, head)
             for each in lines:  # folded by the terminal: commands are there to be copied
@@ -222,7 +222,7 @@ def _print_workers(console: Console, it: JobStatusView) -> None:
 def _health(row: WorkerRow) -> Text:
     if row.health is None or row.health.state is None:
         return Text("")
-    words = row.health.state if not row.health.sick else verdict(row.health)
+    words = row.health.state if not row.health.is_unhealthy else verdict(row.health)
     return Text(show.on_one_line(words), style=show.STATE_STYLES.get(row.health.state, ""))
 
 

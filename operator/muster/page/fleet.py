@@ -94,15 +94,15 @@ def natural(name: str) -> list[tuple[int, int, str]]:
 
 
 def _cell(node: NodeView, row: HealthRow | None, held: Mapping[str, str]) -> Cell:
-    sick = row is not None and row.sick
+    unhealthy = row is not None and row.is_unhealthy
     words = ""
-    if row is not None and row.sick:
+    if row is not None and row.is_unhealthy:
         words = ": ".join(filter(None, (verdict(row), row.message)))[:MAX_WORDS]
     elif not node.ready:
         words = f"not ready: {node.ready_reason}"[:MAX_WORDS]
     return Cell(
         name=node.name,
-        state=str(row.state) if row is not None and sick else None,
+        state=str(row.state) if row is not None and unhealthy else None,
         ready=None if node.ready else False,
         cordoned=True if node.unschedulable else None,
         message=words or None,

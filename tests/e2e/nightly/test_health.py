@@ -104,7 +104,7 @@ def test_what_a_human_decides_about_a_node_is_done_and_shown(bed: Bed, training:
         assert f"{training.name} is evacuated after the next checkpoint" in done.stdout
 
     node, again = moves(bed, training, "cordon", cordon)
-    shown = bed.muster("nodes", "--sick").stdout
+    shown = bed.muster("nodes", "--unhealthy").stdout
     (row,) = [line for line in shown.splitlines() if line.startswith(node)]
     assert "Excluded" in row
     assert "Quarantined" in row
@@ -114,7 +114,7 @@ def test_what_a_human_decides_about_a_node_is_done_and_shown(bed: Bed, training:
     done = bed.muster("release", node, "--reason", "dry")
     assert (done.returncode, done.stderr) == (0, "")
     wait_until(f"{node} to be well again", lambda: is_well_again(bed, node), 60)
-    assert node not in bed.muster("nodes", "--sick").stdout
+    assert node not in bed.muster("nodes", "--unhealthy").stdout
     assert training.current().attempt == again.attempt
 
 

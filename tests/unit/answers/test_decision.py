@@ -101,7 +101,7 @@ def test_how_to_take_it_back_names_the_nodes_while_they_are_few() -> None:
     assert next_steps(CORDON, ["n2", "n1"]) == ["to end the cordon: kubectl muster release n2 n1 --reason TEXT"]
     many = [f"n{i}" for i in range(9)]
     assert next_steps(CORDON, many) == ["to end the cordon: kubectl muster release NODE... --reason TEXT"]
-    assert next_steps(RELEASE, many) == ["to see findings on nodes: kubectl muster nodes --sick"]
+    assert next_steps(RELEASE, many) == ["to see findings on nodes: kubectl muster nodes --unhealthy"]
 
 
 def some_decisions(**of_node: Any) -> NodeDecisions:

@@ -151,7 +151,7 @@ def test_the_same_is_said_in_each_format(api: Any, command: Run) -> None:
         ("report", "llama", "--incidents", "-o", "html"),
         ("report", "--fleet", "--incidents"),
         ("nodes", "gpu-1", "extra"),
-        ("nodes", "gpu-1", "--sick"),
+        ("nodes", "gpu-1", "--unhealthy"),
         ("nodes", "gpu-1", "--tolerate", "key"),
         ("nodes", ""),
         ("nodes", "--nope"),
@@ -330,18 +330,18 @@ def test_how_long_ago_things_were_goes_by_the_clusters_clock(api: Any, command: 
     with_fleet(api)
     sick = a_health("gpu-1", "Unhealthy", "Xid79")
     api.lists(HEALTHS, {**sick, "status": {**sick["status"], "since": "2040-01-02T11:45:00Z"}})
-    assert re.search(r"^gpu-1 .* Unhealthy +15m ", command("nodes", "--sick").stdout, re.MULTILINE)
+    assert re.search(r"^gpu-1 .* Unhealthy +15m ", command("nodes", "--unhealthy").stdout, re.MULTILINE)
 
 
 def test_the_policy_says_whether_a_sick_node_is_excluded(api: Any, command: Run) -> None:
     with_fleet(api)
     api.lists(HEALTHS, a_health("gpu-1", "Unhealthy", "Xid79"))
-    (node,) = json.loads(command("nodes", "--sick", "-o", "json").stdout)["nodes"]
+    (node,) = json.loads(command("nodes", "--unhealthy", "-o", "json").stdout)["nodes"]
     assert (node["state"], node["reason"], node["health"]["reason"]) == ("Excluded", "unhealthy: Xid79", "Xid79")
     policy = "/apis/muster.dev/v1alpha1/fleetpolicies/default"
     del api.errors[policy]
     api.put(policy, {"metadata": {"name": "default"}, "spec": {"health": {"enforcement": "Observe"}}})
-    (node,) = json.loads(command("nodes", "--sick", "-o", "json").stdout)["nodes"]
+    (node,) = json.loads(command("nodes", "--unhealthy", "-o", "json").stdout)["nodes"]
     assert (node["state"], node["reason"], node["health"]["state"]) == ("Free", "", "Unhealthy")
 
 

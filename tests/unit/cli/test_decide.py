@@ -82,7 +82,7 @@ def test_people_read_what_follows(api: Any, command: Run) -> None:
     assert command("release", "gpu-1", "--reason", "dry").stdout.splitlines() == [
         "gpu-1 released",
         "-  the cordon by ann ends: liquid",
-        "to see findings on nodes: kubectl muster nodes --sick",
+        "to see findings on nodes: kubectl muster nodes --unhealthy",
     ]
     assert patches(api)[-1][2]["spec"]["override"]["decision"] == "Release"
     found = yaml.safe_load(command("release", "gpu-1", "--reason", "dry", "-o", "yaml").stdout)

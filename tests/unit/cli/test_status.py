@@ -145,8 +145,8 @@ def test_an_ended_job_has_no_workers_and_says_how_it_goes_on(printed: Callable[.
         found = job_status(TrainingJob.model_validate(job), None, [], {}, NOW)
         assert found.workers == []
         assert found.next == []
-        assert found.can_do[0] == "what the failed rank printed: kubectl muster logs team-a/llama --failed"
-        assert found.can_do[-1].endswith(says)
+        assert found.actions[0] == "what the failed rank printed: kubectl muster logs team-a/llama --failed"
+        assert found.actions[-1].endswith(says)
         assert "Workers" not in printed(lambda console, it=found: render(console, it, NOW))
 
 
@@ -234,7 +234,7 @@ def test_what_comes_and_what_can_be_done_in_a_recovery(printed: Callable[..., st
         "it waits for proof that the ranks of 1 earlier pod have ended (gpu-1); none start before",
         "attempt 3 starts in 40s (back-off after failures)",
     ]
-    assert found.can_do[:2] == [
+    assert found.actions[:2] == [
         "see what was seen and decided: kubectl muster report team-a/llama --incident 2",
         "what the failed rank printed: kubectl muster logs team-a/llama --failed",
     ]
@@ -250,14 +250,14 @@ def test_a_planned_leave_and_the_next_checkpoint_are_foreseen() -> None:
         "it leaves all its nodes after its next complete checkpoint, in 10m at the latest (Suspended)",
         "the next checkpoint is due at step 1500, in about 2m30s",
     ]
-    assert found.can_do == []
+    assert found.actions == []
 
 
 def test_a_waiting_job_says_its_place_and_what_would_unblock_it() -> None:
     waiting = {"needs": 16, "position": 2, "queued": 3, "free": 4, "fleet": 20, "remedies": ["2 more nodes"]}
     found = stood({"members": []}, state="Pending", reason="InsufficientNodes", waiting=waiting, step=None)
     assert found.next == ["place 2 of 3 in the queue; it starts when 16 nodes are free for it at once (4 are now)"]
-    assert found.can_do == ["2 more nodes"]
+    assert found.actions == ["2 more nodes"]
     assert found.steps_per_second is None
 
 

@@ -111,21 +111,21 @@ def test_who_is_excluded_for_its_health_says_so_first() -> None:
 
 
 def test_only_what_something_stands_against() -> None:
-    tree = tree_of(small_fleet(), Wanted(sick=True), healths=healths())
+    tree = tree_of(small_fleet(), Wanted(unhealthy=True), healths=healths())
     assert [node.name for node in tree.nodes] == ["n0", "n1", "n5", "n7"]
     assert [row.domain for row in tree.domains] == ["", "b1", "b1/r1", "b2", "b2/r1", "b2/r2"]
-    both = tree_of(small_fleet(), Wanted(free=True, sick=True), healths=healths())
+    both = tree_of(small_fleet(), Wanted(free=True, unhealthy=True), healths=healths())
     assert [node.name for node in both.nodes] == ["n7"]
     assert [row.domain for row in both.domains] == ["", "b1", "b2", "b2/r2"]
-    assert tree_of(small_fleet(), Wanted(sick=True)).nodes == []
+    assert tree_of(small_fleet(), Wanted(unhealthy=True)).nodes == []
 
 
 def test_a_list_without_sick_nodes_says_so(printed: Callable[..., str]) -> None:
     says = "no node to list: none is Suspect or worse"
-    tree = tree_of(small_fleet(), Wanted(sick=True))
-    assert printed(lambda console: render(console, tree, now=NOW, sick=True)).splitlines()[-1] == says
+    tree = tree_of(small_fleet(), Wanted(unhealthy=True))
+    assert printed(lambda console: render(console, tree, now=NOW, unhealthy=True)).splitlines()[-1] == says
     unread = tree.model_copy(update={"notes": ["the health of nodes may not be read"]})
-    assert says not in printed(lambda console: render(console, unread, now=NOW, sick=True))
+    assert says not in printed(lambda console: render(console, unread, now=NOW, unhealthy=True))
     assert says not in printed(lambda console: render(console, tree, now=NOW))
 
 
@@ -144,8 +144,8 @@ def test_health_is_shown_beside_what_a_node_does(printed: Callable[..., str]) ->
 
 def test_the_sick_of_a_large_fleet_are_listed(printed: Callable[..., str]) -> None:
     sick = {"n-3-1-7": HealthRow(state=VerdictState.SUSPECT, reason="EccCorrected", since=NOW)}
-    tree = tree_of(a_large_fleet(), Wanted(sick=True), healths=sick)
-    lines = printed(lambda console: render(console, tree, now=NOW, sick=True)).splitlines()
+    tree = tree_of(a_large_fleet(), Wanted(unhealthy=True), healths=sick)
+    lines = printed(lambda console: render(console, tree, now=NOW, unhealthy=True)).splitlines()
     assert [line.split()[0] for line in lines if line] == ["DOMAIN", "(fleet)", "b3", "r1", "NODE", "n-3-1-7", "what"]
 
 

@@ -1,9 +1,9 @@
 // The page: asks four questions again and again and draws the answers. All text from answers goes through textContent.
 const at = (id) => document.getElementById(id);
-const SIGNS = { sick: "×", suspect: "!", testing: "?", away: "–", used: "", free: "" };
+const SIGNS = { unhealthy: "×", suspect: "!", testing: "?", away: "–", used: "", free: "" };
 const KINDS = {
   free: "free, or held by what you may not see", used: "held by a job", suspect: "suspect", testing: "being tested",
-  sick: "degraded, unhealthy or quarantined", away: "not ready",
+  unhealthy: "degraded, unhealthy or quarantined", away: "not ready",
 };
 const STRETCHES = {
   queued: "waiting for nodes", starting: "starting", training: "training", lostWork: "work lost", undetected: "failed, not yet seen",
@@ -106,7 +106,7 @@ function stale(body) {
 // ---- the fleet
 const kindOf = (node) =>
   node.ready === false ? "away" : node.state === "Suspect" ? "suspect" : node.state === "Validating" ? "testing"
-    : node.state ? "sick" : node.job ? "used" : "free";
+    : node.state ? "unhealthy" : node.job ? "used" : "free";
 function build(body) {
   cells.clear();
   order = [];

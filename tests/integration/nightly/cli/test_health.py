@@ -89,7 +89,7 @@ def test_verdicts_exclude_and_jobs_there_are_named(user: Any, hand: Any) -> None
     }
     row = found["domains"][0]
     assert (row["nodes"], row["free"], row["used"], row["excluded"], row["notHealthy"]) == (4, 1, 1, 2, 3)
-    lines = user("nodes", "--domain", f"{hand.block('b1')}/r1", "--sick").stdout.splitlines()
+    lines = user("nodes", "--domain", f"{hand.block('b1')}/r1", "--unhealthy").stdout.splitlines()
     cells = [line.split() for line in lines if line.startswith((sick, suspect, well, tainted))]
     assert [(row[0], *row[2:5]) for row in cells] == [
         (sick, "Excluded", "Unhealthy", "1h"),

@@ -86,7 +86,7 @@ async def test_who_has_a_wrong_token_is_told_and_nothing_is_kept(tab: Tab) -> No
 async def test_fleet_and_jobs_are_seen_and_hostile_words_are_only_words(tab: Tab) -> None:
     await sign_in(tab)
     await tab.until("document.querySelectorAll('.node').length === 256")
-    assert await tab.run("document.querySelectorAll('.node.sick, .node.suspect').length") > 0
+    assert await tab.run("document.querySelectorAll('.node.unhealthy, .node.suspect').length") > 0
     rows = await tab.run("[...document.querySelectorAll('#rows tr')].map((row) => row.innerText)")
     assert rows[0].startswith("other/speech\t")
     assert any("#1 in the queue" in row and "128" in row for row in rows)
