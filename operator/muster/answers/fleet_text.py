@@ -69,15 +69,19 @@ def remarks(it: FleetReport) -> list[str]:
             "of the time nobody knows whether ranks ran (launch.mode Plain, or steps that nobody tells)"
         )
     if it.end_unknown_jobs:
-        found.append(f"{count(it.end_unknown_jobs, 'job')} ended unseen: counted up to what was last known")
+        found.append(
+            f"{count(it.end_unknown_jobs, 'job')} ended while no operator saw it: counted up to what was last known"
+        )
     if it.uncounted_seconds:
         found.append(
             f"the last {duration(it.uncounted_seconds)} of running jobs, all together, are not in it yet: "
             "their next step is awaited"
         )
-    unseen = sum(each.share for each in it.gpu_states if each.state is GpuState.UNSEEN)
-    if unseen:
-        found.append(f"in {unseen:.1%} of the fleet's GPU-hours no operator ran that could see what they were spent on")
+    not_observed = sum(each.share for each in it.gpu_states if each.state is GpuState.NOT_OBSERVED)
+    if not_observed:
+        found.append(
+            f"in {not_observed:.1%} of the fleet's GPU-hours no operator ran that could see what they were spent on"
+        )
     return [*found, *(f"note: {note}" for note in it.notes)]
 
 
@@ -127,7 +131,7 @@ def between_failures(called: str, it: JobReport | FleetReport) -> list[tuple[str
 def spend_text(it: FleetSpend) -> str:
     """Format the share of all GPU-hours of the fleet that became progress, and the unknown part."""
     if it.progress is None or it.progress_at_most is None:
-        return f"unknown: {it.why}"
+        return f"unknown: {it.unknown_reason}"
     if it.progress_at_most - it.progress < SHOWN:
         return share(it.progress)
     return f"{share(it.progress)} at least; at most {share(it.progress_at_most)}, by what is unknown or not saved yet"

@@ -23,7 +23,7 @@ NOT_SAVED_YET = "notSavedYet"
 NO_PROGRESS = "noProgress"
 UNKNOWN = "unknown"
 NO_ACCOUNT = "noAccount"
-MAY_BE_PROGRESS = (NOT_SAVED_YET, UNKNOWN, NO_ACCOUNT, GpuState.UNSEEN)
+MAY_BE_PROGRESS = (NOT_SAVED_YET, UNKNOWN, NO_ACCOUNT, GpuState.NOT_OBSERVED)
 """The share of progress in these parts is unknown, or not known yet."""
 # The leader writes the hours every five minutes, and they are kept by hours.
 COUNTED = timedelta(hours=1)
@@ -59,7 +59,7 @@ class SpendPart(ApiModel):
 class FleetSpend(ApiModel):
     """All GPU-hours of the fleet by use."""
 
-    why: str = Field("", description="Why it is not known; empty: it is.")
+    unknown_reason: str = Field("", description="Why the split is not known; empty: it is known.")
     gpu_hours: float = Field(0.0, description="The sum of all parts; what other pods held is not in it.")
     cost: float | None = Field(None, description="Absent: the price of some of them is not known.")
     progress: float | None = Field(None, description="Share of the GPU-hours that became progress, at least.")
@@ -87,7 +87,7 @@ def fleet_spend(
     """
     why = _why_unknown(hours, begin, end)
     if why or hours is None:
-        return FleetSpend(why=why)
+        return FleetSpend(unknown_reason=why)
     states = {str(state): amount / MILLISECONDS for state, amount in hours_between(hours, begin, end).items()}
     others = states.pop(GpuState.OTHER_PODS, 0.0)
     by_jobs = states.pop(GpuState.HELD, 0.0)
@@ -97,14 +97,14 @@ def fleet_spend(
     # Accounts continue to the end, and the hours of the fleet are written every few minutes.
     lag = max((end - max(hours.until, begin or hours.until)).total_seconds(), 0.0)
     not_counted = max(hours.gpus * lag - max(by_accounts - by_jobs, 0.0), 0.0)
-    states[GpuState.UNSEEN] = states.get(GpuState.UNSEEN, 0.0) + not_counted
+    states[GpuState.NOT_OBSERVED] = states.get(GpuState.NOT_OBSERVED, 0.0) + not_counted
     for name in (NO_ACCOUNT, *GpuState):
         if amount := states.get(name, 0.0):
             amounts[name] = amount
             costs[name] = None if idle_price is None else amount * idle_price / HOUR
     total = sum(amounts.values())
     if not total:
-        return FleetSpend(why="in this time the fleet had no accelerators, and no job held any")
+        return FleetSpend(unknown_reason="in this time the fleet had no accelerators, and no job held any")
     progress = amounts.get(PROGRESS, 0.0)
     return FleetSpend(
         gpu_hours=total / HOUR,

@@ -563,7 +563,7 @@ def _advice(job: TrainingJob, goodput: Goodput, made: JobReport) -> Iterator[str
     hangs = job.spec.progress.step_timeout_seconds
     if shares.get(Bucket.UNDETECTED, 0.0) >= WORTH_A_WORD and _are_hangs(job.status.incidents):
         how = f"lower spec.progress.stepTimeoutSeconds ({hangs})" if hangs else "set spec.progress.stepTimeoutSeconds"
-        yield f"failures went unseen for {shares[Bucket.UNDETECTED]:.1%} of the time, hangs most of it: {how}"
+        yield f"failures went undetected for {shares[Bucket.UNDETECTED]:.1%} of the time, hangs most of it: {how}"
     if made.printed_loss.lower().lstrip("-") in ("nan", "inf"):
         yield (
             f"the loss is printed as {made.printed_loss}: unless that passes, suspend the job and go on from a "

@@ -33,7 +33,7 @@ class GpuState(StrEnum):
     EXCLUDED = "excluded"
     RESERVED = "reserved"
     FREE = "free"
-    UNSEEN = "unseen"
+    NOT_OBSERVED = "notObserved"
 
 
 IDLE = (GpuState.RESERVED, GpuState.FREE)

@@ -88,7 +88,7 @@ def render(console: Console, it: ExperimentReport) -> None:
         console.print(made)
     lines = list(dict.fromkeys(f"no MFU: {each.mfu_unknown}" for each in it.job_details if each.mfu_unknown))
     lines += (
-        [f"{show.count(it.end_unknown_jobs, 'job')} ended unseen: counted up to what was last known"]
+        [f"{show.count(it.end_unknown_jobs, 'job')} ended while no operator saw it: counted up to what was last known"]
         if it.end_unknown_jobs
         else []
     )

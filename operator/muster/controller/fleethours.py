@@ -1,7 +1,7 @@
 """Counts what the accelerators of the fleet do: held, free, reserved, out of use, by hours that outlive this process.
 
 All of it is in one ConfigMap (docs/decisions/0038). It is read when this process begins to lead and written every five
-minutes. What was not written is not lost but unseen: the next leader counts it so.
+minutes. What was not written is not lost but counts as notObserved with the next leader.
 """
 
 import asyncio

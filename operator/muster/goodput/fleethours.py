@@ -73,7 +73,7 @@ def with_counted_hours(
         return before.model_copy(update={"spans": spans, "until": until, "gpus": total})
     seen_from = max(until, now - lived - CLOCKS_AGREE)
     for begin, end, amounts in (
-        (max(until, now - most_days * DAY), seen_from, {GpuState.UNSEEN: before.gpus}),
+        (max(until, now - most_days * DAY), seen_from, {GpuState.NOT_OBSERVED: before.gpus}),
         (seen_from, now, gpus),
     ):
         there = {state: count for state, count in amounts.items() if count}

@@ -48,24 +48,24 @@ def test_all_gpu_hours_are_in_one_part_and_of_other_pods_nobody_knows() -> None:
         "reserved": (20, 40),
         "free": (180, 360),
     }
-    assert (it.why, it.gpu_hours, it.other_pods_gpu_hours) == ("", 1000, 50)
+    assert (it.unknown_reason, it.gpu_hours, it.other_pods_gpu_hours) == ("", 1000, 50)
     assert it.cost == 1280 + 90 + 230 + 80 + 120 + 40 + 360
     assert (it.progress, it.progress_at_most) == (0.56, pytest.approx(0.59))
     assert sum(each.share for each in it.parts) == pytest.approx(1)
 
 
 def test_what_nobody_knows_is_between_the_least_and_the_most() -> None:
-    """1,000 GPU-hours: 300 of a job without a checkpoint directory, 20 unseen, and 80 that jobs held and no account
-    explains."""
+    """1,000 GPU-hours: 300 of a job without a checkpoint directory, 20 not observed, and 80 that jobs held and no
+    account explains."""
     job = HeldTime({"compute": 400 * 3600, "unknown": 100 * 3600}, 0.0, False, 2.0)
     blind = HeldTime({"compute": 290 * 3600, "starting": 10 * 3600}, 0.0, True, 2.0)
-    amounts = {"held": 880 * GPU_HOUR, "unseen": 20 * GPU_HOUR, "free": 100 * GPU_HOUR}
+    amounts = {"held": 880 * GPU_HOUR, "notObserved": 20 * GPU_HOUR, "free": 100 * GPU_HOUR}
     it = fleet_spend([job, blind], hours(amounts), BEGIN, END, 2.0)
     assert parts(it) == {
         "progress": (400, 800),
         "unknown": (400, 800),
         "noAccount": (80, 160),
-        "unseen": (20, 40),
+        "notObserved": (20, 40),
         "free": (100, 200),
     }
     assert (it.progress, it.progress_at_most) == (0.4, pytest.approx(0.9))
@@ -105,12 +105,12 @@ def test_where_the_two_counts_cover_different_times_nothing_is_guessed(
     known: FleetHours | None, begin: datetime, says: str
 ) -> None:
     it = fleet_spend(JOBS, known, begin, END, 2.0)
-    assert says in it.why
+    assert says in it.unknown_reason
     assert (it.progress, it.progress_at_most, it.parts, it.cost) == (None, None, [], None)
 
 
 @pytest.mark.parametrize(
-    ("lag", "unseen"),
+    ("lag", "not_observed"),
     [
         pytest.param(0, 0, id="just written"),
         pytest.param(5, 40 * 5 / 60, id="5 minutes"),
@@ -118,7 +118,9 @@ def test_where_the_two_counts_cover_different_times_nothing_is_guessed(
         pytest.param(60, 40, id="an hour: nothing is counted of the period"),
     ],
 )
-def test_accelerators_of_the_newest_minutes_are_unseen_until_they_are_counted(lag: int, unseen: float) -> None:
+def test_accelerators_of_the_newest_minutes_are_not_observed_until_they_are_counted(
+    lag: int, not_observed: float
+) -> None:
     """60 of 100 GPUs in steps for the hour that is asked for; the hours of the fleet were written before its end."""
     spans = {
         "2026-03-31T22": {"held": 60 * GPU_HOUR, "free": 40 * GPU_HOUR},
@@ -128,9 +130,9 @@ def test_accelerators_of_the_newest_minutes_are_unseen_until_they_are_counted(la
     known = FleetHours.model_validate({"until": until, "gpus": 100, "spans": spans})
     job = HeldTime({"compute": 60 * 3600}, 0.0, False, 2.0)
     it = fleet_spend([job], known, END - timedelta(hours=1), END, 2.0)
-    assert (it.why, it.gpu_hours, it.progress) == ("", pytest.approx(100), pytest.approx(0.6))
-    assert parts(it).get("unseen", (0,))[0] == pytest.approx(unseen, abs=0.01)
-    assert it.progress_at_most == pytest.approx(0.6 + unseen / 100)
+    assert (it.unknown_reason, it.gpu_hours, it.progress) == ("", pytest.approx(100), pytest.approx(0.6))
+    assert parts(it).get("notObserved", (0,))[0] == pytest.approx(not_observed, abs=0.01)
+    assert it.progress_at_most == pytest.approx(0.6 + not_observed / 100)
 
 
 def test_of_jobs_without_accounts_the_newest_minutes_are_unseen_too() -> None:
@@ -138,7 +140,7 @@ def test_of_jobs_without_accounts_the_newest_minutes_are_unseen_too() -> None:
     spans = {"2026-03-31T22": {"held": 1}, "2026-03-31T23": {"held": 30 * GPU_HOUR, "free": 20 * GPU_HOUR}}
     known = FleetHours.model_validate({"until": END - timedelta(minutes=30), "gpus": 100, "spans": spans})
     it = fleet_spend([], known, END - timedelta(hours=1), END, None)
-    assert parts(it) == {"noAccount": (30, None), "free": (20, None), "unseen": (50, None)}
+    assert parts(it) == {"noAccount": (30, None), "free": (20, None), "notObserved": (50, None)}
     assert (it.progress, it.progress_at_most) == (0, 0.8)
 
 
@@ -148,14 +150,14 @@ def test_in_the_first_hour_no_time_is_named_that_lies_ahead_as_one_to_ask_for_no
     now = midnight + timedelta(minutes=40)
     known = FleetHours.model_validate({"until": now, "gpus": 8, "spans": {"2026-03-01T00": {"held": GPU_HOUR}}})
     for end in (now, midnight + timedelta(hours=1)):
-        assert fleet_spend(JOBS, known, midnight, end, 2.0).why == (
+        assert fleet_spend(JOBS, known, midnight, end, 2.0).unknown_reason == (
             "the fleet's accelerators are counted from 2026-03-01 01:00:00 UTC on: "
             "ask again after that, with --since 2026-03-01T01:00Z or later"
         )
     later = fleet_spend(JOBS, known, midnight, midnight + timedelta(minutes=61), 2.0)
-    assert later.why.endswith("say --since 2026-03-01T01:00Z, or later")
+    assert later.unknown_reason.endswith("say --since 2026-03-01T01:00Z, or later")
 
 
 def test_a_fleet_without_accelerators_has_no_share() -> None:
     it = fleet_spend([], hours({}), None, END, 2.0)
-    assert "no accelerators" in it.why
+    assert "no accelerators" in it.unknown_reason

@@ -506,14 +506,14 @@ HOURS = "/api/v1/namespaces/muster-system/configmaps/muster-fleet-hours"
 
 def test_what_the_fleets_accelerators_did_is_told_with_how_much_of_it_was_idle() -> None:
     spans = {"2026-03-31T05": {"held": 60 * 3_600_000, "free": 30 * 3_600_000, "reserved": 5 * 3_600_000}}
-    spans |= {"2026-03-31T06": {"unseen": 5 * 3_600_000}, "2026-01-01": {"free": 10**12}}
+    spans |= {"2026-03-31T06": {"notObserved": 5 * 3_600_000}, "2026-01-01": {"free": 10**12}}
     hours = FleetHours.model_validate({"until": NOW, "gpus": 100, "spans": spans})
     it = fleet_report(lives(a_spec()), NOW, NOW - 30 * DAY, hours=hours)
     assert [(each.state, each.gpu_hours, each.share) for each in it.gpu_states] == [
         ("held", 60, 0.6),
         ("free", 30, 0.3),
+        ("notObserved", 5, 0.05),
         ("reserved", 5, 0.05),
-        ("unseen", 5, 0.05),
     ]
     assert (it.idle_share, it.counted_until) == (0.35, NOW)
     assert ("Idle accelerators", "35.0%") in figures(it)

@@ -97,11 +97,11 @@ async def test_free_and_reserved_hours_are_counted_and_outlive_the_leader(scene:
     await two.keeper._add_hours()
     two.clock.advance(WRITE_SECONDS)
     await two.keeper._add_hours()
-    # What was not written is unseen, but for the two seconds that clocks may differ by.
+    # What was not written is not observed, but for the two seconds that clocks may differ by.
     assert hours_between(server.hours, None) == {
         "free": 16 * 300_000 + 8 * 302_000,
         "reserved": 8 * 302_000,
-        "unseen": 16 * 58_000,
+        "notObserved": 16 * 58_000,
     }
 
 

@@ -33,7 +33,7 @@ def test_time_goes_to_its_hours() -> None:
 
 def test_time_in_which_nobody_led_is_unseen_and_a_clock_that_jumps_is_no_more() -> None:
     hours = with_counted_hours(known(), NOW + HOUR, 58 * SECOND, GPUS, 400)
-    assert hours_between(hours, None) == {"unseen": 24 * 3_540_000, "held": 16 * 60_000, "free": 8 * 60_000}
+    assert hours_between(hours, None) == {"notObserved": 24 * 3_540_000, "held": 16 * 60_000, "free": 8 * 60_000}
 
 
 def test_a_clock_that_has_gone_back_adds_nothing_until_it_has_caught_up() -> None:
@@ -49,7 +49,7 @@ def test_of_a_clock_that_was_far_ahead_nothing_stays_that_lies_before_us() -> No
     ahead = with_counted_hours(known(), NOW + 10 * DAY, timedelta(), GPUS, 400)
     back = with_counted_hours(ahead, NOW + HOUR, 30 * SECOND, GPUS, 400)
     assert back.until == NOW + HOUR
-    assert hours_between(back, None) == {"unseen": 24 * 1_200_000}, "the hour in which we are is not counted twice"
+    assert hours_between(back, None) == {"notObserved": 24 * 1_200_000}, "the hour in which we are is not counted twice"
     assert (
         sum(hours_between(with_counted_hours(back, NOW + 2 * HOUR, HOUR, GPUS, 400), None).values()) <= 24 * 7_200_000
     )
