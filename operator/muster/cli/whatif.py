@@ -104,8 +104,8 @@ def command(
         list[str] | None,
         typer.Option(
             "--cause",
-            metavar="NAME=SHARE:HOW",
-            help="A cause in place of --rates'; HOW is Crash, Hang, Silent or evidence like Xid79. May be repeated.",
+            metavar="NAME=SHARE:SYMPTOM",
+            help="A cause in place of --rates'; SYMPTOM is Crash, Hang, Silent or evidence like Xid79. Repeatable.",
         ),
     ] = None,
     spares: Annotated[

@@ -41,7 +41,7 @@ class CauseLost(ApiModel):
     """The mean cost of one cause per life, in GPU-hours; `gpu_hours` is the sum of the parts."""
 
     name: str
-    how: str
+    symptom: str
     failures: float
     gpu_hours: float
     lost_work_gpu_hours: float = Field(description="Training that no complete checkpoint held.")
@@ -121,7 +121,7 @@ def answer(plan: Plan, rates: Rates, dice: Dice, lives: int, lived: Callable[[in
     shares = [cause.share for cause in rates.causes]
 
     def trial(other: Plan) -> _Trial:
-        return _Trial(other, [way_of(cause.how, other) for cause in rates.causes], [])
+        return _Trial(other, [way_of(cause.symptom, other) for cause in rates.causes], [])
 
     own, others = trial(plan), [trial(other) for other in others_than(plan)]
     accounts: list[Account] = []
@@ -191,7 +191,7 @@ def _causes(rates: Rates, accounts: Sequence[Account], hours: float) -> list[Cau
 
         lost = CauseLost(
             name=cause.name,
-            how=cause.how,
+            symptom=cause.symptom,
             failures=fmean(loss.failures for loss in losses),
             gpu_hours=mean(lambda loss: loss.seconds),
             lost_work_gpu_hours=mean(lambda loss: loss.redone),

@@ -55,7 +55,7 @@ def measured(jobs: Iterable[TrainingJob], gangs: Iterable[Gang], window: timedel
         name="fleet",
         source=f"this fleet: {total} failures in {exposure:,.0f} node-days of the jobs that are on record",
         mttf_days=exposure / total,
-        causes=[Cause(name=reason, share=count, how=how) for (reason, how), count in counts.most_common()],
+        causes=[Cause(name=reason, share=count, symptom=symptom) for (reason, symptom), count in counts.most_common()],
     )
 
 

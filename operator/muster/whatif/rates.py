@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from pydantic import Field
 
 from muster.api.base import ApiModel
-from muster.whatif.ways import CRASH, HANG, SILENT, HowError, severity_of_evidence
+from muster.whatif.ways import CRASH, HANG, SILENT, SymptomError, severity_of_evidence
 
 PUBLISHED_GPUS_PER_NODE = 8
-_CAUSE = re.compile(r"(?P<name>[^=]+)=(?P<share>[0-9]*\.?[0-9]+):(?P<how>\w+)")
+_CAUSE = re.compile(r"(?P<name>[^=]+)=(?P<share>[0-9]*\.?[0-9]+):(?P<symptom>\w+)")
 
 
 class Cause(ApiModel):
@@ -20,7 +20,9 @@ class Cause(ApiModel):
 
     name: str
     share: float = Field(gt=0, description="How many of all failures, in any unit.")
-    how: str = Field(description="How it shows: Crash, Hang, Silent, or the evidence of the node agent, e.g. Xid79.")
+    symptom: str = Field(
+        description="How it shows: Crash, Hang, Silent, or the evidence of the node agent, e.g. Xid79."
+    )
 
 
 class Rates(ApiModel):
@@ -43,14 +45,16 @@ LLAMA3 = Rates(
     # The paper's table of causes, grouped by how they show. The node's agent sees the loss of a network port. Wrong
     # results without any sign count as a crash at the moment at which they begin.
     causes=[
-        Cause(name="GPU", share=148 + 19 + 17 + 6, how="Xid79"),  # faulty, SRAM, system processor, thermal
-        Cause(name="HBM3 memory", share=72, how="Xid48"),
-        Cause(name="software", share=54 + 2, how=CRASH),  # bugs, dependencies
-        Cause(name="network", share=35 + 7, how="IbPortDown"),  # switch and cable, NIC
-        Cause(name="host maintenance", share=32, how=SILENT),
-        Cause(name="host hardware", share=3 + 3 + 2 + 2 + 2 + 2, how=SILENT),  # SSD, power, chassis, IO, CPU, memory
-        Cause(name="NCCL watchdog", share=7, how=HANG),
-        Cause(name="silent corruption", share=6, how=CRASH),
+        Cause(name="GPU", share=148 + 19 + 17 + 6, symptom="Xid79"),  # faulty, SRAM, system processor, thermal
+        Cause(name="HBM3 memory", share=72, symptom="Xid48"),
+        Cause(name="software", share=54 + 2, symptom=CRASH),  # bugs, dependencies
+        Cause(name="network", share=35 + 7, symptom="IbPortDown"),  # switch and cable, NIC
+        Cause(name="host maintenance", share=32, symptom=SILENT),
+        Cause(
+            name="host hardware", share=3 + 3 + 2 + 2 + 2 + 2, symptom=SILENT
+        ),  # SSD, power, chassis, IO, CPU, memory
+        Cause(name="NCCL watchdog", share=7, symptom=HANG),
+        Cause(name="silent corruption", share=6, symptom=CRASH),
     ],
 )
 FT_HSDP = Rates(
@@ -58,16 +62,16 @@ FT_HSDP = Rates(
     source="FT-HSDP (Meta): 678 failures on 32,768 H100, 2.3 in 1,000 node-days",
     mttf_days=1000 / 2.3,
     causes=[
-        Cause(name="HBM and SRAM", share=22.9 + 1.2, how="Xid48"),
-        Cause(name="PCIe", share=18.0, how="Xid79"),
-        Cause(name="NCCL watchdog", share=9.0, how=HANG),
-        Cause(name="GPU compute", share=7.4, how="Xid95"),
-        Cause(name="software", share=7.1 + 1.0, how=CRASH),
-        Cause(name="host maintenance", share=6.2 + 5.6, how=SILENT),  # and reboots
-        Cause(name="kernel", share=5.8, how=SILENT),
-        Cause(name="silent corruption", share=5.5, how=CRASH),
-        Cause(name="network", share=5.3, how="IbPortDown"),
-        Cause(name="SSD", share=4.4, how="DiskError"),
+        Cause(name="HBM and SRAM", share=22.9 + 1.2, symptom="Xid48"),
+        Cause(name="PCIe", share=18.0, symptom="Xid79"),
+        Cause(name="NCCL watchdog", share=9.0, symptom=HANG),
+        Cause(name="GPU compute", share=7.4, symptom="Xid95"),
+        Cause(name="software", share=7.1 + 1.0, symptom=CRASH),
+        Cause(name="host maintenance", share=6.2 + 5.6, symptom=SILENT),  # and reboots
+        Cause(name="kernel", share=5.8, symptom=SILENT),
+        Cause(name="silent corruption", share=5.5, symptom=CRASH),
+        Cause(name="network", share=5.3, symptom="IbPortDown"),
+        Cause(name="SSD", share=4.4, symptom="DiskError"),
     ],
 )
 PUBLISHED: Mapping[str, Rates] = {rates.name: rates for rates in (LLAMA3, FT_HSDP)}
@@ -79,7 +83,7 @@ def of_nodes(rates: Rates, gpus_per_node: int) -> Rates:
 
 
 def causes_from(texts: Sequence[str]) -> list[Cause]:
-    """Parse causes from a command line, each as `NAME=SHARE:HOW`.
+    """Parse causes from a command line, each as `NAME=SHARE:SYMPTOM`.
 
     Raises:
         RatesError: one of the texts cannot be read.
@@ -88,12 +92,12 @@ def causes_from(texts: Sequence[str]) -> list[Cause]:
     for text in texts:
         found = _CAUSE.fullmatch(text.strip())
         if found is None or not float(found["share"]) > 0:
-            raise RatesError(f"{text!r}: write NAME=SHARE:HOW, for example GPU=60:Xid79 or software=13:{CRASH}")
+            raise RatesError(f"{text!r}: write NAME=SHARE:SYMPTOM, for example GPU=60:Xid79 or software=13:{CRASH}")
         try:
-            severity_of_evidence(found["how"])
-        except HowError as error:
+            severity_of_evidence(found["symptom"])
+        except SymptomError as error:
             raise RatesError(f"{text!r}: {error}") from error
-        causes.append(Cause(name=found["name"].strip(), share=float(found["share"]), how=found["how"]))
+        causes.append(Cause(name=found["name"].strip(), share=float(found["share"]), symptom=found["symptom"]))
     names = [cause.name for cause in causes]
     twice = next((name for name in names if names.count(name) > 1), "")
     if twice:

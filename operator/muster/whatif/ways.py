@@ -1,4 +1,4 @@
-"""Models the shipped recovery from a failure, by how it shows: how long it takes, and whether another node is needed.
+"""Models the shipped recovery from a failure, by its symptom: how long it takes, and whether another node is needed.
 
 Time-outs, fences and the severity of evidence come from the modules that decide by them. The time that Muster itself
 needs beyond them is a constant here; a test compares it with the full simulation.
@@ -26,7 +26,7 @@ EVIDENCE_SECONDS = 1.0
 _XID = re.compile(r"Xid(\d{1,9})")
 
 
-class HowError(ValueError):
+class SymptomError(ValueError):
     """No failure shows in this way; the message lists the known ones."""
 
 
@@ -55,35 +55,35 @@ class Way:
     own: bool = False
 
 
-def severity_of_evidence(how: str) -> Severity | None:
-    """Return the severity of the evidence that `how` names; None for Crash, Hang and Silent.
+def severity_of_evidence(symptom: str) -> Severity | None:
+    """Return the severity of the evidence that `symptom` names; None for Crash, Hang and Silent.
 
     Raises:
-        HowError: `how` names no known evidence.
+        SymptomError: `symptom` names no known evidence.
     """
-    if how in (CRASH, HANG, SILENT):
+    if symptom in (CRASH, HANG, SILENT):
         return None
-    number = _XID.fullmatch(how)
+    number = _XID.fullmatch(symptom)
     if number and int(number[1]) in XIDS:
         return xid(int(number[1])).severity
-    if how in KINDS and how not in ("Xid", "SXid", "RecoveryAction"):
-        return KINDS[how].severity
-    raise HowError(
-        f"nothing shows as {how!r}: write {CRASH}, {HANG}, {SILENT}, an XID like Xid79, or a kind of evidence like "
-        "IbPortDown (docs/node-health.md lists them)"
+    if symptom in KINDS and symptom not in ("Xid", "SXid", "RecoveryAction"):
+        return KINDS[symptom].severity
+    raise SymptomError(
+        f"{symptom!r} is no symptom of a failure: write {CRASH}, {HANG}, {SILENT}, an XID like Xid79, or a kind of "
+        "evidence like IbPortDown (docs/node-health.md lists them)"
     )
 
 
-def way_of(how: str, plan: Plan) -> Way:
-    """Return the recovery from a failure that shows like `how`, in the gang of a plan.
+def way_of(symptom: str, plan: Plan) -> Way:
+    """Return the recovery from a failure that shows like `symptom`, in the gang of a plan.
 
     Raises:
-        HowError: no failure shows in this way.
+        SymptomError: no failure shows in this way.
     """
-    severity = severity_of_evidence(how)
-    if how == HANG:
+    severity = severity_of_evidence(symptom)
+    if symptom == HANG:
         return Way(plan.hang_seconds + DECIDE_SECONDS, Leaves.NEVER, True, own=True)
-    if how == SILENT:
+    if symptom == SILENT:
         return Way(silent_seconds(plan) + DECIDE_SECONDS, Leaves.ALWAYS, False)
     if severity is Severity.FATAL:
         return Way(EVIDENCE_SECONDS + DECIDE_SECONDS, Leaves.ALWAYS, False)

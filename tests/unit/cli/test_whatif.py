@@ -141,8 +141,8 @@ def test_times_that_do_not_go_together_are_noted_with_both_names(
         (("--nodes", "4", "--days", "1e9"), "--days"),
         (("--nodes", "4", "--lives", "1"), "--lives"),
         (("--nodes", "4", "--rates", "mine"), "choose one of llama3, ft-hsdp, fleet"),
-        (("--nodes", "4", "--cause", "GPU"), "write NAME=SHARE:HOW"),
-        (("--nodes", "4", "--cause", "GPU=1:Xid9999"), "nothing shows as 'Xid9999'"),
+        (("--nodes", "4", "--cause", "GPU"), "write NAME=SHARE:SYMPTOM"),
+        (("--nodes", "4", "--cause", "GPU=1:Xid9999"), "'Xid9999' is no symptom of a failure"),
     ],
 )
 def test_bad_input_is_refused_by_the_name_of_its_flag(command: Command, arguments: tuple[str, ...], says: str) -> None:
@@ -211,7 +211,7 @@ def test_rates_of_this_fleet_come_from_the_records_of_its_jobs(command: Command,
     found = asked(command, "--nodes", "64", "--rates", "fleet")
     assert found["plan"]["mttfDays"] == pytest.approx(100, rel=0.01)
     assert found["rates"]["source"] == "this fleet: 2 failures in 200 node-days of the jobs that are on record"
-    assert [(row["name"], row["how"]) for row in found["answer"]["causes"]] == [("NodeUnreachable", "Silent")]
+    assert [(row["name"], row["symptom"]) for row in found["answer"]["causes"]] == [("NodeUnreachable", "Silent")]
 
 
 def test_a_fleet_without_failures_says_so(command: Command, api: Api) -> None:

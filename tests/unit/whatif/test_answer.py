@@ -116,7 +116,7 @@ def test_who_is_away_does_not_fail(nodes: int, spares: int, mttf_days: float, re
         pod_seconds=0,
         start_seconds=0,
     )
-    lost = LLAMA3.model_copy(update={"causes": [Cause(name="lost", share=1, how="Xid79")]})
+    lost = LLAMA3.model_copy(update={"causes": [Cause(name="lost", share=1, symptom="Xid79")]})
     found = alone(plan, 60, lost).ettr
     truth = by_hand(nodes, spares, mttf_days, repair_hours / 24)
     # Twice as wide as 95 %; at first all are there, and each failure costs half a minute of training besides.

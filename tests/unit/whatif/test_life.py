@@ -157,7 +157,7 @@ def test_ranks_that_hang_already_hang_no_longer_for_another_hang() -> None:
 @pytest.mark.parametrize("spares", [0, 3])
 def test_every_second_is_on_one_account(nodes: int, spares: int) -> None:
     plan = a_plan(nodes=nodes, spares=spares, mttf_days=50, durable_seconds=45, days=20)
-    ways = [way_of(cause.how, plan) for cause in LLAMA3.causes]
+    ways = [way_of(cause.symptom, plan) for cause in LLAMA3.causes]
     shares = [cause.share for cause in LLAMA3.causes]
     for number in range(5):
         account = live(plan, ways, blows(DICE(number), plan.nodes, plan.gang_mttf_seconds, plan.seconds, shares))

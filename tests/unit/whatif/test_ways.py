@@ -10,14 +10,17 @@ from muster.api.gang import FaultClass, Gang
 from muster.api.trainingjob import TrainingJob
 from muster.whatif.measured import measured
 from muster.whatif.rates import FT_HSDP, LLAMA3, PUBLISHED, RatesError, causes_from, of_nodes
-from muster.whatif.ways import HowError, Leaves, silent_seconds, way_of
+from muster.whatif.ways import Leaves, SymptomError, silent_seconds, way_of
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
 
 def test_fatal_evidence_takes_the_node_degraded_one_only_if_another_is_free() -> None:
     plan = a_plan()
-    found = {how: way_of(how, plan).leaves for how in ("Xid79", "IbPortDown", "DiskError", "Xid13", "Crash", "Hang")}
+    found = {
+        symptom: way_of(symptom, plan).leaves
+        for symptom in ("Xid79", "IbPortDown", "DiskError", "Xid13", "Crash", "Hang")
+    }
     assert found == {
         "Xid79": Leaves.ALWAYS,
         "IbPortDown": Leaves.ALWAYS,
@@ -42,10 +45,10 @@ def test_a_lost_node_is_given_up_by_the_time_out_and_by_the_fence_whichever_is_l
     assert silent_seconds(a_plan(nodes=1)) == 20 + 80  # nobody misses it: the fence file has to be seen
 
 
-@pytest.mark.parametrize("how", ["Xid9999", "crash", "Xid", "Gone"])
-def test_what_shows_as_nothing_is_refused_with_what_does(how: str) -> None:
-    with pytest.raises(HowError, match="write Crash, Hang, Silent, an XID like Xid79"):
-        way_of(how, a_plan())
+@pytest.mark.parametrize("symptom", ["Xid9999", "crash", "Xid", "Gone"])
+def test_what_shows_as_nothing_is_refused_with_what_does(symptom: str) -> None:
+    with pytest.raises(SymptomError, match="write Crash, Hang, Silent, an XID like Xid79"):
+        way_of(symptom, a_plan())
 
 
 def test_published_rates_are_what_was_published() -> None:
@@ -54,7 +57,7 @@ def test_published_rates_are_what_was_published() -> None:
     assert 1000 / FT_HSDP.mttf_days == pytest.approx(2.3)
     assert 95 < sum(cause.share for cause in FT_HSDP.causes) <= 100
     for rates in PUBLISHED.values():
-        assert all(way_of(cause.how, a_plan()) for cause in rates.causes)
+        assert all(way_of(cause.symptom, a_plan()) for cause in rates.causes)
 
 
 def test_a_node_with_half_the_gpus_fails_half_as_often() -> None:
@@ -64,7 +67,7 @@ def test_a_node_with_half_the_gpus_fails_half_as_often() -> None:
 
 def test_causes_are_read_as_they_are_written() -> None:
     found = causes_from(["GPU=60:Xid79", "own code=12.5:Crash"])
-    assert [(cause.name, cause.share, cause.how) for cause in found] == [
+    assert [(cause.name, cause.share, cause.symptom) for cause in found] == [
         ("GPU", 60, "Xid79"),
         ("own code", 12.5, "Crash"),
     ]
@@ -128,7 +131,7 @@ def test_the_fleets_own_rate_is_its_failures_by_the_node_days_of_its_jobs() -> N
     ]
     found = measured(jobs, gangs, timedelta(days=90), NOW)
     assert found.mttf_days == pytest.approx((4 * 10 + 2 * 20) / 4)
-    hows = {cause.name: way_of(cause.how, a_plan()).leaves for cause in found.causes}
+    hows = {cause.name: way_of(cause.symptom, a_plan()).leaves for cause in found.causes}
     assert hows == {
         "NodeUnhealthy": Leaves.ALWAYS,
         "RankFailed": Leaves.NEVER,
