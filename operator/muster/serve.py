@@ -212,7 +212,7 @@ def _parsed(host: str) -> Union[ipaddress.IPv4Address, ipaddress.IPv6Address, No
     return getattr(address, "ipv4_mapped", None) or address
 
 
-class Waiting:
+class ConnectionQueue:
     """Connections that wait, by client. Clients are served in rotation; the newest connection of the longest queue is
     cut."""
 
@@ -234,7 +234,7 @@ class Waiting:
             return self._remove(longest, last=True)
         return None
 
-    def take(self) -> Tuple[str, socket.socket]:
+    def next_connection(self) -> Tuple[str, socket.socket]:
         """Return the oldest connection of the next client, which moves to the end of the rotation.
 
         Raises:
@@ -259,7 +259,7 @@ class _Lane:
     """Connections that share a rate and a number of places: those that wait, and those that are answered."""
 
     def __init__(self) -> None:
-        self.waiting = Waiting()
+        self.waiting = ConnectionQueue()
         self.answered: Dict[socket.socket, Tuple[float, str]] = {}  # since when and for which client, oldest first
         self.next = float("-inf")  # when the next connection may be answered
 
@@ -308,7 +308,7 @@ class Server:
         self._accepting = CpuShare(_ACCEPTING_SHARE, _ACCEPTING_BURST_SECONDS)
         self._listeners = _listen(address)  # the first one is that of preferred addresses
         try:
-            self._prefer()
+            self._sort_by_preference()
         except OSError:  # this kernel cannot: one socket takes all connections at once
             for listener in self._listeners[1:]:
                 listener.close()
@@ -323,7 +323,7 @@ class Server:
             with contextlib.suppress(OSError):
                 listener.shutdown(socket.SHUT_RDWR)  # this wakes the thread
 
-    def _prefer(self) -> None:
+    def _sort_by_preference(self) -> None:
         """Have the kernel sort connections, with the node's and the readers' addresses as preferred ones.
 
         Raises:
@@ -336,34 +336,36 @@ class Server:
         with contextlib.ExitStack() as stack:
             for listener in self._listeners:
                 stack.enter_context(listener)
-            everybody, preferred = (stack.enter_context(selectors.DefaultSelector()) for _ in range(2))
+            all_listeners, preferred = (stack.enter_context(selectors.DefaultSelector()) for _ in range(2))
             speaking = stack.enter_context(self._speaking)
-            for selector, listeners in ((everybody, self._listeners), (preferred, self._listeners[:1])):
+            for selector, listeners in ((all_listeners, self._listeners), (preferred, self._listeners[:1])):
                 selector.register(speaking.fileno(), selectors.EVENT_READ)
                 for listener in listeners:
                     selector.register(listener, selectors.EVENT_READ)
             while not self._closed:
-                pause = self._let_in(time.monotonic())
-                if self._anybody_waits():  # a flood then wakes this thread once a round, and not for each connection
+                pause = self._answer_due(time.monotonic())
+                if (
+                    self._any_connection_waits()
+                ):  # a flood then wakes this thread once a round, and not for each connection
                     self._speaking.select(min(pause or 0.0, _GATHERING_SECONDS))
                     pause = 0.0
                 rest = self._accepting.pause_seconds()
                 if rest > 0:
                     ready = preferred.select(rest if pause is None else min(pause, rest))
                 else:
-                    ready = everybody.select(pause)
+                    ready = all_listeners.select(pause)
                 for key, _ in self._speaking.select(0):
                     connection, client = key.data
                     self._note_not_quiet(connection)
                     self._answer_in_thread(connection, client)
                 self._accept([key.fileobj for key, _ in ready if isinstance(key.fileobj, socket.socket)])
             for connection in list(self._quiet):
-                self._end(connection)
+                self._close_early(connection)
         for lane in self._lanes:
             while lane.waiting:
-                lane.waiting.take()[1].close()
+                lane.waiting.next_connection()[1].close()
 
-    def _anybody_waits(self) -> bool:
+    def _any_connection_waits(self) -> bool:
         return any(lane.waiting for lane in self._lanes)
 
     def _accept(self, ready: List[socket.socket]) -> None:
@@ -398,20 +400,20 @@ class Server:
         with self._guard:
             return self._reader_lane if client in self._readers else self._other_lane
 
-    def _let_in(self, now: float) -> Optional[float]:
+    def _answer_due(self, now: float) -> Optional[float]:
         """Answer the connections that are due. Return the seconds until the next one is due; None: none waits."""
         with self._guard:
             answered = [(each, since) for lane in self._lanes for each, (since, _) in lane.answered.items()]
         for connection, since in answered:
             if now > self._deadline(connection, since):
-                self._end(connection)
+                self._close_early(connection)
         pause = self._limits.pause_seconds
         for lane in self._lanes:
             lane.next = max(lane.next, now - _BURST * pause)
             while lane.waiting and lane.next <= now:
                 lane.next += pause
-                self._start(lane, now, *lane.waiting.take())
-        if self._anybody_waits():
+                self._start(lane, now, *lane.waiting.next_connection())
+        if self._any_connection_waits():
             return max(min(lane.next for lane in self._lanes if lane.waiting) - now, 0.0)
         with self._guard:
             answered = [(each, since) for lane in self._lanes for each, (since, _) in lane.answered.items()]
@@ -422,11 +424,11 @@ class Server:
         is_quiet = connection in self._quiet
         return since + (self._limits.silence_seconds if is_quiet else self._limits.connection_seconds)
 
-    def _end(self, connection: socket.socket) -> None:
+    def _close_early(self, connection: socket.socket) -> None:
         """Close a connection, or have the thread that answers it do so."""
         if connection in self._quiet:
             self._note_not_quiet(connection)
-            self._done(connection)
+            self._release(connection)
         else:
             _cut_off(connection)
 
@@ -453,7 +455,7 @@ class Server:
             if surplus is not None:
                 del lane.answered[surplus]
         if surplus is not None:
-            self._end(surplus)
+            self._close_early(surplus)
         if speaks:
             self._answer_in_thread(connection, client)
         else:
@@ -464,7 +466,7 @@ class Server:
         try:
             threading.Thread(target=self._answer, args=(connection, client), name="http request", daemon=True).start()
         except RuntimeError:  # the machine has no thread left
-            self._done(connection)
+            self._release(connection)
 
     def _answer(self, connection: socket.socket, client: str) -> None:
         try:
@@ -475,9 +477,9 @@ class Server:
         except OSError:
             """The client has closed the connection, or is too slow."""
         finally:
-            self._done(connection)
+            self._release(connection)
 
-    def _done(self, connection: socket.socket) -> None:
+    def _release(self, connection: socket.socket) -> None:
         with self._guard:
             for lane in self._lanes:
                 lane.answered.pop(connection, None)
@@ -513,7 +515,7 @@ class Server:
                 self._readers.popitem(last=False)
         if is_new and len(self._listeners) > 1:
             with contextlib.suppress(OSError):  # the port was closed
-                self._prefer()
+                self._sort_by_preference()
 
 
 def _listen(address: Tuple[str, int]) -> List[socket.socket]:

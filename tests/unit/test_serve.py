@@ -26,8 +26,8 @@ from muster.kube.certificates import new_authority, new_serving
 from muster.serve import (
     PLAIN,
     TLS,
+    ConnectionQueue,
     Server,
-    Waiting,
     at_most_once_a_second,
     client_network,
     exposition,
@@ -172,21 +172,21 @@ class TestTurns:
     """Which connection is answered next, and which no longer fits."""
 
     def test_addresses_take_turns(self) -> None:
-        waiting: Any = Waiting()
+        waiting: Any = ConnectionQueue()
         for host, name in (("a", "a1"), ("a", "a2"), ("a", "a3"), ("b", "b1"), ("c", "c1"), ("b", "b2")):
             assert waiting.add(host, name) is None
-        assert [waiting.take()[1] for _ in range(len(waiting))] == ["a1", "b1", "c1", "a2", "b2", "a3"]
+        assert [waiting.next_connection()[1] for _ in range(len(waiting))] == ["a1", "b1", "c1", "a2", "b2", "a3"]
         assert not waiting
 
     def test_an_address_has_so_many_and_the_newest_does_not_fit(self) -> None:
-        waiting: Any = Waiting()
+        waiting: Any = ConnectionQueue()
         kept = [waiting.add("a", number) for number in range(serve._MAX_WAITING_OF_ADDRESS)]
         assert set(kept) == {None}
         assert waiting.add("a", "one too many") == "one too many"
         assert waiting.add("b", "another address") is None
 
     def test_of_all_there_are_so_many_and_the_address_with_the_most_loses_one(self) -> None:
-        waiting: Any = Waiting()
+        waiting: Any = ConnectionQueue()
         for number in range(serve._MAX_WAITING - 2):
             assert waiting.add(f"host {number}", "single") is None
         assert [waiting.add("a", each) for each in ("a1", "a2", "a3")] == [None, None, "a3"]
@@ -194,7 +194,7 @@ class TestTurns:
         assert len(waiting) == serve._MAX_WAITING
 
     def test_of_addresses_that_have_equally_many_the_newest_does_not_fit(self) -> None:
-        waiting: Any = Waiting()
+        waiting: Any = ConnectionQueue()
         first = [waiting.add(f"host {number}", number) for number in range(serve._MAX_WAITING)]
         assert set(first) == {None}
         assert [waiting.add(f"late {number}", f"late {number}") for number in range(3)] == [
@@ -202,7 +202,7 @@ class TestTurns:
             "late 1",
             "late 2",
         ]
-        assert waiting.take()[1] == 0, "who has waited longest is next"
+        assert waiting.next_connection()[1] == 0, "the connection that has waited longest is next"
 
     def test_all_of_them_are_fewer_than_the_usual_limit_of_open_files(self) -> None:
         ports = 2  # of probes and of metrics

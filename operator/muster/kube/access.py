@@ -25,12 +25,12 @@ from muster.kube.errors import ApiError
 KEPT_SECONDS = 30.0
 """An answer is kept for this long: a token or a right that was revoked meanwhile may still be accepted here."""
 MAX_USERS = 1024
-MAX_STRANGERS = 1024
+MAX_UNKNOWN_TOKENS = 1024
 MAX_ANSWERS = 16384
 MAX_TOKEN_CHARACTERS = 8192
 ASK_SECONDS = 5.0
 AT_ONCE = 8  # questions to the API server about tokens that it has accepted before
-STRANGERS_AT_ONCE = (
+UNKNOWN_TOKENS_AT_ONCE = (
     4  # about other tokens: a flood of wrong ones delays only requests with tokens that were never accepted
 )
 
@@ -153,10 +153,10 @@ class Access:
     def __init__(self, client: Client, clock: Callable[[], float] = time.monotonic) -> None:
         self._client = client
         self._users: Remembered[User | None] = Remembered(MAX_USERS, clock)
-        self._strangers: Remembered[User | None] = Remembered(MAX_STRANGERS, clock)
+        self._unknown_tokens: Remembered[User | None] = Remembered(MAX_UNKNOWN_TOKENS, clock)
         self._rights: Remembered[bool] = Remembered(MAX_ANSWERS, clock)
-        self._turns = asyncio.Semaphore(AT_ONCE)
-        self._strangers_turns = asyncio.Semaphore(STRANGERS_AT_ONCE)
+        self._known_token_slots = asyncio.Semaphore(AT_ONCE)
+        self._unknown_token_slots = asyncio.Semaphore(UNKNOWN_TOKENS_AT_ONCE)
 
     def token(self, authorization: str) -> str:
         """Return the token in this Authorization header.
@@ -190,10 +190,12 @@ class Access:
         """
         key = _digest(token)
         known = key in self._users
-        asked, turns = (self._users, self._turns) if known else (self._strangers, self._strangers_turns)
-        user = await asked.ask(key, lambda: self._reviewed(token, turns))
+        asked, slots = (
+            (self._users, self._known_token_slots) if known else (self._unknown_tokens, self._unknown_token_slots)
+        )
+        user = await asked.ask(key, lambda: self._reviewed(token, slots))
         if known != (user is not None):
-            asked.move(key, self._strangers if known else self._users)
+            asked.move(key, self._unknown_tokens if known else self._users)
         if user is None:
             raise RefusedError(401, "the cluster does not know this token, or it has expired: get a new one")
         return user
@@ -206,9 +208,9 @@ class Access:
         """
         return await self._rights.ask((user, right), lambda: self._allowed(user, right))
 
-    async def _reviewed(self, token: str, turns: asyncio.Semaphore) -> User | None:
+    async def _reviewed(self, token: str, slots: asyncio.Semaphore) -> User | None:
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
-        status = await self._ask("authentication.k8s.io/v1", "tokenreviews", body, turns)
+        status = await self._ask("authentication.k8s.io/v1", "tokenreviews", body, slots)
         if not status.authenticated or status.user is None or not status.user.username:
             return None
         found = status.user
@@ -227,13 +229,13 @@ class Access:
             **({"nonResourceAttributes": of_path} if right.path else {"resourceAttributes": of_resource}),
         }
         body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
-        status = await self._ask("authorization.k8s.io/v1", "subjectaccessreviews", body, self._turns)
+        status = await self._ask("authorization.k8s.io/v1", "subjectaccessreviews", body, self._known_token_slots)
         return status.allowed and not status.denied
 
-    async def _ask(self, api_version: str, resource: str, body: dict[str, Any], turns: asyncio.Semaphore) -> _Status:
+    async def _ask(self, api_version: str, resource: str, body: dict[str, Any], slots: asyncio.Semaphore) -> _Status:
         path = paths.group(api_version, resource)
         try:
-            async with asyncio.timeout(2 * ASK_SECONDS), turns:
+            async with asyncio.timeout(2 * ASK_SECONDS), slots:
                 answer = await self._client.post(path, body, guarded=False, deadline_seconds=ASK_SECONDS)
             return _reviews.decode(answer).status
         except (ApiError, TimeoutError, msgspec.MsgspecError) as error:

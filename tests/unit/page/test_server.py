@@ -214,7 +214,7 @@ async def several(
             return await asyncio.gather(*tasks)
 
 
-async def test_who_was_known_is_answered_while_strangers_crowd_at_the_door(
+async def test_known_users_are_answered_during_a_burst_of_unknown_tokens(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "LIMITS", Limits(unauthenticated=200, of_address=200))  # all of them come in
@@ -225,12 +225,12 @@ async def test_who_was_known_is_answered_while_strangers_crowd_at_the_door(
         assert sorted(await several(fleet, address, wrong, held, anna, 32)) == [401] * 32 + [503] * 68
 
 
-async def test_who_was_known_needs_no_turn_of_the_strangers_when_he_is_asked_about_anew(fleet: Fleet) -> None:
+async def test_a_known_token_needs_no_slot_of_unknown_tokens_when_it_is_reviewed_again(fleet: Fleet) -> None:
     two_tenants(fleet)
     who, held = Access(fleet.reviews, fleet.clock), Held(fleet, "wrong-")  # type: ignore[arg-type]
     assert (await who.user_of_token("admin-token")).name == "admin"
     crowd = [asyncio.create_task(who.user_of_token(f"wrong-{at}")) for at in range(2000)]
-    while held.waiting < access.STRANGERS_AT_ONCE:  # noqa: ASYNC110 - they are other tasks
+    while held.waiting < access.UNKNOWN_TOKENS_AT_ONCE:  # noqa: ASYNC110 - they are other tasks
         await asyncio.sleep(0)
     fleet.clock.advance(access.KEPT_SECONDS + 1)
     assert who.was_known("admin-token"), "two thousand others do not push him out"
@@ -239,7 +239,7 @@ async def test_who_was_known_needs_no_turn_of_the_strangers_when_he_is_asked_abo
     assert {type(each) for each in await asyncio.gather(*crowd, return_exceptions=True)} == {access.RefusedError}
 
 
-async def test_a_token_that_is_worth_nothing_any_more_is_a_strangers(fleet: Fleet) -> None:
+async def test_a_token_that_is_no_longer_valid_counts_as_unknown(fleet: Fleet) -> None:
     who = Access(fleet.reviews, fleet.clock)  # type: ignore[arg-type]
     await who.user_of_token("admin-token")
     del fleet.reviews.users["admin-token"]
