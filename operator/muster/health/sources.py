@@ -201,7 +201,7 @@ ROWS: tuple[Row, ...] = (
         Condition(_NVSENTINEL_LIGHT),
         WARNING,
         INSPECT,
-        note="problems of DCGM itself, or reported as not fatal",
+        note="the problem is in DCGM itself, or is reported as not fatal",
     ),
     Row(
         "nvsentinel/network",
@@ -229,7 +229,7 @@ ROWS: tuple[Row, ...] = (
         DEGRADED,
         INSPECT,
         xid_in_reason=True,
-        note="has the severity of the XID",
+        note="the XID gives the severity",
     ),
     Row(
         "eks/hardware",
@@ -252,7 +252,7 @@ ROWS: tuple[Row, ...] = (
         ),
         DEGRADED,
         INSPECT,
-        note="FabricManagerNotRunning, DCGMDiagnosticFailure, DCGMError and later additions",
+        note="EKS has these reasons: FabricManagerNotRunning, DCGMDiagnosticFailure, DCGMError and later additions",
     ),
     Row(
         "eks/node",
@@ -268,7 +268,7 @@ ROWS: tuple[Row, ...] = (
         Condition("InstanceExpired", reason="InstanceToBeTerminated"),
         reason="SpotExpires",
         removal=Notice(final=True),
-        note="spot instances of Alibaba Cloud",
+        note="Alibaba Cloud ends a spot instance",
     ),
     Row(
         "ack/anomaly",
@@ -311,7 +311,7 @@ ROWS: tuple[Row, ...] = (
         WARNING,
         INSPECT,
         minimum_age_seconds=60,
-        note="a software fault, not the GPU",
+        note="the fault is in software, not in the GPU",
     ),
     Row("aks/filesystem", _S.AKS, Condition("FilesystemCorruptionProblem"), DEGRADED, REBOOT, minimum_age_seconds=30),
     _planned(
@@ -326,7 +326,7 @@ ROWS: tuple[Row, ...] = (
         Condition("VMEventScheduled", message=_VM_EVENT + ".*"),
         reason="VMEventScheduled",
         removal=Notice(final=True, time=_VM_EVENT_TIME),
-        note="removed at the time in the message",
+        note="the machine is removed at the time in the message",
     ),
     Row(
         "aks/freeze",
@@ -344,7 +344,7 @@ ROWS: tuple[Row, ...] = (
         Condition("PreemptionScheduled"),
         reason="PreemptionScheduled",
         removal=Notice(final=True, seconds=30, time=_VM_EVENT_TIME),
-        note="removed at the time in the message, else 30 s after the mark",
+        note="the machine is removed at the time in the message, else 30 s after the mark",
     ),
     _planned(
         "aks/drain",
@@ -360,7 +360,7 @@ ROWS: tuple[Row, ...] = (
             TaintMark(f"aks-node-termination-handler/{event}"),
             reason=f"{event.capitalize()}Scheduled",
             removal=notice,
-            note="" if notice.seconds is None else f"removed {notice.seconds} s after the mark",
+            note="" if notice.seconds is None else f"the machine is removed {notice.seconds} s after the mark",
         )
         for event, notice in (
             ("preempt", Notice(final=True, seconds=30)),
@@ -376,7 +376,7 @@ ROWS: tuple[Row, ...] = (
         TaintMark("aws-node-termination-handler/spot-itn"),
         reason="SpotInterruption",
         removal=Notice(final=True, seconds=120),
-        note="removed 120 s after the mark",
+        note="the machine is removed 120 s after the mark",
     ),
     _planned(
         "aws-nth/maintenance",
@@ -384,7 +384,7 @@ ROWS: tuple[Row, ...] = (
         TaintMark("aws-node-termination-handler/scheduled-maintenance"),
         reason="ScheduledMaintenance",
         removal=Notice(final=True, seconds=120),
-        note="removed 120 s after the mark, by the handler's setting nodeTerminationGracePeriod",
+        note="the machine is removed 120 s after the mark, by the handler's setting nodeTerminationGracePeriod",
     ),
     _planned(
         "aws-nth/reboot",
@@ -392,7 +392,7 @@ ROWS: tuple[Row, ...] = (
         Label("aws-node-termination-handler/action", "UncordonAfterReboot"),
         reason="ScheduledReboot",
         removal=Notice(final=True, seconds=120),
-        note="removed 120 s after the mark, by the handler's setting nodeTerminationGracePeriod",
+        note="the machine is removed 120 s after the mark, by the handler's setting nodeTerminationGracePeriod",
     ),
     _planned(
         "aws-nth/scale-in",
@@ -410,7 +410,7 @@ ROWS: tuple[Row, ...] = (
         NONE,
         planned=True,
         reason="RebalanceRecommended",
-        note="no notice of removal: the instance may stay",
+        note="this announces no removal: the instance may stay",
     ),
     _planned(
         "castai/interruption",
@@ -459,7 +459,7 @@ ROWS: tuple[Row, ...] = (
         Condition("Terminating", reason="(?!TerminationRequested$).*"),
         reason="MachineTerminating",
         removal=Notice(final=True),
-        note="written by Gardener's machine-controller-manager",
+        note="Gardener's machine-controller-manager writes it",
     ),
     Row(
         "gardener/network",
@@ -468,7 +468,7 @@ ROWS: tuple[Row, ...] = (
         WARNING,
         INSPECT,
         minimum_age_seconds=60,
-        note="written by Gardener's network-problem-detector; the other end may be the cause",
+        note="Gardener's network-problem-detector writes it; the other end may be the cause",
     ),
     _planned(
         "gpu-operator/driver-upgrade",
@@ -476,7 +476,7 @@ ROWS: tuple[Row, ...] = (
         Label(r"nvidia\.com/(gpu|ofed)-driver-upgrade-state", "(?!upgrade-)[a-z-]+-required"),
         reason="DriverUpgrade",
         removal=Notice(),
-        note="from cordon-required to uncordon-required; a node in upgrade-required still waits",
+        note="the label is one of cordon-required to uncordon-required; a node in upgrade-required still waits",
     ),
     _planned(
         "gpu-operator/mig-reboot",
@@ -501,7 +501,7 @@ ROWS: tuple[Row, ...] = (
         TaintMark(r"karpenter\.sh/disruption", "disrupting"),
         reason="KarpenterDisrupts",
         removal=Notice(),
-        note="Karpenter before v1",
+        note="Karpenter before v1 writes it",
     ),
     _planned(
         "kubevirt/drain",
@@ -535,15 +535,15 @@ ROWS: tuple[Row, ...] = (
         Condition("Terminating", reason="TerminationRequested"),
         reason="TerminationRequested",
         removal=Notice(final=True),
-        note="a spot instance; the cloud sets the time, and no mark names it",
+        note="the node is a spot instance; the cloud sets the time, and no mark names it",
     ),
     _planned(
         "hyperpod/status",
         _S.HYPERPOD,
         Label(r"sagemaker\.amazonaws\.com/node-health-status", "Unschedulable"),
         reason="HyperPodUnschedulable",
-        note="also set while deep health checks run; the labels fault-types and deep-health-check-status have their "
-        "results",
+        note="SageMaker sets it during deep health checks, too; the labels fault-types and deep-health-check-status "
+        "have their results",
     ),
     _planned(
         "hyperpod/check",
@@ -589,7 +589,7 @@ ROWS: tuple[Row, ...] = (
         DEGRADED,
         INSPECT,
         xid_in_reason=True,
-        note="written by GKE's device plugin, until a reboot; the reason lists XIDs, and the gravest counts",
+        note="GKE's device plugin keeps it until a reboot; the reason lists XIDs, and the gravest counts",
     ),
     _planned(
         "gke/termination",
@@ -597,7 +597,7 @@ ROWS: tuple[Row, ...] = (
         TaintMark(r"cloud\.google\.com/impending-node-termination"),
         reason="ImpendingTermination",
         removal=Notice(final=True),
-        note="removed within 60 min, by the grace periods of its pods; no mark names the time",
+        note="the machine is removed within 60 min, by the grace periods of its pods; no mark names the time",
     ),
     _planned(
         "gke/preemption",
@@ -606,7 +606,7 @@ ROWS: tuple[Row, ...] = (
         reason="ImpendingPreemption",
         removal=Notice(final=True, seconds=30),
         only_on=r"cloud\.google\.com/(gke-(spot|preemptible)=true|gke-provisioning=(spot|preemptible))",
-        note="spot and preemptible nodes; removed 30 s after the mark",
+        note="a spot or preemptible machine is removed 30 s after the mark",
     ),
     _planned(
         "gke/maintenance",
@@ -646,7 +646,7 @@ ROWS: tuple[Row, ...] = (
         NONE,
         reason="MaintenanceScheduled",
         planned=True,
-        note="epoch seconds; for information only",
+        note="the value is in epoch seconds; it is information only",
     ),
     Row(
         "gke/fault",
@@ -665,7 +665,7 @@ ROWS: tuple[Row, ...] = (
         DEGRADED,
         INSPECT,
         reason="AMDGPUUnhealthy",
-        note="written by a node-problem-detector that queries AMD's metrics exporter; its reason is free text",
+        note="a node-problem-detector that queries AMD's metrics exporter writes it; its reason is free text",
     ),
     Row(
         "amd-gpu-operator/remediation",
@@ -687,7 +687,7 @@ ROWS: tuple[Row, ...] = (
         WARNING,
         INSPECT,
         minimum_age_seconds=60,
-        note="a software fault, not the hardware",
+        note="the fault is in software, not in the hardware",
     ),
     Row("nebius/suspected", _S.NEBIUS, Condition("HardwareIssuesSuspected"), DEGRADED, INSPECT),
     _planned(
@@ -735,7 +735,7 @@ ROWS: tuple[Row, ...] = (
         TaintMark(r"crusoe\.ai/remediation\.(draining|maintenance)"),
         reason="CrusoeRemediation",
         removal=Notice(),
-        note="it is drained, then reset, and used again",
+        note="Crusoe drains the node, resets it, and uses it again",
     ),
     Row(
         "oke/missing",
@@ -743,7 +743,7 @@ ROWS: tuple[Row, ...] = (
         Condition("GpuCount|GpuBus", reason=r"\w+HasIssues"),
         FATAL,
         REBOOT,
-        note="of the node-problem-detector of Oracle's oci-hpc-oke, as are those below",
+        note="the node-problem-detector of Oracle's oci-hpc-oke writes it, and those below",
     ),
     Row(
         "oke/hardware",
@@ -758,7 +758,7 @@ ROWS: tuple[Row, ...] = (
         Condition("GpuXid", reason="GpuXidHasIssues"),
         DEGRADED,
         INSPECT,
-        note="it does not say which",
+        note="the condition does not name the XID",
     ),
     Row(
         "oke/network",
@@ -809,7 +809,7 @@ ROWS: tuple[Row, ...] = (
         REBOOT,
         reason="NodeAutoRepair",
         repairs=True,
-        note="it cordons, drains and boots the node",
+        note="OKE cordons, drains and boots the node",
     ),
     Row("soperator/drain", _S.SOPERATOR, Condition("SlurmNode(Drain|Reboot)"), DEGRADED, INSPECT, repairs=True),
     Row("soperator/degraded", _S.SOPERATOR, Condition("SoperatorChecksNodeDegraded"), DEGRADED, INSPECT),
@@ -868,7 +868,7 @@ ROWS: tuple[Row, ...] = (
         DEGRADED,
         REPLACE,
         reason="NeuronError",
-        note="of AWS's Neuron devices",
+        note="AWS's Neuron devices report an error",
     ),
     Row(
         "npd/services",
@@ -880,7 +880,7 @@ ROWS: tuple[Row, ...] = (
         WARNING,
         INSPECT,
         minimum_age_seconds=60,
-        note="a software fault, not the hardware",
+        note="the fault is in software, not in the hardware",
     ),
     Row(
         "kubernetes/ready",
@@ -915,7 +915,7 @@ ROWS: tuple[Row, ...] = (
         Deletion(),
         reason="NodeDeleted",
         removal=Notice(final=True),
-        note="by Karpenter or a user; finalizers keep the Node until its pods have ended",
+        note="Karpenter or a user deletes the Node; finalizers keep it until its pods have ended",
     ),
     Row(
         "kubernetes/out-of-service",
