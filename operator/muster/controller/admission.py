@@ -70,7 +70,7 @@ class AdmissionCheck:
             log.error(
                 "admission policy missing",
                 policy=policy,
-                message=f"The ValidatingAdmissionPolicy {policy} or its binding is not in force: whoever may write "
+                message=f"The ValidatingAdmissionPolicy {policy} or its binding is not in force: a user that may write "
                 f"{'Gangs in a namespace can forge records' if policy == RECORDS else 'with this token is not bounded'}"
                 ". "
                 "Apply manifests/base again.",

@@ -10,7 +10,7 @@ import yaml
 from tests.integration.install import checkers
 
 
-def test_whoever_makes_the_namespace_speaks_for_no_node(installation: Any, wait_until: Callable[..., Any]) -> None:
+def test_the_maker_of_the_namespace_speaks_for_no_node(installation: Any, wait_until: Callable[..., Any]) -> None:
     replica = installation.start_leader()
     unchecked = ssl.create_default_context()
     unchecked.check_hostname, unchecked.verify_mode = False, ssl.CERT_NONE

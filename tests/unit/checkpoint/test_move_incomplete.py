@@ -134,9 +134,7 @@ def test_weights_without_an_optimizer_are_not_torn(here: Path, settled: None) ->
 
 @pytest.mark.parametrize("call", ["mkdir", "open", "stat", "rename", "fsync", "scandir", "close"])
 @pytest.mark.parametrize("time", range(6))
-def test_whoever_dies_on_any_line_has_lost_nothing(
-    here: Path, monkeypatch: pytest.MonkeyPatch, call: str, time: int
-) -> None:
+def test_a_death_on_any_line_loses_nothing(here: Path, monkeypatch: pytest.MonkeyPatch, call: str, time: int) -> None:
     """And the next one does what is left."""
 
     class Killed(BaseException):

@@ -95,7 +95,7 @@ async def test_namespaces_take_turns_however_many_keys_of_one_are_due(clock: Any
     assert [await taken(dirty) for _ in range(997)][-2:] == [("many", "999"), None]
 
 
-async def test_whoever_is_hurried_does_not_rest(clock: Any) -> None:
+async def test_a_hurried_job_does_not_rest(clock: Any) -> None:
     dirty = DirtyKeys(clock)
     dirty.add(A)
     assert await taken(dirty) == A

@@ -64,7 +64,7 @@ class World:
             await self.marks.write_condition("node-1")
 
 
-async def test_whoever_takes_it_away_again_and_again_costs_ten_writes_an_hour() -> None:
+async def test_a_writer_that_removes_it_again_and_again_costs_ten_writes_an_hour() -> None:
     world = World()
     await world.turns(SICK, 25)
     assert len(world.writes) == MAX_WRITES_PER_HOUR

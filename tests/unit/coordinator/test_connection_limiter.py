@@ -1,4 +1,4 @@
-"""What strangers can cost: connections without a good token, many of them, with as much as they can send."""
+"""What unauthenticated clients can cost: many connections without a valid token that send as much as they can."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,7 @@ from simulate.loop import SimulatedLoop
 
 MIB = 1024 * 1024
 DEADLINE = 300.0
-WARM = 40  # what the first visitors cost is no stranger's price
+WARM = 40  # the first connections also pay for imports and caches
 # A coordinator in a process of its own, whose memory is its own; it trusts nobody, or never finds out whether to.
 COORDINATOR = """
 import asyncio, sys
@@ -95,7 +95,7 @@ async def coordinator() -> AsyncIterator[Coordinator]:
 
 
 @pytest.mark.parametrize("token", ["wrong", "undecided"])
-async def test_four_hundred_strangers_with_big_bodies_cost_a_fraction_of_what_they_send(
+async def test_four_hundred_unauthenticated_clients_with_big_bodies_cost_little(
     coordinator: Coordinator, token: str
 ) -> None:
     await asyncio.gather(*[coordinator.visit("wrong", 10) for _ in range(WARM)])
@@ -112,7 +112,7 @@ async def test_four_hundred_strangers_with_big_bodies_cost_a_fraction_of_what_th
     assert cost < 20 * MIB, f"{cost / MIB:.1f} MiB of the 102 that they send"
 
 
-async def test_whoever_says_nothing_from_a_few_addresses_keeps_nobody_out(coordinator: Coordinator) -> None:
+async def test_silent_connections_from_a_few_addresses_keep_no_client_out(coordinator: Coordinator) -> None:
     async def silent(host: str) -> asyncio.StreamWriter:
         _, writer = await asyncio.open_connection("127.0.0.1", coordinator.port, local_addr=(host, 0))
         return writer

@@ -292,7 +292,7 @@ async def test_only_a_connection_without_a_request_is_idle(site: Site) -> None:
     writer.close()
 
 
-async def test_whoever_hangs_up_is_reported_once_and_answered_in_vain(site: Site) -> None:
+async def test_a_client_that_hangs_up_is_reported_once_and_answered_in_vain(site: Site) -> None:
     site.at_once = False
     _, writer = await site.visit()
     writer.write(post(b"hello"))

@@ -312,7 +312,7 @@ class TestAPartOfAGang:
         (still,) = (g for g in after_loss(here).unfenced_workers if g.pod_uid == "old")
         assert still == unfenced_worker
 
-    def test_whoever_is_missed_by_a_neighbour_counts_from_there(self) -> None:
+    def test_a_worker_that_a_neighbour_misses_counts_from_there(self) -> None:
         here = trains().node("n1", ready=False).lease("n1", 60.0)
         here.all(running(1, 7, step_age_seconds=60.0, silent_peers={1: 25.0}))
         here.launcher(1, running(1, 7, heard_age_seconds=60.0, step_age_seconds=60.0))
@@ -643,7 +643,7 @@ class TestClocks:
 class TestTheDirectoryOfTheFenceFile:
     """A fence file proves something only about those who read the same one."""
 
-    def test_whoever_reads_another_one_is_not_told_by_it(self) -> None:
+    def test_a_reader_of_another_fence_file_is_not_stopped_by_it(self) -> None:
         here = Scene(a_job()).fleet().gang(go=False).pods().all(idle(1, reads_fence_file=True))
         here.launcher(2, idle(1, reads_fence_file=True, fence_file_id="of its own container"))
         found = records.with_barrier_open(here.world(), here.world().gang.spec)  # type: ignore[union-attr]

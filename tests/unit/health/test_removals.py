@@ -41,7 +41,7 @@ def test_a_time_that_cannot_be_read_is_the_promised_one(message: str, expected: 
     assert notice.removal("aks", NOW, message) == Removal("aks", expected)
 
 
-def test_whoever_leads_the_time_counts_from_when_the_mark_was_first_seen() -> None:
+def test_under_any_leader_the_time_counts_from_when_the_mark_was_first_seen() -> None:
     first = verdict(SPOT)
     assert first.removal == Removal("aws-nth", after(120), final=True)
     later = assess(facts(taints=(SPOT,)), written(healthy(), first), rules(), after(50))

@@ -454,7 +454,7 @@ def test_a_launcher_in_whose_pod_the_volume_is_missing_tells_that_it_reads_anoth
     assert {identity for index, identity in enumerate(told) if index != unmounted} == {whole}
 
 
-def test_whoever_has_come_to_read_the_fence_file_while_it_trains_obeys_it():
+def test_a_launcher_that_begins_to_read_the_fence_file_while_it_trains_obeys_it():
     world = World(4, has_storage=True)
     world.storage_stalls = True
     world.start()
