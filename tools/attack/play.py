@@ -220,7 +220,7 @@ class Outcome:
 
 
 def finish(player: Player, quiet_seconds: float = QUIET_SECONDS) -> Outcome:
-    """Mend everything, wait for the end of all jobs, and judge by their journals."""
+    """Repair everything, wait for the end of all jobs, and judge by their journals."""
     stage, begun = player.stage, player.begun
     player.repair()
     repaired = time.monotonic()

@@ -9,7 +9,7 @@ from simulate.training import Script
 
 LEAST_OFTEN = 90  # restarts of those that may be started often: people who edit a job leave it so many at least
 QUIET_STEP_SECONDS = 5.0  # three of them are no longer than the fence that jobs have by default
-SPARSE_WORK = 0.6  # whose steps are longer: a crowd would be there for long after the trouble
+SPARSE_WORK = 0.6  # whose steps are longer: many jobs would be there for long after the trouble
 _OFTEN = {"applicationRestartsPerDay": 100, "hardwareRestartsPerDay": 100}
 _WATCHED = {"progress": {"stepTimeoutSeconds": 60, "startTimeoutSeconds": 120}}
 _PLAIN = {"launch": {"mode": "Plain"}, "checkpoint": {}}
@@ -116,9 +116,9 @@ _BROKEN = {
 }
 _CLASSES = {"urgent": 1000, "batch": -10, "vip": 5000}
 _COUNTED = frozenset({"urgent", "batch"})
-_CROWDS = {
+_CONTENDED = {
     # About twice as many nodes are wanted as there are.
-    "Crowd": Day(
+    "Contended": Day(
         {
             "a": JobPlan(3, {**_SURE, "checkpoint": {"directory": "/ckpt/a", "saveTimeoutSeconds": 60}}, work=1.2),
             "b": JobPlan(2, _SURE, has_sidecar=True, work=1.2),
@@ -189,7 +189,7 @@ DAYS: Mapping[str, Day] = {
             "c": JobPlan(1, _WATCHED),  # is sound, and has the restarts that everybody has
         }
     ),
-    **_CROWDS,
+    **_CONTENDED,
 }
-CROWDS = tuple(_CROWDS)
-QUIETER = tuple(name for name in DAYS if name not in _CROWDS)
+CONTENDED_DAYS = tuple(_CONTENDED)
+QUIETER = tuple(name for name in DAYS if name not in _CONTENDED)

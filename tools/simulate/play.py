@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from simulate.fault import FOR_EVER, FOR_GOOD, Fault, MissedError, Undo
 from simulate.faults import KINDS, THEMES, begin, draw, draw_for_good
-from simulate.jobs import CROWDS, DAYS, LEAST_OFTEN, QUIETER, Day, JobPlan
+from simulate.jobs import CONTENDED_DAYS, DAYS, LEAST_OFTEN, QUIETER, Day, JobPlan
 from simulate.life import Life
 from simulate.surroundings import key_of
 from simulate.violation import ViolationError
@@ -20,8 +20,10 @@ PERSON_SECONDS = 300.0
 # What has lasted until the quiet is repaired one thing after the other, with time between.
 MENDING_SECONDS = (0.0, 0.0, 1.0, 10.0, 60.0)
 AT_ONCE = 0.5  # share of the lives in which all is repaired at one moment
-CROWDED = 1 / 3  # of the dense lives; the simulated time of a crowd takes two to three times as long as that of others
-CROWDED_WHERE_SPARSE = 1 / 6
+CONTENDED_SHARE = (
+    1 / 3
+)  # of the dense lives; the simulated time of contended lives takes two to three times as long as that of others
+CONTENDED_SHARE_WHERE_SPARSE = 1 / 6
 LARGE, LARGE_WHERE_SPARSE = 1 / 2, 3 / 4  # share of the lives that are a part of a large fleet
 SLOW_STARTS = 0.25
 # How many times sooner than usual what goes wrong in a dense life is over, and the seconds from one such thing to the
@@ -83,8 +85,8 @@ def story(seed: int) -> Story:
     """A life at random."""
     chance = random.Random(seed)
     sparse = chance.random() < 0.5
-    is_crowded = chance.random() < (CROWDED_WHERE_SPARSE if sparse else CROWDED)
-    day = chance.choice(CROWDS if is_crowded else QUIETER)
+    is_contended = chance.random() < (CONTENDED_SHARE_WHERE_SPARSE if sparse else CONTENDED_SHARE)
+    day = chance.choice(CONTENDED_DAYS if is_contended else QUIETER)
     large = chance.random() < (LARGE_WHERE_SPARSE if sparse else LARGE)
     # Where everything breaks at once nothing ever gets far: most lives have a few kinds of trouble, and time between.
     if chance.random() < 0.5:

@@ -20,7 +20,7 @@ from simulate.network import API
 from simulate.surroundings import Surroundings
 
 PORT = 8443
-LARGE_CROWD = 2048  # launchers, each of which reports every 4 s
+LARGE_LAUNCHER_COUNT = 2048  # launchers, each of which reports every 4 s
 
 
 def task_factory(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any], **options: Any) -> asyncio.Task[Any]:
@@ -141,7 +141,7 @@ class _Process(Operator):
         """The simulated API server admits everything."""
 
     def _expected_launchers(self) -> int:
-        return max(super()._expected_launchers(), LARGE_CROWD if self._replica.around.is_large else 0)
+        return max(super()._expected_launchers(), LARGE_LAUNCHER_COUNT if self._replica.around.is_large else 0)
 
     async def _server_version(self) -> str:
         return "simulated"

@@ -360,7 +360,7 @@ class TestDoubt:
         clock = [0.0]
         finder = find.Finder(ROOT, now=lambda: clock[0], files=files)
         told = []
-        for moment in (0.0, find.DOUBT_SECONDS - 1, find.DOUBT_SECONDS):
+        for moment in (0.0, find.GRACE_SECONDS - 1, find.GRACE_SECONDS):
             clock[0] = moment
             told.append(list(finder.scan(ScanOptions(thorough=False)))[-1].warning)
         return told
@@ -412,7 +412,7 @@ class TestDoubt:
         files = InMemory([("run_500/weights.pt", b"x")])
         finder = find.Finder(ROOT, now=lambda: clock[0], files=files)
         told = []
-        for moment in (0.0, find.DOUBT_SECONDS, find._UNRECOGNIZED_SECONDS):
+        for moment in (0.0, find.GRACE_SECONDS, find._UNRECOGNIZED_SECONDS):
             clock[0] = moment
             files.put(f"run_{600 + moment:.0f}/weights.pt", b"x")
             told.append(list(finder.scan(ScanOptions(thorough=False)))[-1].warning)

@@ -103,7 +103,7 @@ class Machine:
         self.lines: list[tuple[float, str]] = []
         self.events: list[dict[str, Any]] = []
         self.ports_changed_at = float("-inf")
-        self._laid_out = False
+        self._arranged = False
         self._replaced = 0
         self._normal: dict[int, dict[str, Any]] = {}
 
@@ -270,7 +270,7 @@ class Machine:
         for number, port in enumerate(self.ports):
             folder = self.folder / f"sys/class/infiniband/mlx5_{number}"
             hidden = self.folder / f"sys/gone/mlx5_{number}"
-            if not self._laid_out:
+            if not self._arranged:
                 (folder / "ports/1/counters").mkdir(parents=True)
                 hidden.parent.mkdir(exist_ok=True)
             if port.there and not folder.exists():
@@ -281,7 +281,7 @@ class Machine:
             (here / "ports/1/counters/link_downed").write_text(f"{port.downs}\n")
             if not port.there and folder.exists():
                 folder.rename(hidden)
-        self._laid_out = True
+        self._arranged = True
 
     def answer(self, batch: str) -> dict[str, Any]:
         if not self.gpus:

@@ -42,11 +42,9 @@ MAX_STEPPED = 4096  # looked into for stamps: most may hold no checkpoint
 _MAX_REMEMBERED = 4 * MAX_EXAMINED
 SETTLE_SECONDS = 5.0  # what has no atomic marker stays the same for so long before it counts
 _PAUSE_SECONDS = 0.25  # between two signs of life while nothing is left to do but to wait for that
-_STILL_WRITTEN = (
-    "it may still be written: no marker of it tells when it is whole, and its files have not been seen twice"
-)
+_STILL_WRITTEN = "it may still be written: no marker shows when it is complete, and its files have not been seen twice"
 _LESS = "files that were in it are gone: it is being removed, or was until something stopped that"
-DOUBT_SECONDS = 60.0  # while a save is under way, something newer is not complete, and a pointer not written yet
+GRACE_SECONDS = 60.0  # while a save is under way, something newer is not complete, and a pointer not written yet
 TOO_MANY_FILES = "too many files"
 _STRANGE = (
     "%s is a link to another file system and is not followed: whether all workers see the same there is not known. "
@@ -54,8 +52,8 @@ _STRANGE = (
 )
 _DEEPER = (
     "no checkpoint lies in %s itself, and %s (%s) is deeper, where none is looked for: name its directory in "
-    "spec.checkpoint.directory. Where each rank saves to a directory of its own, nothing tells whether all have: let "
-    "all save to one"
+    "spec.checkpoint.directory. Where each rank saves to a directory of its own, nothing shows whether all have saved: "
+    "let all save to one"
 )
 _DEEPER_UNRECOGNIZED = (
     "no checkpoint lies in %s itself. %s is deeper, where none is looked for, and is of no format that Muster knows, "
@@ -74,7 +72,7 @@ _STEPLESS_FILE = (
 )
 _UNRECOGNIZED_SECONDS = 600.0  # as long as NoCheckpointSeen takes
 _STEPLESS = (
-    "%s is a checkpoint (%s), and nothing tells its step: it does not count. Save to a directory with the step in "
+    "%s is a checkpoint (%s), and nothing shows its step: it does not count. Save to a directory with the step in "
     "its name, or let the program write muster-checkpoint.json last"
 )
 _MAX_UNRECOGNIZED = 8  # directories of which none is known
@@ -353,7 +351,7 @@ class Finder:
         )
         is_bare = not complete and not incomplete and all(step_in_name(name) is None for name in self._strays)
         deeper = self._nested_checkpoints_message(thorough) if is_bare else ""
-        about, after = text or deeper, DOUBT_SECONDS
+        about, after = text or deeper, GRACE_SECONDS
         if not about and unrecognized:  # the newest of them is another one after each save
             about, after = _ABOUT_UNRECOGNIZED, _UNRECOGNIZED_SECONDS
         if about != self._warned[0]:

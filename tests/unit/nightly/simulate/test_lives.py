@@ -21,7 +21,7 @@ from simulate import stories
 from simulate.apiserver import Object
 from simulate.fault import FOR_EVER, Fault
 from simulate.faults import KINDS
-from simulate.jobs import CROWDS
+from simulate.jobs import CONTENDED_DAYS
 from simulate.life import Life
 from simulate.machines import _pinned_to
 from simulate.play import Story, play, story
@@ -153,12 +153,12 @@ def test_what_is_mended_one_after_the_other_is_mended() -> None:
         assert not outcome.violation, "\n".join([*outcome.tail[-100:], outcome.violation])
 
 
-def test_some_lives_are_crowded_and_some_a_part_of_a_large_fleet() -> None:
+def test_some_lives_are_contended_and_some_a_part_of_a_large_fleet() -> None:
     told = [story(seed) for seed in range(200)]
-    crowded = Counter((one.sparse, one.day in CROWDS) for one in told)
+    contended = Counter((one.sparse, one.day in CONTENDED_DAYS) for one in told)
     large = Counter((one.sparse, one.large) for one in told)
-    assert 0.2 < crowded[False, True] / sum(not one.sparse for one in told) < 0.47
-    assert 0.08 < crowded[True, True] / sum(one.sparse for one in told) < 0.3
+    assert 0.2 < contended[False, True] / sum(not one.sparse for one in told) < 0.47
+    assert 0.08 < contended[True, True] / sum(one.sparse for one in told) < 0.3
     assert 0.35 < large[False, True] / sum(not one.sparse for one in told) < 0.65
     assert 0.6 < large[True, True] / sum(one.sparse for one in told) < 0.9
 
