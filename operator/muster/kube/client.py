@@ -9,6 +9,8 @@ import asyncio
 import email.utils
 import functools
 import os
+import socket
+import ssl
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -442,10 +444,22 @@ class Client:
 
     def _unreachable(self, verb: str, path: str, error: BaseException) -> Unreachable:
         _requests_of(verb, paths.resource_of(path), "0").inc()
-        cause = f"{self._host}: {str(error) or type(error).__name__}"
+        cause = f"{self._host}: {_failure_text(error)}"
         unreachable = Unreachable(0, "Unreachable", f"no answer to {verb} {path} from the API server at {cause}")
         unreachable.cause = cause
         return unreachable
+
+
+def _failure_text(error: BaseException) -> str:
+    """Say why a request got no answer, e.g. `Connection refused`, without the addresses that libraries add."""
+    cause = error
+    if isinstance(error, aiohttp.ClientConnectorError) and not isinstance(error, aiohttp.ClientSSLError):
+        cause = error.os_error
+    if isinstance(cause, socket.gaierror):
+        return str(cause.strerror)
+    if isinstance(cause, OSError) and cause.errno and not isinstance(cause, ssl.SSLError | aiohttp.ClientSSLError):
+        return os.strerror(cause.errno)
+    return str(error) or type(error).__name__
 
 
 async def _read_bounded(response: aiohttp.ClientResponse, path: str, most_bytes: int) -> bytes:
