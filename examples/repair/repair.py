@@ -28,7 +28,7 @@ from pathlib import Path
 COLLECTION = "/apis/muster.dev/v1alpha1/repairrequests"
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 MINE = "examples/repair: "
-CHANGED = (404, 409)  # it is gone, or somebody else has written to it
+CHANGED = (404, 409)  # it is gone, or another client has written to it
 
 
 class Api:
@@ -64,7 +64,7 @@ class Api:
 
 
 def is_due(request: dict, actions: list[str]) -> bool:
-    """Whether to begin with a request: nobody has, or this program had before it was started again."""
+    """Whether to begin with a request: no system has begun, or this program had before it was restarted."""
     status = request.get("status") or {}
     if request["spec"]["action"] not in actions:
         return False
