@@ -242,7 +242,8 @@ REASONS: tuple[Reason, ...] = (
         Topic.WAITING,
         WAITS,
         "The launcher of a worker does not reach the operator.",
-        "The job is Stalled after 10 min in which no launcher of the gang was heard. It starts by itself once all are.",
+        "The job is Stalled after 10 min without a report of any of its launchers. It starts by itself once all "
+        "report.",
         "Check the pod's log, DNS, and network policies to `muster-coordinator.muster-system:8443`.",
         "waiting for the launcher of worker 3 on n3 to report: if that lasts, check its log and the network "
         "policies between it and the Service muster-coordinator",
@@ -252,7 +253,7 @@ REASONS: tuple[Reason, ...] = (
         "OldRanksAlive",
         Topic.WAITING,
         WAITS,
-        "The old processes of a worker do not end, as a process in D state does (storage, driver).",
+        "The old processes of a worker do not end, for example because storage or a driver keeps them in D state.",
         "After 30 s Muster replaces the pod.",
         "If it repeats, look at storage and driver of that node.",
         "waiting for worker 3 on n3 to end its old ranks",
@@ -358,7 +359,7 @@ REASONS: tuple[Reason, ...] = (
         Topic.WAITING,
         WAITS,
         "The job began from another checkpoint, and its own newest one has no higher step. Its steps may have begun "
-        "anew.",
+        "again.",
         "The start waits, since the highest step may not be the newest training.",
         "Set `spec.checkpoint.resumeFrom` to the checkpoint that counts; the message has both.",
     ),
@@ -445,7 +446,7 @@ REASONS: tuple[Reason, ...] = (
         "Restore the Gang, or install the version of Muster that wrote it.",
         "The Gang llama-5b6d5 of the job does not fit its schema (spec.attempt: not a number). Muster does nothing to "
         "the job, and its workers go on as they are. Run the version of Muster that wrote the Gang, or delete the "
-        "Gang: the job then starts anew once its pods have ended.",
+        "Gang: the job then starts again once its pods have ended.",
         next=("see the record: {inside} get gangs -o yaml",),
     ),
     # Warnings about a job that trains.
@@ -524,7 +525,7 @@ REASONS: tuple[Reason, ...] = (
         Topic.TRAINING,
         "TrainingJob: Event, status.checkpoint.concerns",
         "No new checkpoint has come for three of the usual intervals; or their file system is almost full; or saves "
-        "take half as long again as the first ones.",
+        "take 1.5 times as long as the first ones.",
         "Training goes on.",
         "Read [what each is measured by, and what to do](docs/checkpoints.md#how-saving-goes).",
         "424 GB can still be written below /checkpoints, and a checkpoint has 96 GB; each save leaves 96 GB less, "
@@ -732,8 +733,8 @@ REASONS: tuple[Reason, ...] = (
         "Accepted, Settled, Resumed, NotFinished, NotStalled, NotSuspended",
         Topic.WELL,
         "TrainingJob: conditions",
-        "The condition is as it is while all is well. `Resumed` stays after a suspension.",
-        "It goes on.",
+        "The condition is that of a job without trouble. `Resumed` stays after a suspension.",
+        "Muster runs the job as usual.",
         _NOTHING,
     ),
     Reason(
@@ -801,7 +802,7 @@ REASONS: tuple[Reason, ...] = (
         "CheckersMissing",
         Topic.BURN_IN,
         WAITS,
-        "No checker is heard on a node, or it still imports torch.",
+        "The checker on a node does not report, or still imports torch.",
         "Muster waits: a minute of silence, five minutes of importing.",
         "Run `kubectl -n muster-check get pods -o wide`, then read the log of the pod on that node.",
         "no checker on n1 reports: check that a pod of DaemonSet muster-check runs there",
@@ -876,7 +877,7 @@ REASONS: tuple[Reason, ...] = (
         "Fenced",
         Topic.FAILURES,
         INCIDENT,
-        "A worker heard nothing from Muster, or could not read the fence file, and ended its ranks so that no two "
+        "A worker got no answer from Muster, or could not read the fence file, and ended its ranks so that no two "
         "save.",
         _RESTARTS,
         "Check the network between that node and `muster-system`; the message says what was missing.",
@@ -898,7 +899,7 @@ REASONS: tuple[Reason, ...] = (
         Topic.FAILURES,
         INCIDENT,
         "A launcher was silent for a minute while the gang waited for it. For the only launcher of a job it is 5 "
-        "min, while others are heard.",
+        "min, while launchers of other jobs report.",
         "It gives the worker a new pod first, then another node; four times at most for an only launcher.",
         "Check the node's network.",
         "attempt 1: the launcher of worker 1 has not reported for 60 s, and the gang waits for it; attempt 2 "
@@ -918,8 +919,8 @@ REASONS: tuple[Reason, ...] = (
         INCIDENT,
         "A worker cannot list the checkpoints and others can. Its listing fails for 2 min, or takes ten times as "
         "long as the slowest of the others (2 min at least, 10 at most).",
-        "It gives the worker a new pod first, then another node. The only worker of a job: after 5 min, four times "
-        "at most.",
+        "It gives the worker a new pod first, then another node. It does so for the only worker of a job after 5 min, "
+        "four times at most.",
         "Check the mount on that node.",
     ),
     Reason(
@@ -1078,7 +1079,8 @@ REASONS: tuple[Reason, ...] = (
         "MaintenanceStarts, NodeRemoved",
         Topic.PLANNED,
         INCIDENT,
-        "The same, and no other node was free.",
+        "A maintenance window of a node of the job was near, or another system took the node away. No other node was "
+        "free.",
         "The job stopped in time, saved, and waits in the queue.",
         "Free nodes, or wait until the maintenance ends.",
     ),

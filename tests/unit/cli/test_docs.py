@@ -33,13 +33,23 @@ from muster.cli.main import app
 from muster.cli.page import PageAddress
 from muster.cli.printed import JobLogs, PodLog, Remains
 
-TEXT = (Path(__file__).resolve().parents[3] / "docs" / "cli.md").read_text()
+ROOT = Path(__file__).resolve().parents[3]
+TEXT = (ROOT / "docs" / "cli.md").read_text()
 COMMANDS: dict[str, Any] = get_command(app).commands  # type: ignore[attr-defined]
 EVERYWHERE = {"--kubeconfig", "--context", "--namespace", "--output", "--help"}
 
 
 def test_every_command_is_told_of() -> None:
     assert [name for name in COMMANDS if f"kubectl muster {name}" not in TEXT] == []
+
+
+def test_no_text_names_a_command_that_does_not_exist() -> None:
+    named = re.compile(r"kubectl muster ([a-z][a-z-]+)(?= [A-Z-]|[`\n])")
+    files = [path for folder in ("docs", "manifests", "operator") for path in (ROOT / folder).rglob("*.*")]
+    texts = [path for path in files if path.suffix in {".md", ".yaml", ".py"}]
+    found = {(str(path.relative_to(ROOT)), name) for path in texts for name in named.findall(path.read_text())}
+    assert {(path, name) for path, name in found if name not in COMMANDS} == set()
+    assert ("manifests/components/monitoring/rules.yaml", "status") in found
 
 
 def test_the_example_of_top_has_its_columns() -> None:
