@@ -1,1 +1,1 @@
-"""Burn-in: which hardware is proved before the first step, whom to blame where it is not, and what to run for that."""
+"""Burn-in: which hardware is proved before the first step, which node is at fault where it is not, and what to test."""

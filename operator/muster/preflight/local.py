@@ -108,7 +108,7 @@ def with_wrong_bits(outcomes: Sequence[LocalOutcome], checkers: Mapping[str, Che
         has_majority = 2 * count > len(alike) and count >= LEAST_VOTES
         for each in alike:
             if not has_majority:
-                words = f"{each.probe}: nodes of one kind have different bits, and no majority tells which are wrong"
+                words = f"{each.probe}: nodes of one kind have different bits, and no majority shows which are wrong"
                 changed[each] = replace(each, how=How.ENVIRONMENT, message=words)
             elif each.fingerprint != usual:
                 words = f"other bits than {count} of {len(alike)} nodes of its kind"

@@ -33,7 +33,7 @@ MARGIN = 1
 # A node is tested until it is so much clearer than necessary that it is bad, in nats: what others do later may add
 # noise.
 BEYOND = 1.0
-# A pair that misses again and again between proven nodes is a bad link. It blames nobody, so that one of a gang's tests
+# A pair that misses again and again between proven nodes is a bad link. It blames no node: one of a gang's tests
 # in exp(this) may be named wrongly.
 LINK_SURPRISE = 2.0
 # How many partners are looked at before the best of them is taken.

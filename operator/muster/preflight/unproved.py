@@ -49,11 +49,11 @@ def unproved_failures(verdict: Verdict, evidence: Evidence) -> dict[str, str]:
     for fail in verdict.failed:
         beside = f"{fail.node} misses beside {', '.join(fail.partners)}"
         if fail.partners and not _are_well(fail, evidence, good):
-            found[fail.node] = f"{beside}, which pass with nobody else"
+            found[fail.node] = f"{beside}, which pass with no other node"
         elif unseen := _unseen(fail, verdict, evidence, good):
             excused = set(range(evidence.depth + 1)).difference(set(fail.levels).difference(unseen))
             if not evidence.is_bad(evidence.number[fail.node], excused):
-                found[fail.node] = f"{beside}, and nobody else was seen to get through where it does not"
+                found[fail.node] = f"{beside}, and no other node was seen to pass where it does not"
     return found
 
 

@@ -139,11 +139,11 @@ def reach_verdict(
         transport: what tests have to run over, see Evidence.
         levels: the names of domains from the outside in, say ("block", "rack"); for messages only.
     """
-    everybody, local_outcomes = list(members), list(local)
-    own, broken = find_local_failures(everybody, local_outcomes, limits or {})
+    all_members, local_outcomes = list(members), list(local)
+    own, broken = find_local_failures(all_members, local_outcomes, limits or {})
     # A node with a failure of its own is no partner, and no other stays open for lack of it.
-    out = unfit(everybody, own, broken, local_outcomes)
-    ground = MemberTopology(member for member in everybody if member.name not in out)
+    out = unfit(all_members, own, broken, local_outcomes)
+    ground = MemberTopology(member for member in all_members if member.name not in out)
     evidence = Evidence(ground, merge_outcomes(outcomes), yardsticks, transport)
     return _VerdictMaker(evidence, levels, len(out)).verdict(own, broken)
 
@@ -363,7 +363,7 @@ class _VerdictMaker:
             return f"it is the whole gang: {self.slow[max(self.slow)]}"
         proven = frozenset[int]().union(*evidence.proven.values())
         if len(proven) < LEAST_WITNESSES and any(self._has_missed(node) for node in self.judged):
-            return "no proven node is left that could say who is bad"
+            return "no proven node is left that could show which node is bad"
         return ""
 
     def _has_missed(self, node: int) -> bool:
@@ -467,7 +467,7 @@ class _VerdictMaker:
                 ails = self._fault_of_tests(missing[a, b], level)
                 told = f"the link between {pair[0][0]} and {pair[0][1]} {ails}; both pass with others"
                 if self._are_alone(a, b):
-                    told += f", and nobody else in their {self._name(level)} can tell which end it is"
+                    told += f", and no other node in their {self._name(level)} can show which end it is"
                 self.shared.append(Shared(Part.LINK, (), level, pair, told))
 
     def _are_alone(self, a: int, b: int) -> bool:
@@ -490,7 +490,10 @@ class _VerdictMaker:
         pairs = [pair for pair in self._pair_names(wrong) if frozenset(pair) not in named]
         if pairs:
             more = f", and of {len(pairs) - 1} more pairs" if pairs[1:] else ""
-            told = f"sums of {pairs[0][0]} and {pairs[0][1]} were wrong{more}; nothing tells by whom"
+            told = (
+                f"sums of {pairs[0][0]} and {pairs[0][1]} were wrong{more}; the tests do not show which of them is "
+                "the cause"
+            )
             self.shared.append(Shared(Part.LINK, (), min(wrong.values()), tuple(pairs), told))
 
     def _fault_of_tests(self, tests: Sequence[Test], level: int) -> str:

@@ -55,7 +55,7 @@ class TestFiles:
         (tmp_path / "passes.json").write_bytes(content)
         file = File(str(tmp_path / "passes.json"), log)
         assert file.load(functools.partial(memory.passes_from_json, now=1000.0), Passes()) == Passes()
-        assert log.events == ["a file cannot be read and is begun anew"]
+        assert log.events == ["a file cannot be read and starts again empty"]
 
     def test_a_disk_that_takes_nothing_is_told_once(self, tmp_path: Path) -> None:
         log = Log()

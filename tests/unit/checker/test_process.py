@@ -151,7 +151,7 @@ def test_passes_and_figures_outlive_the_process(coordinator: Any, nodes: Any) ->
     anew = coordinator.wait_for("a", lambda r: r.state == READY)
     assert (anew.boot_id, anew.passes, anew.figures) == ("another boot", (), ())
     assert anew.identity != after.identity
-    assert len(nodes.events("a", "a file cannot be read and is begun anew")) == 1
+    assert len(nodes.events("a", "a file cannot be read and starts again empty")) == 1
 
 
 def test_no_torch_is_said_in_words(coordinator: Any, nodes: Any) -> None:

@@ -617,7 +617,7 @@ def test_two_that_miss_with_each_other_only_and_are_alone_in_their_rack_are_name
     assert spec.burn_in is not None
     assert (spec.burn_in.failures, spec.burn_in.untested) == ([], ["n0", "n1"])
     assert spec.burn_in.message.count("the link between n0 and n1 is slow: 0.1 GB/s") == 1
-    assert "both pass with others, and nobody else in their rack can tell which end it is" in spec.burn_in.message
+    assert "both pass with others, and no other node in their rack can show which end it is" in spec.burn_in.message
 
 
 def test_a_bad_node_beside_its_only_mate_is_not_taken_for_a_link() -> None:

@@ -59,7 +59,7 @@ def test_without_a_majority_nobody_is_blamed_and_nothing_is_said_of_any(bits: st
     found = compared({f"n{index}": f"k:{letter}" for index, letter in enumerate(bits)})
     assert not blamed(found)
     assert {each.how for each in found} == {How.ENVIRONMENT}
-    assert "no majority tells which are wrong" in found[0].message
+    assert "no majority shows which are wrong" in found[0].message
 
 
 def test_who_does_not_agree_with_itself_has_no_voice() -> None:

@@ -69,7 +69,10 @@ CASES = {
         lambda a, b: 0.5 if "n011" in (a, b) and len({a, b} & leaf(LEAVES, "l1")) == 1 else 1.0, want_failed=["n011"]
     ),
     "two of two, nobody proven": Case(
-        all_alike(0.5), gang(2), Outcome.INCONCLUSIVE, want_words="no proven node is left that could say who is bad"
+        all_alike(0.5),
+        gang(2),
+        Outcome.INCONCLUSIVE,
+        want_words="no proven node is left that could show which node is bad",
     ),
     "everybody dead": Case(
         all_alike(0.0), want=Outcome.INCONCLUSIVE, want_shared=[(Part.FABRIC, ()), (Part.FABRIC, ())]
@@ -244,7 +247,9 @@ def test_wrong_sums_that_blame_nobody_are_told() -> None:
     verdict = reach_verdict(members, [first, *outcomes[1:]], yardsticks=YARDSTICKS)
     assert verdict.failed == ()
     (part,) = verdict.shared
-    assert part.message == f"sums of {first.a} and {first.b} were wrong; nothing tells by whom"
+    assert (
+        part.message == f"sums of {first.a} and {first.b} were wrong; the tests do not show which of them is the cause"
+    )
     link = judged(members, lambda a, b: WRONG if {a, b} == {"n001", "n002"} else 1.0)
     assert [part.message for part in link.shared] == [
         "the link between n001 and n002 gives wrong sums; both pass with others"

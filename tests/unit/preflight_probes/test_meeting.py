@@ -62,7 +62,7 @@ def test_a_number_is_the_sum_of_what_all_have_added(site: Site) -> None:
 
 def test_all_have_to_be_there(site: Site, clock: Clock) -> None:
     began = clock.now
-    with pytest.raises(RuntimeError, match=r"timed out after 20 s: nobody has put muster/here/1$"):
+    with pytest.raises(RuntimeError, match=r"timed out after 20 s: no node has put muster/here/1$"):
         site.process(0).gather(2)
     assert clock.now - began == pytest.approx(WAIT_SECONDS, abs=0.1)
     site.process(1).gather(2)

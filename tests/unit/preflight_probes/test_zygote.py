@@ -124,7 +124,7 @@ def test_a_crash_is_told_with_its_signal_and_last_words(zygote: Prober, number: 
 def test_a_probe_that_is_killed_for_memory_says_nothing_of_the_node(zygote: Prober) -> None:
     answer = ask(zygote, "die", signal=int(signal.SIGKILL))
     assert answer["outcome"] == "Unfit"
-    assert answer["message"].startswith("killed by somebody else in dying on CPU")
+    assert answer["message"].startswith("killed from outside in dying on CPU")
     assert result_of_probe(answer["outcome"]) == ENVIRONMENT
 
 

@@ -485,7 +485,7 @@ class Agent:
     def _inspect_machine(self, now: Clock) -> None:
         boot_id = read_text(self._settings.boot_id_file)
         if boot_id and boot_id != self._ledger.boot_id:
-            log("the node has a new boot id: everything is looked at anew", boot=boot_id)
+            log("the node has a new boot id: everything is read again", boot=boot_id)
             if self._told is not None:
                 self._stored = {"status": {"agent": self._told, "evidence": self._ledger.evidence()}}
             self._adopted, self._told, self._began = False, None, now.mono

@@ -281,7 +281,7 @@ class Ledger:
             return
         self._resets[subject] = mono
         then = Clock(mono, now.wall - (now.mono - mono))
-        text = "the GPU has been reset, or its driver loaded anew: what had needed that before is over"
+        text = "the GPU has been reset, or its driver loaded again: what needed that is over"
         value = f"{max(0.0, mono):.3f} s after the boot"
         key = (kinds.GPU_RESET, subject, 0, "")
         self._add(key, Entry(kinds.GPU_RESET, subject, 0, value, "", text, then, then, burst_began=mono))

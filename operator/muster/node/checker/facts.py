@@ -86,7 +86,7 @@ def unfitness(answer: Mapping[str, Any], facts: Optional[Facts]) -> str:
     if answer["outcome"] not in (outcome.DONE, outcome.IN_USE, outcome.MISSING):
         return str(answer.get("message") or answer["outcome"])
     if facts is None:
-        return "the probe of the devices has told nothing"
+        return "the probe of the devices has reported nothing"
     return no_cuda(facts)
 
 

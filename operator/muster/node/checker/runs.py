@@ -270,7 +270,7 @@ class ReduceRun(Run):
         model = self.facts.model if self.facts is not None else ""
         found = translate.reduced(self._reduced, model, self._ethernet)
         if found.how == translate.COULD_NOT_CONNECT and not self.is_acknowledged:
-            words = "the coordinator has handed nothing on: nobody could be met"
+            words = "the coordinator has passed nothing on, so no other node could be met"
             return environment_answer(self.order, words, seconds, self.given_back)
         plain = _answer(self.order, found.how, found.message, seconds, self.given_back)
         return dataclasses.replace(plain, gbps=found.gbps, retransmits=found.retransmits, transport=found.transport)

@@ -36,7 +36,7 @@ class File:
         except FileNotFoundError:
             return default
         except (OSError, ValueError, RecursionError) as error:
-            self._log("a file cannot be read and is begun anew", path=self._path, problem=str(error))
+            self._log("a file cannot be read and starts again empty", path=self._path, problem=str(error))
             return default
 
     def save(self, data: Any) -> bool:

@@ -728,7 +728,7 @@ class Finder:
         own = [file for name, file in listing.files.items() if not name.startswith("../")]
         size_bytes = sum(file.size_bytes for file in own)
         newest_ns = max((file.modified_ns for file in own), default=0)
-        # No save makes it smaller and writes nothing: somebody removes it, or did until something stopped him.
+        # No save makes it smaller and writes nothing: a program removes them, or did until something stopped it.
         if seen.format.is_open and known is not None and known.size_bytes > size_bytes and known.newest_ns >= newest_ns:
             problem, size_bytes, newest_ns = problem or _LESS, known.size_bytes, known.newest_ns
         return Verdict(

@@ -48,7 +48,7 @@ def parse_manifest(data: bytes) -> Manifest:
         sizes[_inside(item["path"], i)] = _natural(item.get("bytes"), "files[%d].bytes" % i)
     step = _natural(document.get("step"), "step")
     if step > MAX_NUMBER:
-        raise ManifestError("step: %d is larger than any report can tell" % step)
+        raise ManifestError("step: %d is larger than a report can hold" % step)
     return Manifest(step, sizes)
 
 

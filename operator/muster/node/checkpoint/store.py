@@ -295,7 +295,7 @@ class Store(Files):
         except FileNotFoundError as error:
             text = "%s: there is no bucket %s. Make it, or correct its name in spec.checkpoint"
             raise StorageError(UNVERIFIED, text % (self._url, bucket)) from error
-        except Exception:  # noqa: BLE001 - it may not be listed as a whole: then nobody can tell
+        except Exception:  # noqa: BLE001 - it may not be listed as a whole: then it is unknown
             return
 
 

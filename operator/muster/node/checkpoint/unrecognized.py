@@ -88,7 +88,7 @@ def may_lead_to_checkpoints(names: Iterable[str]) -> List[str]:
 
 
 def holds_weights(files: Files, path: str, sign: Callable[[], None]) -> bool:
-    """Whether a directory, or one in it, has files of weights, and is no model that somebody has put there.
+    """Whether a directory, or one in it, has files of weights, and is no model that a user has put there.
 
     Raises:
         OSError: the storage fails.

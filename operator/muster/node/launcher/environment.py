@@ -18,7 +18,7 @@ from muster.protocol.starters import COMPOSER, commands_of, option, starter_of
 _GPUS = "MUSTER_GPUS_PER_NODE"
 CHECKPOINT_DIRECTORY = "MUSTER_CHECKPOINT_DIRECTORY"
 LOCAL_DIRECTORY = "MUSTER_LOCAL_CHECKPOINT_DIRECTORY"
-OWN_SHARED_MEMORY = "MUSTER_OWN_SHARED_MEMORY"  # set where nobody else sees the container's /dev/shm
+OWN_SHARED_MEMORY = "MUSTER_OWN_SHARED_MEMORY"  # set where no other container sees the container's /dev/shm
 
 
 class SettingsError(ValueError):

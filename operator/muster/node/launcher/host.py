@@ -80,7 +80,7 @@ def user_name(inherited: Mapping[str, str], uid: int, users: str) -> Dict[str, s
 class Host:
     """What the supervisor needs of the operating system; a simulator has one of its own."""
 
-    tick_seconds = 0.2  # how often to read progress files: nobody tells of what is written there
+    tick_seconds = 0.2  # how often to read progress files: nothing notifies of what is written there
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
 """The launcher's own few lines for the researcher, on stderr among the ranks' output.
 
-Writing may block for as long as nobody reads the container's log, and supervision must not; so a thread writes, and a
+Writing may block for as long as nothing reads the container's log, and supervision must not; so a thread writes, and a
 full queue drops lines.
 
 Tests: tests/unit/launcher/test_pure.py.

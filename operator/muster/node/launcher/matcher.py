@@ -1,6 +1,6 @@
 """Looks for steps in the ranks' output, in a child process: a pattern that takes for ever stops only the child.
 
-Any pattern is somebody's: one like `(a+)+$` takes years for some lines, and while the regular expression engine works
+Users write the patterns: one like `(a+)+$` takes years for some lines, and while the regular expression engine works
 no thread of its process does, a launcher's fence among them. So the child ends itself when a line takes too long
 (`match_child.py`), and after a few of these the pattern is given up and people are told.
 
@@ -22,7 +22,7 @@ from muster.node.launcher.progress import MAX_MATCHED_BYTES
 from muster.protocol.messages import LONGEST_SECONDS
 
 _MAX_KEPT_BYTES = 64 * 1024  # of each rank's output that waits
-_BATCH_BYTES = 32 * 1024  # a pipe that nobody reads yet takes twice that
+_BATCH_BYTES = 32 * 1024  # a pipe that is not read yet takes twice that
 _BETWEEN_SECONDS = 0.02  # between batches, however much is printed
 _PAUSE_SECONDS = 1.0  # before a child that has ended is replaced
 _MAX_FAILURES = 3

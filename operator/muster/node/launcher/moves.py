@@ -95,7 +95,7 @@ def why_to_fence(gang: GangView, fence_file: FenceFile, now: float) -> str:
     # A launcher that is alone reads it: before that the content is not needed.
     unread_seconds = fence_file.unread_seconds(now, max(gang.due_at, gang.started_at))
     if gang.obeys_fence_file and unread_seconds >= max(gang.fence_seconds, 2 * SILENT_SECONDS):
-        return "the coordinator does not answer, and who has the checkpoints cannot be seen: %s" % (
+        return "the coordinator does not answer, and which worker has the checkpoints cannot be seen: %s" % (
             standing.error or "no answer"
         )
     return ""

@@ -1,7 +1,7 @@
 """Asks the neighbours whether they are there, past the coordinator, and passes on what they know: small UDP packets.
 
 Silence is counted from the moment a ping was sent that got an answer, so that it is never too short. An answer names
-the newest attempt that the neighbour knows of, by the coordinator or by its own neighbours, and how long ago somebody
+the newest attempt that the neighbour knows of, by the coordinator or by its own neighbours, and how long ago one
 last found the gang broken: a member silent for the length of the fence, or fenced. So a member cut off together with
 all its neighbours learns it too. The news is asked for, not sent: an answer carries a number that only the one who was
 asked knows, a ping does not. Who has news says so in its pings (`!`), and is asked at once.
@@ -43,7 +43,7 @@ class Peers:
         self._running = 0  # the attempt whose ranks are here, 0 = none
         self._asked_for: Tuple[Peer, ...] = ()
         self._peers: Tuple[Peer, ...] = ()
-        self._count = 0  # of the neighbours, those of whom nobody has told yet among them
+        self._count = 0  # of the neighbours, those of which nothing is known yet among them
         self._began_at = self._told_at = 0.0
         self._heard_at: Dict[int, float] = {}
         self._pinged_at: Dict[int, float] = {}
@@ -54,7 +54,7 @@ class Peers:
         self.port = datagrams.port
         self.descriptor = datagrams.descriptor
         self.newest_heard = 0  # the newest attempt that an answer has named
-        self.broken_at: Optional[float] = None  # when somebody last found the gang of this attempt broken
+        self.broken_at: Optional[float] = None  # when a launcher last found the gang of this attempt broken
 
     def note_attempt(self, attempt: int) -> None:
         """Take in an attempt that the coordinator has named; each later answer to a neighbour names it."""

@@ -8,7 +8,7 @@ nothing new costs it as much as one that does. Trouble of any kind (refused, tim
 changes nothing but the time of the next try.
 
 Its driver asks `next_action` for each line, does it, and says how it went. A replica that does not lead names
-the one that does, and the launcher follows, by its address; when nobody answers there it asks the Service again. While
+the one that does, and the launcher follows, by its address; when nothing answers there it asks the Service again. While
 the one that is named stays silent the lines look in different places: the first tries that address and the one that the
 Service gives, the other stays with a replica that is there and may lead next.
 

@@ -32,7 +32,7 @@ from muster.protocol.messages import (
 
 _MAX_LINE_BYTES = 256 * 1024
 _MAX_VERDICTS = 64
-_MAX_HANDED_ON_BYTES = 32 * 1024  # a pipe that nobody reads yet takes twice that
+_MAX_HANDED_ON_BYTES = 32 * 1024  # a pipe that is not read yet takes twice that
 LOOKS_PER_SECOND = 30.0  # at files and directories, by each worker that scans while ranks run
 _LONGEST_PAUSE_SECONDS = 30.0
 _TOLD_FAILURES = 3  # of a store while ranks run: one that answers now and then is well

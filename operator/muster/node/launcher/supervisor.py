@@ -543,7 +543,7 @@ class Supervisor:
             "energy_gpu_milliseconds": self._energy.gpu_milliseconds,
             **_undone_work(last),
             "step": last.step if last is not None else None,
-            # What nobody counts any more is no hang.
+            # A hang needs steps that are counted.
             "step_at": step_at,
             "standstill_seconds": self._stood_still_since(gang.started_at if step_at is None else step_at),
             "progress_error": uncounted,
@@ -617,7 +617,7 @@ class Supervisor:
             if not clean:
                 self._host.pause(0.002)
         if self._gang is not None and not was_reclaiming:
-            self._log("attempt %d: told to terminate, its processes are ended" % self._gang.attempt)
+            self._log("attempt %d: received the signal to terminate, and ends its processes" % self._gang.attempt)
         report_seconds = min(_LEAVE_REPORT_SECONDS, began + _LEAVE_SECONDS - self._now())
         self._last_report(clean, report_seconds, _LEAVE_DRAIN_SECONDS)
         return TERMINATED

@@ -94,7 +94,7 @@ def _vote(name: str, alike: List[Dict[str, Any]]) -> None:
             part["message"] = (
                 "%s: other bits than %d of %d devices" % (name, votes[0][1], len(alike))
                 if majority is not None
-                else "%s: the devices differ, and no majority tells which is wrong" % name
+                else "%s: the devices differ, and no majority shows which is wrong" % name
             )
 
 

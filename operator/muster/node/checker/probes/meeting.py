@@ -134,7 +134,7 @@ class Meeting:
         while not self.check(keys):
             if time.monotonic() >= until:
                 missing = [key for key in keys if not self.check([key])]
-                raise RuntimeError("timed out after %g s: nobody has put %s" % (limit, ", ".join(missing[:4])))
+                raise RuntimeError("timed out after %g s: no node has put %s" % (limit, ", ".join(missing[:4])))
             time.sleep(_POLL_SECONDS)
 
     def count(self) -> int:

@@ -69,10 +69,10 @@ def all_reduce(worker: Worker) -> Dict[str, Any]:
         group.init_process_group(backend, store=store, rank=rank, world_size=world, timeout=timedelta(seconds=limit))
         unreached = ways.problem(store, 1 - order["node_rank"], order["port"]) if speaks else ""
         # All members learn of it: a member that just ended would make the others look like its victims.
-        anybody = worker.torch.zeros(1, device=worker.device).add_(1.0 if unreached else 0.0)
-        group.all_reduce(anybody)
+        is_unreached = worker.torch.zeros(1, device=worker.device).add_(1.0 if unreached else 0.0)
+        group.all_reduce(is_unreached)
         worker.wait()
-        if float(anybody[0]) and not unreached:
+        if float(is_unreached[0]) and not unreached:
             unreached = "the other node of the pair cannot connect to this one"
         met = time.monotonic() - began
         worker.phase(REDUCE)

@@ -460,7 +460,7 @@ class Zygote:
         if status == -signal.SIGKILL:
             # The zygote did not kill it: the kernel reclaims memory so, and no fault of a device ends a process that
             # way.
-            return outcome.UNFIT, "killed by somebody else in %s%s, most often the kernel for want of memory" % (
+            return outcome.UNFIT, "killed from outside in %s%s, most often the kernel for want of memory" % (
                 member.phase,
                 where,
             )

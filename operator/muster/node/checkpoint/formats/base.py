@@ -14,7 +14,7 @@ from muster.node.checkpoint.untrusted_json import parse_json
 from muster.protocol.checkpoint_names import step_in_name
 
 NO_OPTIMIZER = "there are no optimizer states"  # of a save that is under way, or of weights alone: nothing tells
-WEIGHTS_ONLY = "there are weights only: nobody can go on from them with the same optimizer"
+WEIGHTS_ONLY = "there are weights only: a trainer cannot resume from them with the same optimizer"
 
 
 def json_object(candidate: Candidate, name: str) -> "dict[str, Any]":

@@ -48,7 +48,7 @@ def _problem(candidate: Candidate) -> str:
     step = step_in_name(candidate.name)
     told = json_object(candidate, STATE_NAME).get("global_step")
     if isinstance(told, bool) or not isinstance(told, int) or told != step:
-        return "%s does not tell step %s" % (STATE_NAME, step)
+        return "%s does not name step %s" % (STATE_NAME, step)
     if _SENTINEL in candidate.files:
         return "%s says that it is being saved" % _SENTINEL
     problem = _deepspeed_problem(candidate) if directories(candidate, _TAG) else _parts_problem(candidate)
@@ -62,7 +62,7 @@ def _problem(candidate: Candidate) -> str:
 
 def _deepspeed_problem(candidate: Candidate) -> str:
     if "latest" not in candidate.files:
-        return "latest does not exist, and DeepSpeed would begin anew without it"
+        return "latest does not exist, and DeepSpeed would begin from scratch without it"
     tag = candidate.text("latest")
     if tag not in directories(candidate, _TAG):
         return "latest names what does not exist"

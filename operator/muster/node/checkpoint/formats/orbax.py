@@ -30,7 +30,7 @@ def _problem(candidate: Candidate) -> str:
     if STEP_METADATA in candidate.files:
         told = json_object(candidate, STEP_METADATA)
         if not told.get("commit_timestamp_nsecs") and COMMITTED not in candidate.files:
-            return "%s tells of no commit" % STEP_METADATA
+            return "%s records no commit" % STEP_METADATA
         handlers = told.get("item_handlers")
         items = {name.partition("/")[0] for name in candidate.files if "/" in name}
         for item in handlers if isinstance(handlers, dict) else ():

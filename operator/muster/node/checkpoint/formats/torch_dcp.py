@@ -108,7 +108,7 @@ def _problem(candidate: Candidate) -> str:
     shards = shards_of(candidate)
     if shards.is_lightning and candidate.name.endswith(".ckpt"):
         return "meta.pt does not exist: Lightning writes it last"
-    # Of others nobody knows what they call an optimizer; TorchTitan's models have these tensors, and its optimizers
+    # It is unknown what others call an optimizer; TorchTitan's models have these tensors, and its optimizers
     # that name.
     if shards.is_torchtitan and not shards.has_optimizer:
         return WEIGHTS_ONLY + " (last_save_model_only)"

@@ -58,7 +58,7 @@ def _problem(tracker: str, candidate: Candidate) -> str:
         return "there are no weights"
     states = [name for name in candidate.files if _DATA.match(name) or name == _STATE]
     if not any(map(_DATA.match, states)):
-        return "data.pt does not exist, and the data would begin anew without it"
+        return "data.pt does not exist, and the data would start from the beginning without it"
     if tracker == SKYRL_TRACKER and _STATE not in states:
         return "%s does not exist" % _STATE
     exported = own_weights(candidate, (_OTHERS,), ())  # adapters, and weights for others if asked for
