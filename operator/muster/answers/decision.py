@@ -26,7 +26,9 @@ class DecidedNode(ApiModel):
 
     name: str
     health_before: HealthRow | None = Field(None, description="Its health before; left out: it had no NodeHealth.")
-    used_by: list[str] | None = Field(None, description="Who held it; left out where that may not be read.")
+    used_by: list[str] | None = Field(
+        None, description="The jobs and pods that held it; left out where that may not be read."
+    )
     consequences: list[str] = Field(description="Sentences: what comes of it.")
 
 
@@ -37,7 +39,7 @@ class NodeDecisions(ApiModel):
     kind: Literal["NodeDecisions"] = "NodeDecisions"
     decision: Decision
     reason: str
-    user: str = Field(description="Whom the API server takes the user for; empty: it does not say.")
+    user: str = Field(description="The name of the user as the API server knows it; empty: unknown.")
     time: Time
     nodes: list[DecidedNode] = Field(description="In the order given.")
     next: list[str] = Field([], description="Sentences: how to take it back, what to look at.")

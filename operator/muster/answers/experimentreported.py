@@ -79,7 +79,7 @@ class ExperimentReport(ApiModel):
         None, description="The same; absent while a job runs, and where none has succeeded."
     )
     cost_per_million_tokens: float | None = None
-    end_unknown_jobs: int = Field(description="Jobs whose end nobody saw: counted up to what was last known.")
+    end_unknown_jobs: int = Field(description="Jobs whose end was not observed: counted up to what was last known.")
     scaling: list[ScalingSize] = Field(
         [], description="The jobs by size, of each model of which there are several sizes; empty: the notes say why."
     )

@@ -50,7 +50,9 @@ class JobEvent(ApiModel):
     reason: str = ""
     message: str = ""
     count: int = 1
-    reporter: str | None = Field(None, description="Who wrote it, e.g. muster.dev/operator; left out: it does not say.")
+    reporter: str | None = Field(
+        None, description="The component that wrote it, e.g. muster.dev/operator; left out: the Event does not say."
+    )
 
 
 @dataclass(frozen=True, slots=True)

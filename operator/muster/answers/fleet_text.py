@@ -36,7 +36,7 @@ def remarks(it: FleetReport) -> list[str]:
     if it.progress_unknown_jobs:
         found.append(
             f"goodput and ETTR leave out {count(it.progress_unknown_jobs, 'job')} with "
-            f"{it.progress_unknown_gpu_hours:,.1f} GPU-hours: nobody knows what a job has kept that has no "
+            f"{it.progress_unknown_gpu_hours:,.1f} GPU-hours: it is unknown what a job has kept that has no "
             "spec.checkpoint.directory and has not succeeded, nor how long steps took of which one line was "
             "printed, and no pace"
         )
@@ -45,7 +45,7 @@ def remarks(it: FleetReport) -> list[str]:
         found.append(f"{unknown:.1%} of the GPU-hours are unknown, so goodput and ETTR are at least what is said here")
     if it.unpriced_share:
         found.append(
-            f"of {it.unpriced_share:.1%} of the GPU-hours the price is not known, so no cost is told: name their "
+            f"of {it.unpriced_share:.1%} of the GPU-hours the price is not known, so no cost is shown: name their "
             "models in the FleetPolicy (spec.prices), or give --price"
         )
     if it.scaling_unknown:
@@ -61,12 +61,12 @@ def remarks(it: FleetReport) -> list[str]:
     if it.spend.other_pods_gpu_hours:
         found.append(
             f"{it.spend.other_pods_gpu_hours:,.1f} GPU-hours of pods that are not Muster's are not among all "
-            "GPU-hours: nobody knows what became of them"
+            "GPU-hours: what they were spent on is unknown"
         )
     if it.runtime_unknown_jobs:
         found.append(
-            f"{count(it.runtime_unknown_jobs, 'job')} left out of the time between failures: of more than a tenth "
-            "of the time nobody knows whether ranks ran (launch.mode Plain, or steps that nobody tells)"
+            f"{count(it.runtime_unknown_jobs, 'job')} left out of the time between failures: for more than a tenth "
+            "of their time it is unknown whether ranks ran (launch.mode Plain, or no visible steps)"
         )
     if it.end_unknown_jobs:
         found.append(

@@ -108,7 +108,7 @@ async def _ended(
     """Return the ended jobs of the history, by uid."""
     read, found, unreadable, count = decode.custom(EndedJob), dict[str, Life](), 0, 0
     accounts = list[Kept]()
-    without = "what is told is of jobs that still exist, alone"
+    without = "the report covers only jobs that still exist"
     try:
         async for item in items(client, paths.muster(PLURAL, namespace=SYSTEM)):
             progress("ended jobs", count)

@@ -96,7 +96,7 @@ class FleetState(ApiModel):
 
     state: GpuState
     gpu_hours: float
-    share: float = Field(description="Of all accelerators' hours that somebody has seen or should have.")
+    share: float = Field(description="Of all accelerator-hours, those that no leader observed included.")
 
 
 class FleetNamespace(ApiModel):
@@ -161,7 +161,7 @@ class FleetReport(ApiModel):
     price_per_gpu_hour: float | None = Field(None, description="Where it is the same for all.")
     currency: str = ""
     unpriced_share: float = Field(
-        0.0, description="Share of the GPU-hours whose price is not known although others' are; then no cost is told."
+        0.0, description="Share of the GPU-hours whose price is not known although others' are; then no cost is shown."
     )
     cost: float | None = None
     goodput: float | None = Field(None, description="GPU-hours in steps that count, of all GPU-hours.")
@@ -186,7 +186,7 @@ class FleetReport(ApiModel):
     runtime_unknown_jobs: int = Field(
         0,
         description=(
-            "Jobs of which nobody knows for a tenth of the time whether their ranks ran: left out of these rates."
+            "Jobs of which it is unknown for a tenth of the time whether their ranks ran: left out of these rates."
         ),
     )
     estimated_share: float = Field(
@@ -194,7 +194,7 @@ class FleetReport(ApiModel):
             "Share of the GPU-hours that is an estimate: of jobs that began before `since`, or went on after `until`."
         )
     )
-    end_unknown_jobs: int = Field(description="Jobs whose end nobody saw: counted up to what was last known.")
+    end_unknown_jobs: int = Field(description="Jobs whose end was not observed: counted up to what was last known.")
     uncounted_seconds: int = Field(
         description="Of running jobs, from the moment up to which they count until now (or `until`)."
     )
@@ -214,7 +214,9 @@ class FleetReport(ApiModel):
             "Why the GPU-hours that no job held have no cost; empty: they have one, or those of jobs have none either."
         ),
     )
-    idle_share: float | None = Field(None, description="Share of the fleet's GPU-hours that were healthy and nobody's.")
+    idle_share: float | None = Field(
+        None, description="Share of the fleet's GPU-hours that were healthy and not in use."
+    )
     counted_until: Time | None = Field(None, description="Up to when the fleet's accelerators are counted.")
     causes: list[FleetCause] = Field(description="Largest first.")
     offenders: list[FleetOffender] = Field(description="Nodes, worst first.")

@@ -64,7 +64,7 @@ class FleetSpend(ApiModel):
     cost: float | None = Field(None, description="Absent: the price of some of them is not known.")
     progress: float | None = Field(None, description="Share of the GPU-hours that became progress, at least.")
     progress_at_most: float | None = Field(
-        None, description="The same, if all that nobody knows, and all that is not saved yet, became progress."
+        None, description="The same, if all unknown use, and all that is not saved yet, became progress."
     )
     other_pods_gpu_hours: float = Field(0.0, description="Held by pods that are not Muster's: in no part.")
     parts: list[SpendPart] = Field([], description="Those of jobs first.")
@@ -123,7 +123,7 @@ def _why_unknown(hours: FleetHours | None, begin: datetime | None, end: datetime
     """Say why the two counts do not cover the same time; "" where they do."""
     first = None if hours is None else counted_from(hours)
     if hours is None or first is None:
-        return "nobody has counted yet what the fleet's accelerators did, or you may not read it"
+        return "the fleet's accelerators were not counted yet, or you may not read the count"
     if begin is not None and begin < first >= end:
         return (
             f"the fleet's accelerators are counted from {moment(first)} on: ask again after that, with --since "

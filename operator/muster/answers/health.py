@@ -29,7 +29,7 @@ class HealthRow(ApiModel):
     observed: list[str] = Field(
         [], description="Reasons that would count against it, and that the FleetPolicy only observes."
     )
-    override: HumanDecision | None = Field(None, description="What somebody has decided by cordon or release.")
+    override: HumanDecision | None = Field(None, description="What a user has decided by cordon or release.")
     maintenance: NodeMaintenance | None = Field(None, description="A maintenance window that is near, or open.")
 
     @property

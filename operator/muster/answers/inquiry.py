@@ -30,7 +30,7 @@ _KUBELET = "the kubelet of {node}"
 _OPERATOR = "the operator"
 _SEEN_BY: Mapping[str, str] = {
     Kind.RANK_FAILED: _LAUNCHER,
-    Kind.CORRUPTION: "the trainer itself, told by the launcher of {worker}",
+    Kind.CORRUPTION: "the trainer itself, reported by the launcher of {worker}",
     Kind.HANG: "the operator: {worker} made no step for as long as the job allows",
     Kind.START_HANG: "the operator: {worker} made no first step for as long as the job allows",
     Kind.FENCED: _LAUNCHER,
@@ -56,7 +56,7 @@ _SEEN_BY: Mapping[str, str] = {
     Kind.NODE_UNHEALTHY: "the verdict on {node} (kubectl muster nodes {node})",
 }
 _DONE: Mapping[str, str] = {
-    "Start": "the whole gang started anew",
+    "Start": "the whole gang restarted",
     "R0": "the ranks restarted in place: nodes and pods were good",
     "R0b": "the worker got a new pod on the same node",
     "R2": "the worker moved to another node",
@@ -68,7 +68,7 @@ class Moment(ApiModel):
     """One event of the incident."""
 
     time: Time
-    source: str = Field(description="Who saw or said it.")
+    source: str = Field(description="The component that saw or reported it.")
     event: str
 
 
@@ -101,7 +101,7 @@ class JobIncident(ApiModel):
     fingerprint_before: Fingerprint | None = Field(
         None, description="What the attempts before ran with, where it was this one that changed it."
     )
-    timeline: list[Moment] = Field([], description="What was seen, by whom, when; oldest first.")
+    timeline: list[Moment] = Field([], description="What was seen, by which component, and when; oldest first.")
     decisions: list[str] = Field([], description="Sentences: what Muster decided, and why.")
     notes: list[str] = Field([], description="What limits this answer.")
 

@@ -11,8 +11,10 @@ from muster.goodput.efficiency import LEAST_SECONDS
 
 JOULES_PER_KWH = 3_600_000
 ALL_OF_IT = 0.995
-NOT_KNOWN_TO_BE_KEPT = "unknown until the job succeeds: without spec.checkpoint.directory nobody knows what is kept"
-NEVER_KNOWN_TO_BE_KEPT = "unknown: the job had no spec.checkpoint.directory, so nobody knows what it has kept"
+NOT_KNOWN_TO_BE_KEPT = (
+    "unknown until the job succeeds: without spec.checkpoint.directory Muster cannot know what is kept"
+)
+NEVER_KNOWN_TO_BE_KEPT = "unknown: the job had no spec.checkpoint.directory, so Muster cannot know what it has kept"
 NO_WORTH_OF_A_STEP = "unknown: the job does not say what a step is worth (spec.throughput.tokensPerStep)"
 UNTIMED = "unknown: no step has been timed yet; that takes two reported steps in one attempt, or a printed pace"
 
@@ -86,7 +88,7 @@ def step_text(it: JobReport) -> str:
     """Format the usual time of a step, and its variation."""
     if it.step_seconds is None:
         printed = it.printed_step_seconds
-        return "unknown: nobody has seen two of them" if printed is None else f"{printed:,.3g} s, as printed"
+        return "unknown: fewer than two have been seen" if printed is None else f"{printed:,.3g} s, as printed"
     if it.step_stride > 1:
         each = it.step_seconds * it.step_stride
         return f"unknown: {it.step_stride:,} of them take {each:,.3g} s, and the program prints no other"
@@ -152,7 +154,7 @@ def _cost(report: JobReport) -> list[tuple[str, str]]:
         ),
         (
             "  a trained checkpoint",
-            "unknown: nobody has seen two complete ones"
+            "unknown: fewer than two complete ones have been seen"
             if checkpoint is None
             else small_money(checkpoint, it.currency),
         ),
@@ -164,7 +166,7 @@ def _cost(report: JobReport) -> list[tuple[str, str]]:
 
 def _not_productive(report: JobReport, it: Cost) -> str:
     if it.not_productive is None:
-        return "unknown: nobody knows which steps count"
+        return "unknown: it is not known which steps count"
     return money(it.not_productive, it.currency) + (" at most" if report.ettr_at_most is not None else "")
 
 

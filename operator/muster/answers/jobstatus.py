@@ -72,14 +72,12 @@ class JobStatusView(ApiModel):
     unsaved_seconds: int | None = Field(None, description="Time in steps that no complete checkpoint holds yet.")
     progress_unknown: bool = Field(
         False,
-        description="There is no ETTR: without spec.checkpoint.directory nobody knows what is kept before success, "
-        "or of none of its steps the time is known.",
+        description="There is no ETTR: without spec.checkpoint.directory it is unknown what is kept before success, "
+        "or no step has a known time.",
     )
     untimed_steps: bool = Field(
         False,
-        description=(
-            "progressUnknown because of none of its steps the time is known: one line in an attempt, and no pace."
-        ),
+        description=("progressUnknown because no step has a known time: one line in an attempt, and no pace."),
     )
     checkpoint: Saved | None = None
     concerns: list[CheckpointConcern] = Field([], description="About saving.")

@@ -50,7 +50,7 @@ class NodeJob(ApiModel):
     state: str
     workers: list[int] = Field([], description="Indexes of its workers here.")
     unfenced_workers: int = Field(0, description="Earlier pods here of which it waits for proof that they have ended.")
-    failures: int = Field(0, description="Its failures here that are told of, planned evacuations not counted.")
+    failures: int = Field(0, description="Its recorded failures here, without planned evacuations.")
     avoids_until: Time | None = Field(None, description="It avoids the node until then.")
 
 

@@ -41,9 +41,9 @@ class TopRow(ApiModel):
     unsaved_seconds: int | None = Field(None, description="Time in steps that no complete checkpoint holds yet.")
     checkpoint_time: Time | None = Field(None, description="When the newest complete checkpoint was first seen.")
     restarts: int = 0
-    position: int | None = Field(None, description="Place in the queue of who waits; 1 is the next.")
+    position: int | None = Field(None, description="Place in the queue, of a job that waits; 1 is the next.")
     open_incident: int | None = Field(None, description="Number of the failure that it has not come back from yet.")
-    message: str = Field("", description="Of who does not train: why, or what would let it start.")
+    message: str = Field("", description="Of a job that does not train: why, or what would let it start.")
 
 
 class JobsTop(ApiModel):
@@ -53,7 +53,9 @@ class JobsTop(ApiModel):
     kind: Literal["JobsTop"] = "JobsTop"
     namespace: str = Field(description="Empty: all.")
     time: Time
-    jobs: list[TopRow] = Field(description="Who needs somebody first, then who waits by place, then who trains.")
+    jobs: list[TopRow] = Field(
+        description="First the jobs that need a user, then waiting ones by place, then those that train."
+    )
     states: dict[str, int] = Field({}, description="How many jobs are in each state; ended ones, too.")
     nodes: int = Field(0, description="Nodes of jobs that train.")
     goodput: float | None = Field(

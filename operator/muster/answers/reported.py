@@ -47,7 +47,7 @@ DIFFERS = 0.1
 NO_COUNTERS = (
     "no launcher has read the drivers' counters; kubectl muster report JOB --prometheus URL takes those of the nodes"
 )
-NO_DIRECTORY = "without spec.checkpoint.directory nobody sees checkpoints"
+NO_DIRECTORY = "without spec.checkpoint.directory Muster sees no checkpoints"
 NO_SAMPLES = (
     "Prometheus has no sample of the power of this job's nodes: the rules of manifests/components/monitoring have to "
     "be loaded, and Muster and the DCGM exporter (or Muster's agent) scraped, while the job runs"
@@ -69,9 +69,7 @@ class Checkpoints(ApiModel):
     interval_seconds: float = Field(description="As it is: steps between two checkpoints, times the median step.")
     stall_seconds: float | None = Field(
         None,
-        description=(
-            "For so long a save stops the training, as the program tells, else as was measured; absent: unknown."
-        ),
+        description=("How long a save stops the training, as the program reports, else as measured; absent: unknown."),
     )
     durable_seconds: float | None = Field(
         None, description="From the end of a save's step until it was seen complete, the median; absent: unknown."
@@ -83,7 +81,7 @@ class Checkpoints(ApiModel):
 class Yield(ApiModel):
     """Efficiency, where the job has the tokens of a step (spec.throughput). Absent: not known."""
 
-    tokens: int | None = Field(None, description="Of the steps that count; absent: nobody knows what is kept.")
+    tokens: int | None = Field(None, description="Of the steps that count; absent: it is unknown what is kept.")
     tokens_per_second: float | None = Field(None, description="Of the whole gang, in the time of steps that count.")
     tokens_per_gpu_second: float | None = Field(None, description="The same for one accelerator.")
     mfu: float | None = Field(None, description="Share of the accelerators' peak, in the time of steps that count.")
@@ -105,17 +103,18 @@ class Cost(ApiModel):
     total: float = Field(description="Of all GPU-hours.")
     not_productive: float | None = Field(
         None,
-        description=("Of those that were no steps that count, or unknown; absent: nobody knows what the job has kept."),
+        description=(
+            "Of those that were no steps that count, or unknown; absent: it is unknown what the job has kept."
+        ),
     )
     per_million_tokens: float | None = None
     per_checkpoint: float | None = Field(
         None,
         description=(
-            "All that was held from one complete checkpoint to the next, in the mean; absent: nobody knows how far "
-            "they are apart."
+            "All that was held from one complete checkpoint to the next, in the mean; absent: the distance is unknown."
         ),
     )
-    per_save: float | None = Field(None, description="While a save stops the training; absent: nobody tells how long.")
+    per_save: float | None = Field(None, description="While a save stops the training; absent: unknown.")
 
 
 class EnergySource(StrEnum):
@@ -190,14 +189,12 @@ class JobReport(ApiModel):
     )
     progress_unknown: bool = Field(
         False,
-        description="There is no ETTR: without spec.checkpoint.directory nobody knows what is kept before success, "
-        "or of none of its steps the time is known.",
+        description="There is no ETTR: without spec.checkpoint.directory it is unknown what is kept before success, "
+        "or no step has a known time.",
     )
     untimed_steps: bool = Field(
         False,
-        description=(
-            "progressUnknown because of none of its steps the time is known: one line in an attempt, and no pace."
-        ),
+        description=("progressUnknown because no step has a known time: one line in an attempt, and no pace."),
     )
     failures: int
     mttf_hours: float | None = Field(None, description="Mean time between failures while ranks ran; absent: none yet.")
@@ -214,7 +211,7 @@ class JobReport(ApiModel):
     )
     input_wait: float | None = Field(
         None,
-        description="Share of the time in steps that count that they waited for data; absent: nobody has told of any.",
+        description="Share of the time in steps that count that they waited for data; absent: none was reported.",
     )
     checkpoints: Checkpoints | None = None
     steps: int | None = Field(None, description="That count, and of which the time is known.")
@@ -552,7 +549,7 @@ def _advice(job: TrainingJob, goodput: Goodput, made: JobReport) -> Iterator[str
     elif saved is not None and made.failures and saved.stall_seconds is None:
         yield (
             f"checkpoints are {hours(saved.interval_seconds / HOUR)} apart; no launcher could measure how long a "
-            "save stops the training: for the best interval let the trainer tell checkpointSeconds "
+            "save stops the training: for the best interval let the trainer report checkpointSeconds "
             "(docs/trainer-contract.md)"
         )
     if saved is None and made.failures and goodput.lost_steps and goodput.first_checkpoint_seconds is None:
@@ -567,7 +564,7 @@ def _advice(job: TrainingJob, goodput: Goodput, made: JobReport) -> Iterator[str
     if made.printed_loss.lower().lstrip("-") in ("nan", "inf"):
         yield (
             f"the loss is printed as {made.printed_loss}: unless that passes, suspend the job and go on from a "
-            "checkpoint before it (spec.checkpoint.resumeFrom), or let the trainer tell NonFiniteLoss "
+            "checkpoint before it (spec.checkpoint.resumeFrom), or let the trainer report NonFiniteLoss "
             "(docs/trainer-contract.md)"
         )
     yield from contradictions(job, goodput)

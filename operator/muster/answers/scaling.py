@@ -162,7 +162,7 @@ def _as_size(kind: ModelKind, gpus: int, size: _Size, smallest: _Size) -> Scalin
 def _why_not(rated: Sequence[RatedJob], compared: Mapping[ModelKind, float]) -> Iterator[str]:
     """Say why some of several jobs with known rates are not compared."""
     why = Counter(
-        "the nodes do not tell the model of their accelerators"
+        "the nodes have no label with the model of their accelerators"
         if not job.spec.gpu_model
         else "their accelerators are of several models"
         if job.spec.gpu_model == SEVERAL

@@ -34,7 +34,7 @@ class NodeRow(ApiModel):
     domain: str = Field(description="Names from the outside in, joined by '/'; empty where it has no label.")
     state: Literal["Free", "Used", "Excluded"]
     reason: str = Field("", description="Why it is excluded.")
-    used_by: list[str] = Field([], description="Who holds it: namespace/name of a job, or pod namespace/name.")
+    used_by: list[str] = Field([], description="Its holder: namespace/name of a job, or pod namespace/name.")
     accelerators: int = 0
     health: HealthRow | None = Field(None, description="Left out: the node has no NodeHealth, or it may not be read.")
 
@@ -58,8 +58,8 @@ class DomainRow(ApiModel):
     level: str = Field("", description="Its level; empty: the fleet.")
     nodes: int
     free: int
-    used: int = Field(description="Held by somebody, and free once that ends.")
-    excluded: int = Field(description="They take no new worker now, held by somebody or not.")
+    used: int = Field(description="In use, and free once that ends.")
+    excluded: int = Field(description="They take no new worker now, whether they are in use or not.")
     not_healthy: int = Field(description="Suspect or worse, excluded or not.")
     accelerators: int
     free_accelerators: int

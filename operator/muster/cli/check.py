@@ -42,7 +42,9 @@ class TestedNode(ApiModel):
     """One node with the result of its test."""
 
     name: str
-    used_by: list[str] | None = Field(None, description="Who holds it; left out where that may not be read.")
+    used_by: list[str] | None = Field(
+        None, description="The jobs and pods that hold it; left out where that may not be read."
+    )
     result: CheckResult | None = Field(None, description="Left out: there is none yet.")
 
 
@@ -61,7 +63,7 @@ def command(
     context: typer.Context,
     nodes: NodesArgument,
     profile: ProfileOption = "Quick",
-    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait for what comes of it.")] = True,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait for the results.")] = True,
     kubeconfig: KubeconfigOption = None,
     kube_context: ContextOption = None,
     namespace: NamespaceOption = None,
@@ -75,7 +77,9 @@ def command(
     known = {name.lower(): Profile(name) for name in PROFILES}
     chosen = known.get(profile.lower())
     if chosen is None:
-        raise typer.BadParameter(f"there is no profile {profile}: {', '.join(PROFILES)}", param_hint="--profile")
+        raise typer.BadParameter(
+            f"there is no profile {profile}: choose one of {', '.join(PROFILES)}", param_hint="--profile"
+        )
     names = list(dict.fromkeys(name.removeprefix("node/") for name in nodes))
     run(options, lambda session: check(session, names, chosen, wait=wait), render)
 

@@ -48,7 +48,7 @@ _WHO_AM_I = paths.group("authentication.k8s.io/v1", "selfsubjectreviews")
 
 NodesArgument = Annotated[list[str], typer.Argument(metavar="NODE", help="Names of nodes.")]
 ReasonOption = Annotated[
-    str, typer.Option("--reason", metavar="TEXT", help="Why, for those who find the node like that.")
+    str, typer.Option("--reason", metavar="TEXT", help="Why. The text is shown wherever the node is.")
 ]
 
 
@@ -86,7 +86,7 @@ def release(
 def _decide(options: Options, decision: Decision, nodes: Sequence[str], reason: str) -> None:
     reason = reason.strip()
     if not reason:
-        raise typer.BadParameter("say why, for those who find the node like that", param_hint="--reason")
+        raise typer.BadParameter("say why: the text is shown wherever the node is", param_hint="--reason")
     if len(reason) > MAX_REASON:
         raise typer.BadParameter(
             f"it has {len(reason)} characters and may have {MAX_REASON}: say the rest in a ticket, and name that",
@@ -250,7 +250,7 @@ async def account_of(session: Session, nodes: Iterable["NodeView"]) -> Account:
     try:
         return Account(fleet_of(await observe_fleet(session.client)))
     except Forbidden:
-        notes = ("who is on these nodes may not be read: ClusterRole muster-fleet-view has the rights",)
+        notes = ("which jobs use these nodes may not be read: ask for ClusterRole muster-fleet-view",)
     try:
         policy, knows_policy = (await policy_of(session.client))[0], True
     except Forbidden:

@@ -135,7 +135,7 @@ def _figures(it: ExperimentReport) -> list[tuple[str, str]]:
         (called, fleet_text.NO_PRICE if it.cost is None else fleet_text.money(it.cost, it.currency)),
         (
             "Tokens",
-            "unknown: one job at least does not say what a step is worth, or nobody knows what it has kept"
+            "unknown: one job at least does not say what a step is worth, or it is unknown what it has kept"
             if it.tokens is None
             else f"{it.tokens:,}",
         ),

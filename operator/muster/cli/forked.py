@@ -241,7 +241,7 @@ def _name_preset(job: TrainingJob, checkpoint: dict[str, Any], old: str, made: M
         made.changed.append(f"spec.checkpoint.resumePreset: {found}")
     if found in ("", resuming.OFF):
         made.check.append(
-            f"the program has to begin from {resuming.PATH}, which lies in {old}: it has no preset that tells it "
+            f"the program has to begin from {resuming.PATH}, which lies in {old}, and no preset passes it that path "
             "(spec.checkpoint.resumePreset)"
         )
 

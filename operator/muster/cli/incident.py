@@ -55,7 +55,7 @@ async def _health(session: Session, node: str) -> tuple[NodeHealth | None, list[
     try:
         found = decode.custom(NodeHealth)(await session.client.get(paths.muster("nodehealths", name=node)))
     except Forbidden:
-        return None, [f"what {node} itself tells may not be read (nodehealths): ask for ClusterRole {FLEET_ROLE}"]
+        return None, [f"the findings on {node} may not be read (nodehealths): ask for ClusterRole {FLEET_ROLE}"]
     except NotFound:
         return None, []
     return (found, []) if isinstance(found, NodeHealth) else (None, [f"the NodeHealth of {node} cannot be read"])

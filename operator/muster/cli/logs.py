@@ -123,7 +123,7 @@ async def find(session: Session, name: str, asked: LogRequest, tail: int | None)
             f"{len(workers) - MAX_WORKERS} more workers: choose one with --rank N, or the one that failed with --failed"
         )
     if attempt is not None and job.spec.launch.mode is LaunchMode.PLAIN:
-        notes.append("in mode Plain nothing in a log tells attempts apart: all of it is shown")
+        notes.append("in mode Plain a log does not show where an attempt begins: all of it is printed")
         attempt_in_log = None
     else:
         attempt_in_log = attempt

@@ -45,7 +45,9 @@ class LostNodeRow(ApiModel):
     """One node."""
 
     name: str
-    used_by: list[str] | None = Field(None, description="Who holds it; left out where that may not be read.")
+    used_by: list[str] | None = Field(
+        None, description="The jobs and pods that hold it; left out where that may not be read."
+    )
     consequences: list[str] = Field(description="Sentences: what comes of it.")
 
 
@@ -56,7 +58,7 @@ class LostNodes(ApiModel):
     kind: Literal["LostNodes"] = "LostNodes"
     revoked: bool = False
     reason: str = ""
-    user: str = Field("", description="Whom the API server takes the user for; empty: it does not say.")
+    user: str = Field("", description="The name of the user as the API server knows it; empty: unknown.")
     time: Time
     nodes: list[LostNodeRow] = Field(description="In the order given.")
     notes: list[str] = Field([], description="What limits this answer.")
@@ -66,10 +68,10 @@ def command(
     context: typer.Context,
     nodes: NodesArgument,
     reason: Annotated[
-        str, typer.Option("--reason", metavar="TEXT", help="How you know, for those who find the node like that.")
+        str, typer.Option("--reason", metavar="TEXT", help="How you know it. The text is shown wherever the node is.")
     ] = "",
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
-    undo: Annotated[bool, typer.Option("--undo", help="Take the declaration back.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Withdraw the declaration.")] = False,
     kubeconfig: KubeconfigOption = None,
     kube_context: ContextOption = None,
     namespace: NamespaceOption = None,
@@ -84,7 +86,9 @@ def command(
     if not reason and not undo:
         raise typer.BadParameter("say how you know that it is dead", param_hint="--reason")
     if len(reason) > MAX_REASON:
-        raise typer.BadParameter(f"it has {len(reason)} characters and may have {MAX_REASON}", param_hint="--reason")
+        raise typer.BadParameter(
+            f"it has {len(reason)} characters and may have {MAX_REASON}: shorten it", param_hint="--reason"
+        )
     names = list(dict.fromkeys(name.removeprefix("node/") for name in nodes))
     if undo:
         run(options, lambda session: undo_lost(session, names), render)
@@ -137,7 +141,7 @@ async def undo_lost(session: Session, names: Sequence[str]) -> LostNodes:
     user, servers_time = await current_user(session)
     for name in names:
         await write(session, name, {}, FIELD_MANAGER)
-    rows = [LostNodeRow(name=name, consequences=["nobody says any more that it is dead"]) for name in names]
+    rows = [LostNodeRow(name=name, consequences=["the declaration that it is dead is withdrawn"]) for name in names]
     return LostNodes(revoked=True, user=user, time=clock.current_time(servers_time), nodes=rows)
 
 
@@ -156,7 +160,7 @@ def follows(used_by: Sequence[str] | None, *, is_gone: bool = False) -> list[str
         told.insert(0, f"{who} {starts} on other nodes without waiting for proof that the ranks here have ended")
         told.append("if the machine is alive after all, two attempts may write to one checkpoint directory")
     else:
-        told.insert(0, "no job holds it now; one that still waits for a death there waits no longer")
+        told.insert(0, "no job holds it now; a job that waits for proof of death there continues")
     if is_gone:
         told.append("it is gone from the cluster, so nothing here shows whether the machine still runs")
     return told
@@ -198,9 +202,9 @@ async def _renewals(session: Session, names: Sequence[str]) -> tuple[dict[str, s
             continue
         except Forbidden:
             return found, [
-                "heartbeats may not be read (leases in kube-node-lease), so a sign of life is told by the clocks of "
-                "the nodes: a kubelet whose clock is ahead makes this word count for nothing. ClusterRole "
-                "muster-fleet-edit has the right"
+                "heartbeats may not be read (leases in kube-node-lease), so the clocks of the nodes date the signs of "
+                "life: if a kubelet's clock is ahead, this declaration has no effect. Ask for ClusterRole "
+                "muster-fleet-edit"
             ]
     return found, []
 
@@ -230,7 +234,7 @@ def _is_terminal() -> bool:
 def render(console: Console, it: LostNodes) -> None:
     """Print the statement, and what follows."""
     for row in it.nodes:
-        head = f"{row.name} is {'not ' if it.revoked else ''}taken for lost"
+        head = f"{row.name} is {'no longer ' if it.revoked else ''}declared lost"
         console.print(Text(show.printable(head), style="bold"))
         for sentence in row.consequences:
             console.print(Text(f"-  {show.printable(sentence)}"))

@@ -160,7 +160,7 @@ async def _healths(client: Client) -> tuple[list[NodeHealth | Undecodable], list
     unreadable = sum(isinstance(health, Undecodable) for health in found)
     if not unreadable:
         return found, []
-    return found, [f"{unreadable} NodeHealth(s) cannot be read by this version: nothing is told of these nodes' health"]
+    return found, [f"{unreadable} NodeHealth(s) cannot be read by this version: the health of these nodes is not shown"]
 
 
 def healths_of(seen: FleetObservation) -> dict[str, HealthRow]:

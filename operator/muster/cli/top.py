@@ -101,7 +101,9 @@ def command(
     ] = False,
     interval: Annotated[
         float,
-        typer.Option("--interval", metavar="SECONDS", min=LEAST_SECONDS, max=MOST_SECONDS, help="Between two polls."),
+        typer.Option(
+            "--interval", metavar="SECONDS", min=LEAST_SECONDS, max=MOST_SECONDS, help="Time between two polls."
+        ),
     ] = 2.0,
     once: Annotated[bool, typer.Option("--once", help="Poll once, also on a terminal.")] = False,
     kubeconfig: KubeconfigOption = None,

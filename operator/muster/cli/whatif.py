@@ -50,7 +50,7 @@ FAILURE_SECONDS = 5e-6
 FORECAST_SECONDS, TOLD_EACH_SECONDS = 20.0, 30.0
 _MODEL = (
     "Launchers are not played one by one: what recovery takes is taken from the shipped time-outs. A spare is a free "
-    "node that nobody else takes; Muster keeps nothing running on it. Where the defaults come from: docs/what-if.md"
+    "node that no other job takes; Muster keeps nothing running on it. Where the defaults come from: docs/what-if.md"
 )
 
 
@@ -87,7 +87,7 @@ def command(
         int, typer.Option("--nodes", metavar="N", min=1, max=65536, help="Workers of the gang, one on each node.")
     ],
     gpus_per_node: Annotated[int, typer.Option("--gpus-per-node", metavar="N", min=1, max=64)] = 8,
-    days: Annotated[float, _number("--days", "For how long it trains.", LEAST_DAYS, 3650)] = 54.0,
+    days: Annotated[float, _number("--days", "Length of the training.", LEAST_DAYS, 3650)] = 54.0,
     rates: Annotated[
         str,
         typer.Option(
@@ -109,27 +109,27 @@ def command(
         ),
     ] = None,
     spares: Annotated[
-        int, typer.Option("--spares", metavar="N", min=0, max=65536, help="Free nodes that nobody else takes.")
+        int, typer.Option("--spares", metavar="N", min=0, max=65536, help="Free nodes that no other job takes.")
     ] = 0,
     repair_hours: Annotated[
         float, _number("--repair-hours", "Mean time until a node that was left can be used again.", 0.01, 8760)
     ] = 2.2,
     checkpoint_minutes: Annotated[
-        float, _number("--checkpoint-minutes", "Training between two saves.", 0.01, 14400)
+        float, _number("--checkpoint-minutes", "Training time between two saves.", 0.01, 14400)
     ] = 10.0,
     save_seconds: Annotated[
-        float, _number("--save-seconds", "For so long a save stops the training.", 0, 86400)
+        float, _number("--save-seconds", "Time for which a save stops the training.", 0, 86400)
     ] = 10.0,
     durable_seconds: Annotated[
-        float, _number("--durable-seconds", "After that, until the checkpoint is complete on storage.", 0, 86400)
+        float, _number("--durable-seconds", "Time from then until the checkpoint is complete.", 0, 86400)
     ] = 0.0,
-    step_seconds: Annotated[float, _number("--step-seconds", "A step; a fence has room for three.", 0.01, 3600)] = 4.0,
+    step_seconds: Annotated[float, _number("--step-seconds", "Time of a step.", 0.01, 3600)] = 4.0,
     hang_seconds: Annotated[
         float,
         _number("--hang-seconds", "A hang ends after this: progress.stepTimeoutSeconds, else NCCL's own.", 1, 86400),
     ] = 600.0,
     pod_seconds: Annotated[
-        float, _number("--pod-seconds", "From a node for a new pod to its launcher, image included.", 0, 86400)
+        float, _number("--pod-seconds", "From the binding of a new pod to its launcher, with the image.", 0, 86400)
     ] = 120.0,
     start_seconds: Annotated[
         float | None,
@@ -141,7 +141,7 @@ def command(
         ),
     ] = None,
     lives: Annotated[
-        int, typer.Option("--lives", metavar="N", min=MIN_LIVES, max=100000, help="So many times it is lived through.")
+        int, typer.Option("--lives", metavar="N", min=MIN_LIVES, max=100000, help="Number of simulated lives.")
     ] = 100,
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="The same seed gives the same answer.")] = 1,
     kubeconfig: KubeconfigOption = None,
@@ -214,7 +214,7 @@ def what_if(plan: Plan, rates: Rates, lives: int, seed: int) -> WhatIf:
     of_a_life = plan.seconds / plan.gang_mttf_seconds
     if of_a_life * lives > MAX_FAILURES:
         raise CliError(
-            f"{of_a_life * lives:,.0f} failures would have to be lived through, at most {MAX_FAILURES:,} are: "
+            f"{of_a_life * lives:,.0f} failures would have to be simulated, and the limit is {MAX_FAILURES:,}: "
             f"{_fewer(plan, of_a_life)}"
         )
 

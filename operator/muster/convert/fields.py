@@ -20,7 +20,7 @@ _REASONS = {
     "all jobs wait in Muster's own queue, by priority and age (docs/queueing.md)": "queue",
     _TOGETHER: "dependsOn startupPolicy",
     "another field has set spec.recovery.applicationRestartsPerDay": "backoffLimit maxRestarts",
-    "exit codes are not told apart; failures of nodes never use up the job's restarts": "podFailurePolicy rules",
+    "exit codes are not distinguished; failures of nodes never use up the job's restarts": "podFailurePolicy rules",
     "it runs in the cluster that it is applied to": "managedBy",
     "Muster finds its own pods": "manualSelector selector",
     "Muster restarts ranks itself (spec.recovery), in pods that stay": "restartPolicy restartStrategy",

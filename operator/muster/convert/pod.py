@@ -49,7 +49,7 @@ POD_LEFT_OUT = {
     "ephemeralContainers": "a pod begins without any, and kubectl debug adds one",
     "hostname": _SAME_NAME,
     "hostnameOverride": _SAME_NAME,
-    "preemptionPolicy": "Muster's queue preempts nobody; priorityClassName orders it",
+    "preemptionPolicy": "Muster's queue preempts no job; priorityClassName orders it",
     "priority": "the API server takes it from priorityClassName",
     "readinessGates": "nothing waits until a worker is Ready",
     "restartPolicy": "",
@@ -146,7 +146,7 @@ def fit(template: dict[str, Any], container: dict[str, Any], *, restarted: bool,
             f"template.spec.{name}: {short(pod[name])} stays: it is not known what it means in a pod that stays"
         )
     if pod.get("priorityClassName"):
-        notes.became.append("template.spec.priorityClassName stays: it orders Muster's queue, and preempts nobody")
+        notes.became.append("template.spec.priorityClassName stays: it orders Muster's queue, and preempts no job")
     if pod.get("shareProcessNamespace"):
         notes.check.append(
             "template.spec.shareProcessNamespace: ranks end and begin while the pod stays: a container that waits "
@@ -242,7 +242,7 @@ def _convert_volumes(pod: Mapping[str, Any], container: Mapping[str, Any], notes
         if "emptyDir" in volume or "ephemeral" in volume:
             left += [at for at in mounted.get(volume.get("name"), ()) if at.rstrip("/") != "/dev/shm"]  # noqa: S108
         notes.check.extend(
-            f"{found} is used by volume {volume.get('name')}, and nobody sets it now"
+            f"{found} is used by volume {volume.get('name')}, and nothing sets it now"
             for found in sorted(set(_ANOTHERS.findall(json.dumps(volume))))
         )
     if left:

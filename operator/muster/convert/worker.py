@@ -152,7 +152,7 @@ def variables(container: dict[str, Any], own: Collection[str], notes: Notes) -> 
         notes.became.append("JOB_COMPLETION_INDEX -> env JOB_COMPLETION_INDEX: $(NODE_RANK)")
     for found in sorted(_asked_of_others({**container, "env": kept}, own)):
         notes.check.append(
-            f"{found} is used, and nobody sets it now: NODE_RANK, NNODES and MUSTER_ATTEMPT may say the same"
+            f"{found} is used, and nothing sets it now: NODE_RANK, NNODES and MUSTER_ATTEMPT may say the same"
         )
     if kept:
         container["env"] = kept
@@ -174,7 +174,7 @@ def neighbours(template: Mapping[str, Any], container: Mapping[str, Any], own: C
                 if _NUMBERING.fullmatch(found)
                 else "where the others are is known when an attempt starts, to the container that trains alone"
             )
-            notes.check.append(f"{found} is used by {kind} {each.get('name')}, and nobody sets it there: {remedy}")
+            notes.check.append(f"{found} is used by {kind} {each.get('name')}, and nothing sets it there: {remedy}")
 
 
 def others(template: Mapping[str, Any], container: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -74,9 +74,9 @@ class Answer(ApiModel):
 
     lives: int
     ettr: Spread
-    closed_form_ettr: float = Field(description="With a free node for everybody and no failure during a recovery.")
+    closed_form_ettr: float = Field(description="With a free node for each lost one, and no failure during a recovery.")
     gang_mttf_hours: float
-    recovery_seconds: float = Field(description="From a failure to the next step, with a free node for everybody.")
+    recovery_seconds: float = Field(description="From a failure to the next step, with a free node for each lost one.")
     gpu_hours: float = Field(description="Of a life; = useful + saving + what the causes cost.")
     useful_gpu_hours: float
     saving_gpu_hours: float = Field(description="Training stood still for a save.")

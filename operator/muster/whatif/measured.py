@@ -50,7 +50,7 @@ def measured(jobs: Iterable[TrainingJob], gangs: Iterable[Gang], window: timedel
     total = sum(counts.values())
     if not total:
         days = f"{exposure:,.0f} node-days" if exposure else "no job"
-        raise RatesError(f"the fleet's records tell of no failure in {days}: give --mttf-days, or --rates llama3")
+        raise RatesError(f"the fleet's records have no failure in {days}: give --mttf-days, or --rates llama3")
     return Rates(
         name="fleet",
         source=f"this fleet: {total} failures in {exposure:,.0f} node-days of the jobs that are on record",

@@ -91,8 +91,8 @@ def test_a_price_that_is_not_known_leaves_no_sum(idle: float | None, of_job: flo
 @pytest.mark.parametrize(
     ("known", "begin", "says"),
     [
-        (None, BEGIN, "nobody has counted yet"),
-        (FleetHours(until=END, gpus=8, spans={}), BEGIN, "nobody has counted yet"),
+        (None, BEGIN, "were not counted yet"),
+        (FleetHours(until=END, gpus=8, spans={}), BEGIN, "were not counted yet"),
         (hours(QUARTER), BEGIN - timedelta(days=2), "from 2026-01-01 00:00:00 UTC on: say --since 2026-01-01T00:00Z"),
         (
             hours(QUARTER, END - timedelta(hours=2)),

@@ -316,7 +316,7 @@ def test_a_health_that_does_not_fit_is_a_note(api: Any, command: Run) -> None:
     with_fleet(api)
     api.lists(HEALTHS, a_health("gpu-1", "Peaky"))
     found = json.loads(command("nodes", "-o", "json").stdout)
-    assert found["notes"] == ["1 NodeHealth(s) cannot be read by this version: nothing is told of these nodes' health"]
+    assert found["notes"] == ["1 NodeHealth(s) cannot be read by this version: the health of these nodes is not shown"]
     assert "health" not in found["nodes"][0]
 
 

@@ -176,7 +176,7 @@ def test_who_may_not_see_jobs_or_policy_may_decide_all_the_same(api: Any, comman
     (node,) = found["nodes"]
     assert "usedBy" not in node
     assert node["consequences"][1:] == [told, others]
-    assert found["notes"] == ["who is on these nodes may not be read: ClusterRole muster-fleet-view has the rights"]
+    assert found["notes"] == ["which jobs use these nodes may not be read: ask for ClusterRole muster-fleet-view"]
     policy = "/apis/muster.dev/v1alpha1/fleetpolicies/default"
     api.errors[policy] = forbidden("fleetpolicies", "muster.dev", "at the cluster scope")
     (node,) = json.loads(command("cordon", "gpu-1", "--reason", "liquid", "-o", "json").stdout)["nodes"]

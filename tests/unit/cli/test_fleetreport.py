@@ -558,7 +558,7 @@ def test_what_failed_jobs_cost_and_the_share_of_all_spend_that_became_progress()
         assert "What jobs took, by their end" in text
         assert "noProgress" in text
     unknown = fleet_report(lives(a_spec()), NOW)
-    assert figures(unknown)[3][1].startswith("unknown: nobody has counted yet"), figures(unknown)
+    assert figures(unknown)[3][1].startswith("unknown: the fleet's accelerators were not counted yet"), figures(unknown)
     running = Life(a_spec(), "Starting", running=True)
     assert [each.state for each in fleet_report([running], NOW).outcomes] == ["running"]
 

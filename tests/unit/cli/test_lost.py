@@ -49,7 +49,7 @@ def test_the_word_is_applied_to_each_node_by_a_manager_of_its_own(api: Any, comm
 def test_people_read_what_follows(api: Any, command: Run) -> None:
     put_nodes(api, "gpu-1")
     said = command("lost", "gpu-1", *SURE).stdout
-    assert "gpu-1 is taken for lost" in said
+    assert "gpu-1 is declared lost" in said
     assert "no job holds it now" in said
     assert "to take it back: kubectl muster lost gpu-1 --undo" in said
 
@@ -155,7 +155,7 @@ def test_who_may_not_read_heartbeats_is_told_what_the_word_rests_on(api: Any, co
     put_nodes(api, "gpu-1")
     api.errors[paths.leases(paths.NODE_LEASES, "gpu-1")] = forbidden("leases", "coordination.k8s.io", "there")
     said = command("lost", "gpu-1", *SURE)
-    assert "by the clocks" in said.stdout
+    assert "the clocks of the nodes" in said.stdout
     ((_, _, body),) = patches(api)
     assert body["spec"]["lost"]["lastRenewal"] == ""
 
@@ -166,5 +166,5 @@ def test_a_reason_is_needed(command: Run) -> None:
 
 def test_the_word_is_taken_back(api: Any, command: Run) -> None:
     put_nodes(api, "gpu-1", ready="True")
-    assert "gpu-1 is not taken for lost" in command("lost", "gpu-1", "--undo").stdout
+    assert "gpu-1 is no longer declared lost" in command("lost", "gpu-1", "--undo").stdout
     assert [body["spec"] for _, _, body in patches(api)] == [{}]

@@ -542,13 +542,13 @@ def test_without_a_directory_nothing_is_said_of_checkpoints_and_of_what_is_kept(
     body = a_job(**nothing, steps=10)
     body["spec"]["throughput"] = {"tokensPerStep": 5}
     found = facts(body, printed)
-    assert found["First checkpoint after"] == "unknown: without spec.checkpoint.directory nobody sees checkpoints"
-    assert found["no steps that count"] == "unknown: nobody knows which steps count"
+    assert found["First checkpoint after"] == "unknown: without spec.checkpoint.directory Muster sees no checkpoints"
+    assert found["no steps that count"] == "unknown: it is not known which steps count"
     assert found["ETTR"].startswith("unknown until the job succeeds")
     assert found["Tokens"] == "unknown until the job succeeds"
     body["status"]["state"] = "Failed"
     found = facts(body, printed)
-    assert found["ETTR"] == "unknown: the job had no spec.checkpoint.directory, so nobody knows what it has kept"
+    assert found["ETTR"] == "unknown: the job had no spec.checkpoint.directory, so Muster cannot know what it has kept"
     assert found["Tokens"] == "unknown", "it will not succeed any more"
 
 
@@ -579,7 +579,7 @@ def test_what_one_job_cannot_answer_is_unknown_with_its_reason(printed: Callable
     assert told({"tokensPerStep": 5}, 2.0, steps=10)["MFU"].startswith("unknown: spec.throughput has neither")
     few = told({"tokensPerStep": 5}, 2.0, steps=10, checkpointSteps=None, progressUnknown=True)
     assert few["a million tokens"] == "unknown: its tokens are unknown"
-    assert few["a trained checkpoint"] == "unknown: nobody has seen two complete ones"
+    assert few["a trained checkpoint"] == "unknown: fewer than two complete ones have been seen"
     known = {"tokensPerStep": 5, "parameters": 5, "peakTflopsPerGpu": 5}
     assert "not of all of its nodes" in told(known, steps=10)["Of what burn-in measured"]
     new = told(known, steps=1, seconds={"compute": 5}, gpuSeconds={"compute": 80})

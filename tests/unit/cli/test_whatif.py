@@ -219,7 +219,7 @@ def test_a_fleet_without_failures_says_so(command: Command, api: Api) -> None:
     result = command("what-if", "--nodes", "64", "--rates", "fleet")
     assert result.exit_code == 1
     assert result.stderr == (
-        "error: the fleet's records tell of no failure in 200 node-days: give --mttf-days, or --rates llama3\n"
+        "error: the fleet's records have no failure in 200 node-days: give --mttf-days, or --rates llama3\n"
     )
 
 

@@ -178,7 +178,7 @@ def test_what_neighbours_ask_of_the_other_system_is_told() -> None:
     ]
     (found,) = convert_objects([source])
     assert found is not None
-    told = [note for note in found.notes.check if "nobody sets it there" in note]
+    told = [note for note in found.notes.check if "nothing sets it there" in note]
     assert [note.partition(",")[0] for note in told] == [
         "batch.kubernetes.io/job-completion-index is used by initContainer cleaner",
         "MASTER_ADDR is used by initContainer fetch",
