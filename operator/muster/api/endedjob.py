@@ -1,5 +1,5 @@
 """EndedJob: what is kept of a job that has ended, for reports that span quarters. The operator writes it once, and
-nobody changes it.
+nothing changes it.
 
 It belongs to Muster's own namespace: the object outlives the job's namespace, and the platform team reads what
 it says of all tenants. docs/decisions/0032 says why EndedJob is a kind of its own, and how it is written.
@@ -39,7 +39,7 @@ Count = Annotated[int, Field(ge=0, le=MAX_COUNT)]
 
 
 class Ending(StrEnum):
-    """Ending is how a job ended: Succeeded, Failed or Deleted. Unknown means that nobody saw the end."""
+    """Ending is how a job ended: Succeeded, Failed or Deleted. Unknown means that the end was not observed."""
 
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
@@ -127,7 +127,8 @@ class EndedJobSpec(ApiModel):
     creation_time: Time = Field(description="creationTime is when the job was created.")
     end_time: Time = Field(
         description=(
-            "endTime is the time up to which the job is counted: its end, or the last time known if nobody saw the end."
+            "endTime is the time up to which the job is counted: its end, or the last time known if the end was not "
+            "observed."
         )
     )
     state: Ending = Field(

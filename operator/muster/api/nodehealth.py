@@ -626,12 +626,12 @@ class NodeHealth(ApiModel):
         json_schema_extra=checks(
             rule(
                 "!has(self.spec.override) || self.spec.override.reason.size() > 0",
-                "say why, for those who find the node like that",
+                "say why: the text is shown wherever the node is",
                 at=".spec.override.reason",
             ),
             rule(
                 "!has(self.spec.lost) || self.spec.lost.reason.size() > 0",
-                "say how you know, for those who find the node like that",
+                "say how you know it: the text is shown wherever the node is",
                 at=".spec.lost.reason",
             ),
         )

@@ -115,8 +115,9 @@ class RepairRequestStatus(ApiModel):
     phase: RepairPhase | None = Field(
         None,
         description=(
-            "phase is how far the repair is; if it is absent, nobody has begun. Set InProgress first: the machine may "
-            "then go down, and Muster keeps off the node. Set Done or Failed at the end; Done cannot be taken back."
+            "phase is how far the repair is; if it is absent, no repair system has begun. Set InProgress first: the "
+            "machine may then go down, and Muster keeps off the node. Set Done or Failed at the end; Done cannot be "
+            "taken back."
         ),
     )
     message: Annotated[str, shortened_to(1024)] = Field(

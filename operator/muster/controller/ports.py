@@ -29,8 +29,8 @@ from muster.serve import Server
 
 CERTIFICATE_CHECK_SECONDS = 600.0
 CERTIFICATE_RETRY_SECONDS = 5.0
-PUBLISH_SECONDS = 30.0  # somebody may have deleted the namespace and made it anew
-PUBLISH_RETRY_SECONDS = 5.0  # until somebody installs checkers: their pods wait for it
+PUBLISH_SECONDS = 30.0  # the namespace may have been deleted and created again
+PUBLISH_RETRY_SECONDS = 5.0  # until checkers are installed: their pods wait for it
 
 log = structlog.get_logger()
 _expiry = Gauge(
@@ -158,7 +158,7 @@ class Ports:
         except NotFound:
             return False  # there is no such namespace: no checkers are installed
         except ApiError as error:
-            log.warning("checkers are not told whom to trust", namespace=namespace, error=str(error))
+            log.warning("checkers do not get the certificate to trust", namespace=namespace, error=str(error))
             return False
         return True
 

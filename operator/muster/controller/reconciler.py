@@ -179,7 +179,7 @@ class Reconciler:
                 # Of the published status, which every reader has: the plan's own may be half a minute ahead of it.
                 figures = functools.partial(self._figures.set_status, key, job.status, job.spec.throughput)
                 compute_or_fallback("figures of jobs", figures, None)
-                if not plan.commits:  # what is not on record yet is asked of nobody
+                if not plan.commits:  # what is not on record yet is requested of no component
                     self._want_checks(key, job.metadata.uid, plan.checks)
                 return _Decision(job, plan, begun)
             else:

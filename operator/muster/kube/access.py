@@ -241,5 +241,5 @@ class Access:
         except (ApiError, TimeoutError, msgspec.MsgspecError) as error:
             # The request contains the token: nothing of the error is shown.
             raise RefusedError(
-                503, "the API server does not say who you are and what you may see: try again"
+                503, "the API server does not answer who you are and what you may see: try again"
             ) from error

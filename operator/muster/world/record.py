@@ -11,7 +11,7 @@ from typing import NamedTuple
 from muster.api.gang import Gang
 from muster.world.names import gang_name
 
-_DELETE = "delete this Gang, and Muster starts the job anew"
+_DELETE = "delete this Gang, and Muster starts the job again"
 
 
 class JobIdentity(NamedTuple):
