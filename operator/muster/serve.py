@@ -558,7 +558,7 @@ _LOAD_WORD, _LOAD_BYTE, _SHIFT_RIGHT, _MULTIPLY, _ADD, _XOR_X = 0x20, 0x30, 0x74
 _COPY_TO_X, _JUMP_EQUAL, _JUMP, _RETURN, _RETURN_A = 0x07, 0x15, 0x05, 0x06, 0x16
 _NETWORK_HEADER = -0x100000  # offsets from here on are those of the IP header
 _SOURCE_IPV4, _SOURCE_IPV6 = 12, 8
-_HASH_MULTIPLIER = random.SystemRandom().getrandbits(32) | 1  # nobody knows which addresses share a group
+_HASH_MULTIPLIER = random.SystemRandom().getrandbits(32) | 1  # no client knows which addresses share a group
 
 _Instruction = Tuple[int, int, int, int]  # code, jump if true, jump if false, number
 

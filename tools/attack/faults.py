@@ -1,4 +1,4 @@
-"""How each of the simulator's faults is made on real nodes; whom it hits is chosen as the simulator does."""
+"""How each of the simulator's faults is made on real nodes; its target is chosen as the simulator does."""
 
 from __future__ import annotations
 

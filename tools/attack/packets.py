@@ -23,7 +23,7 @@ def between(nodes: tuple[str, ...], others: list[str], *, but: list[str], one_wa
 
     Args:
         nodes: where it is lost.
-        others: with whom; none: with everybody.
+        others: with which nodes; none: with all.
         but: exceptions.
         one_way: what comes from the others arrives.
     """

@@ -32,7 +32,7 @@ class Wrong:
         number: tells it from others that are alike.
         what: SLOW: an answer takes longer, LOSE: a write is done and its answer lost, REFUSE: a request is not even
             passed on, LAG: watches opened now show everything late, END: watches that are open end.
-        addresses: whom it happens to; nobody named: to everybody.
+        addresses: the clients that it happens to; none named: all.
         resource: of which requests, in the plural; "": of all.
         amount: seconds of SLOW and LAG, HTTP status of REFUSE.
     """

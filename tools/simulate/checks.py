@@ -128,7 +128,7 @@ class Checks:
         )
 
     def watch_limits(self, nodes: Mapping[str, int]) -> None:
-        """From now on nobody is told for long that his namespace's limit keeps him from nodes when it does not."""
+        """From now on no job is told for long that its namespace's limit keeps it from nodes when it does not."""
         self._limits, self._excused_until = nodes, 0.0
         self._check_limits()
 

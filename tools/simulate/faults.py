@@ -1,4 +1,4 @@
-"""Faults as data: what happens to whom, when, and for how long. A list of them and a seed are a whole life."""
+"""Faults as data: what happens to which object, when, and for how long. A list of them and a seed are a whole life."""
 
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence

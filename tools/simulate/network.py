@@ -1,4 +1,4 @@
-"""Who can send to whom. Places are nodes, the API server, the operator's replicas and the storage, by name."""
+"""Which place can send to which. Places are nodes, the API server, the operator's replicas and the storage, by name."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field

@@ -178,7 +178,7 @@ class Cluster:
         self._reservations: dict[Key, _Reservation] = {}
         # namespace -> its short ones in seconds, and when the last was
         self._unused: dict[str, tuple[float, float]] = {}
-        # Nodes of which a human has said that they are dead -> his word, and when it came here.
+        # Nodes that a user has declared dead -> the declaration, and when it came here.
         self._lost: dict[str, tuple[LostNode, float]] = {}
         self._uids: dict[str, set[str]] = {}  # namespace -> uids of its jobs
         self._jobs_on: dict[str, set[str]] = {}  # node -> job uids with a member there
@@ -609,7 +609,7 @@ class Cluster:
         age = self.heartbeats.age_seconds(node)
         renewed = lease.moment
         if self.heartbeats.has_renewed(node):
-            # Reckoned back from now: a clock that was wrong then and is right now must not speak against anybody.
+            # Counted back from now: a clock that was wrong then and is right now must not count against any node.
             seen = self._wall_clock() - timedelta(seconds=age)
             renewed = max(renewed, seen) if renewed else seen
         return Heartbeat(age, lease.renew_time, renewed)
@@ -914,7 +914,7 @@ class Cluster:
         pod = new or old
         assert pod is not None
         if old is not None and new is not None and replace(old, resource_version=new.resource_version) == new:
-            return  # something in it that nobody here looks at
+            return  # a part of it that Muster does not read
         self._sightings.note(old, new)
         if any(view is not None and self._is_reported_dead(view) for view in (old, new)):
             self._remember_dead(pod.uid)

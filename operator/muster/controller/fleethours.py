@@ -115,7 +115,7 @@ class FleetHoursKeeper:
         except ApiError as error:
             log.warning("the hours of the fleet cannot be read", error=str(error)[:500])
             return False
-        except (ValueError, KeyError, TypeError) as error:  # somebody has edited it
+        except (ValueError, KeyError, TypeError) as error:  # it was edited
             log.warning(
                 "the stored GPU-hours of the fleet cannot be read: they are counted from zero", error=str(error)[:500]
             )

@@ -71,7 +71,7 @@ class Forgetting:
             await self._client.delete(paths.muster("nodehealths", name=name), {"preconditions": seen})
         except LeadershipLost:
             raise
-        except ApiError as error:  # somebody has written to it, or it is gone: the next round sees
+        except ApiError as error:  # it was written to, or is gone: the next round sees
             log.info("health record kept", node=name, error=str(error))
             return False
         log.info("health record of a machine that is gone deleted", node=name)

@@ -572,7 +572,7 @@ class HealthKeeper:
     def _evaluate_node(self, name: str, now: datetime) -> None:
         node, health = self._cluster.fleet.nodes.get(name), self._health(name)
         if node is not None and health is None:
-            self._node_reports.record(name)  # which acquits nobody
+            self._node_reports.record(name)  # which clears no node
             return
         self._node_reports.readable(name)
         self._node_reports.refuted(name)

@@ -111,7 +111,7 @@ class LeaseAges:
                 continue
             written = self.versions.written_by(lease.resource_version)
             renewed = known is not None and known.lease.renew_time != lease.renew_time
-            if known is not None and not renewed:  # somebody has changed something else in it
+            if known is not None and not renewed:  # something else in it has changed
                 self._seen[lease.node] = _ReadLease(lease, known.written, known.renewed)
                 continue
             self._seen[lease.node] = _ReadLease(lease, written, renewed or (known is not None and known.renewed))

@@ -324,7 +324,7 @@ class HistoryKeeper:
             await self._write(each)
         except LeadershipLost:
             raise
-        except NotFound as error:  # an installation without the kind: nobody waits for it
+        except NotFound as error:  # an installation without the kind: nothing waits for it
             self._failed(each, error)
         except ApiError as error:
             self._failed(each, error)

@@ -110,7 +110,7 @@ class NodeActs:
         self.in_force[name] = order.outcome
         self._exclude(name, verdict, wanted, now)
         node = self._cluster.fleet.nodes.get(name)
-        # Of a node that cannot be read nobody knows the taints, ours and those of others.
+        # The taints of a node that cannot be read are unknown, ours and those of others.
         is_readable = node is not None and node.ready_reason != decode.UNREADABLE
         if node is not None and is_readable and is_tainted(node) != wanted.taint:
             try:
@@ -216,7 +216,7 @@ class NodeActs:
         path = paths.core("nodes", name=name)
         try:
             data = await self._client.get(path)
-            decode.node(data)  # of one that cannot be read nobody knows the taints
+            decode.node(data)  # the taints of a node that cannot be read are unknown
             found = msgspec.json.decode(data)
             others = [taint for taint in found["spec"].get("taints") or () if taint.get("key") != TAINT_KEY]
             ours = [_taint(reason)] if wanted else []
@@ -228,7 +228,7 @@ class NodeActs:
         except (NotFound, ValueError):
             return
         except Conflict:
-            self._stir(name)  # somebody else was writing to it
+            self._stir(name)  # another client was writing to it
             return
         self._cluster.nodes.assume(answer)
         log.info("tainted" if wanted else "taint removed", node=name, reason=reason)

@@ -87,7 +87,7 @@ class Queue:
         self._unseen: set[Key] = set()
         self._stale = asyncio.Event()
         self._failed: dict[str, str] = {}  # jobs that planning failed at -> how
-        self.reserved: frozenset[str] = frozenset()  # free nodes that wait for the rest of somebody's gang
+        self.reserved: frozenset[str] = frozenset()  # free nodes that wait for the rest of a gang
         self._charges = Charges()
         self._gave_back: dict[Key, tuple[str, int]] = {}  # uid, and attempt of the record that says so
         self._without_room: set[str] = set()  # namespaces with a job that a ResourceQuota keeps waiting
@@ -234,7 +234,7 @@ class Queue:
                 self._log_failure(*step)
                 begun = now
             begun += await slices.pause()
-        # Who has left meanwhile, or waits for something else now, is not told what he would have got.
+        # A job that has left meanwhile, or waits for something else now, gets no answer.
         turns = {uid: turn for uid, turn in turns.items() if self._waits(uid, asked)}
         before, self._turns, self.reserved = self._turns, turns, frozenset(reserved)
         self._without_room = {asked[uid].namespace for uid, turn in turns.items() if isinstance(turn.answer, OverQuota)}

@@ -135,7 +135,7 @@ class RepairKeeper:
             for name in (*what.creates, *what.holds)
             if (case := cases[name]) is not None and case.wants is not None
         }
-        for name, word in (self._words or {}).items():  # of these nobody can say anything just now
+        for name, word in (self._words or {}).items():  # nothing is known of these just now
             if cases[name] is None and name not in words and word.stage is Stage.ASKED and self._exists(name):
                 words[name] = word
         self._report_statuses(words)
@@ -198,7 +198,7 @@ class RepairKeeper:
             await self._client.delete(paths.muster("repairrequests", name=name), {"preconditions": preconditions})
         except NotFound:
             return True
-        except Conflict:  # somebody has just written to it, it may be to take it on
+        except Conflict:  # it was just written to, maybe by the system that takes it on
             return False
         log.info("request for repair deleted", node=name, why=why)
         return True

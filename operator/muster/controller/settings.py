@@ -36,7 +36,7 @@ class Settings:
         metrics_port: port of /metrics, over HTTPS (MUSTER_METRICS_PORT).
         worlds_port: loopback port at which administrators read what was decided on (MUSTER_WORLDS_PORT).
         certificate_issuer: who issues the coordinator's serving certificate (MUSTER_CERTIFICATE_ISSUER): the operator,
-            or somebody else such as cert-manager, which keeps the Secret; the operator then makes no authority.
+            or another system such as cert-manager, which keeps the Secret; the operator then makes no authority.
         checker_namespace: where the checkers run (MUSTER_CHECKER_NAMESPACE, which components/burn-in sets); a pod there
             is a checker by its service account. Empty: no pod is, or the creator of such a namespace would speak for
             nodes.

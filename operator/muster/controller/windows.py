@@ -1,4 +1,4 @@
-"""Reports which of the FleetPolicy's maintenance windows may be mistaken, and whom they will affect; counts their
+"""Reports which of the FleetPolicy's maintenance windows may be mistaken, and which jobs they will affect; counts their
 nodes.
 
 That windows are obeyed is the business of the verdicts (`muster.health.maintenance`). Nothing that this meets stops

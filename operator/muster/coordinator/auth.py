@@ -1,7 +1,7 @@
 """Who is calling: a pod's projected service-account token, checked against the API server's public keys.
 
 No call to the API server is needed per request, so launchers are served while it is down. What a token proves is which
-pod runs on which node, and as whom; which job that pod belongs to is never taken from the caller.
+pod runs on which node, and as which account; which job that pod belongs to is never taken from the caller.
 """
 
 import asyncio
@@ -152,7 +152,7 @@ class TokenVerifier:
                 published = msgspec.json.decode(await self._fetch(JWKS_PATH))
                 keys = {str(key["kid"]): jwt.PyJWK(key) for key in published["keys"]}
                 issuer = str(discovery["issuer"])
-            except Exception as error:  # whatever `fetch` raises: say that nobody can be verified
+            except Exception as error:  # whatever `fetch` raises: say that no token can be verified
                 raise AuthError(
                     f"the API server's token keys cannot be read ({error}): try again", status=503
                 ) from error

@@ -69,7 +69,7 @@ class CheckerHub:
         # two.
         self._heard: OrderedDict[str, dict[str, _Pod]] = OrderedDict()
         self._claims: dict[str, dict[str, _Claim]] = {}  # node -> who wants something of it, the first to ask first
-        self._nodes_of: dict[str, frozenset[str]] = {}  # owner -> the nodes of his claims
+        self._nodes_of: dict[str, frozenset[str]] = {}  # owner -> the nodes of its claims
         self._told: dict[str, NodeChecks] = {}  # node -> what its directive says
         self._given: dict[str, dict[str, float]] = {}  # node -> when each order came to stand there
         self._counts = CheckFigures()
@@ -77,7 +77,7 @@ class CheckerHub:
             str, tuple[str, int]
         ] = {}  # node -> whose orders stand there, and how many are unanswered
         self._unanswered = 0
-        # Owner -> the nodes of which he waits for an answer, or that they know of their pass.
+        # Owner -> the nodes of which it waits for an answer, or that they know of their pass.
         self._awaited: dict[str | None, set[str]] = {}
         self._states: Counter[str] = Counter()
         self._subscribers: list[Subscriber] = []

@@ -33,7 +33,7 @@ from muster.serve import client_network
 
 BACKLOG = 4096
 PAUSE_SECONDS = 0.1  # when no socket can be had: no file descriptors are left
-# What a client may send to a socket that nobody reads yet lies in the kernel's memory, which is charged to the pod: the
+# What a client may send to a socket that is not read yet lies in the kernel's memory, which is charged to the pod: the
 # kernel takes twice this, so that 4,096 of them hold 128 MiB. Linux would give each of them four to eight times as
 # much.
 RECEIVE_BUFFER_BYTES = 16 * 1024

@@ -36,7 +36,7 @@ Subscriber = Callable[[Caller, Report], None]
 class Membership(Enum):
     """What a caller is to the jobs that Muster runs."""
 
-    NONE = "None"  # of no job: anybody can put our labels on a pod, and its reports are nothing to anybody
+    NONE = "None"  # of no job: any user can put our labels on a pod, and its reports are not used
     STRAY = "Stray"  # a job's, and its record does not name it: a tenant may make its job the owner of any pod
     FORMER = "Former"  # named by the record as one that may still run: its last report may prove that it is dead
     MEMBER = "Member"  # expected to go on talking

@@ -4,7 +4,7 @@ A thousand TLS handshakes at once take twice the memory that the open connection
 
 glibc keeps freed memory that lies between what is in use, and nothing here ever needs as much again, so without this
 the operator's memory would for ever be that of its busiest second. And a connection that is gone is a circle of
-objects: some fifty kilobytes that nobody frees before the collector looks at old objects, which it does after tens of
+objects: some fifty kilobytes that nothing frees before the collector looks at old objects, which it does after tens of
 millions of new ones.
 """
 

@@ -1,8 +1,8 @@
-"""Workers whose tokens are refused, counted by worker: requests say nothing, because anybody may send any number of
+"""Workers whose tokens are refused, counted by worker: requests say nothing, because any client may send any number of
 them.
 
 A refused token proves nothing, so a worker counts only while none of its requests is accepted. Claims of a worker's pod
-have to hold that pod's uid, which nobody guesses, and count for the fleet only from an address of that pod. A tenant
+have to hold that pod's uid, which no client guesses, and count for the fleet only from an address of that pod. A tenant
 has its own pods send what it likes, so one namespace alone never counts for the fleet, only for its own people.
 """
 

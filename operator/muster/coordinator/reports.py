@@ -3,7 +3,7 @@ decoder is Python.
 
 It runs on whatever Python a user's image has and names what is wrong, at 0.1 to 0.3 ms for a report. Here msgspec
 checks types and limits, in a twentieth of that; what it does not take, the protocol's decoder refuses by name, so both
-accept the same (but for the encoding of text in fields that nobody reads). What a report is stands in one place, the
+accept the same (but for the encoding of text in fields that are not read). What a report is stands in one place, the
 protocol's dataclasses: all that is here is made from them.
 
 The longest report that a launcher may send, wrong in its last part, costs the loop less than 10 ms: so

@@ -1,4 +1,4 @@
-"""What the operator saw when it decided, for administrators: plain HTTP that nobody outside the pod can reach.
+"""What the operator saw when it decided, for administrators: plain HTTP that no process outside the pod can reach.
 
 A world holds the job's template and the last output of its ranks, so it is served on the loopback address alone: who
 comes there by `kubectl port-forward` or `exec` has rights in the operator's own namespace.

@@ -209,10 +209,10 @@ def burn_in_milliseconds(world: JobWorld, record: GangSpec) -> int:
 
     Nodes of the last attempt were tested already, unless the test is to find out why their results were wrong.
     """
-    everybody = record.open_corruption is not None or (
+    all_nodes = record.open_corruption is not None or (
         record.start is None and not any(m.is_replacement for m in record.members)
     )
-    nodes = (member.node for member in record.members if everybody or member.is_replacement)
+    nodes = (member.node for member in record.members if all_nodes or member.is_replacement)
     checkers = (world.checkers[node] for node in nodes if node in world.checkers)
     return max((sum(milliseconds(answer.seconds) for answer in each.report.answers) for each in checkers), default=0)
 

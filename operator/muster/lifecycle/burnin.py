@@ -262,10 +262,10 @@ class _BurnIn:
             # Where a node has to be tested by itself again, the gang begins again after that.
             return BurnInState(missing, self._node_checks(self.orders.with_pairs(orders, told)))
         limits, found = local.with_limits(found, self.checkers, self.world.standards)
-        everybody = self._members(())
-        failed, broken = find_local_failures(everybody, found, limits)
+        all_members = self._members(())
+        failed, broken = find_local_failures(all_members, found, limits)
         outcomes = [outcome for several in told.values() for outcome in several]
-        fit = self._members(unfit(everybody, failed, broken, found).union(self.unlike))
+        fit = self._members(unfit(all_members, failed, broken, found).union(self.unlike))
         turn = pass_of_pairs(told)
         number, fresh = self.orders.round(fit, told, self._yardsticks(), self._transport(), turn)
         together = self._orders_by_node(orders, [*told, *fresh])

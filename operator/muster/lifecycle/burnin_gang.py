@@ -1,8 +1,8 @@
-"""The all-reduce of a whole gang: when it is made, and what it has come to, in words. It measures, and blames nobody.
+"""The all-reduce of a whole gang: when it is made, and what it has come to, in words. It measures, and blames no node.
 Pure.
 
 All links at once show what no pair does: an uplink that many share, a switch that drops under load. Whose fault that is
-cannot be told from one figure, and so nobody leaves for it and nobody is left untested.
+cannot be told from one figure, so no node is left out for it, and none is left untested.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -28,7 +28,7 @@ def _with_account(world: JobWorld, spec: GangSpec) -> GangSpec:
     """Return the record with its account.
 
     Raises:
-        ValidationError: the API server would refuse the account, because somebody has edited it.
+        ValidationError: the API server would refuse the account, because it was edited.
     """
     kept = with_account(world, with_held_gpus(world, spec))
     if kept.account is not None:

@@ -142,10 +142,10 @@ def rebuild_elsewhere(
 
 def _rebuild_in_place(world: JobWorld, record: GangSpec, moved: Collection[int]) -> list[Member]:
     """Return the members with new pods on the same nodes, if every node takes one; else without nodes."""
-    everybody = {member.index for member in record.members}
-    if moved or _closed_nodes(world, record, everybody, is_there=True):
-        return without_nodes(world, record, everybody)
-    return with_new_pods(world, record.members, everybody)
+    all_workers = {member.index for member in record.members}
+    if moved or _closed_nodes(world, record, all_workers, is_there=True):
+        return without_nodes(world, record, all_workers)
+    return with_new_pods(world, record.members, all_workers)
 
 
 def movable_indices(world: JobWorld, record: GangSpec, away: Collection[int], optional: Sequence[int]) -> set[int]:

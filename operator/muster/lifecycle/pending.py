@@ -118,7 +118,7 @@ def _why_given_back(spec: GangSpec) -> str:
 
 def _plan_of_check(world: JobWorld, settings: WorkerSettings) -> Plan:
     trial = worker_manifest(world.job, Member(index=0, rank=0), settings)
-    # A name that nobody can take beforehand: what the API server answers is the pod with all of its defaults.
+    # A name that no other client can take beforehand: what the API server answers is the pod with all of its defaults.
     trial["metadata"]["generateName"] = f"{trial['metadata'].pop('name')}-trial-"
     claims = tuple(claims_of(world.job)) if world.fleet.binds_directly else ()
     pattern = world.job.spec.progress.step_pattern or ""

@@ -24,7 +24,7 @@ from muster.recovery.verification import NOT_LISTED, NOT_VERIFIED, verifiers
 from muster.world.job import JobWorld, OtherJob, WorkerView
 from muster.world.views import LauncherView
 
-# How long a start waits for a checkpoint that some worker does not see (yet), after everybody's listing is there.
+# How long a start waits for a checkpoint that some worker does not see (yet), after all listings are there.
 NOT_VISIBLE_SECONDS = 60.0
 SCRATCH = "Scratch"
 NOT_VISIBLE = "CheckpointNotVisible"

@@ -2,7 +2,7 @@
 
 Decisions read three of its fields back. `completion` says that the job has ended. `checkpoint` is the newest complete
 checkpoint that is known: while all goes well the record is not written. `attempt` is where a new record counts from if
-somebody deletes the Gang. The figures of `muster.goodput` go on from `goodput`, from `incidents` and from the condition
+a user deletes the Gang. The figures of `muster.goodput` go on from `goodput`, from `incidents` and from the condition
 Suspended.
 """
 

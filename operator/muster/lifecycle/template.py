@@ -109,12 +109,12 @@ def _pod_problem(job: TrainingJob) -> tuple[str, str] | None:
             f"and write labels into nodeSelector or names into spec.placement.avoidNodes. {AGAIN}",
         )
     if spec.get("dnsPolicy") == "Default":
-        whom = "Muster" if job.spec.launch.mode is LaunchMode.MANAGED else "the worker of rank 0"
+        target = "Muster" if job.spec.launch.mode is LaunchMode.MANAGED else "the worker of rank 0"
         policy = CLUSTER_DNS_ON_HOST if spec.get("hostNetwork") else CLUSTER_DNS
         return (
             "ClusterDnsMissing",
             "spec.template.spec.dnsPolicy: with Default a worker asks its node's resolver, which does not know the "
-            f"name of {whom}; write {policy}. {AGAIN}",
+            f"name of {target}; write {policy}. {AGAIN}",
         )
     return None
 

@@ -180,7 +180,7 @@ class Page:
             self.shares.charge(share, HANDSHAKE_SECONDS)
 
     def _payer(self, request: web.Request) -> tuple[Hashable, float]:
-        """Return whose share of the core a request takes, and how many times its cost is charged; 0: nobody's.
+        """Return whose share of the core a request takes, and how many times its cost is charged; 0: to no user.
 
         A request without a token that was known takes a share that other such requests on connections of the same
         user take, so that no reader behind the same gateway waits for it. Connections without a good token have few
@@ -202,7 +202,7 @@ class Page:
         async def guarded(request: web.Request, handler: Handler) -> web.StreamResponse:
             payer, times = self._payer(request)
             if not await self.shares.wait_for_share(payer, lambda: request.transport is not None):
-                return web.Response(status=503)  # nobody reads it: the client has gone
+                return web.Response(status=503)  # it is not read: the client has gone
             answering = Metered(_answered(request, handler))
             response = await answering
             if times:

@@ -29,7 +29,7 @@ from muster.world.queuedecision import NotPlaced, Placed, QueueDecision
 
 INTERNAL_ERROR = "InternalError"
 _NOBODY = Charged()
-# Waiting does not help these: they are in nobody's way.
+# Waiting does not help these: they block no other job.
 _HOPELESS = frozenset({"NeverFits", "UnknownTopologyLevel"})
 
 
@@ -133,7 +133,7 @@ class _Planner:
         self._quotas = quotas
         self._space = Space(fleet)
         self._unreserved = Space(fleet)  # the same, as if nothing were reserved
-        self._reserved = reserved  # node -> for whom
+        self._reserved = reserved  # node -> for which job
 
     def answer(self, job: Waiting) -> Generator[None, None, Placed | NotPlaced]:
         """The answer of the next job. Its nodes are given away, or reserved, for the jobs behind it."""

@@ -549,10 +549,10 @@ class Silence:
         One tenant can silence all of its own launchers. That must not hold up others, so silence is only as wide as it
         is without any one other namespace.
         """
-        everybody = cls(sum(silent.values()), sum(total.values()))
+        overall = cls(sum(silent.values()), sum(total.values()))
         others = (name for name, count in silent.items() if count and name != namespace)
-        without = (cls(everybody.silent - silent[name], everybody.total - total[name]) for name in others)
-        return min((everybody, *without), key=lambda found: (found.widespread, found.silent / max(found.total, 1)))
+        without = (cls(overall.silent - silent[name], overall.total - total[name]) for name in others)
+        return min((overall, *without), key=lambda found: (found.widespread, found.silent / max(found.total, 1)))
 
     @property
     def widespread(self) -> bool:

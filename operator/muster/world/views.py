@@ -195,7 +195,7 @@ FRESH_SECONDS = 15.0
 class LauncherView(Report):
     """Last report of a worker's launcher, its ages as of now by the coordinator's monotonic clock.
 
-    The silence of its peers does not grow: since the report was sent, nobody has looked.
+    The silence of its peers does not grow: since the report was sent, it was not measured.
     """
 
     sequence: int = 0

@@ -436,7 +436,7 @@ again("jobs", async () => { const body = await ask(`api/jobs${at("ended").checke
 again("fleet", async () => {
   try { const body = await ask("api/fleet"); return () => drawFleet(body); } catch (error) {
     if (error.status !== 403) throw error;
-    return () => { at("fleet").hidden = at("report").hidden = true; }; // a tenant: the rest of the page is his
+    return () => { at("fleet").hidden = at("report").hidden = true; }; // a tenant: the rest of the page is its own
   }
 });
 again("one", async () => {
