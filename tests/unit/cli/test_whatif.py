@@ -40,7 +40,7 @@ def test_the_question_of_the_docs_is_answered_on_one_screen_without_a_cluster(co
     for part in ("ETTR", "Closed form", "LOST TO", "HBM3 memory", "one spare more (5): +", "one spare fewer (3): -"):
         assert part in text
     assert "Young/Daly says 5m26s" in text
-    assert "A spare is a free node that nobody else takes" in text
+    assert "A spare is a free node that no other job takes" in text
     assert api.asked == []
 
 
