@@ -85,15 +85,19 @@ def _with_waits(seen: AttemptProgress, views: Sequence[LauncherView]) -> Attempt
 
 
 def _with_stall(seen: AttemptProgress, views: Sequence[LauncherView]) -> AttemptProgress:
-    """Add what saves have cost: from the program, or else from the launcher that has measured the most saves."""
-    if any(view.checkpoint_stall_seconds is not None for view in views):
-        return seen
+    """Add what saves have cost: from the program, or else from the launcher that has measured the most saves.
+
+    One rank may report it for all, and its launcher is not always the furthest. A save stops the gang for as long as
+    its slowest rank.
+    """
+    reported = [view.checkpoint_stall_seconds for view in views if view.checkpoint_stall_seconds is not None]
     best = max(views, key=lambda view: view.measured_saves)
-    stall = milliseconds(best.measured_stall_seconds)
-    told = {**seen.reported_milliseconds, Bucket.CHECKPOINT_STALL.value: stall} if stall else seen.reported_milliseconds
-    return seen.model_copy(
-        update={"reported_milliseconds": told, "measured_saves": min(max(best.measured_saves, 0), MAX_STEP)}
-    )
+    stall = max(map(milliseconds, reported), default=milliseconds(best.measured_stall_seconds))
+    told = dict(seen.reported_milliseconds)
+    if reported or stall:
+        told[Bucket.CHECKPOINT_STALL.value] = stall
+    saves = 0 if reported else min(max(best.measured_saves, 0), MAX_STEP)
+    return seen.model_copy(update={"reported_milliseconds": told, "measured_saves": saves})
 
 
 def _integer(printed: float | None, times: int = 1) -> int:
@@ -158,7 +162,6 @@ def _evidence_of_view(view: LauncherView, elapsed: int, world: JobWorld, record:
     joules, metered = _metered(world, record)
     lost_steps = view.lost_steps if view.lowest_restarted_step is not None else 0
     first_step = min(view.first_step or 0, (view.step or 0) + lost_steps)  # it may have gone back to before the first
-    stall = view.checkpoint_stall_seconds
     return AttemptProgress(
         start_milliseconds=min(milliseconds_ago(elapsed, view.started_age_seconds), first),
         first_step_milliseconds=first,
@@ -174,7 +177,6 @@ def _evidence_of_view(view: LauncherView, elapsed: int, world: JobWorld, record:
         joules=joules,
         metered_gpu_milliseconds=metered,
         checkpoint_steps=_interval(view) or (before.checkpoint_steps if before else 0),
-        reported_milliseconds={} if stall is None else {Bucket.CHECKPOINT_STALL.value: milliseconds(stall)},
     )
 
 

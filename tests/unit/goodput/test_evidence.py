@@ -75,6 +75,20 @@ def test_of_saves_the_stall_counts_that_launchers_have_measured_where_no_program
     assert seen.measured_saves == 0
 
 
+def test_one_rank_reports_the_stall_of_saves_for_all_though_another_launcher_is_further() -> None:
+    """The first rank alone writes checkpointSeconds; the last one has finished a step more."""
+    scene = trains(now=160, step=101)
+    view = next(iter(scene.launchers.values()))
+    scene.all(replace(view, step=100, step_age_seconds=1.0))
+    first, *_, last = sorted(scene.launchers)
+    scene.launchers[first] = replace(scene.launchers[first], checkpoint_stall_seconds=30.0)
+    scene.launchers[last] = view
+    assert scene.record is not None
+    seen = current_evidence(scene.world(), scene.record, 110_000)
+    assert seen is not None
+    assert (seen.step, seen.reported_milliseconds) == (101, {"checkpointStall": 30_000})
+
+
 @pytest.mark.parametrize("tokens", [None, float("nan"), float("inf"), -1.0])
 def test_what_is_no_number_of_tokens_is_none(tokens: float | None) -> None:
     scene = trains(now=160, step=101)
