@@ -14,6 +14,7 @@ from muster.api.throughput import MAX_PEAK
 from muster.goodput.history import cleaned_text
 from muster.protocol.checks import CheckReport
 from muster.protocol.messages import MAX_VALUE_CHARS
+from muster.recovery.verification import verifiers
 from muster.world.job import JobWorld
 from muster.world.views import LauncherView
 
@@ -176,7 +177,7 @@ def _evidence_of_view(view: LauncherView, elapsed: int, world: JobWorld, record:
         lowest_restarted_step=view.lowest_restarted_step if lost_steps else None,
         joules=joules,
         metered_gpu_milliseconds=metered,
-        checkpoint_steps=_interval(view) or (before.checkpoint_steps if before else 0),
+        checkpoint_steps=_interval(world, record) or (before.checkpoint_steps if before else 0),
     )
 
 
@@ -197,12 +198,18 @@ def _metered(world: JobWorld, record: GangSpec) -> tuple[int, int]:
     return min(joules, LONGEST_MILLISECONDS), min(time, LONGEST_MILLISECONDS)
 
 
-def _interval(view: LauncherView) -> int:
+def _interval(world: JobWorld, record: GangSpec) -> int:
     """Return the most frequent distance of listed complete checkpoints, in steps; 0 with fewer than two.
 
-    An extra save, before a planned evacuation or of the best result so far, shows no interval.
+    The verifiers' longest list counts, since the worker that reports steps may be no verifier. An extra save, before a
+    planned evacuation or of the best result so far, shows no interval.
     """
-    steps = sorted({c.step for c in view.checkpoints if c.verified and not c.incomplete})
+    lists = (
+        sorted({c.step for c in worker.launcher.checkpoints if c.verified and not c.incomplete})
+        for worker in verifiers(world, record)
+        if worker.launcher is not None and worker.launcher.attempt == record.attempt
+    )
+    steps = max(lists, key=lambda listed: (len(listed), listed[-1:]), default=[])
     return statistics.median_high([later - step for step, later in pairwise(steps)]) if len(steps) > 1 else 0
 
 

@@ -39,9 +39,11 @@ def counted(seconds: float, /, **more: Any) -> Account:
     )
 
 
-def trains(now: float, first_step: int = 1, step: int = 100, resume: int | None = None, **account: Any) -> Scene:
-    """Three nodes whose ranks got their go at 50 s; started at once, first step 10 s later, a step a second since."""
-    scene = Scene(a_job(checkpoint={"directory": "/ckpt"}), seconds=now).fleet().gang(resume=resume).pods()
+def trains(
+    now: float, first_step: int = 1, step: int = 100, resume: int | None = None, nodes: int = 3, **account: Any
+) -> Scene:
+    """Nodes whose ranks got their go at 50 s; started at once, first step 10 s later, a step a second since."""
+    scene = Scene(a_job(nodes=nodes, checkpoint={"directory": "/ckpt"}), seconds=now).fleet().gang(resume=resume).pods()
     assert scene.record is not None
     assert scene.record.start is not None
     go = scene.record.start.model_copy(update={"time": at(50)})

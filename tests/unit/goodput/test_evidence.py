@@ -89,6 +89,22 @@ def test_one_rank_reports_the_stall_of_saves_for_all_though_another_launcher_is_
     assert (seen.step, seen.reported_milliseconds) == (101, {"checkpointStall": 30_000})
 
 
+def test_the_interval_of_checkpoints_is_known_though_the_rank_that_prints_steps_lists_none() -> None:
+    """Megatron-LM's last rank prints. The first three of four workers verify checkpoints."""
+    scene = trains(now=160, step=101, nodes=4)
+    view = next(iter(scene.launchers.values()))
+    listed = tuple(CheckpointReport(step, f"/ckpt/{step}", verified=True) for step in (25, 50, 75, 100))
+    silent = replace(view, step=None, step_age_seconds=None, first_step=None, first_step_age_seconds=None)
+    first, *_, last = sorted(scene.launchers)
+    scene.all(silent)
+    scene.launchers[first] = replace(silent, checkpoints=listed)
+    scene.launchers[last] = replace(view, checkpoints=listed[:1])  # from before the start
+    assert scene.record is not None
+    seen = current_evidence(scene.world(), scene.record, 110_000)
+    assert seen is not None
+    assert (seen.step, seen.checkpoint_steps) == (101, 25)
+
+
 @pytest.mark.parametrize("tokens", [None, float("nan"), float("inf"), -1.0])
 def test_what_is_no_number_of_tokens_is_none(tokens: float | None) -> None:
     scene = trains(now=160, step=101)
