@@ -9,7 +9,7 @@ from muster.answers.fleetreported import FleetReport
 from muster.answers.fleetspend import FleetSpend
 from muster.answers.reported import JobReport
 from muster.answers.scaling import ScalingSize
-from muster.answers.text_parts import count, duration, hours, moment
+from muster.answers.text_parts import count, duration, hours, moment, percent
 from muster.api.fleethours import GpuState
 from muster.api.goodput import Bucket
 from muster.goodput.figures import LEAST_UNKNOWN_SHARE
@@ -30,7 +30,7 @@ def remarks(it: FleetReport) -> list[str]:
     found = []
     if it.estimated_share:
         found.append(
-            f"{it.estimated_share:.1%} of the GPU-hours are an estimate: where a part of a job's life lies "
+            f"{percent(it.estimated_share)} of the GPU-hours are an estimate: where a part of a job's life lies "
             "outside the time that was asked for, the same share of each figure counts"
         )
     if it.progress_unknown_jobs:
@@ -42,10 +42,12 @@ def remarks(it: FleetReport) -> list[str]:
         )
     unknown = sum(each.share for each in it.buckets if each.bucket == Bucket.UNKNOWN)
     if unknown >= LEAST_UNKNOWN_SHARE:
-        found.append(f"{unknown:.1%} of the GPU-hours are unknown, so goodput and ETTR are at least what is said here")
+        found.append(
+            f"{percent(unknown)} of the GPU-hours are unknown, so goodput and ETTR are at least what is said here"
+        )
     if it.unpriced_share:
         found.append(
-            f"of {it.unpriced_share:.1%} of the GPU-hours the price is not known, so no cost is shown: name their "
+            f"of {percent(it.unpriced_share)} of the GPU-hours the price is not known, so no cost is shown: name their "
             "models in the FleetPolicy (spec.prices), or give --price"
         )
     if it.scaling_unknown:
@@ -80,7 +82,8 @@ def remarks(it: FleetReport) -> list[str]:
     not_observed = sum(each.share for each in it.gpu_states if each.state is GpuState.NOT_OBSERVED)
     if not_observed:
         found.append(
-            f"in {not_observed:.1%} of the fleet's GPU-hours no operator ran that could see what they were spent on"
+            f"in {percent(not_observed)} of the fleet's GPU-hours no operator ran that could see what they were spent "
+            "on"
         )
     return [*found, *(f"note: {note}" for note in it.notes)]
 
@@ -95,12 +98,12 @@ def figures(it: FleetReport) -> list[tuple[str, str]]:
     """Return the most important figures."""
     rate = it.failures_per_thousand_node_days
     return [
-        ("Goodput", share(it.goodput)),
-        ("ETTR", share(it.ettr)),
+        ("Goodput", percent(it.goodput)),
+        ("ETTR", percent(it.ettr)),
         *([("GPU-hours not saved yet", f"{it.unsaved_gpu_hours:,.1f}")] if it.unsaved_gpu_hours else []),
         ("GPU-hours", f"{it.gpu_hours:,.1f}"),
         ("Became progress, of all GPU-hours", spend_text(it.spend)),
-        *([("Idle accelerators", share(it.idle_share))] if it.idle_share is not None else []),
+        *([("Idle accelerators", percent(it.idle_share))] if it.idle_share is not None else []),
         ("Cost of all jobs", NO_PRICE if it.cost is None else money(it.cost, it.currency)),
         *between_failures("Time between a job's failures", it),
         _failure_rate(rate),
@@ -133,8 +136,10 @@ def spend_text(it: FleetSpend) -> str:
     if it.progress is None or it.progress_at_most is None:
         return f"unknown: {it.unknown_reason}"
     if it.progress_at_most - it.progress < SHOWN:
-        return share(it.progress)
-    return f"{share(it.progress)} at least; at most {share(it.progress_at_most)}, by what is unknown or not saved yet"
+        return percent(it.progress)
+    return (
+        f"{percent(it.progress)} at least; at most {percent(it.progress_at_most)}, by what is unknown or not saved yet"
+    )
 
 
 def _failure_rate(per_thousand_node_days: float | None) -> tuple[str, str]:
@@ -145,11 +150,6 @@ def _failure_rate(per_thousand_node_days: float | None) -> tuple[str, str]:
     if rate < 24 * THOUSAND:
         return "Failures in a node-day", f"{rate / THOUSAND:,.2f}"
     return "Failures in a node-hour", f"{rate / THOUSAND / 24:,.2f}"
-
-
-def share(value: float | None) -> str:
-    """Format a share in per cent."""
-    return "unknown" if value is None else f"{value:.1%}"
 
 
 def money(value: float | None, currency: str = "") -> str:
@@ -173,7 +173,7 @@ def _spend_rows(it: FleetSpend) -> list[list[str]]:
     if parts:
         parts.append(("all of it", it.gpu_hours, 1.0, it.cost))
     return [
-        [part, f"{gpu_hours:,.1f}", share(whole), *([money(cost)] if it.cost is not None else [])]
+        [part, f"{gpu_hours:,.1f}", percent(whole), *([money(cost)] if it.cost is not None else [])]
         for part, gpu_hours, whole, cost in parts
     ]
 
@@ -202,7 +202,7 @@ def scaling_table(sizes: Sequence[ScalingSize], most: int) -> Rows:
                 f"{each.tokens_per_second:,.0f}",
                 f"{each.times_gpus:,.3g}",
                 f"{each.times_speed:,.3g}",
-                share(each.efficiency),
+                percent(each.efficiency),
                 f"{each.times_cost:,.3g}",
                 *(
                     ["" if each.cost_per_million_tokens is None else small_money(each.cost_per_million_tokens)]
@@ -231,7 +231,7 @@ def tables(it: FleetReport, jobs: int, nodes: int) -> list[Rows]:
                 [
                     each.bucket,
                     f"{each.gpu_hours:,.1f}",
-                    share(each.share),
+                    percent(each.share),
                     *cost(each.cost),
                     duration(each.seconds),
                 ]
@@ -251,8 +251,8 @@ def tables(it: FleetReport, jobs: int, nodes: int) -> list[Rows]:
                     each.state,
                     str(each.jobs),
                     f"{each.gpu_hours:,.1f}",
-                    share(each.share),
-                    share(each.goodput),
+                    percent(each.share),
+                    percent(each.goodput),
                     *cost(each.cost),
                 ]
                 for each in it.outcomes
@@ -262,7 +262,7 @@ def tables(it: FleetReport, jobs: int, nodes: int) -> list[Rows]:
         (
             "WHAT THE FLEET'S ACCELERATORS DID",
             ["STATE", "GPU-HOURS", "SHARE"],
-            [[each.state, f"{each.gpu_hours:,.1f}", share(each.share)] for each in it.gpu_states],
+            [[each.state, f"{each.gpu_hours:,.1f}", percent(each.share)] for each in it.gpu_states],
         ),
         (
             "WHAT FAILURES TOOK",
@@ -273,7 +273,7 @@ def tables(it: FleetReport, jobs: int, nodes: int) -> list[Rows]:
                     each.fault_class,
                     number(each.incidents),
                     f"{each.gpu_hours:,.1f}",
-                    share(each.share),
+                    percent(each.share),
                     *cost(each.cost),
                 ]
                 for each in it.causes
@@ -291,7 +291,7 @@ def tables(it: FleetReport, jobs: int, nodes: int) -> list[Rows]:
             "NAMESPACES",
             ["NAMESPACE", "JOBS", "GPU-HOURS", "GOODPUT", *price],
             [
-                [each.namespace, str(each.jobs), f"{each.gpu_hours:,.1f}", share(each.goodput), *cost(each.cost)]
+                [each.namespace, str(each.jobs), f"{each.gpu_hours:,.1f}", percent(each.goodput), *cost(each.cost)]
                 for each in it.namespaces[:jobs]
             ],
         ),
@@ -304,7 +304,7 @@ def tables(it: FleetReport, jobs: int, nodes: int) -> list[Rows]:
                     each.state,
                     str(each.gpus),
                     f"{each.gpu_hours:,.1f}{'' if each.counted_share == 1 else '*'}",
-                    share(each.goodput),
+                    percent(each.goodput),
                     number(each.failures),
                     f"{each.incident_gpu_hours:,.1f}",
                 ]

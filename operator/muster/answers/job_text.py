@@ -6,7 +6,7 @@ Tests: tests/unit/cli/test_report.py.
 from muster.answers.explanation import ENDED
 from muster.answers.fleet_text import NO_PRICE, between_failures, money, small_money
 from muster.answers.reported import Cost, JobReport, Yield
-from muster.answers.text_parts import duration
+from muster.answers.text_parts import duration, percent
 from muster.goodput.efficiency import LEAST_SECONDS
 
 JOULES_PER_KWH = 3_600_000
@@ -35,7 +35,7 @@ def figures(it: JobReport, *, with_cost: bool = True) -> list[tuple[str, str]]:
         ("First checkpoint after", _first_checkpoint(it)),
         (
             "Steps wait for data",
-            _percent(it.input_wait) if it.input_wait is not None else "unknown: the program does not report it",
+            percent(it.input_wait) if it.input_wait is not None else "unknown: the program does not report it",
         ),
         *_as_printed(it),
         *_yield_rows(it.throughput, ended=it.state in ENDED),
@@ -51,7 +51,7 @@ def _progress(it: JobReport) -> list[tuple[str, str]]:
         return [("ETTR", why_no_ettr(it.state, untimed_steps=it.untimed_steps))]
     found: list[tuple[str, str]] = [
         ("ETTR", ettr_text(it.ettr, it.ettr_at_most)),
-        ("  without the first queue", _percent(it.ettr_after_queue)),
+        ("  without the first queue", percent(it.ettr_after_queue)),
     ]
     if it.unsaved_seconds:
         found.append(("  not saved yet", duration(it.unsaved_seconds)))
@@ -70,9 +70,9 @@ def why_no_ettr(state: str, *, untimed_steps: bool) -> str:
 def ettr_text(ettr: float | None, at_most: float | None) -> str:
     """Format the ETTR, with its upper bound where some of the time is unknown."""
     return (
-        _percent(ettr)
+        percent(ettr)
         if at_most is None
-        else f"{_percent(ettr)} at least; at most {_percent(at_most)}, by what is unknown"
+        else f"{percent(ettr)} at least; at most {percent(at_most)}, by what is unknown"
     )
 
 
@@ -104,7 +104,7 @@ def _as_printed(it: JobReport) -> list[tuple[str, str]]:
     if it.printed_tflops_per_gpu is not None:
         found.append(("TFLOP/s, as printed", f"{it.printed_tflops_per_gpu:,.4g} for each GPU"))
     if it.printed_mfu is not None:
-        found.append(("MFU, as printed", _percent(it.printed_mfu)))
+        found.append(("MFU, as printed", percent(it.printed_mfu)))
     return found
 
 
@@ -121,16 +121,18 @@ def _yield_rows(it: Yield | None, *, ended: bool) -> list[tuple[str, str]]:
     elif not it.mfu_unknown:
         found.append(("Tokens per second", f"unknown: it has made steps that count for less than {LEAST_SECONDS} s"))
     if it.mfu is not None:
-        found.append(("MFU", f"{it.mfu:.1%} of {it.peak_tflops:,} TFLOP/s ({it.mfu_formula})"))
-        found.append(("  of all GPU-hours", _percent(it.mfu_overall)))
+        found.append(("MFU", f"{percent(it.mfu)} of {it.peak_tflops:,} TFLOP/s ({it.mfu_formula})"))
+        found.append(("  of all GPU-hours", percent(it.mfu_overall)))
     elif it.mfu_unknown:
         found.append(("MFU", f"unknown: {it.mfu_unknown}"))
     elif it.tokens_per_second is not None:
         found.append(("MFU", "unknown: spec.throughput has neither parameters nor flopsPerToken, or it holds no GPUs"))
     if it.delivered is not None:
         peak = it.peak_tflops
-        machine = f", which is {(it.measured_tflops or 0) / peak:.1%} of the peak" if peak else ""
-        found.append(("Of what burn-in measured", f"{it.delivered:.1%} of {it.measured_tflops:,} TFLOP/s{machine}"))
+        machine = f", which is {percent((it.measured_tflops or 0) / peak)} of the peak" if peak else ""
+        found.append(
+            ("Of what burn-in measured", f"{percent(it.delivered)} of {it.measured_tflops:,} TFLOP/s{machine}")
+        )
     elif it.mfu is not None:
         found.append(
             ("Of what burn-in measured", "unknown: not of all of its nodes a burn-in has measured bf16 matrices")
@@ -180,7 +182,3 @@ def _energy(report: JobReport) -> list[tuple[str, str]]:
         ("Energy", f"{it.joules / JOULES_PER_KWH:,.3g} kWh ({it.watts_per_gpu:,.0f} W for each GPU{part})"),
         ("  a token", each),
     ]
-
-
-def _percent(share: float | None) -> str:
-    return "unknown" if share is None else f"{share:.1%}"

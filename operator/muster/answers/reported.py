@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import Field
 
 from muster.answers.explanation import OUTPUT_VERSION
-from muster.answers.text_parts import count, duration, hours
+from muster.answers.text_parts import count, duration, hours, percent
 from muster.answers.training import still_since
 from muster.api.base import ApiModel, Time
 from muster.api.gang import FaultClass
@@ -543,7 +543,7 @@ def _advice(job: TrainingJob, goodput: Goodput, made: JobReport) -> Iterator[str
         if saved.gain >= WORTH_A_WORD / 10:
             yield (
                 f"a checkpoint every {duration(saved.best_interval_seconds)} in place of "
-                f"{duration(saved.interval_seconds)} would gain {saved.gain:.1%} (Young/Daly, by "
+                f"{duration(saved.interval_seconds)} would gain {percent(saved.gain)} (Young/Daly, by "
                 f"{count(made.mttf_failures, 'failure')} so far)"
             )
     elif saved is not None and made.failures and saved.stall_seconds is None:
@@ -560,7 +560,7 @@ def _advice(job: TrainingJob, goodput: Goodput, made: JobReport) -> Iterator[str
     hangs = job.spec.progress.step_timeout_seconds
     if shares.get(Bucket.UNDETECTED, 0.0) >= WORTH_A_WORD and _are_hangs(job.status.incidents):
         how = f"lower spec.progress.stepTimeoutSeconds ({hangs})" if hangs else "set spec.progress.stepTimeoutSeconds"
-        yield f"failures went undetected for {shares[Bucket.UNDETECTED]:.1%} of the time, hangs most of it: {how}"
+        yield f"failures went undetected for {percent(shares[Bucket.UNDETECTED])} of the time, hangs most of it: {how}"
     if made.printed_loss.lower().lstrip("-") in ("nan", "inf"):
         yield (
             f"the loss is printed as {made.printed_loss}: unless that passes, suspend the job and go on from a "
@@ -575,6 +575,6 @@ def _advice(job: TrainingJob, goodput: Goodput, made: JobReport) -> Iterator[str
         )
     if shares.get(Bucket.UNKNOWN, 0.0) >= LEAST_UNKNOWN_SHARE:
         yield (
-            f"{shares[Bucket.UNKNOWN]:.1%} of the time is unknown, so ETTR is at least what is said here: "
+            f"{percent(shares[Bucket.UNKNOWN])} of the time is unknown, so ETTR is at least what is said here: "
             "docs/goodput.md says why"
         )

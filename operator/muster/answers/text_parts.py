@@ -10,6 +10,8 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
+from muster.goodput.figures import permille
+
 _UNITS = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
 # ECMA-48: control sequences (colours, moves of the cursor), and operating system commands (titles, links).
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?")
@@ -51,6 +53,11 @@ def duration(seconds: float) -> str:
             small = rest % size // next_size if more else 0
             return f"{rest // size}{unit}" + (f"{small}{more}" if small else "")
     return "0s"
+
+
+def percent(share: float | None) -> str:
+    """Format a share in per cent."""
+    return "unknown" if share is None else f"{permille(share) / 10:.1f}%"
 
 
 def hours(amount: float) -> str:

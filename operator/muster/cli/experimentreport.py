@@ -106,11 +106,11 @@ def _row(each: ExperimentJob, *, costs: bool) -> list[str]:
         str(each.gpus),
         show.duration(each.wall_seconds),
         f"{each.gpu_hours:,.1f}",
-        fleet_text.share(each.goodput),
+        show.percent(each.goodput),
         "" if each.steps is None else f"{each.steps:,}",
         "" if each.tokens_per_second is None else f"{each.tokens_per_second:,.0f}",
-        "" if each.scaling is None else f"{each.scaling:.1%}",
-        "" if each.mfu is None else f"{each.mfu:.1%}",
+        "" if each.scaling is None else show.percent(each.scaling),
+        "" if each.mfu is None else show.percent(each.mfu),
         *([fleet_text.money(each.cost)] if costs else []),
     ]
 
@@ -126,7 +126,7 @@ def _figures(it: ExperimentReport) -> list[tuple[str, str]]:
     if idle >= 1:
         found.append(("Without a job", show.duration(idle)))
     found += [
-        ("Goodput", fleet_text.share(it.goodput)),
+        ("Goodput", show.percent(it.goodput)),
         ("GPU-hours", f"{it.gpu_hours:,.1f}"),
         ("Failures", f"{it.failures:,}"),
     ]

@@ -7,8 +7,9 @@ Tests: tests/unit/cli/test_fleetreport.py.
 
 import html
 
-from muster.answers.fleet_text import CUT, figures, period, remarks, share, tables
+from muster.answers.fleet_text import CUT, figures, period, remarks, tables
 from muster.answers.fleetreported import FleetReport
+from muster.answers.text_parts import percent
 from muster.cli import show
 
 LISTED_JOBS = 100
@@ -89,11 +90,11 @@ def _bar(it: FleetReport) -> str:
     """Draw all buckets side by side; the table below has the same figures."""
     spans = "".join(
         f'<span style="flex:{each.gpu_seconds};background:{_COLOURS.get(each.bucket, _OTHER)}" '
-        f'title="{_text(each.bucket)} {_text(share(each.share))}"></span>'
+        f'title="{_text(each.bucket)} {_text(percent(each.share))}"></span>'
         for each in it.buckets
         if each.gpu_seconds
     )
-    words = ", ".join(f"{each.bucket} {share(each.share)}" for each in it.buckets if each.gpu_seconds)
+    words = ", ".join(f"{each.bucket} {percent(each.share)}" for each in it.buckets if each.gpu_seconds)
     return f'<div class="bar" role="img" aria-label="{_text(words)}">{spans}</div>' if spans else ""
 
 

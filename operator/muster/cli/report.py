@@ -267,7 +267,7 @@ def render(console: Console, it: JobReport) -> None:
             Text(sign, style=style),
             each.bucket,
             show.duration(each.seconds),
-            f"{each.share:.1%}",
+            show.percent(each.share),
             f"{each.gpu_hours:,.1f}",
         )
     show.add(made, "", "all of it", show.duration(it.wall_seconds), "100.0%", f"{it.gpu_hours:,.1f}")

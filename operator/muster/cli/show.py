@@ -26,6 +26,7 @@ from muster.answers.text_parts import folded as folded
 from muster.answers.text_parts import largest as largest
 from muster.answers.text_parts import moment as moment
 from muster.answers.text_parts import on_one_line as on_one_line
+from muster.answers.text_parts import percent as percent
 from muster.answers.text_parts import printable as printable
 from muster.answers.text_parts import rate as rate
 from muster.api.base import ApiModel

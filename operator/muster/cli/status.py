@@ -168,7 +168,9 @@ def _facts(it: JobStatusView, now: datetime) -> list[tuple[str, object]]:
     if it.step is not None:
         rows.append(("Step", f"{it.step:,}" + (f", {speed}" if speed else "")))
     if it.ettr is not None:
-        after = f" ({it.ettr_after_queue:.1%} without the first queue)" if it.ettr_after_queue is not None else ""
+        after = (
+            f" ({show.percent(it.ettr_after_queue)} without the first queue)" if it.ettr_after_queue is not None else ""
+        )
         unsaved = f", {show.duration(it.unsaved_seconds)} of it not saved yet" if it.unsaved_seconds else ""
         rows.append(("ETTR", f"{ettr_text(it.ettr, it.ettr_at_most)}{after}{unsaved}"))
     elif it.progress_unknown:

@@ -83,7 +83,7 @@ COLUMNS = (
     _Column("NODES", lambda of: str(of.row.nodes or ""), number=True),
     _Column("STEP", lambda of: "" if of.row.step is None else f"{of.row.step:,}", number=True),
     _Column("SPEED", lambda of: show.rate(of.row.steps_per_second), number=True),
-    _Column("ETTR", lambda of: "" if of.row.ettr is None else f"{of.row.ettr:.1%}", number=True),
+    _Column("ETTR", lambda of: "" if of.row.ettr is None else show.percent(of.row.ettr), number=True),
     _Column(
         "SAVED",
         lambda of: f"{show.age(of.row.checkpoint_time, of.now)} ago" if of.row.checkpoint_time else "",
@@ -221,7 +221,7 @@ def screen(it: JobsTop, now: datetime, width: int, height: int | None = None, fo
     if it.nodes:
         head.append(f"; {show.count(it.nodes, 'node')} train", style="not bold")
     if it.goodput is not None:
-        head.append(f"; goodput {it.goodput:.1%}", style="not bold")
+        head.append(f"; goodput {show.percent(it.goodput)}", style="not bold")
     said = [*(f"note: {show.on_one_line(note)}" for note in it.notes), *([footer] if footer else [])]
     tail = [Text(line, style="dim", no_wrap=height is not None, overflow="ellipsis") for line in said]
     shown = it.jobs

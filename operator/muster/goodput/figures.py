@@ -5,6 +5,7 @@ Large-Scale Machine Learning Research Clusters" (HPCA 2025, arXiv 2410.21680). P
 save that stops the training is not.
 """
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -62,19 +63,13 @@ def give_up_unsaved(goodput: Goodput) -> Goodput:
         return added(added(amounts, gone, -1), {Bucket.LOST_WORK: sum(gone.values())})
 
     seconds = lost(goodput.seconds)
-    wanted = sum(seconds.values()) - seconds.get(Bucket.SUSPENDED, 0)
-    progress = sum(seconds.get(bucket, 0) for bucket in PRODUCTIVE)
-    is_told = not goodput.progress_unknown
     steps = None if goodput.steps is None else goodput.steps * (productive - unsaved) // productive
     lost_steps = 0 if goodput.steps is None or steps is None else goodput.steps - steps
     return goodput.model_copy(
         update={
             "seconds": seconds,
             "gpu_seconds": lost(goodput.gpu_seconds),
-            "ettr_permille": _permille(progress, wanted) if is_told else None,
-            "ettr_after_queue_permille": _permille(progress, wanted - seconds.get(Bucket.QUEUED, 0))
-            if is_told
-            else None,
+            **ettr_fields(seconds, is_known=not goodput.progress_unknown),
             "steps": steps,
             "lost_steps": min(goodput.lost_steps + lost_steps, MAX_STEP),
             "unsaved_seconds": None,
@@ -126,19 +121,16 @@ def figures(account: Account, seen: AttemptProgress | None, before: Goodput | No
     is_timed = productive > 0 or not account.segments
     is_told = is_timed and (kept.is_known or kept.succeeded)
     unsaved = _without_unsaved(account, kept)[1] // 1000 if kept.is_known and not kept.ended else None
-    wall = sum(account.milliseconds.values())
-    wanted = wall - account.amount(Bucket.SUSPENDED)
-    first = account.first_checkpoint_milliseconds
+    seconds, first = rounded_seconds(account.milliseconds), account.first_checkpoint_milliseconds
     step, slow = (seen.step_milliseconds, seen.step_p90_milliseconds) if seen else (0, 0)
     interval = seen.checkpoint_steps if seen else 0
     stall = _stall(seen) if seen else None
     return Goodput(
         creation_time=account.creation_time,
         counted_until=account.counted_until,
-        seconds=rounded_seconds(account.milliseconds),
+        seconds=seconds,
         gpu_seconds=rounded_seconds(account.gpu_milliseconds),
-        ettr_permille=_permille(productive, wanted) if is_told else None,
-        ettr_after_queue_permille=_permille(productive, wanted - account.amount(Bucket.QUEUED)) if is_told else None,
+        **ettr_fields(seconds, is_known=is_told),
         unsaved_seconds=unsaved,
         lost_at_end_seconds=lost_at_end // 1000,
         progress_unknown=not is_told,
@@ -188,8 +180,20 @@ def rounded_seconds(amounts: Mapping[str, int]) -> dict[str, int]:
     return {name: seconds for name, seconds in sorted(floors.items()) if seconds}
 
 
-def _permille(part: int, whole: int) -> int | None:
-    return part * 1000 // whole if whole > 0 else None
+def ettr_fields(seconds: Mapping[str, int], *, is_known: bool) -> dict[str, int | None]:
+    """Return the fields with the ETTR: of the whole seconds that are published, so that each reader gets the same."""
+    productive = sum(seconds.get(bucket, 0) for bucket in PRODUCTIVE)
+    wanted = sum(seconds.values()) - seconds.get(Bucket.SUSPENDED, 0)
+    after_queue = wanted - seconds.get(Bucket.QUEUED, 0)
+    return {
+        "ettr_permille": permille(productive / wanted) if is_known and wanted else None,
+        "ettr_after_queue_permille": permille(productive / after_queue) if is_known and after_queue else None,
+    }
+
+
+def permille(share: float) -> int:
+    """Round a share to thousandths, as every figure and every text does."""
+    return math.floor(share * 1000 + 0.5)
 
 
 def _steps(account: Account) -> int:

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 
 from muster.api.goodput import LONGEST_MILLISECONDS, PRODUCTIVE, Bucket, Goodput, OpenPhase, added
 from muster.api.trainingjob import TrainingJob
+from muster.goodput.figures import ettr_fields
 
 TRAINS = frozenset({"Running", "Saving"})
 """States in which steps are made."""
@@ -41,16 +42,12 @@ def close_phase(goodput: Goodput, now: datetime) -> Goodput:
         return goodput
     bucket, seconds = _bucket(goodput, passed), passed // timedelta(seconds=1)
     spent = added(goodput.seconds, {bucket: seconds})
-    productive = sum(spent.get(each, 0) for each in PRODUCTIVE)
-    wanted = sum(spent.values()) - spent.get(Bucket.SUSPENDED, 0)
-    after_queue = wanted - spent.get(Bucket.QUEUED, 0)
-    time, is_told = goodput.counted_until + timedelta(seconds=seconds), not goodput.progress_unknown
+    time = goodput.counted_until + timedelta(seconds=seconds)
     changes = {
         "counted_until": time,
         "seconds": spent,
         "gpu_seconds": added(goodput.gpu_seconds, {bucket: seconds}, phase.gpus),
-        "ettr_permille": productive * 1000 // wanted if wanted > 0 and is_told else None,
-        "ettr_after_queue_permille": productive * 1000 // after_queue if after_queue > 0 and is_told else None,
+        **ettr_fields(spent, is_known=not goodput.progress_unknown),
         "open_phase": phase.model_copy(update={"since": time}),
     }
     return goodput.model_copy(update=changes)

@@ -13,13 +13,17 @@ from muster.answers.fleetreported import Life, fleet_report
 from muster.answers.jobstatus import job_status
 from muster.answers.overview import overview
 from muster.answers.reported import report
-from muster.answers.text_parts import duration, hours
+from muster.answers.text_parts import duration, hours, percent
 from muster.api.endedjob import Ending
+from muster.api.goodput import Account
 from muster.api.throughput import Throughput
 from muster.api.trainingjob import TrainingJob
 from muster.cli.report import render as render_report
 from muster.cli.status import render as render_status
+from muster.cli.top import screen
 from muster.controller.jobfigures import JobFigures
+from muster.goodput.figures import KeptWork
+from muster.goodput.figures import figures as account_figures
 from muster.goodput.history import ended_job_record
 from muster.goodput.opened import figures_as_of
 from muster.goodput.prices import Prices
@@ -63,6 +67,33 @@ def test_every_surface_counts_the_ten_hours() -> None:
     assert REGISTRY.get_sample_value("muster_job_ettr_ratio", labels) == 0.166
     held = REGISTRY.get_sample_value("muster_job_gpu_seconds", {**labels, "bucket": "requeued"})
     assert held == timedelta(hours=240).total_seconds()
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "shown"),
+    [
+        pytest.param({"compute": 100_000, "starting": 500_000}, "16.7%", id="rounded"),
+        pytest.param({"compute": 1400, "starting": 700}, "50.0%", id="of the seconds that are shown"),
+    ],
+)
+def test_every_surface_rounds_the_same_ettr(
+    milliseconds: dict[str, int], shown: str, printed: Callable[..., str]
+) -> None:
+    account = Account(creation_time=NOW, counted_until=NOW, milliseconds=milliseconds)
+    goodput = account_figures(account, None, None, KeptWork(is_known=True))
+    job = TrainingJob.model_validate(a_job(state="Running", goodput=goodput.to_json()))
+    life = Life(ended_job_record(job, None, goodput, Ending.DELETED), "Running", running=True)
+    top = overview([job], "", NOW)
+    shares = [report(job, goodput).ettr, job_status(job, None, None, None, NOW).ettr, top.jobs[0].ettr]
+    assert [percent(each) for each in (*shares, top.ettr, fleet_report([life], NOW).ettr)] == [shown] * 5
+    JobFigures(lambda: NOW).set_status(("ns", "llama"), job.status)
+    assert REGISTRY.get_sample_value("muster_job_ettr_ratio", {"namespace": "ns", "job_name": "llama"}) == shares[0]
+    for render in (
+        lambda console: render_report(console, report(job, goodput)),
+        lambda console: render_status(console, job_status(job, None, None, None, NOW), NOW),
+        lambda console: console.print(screen(top, NOW, 200)),
+    ):
+        assert shown in printed(render)
 
 
 def test_unsaved_work_stands_apart_on_every_surface(printed: Callable[..., str]) -> None:

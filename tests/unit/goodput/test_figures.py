@@ -55,13 +55,13 @@ def three_days() -> Account:
     [
         pytest.param(KeptWork(True, None, True, False), 0, DAYS, None, 0, id="failed without a checkpoint"),
         pytest.param(KeptWork(True, DAYS // 2, True, False), 499, DAYS // 2, None, DAYS // 2, id="failed, half saved"),
-        pytest.param(KeptWork(True, 10 * DAYS, True, False), 998, 0, None, DAYS, id="failed, all saved"),
-        pytest.param(SUCCEEDED, 998, 0, None, DAYS, id="succeeded"),
-        pytest.param(KeptWork(False, None, True, True), 998, 0, None, DAYS, id="succeeded without a directory"),
+        pytest.param(KeptWork(True, 10 * DAYS, True, False), 999, 0, None, DAYS, id="failed, all saved"),
+        pytest.param(SUCCEEDED, 999, 0, None, DAYS, id="succeeded"),
+        pytest.param(KeptWork(False, None, True, True), 999, 0, None, DAYS, id="succeeded without a directory"),
         pytest.param(KeptWork(False, None, True, False), None, 0, None, DAYS, id="failed without a directory"),
         pytest.param(KeptWork(False), None, 0, None, DAYS, id="runs without a directory"),
-        pytest.param(KeptWork(True), 998, 0, DAYS, DAYS, id="runs, nothing saved"),
-        pytest.param(KeptWork(True, DAYS - 600), 998, 0, 600, DAYS, id="runs, saved ten minutes ago"),
+        pytest.param(KeptWork(True), 999, 0, DAYS, DAYS, id="runs, nothing saved"),
+        pytest.param(KeptWork(True, DAYS - 600), 999, 0, 600, DAYS, id="runs, saved ten minutes ago"),
     ],
 )
 def test_progress_is_what_is_kept(kept: KeptWork, ettr: int | None, lost: int, unsaved: int | None, steps: int) -> None:
@@ -80,4 +80,4 @@ def test_what_was_not_saved_of_a_job_that_is_gone_is_lost() -> None:
     found = give_up_unsaved(figures(three_days(), None, None, KeptWork(True, DAYS // 4)))
     assert found.seconds == {"starting": 260, "compute": DAYS // 4, "lostWork": DAYS * 3 // 4}
     assert found.gpu_seconds == {name: 128 * amount for name, amount in found.seconds.items()}
-    assert (found.ettr_permille, found.steps, found.unsaved_seconds) == (249, DAYS // 4, None)
+    assert (found.ettr_permille, found.steps, found.unsaved_seconds) == (250, DAYS // 4, None)

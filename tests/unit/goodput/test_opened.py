@@ -41,7 +41,7 @@ def test_an_open_phase_is_closed_into_its_bucket(bucket: Bucket, gpus: int) -> N
     assert found.gpu_seconds == ({bucket: 3600 * gpus} if gpus else {})
     assert found.counted_until == TOLD + HOUR
     productive, wanted = before.get("compute", 0), sum(found.seconds.values()) - found.seconds.get("suspended", 0)
-    assert found.ettr_permille == productive * 1000 // wanted
+    assert found.ettr_permille == round(productive * 1000 / wanted)
     assert figures_until(found, TOLD + 2 * HOUR) == passed(2 * HOUR, bucket, gpus), "in two parts as in one"
 
 

@@ -38,7 +38,7 @@ function el(kind, options = {}, ...inside) {
 }
 function put(node, text) { if (node.textContent !== text) node.textContent = text; }
 const number = (value, digits) => Number(value).toLocaleString("en", digits == null ? {} : { minimumFractionDigits: digits, maximumFractionDigits: digits });
-const percent = (value) => value == null ? "" : `${(value * 100).toFixed(1)}%`;
+const percent = (value) => value == null ? "" : `${(Math.floor(value * 1000 + 0.5) / 10).toFixed(1)}%`;
 function duration(seconds) {
   const units = [["d", 86400], ["h", 3600], ["m", 60], ["s", 1]];
   const rest = Math.max(0, Math.floor(seconds));
