@@ -259,8 +259,9 @@ def report(
         now: the time since the figures counts, too, where that is long; None: it does not.
         metered: Prometheus' figures, which precede those of launchers; None: it was not asked.
     """
+    lead = clock_lead_seconds(goodput)
     if now is not None:
-        goodput = figures_until(goodput, now + clock_lead_seconds(goodput))
+        goodput = figures_until(goodput, now + lead)
     wall = goodput.wall_seconds
     buckets = [
         Share(
@@ -278,8 +279,8 @@ def report(
         name=job.metadata.name,
         namespace=job.metadata.namespace,
         state=job.status.state,
-        creation_time=goodput.creation_time,
-        time=goodput.counted_until,
+        creation_time=goodput.creation_time - lead,
+        time=goodput.counted_until - lead,
         no_progress_seconds=int((now - since).total_seconds()) if now and (since := still_since(job, now)) else 0,
         wall_seconds=wall,
         gpu_hours=sum(goodput.gpu_seconds.values()) / HOUR,

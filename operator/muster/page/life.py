@@ -51,7 +51,8 @@ def life(job: TrainingJob, now: datetime) -> Life | None:
     begin = status.goodput.creation_time if status.goodput else job.metadata.creation_timestamp
     if begin is None:
         return None
-    end = max(status.completion.time if status.completion else now + clock_lead_seconds(status.goodput), begin)
+    lead = clock_lead_seconds(status.goodput)
+    end = max(status.completion.time if status.completion else now + lead, begin)
     begin = max(begin, end - timedelta(seconds=MAX_SECONDS))
     # The later of two covers the earlier.
     spans = [(max(a, begin), min(b, end), kind) for a, b, kind in _list_spans(job, begin, end)]
@@ -61,11 +62,12 @@ def life(job: TrainingJob, now: datetime) -> Life | None:
     for left, right in pairwise(edges):
         kind = next(kind for a, b, kind in reversed(spans) if a <= left and right <= b)
         if stretches and stretches[-1].kind == kind:
-            stretches[-1] = stretches[-1].model_copy(update={"end": right})
+            stretches[-1] = stretches[-1].model_copy(update={"end": right - lead})
         else:
-            stretches.append(Stretch(begin=left, end=right, kind=kind))
-    marks = sorted((mark for mark in _marks(job) if begin <= mark.time <= end), key=lambda mark: mark.time)
-    return Life(begin=begin, end=end, stretches=stretches, marks=marks)
+            stretches.append(Stretch(begin=left - lead, end=right - lead, kind=kind))
+    marks = [each.model_copy(update={"time": each.time - lead}) for each in _marks(job) if begin <= each.time <= end]
+    marks.sort(key=lambda mark: mark.time)
+    return Life(begin=begin - lead, end=end - lead, stretches=stretches, marks=marks)
 
 
 def _list_spans(job: TrainingJob, begin: datetime, end: datetime) -> Iterator[tuple[datetime, datetime, str]]:
