@@ -261,7 +261,7 @@ def report(
     """
     lead = clock_lead_seconds(goodput)
     if now is not None:
-        goodput = figures_until(goodput, now + lead)
+        goodput = figures_until(goodput, now + lead, job.status.state)
     wall = goodput.wall_seconds
     buckets = [
         Share(

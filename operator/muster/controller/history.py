@@ -214,7 +214,7 @@ class HistoryKeeper:
         if goodput is None:
             return None
         now = self._cluster.server_now(self._wall_clock())
-        return figures_until(goodput, now + clock_lead_seconds(goodput))
+        return figures_until(goodput, now + clock_lead_seconds(goodput), job.status.state)
 
     def _gang_of(self, job: TrainingJob) -> Gang | None:
         found = self._cluster.gang_of(job.metadata.uid)

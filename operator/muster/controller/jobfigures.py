@@ -302,7 +302,7 @@ def _families(rows: dict[Key, _Row], failed: dict[Key, datetime], now: datetime,
         put(_SAVED_STEP, key, row.saved_step)
         if row.goodput is None:
             continue
-        account = figures_until(row.goodput, now + clock_lead_seconds(row.goodput))
+        account = figures_until(row.goodput, now + clock_lead_seconds(row.goodput), row.state)
         for bucket, seconds in account.seconds.items():
             put(_TIME, key, seconds, bucket)
         for bucket, seconds in account.gpu_seconds.items():

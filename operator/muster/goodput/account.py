@@ -24,7 +24,7 @@ from muster.api.goodput import (
     Segment,
     added,
 )
-from muster.api.trainingjob import Condition, ConditionStatus
+from muster.api.trainingjob import Condition, ConditionStatus, LaunchMode
 from muster.goodput.evidence import (
     burn_in_milliseconds,
     current_evidence,
@@ -417,11 +417,11 @@ def _start(account: Account) -> Bucket:
     return Bucket.RESTARTING if account.has_run else Bucket.STARTING
 
 
-def open_bucket(record: GangSpec, goodput: Goodput) -> Bucket:
+def open_bucket(record: GangSpec, goodput: Goodput, mode: LaunchMode) -> Bucket:
     """Return the bucket of the time since these figures, as far as it is known in the open phase; suspensions aside."""
     account = record.account or Account(creation_time=goodput.creation_time, counted_until=goodput.counted_until)
     if record.start is not None:
-        return _start(account) if account.has_steps and goodput.progress is None else Bucket.UNKNOWN
+        return _start(account) if mode is LaunchMode.MANAGED and goodput.progress is None else Bucket.UNKNOWN
     placed = bool(record.members) and all(member.node for member in record.members)
     return _start(account) if placed else _queue(account)
 

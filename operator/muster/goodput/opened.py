@@ -7,7 +7,7 @@ lasts.
 
 from datetime import datetime, timedelta
 
-from muster.api.goodput import LONGEST_MILLISECONDS, PRODUCTIVE, Bucket, Goodput, OpenPhase, added
+from muster.api.goodput import LONGEST_MILLISECONDS, Bucket, Goodput, OpenPhase, added
 from muster.api.trainingjob import TrainingJob
 from muster.goodput.figures import ettr_fields
 
@@ -19,7 +19,6 @@ LATE = timedelta(minutes=2)
 being made."""
 UNSEEN = timedelta(minutes=10)
 """Ranks whose steps Muster has never seen count as starting for so long."""
-_HAS_RUN = (*PRODUCTIVE, Bucket.LOST_WORK, Bucket.UNDETECTED, Bucket.RECLAIM, Bucket.REQUEUED, Bucket.RESTARTING)
 
 
 def shortest_phase(goodput: Goodput) -> timedelta:
@@ -30,9 +29,17 @@ def shortest_phase(goodput: Goodput) -> timedelta:
     return max(LATE, timedelta(milliseconds=min(STEPS_LATE * step, LONGEST_MILLISECONDS)))
 
 
-def figures_until(goodput: Goodput, now: datetime) -> Goodput:
-    """Return the figures at a moment of their clock: with the open phase, once it is long enough to count."""
-    return goodput if now - goodput.counted_until <= shortest_phase(goodput) else close_phase(goodput, now)
+def figures_until(goodput: Goodput, now: datetime, state: str) -> Goodput:
+    """Return the figures of a job in this state at a moment of their clock: with the open phase, once it is long enough
+    to count."""
+    passed = now - goodput.counted_until
+    if passed <= shortest_phase(goodput):
+        return goodput
+    phase, starts = goodput.open_phase, (Bucket.STARTING, Bucket.RESTARTING)
+    is_unseen = state in TRAINS and goodput.progress is None and not goodput.step_milliseconds
+    if phase is not None and phase.bucket in starts and is_unseen and passed >= UNSEEN:
+        goodput = goodput.model_copy(update={"open_phase": phase.model_copy(update={"bucket": Bucket.UNKNOWN})})
+    return close_phase(goodput, now)
 
 
 def close_phase(goodput: Goodput, now: datetime) -> Goodput:
@@ -40,7 +47,7 @@ def close_phase(goodput: Goodput, now: datetime) -> Goodput:
     phase, passed = goodput.open_phase, now - goodput.counted_until
     if phase is None or passed <= timedelta(0):
         return goodput
-    bucket, seconds = _bucket(goodput, passed), passed // timedelta(seconds=1)
+    bucket, seconds = phase.bucket, passed // timedelta(seconds=1)
     spent = added(goodput.seconds, {bucket: seconds})
     time = goodput.counted_until + timedelta(seconds=seconds)
     changes = {
@@ -53,20 +60,10 @@ def close_phase(goodput: Goodput, now: datetime) -> Goodput:
     return goodput.model_copy(update=changes)
 
 
-def _bucket(goodput: Goodput, passed: timedelta) -> Bucket:
-    """Return the bucket of the open phase after it has lasted for `passed`."""
-    assert goodput.open_phase is not None
-    bucket = goodput.open_phase.bucket
-    if bucket != Bucket.UNKNOWN or goodput.progress is not None or goodput.step_milliseconds or passed >= UNSEEN:
-        return bucket
-    has_run = any(goodput.seconds.get(each, 0) for each in _HAS_RUN)
-    return Bucket.RESTARTING if has_run else Bucket.STARTING
-
-
 def figures_as_of(job: TrainingJob, now: datetime) -> Goodput | None:
     """Return the figures of a job at a moment of the API server's clock, converted to the clock of the figures."""
     goodput = job.status.goodput or _waiting(job)
-    return None if goodput is None else figures_until(goodput, now + clock_lead_seconds(goodput))
+    return None if goodput is None else figures_until(goodput, now + clock_lead_seconds(goodput), job.status.state)
 
 
 def _waiting(job: TrainingJob) -> Goodput | None:

@@ -61,7 +61,7 @@ def goodput_of_status(
     changed = _suspension_time(world, found, before, suspended=suspended)
     if found.suspension_time != changed:
         found = found.model_copy(update={"suspension_time": changed})
-    bucket = Bucket.SUSPENDED if suspended else open_bucket(record, found)
+    bucket = Bucket.SUSPENDED if suspended else open_bucket(record, found, world.job.spec.launch.mode)
     gpus = held_gpus(world, record)
     if before is not None and (before.creation_time, before.counted_until) == (
         found.creation_time,

@@ -26,9 +26,11 @@ def a_goodput(bucket: Bucket = Bucket.UNKNOWN, gpus: int = 16, **values: Any) ->
     )
 
 
-def passed(since: timedelta, bucket: Bucket = Bucket.UNKNOWN, gpus: int = 16, **values: Any) -> Goodput:
+def passed(
+    since: timedelta, bucket: Bucket = Bucket.UNKNOWN, gpus: int = 16, state: str = "Running", **values: Any
+) -> Goodput:
     """The figures so long after they were counted."""
-    return figures_until(a_goodput(bucket, gpus, **values), TOLD + since)
+    return figures_until(a_goodput(bucket, gpus, **values), TOLD + since, state)
 
 
 @pytest.mark.parametrize(
@@ -42,13 +44,15 @@ def test_an_open_phase_is_closed_into_its_bucket(bucket: Bucket, gpus: int) -> N
     assert found.counted_until == TOLD + HOUR
     productive, wanted = before.get("compute", 0), sum(found.seconds.values()) - found.seconds.get("suspended", 0)
     assert found.ettr_permille == round(productive * 1000 / wanted)
-    assert figures_until(found, TOLD + 2 * HOUR) == passed(2 * HOUR, bucket, gpus), "in two parts as in one"
+    assert figures_until(found, TOLD + 2 * HOUR, "Running") == passed(2 * HOUR, bucket, gpus), "in two parts as in one"
 
 
 def test_ranks_of_which_no_step_was_ever_seen_are_starting_at_first() -> None:
     seconds = {"starting": 60}
-    assert passed(timedelta(minutes=9), seconds=seconds).seconds == {"starting": 600}
-    assert passed(timedelta(minutes=11), seconds=seconds).seconds == {"starting": 60, "unknown": 660}
+    assert passed(timedelta(minutes=9), Bucket.STARTING, seconds=seconds).seconds == {"starting": 600}
+    assert passed(timedelta(minutes=11), Bucket.STARTING, seconds=seconds).seconds == {"starting": 60, "unknown": 660}
+    waits = passed(timedelta(minutes=11), Bucket.STARTING, state="Starting", seconds=seconds)
+    assert waits.seconds == {"starting": 720}, "no rank runs yet"
 
 
 def test_what_is_told_with_the_next_step_is_not_counted_before() -> None:
@@ -105,7 +109,7 @@ def told_of(scene: Scene, *, suspended: bool = False) -> Goodput | None:
         pytest.param(3, False, True, False, Bucket.RESTARTING, 24, id="has its nodes again"),
         pytest.param(3, False, False, False, Bucket.STARTING, 24, id="starts for the first time"),
         pytest.param(3, True, True, False, Bucket.RESTARTING, 24, id="its ranks make no step yet"),
-        pytest.param(3, True, False, False, Bucket.UNKNOWN, 24, id="nobody has seen a step"),
+        pytest.param(3, True, False, False, Bucket.STARTING, 24, id="its ranks have made no step yet"),
         pytest.param(0, False, True, True, Bucket.SUSPENDED, 0, id="suspended"),
     ],
 )
@@ -115,6 +119,15 @@ def test_the_status_publishes_the_open_phase(
     found = told_of(waits(60, nodes, go=go, has_run=has_run).all(idle(1)), suspended=suspended)
     assert found is not None
     assert found.open_phase == OpenPhase(bucket=bucket, since=at(50), gpus=gpus)
+
+
+def test_of_plain_ranks_no_time_is_known() -> None:
+    scene = waits(60, 3, go=True, has_run=False)
+    scene.job = a_job(launch={"mode": "Plain"})
+    found = told_of(scene)
+    assert found is not None
+    assert found.open_phase == OpenPhase(bucket=Bucket.UNKNOWN, since=at(50), gpus=24)
+    assert figures_until(found, at(50 + 180), "Running").seconds == {"compute": 50, "unknown": 180}
 
 
 def test_nothing_is_written_while_a_phase_lasts_and_one_that_changes_is_closed() -> None:
@@ -142,7 +155,8 @@ def test_a_suspension_that_is_over_is_not_taken_for_a_wait() -> None:
     found = told_of(scene)
     assert found is not None
     assert found.seconds == {"compute": 50, "suspended": 3600}
-    assert figures_until(found, at(3650 + 600)).seconds == {"compute": 50, "suspended": 3600, "requeued": 600}
+    later_on = figures_until(found, at(3650 + 600), "Pending")
+    assert later_on.seconds == {"compute": 50, "suspended": 3600, "requeued": 600}
 
 
 def test_a_job_that_trains_is_counted_up_to_its_newest_step() -> None:
