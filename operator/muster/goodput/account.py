@@ -35,6 +35,7 @@ from muster.goodput.evidence import (
     reclaim_milliseconds,
 )
 from muster.goodput.fingerprint import with_fingerprint, with_library
+from muster.goodput.opened import ONE_CHANGE, RESUMED, SUSPENDED
 from muster.goodput.segments import MILLISECOND, cut_after, with_first_checkpoint, with_segment
 from muster.recovery.failure import Kind
 from muster.world.job import JobWorld
@@ -53,11 +54,6 @@ LEADERS_AGREE_SECONDS = 10.0
 STEPS_UNDER_WAY = 2
 # The next write of the status reports a suspension.
 TOLD_WITHIN_MILLISECONDS = 30_000
-# The generation of a job whose spec has been changed once: it was created suspended and resumed, or the other way.
-ONE_CHANGE = 2
-SUSPENDED = "Suspended"
-RESUMED = "Resumed"
-"""Reason of the condition Suspended once a suspension is over: until its transition the job was suspended."""
 
 
 @dataclass(frozen=True)

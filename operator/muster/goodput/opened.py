@@ -19,6 +19,11 @@ LATE = timedelta(minutes=2)
 being made."""
 UNSEEN = timedelta(minutes=10)
 """Ranks whose steps Muster has never seen count as starting for so long."""
+# The generation of a job whose spec has been changed once: it was created suspended and resumed, or the other way.
+ONE_CHANGE = 2
+SUSPENDED = "Suspended"
+RESUMED = "Resumed"
+"""Reason of the condition Suspended once a suspension is over: until its transition the job was suspended."""
 
 
 def shortest_phase(goodput: Goodput) -> timedelta:
@@ -62,18 +67,32 @@ def close_phase(goodput: Goodput, now: datetime) -> Goodput:
 
 def figures_as_of(job: TrainingJob, now: datetime) -> Goodput | None:
     """Return the figures of a job at a moment of the API server's clock, converted to the clock of the figures."""
-    goodput = job.status.goodput or _waiting(job)
+    goodput = job.status.goodput or _waiting(job, now)
     return None if goodput is None else figures_until(goodput, now + clock_lead_seconds(goodput), job.status.state)
 
 
-def _waiting(job: TrainingJob) -> Goodput | None:
-    """Return the figures of a job that has never had nodes: it waits since its creation and has kept nothing."""
+def _waiting(job: TrainingJob, now: datetime) -> Goodput | None:
+    """Return the figures of a job that has never had nodes: it waits since its creation and has kept nothing.
+
+    The condition Suspended dates the last suspension or resumption alone, by the clock of the leader that saw it.
+    """
     created, status = job.metadata.creation_timestamp, job.status
     if created is None or status.completion is not None or status.attempt > 0:
         return None
-    bucket = Bucket.SUSPENDED if status.state == "Suspended" else Bucket.QUEUED
-    phase = OpenPhase(bucket=bucket, since=created, gpus=0)
-    return Goodput(creation_time=created, counted_until=created, open_phase=phase)
+    then, now_in, since = Bucket.SUSPENDED, Bucket.QUEUED, created
+    if status.state == SUSPENDED:
+        then, now_in = now_in, then
+    told = next((each for each in status.conditions if each.type == SUSPENDED), None)
+    if told is not None and job.metadata.generation > 1 and (now_in is Bucket.SUSPENDED or told.reason == RESUMED):
+        since = min(told.last_transition_time, now)
+        if not created <= told.last_transition_time <= now + LATE:
+            since, then = now, Bucket.UNKNOWN
+        elif job.metadata.generation > ONE_CHANGE:
+            then = Bucket.UNKNOWN
+    waited = Goodput(
+        creation_time=created, counted_until=created, open_phase=OpenPhase(bucket=then, since=created, gpus=0)
+    )
+    return close_phase(waited, since).model_copy(update={"open_phase": OpenPhase(bucket=now_in, since=since, gpus=0)})
 
 
 def clock_lead_seconds(goodput: Goodput | None) -> timedelta:

@@ -23,7 +23,7 @@ from muster.api.trainingjob import (
 )
 from muster.fencing.proofs import WHOLE_GANG_SECONDS
 from muster.goodput import status_goodput as goodput
-from muster.goodput.account import RESUMED, SUSPENDED
+from muster.goodput.opened import RESUMED, SUSPENDED
 from muster.lifecycle import care, launching, members, place, resume, resuming
 from muster.lifecycle import record as records
 from muster.lifecycle.assembling import ASSEMBLING

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from tests.unit.lifecycle.builders import Scene, a_job, at, idle, running
 
 from muster.api.goodput import LONGEST_MILLISECONDS, Account, Bucket, Goodput, OpenPhase, added
-from muster.goodput.opened import figures_until
+from muster.api.trainingjob import TrainingJob
+from muster.goodput.opened import figures_as_of, figures_until
 from muster.goodput.status_goodput import goodput_of_status
 
 TOLD = datetime(2026, 1, 1, tzinfo=UTC)
@@ -169,3 +170,28 @@ def test_a_job_that_trains_is_counted_up_to_its_newest_step() -> None:
     assert found is not None
     assert found.counted_until == at(99)
     assert found.open_phase == OpenPhase(bucket=Bucket.UNKNOWN, since=at(99), gpus=24)
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "since", "generation", "seconds"),
+    [
+        pytest.param("Pending", "NotSuspended", 0, 1, {"queued": 7200}, id="waits"),
+        pytest.param("Pending", "NotSuspended", 0, 4, {"queued": 7200}, id="waits, and was edited"),
+        pytest.param("Suspended", "Suspended", 1, 1, {"suspended": 7200}, id="created suspended"),
+        pytest.param("Pending", "Resumed", 3600, 2, {"suspended": 3600, "queued": 3600}, id="resumed"),
+        pytest.param("Suspended", "Suspended", 3600, 2, {"queued": 3600, "suspended": 3600}, id="suspended"),
+        pytest.param("Suspended", "Suspended", 3600, 3, {"unknown": 3600, "suspended": 3600}, id="changed before"),
+        pytest.param("Pending", "Resumed", 90_000, 2, {"unknown": 7200}, id="dated by a clock that is ahead"),
+        pytest.param("Suspended", "Suspended", -900, 2, {"unknown": 7200}, id="dated by a clock that is behind"),
+    ],
+)
+def test_a_job_that_never_had_nodes_was_queued_and_suspended_one_after_the_other(
+    state: str, reason: str, since: int, generation: int, seconds: dict[str, int]
+) -> None:
+    status = "True" if state == "Suspended" else "False"
+    suspended = {"type": "Suspended", "status": status, "reason": reason, "lastTransitionTime": at(since).isoformat()}
+    body = a_job().to_json() | {"status": {"state": state, "conditions": [suspended]}}
+    body["metadata"] |= {"generation": generation, "creationTimestamp": at(0).isoformat()}
+    found = figures_as_of(TrainingJob.model_validate(body), at(7200))
+    assert found is not None
+    assert (found.seconds, found.gpu_seconds) == (seconds, {})
