@@ -126,7 +126,7 @@ def a_life(*nodes: str, **more: Any) -> dict[str, Any]:
         },
         "incidents": [
             {**incident, "node": "gpu-7", "lostSteps": 400, "lostSeconds": 4 * HOUR},
-            {**planned, "faultClass": "Planned", "reason": "Maintenance", "node": "gpu-9", "message": "cordoned"},
+            {**planned, "faultClass": "Planned", "reason": "Maintenance", "node": "gpu-9", "lostSeconds": 0},
         ],
         "goodput": {
             "creationTime": before(100 * HOUR),

@@ -353,7 +353,7 @@ function drawOne(key, body) {
     const right = el("div");
     if (body.incidents?.length) right.append(el("h3", { text: "Incidents" }), table(["seen", "class", "reason", "node", "repaired", "training after", "lost"],
       body.incidents.toReversed().map((each) => [moment(each.time), each.faultClass, each.reason, each.node || "", REPAIRS[each.level] || each.level,
-        each.resumedTime ? duration((new Date(each.resumedTime) - new Date(each.faultTime || each.time)) / 1000) : "", each.lostSeconds ? duration(each.lostSeconds) : ""])));
+        each.resumedTime ? duration((new Date(each.resumedTime) - new Date(each.faultTime || each.time)) / 1000) : "", each.lostSeconds != null ? duration(each.lostSeconds) : ""])));
     if (report.advice?.length) right.append(el("h3", { text: "Advice" }), el("ul", { class: "plain" }, ...report.advice.map((text) => el("li", { text }))));
     right.append(...unknown);
     parts.push(el("div", { class: "two" }, left, right));

@@ -115,6 +115,10 @@ async def test_one_job_shows_its_life_and_its_report(tab: Tab) -> None:
         "[...document.querySelectorAll('#one table tr td:nth-child(4)')].map((each) => each.innerText)"
     )
     assert "0.0" in hours
+    lost = await tab.run(
+        "[...document.querySelectorAll('#one table tr td:nth-child(7)')].map((each) => each.innerText)"
+    )
+    assert lost == ["0s", "4h"], "a planned evacuation that lost nothing, and a failure"
     assert any(re.fullmatch(r"\d{1,3}(,\d{3})+\.\d", each) for each in hours)
     assert re.search(r"Not known\s+.*Tokens per second, MFU: the job does not say", text, re.IGNORECASE | re.DOTALL)
     assert re.search(r"cost\s+[1-9][0-9,]*\.[0-9]{2} EUR", text, re.IGNORECASE)
