@@ -28,6 +28,7 @@ OF_THE_LOG = frozenset(
         "HostErrorCorrected",
         "HostErrorUncorrected",
         "HostThermal",
+        "IommuFault",
         "KernelHang",
         "NetworkDiskError",
         "NicError",

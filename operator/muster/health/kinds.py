@@ -244,6 +244,9 @@ KINDS: Mapping[str, Kind] = {
         often=Repetition(5, DAY_SECONDS, WARNING, INSPECT),
         event=True,
     ),
+    "IommuFault": Kind(
+        "the IOMMU has refused an access of a device, or does not answer", WARNING, INSPECT, _MUSTER, event=True
+    ),
     "HostThermal": Kind(
         "the processor slows down or is switched off because of heat", WARNING, INSPECT, _MUSTER, event=True
     ),

@@ -48,6 +48,7 @@ def test_every_kind_that_the_agent_sends_has_a_row_and_no_other() -> None:
         ("DriverFatal", "Fatal", "Reboot"),
         ("NvLinkDiscovery", "Degraded", "Reboot"),
         ("AmdGpuError", "Fatal", "Reboot"),
+        ("IommuFault", "Warning", "Inspect"),
         ("HostThermal", "Warning", "Inspect"),
     ],
 )

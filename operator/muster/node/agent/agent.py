@@ -49,6 +49,7 @@ _CONFIRM_SECONDS = 5.0
 _COME_UP = (kinds.IB_PORT_DOWN, kinds.FRONT_END_DOWN, kinds.NVLINK_DOWN, kinds.FABRIC_STATE, kinds.FABRIC_MANAGER)
 """Kinds of evidence that may be bad for a while after a boot: they prove nothing until that time is over."""
 _BY_ADDRESS = (kinds.XID, kinds.AER_FATAL, kinds.AER_UNCORRECTED, kinds.AER_CORRECTED)
+_OF_STARTS = (kinds.AER_UNCORRECTED, kinds.IOMMU_FAULT)
 _OF_DISKS = (kinds.DISK_ERROR, kinds.READ_ONLY_FILESYSTEM)
 _EXPIRES = {
     kinds.XID: "xid.expires",
@@ -66,6 +67,7 @@ _EXPIRES = {
     kinds.AER_UNCORRECTED: "hardware.expires",
     kinds.AER_CORRECTED: "hardware.expires",
     kinds.AER_ELSEWHERE: "hardware.expires",
+    kinds.IOMMU_FAULT: "hardware.expires",
     kinds.HOST_UNCORRECTED: "hardware.expires",
     kinds.HOST_CORRECTED: "hardware.expires",
     kinds.HOST_THERMAL: "hardware.expires",
@@ -467,8 +469,8 @@ class Agent:
             self._clock_source.why = fact.message
             return
         booting = entry.boot_seconds is not None and entry.boot_seconds < self._thresholds["aer.booting"]
-        if fact.kind == kinds.AER_UNCORRECTED and booting:
-            return  # a search for devices asks for absent ones
+        if fact.kind in _OF_STARTS and booting:
+            return  # a search for devices asks for absent ones, and drivers take over what the firmware has begun
         subject = self._gpus.name_of(fact.device) if fact.kind in _BY_ADDRESS else fact.device
         taken_back = recovery_taken_back(fact)
         if taken_back is not None:

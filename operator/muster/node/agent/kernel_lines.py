@@ -200,6 +200,18 @@ _PCIE = (
          rf"\((?P<value>Fatal|Non-Fatal)\))?|{_AER_OF_FIRMWARE})"),
     _row("dpc", kinds.AER_ELSEWHERE, "DPC: containment event",
          rf"pcieport (?P<device>{_PCI}): DPC: containment event", CONTAINED),
+    # drivers/iommu: amd/iommu.c (with the driver and its device before it, where it has one), intel/dmar.c,
+    # arm/arm-smmu-v3 (since Linux 6.15 in one line, with the device) and arm/arm-smmu. Lines that only count the
+    # faults, or have their registers, belong to these.
+    _row("iommu", kinds.IOMMU_FAULT,
+         ("AMD-Vi: Event logged [", "AMD-Vi: Completion-Wait loop", "DMAR: [", "arm-smmu"),
+         rf"(?:AMD-Vi: |[\w-]{{1,32}} (?P<device>{_PCI}): AMD-Vi: )Event logged \[[A-Z_]{{1,32}} (?:device=(?P<device2>"
+         rf"{_PCI}) )?|AMD-Vi: Completion-Wait loop timed out"
+         r"|DMAR: \[[\w -]{1,40}\] Request device \[(?P<device3>[0-9a-fx:.]{7,16})\] "
+         rf"|arm-smmu-v3 (?P<device4>[\w.:-]{{1,64}}): (?:event 0x[0-9a-f]{{2}} received:|CMD_SYNC timeout at 0x"
+         r"|CMDQ error \(cons 0x|unexpected global error reported )"
+         rf"|arm-smmu-v3 [\w.:-]{{1,64}}: event: [A-Z_]{{1,32}} client: (?:(?P<device5>{_PCI})|\S)"
+         r"|arm-smmu (?P<device6>[\w.:-]{1,64}): Unhandled context fault: "),
     # The line names no device. Lost devices have lines of their own; a misconfigured display adapter causes this line,
     # too.
     _row("nmi-of-a-bus", kinds.AER_ELSEWHERE, ("NMI: PCI system error", "NMI: IOCK error"),

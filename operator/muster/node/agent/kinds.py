@@ -43,6 +43,7 @@ AER_FATAL = "PcieAerFatal"
 AER_UNCORRECTED = "PcieAerUncorrected"
 AER_CORRECTED = "PcieAerCorrected"
 AER_ELSEWHERE = "PcieAerElsewhere"
+IOMMU_FAULT = "IommuFault"
 TEMPERATURE = "Temperature"
 THROTTLE = "Throttle"
 ENERGY_COUNTER = "EnergyCounter"
@@ -121,6 +122,7 @@ STRONGEST_FIRST = (
     NIC_ERROR,
     TASK_HANG,
     AER_ELSEWHERE,
+    IOMMU_FAULT,
     HOST_THERMAL,
     CLOCK_SOURCE,
     ROW_REMAPS,
@@ -141,6 +143,7 @@ QUIET = frozenset(
         IB_PORT_OFF,
         AER_CORRECTED,
         AER_ELSEWHERE,
+        IOMMU_FAULT,
         HOST_CORRECTED,
         HOST_THERMAL,
         TASK_HANG,
