@@ -404,8 +404,10 @@ _FILE_SYSTEMS = (
 _HOST = (
     _row("mce-uncorrected", kinds.HOST_UNCORRECTED, "[Hardware Error]: ",
          rf"{_MCE}(?P<device>Bank \d+): [2367abef][0-9a-f]{{14,15}}\b"),
-    _row("mce-corrected", kinds.HOST_CORRECTED, "[Hardware Error]: ",
-         rf"{_MCE}Bank \d+: [014589cd][0-9a-f]{{14,15}}\b|mce: \[Hardware Error\]: Machine check events logged"),
+    # The collector of corrected errors gives up a page that has had too many of them (drivers/ras/cec.c).
+    _row("mce-corrected", kinds.HOST_CORRECTED, ("[Hardware Error]: ", "RAS: Soft-offlining pfn"),
+         rf"{_MCE}Bank \d+: [014589cd][0-9a-f]{{14,15}}\b|mce: \[Hardware Error\]: Machine check events logged"
+         r"|RAS: Soft-offlining pfn: 0x[0-9a-f]"),
     _row("memory-failure", kinds.HOST_UNCORRECTED,
          ("Memory failure: 0x", "Uncorrected hardware memory error", "MCE: Killing "),
          r"Memory failure: 0x[0-9a-f]+: (?:recovery action for |(?:Sending SIGBUS to|Killing) [^\n]{1,40} due to "
