@@ -337,9 +337,11 @@ _BLOCK_DEVICES = (
          r"device-mapper: verity: (?P<device>\d+:\d+): (?:meta)?data block \d+ is corrupted"),
     _row("bcache", kinds.DISK_ERROR, "io_errors() ",
          rf"bcache: bch_count_(?:backing_)?io_errors\(\) {_DISK}: IO error on "),
-    _row("writeback", kinds.DISK_ERROR, "writeback error on ",
+    # XFS drops what it cannot map to blocks (fs/xfs/xfs_aops.c, xfs_discard_folio).
+    _row("writeback", kinds.DISK_ERROR, ("writeback error on ", "page discard on "),
          rf"(?:XFS \({_DISK}\)|(?P<device2>[\w.-]{{1,64}})): writeback error on "
-         r"(?:inode \d+, offset \d+, )?sector \d+"),
+         r"(?:inode \d+, offset \d+, )?sector \d+"
+         r"|XFS \((?P<device3>[\w.-]{1,64})\): page discard on (?:page|inode) "),
 )  # fmt: skip
 
 _FILE_SYSTEMS = (
