@@ -94,8 +94,8 @@ _LOST_PEER = re.compile(
     # HCCL, of Ascend's processors
     r"|\bhccl fftsplus task timeout occurred"
     # MindSpore, Paddle
-    r"|The node: \S{1,64} is timed out\. It may exit with exception|\bTime out nodes are \[.?[^\]]"
-    r"|the latest update of worker \d{1,6} is \d{1,9} secs ago"
+    r"|\bTCP (?:send|receive) error\. Details: |The node: \S{1,64} is timed out\. It may exit with exception"
+    r"|\bTime out nodes are \[.?[^\]]|the latest update of worker \d{1,6} is \d{1,9} secs ago"
     # LightGBM
     r"|\bSocket (?:recv|send) error, (?:(?:Connection|Broken|No route|Software caused) .{1,60}\(code: \d+\)|code: "
     r"(?:32|10[34]|11[013])\b)"
