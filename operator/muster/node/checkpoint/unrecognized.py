@@ -41,7 +41,7 @@ _WEIGHTS = (
 )
 _ANYTHING = (".bin", ".h5", ".hdf5", ".npz", ".pkl", ".index", ".tar", ".zip")
 _WEIGHT_FILES = _WEIGHTS + _ANYTHING
-_OF_TRAINING = re.compile(r"checkpoint|ckpt|model|weight|state|step|iter|epoch|param|optim", re.IGNORECASE)
+_OF_TRAINING = re.compile(r"checkpoint|ckpt|model|network|weight|state|step|iter|epoch|param|optim", re.IGNORECASE)
 # In a directory of their own for each array: zarr, OCDBT.
 _OF_TENSOR_STORES = frozenset({".zarray", "zarr.json", "manifest.ocdbt"})
 _ONE_OF_SEVERAL = re.compile(r"\d-of-\d")  # files of weights alone
@@ -50,7 +50,9 @@ _BARE = re.compile(r"(?:.*[^a-z])?(?:checkpoint|ckpt|train_state)[_-]\d+\Z", re.
 # Files that a program writes over again and again: nanoGPT `ckpt.pt`, nnU-Net `checkpoint_latest.pth`.
 _NEWEST = re.compile(r"(?!.*best)(?:.*[^a-z])?(?:checkpoint|ckpt|latest|last)(?:[^a-z].*)?\Z", re.IGNORECASE)
 # What is a checkpoint itself by its name has parts in it that are called so, too, and may be under way.
-_CALLED_SO = re.compile(r"\d+\Z|(?:.*[^a-z])?(?:checkpoint|ckpt|step|iter|epoch|ep|ba)s?[=_.+-]?\d", re.IGNORECASE)
+_CALLED_SO = re.compile(
+    r"\d+\Z|(?:.*[^a-z])?(?:checkpoint|ckpt|backup|snapshot|step|iter|epoch|ep|ba)s?[=_.+-]?\d", re.IGNORECASE
+)
 _CACHE = re.compile(r"(?:models|datasets|spaces)--")  # of Hugging Face's hub
 # A directory with one of these and weights, and without any state of a training, is a model.
 _MODEL_CONFIGS = frozenset({"config.json", "model_index.json", "params.json", "adapter_config.json"})
