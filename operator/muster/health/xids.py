@@ -77,7 +77,6 @@ _CATALOGUE = "NVIDIA's XID catalogue"
 # A program in a crash loop repeats these errors: many of them call for an inspection, never for a drain.
 _OFTEN_INSPECT = Repetition(5, DAY_SECONDS, WARNING, INSPECT)
 _TWICE_INSPECT = Repetition(2, DAY_SECONDS, WARNING, INSPECT)
-_OFTEN_RESET = Repetition(5, DAY_SECONDS, DEGRADED, RESET)
 
 
 def _application(meaning: str, source: str = _CATALOGUE, often: Repetition | None = _OFTEN_INSPECT) -> ErrorCode:
@@ -159,7 +158,7 @@ XIDS: Mapping[int, ErrorCode] = {
     94: _later("contained ECC error: the program that met it ends", RESET, f"{_CATALOGUE}; reset at leisure"),
     95: _now("uncontained ECC error", RESET, f"{_CATALOGUE}; EKS, DCGM, gpud"),
     **_each((106, 107), ErrorCode("test of the SMBPBI", XidClass.DRIVER, INFO, NONE, _CATALOGUE)),
-    109: _application("context switch timeout", "EKS: fatal; device plugin, gcm: ignored", _OFTEN_RESET),
+    109: _later("context switch timeout", RESET, f"{_CATALOGUE}; EKS: fatal; device plugin, gcm: ignored"),
     110: _now("security fault", RESET, f"{_CATALOGUE}; EKS, gpud", fault=XidClass.DRIVER),
     119: _now("GSP RPC timeout", RESET, f"{_CATALOGUE}; EKS, Azure NHC, DCGM, gpud", fault=XidClass.DRIVER),
     120: _now("GSP error", RESET, f"{_CATALOGUE}; EKS, Azure NHC, DCGM, gpud", fault=XidClass.DRIVER),

@@ -91,7 +91,7 @@ class TestStates:
         assert verdict.out is (state in ("Degraded", "Unhealthy"))
         assert verdict.fatal is (state == "Unhealthy")
 
-    @pytest.mark.parametrize("code", [8, 11, 13, 31, 32, 43, 45, 68, 69, 80, 109])
+    @pytest.mark.parametrize("code", [8, 11, 13, 31, 32, 43, 45, 68, 69, 80])
     def test_what_a_program_can_cause_evicts_nobody(self, code: int) -> None:
         assert not judged(sick(evidence("Xid", code)), at=60).out
 

@@ -739,7 +739,7 @@ def test_what_a_silent_writer_said_stands() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "severity"), [(13, "Info"), (31, "Info"), (63, "Degraded"), (109, "Info"), (95, "Fatal")]
+    ("code", "severity"), [(13, "Info"), (31, "Info"), (63, "Degraded"), (109, "Degraded"), (95, "Fatal")]
 )
 def test_an_xid_weighs_what_it_weighs_whoever_reports_it(code: int, severity: str) -> None:
     (sign,) = signs(facts_of(with_(condition(_EKS, "False", f"NvidiaXID{code}Error"))))

@@ -155,14 +155,14 @@ QUIET = frozenset(
 )
 """Rates, and kinds that only warn: their coming and going is written like a count, at most a few times an hour."""
 
-APPLICATION_XIDS = frozenset({8, 13, 31, 43, 45, 68, 109})
+APPLICATION_XIDS = frozenset({8, 13, 31, 43, 45, 68})
 """XIDs that a program can cause by itself: the first to go when there is no room."""
 
 RECOVERY_XID = 154
 """The XID with the driver's own recommendation; the newest one counts."""
 
 RESET_XIDS = frozenset(
-    {46, 48, 62, 63, 64, 94, 95, 110, 119, 120, 136, 140, 143, 155, 156, 158, 167, 169, 171, 172, 173, 175, 177}
+    {46, 48, 62, 63, 64, 94, 95, 109, 110, 119, 120, 136, 140, 143, 155, 156, 158, 167, 169, 171, 172, 173, 175, 177}
 )
 """XIDs after which the GPU has to be reset, whatever their line says. They stand until the reset."""
 
