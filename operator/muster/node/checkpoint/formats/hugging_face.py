@@ -25,6 +25,7 @@ from muster.node.checkpoint.formats.parts import (
     files_problem,
     gap,
     missing_rank,
+    module_weights,
     named,
     own_problem,
     own_weights,
@@ -78,6 +79,7 @@ def _parts_problem(candidate: Candidate) -> str:
     if problem:
         return problem
     files = weights(candidate)
+    files += [] if models else module_weights(candidate)
     own = [] if files or models else own_weights(candidate, (_ARCHIVES, _ARGUMENTS), optimizers)
     if not files and not models and not own:
         return "there are no weights"
@@ -109,7 +111,8 @@ HUGGING_FACE = Format(
         complete=(
             "weights (where the program saves them itself, under any name), optimizer and scheduler are there and "
             "whole, each file of `*.index.json`, each adapter that has an `adapter_config.json`, in a directory of "
-            "its own or not, random states numbered without a gap, `trainer_state.json` (with DLRover's trainer "
+            "its own or not, each module of Sentence Transformers' `modules.json`, random states numbered without a "
+            "gap, `trainer_state.json` (with DLRover's trainer "
             "`dlrover_latest.txt`, which names this step or a later one) not older than they are; no "
             "`checkpoint-is-incomplete.txt`. With FSDP each part is a whole `TorchDCP`, with DeepSpeed `latest` "
             "names a whole directory of it. `save_only_model` leaves weights only"

@@ -12,6 +12,7 @@ from muster.node.checkpoint.candidate import Candidate
 from muster.node.checkpoint.dcp import METADATA_NAME
 from muster.node.checkpoint.formats.base import json_object
 from muster.node.checkpoint.formats.torch_dcp import dcp_problem
+from muster.node.checkpoint.untrusted_json import parse_json
 from muster.node.checkpoint.whole import file_problem, own_file_problem
 
 FSDP_MODEL = re.compile(r"pytorch_model_fsdp_\d+\Z")  # what accelerate.utils.save_fsdp_model and
@@ -31,6 +32,13 @@ _ONE_OF_SEVERAL = re.compile(
 )  # as `save_pretrained` of transformers and diffusers calls them
 # What each rank saves for itself without DCP (accelerate/utils/fsdp_utils.py: LOCAL_STATE_DICT, `use_dcp=False`).
 _OF_RANK = re.compile(r"((?:pytorch_model_fsdp|optimizer)(?:_\d+)?)_rank(\d{1,6})\.bin\Z")
+# sentence_transformers/SentenceTransformer.py (_load_sbert_model): it loads each module from the directory that this
+# file names. These modules save weights; others, such as the one that pools, have none.
+_MODULES = "modules.json"
+_WITH_WEIGHTS = re.compile(
+    r"(?:.*\.)?(?:Transformer|CLIPModel|MLMTransformer|Dense|CNN|LSTM|LayerNorm|StaticEmbedding|WordEmbeddings"
+    r"|WeightedLayerPooling|SparseAutoEncoder|SparseStaticEmbedding)\Z"
+)
 _ADAPTERS = ("adapter_model.safetensors", "adapter_model.bin")
 _INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
 
@@ -76,6 +84,31 @@ def weights(candidate: Candidate) -> List[str]:
     for index in _INDEXES:
         found += indexed(candidate, index) if index in candidate.files else []
     return found
+
+
+def module_weights(candidate: Candidate) -> List[str]:
+    """The weights of the modules of which Sentence Transformers makes a model; none where it does not.
+
+    Raises:
+        OSError: the file that names the modules cannot be read.
+        ValueError: this file is incomplete, or a module has no weights.
+    """
+    found: List[str] = []
+    for place in candidate.remembered(_MODULES, _module_places) if _MODULES in candidate.files else ():
+        names = weights(candidate.below(place) if place else candidate)
+        if not names:
+            raise ValueError("%s names %s, which has no weights" % (_MODULES, place or "a model"))
+        found += ["%s/%s" % (place, name) if place else name for name in names]
+    return found
+
+
+def _module_places(candidate: Candidate, name: str) -> List[str]:
+    try:
+        modules = parse_json(candidate.document(name))
+    except ValueError as error:
+        raise ValueError("%s is incomplete: %s" % (name, error)) from error
+    listed = [one for one in modules if isinstance(one, dict)] if isinstance(modules, list) else []
+    return [str(one.get("path", "")).strip("/") for one in listed if _WITH_WEIGHTS.match(str(one.get("type", "")))]
 
 
 def own_weights(candidate: Candidate, states: Sequence[Pattern[str]], parts: Sequence[str]) -> List[str]:
