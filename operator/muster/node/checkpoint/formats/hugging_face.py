@@ -42,6 +42,7 @@ _ARCHIVES = re.compile(r"(?:optimizer(?:_\d+_rank\d+)?\.(?:pt|bin)|scheduler\.pt
 _RANDOM = re.compile(r"rng_state(?:_\d+)?\.pth\Z")
 _RANDOM_OF_RANK = re.compile(r"rng_state_(\d{1,6})\.pth\Z")
 _ARGUMENTS = re.compile(r"training_args\.bin\Z")
+_VALUE_HEAD = re.compile(r"value_head\.(?:safetensors|bin)\Z")  # trl's, beside the weights of the model
 _TAG = re.compile(r"global_step\d+\Z")
 
 
@@ -80,7 +81,7 @@ def _parts_problem(candidate: Candidate) -> str:
         return problem
     files = weights(candidate)
     files += [] if models else module_weights(candidate)
-    own = [] if files or models else own_weights(candidate, (_ARCHIVES, _ARGUMENTS), optimizers)
+    own = [] if files or models else own_weights(candidate, (_ARCHIVES, _ARGUMENTS, _VALUE_HEAD), optimizers)
     if not files and not models and not own:
         return "there are no weights"
     names = [name for name in candidate.files if _OPTIMIZER.match(name)]
