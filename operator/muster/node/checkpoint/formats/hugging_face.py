@@ -37,8 +37,13 @@ STATE_NAME = "trainer_state.json"
 _SENTINEL = "checkpoint-is-incomplete.txt"  # transformers/trainer_jit_checkpoint.py
 _SCHEDULER = "scheduler.pt"
 _OF_PADDLE = "scheduler.pdparams"  # PaddleNLP, paddlenlp/trainer/trainer.py, which names the state of its Trainer alike
-_OPTIMIZER = re.compile(r"optimizer(?:_\d+_rank\d+)?\.(?:pt|bin)\Z")
-_ARCHIVES = re.compile(r"(?:optimizer(?:_\d+_rank\d+)?\.(?:pt|bin)|scheduler\.pt|scaler\.pt|rng_state(?:_\d+)?\.pth)\Z")
+_OPTIMIZER_NAME = r"(?:optimizer(?:_\d+_rank\d+)?\.(?:pt|bin)|rank\d+-of-\d+-optimizer\.pt)"
+_OPTIMIZER = re.compile(_OPTIMIZER_NAME + r"\Z")
+_ARCHIVES = re.compile(r"(?:%s|scheduler\.pt|scaler\.pt|rng_state(?:_\d+)?\.pth)\Z" % _OPTIMIZER_NAME)
+# With FSDP of PyTorch/XLA each rank saves its own of these. From the shards of weights the first makes the whole
+# weights, and only those are loaded.
+_OF_RANK = re.compile(r"rank(\d{1,6})-of-(\d{1,6})-optimizer\.pt\Z")
+_SHARD = re.compile(r"rank\d+-of-\d+-pytorch_model\.bin\Z")
 _RANDOM = re.compile(r"rng_state(?:_\d+)?\.pth\Z")
 _RANDOM_OF_RANK = re.compile(r"rng_state_(\d{1,6})\.pth\Z")
 _ARGUMENTS = re.compile(r"training_args\.bin\Z")
@@ -56,7 +61,9 @@ def _problem(candidate: Candidate) -> str:
     problem = _deepspeed_problem(candidate) if directories(candidate, _TAG) else _parts_problem(candidate)
     if problem:
         return problem
-    missing = gap(candidate.files, "rng_state_%d.pth") or missing_rank(candidate, _RANDOM_OF_RANK)
+    missing = (
+        gap(candidate.files, "rng_state_%d.pth") or missing_rank(candidate, _RANDOM_OF_RANK) or _missing(candidate)
+    )
     if missing or not named(candidate, _RANDOM):
         return "%s does not exist" % (missing or "rng_state.pth")
     return files_problem(candidate, named(candidate, _ARCHIVES))
@@ -81,7 +88,7 @@ def _parts_problem(candidate: Candidate) -> str:
         return problem
     files = weights(candidate)
     files += [] if models else module_weights(candidate)
-    own = [] if files or models else own_weights(candidate, (_ARCHIVES, _ARGUMENTS, _VALUE_HEAD), optimizers)
+    own = [] if files or models else own_weights(candidate, (_ARCHIVES, _ARGUMENTS, _VALUE_HEAD, _SHARD), optimizers)
     if not files and not models and not own:
         return "there are no weights"
     names = [name for name in candidate.files if _OPTIMIZER.match(name)]
@@ -93,6 +100,13 @@ def _parts_problem(candidate: Candidate) -> str:
     if later:
         return "%s is newer than %s" % (min(later), state.replace("../", ""))
     return files_problem(candidate, files) or own_problem(candidate, own)
+
+
+def _missing(candidate: Candidate) -> str:
+    """The missing file among the optimizer's states of FSDP's ranks on PyTorch/XLA; "" = none."""
+    counts = {found[2] for found in filter(None, map(_OF_RANK.match, candidate.files))}
+    needed = ("rank%d-of-%s-optimizer.pt" % (rank, count) for count in sorted(counts) for rank in range(int(count)))
+    return next((name for name in needed if name not in candidate.files), "")
 
 
 def _written_last(candidate: Candidate) -> str:
@@ -112,8 +126,9 @@ HUGGING_FACE = Format(
         complete=(
             "weights (where the program saves them itself, under any name), optimizer and scheduler are there and "
             "whole, each file of `*.index.json`, each adapter that has an `adapter_config.json`, in a directory of "
-            "its own or not, each module of Sentence Transformers' `modules.json`, random states numbered without a "
-            "gap, `trainer_state.json` (with DLRover's trainer "
+            "its own or not, each module of Sentence Transformers' `modules.json`, with FSDP of "
+            "PyTorch/XLA each rank's optimizer, random states numbered without a gap, `trainer_state.json` (with "
+            "DLRover's trainer "
             "`dlrover_latest.txt`, which names this step or a later one) not older than they are; no "
             "`checkpoint-is-incomplete.txt`. With FSDP each part is a whole `TorchDCP`, with DeepSpeed `latest` "
             "names a whole directory of it. `save_only_model` leaves weights only"
