@@ -11,10 +11,14 @@ from typing import Mapping, NamedTuple, Optional
 from muster.node.checkpoint.candidate import Candidate
 from muster.node.checkpoint.dcp import FLASH_TRACKER, METADATA_NAME, shard_sizes
 from muster.node.checkpoint.formats.base import WEIGHTS_ONLY, Format, Words
+from muster.node.checkpoint.whole import file_problem
 from muster.protocol.checkpoint_names import is_iteration, step_in_name
 
 COMPOSER_LINK = "../latest-rank0.pt.symlink"  # in a store
 _COMPOSERS = re.compile(r"ep\d+-ba\d+\Z")
+# fms_fsdp/utils/checkpointing_utils.py: its first rank writes this file after all others are done, and nothing is
+# loaded from a directory without it.
+_FMS, _FMS_LAST = re.compile(r"step_\d+_ckp\Z"), "metadata.pth"
 # What it is called itself, and what Adam and torch's optimizers call their parts, whatever key a program keeps them
 # under.
 _OF_AN_OPTIMIZER = (b"optim", b"exp_avg", b"param_groups")
@@ -102,7 +106,7 @@ def _linked(candidate: Candidate, name: str) -> Optional[int]:
 
 
 def _problem(candidate: Candidate) -> str:
-    problem = dcp_problem(candidate)
+    problem = dcp_problem(candidate) or _fms_problem(candidate)
     if problem:
         return problem
     shards = shards_of(candidate)
@@ -113,6 +117,14 @@ def _problem(candidate: Candidate) -> str:
     if shards.is_torchtitan and not shards.has_optimizer:
         return WEIGHTS_ONLY + " (last_save_model_only)"
     return ""
+
+
+def _fms_problem(candidate: Candidate) -> str:
+    if not _FMS.match(candidate.name):
+        return ""
+    if _FMS_LAST not in candidate.files:
+        return "%s does not exist, and fms-fsdp writes it last" % _FMS_LAST
+    return file_problem(candidate, _FMS_LAST)
 
 
 def _beside(name: str) -> str:
@@ -140,6 +152,7 @@ TORCH_DCP = Format(
         ),
         complete="every shard that `.metadata` names is at least as long as it says, and none is newer than it by "
         "more than 2 s; of Composer's in a store, than `latest-rank0.pt.symlink`, once that names it or a later one. "
+        "In fms-fsdp's `step_500_ckp/`, `metadata.pth` is there and whole. "
         "What TorchTitan keeps of its last step holds weights only, by default",
     ),
     (METADATA_NAME,),
