@@ -1,7 +1,8 @@
 """Orbax, and MaxText with it: `N/` or `prefix_N/`, renamed from a temporary name, or ended by `commit_success.txt`.
 
 orbax/checkpoint/_src/path/atomicity.py, `finalize`: `_CHECKPOINT_METADATA` is told the time of the commit before
-either. Each item is a directory with `_METADATA`, or, where it is none of arrays, with `metadata`.
+either. Each item is a directory with `_METADATA`, or, where it is none of arrays, with `metadata`. The arrays lie in
+one database (OCDBT), or, without it, each in a directory of its own in the form of zarr.
 
 Tests: tests/unit/checkpoint/test_formats.py.
 """
@@ -20,6 +21,13 @@ _MANIFEST_HEAD, _MANIFEST_MAGIC = struct.Struct("<4sQ"), b"\x0c\xdb\x3a\x2a"
 COMMITTED = "commit_success.txt"
 STEP_METADATA = "_CHECKPOINT_METADATA"
 _ARRAYS = re.compile(r"((?:(?!ocdbt\.process)[^/]+/)?)(?:_METADATA|d/.+|ocdbt\.process_\d+/.+)\Z")
+
+# What an array has of its own, by which zarr finds it: of the driver zarr, and of zarr3. Arrays whose names have
+# slashes lie deeper than anybody looks, and in this file older ones are together.
+_OF_ZARR = (".zarray", "zarr.json")
+_SLASH = re.compile(rb"'[^'\"]*/[^'\"]*'")
+_TOGETHER = "checkpoint"
+_IS_ARRAY = re.compile(rb'"skip_deserialize"\s*:\s*false')
 
 
 def _problem(candidate: Candidate) -> str:
@@ -46,6 +54,9 @@ def _problem(candidate: Candidate) -> str:
             return "%smanifest.ocdbt is cut short" % prefix
         if not any(name.startswith(prefix) and "/d/" in "/" + name for name in candidate.files):
             return "the files that %smanifest.ocdbt leads to are gone" % prefix
+    without = next((name for name in sorted(candidate.files) if _lacks_arrays(candidate, name)), "")
+    if without:
+        return "there are no arrays beside %s, which names them" % without
     if not any("/" in name or name == "_METADATA" for name in candidate.files):
         return "there are no arrays"
     return ""
@@ -78,6 +89,21 @@ def _is_complete_save(candidate: Candidate, name: str) -> bool:
     return bool(magic != _MANIFEST_MAGIC or length == candidate.files[name].size_bytes)
 
 
+def _lacks_arrays(candidate: Candidate, name: str) -> bool:
+    """Whether a file tells of arrays, and beside it is neither a database of them nor a single one."""
+    place, _, last = name.rpartition("/")
+    prefix = place + "/" if place else ""
+    if last != "_METADATA" or "/" in place or prefix in _arrays(candidate) or prefix + _TOGETHER in candidate.files:
+        return False
+    inside = (other for other in candidate.files if other.startswith(prefix))
+    return not any(other.endswith(_OF_ZARR) for other in inside) and candidate.remembered(name, _tells_of_arrays)
+
+
+def _tells_of_arrays(candidate: Candidate, name: str) -> bool:
+    told = candidate.document(name)
+    return _IS_ARRAY.search(told) is not None and _SLASH.search(told) is None
+
+
 def _arrays(candidate: Candidate) -> List[str]:
     """The directories of arrays in OCDBT, each with a slash at its end; "" = the checkpoint itself."""
     found = {match[1] for match in map(_ARRAYS.match, candidate.files) if match}
@@ -98,7 +124,8 @@ ORBAX = Format(
         step="the last whole number in the name",
         complete=(
             "renamed from its temporary name, or `commit_success.txt` is there; each item is, and in each of arrays "
-            "`_METADATA` and `manifest.ocdbt`. The arrays' own files are not looked at. In an object store "
+            "`_METADATA` and `manifest.ocdbt`, or, without OCDBT, an array of zarr. The arrays' own files are not "
+            "looked at. In an object store "
             "`commit_success.txt` has to be there, as the last"
         ),
     ),
