@@ -96,10 +96,10 @@ def _lacks_arrays(candidate: Candidate, name: str) -> bool:
     if last != "_METADATA" or "/" in place or prefix in _arrays(candidate) or prefix + _TOGETHER in candidate.files:
         return False
     inside = (other for other in candidate.files if other.startswith(prefix))
-    return not any(other.endswith(_OF_ZARR) for other in inside) and candidate.remembered(name, _tells_of_arrays)
+    return not any(other.endswith(_OF_ZARR) for other in inside) and candidate.remembered(name, _lists_arrays)
 
 
-def _tells_of_arrays(candidate: Candidate, name: str) -> bool:
+def _lists_arrays(candidate: Candidate, name: str) -> bool:
     told = candidate.document(name)
     return _IS_ARRAY.search(told) is not None and _SLASH.search(told) is None
 
