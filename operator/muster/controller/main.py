@@ -1,7 +1,7 @@
-"""The entry point: kopf owns the process (signals, its event loop, a doorbell for TrainingJobs), the rest is ours.
+"""The entry point: kopf owns the process (signals, its event loop, start and stop), the rest is ours.
 
-kopf's handlers would cost a deep copy per event and its peering is no leader election (docs/decisions/0001), so it
-watches the one kind that people write, and only rings: the decisions are made from our own informers.
+kopf watches nothing: it ends the process when it meets an object that it cannot read, its handlers would cost a deep
+copy per event, and its peering is no leader election (docs/decisions/0001).
 
 Tests: tests/integration/install/test_first_start.py, tests/unit/controller/test_logging.py.
 """
@@ -15,7 +15,6 @@ from typing import Any
 import kopf
 import structlog
 
-from muster.api.base import GROUP, VERSION
 from muster.controller.metrics import note_memory_limit
 from muster.controller.operator import Operator
 from muster.controller.settings import COLLECT_AFTER, SWITCH_SECONDS, Settings
@@ -23,7 +22,6 @@ from muster.kube.client import Client
 from muster.kube.version import UnsupportedServerError
 from muster.serve import open_as_many_files_as_allowed
 
-PLURAL = "trainingjobs"
 # kopf ends the process when these are used up: an API server that is away is no reason to.
 BACK_OFFS = (1, 2, 3, 5, 8, 13, 21, *(30,) * 10_000)
 
@@ -57,13 +55,8 @@ def main() -> None:
         for operator in running:
             await operator.stop()
 
-    async def ring(namespace: str | None, name: str | None, **_: Any) -> None:
-        for operator in running:
-            operator.dirty.add((namespace or "", name or ""))
-
     kopf.on.startup(registry=registry)(start)
     kopf.on.cleanup(registry=registry)(stop)
-    kopf.on.event(GROUP, VERSION, PLURAL, registry=registry)(ring)
     kopf.on.login(registry=registry)(_login)
     # kopf asks the system for a user name, and a container's numeric user may have none.
     os.environ.setdefault("LOGNAME", "muster")

@@ -72,6 +72,19 @@ def test_starts_a_job_and_lets_it_go_without_a_refusal(installation: Any, namesp
     assert "201" in codes
 
 
+def test_a_job_that_nests_too_deep_stops_no_other(installation: Any, namespace: str, wait_until: Any) -> None:
+    depth = 3000  # the API server admits it, and Python's own parser of JSON does not
+    job = a_job("deep", namespace)
+    job["spec"]["template"]["deep"] = "HERE"
+    text = json.dumps(job).replace('"HERE"', '{"a":' * depth + "1" + "}" * depth)
+    installation.kubectl("create", "--validate=false", "-f", "-", stdin=text)
+    replica = installation.start_leader()
+    installation.apply(a_job("two", namespace))
+    wait_until(lambda: _pods_of(installation, namespace, 2), "two workers of the other job")
+    assert replica.process.poll() is None
+    installation.kubectl("delete", "trainingjobs", "--all", f"--namespace={namespace}", "--wait=true")
+
+
 def test_an_edit_role_may_write_jobs_and_no_gangs(installation: Any, namespace: str, wait_until: Any) -> None:
     for role in ("edit", "view"):
         installation.kubectl(

@@ -37,7 +37,7 @@ ASKED_BY_ADMISSION = {("", "muster.dev", "trainingjobs/finalizers", "update")}
 USED_WHEN_AN_ANSWER_IS_LOST = {("", "muster.dev", "gangs", "get")}
 # Used when a machine has been gone for long (tests/integration/controller/test_health.py).
 USED_AFTER_DAYS = {("", "muster.dev", "nodehealths", "delete")}
-# What every service account may read: kopf looks for the resources it watches.
+# What every service account may read: kopf looks for the resources that there are.
 DISCOVERY = ("/api", "/apis", "/version", "/openid/v3")
 
 
