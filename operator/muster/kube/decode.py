@@ -223,13 +223,21 @@ class _Condition(msgspec.Struct, rename="camel"):
     last_transition_time: datetime | None = None
 
 
+class _PodCondition(msgspec.Struct):
+    """A condition of a pod, without its time: a tenant may write one that is no time of this calendar."""
+
+    type: str = ""
+    status: str = ""
+    message: str | None = None
+
+
 class _PodStatus(msgspec.Struct, rename="camel"):
     phase: str = ""
     reason: str | None = None
     message: str | None = None
     pod_ip: str | None = msgspec.field(default=None, name="podIP")
     host_ip: str | None = msgspec.field(default=None, name="hostIP")
-    conditions: list[_Condition] | None = None
+    conditions: list[_PodCondition] | None = None
     container_statuses: list[_ContainerStatus] | None = None
     init_container_statuses: list[_ContainerStatus] | None = None
 
@@ -449,7 +457,7 @@ def pod(data: Raw, offered: Container[str] = _NO_NAMES) -> PodView:
         offered: the extended resources and huge pages that nodes offer.
     """
     most = MAX_MESSAGE if len(bytes(data)) <= MAX_POD_BYTES else MAX_MESSAGE_OF_LARGE
-    parsed = _pods.decode(data)
+    parsed = _deeply(_pods, data)
     meta, spec, status = parsed.metadata, parsed.spec, parsed.status or _PodStatus()
     labels = meta.labels or {}
     return PodView(
@@ -491,7 +499,7 @@ def occupant(data: Raw, offered: Container[str] = _NO_NAMES) -> OccupantView:
     Args:
         offered: the extended resources and huge pages that nodes offer.
     """
-    parsed = _occupants.decode(data)
+    parsed = _deeply(_occupants, data)
     meta, spec = parsed.metadata, parsed.spec
     requested = _requested(spec, offered) if spec.node_name else {}
     return OccupantView(
@@ -523,7 +531,7 @@ def bare_agent_pod(data: Raw) -> AgentPod:
 
 def requests(data: Raw) -> dict[str, int]:
     """Return what the scheduler would reserve for this pod."""
-    return _requested(_occupants.decode(data).spec)
+    return _requested(_deeply(_occupants, data).spec)
 
 
 def node(data: Raw) -> NodeView:

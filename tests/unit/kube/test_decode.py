@@ -330,6 +330,21 @@ def test_the_answer_to_a_deletion_may_nest_deeper_than_python_does() -> None:
     assert decode.is_gone(b'{"kind":"Pod","metadata":{"deletionGracePeriodSeconds":0},"status":%s}' % deep)
 
 
+@pytest.mark.parametrize("moment", ["0000-01-01T00:00:00Z", "10000-01-01T04:59:59Z"])
+def test_a_time_in_a_pods_conditions_that_no_calendar_has_does_not_make_the_pod_unreadable(moment: str) -> None:
+    conditions = [*POD["status"]["conditions"], {"type": "X", "status": "True", "lastTransitionTime": moment}]
+    data = json.dumps({**POD, "status": {**POD["status"], "conditions": conditions}}).encode()
+    assert decode.pod(data) == decode.pod(json.dumps(POD).encode())
+
+
+def test_managed_fields_of_a_pod_may_nest_deeper_than_python_does() -> None:
+    nested = b'"managedFields":[%s],' % (b'{"f:a":' * 3000 + b"1" + b"}" * 3000)
+    plain = json.dumps(POD).encode()
+    data = plain.replace(b'"metadata": {', b'"metadata": {' + nested, 1)
+    assert (decode.pod(data), decode.occupant(data)) == (decode.pod(plain), decode.occupant(plain))
+    assert decode.requests(data) == decode.requests(plain)
+
+
 def test_the_boot_id_of_a_node_fits_into_records_whatever_its_kubelet_says() -> None:
     node = raw({"metadata": {"name": "n", "resourceVersion": "5"}, "status": {"nodeInfo": {"bootID": "1" * 5000}}})
     incident = {"time": "2026-01-01T00:00:00Z", "state": "Unhealthy", "reason": "Xid79"}
