@@ -17,7 +17,7 @@ import pydantic
 from muster.api.base import EARLIEST, LATEST, UID_LENGTH, ApiModel
 from muster.api.trainingjob import TrainingJob
 from muster.kube import paths
-from muster.kube.template_shares import MAX_NAMESPACE_BYTES, TemplateShares, parsed_bytes
+from muster.kube.template_shares import MAX_NAMESPACE_BYTES, TemplateShares, parsed_bytes, texts_bytes
 from muster.protocol.messages import readable
 from muster.world import resources
 from muster.world.quotas import QuotaView, Scope, quota_amounts
@@ -631,14 +631,24 @@ class _BareJobSpec(msgspec.Struct):
     template: msgspec.Raw = msgspec.Raw(b"")
 
 
-class _Identity(msgspec.Struct):
+class _BareJobMeta(msgspec.Struct, rename="camel"):
     name: str = ""
     namespace: str = ""
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    owner_references: msgspec.Raw = msgspec.Raw(b"")
 
 
 class _BareJob(msgspec.Struct):
-    metadata: _Identity = msgspec.field(default_factory=_Identity)
+    metadata: _BareJobMeta = msgspec.field(default_factory=_BareJobMeta)
     spec: _BareJobSpec = msgspec.field(default_factory=_BareJobSpec)
+
+    def parsed_bytes(self) -> int:
+        """Return the memory of what a tenant may make large: the API server admits a megabyte of labels or owners."""
+        meta = self.metadata
+        objects = (self.spec.template, meta.owner_references)
+        texts = (meta.labels or {}, meta.annotations or {})
+        return sum(parsed_bytes(bytes(each)) for each in objects) + sum(map(texts_bytes, texts))
 
 
 # Pods are far smaller; in memory an object may take thirty times its size, and each replica keeps all of them.
@@ -674,11 +684,11 @@ def training_job(shares: TemplateShares) -> Callable[[Raw], TrainingJob | Undeco
             bare = _jobs.decode(data)
         except Exception:  # noqa: BLE001 - it says why
             return read(data)
-        key, size_bytes = (bare.metadata.namespace, bare.metadata.name), parsed_bytes(bytes(bare.spec.template))
+        key, size_bytes = (bare.metadata.namespace, bare.metadata.name), bare.parsed_bytes()
         if len(bare.spec.template) <= MAX_TEMPLATE_BYTES and not shares.has_room(key, size_bytes):
             most = (
-                f"the templates of all jobs in namespace {key[0]} take more than {MAX_NAMESPACE_BYTES // 2**20} MiB "
-                "of memory"
+                f"the templates and metadata of all jobs in namespace {key[0]} take more than "
+                f"{MAX_NAMESPACE_BYTES // 2**20} MiB of memory"
             )
             remedy = "delete jobs there that have ended, and Muster takes this one in by itself"
             shares.refuse(key, size_bytes)

@@ -1,13 +1,15 @@
-"""Counts the memory that the templates of each namespace's jobs take in the operator, and enforces each namespace's
-share.
+"""Counts the memory that the templates and metadata of each namespace's jobs take in the operator, and enforces each
+namespace's share.
 
 A template is any JSON: parsed, 128 KiB of `{},{},...` take thirty times as much. Each replica keeps all jobs, so
 hundreds of such templates would end leader and standby together. The memory of a template is estimated from its bytes
 before it is parsed, and counted for as long as a parsed version of the job is alive.
 """
 
+import sys
 import weakref
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 Key = tuple[str, str]  # namespace, name
@@ -22,6 +24,11 @@ def parsed_bytes(template: bytes) -> int:
     """Return how many bytes of memory this JSON takes at most once it is parsed."""
     costs = ((b"{", _OBJECT_BYTES), (b"[", _LIST_BYTES), (b",", _VALUE_BYTES), (b":", _KEY_BYTES))
     return len(template) + sum(template.count(sign) * cost for sign, cost in costs)
+
+
+def texts_bytes(texts: Mapping[str, str]) -> int:
+    """Return how many bytes of memory these labels or annotations take."""
+    return sum(_KEY_BYTES + sys.getsizeof(name) + sys.getsizeof(value) for name, value in texts.items())
 
 
 class TemplateShares:

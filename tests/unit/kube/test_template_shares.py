@@ -32,7 +32,7 @@ def test_a_namespace_has_room_for_so_many_and_others_are_not_affected() -> None:
     first, second, third = (read(raw(name, TEMPLATE)) for name in ("a", "b", "c"))
     assert (is_read(first), is_read(second), is_read(third)) == (True, True, False)
     assert third.reason == "TemplateTooLarge"
-    assert "the templates of all jobs in namespace ns" in third.error
+    assert "the templates and metadata of all jobs in namespace ns" in third.error
     assert "delete jobs there that have ended, and Muster takes this one in by itself" in third.error
     assert third.waits_for_room
     assert (third.namespace, third.name, third.uid, third.resource_version) == ("ns", "c", "uid-c", 1)
@@ -41,6 +41,21 @@ def test_a_namespace_has_room_for_so_many_and_others_are_not_affected() -> None:
     gc.collect()
     assert is_read(read(raw("c", TEMPLATE)))
     assert is_read(first)
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"labels": {f"label-{number}": "" for number in range(1000)}},
+        {"annotations": {f"note-{number}": "" for number in range(1000)}},
+        {"ownerReferences": [{"apiVersion": "v1", "kind": "A", "name": "a", "uid": str(n)} for n in range(1000)]},
+    ],
+)
+def test_metadata_counts_as_much_as_it_takes(metadata: dict[str, Any]) -> None:
+    data = json.loads(raw("a", TEMPLATE))
+    data["metadata"] |= metadata
+    found = decode.training_job(TemplateShares(50 * SIZE))(json.dumps(data).encode())
+    assert (found.name, found.waits_for_room) == ("a", True)
 
 
 def test_versions_of_one_job_count_once() -> None:
