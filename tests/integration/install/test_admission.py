@@ -303,6 +303,16 @@ class TestAStolenTokenOfTheOperator:
         code, message = thief.request("PATCH", f"{path}{force}", {**budget, "spec": {"minAvailable": 1}}, APPLY)
         assert (code, ONLY_OWN in message) == (422, True), message
 
+    def test_no_secret_of_its_own_becomes_a_token_that_never_expires(self, installation: Any, thief: Thief) -> None:
+        path = f"/api/v1/namespaces/{SYSTEM}/secrets"
+        installation.kubectl("delete", "secret", "muster-coordinator-ca", f"--namespace={SYSTEM}", "--ignore-not-found")
+        account = {"kubernetes.io/service-account.name": "muster"}
+        metadata = {"name": "muster-coordinator-ca", "namespace": SYSTEM, "annotations": account}
+        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata}
+        code, message = thief.request("POST", path, {**secret, "type": "kubernetes.io/service-account-token"})
+        assert (code, "of type Opaque only" in message) == (403, True), message
+        assert thief.request("POST", f"{path}?dryRun=All", secret)[0] == 201
+
     def test_a_service_redirects_nothing(self, thief: Thief, job: dict[str, Any]) -> None:
         path = f"/api/v1/namespaces/{job['metadata']['namespace']}/services/real-evil?fieldManager=muster&force=true"
         spec = {"externalIPs": ["10.0.0.1"], "ports": [{"port": 443}]}
