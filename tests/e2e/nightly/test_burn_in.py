@@ -18,7 +18,7 @@ from monitoring.live import asked, named
 from monitoring.page import registered
 from testbed import figures
 from testbed.bed import Bed
-from testbed.burnt import assert_kept, failures, first_workers, wait_out
+from testbed.burnt import FOUND_SECONDS, assert_kept, failures, first_workers, wait_out
 from testbed.jobs import Job
 from testbed.kube import WaitError, wait_until
 
@@ -43,7 +43,6 @@ def test_a_healthy_gang_is_tested_and_trains(bed: Bed, submit: Submit) -> None:
     [
         ("slow_link", "node-2"),
         ("lossy_link", "node-3"),  # of ten packets one is lost
-        ("slow_cpu", "node-3"),
     ],
 )
 def test_a_node_that_is_slow_or_loses_packets_is_replaced(bed: Bed, submit: Submit, fault: str, node: str) -> None:
@@ -52,11 +51,19 @@ def test_a_node_that_is_slow_or_loses_packets_is_replaced(bed: Bed, submit: Subm
     wait_out(job, node)
     bed.faults.repair()
     assert job.completion(400)["result"] == "Succeeded"
-    # Which probe finds a slow processor first hangs on the machine.
-    probes = {probe for failed, probe in failures(job) if failed == node}
-    assert fault == "slow_cpu" or probes == {"pair"}
-    assert {failed for failed, _ in failures(job)} == {node}
+    assert failures(job) == {(node, "pair")}
     assert_kept(job, first)
+
+
+def test_a_node_whose_processor_is_slow_is_replaced(bed: Bed, submit: Submit) -> None:
+    """A probe of the burn-in finds it, or its listing of the checkpoints does not come: that depends on the machine."""
+    bed.faults.slow_cpu("node-3")
+    job, _ = begun_on(bed, submit, "slow-cpu", "node-3", others=2)
+    wait_until(f"{job.name} to leave node-3", lambda: "node-3" not in job.current().nodes, FOUND_SECONDS)
+    bed.faults.repair()
+    assert job.completion(400)["result"] == "Succeeded"
+    blamed = {node for node, _ in failures(job)} | {each["node"] for each in job.status().get("incidents", ())}
+    assert blamed == {"node-3"}
 
 
 def test_a_node_that_dies_in_the_burn_in_is_replaced_and_nobody_is_blamed(bed: Bed, submit: Submit) -> None:
