@@ -402,7 +402,7 @@ def _cut(life: Life, since: datetime | None, until: datetime | None, prices: Pri
     share, later = part / whole, max(spec.end_time - (until or spec.end_time), timedelta()) / whole
 
     def scaled(amounts: Mapping[str, int]) -> dict[str, int]:
-        """Return the share of all amounts in whole seconds; their sum is the share of the sum."""
+        """Return how much of each amount lies between `since` and `until`, in whole seconds; the sum is cut alike."""
         total = sum(amounts.values()) * (part // _MICROSECOND) // (whole // _MICROSECOND)
         return dict(zip(amounts, allot_amount(total, list(amounts.values())), strict=True))
 

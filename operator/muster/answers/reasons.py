@@ -401,7 +401,8 @@ REASONS: tuple[Reason, ...] = (
         "The restart budget is used up.",
         "Muster waits a few seconds for evidence that the job did not cause the failure.",
         _NOTHING,
-        "the restart budget is used up; waiting for late evidence",
+        "the restart budget is used up: Muster waits a few seconds for evidence that the job did not cause its "
+        "failures, and otherwise ends the job",
     ),
     Reason(
         "WebhookFailed",
@@ -1123,14 +1124,23 @@ REASONS: tuple[Reason, ...] = (
         _NOTHING,
     ),
     Reason(
-        "Healthy, NothingKnown",
+        "Healthy",
         Topic.NODES,
         "Node: condition MusterHealthy",
-        "No finding counts against the node, or nothing is known of it. Any other reason of this condition is that "
-        "of the [finding](docs/node-health.md).",
+        "No finding counts against the node. Any other reason of this condition is that of the "
+        "[finding](docs/node-health.md).",
         "The node is used.",
-        "`NothingKnown`: check whether a pod of DaemonSet muster-agent runs there.",
+        _NOTHING,
         "No finding counts against this node.",
+    ),
+    Reason(
+        "NothingKnown",
+        Topic.NODES,
+        "Node: condition MusterHealthy",
+        "Neither an agent nor another source has reported anything about the node.",
+        "The node is used.",
+        "Check whether a pod of DaemonSet muster-agent runs there.",
+        "Neither an agent nor another source reports anything about this node.",
     ),
     Reason(
         "NodeObserved",
@@ -1323,8 +1333,8 @@ REASONS: tuple[Reason, ...] = (
         "The account of an ended job cannot be written to `muster-system`. The message has the API server's answer.",
         "Muster tries again, and holds no job for more than ten minutes.",
         "Check for a quota, a webhook, a missing right or a missing CRD; apply the manifests of this version.",
-        "the account of the ended job team-a/llama cannot be written: 403 exceeded quota. It is tried again; "
-        "without it `kubectl muster report --fleet` says less than happened.",
+        "the account of the ended job team-a/llama cannot be written to namespace muster-system: 403 exceeded quota. "
+        "It is tried again; without it `kubectl muster report --fleet` says less than happened.",
     ),
     Reason(
         "HistoryLost",

@@ -415,8 +415,9 @@ class HistoryKeeper:
             each.is_reported = True
             self._report_problem(
                 "HistoryNotWritten",
-                f"the account of the ended job {_qualified_name(each.spec)} cannot be written: {str(error)[:300]}. "
-                "It is tried again; without it `kubectl muster report --fleet` says less than happened.",
+                f"the account of the ended job {_qualified_name(each.spec)} cannot be written to namespace "
+                f"{self._namespace}: {str(error)[:300]}. It is tried again; without it "
+                "`kubectl muster report --fleet` says less than happened.",
             )
 
     def _lost(self, each: _Waiting, why: str) -> None:

@@ -295,7 +295,10 @@ def _plan_of_back_off(world: JobWorld, gang: Gang) -> Plan | None:
     """Return the plan of a start that has to wait because of earlier failures; None: it need not wait."""
     spec = gang.spec
     if budget_exhausted(world, spec):
-        message = "the restart budget is used up; waiting for late evidence"
+        message = (
+            "the restart budget is used up: Muster waits a few seconds for evidence that the job did not cause its "
+            "failures, and otherwise ends the job"
+        )
         return Plan((), StatusReport(State.STARTING, "AwaitingEvidence", message), wake_in_seconds=TICK_SECONDS)
     until = holds.held_until(world, spec)
     if until:

@@ -102,7 +102,7 @@ def unusable(node: NodeView, needs: Requirements, fleet: Fleet) -> Refusal | Non
 
 
 def closed(node: NodeView, needs: Requirements, fleet: Fleet) -> Refusal | None:
-    """Which state or taint of the node keeps the worker away, labels apart; None if none does."""
+    """Return which state or taint of the node keeps the worker away; None if none does. Labels are not checked."""
     if not node.ready:
         return _NOT_READY
     if node.unschedulable:

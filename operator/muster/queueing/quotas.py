@@ -89,8 +89,8 @@ class _Room:
     accelerators: Sequence[str] = ()
     beyond: Counter[str] = field(default_factory=Counter)
 
-    def limits(self, claim: QuotaClaim) -> Iterator[str]:
-        """The resources of the quota that pods with this claim use. A quota may have a thousand others."""
+    def resources(self, claim: QuotaClaim) -> Iterator[str]:
+        """The names of the quota's resources that pods with this claim use. A quota may have a thousand others."""
         yield from self.accelerators
         yield from (each for each in claim.usage if each in self.quota.hard and each not in self.accelerators)
 
@@ -176,7 +176,7 @@ class Quotas:
             rooms = self._rooms[job.namespace] = [self._room(quota, found.held) for quota in found.quotas]
         for room in rooms:
             if job.claim.falls_under(room.quota):
-                for resource in room.limits(job.claim):
+                for resource in room.resources(job.claim):
                     yield room, resource
 
     def _room(self, quota: QuotaView, held: Collection[Held]) -> _Room:
@@ -184,7 +184,7 @@ class Quotas:
         for job in held:
             if not job.claim.may_fall_under(quota):  # what it holds is never counted for less
                 continue
-            for resource in room.limits(job.claim):
+            for resource in room.resources(job.claim):
                 amount = job.accelerators if resource in room.accelerators else job.podless * job.claim.usage[resource]
                 room.beyond[resource] += amount
         return room

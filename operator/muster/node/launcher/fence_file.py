@@ -78,7 +78,7 @@ class Storage:
         self._begin({"makes": not self._is_open})
 
     def claim(self, attempt: int) -> None:
-        """Begin to write this attempt into the fence file, unless it has a later one."""
+        """Begin to write this attempt into the fence file, unless it has a later one. `pop_result` has the outcome."""
         self._begin({"claim": attempt})
 
     def pop_result(self) -> Optional[FenceState]:

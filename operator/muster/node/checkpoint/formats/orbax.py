@@ -23,7 +23,7 @@ STEP_METADATA = "_CHECKPOINT_METADATA"
 _ARRAYS = re.compile(r"((?:(?!ocdbt\.process)[^/]+/)?)(?:_METADATA|d/.+|ocdbt\.process_\d+/.+)\Z")
 
 # What an array has of its own, by which zarr finds it: of the driver zarr, and of zarr3. Arrays whose names have
-# slashes lie deeper than anybody looks, and in this file older ones are together.
+# slashes lie deeper than the listing goes, and in this file older ones are together.
 _OF_ZARR = (".zarray", "zarr.json")
 _SLASH = re.compile(rb"'[^'\"]*/[^'\"]*'")
 _TOGETHER = "checkpoint"
