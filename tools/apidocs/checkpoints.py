@@ -9,15 +9,15 @@ _HEAD = """<!-- {generated} -->
 # Checkpoints that are recognized
 
 A directory or file below `spec.checkpoint.directory` is of the first of these formats whose files it has. Nothing is
-imported or unpickled: names, sizes and times are looked at, and a few bytes of those files that tell by them whether they are
-whole (`.safetensors`, and the archives of `torch.save`).
+imported or unpickled. The launcher reads names, sizes and times. Of `.safetensors` and the archives of `torch.save` it also reads the few
+bytes that show whether the file is whole.
 
 What is complete *at once* ends with a file that is there whole or not at all. Anything else counts once two looks, {seconds:g} s
 apart, have found the same files. Weights without the state of an optimizer are never gone on from.
 
 Programs whose saves are of none of these can write [`muster-checkpoint.json`](../trainer-contract.md#when-a-checkpoint-is-complete), or their job says what a
-checkpoint is called: `spec.checkpoint.pattern: state-{{step}}.npz` where each is a file, which counts after two such looks (a zip archive, as torch
-and numpy write them, only with its end), and `run_{{step}}/DONE` where each is a directory in which `DONE` is written last, which counts at once as
+checkpoint is called by `spec.checkpoint.pattern`. With `state-{{step}}.npz` each is a file, which counts after two such looks (a zip archive, as
+torch and numpy write them, only with its end). With `run_{{step}}/DONE` each is a directory in which `DONE` is written last. It counts at once as
 long as nothing in it is newer. Then nothing else in the directory counts.
 
 | format | written by | what | step | complete | counts |

@@ -13,8 +13,8 @@ the lines below, by `spec.progress.preset`:
 - a name: by that one alone;
 - `Off`: not at all.
 
-A line counts in whichever rank prints it, with colours, with `[rank0]:`, `[default0]:`, `[0]:`, `0:` or Ray's prefix before it, and behind what a
-logger puts before it; of a bar that is drawn again and again every drawing. Steps are those of the whole training, so that
+A line counts in whichever rank prints it, with colours, and behind what a logger puts before it. It may have the prefix `[rank0]:`, `[default0]:`,
+`[0]:`, `0:` or that of Ray. Of a bar that is drawn again and again, every drawing counts. Steps are those of the whole training, so that
 they go on after a resume. Evaluations, sanity checks, downloads and data sets that are mapped do not count.
 
 | preset | a line as it is printed | counts by itself | to know | source |
@@ -22,18 +22,18 @@ they go on after a resume. Evaluations, sanity checks, downloads and data sets t
 """
 
 _TAIL = """
-Of what these lines tell besides the step, {losses} are read for the loss, and {tokens} for the tokens that each accelerator trains in a
-second: [`kubectl muster report`](../goodput.md) shows what the current attempt has printed last, as it was printed. The time of a step is
-measured between lines. Of an attempt of which one line alone is seen it is the pace that the line prints, which {paces} do
-(`it/s`, `s/it`, `elapsed time per iteration (ms)` and the like), or, with `spec.throughput.tokensPerStep`, the tokens. Operations of each
+Besides the step, the loss is read from the lines of {losses}. The tokens that each accelerator trains in a second are read from {tokens}.
+[`kubectl muster report`](../goodput.md) shows what the current attempt has printed last, as it was printed. The time of a step is
+measured between lines. If only one line of an attempt is seen, the time is the pace that the line prints (`it/s`, `s/it`, `elapsed time per iteration (ms)` and
+the like). Where it prints none, the time follows from the tokens, with `spec.throughput.tokensPerStep`. A pace is printed by {paces}. Operations of each
 accelerator in a second are read from {tflops}, and an MFU from {mfus}.
 
 ## What steps were spent on
 
 Timers that are printed with the steps tell how long these waited for input or communicated, where the program does not write it to
-[`MUSTER_PROGRESS`](../trainer-contract.md#what-a-step-was-spent-on). What is printed with the first line belongs to the start. Of the least and
-the most of all ranks input counts by the most, since all wait for the slowest; communication counts by the least, since the others' waits for
-the slowest are in theirs. TorchTitan tells its data loading to TensorBoard and Weights & Biases alone; bars, Lightning and NeMo print only what a
+[`MUSTER_PROGRESS`](../trainer-contract.md#what-a-step-was-spent-on). What is printed with the first line belongs to the start. Where lines
+have the least and the most of all ranks, input counts by the most, since all wait for the slowest. Communication counts by the least, since the
+others' waits for the slowest are in theirs. TorchTitan tells its data loading to TensorBoard and Weights & Biases alone; bars, Lightning and NeMo print only what a
 step takes.
 
 | preset | tells of | a line as it is printed | counts | source |

@@ -9,9 +9,9 @@ _HEAD = """<!-- {generated} -->
 A program that reads `MUSTER_RESUME_PATH` needs none of this. Any other has to be told which checkpoint Muster has chosen, by
 `spec.checkpoint.resumePreset`:
 
-- left out, or `Auto`: by the row of the checkpoint's format, where the command is *certainly* that framework's, and does not say
-  something else itself; else nothing is added. Nor is it behind a lone `config.json`, from which Hugging Face's examples take all their options
-  where nothing stands beside it: write them into the command;
+- left out, or `Auto`: by the row of the checkpoint's format, where the command is *certainly* that framework's and does not say
+  something else itself. Else nothing is added. Nor is it behind a lone `config.json`, from which Hugging Face's examples then take all their
+  options: write these into the command;
 - a name: by that one. Its words end the command, where the last of several counts; what the command itself says against them is told;
 - `Off`: nothing. `spec.checkpoint.resumeArgument` adds words of one's own in place of a preset.
 

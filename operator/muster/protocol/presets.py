@@ -164,11 +164,11 @@ PRESETS: Tuple[Preset, ...] = (
                 "lightning 2.6.6, loops/fit_loop.py (on_advance_start)",
             ),
         ),
-        needs="it prints batches of an epoch, from which the step is reckoned: the same as in its checkpoints with "
-        "one optimizer, `accumulate_grad_batches=1` and epochs of one length. Having gone on in the middle of an "
-        "epoch it counts on without naming it: steps are reckoned from `MUSTER_RESUME_STEP` then, too low by less "
-        "than `refresh_rate`, until the epoch ends. `RichProgressBar` prints nothing into a log, and loaders of "
-        "unknown length no length",
+        needs="it prints batches of an epoch, from which the step is computed. It is the same as in its checkpoints "
+        "with one optimizer, `accumulate_grad_batches=1` and epochs of one length. After a resume in the middle of an "
+        "epoch it counts on without naming the epoch. Until the epoch ends, steps are counted from "
+        "`MUSTER_RESUME_STEP`, too low by less than `refresh_rate`. `RichProgressBar` prints nothing into a log, and "
+        "loaders of unknown length no length",
         loss=r"[ ,\[](?:train(?:ing)?[_/])?loss(?:[_/]step)?=" + _VALUE,
         pace=_BAR_PACE,
         is_distinct=False,
@@ -201,7 +201,7 @@ PRESETS: Tuple[Preset, ...] = (
             ),
         ),
         needs="it prints steps and numbers its checkpoints by epochs (`epoch_3`), unless it saves by steps "
-        "(`save_every_n_steps`): else the steps since a checkpoint are counted too high",
+        "(`save_every_n_steps`). With epochs the steps since a checkpoint are counted too high",
         loss=r"\|Loss: " + _VALUE,
         pace=_BAR_PACE,
         is_distinct=False,
@@ -452,7 +452,7 @@ PRESETS: Tuple[Preset, ...] = (
                 _NEMO_RL + "sft.py",
             ),
         ),
-        needs="it numbers the steps of an epoch: the epochs before count as long as the newest one, so that a data set "
+        needs="it numbers the steps of an epoch. The epochs before count as long as the newest one. So a data set "
         "whose epoch is longer than `max_num_steps` is counted right in its first epoch alone",
         loss=r"\u2022 (?:Policy )?[Ll]oss: " + _VALUE,
         tokens=r"- E2E \(Tokens/sec/gpu\): " + _VALUE,

@@ -136,7 +136,7 @@ PRESETS: Tuple[Preset, ...] = (
         tracker="latest_checkpointed_iteration.txt",
         urls=("msc",),
         needs="where its tracker file holds no number (a save over it was cut short) Megatron-LM would end with code "
-        "0 all the same: the launcher writes the step into it then. `--ckpt-step 0` counts as none",
+        "0. The launcher then writes the step into it. `--ckpt-step 0` counts as none",
     ),
     Preset(
         "TorchTitan",

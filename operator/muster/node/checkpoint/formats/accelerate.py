@@ -120,11 +120,11 @@ ACCELERATE = Format(
         complete=(
             "weights (without Accelerate's own any `*.safetensors`, `*.bin`, `*.pt`, `*.pth`, `*.ckpt` that a hook "
             "saves, as diffusers' `unet/diffusion_pytorch_model.safetensors`) and optimizer are there and all files "
-            "whole, sharded parts, DeepSpeed's and Megatron-LM's as theirs, files of ranks "
-            "(`pytorch_model_fsdp_0_rank1.bin`) for all that have random states, and none of them newer than "
-            "`random_states_0.pkl`, which is whole; `custom_checkpoint_*.pkl` numbered without a gap. Random states "
-            "of other ranks are not missed. Of `checkpoint_7`: and of optimizers, schedulers, scaler, samplers, data "
-            "loaders and `custom_checkpoint_*.pkl` as many as `checkpoint_6` has, where that is there"
+            "whole. Sharded parts, DeepSpeed's and Megatron-LM's are complete as in those formats. Files of ranks "
+            "(`pytorch_model_fsdp_0_rank1.bin`) are there for all that have random states. None of them is newer than "
+            "`random_states_0.pkl`, which is whole. `custom_checkpoint_*.pkl` are numbered without a gap. Random "
+            "states of other ranks are not missed. `checkpoint_7` also has of optimizers, schedulers, scaler, "
+            "samplers, data loaders and `custom_checkpoint_*.pkl` as many as `checkpoint_6` has, where that is there"
         ),
     ),
     (STATES_NAME,),

@@ -229,8 +229,8 @@ DEEPSPEED = Format(
         step="the tag, where it says `step`; else `global_steps` in the model's states",
         complete=(
             "files of all ranks are there and whole: as many as `dp_world_size` and `mp_world_size` in the model's "
-            "states say; each layer of a `PipelineModule` for each rank that has a part of it, and those of each "
-            "parameter that is named; each expert that `num_experts` counts"
+            "states say. So are each layer of a `PipelineModule` for each rank that has a part of it, and those of "
+            "each parameter that is named. So is each expert that `num_experts` counts"
         ),
     ),
     MARKERS,
@@ -246,8 +246,8 @@ DEEPSPEED_UNIVERSAL = Format(
         step="the tag, where it says `step`; else `global_steps` in the model's states",
         complete=(
             "each directory below `zero/` has the same files, all of them whole, and model states of all "
-            "`mp_world_size` ranks are there. Beside the directory that it was made of, of the same step, it is "
-            "passed over: only a program that is told so loads it (`load_universal`)"
+            "`mp_world_size` ranks are there. Beside the directory of the same step that it was made of, it is passed "
+            "over. Only a program with `load_universal` loads it"
         ),
     ),
     (_UNIVERSAL_STATE,),

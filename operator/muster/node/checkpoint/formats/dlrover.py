@@ -62,9 +62,9 @@ DLROVER = Format(
         written_by="DLRover's flash checkpoint. What it saves for Megatron-LM, DeepSpeed or FSDP is found as theirs",
         place="`500/rank_0.pt`",
         step="the name",
-        complete="`dlrover_latest.txt` names this step or a later one and is not older than its files, which are "
-        "whole, numbered without a gap, and as many as that later one has. Of the one that it names a last shard "
-        "that was removed later is not missed",
+        complete="`dlrover_latest.txt` names this step or a later one and is not older than its files. These are "
+        "whole, numbered without a gap, and as many as that later one has. Of the one that it names a last shard that "
+        "was removed later is not missed",
     ),
     ("rank_0.pt",),
     _problem,

@@ -125,12 +125,11 @@ HUGGING_FACE = Format(
         step="`global_step` in `trainer_state.json`, which is that of the name",
         complete=(
             "weights (where the program saves them itself, under any name), optimizer and scheduler are there and "
-            "whole, each file of `*.index.json`, each adapter that has an `adapter_config.json`, in a directory of "
-            "its own or not, each module of Sentence Transformers' `modules.json`, with FSDP of "
-            "PyTorch/XLA each rank's optimizer, random states numbered without a gap, `trainer_state.json` (with "
-            "DLRover's trainer "
-            "`dlrover_latest.txt`, which names this step or a later one) not older than they are; no "
-            "`checkpoint-is-incomplete.txt`. With FSDP each part is a whole `TorchDCP`, with DeepSpeed `latest` "
+            "whole. So are each file of `*.index.json`, each adapter with an `adapter_config.json`, in its own "
+            "directory or not, and each module of Sentence Transformers' `modules.json`. With FSDP of PyTorch/XLA so "
+            "is each rank's optimizer. Random states are numbered without a gap. `trainer_state.json` (with DLRover's "
+            "trainer `dlrover_latest.txt`, which names this step or a later one) is not older than they are. There is "
+            "no `checkpoint-is-incomplete.txt`. With FSDP each part is a whole `TorchDCP`, with DeepSpeed `latest` "
             "names a whole directory of it. `save_only_model` leaves weights only"
         ),
     ),

@@ -239,8 +239,8 @@ MEGATRON_LEGACY = Format(
         place="`iter_0000500/mp_rank_*/`",
         step="the name",
         complete=(
-            "of as many ranks as the arguments in `model_optim_rng.pt` say that file is there and whole, and so is "
-            "`distrib_optim.pt` where they say so or any has it; `latest_checkpointed_iteration.txt` names this "
+            "that file is there and whole of as many ranks as the arguments in `model_optim_rng.pt` say. So is "
+            "`distrib_optim.pt` where they say so or any has it. `latest_checkpointed_iteration.txt` names this "
             "iteration or a later one. With `--no-save-optim` it holds weights only"
         ),
     ),

@@ -93,9 +93,9 @@ NEMO_RL = Format(
         place="`step_500/` with `training_info.json`",
         step="the name",
         complete=(
-            "it is renamed from `tmp_step_500`; each part below `policy/` (`value/`) is a whole `TorchDCP`, a whole "
-            "`iter_0000000/` of Megatron Core, or weights in whole files; `train_dataloader.pt` is there. With "
-            "`save_optimizer: false` it holds weights only"
+            "it is renamed from `tmp_step_500`, and `train_dataloader.pt` is there. Each part below `policy/` "
+            "(`value/`) is a whole `TorchDCP`, a whole `iter_0000000/` of Megatron Core, or weights in whole files. "
+            "With `save_optimizer: false` it holds weights only"
         ),
     ),
     (_INFO,),

@@ -123,10 +123,9 @@ ORBAX = Format(
         place="`500/`, `prefix_500/`",
         step="the last whole number in the name",
         complete=(
-            "renamed from its temporary name, or `commit_success.txt` is there; each item is, and in each of arrays "
-            "`_METADATA` and `manifest.ocdbt`, or, without OCDBT, an array of zarr. The arrays' own files are not "
-            "looked at. In an object store "
-            "`commit_success.txt` has to be there, as the last"
+            "renamed from its temporary name, or `commit_success.txt` is there. Each item is there, and in each of "
+            "arrays `_METADATA` and `manifest.ocdbt`, or, without OCDBT, an array of zarr. The arrays' own files are "
+            "not looked at. In an object store `commit_success.txt` has to be there, as the last"
         ),
     ),
     (STEP_METADATA, COMMITTED, "default/_METADATA", "items/_METADATA", "_METADATA"),

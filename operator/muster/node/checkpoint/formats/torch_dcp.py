@@ -147,13 +147,13 @@ TORCH_DCP = Format(
         "torchtune where it saves asynchronously",
         place="a directory with `.metadata`: `step-500`, `ep1-ba500`, `epoch_3`",
         step=(
-            "the name: the number behind `step` or `iter`, else behind `ba` or `batch`, else the last whole one at "
-            "which no letter stands, else the last whole one. `10k` is 10,000"
+            "the name: the number behind `step` or `iter`, else behind `ba` or `batch`. Else the last whole one "
+            "without a letter next to it, else the last whole one. `10k` is 10,000"
         ),
-        complete="every shard that `.metadata` names is at least as long as it says, and none is newer than it by "
-        "more than 2 s; of Composer's in a store, than `latest-rank0.pt.symlink`, once that names it or a later one. "
-        "In fms-fsdp's `step_500_ckp/`, `metadata.pth` is there and whole. "
-        "What TorchTitan keeps of its last step holds weights only, by default",
+        complete="every shard that `.metadata` names is at least as long as it says, and none is newer than it by more "
+        "than 2 s. Composer's in a store must not be newer than `latest-rank0.pt.symlink`, once that names it or a "
+        "later one. In fms-fsdp's `step_500_ckp/`, `metadata.pth` is there and whole. What TorchTitan keeps of its "
+        "last step holds weights only, by default",
     ),
     (METADATA_NAME,),
     _problem,

@@ -131,8 +131,8 @@ VERL = Format(
         step="the name",
         complete=(
             "of each model `model_`, `optim_` and `extra_state_world_size_8_rank_0.pt` of as many ranks as they say, "
-            "or a whole `dist_ckpt/` of Megatron Core; `data.pt`; `latest_checkpointed_iteration.txt` names this "
-            "step or a later one. Without optimizers it holds weights only"
+            "or a whole `dist_ckpt/` of Megatron Core. `data.pt` is there, and `latest_checkpointed_iteration.txt` "
+            "names this step or a later one. Without optimizers it holds weights only"
         ),
     ),
     ("data.pt", "data_0.pt", "fsdp_config.json", "actor/fsdp_config.json", "actor/dist_ckpt/metadata.json"),
