@@ -263,10 +263,10 @@ REASONS: tuple[Reason, ...] = (
         Topic.WAITING,
         WAITS,
         "A lost worker may still be running, cut off from Muster. The message names its pod and its node.",
-        "The next attempt starts when one of these [proves its end](docs/decisions/0012-proof-of-death.md): the "
-        "pod's own end; 90 s of its kubelet's heartbeats once the pod is gone; the launcher's fence (15 s, longer "
-        "for long steps); the fence file in the checkpoint directory; a reboot of the node; a time limit of the "
-        "job.",
+        "The next attempt starts when one of these [proves its end](docs/decisions/0012-proof-of-death.md). The pod "
+        "has ended, or its kubelet has sent heartbeats for 90 s since the pod is gone. The launcher's fence (15 s, "
+        "longer for long steps) or the fence file in the checkpoint directory has run out. The node was rebooted, or a "
+        "time limit of the job has passed.",
         "Set `spec.recovery.unfencedTimeoutSeconds`, or run `kubectl muster lost NODE` if the machine is off. If "
         "the message names another checkpoint directory, the volume is missing in a pod, or is not shared.",
         "Pod job-5b6d5-0-1 on node n0 may still be training: the whole gang lost contact at once. The fence file in "
@@ -456,8 +456,7 @@ REASONS: tuple[Reason, ...] = (
         Topic.TRAINING,
         TRAINS,
         "Workers are silent, but nothing proves yet that they are lost.",
-        "Muster waits for a second sign that they are lost, such as a node that is not Ready, or for a step of the "
-        "job.",
+        "Muster waits for a second sign that they are lost (such as a node that is not Ready) or for a step.",
         "Check the nodes, the logs of the workers, and network policies to `muster-coordinator`.",
         "silent for 20 s or more: 2 of 16 workers, the first is worker 4; waiting for a second sign or for a step",
         next=("see the nodes: kubectl muster nodes", f"what the operator says: {OPERATOR_LOGS}"),
@@ -496,7 +495,7 @@ REASONS: tuple[Reason, ...] = (
         "Training goes on. A restart gives the trainer the newest complete checkpoint; one that follows the pointer "
         "file instead resumes elsewhere.",
         "Write the right checkpoint into the pointer file, let the trainer write the missing files, or correct "
-        "`spec.checkpoint.directory`; the message of the condition says which.",
+        "`spec.checkpoint.directory`. The message of the condition says which.",
     ),
     Reason(
         "CheckpointStoreUnreachable",
@@ -525,7 +524,7 @@ REASONS: tuple[Reason, ...] = (
         "NoNewCheckpoint, CheckpointSpaceLow, SavesTakeLonger",
         Topic.TRAINING,
         "TrainingJob: Event, status.checkpoint.concerns",
-        "No new checkpoint has come for three of the usual intervals; or their file system is almost full; or saves "
+        "No new checkpoint has come for three of the usual intervals. Or their file system is almost full, or saves "
         "take 1.5 times as long as the first ones.",
         "Training goes on.",
         "Read [what each is measured by, and what to do](docs/checkpoints.md#how-saving-goes).",
@@ -793,7 +792,7 @@ REASONS: tuple[Reason, ...] = (
         "The tests of some nodes have no result, and no node is blamed. GPUs are in use, a checker cannot test or "
         "answer, or too many nodes fail alike.",
         "With `onInconclusive: Start` the gang starts. With `Wait` the tests repeat every two minutes, for half an "
-        "hour and twice the profile's time; then the job takes other nodes, or gives all back.",
+        "hour and twice the profile's time. Then the job takes other nodes, or gives all back.",
         "Repair what the message names: a process on a GPU, or an image without torch or CUDA.",
         "The burn-in Quick has no result for 1 node: a probe could not run on 1 node, n1 first; n1: GPU 0 is in use: "
         "process 7. Muster repeats the tests every 120 s, for 31 min at most. Then the job takes other nodes, or gives "
@@ -812,8 +811,8 @@ REASONS: tuple[Reason, ...] = (
         "BurnInWarning",
         Topic.BURN_IN,
         JOB_EVENT,
-        "A link, an uplink, a leaf or the spine is slow, or [all nodes together](docs/burn-in.md#the-whole-gang) "
-        "reach far less than in pairs or give no result.",
+        "A link, an uplink, a leaf or the spine is slow. Or [all nodes together](docs/burn-in.md#the-whole-gang) reach "
+        "far less than in pairs, or give no result.",
         "It blames no node, and the gang starts.",
         "Tell the owner of the network.",
         "all-reduce over 4 nodes: 0.8 GB/s (TCP), where IB is expected",
@@ -1319,7 +1318,7 @@ REASONS: tuple[Reason, ...] = (
         "MaintenanceWindow",
         Topic.POLICY,
         POLICY_EVENT,
-        "A maintenance window of the FleetPolicy may not be meant: it names no node, is long over, overlaps, ends "
+        "A maintenance window of the FleetPolicy may be a mistake. It names no node, is long over, overlaps, ends "
         "before it begins, or takes much of a pool. The message names the window and its time.",
         "Muster obeys it all the same. One that ends before it begins is ignored.",
         "Change what the message names.",

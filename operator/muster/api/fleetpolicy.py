@@ -588,8 +588,8 @@ class RepairPolicy(ApiModel):
 _PORT_PATTERN = checks(
     rule(
         "self.matches('^[A-Za-z0-9_.:/*?-]+$')",
-        "write the name of a device, port or interface, or a PCI address, with * and ? for any characters and any "
-        "one, e.g. mlx5_8 or eth*",
+        "write the name of a device, port or interface, or a PCI address, with * and ? for any characters and any one. "
+        "Examples: mlx5_8, eth*",
     )
 )
 
@@ -713,8 +713,8 @@ class History(ApiModel):
         10000,
         ge=0,
         le=50000,
-        description="maxJobs is how many accounts of ended jobs are kept, a few KB each. When the history is full, "
-        "the namespace with the most accounts loses its oldest one. 0: no new account is written, and existing ones "
+        description="maxJobs is how many accounts of ended jobs are kept, a few KB each. When the history is full, the "
+        "namespace with the most accounts loses its oldest one. With 0 no new account is written, and existing ones "
         "stay until maxAgeDays.",
     )
     max_age_days: int = Field(

@@ -222,7 +222,7 @@ class Branch(ApiModel):
         le=MAX_STEP,
         description=(
             "step is where the branch begins: the step of the requested checkpoint, or the last step that is not "
-            "suspect. -1 means that no checkpoint from before counts."
+            "suspect. With -1 no checkpoint from before counts."
         ),
     )
     frozen: bool = Field(
@@ -321,7 +321,7 @@ class UnfencedWorker(CompactModel):
         ge=1,
         le=MAX_FENCE_SECONDS,
         description=(
-            "fenceSeconds is the fence, in seconds, by which the pod's launcher counts: a launcher that is cut off for "
+            "fenceSeconds is the fence, in seconds, by which the pod's launcher counts. A launcher that is cut off for "
             "that long ends its own ranks."
         ),
     )
@@ -729,7 +729,7 @@ class Corruption(CorruptionStatus):
         le=MAX_STEP,
         description=(
             "suspectBeyondStep is the step beyond which checkpoints are suspect if they existed when the wrong results "
-            "were found. -1 means that all of them are."
+            "were found. With -1 all of them are."
         ),
     )
     newest_checkpoint: Resume | None = Field(

@@ -166,15 +166,15 @@ class AttemptProgress(ApiModel):
         ge=0,
         le=MAX_STEP,
         description=(
-            "tokensPerGpuSecond is the number of tokens per second and accelerator that the program last printed. 0 "
-            "means that Muster reads none from the program's output."
+            "tokensPerGpuSecond is the number of tokens per second and accelerator that the program last printed. If "
+            "it is 0, Muster reads none from the program's output."
         ),
     )
     printed_step_milliseconds: Milliseconds = Field(
         0,
         description=(
-            "printedStepMilliseconds is the time of a step that the program last printed, in milliseconds. 0 means "
-            "that Muster reads none from the program's output."
+            "printedStepMilliseconds is the time of a step that the program last printed, in milliseconds. If it is 0, "
+            "Muster reads none from the program's output."
         ),
     )
     checkpoint_steps: int = Field(
@@ -195,8 +195,8 @@ class AttemptProgress(ApiModel):
         ge=0,
         le=MAX_STEP,
         description=(
-            "measuredSaves is the number of saves whose stall the launchers have measured. 0 means none, or that the "
-            "program reports the stall itself."
+            "measuredSaves is the number of saves whose stall the launchers have measured. If it is 0, none was "
+            "measured, or the program reports the stall itself."
         ),
     )
     gflops_per_gpu: int = Field(
@@ -205,7 +205,7 @@ class AttemptProgress(ApiModel):
         le=MAX_STEP,
         description=(
             "gflopsPerGpu is the speed of each accelerator that the program last printed, in 10^9 floating-point "
-            "operations per second. 0 means that Muster reads none from the program's output."
+            "operations per second. If it is 0, Muster reads none from the program's output."
         ),
     )
     mfu_permille: int = Field(
@@ -213,8 +213,8 @@ class AttemptProgress(ApiModel):
         ge=0,
         le=1000,
         description=(
-            "mfuPermille is the model FLOPs utilization (MFU) that the program last printed, in thousandths. 0 means "
-            "that Muster reads none from the program's output."
+            "mfuPermille is the model FLOPs utilization (MFU) that the program last printed, in thousandths. If it is "
+            "0, Muster reads none from the program's output."
         ),
     )
     step_stride: int = Field(
@@ -250,8 +250,8 @@ class AttemptProgress(ApiModel):
     joules: Joules = Field(
         0,
         description=(
-            "joules is the energy, in joules, that the job's accelerators used since the ranks of this attempt were "
-            "started, as far as it was metered."
+            "joules is the energy, in joules, that the job's accelerators used since this attempt's ranks were "
+            "started, as far as metered."
         ),
     )
     metered_gpu_milliseconds: Milliseconds = Field(

@@ -51,7 +51,7 @@ class Preflight(ApiModel):
         ge=0,
         le=31536000,
         description="maxAgeSeconds is how old a node's last passed test may be so that a start needs no new test. A "
-        "reboot, or changed hardware or software, ends a pass at once. 0: no pass is fresh enough; absent: the "
+        "reboot, or changed hardware or software, ends a pass at once. With 0 no pass is fresh enough; if absent, the "
         "FleetPolicy's maxAgeSeconds applies.",
     )
 
@@ -163,7 +163,7 @@ class PreflightPolicy(ApiModel):
         ge=0,
         le=31536000,
         description="idleMaxAgeSeconds is how old the last passed test of an idle node may be before the node is "
-        "tested again; incidents make that sooner. 0: a passed test never becomes too old. Unless profile is "
+        "tested again; incidents make that sooner. With 0 a passed test never becomes too old. Unless profile is "
         "Disabled, idle nodes without a pass are tested at once.",
     )
     on_inconclusive: OnInconclusive = Field(

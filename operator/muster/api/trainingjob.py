@@ -316,13 +316,13 @@ class Checkpoint(ApiModel):
             rule(
                 "self.matches('^[^/{}[:cntrl:]]*[{]step[}][^/{}[:cntrl:]]*(/[^/{}[:cntrl:]]+)?$') && "
                 "!self.matches('/[.][.]?$')",
-                "write {step} once where the number stands and, for a directory, a slash and the file that is written "
-                "last into it, without control characters: state-{step}.npz, run_{step}/DONE",
+                "write {step} once where the number stands, without control characters. For a directory, add a slash "
+                "and the file that is written last into it: state-{step}.npz, run_{step}/DONE",
             ),
             rule(
                 "!self.matches('^([.]|([^/]*[._-])?(?i:tmp|temp|unfinished)([._/-]|[{]step[}](/|$)|$))')",
                 "a name that begins with a dot, or has the word tmp, temp or unfinished, is taken for a save under "
-                "way: give checkpoints another name",
+                "way. Give checkpoints another name",
             ),
         ),
     )
@@ -372,8 +372,8 @@ class Checkpoint(ApiModel):
         ge=0,
         le=86400,
         description="saveTimeoutSeconds is how long a suspension, or a planned move off a node, waits for a new "
-        "complete checkpoint before Muster stops the ranks anyway. 0: Muster stops the ranks at once. The "
-        "FleetPolicy's spec.jobLimits may lower it.",
+        "complete checkpoint before Muster stops the ranks anyway. With 0 Muster stops them at once. The FleetPolicy's "
+        "spec.jobLimits may lower it.",
     )
 
 
@@ -476,8 +476,8 @@ class Recovery(ApiModel):
         ge=5,
         le=3600,
         description="unreachableTimeoutSeconds is how long a worker has to be silent, without a finished step of the "
-        "job, until Muster replaces it. A second sign is needed: the node sends no heartbeat or is not Ready, or "
-        "other workers get no answer from the worker.",
+        "job, until Muster replaces it. A second sign is needed: a node without a heartbeat or not Ready, or other "
+        "workers that get no answer from the worker.",
         json_schema_extra=checks(_IMMUTABLE),
     )
     unfenced_timeout_seconds: int | None = Field(

@@ -296,7 +296,7 @@ def no_nodehealth_text(session: Session) -> str:
     where = f" of context {session.context}" if session.context else ""
     return (
         f"the cluster{where} keeps no NodeHealth: install Muster, or a newer one, with kubectl apply -k "
-        "manifests/overlays/default; kubectl cordon keeps new pods off a node meanwhile"
+        "manifests/overlays/default. Meanwhile kubectl cordon keeps new pods off a node"
     )
 
 

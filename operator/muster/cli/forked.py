@@ -118,7 +118,7 @@ def _may_be_forked(job: TrainingJob, from_step: int | None) -> str:
     name, checkpoint, seen = job.metadata.name, job.spec.checkpoint, job.status.checkpoint
     if job.spec.launch.mode is LaunchMode.PLAIN or checkpoint.directory is None:
         raise CliError(
-            f"job {name} has no spec.checkpoint.directory, so that its checkpoints are not known: make the new job by "
+            f"job {name} has no spec.checkpoint.directory, so its checkpoints are not known. Make the new job by "
             "hand, and set spec.checkpoint.resumeFrom to the path of one"
         )
     if seen is None:
@@ -384,7 +384,7 @@ def _note_volume(job: TrainingJob, old: str, mounts: Sequence[Mapping[str, Any]]
     if kind:
         raise CliError(
             f"the checkpoints of {job.metadata.name} lie in volume {volume['name']}, an {kind}, which is gone with "
-            "each pod and is not seen by another job: copy the checkpoint to a shared volume, and set "
+            "each pod and is not seen by another job. Copy the checkpoint to a shared volume, and set "
             "spec.checkpoint.resumeFrom to its path in a new job"
         )
     if not is_url(made.directory) and not _holds(str(mounts[0]["mountPath"]), made.directory):

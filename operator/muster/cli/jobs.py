@@ -46,8 +46,7 @@ async def read_job(session: Session, name: str) -> tuple[bytes, TrainingJob]:
     if isinstance(found, decode.Undecodable):
         raise CliError(
             f"job {session.namespace}/{name} does not fit its definition ({found.error}): the operator or the "
-            "CustomResourceDefinitions are of another version than this command; kubectl get tj -o yaml shows it as "
-            "it is"
+            "CustomResourceDefinitions have another version than this command. See the job by kubectl get tj -o yaml"
         )
     return data, found
 

@@ -149,8 +149,8 @@ def served_by(deployment: Any, namespace: str) -> Served:
                 f"the page is switched off: kubectl -n {namespace} scale deployment/{NAME} --replicas=1 starts it"
             )
         raise CliError(
-            f"the page is not ready: try again in a moment; where it stays, kubectl -n {namespace} describe pods and "
-            f"kubectl -n {namespace} logs deployment/{NAME} say why"
+            f"the page is not ready. Try again in a moment. If that does not help, see kubectl -n {namespace} describe "
+            f"pods and kubectl -n {namespace} logs deployment/{NAME}"
         )
     found: dict[str, str] = {}
     for container in deployment["spec"]["template"]["spec"]["containers"]:

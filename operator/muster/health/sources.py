@@ -278,8 +278,8 @@ ROWS: tuple[Row, ...] = (
         REPLACE,
         reason="NodeAnomaly",
         repairs=True,
-        note="Alibaba Cloud sets anomaly on GPU-HPN nodes, which it repairs as soon as their pods have ended, and "
-        "needrepair on all others, which it drains and then restarts or repairs",
+        note="Alibaba Cloud sets anomaly on GPU-HPN nodes, which it repairs once their pods have ended. On all others "
+        "it sets needrepair: it drains them, then restarts or repairs them",
     ),
     Row(
         "ack/gpu-replace",
