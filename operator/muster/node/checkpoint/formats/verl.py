@@ -32,6 +32,8 @@ _NAME = re.compile(r"global_step_\d{1,15}\Z")
 _SHARD = re.compile(r"(?:(.+)/)?(model|optim|extra_state)_world_size_(\d{1,6})_rank_(\d{1,6})\.pt\Z")
 _DATA = re.compile(r"data(?:_\d{1,6}|loader)?\.pt\Z")
 _STATE = "trainer_state.pt"
+# Weights that no rank of these saves: by SkyRL's documentation, and those of DeepSpeed, with which SkyRL once trained.
+_OF_OTHERS = ("policy/model_state.pt", "policy/latest")
 _DISTRIBUTED = re.compile(r"((?:.+/)?)(?:\.metadata|metadata\.json|[^/]+\.distcp)\Z")
 _OTHERS = re.compile(
     r"(?:.+/)?(?:(?:model|optim|extra_state)_world_size_\d+_rank_\d+|data(?:_\d+|loader)?|common|trainer_state)\.pt\Z"
@@ -139,6 +141,7 @@ VERL = Format(
     functools.partial(_problem, TRACKER),
     _step,
     claims=_claims,
+    unless=_OF_OTHERS,
     beside=lambda name: TRACKER,
     settles=True,
 )
@@ -154,6 +157,7 @@ SKYRL = Format(
     functools.partial(_problem, SKYRL_TRACKER),
     _step,
     claims=_claims,
+    unless=_OF_OTHERS,
     beside=lambda name: SKYRL_TRACKER,
     settles=True,
 )
