@@ -4,9 +4,11 @@ Pods and nodes come in thousands: msgspec skips every field that no decision rea
 checks them, and one that does not validate becomes an Undecodable value instead of breaking the stream for the others.
 """
 
-import contextlib
+import itertools
+import re
 import sys
-from collections.abc import Callable, Container, Iterator
+from array import array
+from collections.abc import Callable, Container
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -37,8 +39,10 @@ from muster.world.views import (
     Taint,
 )
 
-# The API server lets objects nest 10,000 deep; Python's own limit may be a tenth of that.
-DEEPEST = 12_000
+# The API server lets objects nest 10,000 deep. A page of them nests deeper, and no version of Python reads that.
+FLAT = 500  # deeper than anything that is read, and deeper than pydantic reads: a job that nests so stays unreadable
+_ESCAPED, _RUNS = re.compile(rb"\\.", re.DOTALL), re.compile(b"\1+")
+_STEPS = bytes({**dict.fromkeys(b"[{", 1), **dict.fromkeys(b"]}", 255)}.get(byte, 0) for byte in range(256))
 MAX_IMAGE_ID = 512
 # A tenant may write megabytes into a pod and its status, and each replica keeps all pods.
 MAX_POD_BYTES = 256 * 1024
@@ -416,23 +420,26 @@ def list_page(data: bytes) -> ListPage:
     return _deeply(_pages, data)
 
 
-@contextlib.contextmanager
-def _deeper() -> Iterator[None]:
-    before = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(before, DEEPEST))
-    try:
-        yield
-    finally:
-        sys.setrecursionlimit(before)
-
-
 def _deeply(decoder: "msgspec.json.Decoder[Decoded]", data: Raw) -> Decoded:
     """Decode JSON whose skipped parts may nest deeper than Python's limit allows."""
     try:
         return decoder.decode(data)
     except RecursionError:
-        with _deeper():
-            return decoder.decode(data)
+        return decoder.decode(_flattened(bytes(data)))
+
+
+def _flattened(data: bytes) -> bytes:
+    """Return the JSON document with null in place of each value that nests deeper than FLAT. Loops in Python would take
+    seconds for a large one."""
+    outside = _ESCAPED.sub(b"..", data).split(b'"')
+    outside[1::2] = [b"." * len(text) for text in outside[1::2]]
+    steps = array("b", b'"'.join(outside).translate(_STEPS))
+    deep = bytes(map(FLAT.__lt__, itertools.accumulate(steps)))
+    kept, begin = [], 0
+    for found in _RUNS.finditer(deep):
+        kept += [data[begin : found.start()], b"null"]
+        begin = found.end() + 1  # the bracket that closes it
+    return b"".join([*kept, data[begin:]])
 
 
 def resource_version(data: Raw) -> int:
@@ -536,7 +543,7 @@ def requests(data: Raw) -> dict[str, int]:
 
 def node(data: Raw) -> NodeView:
     """Decode a node. Values that thousands of nodes have in common, about forty for each node, are stored once."""
-    parsed = _nodes.decode(data)
+    parsed = _deeply(_nodes, data)
     meta, spec, status = parsed.metadata, parsed.spec or _NodeSpec(), parsed.status or _NodeStatus()
     ready = next((c for c in status.conditions or () if c.type == "Ready"), _Condition())
     return NodeView(
@@ -607,7 +614,7 @@ def resource_quota(data: Raw) -> QuotaView:
     """
     if len(data) > MAX_QUOTA_BYTES:
         return bare_quota(data)
-    parsed = _quotas.decode(data)
+    parsed = _deeply(_quotas, data)
     meta, spec, status = parsed.metadata, parsed.spec or _QuotaSpec(), parsed.status or _QuotaStatus()
     selected = spec.scope_selector.match_expressions if spec.scope_selector else None
     return QuotaView(

@@ -345,6 +345,16 @@ def test_managed_fields_of_a_pod_may_nest_deeper_than_python_does() -> None:
     assert decode.requests(data) == decode.requests(plain)
 
 
+def test_what_nests_deeper_than_any_python_reads_hides_no_other_object() -> None:
+    """Python 3.13 lets extension modules recurse 10,000 deep, whatever sys.setrecursionlimit says."""
+    nested = b'"managedFields":[%s],' % (b'{"f:a":{},"]}\\"{[":' * 13_000 + b"[]" + b"}" * 13_000)
+    plain = json.dumps(POD).encode()
+    data = plain.replace(b'"metadata": {', b'"metadata": {' + nested, 1)
+    page = decode.list_page(b'{"metadata":{"resourceVersion":"7"},"items":[%s,%s]}' % (data, plain))
+    event = decode.watch_event(b'{"type":"ADDED","object":%s}' % data)
+    assert [decode.pod(each) for each in (data, event.object, *(page.items or ()))] == [decode.pod(plain)] * 4
+
+
 def test_the_boot_id_of_a_node_fits_into_records_whatever_its_kubelet_says() -> None:
     node = raw({"metadata": {"name": "n", "resourceVersion": "5"}, "status": {"nodeInfo": {"bootID": "1" * 5000}}})
     incident = {"time": "2026-01-01T00:00:00Z", "state": "Unhealthy", "reason": "Xid79"}
