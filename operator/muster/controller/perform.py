@@ -264,7 +264,7 @@ class Performer:
     async def _learn_claim(self, uid: str, pod: PodView) -> None:
         path = paths.core("pods", namespace=pod.namespace, name=pod.name)
         try:
-            self._cluster.memory(uid).claim = claim_of_pod(msgspec.json.decode(await self._client.get(path)))
+            self._cluster.memory(uid).claim = claim_of_pod(decode.without_metadata(await self._client.get(path)))
         except (ApiError, ValueError) as error:  # the job counts by its template, under each quota that may count it
             log.warning("what a pod counts for in quotas is not known", pod=pod.name, error=str(error))
 
@@ -277,7 +277,7 @@ class Performer:
             return
         try:
             answer = await self._client.post(path, action.pod, {"dryRun": "All", "fieldValidation": "Strict"})
-            memory.claim = claim_of_pod(msgspec.json.decode(answer))
+            memory.claim = claim_of_pod(decode.without_metadata(answer))
             scheduler_for = await self._scheduler_for(job, action.claims)
             verdict = TemplateVerdict(
                 VerdictKind.ACCEPTED, action.generation, requests=decode.requests(answer), scheduler_for=scheduler_for
@@ -319,14 +319,15 @@ class Performer:
         for name in claims:
             try:
                 path = paths.core("persistentvolumeclaims", namespace=job.metadata.namespace, name=name)
-                claim = msgspec.json.decode(await self._client.get(path))
-                volume_name = (claim.get("spec") or {}).get("volumeName")
-                if (claim.get("status") or {}).get("phase") != "Bound" or not volume_name:
+                claim = decode.without_metadata(await self._client.get(path))
+                volume_name = claim["spec"].get("volumeName")
+                if claim["status"].get("phase") != "Bound" or not volume_name:
                     return f"the unbound volume claim {name}"
-                volume = msgspec.json.decode(await self._client.get(paths.core("persistentvolumes", name=volume_name)))
+                path = paths.core("persistentvolumes", name=volume_name)
+                volume = decode.without_metadata(await self._client.get(path))
             except NotFound:
                 return f"the volume claim {name}, which does not exist"
-            if (volume.get("spec") or {}).get("nodeAffinity"):
+            if volume["spec"].get("nodeAffinity"):
                 return f"the volume claim {name}, whose volume is tied to certain nodes"
         return ""
 

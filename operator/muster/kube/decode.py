@@ -364,6 +364,12 @@ class _OnlyMeta(msgspec.Struct):
     metadata: _ObjectMeta
 
 
+class _Plain(msgspec.Struct):
+    spec: dict[str, Any] | None = None
+    status: dict[str, Any] | None = None
+    series: dict[str, Any] | None = None
+
+
 class _DeletionMeta(msgspec.Struct, rename="camel"):
     finalizers: list[str] | None = None
     deletion_grace_period_seconds: int | None = None
@@ -407,6 +413,7 @@ _quotas = msgspec.json.Decoder(_ResourceQuota)
 _metas = msgspec.json.Decoder(_OnlyMeta)
 _events = msgspec.json.Decoder(WatchEvent)
 _pages = msgspec.json.Decoder(ListPage)
+_plain = msgspec.json.Decoder(_Plain)
 _deletions = msgspec.json.Decoder(_Deletion)
 
 
@@ -539,6 +546,11 @@ def bare_agent_pod(data: Raw) -> AgentPod:
 def requests(data: Raw) -> dict[str, int]:
     """Return what the scheduler would reserve for this pod."""
     return _requested(_deeply(_occupants, data).spec)
+
+
+def without_metadata(data: Raw) -> dict[str, dict[str, Any]]:
+    """Return spec, status and series of an object. Its managed fields may nest deeper than Python's parser reads."""
+    return {name: value or {} for name, value in msgspec.structs.asdict(_deeply(_plain, data)).items()}
 
 
 def node(data: Raw) -> NodeView:

@@ -15,12 +15,11 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-import msgspec
 import structlog
 from prometheus_client import Counter
 
 from muster.api.base import rfc3339
-from muster.kube import paths
+from muster.kube import decode, paths
 from muster.kube.client import Client
 from muster.kube.errors import AlreadyExists, ApiError, LeadershipLost, NotFound
 from muster.protocol.messages import readable
@@ -182,8 +181,8 @@ class EventRecorder:
         except AlreadyExists:
             path = f"{collection}/{body['metadata']['name']}"
         try:
-            known = msgspec.json.decode(await self._client.get(path))
-            count = ((known.get("series") or {}).get("count") or 1) + pending.count
+            known = decode.without_metadata(await self._client.get(path))  # a tenant may write it
+            count = (known["series"].get("count") or 1) + pending.count
             series = {"series": {"count": count, "lastObservedTime": rfc3339(pending.last)}}
             await self._client.patch(path, series)
         except NotFound:  # the Event has just expired

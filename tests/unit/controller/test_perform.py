@@ -445,7 +445,8 @@ async def test_of_a_template_with_many_volume_claims_none_is_looked_up(
 async def test_a_new_leader_asks_what_pods_of_jobs_that_run_count_for(
     performer: Performer, scene: Any, make: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Their templates show neither the cluster's default PriorityClass nor what a LimitRange has added."""
+    """Their templates show neither the cluster's default PriorityClass nor what a LimitRange has added. A tenant may
+    make its pods nest deeper than Python's parser reads."""
     jobs = {name: make.job(name, workers=1) for name in ("a", "b")}
     stored: dict[str, Any] = {}
     for number, (name, job) in enumerate(jobs.items()):
@@ -465,7 +466,8 @@ async def test_a_new_leader_asks_what_pods_of_jobs_that_run_count_for(
         asked.append(path.rpartition("/")[2])
         if asked[-1] == lost:
             raise NotFound(404, "NotFound", "it has just gone")
-        return json.dumps(stored[asked[-1]]).encode()
+        deep = b'{"metadata":{"managedFields":[%s]},' % (b'{"f:a":' * 3000 + b"{}" + b"}" * 3000)
+        return json.dumps(stored[asked[-1]]).encode().replace(b"{", deep, 1)
 
     monkeypatch.setattr(scene.api, "get", get)
     await performer.learn_claims()

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from muster.kube.errors import AlreadyExists
 from muster.kube.events import MAX_NOTE_BYTES, MAX_PENDING, NORMAL, EventRecorder, Regarding
 
 
@@ -60,3 +61,23 @@ async def test_a_namespace_with_thousands_of_events_hides_nobody_elses() -> None
     assert api.notes[:4] == ["first", "12", "last", "13"]
     assert len(api.notes) == MAX_PENDING
     assert (recorder._count, recorder._pending) == (0, {})
+
+
+async def test_an_event_that_a_tenant_has_made_to_nest_deep_is_counted_on_as_any_other() -> None:
+    nested = b'{"metadata":{"managedFields":[%s]},"series":{"count":4}}' % (b'{"f:a":' * 3000 + b"{}" + b"}" * 3000)
+    patched: list[dict[str, Any]] = []
+
+    class Taken:
+        async def post(self, *_: Any) -> None:
+            raise AlreadyExists(409, "AlreadyExists", "it stands")
+
+        async def get(self, _: str) -> bytes:
+            return nested
+
+        async def patch(self, _: str, body: dict[str, Any]) -> None:
+            patched.append(body)
+
+    recorder = EventRecorder(Taken(), "muster.dev/operator", "muster-0")  # type: ignore[arg-type]
+    recorder.record(Regarding("muster.dev/v1alpha1", "TrainingJob", "j", "u", "ns"), NORMAL, "Placed", "note")
+    await recorder.flush()
+    assert [body["series"]["count"] for body in patched] == [5]
