@@ -166,7 +166,7 @@ def claimed(authorization: str) -> Caller | None:
     """
     try:
         claims = _claims.decode(base64url_decode(_token(authorization).split(".")[1]))
-    except (IndexError, ValueError, msgspec.MsgspecError):
+    except (IndexError, ValueError, RecursionError):
         return None
     bound = claims.bound
     return Caller(
@@ -221,7 +221,7 @@ def _key_id(token: str) -> str:
     verified."""
     try:
         return _headers.decode(base64url_decode(token.partition(".")[0])).kid
-    except (ValueError, msgspec.MsgspecError) as error:
+    except (ValueError, RecursionError) as error:
         raise AuthError(f"not a service-account token: {error}") from error
 
 

@@ -1,5 +1,6 @@
 """Tokens against keys of our own making: every way in which one may be wrong. Real tokens: see the integration test."""
 
+import base64
 import functools
 import json
 from collections.abc import Callable
@@ -93,6 +94,9 @@ async def test_caller_comes_from_the_claims(verifier: TokenVerifier, api: ApiSer
     assert api.asked == asked
 
 
+NESTED = base64.urlsafe_b64encode(b'{"a":' + b"[" * 11_000).decode().rstrip("=")  # as deep as a head has room for
+
+
 @pytest.mark.parametrize(
     ("authorization", "says"),
     [
@@ -115,6 +119,7 @@ async def test_caller_comes_from_the_claims(verifier: TokenVerifier, api: ApiSer
             "not valid",
             id="unsigned",
         ),
+        pytest.param(lambda: f"Bearer {NESTED}.e30.c", "not a service-account token", id="nested"),
     ],
 )
 async def test_refused(verifier: TokenVerifier, authorization: Callable[[], str], says: str) -> None:
@@ -170,7 +175,16 @@ def test_what_a_token_claims_is_read_without_its_signature() -> None:
 
 @pytest.mark.parametrize(
     "authorization",
-    ["", "Bearer ", "Bearer a", "Bearer a.b.c", "Bearer a.e30.c", "Bearer a.\u00e9.c", "Basic " + token()[7:]],
+    [
+        "",
+        "Bearer ",
+        "Bearer a",
+        "Bearer a.b.c",
+        "Bearer a.e30.c",
+        "Bearer a.\u00e9.c",
+        f"Bearer a.{NESTED}.c",
+        "Basic " + token()[7:],
+    ],
 )
 def test_what_is_no_token_claims_nothing(authorization: str) -> None:
     assert claimed(authorization) is None
