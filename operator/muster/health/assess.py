@@ -9,6 +9,7 @@ counts as now, so that a clock that jumps neither takes a node out nor releases 
 """
 
 import math
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -96,6 +97,8 @@ AWAITS_BURN_IN = "AwaitsBurnIn"
 
 ANOTHER_MACHINE = "another machine has the node's name now"
 
+_BURN_IN_OF = re.compile("^burn-in of [^ ]+: ")
+
 OUT = {VerdictState.VALIDATING: 0, VerdictState.DEGRADED: 1, VerdictState.UNHEALTHY: 2, VerdictState.QUARANTINED: 3}
 _STATES = (VerdictState.HEALTHY, VerdictState.SUSPECT, VerdictState.DEGRADED, VerdictState.UNHEALTHY)
 
@@ -107,7 +110,7 @@ class FailedBurnIn:
     Attributes:
         boot: the node's boot id at that time; "" if it was not known.
         probe: the name of the failed probe.
-        message: what was measured, as text for users.
+        message: what was measured, with the job that the test was for (`burn_in_message`).
         time: when the test failed.
     """
 
@@ -443,7 +446,8 @@ def _earliest(*moments: datetime | None) -> datetime | None:
 
 
 def node_fault(verdict: Verdict) -> str:
-    """Return the fault of a node that is out, as `reason: message`; "" where nothing is wrong with the node.
+    """Return the fault of a node that is out, as `reason: message` for users of all tenants; "" where nothing is wrong
+    with the node.
 
     A cordon, a planned window or removal, and the wait for a burn-in are no faults.
     """
@@ -453,7 +457,7 @@ def node_fault(verdict: Verdict) -> str:
     harmless = verdict.cordoned or verdict.only_planned or verdict.state is VerdictState.VALIDATING
     if not verdict.out or (found is None and harmless):
         return ""
-    return f"{found.reason}: {found.message}" if found is not None else f"{verdict.reason}: {verdict.message}"
+    return f"{found.reason}: {_in_public(found)}" if found is not None else f"{verdict.reason}: {verdict.message}"
 
 
 def suspicion_of(verdict: Verdict) -> Suspicion | None:
@@ -578,6 +582,20 @@ def _burn_in_signs(
     return [*kept, *(_burn_in_sign(probe, word.message, word.time, now) for probe, word in newest.items())]
 
 
+def burn_in_message(job: str, message: str) -> str:
+    """Return the message about a test that a node failed in a job's burn-in, with the job's namespace and name."""
+    return f"burn-in of {job}: {message}"
+
+
+def _in_public(finding: Finding) -> str:
+    """Return the message of a finding without the name of a job, for users of all tenants."""
+    return _without_job(finding.message) if finding.source == BURN_IN else finding.message
+
+
+def _without_job(message: str) -> str:
+    return _BURN_IN_OF.sub("burn-in: ", message)
+
+
 def _burn_in_sign(probe: str, message: str, time: datetime, now: datetime) -> Sign:
     return Sign(
         BURN_IN,
@@ -588,6 +606,7 @@ def _burn_in_sign(probe: str, message: str, time: datetime, now: datetime) -> Si
         action=RecommendedAction.INSPECT,
         subject=probe,
         message=message,
+        in_public=_without_job(message),
     )
 
 

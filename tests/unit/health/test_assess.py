@@ -821,6 +821,14 @@ class TestBurnIn:
             ("burn-in", "bit-exact", "burn-in of ml/llm: GPU 3: bits differ")
         ]
 
+    @pytest.mark.parametrize("records", [0, 1], ids=["from the record of its gang", "from the finding"])
+    def test_only_its_finding_names_the_job(self, records: int) -> None:
+        health = lived(healthy(), 1, burn_ins=[self.BITS]) if records else healthy()
+        verdict = judged(health, 2, burn_ins=[] if records else [self.BITS])
+        assert "ml/llm" in verdict.findings[0].message
+        assert verdict.message == verdict.incidents[-1].message == "bit-exact: burn-in: GPU 3: bits differ"
+        assert node_fault(verdict) == "BurnInFailed: burn-in: GPU 3: bits differ"
+
     def test_it_stands_when_the_gang_is_gone_and_after_a_boot(self) -> None:
         health = lived(healthy(), 1, burn_ins=[self.BITS])
         assert judged(health, 2 * WEEK).state is VerdictState.DEGRADED
