@@ -27,7 +27,6 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import cached_property
-from itertools import chain
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -411,7 +410,7 @@ class _Pool:
         """The number of nodes taken out within the window that ends now."""
         begin = self.now - self.window
         if not self.waiting:  # so none was taken just now
-            return sum(self._time(taken) > begin for taken, _ in self._taken())
+            return sum(time > begin for time, _ in self._taken())
         return len(self.charges) - bisect_right(self.charges, begin, key=attrgetter("time"))
 
     def figures(self) -> PoolFigures:
@@ -446,20 +445,29 @@ class _Pool:
 
     @cached_property
     def charges(self) -> list[_Charge]:
-        """Each time that Muster took a node of the pool out, oldest first.
+        """The times at which Muster took nodes of the pool out, as far as they count, oldest first.
 
         The list is long, so it is sorted only where a node waits for the budget.
         """
-        return sorted(
-            _Charge(self._time(taken), incident.certain, incident.charged_to) for taken, incident in self._taken()
-        )
+        return sorted(_Charge(time, incident.certain, incident.charged_to) for time, incident in self._taken())
 
     def _taken(self) -> Iterator[tuple[datetime, HealthIncident]]:
-        """Yield each incident for which Muster took a node out, with the time of that."""
-        of_nodes = (incident for verdict in self.verdicts.values() for incident in verdict.incidents)
-        for incident in chain(of_nodes, self.gone):
+        """Yield the incidents for which Muster took nodes out, with the time of that.
+
+        A node that was taken out again within the window counts once, by the last time: budgets are numbers of nodes,
+        and one agent whose reports come and go must not use up what other nodes need.
+        """
+        for verdict in self.verdicts.values():
+            later = None
+            for incident in reversed(verdict.incidents):
+                if incident.taken_out_time is not None:
+                    time = self._time(incident.taken_out_time)
+                    if later is None or later - time >= self.window:
+                        yield time, incident
+                    later = time
+        for incident in self.gone:
             if incident.taken_out_time is not None:
-                yield incident.taken_out_time, incident
+                yield self._time(incident.taken_out_time), incident
 
     def _time(self, taken: datetime) -> datetime:
         """Return the time at which a removal counts: the recorded time, or, if that lies ahead, when it was first met.

@@ -380,6 +380,25 @@ def test_incidents_of_nodes_that_are_gone_count_for_the_window() -> None:
     assert rulings["node-0003"].act is Act.HOLD
 
 
+def test_an_agent_whose_reports_come_and_go_uses_up_the_budget_of_one_node() -> None:
+    """By claiming another machine each time it escapes the quarantine."""
+    fleet = Stored.of(100, rules(**NODES))
+    sick, neighbour = "node-0003", "node-0050"
+    for round_ in range(20):
+        known = fleet.healths[sick].status
+        assert known.agent is not None
+        liar = known.agent.model_copy(update={"system_uuid": f"board-{round_}", "gpu_serials": [f"gpu-{round_}"]})
+        status = known.model_copy(update={"agent": liar})
+        fleet.healths[sick] = fleet.healths[sick].model_copy(update={"status": status})
+        for reported in ([evidence("IbPortDown", subject="mlx5_3/1", at=4 * round_)], []):
+            fleet.report(sick, *reported)
+            fleet.step(after(4 * round_ + 2 * (not reported)))
+    assert len(fleet.taken_at) == 20
+    fleet.report(neighbour, PORT_DOWN)
+    _, rulings, _, breaker = fleet.step(after(80))
+    assert (rulings[neighbour].act, breaker.used) == (Act.TAKE, 2)
+
+
 class AnySequence(RuleBasedStateMachine):
     """Nodes fall sick and get well, are cordoned, repaired by others, come and go; operators crash and start anew."""
 

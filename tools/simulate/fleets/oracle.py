@@ -67,7 +67,9 @@ class BudgetOracle:
     def take(self, taken: Taken) -> Iterator[str]:
         """A node is taken out; tells what that breaks."""
         pool = self._pools[taken.node]
-        size, window, out = self._sizes[pool], self._window[pool], self.out[pool]
+        size, out = self._sizes[pool], self.out[pool]
+        # A node that is taken out again counts once.
+        window = self._window[pool] = deque(each for each in self._window[pool] if each.node != taken.node)
         # Objects keep microseconds: the end of a window may seem to come that much too soon.
         while window and window[0].time <= taken.time - WINDOW_SECONDS + _ROUNDED_SECONDS:
             window.popleft()
