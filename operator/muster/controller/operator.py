@@ -159,6 +159,7 @@ class Operator:
             self.standards.standards_for,
             self._orders_changed,
             wall_clock,
+            clock,
         )
         self.history = self._make_history(clock, wall_clock)
         self.hours = FleetHoursKeeper(

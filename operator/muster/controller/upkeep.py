@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 
@@ -20,6 +21,8 @@ OWNER = "upkeep"
 GATHER_SECONDS = 0.2
 LOOK_SECONDS = 5.0
 RETRY_SECONDS = 30.0
+# Of the loop's time that looking at all idle nodes may take, however often one node's agent or checker has news.
+SHARE = 0.1
 
 log = structlog.get_logger()
 _tests = Counter("muster_node_tests", "Tests of nodes that no gang holds, by outcome.", ["outcome"])
@@ -47,6 +50,7 @@ class UpkeepKeeper:
         standards_of: StandardsOf,
         told: Callable[[Iterable[str]], None],
         wall_clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._cluster = cluster
         self._checkers = checkers
@@ -54,6 +58,7 @@ class UpkeepKeeper:
         self._standards_of = standards_of
         self._told = told
         self._wall_clock = wall_clock
+        self._clock = clock
         self._stirred = asyncio.Event()
         self._known: set[tuple[str, str, str]] = set()  # node, order and outcome of findings that were passed on
         checkers.subscribe(self._heard)
@@ -73,11 +78,16 @@ class UpkeepKeeper:
                     await self._stirred.wait()
             await asyncio.sleep(GATHER_SECONDS)
             self._stirred.clear()
+            begun = self._clock()
             try:
                 self.assign_tests()
             except Exception:
                 log.exception("idle nodes not looked after")
                 await asyncio.sleep(RETRY_SECONDS)
+                continue
+            took = self._clock() - begun
+            if took > 0:
+                await asyncio.sleep(took * (1 - SHARE) / SHARE)
 
     def assign_tests(self) -> None:
         """Give and take back the orders of all nodes that no job uses, once."""

@@ -1,16 +1,19 @@
 """Idle nodes are tested: which are free, what is passed on, and how often."""
 
+import asyncio
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from tests.unit.clock import Clock
 from tests.unit.lifecycle.builders import GPU, a_fleet, a_node
 
 from muster.api.base import ObjectMeta
 from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.nodehealth import CheckRequest, NodeHealth, NodeHealthSpec, NodeHealthStatus, Offences
 from muster.api.preflight import Profile
+from muster.controller import upkeep
 from muster.controller.upkeep import UpkeepKeeper
 from muster.coordinator.auth import Caller
 from muster.coordinator.checkers import CheckerHub
@@ -215,3 +218,31 @@ def test_a_node_that_is_being_repaired_is_let_be(it: Everything) -> None:
     it.repaired.add("n0")
     it.keeper.assign_tests()
     assert it.orders("n0") == []
+
+
+async def test_news_all_the_time_take_a_bounded_share_of_the_loop(
+    it: Everything, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One checker that changes its report all the time would have all idle nodes looked at again and again."""
+    clock, looked, enough = Clock(), [], asyncio.Event()
+
+    async def sleep(seconds: float) -> None:
+        clock.advance(seconds)
+        await pause(0)
+
+    def look() -> None:
+        looked.append(clock())
+        clock.advance(0.5)
+        it.keeper._stirred.set()
+        if len(looked) == 20:
+            enough.set()
+
+    pause = asyncio.sleep
+    monkeypatch.setattr(upkeep.asyncio, "sleep", sleep)
+    monkeypatch.setattr(it.keeper, "assign_tests", look)
+    it.keeper._clock = clock
+    it.keeper._stirred.set()
+    running = asyncio.create_task(it.keeper.run())
+    await enough.wait()
+    running.cancel()
+    assert (looked[-1] - looked[0]) * upkeep.SHARE >= 0.5 * 19
