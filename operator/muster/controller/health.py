@@ -652,16 +652,8 @@ class HealthKeeper:
         states, reasons = self._engine.verdict_index.states, self._engine.verdict_index.reasons
         for state in (*VerdictState, "Unknown"):
             _nodes.labels(str(state)).set(states.get(str(state), 0))
-        for reason in sorted(reasons):
-            if len(self._reasons) < MAX_REASONS:
-                self._reasons.add(reason)
-        for reason in sorted(self._engine.verdict_index.observed):
-            if len(self._observed) < MAX_REASONS:
-                self._observed.add(reason)
-        for reason in self._observed:
-            _observed.labels(reason).set(self._engine.verdict_index.observed.get(reason, 0))
-        for reason in self._reasons:
-            _findings.labels(reason).set(reasons.get(reason, 0))
+        publish_by_reason(_findings, self._reasons, reasons)
+        publish_by_reason(_observed, self._observed, self._engine.verdict_index.observed)
         breaker = self._engine.breaker
         assert breaker is not None
         _breaker.set(breaker.state is not BreakerState.CLOSED)
@@ -673,6 +665,29 @@ class HealthKeeper:
             _held_of_pool.labels(pool).set(held.get(pool, 0))
         self._node_reports.held(breaker)
         self._node_reports.silent(self._agents.contacts.silent_pools)
+
+
+def publish_by_reason(gauge: Gauge, shown: set[str], counts: Mapping[str, int]) -> None:
+    """Publish a number of nodes for each reason.
+
+    Where there are too many reasons, one that no node has any more makes room for one that a node has: one agent whose
+    reports name one reason after the other must not hide those of other nodes.
+
+    Args:
+        gauge: with the label `reason`.
+        shown: the reasons that have a series; changed in place.
+        counts: the number of nodes by reason.
+    """
+    for reason in sorted(reason for reason, count in counts.items() if count and reason not in shown):
+        if len(shown) >= MAX_REASONS:
+            idle = min((each for each in shown if not counts.get(each)), default=None)
+            if idle is None:
+                break
+            shown.discard(idle)
+            gauge.remove(idle)
+        shown.add(reason)
+    for reason in shown:
+        gauge.labels(reason).set(counts.get(reason, 0))
 
 
 def _failures_in(gang: Gang | Undecodable | None) -> dict[str, list[FailedBurnIn]]:

@@ -5,12 +5,14 @@ import copy
 import itertools
 import json
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry, Gauge
 from tests.unit.health.builders import budgets
 
 from muster.api.fleetpolicy import FleetPolicy
@@ -19,7 +21,7 @@ from muster.controller import health as module
 from muster.controller import nodeacts, slices
 from muster.controller.cluster import Cluster
 from muster.controller.forgetting import Forgetting
-from muster.controller.health import HealthKeeper
+from muster.controller.health import MAX_REASONS, HealthKeeper, publish_by_reason
 from muster.controller.nodeacts import TAINT_KEY
 from muster.controller.pace import MAX_WRITES_PER_HOUR, Pace
 from muster.coordinator.hub import Hub
@@ -949,3 +951,18 @@ async def test_a_record_that_somebody_has_just_written_to_is_kept(stage: Stage) 
     stage.api.put("nodehealths", stage.api.objects["nodehealths", "gone"], show=False)
     await forgetting.forget_some(stage.keeper._rules, NOW)
     assert ("nodehealths", "gone") in stage.api.objects
+
+
+def test_reasons_that_are_over_make_room_for_those_of_other_nodes() -> None:
+    registry, shown = CollectorRegistry(), set[str]()
+    gauge = Gauge("nodes", "Nodes by reason.", ["reason"], registry=registry)
+    counts = Counter[str]()
+    for number in range(MAX_REASONS + 20):
+        counts.update({f"Made{number:03}": 1})
+        publish_by_reason(gauge, shown, counts)
+        counts.subtract({f"Made{number:03}": 1})
+    counts["Xid79"] = 2
+    publish_by_reason(gauge, shown, counts)
+    assert registry.get_sample_value("nodes", {"reason": "Xid79"}) == 2
+    (metric,) = registry.collect()
+    assert len(metric.samples) == len(shown) == MAX_REASONS
