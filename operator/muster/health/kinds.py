@@ -27,6 +27,7 @@ from muster.health.xids import (
     sxid,
     xid,
 )
+from muster.protocol.messages import readable
 
 HOUR_SECONDS = 3600
 XID, SXID, RECOVERY_ACTION = "Xid", "SXid", "RecoveryAction"
@@ -269,7 +270,10 @@ def _clears(kind: Kind, subject: str) -> Clears:
 
 
 def sign_of(evidence: Evidence, now: datetime) -> Sign:
-    """Return the sign for one entry of the agent's evidence; a time in the future counts as now."""
+    """Return the sign for one entry of the agent's evidence; a time in the future counts as now.
+
+    Its texts have no terminal controls, since they go into the statuses of all jobs on the node.
+    """
     first, last = min(evidence.first_seen, now), min(max(evidence.first_seen, evidence.last_seen), now)
     kind = KINDS.get(evidence.kind, UNKNOWN_KIND)
     reason, meaning, severity, action = evidence.kind, kind.meaning, kind.severity, kind.action
@@ -285,13 +289,13 @@ def sign_of(evidence: Evidence, now: datetime) -> Sign:
         severity, action = often.severity, often.action
     return Sign(
         AGENT,
-        reason,
+        readable(reason),
         severity,
         since=first,
         newest=last if kind.event else first,
         action=action,
-        subject=evidence.subject,
-        message=_message(meaning, evidence),
+        subject=readable(evidence.subject),
+        message=readable(_message(meaning, evidence)),
         clears=clears,
         then=then,
         dated=max(evidence.first_seen, evidence.last_seen) if kind.event else evidence.first_seen,

@@ -111,3 +111,10 @@ def test_a_file_system_that_only_the_log_tells_of_stands_until_a_boot(subject: s
     assert (sign.clears is Clears.BOOT) is stands
     kept = latched(sign.finding(), after(2 * 86400))
     assert (kept is not None) is stands
+
+
+@pytest.mark.parametrize("control", ["\x1b[2J", "\r", "\u202e"])
+def test_no_report_moves_the_text_of_a_status(control: str) -> None:
+    sign = sign_of(evidence(f"New{control}", subject=f"GPU {control}0", message=f"{control}all is well"), NOW)
+    assert not any(control in text for text in (sign.reason, sign.subject, sign.message))
+    assert sign.message.endswith("all is well")
