@@ -192,6 +192,12 @@ class Faults:
         """No more than so many megabits a second leave the node."""
         self._cluster.slow_link(node, megabits)
 
+    def lossy_link(self, node: str, percent: int = 10) -> None:
+        """Of the packets that come to the node or go from it, so many are lost at random; of two in a hundred TCP
+        repairs most."""
+        at_random = [f"numgen random mod 100 < {percent}"]
+        self._cluster.lose(node, at_random, at_random)
+
     def port_down(self, node: str, device: str = PORTS[0]) -> None:
         self._port(node, device, "1: DOWN", "3: Disabled")
 
