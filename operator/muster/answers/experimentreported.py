@@ -20,7 +20,7 @@ from muster.api.base import ApiModel, Time
 from muster.api.endedjob import Ending
 from muster.goodput.efficiency import cost_per_million
 from muster.goodput.failure_rate import HOUR
-from muster.goodput.figures import progress_share
+from muster.goodput.figures import progress_share, thousandth
 from muster.goodput.prices import Prices
 
 
@@ -149,7 +149,7 @@ def _job(life: Life, job: RatedJob, scaled: Scaling) -> ExperimentJob:
         gpu_model=spec.gpu_model,
         gpu_hours=sum(spec.gpu_seconds.values()) / HOUR,
         goodput=progress_share([(spec.gpu_seconds, spec.progress_unknown)]),
-        ettr=None if spec.ettr_permille is None else spec.ettr_permille / 1000,
+        ettr=thousandth(spec.ettr_permille),
         failures=spec.failures,
         step=spec.step,
         steps=spec.steps,

@@ -17,7 +17,7 @@ from muster.answers.training import OpenIncident, open_incident, step_rate
 from muster.api.base import ApiModel, LevelCount, Time
 from muster.api.gang import FaultClass, GangSpec, Role
 from muster.api.trainingjob import CheckpointConcern, Incident, TrainingJob, Waiting
-from muster.goodput.figures import ettr_at_most
+from muster.goodput.figures import ettr_at_most, thousandth
 from muster.goodput.opened import TRAINS, figures_as_of
 from muster.world.views import ContainerView, PodView
 
@@ -128,8 +128,8 @@ def job_status(
         since=base.since,
         step=status.step,
         steps_per_second=step_rate(job, now),
-        ettr=_share(goodput.ettr_permille if goodput else None),
-        ettr_after_queue=_share(goodput.ettr_after_queue_permille if goodput else None),
+        ettr=thousandth(goodput.ettr_permille if goodput else None),
+        ettr_after_queue=thousandth(goodput.ettr_after_queue_permille if goodput else None),
         ettr_at_most=ettr_at_most(goodput) if goodput else None,
         unsaved_seconds=goodput.unsaved_seconds if goodput else None,
         progress_unknown=goodput is not None and goodput.progress_unknown,
@@ -177,10 +177,6 @@ def newest_pods(pods: Sequence[PodView]) -> dict[int, PodView]:
     for pod in sorted(pods, key=lambda pod: pod.incarnation):
         found[pod.index] = pod
     return found
-
-
-def _share(permille: int | None) -> float | None:
-    return None if permille is None else permille / 1000
 
 
 def _workers(

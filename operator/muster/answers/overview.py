@@ -16,7 +16,7 @@ from muster.answers.training import open_incident, step_rate, still_since
 from muster.api.base import ApiModel, Time
 from muster.api.goodput import Bucket
 from muster.api.trainingjob import TrainingJob
-from muster.goodput.figures import progress_share
+from muster.goodput.figures import progress_share, thousandth
 from muster.goodput.opened import TRAINS, figures_as_of
 from muster.kube.decode import Undecodable
 
@@ -123,7 +123,7 @@ def _row(job: TrainingJob | Undecodable, now: datetime) -> TopRow:
         gpus=job.spec.nodes * job.spec.gpus_per_node,
         step=status.step,
         steps_per_second=step_rate(job, now),
-        ettr=goodput.ettr_permille / 1000 if goodput and goodput.ettr_permille is not None else None,
+        ettr=thousandth(goodput.ettr_permille) if goodput else None,
         unsaved_seconds=goodput.unsaved_seconds if goodput else None,
         checkpoint_time=status.checkpoint.time if status.checkpoint else None,
         restarts=status.restarts,

@@ -23,7 +23,7 @@ from muster.api.trainingjob import Incident, TrainingJob
 from muster.goodput.efficiency import Efficiency, cost_per_checkpoint, cost_per_million, job_efficiency, speed
 from muster.goodput.energy import MeteredEnergy, energy, energy_of_nodes, why_no_energy
 from muster.goodput.failure_rate import HOUR, NONE_SEEN, exposed_seconds, in_steps, time_between
-from muster.goodput.figures import LEAST_UNKNOWN_SHARE, ettr_at_most, gpus_while_running
+from muster.goodput.figures import LEAST_UNKNOWN_SHARE, ettr_at_most, gpus_while_running, thousandth
 from muster.goodput.history import level_amounts, lost_before_the_end
 from muster.goodput.opened import clock_lead_seconds, figures_until
 from muster.goodput.prices import NO_PRICES, Prices
@@ -285,10 +285,8 @@ def report(
         wall_seconds=wall,
         gpu_hours=sum(goodput.gpu_seconds.values()) / HOUR,
         buckets=buckets,
-        ettr=None if goodput.ettr_permille is None else goodput.ettr_permille / 1000,
-        ettr_after_queue=None
-        if goodput.ettr_after_queue_permille is None
-        else goodput.ettr_after_queue_permille / 1000,
+        ettr=thousandth(goodput.ettr_permille),
+        ettr_after_queue=thousandth(goodput.ettr_after_queue_permille),
         ettr_at_most=ettr_at_most(goodput),
         unsaved_seconds=goodput.unsaved_seconds,
         lost_at_end_seconds=goodput.lost_at_end_seconds,
@@ -302,16 +300,16 @@ def report(
         first_checkpoint_unknown="" if goodput.first_checkpoint_seconds is not None or has_directory else NO_DIRECTORY,
         input_wait=_input_wait(goodput),
         steps=goodput.steps,
-        step_seconds=_thousandth(goodput.step_milliseconds),
+        step_seconds=thousandth(goodput.step_milliseconds),
         step_stride=goodput.step_stride,
-        step_p90_seconds=_thousandth(goodput.step_p90_milliseconds),
+        step_p90_seconds=thousandth(goodput.step_p90_milliseconds),
         printed_loss=goodput.progress.loss if goodput.progress else "",
         printed_tokens_per_gpu_second=(goodput.progress.tokens_per_gpu_second or None) if goodput.progress else None,
-        printed_step_seconds=_thousandth(goodput.progress.printed_step_milliseconds or None)
+        printed_step_seconds=thousandth(goodput.progress.printed_step_milliseconds or None)
         if goodput.progress
         else None,
-        printed_tflops_per_gpu=_thousandth(goodput.progress.gflops_per_gpu or None) if goodput.progress else None,
-        printed_mfu=_thousandth(goodput.progress.mfu_permille or None) if goodput.progress else None,
+        printed_tflops_per_gpu=thousandth(goodput.progress.gflops_per_gpu or None) if goodput.progress else None,
+        printed_mfu=thousandth(goodput.progress.mfu_permille or None) if goodput.progress else None,
         gpu_model=goodput.gpu_model,
         fingerprints=goodput.fingerprints,
         checkpoints=_checkpoints(goodput, exposed, recovery or 0.0, durable_seconds(job)),
@@ -368,10 +366,6 @@ def has_untimed_steps(job: TrainingJob, goodput: Goodput) -> bool:
     """Whether progress is unknown although it is known what is kept."""
     is_kept = job.spec.checkpoint.directory is not None or job.status.state == "Succeeded"
     return goodput.progress_unknown and is_kept
-
-
-def _thousandth(figure: int | None) -> float | None:
-    return None if figure is None else figure / 1000
 
 
 def _input_wait(goodput: Goodput) -> float | None:

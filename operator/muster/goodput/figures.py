@@ -196,6 +196,11 @@ def permille(share: float) -> int:
     return math.floor(share * 1000 + 0.5)
 
 
+def thousandth(figure: int | None) -> float | None:
+    """Return a figure that is kept in thousandths (of the whole, of a second) in its unit; None: unknown."""
+    return None if figure is None else figure / 1000
+
+
 def _steps(account: Account) -> int:
     """Count the steps that count, for rates: the few after the last report before a failure have no time and are left
     out."""
