@@ -344,9 +344,8 @@ class Server:
                     selector.register(listener, selectors.EVENT_READ)
             while not self._closed:
                 pause = self._answer_due(time.monotonic())
-                if (
-                    self._any_connection_waits()
-                ):  # a flood then wakes this thread once a round, and not for each connection
+                if self._any_connection_waits():
+                    # A flood then wakes this thread once a round, and not for each connection.
                     self._speaking.select(min(pause or 0.0, _GATHERING_SECONDS))
                     pause = 0.0
                 rest = self._accepting.pause_seconds()

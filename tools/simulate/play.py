@@ -20,9 +20,8 @@ PERSON_SECONDS = 300.0
 # What has lasted until the quiet is repaired one thing after the other, with time between.
 MENDING_SECONDS = (0.0, 0.0, 1.0, 10.0, 60.0)
 AT_ONCE = 0.5  # share of the lives in which all is repaired at one moment
-CONTENDED_SHARE = (
-    1 / 3
-)  # of the dense lives; the simulated time of contended lives takes two to three times as long as that of others
+# Of the dense lives. The simulated time of contended lives takes two to three times as long as that of others.
+CONTENDED_SHARE = 1 / 3
 CONTENDED_SHARE_WHERE_SPARSE = 1 / 6
 LARGE, LARGE_WHERE_SPARSE = 1 / 2, 3 / 4  # share of the lives that are a part of a large fleet
 SLOW_STARTS = 0.25

@@ -1,7 +1,7 @@
 """Read one job for several commands, as far as this user may: a refusal becomes a note, not an error.
 
-A tenant has rights in its own namespace only. The health of nodes belongs to the fleet; the note
-names the role to ask for.
+A tenant has rights in its own namespace only. The health of nodes belongs to the fleet; the note names the role to
+ask for.
 
 Tests: tests/unit/cli/test_status.py.
 """

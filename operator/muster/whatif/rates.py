@@ -50,9 +50,8 @@ LLAMA3 = Rates(
         Cause(name="software", share=54 + 2, symptom=CRASH),  # bugs, dependencies
         Cause(name="network", share=35 + 7, symptom="IbPortDown"),  # switch and cable, NIC
         Cause(name="host maintenance", share=32, symptom=SILENT),
-        Cause(
-            name="host hardware", share=3 + 3 + 2 + 2 + 2 + 2, symptom=SILENT
-        ),  # SSD, power, chassis, IO, CPU, memory
+        # SSD, power, chassis, IO, CPU, memory
+        Cause(name="host hardware", share=3 + 3 + 2 + 2 + 2 + 2, symptom=SILENT),
         Cause(name="NCCL watchdog", share=7, symptom=HANG),
         Cause(name="silent corruption", share=6, symptom=CRASH),
     ],
