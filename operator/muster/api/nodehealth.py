@@ -368,6 +368,14 @@ class Finding(ApiModel):
     message: Annotated[str, shortened_to(512)] = Field(
         "", max_length=512, description="message describes the finding for people."
     )
+    job: str = Field(
+        "",
+        max_length=317,
+        description=(
+            "job is the TrainingJob in whose burn-in the node failed, as namespace/name. If it is empty, the finding "
+            "is not from the burn-in of a job."
+        ),
+    )
     since: Time = Field(description="since is when the finding began.")
     observed: bool = Field(
         False,

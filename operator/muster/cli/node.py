@@ -162,12 +162,13 @@ def render(console: Console, it: NodeLife, now: datetime) -> None:
         show.headline(console, "WHAT COUNTS AGAINST IT NOW")
         made = show.table("FOR", "WEIGHT", "SOURCE", "REASON", "SUBJECT", "MESSAGE", whole=("FOR",))
         for finding in it.findings:
+            message = f"{finding.message} (burn-in of {finding.job})" if finding.job else finding.message
             cells = (
                 finding.severity,
                 finding.source,
                 finding.reason,
                 finding.subject,
-                show.on_one_line(f"(only observed) {finding.message}" if finding.observed else finding.message),
+                show.on_one_line(f"(only observed) {message}" if finding.observed else message),
             )
             show.add(made, show.age(finding.since, now), *cells)
         console.print(made)

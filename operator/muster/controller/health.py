@@ -34,7 +34,7 @@ from muster.controller.nodereports import NodeReports
 from muster.controller.offenders import Offenders
 from muster.controller.slices import Slices
 from muster.health.ahead import FutureTimes
-from muster.health.assess import FailedBurnIn, Verdict, assess, burn_in_message, node_fault, suspicion_of
+from muster.health.assess import FailedBurnIn, Verdict, assess, node_fault, suspicion_of
 from muster.health.breaker import BreakerState
 from muster.health.effects import Effect
 from muster.health.engine import Engine
@@ -697,7 +697,7 @@ def _failures_in(gang: Gang | Undecodable | None) -> dict[str, list[FailedBurnIn
         return found
     job = f"{gang.metadata.namespace}/{gang.metadata.name}"
     for failure in gang.spec.burn_in.failures:
-        word = FailedBurnIn(failure.boot, failure.probe, burn_in_message(job, failure.message), failure.time)
+        word = FailedBurnIn(failure.boot, failure.probe, f"burn-in: {failure.message}", failure.time, job)
         found.setdefault(failure.node, []).append(word)
     return found
 

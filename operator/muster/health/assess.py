@@ -9,7 +9,6 @@ counts as now, so that a clock that jumps neither takes a node out nor releases 
 """
 
 import math
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -97,7 +96,6 @@ AWAITS_BURN_IN = "AwaitsBurnIn"
 
 ANOTHER_MACHINE = "another machine has the node's name now"
 
-_BURN_IN_OF = re.compile("^burn-in of [^ ]+: ")
 
 OUT = {VerdictState.VALIDATING: 0, VerdictState.DEGRADED: 1, VerdictState.UNHEALTHY: 2, VerdictState.QUARANTINED: 3}
 _STATES = (VerdictState.HEALTHY, VerdictState.SUSPECT, VerdictState.DEGRADED, VerdictState.UNHEALTHY)
@@ -110,14 +108,16 @@ class FailedBurnIn:
     Attributes:
         boot: the node's boot id at that time; "" if it was not known.
         probe: the name of the failed probe.
-        message: what was measured, with the job that the test was for (`burn_in_message`).
+        message: what was measured.
         time: when the test failed.
+        job: `namespace/name` of the job that the node was tested for; "" for a node that no job had.
     """
 
     boot: str
     probe: str
     message: str
     time: datetime
+    job: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -457,7 +457,7 @@ def node_fault(verdict: Verdict) -> str:
     harmless = verdict.cordoned or verdict.only_planned or verdict.state is VerdictState.VALIDATING
     if not verdict.out or (found is None and harmless):
         return ""
-    return f"{found.reason}: {_in_public(found)}" if found is not None else f"{verdict.reason}: {verdict.message}"
+    return f"{found.reason}: {found.message}" if found is not None else f"{verdict.reason}: {verdict.message}"
 
 
 def suspicion_of(verdict: Verdict) -> Suspicion | None:
@@ -575,28 +575,14 @@ def _burn_in_signs(
         if failure.probe in found or failure.boot in ("", boot):
             newest[failure.probe] = failure
     kept = [
-        _burn_in_sign(subject, finding.message, finding.since, now)
+        _burn_in_sign(subject, finding.message, finding.job, finding.since, now)
         for subject, finding in found.items()
         if subject not in newest
     ]
-    return [*kept, *(_burn_in_sign(probe, word.message, word.time, now) for probe, word in newest.items())]
+    return [*kept, *(_burn_in_sign(probe, word.message, word.job, word.time, now) for probe, word in newest.items())]
 
 
-def burn_in_message(job: str, message: str) -> str:
-    """Return the message about a test that a node failed in a job's burn-in, with the job's namespace and name."""
-    return f"burn-in of {job}: {message}"
-
-
-def _in_public(finding: Finding) -> str:
-    """Return the message of a finding without the name of a job, for users of all tenants."""
-    return _without_job(finding.message) if finding.source == BURN_IN else finding.message
-
-
-def _without_job(message: str) -> str:
-    return _BURN_IN_OF.sub("burn-in: ", message)
-
-
-def _burn_in_sign(probe: str, message: str, time: datetime, now: datetime) -> Sign:
+def _burn_in_sign(probe: str, message: str, job: str, time: datetime, now: datetime) -> Sign:
     return Sign(
         BURN_IN,
         FAILED_BURN_IN,
@@ -606,7 +592,7 @@ def _burn_in_sign(probe: str, message: str, time: datetime, now: datetime) -> Si
         action=RecommendedAction.INSPECT,
         subject=probe,
         message=message,
-        in_public=_without_job(message),
+        job=job,
     )
 
 
@@ -830,6 +816,7 @@ def _finding(sign: Sign, known: Mapping[tuple[str, str, str], Finding], *, obser
         old is None
         or sign.source in (JOBS, MAINTENANCE)
         or old.severity is not finding.severity
+        or old.job != finding.job
         or _meaning(old.message) != _meaning(finding.message)
     ):
         return finding

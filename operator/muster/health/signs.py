@@ -55,6 +55,7 @@ class Sign:
         subject: GPU, port or disk; "" for the node.
         message: text for users who may see the whole cluster.
         in_public: the message without names of a tenant, for all users; "" where the message names none.
+        job: `namespace/name` of the job whose burn-in it is from, for users who may see the whole cluster; "" for none.
         clears: what ends the sign.
         planned: whether the sign is planned maintenance and no fault.
         repairs: whether the reporter is repairing the node, so that Muster does not take it out.
@@ -75,6 +76,7 @@ class Sign:
     subject: str = ""
     message: str = ""
     in_public: str = ""
+    job: str = ""
     clears: Clears = Clears.EVIDENCE
     planned: bool = False
     repairs: bool = False
@@ -111,6 +113,7 @@ class Sign:
             subject=self.subject,
             severity=self.severity,
             message=self.message,
+            job=self.job,
             since=self.since,
             observed=observed,
         )

@@ -1225,6 +1225,7 @@ FULL_HEALTH: dict[str, Any] = {
             "severity": "Fatal",
             "message": "GPU has fallen off the bus",
             "since": TIME,
+            "job": "team/llama",
             "observed": False,
             "releasedTime": TIME,
         }

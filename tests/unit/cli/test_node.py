@@ -222,3 +222,11 @@ def test_a_request_that_may_not_be_read_is_a_note(api: Any, command: Run) -> Non
     api.put(REQUEST, {**a_request(), "spec": {"node": "gpu-1", "action": "Pray", "incidentTime": "never"}})
     (note,) = json.loads(command("nodes", "gpu-1", "-o", "json").stdout)["notes"]
     assert "cannot be read by this version" in note
+
+
+def test_a_failed_burn_in_says_whose_it_was(api: Any, command: Run) -> None:
+    with_node(api)
+    failed = {"source": "burn-in", "reason": "BurnInFailed", "severity": "Degraded", "since": "2026-01-03T00:00:01Z"}
+    found = {**failed, "subject": "bit-exact", "message": "burn-in: bits differ", "job": "team-a/llama"}
+    api.put(health_path("gpu-1"), a_health(findings=[found]))
+    assert "burn-in: bits differ (burn-in of team-a/llama)" in " ".join(command("nodes", "gpu-1").stdout.split())

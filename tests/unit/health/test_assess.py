@@ -812,20 +812,21 @@ def test_of_equal_findings_the_older_comes_first_and_each_says_where_it_is_from(
 
 
 class TestBurnIn:
-    BITS = FailedBurnIn("boot-1", "bit-exact", "burn-in of ml/llm: GPU 3: bits differ", after(0))
+    BITS = FailedBurnIn("boot-1", "bit-exact", "burn-in: GPU 3: bits differ", after(0), job="ml/llm")
 
     def test_who_has_failed_is_out_and_says_what_failed_him(self) -> None:
         verdict = judged(healthy(), 1, burn_ins=[self.BITS])
         assert (verdict.state, verdict.reason) == (VerdictState.DEGRADED, "BurnInFailed")
-        assert [(f.source, f.subject, f.message) for f in verdict.findings] == [
-            ("burn-in", "bit-exact", "burn-in of ml/llm: GPU 3: bits differ")
+        assert [(f.source, f.subject, f.message, f.job) for f in verdict.findings] == [
+            ("burn-in", "bit-exact", "burn-in: GPU 3: bits differ", "ml/llm")
         ]
 
     @pytest.mark.parametrize("records", [0, 1], ids=["from the record of its gang", "from the finding"])
     def test_only_its_finding_names_the_job(self, records: int) -> None:
         health = lived(healthy(), 1, burn_ins=[self.BITS]) if records else healthy()
         verdict = judged(health, 2, burn_ins=[] if records else [self.BITS])
-        assert "ml/llm" in verdict.findings[0].message
+        assert verdict.findings[0].job == "ml/llm"
+        assert "ml/llm" not in verdict.findings[0].message
         assert verdict.message == verdict.incidents[-1].message == "bit-exact: burn-in: GPU 3: bits differ"
         assert node_fault(verdict) == "BurnInFailed: burn-in: GPU 3: bits differ"
 
