@@ -341,6 +341,10 @@ def _minutes(seconds: float) -> str:
     return f"{math.ceil(seconds / 0.6) / 100:g}"
 
 
+def _days(number: str) -> str:
+    return f"{number} day{'' if number == '1' else 's'}"
+
+
 def _most(field: FieldInfo) -> int:
     """Return the limit of a field of the API."""
     return next(int(item.le) for item in field.metadata if hasattr(item, "le"))
@@ -351,8 +355,8 @@ def render(console: Console, it: WhatIf) -> None:
     plan, found = it.plan, it.answer
     console.print(
         Text(
-            f"{plan.nodes:,} nodes, {plan.gpus:,} GPUs, {plan.days:g} days: a failure every "
-            f"{_time(plan.gang_mttf_seconds)}, one of a node every {plan.mttf_days:,.0f} days",
+            f"{plan.nodes:,} nodes, {plan.gpus:,} GPUs, {_days(f'{plan.days:g}')}: a failure every "
+            f"{_time(plan.gang_mttf_seconds)}, one of a node every {_days(f'{plan.mttf_days:,.0f}')}",
             style="bold",
         )
     )
