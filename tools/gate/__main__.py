@@ -11,7 +11,19 @@ import time
 
 from gate import kept
 from gate.parts import PARTS
-from gate.stage import INTERRUPTED, REFUSED, Outcome, Stage, failed, refusal, report, run, table, take_signals
+from gate.stage import (
+    INTERRUPTED,
+    REFUSED,
+    Interrupted,
+    Outcome,
+    Stage,
+    failed,
+    refusal,
+    report,
+    run,
+    table,
+    take_signals,
+)
 
 # Printed beside what was measured; a test of the gate judges no duration, and neither does this.
 BUDGETS = {
@@ -23,9 +35,9 @@ BUDGETS = {
 }
 
 
-# The stages of a row run side by side, and a row after one that passed. End-to-end tests mostly wait for nodes; unit
-# tests take what CPU they leave.
-ROWS = (("lint",), ("verify",), ("e2e", "unit"), ("integration",))
+# The lanes of a row run side by side, and a row after one that passed. End-to-end and integration tests mostly wait;
+# unit tests take what CPU they leave.
+ROWS = ((("lint", "verify"),), (("e2e", "integration"), ("unit",)))
 
 
 def main() -> int:
@@ -37,13 +49,14 @@ def main() -> int:
     parts = {part.name: part for part in PARTS}
     outcomes: list[Outcome] = []
     for row in ROWS:
-        if len(row) > 1:
-            print(f"\n=== {row[0]}; beside it {', '.join(row[1:])}, printed when it has ended", flush=True)
+        lanes = [[Stage(name, parts[name].make(), has_tests=parts[name].has_tests) for name in lane] for lane in row]
         try:
-            ended = run(*(Stage(name, parts[name].make(), has_tests=parts[name].has_tests) for name in row))
-        except KeyboardInterrupt:
-            print(table(outcomes, BUDGETS, time.monotonic() - began))
-            print(f"Interrupted in {' and '.join(row)}: the gate has no result.")
+            ended = run(*lanes)
+        except Interrupted as interrupted:
+            ended = [*outcomes, *interrupted.outcomes]
+            print(table(ended, BUDGETS, time.monotonic() - began))
+            names = [name for lane in row for name in lane if name not in [outcome.name for outcome in ended]]
+            print(f"Interrupted: {', '.join(names)} did not end, so the gate has no result.")
             return INTERRUPTED
         outcomes += ended
         for outcome in ended:

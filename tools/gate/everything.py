@@ -42,7 +42,6 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"{part.name}: passed on this commit before, {before.wall_seconds:.0f} s")
             outcomes.append(before)
             continue
-        print(f"\n=== {part.name}", flush=True)
         seed = random.SystemRandom().randrange(1, 2**31) if part.draws else None
         try:
             outcome = _run(part, seed)
@@ -68,7 +67,7 @@ def _run(part: Part, seed: int | None) -> Outcome:
     """Run the part; its cluster is taken down whatever happens."""
     environment = _environment(part, seed)
     try:
-        (outcome,) = run(Stage(part.name, _command(part, seed), environment, part.has_tests))
+        (outcome,) = run([Stage(part.name, _command(part, seed), environment, part.has_tests)])
         return outcome
     finally:
         if part.nodes:

@@ -7,6 +7,7 @@ SIGINT, on which pytest tears its fixtures down, and the gate ends after the gro
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import os
 import signal
@@ -14,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -115,29 +116,56 @@ class Stage:
     has_tests: bool = False
 
 
-def run(*stages: Stage) -> list[Outcome]:
-    """Run the stages side by side, until each has ended; returns what became of each.
+class Interrupted(KeyboardInterrupt):
+    """The gate was interrupted.
 
-    The output of the first goes where ours goes. The others leave the CPU to it (nice), and their output is printed
-    when all have ended.
+    Attributes:
+        outcomes: of the stages that had ended before.
+    """
+
+    def __init__(self, outcomes: Sequence[Outcome]) -> None:
+        super().__init__()
+        self.outcomes = outcomes
+
+
+def run(*lanes: Sequence[Stage]) -> list[Outcome]:
+    """Run lanes of stages side by side; in each a stage begins after one that passed, as long as none has failed.
+
+    The output of the first lane goes where ours goes. The others leave the CPU to it (nice), and their output is
+    printed when all have ended.
+
+    Returns:
+        What became of each stage that began, lane by lane.
 
     Raises:
-        KeyboardInterrupt: the gate was interrupted; the commands have ended.
+        Interrupted: the gate was interrupted; the commands have ended.
     """
+    stages = {stage.name: stage for lane in lanes for stage in lane}
+    outcomes: dict[str, Outcome] = {}
+
+    def note(ended: _Command) -> bool:
+        outcomes[ended.name] = _outcome(stages[ended.name], ended)
+        return outcomes[ended.name].passed
+
     with tempfile.TemporaryDirectory(prefix="muster-gate-") as folder:
-        commands = [_command(stage, Path(folder) / str(number), number > 0) for number, stage in enumerate(stages)]
+        commands = [
+            [_command(stage, Path(folder) / stage.name, beside=number > 0) for stage in lane]
+            for number, lane in enumerate(lanes)
+        ]
         try:
-            _complete(commands)
+            _complete(*commands, note=note)
+        except KeyboardInterrupt as interrupt:
+            raise Interrupted([outcomes[name] for name in stages if name in outcomes]) from interrupt
         finally:
-            for stage, command in zip(stages, commands, strict=True):
+            for command in (command for lane in commands for command in lane):
                 if command.output is not None and command.output.exists():
-                    print(f"\n=== {stage.name}\n{command.output.read_text(errors='replace')}", end="", flush=True)
-        return [_outcome(stage, command) for stage, command in zip(stages, commands, strict=True)]
+                    print(f"\n=== {command.name}\n{command.output.read_text(errors='replace')}", end="", flush=True)
+        return [outcomes[name] for name in stages if name in outcomes]
 
 
-def _command(stage: Stage, results_file: Path, beside: bool) -> _Command:
+def _command(stage: Stage, results_file: Path, *, beside: bool) -> _Command:
     environment = {**stage.environment, results.VARIABLE: str(results_file)}
-    return _Command(stage.command, environment, results_file.with_suffix(".out") if beside else None)
+    return _Command(stage.name, stage.command, environment, results_file.with_suffix(".out") if beside else None)
 
 
 def _outcome(stage: Stage, ended: _Command) -> Outcome:
@@ -154,7 +182,7 @@ def call(command: Sequence[str], environment: Mapping[str, str]) -> int:
     Raises:
         KeyboardInterrupt: the gate was interrupted; the command has ended.
     """
-    called = _Command(command, environment)
+    called = _Command("", command, environment)
     _complete([called])
     return called.code
 
@@ -164,21 +192,28 @@ class _Command:
     """A command and, once it has ended, what it took.
 
     Attributes:
+        name: printed when it begins; "" prints nothing.
         output: a file for its output, for a command that runs beside another and leaves the CPU to it; None for ours.
+        began: when, by the monotonic clock.
         code: its exit status.
         wall_seconds: by the clock.
         cpu_seconds: of itself and of all processes that it has waited for.
     """
 
+    name: str
     command: Sequence[str]
     environment: Mapping[str, str]
     output: Path | None = None
+    began: float = 0.0
     code: int = 0
     wall_seconds: float = 0.0
     cpu_seconds: float = 0.0
 
     def start(self) -> subprocess.Popen[bytes]:
         """Start it in a process group of its own. The caller has blocked the signals; the command gets them."""
+        if self.name:
+            print(f"\n=== {self.name}" + (", printed when all have ended" if self.output else ""), flush=True)
+        self.began = time.monotonic()
         ours = {name: value for name, value in os.environ.items() if name not in NARROWING}
         with contextlib.ExitStack() as files:
             output = files.enter_context(self.output.open("wb")) if self.output else None
@@ -203,18 +238,30 @@ class _Command:
                 Path("/proc/self/autogroup").write_text(str(_NICE))
 
 
-def _complete(commands: Sequence[_Command]) -> None:
-    """Run the commands side by side until each has ended.
+def _complete(*lanes: Sequence[_Command], note: Callable[[_Command], bool] = lambda ended: ended.code == 0) -> None:
+    """Run the lanes side by side. After a command that failed none begins.
+
+    Args:
+        lanes: commands that run one after another.
+        note: notes that a command has ended by itself; returns whether it passed.
 
     The first interrupt is passed on to their groups as SIGINT, a later one as SIGKILL.
 
     Raises:
         KeyboardInterrupt: the gate was interrupted; all commands have ended.
     """
-    began = time.monotonic()
+    running: dict[int, tuple[_Command, subprocess.Popen[bytes], Iterator[_Command]]] = {}
+
+    def begin_next(lane: Iterator[_Command]) -> None:
+        for command in itertools.islice(lane, 1):
+            process = command.start()
+            running[process.pid] = (command, process, lane)
+
     interrupt: KeyboardInterrupt | None = None
+    has_failed = False
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # until there are groups to pass them on to
-    running = {process.pid: (command, process) for command in commands for process in [command.start()]}
+    for lane in lanes:
+        begin_next(iter(lane))
     while running:
         try:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
@@ -229,10 +276,14 @@ def _complete(commands: Sequence[_Command]) -> None:
         pid, status, usage = os.wait4(-1, os.WNOHANG)
         if pid not in running:  # another child of this process
             continue
-        command, process = running.pop(pid)
+        command, process, rest = running.pop(pid)
         process.returncode = command.code = os.waitstatus_to_exitcode(status)
-        command.wall_seconds = time.monotonic() - began
+        command.wall_seconds = time.monotonic() - command.began
         command.cpu_seconds = usage.ru_utime + usage.ru_stime
+        if interrupt is None:
+            has_failed = not note(command) or has_failed
+            if not has_failed:
+                begin_next(rest)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
     if interrupt is not None:
         raise interrupt

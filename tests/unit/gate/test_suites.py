@@ -6,6 +6,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 import gate.__main__ as gate
 from gate import everything, kept, results
 from gate.parts import PARTS
-from gate.stage import NARROWING, Outcome, Stage, report, run, table
+from gate.stage import NARROWING, Interrupted, Outcome, Stage, report, run, table
 
 ROOT = Path(__file__).resolve().parents[3]
 COMMIT = "c0ffee"
@@ -44,9 +45,14 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ran]:
     def replace(*fails: str) -> Ran:
         noted: Ran = []
 
-        def note(*stages: Stage) -> list[Outcome]:
-            outcomes = []
-            for stage in stages:
+        def note(*lanes: Sequence[Stage]) -> list[Outcome]:
+            return [outcome for lane in lanes for outcome in note_lane(lane)]
+
+        def note_lane(lane: Sequence[Stage]) -> list[Outcome]:
+            outcomes: list[Outcome] = []
+            for stage in lane:
+                if outcomes and not outcomes[-1].passed:
+                    break
                 assert stage.has_tests == (stage.name not in ("lint", "verify"))
                 noted.append((stage.name, stage.command, stage.environment))
                 result = "failed" if stage.name in fails else "passed"
@@ -65,7 +71,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ran]:
 def test_a_green_gate_is_kept_by_commit(cache: Path, ran: Callable[..., Ran]) -> None:
     noted = ran()
     assert gate.main() == 0
-    assert [name for name, _, _ in noted] == ["lint", "verify", "e2e", "unit", "integration"]
+    assert [name for name, _, _ in noted] == ["lint", "verify", "e2e", "integration", "unit"]
     found = json.loads((cache / "gate" / f"{COMMIT}.json").read_text())
     assert found["green"] is True
     assert found["failed"] == []
@@ -77,12 +83,12 @@ def test_a_green_gate_is_kept_by_commit(cache: Path, ran: Callable[..., Ran]) ->
 def test_a_red_gate_names_the_tests_and_stops(
     cache: Path, ran: Callable[..., Ran], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    noted = ran("unit")
+    noted = ran("verify")
     assert gate.main() == 1
-    assert [name for name, _, _ in noted] == ["lint", "verify", "e2e", "unit"]
+    assert [name for name, _, _ in noted] == ["lint", "verify"]
     found = json.loads((cache / "gate" / f"{COMMIT}.json").read_text())
-    assert (found["green"], found["failed"]) == (False, ["unit::test"])
-    assert "failed: unit::test" in capsys.readouterr().out
+    assert (found["green"], found["failed"]) == (False, ["verify::test"])
+    assert "failed: verify::test" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("answers", [[None, None], [COMMIT, None], [COMMIT, "another"]])
@@ -151,7 +157,8 @@ def test_a_part_with_nodes_takes_its_cluster_down_whatever_happens(
     ran()
     events: list[str] = []
 
-    def part(stage: Stage) -> list[Outcome]:
+    def part(lane: Sequence[Stage]) -> list[Outcome]:
+        (stage,) = lane
         assert stage.environment["CLUSTER_NAME"] == "nightly"
         assert "localcluster up --name nightly --nodes 4" in stage.command[-1]
         events.append("ran")
@@ -173,15 +180,15 @@ def test_a_suite_that_is_interrupted_shows_and_keeps_what_has_ended(
         ran()
         whole: Callable[..., list[Outcome]] = module.run
 
-        def interrupted(*stages: Stage, whole: Callable[..., list[Outcome]] = whole) -> list[Outcome]:
-            if "unit" in [stage.name for stage in stages]:
-                raise KeyboardInterrupt
-            return whole(*stages)
+        def interrupted(*lanes: Sequence[Stage], whole: Callable[..., list[Outcome]] = whole) -> list[Outcome]:
+            if "unit" in [stage.name for lane in lanes for stage in lane]:
+                raise Interrupted([])
+            return whole(*lanes)
 
         monkeypatch.setattr(module, "run", interrupted)
         assert module.main(*([[]] if module is everything else [])) == 130
         printed = capsys.readouterr().out
-        assert f"Interrupted in {'e2e and unit' if module is gate else 'unit'}" in printed
+        assert f"Interrupted{': e2e, integration, unit did' if module is gate else ' in unit'}" in printed
         assert [line.split()[:2] for line in printed.splitlines() if " passed " in line][-2:] == [
             ["lint", "passed"],
             ["verify", "passed"],
@@ -224,7 +231,7 @@ def test_a_failed_test_makes_a_stage_red_although_its_command_does_not(
     ran()
     test = {"name": "a", "result": "failed", "seconds": 1.0}
     for module in (gate, everything):
-        monkeypatch.setattr(module, "run", lambda *stages: [Outcome(s.name, 0, 2.0, 3.0, [test]) for s in stages])
+        monkeypatch.setattr(module, "run", lambda lane, *_: [Outcome(s.name, 0, 2.0, 3.0, [test]) for s in lane])
     assert gate.main() == 1
     assert json.loads((cache / "gate" / f"{COMMIT}.json").read_text())["green"] is False
     assert everything.main(["--part", "unit"]) == 1
@@ -353,12 +360,57 @@ def _tests(folder: Path) -> list[Path]:
 
 def test_a_stage_tells_what_its_processes_took_and_that_it_failed_without_a_test(tmp_path: Path) -> None:
     burn = "import time\nwhile time.process_time() < 0.3: pass\nraise SystemExit(3)"
-    idle, outcome = run(Stage("idles", ["true"]), Stage("burns", [sys.executable, "-c", burn]))
+    idle, outcome = run([Stage("idles", ["true"])], [Stage("burns", [sys.executable, "-c", burn])])
     assert (idle.passed, outcome.code) == (True, 3)
     assert idle.cpu_seconds < 0.3
     assert outcome.cpu_seconds >= 0.3
     assert outcome.failed == ["burns"]
     assert outcome.tests == []
+
+
+def test_a_lane_goes_on_after_a_stage_that_passed_and_ends_with_one_that_failed(tmp_path: Path) -> None:
+    def stage(name: str, code: int) -> Stage:
+        script = f"open({str(tmp_path / 'order')!r}, 'a').write({name!r} + ' '); raise SystemExit({code})"
+        return Stage(name, [sys.executable, "-c", script])
+
+    outcomes = run([stage("one", 0), stage("two", 1), stage("never", 0)])
+    assert [(outcome.name, outcome.code) for outcome in outcomes] == [("one", 0), ("two", 1)]
+    assert (tmp_path / "order").read_text().split() == ["one", "two"]
+
+
+@pytest.mark.parametrize("has_tests", [False, True], ids=["by its command", "by tests that did not run"])
+def test_no_stage_begins_after_one_of_another_lane_has_failed(has_tests: bool, tmp_path: Path) -> None:
+    """The first lane's stage waits until the other lane's has ended."""
+    os.mkfifo(tmp_path / "ended")
+    waits = Stage("waits", ["cat", str(tmp_path / "ended")])
+    fails = Stage("fails", ["sh", "-c", f"exit {int(not has_tests)}"], has_tests=has_tests)
+    after = Stage("after", ["sh", "-c", f": > {tmp_path / 'begun'}"])
+    threading.Timer(0.5, lambda: (tmp_path / "ended").write_text("")).start()
+    assert [(outcome.name, outcome.passed) for outcome in run([waits, after], [fails])] == [
+        ("waits", True),
+        ("fails", False),
+    ]
+    assert not (tmp_path / "begun").exists()
+
+
+def test_an_interrupt_begins_nothing_and_what_had_ended_is_known(tmp_path: Path) -> None:
+    script = f"""
+import os, signal, sys
+from gate.stage import Interrupted, Stage, run, take_signals
+take_signals()
+stage = "trap 'exit 0' INT; kill -TERM $PPID; while :; do sleep 0.1; done"
+try:
+    waits, after = Stage("waits", ["sh", "-c", stage]), Stage("after", ["touch", {str(tmp_path / "begun")!r}])
+    run([Stage("ended", ["true"]), waits, after])
+except Interrupted as interrupted:
+    print([outcome.name for outcome in interrupted.outcomes])
+"""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "tools")}
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, start_new_session=True
+    )
+    assert done.stdout.splitlines()[-1:] == ["['ended']"], done.stderr
+    assert not (tmp_path / "begun").exists()
 
 
 def test_a_stage_has_its_own_variables_and_none_that_narrow_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -367,7 +419,7 @@ def test_a_stage_has_its_own_variables_and_none_that_narrow_it(tmp_path: Path, m
     monkeypatch.setenv("OURS", "ours")
     file = tmp_path / "environment"
     script = f"import json, os; open({str(file)!r}, 'w').write(json.dumps(dict(os.environ)))"
-    (outcome,) = run(Stage("echoes", [sys.executable, "-c", script], {"THE_PARTS": "own"}))
+    (outcome,) = run([Stage("echoes", [sys.executable, "-c", script], {"THE_PARTS": "own"})])
     assert outcome.passed
     environment = json.loads(file.read_text())
     assert (environment["OURS"], environment["THE_PARTS"]) == ("ours", "own")
@@ -378,13 +430,13 @@ def test_a_stage_has_its_own_variables_and_none_that_narrow_it(tmp_path: Path, m
 def test_a_stage_of_tests_without_a_result_is_red(line: str) -> None:
     script = f"import os; open(os.environ[{results.VARIABLE!r}], 'w').write({line!r})"
     command = [sys.executable, "-c", script]
-    (without,) = run(Stage("unit", command))
+    (without,) = run([Stage("unit", command)])
     assert without.passed
-    (empty,) = run(Stage("unit", command, has_tests=True))
+    (empty,) = run([Stage("unit", command, has_tests=True)])
     assert (empty.passed, empty.code, empty.failed) == (False, 5, ["unit"])
     whole = {"name": "a", "result": "skipped", "seconds": 0.1}
     command[-1] = script.replace(repr(line), repr(json.dumps(whole) + "\n" + line))
-    (outcome,) = run(Stage("unit", command, has_tests=True))
+    (outcome,) = run([Stage("unit", command, has_tests=True)])
     assert (outcome.passed, outcome.tests, outcome.skipped) == (True, [whole], 1)
 
 
@@ -406,7 +458,7 @@ import sys
 from gate.stage import Stage, run, take_signals
 take_signals()
 try:
-    run(*(Stage(name, [sys.executable, "-c", {STAGE!r}, sys.argv[1]]) for name in sys.argv[2:]))
+    run(*([Stage(name, [sys.executable, "-c", {STAGE!r}, sys.argv[1]])] for name in sys.argv[2:]))
 except KeyboardInterrupt:
     raise SystemExit(130)
 """
