@@ -436,7 +436,12 @@ class Operator:
         self._orders_changed(self.checkers.set_orders(job_uid, checks))
 
     def _orders_changed(self, nodes: Iterable[str]) -> None:
-        self.server.notify(self.checkers.pods_on(nodes))
+        """Answer the checkers on these nodes whose directives have changed."""
+        large, small = list[str](), list[str]()
+        for node in nodes:
+            (large if self.checkers.meeting_of(node) else small).append(node)
+        self.server.notify(self.checkers.pods_on(small))
+        self.server.notify_one_by_one(self.checkers.pods_on(large))
 
     def _directives_changed(self, job: TrainingJob) -> None:
         self.server.notify([pod.uid for pod in self.cluster.pods_of(job.metadata.namespace, job.metadata.uid)])

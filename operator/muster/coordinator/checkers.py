@@ -15,8 +15,8 @@ from prometheus_client import Gauge
 
 from muster.coordinator.auth import Caller
 from muster.coordinator.figures import CheckFigures
-from muster.protocol import checks
-from muster.protocol.checks import CheckDirective, CheckReport, Put, can_be_put
+from muster.protocol import checks, messages
+from muster.protocol.checks import CheckDirective, CheckReport, can_be_put
 from muster.world.checks import CheckerView, NodeChecks
 
 # A checker asks at least every ten: one that does not is gone, and a leader of that long has heard all that there
@@ -41,6 +41,8 @@ class _Pod:
         came_at: when the pod was first heard.
         state_at: when the pod came to be in its present state.
         behind: the sequence number of the newest report that came late, after a newer one; None where none did.
+        encoded: what it put into its meeting, as `CheckerHub.puts_for` hands it out: encoded once, and read by each of
+            the other nodes. Before it: the processes of a node, and the rank of this one. None: not needed so far.
     """
 
     report: CheckReport
@@ -48,6 +50,7 @@ class _Pod:
     came_at: float
     state_at: float
     behind: int | None = None
+    encoded: tuple[int, int, bytes] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +235,8 @@ class CheckerHub:
         return changed
 
     def directive_for(self, node: str, pod_uid: str = "") -> CheckDirective:
-        """The directive for a checker of this node: its orders, grants, and what other nodes put into its meeting.
+        """The directive for a checker of this node: its orders, its grants and its meeting, without what other nodes
+        put there (`puts_for`).
 
         Two checkers must not use the same GPUs. So a replaced checker is given no orders, and one that is to replace
         another is told that its orders are not known yet.
@@ -250,28 +254,36 @@ class CheckerHub:
             pods = self._heard[node]
             replaced = pod_uid in pods and pods[pod_uid].came_at < pods[speaker].came_at
             return _NOTHING if replaced else _UNKNOWN
-        meeting, puts = self._meeting_of(node)
-        return CheckDirective(orders=told.orders, grants=told.grants, meeting=meeting, puts=puts)
+        return CheckDirective(orders=told.orders, grants=told.grants, meeting=self.meeting_of(node))
 
-    def _meeting_of(self, node: str) -> tuple[str, tuple[Put, ...]]:
-        """The id of the order in whose meeting a node's processes look for others, and what the other nodes have put
-        there.
-
-        Returns ("", ()) for a meeting that belongs to no order in the node's own directive.
-        """
-        speaker = self._current_checker(node)
-        meeting = self._heard[node][speaker].report.meeting if speaker is not None else ""
+    def puts_for(self, node: str, meeting: str) -> list[bytes]:
+        """What the other nodes have put into a meeting that a directive of this node names, encoded: of each node its
+        puts, with commas between them. Nodes that put nothing are left out."""
         nodes = self._meetings.get(meeting, ())
         if node not in nodes:
-            return "", ()
+            return []
         processes = self._processes_on_a_node(nodes, meeting)
-        return meeting, tuple(
-            put
-            for other in sorted(nodes)
-            if other != node
-            for put in self._values_put(other, meeting) or ()
-            if put.rank // processes == self._node_rank(other, meeting)
-        )
+        of_each = (self._encoded_puts(other, meeting, processes) for other in sorted(nodes) if other != node)
+        return [puts for puts in of_each if puts]
+
+    def meeting_of(self, node: str) -> str:
+        """The id of the order in whose meeting a node's processes look for others; "" for a meeting that belongs to no
+        order in the node's own directive."""
+        pod = self._current_pod(node)
+        meeting = pod.report.meeting if pod is not None else ""
+        return meeting if node in self._meetings.get(meeting, ()) else ""
+
+    def _encoded_puts(self, node: str, meeting: str, processes: int) -> bytes:
+        """What a node has put into a meeting for its own processes, encoded; b"" where it is not there, or has put more
+        than is allowed."""
+        pod = self._current_pod(node)
+        if pod is None or pod.report.meeting != meeting:
+            return b""
+        rank, puts = self._node_rank(node, meeting), pod.report.puts
+        if pod.encoded is None or pod.encoded[:2] != (processes, rank):
+            own = [put for put in puts if put.rank // processes == rank] if can_be_put(puts) else []
+            pod.encoded = processes, rank, b",".join(map(messages.encode, own))
+        return pod.encoded[2]
 
     def _node_rank(self, node: str, meeting: str) -> int:
         """The rank of a node among the nodes of a meeting's order. A node may put values for its own processes
@@ -285,25 +297,14 @@ class CheckerHub:
         needs, while its test runs on all GPUs of the node.
         """
         first = min(nodes, key=lambda node: self._node_rank(node, meeting))
-        speaker = self._current_checker(first)
-        report = self._heard[first][speaker].report if speaker is not None else None
-        if report is None or report.device != "cuda":
-            return 1
-        return max(report.gpus, 1)
-
-    def _values_put(self, node: str, meeting: str) -> tuple[Put, ...] | None:
-        """What a node has put into a meeting; None while it has not come there; () where it put more than is
-        allowed."""
-        speaker = self._current_checker(node)
-        report = self._heard[node][speaker].report if speaker is not None else None
-        if report is None or report.meeting != meeting:
-            return None
-        return report.puts if can_be_put(report.puts) else ()
+        pod = self._current_pod(first)
+        return max(pod.report.gpus, 1) if pod is not None and pod.report.device == "cuda" else 1
 
     def _notify_meeting(self, node: str, meeting: str) -> None:
         """Notify the other nodes of a meeting once all of them are there. No process can begin before that."""
         nodes = self._meetings.get(meeting, set())
-        if node not in nodes or any(self._values_put(other, meeting) is None for other in nodes):
+        there = (pod.report.meeting == meeting for pod in map(self._current_pod, nodes) if pod is not None)
+        if node not in nodes or sum(there) < len(nodes):
             return
         for callback in self._meeting_subscribers:
             callback(nodes - {node})
@@ -333,6 +334,11 @@ class CheckerHub:
             return fresh, fresh and pod.report.state == checks.READY, pod.came_at if fresh else pod.heard_at
 
         return max(pods, key=worth)
+
+    def _current_pod(self, node: str) -> _Pod | None:
+        """The checker that counts on a node; None where none was heard."""
+        speaker = self._current_checker(node)
+        return None if speaker is None else self._heard[node][speaker]
 
     def _owner(self, node: str) -> str | None:
         """The owner whose orders are in a node's directive; None where no owner wants anything of the node."""
@@ -462,6 +468,8 @@ def _keep_if_newest(pods: dict[str, _Pod], uid: str, report: CheckReport, now: f
         return False
     if report.state != pod.report.state:
         pod.state_at = now
+    if (report.meeting, report.puts) != (pod.report.meeting, pod.report.puts):
+        pod.encoded = None
     pod.report, pod.heard_at, pod.behind = report, now, None
     return True
 

@@ -3,18 +3,24 @@
 All else they share (`server`).
 """
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from muster.coordinator.auth import Caller
 from muster.coordinator.checkers import CheckerHub
 from muster.coordinator.hub import Hub
 from muster.coordinator.reports import decode_check_report, decode_report
-from muster.protocol.checks import CHECK_PATH, CheckReport
+from muster.protocol import messages
+from muster.protocol.checks import CHECK_PATH, CheckDirective, CheckReport
 from muster.protocol.messages import REPORT_PATH, Directive, Report
 
 CHECKER_ACCOUNT = "muster-check"
+MAX_DIRECTIVES = 16384  # encoded ones that are kept
+
+Encoded = tuple[str, bytes]
+"""A directive as it is sent: its digest and its bytes."""
 
 R = TypeVar("R", Report, CheckReport)
 
@@ -29,9 +35,8 @@ class ReportEndpoint(Generic[R]):
         refusal_message: the message for a caller whose reports are not taken.
         decode: parses a body; raises ProtocolError.
         record_report: takes in a report of a known caller.
-        directive_for: what a caller shall do; None where it is not known any more. Asked for each report, for each
-            answer
-        that was held to the end, and once per pod and `notify`, so it should be cheap.
+        encoded_for: the directive of a caller (`encoded`); None where the caller is not known any more. Asked for each
+            report, for each answer that was held to the end, and once per pod and `notify`, so it should be cheap.
     """
 
     path: str
@@ -40,15 +45,56 @@ class ReportEndpoint(Generic[R]):
     refusal_message: Callable[[Caller], str]
     decode: Callable[[bytes], R]
     record_report: Callable[[Caller, R], object]
-    directive_for: Callable[[Caller], Any]
+    encoded_for: Callable[[Caller], Encoded | None]
+
+
+def encoded(directive: Directive | CheckDirective) -> Encoded:
+    """Return a directive's digest and bytes, from a cache where possible: workers that wait have equal directives, and
+    those that run get the same one again and again."""
+    return _encoded(directive)
+
+
+def forget_encoded() -> None:
+    """Empty the cache of `encoded`."""
+    _encoded.cache_clear()
+
+
+def with_puts(directive: CheckDirective, puts: Sequence[bytes]) -> Encoded:
+    """Return the digest and bytes of a directive without puts after these are put into it.
+
+    Args:
+        directive: the directive; its `puts` are empty.
+        puts: as `CheckerHub.puts_for` returns them. Most of the bytes are the same for all nodes of a meeting.
+    """
+    digest, data = encoded(directive)
+    if not puts:
+        return digest, data
+    assert data.endswith(_NO_PUTS)
+    data = b"".join((data[: -len(_NO_PUTS)], _PUTS, b",".join(puts), _END))
+    return messages.digest_of(data), data
+
+
+_PUTS, _END = b'"puts":[', b"]}"
+_NO_PUTS = _PUTS + _END
+
+
+@functools.lru_cache(maxsize=MAX_DIRECTIVES)
+def _encoded(directive: Directive | CheckDirective) -> Encoded:
+    data = messages.encode(directive)
+    return messages.digest_of(data), data
 
 
 def launcher_endpoint(
     hub: Hub, directive_for: Callable[[Caller], Directive | None], is_worker: Callable[[Caller], bool]
 ) -> ReportEndpoint[Report]:
     """The endpoint to which the launchers of jobs' workers report."""
+
+    def encoded_for(caller: Caller) -> Encoded | None:
+        directive = directive_for(caller)
+        return None if directive is None else encoded(directive)
+
     return ReportEndpoint(
-        REPORT_PATH, "launcher", is_worker, _no_worker_message, decode_report, hub.record, directive_for
+        REPORT_PATH, "launcher", is_worker, _no_worker_message, decode_report, hub.record, encoded_for
     )
 
 
@@ -78,6 +124,10 @@ def checker_endpoint(hub: CheckerHub, namespace: str, is_node: Callable[[str], b
             "operator"
         )
 
+    def encoded_for(caller: Caller) -> Encoded:
+        directive = hub.directive_for(caller.node_name, caller.pod_uid)
+        return with_puts(directive, hub.puts_for(caller.node_name, directive.meeting))
+
     return ReportEndpoint(
         CHECK_PATH,
         "checker",
@@ -85,7 +135,7 @@ def checker_endpoint(hub: CheckerHub, namespace: str, is_node: Callable[[str], b
         refusal_message,
         decode_check_report,
         hub.record,
-        lambda caller: hub.directive_for(caller.node_name, caller.pod_uid),
+        encoded_for,
     )
 
 

@@ -31,7 +31,6 @@ from muster.coordinator.memory import BurstDetector
 from muster.coordinator.metered_tls import MAX_BODY_SECONDS, TlsMeter
 from muster.coordinator.refused import RefusedWorkers
 from muster.coordinator.tasks import Tasks
-from muster.protocol import messages
 from muster.protocol.checks import CheckReport
 from muster.protocol.messages import MAX_REPORT_BYTES, REPORT_PATH, Directive, ProtocolError, Report
 
@@ -41,7 +40,9 @@ CLOSING_SECONDS = 1.0
 SLOW_HANDSHAKE_SECONDS = 1.0  # a handshake takes milliseconds, and the queue for it before a place is not counted
 SWEEP_SECONDS = 1.0  # how often connections are looked through for those that are over time
 TLS_BUFFER_BYTES = 2 * 1024  # of each connection; a larger report is read in pieces
-MAX_DIRECTIVES = 16384  # encoded ones that are kept
+# The part of the loop's time for large directives. With what the nodes of a meeting have put, a directive for one of
+# 256 nodes with 8 GPUs has half a megabyte.
+SHARE_OF_MEETINGS = 0.5
 # Of the loop's time one pod may take: a launcher's report costs 0.2 ms, and the costliest that can be sent fifty times
 # that.
 SHARE_OF_POD = 0.01
@@ -146,6 +147,8 @@ class CoordinatorServer:
         self._cpu_clock = cpu_clock
         self._waiting: dict[str, _Hold] = {}  # by pod uid
         self._stopping = False
+        self._large: dict[str, None] = {}  # pods that `_notify_large` has to look at
+        self._notifying = False
         self.connections: set[Connection] = set()
         self._opened = 0  # connections so far
         self._unauthenticated: dict[
@@ -199,6 +202,25 @@ class CoordinatorServer:
             hold = self._waiting.get(uid)
             if hold is not None:
                 self._check_hold(hold)
+
+    def notify_one_by_one(self, pod_uids: Iterable[str]) -> None:
+        """Do the same for pods whose directives are large: one in a turn of the loop, in `SHARE_OF_MEETINGS` of its
+        time. A pod that waits for its turn is not noted twice."""
+        self._large.update(dict.fromkeys(pod_uids))
+        if not self._notifying:
+            self._notifying = True
+            self._tasks.spawn(self._notify_large())
+
+    async def _notify_large(self) -> None:
+        try:
+            while self._large:
+                uid = next(iter(self._large))
+                del self._large[uid]
+                began = self._cpu_clock()
+                self.notify([uid])
+                await asyncio.sleep((self._cpu_clock() - began) * (1 / SHARE_OF_MEETINGS - 1))
+        finally:
+            self._notifying = False
 
     def admit(self, head: Head) -> None:
         """Refuse a head whose body is not wanted from any sender.
@@ -411,10 +433,10 @@ class CoordinatorServer:
         except ProtocolError as error:
             return 400, refusal(f"{error}: the {desk.name} and the operator do not understand each other")
         desk.record_report(caller, report)
-        directive = desk.directive_for(caller)  # what was heard may have changed it at once
+        directive = desk.encoded_for(caller)  # what was heard may have changed it at once
         if directive is None:
             return _refuse_outsider(desk, caller)
-        digest, encoded = _encoded(directive)
+        digest, encoded = directive
         if report.hold_seconds <= 0:  # news: the request that waits beside it goes on waiting
             return 200, encoded
         self._release_older(caller.pod_uid)
@@ -465,10 +487,10 @@ class CoordinatorServer:
         unready = None if self._stopping else self._unready()
         if unready is not None:
             return unready
-        directive = hold.endpoint.directive_for(hold.caller)
+        directive = hold.endpoint.encoded_for(hold.caller)
         if directive is None:
             return _refuse_outsider(hold.endpoint, hold.caller)
-        digest, encoded = _encoded(directive)
+        digest, encoded = directive
         return (200, encoded) if at_once or digest != hold.seen else None
 
     def _unready(self) -> Answer | None:
@@ -483,7 +505,7 @@ class CoordinatorServer:
 
     async def _sweep(self) -> None:
         loop = asyncio.get_running_loop()
-        bursts = BurstDetector(loop.time(), forget=_kept.cache_clear)
+        bursts = BurstDetector(loop.time(), forget=endpoints.forget_encoded)
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
             now = loop.time()
@@ -516,23 +538,6 @@ def load_pair(context: ssl.SSLContext, certificate_pem: bytes, key_pem: bytes) -
         context.load_cert_chain(f"/proc/self/fd/{descriptor}")
     finally:
         os.close(descriptor)
-
-
-def _encoded(directive: Any) -> tuple[str, bytes]:
-    """The digest and the encoded bytes of a directive, from a cache where possible.
-
-    Workers that wait have equal directives, and those that run get the same one again and again. Directives with what
-    checkers put into a meeting are large and sent once, so they are not cached.
-    """
-    return _encode(directive) if getattr(directive, "puts", ()) else _kept(directive)
-
-
-def _encode(directive: Any) -> tuple[str, bytes]:
-    data = messages.encode(directive)
-    return messages.digest_of(data), data
-
-
-_kept = functools.lru_cache(maxsize=MAX_DIRECTIVES)(_encode)
 
 
 _FAILED = (500, refusal("the operator could not answer: its log says why"))

@@ -394,7 +394,7 @@ async def test_what_a_checker_puts_is_handed_to_the_other_one_at_once(
     process: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answered: list[str] = []
-    monkeypatch.setattr(process.server, "notify", lambda pods: answered.extend(pods))
+    monkeypatch.setattr(process.server, "notify_one_by_one", lambda pods: answered.extend(pods))
     for rank, node in enumerate(("n0", "n1")):
         order = CheckOrder("pair", PAIR, node_rank=rank, nodes=2)
         process.checkers.set_orders(f"job-of-{node}", {node: NodeChecks((order,))})
@@ -403,4 +403,4 @@ async def test_what_a_checker_puts_is_handed_to_the_other_one_at_once(
         report = CheckReport(1, state=READY, meeting="pair", puts=(Put(rank, "here", "eJwDAAAAAAE="),))
         process.checkers.record(Caller("muster-check", node, f"pod-{node}", node, "nu", "muster-check"), report)
     assert "pod-n0" in answered
-    assert process.checkers.directive_for("n0").puts == (Put(1, "here", "eJwDAAAAAAE="),)
+    assert process.checkers.puts_for("n0", "pair") == [messages.encode(Put(1, "here", "eJwDAAAAAAE="))]

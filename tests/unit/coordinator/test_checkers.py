@@ -12,7 +12,8 @@ from fuzz.samples import CHECKED
 from muster.coordinator import checkers
 from muster.coordinator.auth import Caller
 from muster.coordinator.checkers import SILENT_SECONDS, CheckerHub
-from muster.protocol import checks
+from muster.coordinator.endpoints import checker_endpoint
+from muster.protocol import checks, messages
 from muster.protocol.checks import (
     CheckAnswer,
     CheckDirective,
@@ -21,6 +22,7 @@ from muster.protocol.checks import (
     CheckReport,
     PassReport,
     Put,
+    decode_check_directive,
 )
 from muster.world.checks import NodeChecks
 
@@ -346,16 +348,23 @@ def puts(rank: int, *keys: str) -> tuple[Put, ...]:
     return tuple(Put(rank, key, "eJwDAAAAAAE=") for key in keys)
 
 
+def handed(hub: CheckerHub, node: str) -> tuple[Put, ...]:
+    """What a checker on the node is handed of the others in its meeting, as it is sent."""
+    found = checker_endpoint(hub, "muster-check", lambda _: True).encoded_for(caller(node))
+    assert found is not None
+    return decode_check_directive(found[1]).puts
+
+
 HERE = replace(READY, meeting="pair", puts=puts(0, "here"))
 
 
 def test_what_one_node_of_a_pair_puts_the_other_is_handed(hub: CheckerHub) -> None:
     met(hub, "n1", "n2")
     hub.record(caller("n1"), HERE)
-    assert (hub.directive_for("n1").meeting, hub.directive_for("n1").puts) == ("pair", ())
+    assert (hub.directive_for("n1").meeting, handed(hub, "n1")) == ("pair", ())
     hub.record(caller("n2"), replace(HERE, puts=puts(1, "here", "address")))
-    assert hub.directive_for("n1").puts == puts(1, "here", "address")
-    assert hub.directive_for("n2").puts == puts(0, "here")
+    assert handed(hub, "n1") == puts(1, "here", "address")
+    assert handed(hub, "n2") == puts(0, "here")
 
 
 def test_nobody_reads_or_fills_a_meeting_of_others(hub: CheckerHub) -> None:
@@ -364,9 +373,9 @@ def test_nobody_reads_or_fills_a_meeting_of_others(hub: CheckerHub) -> None:
     hub.record(caller("n2"), replace(HERE, puts=puts(1, "here")))
     hub.record(caller("n3"), replace(HERE, puts=puts(1, "forged")))  # without such an order
     hub.set_orders("another", {"n3": orders("other")})
-    assert (hub.directive_for("n3").meeting, hub.directive_for("n3").puts) == ("", ())
-    assert hub.directive_for("n1").puts == puts(1, "here")
-    assert hub.directive_for("n2").puts == puts(0, "here")
+    assert (hub.directive_for("n3").meeting, handed(hub, "n3")) == ("", ())
+    assert handed(hub, "n1") == puts(1, "here")
+    assert handed(hub, "n2") == puts(0, "here")
 
 
 @pytest.mark.parametrize(("device", "processes"), [("cpu", 1), ("cuda", 8)])
@@ -384,8 +393,8 @@ def test_a_node_puts_nothing_in_the_name_of_another_ones_process(hub: CheckerHub
         hub.record(caller(node), replace(READY, device=device, gpus=8, meeting="gang", puts=own[at]))
     forged = replace(READY, device="cpu", gpus=1, meeting="gang", puts=(*own[0], *own[2], *own[1]))
     hub.record(caller("n3"), forged)
-    assert hub.directive_for("n1").puts == (*own[1], *own[2])
-    assert hub.directive_for("n2").puts == (*own[0], *own[2])
+    assert handed(hub, "n1") == (*own[1], *own[2])
+    assert handed(hub, "n2") == (*own[0], *own[2])
 
 
 @pytest.mark.parametrize("value", ["A" * 8000, "\N{OCTOPUS}"])
@@ -394,9 +403,9 @@ def test_values_beyond_what_a_checker_puts_are_handed_to_nobody(hub: CheckerHub,
     hub.record(caller("n1"), HERE)
     fair = tuple(Put(1, f"k{number}", "A" * 8000) for number in range(8))
     hub.record(caller("n2"), replace(HERE, puts=fair))
-    assert hub.directive_for("n1").puts == fair
+    assert handed(hub, "n1") == fair
     hub.record(caller("n2"), replace(HERE, sequence=3, puts=(*fair, Put(1, "more", value))))
-    assert hub.directive_for("n1").puts == ()
+    assert handed(hub, "n1") == ()
 
 
 def test_a_meeting_lives_as_long_as_its_order_and_its_process(hub: CheckerHub) -> None:
@@ -404,10 +413,10 @@ def test_a_meeting_lives_as_long_as_its_order_and_its_process(hub: CheckerHub) -
     for rank, node in enumerate(("n1", "n2")):
         hub.record(caller(node), replace(HERE, puts=puts(rank, "here")))
     hub.record(caller("n2"), replace(READY, sequence=2))  # it has come to an end there
-    assert hub.directive_for("n1").puts == ()
+    assert handed(hub, "n1") == ()
     hub.set_orders("job-of-n1", None)
     hub.record(caller("n2"), replace(HERE, sequence=3, puts=puts(1, "here")))
-    assert (hub.directive_for("n1").meeting, hub.directive_for("n2").puts) == ("", ())
+    assert (hub.directive_for("n1").meeting, handed(hub, "n2")) == ("", ())
     hub.set_orders("job-of-n2", None)
     assert hub._meetings == {}
 
@@ -418,7 +427,7 @@ def test_a_new_leader_hears_what_was_put_again(clock: Clock) -> None:
         hub.record(caller(node), replace(HERE, puts=puts(rank, "here")))
     assert hub.directive_for("n1").meeting == ""
     met(hub, "n1", "n2")
-    assert hub.directive_for("n1").puts == puts(1, "here")
+    assert handed(hub, "n1") == puts(1, "here")
 
 
 def test_two_thousand_nodes_meet_in_pairs_with_two_reports_and_one_word_each(clock: Clock) -> None:
@@ -437,7 +446,7 @@ def test_two_thousand_nodes_meet_in_pairs_with_two_reports_and_one_word_each(clo
             report = replace(READY, sequence=2, meeting=f"job/1/{pair}", puts=puts(rank, "here", "address"))
             hub.record(caller(f"{side}{pair}"), report)
     assert len(told_of) == 3000
-    assert all(len(hub.directive_for(f"a{pair}").puts) == 2 for pair in range(1000))
+    assert all(len(handed(hub, f"a{pair}")) == 2 for pair in range(1000))
 
 
 def test_a_gang_is_told_once_all_are_there(clock: Clock) -> None:
@@ -449,4 +458,22 @@ def test_a_gang_is_told_once_all_are_there(clock: Clock) -> None:
     for rank, node in enumerate(nodes):
         hub.record(caller(node), replace(READY, meeting="gang", puts=puts(rank, f"here/{rank}")))
     assert told_of == [set(nodes[:-1])]
-    assert len(hub.directive_for("n7").puts) == 63
+    assert len(handed(hub, "n7")) == 63
+
+
+def test_what_a_node_has_put_is_encoded_once_for_all_that_read_it(hub: CheckerHub, monkeypatch: Any) -> None:
+    met(hub, "n1", "n2", "n3")
+    encoded: list[Put] = []
+    encode = messages.encode
+    monkeypatch.setattr(messages, "encode", lambda put: encoded.append(put) or encode(put))
+    for rank, node in enumerate(("n1", "n2", "n3")):
+        hub.record(caller(node), replace(HERE, puts=puts(rank, "here")))
+    for _ in range(2):
+        for node in ("n1", "n2", "n3"):
+            hub.puts_for(node, "pair")
+    hub.record(caller("n1"), replace(HERE, sequence=2, puts=puts(0, "here"), running="pair"))
+    hub.puts_for("n2", "pair")
+    assert sorted(put.rank for put in encoded) == [0, 1, 2]
+    hub.record(caller("n1"), replace(HERE, sequence=3, puts=puts(0, "here", "address")))
+    hub.puts_for("n2", "pair")
+    assert sorted(put.rank for put in encoded) == [0, 0, 0, 1, 2]

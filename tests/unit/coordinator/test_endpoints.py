@@ -3,16 +3,19 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.unit.coordinator.test_server import CERTIFICATES, DEADLINE, Door, until
 
 from muster.coordinator import endpoints
 from muster.coordinator.auth import Caller
 from muster.coordinator.checkers import CheckerHub
 from muster.protocol import checks, messages
-from muster.protocol.checks import CHECK_PATH, CheckDirective, CheckOrder, CheckReport
+from muster.protocol.checks import CHECK_PATH, CheckDirective, CheckOrder, CheckReport, Put
 from muster.protocol.messages import MAX_REPORT_BYTES, REPORT_PATH
 from muster.world.checks import NodeChecks
 
@@ -148,3 +151,18 @@ async def test_a_node_that_goes_while_its_checker_waits(door: Checks) -> None:
     assert not task.done()
     assert (await door.check())[0] == 403
     task.cancel()
+
+
+@given(
+    st.lists(st.lists(st.builds(Put, st.integers(0, 99), st.text(min_size=1), st.text(), st.integers()), min_size=1))
+)
+def test_a_directive_with_puts_is_what_its_parts_are_together(of_nodes: list[list[Put]]) -> None:
+    handed = [b",".join(map(messages.encode, puts)) for puts in of_nodes]
+    whole = messages.encode(replace(GIVEN, meeting="o1", puts=tuple(put for puts in of_nodes for put in puts)))
+    directive = replace(GIVEN, meeting="o1")
+    assert endpoints.with_puts(directive, handed) == (messages.digest_of(whole), whole)
+
+
+def test_directives_are_encoded_once() -> None:
+    endpoints.forget_encoded()
+    assert endpoints.encoded(CheckDirective())[1] is endpoints.encoded(CheckDirective())[1]

@@ -24,7 +24,6 @@ from muster.coordinator.hub import Hub
 from muster.coordinator.server import SHARE_OF_POD, CoordinatorServer
 from muster.kube.certificates import Authorities, certificates_after, new_authority, new_serving
 from muster.protocol import messages
-from muster.protocol.checks import CheckDirective, Put
 from muster.protocol.messages import MAX_REPORT_BYTES, REPORT_PATH, Directive, Report
 
 NOW = datetime.now(UTC)
@@ -187,6 +186,39 @@ async def test_held_until_the_directive_changes(door: Door) -> None:
     door.server.notify(["u1", "u2"])
     status, body = await task
     assert (status, messages.decode_directive(body)) == (200, run)
+
+
+async def test_large_answers_leave_the_loop_to_others(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    rests, sleep = list[float](), asyncio.sleep
+    least = 0.03 * (1 / server.SHARE_OF_MEETINGS - 1)
+
+    async def rest(seconds: float) -> None:
+        rests.append(seconds)
+        await sleep(0 if 0.9 * least <= seconds < server.SWEEP_SECONDS else seconds)
+
+    monkeypatch.setattr(server.asyncio, "sleep", rest)
+    run = replace(WAIT, kind=messages.RUN)
+    pods = [f"u{number}" for number in range(20)]
+    door.controller.directives.update(dict.fromkeys(pods, WAIT))
+    tasks = [await door.held(pod) for pod in pods]
+    door.controller.directives.update(dict.fromkeys(pods, run))
+    door.cpu.step_seconds = 0.03
+    for _ in range(2):
+        door.server.notify_one_by_one(pods)  # a second word adds nothing to what is still to come
+    left = []
+    while door.server._waiting:
+        left.append(len(door.server._waiting))
+        await asyncio.sleep(0)
+    door.cpu.step_seconds = 1e-5
+    assert sorted(set(left), reverse=True) == list(range(20, 0, -1)), "one in a turn"
+    assert [messages.decode_directive((await task)[1]) for task in tasks] == [run] * 20
+    await until(lambda: not door.server._notifying)
+    assert door.server._large == {}
+    assert sum(0.9 * least <= seconds < server.SWEEP_SECONDS for seconds in rests) == 20
+    task = await door.held("u1")
+    door.controller.directives["u1"] = WAIT
+    door.server.notify_one_by_one(["u1"])
+    assert messages.decode_directive((await task)[1]) == WAIT
 
 
 async def test_hold_ends_by_itself(door: Door) -> None:
@@ -557,15 +589,6 @@ async def test_a_pod_pays_for_bodies_that_it_never_completes(door: Door, monkeyp
     await until(lambda: not door.server.connections)
     assert door.server._rests["u1"] - asyncio.get_running_loop().time() > 0.5 * 0.9 / SHARE_OF_POD
     cost["seconds"] = 0.0
-
-
-def test_what_checkers_put_into_a_meeting_is_not_kept() -> None:
-    server._kept.cache_clear()
-    for number in range(3):
-        server._encoded(CheckDirective(meeting="pair", puts=(Put(0, f"key{number}", "A" * 8000),)))
-    assert server._kept.cache_info().currsize == 0
-    assert server._encoded(CheckDirective()) == server._encoded(CheckDirective())
-    assert server._kept.cache_info().currsize == 1
 
 
 async def test_a_connection_says_from_which_address_it_comes(door: Door) -> None:
