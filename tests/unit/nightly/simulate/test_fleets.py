@@ -4,6 +4,7 @@ import contextlib
 import io
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -122,16 +123,14 @@ def _twice_the_budget(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Budgets, "_share", lambda self, nodes, *rest, **more: share(self, 2 * nodes, *rest, **more))
 
 
-def _nothing_is_written_down(patch: pytest.MonkeyPatch) -> None:
-    """What was done is on no record: each look finds the whole budget."""
+def _records_are_dated_an_hour_back(patch: pytest.MonkeyPatch) -> None:
+    """A node that was taken out counts in no window: each evaluation finds the whole budget."""
     taken = Verdict.after_taking_out
 
-    def undated(self: Verdict, now: object, *rest: object) -> Verdict:
-        verdict = taken(self, now, *rest)  # type: ignore[arg-type]
-        last = verdict.incidents[-1].model_copy(update={"taken_out_time": None})
-        return replace(verdict, incidents=(*verdict.incidents[:-1], last))
+    def dated_back(self: Verdict, now: datetime, *rest: object) -> Verdict:
+        return taken(self, now - timedelta(hours=1), *rest)  # type: ignore[arg-type]
 
-    patch.setattr(Verdict, "after_taking_out", undated)
+    patch.setattr(Verdict, "after_taking_out", dated_back)
 
 
 def _nobody_waits_for_the_driver(patch: pytest.MonkeyPatch) -> None:
@@ -155,7 +154,7 @@ def _silence_condemns(patch: pytest.MonkeyPatch) -> None:
     [
         (_nothing_is_certain, a_monitor_is_wrong, "certain faults"),
         (_twice_the_budget, all_at_once, "the budget was broken"),
-        (_nothing_is_written_down, all_at_once, "the budget was broken"),
+        (_records_are_dated_an_hour_back, all_at_once, "the budget was broken"),
         (_nobody_waits_for_the_driver, a_gpu_does_not_come_back, "given work again"),
         (_an_old_line_is_over, a_disk_is_broken, "given work again"),
         (_silence_condemns, no_agent_is_there, "healthy nodes were out"),
