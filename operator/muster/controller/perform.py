@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
-import msgspec
 import structlog
 
 from muster.api.base import API_VERSION
@@ -249,10 +248,10 @@ class Performer:
         """
         path = paths.muster("trainingjobs", namespace=job.metadata.namespace, name=job.metadata.name)
         try:
-            metadata = msgspec.json.decode(await self._client.get(path))["metadata"]
+            uid = decode.lasting_uid(await self._client.get(path))
         except NotFound:
-            metadata = {}
-        if metadata.get("uid") != job.metadata.uid or metadata.get("deletionTimestamp"):
+            uid = ""
+        if uid != job.metadata.uid:
             raise Conflict(409, "Conflict", f"trainingjobs {job.metadata.name!r} has been deleted")
 
     async def learn_claims(self) -> None:

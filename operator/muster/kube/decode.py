@@ -454,6 +454,12 @@ def resource_version(data: Raw) -> int:
     return int(_metas.decode(data).metadata.resource_version)
 
 
+def lasting_uid(data: bytes) -> str:
+    """Return metadata.uid of an object; "" for one that is being deleted."""
+    meta = _deeply(_metas, data).metadata
+    return "" if meta.deletion_timestamp is not None else meta.uid
+
+
 def is_gone(answer: bytes) -> bool:
     """Whether the answer to a DELETE says that the object is gone already, and not only going to be.
 

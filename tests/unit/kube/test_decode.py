@@ -337,6 +337,13 @@ def test_a_time_in_a_pods_conditions_that_no_calendar_has_does_not_make_the_pod_
     assert decode.pod(data) == decode.pod(json.dumps(POD).encode())
 
 
+def test_the_uid_of_what_lasts_is_read_however_deep_the_rest_nests() -> None:
+    deep = b"[" * 3000 + b"]" * 3000
+    assert decode.lasting_uid(b'{"metadata":{"uid":"u","managedFields":%s}}' % deep) == "u"
+    going = b'{"metadata":{"uid":"u","deletionTimestamp":"2026-01-31T12:10:00Z"},"spec":%s}' % deep
+    assert decode.lasting_uid(going) == ""
+
+
 def test_managed_fields_of_a_pod_may_nest_deeper_than_python_does() -> None:
     nested = b'"managedFields":[%s],' % (b'{"f:a":' * 3000 + b"1" + b"}" * 3000)
     plain = json.dumps(POD).encode()
