@@ -201,7 +201,8 @@ class Checks:
             self._hold("the end is written once", not had or had == has, f"{had} has become {has}")
             if has and not had and has["result"] == "Succeeded":
                 trained = self._trainers[after["metadata"]["uid"]].has_finished
-                self._hold("who has succeeded has saved his last step", trained, f"{after['metadata']['name']}: {has}")
+                name = after["metadata"]["name"]
+                self._hold("a job that has succeeded has saved its last step", trained, f"{name}: {has}")
             elif has and not had:
                 self.trail.ended(after)
         elif resource == "pods" and after is not None and not (before or {}).get("spec", {}).get("nodeName"):

@@ -237,7 +237,7 @@ def _trains_on(life: Life, name: str) -> None:
     """Neither the operator's trouble nor a neighbour's ends an attempt."""
     attempt = life.attempt_of(life.job(name)["metadata"]["uid"])
     if attempt > 1:
-        raise ViolationError(f"whom no trouble concerns trains on: {name} has come to attempt {attempt}")
+        raise ViolationError(f"a job that no fault concerns trains on: {name} has come to attempt {attempt}")
 
 
 def _give_up(life: Life, node: str) -> None:
