@@ -138,7 +138,7 @@ async def test_a_window_over_the_whole_fleet_is_obeyed_and_told_and_the_job_stop
         async def told() -> bool:
             notes = await events(scene, "MaintenanceWindow")
             return any("takes 2 of 2 nodes" in note for note in notes) and any(
-                "windows[none].nodes names no node" in note for note in notes
+                "windows[none].nodes selects no node" in note for note in notes
             )
 
         await scene.eventually("people are told", told, 60.0)
