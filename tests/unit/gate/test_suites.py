@@ -6,7 +6,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import pytest
 
 import gate.__main__ as gate
 from gate import everything, kept, results
+from gate import stage as stages
 from gate.parts import PARTS
 from gate.stage import NARROWING, Interrupted, Outcome, Stage, report, run, table
 
@@ -379,13 +379,23 @@ def test_a_lane_goes_on_after_a_stage_that_passed_and_ends_with_one_that_failed(
 
 
 @pytest.mark.parametrize("has_tests", [False, True], ids=["by its command", "by tests that did not run"])
-def test_no_stage_begins_after_one_of_another_lane_has_failed(has_tests: bool, tmp_path: Path) -> None:
-    """The first lane's stage waits until the other lane's has ended."""
+def test_no_stage_begins_after_one_of_another_lane_has_failed(
+    has_tests: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first lane's stage waits until the gate knows that the other lane's has ended."""
     os.mkfifo(tmp_path / "ended")
+    outcome_of = stages._outcome
+
+    def outcome(ended: Stage, command: stages._Command) -> Outcome:
+        found = outcome_of(ended, command)
+        if ended.name == "fails":
+            (tmp_path / "ended").write_text("")
+        return found
+
+    monkeypatch.setattr(stages, "_outcome", outcome)
     waits = Stage("waits", ["cat", str(tmp_path / "ended")])
     fails = Stage("fails", ["sh", "-c", f"exit {int(not has_tests)}"], has_tests=has_tests)
     after = Stage("after", ["sh", "-c", f": > {tmp_path / 'begun'}"])
-    threading.Timer(0.5, lambda: (tmp_path / "ended").write_text("")).start()
     assert [(outcome.name, outcome.passed) for outcome in run([waits, after], [fails])] == [
         ("waits", True),
         ("fails", False),
