@@ -303,8 +303,8 @@ class CheckerHub:
     def _notify_meeting(self, node: str, meeting: str) -> None:
         """Notify the other nodes of a meeting once all of them are there. No process can begin before that."""
         nodes = self._meetings.get(meeting, set())
-        there = (pod.report.meeting == meeting for pod in map(self._current_pod, nodes) if pod is not None)
-        if node not in nodes or sum(there) < len(nodes):
+        pods = map(self._current_pod, nodes)
+        if node not in nodes or any(pod is None or pod.report.meeting != meeting for pod in pods):
             return
         for callback in self._meeting_subscribers:
             callback(nodes - {node})

@@ -48,15 +48,12 @@ class ReportEndpoint(Generic[R]):
     encoded_for: Callable[[Caller], Encoded | None]
 
 
+@functools.lru_cache(maxsize=MAX_DIRECTIVES)
 def encoded(directive: Directive | CheckDirective) -> Encoded:
     """Return a directive's digest and bytes, from a cache where possible: workers that wait have equal directives, and
     those that run get the same one again and again."""
-    return _encoded(directive)
-
-
-def forget_encoded() -> None:
-    """Empty the cache of `encoded`."""
-    _encoded.cache_clear()
+    data = messages.encode(directive)
+    return messages.digest_of(data), data
 
 
 def with_puts(directive: CheckDirective, puts: Sequence[bytes]) -> Encoded:
@@ -76,12 +73,6 @@ def with_puts(directive: CheckDirective, puts: Sequence[bytes]) -> Encoded:
 
 _PUTS, _END = b'"puts":[', b"]}"
 _NO_PUTS = _PUTS + _END
-
-
-@functools.lru_cache(maxsize=MAX_DIRECTIVES)
-def _encoded(directive: Directive | CheckDirective) -> Encoded:
-    data = messages.encode(directive)
-    return messages.digest_of(data), data
 
 
 def launcher_endpoint(

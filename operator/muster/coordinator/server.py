@@ -505,7 +505,7 @@ class CoordinatorServer:
 
     async def _sweep(self) -> None:
         loop = asyncio.get_running_loop()
-        bursts = BurstDetector(loop.time(), forget=endpoints.forget_encoded)
+        bursts = BurstDetector(loop.time(), forget=endpoints.encoded.cache_clear)
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
             now = loop.time()

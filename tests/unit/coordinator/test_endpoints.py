@@ -163,6 +163,9 @@ def test_a_directive_with_puts_is_what_its_parts_are_together(of_nodes: list[lis
     assert endpoints.with_puts(directive, handed) == (messages.digest_of(whole), whole)
 
 
-def test_directives_are_encoded_once() -> None:
-    endpoints.forget_encoded()
+def test_directives_are_encoded_once_and_what_checkers_put_into_a_meeting_is_not_kept() -> None:
+    endpoints.encoded.cache_clear()
     assert endpoints.encoded(CheckDirective())[1] is endpoints.encoded(CheckDirective())[1]
+    for number in range(3):
+        endpoints.with_puts(CheckDirective(), [messages.encode(Put(0, f"key{number}", "A" * 8000))])
+    assert endpoints.encoded.cache_info().currsize == 1
