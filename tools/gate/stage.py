@@ -30,7 +30,7 @@ REFUSED = 2
 # What would make a stage run a part of its tests, or go on after an error: T=, K=, `make -i`, `pytest --co`.
 NARROWING = ("T", "K", "MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "GNUMAKEFLAGS", "PYTEST_ADDOPTS")
 _NO_TESTS = 5  # exit status of a stage that should have run tests and ran none; pytest's own
-_NICE = 15
+_NICE = 5  # a third of the share of the first lane; beside other work of the machine a stage still comes forward
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _SAME_INTERRUPT_SECONDS = 2.0  # make and a shell may send the same signal each
 
