@@ -30,7 +30,7 @@ REFUSED = 2
 # What would make a stage run a part of its tests, or go on after an error: T=, K=, `make -i`, `pytest --co`.
 NARROWING = ("T", "K", "MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "GNUMAKEFLAGS", "PYTEST_ADDOPTS")
 _NO_TESTS = 5  # exit status of a stage that should have run tests and ran none; pytest's own
-_NICE = 5  # a third of the share of the first lane; beside other work of the machine a stage still comes forward
+_NICE = 5  # a third of the first lane's share of the CPU
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _SAME_INTERRUPT_SECONDS = 2.0  # make and a shell may send the same signal each
 
@@ -131,8 +131,8 @@ class Interrupted(KeyboardInterrupt):
 def run(*lanes: Sequence[Stage]) -> list[Outcome]:
     """Run lanes of stages side by side; in each a stage begins after one that passed, as long as none has failed.
 
-    The output of the first lane goes where ours goes. The others leave the CPU to it (nice), and their output is
-    printed when all have ended.
+    The output of the first lane goes where ours goes. The others leave the CPU to it (nice) until it has ended, and
+    their output is printed when all have ended.
 
     Returns:
         What became of each stage that began, lane by lane.
@@ -233,9 +233,15 @@ class _Command:
         """In the new process: let interrupts through, and step back if it runs beside another."""
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
         if self.output:
-            os.nice(_NICE)
-            with contextlib.suppress(OSError):  # where Linux shares the CPU out by session, and then by nice within one
-                Path("/proc/self/autogroup").write_text(str(_NICE))
+            _set_nice(os.getpid(), os.nice(0) + _NICE)
+
+
+def _set_nice(leader: int, nice: int) -> None:
+    """Set the niceness of a session's first process group. Lowering it needs a right; else nothing changes."""
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PGRP, leader, nice)
+        # Linux may share the CPU out by session, and only then by the niceness of processes within one.
+        Path(f"/proc/{leader}/autogroup").write_text(str(nice))
 
 
 def _complete(*lanes: Sequence[_Command], note: Callable[[_Command], bool] = lambda ended: ended.code == 0) -> None:
@@ -284,6 +290,9 @@ def _complete(*lanes: Sequence[_Command], note: Callable[[_Command], bool] = lam
             has_failed = not note(command) or has_failed
             if not has_failed:
                 begin_next(rest)
+            if all(beside.output for beside, _, _ in running.values()):  # the first lane has ended
+                for leader in running:
+                    _set_nice(leader, os.nice(0))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
     if interrupt is not None:
         raise interrupt

@@ -403,6 +403,21 @@ def test_no_stage_begins_after_one_of_another_lane_has_failed(
     assert not (tmp_path / "begun").exists()
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may take niceness back")
+def test_a_second_lane_steps_back_until_the_first_has_ended(tmp_path: Path) -> None:
+    """The first lane ends when the second has told its niceness, and the second when it has that of the first."""
+    os.mkfifo(tmp_path / "told")
+    script = f"""
+import os
+open({str(tmp_path / "told")!r}, "w").write(str(os.nice(0)))
+while os.nice(0) != {os.nice(0)}: os.sched_yield()
+"""
+    first = Stage("first", ["sh", "-c", f"cat {tmp_path / 'told'} > {tmp_path / 'niceness'}"])
+    outcomes = run([first], [Stage("second", [sys.executable, "-c", script])])
+    assert [outcome.passed for outcome in outcomes] == [True, True]
+    assert int((tmp_path / "niceness").read_text()) > os.nice(0)
+
+
 def test_an_interrupt_begins_nothing_and_what_had_ended_is_known(tmp_path: Path) -> None:
     script = f"""
 import os, signal, sys
