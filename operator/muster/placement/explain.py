@@ -129,10 +129,10 @@ def _refused(ground: CandidateNodes, tree: Tree) -> Counter[Refusal]:
                 refused[standing.why] -= 1
     refused[IN_USE] -= len(ground.own)
     refused.update(why for why in ground.own.values() if why)
-    for name, why in ground.taken.items():
-        standing = tree.eligibility.get(name)
-        if standing is not None and not standing.why and name not in ground.barred:
-            refused[why] += 1
+    known, barred = tree.eligibility, ground.barred
+    refused.update(
+        why for name, why in ground.taken.items() if name not in barred and name in known and not known[name].why
+    )
     return refused
 
 

@@ -71,6 +71,10 @@ class Refusal:
         """The message."""
         return self.message
 
+    def __hash__(self) -> int:
+        """The message's, which Python keeps: a plan counts them by the million."""
+        return hash(self.message)
+
 
 @dataclass(frozen=True, slots=True)
 class RefusedNodes:
