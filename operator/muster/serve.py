@@ -28,7 +28,21 @@ import threading
 import time
 from collections import Counter, OrderedDict, deque
 from pathlib import Path
-from typing import Callable, Deque, Dict, FrozenSet, Iterable, List, Mapping, NamedTuple, Optional, Set, Tuple, Union
+from typing import (
+    Callable,
+    Deque,
+    Dict,
+    FrozenSet,
+    Iterable,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+    Union,
+)
 
 Metric = Tuple[str, str, str, Iterable[Tuple[Dict[str, str], float]]]
 """Name, type and help of a metric, and its values by label."""
@@ -306,7 +320,8 @@ class Server:
         self._quiet: Set[socket.socket] = set()  # connections whose turn it is and that have sent nothing yet
         self._speaking = selectors.EpollSelector()  # of these: which of them send something now
         self._accepting = CpuShare(_ACCEPTING_SHARE, _ACCEPTING_BURST_SECONDS)
-        self._listeners = _listen(address)  # the first one is that of preferred addresses
+        # The first one is that of preferred addresses.
+        self._listeners = listening_sockets(address, [_BACKLOG] * (1 + _GROUPS), _RECEIVE_BUFFER_BYTES)
         try:
             self._sort_by_preference()
         except OSError:  # this kernel cannot: one socket takes all connections at once
@@ -330,7 +345,7 @@ class Server:
             OSError: the kernel cannot.
         """
         with self._guard:
-            _sort_by_source(self._listeners[0], [*self._node, *self._readers])
+            sort_by_source(self._listeners[0], [*self._node, *self._readers], 0, _group())
 
     def _run(self) -> None:
         with contextlib.ExitStack() as stack:
@@ -517,13 +532,18 @@ class Server:
                 self._sort_by_preference()
 
 
-def _listen(address: Tuple[str, int]) -> List[socket.socket]:
-    """Return sockets that listen on the host's address: one for preferred addresses, and one for each group of others.
+def listening_sockets(
+    address: Tuple[str, int], backlogs: Iterable[int], receive_buffer_bytes: int
+) -> List[socket.socket]:
+    """Return sockets that listen on the same port, one with each backlog. `sort_by_source` shares connections out.
 
-    "" means all addresses, of both kinds where the host has both.
+    Args:
+        address: host and port; no host: all addresses, of both kinds where the machine has both; port 0: any.
+        backlogs: how many connections each socket keeps until they are accepted.
+        receive_buffer_bytes: the kernel's memory for what a client of an accepted connection sends before it is read.
 
     Raises:
-        OSError: the port is in use, or the host has no such address.
+        OSError: the port is in use, or the machine has no such address.
     """
     host, port = address
     host = host or ("::" if socket.has_dualstack_ipv6() else "0.0.0.0")  # noqa: S104 - that is what was asked for
@@ -534,14 +554,12 @@ def _listen(address: Tuple[str, int]) -> List[socket.socket]:
         socket.create_server((host, port), family=family, dualstack_ipv6=both).close()
     made: List[socket.socket] = []
     try:
-        for _ in range(1 + _GROUPS):
+        for backlog in backlogs:
             made.append(
-                socket.create_server(
-                    (host, port), family=family, backlog=_BACKLOG, dualstack_ipv6=both, reuse_port=True
-                )
+                socket.create_server((host, port), family=family, backlog=backlog, dualstack_ipv6=both, reuse_port=True)
             )
             port = int(made[0].getsockname()[1])
-            made[-1].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)
+            made[-1].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
             made[-1].setblocking(False)
     except OSError:
         for each in made:
@@ -560,28 +578,33 @@ _SOURCE_IPV4, _SOURCE_IPV6 = 12, 8
 _HASH_MULTIPLIER = random.SystemRandom().getrandbits(32) | 1  # no client knows which addresses share a group
 
 _Instruction = Tuple[int, int, int, int]  # code, jump if true, jump if false, number
+_FIRST: Tuple[_Instruction, ...] = ((_RETURN, 0, 0, 0),)
 
 
-def _sort_by_source(listener: socket.socket, preferred: Iterable[str]) -> None:
-    """Have the kernel give connections of these addresses to the first socket of a port, and others by their group.
+def sort_by_source(
+    listener: socket.socket, clients: Iterable[str], number: int, others: Sequence[_Instruction] = _FIRST
+) -> None:
+    """Have the kernel give new connections of these clients to one socket of a port.
 
     Args:
         listener: any of the sockets.
-        preferred: addresses, or networks as `client_network` returns them.
+        clients: addresses, or networks as `client_network` returns them. Kernels have room for 110 of them at least.
+        number: of their socket; 0 is the first.
+        others: where other connections go; the first socket unless said.
 
     Raises:
         OSError: the kernel cannot.
     """
-    networks = [ipaddress.ip_network(each) for each in preferred]
-    ipv4 = _match([each for each in networks if each.version == 4], _SOURCE_IPV4)
-    ipv4 += [(_LOAD_WORD, 0, 0, _NETWORK_HEADER + _SOURCE_IPV4), *_group()]
-    ipv6 = _match([each for each in networks if each.version == 6], _SOURCE_IPV6)
+    networks = [ipaddress.ip_network(each) for each in clients]
+    ipv4 = _match([each for each in networks if each.version == 4], _SOURCE_IPV4, number)
+    ipv4 += [(_LOAD_WORD, 0, 0, _NETWORK_HEADER + _SOURCE_IPV4), *others]
+    ipv6 = _match([each for each in networks if each.version == 6], _SOURCE_IPV6, number)
     ipv6 += [
         (_LOAD_WORD, 0, 0, _NETWORK_HEADER + _SOURCE_IPV6),
         (_COPY_TO_X, 0, 0, 0),
         (_LOAD_WORD, 0, 0, _NETWORK_HEADER + _SOURCE_IPV6 + 4),
         (_XOR_X, 0, 0, 0),
-        *_group(),
+        *others,
     ]
     program = [
         (_LOAD_BYTE, 0, 0, _NETWORK_HEADER),
@@ -597,16 +620,18 @@ def _sort_by_source(listener: socket.socket, preferred: Iterable[str]) -> None:
     )
 
 
-def _match(networks: Iterable[Union[ipaddress.IPv4Network, ipaddress.IPv6Network]], offset: int) -> List[_Instruction]:
-    """Return instructions that give connections of these networks, of whole words, to the first socket."""
+def _match(
+    networks: Iterable[Union[ipaddress.IPv4Network, ipaddress.IPv6Network]], offset: int, number: int
+) -> List[_Instruction]:
+    """Return instructions that give connections of these networks, of whole words, to the socket with this number."""
     made: List[_Instruction] = []
     for network in networks:
         words = struct.unpack(f"!{network.prefixlen // 32}I", network.network_address.packed[: network.prefixlen // 8])
-        for number, word in enumerate(words):
-            left = 2 * (len(words) - number - 1) + 1  # instructions until the next network
-            made.append((_LOAD_WORD, 0, 0, _NETWORK_HEADER + offset + 4 * number))
+        for index, word in enumerate(words):
+            left = 2 * (len(words) - index - 1) + 1  # instructions until the next network
+            made.append((_LOAD_WORD, 0, 0, _NETWORK_HEADER + offset + 4 * index))
             made.append((_JUMP_EQUAL, 0, left, word))
-        made.append((_RETURN, 0, 0, 0))
+        made.append((_RETURN, 0, 0, number))
     return made
 
 

@@ -326,7 +326,7 @@ class TestAccepting:
 
     @pytest.fixture
     def sockets(self) -> Iterator[list[socket.socket]]:
-        made = serve._listen(("", 0))
+        made = serve.listening_sockets(("", 0), [8] * (1 + serve._GROUPS), 16384)
         yield made
         for each in made:
             each.close()
@@ -346,20 +346,20 @@ class TestAccepting:
     def test_the_kernel_sorts_preferred_addresses_out(
         self, sockets: list[socket.socket], client: str, others: list[str]
     ) -> None:
-        serve._sort_by_source(sockets[0], others)
+        serve.sort_by_source(sockets[0], others, 0, serve._group())
         group = self.accepted(sockets, client)
         assert group > 0
         assert self.accepted(sockets, client) == group
-        serve._sort_by_source(sockets[0], [*others, client])
+        serve.sort_by_source(sockets[0], [*others, client], 0, serve._group())
         assert self.accepted(sockets, client) == 0
 
     def test_an_ipv6_network_is_preferred_as_a_whole(self, sockets: list[socket.socket]) -> None:
-        serve._sort_by_source(sockets[0], ["2001:db8::/64", "::/64"])
+        serve.sort_by_source(sockets[0], ["2001:db8::/64", "::/64"], 0, serve._group())
         assert self.accepted(sockets, "::1") == 0
         assert self.accepted(sockets, "127.0.0.1") > 0
 
     def test_addresses_are_spread_over_the_groups(self, sockets: list[socket.socket]) -> None:
-        serve._sort_by_source(sockets[0], [])
+        serve.sort_by_source(sockets[0], [], 0, serve._group())
         groups = {self.accepted(sockets, f"127.0.0.{number}") for number in range(1, 255)}
         assert groups == set(range(1, 1 + serve._GROUPS))
 
@@ -414,7 +414,7 @@ class TestAccepting:
         def cannot(*_: Any) -> None:
             raise OSError(errno.ENOPROTOOPT, "no such option")
 
-        monkeypatch.setattr(serve, "_sort_by_source", cannot)
+        monkeypatch.setattr(serve, "sort_by_source", cannot)
         server = start(node=frozenset({KUBELET}))
         server._accepting.charge(1000.0)
         for number in range(20):

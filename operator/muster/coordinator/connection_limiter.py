@@ -27,19 +27,8 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import structlog
+from muster.coordinator.listening import Listening
 
-from muster.serve import client_network
-
-BACKLOG = 4096
-PAUSE_SECONDS = 0.1  # when no socket can be had: no file descriptors are left
-# What a client may send to a socket that is not read yet lies in the kernel's memory, which is charged to the pod: the
-# kernel takes twice this, so that 4,096 of them hold 128 MiB. Linux would give each of them four to eight times as
-# much.
-RECEIVE_BUFFER_BYTES = 16 * 1024
-# While connections wait, those that come within this pause are accepted together, so many at most: one by one, each
-# would wake the loop.
-GATHERED, GATHERING_SECONDS = 64, 0.025
 HANDSHAKES_PER_SECOND = 25.0  # without a good token: 4 % of a core
 SHORTEST_PAUSE_SECONDS = 0.001  # until there is room for a handshake: sums of fractions stay below one for long
 FORGETTING_SECONDS = 300.0  # until half of the handshakes that an address has wasted are forgotten
@@ -48,12 +37,15 @@ LANES = 12  # the last one: 1,024 wasted handshakes or more
 # older ones have most likely been given up, or are the flood's.
 NEWEST_FIRST_SECONDS = 2.0
 
-log = structlog.get_logger()
-
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How many unauthenticated connections there may be, in all and of one address, inside and waiting."""
+    """How many unauthenticated connections there may be, in all and of one address, inside and waiting.
+
+    Attributes:
+        after_good: connections that an address may have at once for a good token, before it counts as a flood: many
+            launchers may share the address of a gateway. 0: a good token changes nothing.
+    """
 
     unauthenticated: int = 512
     of_address: int = 64
@@ -61,6 +53,7 @@ class Limits:
     waiting: int = 4096
     waiting_of_address: int = 1024
     handshakes: int = 128  # at once, after a quiet time
+    after_good: int = 64
 
 
 @dataclass(slots=True)
@@ -72,7 +65,7 @@ class _Queue:
 
 
 class ConnectionLimiter:
-    """Accepts connections from a listening socket, and lets them in as far as the limits allow.
+    """Lets the connections of a port in as far as the limits allow.
 
     Args:
         enter: begins the handshake of a connection that is let in. Its owner calls `note_settled` with the address once
@@ -100,28 +93,17 @@ class ConnectionLimiter:
         self._counted_at = self._forgot_at = float("-inf")  # by the loop's clock
         self._wasted: Counter[str] = Counter()  # handshakes by address
         self._next: asyncio.TimerHandle | None = None  # lets in when the budget has room again
+        self._listening: Listening | None = None
 
-    async def serve(self, listener: socket.socket) -> None:
+    async def serve(self, listening: Listening) -> None:
         """Accept and let in connections until this is cancelled; then close those that still wait."""
-        loop = asyncio.get_running_loop()
+        self._listening = listening
         try:
-            while True:
-                try:
-                    visitor, address = await loop.sock_accept(listener)
-                    self.enqueue(visitor, client_network(address[0]))
-                    await asyncio.sleep(GATHERING_SECONDS if self._waiting else 0)
-                    for _ in range(GATHERED if self._waiting else 0):
-                        visitor, address = listener.accept()
-                        visitor.setblocking(False)
-                        self.enqueue(visitor, client_network(address[0]))
-                except BlockingIOError:
-                    continue  # no more have come
-                except OSError as error:
-                    log.warning("cannot accept a connection", error=str(error))
-                    await asyncio.sleep(PAUSE_SECONDS)
+            await listening.serve(self.enqueue)
         finally:
             if self._next is not None:
                 self._next.cancel()
+                self._next = None
             for queue in self._waiting.values():
                 for visitor in queue.visitors:
                     visitor.close()
@@ -164,6 +146,8 @@ class ConnectionLimiter:
             del self._inside[host]
         if is_known:
             self._budget = min(self._budget + 1, self._limits.handshakes)
+            if self._listening is not None and self._limits.after_good:
+                self._listening.note_good(host, self._limits.after_good)
         else:
             self._wasted[host] += 1
             if host in self._waiting:
@@ -190,6 +174,8 @@ class ConnectionLimiter:
         )
 
     def _let_in(self) -> None:
+        if self._next is not None and self._budget < 1:  # the timer lets in
+            return
         loop = asyncio.get_running_loop()
         self._count(loop.time())
         while self._unauthenticated < self._limits.unauthenticated:
@@ -208,7 +194,7 @@ class ConnectionLimiter:
 
         Addresses that wasted the fewest handshakes go first, and among them those without a place.
         """
-        for lane in self._lanes:
+        for lane in filter(None, self._lanes):
             host = next((host for host in lane if not self._inside[host]), None)
             host = host or next((host for host in lane if self._inside[host] < self._limits.of_address), None)
             if host is not None:
@@ -280,6 +266,8 @@ class ConnectionLimiter:
             self._budget -= 1
             if queue.visitors:
                 self._begin_waiting(host, queue)
+            if self._listening is not None:
+                self._listening.note_let_in(host)
             self._enter(visitor, host)
             return
 
@@ -289,19 +277,3 @@ def _has_hung_up(visitor: socket.socket) -> bool:
     poll = select.poll()
     poll.register(visitor, select.POLLRDHUP)
     return any(events & select.POLLRDHUP for _, events in poll.poll(0))
-
-
-def listener(host: str, port: int) -> socket.socket:
-    """Return a socket that listens on a host's address. For "" it listens on all addresses, IPv6 and IPv4 where both
-    exist.
-
-    Raises:
-        OSError: the port is taken, or there is no such address.
-    """
-    if host == "" and socket.has_dualstack_ipv6():
-        made = socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=BACKLOG)
-    else:
-        made = socket.create_server((host, port), backlog=BACKLOG)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)  # what it accepts has the same
-    made.setblocking(False)
-    return made

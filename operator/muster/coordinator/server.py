@@ -23,10 +23,11 @@ from prometheus_client import Counter, Gauge
 
 from muster.coordinator import endpoints
 from muster.coordinator.auth import AuthError, Caller, claimed
-from muster.coordinator.connection_limiter import ConnectionLimiter, listener
+from muster.coordinator.connection_limiter import ConnectionLimiter
 from muster.coordinator.endpoints import ReportEndpoint
 from muster.coordinator.http import BadRequestError, Connection, Head, refusal
 from muster.coordinator.hub import Hub
+from muster.coordinator.listening import Listening
 from muster.coordinator.memory import BurstDetector
 from muster.coordinator.metered_tls import MAX_BODY_SECONDS, TlsMeter
 from muster.coordinator.refused import RefusedWorkers
@@ -160,7 +161,7 @@ class CoordinatorServer:
         self._rests: dict[str, float] = {}  # pods -> until when none of their requests is let in, by the loop's clock
         self._paid: dict[str, float] = {}  # pods -> until when their new connections count, by the loop's clock
         self._limiter = ConnectionLimiter(self._enter, per_second=self._handshakes_per_second)
-        self._listener: socket.socket | None = None
+        self._listening: Listening | None = None
         self._tasks = Tasks()
         self._tls = server_context()
         self._meter = TlsMeter(cpu_clock=cpu_clock, max_body_seconds=MAX_BODY_SECONDS)
@@ -171,20 +172,19 @@ class CoordinatorServer:
         self.load_certificate(certificate_pem, key_pem)
         # asyncio gives each TLS connection a read buffer of 256 KiB: a gigabyte for 4,096 idle launchers.
         asyncio.sslproto.SSLProtocol.max_size = TLS_BUFFER_BYTES
-        self._listener = listener(host, port)
-        self._tasks.spawn(self._limiter.serve(self._listener))
+        self._listening = Listening(host, port)
+        self._tasks.spawn(self._limiter.serve(self._listening))
         self._tasks.spawn(self._sweep())
-        bound: int = self._listener.getsockname()[1]
-        return bound
+        return self._listening.port
 
     async def stop(self) -> None:
         """Answer the requests whose answers are held, then close all connections."""
         self._stopping = True
         self.notify(list(self._waiting))
-        if self._listener is None:
+        if self._listening is None:
             return
         await self._tasks.cancel()
-        self._listener.close()
+        self._listening.close()
         for connection in list(self.connections):
             connection.close()
         until = asyncio.get_running_loop().time() + CLOSING_SECONDS

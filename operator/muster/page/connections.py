@@ -12,15 +12,19 @@ import ssl
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
-from muster.coordinator.connection_limiter import ConnectionLimiter, Limits, listener
+from muster.coordinator.connection_limiter import ConnectionLimiter, Limits
+from muster.coordinator.listening import Listening
 from muster.coordinator.metered_tls import TlsMeter
 from muster.coordinator.tasks import Tasks
 
-LIMITS = Limits(unauthenticated=128, of_address=64, few_of_address=16, waiting=256, waiting_of_address=128)
+LIMITS = Limits(
+    unauthenticated=128, of_address=64, few_of_address=16, waiting=256, waiting_of_address=128, after_good=0
+)
 """All of them fit into 1,024 open files, with MAX_CONNECTIONS and the 272 connections of the probes' port. A browser
 has six connections to a host, and needs a token on each within its first requests. An Ingress or Gateway shows all
 readers as one address: its pool of connections carries many users' requests, and each connection is authenticated by
-the first good token on it, so that 64 are enough at a time."""
+the first good token on it, so that 64 are enough at a time. Each tenant has good tokens, as
+many as it likes."""
 
 MAX_CONNECTIONS_OF_USER = 128  # far more than browsers have; the oldest makes room
 MAX_CONNECTIONS = 320  # of all users together; beyond it the user with the most gives up its oldest
@@ -80,11 +84,11 @@ class Connections:
         """
         # asyncio gives each TLS connection a read buffer of 256 KiB.
         asyncio.sslproto.SSLProtocol.max_size = TLS_BUFFER_BYTES
-        with listener(host, port) as listening:
+        with contextlib.closing(Listening(host, port)) as listening:
             self._tasks.spawn(self._limiter.serve(listening))
             self._tasks.spawn(self._sweep())
             try:
-                yield int(listening.getsockname()[1])
+                yield listening.port
             finally:
                 await self._tasks.cancel()
                 for transport in list(self._by_transport):

@@ -1,19 +1,18 @@
 """What unauthenticated clients can cost: many connections without a valid token that send as much as they can."""
 
 import asyncio
-import contextlib
 import re
 import socket
 import ssl
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from muster.coordinator import connection_limiter as module
-from muster.coordinator.connection_limiter import ConnectionLimiter, Limits, listener
+from muster.coordinator.connection_limiter import ConnectionLimiter, Limits
 from muster.protocol.messages import MAX_REPORT_BYTES, REPORT_PATH
 from simulate.loop import SimulatedLoop
 
@@ -135,10 +134,11 @@ class Hall:
         waiting: int = 6,
         waiting_of_address: int = 3,
         per_second: float = module.HANDSHAKES_PER_SECOND,
+        handshakes: int = 128,
     ) -> None:
         self.inside: list[str] = []
         self.entered: list[socket.socket] = []
-        limits = Limits(4, 2, few_of_address, waiting, waiting_of_address)
+        limits = Limits(4, 2, few_of_address, waiting, waiting_of_address, handshakes)
         self.door = ConnectionLimiter(self._enter, limits, lambda: per_second)
 
     def _enter(self, visitor: socket.socket, host: str) -> None:
@@ -166,6 +166,45 @@ async def test_one_address_cannot_take_all_places() -> None:
     hall.leaves("mob")
     assert hall.inside == ["mob", "other", "mob"]
     for visitor in mob + late:
+        visitor.close()
+
+
+async def test_a_good_token_lets_the_next_in_though_a_timer_runs() -> None:
+    hall = Hall(per_second=1e-6, handshakes=1)
+    visitors = hall.knocks("launcher") + hall.knocks("other") + hall.knocks("third")
+    assert hall.inside == ["launcher"], "the budget is used up"
+    hall.door.note_settled("launcher", is_known=True)
+    assert hall.inside == ["launcher", "other"]
+    for visitor in visitors:
+        visitor.close()
+
+
+async def test_the_port_learns_whose_handshakes_begin_and_whose_token_is_good() -> None:
+    """It counts only the other connections, those that wait or have hung up, and counts anew after a good token."""
+    began: list[str] = []
+    good: list[tuple[str, int]] = []
+
+    class Port:
+        note_let_in = began.append
+
+        def note_good(self, client: str, connections: int) -> None:
+            good.append((client, connections))
+
+        async def serve(self, enqueue: Callable[[socket.socket, str], None]) -> None:
+            """One of the launcher has hung up, and a third and fourth of the flood find no place."""
+            theirs, client = socket.socketpair()
+            client.close()
+            enqueue(theirs, "launcher")
+            for host in ("launcher", "flood", "flood", "flood", "flood"):
+                enqueue(socket.socket(), host)
+
+    hall = Hall()
+    await hall.door.serve(Port())  # type: ignore[arg-type]
+    assert began == hall.inside == ["launcher", "flood", "flood"]
+    hall.door.note_settled("flood")
+    hall.door.note_settled("launcher", is_known=True)
+    assert good == [("launcher", Limits().after_good)]
+    for visitor in hall.entered:
         visitor.close()
 
 
@@ -219,42 +258,6 @@ async def test_an_address_beyond_its_share_of_what_waits_sends_nobody_else_away(
     assert late[0].fileno() < 0, "all have one: the newest has waited least"
     for visitor in visitors + waiting + newest + other + late:
         visitor.close()
-
-
-def test_hosts_of_one_ipv6_network_are_one_address() -> None:
-    async def knocks() -> list[str]:
-        hall = Hall()
-        loop = asyncio.get_running_loop()
-        arrivals = [("2001:db8:1:2::1", 1, 0, 0), ("2001:db8:1:2::2", 1, 0, 0), ("2001:db8:1:2:3::1", 1, 0, 0)]
-        arrivals += [("2001:db8:1:3::1", 1, 0, 0), ("::ffff:10.1.2.3", 1, 0, 0)]
-
-        async def accept(_: socket.socket) -> tuple[socket.socket, Any]:
-            if not arrivals:
-                await asyncio.Event().wait()
-            return socket.socket(), arrivals.pop(0)
-
-        loop.sock_accept = accept  # type: ignore[method-assign]
-        task = asyncio.create_task(hall.door.serve(socket.socket()))
-        async with asyncio.timeout(60):
-            while len(hall.inside) < 4:  # noqa: ASYNC110 - they are let in one after the other
-                await asyncio.sleep(0)
-        task.cancel()
-        return hall.inside
-
-    inside = asyncio.run(knocks())
-    assert inside == ["2001:db8:1:2::/64", "2001:db8:1:2::/64", "2001:db8:1:3::/64", "10.1.2.3"]
-
-
-def test_what_a_client_sends_to_a_socket_that_waits_takes_little_of_the_kernels_memory() -> None:
-    with listener("127.0.0.1", 0) as waiting, socket.socket() as client:
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
-        client.connect(waiting.getsockname())
-        client.settimeout(1.0)  # nothing more is taken
-        sent = 0
-        with contextlib.suppress(TimeoutError):
-            while sent < MIB:
-                sent += client.send(b"x" * 4096)
-    assert sent < 64 * 1024
 
 
 async def test_addresses_take_turns() -> None:
@@ -490,57 +493,3 @@ async def test_a_client_that_has_hung_up_while_it_waited_costs_no_handshake() ->
     for visitor, client in pairs:
         visitor.close()
         client.close()
-
-
-class Listener:
-    """A listening socket to which a client connects each millisecond, or as fast as it can."""
-
-    def __init__(self, seconds: float) -> None:
-        self.accepted = 0
-        self._seconds = seconds
-
-    def accept(self) -> tuple[Any, Any]:
-        """The next connection."""
-        began, now = 1000.0, asyncio.get_running_loop().time()
-        if self.accepted * self._seconds > now - began:
-            raise BlockingIOError
-        self.accepted += 1
-        return Arrival(), (f"10.1.{self.accepted % 7}.1", 1)
-
-
-class Arrival(Visitor):
-    """One that comes by a listening socket."""
-
-    def setblocking(self, flag: bool) -> None:
-        """Nothing blocks."""
-
-
-@pytest.mark.parametrize(("seconds", "accepted"), [(0.001, 950), (0.0, module.GATHERED / module.GATHERING_SECONDS)])
-def test_connections_of_a_flood_are_accepted_in_gatherings(
-    monkeypatch: pytest.MonkeyPatch, seconds: float, accepted: float
-) -> None:
-    monkeypatch.setattr(module, "_has_hung_up", lambda visitor: False)
-    listening: Any = Listener(seconds)
-    wakings = 0
-
-    async def run() -> None:
-        loop = asyncio.get_running_loop()
-
-        async def accept(_: socket.socket) -> tuple[Any, Any]:
-            nonlocal wakings
-            wakings += 1
-            while wakings < 2000:
-                with contextlib.suppress(BlockingIOError):
-                    return listening.accept()  # type: ignore[no-any-return]
-                await asyncio.sleep(0.0005)
-            return await asyncio.Future()
-
-        loop.sock_accept = accept  # type: ignore[method-assign]
-        door = ConnectionLimiter(lambda visitor, host: None, Limits(unauthenticated=4))
-        serving = asyncio.create_task(door.serve(listening))
-        await asyncio.sleep(1.0)
-        serving.cancel()
-
-    simulated(run())
-    assert wakings <= 4 + 1 / module.GATHERING_SECONDS + 1
-    assert accepted <= listening.accepted <= 1.1 * accepted
