@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unit.coordinator.simulated import simulated
 
 from muster.coordinator import connection_limiter as module
 from muster.coordinator.connection_limiter import ConnectionLimiter, Limits
 from muster.protocol.messages import MAX_REPORT_BYTES, REPORT_PATH
-from simulate.loop import SimulatedLoop
 
 MIB = 1024 * 1024
 DEADLINE = 300.0
@@ -377,12 +377,6 @@ class Coordinated:
         visitor.settled.set()
         if host.startswith("hostile"):
             self.door.note_settled(host)
-
-
-def simulated(coroutine: Any) -> Any:
-    """Run it in simulated time."""
-    with asyncio.Runner(loop_factory=SimulatedLoop) as runner:
-        return runner.run(coroutine)
 
 
 def hostile(count: int) -> list[str]:

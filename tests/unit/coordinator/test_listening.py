@@ -10,21 +10,15 @@ from itertools import chain, count, repeat
 from typing import Any
 
 import pytest
+from tests.unit.coordinator.simulated import simulated
 
 from muster.coordinator import listening as module
 from muster.coordinator.listening import Listening
 from muster.serve import client_network
-from simulate.loop import SimulatedLoop
 
 MIB = 1024 * 1024
 DEADLINE = 300.0
 FLOODING, LAUNCHER = "127.0.0.7", "127.0.0.8"
-
-
-def simulated(work: Any) -> Any:
-    """Run it in simulated time."""
-    with asyncio.Runner(loop_factory=SimulatedLoop) as runner:
-        return runner.run(work)
 
 
 class Visitor:
