@@ -15,8 +15,12 @@ from tests.unit.clock import Clock
 
 from muster.api.base import ApiModel
 
-# One seed for all, from the command line (pyproject.toml has the gate's): what passes today passes tomorrow.
-settings.register_profile("muster", deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
+# One seed for all, from the command line (pyproject.toml has the gate's): what passes today passes tomorrow. A property
+# that says nothing else is tried on 30 examples in the gate, and on 100 in parts of `make test-all`.
+settings.register_profile(
+    "muster", deadline=None, database=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("nightly", settings.get_profile("muster"), max_examples=100)
 settings.load_profile("muster")
 # Hypothesis mixes constants of the modules that are loaded into what it draws; each change of a source would move it.
 providers.is_local_module_file = lambda _: False

@@ -72,15 +72,17 @@ def room_of(module: str) -> str:
 
 def missing_tests(module: str, source: str, tests: Collection[str]) -> str:
     """What a module lacks: a test file of its name in its room, or a line of its docstring that names its tests."""
+    own = re.compile(rf"tests/(unit|integration)/(nightly/)?{room_of(module)}(/\w+)*/?")
+    name = f"test_{Path(module).name}"
+    is_tested = any(test.endswith(name) and own.fullmatch(test.removesuffix(name)) for test in tests)
+    if is_tested and not TESTS.search(source):
+        return ""
     parsed = ast.parse(source)
     if is_declaration(parsed):
         return ""
     named = TESTS.findall(ast.get_docstring(parsed) or "")
     if gone := sorted({test for line in named for test in line.split(", ")} - {*tests}):
         return f"names {', '.join(gone)}"
-    own = re.compile(rf"tests/(unit|integration)/(nightly/)?{room_of(module)}(/\w+)*/?")
-    name = f"test_{Path(module).name}"
-    is_tested = any(test.endswith(name) and own.fullmatch(test.removesuffix(name)) for test in tests)
     return "" if named or is_tested else "has no tests"
 
 

@@ -20,8 +20,8 @@ from muster.lifecycle.worker_pod import WorkerSettings
 from muster.world.job import JobWorld
 
 
-@pytest.fixture
-def life(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+@pytest.fixture(scope="module")
+def life() -> list[str]:
     """The lines of a life in which a node is cut off."""
     lines: list[str] = []
 
@@ -30,12 +30,13 @@ def life(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         lines.append(write(Decided(world, settings, plan)))
         return plan
 
-    monkeypatch.setattr(stage, "decide", noted)
-    theatre = Theatre(nodes=6)
-    play = theatre.submit(a_job())
-    theatre.until(lambda: play.step >= 7)
-    theatre.partition(theatre.node_of(play, 1).name)
-    theatre.finish(play)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stage, "decide", noted)
+        theatre = Theatre(nodes=6)
+        play = theatre.submit(a_job())
+        theatre.until(lambda: play.step >= 7)
+        theatre.partition(theatre.node_of(play, 1).name)
+        theatre.finish(play)
     return lines
 
 

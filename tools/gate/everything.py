@@ -136,7 +136,7 @@ def _command(part: Part, seed: int | None) -> list[str]:
     if seed is not None:
         test += [f"--hypothesis-seed={seed}"]
     if part.is_unit:
-        return test
+        return [*test, "--hypothesis-profile=nightly"]
     binaries = ["make", "--no-print-directory", "binaries"]  # in a test, the build would be under the test's time limit
     if not part.nodes:
         return _one_after_another(binaries, test)

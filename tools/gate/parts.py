@@ -69,11 +69,16 @@ PARTS = (
     Part("unit-streams", tests=_nightly("unit", "lifecycle", "queueing"), workers=2, pytest=_SPREAD, draws=True),
     Part(
         "unit-large",
+        tests=_nightly("unit", *("bench", "cli", "controller", "goodput", "health", "page", "placement", "world")),
+        workers=2,
+        pytest=_SPREAD,
+        draws=True,
+    ),
+    Part(
+        "unit-swept",
         tests=_nightly(
             "unit",
-            *("bench", "checkpoint", "cli", "controller", "goodput", "health", "launcher", "page", "placement"),
-            "protocol",
-            "world",
+            *("agent", "checkpoint", "convert", "coordinator", "kube", "launcher", "preflight", "protocol"),
         ),
         workers=2,
         pytest=_SPREAD,
@@ -90,8 +95,9 @@ PARTS = (
         "integration-controller",
         tests=_nightly(
             "integration",
-            *(f"controller/test_{name}.py" for name in ("coexistence", "cost", "dashboards", "history")),
-            *(f"controller/test_{name}.py" for name in ("maintenance", "node_condition", "observe", "repairs")),
+            *(f"controller/test_{name}.py" for name in ("coexistence", "cost", "dashboards", "health", "history")),
+            *(f"controller/test_{name}.py" for name in ("maintenance", "node_condition", "observe", "queueing")),
+            *(f"controller/test_{name}.py" for name in ("repairs", "scenarios")),
             "test_bench_launchers.py",
         ),
         workers=2,

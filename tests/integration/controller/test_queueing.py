@@ -12,57 +12,10 @@ from muster.world.names import pod_name
 from muster.world.quotas import QuotaClaim, claim_of_pod
 from stage.hand import job_manifest, patiently
 from stage.operators import OperatorProcess
+from stage.queueing import is_reason, is_told, waiting
 from stage.scene import Scene
 
 DIRECT = {"pools": [{"name": "all", "binding": "Direct"}]}
-
-
-async def waiting(scene: Scene, name: str) -> Any:
-    """The job's numbers once it waits."""
-
-    async def told() -> Any:
-        return (await scene.job(name)).get("status", {}).get("waiting")
-
-    return await scene.eventually(f"{name} waits", told)
-
-
-async def reason(scene: Scene, name: str) -> str:
-    """Why the job is in its state."""
-    return str((await scene.job(name)).get("status", {}).get("reason", ""))
-
-
-async def is_reason(scene: Scene, name: str, wanted: str) -> bool:
-    return await reason(scene, name) == wanted
-
-
-async def priority_class(scene: Scene, name: str, value: int) -> None:
-    path = paths.group("scheduling.k8s.io/v1", "priorityclasses")
-    await patiently(lambda: scene.api.post(path, {"metadata": {"name": name}, "value": value}))
-
-
-async def test_the_next_is_the_one_with_the_highest_priority_then_the_oldest(scene: Scene) -> None:
-    await scene.add_nodes(3, "n")
-    urgent = f"urgent-{scene.namespace}"
-    await priority_class(scene, urgent, 1000)
-    await scene.operators.start()
-    first = await scene.create_job("first", training={"last_step": 30})
-    await scene.training_at(1, first)
-    await scene.create_job("old", nodes=2)
-    assert (await waiting(scene, "old"))["position"] == 1
-    important = job_manifest("important", 2)
-    important["spec"]["template"]["spec"]["priorityClassName"] = urgent
-    training = scene.hand.train("important", nodes=2)
-    await scene.create(important)
-    found = await waiting(scene, "important")
-    assert (found["position"], found["needs"], found["free"], found["suitable"]) == (1, 2, 0, 3)
-    assert found["blockers"] == [{"reason": f"in use by {scene.namespace}/first", "nodes": 3}]
-    first.hold_at = 30
-    await scene.state("Succeeded", "first")
-    await scene.training_at(1, training)
-    assert (await scene.state("Pending", "old"))["status"]["waiting"]["needs"] == 2
-    await patiently(
-        lambda: scene.api.delete(paths.group("scheduling.k8s.io/v1", "priorityclasses", name=urgent)),
-    )
 
 
 async def test_a_small_job_does_not_overtake_a_large_one_on_the_nodes_that_it_waits_for(scene: Scene) -> None:
@@ -90,28 +43,6 @@ async def test_a_namespace_holds_no_more_nodes_than_its_limit(scene: Scene) -> N
         second = await scene.create_job("second", nodes=2)
         await scene.eventually("the limit holds", functools.partial(is_reason, scene, "second", "NamespaceLimit"))
     await scene.training_at(1, second)
-
-
-async def test_a_gang_that_loses_a_node_takes_no_other_while_its_limit_is_lower(scene: Scene) -> None:
-    await scene.add_nodes(3, "n")
-    limit = {"queueing": {"limits": [{"namespace": scene.namespace, "nodes": 2}]}}
-    async with scene.policy(limit):
-        await scene.operators.start()
-        training = await scene.create_job("first", nodes=2)
-        await scene.training_at(1, training)
-        lower = {"spec": {"queueing": {"limits": [{"namespace": scene.namespace, "nodes": 0}]}}}
-        await patiently(lambda: scene.api.patch(paths.muster("fleetpolicies", name="default"), lower))
-        await scene.create_job("probe", nodes=1)
-        lowered = functools.partial(is_told, scene, "probe", "may hold 0 at most")
-        await scene.eventually("the operator knows of the lower limit", lowered)
-        lost = scene.hand.worker(1).node
-        await scene.hand.shut_down(lost)
-        await scene.eventually("the limit holds", functools.partial(is_reason, scene, "first", "NamespaceLimit"))
-        gang = await scene.gang("first")
-        assert gang
-        assert [bool(member.get("node")) for member in gang["members"]] == [True, False]
-    await scene.eventually("it has another node", lambda: scene.hand.worker(1).node not in ("", lost))
-    await scene.state("Running", "first")
 
 
 async def quota(scene: Scene, name: str, hard: dict[str, str], **spec: Any) -> None:
@@ -149,10 +80,6 @@ async def test_a_job_without_room_in_its_quota_keeps_no_node_from_others(scene: 
     path = paths.core("resourcequotas", namespace=scene.namespace, name="gpus")
     await patiently(lambda: scene.api.patch(path, raised))
     await scene.eventually("it waits for nodes", functools.partial(is_reason, scene, "greedy", "InsufficientNodes"))
-
-
-async def is_told(scene: Scene, name: str, words: str) -> bool:
-    return words in (await scene.condition("Placed", name))[2]
 
 
 async def test_pods_count_in_quotas_as_the_api_server_counts_them(scene: Scene) -> None:

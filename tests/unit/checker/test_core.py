@@ -600,7 +600,7 @@ class Interleavings(RuleBasedStateMachine):
         assert set(driven.answers) == set(self.listed)
 
 
-Interleavings.TestCase.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+Interleavings.TestCase.settings = settings(stateful_step_count=30)
 TestInterleavings = Interleavings.TestCase
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from tests.unit.checkpoint.recordings import START_NS
-from tests.unit.checkpoint.test_formats import SAVES, Save
+from tests.unit.checkpoint.saves import SAVES, Save
 
 from muster.node.checkpoint.find import Finder, Found, ScanOptions
+from muster.node.checkpoint.verdict import Verdict
 
 Place = Callable[[Path], object]
 DEEP = 200_000
@@ -111,3 +113,54 @@ def mutate(data: bytes, chance: random.Random) -> bytes:
         else:
             changed[at : at + 4] = chance.choice((b"\xff\xff\xff\xff", b"\0\0\0\0", b"\x8a\xff", b"[[[[", b"9" * 40))
     return bytes(changed)
+
+
+def assert_that_no_content_ends_the_scan(save: Save, directory: Path, kinds: Iterable[str] = PLACES) -> None:
+    for number, kind in enumerate(kinds):
+        root = directory / str(number)
+        for path in lay(save, root):
+            if path.relative_to(root).as_posix() not in save.needed:
+                continue
+            kept = path.with_name("kept")
+            path.rename(kept)
+            PLACES[kind](path)
+            found = scan(root)
+            hit = [one.path for one in found.checkpoints if one.path == str(root / save.found[1])]
+            assert not hit or kind in ("zeros", "nothing"), (kind, path)
+            path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
+            kept.rename(path)
+        shutil.rmtree(root)
+
+
+def mutate_one_file_and_scan(name: str, root: Path, times: int) -> None:
+    chance = random.Random(name)
+    paths = lay(SAVES[name], root)
+    whole = [path.read_bytes() for path in paths]
+    for _ in range(times):
+        place = chance.randrange(len(paths))
+        paths[place].write_bytes(mutate(whole[place], chance))
+        scan(root)
+        paths[place].write_bytes(whole[place])
+
+
+WITH_LINKS = ("Hugging Face's Trainer, two ranks", "Megatron Core", "DLRover")
+"""Formats of which the gate puts a link in the place of each file; the nightly tests take the others."""
+
+
+def assert_that_no_message_repeats_what_is_outside(save: Save, directory: Path) -> None:
+    """A launcher may read what whoever writes into the directory may not: keys and tokens of its container."""
+    (directory / "key").write_text("S3CRET-OF-THE-CONTAINER\n")
+    pointers = ("latest", "latest_universal", "latest_checkpointed_iteration.txt", "dlrover_latest.txt")
+    written = [path for path, _ in (*save.lasting, *save.written)]
+    for number, target in enumerate(dict.fromkeys([*written, *pointers])):
+        root = directory / str(number)
+        lay(save, root)
+        path = root / target
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        path.symlink_to(directory / "key")
+        verdicts: list[Verdict] = []
+        finder = Finder(str(root), judged=verdicts.append, settle_seconds=0)
+        answers = list(finder.scan(ScanOptions(stamps=True)))
+        assert answers[-1].done
+        assert "CRET-OF-THE" not in repr((answers, verdicts)), target

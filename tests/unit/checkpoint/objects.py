@@ -7,6 +7,10 @@ import datetime as dt
 from collections.abc import Callable
 from typing import Any
 
+from muster.node.checkpoint.find import Finder, Found, ScanOptions
+from muster.node.checkpoint.store import Store
+
+URL = "s3://bucket/run-7"
 START = dt.datetime(2026, 11, 22, 12, 0, tzinfo=dt.UTC)
 
 
@@ -99,3 +103,28 @@ class Objects:
     def _ask(self, method: str, path: str) -> None:
         self.asked.append((method, path))
         self.fails(method, path)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def pause(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def finder_of(objects: Objects, url: str = URL, clock: Clock | None = None) -> Finder:
+    clock = clock or Clock()
+    store = Store(url, objects.opened, now=clock)
+    return Finder(url, now=clock, files=store, pause=clock.pause)
+
+
+def last(finder: Finder, how: ScanOptions | None = None) -> Found:
+    return list(finder.scan(how or ScanOptions()))[-1]
+
+
+def found(finder: Finder, how: ScanOptions | None = None) -> list[tuple[int, str]]:
+    return [(one.step, one.path) for one in last(finder, how).checkpoints]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pickle
 import pickletools
@@ -11,8 +10,14 @@ from pathlib import Path
 import pytest
 from bench import dcp_files
 from tests.unit.checkpoint.recordings import StorageInfo
+from tests.unit.checkpoint.sweeps import (
+    assert_that_a_changed_byte_is_read_or_refused,
+    assert_that_a_piece_costs_a_few_turns,
+    assert_that_all_sizes_are_read,
+    assert_that_metadata_that_ends_early_is_refused,
+    of_frames_that_end_within_pieces,
+)
 
-from muster.node.checkpoint import dcp as walk
 from muster.node.checkpoint.dcp import MetadataError, shard_sizes
 from muster.node.checkpoint.find import Finder
 
@@ -77,19 +82,11 @@ def test_torn_metadata(dcp, keep):
 
 
 def test_metadata_that_ends_anywhere(dcp):
-    data = (dcp / ".metadata").read_bytes()
-    for length in range(len(data)):
-        with pytest.raises(MetadataError):
-            shard_sizes(data[:length])
+    assert_that_metadata_that_ends_early_is_refused((dcp / ".metadata").read_bytes(), every=13)
 
 
 def test_metadata_with_a_byte_changed_is_read_or_refused(dcp):
-    data = bytearray((dcp / ".metadata").read_bytes())
-    for place in range(0, len(data), 3):
-        right, data[place] = data[place], (data[place] * 7 + place) % 256
-        with contextlib.suppress(MetadataError):
-            assert shard_sizes(bytes(data))
-        data[place] = right
+    assert_that_a_changed_byte_is_read_or_refused((dcp / ".metadata").read_bytes(), every=3 * 29)
 
 
 @pytest.mark.parametrize("data", [b"garbage" * 100, b"\x80\x04\xff", bytes(1000), b"\x80\x04]\x94."], ids=repr)
@@ -117,35 +114,20 @@ def test_every_pickle_protocol_is_read(protocol):
 
 
 SPARSE = {f"tensor-{n}": [dcp_files.Piece((0,), (n,), f"__{n % 7}_0.distcp", 0, 300 * n)] for n in range(1, 400)}
-LARGE = {
-    f"tensor-{place}": [
-        dcp_files.Piece((rank, 0), (8, 70000), f"__{rank}_0.distcp", place * 3_000_000_000, 3_000_000_000 + rank)
-        for rank in range(300)
-    ]
-    for place in range(3)
-}
 
 
 @pytest.mark.parametrize(
     "tensors",
-    [SPARSE, LARGE, dcp_files.sharded(40, 12), dcp_files.sharded(1, 3000)],
+    [SPARSE, of_frames_that_end_within_pieces(100), dcp_files.sharded(40, 12), dcp_files.sharded(1, 300)],
     ids=["each its own", "frames end within pieces", "sharded", "a shard for each piece"],
 )
 def test_the_sizes_of_a_metadata_of_many_pieces(tensors):
-    needed = {}
-    for piece in (piece for pieces in tensors.values() for piece in pieces):
-        needed[piece.shard] = max(needed.get(piece.shard, 0), piece.offset + piece.length)
-    assert shard_sizes(dcp_files.metadata_of(tensors)) == needed
+    assert_that_all_sizes_are_read(tensors)
 
 
-@pytest.mark.parametrize(("tensors", "ranks"), [(50, 20), (1, 1000)], ids=["many tensors", "many shards"])
-def test_a_piece_costs_a_few_turns_and_not_one_for_each_opcode(tensors, ranks, monkeypatch):
-    monkeypatch.setattr(walk, "_TURNS_BETWEEN_SIGNS", 1)
-    metadata = dcp_files.metadata_of(dcp_files.sharded(tensors, ranks))
-    turns = []
-    shard_sizes(metadata, lambda: turns.append(1))
-    assert len(list(pickletools.genops(metadata))) > 40 * tensors * ranks
-    assert len(turns) < 5 * tensors * ranks
+@pytest.mark.parametrize(("tensors", "ranks"), [(5, 20), (1, 100)], ids=["tensors", "shards"])
+def test_a_piece_costs_a_few_turns_and_not_one_for_each_opcode(tensors, ranks):
+    assert_that_a_piece_costs_a_few_turns(tensors, ranks)
 
 
 def test_a_piece_whose_shard_has_no_readable_name():

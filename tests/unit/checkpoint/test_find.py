@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from pathlib import Path
 
 import pytest
-from bench import dcp_files
+from tests.unit.checkpoint.directories import (
+    assert_that_directories_cost_a_few_looks,
+    assert_that_shards_are_one_checkpoint,
+    write,
+)
 from tests.unit.checkpoint.recordings import START_NS, InMemory, archive, complete, finder_of, safetensors
 
 from muster.node.checkpoint import find, listing
@@ -19,15 +22,6 @@ from muster.protocol.checkpoint_names import order_candidates, step_in_name
 from muster.protocol.checkpoints import MAX_LISTED
 
 DATA = Path(__file__).parent / "data"
-
-
-def write(directory, name, step, changes=None):
-    target = directory / name
-    (target / "shards").mkdir(parents=True)
-    (target / "shards" / "model.bin").write_bytes(b"x" * 10)
-    manifest = {"step": step, "files": [{"path": "shards/model.bin", "bytes": 10}], "more": "is allowed"}
-    (target / "muster-checkpoint.json").write_text(json.dumps({**manifest, **(changes or {})}))
-    return target
 
 
 def steps(directory, **options):
@@ -241,13 +235,8 @@ def test_a_file_in_place_of_the_directory_is_an_error(tmp_path):
         steps(tmp_path / "file")
 
 
-def test_ten_thousand_directories_cost_a_few_looks(tmp_path):
-    for step in range(10_000):
-        (tmp_path / f"step-{step}").mkdir()
-    write(tmp_path, "step-20000", 20_000)
-    finder = Finder(str(tmp_path))
-    assert [checkpoint.step for checkpoint in finder.find()] == [20_000]
-    assert finder.looks < 16 * find.MAX_EXAMINED
+def test_thousands_of_directories_cost_a_few_looks(tmp_path):
+    assert_that_directories_cost_a_few_looks(tmp_path, 2_000)
 
 
 @pytest.mark.parametrize("thorough", [True, False])
@@ -267,19 +256,7 @@ def test_numbered_directories_beside_the_checkpoints_hide_none(tmp_path, thoroug
 
 
 def test_a_thousand_shards_are_one_checkpoint():
-    shards_are_one_checkpoint(1_000)
-
-
-def shards_are_one_checkpoint(count):
-    tensors = dcp_files.sharded(1, count, rows=1, columns=1)
-    (pieces,) = tensors.values()
-    content = bytes(pieces[0].length)
-    files = InMemory([("step-500/.metadata", dcp_files.metadata_of(tensors))])
-    for piece in pieces:
-        files.put(f"step-500/{piece.shard}", content, at_ns=START_NS)
-    assert complete(files) == [(500, "step-500")]
-    files.put(f"step-500/__{count * 7 // 9}_0.distcp", content[:-1], at_ns=START_NS)
-    assert complete(files) == []
+    assert_that_shards_are_one_checkpoint(1_000)
 
 
 def test_a_checkpoint_of_too_many_files_is_not_judged(tmp_path, monkeypatch):

@@ -4,52 +4,38 @@ from __future__ import annotations
 
 import json
 import os
-import random
-import shutil
 from pathlib import Path
 
 import pytest
-from tests.unit.checkpoint.hostile import DEEP, PLACES, lay, mutate, scan
-from tests.unit.checkpoint.test_formats import SAVES
+from tests.unit.checkpoint.hostile import (
+    DEEP,
+    PLACES,
+    WITH_LINKS,
+    assert_that_no_content_ends_the_scan,
+    assert_that_no_message_repeats_what_is_outside,
+    lay,
+    mutate_one_file_and_scan,
+    scan,
+)
+from tests.unit.checkpoint.saves import SAVES
 
 from muster.node.checkpoint import listing
 from muster.node.checkpoint.find import Finder, ScanOptions
 from muster.node.checkpoint.listing import THIS_MACHINE
 from muster.node.checkpoint.local import list_local_shares
 from muster.node.checkpoint.untrusted_json import MAX_BYTES, parse_json
-from muster.node.checkpoint.verdict import Verdict
 from muster.node.launcher.fence_file_child import read_fence_file
 
 
-@pytest.mark.parametrize("name", SAVES)
-def test_no_content_of_any_file_ends_the_scan(name: str, tmp_path: Path) -> None:
-    save = SAVES[name]
-    for number, (kind, place) in enumerate(PLACES.items()):
-        root = tmp_path / str(number)
-        for path in lay(save, root):
-            if path.relative_to(root).as_posix() not in save.needed:
-                continue
-            kept = path.with_name("kept")
-            path.rename(kept)
-            place(path)
-            found = scan(root)
-            hit = [one.path for one in found.checkpoints if one.path == str(root / save.found[1])]
-            assert not hit or kind in ("zeros", "nothing"), (kind, path)
-            path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
-            kept.rename(path)
-        shutil.rmtree(root)
+@pytest.mark.parametrize(("number", "name"), list(enumerate(SAVES)), ids=SAVES)
+def test_no_content_of_any_file_ends_the_scan(number: int, name: str, tmp_path: Path) -> None:
+    """Each format with two or three of the contents, and each content with a format."""
+    assert_that_no_content_ends_the_scan(SAVES[name], tmp_path, list(PLACES)[number % 11 :: 11])
 
 
 @pytest.mark.parametrize("name", SAVES)
 def test_no_mutation_of_any_file_ends_the_scan(name: str, tmp_path: Path) -> None:
-    chance = random.Random(name)
-    paths = lay(SAVES[name], tmp_path)
-    whole = [path.read_bytes() for path in paths]
-    for _ in range(30):
-        place = chance.randrange(len(paths))
-        paths[place].write_bytes(mutate(whole[place], chance))
-        scan(tmp_path)
-        paths[place].write_bytes(whole[place])
+    mutate_one_file_and_scan(name, tmp_path, times=5)
 
 
 @pytest.mark.parametrize("kind", PLACES)
@@ -129,24 +115,9 @@ def test_a_directory_below_that_becomes_a_file_is_left_out(tmp_path: Path, monke
     scan(tmp_path)
 
 
-@pytest.mark.parametrize("name", SAVES)
+@pytest.mark.parametrize("name", WITH_LINKS)
 def test_no_message_repeats_a_file_to_which_a_link_leads_out_of_the_directory(name: str, tmp_path: Path) -> None:
-    """A launcher may read what whoever writes into the directory may not: keys and tokens of its container."""
-    (tmp_path / "key").write_text("S3CRET-OF-THE-CONTAINER\n")
-    pointers = ("latest", "latest_universal", "latest_checkpointed_iteration.txt", "dlrover_latest.txt")
-    written = [path for path, _ in (*SAVES[name].lasting, *SAVES[name].written)]
-    for number, target in enumerate(dict.fromkeys([*written, *pointers])):
-        root = tmp_path / str(number)
-        lay(SAVES[name], root)
-        path = root / target
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.unlink(missing_ok=True)
-        path.symlink_to(tmp_path / "key")
-        verdicts: list[Verdict] = []
-        finder = Finder(str(root), judged=verdicts.append, settle_seconds=0)
-        answers = list(finder.scan(ScanOptions(stamps=True)))
-        assert answers[-1].done
-        assert "CRET-OF-THE" not in repr((answers, verdicts)), target
+    assert_that_no_message_repeats_what_is_outside(SAVES[name], tmp_path)
 
 
 def test_a_link_in_the_place_of_a_pointer_is_followed_and_what_is_in_the_directory_is_told(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.unit.checkpoint.recordings import archive, recorded
-from tests.unit.checkpoint.test_formats import dcp
+from tests.unit.checkpoint.saves import dcp
 
 from muster.node.checkpoint import move_incomplete
 from muster.node.checkpoint.move_incomplete import NAME, Moved, misleading, move_incomplete_beyond

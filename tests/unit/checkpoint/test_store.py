@@ -9,9 +9,10 @@ import random
 
 import fsspec
 import pytest
-from tests.unit.checkpoint.objects import Objects, of_azure, of_gcs, of_s3
+from tests.unit.checkpoint.objects import URL, Clock, Objects, finder_of, found, last, of_azure, of_gcs, of_s3
 from tests.unit.checkpoint.recordings import InMemory, StorageInfo, complete, recorded
-from tests.unit.checkpoint.test_formats import SAVES
+from tests.unit.checkpoint.saves import SAVES
+from tests.unit.checkpoint.sweeps import assert_that_late_objects_are_not_complete_too_early
 
 from muster.node.checkpoint.find import Finder, ScanOptions
 from muster.node.checkpoint.listing import StorageError
@@ -19,33 +20,7 @@ from muster.node.checkpoint.store import SETTLE_SECONDS, Store
 from muster.protocol.checkpoint_names import absolute, is_url, joined
 from muster.protocol.checkpoints import ERROR_KINDS, UNVERIFIED, UNVERIFIED_FOR_NOW
 
-URL = "s3://bucket/run-7"
 LIGHT = ScanOptions(thorough=False)
-
-
-class Clock:
-    def __init__(self):
-        self.now = 0.0
-
-    def __call__(self):
-        return self.now
-
-    def pause(self, seconds):
-        self.now += seconds
-
-
-def finder_of(objects, url=URL, clock=None):
-    clock = clock or Clock()
-    store = Store(url, objects.opened, now=clock)
-    return Finder(url, now=clock, files=store, pause=clock.pause)
-
-
-def last(finder, how=None):
-    return list(finder.scan(how or ScanOptions()))[-1]
-
-
-def found(finder, how=None):
-    return [(one.step, one.path) for one in last(finder, how).checkpoints]
 
 
 def put_manifest(objects, step, parts=2, directory=None):
@@ -118,22 +93,7 @@ class TestFormats:
 
     @pytest.mark.parametrize("save", SAVES.values(), ids=SAVES)
     def test_where_objects_are_shown_late_and_in_any_order_nothing_is_complete_too_early(self, save):
-        for seed in range(4):
-            shown = list(range(len(save.written)))
-            random.Random(seed).shuffle(shown)
-            for count in range(len(shown) + 1):
-                objects = Objects()
-                for path, content in save.lasting:
-                    objects.put(f"run-7/{path}", content)
-                for place, (path, content) in enumerate(save.written):  # written in order, and each with its time
-                    objects.put(f"run-7/{path}", content)
-                    if place not in shown[:count]:
-                        del objects.infos[f"bucket/run-7/{path}"]
-                there = {save.written[place][0] for place in shown[:count]}
-                step, path = save.found
-                is_found = (step, f"{URL}/{path}") in found(finder_of(objects))
-                assert is_found <= (save.needed <= there), (seed, sorted(there))
-            assert is_found
+        assert_that_late_objects_are_not_complete_too_early(save, seeds=1)
 
     def test_orbax_is_complete_once_its_commit_file_is_there_as_the_last(self):
         written = recorded("orbax-0.12")

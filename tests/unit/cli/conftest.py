@@ -1,6 +1,8 @@
 """The command line in this process, with an API server that is a table of answers."""
 
 import json
+import stat
+import sys
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from email.utils import format_datetime
@@ -111,3 +113,23 @@ def printed() -> Callable[..., str]:
         return "\n".join(line.rstrip() for line in to.getvalue().splitlines())
 
     return text
+
+
+@pytest.fixture
+def kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """Put a kubectl on the PATH that does this; it leaves its pid, its arguments and its KUBECONFIG in a file."""
+
+    def made(does: str) -> Path:
+        folder, seen = tmp_path / "bin", tmp_path / "seen"
+        folder.mkdir()
+        program = folder / "kubectl"
+        program.write_text(
+            f"#!{sys.executable}\nimport json, os, sys\nfrom pathlib import "
+            f"Path\nPath({str(seen)!r}).write_text(json.dumps([os.getpid(), sys.argv[1:], "
+            f"os.environ.get('KUBECONFIG')]))\n{does}\n"
+        )
+        program.chmod(program.stat().st_mode | stat.S_IXUSR)
+        monkeypatch.setenv("PATH", str(folder))
+        return seen
+
+    return made

@@ -9,6 +9,12 @@ from pathlib import Path
 import pytest
 import yaml
 from tests.unit.cli.conftest import Api
+from tests.unit.cli.converting import (
+    assert_that_aliases_are_refused,
+    assert_that_it_is_said_in_a_line,
+    from_stdin,
+    merged_again,
+)
 from tests.unit.convert.builders import MANIFESTS
 from typer.testing import CliRunner, Result
 
@@ -32,10 +38,6 @@ data:
     EOF
 """
 Command = Callable[..., Result]
-
-
-def from_stdin(text: str, *files: str) -> Result:
-    return CliRunner().invoke(app, ["convert", *files, "-"], prog_name="kubectl muster", input=text)
 
 
 def test_what_is_no_job_passes_as_it_was_written(command: Command, api: Api, tmp_path: Path) -> None:
@@ -125,15 +127,11 @@ def test_a_list_without_a_gang_passes_as_it_was_written() -> None:
         (f"{CLAIM}---\na: &a [*a]", "stdin, document 2 cannot be read: "),
         ("a: .nan", "stdin, document 1 cannot be read: "),
         ("a: !!python/object:os.system x", "stdin, document 1 cannot be read: "),
-        ("[" * 5000, "stdin, document 1 cannot be read: "),
+        ("[" * 600, "stdin, document 1 cannot be read: "),
     ],
 )
 def test_what_cannot_be_read_is_said_in_a_line(text: str, says: str) -> None:
-    found = from_stdin(text)
-    assert (found.exit_code, found.stdout) == (1, "")
-    (line,) = found.stderr.splitlines()
-    assert line.startswith(f"error: {says}")
-    assert len(line) < 600
+    assert_that_it_is_said_in_a_line(text, says)
 
 
 def test_the_page_shows_what_is_said() -> None:
@@ -169,15 +167,13 @@ def grown(first: str, written: str) -> str:
     [
         grown("[x]", "[{}]"),
         grown("{x: 1}", "{{<<: [{}]}}"),
-        "a: &a {{{}}}\nb: {{<<: [{}]}}".format(", ".join(f"k{n}: 1" for n in range(3000)), ", ".join(["*a"] * 10_000)),
+        merged_again(fields=300, times=1000),
         "a: &a [*a]",
         "a: &a {<<: *a}",
     ],
 )
 def test_aliases_that_stand_for_more_than_memory_are_refused(text: str) -> None:
-    found = from_stdin(text)
-    assert found.exit_code == 1
-    assert found.stderr.startswith("error: stdin, document 1 cannot be read: ")
+    assert_that_aliases_are_refused(text)
 
 
 def test_aliases_are_read() -> None:

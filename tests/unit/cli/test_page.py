@@ -2,19 +2,13 @@
 wants."""
 
 import json
-import os
 import signal
-import stat
-import subprocess
-import sys
-import threading
-import time
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unit.cli.forwarding import FOR_EVER, FORWARDS, assert_that_a_signal_ends_it, deployment, runs
 from typer.testing import Result
 
 from muster.cli import page
@@ -22,38 +16,7 @@ from muster.cli.errors import CliError
 from muster.kube.errors import Forbidden
 
 PATH = "/apis/apps/v1/namespaces/muster-page/deployments/muster-page"
-OPERATOR = Path(__file__).resolve().parents[3] / "operator"
 Run = Callable[..., Result]
-FORWARDS = "print('Forwarding from 127.0.0.1:41234 -> 8444', flush=True)"
-FOR_EVER = "import time; time.sleep(3600)"
-
-
-def deployment(ready: int = 1, replicas: int = 1, **env: str) -> dict[str, Any]:
-    container = {"name": "page", "env": [{"name": name, "value": value} for name, value in env.items()]}
-    return {
-        "spec": {"replicas": replicas, "template": {"spec": {"containers": [container]}}},
-        "status": {"readyReplicas": ready} if ready else {},
-    }
-
-
-@pytest.fixture
-def kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
-    """Put a kubectl on the PATH that does this; it leaves its pid, its arguments and its KUBECONFIG in a file."""
-
-    def made(does: str) -> Path:
-        folder, seen = tmp_path / "bin", tmp_path / "seen"
-        folder.mkdir()
-        program = folder / "kubectl"
-        program.write_text(
-            f"#!{sys.executable}\nimport json, os, sys\nfrom pathlib import "
-            f"Path\nPath({str(seen)!r}).write_text(json.dumps([os.getpid(), sys.argv[1:], "
-            f"os.environ.get('KUBECONFIG')]))\n{does}\n"
-        )
-        program.chmod(program.stat().st_mode | stat.S_IXUSR)
-        monkeypatch.setenv("PATH", str(folder))
-        return seen
-
-    return made
 
 
 def failed(result: Result) -> str:
@@ -61,10 +24,6 @@ def failed(result: Result) -> str:
     (line,) = result.stderr.splitlines()
     assert line.startswith("error: ")
     return line
-
-
-def runs(pid: int) -> bool:
-    return Path(f"/proc/{pid}").exists()
 
 
 def test_the_address_is_printed_when_the_port_is_forwarded_and_a_lost_connection_is_told(
@@ -167,58 +126,6 @@ def test_a_kubectl_that_says_nothing_is_ended(kubectl: Callable[[str], Path], mo
     assert not seen.exists() or not runs(json.loads(seen.read_text())[0])
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_it_and_its_kubectl_without_a_word(
-    kubectl: Callable[[str], Path], tmp_path: Path, number: int
-) -> None:
-    """The whole program, and an API server that knows one object."""
-
-    class OneObject(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            body = json.dumps(deployment()).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), OneObject)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    config = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "it",
-        "contexts": [{"name": "it", "context": {"cluster": "it", "user": "me"}}],
-        "clusters": [{"name": "it", "cluster": {"server": f"http://127.0.0.1:{server.server_port}"}}],
-        "users": [{"name": "me", "user": {"token": "secret-token"}}],
-    }
-    file = tmp_path / "kubeconfig"
-    file.write_text(json.dumps(config))
-    seen = kubectl(f"{FORWARDS}\n{FOR_EVER}")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "muster.cli", "page", "-o", "json"],
-        env={**os.environ, "KUBECONFIG": str(file), "PYTHONPATH": str(OPERATOR)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert process.stdout is not None
-        while (line := process.stdout.readline()) != "}\n":
-            assert line, process.communicate()
-        pid, arguments, _ = json.loads(seen.read_text())
-        assert runs(pid)
-        assert "secret-token" not in " ".join(arguments)
-        process.send_signal(number)
-        out, err = process.communicate(timeout=60)
-        assert (process.returncode, out, err) == (0, "", "")
-        until = time.monotonic() + 60
-        while runs(pid) and time.monotonic() < until:
-            time.sleep(0.05)
-        assert not runs(pid)
-    finally:
-        process.kill()
-        server.shutdown()
-        server.server_close()
+def test_a_signal_ends_it_and_its_kubectl_without_a_word(kubectl: Callable[[str], Path], tmp_path: Path) -> None:
+    """That of Ctrl-C takes the same way, and is tried in the nightly tests."""
+    assert_that_a_signal_ends_it(kubectl, tmp_path, signal.SIGTERM)

@@ -9,6 +9,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.cli.large_fleets import (
+    NOW,
+    a_large_fleet,
+    assert_that_a_large_fleet_is_summed_up,
+    assert_that_the_sick_are_listed,
+)
 from tests.unit.lifecycle.builders import BLOCK, GPU, RACK, a_fleet, a_node, at, tainted
 
 from muster.answers.health import HealthRow
@@ -16,9 +22,6 @@ from muster.answers.tree import DomainRow, FleetTree, UnknownDomainError, Unknow
 from muster.api.nodehealth import Decision, HumanDecision, VerdictState
 from muster.cli.nodes import render
 from muster.world.fleet import Fleet
-from muster.world.views import NodeView
-
-NOW = at(0)
 
 
 def small_fleet() -> Fleet:
@@ -143,10 +146,7 @@ def test_health_is_shown_beside_what_a_node_does(printed: Callable[..., str]) ->
 
 
 def test_the_sick_of_a_large_fleet_are_listed(printed: Callable[..., str]) -> None:
-    sick = {"n-3-1-7": HealthRow(state=VerdictState.SUSPECT, reason="EccCorrected", since=NOW)}
-    tree = tree_of(a_large_fleet(), Wanted(unhealthy=True), healths=sick)
-    lines = printed(lambda console: render(console, tree, now=NOW, unhealthy=True)).splitlines()
-    assert [line.split()[0] for line in lines if line] == ["DOMAIN", "(fleet)", "b3", "r1", "NODE", "n-3-1-7", "what"]
+    assert_that_the_sick_are_listed(printed, size=1)
 
 
 Nodes = st.lists(
@@ -253,29 +253,13 @@ note: heartbeats may not be read"""
     )
 
 
-def a_large_fleet(blocks: int = 16, racks: int = 8, size: int = 16) -> Fleet:
-    nodes: list[NodeView] = []
-    for block in range(blocks):
-        for rack in range(racks):
-            nodes += [a_node(f"n-{block}-{rack}-{i}", f"b{block}", f"r{rack}") for i in range(size)]
-    return a_fleet(nodes)
-
-
 def test_a_large_fleet_is_summed_up(printed: Callable[..., str]) -> None:
-    tree = tree_of(a_large_fleet(), Wanted())
-    assert len(tree.domains) == 1 + 16 + 128
-    text = printed(lambda console: render(console, tree, now=NOW))
-    assert text.splitlines()[:3] == [
-        "DOMAIN   NODES  FREE  USED  EXCLUDED          GPU  USED BY  EXCLUDED FOR",
-        "(fleet)   2048  2048     0         0  16384/16384",
-        "  b0       128   128     0         0    1024/1024",
+    first = [
+        "DOMAIN   NODES  FREE  USED  EXCLUDED        GPU  USED BY  EXCLUDED FOR",
+        "(fleet)    128   128     0         0  1024/1024",
+        "  b0         8     8     0         0      64/64",
     ]
-    assert text.splitlines()[-1] == "more domains: --level rack or --domain PATH"
-    assert len(text.splitlines()) == 1 + 17 + 1
-    asked_for = printed(lambda console: render(console, tree, now=NOW, chosen_level=True))
-    assert len(asked_for.splitlines()) == 1 + 145 + 1
-    everything = printed(lambda console: render(console, tree, now=NOW, wide=True))
-    assert len(everything.splitlines()) == 1 + 145 + 2 + 2048
+    assert_that_a_large_fleet_is_summed_up(printed, size=1, first=first)
 
 
 def test_an_innermost_domain_is_shown_with_its_nodes_however_many(printed: Callable[..., str]) -> None:

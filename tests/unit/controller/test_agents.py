@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from tests.unit.controller.test_health import EVERYTHING, Stage, running, until
+from tests.unit.controller.health_stage import EVERYTHING, Stage, running, until
 from tests.unit.health.builders import budgets
 
 from muster.controller.cluster import Cluster

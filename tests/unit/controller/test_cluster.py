@@ -258,6 +258,20 @@ def test_nodes_are_held_by_the_record_and_by_pods_until_both_let_go(scene: Any, 
     assert (set(scene.holders(job)), scene.freed) == (set(), 2)
 
 
+def test_a_pod_that_is_being_deleted_holds_its_node_until_it_is_gone(scene: Any, make: Any) -> None:
+    job = make.job()
+    cluster = scene.cluster
+    cluster.jobs.store.assume(job)
+    cluster.gangs.store.assume(make.gang(job, "p0"))
+    pod = make.pod(job, 0, "p0", requests={"nvidia.com/gpu": 8})
+    cluster.pods.store.assume(pod)
+    cluster.gangs.store.assume(make.gang(job, version=11))
+    cluster.pods.store.assume(replace(pod, resource_version=21, deleting=True))
+    assert (set(scene.holders(job)), scene.freed) == ({"n0"}, 0)
+    cluster.pods.store.assume_deleted(("ns", pod.name), pod.uid)
+    assert (set(scene.holders(job)), scene.freed) == (set(), 1)
+
+
 def test_a_record_that_becomes_unreadable_holds_what_it_held(scene: Any, make: Any) -> None:
     job = make.job()
     gang = make.gang(job, "p0", "p1")

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.unit.clock import Clock
+from tests.unit.controller.notes import the_note_fits
 from tests.unit.lifecycle.builders import an_incident
 
 from muster.api.endedjob import EndedJobSpec, Ending
@@ -677,12 +678,10 @@ async def test_nonsense_in_the_history_and_in_the_note_harms_nobody(new: Any, se
         assert UIDS[0] in server.records
 
 
-def test_the_note_of_very_many_jobs_fits() -> None:
-    listed = [{"jobUid": f"{number:064x}", "gpus": number, "name": str(hash(str(number)))} for number in range(50_000)]
-    data = packed(listed)
-    assert len(data) <= 1_000_000
-    body = json.dumps({"binaryData": {"jobs": data}}).encode()
-    assert unpacked(body) == [], "these are no accounts"
+def test_the_note_of_very_many_jobs_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the bound that is shipped: tests/unit/nightly/controller/test_history.py."""
+    monkeypatch.setattr(history, "MAX_NOTE_BYTES", history.MAX_NOTE_BYTES // 50)
+    the_note_fits(1_000, 1_000_000 // 50)
 
 
 async def test_five_hundred_jobs_deleted_at_once_are_kept_at_the_pace_of_turns(

@@ -1,14 +1,13 @@
 """The figures of jobs: what their status tells and nothing else, an end to how many have them, and a scrape that stays
 cheap."""
 
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from datetime import timedelta
 
 import pytest
-from prometheus_client import REGISTRY, generate_latest
-from tests.unit.counting import CountedWork
+from prometheus_client import REGISTRY
+from tests.unit.controller.scrapes import GOODPUT, TIME, a_scrape_is_bounded_in_rows_and_work, status
 
-from muster.api.goodput import Bucket, Goodput, OpenPhase
+from muster.api.goodput import Bucket, OpenPhase
 from muster.api.trainingjob import (
     CheckpointStatus,
     CompletionRecord,
@@ -20,23 +19,7 @@ from muster.api.trainingjob import (
 from muster.controller import jobfigures
 from muster.controller.jobfigures import JobFigures
 
-TIME = datetime(2026, 1, 31, 12, tzinfo=UTC)
 JOB = ("ns", "llama")
-GOODPUT = Goodput(
-    creation_time=TIME,
-    counted_until=TIME,
-    seconds={"compute": 900, "lostWork": 100},
-    gpu_seconds={"compute": 7200},
-    ettr_permille=900,
-    failures=3,
-    lost_steps=40,
-    step_milliseconds=1500,
-    step_p90_milliseconds=1750,
-)
-
-
-def status(state: str = "Running", reason: str = "Training", **fields: Any) -> TrainingJobStatus:
-    return TrainingJobStatus(state=state, reason=reason, **{"goodput": GOODPUT, **fields})
 
 
 def ended(state: str = "Succeeded") -> TrainingJobStatus:
@@ -179,21 +162,10 @@ def test_who_does_not_lead_shows_nothing_of_jobs() -> None:
     assert rows("job_state") == rows("jobs") == {}
 
 
-def test_a_scrape_of_as_many_jobs_as_have_rows_is_bounded_in_rows_and_work() -> None:
-    figures = JobFigures(lambda: TIME)
-    everything = {bucket.value: 10**6 for bucket in Bucket}
-    account = GOODPUT.model_copy(update={"seconds": everything, "gpu_seconds": everything})
-    saved = CheckpointStatus(step=20, path="/c/20", time=TIME)
-    for number in range(2 * jobfigures.MAX_JOBS):
-        figures.set_status(
-            (f"namespace-{number % 7}", f"job-{number}"), status(goodput=account, step=5, checkpoint=saved)
-        )
-    with CountedWork() as counted:
-        text = generate_latest()
-    lines = [line for line in text.splitlines() if line.startswith((b"muster_job", b"muster_checkpoint"))]
-    assert len(lines) < jobfigures.MAX_JOBS * 45
-    assert counted.steps < 500 * len(text.splitlines())
-    JobFigures(lambda: TIME)
+def test_a_scrape_of_as_many_jobs_as_have_rows_is_bounded_in_rows_and_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as are shipped: tests/unit/nightly/controller/test_jobfigures.py."""
+    monkeypatch.setattr(jobfigures, "MAX_JOBS", 30)
+    a_scrape_is_bounded_in_rows_and_work()
 
 
 def test_a_job_that_ended_as_failed_is_shown_for_a_day_or_until_it_is_deleted() -> None:

@@ -1,77 +1,16 @@
 """What the keeper of node health makes of jobs' failures: from the records that the operator has, to placement and
 Events."""
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.unit.controller.test_health import NOW, Stage
-from tests.unit.counting import CountedWork
+from tests.unit.controller.health_stage import NOW
+from tests.unit.controller.job_words import Jobs, an_owner_who_fails_everywhere_costs_little
 
-from muster.api.base import ObjectMeta
-from muster.api.gang import FaultClass, Gang, GangIncident, GangSpec, Level, Resume
+from muster.api.gang import Gang
 from muster.controller import health as module
 from muster.world.fleet import Suspicion
-from muster.world.names import gang_name
-
-
-class Jobs(Stage):
-    """The stage of node health with records of jobs, and checkers that have passed tests."""
-
-    def __init__(self, **preflight: Any) -> None:
-        super().__init__()
-        self.passed: dict[str, datetime] = {}
-        self.clock = 0.0
-        self.words: list[tuple[str, str, str]] = []
-        self.keeper._clock = lambda: self.clock
-        self.keeper._deep_pass_age_seconds = lambda node: (
-            (self.now - self.passed[node]).total_seconds() if node in self.passed else None
-        )
-        record = self.told.record
-
-        def told(about: Any, kind: str, reason: str, note: str) -> None:
-            self.words.append((about.kind, reason, note))
-            record(about, kind, reason, note)
-
-        self.told.record = told  # type: ignore[method-assign]
-
-    def job(self, name: str, *failures: tuple[str, datetime], uid: str = "", **changes: Any) -> None:
-        """A job whose ranks have failed on these nodes, and that has got on after each time."""
-        namespace, short = name.split("/")
-        values: dict[str, Any] = {
-            "level": Level.IN_PLACE,
-            "fault_class": FaultClass.APPLICATION,
-            "reason": "RankFailed",
-        }
-        values |= {"settled": True, "other_workers": 0, "exit_code": 1, "message": "last lines: secret"} | changes
-        incidents = [
-            GangIncident(attempt=n + 1, node=node, time=moment, step=n, **values)
-            for n, (node, moment) in enumerate(failures)
-        ]
-        spec = GangSpec(
-            job_uid=uid or f"uid-{name}",
-            attempt=len(incidents) + 1,
-            time=self.now,
-            level=Level.START,
-            reason="Created",
-            incidents=incidents,
-            checkpoint=Resume(step=1000, path="/ckpt"),
-        )
-        self.api.version += 1
-        metadata = ObjectMeta(
-            name=gang_name(short, spec.job_uid),
-            namespace=namespace,
-            uid=f"gang-{uid or name}",
-            resource_version=str(self.api.version),
-        )
-        self.cluster.gangs.store.assume(Gang(metadata=metadata, spec=spec))
-
-    def gone(self, name: str) -> None:
-        namespace, short = name.split("/")
-        self.cluster.gangs.store.assume_deleted((namespace, gang_name(short, f"uid-{name}")), f"gang-{name}")
-
-    def doubt(self, node: str) -> Suspicion | None:
-        return self.cluster.fleet.suspicion_of(node)
 
 
 @pytest.fixture
@@ -294,20 +233,5 @@ async def test_a_record_that_changes_and_says_nothing_new_has_no_node_judged(
 
 
 async def test_an_owner_who_fails_everywhere_costs_little_too() -> None:
-    """500 jobs of one owner, each on a node of its own: he is not heard, and each further failure is looked at
-    quickly."""
-    jobs = Jobs()
-    jobs.policy()
-    jobs.add(*(f"n{i}" for i in range(600)))
-    for number in range(500):
-        jobs.job(f"team-a/job-{number}", *[(f"n{number}", NOW)] * 8)
-    await jobs.look()
-    assert [jobs.doubt(f"n{number}") for number in range(500)] == [None] * 500
-    steps = []
-    for number in range(10):
-        jobs.job(f"team-a/more-{number}", (f"n{500 + number}", NOW))
-        with CountedWork() as counted:
-            await jobs.keeper.evaluate()
-        steps.append(counted.steps)
-    assert max(steps) < 2_500_000, "each of the nodes is judged once, since the owner is not heard from now on"
-    assert max(steps[1:]) < 100_000
+    """Five hundred jobs: tests/unit/nightly/controller/test_jobs_words.py."""
+    await an_owner_who_fails_everywhere_costs_little(50)

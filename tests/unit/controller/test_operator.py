@@ -60,8 +60,12 @@ class Pair:
 
 
 @pytest.fixture
-async def process() -> AsyncIterator[Operator]:
-    """A process that has not been started: it has asked nobody anything."""
+async def process(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Operator]:
+    """A process that has not been started: it has asked nobody anything.
+
+    Its clients trust none of the machine's authorities: they are not asked for TLS, and reading those takes long.
+    """
+    monkeypatch.setattr(ssl.SSLContext, "load_default_certs", lambda *_: None)
     configuration = Configuration()
     configuration.host = "http://127.0.0.1:1"
     client = Client(configuration)

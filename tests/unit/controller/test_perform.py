@@ -3,8 +3,6 @@ status."""
 
 import asyncio
 import json
-import random
-from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -12,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 import structlog
+from tests.unit.controller.refusals import FOR_GOOD, QUOTA, carry_out, jobs_ask_less_and_less
 
 from muster.api.trainingjob import CheckpointConcern, CheckpointStatus, CheckpointTrouble, TrainingJobStatus
 from muster.controller.perform import (
@@ -23,7 +22,6 @@ from muster.controller.perform import (
     WRITES_AT_ONCE,
     Performer,
 )
-from muster.kube import jitter
 from muster.kube.errors import AlreadyExists, ApiError, Conflict, Forbidden, NotFound, from_status
 from muster.kube.pipes import MAX_CONNECTIONS
 from muster.lifecycle.pending import TEMPLATE_RETRY_SECONDS
@@ -31,8 +29,6 @@ from muster.lifecycle.plan import ApplySupport, CheckTemplate, CommitGang, Creat
 from muster.world.job import VerdictKind
 from muster.world.quotas import QuotaView
 from muster.world.views import NodeView
-
-QUOTA = Forbidden(403, "Forbidden", 'pods "x" is forbidden: exceeded quota: few')
 
 
 @pytest.fixture
@@ -52,12 +48,6 @@ def creation(name: str = "p") -> CreatePod:
 
 def support(text: str = "one", kind: str = "ConfigMap") -> ApplySupport:
     return ApplySupport({"kind": kind, "metadata": {"name": "shared", "namespace": "ns"}, "data": {"ca": text}})
-
-
-async def carry_out(performer: Performer, job: Any, plan: Plan) -> None:
-    """All that a pass writes."""
-    await performer.perform(job, plan)
-    await performer.conclude(job, plan)
 
 
 async def test_pods_are_created_and_deleted_side_by_side_within_bounds(
@@ -208,7 +198,7 @@ async def test_a_refused_template_is_logged_once_and_tried_again(
     performer: Performer, scene: Any, make: Any, clock: Any, logged: list[Any]
 ) -> None:
     job = make.job()
-    scene.api.refuse["POST"] = Forbidden(403, "Forbidden", 'pods "x" is forbidden: violates PodSecurity "restricted"')
+    scene.api.refuse["POST"] = FOR_GOOD
     pauses = []
     for _ in range(3):
         await carry_out(performer, job, Plan((CheckTemplate({"metadata": {}}, 1),)))
@@ -226,30 +216,9 @@ async def test_a_refused_template_is_logged_once_and_tried_again(
     assert scene.cluster.world(job).template_verdict.retry_seconds <= TEMPLATE_RETRY_SECONDS, "another template"
 
 
-@pytest.mark.parametrize(
-    ("refused", "most_per_second"),
-    [(Forbidden(403, "Forbidden", 'pods "x" is forbidden: violates PodSecurity "restricted"'), 0.6), (QUOTA, 1.8)],
-    ids=["for good", "for a while"],
-)
-async def test_hundreds_of_refused_jobs_ask_the_api_server_less_and_less(
-    performer: Performer, scene: Any, make: Any, clock: Any, refused: Exception, most_per_second: float
-) -> None:
-    jitter.generator.set(random.Random(1))
-    scene.api.refuse["POST"] = refused
-    jobs = [make.job(f"j{number}") for number in range(400)]
-    due = dict.fromkeys(range(400), 0.0)
-    asked: list[float] = []
-    while clock.now < 8200.0:
-        clock.now = max(clock.now, min(due.values()))
-        for number in [number for number, at in due.items() if at <= clock.now]:
-            asked.append(clock.now)
-            await carry_out(performer, jobs[number], Plan((CheckTemplate({"metadata": {}}, 1),)))
-            due[number] = clock.now + scene.cluster.memory(jobs[number].metadata.uid).template_verdict.retry_seconds
-        clock.advance(10.0)
-    late = [at for at in asked if at >= 4600.0]
-    assert len(late) / 3600.0 <= most_per_second
-    busiest = max(Counter(int(at // 30) for at in late).values())
-    assert busiest <= 3 * len(late) / 120, "they do not come together"
+async def test_refused_jobs_ask_the_api_server_less_and_less(scene: Any) -> None:
+    """Hundreds, for good and for a while: tests/unit/nightly/controller/test_perform.py."""
+    await jobs_ask_less_and_less(scene, QUOTA, 80, 80 * 1.8 / 400)
 
 
 async def test_refusals_without_end_are_no_defect(performer: Performer, scene: Any, make: Any, clock: Any) -> None:

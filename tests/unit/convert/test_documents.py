@@ -3,15 +3,14 @@ of it."""
 
 import copy
 import json
-import random
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from tests.unit.convert.builders import MANIFESTS, a_pytorch_job, job_of, objects, result, said, trainer
-from tests.unit.convert.schema import faults, schema
+from tests.unit.convert.changes import assert_that_what_is_changed_comes_out_valid_or_refused
 
-from muster.convert.documents import VERSIONS, convert_objects
+from muster.convert.documents import convert_objects
 from muster.convert.trainjob import merged
 from muster.node.launcher.environment import RankFiles, rank_environment
 from muster.protocol.expansion import REFERRING, expanded, referring, with_identity
@@ -479,39 +478,8 @@ def test_lists_of_pods_are_merged_by_their_keys() -> None:
     }
 
 
-def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, each in inside:
-        yield (*path, key)
-        yield from places(each, (*path, key))
-
-
 def test_whatever_is_changed_in_them_comes_out_valid_or_refused() -> None:
-    dice, strange = (
-        random.Random(12),
-        [None, "", "x", -1, 10**9, True, 1.5, [], {}, [None], {"a": None}, ["$(X)"], "[(*"],
-    )
-    outcomes = []
-    for name in MANIFESTS:
-        for _ in range(60):
-            given = json.loads(json.dumps(objects(name)))
-            *parents, last = dice.choice([place for place in places(given) if len(place) > 1])
-            spot: Any = given
-            for key in parents:
-                spot = spot[key]
-            spot[last] = copy.deepcopy(dice.choice(strange))
-            for it, found in zip(given, convert_objects(given), strict=True):
-                if str(it["kind"]) in VERSIONS:
-                    assert found is not None
-                if found is not None:  # another system's gang is refused
-                    assert bool(found.job) != bool(found.refused)
-                    outcomes.append(bool(found.job))
-                    assert found.job is None or not list(faults(found.job, schema("trainingjobs"))), (
-                        name,
-                        parents,
-                        last,
-                    )
-    assert set(outcomes) == {True, False}
+    assert_that_what_is_changed_comes_out_valid_or_refused(times=6)
 
 
 def an_indexed_job(name: str, **pod: Any) -> dict[str, Any]:

@@ -1,128 +1,20 @@
 """What unauthenticated clients can cost: many connections without a valid token that send as much as they can."""
 
 import asyncio
-import re
 import socket
-import ssl
-import sys
-from collections.abc import AsyncIterator, Callable
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
 
 import pytest
+from tests.unit.coordinator.floods import (
+    Visitor,
+    a_launcher_does_not_wait_behind_a_flood,
+    handshakes_have_a_budget,
+    launchers_wait_for_their_handshakes_alone,
+)
 from tests.unit.coordinator.simulated import simulated
 
 from muster.coordinator import connection_limiter as module
 from muster.coordinator.connection_limiter import ConnectionLimiter, Limits
-from muster.protocol.messages import MAX_REPORT_BYTES, REPORT_PATH
-
-MIB = 1024 * 1024
-DEADLINE = 300.0
-WARM = 40  # the first connections also pay for imports and caches
-# A coordinator in a process of its own, whose memory is its own; it trusts nobody, or never finds out whether to.
-COORDINATOR = """
-import asyncio, sys
-from datetime import UTC, datetime
-from muster.coordinator import metered_tls, server as module
-from muster.coordinator.auth import AuthError
-from muster.coordinator.hub import Hub
-from muster.coordinator.server import CoordinatorServer
-from muster.kube.certificates import new_authority, new_serving
-
-class Verifier:
-    def known(self, authorization):
-        return None
-
-    async def verify(self, authorization):
-        if authorization == "undecided":
-            await asyncio.Event().wait()
-        raise AuthError("no")
-
-async def main():
-    module.HANDSHAKE_SECONDS = 1000.0  # so that no place becomes free by itself
-    metered_tls.UNAUTHENTICATED_SHARE = 1.0  # what handshakes compute keeps nobody waiting
-    nobody = lambda caller: None
-    server = CoordinatorServer(Hub(), Verifier(), nobody, nobody, lambda: "", cpu_clock=lambda: 0.0)
-    now = datetime.now(UTC)
-    serving = new_serving(new_authority(now), ("localhost",), now)
-    print(await server.start("127.0.0.1", 0, serving.certificate, serving.key), flush=True)
-    await asyncio.Event().wait()
-
-asyncio.run(main())
-"""
-
-
-class Coordinator:
-    """One in a process of its own."""
-
-    def __init__(self, pid: int, port: int) -> None:
-        self.pid = pid
-        self.port = port
-        self.trust = ssl.create_default_context()
-        self.trust.check_hostname, self.trust.verify_mode = False, ssl.CERT_NONE
-
-    @property
-    def most_bytes(self) -> int:
-        """The most memory that it has had so far."""
-        found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{self.pid}/status").read_text())
-        assert found is not None
-        return int(found[1]) * 1024
-
-    async def visit(self, token: str, body_bytes: int, within: float = 60.0) -> tuple[int, asyncio.StreamWriter | None]:
-        """Send a head and so much of a longer body; the answer's status, 0 for none."""
-        writer = None
-        head = f"POST {REPORT_PATH} HTTP/1.1\r\nAuthorization: {token}\r\nContent-Length: {MAX_REPORT_BYTES}\r\n\r\n"
-        try:
-            async with asyncio.timeout(within):
-                reader, writer = await asyncio.open_connection("127.0.0.1", self.port, ssl=self.trust)
-                writer.write(head.encode() + b"x" * body_bytes)
-                return int((await reader.readline()).split()[1]), writer
-        except (OSError, TimeoutError, IndexError):
-            return 0, writer
-
-
-@pytest.fixture
-async def coordinator() -> AsyncIterator[Coordinator]:
-    process = await asyncio.create_subprocess_exec(sys.executable, "-c", COORDINATOR, stdout=asyncio.subprocess.PIPE)
-    assert process.stdout is not None
-    try:
-        async with asyncio.timeout(DEADLINE):
-            yield Coordinator(process.pid, int(await process.stdout.readline()))
-    finally:
-        process.kill()
-        await process.wait()
-
-
-@pytest.mark.parametrize("token", ["wrong", "undecided"])
-async def test_four_hundred_unauthenticated_clients_with_big_bodies_cost_little(
-    coordinator: Coordinator, token: str
-) -> None:
-    await asyncio.gather(*[coordinator.visit("wrong", 10) for _ in range(WARM)])
-    before = coordinator.most_bytes
-    within = 60.0 if token == "wrong" else 2.0  # some see the door closed, or nobody who decides
-    visits = [coordinator.visit(token, MAX_REPORT_BYTES - 1, within) for _ in range(400)]
-    answers = await asyncio.gather(*visits)
-    assert {status for status, _ in answers} <= {0, 401}
-    assert (401 in {status for status, _ in answers}) == (token == "wrong")
-    cost = coordinator.most_bytes - before
-    for _, writer in answers:
-        if writer is not None:
-            writer.transport.abort()
-    assert cost < 20 * MIB, f"{cost / MIB:.1f} MiB of the 102 that they send"
-
-
-async def test_silent_connections_from_a_few_addresses_keep_no_client_out(coordinator: Coordinator) -> None:
-    async def silent(host: str) -> asyncio.StreamWriter:
-        _, writer = await asyncio.open_connection("127.0.0.1", coordinator.port, local_addr=(host, 0))
-        return writer
-
-    hosts = [f"127.0.0.{number}" for number in range(2, 10)]
-    mob = await asyncio.gather(*[silent(host) for host in hosts for _ in range(2 * Limits().of_address)])
-    status, writer = await coordinator.visit("wrong", 10, within=DEADLINE)
-    assert status == 401
-    for one in [*mob, writer]:
-        assert one is not None
-        one.transport.abort()
 
 
 class Hall:
@@ -298,122 +190,14 @@ async def test_of_an_address_that_has_wasted_nothing_the_oldest_connection_goes_
         visitor.close()
 
 
-HANDSHAKE_SECONDS = 0.0014  # of the loop
-REQUEST_SECONDS = 0.01  # from a handshake to the good token of a launcher
-PATIENCE_SECONDS = 3.0  # a launcher waits so long for its handshake
-RETRY_SECONDS = 0.5  # and so long before it tries again
-
-
-class Visitor:
-    """A connection that has no socket."""
-
-    def __init__(self) -> None:
-        self.settled = asyncio.Event()  # connected or closed
-        self.is_connected = False
-        self.has_hung_up = False
-
-    def close(self) -> None:
-        """The operator closes it."""
-        self.settled.set()
-
-
-class Coordinated:
-    """A door before a loop that computes one handshake after the other, in simulated time.
-
-    Args:
-        per_second: the budget for handshakes.
-    """
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, per_second: float = module.HANDSHAKES_PER_SECOND) -> None:
-        monkeypatch.setattr(module, "_has_hung_up", lambda visitor: visitor.has_hung_up)
-        self.handshakes = 0
-        self._per_second = per_second
-        self._idle_at = 0.0
-
-    async def open(self) -> None:
-        """Listen from now on."""
-        self.door = ConnectionLimiter(self._enter, per_second=lambda: self._per_second)
-
-    def come(self, host: str) -> Visitor:
-        """A client connects."""
-        visitor = Visitor()
-        self.door.enqueue(visitor, host)  # type: ignore[arg-type]
-        return visitor
-
-    async def flood(self, hosts: list[str], seconds: float, ahead: int = 4) -> None:
-        """Clients without a token keep so many connections waiting for each address, and hang up once connected."""
-        until = asyncio.get_running_loop().time() + seconds
-        while asyncio.get_running_loop().time() < until:
-            for host in hosts:
-                for _ in range(ahead - self.door._length(host)):
-                    self.come(host)
-            await asyncio.sleep(0.05)
-
-    async def connect(self, host: str) -> float:
-        """A launcher connects as often as it takes; the answer is how long that was."""
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        while True:
-            visitor = self.come(host)
-            try:
-                async with asyncio.timeout(PATIENCE_SECONDS):
-                    await visitor.settled.wait()
-            except TimeoutError:
-                visitor.has_hung_up = True
-            if visitor.is_connected:
-                await asyncio.sleep(REQUEST_SECONDS)
-                self.door.note_settled(host, is_known=True)
-                return loop.time() - began
-            await asyncio.sleep(RETRY_SECONDS)
-
-    def _enter(self, visitor: Any, host: str) -> None:
-        loop = asyncio.get_running_loop()
-        self.handshakes += 1
-        self._idle_at = max(self._idle_at, loop.time()) + HANDSHAKE_SECONDS
-        loop.call_at(self._idle_at, self._connected, visitor, host)
-
-    def _connected(self, visitor: Visitor, host: str) -> None:
-        visitor.is_connected = True
-        visitor.settled.set()
-        if host.startswith("hostile"):
-            self.door.note_settled(host)
-
-
-def hostile(count: int) -> list[str]:
-    return [f"hostile-{number}" for number in range(count)]
-
-
-@pytest.mark.parametrize("addresses", [1, 64, 1000])
 def test_handshakes_without_a_good_token_have_a_budget_from_however_many_addresses(
-    monkeypatch: pytest.MonkeyPatch, addresses: int
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    coordinated = Coordinated(monkeypatch)
-
-    async def run() -> None:
-        await coordinated.open()
-        await coordinated.flood(hostile(addresses), 60.0)
-
-    simulated(run())
-    most = Limits().handshakes + 60 * module.HANDSHAKES_PER_SECOND
-    assert most - 2 <= coordinated.handshakes <= most + 2
+    handshakes_have_a_budget(monkeypatch, 64)
 
 
-@pytest.mark.parametrize("addresses", [64, 1000])
-def test_a_launcher_does_not_wait_behind_a_flood_of_handshakes(monkeypatch: pytest.MonkeyPatch, addresses: int) -> None:
-    coordinated = Coordinated(monkeypatch)
-
-    async def run() -> list[float]:
-        await coordinated.open()
-        flood = asyncio.create_task(coordinated.flood(hostile(addresses), 3600.0))
-        await asyncio.sleep(60)
-        found = []
-        for number in range(30):
-            await asyncio.sleep(3)
-            found.append(await coordinated.connect(f"launcher-{number % 3}"))
-        flood.cancel()
-        return found
-
-    assert max(simulated(run())) < 0.1
+def test_a_launcher_does_not_wait_behind_a_flood_of_handshakes(monkeypatch: pytest.MonkeyPatch) -> None:
+    a_launcher_does_not_wait_behind_a_flood(monkeypatch, 64)
 
 
 @pytest.mark.parametrize(("minutes", "first"), [(0.0, "sound"), (20.0, "reformed")])
@@ -441,33 +225,9 @@ def test_what_an_address_has_wasted_is_forgotten_by_and_by(
     assert inside == ["other", first]
 
 
-@pytest.mark.parametrize("hosts", [800, 100, 1])
-def test_launchers_that_all_come_at_once_wait_for_their_handshakes_alone(
-    monkeypatch: pytest.MonkeyPatch, hosts: int
-) -> None:
-    """As after a change of the leader: each on a node of its own, eight on one, or all behind one gateway."""
-    launchers = 800
-
-    def last(per_second: float, addresses: int) -> float:
-        coordinated = Coordinated(monkeypatch, per_second)
-
-        async def run() -> float:
-            await coordinated.open()
-            flood = asyncio.create_task(coordinated.flood(hostile(addresses), 3600.0))
-            waits = await asyncio.gather(*[coordinated.connect(f"node-{n % hosts}") for n in range(launchers)])
-            flood.cancel()
-            return max(waits)
-
-        found: float = simulated(run())
-        return found
-
-    unpaced, paced, flooded = (
-        last(1e9, 0),
-        last(module.HANDSHAKES_PER_SECOND, 0),
-        last(module.HANDSHAKES_PER_SECOND, 64),
-    )
-    print(f"{launchers} launchers, {hosts} addresses: {unpaced:.1f} s, paced {paced:.1f}, in a flood {flooded:.1f}")
-    assert max(paced, flooded) < unpaced + 5
+def test_launchers_that_all_come_at_once_wait_for_their_handshakes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All behind one gateway."""
+    launchers_wait_for_their_handshakes_alone(monkeypatch, 1)
 
 
 async def test_a_client_that_has_hung_up_while_it_waited_costs_no_handshake() -> None:

@@ -4,8 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-
-import pytest
+from typing import Any
 
 from gate import results
 
@@ -38,47 +37,59 @@ def test_ends_badly(broken):
 def test_is_skipped():
     pass
 """
+RESULTS = {
+    "test_passes": "passed",
+    "test_fails": "failed",
+    "test_passes_when_run_again": "passed",
+    "test_ends_badly": "failed",
+    "test_is_skipped": "skipped",
+}
+CRASHES = """
+import os
+import pytest
+
+def test_crashes():
+    os._exit(3)
+
+@pytest.mark.flaky(reruns=1)
+def test_crashes_again():
+    os._exit(3)
+
+def test_passes_beside_it():
+    pass
+"""
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "side by side"])
-def test_each_test_has_one_line(tmp_path: Path, workers: tuple[str, ...]) -> None:
-    (tmp_path / "test_some.py").write_text(TESTS)
-    file = tmp_path / "results.jsonl"
+def lines_of(folder: Path, *options: str) -> dict[str, dict[str, Any]]:
+    """What is written of a run of the tests in a folder, by the name of the test; one line for each."""
+    file = folder / "results.jsonl"
     environment = {**os.environ, results.VARIABLE: str(file), "PYTHONPATH": str(ROOT / "tools")}
-    command = [sys.executable, "-m", "pytest", "-p", "gate.results", "-p", "no:cacheprovider", "-q", *workers]
-    run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    left_out = [f"-pno:{plugin}" for plugin in ("cacheprovider", "hypothesispytest", "asyncio", "timeout")]
+    command = [sys.executable, "-m", "pytest", "-p", "gate.results", *left_out, "-q", *options]
+    run = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert run.returncode == 1, run.stdout + run.stderr
-    lines = {line["name"].rpartition("::")[2]: line for line in results.read(file)}
-    assert {name: line["result"] for name, line in lines.items()} == {
-        "test_passes": "passed",
-        "test_fails": "failed",
-        "test_passes_when_run_again": "passed",
-        "test_ends_badly": "failed",
-        "test_is_skipped": "skipped",
-    }
+    lines = [(line["name"].rpartition("::")[2], line) for line in results.read(file)]
+    assert len(dict(lines)) == len(lines)
+    return dict(lines)
+
+
+def test_each_test_has_one_line_and_a_file_that_cannot_be_collected_is_a_failure(tmp_path: Path) -> None:
+    (tmp_path / "test_some.py").write_text(TESTS)
+    (tmp_path / "test_broken.py").write_text("import nothing_of_this_name\n")
+    lines = lines_of(tmp_path, "--continue-on-collection-errors")
+    assert {name: line["result"] for name, line in lines.items()} == RESULTS | {"test_broken.py": "failed"}
     assert lines["test_passes"]["seed"] == 17
     assert lines["test_passes_when_run_again"]["reruns"] == 1
 
 
-@pytest.mark.parametrize("reruns", ["", "@pytest.mark.flaky(reruns=1)"])
-def test_a_test_that_kills_its_worker_is_named(tmp_path: Path, reruns: str) -> None:
-    crash = f"import os, pytest\n{reruns}\ndef test_crashes(): os._exit(3)\ndef test_passes(): pass\n"
-    (tmp_path / "test_some.py").write_text(crash)
-    file = tmp_path / "results.jsonl"
-    environment = {**os.environ, results.VARIABLE: str(file), "PYTHONPATH": str(ROOT / "tools")}
-    command = [sys.executable, "-m", "pytest", "-p", "gate.results", "-p", "no:cacheprovider", "-q", "-n", "1"]
-    subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=False)
-    found = sorted((line["name"].rpartition("::")[2], line["result"]) for line in results.read(file))
-    assert found == [("test_crashes", "failed"), ("test_passes", "passed")]
-
-
-def test_a_file_that_cannot_be_collected_is_a_failure(tmp_path: Path) -> None:
-    (tmp_path / "test_some.py").write_text("import nothing_of_this_name\n")
-    file = tmp_path / "results.jsonl"
-    environment = {**os.environ, results.VARIABLE: str(file), "PYTHONPATH": str(ROOT / "tools")}
-    command = [sys.executable, "-m", "pytest", "-p", "gate.results", "-p", "no:cacheprovider", "-q"]
-    subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=False)
-    assert [(line["name"], line["result"]) for line in results.read(file)] == [("test_some.py", "failed")]
+def test_each_test_has_one_line_side_by_side_and_one_that_kills_its_worker_is_named(tmp_path: Path) -> None:
+    (tmp_path / "test_some.py").write_text(TESTS)
+    (tmp_path / "test_that_crash.py").write_text(CRASHES)
+    lines = lines_of(tmp_path, "-n", "2")
+    crashes = {"test_crashes": "failed", "test_crashes_again": "failed", "test_passes_beside_it": "passed"}
+    assert {name: line["result"] for name, line in lines.items()} == RESULTS | crashes
+    assert lines["test_passes"]["seed"] == 17
+    assert lines["test_passes_when_run_again"]["reruns"] == 1
 
 
 def test_without_a_run_there_are_no_lines(tmp_path: Path) -> None:

@@ -1,25 +1,27 @@
 """What the fleet's accelerators did: every second of each in one state, whoever leads and whatever clocks do."""
 
-import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given
+from tests.unit.goodput.hours import (
+    DAY,
+    HOUR,
+    NOW,
+    SECOND,
+    histories,
+    known,
+    no_second_is_there_twice,
+    what_is_kept_is_bounded,
+)
 
-from muster.api.fleethours import HOURLY_DAYS, MAX_SPANS, FleetHours, GpuState
+from muster.api.fleethours import MAX_SPANS, FleetHours, GpuState
 from muster.goodput.fleethours import counted_from, hours_between, state_of, with_counted_hours
 from muster.world.fleet import Cause, Exclusion, Fleet
 from muster.world.views import NodeView, Taint
 
-NOW = datetime(2026, 1, 31, 5, 40, tzinfo=UTC)
-SECOND, HOUR, DAY = timedelta(seconds=1), timedelta(hours=1), timedelta(days=1)
 GPUS = {GpuState.HELD: 16, GpuState.FREE: 8}
-
-
-def known(until: datetime = NOW, spans: Any = None, gpus: int = 24) -> FleetHours:
-    return FleetHours.model_validate({"until": until, "gpus": gpus, "spans": spans or {}})
 
 
 def test_time_goes_to_its_hours() -> None:
@@ -121,17 +123,8 @@ def test_of_more_days_than_one_object_holds_the_newest_are_kept() -> None:
 
 
 def test_what_is_kept_is_bounded() -> None:
-    what_is_kept_is_bounded(days=130, most_days=100)
-
-
-def what_is_kept_is_bounded(days: int, most_days: int) -> None:
-    """After so many days, of which fewer are kept; nightly it is more than a year."""
-    hours = known()
-    for day in range(days):
-        hours = with_counted_hours(hours, NOW + day * DAY, DAY, dict.fromkeys(GpuState, 100_000), most_days)
-    assert len(hours.spans) < most_days + 24 * HOURLY_DAYS + 50
-    assert len(json.dumps(hours.to_json())) < 200_000
-    assert FleetHours.model_validate(hours.to_json()) == hours
+    """Nightly after more than a year (tests/unit/nightly/goodput/test_fleethours.py)."""
+    what_is_kept_is_bounded(days=40, most_days=20)
 
 
 @pytest.mark.parametrize(
@@ -167,41 +160,7 @@ def test_each_node_is_in_one_state(node: dict[str, Any], state: str) -> None:
     assert state_of(fleet, view, {"n"} if node.get("reserved") else set()) == state
 
 
-events = st.tuples(
-    st.sampled_from(["sample", "sample", "sample", "leader", "step"]),
-    st.sampled_from([0.0, 0.7, 30.0, 500.0, 4000.0, 90_000.0]),
-    st.dictionaries(st.sampled_from(list(GpuState)[:5]), st.integers(0, 64), max_size=5),
-)
-histories = st.lists(events, max_size=60)
-
-
-@settings(max_examples=50, deadline=None)
 @given(histories)
 def test_whatever_happens_no_second_is_there_twice(history: list[tuple[str, float, dict[GpuState, int]]]) -> None:
-    """Leaders that come and go, clocks that step (four times as many in
-    tests/unit/nightly/goodput/test_fleethours.py)."""
+    """Leaders that come and go, clocks that step (more in tests/unit/nightly/goodput/test_fleethours.py)."""
     no_second_is_there_twice(history)
-
-
-def no_second_is_there_twice(history: list[tuple[str, float, dict[GpuState, int]]]) -> None:
-    """Never more than the most accelerators times what the clocks have shown."""
-    now, ahead, sampled = 0.0, 0.0, 0.0
-    hours = with_counted_hours(None, NOW, timedelta(), {}, 400)
-    gpus: dict[GpuState, int] = {}
-    most, furthest = 0, 0.0
-    for kind, seconds, found in history:
-        now += seconds
-        if kind == "step":
-            ahead = seconds - 2000.0
-        elif kind == "leader":
-            sampled = now  # it has seen nothing before; what the one before it had not written is gone
-            hours = FleetHours.model_validate(hours.to_json())
-        before = hours.until
-        hours = with_counted_hours(
-            hours, NOW + timedelta(seconds=now + ahead), timedelta(seconds=now - sampled), gpus, 400
-        )
-        assert hours.until >= before or before - hours.until > HOUR
-        hours, gpus, sampled = hours.model_copy(update={"gpus": sum(found.values())}), found, now
-        most, furthest = max(most, sum(found.values())), max(furthest, now + ahead)
-        assert sum(hours_between(hours, None).values()) <= most * round(furthest * 1000)
-        assert all(amount >= 0 for amount in hours_between(hours, None).values())

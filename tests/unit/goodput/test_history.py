@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.lifecycle.builders import a_job, an_incident, at
 
@@ -68,7 +68,6 @@ def incidents(draw: st.DrawFn) -> list[GangIncident]:
     ]
 
 
-@settings(max_examples=50, deadline=None)
 @given(amounts, amounts, incidents(), st.lists(hostile, min_size=5, max_size=5), numbers)
 def test_whatever_a_job_did_its_account_is_whole_and_fits(
     seconds: dict[str, int], gpu_seconds: dict[str, int], listed: list[GangIncident], texts: list[str], number: int

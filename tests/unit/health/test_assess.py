@@ -460,7 +460,7 @@ class TestMemory:
 
     def test_a_mark_that_flaps_is_one_fault(self) -> None:
         """Three flips in forty seconds used to be a quarantine; and each flip a move of the job, and four writes."""
-        fleet, told, changes = Stored.of(20, rules()), None, 0
+        fleet, told, changes = Stored.of(8, rules()), None, 0
         for at in range(0, 3600, 10):
             bad = ConditionView("NebiusGPUError", "True", "Broken", "", after(at))
             fleet.mark("node-0007", *([bad] if at % 20 == 0 else []))
@@ -752,7 +752,7 @@ def garbage(draw: st.DrawFn) -> Evidence:
     )
 
 
-@settings(max_examples=150)
+@settings(max_examples=settings().max_examples * 3 // 2)
 @given(st.lists(garbage(), max_size=8), moments, moments)
 def test_garbage_is_judged_without_an_error_and_the_second_look_agrees(
     entries: list[Evidence], now: Any, later: Any
@@ -766,7 +766,6 @@ def test_garbage_is_judged_without_an_error_and_the_second_look_agrees(
     assess(facts(), written(stored, second), rules(), later)
 
 
-@settings(max_examples=100)
 @given(
     st.lists(st.tuples(texts, st.sampled_from(["Unknown", "", "True"]), texts), max_size=6),
     st.dictionaries(texts, texts, max_size=6),

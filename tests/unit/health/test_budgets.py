@@ -1,74 +1,45 @@
 """Budgets by pool and by cause, the part that is kept for what is certain, and what is left to other systems."""
 
-from collections import Counter
-from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 
 import pytest
 from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from tests.unit.health.builders import GPU, NOW, Stored, after, budgets, decided, evidence, facts, node, rules
+from tests.unit.health.pools import (
+    DEFAULT,
+    GPU_POOL,
+    NODES,
+    Alarms,
+    acts,
+    assert_that_a_certain_fault_is_taken_at_once,
+    assert_that_a_label_spreads_over_one_rack_of_two,
+    assert_that_labels_do_not_multiply_budgets,
+    claim,
+    eks,
+    gpu_nodes_fall_off_the_bus,
+    off_the_bus,
+)
 
-from muster.api.fleetpolicy import DEFAULT_BUDGETS, DisruptionBudget
+from muster.api.fleetpolicy import DisruptionBudget
 from muster.api.nodehealth import Decision, Evidence, HealthIncident, NodeHealth, VerdictState
 from muster.health.assess import assess
 from muster.health.breaker import Act, BreakerState
 from muster.health.budgets import Budgets, Share, in_nodes
 from muster.health.causes import CERTAIN
 from muster.health.kinds import KINDS
-from muster.health.pools import MAX_POOLS, WITHOUT, pool_of, pools_with_own_budget
+from muster.health.pools import WITHOUT, pool_of
 from muster.health.xids import RECOVERY_ACTIONS, XIDS
 from muster.world.views import ConditionView
-
-GPU_POOL = "nvidia.com/gpu NVIDIA-H200"
-NODES: dict[str, Any] = {"enforcement": "Nodes"}
-DEFAULT = Budgets.from_policy(DEFAULT_BUDGETS)
 
 
 def from_json(found: list[dict[str, Any]]) -> Budgets:
     return Budgets.from_policy([DisruptionBudget.model_validate(each) for each in found])
 
 
-def off_the_bus(at: float = 0, boot: str = "boot-1") -> list[Evidence]:
-    """XID 79 as it comes: the kernel's line, and a GPU that does not answer."""
-    return [evidence("Xid", 79, at=at, boot_id=boot), evidence("GpuLost", at=at, boot_id=boot)]
-
-
-def eks(reason: str = "DCGMError") -> ConditionView:
-    return ConditionView("AcceleratedHardwareReady", "False", reason, "", NOW)
-
-
-def claim(fleet: Stored, *names: str, labels: dict[str, str] | None = None) -> None:
-    """Another system says that it repairs them; {}: no more."""
-    labels = {"node.coreweave.cloud/state": "triage"} if labels is None else labels
-    for name in names:
-        plain = fleet.facts[name]
-        fleet.facts[name] = replace(plain, node=replace(plain.node, labels=labels))
-
-
-def acts(rulings: dict[str, Any]) -> dict[str, int]:
-    return dict(Counter(str(ruling.act) for ruling in rulings.values()))
-
-
-def gpu_nodes_fall_off_the_bus(others: int, every_hours: int) -> None:
-    """All of a hundred GPU nodes, beside so many nodes without."""
-    fleet = Stored.of(100 + others, rules(**NODES))
-    gpu = sorted(fleet.facts)[:100]
-    fleet.pools = {name: GPU_POOL if name in gpu else WITHOUT for name in fleet.facts}
-    for name in gpu:
-        fleet.report(name, *off_the_bus())
-    for hours in range(0, 24 * 7, every_hours):
-        fleet.step(after(3600 * hours))
-        assert len(fleet.tainted) <= 30
-    assert len(fleet.tainted) == 30
-
-
 class TestPools:
-    def test_a_hundred_gpu_nodes_among_others_lose_their_share_of_a_hundred(self) -> None:
+    def test_twenty_gpu_nodes_among_others_lose_their_share_of_twenty(self) -> None:
         """A tenth at once, three tenths in the end, however many others there are (nine hundred: nightly)."""
-        gpu_nodes_fall_off_the_bus(others=100, every_hours=6)
+        gpu_nodes_fall_off_the_bus(20, others=60, every_hours=24)
 
     def test_one_pool_that_is_full_holds_nothing_in_another(self) -> None:
         fleet = Stored.of(40, rules(**NODES))
@@ -103,14 +74,7 @@ class TestPools:
         assert pool_of(node(**changes), "nvidia.com/gpu") == pool
 
     def test_a_label_that_differs_on_every_node_does_not_multiply_budgets(self) -> None:
-        fleet = Stored.of(400, rules(**NODES))
-        fleet.pools = {name: f"nvidia.com/gpu {name}" for name in fleet.facts}
-        for name in fleet.facts:
-            fleet.report(name, evidence("IbPortDown"))
-        fleet.step(NOW)
-        rest = DEFAULT.in_window(400 - MAX_POOLS)
-        assert len(fleet.tainted) == MAX_POOLS + rest.cause
-        assert len(pools_with_own_budget(dict.fromkeys(fleet.pools.values(), 1))) == MAX_POOLS
+        assert_that_labels_do_not_multiply_budgets(50)
 
 
 class TestShares:
@@ -209,21 +173,9 @@ class TestCauses:
 
 
 class TestCertain:
-    @pytest.mark.parametrize("days", [0, 1, 7])
-    @pytest.mark.parametrize("count", [2, 3, 20, 100])
+    @pytest.mark.parametrize(("count", "days"), [(2, 7), (3, 0), (20, 1), (100, 0)])
     def test_a_certain_fault_is_taken_at_once_whatever_false_alarm_is_held(self, count: int, days: int) -> None:
-        """The case of the review: a false alarm held a real XID 79 for seven days."""
-        fleet = Stored.of(count, rules(**NODES), per_domain=10)
-        for name in fleet.facts:
-            fleet.report(name, evidence("IbPortDown"))
-        for hour in range(0, 24 * days + 1, 4):
-            fleet.step(after(3600 * hour))
-        later = 86400 * days + 60
-        name = next(name for name in sorted(fleet.facts, reverse=True) if name not in fleet.tainted)
-        fleet.report(name, *off_the_bus(later))
-        _, rulings, effects, _ = fleet.step(after(later))
-        assert (rulings[name].act, rulings[name].certain, effects[name].evacuate) == (Act.TAKE, True, "Now")
-        assert len(fleet.tainted) <= max(2, count * 30 // 100)
+        assert_that_a_certain_fault_is_taken_at_once(count, days)
 
     def test_one_sign_alone_is_not_certain_however_grave(self) -> None:
         fleet = Stored.of(1, rules())
@@ -314,12 +266,7 @@ class TestYield:
         assert acts(rulings) == {"Yield": 3, "Hold": 7}
 
     def test_a_label_that_spreads_from_rack_to_rack_stops_at_the_share(self) -> None:
-        fleet = Stored.of(40, rules(**NODES), per_domain=20)
-        names = sorted(fleet.facts)
-        for minute in range(40):
-            claim(fleet, *names[: minute + 1])
-            _, rulings, _, _ = fleet.step(after(60 * minute))
-        assert acts(rulings) == {"Yield": 20, "Hold": 20}
+        assert_that_a_label_spreads_over_one_rack_of_two(10)
 
     def test_the_next_one_is_left_when_one_is_done(self) -> None:
         fleet = Stored.of(10, rules(**NODES))
@@ -371,98 +318,12 @@ class TestOlderRecords:
         assert fleet.step(after(700))[1]["node-0002"].act is Act.TAKE
 
 
-class Alarms(RuleBasedStateMachine):
-    """False alarms of several sources on any nodes of two pools, real faults among them, and any time in between."""
-
-    @initialize(gpu=st.integers(2, 24), cpu=st.integers(0, 60), per_domain=st.sampled_from([0, 5]))
-    def begin(self, gpu: int, cpu: int, per_domain: int) -> None:
-        self.fleet = Stored.of(gpu + cpu, rules(**NODES), per_domain)
-        self.fleet.pools = {
-            name: GPU_POOL if number < gpu else WITHOUT for number, name in enumerate(sorted(self.fleet.facts))
-        }
-        self.now = NOW
-
-    def _step(self) -> dict[str, Any]:
-        _, rulings, _, _ = self.fleet.step(self.now)
-        return rulings
-
-    @rule(
-        kind=st.sampled_from(["IbPortDown", "NvLinkDown", "RowRemapPending", "DiskError"]),
-        first=st.integers(0, 83),
-        count=st.integers(1, 84),
-    )
-    def the_agents_are_wrong(self, kind: str, first: int, count: int) -> None:
-        at = (self.now - NOW).total_seconds()
-        for name in sorted(self.fleet.facts)[first : first + count]:
-            self.fleet.report(name, evidence(kind, at=at, boot_id=""))
-        self._step()
-
-    @rule(reason=st.sampled_from(["DCGMError", "FabricManagerNotRunning", "NvidiaDoubleBitError"]), on=st.booleans())
-    def a_monitor_is_wrong(self, reason: str, on: bool) -> None:
-        for name in self.fleet.facts:
-            self.fleet.mark(name, *([replace(eks(reason), since=self.now)] if on else []))
-        self._step()
-
-    @rule(on=st.booleans(), first=st.integers(0, 83))
-    def somebody_marks_many(self, on: bool, first: int) -> None:
-        claim(self.fleet, *sorted(self.fleet.facts)[first:], labels=None if on else {})
-        self._step()
-
-    @rule(seconds=st.sampled_from([1, 300, 601, 7200, 3 * 86400]))
-    def time_passes(self, seconds: int) -> None:
-        self.now += timedelta(seconds=seconds)
-        self._step()
-
-    @rule(index=st.integers(0, 83))
-    def one_falls_off_the_bus(self, index: int) -> None:
-        """It is taken at once, unless so many certain ones, or its own pool's share of them, are out already."""
-        names = sorted(self.fleet.facts)
-        name = names[index % len(names)]
-        rulings = self._step()
-        if rulings[name].act in (Act.TAKE, Act.YIELD):
-            return
-        certain = [n for n in names if self._open(n) and self._open(n).certain]  # type: ignore[union-attr]
-        recent = [
-            incident
-            for n in names
-            for incident in self.fleet.healths[n].status.incidents
-            if incident.certain and incident.taken_out_time and incident.taken_out_time > self.now - timedelta(days=4)
-        ]
-        self.fleet.report(name, *off_the_bus((self.now - NOW).total_seconds(), ""))
-        rulings = self._step()
-        if not certain and not recent:
-            assert rulings[name].act is Act.TAKE, rulings[name].why
-
-    def _open(self, name: str) -> HealthIncident | None:
-        incidents = self.fleet.healths[name].status.incidents
-        last = incidents[-1] if incidents else None
-        return last if last is not None and last.cleared_time is None and last.taken_out_time is not None else None
-
-    @invariant()
-    def no_budget_is_exceeded(self) -> None:
-        window = timedelta(seconds=600)
-        sizes = Counter(self.fleet.pools.values())
-        for pool, size in sizes.items():
-            per_window, cap = DEFAULT.in_window(size), DEFAULT.at_once(size)
-            names = [name for name, its in self.fleet.pools.items() if its == pool]
-            times = [moment for moment, name in self.fleet.taken_at if name in names]
-            for moment in times:
-                assert sum(moment - window < other <= moment for other in times) <= per_window.total
-            out = [incident for name in names if (incident := self._open(name)) is not None]
-            assert len(out) <= cap.total
-            uncertain = [incident for incident in out if not incident.certain]
-            assert len(uncertain) <= cap.uncertain
-            assert max(Counter(incident.charged_to for incident in uncertain).values(), default=0) <= cap.cause
-            domains = Counter(self.fleet.domains.get(name) for name in names if self._open(name))
-            of = Counter(self.fleet.domains.get(name) for name in names)
-            for domain, count in domains.items():
-                if domain is not None:
-                    assert count <= DEFAULT.in_domain(of[domain]).total
+class FewAlarms(Alarms):
+    """Twenty times as many examples run in tests/unit/nightly/health/test_budgets.py."""
 
 
-# Four times as many examples run in tests/unit/nightly/health/test_budgets.py.
-Alarms.TestCase.settings = settings(max_examples=15, stateful_step_count=20, deadline=None)
-TestAlarms = Alarms.TestCase
+FewAlarms.TestCase.settings = settings(max_examples=3, stateful_step_count=20, deadline=None)
+TestAlarms = FewAlarms.TestCase
 
 
 def test_a_node_without_anything_is_in_some_pool() -> None:

@@ -3,21 +3,15 @@
 import random
 from collections.abc import Iterable
 from datetime import timedelta
-from typing import Any
 
 import pytest
-from tests.unit.counting import CountedWork
 from tests.unit.health.builders import NOW, after
+from tests.unit.health.words import assert_that_work_goes_by_the_jobs_of_an_owner, word
 
 from muster.health.job_failures import LASTS, MAX_NODES, JobFailureReports, TestRequests, following, weight
 from muster.world.jobfailures import JobFailureReport
 
 DAY = 86400
-
-
-def word(owner: str = "a", job: str = "llama", at: float = 0, **changes: Any) -> JobFailureReport:
-    values: dict[str, Any] = {"attempt": 1, "what": "RankFailed", "time": after(at), "went_on": True}
-    return JobFailureReport(owner, f"{owner}/{job}", **(values | changes))
 
 
 def crashed(owner: str = "a", job: str = "llama", at: float = 0) -> JobFailureReport:
@@ -160,16 +154,8 @@ class TestJobWords:
                 fresh.failures_on(f"n{node}", 9999, after(2000)), key=key
             )
 
-    def test_five_hundred_jobs_take_work_by_the_jobs_of_an_owner_and_not_by_nodes(self) -> None:
-        words, steps = JobFailureReports(), []
-        for number in range(500):
-            owner, job = f"t{number % 20}", f"j{number}"
-            said = tuple(word(owner, job, at=i) for i in range(8))
-            with CountedWork() as counted:
-                for node in words.replace_reports(owner, f"{owner}/{job}", job, f"n{number * 31 % 16384}", said):
-                    words.failures_on(node, 16384, after(10))
-            steps.append(counted.steps)
-        assert max(steps) < 6_000
+    def test_jobs_take_work_by_the_jobs_of_an_owner_and_not_by_nodes(self) -> None:
+        assert_that_work_goes_by_the_jobs_of_an_owner(owners=3)
 
 
 class TestAsked:

@@ -41,10 +41,12 @@ class Script:
         self.steps: Iterator[Step | list[Step]] = iter(steps)
         self.calls: list[str] = []
         self.asked: list[tuple[int, int | None]] = []
+        self.versions: list[object] = []
         self.over = asyncio.Event()
 
     async def get(self, _: str, query: dict[str, Any], most_bytes: int | None = None) -> bytes:
         self.asked.append((int(query["limit"]), most_bytes))
+        self.versions.append(query.get("resourceVersion"))
         self.calls.append(f"list {query.get('continue', '')}".strip())
         step = next(self.steps)
         if isinstance(step, Exception):
@@ -89,6 +91,13 @@ async def test_pages_then_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     assert script.calls == ["list", "list t1", "watch 5", "watch 6"]
     assert names(made) == {"a", "b", "c"}
     assert made.synced.is_set()
+
+
+async def test_a_list_names_no_version_which_means_the_newest(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = Script(page(5, pod("a", 1), more="t1"), page(5, pod("b", 2)), [GONE], page(9, pod("b", 8)))
+    await play(script, monkeypatch)
+    assert script.calls == ["list", "list t1", "watch 5", "list", "watch 9"]
+    assert script.versions == [None] * 3
 
 
 @pytest.mark.parametrize(

@@ -183,7 +183,7 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 TestStoreMachine = StoreMachine.TestCase
-TestStoreMachine.settings = settings(max_examples=100, stateful_step_count=30)
+TestStoreMachine.settings = settings(stateful_step_count=30)
 
 
 def test_list_from_a_restored_backup_replaces_everything() -> None:

@@ -26,6 +26,9 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from tests.unit.launcher.real_launchers import packages  # noqa: F401 - a fixture
+from tests.unit.launcher.started_programs import programs  # noqa: F401 - a fixture
+from tests.unit.launcher.turns import turns  # noqa: F401 - a fixture
 
 from imagebuild.runpyz import write_archive
 from localcluster.controlplane import free_port

@@ -5,37 +5,15 @@ from __future__ import annotations
 import os
 import re
 import signal
-from pathlib import Path
 
 import pytest
+from tests.unit.launcher.real_launchers import DAEMON, a_rank_is_gone_before_idle_is_reported, read_pid
 
 from muster.node.launcher import reclaim
 from muster.node.launcher.environment import OWN_SHARED_MEMORY
 from muster.node.launcher.host import Host, Wakeup
 from muster.node.launcher.reclaim import descendants
 from muster.protocol.messages import EXITED, IDLE, RUNNING, TERMINATING
-
-DAEMON = """
-import os, signal, sys, time
-def publish(name):
-    with open(os.path.join(os.environ["TEST_DIRECTORY"], name + ".new"), "w") as file:
-        file.write(str(os.getpid()))
-    os.rename(file.name, file.name[:-4])
-def daemon(name):
-    if os.fork() == 0:
-        os.setsid()
-        if os.fork() == 0:
-            for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-                signal.signal(number, signal.SIG_IGN)
-            os.closerange(0, 3) if name == "quiet" else None
-            publish(name)
-            time.sleep(600)
-        os._exit(0)
-"""
-
-
-def read_pid(path: Path) -> int:
-    return int(path.read_text())
 
 
 def test_orphaned_data_loaders_and_daemons_are_killed_when_their_rank_is_gone(
@@ -51,35 +29,10 @@ def test_orphaned_data_loaders_and_daemons_are_killed_when_their_rank_is_gone(
     assert not any(alive(pid) for pid in pids)
 
 
-@pytest.mark.parametrize("trouble", ["ignores SIGTERM", "is stopped", "forks without end"])
-def test_a_rank_is_gone_before_idle_is_reported_although_it(coordinator, run_python, tmp_path, alive, until, trouble):
-    launcher = run_python(
-        DAEMON
-        + {
-            "ignores SIGTERM": "signal.signal(signal.SIGTERM, signal.SIG_IGN); publish('rank'); time.sleep(600)",
-            "is stopped": "publish('rank'); os.kill(os.getpid(), signal.SIGSTOP)",
-            "forks without end": """
-publish('rank')
-for _ in range(3):
-    if os.fork() == 0:
-        os.setsid()
-        for _ in range(100000):
-            if os.fork() != 0:
-                os._exit(0)
-            time.sleep(0.01)
-time.sleep(600)
-""",
-        }[trouble]
-    )
-    coordinator.run(1)
-    coordinator.wait_for(lambda r: r.state == RUNNING)
-    pid = read_pid(until((tmp_path / "rank").exists, "the rank") and tmp_path / "rank")
-    if trouble == "is stopped":
-        until(lambda: "T" in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0], "it to stop")
-    coordinator.wait_to_run(2)
-    coordinator.wait_for(lambda r: r.state == IDLE and r.attempt == 2)
-    assert not alive(pid)
-    assert descendants(launcher.process.pid) == []
+def test_a_rank_is_gone_before_idle_is_reported_although_it_forks_without_end(
+    coordinator, run_python, tmp_path, alive, until
+):
+    a_rank_is_gone_before_idle_is_reported(coordinator, run_python, tmp_path, alive, until, "forks without end")
 
 
 def test_sigterm_ends_the_ranks_and_the_launcher(coordinator, run_python, tmp_path, alive, until):

@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from tests.unit.launcher.cut_off import the_fence_file_is_asked_once_an_answer_is_overdue
 from tests.unit.launcher.simulated import World
 
 from muster.node.launcher.fence_file import DEADLINE_SECONDS, PERIOD_SECONDS, FenceFile, FenceState, Storage, path_of
@@ -408,18 +409,9 @@ def test_a_successor_ends_even_those_who_could_not_read_the_fence_file_at_their_
     assert not any(worker.is_training for worker in world.workers)
 
 
-@pytest.mark.parametrize("seconds", [1.0, 8.0, 20.0])
-def test_at_any_pace_of_the_coordinator_the_fence_file_is_asked_only_once_an_answer_is_overdue(seconds):
-    """Thousands of launchers report less often, and the coordinator holds an answer for that long."""
-    world = World(4, has_storage=True)
-    world.pace_seconds = seconds
-    world.start()
-    world.fence_file = 2
-    world.clock.run(100)
-    assert all(worker.is_training for worker in world.workers)
-    world.cut(range(4))
-    world.clock.run(2 * seconds + 2 * PERIOD_SECONDS)
-    assert not any(worker.is_training for worker in world.workers)
+def test_at_any_pace_of_the_coordinator_the_fence_file_is_asked_only_once_an_answer_is_overdue():
+    """Nightly tests have a shorter and a longer one."""
+    the_fence_file_is_asked_once_an_answer_is_overdue(8.0)
 
 
 def test_without_a_view_of_the_fence_file_a_long_fence_counts_in_full():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tests.unit.launcher.test_scanning import HANG, write_checkpoint
+from tests.unit.launcher.real_launchers import HANG, write_checkpoint
 
 from muster.node.launcher.child_task import AGAIN_SECONDS
 from muster.node.launcher.incomplete_mover import DEADLINE_SECONDS, IncompleteMover

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
+from tests.unit.launcher.real_launchers import HANG, write_checkpoint
 from tests.unit.launcher.test_incomplete_mover import Child
-from tests.unit.launcher.test_scanning import HANG, write_checkpoint
 
 from muster.node.launcher.child_task import AGAIN_SECONDS
 from muster.node.launcher.local import LocalLister

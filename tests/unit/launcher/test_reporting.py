@@ -11,7 +11,13 @@ import threading
 from types import SimpleNamespace
 
 import pytest
-from tests.unit.launcher.simulated import World
+from tests.unit.launcher.paced import Paced, an_idle_worker_is_silent_while_its_answer_is_held
+from tests.unit.launcher.real_launchers import (
+    STEPS,
+    a_missing_setting_is_named,
+    a_restart_is_told_with_the_scan_for_it,
+    an_error_answer_changes_nothing,
+)
 
 from muster.node.launcher import reporter as reporter_module
 from muster.node.launcher.environment import Settings
@@ -35,13 +41,6 @@ from muster.protocol.messages import (
 )
 from muster.protocol.retries import POLL
 
-STEPS = """
-import json, os, time
-for step in range(1, 6001):
-    with open(os.environ["MUSTER_PROGRESS"], "a") as file:
-        file.write(json.dumps({"step": step}) + "\\n")
-    time.sleep(0.05)
-"""
 END_WHEN_TOLD = """
 import os, time
 while not os.path.exists(os.path.join(os.environ["TEST_DIRECTORY"], "end")):
@@ -91,35 +90,15 @@ def test_an_overdue_poll_is_not_waited_for(coordinator, run_python):
     assert held(coordinator) == 1, "its answer is still held"
 
 
-@pytest.mark.parametrize("checkpoints", [False, True])
-def test_a_restart_is_told_with_the_scan_for_it(coordinator, run_python, tmp_path, checkpoints):
+def test_a_restart_is_told_with_the_scan_for_it(coordinator, run_python, tmp_path):
     (tmp_path / "checkpoints").mkdir()
-    extra = {"MUSTER_CHECKPOINT_DIRECTORY": str(tmp_path / "checkpoints")} if checkpoints else {}
-    run_python(STEPS, MUSTER_SCAN_SECONDS="600", **extra)
-    coordinator.run(1, hold_seconds=600.0, poll_seconds=600.0)
-    coordinator.wait_for(lambda r: r.state == RUNNING and r.directive_seen)
-    for attempt in (2, 3):
-        coordinator.wait_to_run(attempt, hold_seconds=600.0, poll_seconds=600.0)
-        idle = coordinator.wait_for(lambda r, n=attempt: r.state == IDLE and r.attempt == n)
-        assert idle.previous_attempt == attempt - 1
-        coordinator.wait_for(lambda r, n=attempt: r.checkpoints_scanned_for_attempt == n)
-        coordinator.run(attempt, hold_seconds=600.0, poll_seconds=600.0)
-        coordinator.wait_for(lambda r, n=attempt: r.state == RUNNING and r.attempt == n)
+    a_restart_is_told_with_the_scan_for_it(
+        coordinator, run_python, MUSTER_CHECKPOINT_DIRECTORY=str(tmp_path / "checkpoints")
+    )
 
 
-@pytest.mark.parametrize("status", [401, 403, 500, 503])
-def test_an_error_answer_changes_nothing(coordinator, run_python, status, until):
-    launcher = run_python(STEPS)
-    coordinator.run(1)
-    step = coordinator.wait_for(lambda r: r.step is not None).step
-    coordinator.fail(status)
-    until(lambda: "no answer from the coordinator" in launcher.error_text, "the trouble to be seen")
-    assert f"it answered {status}" in launcher.error_text
-    coordinator.fail(200)
-    report = coordinator.wait_for(lambda r: r.step > step + 3)
-    assert (report.state, report.attempt) == (RUNNING, 1)
-    until(lambda: "the coordinator answers again" in launcher.error_text, "the end of the trouble to be seen")
-    assert launcher.error_text.count(f"it answered {status}") == 1
+def test_an_error_answer_changes_nothing(coordinator, run_python, until):
+    an_error_answer_changes_nothing(coordinator, run_python, until, 503)
 
 
 def test_a_coordinator_that_is_away_does_not_disturb_training(coordinator, run_python, new_coordinator, until):
@@ -213,14 +192,8 @@ def test_a_server_that_accepts_and_stays_silent_does_not_hold_up_sigterm(launch,
         assert launcher.wait() == 143
 
 
-@pytest.mark.parametrize(
-    ("missing", "text"),
-    [("MUSTER_COORDINATOR", "MUSTER_COORDINATOR is not set"), ("MUSTER_TOKEN_FILE", "MUSTER_TOKEN_FILE is not set")],
-)
-def test_a_missing_setting_is_named(launch, missing, text):
-    launcher = launch("true", **{missing: ""})
-    assert launcher.wait() == 78
-    assert text in launcher.error_text
+def test_a_missing_setting_is_named(launch):
+    a_missing_setting_is_named(launch, "MUSTER_TOKEN_FILE")
 
 
 class SteppedTime:
@@ -287,38 +260,8 @@ def test_an_idle_launcher_without_a_coordinator_sleeps(monkeypatch):
     assert seconds / 2 < len(tries) < 10 * seconds
 
 
-class Paced:
-    """One worker in simulated time whose coordinator sets the pace; every report that it sends is kept."""
-
-    def __init__(self, *, hold_seconds: float, poll_seconds: float) -> None:
-        self.world = World(1)
-        of_the_world = self.world.directive_of
-        pace = {"hold_seconds": hold_seconds, "poll_seconds": poll_seconds}
-        self.world.directive_of = lambda index: dataclasses.replace(of_the_world(index), **pace)
-        (self.worker,) = self.world.workers
-        self.sent: list[tuple[str, Report]] = []
-        send = self.worker.reporter._send
-
-        def keep(name, action):
-            self.sent.append((name, action.report))
-            send(name, action)
-
-        self.worker.reporter._send = keep
-
-    def reports(self, seconds: float) -> list[tuple[str, Report]]:
-        """Those that are sent within this time from now on."""
-        first = len(self.sent)
-        self.world.clock.run(seconds)
-        return self.sent[first:]
-
-
 def test_an_idle_worker_does_not_flood_the_coordinator():
-    paced = Paced(hold_seconds=600.0, poll_seconds=0.05)
-    paced.world.runs = False
-    paced.reports(10.0)
-    assert paced.sent[-1][1].hold_seconds == 600.0
-    assert paced.reports(500.0) == []
-    assert len(paced.reports(600.0)) == 1, "the next one, when it was held for as long as it may be"
+    an_idle_worker_is_silent_while_its_answer_is_held(120.0)
 
 
 def test_steps_are_told_once_in_each_pace():

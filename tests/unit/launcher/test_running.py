@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import sys
 from pathlib import Path
 
-import pytest
+from tests.unit.launcher.real_launchers import (
+    a_command_that_cannot_start_is_a_failed_rank,
+    a_pipe_is_replaced_and_no_link_is_written_through,
+    composer_finds_this_link,
+    megatron_finds_this_tracker,
+)
 
 from muster.protocol.messages import EXIT, EXITED, IDLE, RUNNING, TERMINATING
 
@@ -157,18 +161,8 @@ def test_a_rank_killed_by_a_signal_is_told_with_the_signal(coordinator, run_pyth
     until(lambda: "attempt 1: rank 0 was ended by SIGSEGV" in launcher.error_text, "the log")
 
 
-@pytest.mark.parametrize(
-    ("command", "code", "text"),
-    [("/no/such/program", 127, "No such file"), ("/etc/passwd", 126, "Permission denied")],
-    ids=["missing", "not executable"],
-)
-def test_a_command_that_cannot_start_is_a_failed_rank(coordinator, launch, command, code, text):
-    launch(command)
-    coordinator.run(1)
-    report = coordinator.wait_for(lambda r: r.state == EXITED)
-    assert report.ranks[0].exit_code == code
-    assert command in report.ranks[0].tail
-    assert text in report.ranks[0].tail
+def test_a_command_that_cannot_start_is_a_failed_rank(coordinator, launch):
+    a_command_that_cannot_start_is_a_failed_rank(coordinator, launch, "/no/such/program", 127, "No such file")
 
 
 def test_references_in_the_command_are_those_of_the_attempt(coordinator, launch):
@@ -226,52 +220,23 @@ def test_a_preset_lets_the_frameworks_own_file_name_the_checkpoint_before_any_ra
     assert [path.name for path in tmp_path.iterdir() if "latest" in path.name] == ["latest"]
 
 
-@pytest.mark.parametrize(("before", "after"), [("", "40"), ("30", "30"), (None, None)])
-def test_a_tracker_by_which_megatron_would_end_is_mended_before_any_rank_runs(
-    coordinator, run_python, until, tmp_path, before, after
-):
+def test_a_tracker_by_which_megatron_would_end_is_mended_before_any_rank_runs(coordinator, run_python, until, tmp_path):
     """It ends with code 0 by an empty one, as if the training were over."""
-    file = tmp_path / "latest_checkpointed_iteration.txt"
-    if before is not None:
-        file.write_text(before)
-    program = f"import os; print('says', os.path.exists({str(file)!r}) and open({str(file)!r}).read(), flush=True)"
-    launcher = run_python(program, MUSTER_CHECKPOINT_DIRECTORY=str(tmp_path))
-    coordinator.run(1, resume_path=str(tmp_path / "iter_0000040"), resume_step=40, resume_preset="Megatron")
-    until(lambda: f"says {after if after is not None else False}" in launcher.text, "the file")
+    megatron_finds_this_tracker(coordinator, run_python, until, tmp_path, "", "40")
 
 
-@pytest.mark.parametrize(("before", "after"), [("ep1-ba80-rank0.pt", "ep1-ba40-rank0.pt"), (None, None)])
 def test_the_link_that_composer_follows_leads_to_the_checkpoint_before_any_rank_runs(
-    coordinator, run_python, until, tmp_path, before, after
+    coordinator, run_python, until, tmp_path
 ):
-    link = tmp_path / "latest-rank0.pt"
-    if before is not None:
-        link.symlink_to(before)
-    program = f"import os; print('leads to', os.path.lexists({str(link)!r}) and os.readlink({str(link)!r}), flush=True)"
-    launcher = run_python(program, MUSTER_CHECKPOINT_DIRECTORY=str(tmp_path))
-    coordinator.run(1, resume_path=str(tmp_path / "ep1-ba40-rank0.pt"), resume_step=40, resume_preset="Composer")
-    until(lambda: f"leads to {after if after is not None else False}" in launcher.text, "the link")
-    assert [path.name for path in tmp_path.iterdir() if "latest" in path.name] == ["latest-rank0.pt"] * (
-        after is not None
-    )
+    composer_finds_this_link(coordinator, run_python, until, tmp_path, "ep1-ba80-rank0.pt", "ep1-ba40-rank0.pt")
 
 
-@pytest.mark.parametrize(("preset", "name"), [("DeepSpeed", "global_step40"), ("Megatron", "iter_0000040")])
 def test_a_pipe_in_the_place_of_that_file_is_replaced_and_no_link_is_written_through(
-    coordinator, run_python, until, tmp_path, preset, name
+    coordinator, run_python, until, tmp_path
 ):
-    """To open a pipe waits for a writer, and a link may lead out of the directory."""
-    directory, outside = tmp_path / "checkpoints", tmp_path / "outside"
-    directory.mkdir()
-    outside.write_text("as it was")
-    file = {"DeepSpeed": "latest", "Megatron": "latest_checkpointed_iteration.txt"}[preset]
-    os.mkfifo(directory / file)
-    (directory / f".muster-{file}-0").symlink_to(outside)
-    launcher = run_python("print('started', flush=True)", MUSTER_CHECKPOINT_DIRECTORY=str(directory))
-    coordinator.run(1, resume_path=str(directory / name), resume_step=40, resume_preset=preset)
-    until(lambda: "started" in launcher.text, "the ranks")
-    assert (directory / file).read_text() in ("global_step40", "40")
-    assert outside.read_text() == "as it was"
+    a_pipe_is_replaced_and_no_link_is_written_through(
+        coordinator, run_python, until, tmp_path, "DeepSpeed", "global_step40"
+    )
 
 
 def test_ranks_do_not_start_where_that_file_cannot_be_written(coordinator, run_python, tmp_path):

@@ -9,24 +9,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
+from tests.unit.launcher.real_launchers import (
+    HANG,
+    another_job_may_save_elsewhere,
+    steps,
+    what_a_save_costs_is_told,
+    write_checkpoint,
+)
 
 from muster.protocol.messages import EXITED, IDLE, RUNNING
-
-HANG = "import time; time.sleep(600)"
-
-
-def write_checkpoint(directory, step):
-    target = directory / f"step-{step}"
-    target.mkdir(parents=True, exist_ok=True)
-    (target / "model.bin").write_bytes(b"x" * step)
-    manifest = {"step": step, "files": [{"path": "model.bin", "bytes": step}]}
-    (target / "manifest.new").write_text(json.dumps(manifest))
-    (target / "manifest.new").rename(target / "muster-checkpoint.json")
-
-
-def steps(report):
-    return [checkpoint.step for checkpoint in report.checkpoints]
 
 
 def test_idle_comes_first_then_a_scan_that_began_after_the_last_rank(coordinator, run_python, tmp_path):
@@ -229,35 +220,6 @@ def test_works_from_a_read_only_directory_without_a_temporary_one(coordinator, r
     assert launcher.text.startswith(str(launcher.directory))
 
 
-NOISY = """
-from fsspec.implementations.local import LocalFileSystem
-
-print("this package prints")
-
-class Noisy(LocalFileSystem):
-    protocol = "noisy"
-
-    @classmethod
-    def _strip_protocol(cls, path):
-        return LocalFileSystem._strip_protocol(path.replace("noisy://", ""))
-
-    def ls(self, *arguments, **options):
-        print("listing")
-        return super().ls(*arguments, **options)
-"""
-
-
-@pytest.fixture
-def packages(tmp_path):
-    """Of an image that knows noisy://."""
-    packages = tmp_path / "packages"
-    (packages / "noisy-1.dist-info").mkdir(parents=True)
-    (packages / "noisy-1.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: noisy\nVersion: 1\n")
-    (packages / "noisy-1.dist-info/entry_points.txt").write_text("[fsspec.specs]\nnoisy = noisy:Noisy\n")
-    (packages / "noisy.py").write_text(NOISY)
-    return packages
-
-
 def test_what_a_url_leads_to_is_seen_by_the_packages_of_the_image(coordinator, run_python, tmp_path, packages):
     """Also where these print; and nothing is written there, nor imported from where the job was started."""
     (tmp_path / "json.py").write_text("raise SystemExit(1)")
@@ -273,28 +235,9 @@ def test_what_a_url_leads_to_is_seen_by_the_packages_of_the_image(coordinator, r
     assert [path.name for path in (tmp_path / "ckpt").iterdir()] == ["step-10"]
 
 
-@pytest.mark.parametrize(("own", "other"), [("", "noisy://"), ("noisy://", "noisy://"), ("noisy://", "")])
-def test_another_job_may_save_to_a_store_or_not_as_this_one(coordinator, run_python, tmp_path, packages, own, other):
+def test_another_job_may_save_to_a_store_and_this_one_not(coordinator, run_python, tmp_path, packages):
     """The look is asked for while the launcher waits already, and its child may see no packages."""
-    write_checkpoint(tmp_path / "base", 100)
-    write_checkpoint(tmp_path / "base", 200)
-    write_checkpoint(tmp_path / "ckpt", 10)
-    run_python(HANG, MUSTER_CHECKPOINT_DIRECTORY=f"{own}{tmp_path}/ckpt", PYTHONPATH=str(packages))
-    coordinator.wait_to_run(1)
-    coordinator.wait_for(lambda r: r.checkpoints_scanned_for_attempt == 1)
-    there = f"{other}{tmp_path}/base"
-    coordinator.wait_to_run(1, requested_resume="100", requested_directory=there)
-    report = coordinator.wait_for(
-        lambda r: r.other_directory and r.checkpoints and all(c.verified for c in r.checkpoints)
-    )
-    assert [(c.step, c.path, c.verified) for c in report.other_directory] == [
-        (200, f"{there}/step-200", True),
-        (100, f"{there}/step-100", True),
-    ]
-    assert (report.other_directory_error, report.checkpoint_error) == ("", "")
-    assert [(c.step, c.verified) for c in report.checkpoints] == [(10, True)]
-    coordinator.run(1, resume_path=f"{there}/step-100", resume_step=100)
-    coordinator.wait_for(lambda r: r.state == RUNNING)
+    another_job_may_save_elsewhere(coordinator, run_python, tmp_path, packages, own="", other="noisy://")
 
 
 def test_another_job_in_a_store_that_nobody_can_open_is_told_and_the_own_directory_counts(
@@ -321,34 +264,8 @@ def test_a_url_that_nobody_can_open_is_told_and_holds_no_ranks(coordinator, run_
     coordinator.wait_for(lambda r: r.state == RUNNING)
 
 
-SAVES_AND_WAITS = """
-import json, os, pathlib, time
-progress = open(os.environ["MUSTER_PROGRESS"], "a", buffering=1)
-for step in range(1, 100000):
-    time.sleep(0.1)
-    progress.write(json.dumps({"step": step}) + "\\n")
-    if step % 20 == 0:
-        time.sleep(1.5)
-        target = pathlib.Path(os.environ["MUSTER_CHECKPOINT_DIRECTORY"]) / ("step-%d" % step)
-        target.mkdir()
-        (target / "model.bin").write_bytes(b"x" * 1000)
-        manifest = {"step": step, "files": [{"path": "model.bin", "bytes": 1000}]}
-        (target / "manifest.new").write_text(json.dumps(manifest))
-        (target / "manifest.new").rename(target / "muster-checkpoint.json")
-"""
-
-
 def test_what_a_save_costs_is_told_with_the_checkpoint(coordinator, run_python, tmp_path):
-    (tmp_path / "ckpt").mkdir()
-    run_python(SAVES_AND_WAITS, MUSTER_CHECKPOINT_DIRECTORY=str(tmp_path / "ckpt"), MUSTER_SCAN_SECONDS="0.3")
-    coordinator.wait_to_run(1)
-    coordinator.run(1)
-    report = coordinator.wait_for(lambda r: any(one.stall_seconds is not None for one in r.checkpoints))
-    (saved, *_) = [one for one in report.checkpoints if one.stall_seconds is not None]
-    assert saved.step >= 40, "of the first one nobody knows what its number counts"
-    assert saved.durable_seconds is not None
-    assert saved.size_bytes > 1000
-    coordinator.wait_for(lambda r: (r.free_bytes or 0) > 0)
+    what_a_save_costs_is_told(coordinator, run_python, tmp_path, step_seconds=0.02, save_seconds=0.3)
 
 
 def test_the_end_of_the_ranks_is_told_with_the_checkpoint_that_they_saved_last(coordinator, run_python, tmp_path):

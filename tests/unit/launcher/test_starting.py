@@ -6,7 +6,10 @@ import dataclasses
 import threading
 import time
 
-import pytest
+from tests.unit.launcher.real_launchers import (
+    a_progress_bars_first_number_is_no_finished_step,
+    the_first_step_of_an_attempt_is_told,
+)
 from tests.unit.launcher.simulated import World
 
 from muster.node.launcher.progress import ProgressFile
@@ -90,21 +93,8 @@ def test_the_age_of_the_loop_grows_while_it_is_stuck():
     assert not dataclasses.replace(told, turned_at=101.0).is_news(told)
 
 
-@pytest.mark.parametrize(("print_steps", "pattern"), [(True, r"step (\d+)"), (False, "")])
-def test_the_first_step_of_an_attempt_is_told(coordinator, run_python, print_steps, pattern):
-    tell = (
-        "print('step', step, flush=True)"
-        if print_steps
-        else ("open(os.environ['MUSTER_PROGRESS'], 'a').write('{\"step\": %d}\\n' % step)")
-    )
-    run_python(
-        f"import os, time\nfor step in range(41, 6000):\n {tell}\n time.sleep(0.005)", MUSTER_STEP_PATTERN=pattern
-    )
-    coordinator.run(1)
-    report = coordinator.wait_for(lambda r: r.step is not None and r.step > 60)
-    assert report.first_step == 41
-    coordinator.wait_to_run(2)
-    coordinator.wait_for(lambda r: r.state == IDLE and r.first_step is None)
+def test_the_first_step_of_an_attempt_is_told(coordinator, run_python):
+    the_first_step_of_an_attempt_is_told(coordinator, run_python, print_steps=False)
 
 
 # What Hugging Face's Trainer prints when it goes on from step 300: the bar begins with 0, and jumps at the first step.
@@ -115,24 +105,10 @@ GOES_ON = [
     "\r 60%|██████    | 302/500 [00:03<00:01, 120.01it/s]",
     "\r 61%|██████    | 303/500 [00:04<00:02, 90.25it/s]\r",
 ]
-FROM_SCRATCH = [
-    "\r  0%|          | 0/500 [00:00<?, ?it/s]",
-    "\r  0%|          | 1/500 [00:01<08:19,  1.00s/it]",
-    "\r  0%|          | 2/500 [00:02<08:18,  1.00s/it]\r",
-]
 
 
-@pytest.mark.parametrize(("printed", "first", "newest"), [(GOES_ON, 301, 303), (FROM_SCRATCH, 1, 2)])
-def test_a_progress_bars_first_number_is_no_finished_step(coordinator, run_python, printed, first, newest):
-    run_python(
-        f"import sys, time\nfor text in {printed!r}:\n sys.stderr.write(text)\n sys.stderr.flush()\n time.sleep(0.3)\n"
-        "time.sleep(600)",
-        MUSTER_STEP_PATTERN=r"(\d+)/\d+",
-    )
-    coordinator.run(1)
-    report = coordinator.wait_for(lambda r: r.step == newest)
-    assert report.first_step == first
-    assert not [r for r in coordinator.received if r.report.step == 0 or r.report.first_step == 0]
+def test_a_progress_bars_first_number_is_no_finished_step(coordinator, run_python):
+    a_progress_bars_first_number_is_no_finished_step(coordinator, run_python, GOES_ON, 301, 303)
 
 
 def test_a_progress_file_may_begin_with_0_too(tmp_path):

@@ -222,14 +222,14 @@ class Play:
             checker.given = {name: age + seconds for name, age in checker.given.items()}
             checker.state_seconds += seconds
 
-    def until_commit(self, turns: int = 200) -> Plan:
-        """Decide and answer until a record is to be committed."""
+    def until_commit(self, turns: int = 200, pace: float = 5.0) -> Plan:
+        """Decide and answer until a record is to be committed; time passes at this pace while nobody can answer."""
         for _ in range(turns):
             plan = self.decide()
             if any(isinstance(action, CommitGang) for action in plan.actions):
                 return plan
             if not self.answer():
-                self.pass_time(5.0)
+                self.pass_time(pace)
         raise AssertionError(f"no commit: {self.plans[-1].status}")
 
     def take(self, plan: Plan) -> None:

@@ -5,12 +5,23 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, a_node, an_incident, an_unfenced_worker, at, idle
+from tests.unit.lifecycle.burning_in import (
+    Succession,
+    all_are_given_back,
+    ends_with_another_node,
+    play,
+    policy,
+    spec_of,
+    successions,
+    the_culprits_leave_and_nobody_else,
+    told,
+    wait_in_vain,
+)
 from tests.unit.lifecycle.checkers import Checker, Play
 
 from muster.api.fleetpolicy import FleetPolicySpec
-from muster.api.gang import BurnIn, Corruption, Examination, FaultClass, GangSpec
+from muster.api.gang import BurnIn, Corruption, Examination, FaultClass
 from muster.api.trainingjob import CompletionRecord, CompletionResult
 from muster.lifecycle import burnin
 from muster.lifecycle.burnin_orders import ANSWER_SECONDS
@@ -21,27 +32,6 @@ from muster.protocol.profiles import PROFILES
 from muster.recovery import holds
 from muster.world.checks import NodeChecks, Standard
 from muster.world.fleet import Suspicion
-
-
-def policy(**preflight: Any) -> FleetPolicySpec:
-    """A policy with a Quick burn-in for all."""
-    return FleetPolicySpec.model_validate({"preflight": {"profile": "Quick", **preflight}})
-
-
-def play(nodes: int = 4, fleet: int = 6, rules: FleetPolicySpec | None = None, **faults: Any) -> Play:
-    """A gang whose pods are bound and whose launchers are idle in attempt 1."""
-    scene = Scene(a_job(nodes=nodes)).fleet(fleet).gang(go=False)
-    scene.fleet_changes["policy"] = rules or policy()
-    scene.pods()
-    for index in range(nodes):
-        scene.launcher(index, idle(1, index))
-    return Play.of(scene, **faults)
-
-
-def spec_of(plan: Plan) -> GangSpec:
-    """What the plan commits."""
-    (commit,) = [action for action in plan.actions if isinstance(action, CommitGang)]
-    return commit.spec
 
 
 def ends(run: str) -> set[int]:
@@ -56,13 +46,6 @@ def doubted(found: Play) -> Play:
     word = Corruption(attempt=0, time=at(0), reason="ReplayMismatch", found_at=5, suspect_beyond_step=0)
     found.scene.record = found.scene.record.model_copy(update={"corruption": word})
     return found
-
-
-def told(plan: Plan) -> tuple[str, str]:
-    """Reason and message of the job's state."""
-    assert plan.status is not None
-    (message,) = [c.message for c in plan.status.conditions if c.type == "Running"]
-    return plan.status.reason, message
 
 
 def test_without_a_profile_nobody_is_tested() -> None:
@@ -477,16 +460,6 @@ def test_where_a_gang_waits_what_could_not_be_tested_is_tried_again() -> None:
     assert spec_of(found.until_commit()).start is not None
 
 
-def wait_in_vain(found: Play, turns: int) -> tuple[str, str]:
-    """Reason and message after so many decisions of which none commits anything."""
-    for _ in range(turns):
-        plan = found.decide()
-        assert not plan.actions
-        if not found.answer():
-            found.pass_time(5.0)
-    return told(plan)
-
-
 @pytest.mark.parametrize("later", [False, True], ids=["one leader", "a new leader meanwhile"])
 def test_where_a_gang_waits_pairs_that_have_shown_nothing_are_tried_again_until_they_do(later: bool) -> None:
     found = play(3, rules=policy(onInconclusive="Wait"))
@@ -711,57 +684,11 @@ def test_storage_that_is_slow_for_many_makes_none_of_them_late() -> None:
 
 
 def test_an_answer_that_never_comes_to_a_conclusion_ends_with_another_node() -> None:
-    found = play(rules=policy(onInconclusive="Wait"), n1={"environment": "GPU 0 is in use: process 7"})
-    reason, message = wait_in_vain(found, 40)
-    assert reason == burnin.INCONCLUSIVE
-    assert "repeats the tests every 120 s, for 31 min at most" in message
-    plan = found.until_commit(1000)
-    spec = spec_of(plan)
-    assert [member.node for member in spec.members] == ["n0", "n4", "n2", "n3"]
-    assert spec.burn_in is not None
-    assert (spec.burn_in.failures, spec.burn_in.tries) == ([], 1)  # nothing is held against the node
-    assert found.scene.seconds <= 31 * 60 + 200.0
-    (event,) = plan.announcements
-    assert event.reason == burnin.INCONCLUSIVE
-    assert "the burn-in of 1 of 4 nodes gave no result within 31 min" in event.note
-    assert "GPU 0 is in use: process 7" in event.note
-    found.take(plan)
-    assert spec_of(found.until_commit()).start is not None
+    ends_with_another_node(pace=60.0)
 
 
-@pytest.mark.parametrize("left", ["all are so", "no other node"])
-def test_where_no_other_nodes_help_all_are_given_back_and_the_job_says_why(left: str) -> None:
-    bad = range(4) if left == "all are so" else (1,)
-    faults = {f"n{index}": {"environment": "the torch of this image has no CUDA"} for index in bad}
-    found = play(fleet=8 if left == "all are so" else 4, rules=policy(onInconclusive="Wait"), **faults)
-    pauses = []
-    for _ in range(3):
-        plan = found.until_commit(1000)
-        spec = spec_of(plan)
-        assert spec.members == []
-        assert spec.reason == burnin.INCONCLUSIVE
-        assert "has no CUDA" in plan.announcements[0].note
-        assert spec.hold_until is not None
-        pauses.append((spec.hold_until - found.world().now).total_seconds())
-        members = found.scene.record.members  # type: ignore[union-attr]
-        found.scene.record = spec
-        reason, message = told_pending(found)
-        assert reason == burnin.INCONCLUSIVE
-        assert "has no CUDA" in message
-        (given_back,) = [action for action in plan.actions if isinstance(action, CommitGang)]
-        found.pass_time(3600.0)
-        placed = spec.model_copy(update={"members": members, "time": found.world().now})
-        found.take(Plan((replace(given_back, spec=placed),)))
-    assert pauses == [60.0, 120.0, 240.0]
-    assert not (spec.burn_in and spec.burn_in.failures)
-
-
-def told_pending(found: Play) -> tuple[str, str]:
-    """Reason and message of a job that has no nodes."""
-    plan = decide(found.world(), SETTINGS)
-    assert plan.status is not None
-    (message,) = [c.message for c in plan.status.conditions if c.type == "Running"]
-    return plan.status.reason, message
+def test_where_no_other_nodes_help_all_are_given_back_and_the_job_says_why() -> None:
+    all_are_given_back("no other node", pace=60.0)
 
 
 def test_a_new_leader_says_nothing_before_he_has_heard_the_checkers_and_goes_on_where_the_old_one_was() -> None:
@@ -816,38 +743,10 @@ def test_a_node_that_learns_first_that_it_has_passed_changes_nothing_for_the_oth
     assert known == sum(len(checker.runs) for checker in at_once.checkers.values())
 
 
-@settings(max_examples=60, deadline=None)
-@given(
-    nodes=st.integers(2, 10),
-    bad=st.sets(st.integers(0, 9), max_size=2),
-    how=st.sampled_from(["wrong", "bad_pairs"]),
-    changes=st.lists(st.integers(0, 30), max_size=3),
-)
-def test_whatever_leaders_come_the_culprits_leave_and_nobody_else(
-    nodes: int, bad: set[int], how: str, changes: list[int]
-) -> None:
-    # Where both nodes of a rack are bad, the rack is to blame.
-    culprits = {i for i in bad if i < nodes and nodes >= 8 and i ^ 1 not in bad}
-    faults = {f"n{i}": {how: True} for i in culprits}
-    found = play(nodes=nodes, fleet=nodes + 4, **faults)
-    gone: set[str] = set()
-    for turn in range(400):
-        if turn in changes:
-            for checker in found.checkers.values():
-                checker.given = {}
-        plan = found.decide()
-        if any(isinstance(action, CommitGang) for action in plan.actions):
-            spec = spec_of(plan)
-            if spec.start is not None:
-                break
-            gone |= {failure.node for failure in spec.burn_in.failures} if spec.burn_in else set()
-            found.take(plan)
-        elif not found.answer():
-            found.pass_time(5.0)
-    assert spec_of(plan).start is not None
-    assert gone == set(faults)
-    for checker in found.checkers.values():
-        assert len(set(checker.runs)) == len(checker.runs)
+@settings(max_examples=6)
+@given(successors=successions)
+def test_whatever_leaders_come_the_culprits_leave_and_nobody_else(successors: Succession) -> None:
+    the_culprits_leave_and_nobody_else(successors)
 
 
 def test_partners_that_pass_with_nobody_condemn_nobody() -> None:

@@ -1,72 +1,10 @@
 """The cause is blamed and not who fell over it, in whatever order the exits are heard within the settling time."""
 
-from collections.abc import Callable
-
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from tests.unit.lifecycle.builders import a_job
-from tests.unit.lifecycle.theatre import VICTIM_TAIL, Play, Theatre
-
-from muster.api.gang import FaultClass
-
-UNKNOWN, APPLICATION, INFRASTRUCTURE = FaultClass.UNKNOWN, FaultClass.APPLICATION, FaultClass.INFRASTRUCTURE
-BY_TORCHRUN = """torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
-  exitcode  : -9 (pid: 14750)
-  traceback : Signal 9 (SIGKILL) received by PID 14750
-"""
-NCCL = "ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely."
-VICTIMS = [VICTIM_TAIL, NCCL, "ConnectionError: peer closed"]
-CULPRIT = 1
-
-Fault = Callable[[Theatre, Play], None]
-FAULTS: dict[str, tuple[Fault, str, FaultClass]] = {
-    "a signal": (lambda on, play: on.end_rank(play, CULPRIT, signal=9), "RankFailed", UNKNOWN),
-    "a signal within torchrun": (
-        lambda on, play: on.end_rank(play, CULPRIT, code=1, tail=BY_TORCHRUN),
-        "RankFailed",
-        UNKNOWN,
-    ),
-    "a signal within a shell": (lambda on, play: on.end_rank(play, CULPRIT, code=137), "RankFailed", UNKNOWN),
-    "an exception": (
-        lambda on, play: on.end_rank(play, CULPRIT, code=1, tail="ValueError: loss is NaN"),
-        "RankFailed",
-        APPLICATION,
-    ),
-    "a deleted pod": (lambda on, play: on.delete_pod(play, CULPRIT), "PodDeleted", INFRASTRUCTURE),
-    "memory": (lambda on, play: on.out_of_memory(play, CULPRIT), "OutOfMemory", APPLICATION),
-}
+from tests.unit.lifecycle.blamed import FAULTS, the_cause_is_blamed
+from tests.unit.lifecycle.theatre import VICTIM_TAIL
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-@settings(max_examples=8, deadline=None)
-@given(
-    heard=st.lists(st.integers(0, 6), min_size=3, max_size=3),
-    tail=st.sampled_from(VICTIMS),
-    lag_seconds=st.sampled_from([0.0, 1.0, 2.0]),
-)
-def test_the_cause_is_blamed_in_whatever_order_the_exits_are_heard(
-    fault: str, heard: list[int], tail: str, lag_seconds: float
-) -> None:
-    """
-    Args:
-        heard: ticks of half a second until each launcher is heard again.
-    """
-    break_it, reason, fault_class = FAULTS[fault]
-    theatre = Theatre(4, 2, lag_seconds)
-    play = theatre.submit(a_job())
-    theatre.until(lambda: play.step >= 7)
-    launchers = [theatre.launcher_of(play, index) for index in range(3)]
-    for launcher in launchers:
-        launcher.mute = True
-    break_it(theatre, play)
-    for index in {0, 1, 2} - {CULPRIT}:
-        theatre.end_rank(play, index, code=1, tail=tail)
-    for tick in range(max(heard) + 1):
-        for launcher, wanted in zip(launchers, heard, strict=True):
-            launcher.mute = launcher.mute and tick < wanted
-        theatre.tick()
-    theatre.until(lambda: bool(play.record.incidents) and all(i.settled for i in play.record.incidents))
-    (incident,) = play.record.incidents
-    assert (incident.index, incident.reason, incident.fault_class) == (CULPRIT, reason, fault_class), incident.message
-    assert incident.other_workers == 0
+def test_the_cause_is_blamed_though_it_is_heard_last(fault: str) -> None:
+    the_cause_is_blamed(fault, heard=[0, 6, 3], tail=VICTIM_TAIL, lag_seconds=2.0)

@@ -91,3 +91,18 @@ def test_an_evacuation_without_a_place_is_solved_once_for_each_decision(
     else:
         assert [each.reason for each in plan.announcements] == ["EvacuationPlanned"]
     assert asked == [{1}]
+
+
+@pytest.mark.parametrize(("gone_by", "seconds"), [(400, 340), (-10, 300)])
+def test_a_save_is_waited_for_until_a_minute_before_a_window_or_for_five_by_who_is_told_late(
+    gone_by: float, seconds: float
+) -> None:
+    begun = Evacuation(reason="NodeMaintenance", nodes=["n1"], since=at(0), deadline=at(4000))
+    job = a_job(checkpoint={"directory": "/checkpoints", "saveTimeoutSeconds": 4000})
+    for now, is_over in ((seconds - 1, False), (seconds, True)):
+        scene = Scene(job, seconds=now).fleet(6).gang(evacuation=begun)
+        world = scene.pods().all(running(1, step=7)).world()
+        world.fleet.exclude("n1", replace(MAINTENANCE, gone_by=at(gone_by)))
+        assert world.gang is not None
+        due = evacuating.due(world, world.gang.spec)
+        assert (due is not None and due.step is evacuating.Step.OVER) is is_over

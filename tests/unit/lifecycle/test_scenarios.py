@@ -1,56 +1,33 @@
 """What becomes of a job, fault by fault: the level, the number of attempts, who is blamed and who pays."""
 
-from datetime import timedelta
-
 import pytest
 from tests.unit.lifecycle.builders import a_job, at
-from tests.unit.lifecycle.theatre import BASE_FENCE_SECONDS, VICTIM_TAIL, Play, Theatre
+from tests.unit.lifecycle.lives import (
+    CHIEF_DEATHS,
+    CHIEF_WRITES,
+    a_plain_job,
+    incidents,
+    lets_a_drain_go_after_the_save,
+    nothing_is_moved_aside_under_ranks,
+    operator_dies_after,
+    paid,
+    plain_job_outwaits_a_pod_that_is_force_deleted_behind_a_cut,
+    plain_job_waits_for_a_lost_node,
+    seconds_until_it_leaves,
+    stops_in_time_saved_and_waits,
+    succeeded,
+    taken,
+    training,
+    trains_until_shortly_before_the_machine_goes,
+    window,
+)
+from tests.unit.lifecycle.theatre import BASE_FENCE_SECONDS, VICTIM_TAIL, Theatre
 
-from muster.api.gang import FaultClass, GangIncident
+from muster.api.gang import FaultClass
 from muster.api.trainingjob import CompletionResult
 from muster.protocol.messages import EXIT
-from muster.recovery import budgets
-from muster.world.fleet import Cause, Evacuate, Exclusion, Removal
 
 APPLICATION, INFRASTRUCTURE, UNKNOWN = FaultClass.APPLICATION, FaultClass.INFRASTRUCTURE, FaultClass.UNKNOWN
-
-
-def training(nodes: int = 4, per_rack: int = 2, lag_seconds: float = 0.0, until_step: int = 7, **spec: object):  # type: ignore[no-untyped-def]
-    """A theatre and a job of three workers that has come to step 7, with a checkpoint at 5."""
-    theatre = Theatre(nodes, per_rack, lag_seconds)
-    play = theatre.submit(a_job(**spec))  # type: ignore[arg-type]
-    theatre.until(lambda: play.step >= until_step)
-    return theatre, play
-
-
-def incidents(play: Play) -> list[GangIncident]:
-    return list(play.record.incidents)
-
-
-def succeeded(theatre: Theatre, play: Play) -> None:
-    assert theatre.finish(play).result is CompletionResult.SUCCEEDED, theatre.describe()
-
-
-def window(theatre: Theatre, seconds: float) -> Exclusion:
-    """A node that has to be empty so long from now."""
-    gone_by = at(theatre.now + seconds)
-    words = "kept free for maintenance (w)"
-    return Exclusion("MaintenanceAhead", "", Evacuate.AFTER_CHECKPOINT, gone_by, words, cause=Cause.MAINTENANCE)
-
-
-def taken(theatre: Theatre, seconds: float | None = None, *, final: bool = True) -> Exclusion:
-    """A node that another system takes away, so long from now if that is known."""
-    gone_by = None if seconds is None else at(theatre.now + seconds)
-    removal = Removal("karpenter", gone_by, final)
-    words = "being removed by karpenter"
-    return Exclusion("NodeDeleted", "", Evacuate.AFTER_CHECKPOINT, gone_by, words, removal=removal, cause=Cause.REMOVAL)
-
-
-def paid(play: Play) -> tuple[int, int]:
-    """Restarts that the job's own budget and the hardware's have paid for, whatever has refilled them since."""
-    record = play.record.model_copy(update={"checkpoint": None})
-    now = record.time + timedelta(seconds=1)
-    return budgets.application_restarts(record, now), budgets.hardware_restarts(record, now)
 
 
 def test_undisturbed_it_needs_one_attempt() -> None:
@@ -489,13 +466,6 @@ class TestHang:
         assert play.levels == ["Start", "R0", "R0b"]
         succeeded(theatre, play)
 
-    def test_it_is_seen_though_one_launcher_is_mute(self) -> None:
-        theatre, play = training(progress={"stepTimeoutSeconds": 20})
-        theatre.launcher_of(play, 1).mute = True
-        theatre.launcher_of(play, 1).ranks[0].hung = True
-        succeeded(theatre, play)
-        assert play.levels == ["Start", "R0", "R0b"]
-
     def test_the_operator_away_is_none(self) -> None:
         theatre = Theatre()
         play = theatre.submit(a_job(progress={"stepTimeoutSeconds": 20}), total_steps=150)
@@ -580,48 +550,8 @@ class TestLeave:
         assert (incident.reason, incident.fault_class) == ("NodeMaintenance", FaultClass.PLANNED)
         assert (incident.resumed_step, paid(play)) == (10, (0, 0))
 
-    def test_no_window_is_waited_into_for_a_checkpoint(self) -> None:
-        theatre = Theatre()
-        job = a_job(checkpoint={"directory": "/checkpoints", "saveTimeoutSeconds": 4000})
-        play = theatre.submit(job, checkpoint_every=1000, total_steps=900)
-        theatre.until(lambda: play.step >= 7)
-        theatre.excluded["n1"], began = window(theatre, 400), theatre.now
-        theatre.until(lambda: len(play.history) == 2, 500)
-        # A minute is left for ranks to stop.
-        assert 338 <= theatre.now - began <= 343
-
-    def test_who_is_told_late_gets_a_while_to_save(self) -> None:
-        theatre = Theatre()
-        job = a_job(checkpoint={"directory": "/checkpoints", "saveTimeoutSeconds": 4000})
-        play = theatre.submit(job, checkpoint_every=1000, total_steps=900)
-        theatre.until(lambda: play.step >= 7)
-        theatre.excluded["n1"], began = window(theatre, -10), theatre.now
-        theatre.until(lambda: len(play.history) == 2, 500)
-        assert 300 <= theatre.now - began <= 303
-
     def test_without_another_node_the_job_stops_in_time_saved_and_waits(self) -> None:
-        theatre = Theatre(nodes=3)
-        job = a_job(checkpoint={"directory": "/checkpoints", "saveTimeoutSeconds": 60})
-        play = theatre.submit(job, checkpoint_every=5, total_steps=900)
-        theatre.until(lambda: play.step >= 7)
-        theatre.excluded["n1"], began = window(theatre, 200), theatre.now
-        theatre.play_on(70)
-        assert play.record.evacuation is None  # it trains for as long as it can
-        assert play.levels == ["Start"]
-        theatre.until(lambda: not play.record.members, 120)
-        theatre.until(lambda: not theatre.pods)
-        assert 80 <= theatre.now - began <= 100
-        assert play.record.reason == "MaintenanceStarts"
-        saved = max(play.checkpoints)
-        assert saved >= 75
-        theatre.play_on(300)
-        assert not play.record.members
-        del theatre.excluded["n1"]
-        theatre.until(lambda: bool(play.record.start))
-        assert play.record.start is not None
-        assert play.record.start.resume is not None
-        assert play.record.start.resume.step == saved
-        assert (incidents(play), paid(play)) == ([], (0, 0))
+        stops_in_time_saved_and_waits(notice=140, away=30)
 
     def test_a_node_that_is_free_in_the_last_moment_is_taken_instead(self) -> None:
         theatre = Theatre(nodes=4)
@@ -662,46 +592,15 @@ class TestLeave:
         assert (incident.reason, incident.fault_class) == ("NodeRemoval", FaultClass.PLANNED)
         assert (incident.resumed_step, paid(play)) == (10, (0, 0))
 
-    @pytest.mark.parametrize(("notice", "waits"), [(120, 105), (30, 15), (15, 0), (-10, 0)])
+    @pytest.mark.parametrize(("notice", "waits"), [(30, 15), (15, 0), (-10, 0)])
     def test_a_save_is_waited_for_until_15_seconds_before_the_machine_goes(self, notice: float, waits: float) -> None:
-        theatre = Theatre()
-        job = a_job(checkpoint={"directory": "/checkpoints", "saveTimeoutSeconds": 4000})
-        play = theatre.submit(job, checkpoint_every=1000, total_steps=900)
-        theatre.until(lambda: play.step >= 7)
-        theatre.excluded["n1"], began = taken(theatre, notice), theatre.now
-        theatre.until(lambda: len(play.history) == 2, 500)
-        assert waits <= theatre.now - began <= waits + 3
+        assert waits <= seconds_until_it_leaves(lambda theatre: taken(theatre, notice)) <= waits + 3
 
-    @pytest.mark.parametrize("seconds", [None, 120.0])
-    def test_a_drain_that_nobody_takes_back_is_let_go_after_the_save(self, seconds: float | None) -> None:
-        theatre = Theatre(nodes=3)
-        job = a_job(checkpoint={"directory": "/checkpoints", "saveTimeoutSeconds": 200})
-        play = theatre.submit(job, checkpoint_every=20, total_steps=900)
-        theatre.until(lambda: play.step >= 7)
-        theatre.excluded["n1"], before = taken(theatre, seconds), set(theatre.pods)
-        theatre.until(lambda: play.record.evacuation is not None)
-        theatre.until(lambda: max(play.checkpoints, default=0) >= 20 or set(theatre.pods) != before)
-        assert set(theatre.pods) == before  # nothing is let through before the save
-        theatre.until(lambda: not theatre.pods, 30)
-        assert (play.record.reason, play.record.members) == ("NodeRemoved", [])
-        assert "StoppedForRemoval" in [event.reason for event in play.events]
-        theatre.play_on(300)
-        assert not play.record.members
-        del theatre.excluded["n1"]
-        theatre.until(lambda: bool(play.record.start))
-        assert play.record.start is not None
-        assert play.record.start.resume is not None
-        assert play.record.start.resume.step == 20
-        assert (incidents(play), paid(play)) == ([], (0, 0))
+    def test_a_drain_that_nobody_takes_back_is_let_go_after_the_save(self) -> None:
+        lets_a_drain_go_after_the_save(notice=None, away=30)
 
     def test_with_time_enough_training_goes_on_where_no_other_node_is_free(self) -> None:
-        theatre = Theatre(nodes=3)
-        job = a_job(checkpoint={"directory": "/checkpoints", "saveTimeoutSeconds": 60})
-        play = theatre.submit(job, checkpoint_every=5, total_steps=900)
-        theatre.until(lambda: play.step >= 7)
-        theatre.excluded["n1"], began = taken(theatre, 600), theatre.now
-        theatre.until(lambda: not play.record.members, 700)
-        assert 525 <= theatre.now - began <= 545
+        trains_until_shortly_before_the_machine_goes(notice=100)
 
     def test_a_drain_that_may_give_up_is_answered_as_a_cordon_is(self) -> None:
         theatre = Theatre(nodes=3)
@@ -771,18 +670,15 @@ class TestLeave:
 
 
 class TestPlain:
-    def job(self) -> object:
-        return a_job(launch={"mode": "Plain"}, checkpoint={})
-
     def test_it_runs_through(self) -> None:
         theatre = Theatre()
-        play = theatre.submit(self.job())  # type: ignore[arg-type]
+        play = theatre.submit(a_plain_job())
         succeeded(theatre, play)
         assert play.levels == ["Start"]
 
     def test_any_failure_rebuilds_the_gang(self) -> None:
         theatre = Theatre()
-        play = theatre.submit(self.job())  # type: ignore[arg-type]
+        play = theatre.submit(a_plain_job())
         theatre.until(lambda: play.step >= 7)
         theatre.delete_pod(play, 1)
         succeeded(theatre, play)
@@ -790,15 +686,7 @@ class TestPlain:
         assert {member.incarnation for member in play.record.members} == {2}
 
     def test_a_lost_node(self) -> None:
-        theatre = Theatre()
-        play = theatre.submit(self.job())  # type: ignore[arg-type]
-        theatre.until(lambda: play.step >= 7)
-        theatre.power_cut("n1")
-        theatre.play_on(600)
-        assert play.levels == ["Start"], "nothing proves that its ranks have ended"
-        theatre.power_on("n1")
-        succeeded(theatre, play)
-        assert play.levels == ["Start", "R4"]
+        plain_job_waits_for_a_lost_node(away=90)
 
     def test_a_lost_node_is_given_up_after_the_time_that_the_job_allows(self) -> None:
         job = a_job(launch={"mode": "Plain"}, checkpoint={}, recovery={"unfencedTimeoutSeconds": 120})
@@ -810,27 +698,11 @@ class TestPlain:
         assert "n1" not in {member.node for member in play.record.members}
 
     def test_a_pod_that_is_force_deleted_on_a_node_that_is_cut_off_is_outwaited(self) -> None:
-        """No rank of its successor starts while one of it is alive: the stage looks at that."""
-        theatre = Theatre(nodes=6)
-        play = theatre.submit(self.job())  # type: ignore[arg-type]
-        theatre.until(lambda: play.step >= 7)
-        theatre.partition("n1")
-        theatre.play_on(60)
-        theatre.force_delete_pod(play, 1)
-        theatre.play_on(30)
-        assert len(theatre.orphans) == 1
-        theatre.kill_operator()
-        theatre.play_on(600)
-        assert (play.record.attempt, play.record.start) == (2, None)
-        assert "kubectl muster lost n1" in next(c.message for c in play.job.status.conditions if c.type == "Running")
-        theatre.partition("n1", on=False)
-        theatre.until(lambda: play.record.start is not None, 120)
-        succeeded(theatre, play)
-        assert play.levels == ["Start", "R4"]
+        plain_job_outwaits_a_pod_that_is_force_deleted_behind_a_cut(away=130)
 
     def test_it_gives_up_after_three_restarts(self) -> None:
         theatre = Theatre()
-        play = theatre.submit(self.job(), fails=lambda _attempt, step: (1, 3, ("no")) if step == 3 else None)  # type: ignore[arg-type]
+        play = theatre.submit(a_plain_job(), fails=lambda _attempt, step: (1, 3, ("no")) if step == 3 else None)
         end = theatre.finish(play)
         assert (end.result, end.reason) == (CompletionResult.FAILED, "ApplicationRestartsExhausted")
         assert len(incidents(play)) == 4
@@ -863,39 +735,11 @@ class TestEnd:
         assert play.record.time <= at(theatre.now)
 
 
-@pytest.mark.parametrize("writes", range(1, 30))
+@pytest.mark.parametrize("writes", CHIEF_WRITES)
 def test_the_operator_may_die_after_any_write(writes: int) -> None:
-    """Start, R0, R2 and the end, each write of them."""
-    theatre = Theatre()
-    play = theatre.submit(a_job())
-    if writes < 12:
-        theatre.kill_operator_after_writes(writes)
-    theatre.until(lambda: play.gang is not None and play.step >= 7)
-    if 12 <= writes < 18:
-        theatre.kill_operator_after_writes(writes - 11)
-    theatre.end_rank(play, 1, signal=9)
-    theatre.until(lambda: play.step >= 12)
-    if writes >= 18:
-        theatre.kill_operator_after_writes(writes - 17)
-    theatre.power_cut("n1")
-    succeeded(theatre, play)
-    assert set(play.levels) == {"Start", "R0", "R2"}
+    operator_dies_after(writes)
 
 
-@pytest.mark.parametrize("writes", [None, *range(1, 9)])
-@pytest.mark.parametrize("fault", ["rank", "pod", "power cut"])
+@pytest.mark.parametrize(("fault", "writes"), CHIEF_DEATHS)
 def test_nothing_is_moved_aside_under_ranks_whenever_the_operator_dies(fault: str, writes: int | None) -> None:
-    """And each start that goes on from a checkpoint has had it done; the theatre sees to the ranks."""
-    theatre, play = training(checkpoint={"directory": "/checkpoints", "moveIncomplete": True})
-    if writes is not None:
-        theatre.kill_operator_after_writes(writes)
-    if fault == "rank":
-        theatre.end_rank(play, 1, signal=9)
-    elif fault == "pod":
-        theatre.delete_pod(play, 0)
-    else:
-        theatre.power_cut("n0")
-    succeeded(theatre, play)
-    assert play.record.attempt > 1
-    assert play.asides[-1] == play.record.attempt
-    assert 1 not in play.asides
+    nothing_is_moved_aside_under_ranks(fault, writes)

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.unit.counting import CountedWork
-from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, a_node, running
+from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, running
+from tests.unit.lifecycle.selecting import costliest_costs_some_times_an_ordinary_one, expressions, selecting
 
 from muster.api.gang import Member
 from muster.api.trainingjob import ProgressPreset, TrainingJob
@@ -15,8 +15,6 @@ from muster.lifecycle.plan import ApplySupport, CheckTemplate, CreatePod, State
 from muster.lifecycle.step import decide
 from muster.lifecycle.template import problem
 from muster.lifecycle.worker_pod import worker_manifest
-from muster.placement.eligibility import Requirements
-from muster.placement.fleet_index import PART, FleetIndex, NodeEvaluator
 from muster.protocol.presets import AUTO, BY_NAME, OFF
 from muster.world.fleet import Fleet
 
@@ -65,15 +63,6 @@ def test_a_template_of_the_wrong_shape_is_named(template: dict[str, Any], where:
     assert where in message
 
 
-def expressions(count: int, values: int = 1) -> list[dict[str, Any]]:
-    return [{"key": f"k{n}", "operator": "In", "values": ["v"] * values} for n in range(count)]
-
-
-def selecting(*terms: dict[str, Any]) -> dict[str, Any]:
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}
-    return {"affinity": {"nodeAffinity": required}}
-
-
 LONG: dict[str, tuple[Callable[[int], dict[str, Any]], int, str]] = {
     "tolerations": (lambda count: {"tolerations": [{"key": f"k{n}"} for n in range(count)]}, 64, "operator Exists"),
     "selector": (lambda count: {"nodeSelector": {f"k{n}": "v" for n in range(count)}}, 64, "spec.nodeSelector"),
@@ -115,25 +104,7 @@ def test_what_would_cost_the_queue_too_much_is_refused_by_name_with_a_remedy(wha
 
 
 def test_the_costliest_template_costs_a_plan_some_times_what_an_ordinary_one_does() -> None:
-    """A thousand nodes of which each has labels of its own, and a job that compares as much as it may: ten times as
-    much."""
-    values = [f"some-long-value-of-a-label-{n}" for n in range(16)]
-    each = [{"key": f"k{n}", "operator": "NotIn", "values": values} for n in range(64)]
-    tolerations = [{"key": f"t{n}", "operator": "Exists"} for n in range(64)]
-    costliest = {**selecting({"matchExpressions": each}), "tolerations": tolerations}
-    ordinary = selecting({"matchExpressions": each[:1]})
-    fleet = Fleet()
-    for number in range(PART):
-        fleet.put_node(a_node(f"n{number}", labels={f"k{n}": f"own-{number}" for n in range(64)}))
-    outline = FleetIndex.up_to_date(fleet)
-
-    def steps(spec: dict[str, Any]) -> int:
-        eye = NodeEvaluator(fleet, Requirements(8, spec, {}))
-        with CountedWork() as counted:
-            assert not any(eye.evaluate(spot).why for spot in outline.spots.values())
-        return counted.steps
-
-    assert steps(costliest) < 15 * steps(ordinary)
+    costliest_costs_some_times_an_ordinary_one(nodes=64)
 
 
 def test_the_service_of_a_plain_job_names_the_worker_of_rank_0_whatever_its_index() -> None:

@@ -1,31 +1,18 @@
 """How soon a job that trains is decided about again though nothing is seen to change."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
-from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, an_incident, an_unfenced_worker, at, running
+from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, an_incident, an_unfenced_worker, at
+from tests.unit.lifecycle.silence import Silence, a_gang, heard, nothing_would_have_been_decided_otherwise, silences
 
 from muster.api.gang import Evacuation
-from muster.lifecycle.plan import CommitGang, Plan
 from muster.lifecycle.step import decide
 from muster.lifecycle.training import CALM_SECONDS, TICK_SECONDS
 from muster.protocol.messages import IDLE
 
 LEAVE = Evacuation(since=at(90), deadline=at(120), reason="NodeCordoned", nodes=["n1"], after_step=3)
-
-
-def a_gang(**spec: Any) -> Scene:
-    """Three workers that train, each heard a second ago."""
-    scene = Scene(a_job(**spec)).fleet().gang().pods()
-    return scene.all(heard(1.0))
-
-
-def heard(seconds: float, **changes: Any) -> Any:
-    """A worker that trains, last heard so long ago."""
-    return replace(running(1, 7), heard_age_seconds=seconds, **changes)
 
 
 def wake(scene: Scene) -> float | None:
@@ -84,44 +71,7 @@ def test_without_launchers_it_is_the_nodes_that_count() -> None:
     assert wake(scene.node("n1", ready=False, ready_reason="NodeStatusUnknown")) == TICK_SECONDS
 
 
-@settings(max_examples=400)
-@given(
-    talks=st.booleans(),
-    heard_ago=st.lists(st.floats(0.0, 14.0), min_size=3, max_size=3),
-    step_left=st.floats(0.0, 20.0),
-    beat_ago=st.floats(0.0, 60.0),
-    unreachable=st.integers(5, 20),
-    limit=st.none() | st.integers(10, 60),
-    waits=st.floats(0.0, 0.999),  # nobody wakes to the nanosecond
-)
-def test_until_then_nothing_would_have_been_decided_otherwise(
-    talks: bool,
-    heard_ago: list[float],
-    step_left: float,
-    beat_ago: float,
-    unreachable: int,
-    limit: int | None,
-    waits: float,
-) -> None:
-    """The worst that can happen without news: all but one fall silent, or none tells of a step; no kubelet is heard."""
-
-    def after(seconds: float) -> Plan:
-        progress = {"stepTimeoutSeconds": limit} if limit else {}
-        scene = a_gang(recovery={"unreachableTimeoutSeconds": unreachable}, progress=progress).lease(
-            "n1", beat_ago + seconds
-        )
-        for index, ago in enumerate(heard_ago):
-            silent = ago if talks or index == 0 else ago + seconds
-            step_age = max(0.0, (limit or 30) - step_left) + ago + seconds
-            view = heard(silent, step_age_seconds=step_age, started_age_seconds=100.0 + seconds)
-            scene.launcher(index, view)
-        scene.seconds += seconds
-        return decide(scene.world(), SETTINGS)
-
-    plan = after(0.0)
-    if plan.acts or plan.wake_in_seconds is None or plan.wake_in_seconds <= TICK_SECONDS:
-        return
-    later = after(waits * plan.wake_in_seconds)
-    assert not any(isinstance(action, CommitGang) for action in later.actions)
-    assert later.status_report is not None
-    assert later.status_report.state == "Training"
+@settings(max_examples=30)
+@given(news=silences)
+def test_until_then_nothing_would_have_been_decided_otherwise(news: Silence) -> None:
+    nothing_would_have_been_decided_otherwise(news)

@@ -6,24 +6,28 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from localcluster.__main__ import main
 from localcluster.errors import LocalClusterError
 from localcluster.machine import require_root
 
 TOOLS = Path(__file__).resolve().parents[3] / "tools"
 
 
-def command(*arguments: str, cache: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "localcluster", *arguments],
-        env={**os.environ, "PYTHONPATH": str(TOOLS), "MUSTER_CACHE": str(cache)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., int]:
+    """`command(*arguments)` runs it in this process, with a cache of its own: 1 for a mistake that is told."""
+    monkeypatch.setenv("MUSTER_CACHE", str(tmp_path))
+
+    def run(*arguments: str) -> int:
+        monkeypatch.setattr(sys, "argv", ["localcluster", *arguments])
+        return main()
+
+    return run
 
 
 @pytest.mark.parametrize(
@@ -37,22 +41,35 @@ def command(*arguments: str, cache: Path) -> subprocess.CompletedProcess[str]:
         pytest.param(["describe", "--name", "Not A Name"], "is no cluster name", id="bad name"),
     ],
 )
-def test_a_mistake_is_explained(arguments: list[str], want: str, tmp_path: Path) -> None:
-    answer = command(*arguments, cache=tmp_path)
+def test_a_mistake_is_explained(
+    arguments: list[str], want: str, command: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command(*arguments) == 1
+    assert want in capsys.readouterr().err
+
+
+def test_a_mistake_ends_the_process_with_one_sentence(tmp_path: Path) -> None:
+    answer = subprocess.run(
+        [sys.executable, "-m", "localcluster", "describe"],
+        env={**os.environ, "PYTHONPATH": str(TOOLS), "MUSTER_CACHE": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
     assert answer.returncode == 1
-    assert want in answer.stderr
+    assert "run `make cluster-up` first" in answer.stderr
     assert "Traceback" not in answer.stderr
 
 
-def test_a_list_that_names_a_missing_archive_says_which(tmp_path: Path) -> None:
+def test_a_list_that_names_a_missing_archive_says_which(
+    tmp_path: Path, command: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
     listing = tmp_path / "images.json"
     listing.write_text(json.dumps({"operator": {"image": "x:1", "archive": "/gone/operator.tar"}}))
 
-    answer = command("load", "--from", str(listing), cache=tmp_path)
-
-    assert answer.returncode == 1
-    assert "/gone/operator.tar does not exist" in answer.stderr
+    assert command("load", "--from", str(listing)) == 1
+    assert "/gone/operator.tar does not exist" in capsys.readouterr().err
 
 
 def test_without_root_it_says_so_and_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:

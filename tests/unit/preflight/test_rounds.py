@@ -15,6 +15,7 @@ from muster.preflight.rounds import FEW, MARGIN, MOST_ROUNDS, MOST_TESTS, SERVES
 from muster.preflight.verdict import Outcome, reach_verdict
 
 healthy: Rate = slow()
+EXAMPLES = settings().max_examples // 4  # gangs are dear: 7 in the gate, 25 in `make test-all`
 fabrics = st.builds(
     gang,
     st.integers(1, 60),
@@ -148,7 +149,7 @@ def test_a_round_ends_though_nobody_tells_of_it() -> None:
     assert reach_verdict(members, outcomes, yardsticks=YARDSTICKS).failed == ()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=EXAMPLES)
 @given(fabrics, st.integers(0, 10**6), st.floats(0, 0.4))
 def test_rounds_are_few_and_their_slots_disjoint(members: list[Member], seed: int, share: float) -> None:
     random = Random(seed)
@@ -169,7 +170,7 @@ def test_rounds_are_few_and_their_slots_disjoint(members: list[Member], seed: in
         outcomes += ran(due, slow(*bad))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=EXAMPLES)
 @given(fabrics, st.integers(0, 10**6), st.integers(0, 3))
 def test_the_order_of_arrival_and_repetition_change_nothing(members: list[Member], seed: int, bad: int) -> None:
     random = Random(seed)
@@ -189,7 +190,7 @@ def test_the_order_of_arrival_and_repetition_change_nothing(members: list[Member
         outcomes += ran(due, rate)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=EXAMPLES)
 @given(fabrics, st.integers(0, 10**6), st.integers(0, 3))
 def test_a_new_leader_goes_on_with_the_same_round(members: list[Member], seed: int, bad: int) -> None:
     random = Random(seed)
@@ -210,7 +211,7 @@ def test_a_new_leader_goes_on_with_the_same_round(members: list[Member], seed: i
     assert merge_outcomes(outcomes) == merge_outcomes(whole)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=EXAMPLES * 2 // 3)
 @given(st.integers(20, 90), st.integers(0, 10**6))
 def test_outcomes_that_are_lost_or_late_change_no_verdict(size: int, seed: int) -> None:
     random, members = Random(seed), gang(size)
@@ -229,7 +230,7 @@ def test_outcomes_that_are_lost_or_late_change_no_verdict(size: int, seed: int) 
     assert {fail.node for fail in reach_verdict(members, outcomes, yardsticks=YARDSTICKS).failed} <= bad
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=2 * EXAMPLES)
 @given(fabrics, st.integers(0, 10**6), st.floats(0, 0.9))
 def test_nobody_is_blamed_without_two_proven_witnesses(members: list[Member], seed: int, share: float) -> None:
     random = Random(seed)

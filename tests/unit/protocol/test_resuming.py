@@ -4,7 +4,7 @@ told."""
 import re
 
 import pytest
-from tests.unit.counting import CountedWork
+from tests.unit.protocol.long_commands import a_command_of_many_words_takes_a_few_steps_for_each
 
 from muster.api.trainingjob import ResumePreset
 from muster.node.checkpoint.formats.table import FORMATS
@@ -233,8 +233,4 @@ def test_who_can_never_go_on_from_the_jobs_own_directory_is_known_before_it_has_
 
 
 def test_a_command_of_many_words_takes_a_few_steps_for_each() -> None:
-    command = ["python3", "train.py", *["a"] * 150_000]
-    with CountedWork() as counted:
-        assert chosen("Auto", "HuggingFaceTrainer", command, "/c/checkpoint-1", "/c") == ""
-        assert chosen("Auto", "HuggingFaceTrainer", [*command, "/x/run_clm.py"], "/c/checkpoint-1", "/c") != ""
-    assert counted.steps < 20 * len(command)
+    a_command_of_many_words_takes_a_few_steps_for_each(15_000)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import random
-import subprocess
-
 import pytest
-from tests.unit.counting import CountedWork
+from tests.unit.protocol.shell_lines import (
+    UNITS,
+    a_line_takes_as_much_work_as_it_is_long,
+    quotation_is_read_as_bash_reads_it,
+)
 
 from muster.protocol.shell_words import commands, resolved
 from muster.protocol.starters import commands_of
-
-# Of which a line is made that is read again and again where a reader goes back.
-UNITS = ["a;", "$(", '"$(', "<<a\n", "'\\", '\\"\'"$((', '"$((x)', "#", "`", "`;"]
 
 
 @pytest.mark.parametrize(
@@ -85,25 +83,9 @@ def test_what_a_document_holds_is_not_run() -> None:
 
 
 def test_quotation_is_read_as_bash_reads_it() -> None:
-    chosen = random.Random(12)
-    pieces = ["a", "b c", "'", '"', "\\", " ", "''", '""', "#", "x=1"]
-    compared = 0
-    for _ in range(400):
-        line = "printf '%s\\0' " + "".join(chosen.choice(pieces) for _ in range(8))
-        told = subprocess.run(["bash", "-c", line], capture_output=True, check=False)
-        if told.returncode or told.stderr:
-            continue  # bash cannot read it
-        compared += 1
-        words = next(iter(commands(line)))[2:] or ("",)
-        assert "\0".join(words) + "\0" == told.stdout.decode(), line
-    assert compared > 150
+    quotation_is_read_as_bash_reads_it(40)
 
 
 @pytest.mark.parametrize("unit", UNITS)
 def test_a_line_takes_as_much_work_as_it_is_long(unit: str) -> None:
-    def steps(count: int) -> int:
-        with CountedWork() as counted:
-            list(commands('"' + unit * count))
-        return counted.steps
-
-    assert steps(32_000 // len(unit)) < 17 * steps(2_000 // len(unit))
+    a_line_takes_as_much_work_as_it_is_long(unit, 500)

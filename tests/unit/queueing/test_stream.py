@@ -1,41 +1,21 @@
-"""No large gang starves: streams of jobs, priorities off, against a bound that follows from the longest job.
+"""No large gang starves: a stream of jobs, priorities off, against a bound that follows from the longest job.
 
-The streams are drawn before anything is decided, so that a change of the queue moves none of them.
+The stream is drawn before anything is decided, so that a change of the queue does not move it. More of them:
+tests/unit/nightly/queueing/test_stream.py.
 """
 
-import functools
-
 import pytest
-from tests.unit.queueing.stream import Outcome, check, played
+from tests.unit.queueing.short_streams import (
+    every_large_gang_starts_in_time,
+    without_reservations_large_gangs_would_starve,
+)
 
-from muster.placement.space import Space
-
-# Short streams, each with a large gang early enough to starve.
-SEEDS = (1, 2, 4)
-
-
-@functools.cache
-def reserved(seed: int) -> Outcome:
-    """A stream as it is shipped."""
-    return played(seed, 150, load=1.1)
+SEED = 4
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_every_large_gang_starts_in_time(seed: int) -> None:
-    outcome = reserved(seed)
-    check(outcome)
-    assert any(not able for able in outcome.able.values()), (
-        "the stream has jobs that can never start, and they stop nobody"
-    )
-    assert sum(job.passed for job in outcome.large()) > 0, "small jobs go ahead on what a large one cannot use"
-    assert outcome.utilisation > 0.7
+def test_every_large_gang_starts_in_time() -> None:
+    every_large_gang_starts_in_time(SEED)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_without_reservations_large_gangs_would_starve(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    with_them = reserved(seed)
-    monkeypatch.setattr(Space, "reservation", lambda *_: ())
-    without = played(seed, 150, load=1.1)
-    assert without.too_late() != []
-    assert max(without.waits("large")) > max(with_them.waits("large"))
-    assert with_them.utilisation > without.utilisation - 0.1, "what reservations cost"
+def test_without_reservations_large_gangs_would_starve(monkeypatch: pytest.MonkeyPatch) -> None:
+    without_reservations_large_gangs_would_starve(SEED, monkeypatch)

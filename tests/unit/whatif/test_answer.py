@@ -1,30 +1,25 @@
 """Many lives: held to the closed forms where these hold, and to common sense where they do not."""
 
-import itertools
 import math
-from unittest.mock import patch
 
 import pytest
 from tests.unit.whatif.builders import DICE, a_plan
+from tests.unit.whatif.lives import (
+    alone,
+    asked,
+    assert_that_another_spare_changes_what_the_plan_with_it_gives,
+    assert_that_more_spares_help_less_and_less,
+    assert_that_the_gpu_hours_add_up,
+    assert_that_the_same_chance_gives_the_same_answer,
+    assert_that_who_is_away_does_not_fail,
+    by_hand,
+)
 
-from muster.whatif import answer as answers
-from muster.whatif.answer import Answer, BudgetExhausted, answer
+from muster.whatif.answer import BudgetExhausted, answer
 from muster.whatif.formula import expected_ettr, young_daly_seconds
-from muster.whatif.plan import DAY_SECONDS, Plan, usual_start_seconds
-from muster.whatif.rates import LLAMA3, Cause, Rates
+from muster.whatif.plan import DAY_SECONDS, usual_start_seconds
+from muster.whatif.rates import LLAMA3
 from muster.whatif.weather import blows
-
-LIVES = 100
-
-
-def asked(plan: Plan, lives: int = LIVES) -> Answer:
-    return answer(plan, LLAMA3, DICE, lives)
-
-
-def alone(plan: Plan, lives: int = LIVES, rates: Rates = LLAMA3) -> Answer:
-    """What its lives show of the plan itself: without those of the plans that it is compared with, three to nine."""
-    with patch.object(answers, "others_than", lambda _: []):
-        return answer(plan, rates, DICE, lives)
 
 
 def test_what_it_is_compared_with_changes_nothing_for_a_plan() -> None:
@@ -84,64 +79,28 @@ def test_no_interval_is_shorter_than_a_save_a_step_or_the_time_until_it_is_compl
     assert min(option.checkpoint_seconds for option in found.checkpoints) == 150
 
 
-def by_hand(nodes: int, spares: int, mttf_days: float, repair_days: float) -> float:
-    """How often no place is empty: a birth and death process, in which only nodes that are in service fail."""
-    weights = [1.0]
-    for away in range(1, nodes + spares + 1):
-        in_service = min(nodes, nodes + spares - (away - 1))
-        weights.append(weights[-1] * in_service / mttf_days * repair_days / away)
-    return sum(weights[: spares + 1]) / sum(weights)
-
-
 def test_what_is_reckoned_by_hand_is_reckoned_right() -> None:
     assert by_hand(1, 0, 1, 1) == pytest.approx(0.5)
     assert by_hand(1, 1, 1, 1) == pytest.approx(0.8)
     assert by_hand(2, 0, 10, 2) == pytest.approx((1 / 1.2) ** 2)
 
 
-@pytest.mark.parametrize(
-    ("nodes", "spares", "mttf_days", "repair_hours"),
-    [(1, 0, 1, 24), (1, 1, 1, 24), (2, 0, 10, 48), (4, 1, 5, 24), (8, 3, 10, 72)],
-)
+@pytest.mark.parametrize(("nodes", "spares", "mttf_days", "repair_hours"), [(1, 0, 1, 24), (1, 1, 1, 24)])
 def test_who_is_away_does_not_fail(nodes: int, spares: int, mttf_days: float, repair_hours: float) -> None:
-    """Nodes that are often away, and all else as good as free: ETTR is how often there is a node for everybody."""
-    plan = a_plan(
-        nodes=nodes,
-        spares=spares,
-        mttf_days=mttf_days,
-        repair_seconds=3600 * repair_hours,
-        days=300.0 * mttf_days,
-        checkpoint_seconds=60,
-        save_seconds=0,
-        pod_seconds=0,
-        start_seconds=0,
-    )
-    lost = LLAMA3.model_copy(update={"causes": [Cause(name="lost", share=1, symptom="Xid79")]})
-    found = alone(plan, 60, lost).ettr
-    truth = by_hand(nodes, spares, mttf_days, repair_hours / 24)
-    # Twice as wide as 95 %; at first all are there, and each failure costs half a minute of training besides.
-    width = 2 * (found.high - found.mean) + 0.003
-    assert found.mean == pytest.approx(truth, abs=width)
-    assert width < 0.02
+    assert_that_who_is_away_does_not_fail(nodes, spares, mttf_days, repair_hours)
 
 
 def test_more_spares_are_never_worse_and_help_less_and_less() -> None:
-    plan = a_plan(nodes=512, mttf_days=50, repair_seconds=4 * 3600, days=20)
-    ettrs = [alone(plan.model_copy(update={"spares": spares}), 40).ettr.mean for spares in range(8)]
-    gains = [after - before for before, after in itertools.pairwise(ettrs)]
-    assert min(gains) > -1e-4
-    assert gains[0] > 0.05
-    assert gains[0] > gains[3] > gains[6]
+    assert_that_more_spares_help_less_and_less(lives=5)
 
 
 def test_what_another_spare_changes_is_what_the_plan_with_it_gives() -> None:
-    plan = a_plan(spares=1, repair_seconds=20 * 3600)
-    found = asked(plan)
-    fewer, more = found.spares
-    assert (fewer.spares, more.spares) == (0, 2)
-    assert more.ettr == asked(plan.model_copy(update={"spares": 2})).ettr.mean
-    assert more.gain.mean == pytest.approx(more.ettr - found.ettr.mean)
-    assert more.gain.low > 0 > fewer.gain.high
+    assert_that_another_spare_changes_what_the_plan_with_it_gives(lives=20)
+
+
+@pytest.fixture(scope="module")
+def usual_ettr() -> float:
+    return alone(a_plan()).ettr.mean
 
 
 @pytest.mark.parametrize(
@@ -158,27 +117,12 @@ def test_what_another_spare_changes_is_what_the_plan_with_it_gives() -> None:
         {"checkpoint_seconds": 14400},
     ],
 )
-def test_each_thing_that_is_worse_makes_it_worse(worse: dict[str, float]) -> None:
-    assert alone(a_plan(**worse)).ettr.high < alone(a_plan()).ettr.mean
+def test_each_thing_that_is_worse_makes_it_worse(worse: dict[str, float], usual_ettr: float) -> None:
+    assert alone(a_plan(**worse)).ettr.high < usual_ettr
 
 
 def test_the_gpu_hours_add_up_and_the_shares_are_those_of_the_rates() -> None:
-    found = alone(a_plan(nodes=2048, spares=4))
-    lost = sum(row.gpu_hours for row in found.causes)
-    assert found.useful_gpu_hours + found.saving_gpu_hours + lost == pytest.approx(found.gpu_hours)
-    assert found.gpu_hours == 2048 * 8 * 54 * 24
-    for row in found.causes:
-        parts = (
-            row.lost_work_gpu_hours
-            + row.detection_gpu_hours
-            + row.queue_gpu_hours
-            + row.pod_gpu_hours
-            + row.start_gpu_hours
-        )
-        assert parts == pytest.approx(row.gpu_hours)
-    by_name = {row.name: row.failures for row in found.causes}
-    assert by_name["HBM3 memory"] == pytest.approx(72, rel=0.05)
-    assert sum(by_name.values()) == pytest.approx(419, rel=0.03)
+    assert_that_the_gpu_hours_add_up(lives=20)
 
 
 def test_failures_come_as_often_as_they_should_and_independently() -> None:
@@ -190,7 +134,7 @@ def test_failures_come_as_often_as_they_should_and_independently() -> None:
 
 
 def test_the_same_chance_gives_the_same_answer() -> None:
-    assert asked(a_plan(spares=0)) == asked(a_plan(spares=0))
+    assert_that_the_same_chance_gives_the_same_answer(lives=20)
 
 
 def test_who_waits_is_told_after_each_life() -> None:

@@ -1,69 +1,22 @@
 """A world that is written down and read again is the same world."""
 
-import json
-import types
-from collections.abc import Mapping
-from dataclasses import fields, is_dataclass, replace
-from datetime import UTC, datetime
-from enum import Enum
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from tests.unit.lifecycle.builders import EPOCH, a_fleet, a_job, a_node, at
+from tests.unit.world.odd_worlds import again, content, odd_worlds
 
 from muster.api.fleetpolicy import FleetPolicySpec
 from muster.world.fleet import Evacuate, Exclusion, Fleet, KnownAges, Suspicion
 from muster.world.job import JobWorld
 from muster.world.written import read, write
 
-SIMPLE: dict[Any, st.SearchStrategy[Any]] = {
-    float: st.floats(allow_nan=False),
-    datetime: st.datetimes(timezones=st.just(UTC)),
-    str: st.text(max_size=5),
-    FleetPolicySpec: st.just(FleetPolicySpec()),
-}
 
-
-def values(kind: Any) -> st.SearchStrategy[Any]:
-    """Values of a field of this type, odd ones included."""
-    origin, inner = get_origin(kind), get_args(kind)
-    if kind in SIMPLE:
-        return SIMPLE[kind]
-    names = [field.name for field in fields(kind)] if is_dataclass(kind) else getattr(kind, "_fields", ())
-    if names:
-        hints = get_type_hints(kind)
-        return st.builds(kind, **{name: values(hints[name]) for name in names})
-    if origin in (Union, types.UnionType):
-        return st.one_of(*map(values, inner))
-    if origin is Mapping:
-        return st.dictionaries(values(inner[0]), values(inner[1]), max_size=2)
-    if origin is tuple:
-        return st.lists(values(inner[0]), max_size=2).map(tuple)
-    if origin is frozenset:
-        return st.frozensets(values(inner[0]), max_size=2)
-    assert isinstance(kind, type), kind
-    return st.sampled_from(list(kind)) if issubclass(kind, Enum) else st.from_type(kind)
-
-
-def odd_worlds() -> st.SearchStrategy[JobWorld]:
-    hints = get_type_hints(JobWorld)
-    odd = {name: values(hint) for name, hint in hints.items() if name not in ("job", "gang", "fleet")}
-    return st.builds(JobWorld, job=st.just(a_job()), **odd)
-
-
-def again(world: JobWorld) -> JobWorld:
-    return read(json.loads(json.dumps(write(world))))
-
-
-def content(world: JobWorld) -> dict[str, Any]:
-    return {field.name: getattr(world, field.name) for field in fields(world)} | {"fleet": world.fleet.parts()}
-
-
-@settings(max_examples=50, suppress_health_check=list(HealthCheck))
+@settings(max_examples=10, suppress_health_check=list(HealthCheck))
 @given(world=odd_worlds())
 def test_whatever_is_seen_comes_back(world: JobWorld) -> None:
+    """Fifty such worlds: tests/unit/nightly/world/test_written.py."""
     assert content(again(world)) == content(world)
 
 

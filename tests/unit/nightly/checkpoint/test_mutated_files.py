@@ -1,4 +1,4 @@
-"""Many mutations of the files of each format: no content ends a scan."""
+"""Any content, links and many mutations of the files of each format: nothing ends a scan."""
 
 from __future__ import annotations
 
@@ -6,8 +6,31 @@ import random
 from pathlib import Path
 
 import pytest
-from tests.unit.checkpoint.hostile import lay, mutate, scan
-from tests.unit.checkpoint.test_formats import SAVES
+from tests.unit.checkpoint.hostile import (
+    WITH_LINKS,
+    assert_that_no_content_ends_the_scan,
+    assert_that_no_message_repeats_what_is_outside,
+    lay,
+    mutate,
+    mutate_one_file_and_scan,
+    scan,
+)
+from tests.unit.checkpoint.saves import SAVES
+
+
+@pytest.mark.parametrize("name", SAVES)
+def test_no_content_of_any_file_ends_the_scan(name: str, tmp_path: Path) -> None:
+    assert_that_no_content_ends_the_scan(SAVES[name], tmp_path)
+
+
+@pytest.mark.parametrize("name", SAVES)
+def test_no_mutation_of_any_file_ends_the_scan(name: str, tmp_path: Path) -> None:
+    mutate_one_file_and_scan(name, tmp_path, times=30)
+
+
+@pytest.mark.parametrize("name", [name for name in SAVES if name not in WITH_LINKS])
+def test_no_message_repeats_a_file_to_which_a_link_leads_out_of_the_directory(name: str, tmp_path: Path) -> None:
+    assert_that_no_message_repeats_what_is_outside(SAVES[name], tmp_path)
 
 
 @pytest.mark.parametrize("name", SAVES)

@@ -2,8 +2,11 @@
 
 from typing import Any
 
-from tests.unit.controller.test_jobs_words import NOW, Jobs, module
+from tests.unit.controller.health_stage import NOW
+from tests.unit.controller.job_words import Jobs, an_owner_who_fails_everywhere_costs_little
 from tests.unit.counting import CountedWork
+
+from muster.controller import health as module
 
 
 async def test_five_hundred_jobs_on_a_large_fleet_cost_little() -> None:
@@ -38,3 +41,7 @@ async def test_five_hundred_jobs_on_a_large_fleet_cost_little() -> None:
         module.assess = assess
     assert judged <= 500 * 24
     assert max(steps) < 20_000, "for each failure"
+
+
+async def test_an_owner_who_fails_everywhere_costs_little_too() -> None:
+    await an_owner_who_fails_everywhere_costs_little(500)

@@ -1,8 +1,8 @@
-"""Repairs under four times the examples that the gate draws."""
+"""Repairs under more examples than the gate draws."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.controller.test_repairs import STEPS, live_through
+from tests.unit.controller.repair_shop import STEPS, live_through
 
 
 @settings(max_examples=100, deadline=None)

@@ -1,7 +1,7 @@
 """The hours of a fleet under many histories: the same as in the gate, with more examples."""
 
 from hypothesis import given, settings
-from tests.unit.goodput.test_fleethours import histories, no_second_is_there_twice, what_is_kept_is_bounded
+from tests.unit.goodput.hours import histories, no_second_is_there_twice, what_is_kept_is_bounded
 
 from muster.goodput.fleethours import GpuState
 

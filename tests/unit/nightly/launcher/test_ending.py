@@ -1,4 +1,4 @@
-"""Shared memory that ranks leave behind, with a real launcher in a mount namespace of its own."""
+"""Shared memory that ranks leave behind, with a launcher in a mount namespace of its own; and ranks that stay."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.unit.launcher.real_launchers import a_rank_is_gone_before_idle_is_reported
 
 from muster.protocol.messages import EXITED, IDLE
 
@@ -37,3 +38,8 @@ def test_shared_memory_that_the_ranks_made_is_removed_where_nobody_else_sees_it(
     coordinator.wait_to_run(2)
     coordinator.wait_for(lambda r: r.state == IDLE and r.attempt == 2)
     assert {path.name for path in shared.iterdir()} == {"nccl-before", *({"other"} if own else LEFT)}
+
+
+@pytest.mark.parametrize("trouble", ["ignores SIGTERM", "is stopped"])
+def test_a_rank_is_gone_before_idle_is_reported_although_it(coordinator, run_python, tmp_path, alive, until, trouble):
+    a_rank_is_gone_before_idle_is_reported(coordinator, run_python, tmp_path, alive, until, trouble)

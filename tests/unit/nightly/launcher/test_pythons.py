@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from tests.unit.checker.conftest import Coordinator as Judge
 from tests.unit.checker.conftest import Nodes
-from tests.unit.launcher.test_scanning import steps, write_checkpoint
+from tests.unit.launcher.real_launchers import steps, write_checkpoint
 
 from muster.protocol.checks import NODE, READY, CheckOrder
 from muster.protocol.messages import EXIT, EXITED, IDLE

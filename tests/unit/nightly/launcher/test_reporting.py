@@ -1,9 +1,15 @@
-"""How many reports a real launcher sends for a restart; on a machine that is busy there may be more."""
+"""How many reports a real launcher sends for a restart, and more cases of its connection than the gate has."""
 
 from __future__ import annotations
 
 import pytest
-from tests.unit.launcher.test_reporting import STEPS
+from tests.unit.launcher.paced import an_idle_worker_is_silent_while_its_answer_is_held
+from tests.unit.launcher.real_launchers import (
+    STEPS,
+    a_missing_setting_is_named,
+    a_restart_is_told_with_the_scan_for_it,
+    an_error_answer_changes_nothing,
+)
 
 from muster.protocol.messages import IDLE, RUNNING
 
@@ -23,3 +29,20 @@ def test_a_restart_takes_two_reports(coordinator, run_python, tmp_path, checkpoi
         coordinator.run(attempt, hold_seconds=600.0, poll_seconds=600.0)
         coordinator.wait_for(lambda r, n=attempt: r.state == RUNNING and r.attempt == n)
         assert len(coordinator.received) - before <= 4, "Idle and Running; on a slow machine each in two reports"
+
+
+def test_without_checkpoints_a_restart_is_told_too(coordinator, run_python):
+    a_restart_is_told_with_the_scan_for_it(coordinator, run_python)
+
+
+@pytest.mark.parametrize("status", [401, 403, 500])
+def test_an_error_answer_changes_nothing(coordinator, run_python, until, status):
+    an_error_answer_changes_nothing(coordinator, run_python, until, status)
+
+
+def test_a_missing_setting_is_named(launch):
+    a_missing_setting_is_named(launch, "MUSTER_COORDINATOR")
+
+
+def test_an_idle_worker_does_not_flood_the_coordinator():
+    an_idle_worker_is_silent_while_its_answer_is_held(600.0)

@@ -1,7 +1,7 @@
 """Answers of the placement in many cases and streams: the same as in the gate, with larger numbers."""
 
-from tests.unit.placement.test_beside_kueue import fewer_domains_and_more_whole_ones_left, never_more_domains
-from tests.unit.placement.test_exhaustive import left_behind_is_the_least_nearly_always
+from tests.unit.placement.optimum import left_behind_is_the_least_nearly_always
+from tests.unit.placement.rules import fewer_domains_and_more_whole_ones_left, never_more_domains
 
 
 def test_what_is_left_behind_is_the_least_nearly_always() -> None:

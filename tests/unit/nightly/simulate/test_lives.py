@@ -289,7 +289,7 @@ STORIES = Path(__file__).parents[2] / "simulate" / "stories"
 
 @pytest.mark.parametrize("name", DEFECTS)
 def test_a_defect_that_is_put_back_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a story needs luck, one of a few lives shows it; without the defect the gate plays it."""
+    """Where a story needs luck, one of a few lives shows it."""
     path = STORIES / f"{name}.json"
     told, rule = stories.read(path), json.loads(path.read_text())["violation"].partition(":")[0]
     monkeypatch.setattr("simulate.play.QUIET_SECONDS", QUIET_SECONDS)

@@ -1,0 +1,1 @@
+from tests.unit.agent.conftest import environment, node, run  # noqa: F401 - fixtures

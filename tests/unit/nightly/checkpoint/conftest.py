@@ -1,0 +1,1 @@
+from tests.unit.checkpoint.conftest import dcp, settled  # noqa: F401 - fixtures

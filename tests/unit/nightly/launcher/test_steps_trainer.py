@@ -1,0 +1,16 @@
+"""The trainer of the end-to-end tests keeps its promises with three ranks. The gate has fewer."""
+
+from pathlib import Path
+
+from tests.unit.launcher.steps_trainer import (
+    a_failure_ends_all_ranks_and_the_resumed_run_ends_alike,
+    wrong_weights_are_saved_and_told_of_once,
+)
+
+
+def test_wrong_weights_are_saved_and_told_of_once(tmp_path: Path) -> None:
+    wrong_weights_are_saved_and_told_of_once(tmp_path, 3)
+
+
+def test_a_failure_ends_all_ranks_and_the_resumed_run_has_the_weights_of_an_undisturbed_one(tmp_path: Path) -> None:
+    a_failure_ends_all_ranks_and_the_resumed_run_ends_alike(tmp_path, 3)

@@ -1,0 +1,9 @@
+"""Twice the workers, twice the work, in the largest gangs."""
+
+import pytest
+from tests.unit.lifecycle.growth import SCENES, costs_in_proportion
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_a_decision_costs_in_proportion_to_its_workers(scene: str) -> None:
+    costs_in_proportion(scene, few=256)

@@ -1,0 +1,65 @@
+"""What an answer reaches, beside a solver that tries everything."""
+
+from collections import Counter
+from dataclasses import dataclass
+from random import Random
+
+from tests.unit.placement.cases import Case, a_case
+from tests.unit.placement.exhaustive import Best, best, place, usable, vectors
+
+from muster.placement.eligibility import reluctance
+from muster.placement.names import reserved_refusal
+from muster.placement.space import Space
+from muster.placement.where import domain_counts
+from muster.world.fleet import Fleet
+from muster.world.queuedecision import NotPlaced, Placed
+
+
+def answer_of(case: Case, fleet: Fleet | None = None) -> Placed | NotPlaced:
+    space = Space(case.fleet if fleet is None else fleet)
+    space.reserve_nodes(case.taken, reserved_refusal("default/big"))
+    return space.solve(case.request)
+
+
+@dataclass(frozen=True)
+class Reached:
+    """What an answer reaches, as the exhaustive solver measures it."""
+
+    counts: tuple[int, ...]
+    with_spares: tuple[int, ...]
+    left: tuple[int, ...]
+    reluctance: int
+
+
+def reached(case: Case, answer: Placed) -> Reached:
+    fleet = case.fleet
+    free = Counter(place(fleet, name) for name in usable(fleet, case.request, case.taken))
+    workers = {place(fleet, name) for name in answer.nodes}
+    chosen = (*answer.nodes, *answer.spares)
+    total = sum(reluctance(fleet.nodes[name], case.request.needs, fleet) for name in chosen)
+    counts, with_spares, left = vectors(fleet, case.request, free, workers, {place(fleet, n) for n in answer.spares})
+    return Reached(counts, with_spares, left, total)
+
+
+def check_counts(case: Case) -> tuple[Best, Reached] | None:
+    """Feasible if and only if anything is; as few domains as any choice, per level from the outside in."""
+    answer, optimum = answer_of(case), best(case.fleet, case.request, case.taken)
+    assert isinstance(answer, Placed) == (optimum is not None), answer
+    if optimum is None or isinstance(answer, NotPlaced):
+        return None
+    found = reached(case, answer)
+    assert (found.counts, found.with_spares) == (optimum.counts, optimum.with_spares)
+    counts = domain_counts(case.fleet, (*answer.nodes, *case.request.kept))
+    assert tuple(counts.values()) == found.counts
+    return optimum, found
+
+
+def left_behind_is_the_least_nearly_always(count: int) -> None:
+    """Among so many cases."""
+    cases = [check_counts(a_case(Random(seed))) for seed in range(count)]
+    pairs = [pair for pair in cases if pair is not None]
+    assert len(pairs) > count / 5
+    left = sum(found.left == optimum.left for optimum, found in pairs)
+    assert left >= 0.99 * len(pairs)
+    reluctant = sum((found.left, found.reluctance) == (optimum.left, optimum.reluctance) for optimum, found in pairs)
+    assert reluctant >= 0.97 * len(pairs)
