@@ -61,9 +61,10 @@ quoted = '$(subst ','\'',$(1))'
 PYTEST = $(PY) -m pytest -p gate.results -q $(if $(K),-k $(call quoted,$(K)))
 tests_of = $(if $(T),$(call quoted,$(T)),tests/$(1) --ignore=tests/$(1)/nightly)
 side_by_side = $(if $(T)$(K),,-n $(2) --dist $(1))
+many_examples = $(if $(findstring tests/unit/nightly,$(T)),--hypothesis-profile=nightly)
 
 test-unit: venv ## Pure functions and single processes (T=tests/unit/queueing K=order for a part)
-	@$(PYTEST) $(call tests_of,unit) $(call side_by_side,worksteal,3)
+	@$(PYTEST) $(many_examples) $(call tests_of,unit) $(call side_by_side,worksteal,3)
 
 test-integration: venv binaries ## Against a real API server (T=, K=)
 	@$(PYTEST) $(call tests_of,integration) $(call side_by_side,loadfile,4)

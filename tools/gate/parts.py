@@ -59,7 +59,9 @@ PARTS = (
     Part("unit-defects", tests=_nightly("unit", "simulate/test_lives.py"), workers=2, pytest=_SPREAD),
     Part(
         "unit-lives",
-        tests=_nightly("unit", "simulate/test_new_lives.py", "simulate/test_accounts.py", "simulate/test_fleets.py"),
+        tests=_nightly(
+            "unit", *(f"simulate/test_{name}.py" for name in ("accounts", "fleets", "new_lives", "shown_by"))
+        ),
         workers=2,
         pytest=_SPREAD,
         draws=True,
@@ -84,7 +86,13 @@ PARTS = (
         pytest=_SPREAD,
         draws=True,
     ),
-    Part("unit-drawn", tests=("tests/unit",), workers=2, pytest=("-m", "hypothesis", *_SPREAD), draws=True),
+    Part(
+        "unit-drawn",
+        tests=("tests/unit",),
+        workers=2,
+        pytest=("-m", "hypothesis", "--ignore=tests/unit/nightly", *_SPREAD),
+        draws=True,
+    ),
     Part(
         "integration-crash-points",
         tests=_nightly("integration", "controller/test_crash_points.py", "controller/test_health_crash_points.py"),

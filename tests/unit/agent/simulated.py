@@ -140,6 +140,42 @@ def assert_that_a_toggling_rate_is_written_seldom(period: float, seconds: float)
     assert agent.verdicts(kinds.PCIE_REPLAY) == {"Degraded"}
 
 
+def assert_that_gpus_that_toggle_are_written_seldom(period: float, seconds: float) -> None:
+    agent = Simulated(gpus=8)
+    agent.run(seconds, gpus_that_toggle(period))
+    assert agent.most_in_an_hour() <= 10
+    assert len(agent.writes) > 20
+
+
+def assert_that_errors_of_ports_weigh_more_within_the_hour(node: Any, ports: int, later: float) -> None:
+    """And so many seconds later, they still do."""
+    agent = Simulated(node.folder / "sys")
+    sample = ports_that_err(node, ports, 0.0, 0.0)
+    agent.run(10 * MINUTE, sample, 15.0)
+    assert agent.verdicts(kinds.IB_COUNTERS) == {"Warning"}
+    for seconds in (HOUR, later):
+        agent.run(seconds, sample, 15.0)
+        assert agent.verdicts(kinds.IB_COUNTERS) == {"Degraded"}
+    assert agent.most_in_an_hour() <= 10
+
+
+def assert_that_ports_that_err_are_written_seldom(node: Any, ports: int, hours: float, period: float) -> None:
+    """Each for itself would count four times an hour, and each at another time than the others.
+
+    Args:
+        node: the node's files.
+        ports: their number; from three on, they would be written more than ten times an hour if each had its own pace.
+        hours: how long they err.
+        period: seconds between two looks at them.
+    """
+    agent = Simulated(node.folder / "sys")
+    agent.run(hours * HOUR, ports_that_err(node, ports, 110.0, agent.now), period)
+    assert agent.most_in_an_hour() <= 10
+    assert len(agent.writes) > 5 * hours
+    assert agent.verdicts(kinds.IB_COUNTERS) == {"Degraded"}
+    assert len(agent.written()) == ports
+
+
 def assert_that_dying_peers_condemn_nobody(node: Any, counter: str, seconds: float) -> None:
     """A job that crashes every ten minutes makes all its nodes count errors of the one that went first."""
     agent = Simulated(node.folder / "sys")

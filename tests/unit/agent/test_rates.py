@@ -15,8 +15,9 @@ from tests.unit.agent.simulated import (
     Simulated,
     assert_that_a_toggling_rate_is_written_seldom,
     assert_that_dying_peers_condemn_nobody,
-    gpus_that_toggle,
-    ports_that_err,
+    assert_that_errors_of_ports_weigh_more_within_the_hour,
+    assert_that_gpus_that_toggle_are_written_seldom,
+    assert_that_ports_that_err_are_written_seldom,
     replays,
 )
 
@@ -71,10 +72,7 @@ def test_a_rate_that_toggles_is_written_ten_times_an_hour_at_most(period: float)
 
 
 def test_eight_gpus_whose_rates_toggle_are_written_ten_times_an_hour_at_most() -> None:
-    agent = Simulated(gpus=8)
-    agent.run(4 * HOUR, gpus_that_toggle(1800.0))
-    assert agent.most_in_an_hour() <= 10
-    assert len(agent.writes) > 20
+    assert_that_gpus_that_toggle_are_written_seldom(1800.0, 4 * HOUR)
 
 
 def test_what_the_rate_is_now_is_no_news() -> None:
@@ -157,13 +155,7 @@ def test_crc_errors_that_last_weigh_more() -> None:
 
 
 def test_errors_of_a_port_weigh_more_within_the_hour(node: Any) -> None:
-    agent = Simulated(node.folder / "sys")
-    sample = ports_that_err(node, 1, 0.0, 0.0)
-    agent.run(10 * MINUTE, sample, 15.0)
-    assert agent.verdicts(kinds.IB_COUNTERS) == {"Warning"}
-    agent.run(HOUR, sample, 15.0)
-    assert agent.verdicts(kinds.IB_COUNTERS) == {"Degraded"}
-    assert agent.most_in_an_hour() <= 10
+    assert_that_errors_of_ports_weigh_more_within_the_hour(node, ports=1, later=0.0)
 
 
 def test_peers_that_die_again_and_again_condemn_nobody(node: Any) -> None:
@@ -183,10 +175,7 @@ def test_a_port_whose_own_link_errs_as_well_weighs_more(node: Any) -> None:
 
 
 def test_ports_that_err_at_different_times_are_written_ten_times_an_hour_at_most(node: Any) -> None:
-    agent = Simulated(node.folder / "sys")
-    agent.run(HOUR, ports_that_err(node, 3, 110.0, agent.now), 30.0)
-    assert agent.most_in_an_hour() <= 10
-    assert len(agent.written()) == 3
+    assert_that_ports_that_err_are_written_seldom(node, ports=4, hours=1.5, period=60.0)
 
 
 def test_something_grave_is_written_at_once_whatever_rates_have_used_up() -> None:

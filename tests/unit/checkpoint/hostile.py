@@ -143,7 +143,7 @@ def mutate_one_file_and_scan(name: str, root: Path, times: int) -> None:
         paths[place].write_bytes(whole[place])
 
 
-WITH_LINKS = ("Hugging Face's Trainer, two ranks", "Megatron Core", "DLRover")
+IN_THE_GATE = ("Hugging Face's Trainer, two ranks", "Megatron Core", "DLRover")
 """Formats of which the gate puts a link in the place of each file; the nightly tests take the others."""
 
 

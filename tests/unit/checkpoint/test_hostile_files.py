@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from tests.unit.checkpoint.hostile import (
     DEEP,
+    IN_THE_GATE,
     PLACES,
-    WITH_LINKS,
     assert_that_no_content_ends_the_scan,
     assert_that_no_message_repeats_what_is_outside,
     lay,
@@ -115,7 +115,7 @@ def test_a_directory_below_that_becomes_a_file_is_left_out(tmp_path: Path, monke
     scan(tmp_path)
 
 
-@pytest.mark.parametrize("name", WITH_LINKS)
+@pytest.mark.parametrize("name", IN_THE_GATE)
 def test_no_message_repeats_a_file_to_which_a_link_leads_out_of_the_directory(name: str, tmp_path: Path) -> None:
     assert_that_no_message_repeats_what_is_outside(SAVES[name], tmp_path)
 

@@ -267,15 +267,15 @@ async def comes_and_goes_ten_times_an_hour(stage: Stage, of: str) -> None:
     assert len(stage.told.reasons) <= 2 * MAX_WRITES_PER_HOUR
 
 
-async def what_another_system_says_is_few_writes(stage: Stage, *, held: bool) -> None:
-    """What it says and takes back for an hour."""
+async def what_another_system_says_is_few_writes(stage: Stage, *, held: bool, minutes: int) -> None:
+    """What it says and takes back for an hour, or for less."""
     stage.policy(budgets=budgets(window=0, out=0, domain=0) if held else EVERYTHING)
     stage.add("a", "b", "c")
     if held:
         stage.say("c", 48)
         await stage.look()
     stage.api.calls = []
-    for seconds in range(0, 3600, 20):
+    for seconds in range(0, 60 * minutes, 20):
         stage.now = NOW + timedelta(seconds=seconds)
         status = "False" if seconds % 40 == 0 else "True"
         ready = {"type": "StorageReady", "status": status, "reason": "DiskSlow"}

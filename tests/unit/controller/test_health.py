@@ -120,9 +120,14 @@ async def test_what_had_to_wait_is_written_in_its_turn(clocked: Stage) -> None:
     assert (stage.status("a")["state"], stage.api.count("PATCH", "nodehealths")) == (true, writes + 1)
 
 
-async def test_what_another_system_says_and_takes_back_all_the_time_is_few_writes(stage: Stage) -> None:
-    """While the breaker holds nodes: tests/unit/nightly/controller/test_health.py."""
-    await what_another_system_says_is_few_writes(stage, held=False)
+@pytest.mark.parametrize(
+    ("held", "minutes"), [(False, 60), (True, 10)], ids=["while it holds none", "while the breaker holds nodes"]
+)
+async def test_what_another_system_says_and_takes_back_all_the_time_is_few_writes(
+    stage: Stage, held: bool, minutes: int
+) -> None:
+    """An hour while the breaker holds nodes: tests/unit/nightly/controller/test_health.py."""
+    await what_another_system_says_is_few_writes(stage, held=held, minutes=minutes)
 
 
 async def test_writes_that_had_no_time_leave_their_turns_to_others(clocked: Stage) -> None:

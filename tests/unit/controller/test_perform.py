@@ -216,9 +216,10 @@ async def test_a_refused_template_is_logged_once_and_tried_again(
     assert scene.cluster.world(job).template_verdict.retry_seconds <= TEMPLATE_RETRY_SECONDS, "another template"
 
 
-async def test_refused_jobs_ask_the_api_server_less_and_less(scene: Any) -> None:
-    """Hundreds, for good and for a while: tests/unit/nightly/controller/test_perform.py."""
-    await jobs_ask_less_and_less(scene, QUOTA, 80, 80 * 1.8 / 400)
+@pytest.mark.parametrize(("refused", "count"), [(FOR_GOOD, 200), (QUOTA, 40)], ids=["for good", "for a while"])
+async def test_refused_jobs_ask_the_api_server_less_and_less(scene: Any, refused: ApiError, count: int) -> None:
+    """Twice as many, and more: tests/unit/nightly/controller/test_perform.py."""
+    await jobs_ask_less_and_less(scene, refused, count)
 
 
 async def test_refusals_without_end_are_no_defect(performer: Performer, scene: Any, make: Any, clock: Any) -> None:

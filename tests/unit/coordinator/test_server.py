@@ -14,11 +14,12 @@ import aiohttp
 import pytest
 from cryptography import x509
 from tests.unit.clock import StepClock
+from tests.unit.coordinator.strangers import TOKENS, UNDECIDED, Strangers, abort
 
 from muster.coordinator import endpoints, memory, server
 from muster.coordinator.auth import AuthError, Caller
 from muster.coordinator.checkers import CheckerHub
-from muster.coordinator.connection_limiter import HANDSHAKES_PER_SECOND
+from muster.coordinator.connection_limiter import HANDSHAKES_PER_SECOND, Limits
 from muster.coordinator.http import Connection, Head
 from muster.coordinator.hub import Hub
 from muster.coordinator.server import SHARE_OF_POD, CoordinatorServer
@@ -366,6 +367,41 @@ async def test_the_body_of_a_pod_that_is_no_worker_is_not_taken_in(door: Door) -
     writer.close()
 
 
+@pytest.fixture
+def distrustful(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No token is good, and of one nobody finds out."""
+
+    async def verify(authorization: str) -> Caller:
+        if authorization == UNDECIDED:
+            await asyncio.Event().wait()
+        raise AuthError("no")
+
+    monkeypatch.setattr(door.controller, "verify", verify)
+
+
+@pytest.mark.usefixtures("distrustful")
+@pytest.mark.parametrize("token", TOKENS)
+async def test_of_clients_without_a_good_token_no_body_is_taken_in(
+    door: Door, monkeypatch: pytest.MonkeyPatch, token: str
+) -> None:
+    """What comes with the head is one record of TLS. Nightly, hundreds of them cost a process little memory."""
+    clients, most_kept, receive = 20, dict[Connection, int](), Connection.data_received
+
+    def data_received(connection: Connection, data: bytes) -> None:
+        receive(connection, data)
+        most_kept[connection] = max(most_kept.get(connection, 0), len(connection._received))
+
+    monkeypatch.setattr(Connection, "data_received", data_received)
+    sending = asyncio.create_task(Strangers(door.port, door.trust).send_big_bodies(token, clients, within=DEADLINE))
+    await until(lambda: sending.done() or sum(one.is_asked_about for one in door.server.connections) == clients)
+    await asyncio.sleep(0.05)  # for more to come
+    for connection in list(door.server.connections):
+        connection.abort()
+    abort(await sending)
+    assert len(most_kept) == clients
+    assert max(most_kept.values()) <= 16 * 1024
+
+
 async def test_of_one_pod_one_body_comes_in_at_a_time(door: Door) -> None:
     door.controller.directives["u2"] = WAIT
     opened = [await asyncio.open_connection("localhost", door.port, ssl=door.trust) for _ in range(3)]
@@ -447,6 +483,25 @@ async def test_a_handshake_that_fails_leaves_nothing_behind(door: Door) -> None:
     await until(lambda: not door.server._unauthenticated)
     assert door.server._limiter._unauthenticated == 0
     assert (await door.report())[0] == 200
+
+
+@pytest.fixture
+def quick_sweeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They alone end a handshake."""
+    monkeypatch.setattr(server, "SWEEP_SECONDS", 0.02)
+    monkeypatch.setattr(server, "HANDSHAKE_SECONDS", 1000.0)
+
+
+@pytest.mark.usefixtures("quick_sweeps", "distrustful")
+@pytest.mark.parametrize(("addresses", "slow_seconds"), [(1, 1000.0), (3, 0.02)], ids=["places left", "all taken"])
+async def test_silent_connections_from_a_few_addresses_keep_no_client_out(
+    door: Door, monkeypatch: pytest.MonkeyPatch, addresses: int, slow_seconds: float
+) -> None:
+    """Nightly there are a thousand connections, and the limits that are shipped."""
+    monkeypatch.setattr(server, "SLOW_HANDSHAKE_SECONDS", slow_seconds)
+    door.server._limiter._limits = Limits(unauthenticated=6, of_address=4, few_of_address=1)
+    strangers = Strangers(door.port, door.trust)
+    await strangers.silent_connections_keep_no_client_out(8, addresses, within=DEADLINE)
 
 
 class Budget:

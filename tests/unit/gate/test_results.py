@@ -60,26 +60,39 @@ def test_passes_beside_it():
 """
 
 
-def lines_of(folder: Path, *options: str) -> dict[str, dict[str, Any]]:
-    """What is written of a run of the tests in a folder, by the name of the test; one line for each."""
+def lines_of(folder: Path, *options: str, code: int = 1) -> dict[str, dict[str, Any]]:
+    """What is written of a run of the tests in a folder, by the name of the test; one line for each.
+
+    Args:
+        folder: where the tests are.
+        options: of pytest.
+        code: what pytest exits with. 1: tests failed. 2: it was stopped before any test.
+    """
     file = folder / "results.jsonl"
     environment = {**os.environ, results.VARIABLE: str(file), "PYTHONPATH": str(ROOT / "tools")}
     left_out = [f"-pno:{plugin}" for plugin in ("cacheprovider", "hypothesispytest", "asyncio", "timeout")]
     command = [sys.executable, "-m", "pytest", "-p", "gate.results", *left_out, "-q", *options]
     run = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    assert run.returncode == 1, run.stdout + run.stderr
+    assert run.returncode == code, run.stdout + run.stderr
     lines = [(line["name"].rpartition("::")[2], line) for line in results.read(file)]
     assert len(dict(lines)) == len(lines)
     return dict(lines)
 
 
-def test_each_test_has_one_line_and_a_file_that_cannot_be_collected_is_a_failure(tmp_path: Path) -> None:
+def test_each_test_has_one_line(tmp_path: Path) -> None:
     (tmp_path / "test_some.py").write_text(TESTS)
-    (tmp_path / "test_broken.py").write_text("import nothing_of_this_name\n")
-    lines = lines_of(tmp_path, "--continue-on-collection-errors")
-    assert {name: line["result"] for name, line in lines.items()} == RESULTS | {"test_broken.py": "failed"}
+    lines = lines_of(tmp_path)
+    assert {name: line["result"] for name, line in lines.items()} == RESULTS
     assert lines["test_passes"]["seed"] == 17
     assert lines["test_passes_when_run_again"]["reruns"] == 1
+
+
+def test_a_file_that_cannot_be_collected_is_a_failure_and_nothing_else_is_run(tmp_path: Path) -> None:
+    """Neither `make test` nor `make test-all` has pytest go on after it."""
+    (tmp_path / "test_some.py").write_text(TESTS)
+    (tmp_path / "test_broken.py").write_text("import nothing_of_this_name\n")
+    lines = lines_of(tmp_path, code=2)
+    assert {name: line["result"] for name, line in lines.items()} == {"test_broken.py": "failed"}
 
 
 def test_each_test_has_one_line_side_by_side_and_one_that_kills_its_worker_is_named(tmp_path: Path) -> None:

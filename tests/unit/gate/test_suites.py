@@ -252,8 +252,8 @@ def test_a_result_that_cannot_be_kept_is_said_and_fails_nothing(
 def test_a_whole_part_is_run_with_its_workers_and_marks(cache: Path, ran: Callable[..., Ran]) -> None:
     ((_, command, environment),) = _run_part(ran, "unit-drawn")
     assert command[1:-2] == [
-        *("-m", "pytest", "-p", "gate.results", "-q", "tests/unit", "-m", "hypothesis", "--dist", "worksteal"),
-        *("-n", "2"),
+        *("-m", "pytest", "-p", "gate.results", "-q", "tests/unit", "-m", "hypothesis"),
+        *("--ignore=tests/unit/nightly", "--dist", "worksteal", "-n", "2"),
     ]
     assert command[-2:] == [f"--hypothesis-seed={environment['MUSTER_SEED']}", "--hypothesis-profile=nightly"]
     assert environment["PYTHONHASHSEED"] == "0"

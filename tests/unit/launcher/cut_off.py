@@ -27,6 +27,17 @@ def is_cut_right(world: World, members: set[int]) -> None:
     assert {worker.index for worker in world.workers if not worker.is_training} == members
 
 
+def neighbours_behind_one_switch(size: int) -> None:
+    world = World(size)
+    world.start()
+    cut = behind_one_switch(size)
+    world.cut(cut)
+    world.clock.run(FENCE - 2)
+    assert all(worker.is_training for worker in world.workers)
+    world.clock.run(2)
+    is_cut_right(world, cut)
+
+
 def any_set_is_cut_off_together(size: int, seed: int) -> None:
     chance = random.Random(seed)
     first, count = chance.randrange(size), chance.randint(1, size - 1)

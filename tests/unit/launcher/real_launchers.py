@@ -89,6 +89,21 @@ for step in range(1, 100000):
 """
 
 
+# What Hugging Face's Trainer prints when it goes on from step 300: the bar begins with 0, and jumps at the first step.
+GOES_ON = [
+    "\r  0%|          | 0/500 [00:00<?, ?it/s]",
+    "\r 60%|██████    | 301/500 [00:02<00:01, 148.51it/s]",
+    "{'loss': 2.1704, 'grad_norm': 3.1, 'learning_rate': 1.98e-05, 'epoch': 3.02}\n",
+    "\r 60%|██████    | 302/500 [00:03<00:01, 120.01it/s]",
+    "\r 61%|██████    | 303/500 [00:04<00:02, 90.25it/s]\r",
+]
+FROM_SCRATCH = [
+    "\r  0%|          | 0/500 [00:00<?, ?it/s]",
+    "\r  0%|          | 1/500 [00:01<08:19,  1.00s/it]",
+    "\r  0%|          | 2/500 [00:02<08:18,  1.00s/it]\r",
+]
+
+
 def write_checkpoint(directory: Path, step: int) -> None:
     target = directory / f"step-{step}"
     target.mkdir(parents=True, exist_ok=True)

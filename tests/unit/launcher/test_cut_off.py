@@ -15,6 +15,7 @@ from tests.unit.launcher.cut_off import (
     a_length_that_was_just_served_counts,
     any_set_is_cut_off_together,
     is_cut_right,
+    neighbours_behind_one_switch,
     packets_pass_in_one_direction_only,
     the_coordinator_alone_is_lost,
     the_length_counts_that_the_coordinator_was_told,
@@ -30,14 +31,8 @@ from muster.protocol.messages import RUN, Peer
 SIZE = 5
 
 
-def test_five_neighbours_behind_one_switch():
-    world = World(12)
-    world.start()
-    world.cut({3, 4, 5, 6, 7})
-    world.clock.run(FENCE - 2)
-    assert all(worker.is_training for worker in world.workers)
-    world.clock.run(2)
-    is_cut_right(world, {3, 4, 5, 6, 7})
+def test_neighbours_behind_one_switch():
+    neighbours_behind_one_switch(SIZE)
 
 
 @pytest.mark.parametrize(("size", "seed"), [(2, 0), (2, 3), (3, 0), (3, 1)])

@@ -7,6 +7,7 @@ import threading
 import time
 
 from tests.unit.launcher.real_launchers import (
+    GOES_ON,
     a_progress_bars_first_number_is_no_finished_step,
     the_first_step_of_an_attempt_is_told,
 )
@@ -95,16 +96,6 @@ def test_the_age_of_the_loop_grows_while_it_is_stuck():
 
 def test_the_first_step_of_an_attempt_is_told(coordinator, run_python):
     the_first_step_of_an_attempt_is_told(coordinator, run_python, print_steps=False)
-
-
-# What Hugging Face's Trainer prints when it goes on from step 300: the bar begins with 0, and jumps at the first step.
-GOES_ON = [
-    "\r  0%|          | 0/500 [00:00<?, ?it/s]",
-    "\r 60%|██████    | 301/500 [00:02<00:01, 148.51it/s]",
-    "{'loss': 2.1704, 'grad_norm': 3.1, 'learning_rate': 1.98e-05, 'epoch': 3.02}\n",
-    "\r 60%|██████    | 302/500 [00:03<00:01, 120.01it/s]",
-    "\r 61%|██████    | 303/500 [00:04<00:02, 90.25it/s]\r",
-]
 
 
 def test_a_progress_bars_first_number_is_no_finished_step(coordinator, run_python):

@@ -14,12 +14,13 @@ from muster.world.job import JobWorld
 
 # What grows with the square would be sixteen times as much where there are four times as many.
 LIMIT = 6.0
+BLOCK, RACK = 64, 16  # nodes of each: there are several blocks, and four times as many in the larger gang
 
 
 def trains(workers: int, **view: Any) -> Scene:
     scene = Scene(a_job(nodes=workers), seconds=1000.0).gang().pods().all(running(1, 50, **view))
     for number in range(2 * workers):
-        scene.nodes[f"n{number}"] = a_node(f"n{number}", block=f"b{number // 512}", rack=f"r{number // 16}")
+        scene.nodes[f"n{number}"] = a_node(f"n{number}", block=f"b{number // BLOCK}", rack=f"r{number // RACK}")
     return scene
 
 

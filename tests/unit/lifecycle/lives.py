@@ -118,7 +118,7 @@ def _resumes_at(theatre: Theatre, play: Play, step: int) -> None:
 
 
 def stops_in_time_saved_and_waits(notice: float, away: float) -> None:
-    """A job without another node, told of a window so long before, which lasts for as long as `away`."""
+    """A job without another node, told of a window so long before; its node is away for so long after it has begun."""
     theatre = Theatre(nodes=3)
     job = a_job(checkpoint={"directory": "/checkpoints", "saveTimeoutSeconds": 60})
     play = theatre.submit(job, checkpoint_every=5, total_steps=900)
@@ -133,7 +133,7 @@ def stops_in_time_saved_and_waits(notice: float, away: float) -> None:
     assert play.record.reason == "MaintenanceStarts"
     saved = max(play.checkpoints)
     assert saved >= notice - 125
-    theatre.play_on(away)
+    theatre.play_on(began + notice + away - theatre.now)
     assert not play.record.members
     _resumes_at(theatre, play, saved)
 

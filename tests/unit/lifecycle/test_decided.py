@@ -6,7 +6,11 @@ from dataclasses import replace
 import pytest
 from tests.unit.lifecycle.builders import SETTINGS, a_fleet, a_job, a_node, at
 from tests.unit.lifecycle.theatre import Play, Theatre
-from tests.unit.lifecycle.written import CHIEF_LIVES, a_life_is_decided_again_the_same, has_queue_decision, written_down
+from tests.unit.lifecycle.written import (
+    CHIEF_LIVES,
+    a_life_is_decided_again_the_same,
+    two_jobs_for_one_place_are_decided_again_the_same,
+)
 
 from muster.lifecycle import decided
 from muster.lifecycle.decided import Decided, replay, write
@@ -23,11 +27,7 @@ def test_a_whole_life_is_decided_again_the_same(fault: Callable[[Theatre, Play],
 
 
 def test_two_jobs_for_one_place() -> None:
-    with written_down() as lines:
-        theatre = Theatre(nodes=3)
-        first, _ = theatre.submit(a_job("a")), theatre.submit(a_job("b"))
-        theatre.until(lambda: first.step >= 3)
-    assert any(map(has_queue_decision, lines))
+    two_jobs_for_one_place_are_decided_again_the_same(until_the_end=False)
 
 
 def test_a_node_that_has_to_be_left() -> None:

@@ -686,7 +686,7 @@ class TestPlain:
         assert {member.incarnation for member in play.record.members} == {2}
 
     def test_a_lost_node(self) -> None:
-        plain_job_waits_for_a_lost_node(away=90)
+        plain_job_waits_for_a_lost_node(away=320)
 
     def test_a_lost_node_is_given_up_after_the_time_that_the_job_allows(self) -> None:
         job = a_job(launch={"mode": "Plain"}, checkpoint={}, recovery={"unfencedTimeoutSeconds": 120})
@@ -698,7 +698,7 @@ class TestPlain:
         assert "n1" not in {member.node for member in play.record.members}
 
     def test_a_pod_that_is_force_deleted_on_a_node_that_is_cut_off_is_outwaited(self) -> None:
-        plain_job_outwaits_a_pod_that_is_force_deleted_behind_a_cut(away=130)
+        plain_job_outwaits_a_pod_that_is_force_deleted_behind_a_cut(away=320)
 
     def test_it_gives_up_after_three_restarts(self) -> None:
         theatre = Theatre()

@@ -1,4 +1,4 @@
-"""Twice the workers, twice the work, in gangs that are large enough to show it."""
+"""Four times the workers, four times the work, in gangs that are large enough to show it."""
 
 import pytest
 from tests.unit.lifecycle.growth import SCENES, costs_in_proportion

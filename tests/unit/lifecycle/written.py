@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 from tests.unit.lifecycle import theatre as stage
 from tests.unit.lifecycle.builders import a_job
-from tests.unit.lifecycle.theatre import Play, Theatre
+from tests.unit.lifecycle.theatre import VICTIM_TAIL, Play, Theatre
 
 from muster.lifecycle.decided import Decided, replay, write
 from muster.lifecycle.plan import Plan
@@ -85,5 +85,16 @@ def a_life_is_decided_again_the_same(fault: Callable[[Theatre, Play], None], mod
     assert {"CommitGang", "CheckTemplate", "CreatePod", "ApplySupport"} <= actions
 
 
-def has_queue_decision(line: str) -> bool:
-    return bool(json.loads(line)["world"]["queue_decision"])
+def two_jobs_for_one_place_are_decided_again_the_same(until_the_end: bool) -> None:
+    """Until the first one trains; or it fails, too, and both come to their ends."""
+    with written_down() as lines:
+        theatre = Theatre(nodes=3)
+        first, second = theatre.submit(a_job("a")), theatre.submit(a_job("b"))
+        theatre.until(lambda: first.step >= 3)
+        if until_the_end:
+            theatre.until(lambda: first.step >= 7)
+            theatre.end_rank(first, 1, code=1, tail=VICTIM_TAIL)
+            theatre.finish(first)
+            theatre.finish(second)
+            assert len(lines) > 20
+    assert any(json.loads(line)["world"]["queue_decision"] for line in lines)

@@ -16,17 +16,19 @@ def small(name: str, gangs: int, noise: int = 0) -> dict[str, float]:
     )
 
 
-def assert_that_culprits_are_found(name: str, gangs: int, noise: int) -> None:
+def assert_that_culprits_are_found(name: str, gangs: int, noise: int, least: float) -> None:
+    """So large a share of them; nobody else is blamed."""
     row = small(name, gangs, noise)
-    assert row["right"] >= 0.95
+    assert row["right"] >= least
     assert row["blamed"] == 0.0
     assert row["most_rounds"] <= GOALS["rounds"]
     assert row["mean_rounds"] <= 3.6
 
 
-def assert_that_the_local_clusters_noise_blames_nobody(gangs: int) -> None:
+def assert_that_the_local_clusters_noise_blames_nobody(gangs: int, least: float) -> None:
+    """But so large a share of the culprits."""
     row = small("bad nodes", gangs, 3)
-    assert row["right"] >= 0.85
+    assert row["right"] >= least
     assert row["blamed"] == 0.0
 
 
@@ -37,9 +39,10 @@ def assert_that_a_healthy_gang_is_soon_done(gangs: int) -> None:
     assert row["mean_rounds"] <= 2.8
 
 
-def assert_that_a_slow_part_is_named(name: str, key: str, gangs: int) -> None:
+def assert_that_a_slow_part_is_named(name: str, key: str, gangs: int, least: float) -> None:
+    """In so large a share of the gangs."""
     row = small(name, gangs)
-    assert row[key] >= 0.95
+    assert row[key] >= least
     assert row["blamed"] == 0.0
 
 

@@ -44,9 +44,9 @@ def a_job_that(
 
 
 @st.composite
-def stories(draw: st.DrawFn) -> list[Job]:
+def stories(draw: st.DrawFn, most_jobs: int = 6) -> list[Job]:
     jobs = []
-    for number in range(draw(st.integers(2, 6))):
+    for number in range(draw(st.integers(2, most_jobs))):
         namespace = draw(st.sampled_from(["bad", "bad", "worse", "good", "fine"]))
         fails = namespace in ("bad", "worse") and draw(st.booleans())
         jobs.append(

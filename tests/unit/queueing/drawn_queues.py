@@ -1,11 +1,15 @@
-"""Random fleets with queues and limits, and what is answered to each job."""
+"""Random fleets with queues and limits, what is answered to each job, and what holds of the order of the answers."""
 
 from dataclasses import dataclass
+from random import Random
 
 from hypothesis import strategies as st
 from tests.unit.queueing.builders import tree, wants
 
-from muster.queueing.queue import plan
+from muster.placement.names import promised_refusal
+from muster.placement.space import Space, solve
+from muster.queueing.limits import OverLimit
+from muster.queueing.queue import Behind, order, plan
 from muster.queueing.waiting import Waiting
 from muster.world.fleet import Fleet
 from muster.world.queuedecision import NotPlaced, Placed
@@ -61,3 +65,37 @@ def cases(draw: st.DrawFn) -> Case:
 
 def taken(answer: Placed | NotPlaced) -> tuple[str, ...]:
     return (*answer.nodes, *answer.spares) if isinstance(answer, Placed) else ()
+
+
+def those_behind_change_nothing_for_those_before_them(case: Case, count: int) -> None:
+    first = order(case.waiting)[:count]
+    alone = case.answers(first)
+    found = case.answers()
+    assert alone == {job.job_uid: found[job.job_uid] for job in first}
+
+
+def the_first_gets_what_it_would_get_alone(case: Case) -> None:
+    for first in order(case.waiting)[:1]:
+        answer = case.answers()[first.job_uid]
+        assert isinstance(answer, OverLimit) or answer == solve(case.fleet, first.request)
+
+
+def the_order_in_which_jobs_are_handed_in_does_not_matter(case: Case, random: Random) -> None:
+    shuffled = list(case.waiting)
+    random.shuffle(shuffled)
+    assert plan(case.fleet, shuffled, case.limits, case.held) == plan(case.fleet, case.waiting, case.limits, case.held)
+
+
+def who_is_told_to_be_behind_would_have_a_place_otherwise(case: Case) -> None:
+    found = case.answers()
+    space, queue = Space(case.fleet), order(case.waiting)
+    for job in queue:
+        answer = found[job.job_uid]
+        if isinstance(answer, Behind):
+            assert isinstance(space.solve(job.request), Placed)
+            before = {other.name for other in queue[: queue.index(job)] if not taken(found[other.job_uid])}
+            assert set(answer.reserved_for) <= before
+            assert all(answer.reserved_for.values())
+        elif isinstance(answer, NotPlaced) and not isinstance(answer, OverLimit):
+            assert isinstance(space.solve(job.request), NotPlaced)
+        space.reserve_nodes(taken(answer), promised_refusal("default/big"))

@@ -1,9 +1,10 @@
 """What a reservation that comes to nothing costs: the rule by rows, and its bound over some queues."""
 
 import pytest
+from hypothesis import given, settings
 from tests.unit.lifecycle.builders import a_job
 from tests.unit.queueing.builders import queue, told, tree, wants
-from tests.unit.queueing.charged_stories import Job, a_job_that, passed_once_in_a_pause
+from tests.unit.queueing.charged_stories import Job, a_job_that, passed_once_in_a_pause, stories
 
 from muster.queueing import explain
 from muster.queueing.charges import FIRST_SECONDS, JOBS_THAT_PAY_ALONE, LONGEST_SECONDS, Charged, Charges
@@ -114,5 +115,11 @@ def test_who_stands_behind_is_told_so() -> None:
     ],
 )
 def test_who_waits_is_passed_by_reservations_that_come_to_nothing_once_in_a_pause(jobs: list[Job]) -> None:
-    """Drawn queues: tests/unit/nightly/queueing/test_charges.py."""
+    passed_once_in_a_pause(jobs)
+
+
+@settings(max_examples=8)
+@given(stories(most_jobs=4))
+def test_in_any_queue_who_waits_is_passed_by_reservations_that_come_to_nothing_once_in_a_pause(jobs: list[Job]) -> None:
+    """More and longer queues: tests/unit/nightly/queueing/test_charges.py."""
     passed_once_in_a_pause(jobs)

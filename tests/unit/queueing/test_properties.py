@@ -2,17 +2,28 @@
 
 from collections import Counter
 from dataclasses import replace
+from random import Random
 
-from hypothesis import event, given
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from tests.unit.lifecycle.builders import at
 from tests.unit.queueing.builders import NEEDS, wants
-from tests.unit.queueing.drawn_queues import Case, cases, taken
+from tests.unit.queueing.drawn_queues import (
+    Case,
+    cases,
+    taken,
+    the_first_gets_what_it_would_get_alone,
+    the_order_in_which_jobs_are_handed_in_does_not_matter,
+    those_behind_change_nothing_for_those_before_them,
+    who_is_told_to_be_behind_would_have_a_place_otherwise,
+)
 
 from muster.placement.eligibility import refusal
 from muster.placement.space import Space
 from muster.queueing.limits import OverLimit
 from muster.world.queuedecision import NotPlaced, Placed
+
+FEW = settings(max_examples=8)  # of what nightly tests try more often
 
 
 @given(cases())
@@ -48,3 +59,27 @@ def test_a_job_that_waits_loses_no_free_node_of_its_best_domain(case: Case, coun
             else set()
         )
         assert not kept & {node for answer in found.values() for node in taken(answer)}
+
+
+@FEW
+@given(cases(), st.integers(0, 8))
+def test_those_behind_change_nothing_for_those_before_them(case: Case, count: int) -> None:
+    those_behind_change_nothing_for_those_before_them(case, count)
+
+
+@FEW
+@given(cases())
+def test_the_first_gets_what_it_would_get_alone(case: Case) -> None:
+    the_first_gets_what_it_would_get_alone(case)
+
+
+@FEW
+@given(cases(), st.randoms(use_true_random=False))
+def test_the_order_in_which_jobs_are_handed_in_does_not_matter(case: Case, random: Random) -> None:
+    the_order_in_which_jobs_are_handed_in_does_not_matter(case, random)
+
+
+@FEW
+@given(cases())
+def test_who_is_told_to_be_behind_would_have_a_place_otherwise(case: Case) -> None:
+    who_is_told_to_be_behind_would_have_a_place_otherwise(case)

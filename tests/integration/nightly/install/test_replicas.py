@@ -8,23 +8,12 @@ from typing import Any
 
 from tests.integration.install.replicas import leaders_address, lease, pair
 
-QUESTIONS = ("tokenreviews", "subjectaccessreviews")  # about who reads its metrics: nothing is written
 LEASE_SECONDS = 15  # kube/lease.py: nobody takes over sooner unless the lease was given back
 # A leader gives up 10 s after its last renewal, and renews every 2 s.
 SURVIVED_SECONDS = 6.0
 RESTARTS = 5
 HEARD_SECONDS = 3.0  # from a new leader's lease to its first answer
 ELSEWHERE, UNKNOWN_CALLER = 421, 401  # answers of one that does not lead, and of one that does, without a token
-
-
-def test_standby_is_ready_and_writes_nothing(installation: Any, wait_until: Callable[..., Any]) -> None:
-    leader, standby = pair(installation, wait_until)
-    assert standby.get("/readyz") == (200, "ok")
-    assert standby.samples("muster_is_leader") == {(): 0.0}
-    requests = [dict(labels) for labels in standby.samples("muster_api_requests_total")]
-    verbs = {each["verb"] for each in requests if each["resource"] not in QUESTIONS}
-    assert verbs == {"GET", "WATCH"}
-    assert leader.leads()
 
 
 def test_a_leader_told_to_stop_gives_its_lease_back(installation: Any, wait_until: Callable[..., Any]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.unit.checkpoint.hostile import (
-    WITH_LINKS,
+    IN_THE_GATE,
     assert_that_no_content_ends_the_scan,
     assert_that_no_message_repeats_what_is_outside,
     lay,
@@ -28,7 +28,7 @@ def test_no_mutation_of_any_file_ends_the_scan(name: str, tmp_path: Path) -> Non
     mutate_one_file_and_scan(name, tmp_path, times=30)
 
 
-@pytest.mark.parametrize("name", [name for name in SAVES if name not in WITH_LINKS])
+@pytest.mark.parametrize("name", [name for name in SAVES if name not in IN_THE_GATE])
 def test_no_message_repeats_a_file_to_which_a_link_leads_out_of_the_directory(name: str, tmp_path: Path) -> None:
     assert_that_no_message_repeats_what_is_outside(SAVES[name], tmp_path)
 

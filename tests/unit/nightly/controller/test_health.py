@@ -13,4 +13,4 @@ async def test_what_the_agent_says_and_takes_back_and_changes_nothing_is_written
 
 
 async def test_what_another_system_says_while_the_breaker_holds_nodes_is_few_writes() -> None:
-    await what_another_system_says_is_few_writes(stage_with_a_policy(), held=True)
+    await what_another_system_says_is_few_writes(stage_with_a_policy(), held=True, minutes=60)

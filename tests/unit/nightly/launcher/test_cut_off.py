@@ -1,4 +1,4 @@
-"""More sets that are cut off together, and larger gangs: the simulation of one takes up to half a minute."""
+"""All sets that are cut off together, and larger gangs than the gate has: one takes up to half a minute."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from tests.unit.launcher.cut_off import (
     a_length_that_was_just_served_counts,
     any_set_is_cut_off_together,
     half_is_cut_off,
+    neighbours_behind_one_switch,
     packets_pass_in_one_direction_only,
     the_coordinator_alone_is_lost,
     the_fence_file_is_asked_once_an_answer_is_overdue,
@@ -25,8 +26,11 @@ def test_half_of_a_large_gang(size, block):
     half_is_cut_off(size, block)
 
 
-# The gate has those of gangs of two and three that are missing here.
-SETS = [(2, 1), (2, 2), (3, 2), (3, 3), *((size, seed) for size in (12, 24) for seed in range(4))]
+def test_five_neighbours_behind_one_switch():
+    neighbours_behind_one_switch(SIZE)
+
+
+SETS = [(size, seed) for size in (2, 3, 12, 24) for seed in range(4)]
 
 
 @pytest.mark.parametrize(("size", "seed"), SETS)
@@ -64,6 +68,6 @@ def test_without_the_coordinator_alone_training_goes_on(makes_steps):
     the_coordinator_alone_is_lost(SIZE, makes_steps=makes_steps)
 
 
-@pytest.mark.parametrize("seconds", [1.0, 20.0])
+@pytest.mark.parametrize("seconds", [1.0, 8.0, 20.0])
 def test_at_any_pace_of_the_coordinator_the_fence_file_is_asked_only_once_an_answer_is_overdue(seconds):
     the_fence_file_is_asked_once_an_answer_is_overdue(seconds)

@@ -1,4 +1,4 @@
-"""How many reports a real launcher sends for a restart, and more cases of its connection than the gate has."""
+"""How many reports a real launcher sends for a restart, and all cases of its connection, of which the gate has one."""
 
 from __future__ import annotations
 
@@ -31,17 +31,21 @@ def test_a_restart_takes_two_reports(coordinator, run_python, tmp_path, checkpoi
         assert len(coordinator.received) - before <= 4, "Idle and Running; on a slow machine each in two reports"
 
 
-def test_without_checkpoints_a_restart_is_told_too(coordinator, run_python):
-    a_restart_is_told_with_the_scan_for_it(coordinator, run_python)
+@pytest.mark.parametrize("checkpoints", [False, True])
+def test_a_restart_is_told_with_the_scan_for_it(coordinator, run_python, tmp_path, checkpoints):
+    (tmp_path / "checkpoints").mkdir()
+    extra = {"MUSTER_CHECKPOINT_DIRECTORY": str(tmp_path / "checkpoints")} if checkpoints else {}
+    a_restart_is_told_with_the_scan_for_it(coordinator, run_python, **extra)
 
 
-@pytest.mark.parametrize("status", [401, 403, 500])
+@pytest.mark.parametrize("status", [401, 403, 500, 503])
 def test_an_error_answer_changes_nothing(coordinator, run_python, until, status):
     an_error_answer_changes_nothing(coordinator, run_python, until, status)
 
 
-def test_a_missing_setting_is_named(launch):
-    a_missing_setting_is_named(launch, "MUSTER_COORDINATOR")
+@pytest.mark.parametrize("missing", ["MUSTER_COORDINATOR", "MUSTER_TOKEN_FILE"])
+def test_a_missing_setting_is_named(launch, missing):
+    a_missing_setting_is_named(launch, missing)
 
 
 def test_an_idle_worker_does_not_flood_the_coordinator():

@@ -3,14 +3,12 @@
 from collections.abc import Callable
 
 import pytest
-from tests.unit.lifecycle.builders import a_job
-from tests.unit.lifecycle.theatre import VICTIM_TAIL, Play, Theatre
+from tests.unit.lifecycle.theatre import Play, Theatre
 from tests.unit.lifecycle.written import (
     ALL_LIVES,
     CHIEF_LIVES,
     a_life_is_decided_again_the_same,
-    has_queue_decision,
-    written_down,
+    two_jobs_for_one_place_are_decided_again_the_same,
 )
 
 
@@ -20,12 +18,4 @@ def test_a_whole_life_is_decided_again_the_same(fault: Callable[[Theatre, Play],
 
 
 def test_two_jobs_for_one_place() -> None:
-    with written_down() as lines:
-        theatre = Theatre(nodes=3)
-        first, second = theatre.submit(a_job("a")), theatre.submit(a_job("b"))
-        theatre.until(lambda: first.step >= 7)
-        theatre.end_rank(first, 1, code=1, tail=VICTIM_TAIL)
-        theatre.finish(first)
-        theatre.finish(second)
-    assert len(lines) > 20
-    assert any(map(has_queue_decision, lines))
+    two_jobs_for_one_place_are_decided_again_the_same(until_the_end=True)

@@ -1,4 +1,4 @@
-"""Twice the workers, twice the work, in the largest gangs."""
+"""Four times the workers, four times the work, in gangs of 256 and of 1,024 workers."""
 
 import pytest
 from tests.unit.lifecycle.growth import SCENES, costs_in_proportion

@@ -28,7 +28,8 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says() -> None:
 
 
 @pytest.mark.parametrize(
-    ("nodes", "spares", "mttf_days", "repair_hours"), [(2, 0, 10, 48), (4, 1, 5, 24), (8, 3, 10, 72)]
+    ("nodes", "spares", "mttf_days", "repair_hours"),
+    [(1, 0, 1, 24), (1, 1, 1, 24), (2, 0, 10, 48), (4, 1, 5, 24), (8, 3, 10, 72)],
 )
 def test_who_is_away_does_not_fail(nodes: int, spares: int, mttf_days: float, repair_hours: float) -> None:
     assert_that_who_is_away_does_not_fail(nodes, spares, mttf_days, repair_hours)
