@@ -22,6 +22,9 @@ EPOCH = 1_790_000_000.0
 DEADLINE = 1000.0
 """NVML hangs when a test lets this pass (`Running.let_nvml_hang`), and never because the machine is slow."""
 
+LIMIT = 300.0
+"""Seconds that a test waits at most. Beside four other busy sessions, a child took over 60 to start and answer."""
+
 QUICK = {
     "nvml.fast_period": 0.1,
     "nvml.normal_period": 0.2,
@@ -223,17 +226,17 @@ class Running:
     def about(self, kind: str) -> list[dict[str, Any]]:
         return [item for item in self.evidence if item["kind"] == kind]
 
-    def wait(self, condition: Callable[[], Any], seconds: float = 60.0) -> Any:
+    def wait(self, condition: Callable[[], Any], seconds: float = LIMIT) -> Any:
         until = time.monotonic() + seconds
         while not (result := condition()):
             assert time.monotonic() < until, self.status
             time.sleep(0.01)
         return result
 
-    def wait_for(self, kind: str, seconds: float = 60.0) -> dict[str, Any]:
+    def wait_for(self, kind: str, seconds: float = LIMIT) -> dict[str, Any]:
         return self.wait(lambda: self.about(kind), seconds)[0]
 
-    def wait_until_gone(self, kind: str, seconds: float = 60.0) -> None:
+    def wait_until_gone(self, kind: str, seconds: float = LIMIT) -> None:
         self.wait(lambda: not self.about(kind), seconds)
 
     def wait_until_looking(self) -> None:

@@ -23,10 +23,17 @@ from tests.unit.agent.dead_gpus import (
 
 from muster.api.nodehealth import Severity
 from muster.node.agent import kinds
+from muster.node.agent.gpus import Gpus
+from muster.node.agent.thresholds import DEFAULTS
 
 
 def test_a_gpu_that_answers_only_errors_while_others_answer(node: Any, run: Any) -> None:
     assert_that_errors_alone_are_fatal("gpu_fails=999@gpu1", node, run)
+
+
+def test_an_answer_without_gpus_and_without_their_number_is_a_failure() -> None:
+    signals = Gpus(DEFAULTS, 8).fast({"gpus": [], "errors": {"nvmlDeviceGetCount": 999}})
+    assert [(each.kind, each.bad, each.code) for each in signals] == [(kinds.NVML_FAILED, True, 999)]
 
 
 def test_errors_of_a_moment_accuse_nobody(node: Any, run: Any) -> None:

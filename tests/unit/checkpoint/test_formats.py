@@ -635,6 +635,8 @@ class TestOwnNamesOfWeights:
         assert complete(InMemory(written)) == [(500, "step_500")]
         for lost, name in enumerate(ranks):
             assert told(InMemory([*written[:lost], *written[lost + 1 :]])) == f"{name} does not exist"
+        with_another = [*written, ("step_500/random_states_2.pkl", archive({}))]
+        assert told(InMemory(with_another)) == "optimizer_0_rank2.bin does not exist"
 
 
 def test_weights_of_a_hook_in_several_files_are_those_that_their_index_names() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from muster.api.nodehealth import Severity
-from muster.health.silence import AgentSilence, pools_silent_at_once
+from muster.health.silence import AgentContacts, AgentSilence, pools_silent_at_once
 
 SUSPECT, AVOIDED = Severity.WARNING, Severity.DEGRADED
 
@@ -58,3 +58,17 @@ def test_a_moments_silence_does_not_count_and_each_pool_counts_by_itself() -> No
     quiet = {"a": AgentSilence(31, 31), "b": AgentSilence(29, 29), "c": AgentSilence(31, 31)}
     pools = {"a": "p", "b": "p", "c": "q", "d": "p"}
     assert pools_silent_at_once(quiet, pools, {"p": 3, "q": 1}, ["d"], lambda _: 1) == {"q": 1}
+
+
+@pytest.mark.parametrize(("was_away", "is_away", "weighs"), [(True, False, AVOIDED), (False, True, None)])
+def test_a_silence_counts_anew_when_its_node_comes_or_goes(
+    was_away: bool, is_away: bool, weighs: Severity | None
+) -> None:
+    contacts = AgentContacts()
+    contacts.note_ready("another")
+    contacts.note_silent("n", 0.0, paused=was_away)
+    assert contacts.note_silent("n", 10.0, paused=is_away)
+    contacts.changed(5000.0, {}, {"": 100}, lambda _: 5, lambda _: "silent")
+    silence = contacts.silence_of("n")
+    assert silence is not None
+    assert silence.weighs is weighs

@@ -687,3 +687,12 @@ def committed(plan: Plan) -> GangSpec:
     (action,) = plan.actions
     assert isinstance(action, CommitGang)
     return action.spec
+
+
+@pytest.mark.parametrize(("frozen", "step"), [(True, 100), (False, 200)])
+def test_of_a_branch_that_is_frozen_nothing_beyond_its_step_counts_again(frozen: bool, step: int) -> None:
+    world = scene((OLD,), (OLD,), (OLD,), branch=Branch(resume_from="", step=100, frozen=frozen)).world()
+    assert world.gang is not None
+    branch = resume.with_frozen_branch(world, world.gang.spec, 200).branch
+    assert branch is not None
+    assert (branch.step, branch.frozen) == (step, True)

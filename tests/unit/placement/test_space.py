@@ -137,6 +137,12 @@ def test_a_node_in_doubt_is_avoided_where_that_costs_no_domain_and_from_then_on_
     assert solve(far, ask(2)) == Placed(("b1-r1-0", "b1-r1-1"))
 
 
+@pytest.mark.parametrize(("holders", "fits"), [({"me"}, True), ({"me", "other"}, False), ({"other"}, False)])
+def test_a_node_that_another_job_holds_beside_this_one_is_not_free(holders: set[str], fits: bool) -> None:
+    fleet = a_fleet([a_node("n0")], holders={"n0": frozenset(holders)})
+    assert isinstance(solve(fleet, ask(1)), Placed) is fits
+
+
 def test_a_node_that_changes_rack_is_where_it_is_now() -> None:
     fleet = tree("b1/r1:2 b1/r2:2")
     assert isinstance(solve(fleet, ask(3, required="rack")), NotPlaced)
