@@ -15,10 +15,19 @@ from muster.controller.nodeacts import JSON_PATCH, TAINT_KEY, taint_patch
 from muster.kube import decode, paths
 from muster.kube.errors import Invalid
 from stage.hand import patiently
-from stage.health import agent_says, are_tainted, evidence, has_score, health, is_in_state, set_conditions, tainted
+from stage.health import (
+    NODES,
+    agent_says,
+    are_tainted,
+    evidence,
+    has_score,
+    health,
+    is_in_state,
+    set_conditions,
+    tainted,
+)
 from stage.scene import Scene
 
-NODES = {"health": {"enforcement": "Nodes"}}
 # All of them at once, where that is not what a test is about.
 NO_BUDGET = {"budgets": [{"nodes": "100%"}]}
 FREE = {"health": {"enforcement": "Nodes", **NO_BUDGET}}

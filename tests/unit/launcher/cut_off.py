@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 
+import pytest
 from tests.unit.launcher.simulated import World
 
 from muster.node.launcher.fence_file import PERIOD_SECONDS
@@ -151,3 +153,22 @@ def the_fence_file_is_asked_once_an_answer_is_overdue(seconds: float) -> None:
     world.cut(range(4))
     world.clock.run(2 * seconds + 2 * PERIOD_SECONDS)
     assert not any(worker.is_training for worker in world.workers)
+
+
+AT_ANY_SIZE = [
+    pytest.param(neighbours_behind_one_switch, id="neighbours behind one switch"),
+    pytest.param(
+        partial(packets_pass_in_one_direction_only, outward=True, inward=False), id="they hear and are not heard"
+    ),
+    pytest.param(
+        partial(packets_pass_in_one_direction_only, outward=False, inward=True), id="they are heard and do not hear"
+    ),
+    pytest.param(a_gang_makes_no_steps, id="the gang makes no steps of which its launchers know"),
+    pytest.param(the_length_that_is_served_counts, id="the length that is served counts"),
+    pytest.param(a_length_that_was_just_served_counts, id="it counts though no report has told it yet"),
+    pytest.param(a_length_that_is_lowered_within_an_attempt_stays, id="one that is lowered within an attempt stays"),
+    pytest.param(the_length_counts_that_the_coordinator_was_told, id="none is served: the one counts that it was told"),
+    pytest.param(partial(the_coordinator_alone_is_lost, makes_steps=True), id="without the coordinator alone"),
+    pytest.param(partial(the_coordinator_alone_is_lost, makes_steps=False), id="without it and without steps"),
+]
+"""What holds of a gang of any size: each is called with the number of its workers."""

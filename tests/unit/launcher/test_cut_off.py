@@ -9,17 +9,10 @@ from collections import deque
 
 import pytest
 from tests.unit.launcher.cut_off import (
+    AT_ANY_SIZE,
     FENCE,
-    a_gang_makes_no_steps,
-    a_length_that_is_lowered_within_an_attempt_stays,
-    a_length_that_was_just_served_counts,
     any_set_is_cut_off_together,
     is_cut_right,
-    neighbours_behind_one_switch,
-    packets_pass_in_one_direction_only,
-    the_coordinator_alone_is_lost,
-    the_length_counts_that_the_coordinator_was_told,
-    the_length_that_is_served_counts,
 )
 from tests.unit.launcher.simulated import World
 
@@ -31,43 +24,14 @@ from muster.protocol.messages import RUN, Peer
 SIZE = 5
 
 
-def test_neighbours_behind_one_switch():
-    neighbours_behind_one_switch(SIZE)
+@pytest.mark.parametrize("holds", AT_ANY_SIZE)
+def test_a_gang_of_this_size(holds):
+    holds(SIZE)
 
 
 @pytest.mark.parametrize(("size", "seed"), [(2, 0), (2, 3), (3, 0), (3, 1)])
 def test_any_set_that_is_cut_off_together(size, seed):
     any_set_is_cut_off_together(size, seed)
-
-
-@pytest.mark.parametrize(("outward", "inward"), [(True, False), (False, True)], ids=["they send", "they hear"])
-def test_packets_that_pass_in_one_direction_only(outward, inward):
-    packets_pass_in_one_direction_only(SIZE, outward=outward, inward=inward)
-
-
-def test_a_gang_that_makes_no_steps_of_which_its_launchers_know():
-    a_gang_makes_no_steps(SIZE)
-
-
-def test_the_length_that_is_served_counts():
-    the_length_that_is_served_counts(SIZE)
-
-
-def test_a_length_that_was_just_served_counts_though_no_report_has_told_it():
-    a_length_that_was_just_served_counts(SIZE)
-
-
-def test_a_length_that_is_lowered_within_an_attempt_stays():
-    a_length_that_is_lowered_within_an_attempt_stays(SIZE)
-
-
-def test_without_a_length_that_is_served_the_one_counts_that_the_coordinator_was_told():
-    the_length_counts_that_the_coordinator_was_told(SIZE)
-
-
-@pytest.mark.parametrize("makes_steps", [True, False])
-def test_without_the_coordinator_alone_training_goes_on(makes_steps):
-    the_coordinator_alone_is_lost(SIZE, makes_steps=makes_steps)
 
 
 def test_a_silent_neighbour_alone_fences_nobody():

@@ -8,18 +8,10 @@ import threading
 
 import pytest
 from tests.unit.launcher.conftest import DEADLINE_SECONDS
+from tests.unit.launcher.real_launchers import HANG, STEPS
 
 from muster.protocol.fence import fence_seconds, is_cut_off
 from muster.protocol.messages import EXITED, IDLE, RUNNING, Peer, digest
-
-HANG = "import time; time.sleep(600)"
-STEPS = """
-import json, os, time
-for step in range(1, 6001):
-    with open(os.environ["MUSTER_PROGRESS"], "a") as file:
-        file.write(json.dumps({"step": step}) + "\\n")
-    time.sleep(0.05)
-"""
 
 
 @pytest.fixture

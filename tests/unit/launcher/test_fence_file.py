@@ -10,13 +10,12 @@ from pathlib import Path
 
 import pytest
 from tests.unit.launcher.cut_off import the_fence_file_is_asked_once_an_answer_is_overdue
+from tests.unit.launcher.real_launchers import HANG
 from tests.unit.launcher.simulated import World
 
 from muster.node.launcher.fence_file import DEADLINE_SECONDS, PERIOD_SECONDS, FenceFile, FenceState, Storage, path_of
 from muster.node.launcher.fence_file_child import claim_fence_file, read_fence_file
 from muster.protocol.messages import EXITED, IDLE, RUNNING
-
-HANG = "import time; time.sleep(600)"
 
 
 def found(text: str) -> tuple[int, bool]:

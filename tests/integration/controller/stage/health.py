@@ -13,6 +13,7 @@ from stage.hand import Object, patiently
 from stage.scene import Scene
 
 TAINT_KEY = "muster.dev/unhealthy"
+NODES = {"health": {"enforcement": "Nodes"}}
 
 
 def evidence(kind: str, code: int = 0, subject: str = "GPU-1", boot: str = "boot-1", **more: Any) -> dict[str, Any]:

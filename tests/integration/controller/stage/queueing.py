@@ -2,8 +2,6 @@
 
 from typing import Any
 
-from muster.kube import paths
-from stage.hand import patiently
 from stage.scene import Scene
 
 
@@ -16,18 +14,9 @@ async def waiting(scene: Scene, name: str) -> Any:
     return await scene.eventually(f"{name} waits", told)
 
 
-async def reason(scene: Scene, name: str) -> str:
-    """Why the job is in its state."""
-    return str((await scene.job(name)).get("status", {}).get("reason", ""))
-
-
 async def is_reason(scene: Scene, name: str, wanted: str) -> bool:
-    return await reason(scene, name) == wanted
-
-
-async def priority_class(scene: Scene, name: str, value: int) -> None:
-    path = paths.group("scheduling.k8s.io/v1", "priorityclasses")
-    await patiently(lambda: scene.api.post(path, {"metadata": {"name": name}, "value": value}))
+    """Whether that is why the job is in its state."""
+    return (await scene.job(name)).get("status", {}).get("reason", "") == wanted
 
 
 async def is_told(scene: Scene, name: str, words: str) -> bool:

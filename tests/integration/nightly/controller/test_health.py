@@ -8,10 +8,8 @@ from muster.api.base import API_VERSION, rfc3339
 from muster.kube import paths
 from muster.world.names import gang_name
 from stage.hand import patiently
-from stage.health import agent_says, are_tainted, evidence, health, is_in_state, tainted
+from stage.health import NODES, agent_says, are_tainted, evidence, health, is_in_state, tainted
 from stage.scene import Scene
-
-NODES = {"health": {"enforcement": "Nodes"}}
 
 
 async def test_a_gpu_that_fell_off_the_bus_sends_the_job_elsewhere_and_comes_back_with_a_reboot(scene: Scene) -> None:

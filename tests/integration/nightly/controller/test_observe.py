@@ -2,10 +2,9 @@
 
 import functools
 
-from stage.health import agent_says, are_tainted, evidence, health, is_in_state
+from stage.health import NODES, agent_says, are_tainted, evidence, health, is_in_state
 from stage.scene import Scene
 
-NODES = {"health": {"enforcement": "Nodes"}}
 OBSERVED = {"health": {"enforcement": "Nodes", "observedReasons": ["Xid79"]}}
 
 

@@ -4,14 +4,15 @@ import functools
 
 from muster.kube import paths
 from stage.hand import job_manifest, patiently
-from stage.queueing import is_reason, is_told, priority_class, waiting
+from stage.queueing import is_reason, is_told, waiting
 from stage.scene import Scene
 
 
 async def test_the_next_is_the_one_with_the_highest_priority_then_the_oldest(scene: Scene) -> None:
     await scene.add_nodes(3, "n")
     urgent = f"urgent-{scene.namespace}"
-    await priority_class(scene, urgent, 1000)
+    classes = paths.group("scheduling.k8s.io/v1", "priorityclasses")
+    await patiently(lambda: scene.api.post(classes, {"metadata": {"name": urgent}, "value": 1000}))
     await scene.operators.start()
     first = await scene.create_job("first", training={"last_step": 30})
     await scene.training_at(1, first)

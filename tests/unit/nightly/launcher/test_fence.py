@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 
-from tests.unit.launcher.test_fence import HANG, STEPS
+from tests.unit.launcher.real_launchers import HANG, STEPS
 
 from muster.protocol.messages import RUNNING
 
