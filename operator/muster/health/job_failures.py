@@ -135,9 +135,8 @@ class JobFailureReports:
 
     def __init__(self) -> None:
         self._records: dict[str, dict[str, tuple[str, Sequence[JobFailureReport]]]] = {}  # job -> uid -> node, reports
-        self._by_node: defaultdict[str, dict[str, Sequence[JobFailureReport]]] = defaultdict(
-            dict
-        )  # node -> job -> reports
+        # node -> job -> reports
+        self._by_node: defaultdict[str, dict[str, Sequence[JobFailureReport]]] = defaultdict(dict)
         self._by_owner: defaultdict[str, dict[str, str]] = defaultdict(dict)  # owner -> job -> node
         self._repeated_at: tuple[datetime | None, dict[str, int]] = None, {}  # for one time: owner -> nodes
 
@@ -238,12 +237,10 @@ class TestRequests:
 
     def __init__(self) -> None:
         self._asks: dict[str, tuple[str, tuple[str, ...]]] = {}  # node -> pool, owners
-        self._waiting: defaultdict[str, dict[str, None]] = defaultdict(
-            dict
-        )  # pool -> nodes, in the order in which they asked
-        self._chosen: defaultdict[str, dict[str, None]] = defaultdict(
-            dict
-        )  # pool -> nodes, in the order in which they had it
+        # pool -> nodes, in the order in which they asked
+        self._waiting: defaultdict[str, dict[str, None]] = defaultdict(dict)
+        # pool -> nodes, in the order in which they were chosen
+        self._chosen: defaultdict[str, dict[str, None]] = defaultdict(dict)
         self._served: dict[tuple[str, str], int] = {}  # pool and owner -> number of the newest turn
         self._number = 0
 

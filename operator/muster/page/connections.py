@@ -23,8 +23,7 @@ LIMITS = Limits(
 """All of them fit into 1,024 open files, with MAX_CONNECTIONS and the 272 connections of the probes' port. A browser
 has six connections to a host, and needs a token on each within its first requests. An Ingress or Gateway shows all
 readers as one address: its pool of connections carries many users' requests, and each connection is authenticated by
-the first good token on it, so that 64 are enough at a time. Each tenant has good tokens, as
-many as it likes."""
+the first good token on it, so that 64 are enough at a time. Each tenant has good tokens, as many as it likes."""
 
 MAX_CONNECTIONS_OF_USER = 128  # far more than browsers have; the oldest makes room
 MAX_CONNECTIONS = 320  # of all users together; beyond it the user with the most gives up its oldest

@@ -8,7 +8,8 @@ import pytest
 from tests.unit.health.builders import NOW, after
 from tests.unit.health.words import assert_that_work_goes_by_the_jobs_of_an_owner, word
 
-from muster.health.job_failures import LASTS, MAX_NODES, JobFailureReports, TestRequests, following, weight
+from muster.health import job_failures  # its TestRequests by its module: pytest takes a class of that name for tests
+from muster.health.job_failures import LASTS, MAX_NODES, JobFailureReports, following, weight
 from muster.world.jobfailures import JobFailureReport
 
 DAY = 86400
@@ -160,7 +161,7 @@ class TestJobWords:
 
 class TestAsked:
     def test_so_many_of_a_pool_have_their_turn(self) -> None:
-        asked = TestRequests()
+        asked = job_failures.TestRequests()
         for number in range(20):
             assert asked.set_request(f"n{number}", "H200") == set()
         asked.set_request("c0", "CPU")
@@ -172,7 +173,7 @@ class TestAsked:
         assert asked.set_request("n0", None) == set()
 
     def test_one_person_with_two_namespaces_does_not_have_every_turn(self) -> None:
-        asked = TestRequests()
+        asked = job_failures.TestRequests()
         for number in range(20):
             asked.set_request(f"mine{number}", "H200", ("me-a", "me-b"))
         asked.set_request("theirs", "H200", ("x", "y"))
@@ -180,7 +181,7 @@ class TestAsked:
         assert asked.may_be_tested("theirs", 2), "asked last, and served second"
 
     def test_nor_by_one_partner_after_the_other(self) -> None:
-        asked = TestRequests()
+        asked = job_failures.TestRequests()
         for number in range(20):
             asked.set_request(f"mine{number}", "H200", ("me", f"other{number}"))
         assert asked.may_be_tested("mine0", 1)
@@ -193,7 +194,7 @@ class TestAsked:
         assert asked.may_be_tested("mine1", 1), "nobody else waits"
 
     def test_a_node_that_changes_pools_asks_in_the_other_one(self) -> None:
-        asked = TestRequests()
+        asked = job_failures.TestRequests()
         asked.set_request("n0", "H200")
         asked.set_request("n1", "H200")
         assert asked.set_request("n0", "H100") == {"n1"}
