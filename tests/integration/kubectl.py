@@ -23,7 +23,7 @@ def kubectl_of(control_plane: ControlPlane) -> Kubectl:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
             check=False,
         )
 

@@ -63,7 +63,7 @@ def start() -> Iterator[Any]:
 @contextlib.contextmanager
 def connected(server: Server, host: str) -> Iterator[socket.socket]:
     """A connection from this address of this machine."""
-    with socket.create_connection(("127.0.0.1", server.port), timeout=60, source_address=(host, 0)) as made:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=300, source_address=(host, 0)) as made:
         yield made
 
 
@@ -334,7 +334,7 @@ class TestAccepting:
     def accepted(self, sockets: list[socket.socket], client: str) -> int:
         """Which socket the kernel gives a connection from this address to."""
         address = ("::1" if ":" in client else "127.0.0.1", sockets[0].getsockname()[1])
-        with socket.create_connection(address, timeout=60, source_address=(client, 0)):
+        with socket.create_connection(address, timeout=300, source_address=(client, 0)):
             ready, _, _ = select.select(sockets, [], [], 60)
             for each in ready:
                 each.accept()[0].close()
@@ -668,7 +668,7 @@ def test_no_host_is_all_addresses_of_both_kinds(host: str) -> None:
     server = Server(("", 0), {"/healthz": probe(str)})
     try:
         address = f"[{host}]" if ":" in host else host
-        with urllib.request.urlopen(f"http://{address}:{server.port}/healthz", timeout=60) as answer:
+        with urllib.request.urlopen(f"http://{address}:{server.port}/healthz", timeout=300) as answer:
             assert answer.read() == b"ok\n"
     finally:
         server.close()

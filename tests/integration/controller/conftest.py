@@ -43,7 +43,7 @@ def control_plane() -> Iterator[ControlPlane]:
                 [str(made.kubectl), f"--kubeconfig={made.kubeconfig}", f"--cache-dir={folder}/kubectl", *arguments],
                 check=True,
                 capture_output=True,
-                timeout=60,
+                timeout=300,
             )
         # The garbage collector looks for new kinds only now and then: they are there before it starts.
         wait_for(lambda: _serves_every_kind(made.api), "every kind is served", 60.0)

@@ -103,7 +103,7 @@ class Replica:
         """Status and text of an answer of the probe port; status 0 when nobody answers."""
         try:
             with urllib.request.urlopen(
-                f"http://127.0.0.1:{self.environment['MUSTER_PROBE_PORT']}{path}", timeout=60
+                f"http://127.0.0.1:{self.environment['MUSTER_PROBE_PORT']}{path}", timeout=300
             ) as answer:
                 return answer.status, answer.read().decode().strip()
         except urllib.error.HTTPError as error:
@@ -144,7 +144,7 @@ class Replica:
         trust.check_hostname, trust.verify_mode = False, ssl.CERT_NONE
         url = f"https://{self.coordinator_address}{REPORT_PATH}"
         try:
-            with urllib.request.urlopen(url, data=b"{}", timeout=60, context=trust) as answer:
+            with urllib.request.urlopen(url, data=b"{}", timeout=300, context=trust) as answer:
                 return answer.status, ""
         except urllib.error.HTTPError as error:
             return error.code, json.loads(error.read()).get("leader", "")

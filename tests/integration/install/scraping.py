@@ -26,7 +26,7 @@ def read(installation: Any, port: int, token: str) -> tuple[int, str]:
 
     login = f"Authorization: Bearer {token}\r\n" if token else ""
     with (
-        socket.create_connection(("127.0.0.1", port), timeout=60) as plain,
+        socket.create_connection(("127.0.0.1", port), timeout=300) as plain,
         trust.wrap_socket(plain, server_hostname=name) as connection,
     ):
         connection.sendall(f"GET /metrics HTTP/1.1\r\nHost: {name}\r\n{login}\r\n".encode())

@@ -284,7 +284,7 @@ def _report(port: int, token: str) -> str:
     unchecked.check_hostname = False
     unchecked.verify_mode = ssl.CERT_NONE
     try:
-        with urllib.request.urlopen(request, context=unchecked, timeout=60) as answer:
+        with urllib.request.urlopen(request, context=unchecked, timeout=300) as answer:
             return str(answer.read().decode())
     except urllib.error.HTTPError as error:
         return error.read().decode()

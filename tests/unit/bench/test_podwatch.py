@@ -23,7 +23,7 @@ class Server:
 
     def watch(self, _path: str, query: Mapping[str, str]) -> Iterator[bytes]:
         self.versions.append(query["resourceVersion"])
-        while (line := self.lines.get(timeout=60)) is not None:
+        while (line := self.lines.get(timeout=300)) is not None:
             yield line
 
     def say(self, kind: str, **changes: Any) -> None:

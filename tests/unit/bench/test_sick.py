@@ -227,7 +227,7 @@ class Server:
 
     def watch(self, _path: str, query: Mapping[str, Any]) -> Iterator[bytes]:
         assert query["resourceVersion"] == "7"
-        while (line := self.lines.get(timeout=60)) is not None:
+        while (line := self.lines.get(timeout=300)) is not None:
             yield line
 
     def say(self, value: dict[str, Any], kind: str = "MODIFIED") -> None:

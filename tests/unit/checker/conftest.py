@@ -141,15 +141,15 @@ class Coordinator:
             self.changed.notify_all()
             until = time.monotonic() + report.hold_seconds
             while True:
-                directive = self._met(node, self.directives.get(node, CheckDirective()))
+                directive = self._met(node, report, self.directives.get(node, CheckDirective()))
                 left = until - time.monotonic()
                 if left <= 0 or digest(directive) != report.directive_seen:  # type: ignore[arg-type]
                     return encode(directive)
                 self.changed.wait(left)
 
-    def _met(self, node: str, directive: CheckDirective) -> CheckDirective:
-        """The directive with what checkers that have the same order have put."""
-        meeting = self.reports[node].meeting
+    def _met(self, node: str, report: CheckReport, directive: CheckDirective) -> CheckDirective:
+        """The directive with what checkers that have the same order have put; `report` counts where none is kept."""
+        meeting = self.reports.get(node, report).meeting
         if meeting not in {order.id for order in directive.orders}:
             return directive
         others = [other for name, other in sorted(self.reports.items()) if name != node and other.meeting == meeting]

@@ -70,7 +70,7 @@ def assert_that_a_signal_ends_it(kubectl: Callable[[str], Path], tmp_path: Path,
         assert runs(pid)
         assert "secret-token" not in " ".join(arguments)
         process.send_signal(number)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=300)
         assert (process.returncode, out, err) == (0, "", "")
         until = time.monotonic() + 60
         while runs(pid) and time.monotonic() < until:

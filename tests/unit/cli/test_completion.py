@@ -112,7 +112,7 @@ def test_a_script_for_each_shell(command: Callable[..., Result]) -> None:
         assert said.stdout == SCRIPTS[shell]
         found = shutil.which(shell)
         if found:
-            subprocess.run([found, "-n"], input=said.stdout, text=True, check=True, timeout=60)
+            subprocess.run([found, "-n"], input=said.stdout, text=True, check=True, timeout=300)
     assert command("completion", "tcsh").exit_code == 2
 
 
@@ -126,7 +126,7 @@ def test_bash_completes_with_the_script(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=300,
     )
     assert result.stdout == "--output\n"
 

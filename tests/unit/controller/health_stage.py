@@ -233,7 +233,7 @@ async def running(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(300):
         while not condition():  # noqa: ASYNC110 - nobody would set an event
             await asyncio.sleep(0.002)
 

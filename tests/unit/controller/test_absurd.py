@@ -115,7 +115,7 @@ class Loops:
         return " ".join([*conditions, *(note for who, _, note in self.events if who == name)])
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             while not condition():  # noqa: ASYNC110 - what is waited for happens in many places
                 await asyncio.sleep(0.005)
 

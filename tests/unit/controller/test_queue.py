@@ -46,7 +46,7 @@ class Keeper:
         return turn and turn.answer
 
     async def until(self, condition: Callable[[], Any]) -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             while not condition():  # noqa: ASYNC110 - what is waited for happens in many places
                 await asyncio.sleep(0.002)
 
@@ -146,7 +146,7 @@ async def test_a_keeper_that_is_told_to_stop_stops_whatever_happens_just_then(sc
         await asyncio.sleep(0)
         made.queue.replan()
         running.cancel()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             await asyncio.gather(running, return_exceptions=True)
         assert running.cancelled()
 

@@ -84,7 +84,7 @@ class Loop:
         return self.plans[name](world, settings)
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             while not condition():  # noqa: ASYNC110 - what is waited for happens in many places
                 await asyncio.sleep(0.005)
 

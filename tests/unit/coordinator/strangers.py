@@ -16,7 +16,9 @@ class Strangers:
         self._port = port
         self._trust = trust
 
-    async def visit(self, token: str, body_bytes: int, within: float = 60.0) -> tuple[int, asyncio.StreamWriter | None]:
+    async def visit(
+        self, token: str, body_bytes: int, within: float = 300.0
+    ) -> tuple[int, asyncio.StreamWriter | None]:
         """Send a head and so much of a longer body; the answer's status, 0 for none."""
         writer = None
         head = f"POST {REPORT_PATH} HTTP/1.1\r\nAuthorization: {token}\r\nContent-Length: {MAX_REPORT_BYTES}\r\n\r\n"

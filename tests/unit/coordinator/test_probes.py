@@ -14,7 +14,7 @@ from muster.serve import Server
 
 def ask(server: Server, path: str) -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{server.port}{path}", timeout=60) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.port}{path}", timeout=300) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
@@ -59,7 +59,7 @@ async def test_the_loop_writes_it_by_itself_and_one_that_is_blocked_does_not(mon
     server = Server(("127.0.0.1", 0), beat.endpoints())
     async with beat.running():
         clock.advance(60)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             while await asyncio.to_thread(ask, server, "/healthz") != (200, "ok\n"):
                 pass
         clock.advance(60)

@@ -71,7 +71,7 @@ def shop(api: Played, script: str, at_once: int = 2, actions: tuple[str, ...] = 
 def worked(it: Any) -> None:
     """Wait for what is being done."""
     for work in it._running.values():
-        work.result(timeout=60)
+        work.result(timeout=300)
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ def write_example(directory: Path) -> Path:
 def run(example: Path, progress: Path, **environment: str) -> None:
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("MUSTER_")}
     variables = {**inherited, "RANK": "0", "MUSTER_PROGRESS": str(progress), **environment}
-    subprocess.run([sys.executable, example], check=True, env=variables, timeout=60)
+    subprocess.run([sys.executable, example], check=True, env=variables, timeout=300)
 
 
 def test_plain_example_saves_reports_and_resumes(tmp_path: Path) -> None:

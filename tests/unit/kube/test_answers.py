@@ -53,15 +53,16 @@ async def client(server: Any) -> AsyncIterator[Client]:
 
 
 async def test_a_sibling_waits_for_nobodys_writes(server: Any, client: Client) -> None:
-    posts = [asyncio.create_task(client.post("/api/v1/namespaces/x/pods", {})) for _ in range(512)]
+    pods, lease = "/api/v1/namespaces/x/pods", "/apis/coordination.k8s.io/v1/namespaces/x/leases/l"
+    posts = [asyncio.create_task(client.post(pods, {}, deadline_seconds=300.0)) for _ in range(512)]
     sibling = client.sibling()
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             taken = -1
             while taken != server.asked:  # until no more connections are opened
                 taken = server.asked
                 await asyncio.sleep(0.1)
-            await sibling.put("/apis/coordination.k8s.io/v1/namespaces/x/leases/l", {}, guarded=False)
+            await sibling.put(lease, {}, guarded=False, deadline_seconds=300.0)
         assert taken < len(posts), "the others wait for a connection"
         assert not any(post.done() for post in posts)
     finally:

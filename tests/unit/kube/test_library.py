@@ -15,7 +15,7 @@ def test_the_client_loads_its_part_and_no_other() -> None:
         "'requests')]))"
     )
     told = subprocess.run(
-        [sys.executable, "-c", code], cwd=OPERATOR, check=True, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", code], cwd=OPERATOR, check=True, capture_output=True, text=True, timeout=300
     )
     loaded = set(json.loads(told.stdout))
     assert {"kubernetes.aio.client.rest", "kubernetes.aio.config.kube_config"} <= loaded

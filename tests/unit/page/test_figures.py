@@ -47,7 +47,7 @@ async def test_each_request_counts_once_by_the_pages_own_pattern(
 async def test_a_request_that_waits_is_open(fleet: Fleet, ask: Ask) -> None:
     fleet.reviews.wait = asyncio.Event()
     asked = asyncio.create_task(ask("/api/jobs"))
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(300):
         while value("muster_page_requests_open") != 1:  # noqa: ASYNC110 - nobody is told
             await asyncio.sleep(0.01)
     fleet.reviews.wait.set()

@@ -75,7 +75,7 @@ class OperatorProcess:
         """Count writes anew, and die at the point `fatal`: `<before or after> <verb> <resource> <which one>`."""
         self._armed.clear()
         self._say({"do": "arm", "fatal": fatal})
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             await self._armed.wait()
 
     async def stop(self) -> None:
@@ -132,7 +132,7 @@ class OperatorProcess:
         writer.close()
 
     async def connected(self) -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             await self._connected.wait()
 
     def _say(self, message: dict[str, Any]) -> None:
