@@ -36,7 +36,18 @@ from muster.protocol.messages import RUN, WAIT, Directive, Report, decode_report
 
 NAME = "coordinator.muster.test"
 TOKEN = "a-token"
-DEADLINE_SECONDS = 90.0
+DEADLINE_SECONDS = 300.0
+# The launcher, with as long for its end as a busy machine needs: upon SIGTERM it has less than a second.
+PATIENT = """
+import sys
+sys.path.insert(0, sys.argv.pop(1))
+from muster.node.launcher import supervisor
+from muster.node.launcher.__main__ import main
+for name in ("_LEAVE_SECONDS", "_LEAVE_RECLAIM_SECONDS", "_LEAVE_REPORT_SECONDS", "_EXIT_REPORT_SECONDS"):
+    assert hasattr(supervisor, name)
+    setattr(supervisor, name, 300.0)
+raise SystemExit(main())
+"""
 SOURCE = Path(__file__).parents[3] / "operator" / "muster"
 
 
@@ -326,7 +337,7 @@ def launch(archive: Path, coordinator: ScriptedCoordinator, tmp_path: Path) -> I
     """Start launchers; at the end they and everything below them are killed."""
     started: list[Launcher] = []
 
-    def start(*command: str, stdout: Any = None, **environment: str) -> Launcher:
+    def start(*command: str, stdout: Any = None, patient: bool = False, **environment: str) -> Launcher:
         directory = tmp_path / f"launcher-{len(started)}"
         directory.mkdir()
         (directory / "token").write_text(TOKEN + "\n")
@@ -344,9 +355,10 @@ def launch(archive: Path, coordinator: ScriptedCoordinator, tmp_path: Path) -> I
             **environment,
         }
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("MUSTER_", "PYTHON"))}
+        python = [os.environ.get("MUSTER_TEST_PYTHON", sys.executable), "-I", *(["-c", PATIENT] if patient else [])]
         with launcher.errors.open("wb") as errors, launcher.output.open("wb") as output:
             launcher.process = subprocess.Popen(
-                [os.environ.get("MUSTER_TEST_PYTHON", sys.executable), "-I", str(archive), "--", *command],
+                [*python, str(archive), "--", *command],
                 env={**kept, **{name: value for name, value in settings.items() if value}},
                 stdin=subprocess.DEVNULL,
                 stdout=stdout or output,

@@ -37,7 +37,8 @@ def test_a_rank_is_gone_before_idle_is_reported_although_it_forks_without_end(
 
 def test_sigterm_ends_the_ranks_and_the_launcher(coordinator, run_python, tmp_path, alive, until):
     launcher = run_python(
-        DAEMON + "signal.signal(signal.SIGTERM, signal.SIG_IGN); daemon('loader'); publish('rank'); time.sleep(600)"
+        DAEMON + "signal.signal(signal.SIGTERM, signal.SIG_IGN); daemon('loader'); publish('rank'); time.sleep(600)",
+        patient=True,
     )
     coordinator.run(1)
     pids = [read_pid(until((tmp_path / name).exists, name) and tmp_path / name) for name in ("loader", "rank")]

@@ -27,7 +27,7 @@ for step in range(1, 601):
 
 
 def test_waits_then_runs_then_exits_with_the_code_it_is_told(coordinator, run_python):
-    launcher = run_python("print('hello from the rank')")
+    launcher = run_python("print('hello from the rank')", patient=True)
     coordinator.wait_to_run(1)
     report = coordinator.wait_for(lambda r: r.state == IDLE and r.attempt == 1)
     assert report.ranks == ()
