@@ -52,10 +52,10 @@ def cluster(bed: Bed) -> ClusterForTrainer:
 @pytest.fixture(scope="session")
 def namespace(bed: Bed) -> Iterator[str]:
     """A namespace with Pod Security `restricted`, a shared volume and the trainer in a ConfigMap."""
-    bed.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--wait=true", timeout_seconds=180)
+    bed.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--wait=true")
     bed.kubectl("apply", "-f", "-", stdin=json.dumps(stage(NAMESPACE, TRAINER)))
     yield NAMESPACE
-    bed.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--wait=true", timeout_seconds=180)
+    bed.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--wait=true")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from localcluster.controlplane import free_port
+from localcluster.patience import PATIENCE_SECONDS
 from testbed.bed import SYSTEM_NAMESPACE, Bed
 from testbed.jobs import Job
 from testbed.kube import wait_until
@@ -28,7 +29,7 @@ def reference_weights(steps: int, ranks: int) -> str:
         )
         for rank in range(ranks)
     ]
-    outputs = [process.communicate(timeout=120)[0] for process in processes]
+    outputs = [process.communicate(timeout=PATIENCE_SECONDS)[0] for process in processes]
     done = [json.loads(line) for output in outputs for line in output.splitlines() if '"done"' in line]
     weights = {line["weights_sha256"] for line in done}
     assert len(done) == ranks
@@ -62,7 +63,7 @@ def move_leader(bed: Bed, away_from: str) -> None:
         leader = bed.leader()
         assert leader is not None
         name = leader["metadata"]["name"]
-        bed.kubectl("delete", "pod", "-n", SYSTEM_NAMESPACE, name, "--wait=true", timeout_seconds=60)
+        bed.kubectl("delete", "pod", "-n", SYSTEM_NAMESPACE, name, "--wait=true")
 
 
 def kill_operator(bed: Bed, pod: dict[str, Any]) -> None:

@@ -32,7 +32,7 @@ def cluster(story: Story, namespace: str, archives: Sequence[Path] = ()) -> Iter
     if bed.kubectl.find("get", "namespace", namespace):
         if existing:
             raise SystemExit(f"The namespace {namespace} exists; only what was made here is touched: delete it first.")
-        bed.kubectl("delete", "namespace", namespace, "--wait=true", timeout_seconds=180)
+        bed.kubectl("delete", "namespace", namespace, "--wait=true")
     installed = bed.kubectl.find("get", "namespace", "muster-system") is not None
     try:
         if installed and existing:
@@ -50,6 +50,6 @@ def cluster(story: Story, namespace: str, archives: Sequence[Path] = ()) -> Iter
         elif starts:
             local.down(progress=story.detail)
         else:
-            bed.kubectl("delete", "namespace", namespace, "--ignore-not-found", "--wait=true", timeout_seconds=180)
+            bed.kubectl("delete", "namespace", namespace, "--ignore-not-found", "--wait=true")
             if not installed:
                 bed.uninstall()

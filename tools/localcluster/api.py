@@ -15,7 +15,7 @@ from typing import Any
 
 from localcluster.errors import LocalClusterError
 
-_REQUEST_SECONDS = 10.0
+_REQUEST_SECONDS = 60.0
 _POLL_SECONDS = 0.05
 _LATER = 429
 

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from localcluster.errors import LocalClusterError
+from localcluster.patience import PATIENCE_SECONDS
 
 _ROOT = Path("/sys/fs/cgroup")
 # The kubelet refuses a group that lacks any of these which the host has.
 _V2_CONTROLLERS = ("cpuset", "cpu", "io", "memory", "hugetlb", "pids")
-_REMOVE_SECONDS = 20.0
 _POLL_SECONDS = 0.02
 # In microseconds; the kernel takes no quota below a millisecond.
 _PERIOD, _LEAST_QUOTA = 10_000, 1_000
@@ -80,7 +80,7 @@ def _weigh(top: Path) -> None:
 
 def remove(cluster: str, node: str = "") -> None:
     """Remove the node's groups (the whole cluster's without `node`); waits for dying processes to leave them."""
-    end = time.monotonic() + _REMOVE_SECONDS
+    end = time.monotonic() + PATIENCE_SECONDS
     for hierarchy in _hierarchies():
         top = hierarchy / cluster / node
         while top.exists() and not _try_remove(top):

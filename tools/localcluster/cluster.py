@@ -44,6 +44,7 @@ from localcluster.layout import (
 )
 from localcluster.machine import install_missing, require_root
 from localcluster.node import CONTAINERD_SOCKET, LINK
+from localcluster.patience import PATIENCE_SECONDS
 from localcluster.processes import log_tail
 from localcluster.supervisor import UNSHARE
 
@@ -52,11 +53,6 @@ GPUS_PER_NODE = 8
 STORAGE_CLASS = "shared"
 _READY_MADE_VOLUMES = 16
 _VOLUME_SIZE = "100Gi"
-_START_SECONDS = 180.0
-_READY_SECONDS = 120.0
-_BOUND_SECONDS = 30.0
-_END_SECONDS = 30.0
-_OPERATION_SECONDS = 120.0
 _POLL_SECONDS = 0.02
 _TOOLS = Path(__file__).resolve().parents[1]
 _FAULT_TABLE = "localcluster_fault"
@@ -235,7 +231,7 @@ class Cluster:
             found = self.api.get(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{claim}")
             return str(found["spec"].get("volumeName", ""))
 
-        wait_for(lambda: volume() != "", f"claim {namespace}/{claim} bound", _BOUND_SECONDS)
+        wait_for(lambda: volume() != "", f"claim {namespace}/{claim} bound", PATIENCE_SECONDS)
         return self._layout().shared / volume()
 
     def node_exec(self, node: str, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
@@ -440,7 +436,7 @@ class Cluster:
                 env=_environment_without_proxies() | {MARK: self.id, "PYTHONPATH": str(_TOOLS)},
             )
         _STARTED.append(process)
-        end = time.monotonic() + _START_SECONDS
+        end = time.monotonic() + PATIENCE_SECONDS
         while not layout.control_socket.exists():
             if process.poll() is not None or time.monotonic() > end:
                 raise LocalClusterError(f"the cluster did not start; {log} says:\n{log_tail(log)}")
@@ -465,7 +461,7 @@ class Cluster:
 
     def _wait_until_ready(self, names: Sequence[str]) -> None:
         for name in names:
-            wait_for(partial(self._is_ready, name), f"{name} Ready", _READY_SECONDS)
+            wait_for(partial(self._is_ready, name), f"{name} Ready", PATIENCE_SECONDS)
 
     def _is_ready(self, name: str) -> bool:
         path = f"/api/v1/nodes/{name}"
@@ -499,7 +495,7 @@ class Cluster:
 
     def _forget_volume(self, name: str) -> None:
         self.api.delete(f"/api/v1/persistentvolumes/{name}")
-        wait_for(lambda: self._is_gone(f"/api/v1/persistentvolumes/{name}"), f"volume {name} removed", _READY_SECONDS)
+        wait_for(lambda: self._is_gone(f"/api/v1/persistentvolumes/{name}"), f"volume {name} removed", PATIENCE_SECONDS)
         shutil.rmtree(self._layout().shared / name, ignore_errors=True)
 
     def _is_gone(self, path: str) -> bool:
@@ -620,7 +616,7 @@ class Cluster:
 
     def _end_processes(self) -> None:
         """SIGKILL the cluster's first process, then whatever carries its mark, until nothing holds its lock."""
-        end = time.monotonic() + _END_SECONDS
+        end = time.monotonic() + PATIENCE_SECONDS
         while True:
             left = list(kernel.processes_with_environment(MARK, self.id))
             # The first process of the PID namespace takes all others with it, and `unshare` waits for that.
@@ -683,7 +679,7 @@ class Cluster:
             raise LocalClusterError(f"the cluster {self.name!r} is not up: run `make cluster-up` first") from error
         try:
             with socket.socket(socket.AF_UNIX) as connection:
-                connection.settimeout(_OPERATION_SECONDS)
+                connection.settimeout(PATIENCE_SECONDS)
                 connection.connect(f"/proc/self/fd/{folder}/control.sock")
                 with connection.makefile("rw") as stream:
                     stream.write(json.dumps({"operation": operation, "argument": argument}) + "\n")

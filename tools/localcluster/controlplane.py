@@ -25,6 +25,7 @@ from typing import Self
 from localcluster.api import Api, wait_for
 from localcluster.build import binaries
 from localcluster.errors import LocalClusterError
+from localcluster.patience import PATIENCE_SECONDS
 from localcluster.pki import Pki, make_pki
 from localcluster.processes import kill, log_tail, spawn
 
@@ -32,7 +33,6 @@ SERVICE_CIDR = "10.96.0.0/16"
 KUBERNETES_SERVICE_ADDRESS = "10.96.0.1"
 SERVICE_ACCOUNT_ISSUER = "https://kubernetes.default.svc.cluster.local"
 _LOOPBACK = "127.0.0.1"
-_READY_SECONDS = 60.0
 _START_ATTEMPTS = 5
 # Below the range from which the kernel takes ports of outgoing connections, so that a stopped API server's port is
 # still free when it starts again.
@@ -297,7 +297,7 @@ class ControlPlane:
             return ready()
 
         try:
-            wait_for(ready_or_dead, f"{name} ready", _READY_SECONDS)
+            wait_for(ready_or_dead, f"{name} ready", PATIENCE_SECONDS)
         except LocalClusterError as error:
             self.kill_component(name)
             if isinstance(error, ControlPlaneError):

@@ -24,13 +24,13 @@ from localcluster.build import Say
 from localcluster.cache import cache_root, digest_of, digest_of_file, locked, make_once
 from localcluster.errors import LocalClusterError
 from localcluster.node import PAUSE_IMAGE, containerd_configuration
+from localcluster.patience import PATIENCE_SECONDS
 from localcluster.processes import log_tail, run, spawn
 
 _NAMESPACE = "k8s.io"
 _SHARED_FOLDERS = ("io.containerd.content.v1.content/blobs", "io.containerd.snapshotter.v1.overlayfs/snapshots")
 _COPIED_FILES = ("io.containerd.metadata.v1.bolt/meta.db", "io.containerd.snapshotter.v1.overlayfs/metadata.db")
 _KEPT_STORES = 8
-_CONTAINERD_SECONDS = 30.0
 _POLL_SECONDS = 0.05
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
@@ -109,7 +109,7 @@ def _import(folder: Path, archive: Path) -> None:
 
 
 def _wait_for_socket(daemon: subprocess.Popen[bytes], socket: Path, log: Path) -> None:
-    end = time.monotonic() + _CONTAINERD_SECONDS
+    end = time.monotonic() + PATIENCE_SECONDS
     while not socket.exists():
         if daemon.poll() is not None or time.monotonic() > end:
             raise LocalClusterError(f"containerd did not start; its log ends with:\n{log_tail(log)}")

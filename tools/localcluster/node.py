@@ -29,6 +29,7 @@ from localcluster.layout import (
     Node,
     load_layout,
 )
+from localcluster.patience import PATIENCE_SECONDS
 
 PAUSE_IMAGE = "localcluster.local/pause:1"
 CONTAINERD_SOCKET = "/run/containerd/containerd.sock"
@@ -37,7 +38,6 @@ CNI_PROGRAM_FOLDERS = ("/usr/lib/cni", "/opt/cni/bin", "/usr/libexec/cni")
 _CONFIGURATION = Path("/run/node")
 _PROGRAMS = Path("/run/node-programs")
 _POLL_SECONDS = 0.01
-_LINK_SECONDS = 10.0
 _RESTART_SECONDS = 1.0
 _MACHINE_FILES = (Path("/etc/machine-id"), Path("/sys/class/dmi/id/product_uuid"))
 
@@ -210,7 +210,7 @@ def _write_configuration(layout: Layout, node: Node, credentials: dict[str, byte
 
 def _connect(layout: Layout, node: Node) -> None:
     """Bring up the link that the cluster plugged into this node, and the routes to the other nodes' pods."""
-    end = time.monotonic() + _LINK_SECONDS
+    end = time.monotonic() + PATIENCE_SECONDS
     while LINK not in {name for _, name in socket.if_nameindex()}:
         if time.monotonic() > end:
             raise LocalClusterError(f"{node.name} got no network link; see {layout.logs / 'supervisor.log'}")

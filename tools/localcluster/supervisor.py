@@ -34,12 +34,12 @@ from localcluster.layout import (
     load_layout,
 )
 from localcluster.node import LINK
+from localcluster.patience import PATIENCE_SECONDS
 from localcluster.processes import spawn
 
 _DNS_USER = "system:coredns"
 _POLL_SECONDS = 0.01
 _BRIDGE_MAC = "02:00:00:00:00:01"
-_CHILD_SECONDS = 10.0
 _PAUSED_COMPONENTS = ("kube-scheduler", "kube-controller-manager", "kube-apiserver", "etcd")
 
 NAMESPACES = ("--net", "--mount", "--uts", "--ipc", "--pid")
@@ -150,7 +150,7 @@ class Supervisor:
     def _first_process(self, machine: subprocess.Popen[bytes]) -> int:
         """The node's process 1: the only child of the `unshare` that made its namespaces."""
         children = Path(f"/proc/{machine.pid}/task/{machine.pid}/children")
-        end = time.monotonic() + _CHILD_SECONDS
+        end = time.monotonic() + PATIENCE_SECONDS
         while True:
             found = children.read_text().split()
             if found:

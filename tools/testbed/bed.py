@@ -17,6 +17,7 @@ import yaml
 
 from localcluster.cluster import Cluster
 from localcluster.layout import DEFAULT_NAME
+from localcluster.patience import PATIENCE_SECONDS
 from testbed.faults import AGENT_NAMESPACE, CHECKER_NAMESPACE, Faults, agent_patch, checker_patch
 from testbed.kube import Kubectl, find_kubectl, wait_until
 
@@ -138,11 +139,11 @@ class Bed:
             f"{image_entries(ROOT / OVERLAYS / 'burn-in', self.images)}"
         )
         self._apply_to_operators(folder)
-        self.rolled_out("daemonset/muster-check", CHECKER_NAMESPACE, 300)
+        self.rolled_out("daemonset/muster-check", CHECKER_NAMESPACE)
 
     def uninstall_checkers(self) -> None:
         """Take them out again, and the operator's trust in them, if it is there."""
-        self.kubectl("delete", "namespace", CHECKER_NAMESPACE, "--ignore-not-found", timeout_seconds=120)
+        self.kubectl("delete", "namespace", CHECKER_NAMESPACE, "--ignore-not-found")
         if self.kubectl.find("get", "deployment", "-n", SYSTEM_NAMESPACE, "muster"):
             self._apply_to_operators(self._overlay_folder)
 
@@ -162,7 +163,7 @@ class Bed:
 
     def uninstall_page(self) -> None:
         folder = self._overlay_folder.parent / "page"
-        self.kubectl("delete", "-k", str(folder), "--ignore-not-found", "--timeout=120s", timeout_seconds=150)
+        self.kubectl("delete", "-k", str(folder), "--ignore-not-found")
 
     def _apply_to_operators(self, folder: Path) -> None:
         """Apply an overlay that has the operator, and wait until one leads."""
@@ -174,16 +175,14 @@ class Bed:
     def _overlay_folder(self) -> Path:
         return (ROOT / "build" / "existing" if self.local is None else self.local.output) / "overlay"
 
-    def rolled_out(self, workload: str, namespace: str, seconds: int = 120) -> None:
+    def rolled_out(self, workload: str, namespace: str, seconds: float = PATIENCE_SECONDS) -> None:
         """Wait until a workload's pods are those that it asks for now."""
-        limit = f"--timeout={seconds}s"
+        limit = f"--timeout={seconds:.0f}s"
         self.kubectl("rollout", "status", workload, "-n", namespace, limit, timeout_seconds=seconds + 30)
 
     def uninstall(self) -> None:
         """Take out what `install` put in; custom resources go with their definitions."""
-        self.kubectl(
-            "delete", "-k", str(self._overlay_folder), "--ignore-not-found", "--timeout=120s", timeout_seconds=150
-        )
+        self.kubectl("delete", "-k", str(self._overlay_folder), "--ignore-not-found")
 
     def muster(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """`kubectl muster ...` of this tree, as its users run it; the caller judges the result."""
@@ -194,7 +193,9 @@ class Bed:
             "COLUMNS": "120",
             "NO_COLOR": "1",
         }
-        return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, env=environment)
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False, env=environment
+        )
 
     def leader(self) -> dict[str, Any] | None:
         """The pod of the leading replica, once its Service has it."""

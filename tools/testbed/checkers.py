@@ -13,7 +13,6 @@ from testbed.kube import wait_until
 
 _POLICY = "default"
 _OURS = {"muster.dev/test-bed": "burn-in"}
-_START_SECONDS = 300
 """For torch on every node at once."""
 
 
@@ -97,7 +96,7 @@ def _unwell(bed: Bed) -> list[str]:
 
 def wait_ready(bed: Bed) -> None:
     """Wait until every checker has said that it has imported torch."""
-    wait_until("every checker to be ready", lambda: _are_ready(bed), _START_SECONDS, 2)
+    wait_until("every checker to be ready", lambda: _are_ready(bed), pause_seconds=2)
 
 
 def pods(bed: Bed) -> dict[str, str]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
+from localcluster.patience import PATIENCE_SECONDS
 from testbed.kube import Kubectl, wait_until
 
 
@@ -53,7 +54,7 @@ class GangWatch:
     def latest(self) -> Seen | None:
         return self.seen[-1] if self.seen else None
 
-    def wait_attempt(self, after: int, timeout_seconds: float = 180) -> Seen:
+    def wait_attempt(self, after: int, timeout_seconds: float = PATIENCE_SECONDS) -> Seen:
         """The first state seen of an attempt beyond `after`."""
         return wait_until(
             f"an attempt after {after} of {self._job}",
@@ -62,7 +63,7 @@ class GangWatch:
             0.02,
         )
 
-    def wait_going(self, after: int, timeout_seconds: float = 180) -> Seen:
+    def wait_going(self, after: int, timeout_seconds: float = PATIENCE_SECONDS) -> Seen:
         """The first state seen of an attempt beyond `after` whose ranks have their go."""
         return wait_until(
             f"the start of an attempt after {after} of {self._job}",

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from localcluster.patience import PATIENCE_SECONDS
 from testbed.bed import Bed
 from testbed.gangwatch import GangWatch, Seen
 from testbed.kube import wait_until
@@ -51,9 +52,9 @@ class Job:
         return max((line["step"] for line in self.events("checkpoint")), default=0)
 
     def wait_step(self, step: int, attempt: int | None = None) -> None:
-        wait_until(f"step {step} of {self.name}", lambda: self.step(attempt) >= step, 180)
+        wait_until(f"step {step} of {self.name}", lambda: self.step(attempt) >= step)
 
-    def wait_training_again(self, after_attempt: int, timeout_seconds: float = 240) -> Seen:
+    def wait_training_again(self, after_attempt: int, timeout_seconds: float = PATIENCE_SECONDS) -> Seen:
         """Wait until every rank has made a step in a later attempt; the state of that attempt."""
 
         def attempt() -> int | None:
@@ -71,7 +72,7 @@ class Job:
     def current(self) -> Seen:
         return wait_until(f"the gang of {self.name}", lambda: self.watch.latest)
 
-    def completion(self, timeout_seconds: float = 240) -> dict[str, Any]:
+    def completion(self, timeout_seconds: float = PATIENCE_SECONDS) -> dict[str, Any]:
         return wait_until(f"the end of {self.name}", lambda: self.status().get("completion"), timeout_seconds, 0.3)
 
     def pods(self) -> dict[int, dict[str, Any]]:
@@ -115,7 +116,7 @@ class Job:
 
     def wait_reasons(self, *reasons: str) -> None:
         """Wait until Events with these reasons are there: they are written after what they tell of."""
-        wait_until(f"Events {', '.join(reasons)} of {self.name}", lambda: self.reasons() >= set(reasons), 60)
+        wait_until(f"Events {', '.join(reasons)} of {self.name}", lambda: self.reasons() >= set(reasons))
 
     def weights(self) -> set[str]:
         return {line["weights_sha256"] for line in self.events("done")}

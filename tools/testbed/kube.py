@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from localcluster.patience import PATIENCE_SECONDS
+
 T = TypeVar("T")
 
 
@@ -31,7 +33,7 @@ class Kubectl:
         self.program = program
 
     def __call__(
-        self, *arguments: str, stdin: str | None = None, check: bool = True, timeout_seconds: float = 120
+        self, *arguments: str, stdin: str | None = None, check: bool = True, timeout_seconds: float = PATIENCE_SECONDS
     ) -> str:
         """Run it and return what it prints.
 
@@ -92,7 +94,9 @@ def find_kubectl() -> str:
     return program
 
 
-def wait_until(what: str, look: Callable[[], T | None], timeout_seconds: float = 120, pause_seconds: float = 0.1) -> T:
+def wait_until(
+    what: str, look: Callable[[], T | None], timeout_seconds: float = PATIENCE_SECONDS, pause_seconds: float = 0.1
+) -> T:
     """Look until something truthy is seen, and return it.
 
     Raises:

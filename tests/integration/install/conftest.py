@@ -6,7 +6,6 @@ nodes never change. Every request of the operator's service account is in the au
 """
 
 import contextlib
-import dataclasses
 import json
 import os
 import signal
@@ -34,6 +33,7 @@ from tests.integration.kubectl import kubectl_of
 
 from localcluster.api import Api, ApiError
 from localcluster.controlplane import ControlPlane, free_port
+from localcluster.patience import PATIENCE_SECONDS
 from monitoring.scrape import scrape_now
 from muster.protocol.messages import REPORT_PATH
 
@@ -41,7 +41,6 @@ ROOT = Path(__file__).resolve().parents[3]
 OVERLAY = ROOT / "manifests" / "overlays" / "default"
 NAMESPACE = "muster-system"
 USER = f"system:serviceaccount:{NAMESPACE}:muster"
-DEADLINE_SECONDS = 120.0
 NODES = ("node-a", "node-b")
 HEARTBEAT_SECONDS = 3.0
 # What tests ask for again and again. A request for it costs a hundredth of a process of kubectl.
@@ -71,12 +70,12 @@ def wait_until() -> Callable[..., Any]:
 
 def _wait_until(condition: Callable[[], Any], what: str, pause_seconds: float = 0.3) -> Any:
     """The first true value of the condition."""
-    until = time.monotonic() + DEADLINE_SECONDS
+    until = time.monotonic() + PATIENCE_SECONDS
     while True:
         value = condition()
         if value:
             return value
-        assert time.monotonic() < until, f"not within {DEADLINE_SECONDS:.0f} s: {what}"
+        assert time.monotonic() < until, f"not within {PATIENCE_SECONDS:.0f} s: {what}"
         time.sleep(pause_seconds)
 
 
@@ -158,7 +157,7 @@ class Replica:
     def terminate(self) -> int:
         """SIGTERM, the way a kubelet stops it; its exit code."""
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(timeout=DEADLINE_SECONDS)
+        return self.process.wait(timeout=PATIENCE_SECONDS)
 
 
 @dataclass
@@ -176,8 +175,8 @@ class Installation:
 
     @property
     def api(self) -> Api:
-        """The API server as the administrator sees it, with as long for an answer as kubectl waits."""
-        return dataclasses.replace(self.control_plane.api, request_seconds=60.0)
+        """The API server as the administrator sees it."""
+        return self.control_plane.api
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
         """The output; a refusal fails the test."""

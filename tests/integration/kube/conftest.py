@@ -10,9 +10,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from localcluster.controlplane import ADMIN, ControlPlane
+from localcluster.patience import PATIENCE_SECONDS
 from muster.kube.client import Client
-
-DEADLINE_SECONDS = 60.0
 
 
 class Network:
@@ -117,7 +116,7 @@ def until() -> Callable[[Callable[[], bool]], Coroutine[Any, Any, None]]:
     """Waits for a condition."""
 
     async def wait(condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(DEADLINE_SECONDS):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while not condition():  # noqa: ASYNC110 - what is waited for is another process' progress
                 await asyncio.sleep(0.01)
 

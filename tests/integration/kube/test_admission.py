@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from localcluster.patience import PATIENCE_SECONDS
 from muster.kube import paths
 from muster.kube.certificates import new_authority, new_serving
 from muster.kube.client import Client
 from muster.kube.errors import ApiError, Denied, Forbidden, WebhookFailed
 
-DEADLINE_SECONDS = 60.0
 GROUP = "admissionregistration.k8s.io/v1"
 CONFIG_MAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
 
@@ -76,7 +76,7 @@ async def registered(client: Client, namespace: str, called_by: dict[str, Any]) 
 
 async def refused(client: Client, namespace: str) -> ApiError:
     """The answer once admission is heard: the API server learns of a rule a moment after it is written."""
-    until = time.monotonic() + DEADLINE_SECONDS
+    until = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < until:
         try:
             await client.post(paths.core("configmaps", namespace=namespace), CONFIG_MAP, {"dryRun": "All"})

@@ -20,6 +20,7 @@ from tests.integration.kubectl import Kubectl
 from yarl import URL
 
 from localcluster.controlplane import ControlPlane
+from localcluster.patience import PATIENCE_SECONDS
 from muster.kube.client import Client
 from muster.page.main import serving
 from muster.page.settings import Settings
@@ -256,7 +257,7 @@ async def test_the_process_speaks_https_where_it_has_a_certificate_and_ends_when
     )
     try:
         assert process.stdout is not None
-        said = json.loads(await asyncio.wait_for(process.stdout.readline(), 60))
+        said = json.loads(await asyncio.wait_for(process.stdout.readline(), PATIENCE_SECONDS))
         trusted = ssl.create_default_context(cafile=str(certified / "tls.crt"))
         address, red = f"https://localhost:{said['port']}", tenants[0]
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=trusted)) as session:
@@ -271,7 +272,7 @@ async def test_the_process_speaks_https_where_it_has_a_certificate_and_ends_when
                     await asyncio.sleep(0.1)
             assert answer.status == 200
         process.terminate()
-        assert await asyncio.wait_for(process.wait(), 60) == 0
+        assert await asyncio.wait_for(process.wait(), PATIENCE_SECONDS) == 0
         rest = await process.stdout.read()
         assert red.token not in rest.decode()
     finally:

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from localcluster.patience import PATIENCE_SECONDS
 from muster.api.base import API_VERSION, rfc3339
 from muster.kube import paths
 from muster.kube.client import MERGE_PATCH, Client
@@ -23,13 +24,12 @@ Object = dict[str, Any]
 
 KUBELET_NAMESPACE = "kube-node-lease"
 LEASE_SECONDS = 2.0
-TRY_SECONDS = 60.0
 FIRST_PAUSE_SECONDS = 0.02
 
 
 async def patiently(call: Callable[[], Coroutine[Any, Any, bytes]]) -> Object:
     """Make a call again while the API server is away."""
-    until = asyncio.get_running_loop().time() + TRY_SECONDS
+    until = asyncio.get_running_loop().time() + PATIENCE_SECONDS
     while True:
         try:
             answer: Object = msgspec.json.decode(await call())

@@ -16,6 +16,7 @@ import aiohttp
 import yaml
 
 from localcluster.controlplane import free_port
+from localcluster.patience import PATIENCE_SECONDS
 from monitoring.scrape import scrape_now
 from muster.controller.operator import LEASE_NAME
 from muster.kube import paths
@@ -88,7 +89,7 @@ class OperatorProcess:
             os.kill(self.pid, signal.SIGKILL)
         await self.death()
 
-    async def death(self, seconds: float = 60) -> None:
+    async def death(self, seconds: float = PATIENCE_SECONDS) -> None:
         async with asyncio.timeout(seconds):
             await self.dead.wait()
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
+from localcluster.patience import PATIENCE_SECONDS
 from muster.api.base import API_VERSION
 from muster.kube import paths
 from muster.kube.client import Client
@@ -17,7 +18,6 @@ from stage.launcher import Training
 from stage.operators import Operators
 
 LOOK_SECONDS = 0.02
-DEADLINE_SECONDS = 60.0
 
 
 class Scene:
@@ -98,7 +98,7 @@ class Scene:
         return "", "", ""
 
     async def eventually(
-        self, what: str, check: Callable[[], Awaitable[Any] | Any], seconds: float = DEADLINE_SECONDS
+        self, what: str, check: Callable[[], Awaitable[Any] | Any], seconds: float = PATIENCE_SECONDS
     ) -> Any:
         """Look until `check` gives something true, which is returned."""
         until = time.monotonic() + seconds
@@ -130,7 +130,7 @@ class Scene:
             lambda: any(launcher.told_step == training.hold_at for launcher in training.launchers.values()),
         )
 
-    async def state(self, wanted: str, name: str = "job", seconds: float = DEADLINE_SECONDS) -> Object:
+    async def state(self, wanted: str, name: str = "job", seconds: float = PATIENCE_SECONDS) -> Object:
         """Wait until the job's status shows this state."""
 
         async def reached() -> Object | None:
