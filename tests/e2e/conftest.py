@@ -12,6 +12,7 @@ import pytest
 from tests.e2e.sick_nodes import forget
 from tests.fakes.nvml.build import library
 
+from localcluster.patience import PATIENCE_SECONDS
 from testbed import checkers
 from testbed.bed import ROOT, Bed
 from testbed.gangwatch import GangWatch
@@ -38,7 +39,7 @@ class ClusterForTrainer:
     bed: Bed
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
-        return self.bed.kubectl(*arguments, stdin=stdin, timeout_seconds=300)
+        return self.bed.kubectl(*arguments, stdin=stdin, timeout_seconds=PATIENCE_SECONDS)
 
     def image(self, name: str) -> str:
         return self.bed.images[name]
@@ -106,7 +107,7 @@ def submitter(bed: Bed, namespace: str, jobs: list[Job]) -> Iterator[Callable[..
     for job in jobs:
         job.delete()
     for job in jobs:
-        wait_until(f"pods of {job.name} to go", lambda job=job: not job.pods(), 90)
+        wait_until(f"pods of {job.name} to go", lambda job=job: not job.pods())
         job.watch.close()
 
 

@@ -20,10 +20,10 @@ TAINT = "muster.dev/unhealthy"
 
 def forget(bed: Bed) -> None:
     bed.faults.repair()
-    wait_until("agents that see nothing", lambda: not any(seen(h, "evidence") for h in healths(bed).values()), 60)
+    wait_until("agents that see nothing", lambda: not any(seen(h, "evidence") for h in healths(bed).values()))
     bed.kubectl("delete", "nodehealths", "--all", "--wait=true")
-    wait_until("four nodes that are well", lambda: [*map(is_new_and_well, healths(bed).values())] == [True] * 4, 60)
-    wait_until("no taint", lambda: not tainted(bed), 60)
+    wait_until("four nodes that are well", lambda: [*map(is_new_and_well, healths(bed).values())] == [True] * 4)
+    wait_until("no taint", lambda: not tainted(bed))
 
 
 def healths(bed: Bed) -> dict[str, dict[str, Any]]:
@@ -64,7 +64,7 @@ def moves(bed: Bed, job: Job, what: str, sicken: Callable[[str], None]) -> tuple
     node = before.nodes[-1]
     began = time.monotonic()
     sicken(node)
-    wait_until(f"the taint on {node}", lambda: tainted(bed) == {node}, 60)
+    wait_until(f"the taint on {node}", lambda: tainted(bed) == {node})
     marked = time.monotonic()
     again = job.wait_training_again(before.attempt)
     first_steps: dict[int, float] = {}

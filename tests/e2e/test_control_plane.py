@@ -40,9 +40,9 @@ def test_a_fault_while_the_api_server_is_away_costs_no_node(bed: Bed, submit: Ca
     finally:
         bed.cluster.start_apiserver()
     back = time.monotonic()
-    wait_until("steps of every rank in a later attempt", lambda: job.ranks_of_a_later_attempt(1) == {0, 1}, 240)
+    wait_until("steps of every rank in a later attempt", lambda: job.ranks_of_a_later_attempt(1) == {0, 1})
     print(f"training again {time.monotonic() - back:.1f} s after the API server is back")
-    wait_until("the API server to answer", lambda: _answers(bed), 60)
+    wait_until("the API server to answer", lambda: _answers(bed))
     assert sorted(pod["spec"]["nodeName"] for pod in job.pods().values()) == nodes
     incidents = job.status()["incidents"]
     assert [incident["level"] for incident in incidents] == ["R0"], incidents

@@ -34,7 +34,7 @@ def test_xid_79_moves_the_job_and_the_node_is_used_again_after_a_reboot(
     assert lone.current().nodes == (fourth,)
 
     waits = submit("waits", nodes=1, trainer=SHORT)
-    waiting = wait_until("it to wait", lambda: waits.status().get("waiting"), 60)
+    waiting = wait_until("it to wait", lambda: waits.status().get("waiting"))
     assert waits.status()["state"] == "Pending"
     assert {"reason": "unhealthy (Xid79)", "nodes": 1} in waiting["blockers"]
     remedy = f"repair {sick}, or release it: unhealthy (Xid79)"
@@ -46,8 +46,8 @@ def test_xid_79_moves_the_job_and_the_node_is_used_again_after_a_reboot(
     bed.faults.lose_gpu(sick)
     boot = healths(bed)[sick]["agent"]["bootId"]
     bed.faults.reboot(sick, repaired=False)
-    wait_until("a word of the new boot", lambda: healths(bed)[sick]["agent"]["bootId"] != boot, 60)
-    wait_until("it to be judged", lambda: healths(bed)[sick]["reason"] == "GpuCount", 60)
+    wait_until("a word of the new boot", lambda: healths(bed)[sick]["agent"]["bootId"] != boot)
+    wait_until("it to be judged", lambda: healths(bed)[sick]["reason"] == "GpuCount")
     told = healths(bed)[sick]
     assert [finding["reason"] for finding in told["findings"]] == ["GpuCount"]
     assert told["incidents"][-1].get("clearedTime") is None
@@ -56,7 +56,7 @@ def test_xid_79_moves_the_job_and_the_node_is_used_again_after_a_reboot(
 
     bed.faults.reboot(sick)
     repaired = time.monotonic()
-    wait_until(f"{sick} to be well again", lambda: is_well_again(bed, sick), 60)
+    wait_until(f"{sick} to be well again", lambda: is_well_again(bed, sick))
     print(f"XID 79: back {time.monotonic() - repaired:.1f} s after the reboot")
     assert waits.completion()["result"] == "Succeeded"
     assert waits.current().nodes == (sick,)

@@ -19,7 +19,7 @@ def test_a_second_job_waits_for_nodes_says_so_and_starts_when_the_first_has_ende
     first = submit("first", nodes=3, trainer=LONG)
     first.wait_step(5)
     second = submit("second", nodes=2, trainer=SHORT)
-    wait_until("the second to wait", lambda: second.status().get("waiting"), 60)
+    wait_until("the second to wait", lambda: second.status().get("waiting"))
     status = second.status()
     assert (status["state"], status["reason"]) == ("Pending", "InsufficientNodes")
     message = next(each["message"] for each in status["conditions"] if each["type"] == "Placed")

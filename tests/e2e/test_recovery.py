@@ -59,7 +59,7 @@ def test_a_drained_node_is_left_after_a_new_checkpoint(submit: Submit) -> None:
         "drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--pod-selector", f"muster.dev/job={job.name}"
     ) as drain:
         again = job.wait_training_again(1)
-        wait_until("the drain to end", lambda: drain.poll() is not None, 90)
+        wait_until("the drain to end", lambda: drain.poll() is not None)
         assert drain.returncode == 0
     assert again.reason == "NodeCordoned"
     assert node not in again.nodes
@@ -81,10 +81,10 @@ def test_a_plain_job_is_rebuilt_after_any_failure(bed: Bed, submit: Submit) -> N
         launch={"mode": "Plain"},
         checkpoint={"saveTimeoutSeconds": 300},
     )
-    wait_until("it to run", lambda: job.status().get("state") == "Running", 90)
+    wait_until("it to run", lambda: job.status().get("state") == "Running")
     before = {pod["metadata"]["uid"] for pod in job.pods().values()}
     name = job.pods()[1]["metadata"]["name"]
-    text = wait_until("its output", lambda: bed.kubectl("logs", "-n", job.namespace, name, check=False), 60)
+    text = wait_until("its output", lambda: bed.kubectl("logs", "-n", job.namespace, name, check=False))
     assert text.split()[:2] == ["1", "2"]
     bed.kubectl("delete", "pod", "-n", job.namespace, name, "--wait=false", "--grace-period=1")
     again = wait_until(

@@ -4,6 +4,7 @@ import subprocess
 from collections.abc import Callable
 
 from localcluster.controlplane import ControlPlane
+from localcluster.patience import PATIENCE_SECONDS
 
 Kubectl = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -23,7 +24,7 @@ def kubectl_of(control_plane: ControlPlane) -> Kubectl:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=PATIENCE_SECONDS,
             check=False,
         )
 

@@ -12,6 +12,7 @@ from tests.unit.lifecycle import theatre as stage
 from tests.unit.lifecycle.builders import SETTINGS, a_job, at
 from tests.unit.lifecycle.theatre import Theatre
 
+from localcluster.patience import PATIENCE_SECONDS
 from muster import replay
 from muster.lifecycle.decided import Decided, write
 from muster.lifecycle.plan import BindPod, DeletePod, Plan
@@ -48,7 +49,7 @@ def command(*arguments: str, **options: object) -> subprocess.CompletedProcess[s
         text=True,
         check=False,
         env=environment,
-        timeout=120,
+        timeout=PATIENCE_SECONDS,
         **options,  # type: ignore[call-overload]
     )
 

@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 from tests.unit.clock import Clock
 
+from localcluster.patience import PATIENCE_SECONDS
 from muster import serve
 from muster.coordinator.server import load_pair, server_context
 from muster.kube.certificates import new_authority, new_serving
@@ -63,7 +64,9 @@ def start() -> Iterator[Any]:
 @contextlib.contextmanager
 def connected(server: Server, host: str) -> Iterator[socket.socket]:
     """A connection from this address of this machine."""
-    with socket.create_connection(("127.0.0.1", server.port), timeout=300, source_address=(host, 0)) as made:
+    with socket.create_connection(
+        ("127.0.0.1", server.port), timeout=PATIENCE_SECONDS, source_address=(host, 0)
+    ) as made:
         yield made
 
 
@@ -152,7 +155,7 @@ def test_clients_that_ask_while_metrics_are_rendered_share_them(start: Any, monk
 
     def render() -> bytes:
         entered.set()
-        assert finish.wait(60)
+        assert finish.wait(PATIENCE_SECONDS)
         return b"%d\n" % next(numbers)
 
     server = start({"/metrics": open_metrics(render), "/healthz": probe(str)})
@@ -160,11 +163,11 @@ def test_clients_that_ask_while_metrics_are_rendered_share_them(start: Any, monk
     clients = [threading.Thread(target=lambda: answers.append(get(server, "/metrics"))) for _ in range(5)]
     for client in clients:
         client.start()
-    assert entered.wait(60)
+    assert entered.wait(PATIENCE_SECONDS)
     assert get(server, "/healthz") == (200, "ok\n"), "who renders keeps no probe waiting"
     finish.set()
     for client in clients:
-        client.join(60)
+        client.join(PATIENCE_SECONDS)
     assert answers == [(200, "1\n")] * 5
 
 
@@ -218,7 +221,7 @@ def test_clients_that_never_end_their_request_keep_nobody_waiting(start: Any) ->
             client = stack.enter_context(connected(server, TENANT))
             client.sendall(b"GET /heal")
             assert get(server, "/healthz") == (200, "ok\n")
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while sum(each.name == "http request" for each in threading.enumerate()) > serve._MAX_ANSWERED:
             assert time.monotonic() < deadline, "more are answered at a time"
             time.sleep(0.01)  # some are ending
@@ -272,7 +275,7 @@ def test_of_a_flood_from_one_address_no_more_connections_are_kept_than_it_may_ha
         kept = [stack.enter_context(connected(server, TENANT)) for _ in range(400)]
         for client in kept:
             client.setblocking(False)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while len(kept) > serve._MAX_WAITING_OF_ADDRESS + serve._MAX_ANSWERED:
             assert time.monotonic() < deadline
             kept = [client for client in kept if is_open(client)]
@@ -298,7 +301,7 @@ def use_up_turns(server: Server, stack: contextlib.ExitStack) -> None:
     lane = server._other_lane
     for number in range(30):
         stack.enter_context(connected(server, f"127.0.3.{number + 1}"))
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while lane.next <= time.monotonic() or len(lane.waiting) + len(lane.answered) < 30:
         assert time.monotonic() < deadline
         time.sleep(0.01)  # the server's thread takes them in
@@ -313,7 +316,7 @@ def test_a_connection_that_is_slow_to_notice_that_it_was_cut_off_is_cut_off_once
     with contextlib.ExitStack() as stack:
         for _ in range(30):
             stack.enter_context(connected(server, TENANT)).sendall(b"G")
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while len(cut) < 30 - serve._MAX_ANSWERED:
             assert time.monotonic() < deadline
             time.sleep(0.01)  # each is answered in its turn
@@ -334,7 +337,7 @@ class TestAccepting:
     def accepted(self, sockets: list[socket.socket], client: str) -> int:
         """Which socket the kernel gives a connection from this address to."""
         address = ("::1" if ":" in client else "127.0.0.1", sockets[0].getsockname()[1])
-        with socket.create_connection(address, timeout=300, source_address=(client, 0)):
+        with socket.create_connection(address, timeout=PATIENCE_SECONDS, source_address=(client, 0)):
             ready, _, _ = select.select(sockets, [], [], 60)
             for each in ready:
                 each.accept()[0].close()
@@ -500,14 +503,14 @@ class TestNode:
 
         def endpoint(_: str) -> tuple[int, bytes]:
             entered.set()
-            assert finish.wait(60)
+            assert finish.wait(PATIENCE_SECONDS)
             return 200, b"ok\n"
 
         server = start({"/healthz": endpoint}, node=frozenset({KUBELET}))
         answers: list[tuple[int, str]] = []
         kubelet = threading.Thread(target=lambda: answers.append(get(server, "/healthz")))
         kubelet.start()
-        assert entered.wait(60)
+        assert entered.wait(PATIENCE_SECONDS)
         with contextlib.ExitStack() as stack:
             crowd = [
                 stack.enter_context(connected(server, f"127.0.1.{number + 1}"))
@@ -515,7 +518,7 @@ class TestNode:
             ]
             assert crowd[0].recv(1) == b"", "one too many: the oldest makes room"
             finish.set()
-            kubelet.join(60)
+            kubelet.join(PATIENCE_SECONDS)
         assert answers == [(200, "ok\n")]
 
     @pytest.mark.parametrize(
@@ -629,7 +632,7 @@ class TestTls:
             use_up_turns(server, stack)
             for number in range(300):
                 stack.enter_context(connected(server, f"127.0.{1 + number // 200}.{1 + number % 200}"))
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + PATIENCE_SECONDS
             while len(lane.waiting) < serve._MAX_WAITING:
                 assert time.monotonic() < deadline
                 time.sleep(0.01)  # the server's thread takes them in
@@ -668,7 +671,7 @@ def test_no_host_is_all_addresses_of_both_kinds(host: str) -> None:
     server = Server(("", 0), {"/healthz": probe(str)})
     try:
         address = f"[{host}]" if ":" in host else host
-        with urllib.request.urlopen(f"http://{address}:{server.port}/healthz", timeout=300) as answer:
+        with urllib.request.urlopen(f"http://{address}:{server.port}/healthz", timeout=PATIENCE_SECONDS) as answer:
             assert answer.read() == b"ok\n"
     finally:
         server.close()

@@ -108,9 +108,9 @@ def test_known_faults_are_told_as_they_were_and_alike_everywhere(
         ]
         lost = [lost_steps(job, fault.attempt) for fault in faults]
         assert all(each > 0 for each in lost)
-        wait_until("Prometheus to have the last of it", lambda: counted(prometheus, job) == (3, sum(lost)), 90)
+        wait_until("Prometheus to have the last of it", lambda: counted(prometheus, job) == (3, sum(lost)))
         job.wait_step(job.step() + 300)
-        running = wait_until("all to be of one moment", lambda: at_one_moment(bed, page, prometheus, job), 180)
+        running = wait_until("all to be of one moment", lambda: at_one_moment(bed, page, prometheus, job))
     at_the_moment = reckon(job.lines(), created, moment(running["time"]))
     (job.folder / LAST_STEP).write_text(str(job.step()))
     assert job.completion()["result"] == "Succeeded"
@@ -136,12 +136,12 @@ def test_known_faults_are_told_as_they_were_and_alike_everywhere(
     # Wherever one looks.
     assert report["wallSeconds"] == sum(each["seconds"] for each in report["buckets"])
     assert report["lostSteps"] == sum(lost) == status["goodput"]["lostSteps"]
-    shown = wait_until("the page to have the end", lambda: ended(page(f"/api/jobs/{job.namespace}/{job.name}")), 30)
+    shown = wait_until("the page to have the end", lambda: ended(page(f"/api/jobs/{job.namespace}/{job.name}")))
     assert shown["incidents"] == status["incidents"]
     for name in ("buckets", "lostSteps", "ettr", "mttfHours", "recoverySeconds"):
         assert shown["report"].get(name) == report.get(name), name
     (kept,) = [
-        row for row in wait_until("the history", lambda: page("/api/report?days=7")["tables"], 60)[-1]["rows"]
+        row for row in wait_until("the history", lambda: page("/api/report?days=7")["tables"])[-1]["rows"]
         if row[0] == f"{job.namespace}/{job.name}"
     ]  # fmt: skip
     assert kept[5] == "3"

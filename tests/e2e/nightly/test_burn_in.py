@@ -143,7 +143,7 @@ def test_every_query_of_dashboards_and_rules_finds_what_really_ran(bed: Bed, sub
     """A gang that was tested loses a rank, a job waits, nodes are sick and tested by hand: a real Prometheus sees it
     all."""
     with figures.watched(bed, tmp_path) as prometheus:
-        wait_until("a scrape of each operator and agent", prometheus.reaches_all, 30)
+        wait_until("a scrape of each operator and agent", prometheus.reaches_all)
         job = submit("figures", nodes=2, trainer=LONG, preflight=ANEW)
         job.wait_step(25)
         sick, well = sorted(set(bed.cluster.node_names) - set(job.current().nodes))
@@ -169,7 +169,7 @@ def test_every_query_of_dashboards_and_rules_finds_what_really_ran(bed: Bed, sub
             return not silent & needed
 
         try:
-            wait_until("every query to find something", told, 60)
+            wait_until("every query to find something", told)
         except WaitError:
             pytest.fail(f"no series for {sorted(silent & needed)}")
         assert prometheus.reaches_all()
@@ -177,7 +177,7 @@ def test_every_query_of_dashboards_and_rules_finds_what_really_ran(bed: Bed, sub
         assert {rule["name"]: rule.get("lastError") for rule in rules if rule["health"] != "ok"} == {}
         records = {rule["name"] for rule in rules if rule["type"] == "recording"}
         # A rule over what is told late is evaluated once more before it has a series.
-        wait_until("all recording rules", lambda: records <= set(prometheus.values_of("__name__")), 120)
+        wait_until("all recording rules", lambda: records <= set(prometheus.values_of("__name__")))
         seen = prometheus.values_of("__name__")
         for name in {name for _, _, query, _ in asks for name in named(query.expr)} | {
             name for rule in rules for name in named(rule["query"])

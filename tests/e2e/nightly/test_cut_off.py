@@ -47,7 +47,7 @@ def test_the_inner_ones_of_a_rack_that_is_cut_off_end_their_ranks(
     rack = [pods[index]["spec"]["nodeName"] for index in range(5)]
     pids = {index: job.rank_pids(index) for index in range(5)}
     bed.cluster.cut_off(rack)
-    wait_until("every rank in the rack to end", lambda: not any(map(alive, pids.values())), 180)
+    wait_until("every rank in the rack to end", lambda: not any(map(alive, pids.values())))
     assert {line["attempt"] for line in job.events("start")} == {1}, "there are not enough nodes for another one yet"
     heal(bed)
     again = job.wait_training_again(1)

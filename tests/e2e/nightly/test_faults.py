@@ -76,7 +76,7 @@ def test_a_rank_that_ignores_sigterm_holds_nobody_up(submit: Submit, right_weigh
     pids = job.rank_pids(2)
     pod = job.pods()[2]["metadata"]["name"]
     job.bed.kubectl("delete", "pod", "-n", job.namespace, pod, "--wait=false")
-    wait_until("the stubborn rank to end", lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), 20)
+    wait_until("the stubborn rank to end", lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
     assert job.wait_training_again(1).level == "R0b"
     finishes_right(job, right_weights)
 
@@ -128,8 +128,8 @@ def test_a_job_without_checkpoints_waits_for_proof_until_somebody_says_that_its_
     if node == leader_node(job.bed):
         move_leader(job.bed, node)
     job.bed.cluster.power_off(node)
-    wait_until("silence", lambda: job.status().get("reason") == "WorkersSilent", 120)
-    wait_until("Kubernetes to see it", lambda: node_condition(job.bed, node) == "Unknown", 120)
+    wait_until("silence", lambda: job.status().get("reason") == "WorkersSilent")
+    wait_until("Kubernetes to see it", lambda: node_condition(job.bed, node) == "Unknown")
     assert job.current().attempt == 1
     told = job.bed.muster("lost", node, "--yes", "--reason", "its power supply burnt")
     assert told.returncode == 0, told.stderr
@@ -147,15 +147,15 @@ def test_a_kubelet_that_is_away_for_a_minute_ends_no_plain_job(bed: Bed, submit:
         launch={"mode": "Plain"},
         checkpoint={"saveTimeoutSeconds": 300},
     )
-    wait_until("it to run", lambda: job.status().get("state") == "Running", 90)
+    wait_until("it to run", lambda: job.status().get("state") == "Running")
     node = job.pods()[0]["spec"]["nodeName"]
     pods = {pod["metadata"]["uid"] for pod in job.pods().values()}
     with bed.cluster.frozen_kubelet(node):
-        wait_until("the node to be taken for lost", lambda: node_condition(bed, node) == "Unknown", 120)
+        wait_until("the node to be taken for lost", lambda: node_condition(bed, node) == "Unknown")
         since = time.monotonic()
-        wait_until("a minute more", lambda: time.monotonic() - since > 60, 90)
+        wait_until("a minute more", lambda: time.monotonic() - since > 60)
         assert job.status()["state"] == "Running"
-    wait_until("the node to be back", lambda: node_condition(bed, node) == "True", 60)
+    wait_until("the node to be back", lambda: node_condition(bed, node) == "True")
     assert job.current().attempt == 1
     assert {pod["metadata"]["uid"] for pod in job.pods().values()} == pods
 
@@ -193,7 +193,7 @@ def test_the_leaders_node_and_a_workers_node_lose_power_together(bed: Bed, submi
     doomed = [leaders_node, workers[0]]
     for node in doomed:
         bed.cluster.power_off(node)
-    again = job.wait_training_again(1, timeout_seconds=300)
+    again = job.wait_training_again(1)
     assert again.level == "R2"
     assert not set(doomed) & set(again.nodes)
 
@@ -202,9 +202,7 @@ def test_a_rolling_update_of_the_operator_restarts_no_rank(submit: Submit) -> No
     job = submit("rollout", trainer=LONG)
     job.wait_step(15)
     job.bed.kubectl("rollout", "restart", "deployment/muster", "-n", SYSTEM_NAMESPACE)
-    job.bed.kubectl(
-        "rollout", "status", "deployment/muster", "-n", SYSTEM_NAMESPACE, "--timeout=150s", timeout_seconds=180
-    )
+    job.bed.rolled_out("deployment/muster", SYSTEM_NAMESPACE)
     wait_until("a leader", job.bed.leader)
     step = job.step()
     job.wait_step(step + 30)
@@ -225,7 +223,7 @@ def test_training_goes_on_while_the_operator_is_away(submit: Submit) -> None:
         ),
     )
     step, since = job.step(), time.monotonic()
-    wait_until("a minute of training alone", lambda: time.monotonic() - since > 60 and job.step() > step + 100, 180)
+    wait_until("a minute of training alone", lambda: time.monotonic() - since > 60 and job.step() > step + 100)
     job.bed.kubectl("scale", "deployment/muster", "-n", SYSTEM_NAMESPACE, "--replicas=2")
     wait_until("a leader", job.bed.leader)
     job.wait_step(job.step() + 30)

@@ -19,6 +19,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.e2e.sick_nodes import healths, is_well_again, moves, seen, tainted
 
+from localcluster.patience import PATIENCE_SECONDS
 from monitoring.scrape import scrape
 from muster.controller.settings import Settings
 from testbed.bed import ROOT, SYSTEM_NAMESPACE, Bed
@@ -75,7 +76,7 @@ def test_a_sick_node_is_left_and_comes_back_when_it_is_well(bed: Bed, training: 
     assert (told["state"], told["reason"]) == (case.state, case.reason)
     bed.faults.clear(sick)
     cleared = time.monotonic()
-    wait_until(f"{sick} to be well again", lambda: is_well_again(bed, sick), 60)
+    wait_until(f"{sick} to be well again", lambda: is_well_again(bed, sick))
     print(f"{case.name}: back {time.monotonic() - cleared:.1f} s after the repair")
     fleet = json.loads(bed.muster("nodes", "-o", "json").stdout)
     assert {node["name"] for node in fleet["nodes"] if node["state"] == "Free"} == (
@@ -90,7 +91,7 @@ def test_errors_that_a_program_can_cause_evict_nobody(bed: Bed, training: Job) -
     for code in (13, 31, 43, 45):
         bed.faults.xid(node, code)
     known = {"Xid13", "Xid31", "Xid43", "Xid45"}
-    wait_until("them to be written down", lambda: seen(healths(bed)[node], "findings") == known, 60)
+    wait_until("them to be written down", lambda: seen(healths(bed)[node], "findings") == known)
     training.wait_step(training.step() + 30)
     assert training.current().attempt == before.attempt
     assert tainted(bed) == set()
@@ -113,7 +114,7 @@ def test_what_a_human_decides_about_a_node_is_done_and_shown(bed: Bed, training:
 
     done = bed.muster("release", node, "--reason", "dry")
     assert (done.returncode, done.stderr) == (0, "")
-    wait_until(f"{node} to be well again", lambda: is_well_again(bed, node), 60)
+    wait_until(f"{node} to be well again", lambda: is_well_again(bed, node))
     assert node not in bed.muster("nodes", "--unhealthy").stdout
     assert training.current().attempt == again.attempt
 
@@ -151,19 +152,19 @@ def test_a_held_xid_79_costs_no_application_restart_and_the_job_moves_as_soon_as
     taken, free = others_than(bed, *before.nodes)
     with policy_with(bed, {"budgets": [{"nodes": "1", "windowSeconds": 10}]}):
         bed.faults.port_down(taken)
-        wait_until(f"the taint on {taken}", lambda: tainted(bed) == {taken}, 60)
+        wait_until(f"the taint on {taken}", lambda: tainted(bed) == {taken})
         lone = submit("keeps", nodes=1, trainer=LONG)
         lone.wait_step(1)
         assert lone.current().nodes == (free,)
         bed.faults.xid(sick, 79)
-        wait_until("it to be held", lambda: "running jobs stay" in healths(bed)[sick].get("effect", ""), 60)
+        wait_until("it to be held", lambda: "running jobs stay" in healths(bed)[sick].get("effect", ""))
         assert tainted(bed) == {taken}
 
         charged = len(crashes(training))
         training.signal_rank(1)
         held = training.wait_training_again(before.attempt)
         assert held.nodes == before.nodes, "no other node is free"
-        told = wait_until("the crash to be told", lambda: crashes(training)[charged:], 60)
+        told = wait_until("the crash to be told", lambda: crashes(training)[charged:])
         assert [incident["faultClass"] for incident in told] == ["Hardware"]
         assert told[0]["node"] == sick
 
@@ -190,10 +191,10 @@ def test_hyperpods_checks_are_no_offence_and_three_do_not_quarantine(bed: Bed, t
         assert training.status()["incidents"][-1]["faultClass"] == "Planned"
         for passed in range(1, 4):
             bed.kubectl("label", "node", node, f"{HYPERPOD}=Unschedulable", "--overwrite")
-            wait_until("it to be left to HyperPod", lambda: healths(bed)[node]["state"] == "Degraded", 60)
+            wait_until("it to be left to HyperPod", lambda: healths(bed)[node]["state"] == "Degraded")
             assert tainted(bed) == set()
             bed.kubectl("label", "node", node, f"{HYPERPOD}=Schedulable", "--overwrite")
-            wait_until(f"{node} to be well after {passed} checks", lambda: is_well_again(bed, node), 60)
+            wait_until(f"{node} to be well after {passed} checks", lambda: is_well_again(bed, node))
     finally:
         bed.kubectl("label", "node", node, f"{HYPERPOD}-")
     told = healths(bed)[node]
@@ -242,26 +243,26 @@ def test_a_dead_agent_takes_its_node_from_new_jobs_and_a_storage_blip_takes_none
         for node in (*before.nodes, dead):
             bed.faults.storage_blip(node)
         for node in (*before.nodes, dead):
-            wait_until("it to be told", lambda node=node: len(subjects(bed, node, "NetworkDiskError")) == 3, 60)
+            wait_until("it to be told", lambda node=node: len(subjects(bed, node, "NetworkDiskError")) == 3)
             assert healths(bed)[node]["state"] == "Suspect"
 
         bed.faults.kill_agent(dead)
-        wait_until("it to be told", lambda: subjects(bed, dead, "AgentSilent"), 90)
+        wait_until("it to be told", lambda: subjects(bed, dead, "AgentSilent"))
         assert healths(bed)[dead]["state"] == "Suspect"
         stays = submit("stays", nodes=2, trainer=LONG)
         stays.wait_step(1)
         assert set(stays.current().nodes) == {dead, last}, "a node of which little is known is used when it is needed"
-        wait_until("it to be avoided", lambda: healths(bed)[dead]["state"] == "Degraded", 90)
+        wait_until("it to be avoided", lambda: healths(bed)[dead]["state"] == "Degraded")
         assert healths(bed)[dead]["reason"] == "AgentSilent"
         assert silent_agents(bed) == 1
         stays.wait_step(stays.step() + 20)
         assert stays.current().attempt == 1
         assert tainted(bed) == set()
         stays.delete()
-        wait_until("its pods to go", lambda: not stays.pods(), 90)
+        wait_until("its pods to go", lambda: not stays.pods())
 
         waits = submit("awaits", nodes=2, trainer=SHORT)
-        waiting = wait_until("it to wait", lambda: waits.status().get("waiting"), 60)
+        waiting = wait_until("it to wait", lambda: waits.status().get("waiting"))
         assert {"reason": "unhealthy (AgentSilent)", "nodes": 1} in waiting["blockers"]
         bed.faults.revive_agent(dead)
         revived = time.monotonic()
@@ -309,7 +310,7 @@ def repairers(bed: Bed, folder: Path) -> Iterator[None]:
         bed.rolled_out("deployment/repair", REPAIRS)
         yield
     finally:
-        bed.kubectl("delete", "-k", str(folder), "--ignore-not-found", "--wait=true", timeout_seconds=180)
+        bed.kubectl("delete", "-k", str(folder), "--ignore-not-found", "--wait=true", timeout_seconds=PATIENCE_SECONDS)
 
 
 def test_a_repair_is_handed_over_done_by_the_example_and_proved(bed: Bed, training: Job, tmp_path: Path) -> None:
@@ -325,25 +326,25 @@ def test_a_repair_is_handed_over_done_by_the_example_and_proved(bed: Bed, traini
         (pod,) = bed.kubectl.json("get", "pods", "-n", REPAIRS)["items"]
         sick = others_than(bed, *before.nodes, pod["spec"]["nodeName"])[0]  # whoever repairs is not there
         bed.faults.xid(sick, 79)
-        wait_until("it to be taken on", lambda: request().get("status", {}).get("phase") == "InProgress", 60)
+        wait_until("it to be taken on", lambda: request().get("status", {}).get("phase") == "InProgress")
         asked = request()["spec"]
         assert (asked["action"], asked["reason"], asked["node"]) == ("Reboot", "Xid79", sick)
         assert asked["machine"]["systemUuid"]
         assert asked["machine"]["gpuSerials"]
         assert "Xid" in asked["evidence"][0]["message"]
-        wait_until("it to be on record", lambda: told() == {"RepairInProgress"}, 60)
+        wait_until("it to be on record", lambda: told() == {"RepairInProgress"})
 
         bed.faults.power_cycle(sick)
-        wait_until("the new boot to be seen well", lambda: not seen(healths(bed)[sick], "evidence"), 60)
+        wait_until("the new boot to be seen well", lambda: not seen(healths(bed)[sick], "evidence"))
         assert tainted(bed) == {sick}, "nothing that is seen lets it back while somebody repairs it"
         bed.kubectl("exec", "-n", REPAIRS, "deploy/repair", "--", "touch", "/tmp/booted")
         ended = time.monotonic()
-        wait_until("the end of it", lambda: told() == {"RepairNotVerified"}, 60)
+        wait_until("the end of it", lambda: told() == {"RepairNotVerified"})
         assert request()["status"] == {"phase": "Done", "message": f"examples/repair: Reboot of {sick}"}
         assert tainted(bed) == {sick}, "nobody is believed"
-        wait_until(f"{sick} to be proved well", lambda: is_well_again(bed, sick), 180)
+        wait_until(f"{sick} to be proved well", lambda: is_well_again(bed, sick))
         print(f"repair: back {time.monotonic() - ended:.1f} s after whoever repaired said so")
-        wait_until("the request to go", lambda: not request(), 60)
+        wait_until("the request to go", lambda: not request())
     incident = healths(bed)[sick]["incidents"][-1]
     assert incident["clearedBy"] == "the repair has ended, and the evidence is gone"
     assert training.current().attempt == before.attempt

@@ -39,7 +39,7 @@ def test_an_application_that_always_fails_gets_three_restarts(submit: Submit) ->
     assert "told to fail at step 5" in completion["message"]
     assert len({line["attempt"] for line in job.events("start")}) == 4
     assert condition(job, "Succeeded")["status"] == "False"
-    wait_until("its pods to end", lambda: all(p["status"]["phase"] == "Failed" for p in job.pods().values()), 60)
+    wait_until("its pods to end", lambda: all(p["status"]["phase"] == "Failed" for p in job.pods().values()))
 
 
 def test_suspend_saves_first_and_resume_goes_on(submit: Submit) -> None:
@@ -47,8 +47,8 @@ def test_suspend_saves_first_and_resume_goes_on(submit: Submit) -> None:
     job.wait_step(15)
     saved = job.newest_checkpoint()
     job.bed.kubectl("patch", "tj", "-n", job.namespace, job.name, "--type=merge", "-p", '{"spec":{"suspend":true}}')
-    wait_until("the suspension", lambda: state(job)[0] == "Suspended", 90)
-    wait_until("the pods to go", lambda: not job.pods(), 60)
+    wait_until("the suspension", lambda: state(job)[0] == "Suspended")
+    wait_until("the pods to go", lambda: not job.pods())
     job.bed.kubectl("patch", "tj", "-n", job.namespace, job.name, "--type=merge", "-p", '{"spec":{"suspend":false}}')
     again = job.wait_training_again(1)
     assert again.resumed_step is not None
@@ -67,10 +67,10 @@ def test_deleting_a_job_while_it_trains_frees_everything_and_a_namesake_adopts_n
     again = {**first, "metadata": {"name": job.name, "namespace": job.namespace}}
     again.pop("status", None)
     bed.kubectl("create", "-f", "-", stdin=json.dumps(again))
-    wait_until("the namesake's pods", lambda: len({p["metadata"]["name"] for p in job.pods().values()} - old) == 3, 120)
-    wait_until("the old pods to go", lambda: not old & {p["metadata"]["name"] for p in job.pods().values()}, 60)
+    wait_until("the namesake's pods", lambda: len({p["metadata"]["name"] for p in job.pods().values()} - old) == 3)
+    wait_until("the old pods to go", lambda: not old & {p["metadata"]["name"] for p in job.pods().values()})
     assert job.current().attempt == 1
-    wait_until("one gang", lambda: len(gangs_of(job)) == 1, 60)
+    wait_until("one gang", lambda: len(gangs_of(job)) == 1)
 
 
 def gangs_of(job: Job) -> list[dict[str, Any]]:
@@ -80,7 +80,7 @@ def gangs_of(job: Job) -> list[dict[str, Any]]:
 
 def test_a_finished_job_is_deleted_after_its_time_to_live(bed: Bed, submit: Submit) -> None:
     job = submit("ttl", nodes=1, trainer=SHORT, completion={"ttlSecondsAfterFinished": 3})
-    wait_until("the job to go", lambda: bed.kubectl.find("get", "tj", "-n", job.namespace, job.name) is None, 120)
+    wait_until("the job to go", lambda: bed.kubectl.find("get", "tj", "-n", job.namespace, job.name) is None)
     assert job.events("done")
 
 
@@ -95,7 +95,7 @@ def test_a_sidecar_hides_neither_a_death_nor_the_end(bed: Bed, submit: Submit) -
     again = job.wait_training_again(1)
     assert (again.level, again.reason) == ("R0b", "PodEnded")
     assert job.completion()["result"] == "Succeeded"
-    wait_until("the sidecars to end", lambda: not any(map(_runs, job.pods().values())), 120)
+    wait_until("the sidecars to end", lambda: not any(map(_runs, job.pods().values())))
 
 
 def _runs(pod: dict[str, Any]) -> bool:
@@ -111,7 +111,7 @@ def test_a_directory_that_not_all_workers_share_stalls_the_job_until_somebody_de
     with pytest.raises(KubectlError, match=r"only while the job is stalled or suspended"):
         bed.kubectl(*wish, asked)
     job.signal_rank(1)
-    wait_until("the job to stall", lambda: state(job) == ("Stalled", "CheckpointNotVisible"), 180)
+    wait_until("the job to stall", lambda: state(job) == ("Stalled", "CheckpointNotVisible"))
     message = condition(job, "Stalled")["message"]
     assert "worker 1 on" in message
     assert "does not see checkpoint" in message
@@ -137,9 +137,9 @@ def test_a_trainer_that_does_not_load_its_checkpoint_is_stopped_once(submit: Sub
     job = submit("forgets", nodes=2, trainer=[*LONG, "--forget"], recovery={"applicationRestartsPerDay": 9})
     job.wait_step(25)
     job.signal_rank(1)
-    wait_until("the second stop", lambda: "ResumedBehind" in incidents(job), 120)
+    wait_until("the second stop", lambda: "ResumedBehind" in incidents(job))
     job.wait_step(5, attempt=3)
-    wait_until("the status to tell", lambda: state(job) == ("Running", "ResumedBehind"), 60)
+    wait_until("the status to tell", lambda: state(job) == ("Running", "ResumedBehind"))
     assert "MUSTER_RESUME_PATH" in condition(job, "Running")["message"]
     step = job.step(3)
     job.wait_step(step + 20, attempt=3)
@@ -159,13 +159,13 @@ def test_several_ranks_on_each_node(submit: Submit) -> None:
 
 def test_an_image_that_cannot_be_pulled_is_named(submit: Submit) -> None:
     job = submit("no-image", nodes=1, image="registry.invalid/nothing:1")
-    wait_until("the reason", lambda: state(job)[1] in ("ErrImagePull", "ImagePullBackOff"), 90)
+    wait_until("the reason", lambda: state(job)[1] in ("ErrImagePull", "ImagePullBackOff"))
     assert "registry.invalid/nothing:1" in condition(job, "Running")["message"]
 
 
 def test_a_command_is_needed_in_managed_mode(submit: Submit) -> None:
     job = submit("no-command", nodes=1, command=[])
-    wait_until("the verdict", lambda: state(job) == ("Stalled", "CommandMissing"), 60)
+    wait_until("the verdict", lambda: state(job) == ("Stalled", "CommandMissing"))
     assert "spec.launch.mode" in condition(job, "Stalled")["message"]
 
 
@@ -173,11 +173,11 @@ def test_training_survives_a_restart_of_the_api_server(bed: Bed, submit: Submit)
     job = submit("api-restart", nodes=2, trainer=LONG)
     job.wait_step(15)
     bed.cluster.restart_apiserver()
-    wait_until("the API server", lambda: bed.kubectl("get", "--raw", "/readyz", check=False) == "ok", 60)
+    wait_until("the API server", lambda: bed.kubectl("get", "--raw", "/readyz", check=False) == "ok")
     step = job.step()
     job.wait_step(step + 20)
     job.signal_rank(0)
-    wait_until("a step of the next attempt", lambda: len({e["rank"] for e in job.events("step", 2)}) == 2, 120)
+    wait_until("a step of the next attempt", lambda: len({e["rank"] for e in job.events("step", 2)}) == 2)
 
 
 def test_the_manifest_of_these_tests_is_what_users_write(bed: Bed, namespace: str) -> None:

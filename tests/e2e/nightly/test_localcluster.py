@@ -28,8 +28,8 @@ from localcluster.errors import LocalClusterError
 from localcluster.kernel import processes_with_environment
 from localcluster.layout import API_PORT, CONTROL_PLANE_ADDRESS, MARK, SHARED_IN_NODE
 from localcluster.node import PAUSE_IMAGE
+from localcluster.patience import PATIENCE_SECONDS
 
-DEADLINE_SECONDS = 90.0
 TOOLS = Path(__file__).resolve().parents[3] / "tools"
 WRITTEN_BY_THE_KUBELET = (
     "vm/overcommit_memory",
@@ -120,7 +120,7 @@ def wait_for_pod(cluster: Cluster, name: str, restarts: int = 0) -> None:
         statuses = cluster.api.get(pod_path(name))["status"].get("containerStatuses", [])
         return bool(statuses) and statuses[0]["ready"] and statuses[0]["restartCount"] >= restarts
 
-    wait_for(runs, f"pod {name} running", DEADLINE_SECONDS)
+    wait_for(runs, f"pod {name} running", PATIENCE_SECONDS)
 
 
 @pytest.fixture
@@ -322,11 +322,11 @@ def test_a_released_volume_is_emptied_and_offered_again(cluster: Cluster) -> Non
     (folder / "old").touch()
     cluster.api.delete(claim)
     volume = f"/api/v1/persistentvolumes/{folder.name}"
-    wait_for(lambda: cluster.api.get(volume)["status"].get("phase") == "Released", "released", DEADLINE_SECONDS)
+    wait_for(lambda: cluster.api.get(volume)["status"].get("phase") == "Released", "released", PATIENCE_SECONDS)
 
     cluster.recycle_shared_volumes()
 
-    wait_for(lambda: cluster.api.get(volume)["status"].get("phase") == "Available", "available", DEADLINE_SECONDS)
+    wait_for(lambda: cluster.api.get(volume)["status"].get("phase") == "Available", "available", PATIENCE_SECONDS)
     assert list(folder.iterdir()) == []
 
 
@@ -474,7 +474,7 @@ def test_a_paused_control_plane_does_not_answer_and_comes_back(cluster: Cluster)
     finally:
         cluster.resume_control_plane()
 
-    wait_for(lambda: bool(cluster.api.get("/version")), "API server back", DEADLINE_SECONDS)
+    wait_for(lambda: bool(cluster.api.get("/version")), "API server back", PATIENCE_SECONDS)
 
 
 def test_an_unknown_node_is_refused_by_naming_the_nodes(cluster: Cluster) -> None:
@@ -538,7 +538,7 @@ MILESTONES: dict[str, Callable[[Cluster], bool]] = {
 def test_down_cleans_after_up_was_killed_at(milestone: str) -> None:
     crashed = Cluster("crash")
     starting = start_command("up", "--name", "crash", "--nodes", "2")
-    end = time.monotonic() + DEADLINE_SECONDS
+    end = time.monotonic() + PATIENCE_SECONDS
     while not MILESTONES[milestone](crashed):
         assert starting.poll() is None, f"`up` ended before: {milestone}"
         assert time.monotonic() < end, f"`up` did not come to: {milestone}"
@@ -561,7 +561,7 @@ def test_up_repairs_what_a_killed_supervisor_left() -> None:
     try:
         crashed.up(nodes=1, progress=quiet)
         os.kill(crashed.describe()["supervisor_pid"], signal.SIGKILL)
-        wait_for(lambda: not crashed.runs(), "supervisor gone", DEADLINE_SECONDS)
+        wait_for(lambda: not crashed.runs(), "supervisor gone", PATIENCE_SECONDS)
 
         crashed.up(nodes=1, progress=quiet)
 
@@ -593,7 +593,7 @@ def test_a_control_plane_keeps_its_data_over_a_restart(tmp_path: Path) -> None:
 def test_a_control_plane_publishes_its_ca_to_every_namespace(tmp_path: Path) -> None:
     with ControlPlane(tmp_path, controller_manager=True) as plane:
         path = "/api/v1/namespaces/default/configmaps/kube-root-ca.crt"
-        wait_for(lambda: bool(plane.api.get(path)), "root CA published", DEADLINE_SECONDS)
+        wait_for(lambda: bool(plane.api.get(path)), "root CA published", PATIENCE_SECONDS)
 
         assert plane.api.get(path)["data"]["ca.crt"] == plane.pki.ca.read_text()
 
@@ -617,7 +617,7 @@ def test_a_control_plane_dies_with_a_killed_parent(tmp_path: Path) -> None:
     parent.kill()
     parent.wait()
 
-    end = time.monotonic() + DEADLINE_SECONDS
+    end = time.monotonic() + PATIENCE_SECONDS
     while any(Path(f"/proc/{pid}/cmdline").exists() and read_or_empty(Path(f"/proc/{pid}/cmdline")) for pid in pids):
         assert time.monotonic() < end, "etcd or the API server outlived its parent"
         time.sleep(0.05)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tests.e2e.conftest import TRAINER, submitter
 
+from localcluster.patience import PATIENCE_SECONDS
 from testbed.bed import Bed
 from testbed.jobs import SHARED, Job, stage
 from testbed.kube import wait_until
@@ -66,7 +67,7 @@ def test_a_pod_with_everything_trains_loses_its_launcher_and_its_sidecar_and_end
     # A sidecar of Kubernetes' own is restarted by the kubelet, and nobody else notices.
     (proxy,) = bed.cluster.pids_of(pod["spec"]["nodeName"], job.namespace, pod["metadata"]["name"], "proxy")
     os.kill(proxy.pid, signal.SIGKILL)
-    wait_until("its restart", lambda: restarts(job.pods()[1], "proxy") == 1, 120)
+    wait_until("its restart", lambda: restarts(job.pods()[1], "proxy") == 1)
     assert {line["attempt"] for line in job.events("step")} == {1}
 
     container = bed.cluster.pids_of(pod["spec"]["nodeName"], job.namespace, pod["metadata"]["name"], "trainer")
@@ -75,7 +76,7 @@ def test_a_pod_with_everything_trains_loses_its_launcher_and_its_sidecar_and_end
     assert (again.level, again.reason) == ("R0b", "PodEnded")
     completion = job.completion()
     assert completion["result"] == "Succeeded", completion
-    wait_until("the sidecars to end", lambda: not any(map(_runs, job.pods().values())), 120)
+    wait_until("the sidecars to end", lambda: not any(map(_runs, job.pods().values())))
 
 
 def _runs(pod: dict[str, Any]) -> bool:
@@ -106,7 +107,7 @@ def submit_on_host(bed: Bed) -> Iterator[Submit]:
     made["items"][0]["metadata"]["labels"] = {"pod-security.kubernetes.io/enforce": "privileged"}
     bed.kubectl("apply", "-f", "-", stdin=json.dumps(made))
     yield from submitter(bed, PRIVILEGED, [])
-    bed.kubectl("delete", "namespace", PRIVILEGED, "--wait=true", timeout_seconds=180)
+    bed.kubectl("delete", "namespace", PRIVILEGED, "--wait=true", timeout_seconds=PATIENCE_SECONDS)
 
 
 def test_a_pod_in_its_nodes_network_finds_muster_and_the_others(bed: Bed, submit_on_host: Submit) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from localcluster.patience import PATIENCE_SECONDS
 from recipes.play import NAMESPACE, play, prepare
 from recipes.table import RECIPES, TORCH
 from testbed.bed import Bed
@@ -14,7 +15,7 @@ from testbed.harm import FAULTS
 def stage(bed: Bed) -> Iterator[Bed]:
     prepare(bed)
     yield bed
-    bed.kubectl("delete", "namespace", NAMESPACE, "--wait=true", timeout_seconds=180)
+    bed.kubectl("delete", "namespace", NAMESPACE, "--wait=true", timeout_seconds=PATIENCE_SECONDS)
 
 
 @pytest.mark.parametrize("name", [name for name, image in RECIPES.items() if image == TORCH])

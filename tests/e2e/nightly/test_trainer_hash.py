@@ -13,7 +13,8 @@ from typing import Any, Protocol
 
 import pytest
 
-DEADLINE_SECONDS = 240
+from localcluster.patience import PATIENCE_SECONDS
+
 WRONG = ["batch_skipped", "optimizer_state_not_loaded", "resumed_one_step_ahead", "resumed_one_step_back"]
 RIGHT = ["resumed", "resumed_twice", "undisturbed_again"]
 
@@ -74,7 +75,7 @@ def digests(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 def wait_until_finished(cluster: Cluster, namespace: str) -> str:
-    deadline = time.monotonic() + DEADLINE_SECONDS
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
         phase = cluster.kubectl(
             "get", "pod", "selfcheck", f"--namespace={namespace}", "--output=jsonpath={.status.phase}"

@@ -23,6 +23,7 @@ from muster.kube.errors import NotFound
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from localcluster.patience import PATIENCE_SECONDS
 from stage.hand import Hand, patiently
 from stage.operators import ForkServer, Operators
 from stage.scene import Scene
@@ -43,10 +44,10 @@ def control_plane() -> Iterator[ControlPlane]:
                 [str(made.kubectl), f"--kubeconfig={made.kubeconfig}", f"--cache-dir={folder}/kubectl", *arguments],
                 check=True,
                 capture_output=True,
-                timeout=300,
+                timeout=PATIENCE_SECONDS,
             )
         # The garbage collector looks for new kinds only now and then: they are there before it starts.
-        wait_for(lambda: _serves_every_kind(made.api), "every kind is served", 60.0)
+        wait_for(lambda: _serves_every_kind(made.api), "every kind is served", PATIENCE_SECONDS)
         made.start_controller_manager()
         yield made
 

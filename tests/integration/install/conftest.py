@@ -102,7 +102,7 @@ class Replica:
         """Status and text of an answer of the probe port; status 0 when nobody answers."""
         try:
             with urllib.request.urlopen(
-                f"http://127.0.0.1:{self.environment['MUSTER_PROBE_PORT']}{path}", timeout=300
+                f"http://127.0.0.1:{self.environment['MUSTER_PROBE_PORT']}{path}", timeout=PATIENCE_SECONDS
             ) as answer:
                 return answer.status, answer.read().decode().strip()
         except urllib.error.HTTPError as error:
@@ -143,7 +143,7 @@ class Replica:
         trust.check_hostname, trust.verify_mode = False, ssl.CERT_NONE
         url = f"https://{self.coordinator_address}{REPORT_PATH}"
         try:
-            with urllib.request.urlopen(url, data=b"{}", timeout=300, context=trust) as answer:
+            with urllib.request.urlopen(url, data=b"{}", timeout=PATIENCE_SECONDS, context=trust) as answer:
                 return answer.status, ""
         except urllib.error.HTTPError as error:
             return error.code, json.loads(error.read()).get("leader", "")

@@ -8,6 +8,8 @@ from typing import Any
 
 import yaml
 
+from localcluster.patience import PATIENCE_SECONDS
+
 MONITORS = Path(__file__).resolve().parents[3] / "manifests/components/monitoring/monitors.yaml"
 READER = "muster-metrics-reader"
 
@@ -26,7 +28,7 @@ def read(installation: Any, port: int, token: str) -> tuple[int, str]:
 
     login = f"Authorization: Bearer {token}\r\n" if token else ""
     with (
-        socket.create_connection(("127.0.0.1", port), timeout=300) as plain,
+        socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_SECONDS) as plain,
         trust.wrap_socket(plain, server_hostname=name) as connection,
     ):
         connection.sendall(f"GET /metrics HTTP/1.1\r\nHost: {name}\r\n{login}\r\n".encode())

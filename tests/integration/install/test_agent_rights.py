@@ -20,6 +20,7 @@ import pytest
 import yaml
 from tests.integration.install.thief import APPLY, JSON_PATCH, MERGE, Thief
 
+from localcluster.patience import PATIENCE_SECONDS
 from muster.node.agent.client import ApiError, NodeHealthClient
 from muster.node.agent.settings import from_environment
 
@@ -162,7 +163,7 @@ def test_an_agent_runs_with_the_rights_of_the_installation(
         process.terminate()
         said = (tmp_path / "log").read_text()
         print(said)
-    assert process.wait(60) == 0
+    assert process.wait(PATIENCE_SECONDS) == 0
     assert not re.search(r"\b403\b", said)
     assert status()["state"] == "Unhealthy"
     judge(installation)

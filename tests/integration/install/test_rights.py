@@ -17,6 +17,7 @@ from typing import Any
 import yaml
 from tests.integration.install.manifests import a_job
 
+from localcluster.patience import PATIENCE_SECONDS
 from muster.protocol.messages import REPORT_PATH, TOKEN_AUDIENCE
 from muster.world.names import pod_name
 
@@ -284,7 +285,7 @@ def _report(port: int, token: str) -> str:
     unchecked.check_hostname = False
     unchecked.verify_mode = ssl.CERT_NONE
     try:
-        with urllib.request.urlopen(request, context=unchecked, timeout=300) as answer:
+        with urllib.request.urlopen(request, context=unchecked, timeout=PATIENCE_SECONDS) as answer:
             return str(answer.read().decode())
     except urllib.error.HTTPError as error:
         return error.read().decode()

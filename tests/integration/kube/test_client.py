@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from localcluster.errors import LocalClusterError
+from localcluster.patience import PATIENCE_SECONDS
 from muster.kube import paths
 from muster.kube.client import APPLY_PATCH, Client
 from muster.kube.errors import (
@@ -126,7 +127,7 @@ async def test_deadline_of_a_write_is_what_is_left_of_the_lease(
     await far_client.get("/version")
     network.freeze()
     far_client.before_write = lambda: 0.3
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         with pytest.raises(Unreachable, match="no answer to POST"):
             await far_client.post(at(namespace), config_map(), deadline_seconds=3600)
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from localcluster.controlplane import ControlPlane
+from localcluster.patience import PATIENCE_SECONDS
 from muster.api.trainingjob import TrainingJob
 from muster.kube import decode, informer, paths
 from muster.kube.client import Client
@@ -56,7 +57,7 @@ async def test_follows_changes_with_index_and_pages(
     await client.post(pods(namespace), pod("foreign"))
     watched = informer.worker_pods(client)
     background(watched.run())
-    await asyncio.wait_for(watched.synced.wait(), 60)
+    await asyncio.wait_for(watched.synced.wait(), PATIENCE_SECONDS)
     assert {value.name for value in watched.store.by_index((namespace, job))} == {"p0", "p1", "p2", "p3", "p4"}
     seen = history(watched)
     await client.post(pods(namespace), pod("p5", job))
@@ -75,7 +76,7 @@ async def test_occupants_are_unfinished_pods_on_nodes_that_are_no_workers(
 ) -> None:
     watched = informer.occupant_pods(client)
     background(watched.run())
-    await asyncio.wait_for(watched.synced.wait(), 60)
+    await asyncio.wait_for(watched.synced.wait(), PATIENCE_SECONDS)
     seen = history(watched)
     await client.post(pods(namespace), pod("waiting", gpus=1))
     await client.post(pods(namespace), pod("worker", "job", gpus=1))
@@ -98,7 +99,7 @@ async def test_version_that_the_server_forgot_leads_to_a_list_that_reports_what_
         await client.post(pods(namespace), pod(name, "job"))
     watched = informer.worker_pods(client)
     first = background(watched.run())
-    await asyncio.wait_for(watched.synced.wait(), 60)
+    await asyncio.wait_for(watched.synced.wait(), PATIENCE_SECONDS)
     first.cancel()
     await asyncio.wait((first,))
     await client.delete(pods(namespace, "a"))
@@ -120,7 +121,7 @@ async def test_api_server_that_restarts_under_a_watch(
     await client.post(pods(namespace), pod("a", "job"))
     watched = informer.worker_pods(client)
     background(watched.run())
-    await asyncio.wait_for(watched.synced.wait(), 60)
+    await asyncio.wait_for(watched.synced.wait(), PATIENCE_SECONDS)
     await asyncio.to_thread(api_server.restart_apiserver)
     await client.post(pods(namespace), pod("b", "job"))
     await client.delete(pods(namespace, "a"))
@@ -139,7 +140,7 @@ async def test_silent_stream_is_noticed(
     monkeypatch.setattr(informer, "READ_TIMEOUT_SECONDS", 1.0)
     watched = informer.worker_pods(far_client)
     background(watched.run())
-    await asyncio.wait_for(watched.synced.wait(), 60)
+    await asyncio.wait_for(watched.synced.wait(), PATIENCE_SECONDS)
     network.freeze()
     await client.post(pods(namespace), pod("a", "job"))
     await until(lambda: watched.last_contact_age_seconds() > 2.0)
@@ -155,7 +156,7 @@ async def test_own_write_shows_at_once_and_the_late_stream_does_not_undo_it(
 ) -> None:
     watched = informer.worker_pods(far_client)
     background(watched.run())
-    await asyncio.wait_for(watched.synced.wait(), 60)
+    await asyncio.wait_for(watched.synced.wait(), PATIENCE_SECONDS)
     await client.post(pods(namespace), pod("a", "job"))
     await until(lambda: names(watched, namespace) == {"a"})
     network.freeze()
@@ -222,7 +223,7 @@ async def test_store_never_goes_back_while_everybody_writes(
 
     watched.store.subscribe(check)
     running = background(watched.run())
-    await asyncio.wait_for(watched.synced.wait(), 60)
+    await asyncio.wait_for(watched.synced.wait(), PATIENCE_SECONDS)
 
     async def writer(number: int) -> None:
         name = f"p{number}"
@@ -275,7 +276,7 @@ async def test_custom_resources_are_decoded(client: Client, namespace: str, back
     uid = json.loads(await client.post(path, job))["metadata"]["uid"]
     watched = informer.training_jobs(client)
     background(watched.run())
-    await asyncio.wait_for(watched.synced.wait(), 60)
+    await asyncio.wait_for(watched.synced.wait(), PATIENCE_SECONDS)
     (found,) = watched.store.by_index(uid)
     assert isinstance(found, TrainingJob)
     assert (found.spec.nodes, found.spec.template) == (2, template)
@@ -292,7 +293,7 @@ async def test_every_other_informer_syncs(client: Client, background: Any) -> No
     for make in makers:
         watched = make(client)
         background(watched.run())
-        await asyncio.wait_for(watched.synced.wait(), 60)
+        await asyncio.wait_for(watched.synced.wait(), PATIENCE_SECONDS)
 
 
 def count_lists(name: str) -> float:

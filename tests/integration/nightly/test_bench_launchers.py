@@ -18,6 +18,7 @@ import msgspec
 import pytest
 
 from localcluster.controlplane import ControlPlane, free_port
+from localcluster.patience import PATIENCE_SECONDS
 from muster.api.base import API_VERSION
 from muster.controller.operator import Operator
 from muster.controller.settings import Settings
@@ -44,7 +45,7 @@ def control_plane() -> Iterator[ControlPlane]:
                 [str(made.kubectl), f"--kubeconfig={made.kubeconfig}", f"--cache-dir={folder}/kubectl", *arguments],
                 check=True,
                 capture_output=True,
-                timeout=60,
+                timeout=PATIENCE_SECONDS,
             )
         yield made
 
@@ -164,7 +165,7 @@ async def launchers(control_plane: ControlPlane, api: Client) -> AsyncIterator[L
         await made.event("watching")
         yield made
         process.terminate()
-        assert await asyncio.wait_for(process.wait(), 60) == 0
+        assert await asyncio.wait_for(process.wait(), PATIENCE_SECONDS) == 0
     finally:
         if process.returncode is None:
             process.kill()

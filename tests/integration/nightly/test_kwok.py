@@ -11,10 +11,10 @@ import pytest
 from localcluster.api import Object, wait_for
 from localcluster.errors import LocalClusterError
 from localcluster.kwok import BLOCK_LABEL, FLEET, RACK_LABEL, TOLERATION, FakeNode, KwokControlPlane, fleet
+from localcluster.patience import PATIENCE_SECONDS
 
 PODS = "/api/v1/namespaces/default/pods"
 NODES = 20
-DEADLINE_SECONDS = 60.0
 VICTIM = FakeNode("victim", "b0", "r1", machine="victim")
 
 
@@ -22,7 +22,7 @@ VICTIM = FakeNode("victim", "b0", "r1", machine="victim")
 def cluster() -> Iterator[KwokControlPlane]:
     with KwokControlPlane.temporary_with(NODES) as started:
         account = "/api/v1/namespaces/default/serviceaccounts/default"
-        wait_for(lambda: bool(started.api.get(account)), "the default service account", DEADLINE_SECONDS)
+        wait_for(lambda: bool(started.api.get(account)), "the default service account", PATIENCE_SECONDS)
         yield started
 
 
@@ -61,24 +61,24 @@ def test_scheduled_pods_run_with_addresses_each_on_a_node_of_its_own_and_go_at_o
     cluster: KwokControlPlane, create: Callable[..., str]
 ):
     names = {create(f"pod-{number}") for number in range(4)}
-    wait_for(lambda: names == set(running(cluster)), "pods Running", DEADLINE_SECONDS)
+    wait_for(lambda: names == set(running(cluster)), "pods Running", PATIENCE_SECONDS)
     pods = running(cluster).values()
     assert len({pod["spec"]["nodeName"] for pod in pods}) == 4
     assert all(pod["status"]["podIP"] for pod in pods)
     for name in names:
         cluster.api.delete(f"{PODS}/{name}")
-    wait_for(lambda: not cluster.api.get(PODS)["items"], "pods gone", DEADLINE_SECONDS)
+    wait_for(lambda: not cluster.api.get(PODS)["items"], "pods gone", PATIENCE_SECONDS)
 
 
 def test_a_dead_machine_falls_silent_and_the_fleet_does_not(cluster: KwokControlPlane, create: Callable[..., str]):
     cluster.add_nodes([VICTIM])
     pod = create("doomed", nodeSelector={"kubernetes.io/hostname": VICTIM.name})
-    wait_for(lambda: pod in running(cluster), "the pod Running", DEADLINE_SECONDS)
+    wait_for(lambda: pod in running(cluster), "the pod Running", PATIENCE_SECONDS)
     cluster.power_off(VICTIM.machine)
     heard = _heartbeat(cluster, VICTIM.name), _heartbeat(cluster, "gpu-00000")
     cluster.api.delete(f"{PODS}/{pod}")
     # Leases are renewed each 10 s.
-    wait_for(lambda: _heartbeat(cluster, "gpu-00000") != heard[1], "a heartbeat of the fleet", DEADLINE_SECONDS)
+    wait_for(lambda: _heartbeat(cluster, "gpu-00000") != heard[1], "a heartbeat of the fleet", PATIENCE_SECONDS)
     time.sleep(1)
     assert _heartbeat(cluster, VICTIM.name) == heard[0]
     assert cluster.api.get(f"{PODS}/{pod}")["metadata"]["deletionTimestamp"]

@@ -100,7 +100,7 @@ Ask = Callable[..., Any]
 async def ask(own: Client) -> AsyncIterator[Ask]:
     """`await ask(path, token)`: status and body, once the cluster has been read."""
     async with serving(own, own, Settings(port=0, probe_port=0)) as (port, probes), aiohttp.ClientSession() as session:
-        async with asyncio.timeout(300):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while True:
                 async with session.get(f"http://127.0.0.1:{probes}/readyz") as ready:
                     if ready.status == 200:
@@ -263,7 +263,7 @@ async def test_the_process_speaks_https_where_it_has_a_certificate_and_ends_when
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=trusted)) as session:
             async with session.get(f"{address}/") as answer:
                 assert "page.js" in await answer.text()
-            async with asyncio.timeout(300):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 while True:
                     headers = {"Authorization": f"Bearer {red.token}"}
                     async with session.get(f"{address}/api/jobs", headers=headers) as answer:

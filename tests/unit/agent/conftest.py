@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.fakes.nvml.build import library
 
+from localcluster.patience import PATIENCE_SECONDS
 from muster.node.agent.agent import Agent
 from muster.node.agent.nvml_process import NvmlProcess
 from muster.node.agent.settings import Settings
@@ -21,9 +22,6 @@ ROOT = Path(__file__).resolve().parents[3]
 EPOCH = 1_790_000_000.0
 DEADLINE = 1000.0
 """NVML hangs when a test lets this pass (`Running.let_nvml_hang`), and never because the machine is slow."""
-
-LIMIT = 300.0
-"""Seconds that a test waits at most. Beside four other busy sessions, a child took over 60 to start and answer."""
 
 QUICK = {
     "nvml.fast_period": 0.1,
@@ -212,7 +210,7 @@ class Running:
 
     def stop(self) -> None:
         self.agent.stop()
-        self._thread.join(60)
+        self._thread.join(PATIENCE_SECONDS)
         assert not self._thread.is_alive()
 
     @property
@@ -226,17 +224,17 @@ class Running:
     def about(self, kind: str) -> list[dict[str, Any]]:
         return [item for item in self.evidence if item["kind"] == kind]
 
-    def wait(self, condition: Callable[[], Any], seconds: float = LIMIT) -> Any:
+    def wait(self, condition: Callable[[], Any], seconds: float = PATIENCE_SECONDS) -> Any:
         until = time.monotonic() + seconds
         while not (result := condition()):
             assert time.monotonic() < until, self.status
             time.sleep(0.01)
         return result
 
-    def wait_for(self, kind: str, seconds: float = LIMIT) -> dict[str, Any]:
+    def wait_for(self, kind: str, seconds: float = PATIENCE_SECONDS) -> dict[str, Any]:
         return self.wait(lambda: self.about(kind), seconds)[0]
 
-    def wait_until_gone(self, kind: str, seconds: float = LIMIT) -> None:
+    def wait_until_gone(self, kind: str, seconds: float = PATIENCE_SECONDS) -> None:
         self.wait(lambda: not self.about(kind), seconds)
 
     def wait_until_looking(self) -> None:

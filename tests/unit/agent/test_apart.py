@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.unit.clock import Clock
 
+from localcluster.patience import PATIENCE_SECONDS
 from muster.node.agent.apart import Apart
 
 PATIENCE = 0.0625
@@ -32,7 +33,7 @@ class Devices:
         held = self._held.get(name)
         if held is not None:
             self._clock.advance(PATIENCE)
-            held.wait(60)
+            held.wait(PATIENCE_SECONDS)
         return f"word of {name}"
 
 
@@ -45,7 +46,7 @@ def devices(clock: Clock) -> Iterator[Devices]:
 
 
 def wait(condition: Callable[[], Any]) -> None:
-    until = time.monotonic() + 60
+    until = time.monotonic() + PATIENCE_SECONDS
     while not condition():
         assert time.monotonic() < until
         time.sleep(0.005)

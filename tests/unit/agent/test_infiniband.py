@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from localcluster.patience import PATIENCE_SECONDS
 from muster.api.nodehealth import Evidence
 from muster.health.kinds import sign_of
 from muster.node.agent import kinds
@@ -37,7 +38,7 @@ def bad(signals: list[Signal]) -> list[tuple[str, str]]:
 
 def wait_for_states(fabric: InfiniBand, wanted: list[tuple[str, str]]) -> None:
     """Poll until these are bad, and no others."""
-    until = time.monotonic() + 60
+    until = time.monotonic() + PATIENCE_SECONDS
     while (found := bad(fabric.states())) != wanted:
         assert time.monotonic() < until, found
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from localcluster.patience import PATIENCE_SECONDS
 from muster.node.agent.nvml_process import NvmlProcess
 
 
@@ -25,7 +26,7 @@ def child() -> Iterator[Callable[[str], NvmlProcess]]:
 
 
 def read_until(process: NvmlProcess, condition: Callable[[], bool]) -> list[dict[str, Any]]:
-    until = time.monotonic() + 60
+    until = time.monotonic() + PATIENCE_SECONDS
     messages: list[dict[str, Any]] = []
     while not condition():
         assert time.monotonic() < until
@@ -36,7 +37,7 @@ def read_until(process: NvmlProcess, condition: Callable[[], bool]) -> list[dict
 
 def wait_until_reaped(process: NvmlProcess) -> None:
     """The kernel takes its time to end a child that was killed."""
-    until = time.monotonic() + 60
+    until = time.monotonic() + PATIENCE_SECONDS
     while process.stuck:
         assert time.monotonic() < until
         time.sleep(0.01)

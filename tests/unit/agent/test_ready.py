@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.unit.agent.test_boots import MACHINE, evidence, first_word, stored
 
+from localcluster.patience import PATIENCE_SECONDS
 from muster.node.agent import kinds
 from muster.node.agent.inspections import LOG, NVML, PORTS, Inspections
 from muster.serve import Server, probe
@@ -42,15 +43,15 @@ def test_readyz_tells_what_is_not_seen_and_healthz_does_not(node: Any, run: Any)
     health = probe(lambda: "" if agent.agent.is_alive() else "stopped")
     port = Server(("127.0.0.1", 0), {"/healthz": health, "/readyz": probe(agent.agent.not_ready)}).port
     wait_until_ready(agent)
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=300) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=PATIENCE_SECONDS) as answer:
         assert answer.read() == b"ok\n"
     node.faults("hang_seconds=3600")
     agent.let_nvml_hang()
     wait_until_blind(agent, NVML)
     with pytest.raises(urllib.error.HTTPError, match="503") as refused:
-        urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=300)
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=PATIENCE_SECONDS)
     assert b"NVML" in refused.value.read()
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=300) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=PATIENCE_SECONDS) as answer:
         assert answer.read() == b"ok\n"
     agent.wait(lambda: "not checked lately: NVML" in agent.status["agent"]["problem"])
     node.faults()

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from localcluster.patience import PATIENCE_SECONDS
 from muster.node.agent import kinds
 from muster.node.agent.agent import _EXPIRES
 from muster.node.agent.settings import SettingsError, from_environment
@@ -108,9 +109,9 @@ def test_health_and_metrics_are_served(node: Any, run: Any) -> None:
     metrics = open_metrics(lambda: exposition(agent.agent.metrics()))
     port = Server(("127.0.0.1", 0), {"/healthz": health, "/metrics": metrics}).port
     address = f"http://127.0.0.1:{port}"
-    with urllib.request.urlopen(f"{address}/healthz", timeout=300) as answer:
+    with urllib.request.urlopen(f"{address}/healthz", timeout=PATIENCE_SECONDS) as answer:
         assert answer.read() == b"ok\n"
-    with urllib.request.urlopen(f"{address}/metrics", timeout=300) as answer:
+    with urllib.request.urlopen(f"{address}/metrics", timeout=PATIENCE_SECONDS) as answer:
         text = answer.read().decode()
     assert 'muster_agent_evidence{kind="RecoveryAction"} 1\n' in text
     assert "\nmuster_agent_gpus 8\n" in text
@@ -120,7 +121,7 @@ def test_health_and_metrics_are_served(node: Any, run: Any) -> None:
     agent.stop()
     agent.agent._alive_at -= 60
     with pytest.raises(urllib.error.HTTPError, match="503"):
-        urllib.request.urlopen(f"{address}/healthz", timeout=300)
+        urllib.request.urlopen(f"{address}/healthz", timeout=PATIENCE_SECONDS)
 
 
 @pytest.mark.parametrize(
@@ -137,15 +138,15 @@ def test_health_and_metrics_are_served(node: Any, run: Any) -> None:
 def test_addresses_of_both_kinds_are_served(text: str, reached: list[str], not_reached: list[str]) -> None:
     port = Server(from_environment(POD | {"MUSTER_LISTEN": text}).listen, {"/healthz": probe(str)}).port
     for host in reached:
-        with urllib.request.urlopen(f"http://{host}:{port}/healthz", timeout=300) as answer:
+        with urllib.request.urlopen(f"http://{host}:{port}/healthz", timeout=PATIENCE_SECONDS) as answer:
             assert answer.read() == b"ok\n"
     for host in not_reached:
         with pytest.raises(urllib.error.URLError, match="refused"):
-            urllib.request.urlopen(f"http://{host}:{port}/healthz", timeout=300)
+            urllib.request.urlopen(f"http://{host}:{port}/healthz", timeout=PATIENCE_SECONDS)
 
 
 def test_on_a_node_without_ipv6_all_addresses_are_those_of_ipv4(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "has_dualstack_ipv6", lambda: False)
     port = Server(("", 0), {"/healthz": probe(str)}).port
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=300) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=PATIENCE_SECONDS) as answer:
         assert answer.read() == b"ok\n"

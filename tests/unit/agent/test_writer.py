@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.unit.clock import Clock
 
+from localcluster.patience import PATIENCE_SECONDS
 from muster.node.agent.client import ApiError
 from muster.node.agent.earlier import stored_evidence
 from muster.node.agent.thresholds import DEFAULTS, Thresholds
@@ -132,7 +133,7 @@ def test_the_thread_of_a_writer_writes(server: Server) -> None:
     writer = Writer(server, QUICK, lambda _: None)  # type: ignore[arg-type]
     writer.start()
     writer.offer(status(1), urgent=True)
-    until = time.monotonic() + 60
+    until = time.monotonic() + PATIENCE_SECONDS
     while server.status != status(1):
         assert time.monotonic() < until
         time.sleep(0.005)

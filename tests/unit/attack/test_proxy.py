@@ -10,6 +10,7 @@ from yarl import URL
 
 from attack import proxy as module
 from attack.proxy import END, LAG, LOSE, REFUSE, SLOW, Proxy, Wrong, resource_of
+from localcluster.patience import PATIENCE_SECONDS
 from simulate.loop import SimulatedLoop
 
 Pair = tuple[Proxy, ClientSession]
@@ -45,7 +46,7 @@ async def proxy(upstream: Upstream) -> AsyncIterator[Pair]:
     made = Proxy(str(target.make_url("")).rstrip("/"), "")
     server = TestServer(_application(made))
     await server.start_server()
-    async with ClientSession(server.make_url("/"), timeout=ClientTimeout(total=90)) as session:
+    async with ClientSession(server.make_url("/"), timeout=ClientTimeout(total=PATIENCE_SECONDS)) as session:
         yield made, session
     await made.close()
     await server.close()
@@ -152,7 +153,7 @@ async def test_open_watches_end_and_later_ones_do_not(proxy: Pair) -> None:
         proxy[0].take([Wrong(1, END, (), "gangs")])
         assert await answer.content.readline() == b"event\n"
         proxy[0].take([Wrong(2, END, (), "pods")])
-        await asyncio.wait_for(answer.content.read(), 60.0)
+        await asyncio.wait_for(answer.content.read(), PATIENCE_SECONDS)
     async with proxy[1].get("/api/v1/pods?watch=1") as answer:
         for _ in range(3):
             assert await answer.content.readline() == b"event\n"

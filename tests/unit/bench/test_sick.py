@@ -32,6 +32,7 @@ from bench.sick.verdicts import (
 )
 
 from localcluster.kwok import FakeNode, fleet
+from localcluster.patience import PATIENCE_SECONDS
 from muster.api.fleetpolicy import DEFAULT_BUDGETS, FleetPolicySpec
 from muster.api.nodehealth import Evidence
 from muster.health.budgets import Budgets, Share
@@ -227,7 +228,7 @@ class Server:
 
     def watch(self, _path: str, query: Mapping[str, Any]) -> Iterator[bytes]:
         assert query["resourceVersion"] == "7"
-        while (line := self.lines.get(timeout=300)) is not None:
+        while (line := self.lines.get(timeout=PATIENCE_SECONDS)) is not None:
             yield line
 
     def say(self, value: dict[str, Any], kind: str = "MODIFIED") -> None:
@@ -238,13 +239,13 @@ def test_the_first_moment_of_a_taint_counts() -> None:
     server = Server(node("a"), node("b", TAINT))
     watch = TaintWatch(cast("Connection", server), TAINT)
     server.say(node("a", TAINT))
-    assert watch.wait(lambda tainted: "a" in tainted, 5)
+    assert watch.wait(lambda tainted: "a" in tainted, PATIENCE_SECONDS)
     first = watch.tainted()
     assert first["b"] == 0.0
     assert first["a"] > 0.0
     server.say(node("a", TAINT, "another"))
     server.say(node("b"))
-    assert watch.wait(lambda tainted: "b" not in tainted, 5)
+    assert watch.wait(lambda tainted: "b" not in tainted, PATIENCE_SECONDS)
     assert watch.tainted() == {"a": first["a"]}
     watch.close()
     server.lines.put(None)
@@ -258,7 +259,7 @@ def test_a_watch_that_breaks_is_told_and_keeps_nobody_waiting(ends: bool) -> Non
         server.lines.put(None)
     else:
         server.say({"code": 410, "message": "too old"}, "ERROR")
-    assert watch.wait(lambda tainted: len(tainted) > 5, 5)
+    assert watch.wait(lambda tainted: len(tainted) > 5, PATIENCE_SECONDS)
     assert watch.broken
     server.lines.put(None)
 

@@ -21,13 +21,13 @@ from typing import Any
 import pytest
 from tests.unit.preflight_probes.conftest import write_double
 
+from localcluster.patience import PATIENCE_SECONDS
 from muster.kube.certificates import new_authority, new_serving
 from muster.protocol.checks import CHECK_PATH, CheckDirective, CheckReport, decode_check_report
 from muster.protocol.messages import digest, encode
 
 ROOT = Path(__file__).resolve().parents[3]
 NAME = "coordinator.muster.test"
-DEADLINE_SECONDS = 120.0
 # Every probe of a CPU profile at once; an all-reduce meets its partners through the coordinator, and may be told to go
 # on for ever.
 HOOK = """
@@ -163,7 +163,7 @@ class Coordinator:
     def wait_for(self, node: str, condition: Callable[[CheckReport], Any]) -> CheckReport:
         with self.changed:
             found = self.changed.wait_for(
-                lambda: node in self.reports and condition(self.reports[node]), DEADLINE_SECONDS
+                lambda: node in self.reports and condition(self.reports[node]), PATIENCE_SECONDS
             )
             assert found, self.reports.get(node)
             assert not self.refused
@@ -227,7 +227,7 @@ class Nodes:
         """End it as Kubernetes does; its exit code."""
         process = self._processes.pop(name)
         process.send_signal(signal.SIGTERM)
-        code = process.wait(DEADLINE_SECONDS)
+        code = process.wait(PATIENCE_SECONDS)
         self._coordinator.forget(name)
         return code
 
@@ -235,7 +235,7 @@ class Nodes:
         """End it as a power cut does; what it has started goes with it."""
         process = self._processes.pop(name)
         process.kill()
-        process.wait(DEADLINE_SECONDS)
+        process.wait(PATIENCE_SECONDS)
 
     def events(self, name: str, event: str) -> list[dict[str, Any]]:
         lines = (self.directory / name / "log").read_text().splitlines()
@@ -246,7 +246,7 @@ class Nodes:
     def kill_all(self) -> None:
         for process in self._processes.values():
             process.kill()
-            process.wait(DEADLINE_SECONDS)
+            process.wait(PATIENCE_SECONDS)
 
 
 @pytest.fixture

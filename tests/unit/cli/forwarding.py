@@ -11,6 +11,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
+from localcluster.patience import PATIENCE_SECONDS
+
 OPERATOR = Path(__file__).resolve().parents[3] / "operator"
 FORWARDS = "print('Forwarding from 127.0.0.1:41234 -> 8444', flush=True)"
 FOR_EVER = "import time; time.sleep(3600)"
@@ -70,9 +72,9 @@ def assert_that_a_signal_ends_it(kubectl: Callable[[str], Path], tmp_path: Path,
         assert runs(pid)
         assert "secret-token" not in " ".join(arguments)
         process.send_signal(number)
-        out, err = process.communicate(timeout=300)
+        out, err = process.communicate(timeout=PATIENCE_SECONDS)
         assert (process.returncode, out, err) == (0, "", "")
-        until = time.monotonic() + 60
+        until = time.monotonic() + PATIENCE_SECONDS
         while runs(pid) and time.monotonic() < until:
             time.sleep(0.05)
         assert not runs(pid)

@@ -15,6 +15,7 @@ from tests.unit.cli.test_status import JOBS
 from typer.main import get_command
 from typer.testing import Result
 
+from localcluster.patience import PATIENCE_SECONDS
 from muster.cli import completion
 from muster.cli.completion import SCRIPTS, Names, Offer, Shell, lines, wanted
 from muster.cli.main import app
@@ -112,7 +113,7 @@ def test_a_script_for_each_shell(command: Callable[..., Result]) -> None:
         assert said.stdout == SCRIPTS[shell]
         found = shutil.which(shell)
         if found:
-            subprocess.run([found, "-n"], input=said.stdout, text=True, check=True, timeout=300)
+            subprocess.run([found, "-n"], input=said.stdout, text=True, check=True, timeout=PATIENCE_SECONDS)
     assert command("completion", "tcsh").exit_code == 2
 
 
@@ -126,7 +127,7 @@ def test_bash_completes_with_the_script(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=300,
+        timeout=PATIENCE_SECONDS,
     )
     assert result.stdout == "--output\n"
 

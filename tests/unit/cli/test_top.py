@@ -14,6 +14,7 @@ from rich.console import Console
 from tests.unit.cli.test_status import NOW, a_job, ago, fresh, incident, rfc3339
 from typer.testing import Result
 
+from localcluster.patience import PATIENCE_SECONDS
 from muster.answers.fleetreported import Life, fleet_report
 from muster.answers.overview import overview
 from muster.api.endedjob import Ending
@@ -196,7 +197,7 @@ async def test_a_key_ends_it_and_the_terminal_is_as_it_was(api: Any, terminal: A
     await until(lambda: api.asked.count(ALL) >= asked + 2)
     assert not live.done()
     os.write(terminal.ours, b"\x1b[B\x1bOAq")  # read at once
-    await asyncio.wait_for(live, 60)
+    await asyncio.wait_for(live, PATIENCE_SECONDS)
     assert termios.tcgetattr(terminal.theirs) == before
 
 
@@ -219,4 +220,4 @@ async def test_a_look_that_hangs_does_not_keep_a_key_waiting(
     live = asyncio.ensure_future(watch(Session(api, "team-a"), 0.01, ended=False, one_namespace=False))
     await until(lambda: looks >= 2)
     os.write(terminal.ours, b"q")
-    await asyncio.wait_for(live, 60)
+    await asyncio.wait_for(live, PATIENCE_SECONDS)

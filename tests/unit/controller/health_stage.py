@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tests.unit.health.builders import budgets
 
+from localcluster.patience import PATIENCE_SECONDS
 from muster.api.fleetpolicy import FleetPolicy
 from muster.api.nodehealth import NodeHealth
 from muster.controller import health as module
@@ -233,7 +234,7 @@ async def running(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(300):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not condition():  # noqa: ASYNC110 - nobody would set an event
             await asyncio.sleep(0.002)
 

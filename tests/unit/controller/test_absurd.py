@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.unit.lifecycle.builders import GPU, SETTINGS, a_node
 
+from localcluster.patience import PATIENCE_SECONDS
 from muster.api.fleetpolicy import FleetPolicy
 from muster.api.trainingjob import TrainingJob
 from muster.controller import reconciler
@@ -115,7 +116,7 @@ class Loops:
         return " ".join([*conditions, *(note for who, _, note in self.events if who == name)])
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(300):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while not condition():  # noqa: ASYNC110 - what is waited for happens in many places
                 await asyncio.sleep(0.005)
 

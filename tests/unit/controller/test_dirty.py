@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+from localcluster.patience import PATIENCE_SECONDS
 from muster.controller.dirty import DirtyKeys
 
 A, B = ("ns", "a"), ("ns", "b")
@@ -74,7 +75,7 @@ async def test_a_waiting_worker_sees_a_key_that_comes_later() -> None:
     await asyncio.sleep(0)
     dirty.add(B, 0.02)
     dirty.add(A)
-    assert await asyncio.wait_for(asyncio.gather(*waiting), 90) in ([A, B], [B, A])
+    assert await asyncio.wait_for(asyncio.gather(*waiting), PATIENCE_SECONDS) in ([A, B], [B, A])
 
 
 async def test_namespaces_take_turns_however_many_keys_of_one_are_due(clock: Any) -> None:

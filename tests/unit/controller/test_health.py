@@ -26,6 +26,7 @@ from tests.unit.controller.health_stage import (
 )
 from tests.unit.health.builders import budgets
 
+from localcluster.patience import PATIENCE_SECONDS
 from muster.api.fleetpolicy import FleetPolicy
 from muster.api.nodehealth import NodeHealthStatus
 from muster.controller import health as module
@@ -472,7 +473,7 @@ async def test_who_may_not_write_any_more_stops(stage: Stage, monkeypatch: pytes
     stage.api.fails["a"] = [LeadershipLost("the lease is over")]
     async with running(stage, monkeypatch) as task:
         with pytest.raises(LeadershipLost):
-            await asyncio.wait_for(asyncio.shield(task), 90)
+            await asyncio.wait_for(asyncio.shield(task), PATIENCE_SECONDS)
 
 
 async def test_who_stops_leaves_no_write_behind(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

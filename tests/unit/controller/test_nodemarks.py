@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from tests.unit.health.builders import NOW, evidence, facts, healthy, node, rules, sick
 
+from localcluster.patience import PATIENCE_SECONDS
 from muster.controller import nodemarks
 from muster.controller.nodemarks import NodeMarks
 from muster.controller.pace import MAX_WRITES_PER_HOUR
@@ -99,7 +100,7 @@ async def test_a_right_that_is_missing_is_told_once_and_asked_for_again_after_a_
     world = World(refuses=True)
     world.marks.want("node-1", SICK)
     running = asyncio.create_task(world.marks.run())
-    async with asyncio.timeout(90):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         await world.granted.wait()
     running.cancel()
     assert world.events == ["NodeConditionRefused"]

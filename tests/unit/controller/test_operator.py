@@ -16,6 +16,7 @@ import aiohttp
 import pytest
 from kubernetes.aio.client import Configuration
 
+from localcluster.patience import PATIENCE_SECONDS
 from muster.api.fleetpolicy import FleetPolicy
 from muster.controller import operator, ports
 from muster.controller.cluster import Cluster
@@ -214,7 +215,7 @@ async def test_a_standby_listens_and_names_the_leader(process: Operator, monkeyp
     monkeypatch.setattr(process.server, "load_certificate", lambda *_: done.append("renewed"))
     assert process.lease.address == ""
     listening = asyncio.create_task(process.ports.stand_by())
-    async with asyncio.timeout(300):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while done != ["listening", "renewed"]:  # noqa: ASYNC110 - it tells nobody
             await asyncio.sleep(0.001)
     listening.cancel()
@@ -385,7 +386,7 @@ async def test_checkers_are_told_whom_to_trust_where_they_are(
     await process.ports._listen(Certificates(b"one"))  # type: ignore[arg-type]
     publishing = asyncio.create_task(process.ports.publish())
     where = "/api/v1/namespaces/muster-check/configmaps/muster-coordinator"
-    async with asyncio.timeout(300):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while said != [(where, "one")]:  # noqa: ASYNC110 - it tells nobody
             await asyncio.sleep(0.001)
         await process.ports._listen(Certificates(b"two"))  # type: ignore[arg-type]

@@ -10,6 +10,7 @@ import pytest
 from prometheus_client import REGISTRY
 from tests.unit.lifecycle.builders import EPOCH, a_node
 
+from localcluster.patience import PATIENCE_SECONDS
 from muster.api.fleetpolicy import FleetPolicySpec
 from muster.controller import slices
 from muster.controller.queue import Queue
@@ -46,7 +47,7 @@ class Keeper:
         return turn and turn.answer
 
     async def until(self, condition: Callable[[], Any]) -> None:
-        async with asyncio.timeout(300):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while not condition():  # noqa: ASYNC110 - what is waited for happens in many places
                 await asyncio.sleep(0.002)
 
@@ -146,7 +147,7 @@ async def test_a_keeper_that_is_told_to_stop_stops_whatever_happens_just_then(sc
         await asyncio.sleep(0)
         made.queue.replan()
         running.cancel()
-        async with asyncio.timeout(300):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             await asyncio.gather(running, return_exceptions=True)
         assert running.cancelled()
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tests.unit.lifecycle.builders import a_node
 
+from localcluster.patience import PATIENCE_SECONDS
 from muster.controller import reconciler, slices
 from muster.controller.dirty import DirtyKeys
 from muster.controller.perform import Performer
@@ -84,7 +85,7 @@ class Loop:
         return self.plans[name](world, settings)
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(300):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while not condition():  # noqa: ASYNC110 - what is waited for happens in many places
                 await asyncio.sleep(0.005)
 
@@ -233,7 +234,7 @@ async def test_a_lost_lease_ends_the_loop(scene: Any, make: Any, monkeypatch: py
     gang = make.gang(make.job(), "p0", "p1")
     made.add(make.job(), lambda _world, _settings: Plan((CommitGang(gang.spec, "1"),)))
     with pytest.raises(LeadershipLost, match="over"):
-        await asyncio.wait_for(made.reconciler.run(), 90)
+        await asyncio.wait_for(made.reconciler.run(), PATIENCE_SECONDS)
 
 
 async def test_the_loop_of_the_process_stays_free_with_many_keys_due(loop: Loop, make: Any) -> None:

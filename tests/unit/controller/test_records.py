@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from localcluster.patience import PATIENCE_SECONDS
 from muster.controller import reconciler, records
 from muster.controller.dirty import DirtyKeys
 from muster.controller.perform import Performer
@@ -238,7 +239,7 @@ async def test_two_jobs_never_take_the_same_node_though_an_answer_is_lost(
     dirty.add(("ns", "a"))
     running = asyncio.create_task(loop.run())
     try:
-        async with asyncio.timeout(300):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while stores["a"].standing is None:  # noqa: ASYNC110 - it tells nobody
                 await asyncio.sleep(0.001)
             dirty.add(("ns", "b"))

@@ -10,6 +10,7 @@ import pytest
 from tests.unit.clock import Clock
 from tests.unit.controller.conftest import Api
 
+from localcluster.patience import PATIENCE_SECONDS
 from muster.api.fleetpolicy import FleetPolicy
 from muster.controller import slices, standards
 from muster.controller.cluster import Cluster
@@ -153,7 +154,7 @@ async def test_it_keeps_them_up_to_date_by_itself(fleet: Fleet, monkeypatch: pyt
     monkeypatch.setattr(standards, "GROWING_SECONDS", 0.001)
     running = asyncio.create_task(fleet.standards.run())
     fleet.all_say(50.0)
-    async with asyncio.timeout(300):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not fleet.known():  # noqa: ASYNC110 - it tells nobody
             await asyncio.sleep(0.001)
     assert GROWING_SECONDS < PAUSE_SECONDS

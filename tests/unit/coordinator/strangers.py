@@ -3,6 +3,7 @@
 import asyncio
 import ssl
 
+from localcluster.patience import PATIENCE_SECONDS
 from muster.protocol.messages import MAX_REPORT_BYTES, REPORT_PATH
 
 UNDECIDED = "undecided"  # nobody finds out whether this token is good
@@ -17,7 +18,7 @@ class Strangers:
         self._trust = trust
 
     async def visit(
-        self, token: str, body_bytes: int, within: float = 300.0
+        self, token: str, body_bytes: int, within: float = PATIENCE_SECONDS
     ) -> tuple[int, asyncio.StreamWriter | None]:
         """Send a head and so much of a longer body; the answer's status, 0 for none."""
         writer = None

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tests.unit.coordinator.simulated import simulated
 
+from localcluster.patience import PATIENCE_SECONDS
 from muster.coordinator import listening as module
 from muster.coordinator.listening import Listening
 from muster.serve import client_network
@@ -265,7 +266,7 @@ def test_hosts_of_one_ipv6_network_are_one_address(monkeypatch: pytest.MonkeyPat
 @contextlib.contextmanager
 def connected(port: int, source: str) -> Iterator[socket.socket]:
     host = "::1" if ":" in source else "127.0.0.1"
-    with socket.create_connection((host, port), timeout=300, source_address=(source, 0)) as client:
+    with socket.create_connection((host, port), timeout=PATIENCE_SECONDS, source_address=(source, 0)) as client:
         yield client
 
 

@@ -7,6 +7,7 @@ import urllib.request
 import pytest
 from tests.unit.clock import Clock
 
+from localcluster.patience import PATIENCE_SECONDS
 from muster.coordinator import probes
 from muster.coordinator.probes import STANDS_STILL_SECONDS, LoopHeartbeat
 from muster.serve import Server
@@ -14,7 +15,7 @@ from muster.serve import Server
 
 def ask(server: Server, path: str) -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{server.port}{path}", timeout=300) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.port}{path}", timeout=PATIENCE_SECONDS) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
@@ -59,7 +60,7 @@ async def test_the_loop_writes_it_by_itself_and_one_that_is_blocked_does_not(mon
     server = Server(("127.0.0.1", 0), beat.endpoints())
     async with beat.running():
         clock.advance(60)
-        async with asyncio.timeout(300):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while await asyncio.to_thread(ask, server, "/healthz") != (200, "ok\n"):
                 pass
         clock.advance(60)

@@ -16,6 +16,7 @@ from cryptography import x509
 from tests.unit.clock import StepClock
 from tests.unit.coordinator.strangers import TOKENS, UNDECIDED, Strangers, abort
 
+from localcluster.patience import PATIENCE_SECONDS
 from muster.coordinator import endpoints, memory, server
 from muster.coordinator.auth import AuthError, Caller
 from muster.coordinator.checkers import CheckerHub
@@ -336,7 +337,7 @@ async def test_memory_is_given_back_after_a_crowd_has_come_and_after_it_has_gone
         return [(await asyncio.open_connection("localhost", door.port, ssl=door.trust))[1] for _ in range(count)]
 
     async def until(wanted: list[bool]) -> None:
-        async with asyncio.timeout(300):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while given != wanted:  # noqa: ASYNC110 - the server tells nobody
                 await asyncio.sleep(0.01)
 

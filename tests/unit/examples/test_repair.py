@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from localcluster.patience import PATIENCE_SECONDS
 from muster.api.repairrequest import RepairPhase, RepairRequest
 
 FOLDER = Path(__file__).parents[3] / "examples" / "repair"
@@ -71,7 +72,7 @@ def shop(api: Played, script: str, at_once: int = 2, actions: tuple[str, ...] = 
 def worked(it: Any) -> None:
     """Wait for what is being done."""
     for work in it._running.values():
-        work.result(timeout=300)
+        work.result(timeout=PATIENCE_SECONDS)
 
 
 @pytest.mark.parametrize(

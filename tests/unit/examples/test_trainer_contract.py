@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from localcluster.patience import PATIENCE_SECONDS
 from muster.node.checkpoint.find import Finder
 
 CONTRACT = Path(__file__).parents[3] / "docs" / "trainer-contract.md"
@@ -24,7 +25,7 @@ def write_example(directory: Path) -> Path:
 def run(example: Path, progress: Path, **environment: str) -> None:
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("MUSTER_")}
     variables = {**inherited, "RANK": "0", "MUSTER_PROGRESS": str(progress), **environment}
-    subprocess.run([sys.executable, example], check=True, env=variables, timeout=300)
+    subprocess.run([sys.executable, example], check=True, env=variables, timeout=PATIENCE_SECONDS)
 
 
 def test_plain_example_saves_reports_and_resumes(tmp_path: Path) -> None:

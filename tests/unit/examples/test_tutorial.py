@@ -13,6 +13,7 @@ import yaml
 from typer.main import get_command
 
 from localcluster.__main__ import _parser
+from localcluster.patience import PATIENCE_SECONDS
 from muster.answers.reasons import REASONS
 from muster.api.trainingjob import parsed
 from muster.cli.main import app
@@ -64,7 +65,7 @@ def test_its_program_kills_the_training_process_alone(tmp_path: Path) -> None:
         assert 'filter(str.isdigit, os.listdir("/proc"))' in program
         program = program.replace('filter(str.isdigit, os.listdir("/proc"))', listed)
         subprocess.run([sys.executable, "-"], input=program, text=True, check=True)
-        assert trainer.wait(60) == -9
+        assert trainer.wait(PATIENCE_SECONDS) == -9
         assert launcher.poll() is None
     finally:
         for process in (trainer, launcher):

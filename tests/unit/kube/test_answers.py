@@ -10,6 +10,7 @@ import pytest
 from aiohttp import web
 from kubernetes.aio.client import Configuration
 
+from localcluster.patience import PATIENCE_SECONDS
 from muster.kube.client import AWAY_SECONDS, DATED_SECONDS, Answers, Client
 from muster.kube.errors import ApiError
 
@@ -54,15 +55,15 @@ async def client(server: Any) -> AsyncIterator[Client]:
 
 async def test_a_sibling_waits_for_nobodys_writes(server: Any, client: Client) -> None:
     pods, lease = "/api/v1/namespaces/x/pods", "/apis/coordination.k8s.io/v1/namespaces/x/leases/l"
-    posts = [asyncio.create_task(client.post(pods, {}, deadline_seconds=300.0)) for _ in range(512)]
+    posts = [asyncio.create_task(client.post(pods, {}, deadline_seconds=PATIENCE_SECONDS)) for _ in range(512)]
     sibling = client.sibling()
     try:
-        async with asyncio.timeout(300):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             taken = -1
             while taken != server.asked:  # until no more connections are opened
                 taken = server.asked
                 await asyncio.sleep(0.1)
-            await sibling.put(lease, {}, guarded=False, deadline_seconds=300.0)
+            await sibling.put(lease, {}, guarded=False, deadline_seconds=PATIENCE_SECONDS)
         assert taken < len(posts), "the others wait for a connection"
         assert not any(post.done() for post in posts)
     finally:

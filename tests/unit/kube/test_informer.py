@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from localcluster.patience import PATIENCE_SECONDS
 from muster.kube import decode, informer
 from muster.kube.errors import Gone, PageTooLarge, ServerError, Unreachable
 from muster.kube.informer import Informer, Kind
@@ -74,7 +75,7 @@ async def play(script: Script, monkeypatch: pytest.MonkeyPatch) -> Informer[Any]
     monkeypatch.setattr(informer, "MAX_BACKOFF_SECONDS", 0.01)
     made = Informer(script, Kind("test", "/pods", decode.pod, decode.flat_meta))  # type: ignore[arg-type]
     task = asyncio.create_task(made.run())
-    await asyncio.wait_for(script.over.wait(), 60)
+    await asyncio.wait_for(script.over.wait(), PATIENCE_SECONDS)
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await task
@@ -225,7 +226,7 @@ async def test_not_synced_before_the_first_whole_list(monkeypatch: pytest.Monkey
     monkeypatch.setattr(informer, "MAX_BACKOFF_SECONDS", 0.01)
     made: Informer[Any] = Informer(script, Kind("test", ("/pods"), decode.pod, decode.flat_meta))  # type: ignore[arg-type]
     task = asyncio.create_task(made.run())
-    await asyncio.wait_for(script.over.wait(), 60)
+    await asyncio.wait_for(script.over.wait(), PATIENCE_SECONDS)
     task.cancel()
     assert states == [False, False, False]
     assert made.synced.is_set()
@@ -242,7 +243,7 @@ async def test_of_an_object_that_cannot_be_read_the_identity_is_kept_and_the_oth
     monkeypatch.setattr(informer, "MAX_BACKOFF_SECONDS", 0.01)
     made = informer.worker_pods(script)  # type: ignore[arg-type]
     task = asyncio.create_task(made.run())
-    await asyncio.wait_for(script.over.wait(), 60)
+    await asyncio.wait_for(script.over.wait(), PATIENCE_SECONDS)
     task.cancel()
     assert names(made) == {"a", "b", "c", "d", "e"}
     assert script.calls == ["list", "watch 5", "watch 8"]

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from localcluster.patience import PATIENCE_SECONDS
+
 OPERATOR = Path(__file__).resolve().parents[3] / "operator"
 
 
@@ -15,7 +17,7 @@ def test_the_client_loads_its_part_and_no_other() -> None:
         "'requests')]))"
     )
     told = subprocess.run(
-        [sys.executable, "-c", code], cwd=OPERATOR, check=True, capture_output=True, text=True, timeout=300
+        [sys.executable, "-c", code], cwd=OPERATOR, check=True, capture_output=True, text=True, timeout=PATIENCE_SECONDS
     )
     loaded = set(json.loads(told.stdout))
     assert {"kubernetes.aio.client.rest", "kubernetes.aio.config.kube_config"} <= loaded

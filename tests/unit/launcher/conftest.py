@@ -32,11 +32,11 @@ from tests.unit.launcher.turns import turns  # noqa: F401 - a fixture
 
 from imagebuild.runpyz import write_archive
 from localcluster.controlplane import free_port
+from localcluster.patience import PATIENCE_SECONDS
 from muster.protocol.messages import RUN, WAIT, Directive, Report, decode_report, digest, encode
 
 NAME = "coordinator.muster.test"
 TOKEN = "a-token"
-DEADLINE_SECONDS = 300.0
 # The launcher, with as long for its end as a busy machine needs: upon SIGTERM it has less than a second.
 PATIENT = """
 import sys
@@ -51,7 +51,7 @@ raise SystemExit(main())
 SOURCE = Path(__file__).parents[3] / "operator" / "muster"
 
 
-def wait_until(predicate: Callable[[], Any], what: str, deadline_seconds: float = DEADLINE_SECONDS) -> Any:
+def wait_until(predicate: Callable[[], Any], what: str, deadline_seconds: float = PATIENCE_SECONDS) -> Any:
     """Poll a condition; returns its first true value."""
     until = time.monotonic() + deadline_seconds
     while time.monotonic() < until:
@@ -270,7 +270,7 @@ class Launcher:
     def error_text(self) -> str:
         return self.errors.read_text(errors="replace")
 
-    def wait(self, deadline_seconds: float = DEADLINE_SECONDS) -> int:
+    def wait(self, deadline_seconds: float = PATIENCE_SECONDS) -> int:
         return self.process.wait(deadline_seconds)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tests.fakes.nvml.build import library
 
+from localcluster.patience import PATIENCE_SECONDS
 from muster.node.launcher.energy import ASK_SECONDS, DEADLINE_SECONDS, Energy
 from muster.node.launcher.energy_child import answer_on_request
 
@@ -152,4 +153,4 @@ def test_the_launchers_own_child_reads_the_counters_of_all_gpus(tmp_path: Path) 
         assert readings[1]["millijoules"] >= readings[0]["millijoules"] > 0
     finally:
         process.stdin.close()
-        assert process.wait(90) == 0
+        assert process.wait(PATIENCE_SECONDS) == 0

@@ -7,9 +7,9 @@ import socket
 import threading
 
 import pytest
-from tests.unit.launcher.conftest import DEADLINE_SECONDS
 from tests.unit.launcher.real_launchers import HANG, STEPS
 
+from localcluster.patience import PATIENCE_SECONDS
 from muster.protocol.fence import fence_seconds, is_cut_off
 from muster.protocol.messages import EXITED, IDLE, RUNNING, Peer, digest
 
@@ -38,7 +38,7 @@ def test_a_ping_is_answered_with_its_nonce_and_the_attempt(coordinator, launch):
     coordinator.wait_to_run(1)
     port = coordinator.wait_for(lambda r: r.attempt == 1 and r.peer_port > 0).peer_port
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
-        asking.settimeout(DEADLINE_SECONDS)
+        asking.settimeout(PATIENCE_SECONDS)
         asking.sendto(b"nonsense", ("127.0.0.1", port))
         asking.sendto(b"muster-ping too short", ("127.0.0.1", port))
         asking.sendto(b"muster-ping 0123456789abcdef", ("127.0.0.1", port))

@@ -13,6 +13,7 @@ from tests.unit.launcher.cut_off import the_fence_file_is_asked_once_an_answer_i
 from tests.unit.launcher.real_launchers import HANG
 from tests.unit.launcher.simulated import World
 
+from localcluster.patience import PATIENCE_SECONDS
 from muster.node.launcher.fence_file import DEADLINE_SECONDS, PERIOD_SECONDS, FenceFile, FenceState, Storage, path_of
 from muster.node.launcher.fence_file_child import claim_fence_file, read_fence_file
 from muster.protocol.messages import EXITED, IDLE, RUNNING
@@ -222,7 +223,7 @@ def test_the_directory_is_made_until_it_was_read_and_then_no_more(tmp_path):
     def look():
         over.clear()
         storage.read()
-        assert over.wait(90)
+        assert over.wait(PATIENCE_SECONDS)
         return storage.pop_result()
 
     directory.write_text("in its place")
@@ -249,7 +250,7 @@ def test_one_process_looks_again_and_again_and_another_one_when_it_has_ended(tmp
     def look(ask=storage.read):
         over.clear()
         ask()
-        assert over.wait(90)
+        assert over.wait(PATIENCE_SECONDS)
         return storage.pop_result()
 
     assert look(lambda: storage.claim(3)).attempt == 3

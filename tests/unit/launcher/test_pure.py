@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from localcluster.patience import PATIENCE_SECONDS
 from muster.node.launcher.datagrams import Datagrams
 from muster.node.launcher.environment import RankFiles, SettingsError, rank_environment, settings_from
 from muster.node.launcher.host import user_name
@@ -275,7 +276,7 @@ def test_what_is_no_file_is_not_waited_for(tmp_path, put):
     file, read = ProgressFile(str(path)), []
     reader = threading.Thread(target=lambda: read.append(file.read()), daemon=True)
     reader.start()
-    reader.join(90)
+    reader.join(PATIENCE_SECONDS)
     assert read == [[]]
     file.read()
     assert str(path.resolve()) not in opened()
@@ -348,7 +349,7 @@ def test_a_process_that_took_over_a_pid_is_not_killed():
             kill(Process(2**22 - 1, 1, 1))
             assert child.poll() is None
             kill(known)
-            assert child.wait(90) == -9
+            assert child.wait(PATIENCE_SECONDS) == -9
         finally:
             child.kill()
 

@@ -19,6 +19,7 @@ from tests.unit.launcher.real_launchers import (
     an_error_answer_changes_nothing,
 )
 
+from localcluster.patience import PATIENCE_SECONDS
 from muster.node.launcher import reporter as reporter_module
 from muster.node.launcher.environment import Settings
 from muster.node.launcher.reporter import Reporter
@@ -255,7 +256,7 @@ def test_an_idle_launcher_without_a_coordinator_sleeps(monkeypatch):
     reporter._core._pace = Directive(WAIT, 1, poll_seconds=0.1)
     reporter._changed = stepped
     reporter.start()
-    assert stepped.over.wait(120)
+    assert stepped.over.wait(PATIENCE_SECONDS)
     assert (stepped.waits < 25 * seconds, stepped.now >= 1000.0 + seconds) == (True, True)
     assert seconds / 2 < len(tries) < 10 * seconds
 

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 from bench import dcp_files
 
+from localcluster.patience import PATIENCE_SECONDS
 from muster.node.checkpoint.listing import Files
 from muster.node.checkpoint.verdict import Verdict, verdict_from
 from muster.node.launcher import children
@@ -55,7 +56,7 @@ def reaped(scanner):
 
 def finished(scanner, now):
     """Turn at this moment until a scan is done, or has failed."""
-    until = time.monotonic() + 90
+    until = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < until:
         result = scanner.poll(now, reaped(scanner))
         if result is not None and (result.done or result.error):
@@ -516,7 +517,7 @@ class Hanging(Files):
 
     def free_bytes(self, directory):
         self.asked += 1
-        self.let_go.wait(90)
+        self.let_go.wait(PATIENCE_SECONDS)
         return self.asked
 
 
@@ -546,9 +547,9 @@ class TestRoom:
             assert (answer["scan"], answer["done"], answer["freeBytes"]) == (number, True, None)
         assert files.asked == 1, "one thread that hangs is enough"
         files.let_go.set()
-        threads[-1].join(90)
+        threads[-1].join(PATIENCE_SECONDS)
         assert scan(4)["freeBytes"] == 1
-        threads[-1].join(90)
+        threads[-1].join(PATIENCE_SECONDS)
         assert scan(5)["freeBytes"] == 2
 
     def test_where_no_thread_is_to_be_had_a_scan_ends_nevertheless(self, tmp_path, monkeypatch):

@@ -13,6 +13,7 @@ from tests.unit.launcher.real_launchers import (
 )
 from tests.unit.launcher.simulated import World
 
+from localcluster.patience import PATIENCE_SECONDS
 from muster.node.launcher.progress import ProgressFile
 from muster.node.launcher.ranks import Starting
 from muster.node.launcher.snapshot import Snapshot
@@ -65,13 +66,13 @@ def test_ranks_are_started_beside_and_no_more_after_a_stop(until):
     def start(rank):
         def begin():
             asked.set()
-            assert goes_on.wait(90)
+            assert goes_on.wait(PATIENCE_SECONDS)
             return rank
 
         return begin
 
     starting = Starting([start("first"), start("second")], lambda: None)
-    assert asked.wait(90)
+    assert asked.wait(PATIENCE_SECONDS)
     assert (starting.ranks, starting.is_over) == ((), False)
     starting.stop()
     goes_on.set()

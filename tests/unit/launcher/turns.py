@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from localcluster.patience import PATIENCE_SECONDS
 from muster.node.launcher.matcher import Matcher, Printed
 from muster.node.launcher.reclaim import reap
 
@@ -34,7 +35,7 @@ class Turns:
             select.select([descriptor], [], [], 0.2)
 
     def until(self, predicate: Callable[[], object], what: str) -> None:
-        limit = time.monotonic() + 120
+        limit = time.monotonic() + PATIENCE_SECONDS
         while not predicate():
             assert time.monotonic() < limit, what
             self.poll()
@@ -51,6 +52,6 @@ def turns() -> Iterator[Callable[..., Turns]]:
     yield make
     for one in made:
         one.matcher.stop()
-        limit = time.monotonic() + 120
+        limit = time.monotonic() + PATIENCE_SECONDS
         while one.matcher.pids and time.monotonic() < limit:
             one.matcher.poll(time.monotonic(), reap(), ())

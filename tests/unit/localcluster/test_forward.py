@@ -10,14 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from localcluster.patience import PATIENCE_SECONDS
+
 TOOLS = Path(__file__).resolve().parents[3] / "tools"
-DEADLINE_SECONDS = 90.0
 
 
 @pytest.fixture
 def target() -> Iterator[socket.socket]:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        server.settimeout(DEADLINE_SECONDS)
+        server.settimeout(PATIENCE_SECONDS)
         yield server
 
 
@@ -37,7 +38,7 @@ def door(target: socket.socket) -> Iterator[tuple[str, int]]:
 
 def test_bytes_pass_both_ways_until_each_side_ends(target: socket.socket, door: tuple[str, int]) -> None:
     sent = bytes(range(256)) * 4096
-    with socket.create_connection(door, timeout=DEADLINE_SECONDS) as client:
+    with socket.create_connection(door, timeout=PATIENCE_SECONDS) as client:
         server, _ = target.accept()
         with server:
             client.sendall(b"request")
@@ -50,7 +51,7 @@ def test_bytes_pass_both_ways_until_each_side_ends(target: socket.socket, door: 
 def test_a_target_that_does_not_listen_breaks_the_connection(target: socket.socket, door: tuple[str, int]) -> None:
     target.close()
 
-    with socket.create_connection(door, timeout=DEADLINE_SECONDS) as client:
+    with socket.create_connection(door, timeout=PATIENCE_SECONDS) as client:
         try:
             assert client.recv(1) == b""
         except ConnectionResetError:

@@ -9,6 +9,7 @@ import pytest
 
 from localcluster import controlplane
 from localcluster.controlplane import free_port
+from localcluster.patience import PATIENCE_SECONDS
 
 
 def test_a_port_is_given_once_though_nobody_listens_there_yet(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,7 +28,9 @@ def test_another_process_is_not_given_it_and_may_have_it_when_ours_has_ended() -
     def other_process(port: int) -> int:
         command = [sys.executable, "-c", script, str(port)]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=True)
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=True
+        )
         return int(done.stdout)
 
     ours = free_port()

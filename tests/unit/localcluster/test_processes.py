@@ -12,15 +12,15 @@ import pytest
 
 from localcluster.errors import LocalClusterError
 from localcluster.kernel import environment_values, processes_with_environment, read_process
+from localcluster.patience import PATIENCE_SECONDS
 from localcluster.processes import kill, log_tail, run, spawn
 
 TOOLS = Path(__file__).resolve().parents[3] / "tools"
-DEADLINE_SECONDS = 90.0
 SLEEP = [sys.executable, "-c", "import time; time.sleep(600)"]
 
 
 def wait_until_gone(pid: int) -> None:
-    end = time.monotonic() + DEADLINE_SECONDS
+    end = time.monotonic() + PATIENCE_SECONDS
     while read_process(pid) is not None:
         assert time.monotonic() < end, f"process {pid} is still there"
         time.sleep(0.01)
@@ -75,7 +75,7 @@ def test_processes_are_found_by_their_mark() -> None:
     process = subprocess.Popen(SLEEP, env={"LOCALCLUSTER_TEST": mark})
     try:
         # Until it has its new environment it looks like this process.
-        end = time.monotonic() + DEADLINE_SECONDS
+        end = time.monotonic() + PATIENCE_SECONDS
         while not (found := list(processes_with_environment("LOCALCLUSTER_TEST", mark))):
             assert time.monotonic() < end
         assert [entry.pid for entry in found] == [process.pid]

@@ -10,6 +10,7 @@ import pytest
 from aiohttp import StreamReader
 from tests.unit.page.conftest import Fleet
 
+from localcluster.patience import PATIENCE_SECONDS
 from muster import serve
 from muster.coordinator import connection_limiter
 from muster.coordinator.connection_limiter import Limits
@@ -17,7 +18,6 @@ from muster.page import connections
 from muster.page.shares import Shares
 
 CROWD, READER = "127.0.0.9", "127.0.0.1"
-LIMIT_SECONDS = 120.0
 FEW = Limits(unauthenticated=8, of_address=4, few_of_address=2, waiting=8, waiting_of_address=4, handshakes=12)
 
 
@@ -69,7 +69,7 @@ class Connect:
 @pytest.fixture
 async def connect(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Connect]:
     monkeypatch.setattr(connections, "LIMITS", FEW)
-    async with asyncio.timeout(LIMIT_SECONDS), fleet.served() as address:
+    async with asyncio.timeout(PATIENCE_SECONDS), fleet.served() as address:
         made = Connect(urlsplit(address).port or 0)
         try:
             yield made

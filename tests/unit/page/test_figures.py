@@ -6,6 +6,7 @@ import pytest
 from prometheus_client import REGISTRY
 from tests.unit.page.conftest import Ask, Fleet, a_job
 
+from localcluster.patience import PATIENCE_SECONDS
 from muster.coordinator.probes import LoopHeartbeat
 
 
@@ -47,7 +48,7 @@ async def test_each_request_counts_once_by_the_pages_own_pattern(
 async def test_a_request_that_waits_is_open(fleet: Fleet, ask: Ask) -> None:
     fleet.reviews.wait = asyncio.Event()
     asked = asyncio.create_task(ask("/api/jobs"))
-    async with asyncio.timeout(300):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while value("muster_page_requests_open") != 1:  # noqa: ASYNC110 - nobody is told
             await asyncio.sleep(0.01)
     fleet.reviews.wait.set()

@@ -13,6 +13,7 @@ import pytest
 from tests.unit.cli.test_fleetreport import a_spec, lives
 from tests.unit.page.conftest import HOUR, NOW, Ask, Fleet, a_health, a_job, a_life, a_node, a_policy
 
+from localcluster.patience import PATIENCE_SECONDS
 from muster.answers.fleet_text import figures, remarks, tables
 from muster.answers.fleetreported import fleet_report
 from muster.coordinator.connection_limiter import Limits
@@ -206,7 +207,7 @@ async def several(
 
         assert await status("/api/jobs", first) == 200
         tasks = [asyncio.create_task(status(*each)) for each in asked]
-        async with asyncio.timeout(300):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while sum(each.done() for each in tasks) < len(tasks) - room or not held.waiting:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
             assert await status("/api/jobs", first) == 200
@@ -234,7 +235,7 @@ async def test_a_known_token_needs_no_slot_of_unknown_tokens_when_it_is_reviewed
         await asyncio.sleep(0)
     fleet.clock.advance(access.KEPT_SECONDS + 1)
     assert who.was_known("admin-token"), "two thousand others do not push him out"
-    assert (await asyncio.wait_for(who.user_of_token("admin-token"), 60)).name == "admin"
+    assert (await asyncio.wait_for(who.user_of_token("admin-token"), PATIENCE_SECONDS)).name == "admin"
     held.go.set()
     assert {type(each) for each in await asyncio.gather(*crowd, return_exceptions=True)} == {access.RefusedError}
 
@@ -325,7 +326,7 @@ def test_what_moves_text_is_taken_out() -> None:
 
 def test_what_the_page_is_made_of_is_in_the_operators_image() -> None:
     code = "import sys; sys.modules.update(rich=None, typer=None); import muster.page.main"
-    subprocess.run([sys.executable, "-c", code], cwd=OPERATOR, check=True, timeout=300)
+    subprocess.run([sys.executable, "-c", code], cwd=OPERATOR, check=True, timeout=PATIENCE_SECONDS)
 
 
 def test_without_a_certificate_it_listens_at_the_loopback_alone() -> None:

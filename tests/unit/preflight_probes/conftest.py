@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from localcluster.patience import PATIENCE_SECONDS
 from muster.node.checker.probes.prober import Prober
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -204,5 +205,5 @@ def clocks(tmp_path: Path) -> Clocks:
 def zygote(start: Start) -> Prober:
     """A zygote that is ready."""
     prober = start()
-    prober.wait_until_ready(120)
+    prober.wait_until_ready(PATIENCE_SECONDS)
     return prober

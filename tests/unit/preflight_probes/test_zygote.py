@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.unit.preflight_probes.conftest import TORCH, Clocks, Start
 
+from localcluster.patience import PATIENCE_SECONDS
 from muster.node.checker.probes import version
 from muster.node.checker.probes.prober import Prober, ZygoteError
 from muster.node.checker.translate import ENVIRONMENT, result_of_probe
@@ -42,7 +43,7 @@ def grandchild(part: dict[str, Any]) -> int:
 
 
 def eventually(what: str, condition: Any) -> None:
-    until = time.monotonic() + 60
+    until = time.monotonic() + PATIENCE_SECONDS
     while not condition():
         assert time.monotonic() < until, what
         time.sleep(0.02)
@@ -50,14 +51,14 @@ def eventually(what: str, condition: Any) -> None:
 
 def test_it_says_what_it_imported_and_how_long_that_took(start: Start) -> None:
     slow = 'import os\nwith open(os.environ["CLOCKS"] + "/still", "w") as file:\n    file.write("7")\n'
-    ready = start(slow + TORCH).wait_until_ready(120)
+    ready = start(slow + TORCH).wait_until_ready(PATIENCE_SECONDS)
     assert ready["key"] == {"torch": "0.0.double", "cuda": None, "nccl": None, "version": version()}
     assert ready["import_seconds"] >= 7
 
 
 def test_an_image_without_a_usable_torch_is_told_as_such(start: Start) -> None:
     with pytest.raises(ZygoteError, match=r"torch cannot be imported: ImportError: wrong ELF class"):
-        start('raise ImportError("wrong ELF class")').wait_until_ready(120)
+        start('raise ImportError("wrong ELF class")').wait_until_ready(PATIENCE_SECONDS)
 
 
 def test_an_import_that_does_not_end_is_bounded(start: Start) -> None:
@@ -175,7 +176,7 @@ def test_a_node_on_which_no_probe_can_be_started_is_not_blamed(start: Start) -> 
         tempfile.mkdtemp = mkdtemp
     """
     prober = start(TORCH + textwrap.dedent(full))
-    prober.wait_until_ready(120)
+    prober.wait_until_ready(PATIENCE_SECONDS)
     answer = ask(prober, "forsake", processes=2, nodes=1)
     assert answer["outcome"] == "Unfit"
     assert "Read-only file system" in answer["message"]
@@ -193,7 +194,7 @@ def test_two_probes_do_not_share_a_gpu(zygote: Prober) -> None:
 def test_a_gpu_that_another_has_is_left_alone_and_not_waited_for(start: Start, tmp_path: Path) -> None:
     (tmp_path / "gpus").write_text(f"0 {2**33}")
     prober = start(GPUS=str(tmp_path / "gpus"))
-    prober.wait_until_ready(120)
+    prober.wait_until_ready(PATIENCE_SECONDS)
     answer = ask(prober, "fine", device="cuda", devices=[0, 1])
     assert [part["outcome"] for part in answer["parts"]] == ["Done", "InUse"]
     assert answer["message"] == "GPU 1 is in use: a process that is not shown here, 8.0 GiB"
@@ -205,7 +206,7 @@ def test_a_gpu_that_another_has_is_left_alone_and_not_waited_for(start: Start, t
 def test_an_answer_comes_when_the_gpu_is_free_again(start: Start, tmp_path: Path) -> None:
     (tmp_path / "gpus").write_text("0 0")
     prober = start(GPUS=str(tmp_path / "gpus"))
-    prober.wait_until_ready(120)
+    prober.wait_until_ready(PATIENCE_SECONDS)
     answer = ask(prober, "occupy", device="cuda", devices=[0])
     assert answer["outcome"] == "Done"
     assert answer["given_back"]["free"] is True

@@ -48,7 +48,7 @@ class ForkServer:
     def close(self) -> None:
         assert self._process.stdin is not None
         self._process.stdin.close()
-        self._process.wait(60)
+        self._process.wait(PATIENCE_SECONDS)
 
 
 @dataclass
@@ -76,7 +76,7 @@ class OperatorProcess:
         """Count writes anew, and die at the point `fatal`: `<before or after> <verb> <resource> <which one>`."""
         self._armed.clear()
         self._say({"do": "arm", "fatal": fatal})
-        async with asyncio.timeout(300):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             await self._armed.wait()
 
     async def stop(self) -> None:
@@ -133,7 +133,7 @@ class OperatorProcess:
         writer.close()
 
     async def connected(self) -> None:
-        async with asyncio.timeout(300):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             await self._connected.wait()
 
     def _say(self, message: dict[str, Any]) -> None:

@@ -13,6 +13,7 @@ import pytest
 from tests.fakes.nvml.build import library
 
 from localcluster.controlplane import ControlPlane
+from localcluster.patience import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parents[4]
 QUICK = {
@@ -77,7 +78,7 @@ class AgentProcess:
         for process in self._processes:
             process.terminate()
         for process in self._processes:
-            assert process.wait(60) in (0, -15)
+            assert process.wait(PATIENCE_SECONDS) in (0, -15)
 
     def logged(self) -> list[dict[str, Any]]:
         lines = [line for path in sorted(self.folder.glob("agent-*.log")) for line in path.read_text().splitlines()]

@@ -21,6 +21,7 @@ import pytest
 from localcluster.build import VERSITYGW, extra
 from localcluster.cache import cache_root, digest_of, make_once
 from localcluster.controlplane import free_port
+from localcluster.patience import PATIENCE_SECONDS
 from localcluster.processes import kill, log_tail, spawn
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -147,7 +148,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 
 def _is_healthy(port: int) -> bool:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=60) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=PATIENCE_SECONDS) as answer:
             return bool(answer.status == 200)
     except OSError:
         return False

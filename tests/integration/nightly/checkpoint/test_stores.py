@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from localcluster.patience import PATIENCE_SECONDS
 from muster.node.launcher.scanner import Scanner
 from muster.protocol.messages import WAIT, Directive
 
@@ -52,7 +53,7 @@ class Scans:
         if thorough:
             self.attempt += 1
             self.scanner.scan_for(self.attempt)
-        until = time.monotonic() + 120
+        until = time.monotonic() + PATIENCE_SECONDS
         asked = self.scanner.scans
         while self.scanner.next_at() is None and time.monotonic() < until:  # a child is dying
             self.poll()

@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from localcluster.controlplane import ControlPlane
+from localcluster.patience import PATIENCE_SECONDS
 from muster.world.names import gang_name
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -42,7 +43,7 @@ class User:
             env={**inherited, **given},
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=PATIENCE_SECONDS,
             check=False,
         )
 

@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from localcluster.controlplane import ControlPlane, free_port
+from localcluster.patience import PATIENCE_SECONDS
 from muster.kube.informer import PAGE_SIZE
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -79,7 +80,7 @@ def test_kubectl_finds_the_command(api_server: ControlPlane, user: Any, hand: An
         },
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_SECONDS,
         check=False,
     )
     assert result.returncode == 0, result.stderr

@@ -11,6 +11,7 @@ from tests.integration.nightly.cli.conftest import User
 from tests.integration.nightly.cli.test_commands import one_line
 
 from localcluster.controlplane import ControlPlane
+from localcluster.patience import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parents[4]
 
@@ -146,7 +147,9 @@ def test_an_installation_without_node_health(tmp_path: Path) -> None:
             (("wait", "--for=condition=Established", "crd", "--all"), ""),
         ):
             command = [str(old.kubectl), f"--kubeconfig={old.kubeconfig}", f"--cache-dir={tmp_path}/cache", *arguments]
-            done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60, check=False)
+            done = subprocess.run(
+                command, input=stdin, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
+            )
             assert done.returncode == 0, done.stderr
         user = User(old.kubeconfig)
         line = one_line(user("cordon", "n1", "--reason", "liquid"))

@@ -25,6 +25,7 @@ from tests.integration.nightly.cli.conftest import ROOT, ago
 from tests.integration.nightly.cli.test_commands import one_line
 
 from localcluster.controlplane import ControlPlane
+from localcluster.patience import PATIENCE_SECONDS
 
 EVIL = "a\x1b]0;title\x07\u202er\x9b31m"
 RAW = {"\x1b", "\x07", "\u202e", "\x9b"}
@@ -262,7 +263,7 @@ def test_top_on_a_terminal_shows_jobs_until_a_key_is_pressed(user: Any, story: d
         env={**environment, "COLUMNS": "150", "LINES": "30"},
     )
     os.close(theirs)
-    seen, until = b"", time.monotonic() + 60
+    seen, until = b"", time.monotonic() + PATIENCE_SECONDS
     os.set_blocking(ours, False)
     while story["job"].encode() not in seen and time.monotonic() < until:
         try:
@@ -270,7 +271,7 @@ def test_top_on_a_terminal_shows_jobs_until_a_key_is_pressed(user: Any, story: d
         except BlockingIOError:
             time.sleep(0.05)
     os.write(ours, b"q")
-    assert process.wait(30) == 0
+    assert process.wait(PATIENCE_SECONDS) == 0
     rest = b""
     try:
         while chunk := os.read(ours, 65536):
@@ -297,7 +298,7 @@ def test_names_are_completed_from_the_cluster(
         env={**os.environ, "KUBECONFIG": str(user.kubeconfig), "PATH": f"{tmp_path}:{os.environ['PATH']}"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_SECONDS,
         check=False,
     )
     assert asked.stdout == "llama\tRecovering\n:4\n", asked.stderr

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from localcluster.controlplane import free_port
+from localcluster.patience import PATIENCE_SECONDS
 from monitoring.live import RULES
 from monitoring.prometheus import programs
 from muster.cli.prometheus import metered_energy
@@ -20,7 +21,6 @@ from muster.cli.prometheus import metered_energy
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 SAMPLES = 240
 EVERY = 30
-DEADLINE_SECONDS = 90.0
 PASSES = ((0, 3), (1,), (2,), (4, 5))
 """Which rules need none of those after them: promtool does not show one rule what another one records."""
 
@@ -72,7 +72,7 @@ def running(folder: Path) -> Iterator[str]:
             stdout=log,
             stderr=log,
         )
-    url, until = f"http://127.0.0.1:{port}", time.monotonic() + DEADLINE_SECONDS
+    url, until = f"http://127.0.0.1:{port}", time.monotonic() + PATIENCE_SECONDS
     try:
         while True:
             with contextlib.suppress(OSError), urllib.request.urlopen(f"{url}/-/ready", timeout=30):

@@ -21,6 +21,7 @@ import pytest
 import yaml
 
 from localcluster.controlplane import ControlPlane, free_port
+from localcluster.patience import PATIENCE_SECONDS
 from monitoring.dashboards import DASHBOARDS, Panel, rendered
 from monitoring.dashboards import Query as Asked
 from monitoring.live import SCRAPE_SECONDS, Prometheus, asked, here, put
@@ -32,7 +33,6 @@ from stage.scene import Scene
 
 ROOT = Path(__file__).resolve().parents[4]
 TOLD_BY_HAND = ROOT / "tests/integration/controller/stage/figures_server.py"
-DEADLINE_SECONDS = 90.0
 BY_HAND = {"namespace": "by-hand", "job_name": "waits"}
 # Of the job's page, what a job that is well has no series of; the one that is told by hand has.
 OF_TROUBLE = {"Not running for", "Concerns", "Firing alerts"}
@@ -124,7 +124,7 @@ async def test_every_query_finds_what_a_real_operator_and_its_job_tell(scene: Sc
     await scene.eventually("the sick node is found", lambda: is_in_state(scene, names[3], "Degraded"))
     real = {"namespace": scene.namespace, "job_name": "job"}
     async with watched(scene, tmp_path, operator) as prometheus:
-        until, waiting = time.monotonic() + DEADLINE_SECONDS, wanted(real)
+        until, waiting = time.monotonic() + PATIENCE_SECONDS, wanted(real)
         while True:
             waiting = [each for each in waiting if not await asyncio.to_thread(prometheus.answers, *each)]
             if not waiting:

@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from localcluster.controlplane import ControlPlane
+from localcluster.patience import PATIENCE_SECONDS
 from muster.health.repairs import LOOK_SECONDS
 from muster.kube import paths
 from muster.kube.errors import NotFound
@@ -38,7 +39,7 @@ def rights(control_plane: ControlPlane, scene: Scene, tmp_path: Path) -> Path:
             check=True,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE_SECONDS,
         ).stdout
 
     roles = yaml.safe_load_all((ROOT / "manifests/base/user-roles.yaml").read_text())

@@ -19,13 +19,13 @@ from typing import Any
 
 import pytest
 
+from localcluster.patience import PATIENCE_SECONDS
 from muster.node.checker.probes.node import order_of, run
 from muster.node.checker.probes.prober import Prober
 from muster.protocol.profiles import PROFILES, Step
 from testbed.faults import HOOK
 
 ROOT = Path(__file__).resolve().parents[4]
-IMPORT_SECONDS = 300.0  # 4 to 8 CPU seconds, on a machine with much else to do
 QUICK = PROFILES["Quick"]
 
 
@@ -37,7 +37,7 @@ def zygotes(command: tuple[str, ...]) -> Iterator[Any]:
     def begin(count: int) -> list[Prober]:
         started.extend(Prober(command) for _ in range(count))
         for prober in started:
-            prober.wait_until_ready(IMPORT_SECONDS)
+            prober.wait_until_ready(PATIENCE_SECONDS)
         return started
 
     yield begin
@@ -231,7 +231,7 @@ def test_no_port_is_open_but_on_the_interface_of_the_test_and_for_its_seconds(zy
 
     relay.send(1, {**order, "node_rank": 1})
     seen: set[tuple[str, int]] = set()
-    until = time.monotonic() + 60
+    until = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < until and len({port for _, port in seen}) < 3:
         assert relay.receive(0.2) == [None, None]
         seen |= set().union(*(listening_in(prober.ready["pid"]) for prober in pair))
@@ -250,7 +250,7 @@ def test_a_node_that_takes_or_makes_no_connections_fails_whoever_of_the_two_is_f
     pair = [Prober(("ip", "netns", "exec", host, *command)) for host in two_hosts]
     try:
         for prober in pair:
-            prober.wait_until_ready(IMPORT_SECONDS)
+            prober.wait_until_ready(PATIENCE_SECONDS)
 
         relay = Relay(pair)
 
