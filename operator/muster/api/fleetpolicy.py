@@ -3,11 +3,12 @@
 Tests: tests/unit/controller/test_policy.py.
 """
 
+import re
 from collections.abc import Iterable
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field
 from pydantic.config import JsonDict
 
 from muster.api.base import NAME_LENGTH, ApiModel, ObjectMeta, checks, rule
@@ -461,6 +462,16 @@ class BudgetReason(StrEnum):
     REPAIR_BY_OTHERS = "RepairByOthers"
 
 
+_SHARE = "^((100|[1-9]?[0-9])%|0|[1-9][0-9]{0,4})$"
+
+
+def _share(nodes: str) -> str:
+    """Return a budget that is a number or a percentage; an object that was stored without the rule may have another."""
+    if not re.fullmatch(_SHARE, nodes):
+        raise ValueError("not a number of nodes or a percentage of them")
+    return nodes
+
+
 class DisruptionBudget(ApiModel):
     """DisruptionBudget limits how many nodes of each pool Muster takes out of use by itself.
 
@@ -490,13 +501,13 @@ class DisruptionBudget(ApiModel):
         )
     )
 
-    nodes: str = Field(
+    nodes: Annotated[str, AfterValidator(_share)] = Field(
         max_length=6,
         description='nodes is how many nodes may be out of use: a number, e.g. "4", or a percentage, e.g. "10%", '
         'which is rounded up. At least one node is always allowed, and "100%" is no limit.',
         json_schema_extra=checks(
             rule(
-                "self.matches('^((100|[1-9]?[0-9])%|0|[1-9][0-9]{0,4})$')",
+                f"self.matches('{_SHARE}')",
                 'write a number of nodes or a percentage of them, in quotes, e.g. "4" or "10%"',
             ),
             rule(

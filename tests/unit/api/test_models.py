@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from muster.api.fleetpolicy import DisruptionBudget
 from muster.api.gang import GangIncident, GangSpec
 from muster.api.trainingjob import CompletionRecord, Condition, Incident, TrainingJob, TrainingJobSpec
 
@@ -41,6 +42,12 @@ def test_a_message_that_is_no_text_is_an_error() -> None:
 def test_a_time_without_a_zone_is_an_error_that_says_how_to_write_it() -> None:
     with pytest.raises(ValidationError, match="write it as RFC 3339"):
         Incident.model_validate({**FAULT, "time": "2026-01-31T12:00:00"})
+
+
+@pytest.mark.parametrize("nodes", ["9E", "-1", "1e3", "101%", "10 %", "٣", "", "4\n"])
+def test_a_budget_that_was_stored_without_its_rule_is_an_error_and_never_counted(nodes: str) -> None:
+    with pytest.raises(ValidationError, match="not a number of nodes or a percentage of them"):
+        DisruptionBudget(nodes=nodes)
 
 
 def test_times_are_written_with_microseconds_in_utc() -> None:
