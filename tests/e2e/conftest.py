@@ -12,7 +12,6 @@ import pytest
 from tests.e2e.sick_nodes import forget
 from tests.fakes.nvml.build import library
 
-from localcluster.patience import PATIENCE_SECONDS
 from testbed import checkers
 from testbed.bed import ROOT, Bed
 from testbed.gangwatch import GangWatch
@@ -39,7 +38,7 @@ class ClusterForTrainer:
     bed: Bed
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
-        return self.bed.kubectl(*arguments, stdin=stdin, timeout_seconds=PATIENCE_SECONDS)
+        return self.bed.kubectl(*arguments, stdin=stdin)
 
     def image(self, name: str) -> str:
         return self.bed.images[name]

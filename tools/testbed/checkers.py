@@ -13,7 +13,6 @@ from testbed.kube import wait_until
 
 _POLICY = "default"
 _OURS = {"muster.dev/test-bed": "burn-in"}
-"""For torch on every node at once."""
 
 
 def can_begin(bed: Bed) -> bool:

@@ -54,7 +54,7 @@ class Job:
     def wait_step(self, step: int, attempt: int | None = None) -> None:
         wait_until(f"step {step} of {self.name}", lambda: self.step(attempt) >= step)
 
-    def wait_training_again(self, after_attempt: int, timeout_seconds: float = PATIENCE_SECONDS) -> Seen:
+    def wait_training_again(self, after_attempt: int) -> Seen:
         """Wait until every rank has made a step in a later attempt; the state of that attempt."""
 
         def attempt() -> int | None:
@@ -63,7 +63,7 @@ class Job:
                 ranks.setdefault(line["attempt"], set()).add(line["rank"])
             return next((a for a in sorted(ranks) if a > after_attempt and len(ranks[a]) == self.nodes), None)
 
-        number = wait_until(f"{self.name} training again", attempt, timeout_seconds)
+        number = wait_until(f"{self.name} training again", attempt)
         return wait_until(
             f"the record of attempt {number} of {self.name}",
             lambda: next((seen for seen in self.watch.seen if seen.attempt == number and seen.going), None),

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from localcluster.patience import PATIENCE_SECONDS
 from testbed.bed import ROOT, SYSTEM_NAMESPACE, Bed
 from testbed.kube import Kubectl
 
@@ -72,7 +71,7 @@ def test_a_namespace_that_the_demo_did_not_make_is_not_touched(bed: Bed, foreign
         assert "muster-demo exists" in done.stdout + done.stderr
         assert bed.kubectl.find("get", "namespace", "muster-demo") is not None
     finally:
-        bed.kubectl("delete", "namespace", "muster-demo", "--wait=true", timeout_seconds=PATIENCE_SECONDS)
+        bed.kubectl("delete", "namespace", "muster-demo", "--wait=true")
 
 
 def test_without_images_it_says_what_to_set(foreign: dict[str, str]) -> None:

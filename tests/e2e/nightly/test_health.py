@@ -19,7 +19,6 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.e2e.sick_nodes import healths, is_well_again, moves, seen, tainted
 
-from localcluster.patience import PATIENCE_SECONDS
 from monitoring.scrape import scrape
 from muster.controller.settings import Settings
 from testbed.bed import ROOT, SYSTEM_NAMESPACE, Bed
@@ -310,7 +309,7 @@ def repairers(bed: Bed, folder: Path) -> Iterator[None]:
         bed.rolled_out("deployment/repair", REPAIRS)
         yield
     finally:
-        bed.kubectl("delete", "-k", str(folder), "--ignore-not-found", "--wait=true", timeout_seconds=PATIENCE_SECONDS)
+        bed.kubectl("delete", "-k", str(folder), "--ignore-not-found", "--wait=true")
 
 
 def test_a_repair_is_handed_over_done_by_the_example_and_proved(bed: Bed, training: Job, tmp_path: Path) -> None:

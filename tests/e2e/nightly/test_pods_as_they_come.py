@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from tests.e2e.conftest import TRAINER, submitter
 
-from localcluster.patience import PATIENCE_SECONDS
 from testbed.bed import Bed
 from testbed.jobs import SHARED, Job, stage
 from testbed.kube import wait_until
@@ -107,7 +106,7 @@ def submit_on_host(bed: Bed) -> Iterator[Submit]:
     made["items"][0]["metadata"]["labels"] = {"pod-security.kubernetes.io/enforce": "privileged"}
     bed.kubectl("apply", "-f", "-", stdin=json.dumps(made))
     yield from submitter(bed, PRIVILEGED, [])
-    bed.kubectl("delete", "namespace", PRIVILEGED, "--wait=true", timeout_seconds=PATIENCE_SECONDS)
+    bed.kubectl("delete", "namespace", PRIVILEGED, "--wait=true")
 
 
 def test_a_pod_in_its_nodes_network_finds_muster_and_the_others(bed: Bed, submit_on_host: Submit) -> None:

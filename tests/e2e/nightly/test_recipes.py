@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from localcluster.patience import PATIENCE_SECONDS
 from recipes.play import NAMESPACE, play, prepare
 from recipes.table import RECIPES, TORCH
 from testbed.bed import Bed
@@ -15,7 +14,7 @@ from testbed.harm import FAULTS
 def stage(bed: Bed) -> Iterator[Bed]:
     prepare(bed)
     yield bed
-    bed.kubectl("delete", "namespace", NAMESPACE, "--wait=true", timeout_seconds=PATIENCE_SECONDS)
+    bed.kubectl("delete", "namespace", NAMESPACE, "--wait=true")
 
 
 @pytest.mark.parametrize("name", [name for name, image in RECIPES.items() if image == TORCH])

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from localcluster.controlplane import ControlPlane
-from localcluster.patience import PATIENCE_SECONDS
 from muster.kube import paths
 from muster.kube.errors import ApiError, Forbidden, NotFound
 from stage.hand import job_manifest, patiently
@@ -279,7 +278,7 @@ async def test_training_goes_on_while_the_api_server_is_away(scene: Scene, contr
     for launcher in launchers.values():
         launcher.answers.clear()
     # Without the API server the lease cannot be renewed: its process ends, as it must, and the ranks do not care.
-    await operator.death(PATIENCE_SECONDS)
+    await operator.death()
     step = training.step
     for launcher in launchers.values():
         assert {"Run"} <= set(launcher.answers) <= {"Run", "503", *UNREACHABLE}, launcher.answers
