@@ -58,7 +58,7 @@ ALLOWED = {
 # What decisions may read of a job's own status, which is written for users: see muster.lifecycle.status.
 READ_BACK = {"completion", "checkpoint", "attempt"}
 DECIDING = ("fencing", "lifecycle", "placement", "queueing", "recovery")
-PROJECTS = {"lifecycle/status.py", "queueing/explain.py"}  # these write the status
+PROJECTS = {"lifecycle/status.py", "lifecycle/warnings.py", "queueing/explain.py"}  # these write the status
 
 
 def pure_files() -> list[Path]:

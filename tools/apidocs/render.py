@@ -137,6 +137,7 @@ RESOURCES = (
             Column("Attempt", ".status.attempt", "integer"),
             Column("Step", ".status.step", "integer"),
             Column("Checkpoint", ".status.checkpoint.step", "integer"),
+            Column("Warning", ".status.warnings[0].reason"),
             Column("ETTR-Permille", ".status.goodput.ettrPermille", "integer", wide=True),
             Column("Counted-Until", ".status.goodput.countedUntil", wide=True),
             Column("Since-Then", ".status.goodput.openPhase.bucket", wide=True),

@@ -16,7 +16,7 @@ from muster.answers.text_parts import count, duration, folded
 from muster.answers.training import OpenIncident, open_incident, step_rate
 from muster.api.base import ApiModel, LevelCount, Time
 from muster.api.gang import FaultClass, GangSpec, Role
-from muster.api.trainingjob import CheckpointConcern, Incident, TrainingJob, Waiting
+from muster.api.trainingjob import CheckpointConcern, Incident, JobWarning, TrainingJob, Waiting
 from muster.goodput.figures import ettr_at_most, thousandth
 from muster.goodput.opened import TRAINS, figures_as_of
 from muster.world.views import ContainerView, PodView
@@ -81,6 +81,7 @@ class JobStatusView(ApiModel):
     )
     checkpoint: Saved | None = None
     concerns: list[CheckpointConcern] = Field([], description="About saving.")
+    warnings: list[JobWarning] = Field([], description="About the job, without the one that is its reason.")
     attempt: int = 0
     restarts: int = 0
     nodes_wanted: int = Field(description="Workers, one on each node.")
@@ -136,6 +137,7 @@ def job_status(
         untimed_steps=goodput is not None and has_untimed_steps(job, goodput),
         checkpoint=Saved(step=saved.step, path=saved.path, time=saved.time, steps_since=since) if saved else None,
         concerns=saved.concerns if saved and status.state not in ENDED else [],
+        warnings=[warning for warning in status.warnings if warning.reason != status.reason],
         attempt=status.attempt,
         restarts=status.restarts,
         nodes_wanted=job.spec.nodes,

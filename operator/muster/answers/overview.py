@@ -43,6 +43,7 @@ class TopRow(ApiModel):
     restarts: int = 0
     position: int | None = Field(None, description="Place in the queue, of a job that waits; 1 is the next.")
     open_incident: int | None = Field(None, description="Number of the failure that it has not come back from yet.")
+    warnings: list[str] = Field([], description="Reasons of what a person should know about the job.")
     message: str = Field("", description="Of a job that does not train: why, or what would let it start.")
 
 
@@ -129,6 +130,7 @@ def _row(job: TrainingJob | Undecodable, now: datetime) -> TopRow:
         restarts=status.restarts,
         position=waiting.position or None if waiting else None,
         open_incident=found.number if found else None,
+        warnings=[warning.reason for warning in status.warnings],
         message=_why(job, base.message, now),
     )
 
@@ -141,7 +143,8 @@ def _why(job: TrainingJob, message: str, now: datetime) -> str:
         return "no operator has looked at it yet"
     if status.state in TRAINS or status.state == "Succeeded":
         concerns = status.checkpoint.concerns if status.checkpoint and status.state in TRAINS else []
-        return concerns[0].message[:_MAX_WHY] if concerns else ""
+        messages = [*(warning.message for warning in status.warnings), *(concern.message for concern in concerns)]
+        return messages[0][:_MAX_WHY] if messages else ""
     if waiting is not None and waiting.needs:
         free = f", {waiting.free} free" if waiting.counts_nodes else ""
         needs = f"needs {waiting.needs}{f' in one {waiting.level}' if waiting.level else ''}{free}"

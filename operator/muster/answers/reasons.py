@@ -13,6 +13,7 @@ class Topic(StrEnum):
     """The chapters of the table: where a reader meets the reason."""
 
     WAITING = "Why a job waits"
+    MANIFEST = "Warnings about the manifest of a job"
     TRAINING = "Warnings about a job that trains"
     REFUSED = "What a job cannot start with"
     ENDED = "The end of a job"
@@ -27,6 +28,7 @@ class Topic(StrEnum):
 
 WAITS = "TrainingJob: REASON, conditions, Event"
 TRAINS = "TrainingJob: REASON, condition Running, Event"
+WARNS = "TrainingJob: WARNING, status.warnings, Event"
 STALLS = "TrainingJob: REASON, conditions Stalled and Running, Event"
 ENDS = "TrainingJob: REASON, condition Succeeded, Event"
 JOB_EVENT = "TrainingJob: Event"
@@ -71,6 +73,10 @@ class Reason:
 OPERATOR_LOGS = "kubectl -n muster-system logs -l app.kubernetes.io/name=muster --tail=50"
 _SEE_IMAGE = ("see the image, its pull secret and the registry's answer: {pods}",)
 _NOTHING = "Nothing needs to be done."
+_ACCEPT = (
+    "Correct the manifest, delete the job and create it again. If it is right as it is, add the reason to "
+    "`spec.acceptedWarnings`."
+)
 _AGAIN = "Delete the job, correct it, and create it again."
 _RESTARTS = "It restarts the gang from the newest complete checkpoint."
 _MOVES = "It restarts the gang from the newest complete checkpoint, with this worker on another node."
@@ -449,6 +455,75 @@ REASONS: tuple[Reason, ...] = (
         "the job, and its workers go on as they are. Run the version of Muster that wrote the Gang, or delete the "
         "Gang: the job then starts again once its pods have ended.",
         next=("see the record: {inside} get gangs -o yaml",),
+    ),
+    # Warnings about a job's manifest.
+    Reason(
+        "NodesTrainAlone",
+        Topic.MANIFEST,
+        WARNS,
+        "The command starts the program so that each node trains for itself, e.g. `torchrun --standalone` on several "
+        "nodes. All of them would save over each other.",
+        "Where that is certain, the job does not start (Stalled), unless it has had nodes before.",
+        _ACCEPT,
+        "torchrun --standalone counts in place of what Muster sets, so that the 2 nodes would each train alone: take "
+        "it out, the PET_ variables say where they are. This job does not start. To start it all the same, add "
+        "NodesTrainAlone to spec.acceptedWarnings",
+    ),
+    Reason(
+        "DirectoryInUse",
+        Topic.MANIFEST,
+        WARNS,
+        "Another job of the namespace has the same `checkpoint.directory`, and holds nodes, or is older and waits for "
+        "some. The two would go on from each other's checkpoints, or write over them.",
+        "The job waits (Pending) until the others have ended, been suspended or deleted.",
+        "Give the job a directory of its own: delete it, correct it, and create it again. If both jobs have to use "
+        "the directory, add the reason to `spec.acceptedWarnings`.",
+        "spec.checkpoint.directory is that of llama, too: each may go on from the checkpoints of the other, or write "
+        "over them. Give each job a directory of its own. This job waits until they have ended. To start it all the "
+        "same, add DirectoryInUse to spec.acceptedWarnings",
+    ),
+    Reason(
+        "DirectoryShared",
+        Topic.MANIFEST,
+        WARNS,
+        "Another job that has not ended has the same `checkpoint.directory`. Jobs of other namespaces are not named.",
+        "The job runs.",
+        _ACCEPT,
+    ),
+    Reason(
+        "NodesCannotMeet",
+        Topic.MANIFEST,
+        WARNS,
+        "Options of the command give each node the same rank or address, or another number of nodes than the job has. "
+        "The ranks would wait for each other, and fail after their time-out.",
+        "The job runs.",
+        _ACCEPT,
+    ),
+    Reason(
+        "LauncherUnfit",
+        Topic.MANIFEST,
+        WARNS,
+        "The command starts ranks by Slurm or by ssh (`srun`, `mpirun`), which reach no other node here.",
+        "The job runs, and most likely fails.",
+        "Start the program with torchrun, or set `launch.processesPerNode`.",
+    ),
+    Reason(
+        "StarterRestartsRanks",
+        Topic.MANIFEST,
+        WARNS,
+        "torchrun or a program built on it restarts ranks by itself (`--max-restarts`). It hands them the checkpoint "
+        "with which the attempt began, so that what was saved since is trained again.",
+        "The job runs.",
+        "Leave the option out: Muster restarts ranks.",
+    ),
+    Reason(
+        "ProcessesUnclear",
+        Topic.MANIFEST,
+        WARNS,
+        "The number of processes on each node does not seem to fit its GPUs. One Python process has all of them, a "
+        "starter is itself started several times, or the command of a job with GPUs names the CPU.",
+        "The job runs.",
+        _ACCEPT,
     ),
     # Warnings about a job that trains.
     Reason(

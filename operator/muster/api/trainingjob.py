@@ -32,6 +32,7 @@ _IMMUTABLE = rule("self == oldSelf", _RECREATE)
 _NODE_NAME = rule(
     "!format.dns1123Subdomain().validate(self).hasValue()", "write the name of a node as `kubectl get nodes` shows it"
 )
+_REASON = rule("self.matches('^[A-Z][A-Za-z0-9]*$')", "write a reason as status.warnings has it, e.g. DirectoryInUse")
 _LEVEL_NAME = rule(
     "self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",
     "write the short name of a topology level, by default block or rack",
@@ -567,6 +568,14 @@ class TrainingJobSpec(ApiModel):
         "complete checkpoint. The field may change while the job exists.",
     )
 
+    accepted_warnings: list[Annotated[str, Field(max_length=64, json_schema_extra=checks(_REASON))]] = Field(
+        [],
+        max_length=32,
+        description="acceptedWarnings lists reasons of status.warnings that a person has read and accepts. Such a "
+        "warning is not shown, and keeps the job from no start. The field may change while the job exists.",
+        json_schema_extra={"x-kubernetes-list-type": "set"},
+    )
+
     @property
     def pod(self) -> dict[str, Any]:
         """The template's PodSpec; empty if that is no object, since no model checks what a backup has restored."""
@@ -884,6 +893,24 @@ class Waiting(ApiModel):
         return self.fleet > 0
 
 
+MAX_WARNINGS = 16
+"""How many warnings a job's status shows at most."""
+
+
+class JobWarning(ApiModel):
+    """JobWarning is something about the job that a person should know, although the job may run."""
+
+    reason: str = Field(
+        max_length=64,
+        description="reason is the warning as one CamelCase word; docs/reference/messages.md explains each. "
+        "spec.acceptedWarnings takes it.",
+    )
+    message: Annotated[str, shortened_to(1024)] = Field(
+        max_length=1024, description="message says in a sentence what was seen, and what to do about it."
+    )
+    since: Time = Field(description="since is when the warning was first seen, without a gap.")
+
+
 class TrainingJobStatus(ApiModel):
     """TrainingJobStatus is the observed state of the job, for users and GitOps tools.
 
@@ -967,6 +994,13 @@ class TrainingJobStatus(ApiModel):
         max_length=16,
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
         description="conditions lists the aspects of the job's current state, one for each type.",
+    )
+    warnings: list[JobWarning] = Field(
+        [],
+        max_length=MAX_WARNINGS,
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["reason"]},
+        description="warnings lists what a person should know about the job, the most serious first. Those in "
+        "spec.acceptedWarnings are left out.",
     )
     goodput: Goodput | None = Field(
         None,

@@ -93,6 +93,11 @@ def render(console: Console, it: JobStatusView, now: datetime) -> None:
     console.print(line)
     if it.message and it.reason not in SAID_BELOW:
         console.print(Text(show.on_one_line(it.message)))
+    if it.warnings:
+        show.headline(console, "WARNINGS")
+        for warning in it.warnings:
+            said = f"-  {warning.reason}, for {show.age(warning.since, now)}: {warning.message}"
+            console.print(Text(show.on_one_line(said), style="yellow"), soft_wrap=True)
     if it.waiting is not None:
         _print_waiting(console, it.waiting)
     console.print()

@@ -263,5 +263,6 @@ def _line(columns: Sequence[_Column], sizes: Sequence[int], cells: Sequence[str]
 def _why(row: TopRow) -> str:
     said = [f"#{row.position}"] if row.position else []
     said += [f"incident {row.open_incident}"] if row.open_incident is not None else []
+    said += [f"! {show.on_one_line(row.warnings[0])}"] if row.warnings else []
     said += [row.message] if row.message else []
     return ": ".join(said)

@@ -467,6 +467,7 @@ class Cluster:
             checkers=checkers,
             other=self.other_job(job),
             sharing=self.sharing(job),
+            sharing_first=self.sharing_first(job),
             limit=self._limit_of(job),
             beyond_limit=gang is not None and gang.metadata.name in self._refused.get(gang.metadata.namespace, ()),
             standards=self._standards([each.report for each in checkers.values()], self._policy.preflight)
@@ -523,6 +524,26 @@ class Cluster:
         own = (name for namespace, name in there if namespace == job.metadata.namespace)
         others = {ELSEWHERE for namespace, _ in there if namespace != job.metadata.namespace}
         return (*sorted(own), *others)
+
+    def sharing_first(self, job: TrainingJob) -> tuple[str, ...]:
+        """The names of jobs of the same namespace and directory that a job without nodes lets go first.
+
+        They hold nodes, or are older and wait for some. A job of another namespace, or one that waits for a person,
+        keeps none from its nodes.
+        """
+        there = self._places.get(place_of(job), set()) - {_key(job)}
+        same = (self.jobs.store.get(key) for key in there if key[0] == job.metadata.namespace)
+        return tuple(
+            sorted(each.metadata.name for each in same if isinstance(each, TrainingJob) and self._is_first(each, job))
+        )
+
+    def _is_first(self, one: TrainingJob, other: TrainingJob) -> bool:
+        """Whether the one job holds nodes, or would come first if both waited for some."""
+        record = self._records.get(_record_key(one))
+        if record is not None and record.spec.members:
+            return True
+        waits_for_a_person = one.spec.suspend or one.status.state == "Stalled"
+        return not waits_for_a_person and _age_key(one) < _age_key(other)
 
     def _saves_at(self, key: Key, before: str, after: str) -> None:
         """Note where a job saves, and have the jobs that share its old or new directory decided about again.
@@ -1100,6 +1121,11 @@ def _key(value: TrainingJob | Gang | FleetPolicy | NodeHealth | Undecodable) -> 
 def _record_key(job: TrainingJob | Undecodable) -> Key:
     """The key of the only Gang that can be the job's record."""
     return record_key(job_identity(job))
+
+
+def _age_key(job: TrainingJob) -> tuple[datetime, str]:
+    """Orders jobs from the oldest on; those without a time of creation come last."""
+    return job.metadata.creation_timestamp or datetime.max.replace(tzinfo=UTC), job.metadata.uid
 
 
 def _wants_nodes(job: TrainingJob | Undecodable | None) -> bool:

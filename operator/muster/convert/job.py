@@ -269,7 +269,7 @@ def _check(job: Mapping[str, Any], policy: FleetPolicySpec, notes: Notes) -> Non
     message = message.removesuffix(AGAIN).strip()
     if reason == "TemplateInvalid":
         raise RefusedError(message)
-    notes.check.extend(filter(None, (message, launching.start_warnings(made))))
+    notes.check.extend(filter(None, (message, launching.start_text(made))))
     mounts = [mount for each in made.spec.containers for mount in each.get("volumeMounts") or ()]
     mounted = ", ".join(str(mount.get("mountPath")) for mount in mounts)
     notes.check.append(

@@ -6,10 +6,11 @@ Tests: tests/unit/lifecycle/test_waiting_and_binding.py.
 from dataclasses import dataclass
 
 from muster.api.gang import GangSpec, Member
-from muster.lifecycle import members, record, resume
+from muster.lifecycle import members, record, resume, warnings
 from muster.lifecycle.burnin import INCONCLUSIVE
 from muster.lifecycle.commit import commit, leftovers
 from muster.lifecycle.facts import Facts
+from muster.lifecycle.place import DIRECTORY_IN_USE
 from muster.lifecycle.plan import Action, Announcement, CheckTemplate, Plan, State, StatusReport
 from muster.lifecycle.template import claims_of, problem
 from muster.lifecycle.words import on_nodes
@@ -21,6 +22,7 @@ from muster.world.queuedecision import NotPlaced
 
 TEMPLATE_RETRY_SECONDS = 30.0
 PLACE_RETRY_SECONDS = 30.0
+HELD_RETRY_SECONDS = 5.0  # the jobs that come first announce nothing to those behind them
 TICK_SECONDS = 1.0
 INVALID_STEP_PATTERN, STEP_PATTERN_UNTRIED = "InvalidStepPattern", "StepPatternNotTested"
 # Refusals of worker 0 that say nothing against the template: they pass without a change of the job.
@@ -100,6 +102,10 @@ def obstacle_of(world: JobWorld) -> Obstacle | None:
         of_template = not passing and verdict.reason != INVALID_STEP_PATTERN
         telling = StatusReport(state, verdict.reason, verdict.message, template_refused=of_template)
         return Obstacle(telling, verdict.retry_seconds or TEMPLATE_RETRY_SECONDS)
+    held = warnings.held_by(world)
+    if held is not None:
+        state = State.PENDING if held.reason == DIRECTORY_IN_USE else State.STALLED
+        return Obstacle(StatusReport(state, held.reason, held.message), HELD_RETRY_SECONDS)
     until = holds.held_until(world, spec) if spec else None
     if spec and until:
         text = f"gave its nodes back because {_why_given_back(spec)}; next try at {until:%H:%M:%S} UTC"

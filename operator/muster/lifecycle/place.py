@@ -5,15 +5,19 @@ seen by the URL, or by the volume mounted where spec.checkpoint.directory lies, 
 belong to a namespace. What a driver or a path of the node leads to is not known.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from posixpath import normpath
 from typing import Any
 
 from muster.api.trainingjob import TrainingJob
 from muster.lifecycle.objects import objects
+from muster.lifecycle.warned import Warned
 from muster.lifecycle.worker_pod import worker_container
 from muster.protocol.checkpoint_names import absolute, is_url
+from muster.world.job import JobWorld
 
+DIRECTORY_SHARED = "DirectoryShared"
+DIRECTORY_IN_USE = "DirectoryInUse"
 MAX_TOLD = 3
 ELSEWHERE = "a job of another namespace"
 
@@ -38,14 +42,22 @@ def place_of(job: TrainingJob) -> str:
     return f"{storage}:{normpath('/' + str(mount.get('subPath') or '') + '/' + inner)}" if storage else ""
 
 
-def shared_directory_message(names: Sequence[str]) -> str:
-    """Return the message that other jobs save to the same directory; "" where there are none."""
+def shared_directory_warning(world: JobWorld) -> Warned | None:
+    """Return the warning that other jobs save to the same directory; None: there are none.
+
+    The job waits for those that come before it: they run, or are older and wait for nodes.
+    """
+    names, first = world.sharing, () if world.worker_views else world.sharing_first
     if not names:
-        return ""
-    more = f" and {len(names) - MAX_TOLD} more" if len(names) > MAX_TOLD else ""
-    return (
-        f"spec.checkpoint.directory is that of {', '.join(names[:MAX_TOLD])}{more}, too: each may go on from the "
-        "checkpoints of the other, or write over them. Give each job a directory of its own"
+        return None
+    reason = DIRECTORY_IN_USE if first else DIRECTORY_SHARED
+    shown = first or names
+    more = f" and {len(shown) - MAX_TOLD} more" if len(shown) > MAX_TOLD else ""
+    return Warned(
+        reason,
+        f"spec.checkpoint.directory is that of {', '.join(shown[:MAX_TOLD])}{more}, too: each may go on from the "
+        "checkpoints of the other, or write over them. Give each job a directory of its own",
+        holds=bool(first),
     )
 
 

@@ -24,7 +24,7 @@ from muster.api.trainingjob import (
 from muster.fencing.proofs import WHOLE_GANG_SECONDS
 from muster.goodput import status_goodput as goodput
 from muster.goodput.opened import RESUMED, SUSPENDED
-from muster.lifecycle import care, launching, members, place, resume, resuming
+from muster.lifecycle import care, members, resume, resuming, warnings
 from muster.lifecycle import record as records
 from muster.lifecycle.assembling import ASSEMBLING
 from muster.lifecycle.burnin import BURNING_IN
@@ -32,6 +32,7 @@ from muster.lifecycle.ending import budget_exhausted
 from muster.lifecycle.evacuating import STOPS
 from muster.lifecycle.figures import compute_or_fallback
 from muster.lifecycle.plan import Announcement, Plan, State, StatusReport
+from muster.lifecycle.warned import Warned
 from muster.lifecycle.words import after_corruption, on_nodes
 from muster.placement.eligibility import unhealthy
 from muster.protocol.checkpoint_names import is_url
@@ -67,17 +68,17 @@ def with_status(world: JobWorld, plan: Plan) -> Plan:
         return plan
     now = _TELLERS[telling.state](world, telling)
     quiet = telling.state in (State.COMPLETED, State.SUSPENDED)
-    events = () if quiet else (*_changes(world, now), *_troubles(world, now), *_limits_applied(world, now))
+    events = (
+        ()
+        if quiet
+        else (*_changes(world, now), *_new_warnings(world, now), *_troubles(world, now), *_limits_applied(world, now))
+    )
     return replace(plan, status=now, announcements=(*plan.announcements, *events))
 
 
 def _accepted(world: JobWorld) -> str:
     """Return what a reader should know about the job's spec, as text; "" if nothing."""
-    return "; ".join(
-        filter(
-            None, (world.lowered, launching.start_warnings(world.job), place.shared_directory_message(world.sharing))
-        )
-    )
+    return "; ".join(filter(None, (world.lowered, *(warned.message for warned in warnings.of_spec(world)))))
 
 
 def _pending(world: JobWorld, telling: StatusReport) -> TrainingJobStatus:
@@ -180,6 +181,7 @@ def _training(world: JobWorld, telling: StatusReport) -> TrainingJobStatus:
     told = resuming.resume_text(world.job, gang.spec)
     if told:
         message += f"; {told}"
+    troubles: list[Warned] = []
     for trouble, words in (
         ("CheckpointsIncomplete", _checkpoint_warning(world)),
         ("CheckpointStoreUnreachable", _unverified(world, gang)),
@@ -193,6 +195,7 @@ def _training(world: JobWorld, telling: StatusReport) -> TrainingJobStatus:
     ):
         if words:
             reason, message = str(trouble), words
+            troubles.append(Warned(reason, message))
     if evacuation:
         message = (
             f"The job leaves {', '.join(evacuation.nodes) or 'all nodes'} after its next complete checkpoint, at "
@@ -206,7 +209,7 @@ def _training(world: JobWorld, telling: StatusReport) -> TrainingJobStatus:
         "Placed": (True, "Placed", _where(world, gang.spec)),
         "Running": (True, reason, message),
     }
-    return _build(world, state, reason, facts)
+    return _build(world, state, reason, facts, troubles=troubles[::-1])
 
 
 def _completed(world: JobWorld, telling: StatusReport) -> TrainingJobStatus:
@@ -249,6 +252,16 @@ def _changes(world: JobWorld, now: TrainingJobStatus) -> tuple[Announcement, ...
     return (Announcement(now.reason, message, warning=now.state != "Pending"),)
 
 
+def _new_warnings(world: JobWorld, now: TrainingJobStatus) -> tuple[Announcement, ...]:
+    """Return an Event for each warning that is new and that the job's reason does not say already."""
+    known = {warning.reason for warning in world.job.status.warnings}
+    return tuple(
+        Announcement(warning.reason, warning.message, warning=True)
+        for warning in now.warnings
+        if warning.reason not in known and warning.reason != now.reason
+    )
+
+
 def _troubles(world: JobWorld, now: TrainingJobStatus) -> tuple[Announcement, ...]:
     """Return an Event for each concern about saving that is new."""
     before = world.job.status.checkpoint
@@ -270,7 +283,12 @@ def _accepted_message(status: TrainingJobStatus) -> str:
 
 
 def _build(
-    world: JobWorld, state: str, reason: str, facts: _Facts, completion: CompletionRecord | None = None
+    world: JobWorld,
+    state: str,
+    reason: str,
+    facts: _Facts,
+    completion: CompletionRecord | None = None,
+    troubles: Sequence[Warned] = (),
 ) -> TrainingJobStatus:
     before = world.job.status
     record = world.gang.spec if world.gang else None
@@ -329,6 +347,7 @@ def _build(
         if record
         else before.corruption,
         conditions=sorted(conditions, key=lambda condition: condition.type),
+        warnings=before.warnings if end else warnings.as_status(world, (*warnings.of_spec(world), *troubles)),
         goodput=account,
         completion=end,
     )

@@ -176,6 +176,8 @@ class JobWorld:
         standards: healthy figures, for the keys of these checkers.
         other: the job that spec.checkpoint.resumeFrom names, None where it names none.
         sharing: other jobs that want nodes and save to the same directory.
+        sharing_first: those of them that this job, while it has no nodes, lets go first: they hold nodes, or are older
+            and neither suspended nor stalled.
         limit: of nodes; None where the namespace has none.
         lowered: the job's fields that the FleetPolicy lowers, for people; "": none.
         beyond_limit: whether the record holds no nodes, because the limit of its namespace has no room for them.
@@ -206,6 +208,7 @@ class JobWorld:
     standards: tuple[Standard, ...] = ()
     other: OtherJob | None = None
     sharing: tuple[str, ...] = ()
+    sharing_first: tuple[str, ...] = ()
     limit: NodeLimit | None = None
     lowered: str = ""
     beyond_limit: bool = False

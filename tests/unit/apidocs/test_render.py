@@ -234,9 +234,10 @@ class TestEachDefinition:
         for column in resource.columns:
             path = column.path.removeprefix(".").split(".")
             at: Any = {"properties": known}
-            for name in path if path[0] != "metadata" else ():
+            for part in path if path[0] != "metadata" else ():
+                name, _, place = part.partition("[")
                 assert name in at["properties"], f"column {column.name}: there is no {column.path}"
-                at = at["properties"][name]
+                at = at["properties"][name]["items"] if place else at["properties"][name]
 
     def test_appears_in_the_reference_with_every_field_and_every_check(self, resource: render.Resource) -> None:
         text = render.reference()

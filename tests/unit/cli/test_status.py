@@ -135,6 +135,19 @@ def stood(record: dict[str, Any] | None = None, **status: Any) -> Any:
     return job_status(job, GangSpec.model_validate(a_record(**(record or {}))), [], {}, NOW)
 
 
+def test_warnings_stand_right_below_the_state_without_the_one_that_is_the_reason(printed: Callable[..., str]) -> None:
+    warnings = [
+        {"reason": "StepsNotSeen", "message": "no step was seen", "since": ago(60)},
+        {"reason": "DirectoryShared", "message": "that of \x1b[31mbert, too", "since": ago(3600)},
+    ]
+    text = printed(lambda console: render(console, stood(reason="StepsNotSeen", warnings=warnings), NOW))
+    head = text.partition("Step  ")[0]
+    assert "WARNINGS\n- DirectoryShared, for 1h: that of" in head
+    assert "\x1b" not in text
+    assert "no step was seen" not in head.partition("WARNINGS")[2]
+    assert "WARNINGS" not in printed(lambda console: render(console, stood(), NOW))
+
+
 def test_an_ended_job_has_no_workers_and_says_how_it_goes_on(printed: Callable[..., str]) -> None:
     job = a_job(state="Failed", reason="RankFailed", incidents=[incident()])
     for directory, says in (

@@ -77,6 +77,14 @@ def test_the_goodput_of_all_is_that_of_the_fleets_report() -> None:
     assert found.ettr == fleet.ettr == pytest.approx(39.6 / 363.6)
 
 
+def test_a_job_with_a_warning_has_a_mark_and_its_message(printed: Callable[..., str]) -> None:
+    warning = {"reason": "DirectoryShared", "message": "that of bert, too", "since": ago(60)}
+    found = overview([TrainingJob.model_validate(fresh(named("runs", warnings=[warning])))], "", NOW)
+    assert found.jobs[0].warnings == ["DirectoryShared"]
+    assert found.jobs[0].message == "that of bert, too"
+    assert "! DirectoryShared" in printed(lambda console: console.print(screen(found, NOW, 140)))
+
+
 def test_one_jobs_absurd_figures_hide_no_others() -> None:
     absurd = named("absurd")
     absurd["status"]["goodput"] |= {"stepMilliseconds": 2**53 - 1, "seconds": {"compute": 2**53 - 1}}

@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -608,6 +608,40 @@ def test_jobs_that_save_to_one_directory_know_of_each_other_while_both_want_node
     )
     store.assume(ended)
     assert cluster.world(first).sharing == ("a job of another namespace",)
+
+
+def test_of_jobs_that_save_to_one_directory_those_with_nodes_come_first_then_the_oldest(scene: Any, make: Any) -> None:
+    store, cluster = scene.cluster.jobs.store, scene.cluster
+
+    def saving(name: str, age: int, namespace: str = "team", **changes: Any) -> Any:
+        job = make.job()
+        spec = job.spec.model_copy(update={"checkpoint": Checkpoint(directory="s3://b/run-7/"), **changes})
+        metadata = {
+            "name": name,
+            "uid": f"uid-{namespace}-{name}",
+            "namespace": namespace,
+            "creation_timestamp": datetime(2026, 11, 1, tzinfo=UTC) - timedelta(seconds=age),
+        }
+        job = job.model_copy(update={"metadata": job.metadata.model_copy(update=metadata), "spec": spec})
+        store.assume(job)
+        return job
+
+    young, old = saving("young", 1), saving("old", 9)
+    saving("elsewhere", 99, namespace="other")
+    saving("suspended", 99, suspend=True)
+    waiting = saving("stalled", 99)
+    assert cluster.world(young).sharing_first == ("old", "stalled")
+    stalled = waiting.model_copy(
+        update={
+            "metadata": waiting.metadata.model_copy(update={"resource_version": "99"}),
+            "status": waiting.status.model_copy(update={"state": "Stalled"}),
+        }
+    )
+    store.assume(stalled)
+    assert cluster.world(young).sharing_first == ("old",)
+    assert cluster.world(old).sharing_first == ()
+    cluster.gangs.store.assume(make.gang(young, "p0"))
+    assert cluster.world(old).sharing_first == ("young",)
 
 
 def test_a_world_is_a_value(scene: Any, make: Any) -> None:

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from muster.api.trainingjob import TrainingJob, parsed
-from muster.lifecycle.launching import command_of, start_warnings
+from muster.lifecycle.launching import command_of, start_text
 from muster.lifecycle.template import problem
 from muster.lifecycle.worker_pod import worker_container
 from muster.node.launcher.environment import RankFiles, rank_environment
@@ -141,7 +141,7 @@ def test_nothing_is_known_against_it(name: str) -> None:
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_its_launch_is_understood_without_a_warning(name: str) -> None:
-    assert start_warnings(job_of(name)) == EXPECTED[name].told
+    assert start_text(job_of(name)) == EXPECTED[name].told
 
 
 @pytest.mark.parametrize("name", EXPECTED)
@@ -174,7 +174,7 @@ def test_its_steps_are_read(name: str) -> None:
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_recipe_is_launched_without_a_warning_and_saves_where_muster_looks(name: str) -> None:
     job = job_of(name)
-    assert "each node would train alone" not in start_warnings(job)
+    assert "each node would train alone" not in start_text(job)
     assert job.spec.checkpoint.directory == f"/shared/{name}"
     assert f"=/shared/{name}" in " ".join(command(job))
 

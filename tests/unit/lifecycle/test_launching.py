@@ -6,7 +6,7 @@ import pytest
 from tests.unit.counting import CountedWork
 from tests.unit.lifecycle.builders import a_job
 
-from muster.lifecycle.launching import is_shell_line, start_warnings
+from muster.lifecycle.launching import is_shell_line, start_text
 from muster.lifecycle.template import problem
 from muster.protocol.starters import commands_of
 from muster.world.fleet import Fleet
@@ -15,7 +15,7 @@ from muster.world.fleet import Fleet
 def said(*command: str, env: dict[str, str] | None = None, **spec: Any) -> str:
     listed = [{"name": name, "value": value} for name, value in (env or {}).items()]
     container = {"name": "main", "image": "i", "command": list(command), "env": listed}
-    return start_warnings(a_job(**{"gpusPerNode": 8, "template": {"spec": {"containers": [container]}}, **spec}))
+    return start_text(a_job(**{"gpusPerNode": 8, "template": {"spec": {"containers": [container]}}, **spec}))
 
 
 @pytest.mark.parametrize(
@@ -123,8 +123,9 @@ def test_a_torchrun_that_would_not_meet_the_others_is_told_by_its_option(
     options: list[str], env: dict[str, str], named: str
 ) -> None:
     direct = said("torchrun", "--nproc_per_node=8", *options, "train.py", env=env, nodes=2)
+    then = "each train alone" if named in ("--standalone", "--nnodes=1", "--nnodes=1:1") else "not find each other"
     assert direct.startswith(
-        f"torchrun {named} counts in place of what Muster sets, so that the 2 nodes would not find"
+        f"torchrun {named} counts in place of what Muster sets, so that the 2 nodes would {then}: take it out"
     )
     line = " ".join(["cd /w && torchrun --nproc_per_node=8", *options, "train.py"])
     assert said("bash", "-euo", "pipefail", "-c", line, env=env, nodes=2) == direct
@@ -174,7 +175,7 @@ def test_a_rank_that_a_line_takes_from_the_pods_name_is_told(rank: str) -> None:
 
 def test_a_deadline_of_the_pod_is_told_and_not_used() -> None:
     container = {"name": "main", "image": "i", "command": ["torchrun", "--nproc-per-node=8", "train.py"]}
-    told = start_warnings(a_job(template={"spec": {"containers": [container], "activeDeadlineSeconds": 3600}}))
+    told = start_text(a_job(template={"spec": {"containers": [container], "activeDeadlineSeconds": 3600}}))
     assert told.startswith("activeDeadlineSeconds is not used")
 
 
@@ -312,4 +313,4 @@ def test_args_alone_are_refused_with_the_line_to_write(args: list[str], remedy: 
 @pytest.mark.parametrize("shapeless", [{"command": 5}, {"command": "train"}, {"command": ["train"], "args": 5}])
 def test_a_command_that_is_no_list_is_no_reason_to_fall_silent(shapeless: dict[str, Any]) -> None:
     job = a_job(gpusPerNode=1, template={"spec": {"containers": [{"name": "main", "image": "i", **shapeless}]}})
-    assert start_warnings(job) == ""
+    assert start_text(job) == ""

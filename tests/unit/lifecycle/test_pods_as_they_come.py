@@ -12,7 +12,7 @@ from tests.unit.lifecycle.builders import GPU, SETTINGS, Scene, a_fleet, a_job, 
 from muster.api.gang import Member
 from muster.api.trainingjob import TrainingJob
 from muster.kube import decode
-from muster.lifecycle.launching import start_warnings
+from muster.lifecycle.launching import start_text
 from muster.lifecycle.plan import CommitGang, CreatePod, DeletePod
 from muster.lifecycle.step import decide
 from muster.lifecycle.template import problem, requirements
@@ -189,12 +189,12 @@ class TestItsProbes:
     def test_are_not_asked_while_the_gang_waits(self) -> None:
         job = job_of("logging-sidecar")
         assert "livenessProbe" not in trainer_of(job, pod_of(job))
-        assert "livenessProbe of container pytorch are not used" in start_warnings(job)
+        assert "livenessProbe of container pytorch are not used" in start_text(job)
 
     def test_stay_where_the_program_runs_from_the_beginning(self) -> None:
         job = job_of("logging-sidecar", launch={"mode": "Plain"})
         assert "livenessProbe" in trainer_of(job, pod_of(job))
-        assert "livenessProbe" not in start_warnings(job)
+        assert "livenessProbe" not in start_text(job)
 
     def test_of_readiness_stay(self) -> None:
         job = job_of("native-sidecar")
@@ -207,7 +207,7 @@ class TestTheHostsNetwork:
         template = job_of("host-network").spec.template
         job = job_of("host-network", template={"spec": {**template["spec"], **written}})
         assert pod_of(job)["spec"]["dnsPolicy"] == "ClusterFirstWithHostNet"
-        assert "dnsPolicy is ClusterFirstWithHostNet" in start_warnings(job)
+        assert "dnsPolicy is ClusterFirstWithHostNet" in start_text(job)
 
     def test_leaves_what_was_chosen(self) -> None:
         template = job_of("host-network").spec.template

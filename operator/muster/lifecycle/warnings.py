@@ -1,0 +1,58 @@
+"""What people should be warned of about a job, in one list of its status. Pure.
+
+A warning decides nothing, but for those that hold: what surely makes nodes train alone, or writes over a running job,
+waits for a person's word in spec.acceptedWarnings.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from muster.api.trainingjob import MAX_WARNINGS, JobWarning
+from muster.lifecycle import launching, place
+from muster.lifecycle.warned import Warned
+from muster.protocol.messages import readable
+from muster.world.job import JobWorld
+
+MAX_MESSAGE_CHARS = 1024
+
+
+def of_spec(world: JobWorld) -> list[Warned]:
+    """Return what the job's spec shows by itself and beside the specs of other jobs, notes included."""
+    found = (*launching.start_warnings(world.job), place.shared_directory_warning(world))
+    return [warned for warned in found if warned is not None]
+
+
+def held_by(world: JobWorld) -> Warned | None:
+    """Return the warning for which a job without nodes waits, with the way to go on; None: it need not wait.
+
+    What runs is not stopped: a job that has had nodes waits for none but a job that would write over it.
+    """
+    accepted = world.job.spec.accepted_warnings
+    for warned in of_spec(world):
+        goes_on = world.gang is not None and warned.reason != place.DIRECTORY_IN_USE
+        if warned.holds and warned.reason not in accepted and not goes_on:
+            waits = "waits until they have ended" if warned.reason == place.DIRECTORY_IN_USE else "does not start"
+            remedy = f"This job {waits}. To start it all the same, add {warned.reason} to spec.acceptedWarnings"
+            return replace(warned, message=f"{warned.message}. {remedy}")
+    return None
+
+
+def as_status(world: JobWorld, found: Iterable[Warned]) -> list[JobWarning]:
+    """Return the warnings that no person has accepted, each reason once, as the status shows them.
+
+    Args:
+        world: the state of the job.
+        found: the most serious first.
+    """
+    before = {warning.reason: warning.since for warning in world.job.status.warnings}
+    messages: dict[str, list[str]] = {}
+    for warned in found:
+        if warned.reason and warned.reason not in world.job.spec.accepted_warnings:
+            messages.setdefault(warned.reason, []).append(warned.message)
+    shown = list(messages.items())[:MAX_WARNINGS]
+    return [
+        JobWarning(
+            reason=reason, message=readable("; ".join(texts)[:MAX_MESSAGE_CHARS]), since=before.get(reason, world.now)
+        )
+        for reason, texts in shown
+    ]
