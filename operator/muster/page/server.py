@@ -281,6 +281,7 @@ class Page:
             "figures": [{"name": name, "value": value} for name, value in job_text.figures(made, with_cost=sees_all)]
             if made
             else [],
+            "warnings": [warning.to_json() for warning in job.status.warnings],
             "waiting": job.status.waiting.to_json() if job.status.waiting else None,
             "incidents": [each.to_json() for each in job.status.incidents],
             "nodes": job.status.nodes,

@@ -155,6 +155,7 @@ def test_the_defaults_of_the_server_are_those_of_the_models(
 
 MUTABLE = {
     "spec.suspend": True,
+    "spec.acceptedWarnings": ["DirectoryInUse"],
     "spec.placement.avoidNodes": ["node-4"],
     "spec.preflight.profile": "Standard",
     "spec.preflight.maxAgeSeconds": 60,
@@ -340,13 +341,17 @@ def test_kubectl_get_shows_what_a_person_wants_to_know(
         "attempt": 3,
         "step": 120,
         "checkpoint": {"step": 100, "path": "/checkpoints/100", "format": "TorchDCP", "time": TIME},
+        "warnings": [
+            {"reason": "DirectoryShared", "message": "that of bert, too", "since": TIME},
+            {"reason": "StepsNotSeen", "message": "no step was seen", "since": TIME},
+        ],
     }
     data = json.dumps({"status": status})
     arguments = ("--namespace", namespace, "--subresource=status", "--type=merge", "-p", data)
     assert kubectl("patch", "tj", "small", *arguments).returncode == 0
     header, row = kubectl("get", "tj", "--namespace", namespace).stdout.splitlines()
-    assert header.split() == ["NAME", "STATE", "REASON", "NODES", "ATTEMPT", "STEP", "CHECKPOINT", "AGE"]
-    assert row.split()[:7] == ["small", "Running", "Training", "2/2", "3", "120", "100"]
+    assert header.split() == ["NAME", "STATE", "REASON", "NODES", "ATTEMPT", "STEP", "CHECKPOINT", "WARNING", "AGE"]
+    assert row.split()[:8] == ["small", "Running", "Training", "2/2", "3", "120", "100", "DirectoryShared"]
     assert "trainingjob.muster.dev/small" in kubectl("get", "muster", "--namespace", namespace).stdout
 
 

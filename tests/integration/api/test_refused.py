@@ -300,6 +300,12 @@ JOBS: dict[str, Case] = {
     **dict(bounds("spec.throughput.peakTflopsPerGpu", 1, 10**5)),
     **dict(bounds("spec.completion.ttlSecondsAfterFinished", 0, 31536000)),
     "suspend in words": one("spec.suspend", "yes", "must be of type boolean"),
+    "an accepted warning in words": Case(
+        "spec.acceptedWarnings",
+        {"spec.acceptedWarnings": ["yes, go on"]},
+        ("spec.acceptedWarnings[0]", "write a reason as status.warnings has it, e.g. DirectoryInUse"),
+    ),
+    "accepted warnings that are one text": one("spec.acceptedWarnings", "DirectoryInUse", "must be of type array"),
 }
 
 LEVELS = "spec.topology.levels"
@@ -1057,6 +1063,7 @@ FULL_ENDED_JOB: dict[str, Any] = {
 }
 
 FULL_STATUS: dict[str, Any] = {
+    "warnings": [{"reason": "DirectoryShared", "message": "that of bert, too", "since": TIME}],
     "observedGeneration": 1,
     "state": "Running",
     "reason": "Training",

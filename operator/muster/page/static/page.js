@@ -248,7 +248,7 @@ function drawJobs(body) {
     put(rate, speed(job.stepsPerSecond));
     put(ettr, percent(job.ettr));
     put(saved, job.checkpointTime ? `${ago(job.checkpointTime, now)} ago` : "");
-    say(why, [job.position ? `#${job.position} in the queue` : "", job.openIncident != null ? `incident ${job.openIncident}` : "", job.message || ""].filter(Boolean).join(": "));
+    say(why, [job.position ? `#${job.position} in the queue` : "", job.openIncident != null ? `incident ${job.openIncident}` : "", job.warnings?.length ? `! ${job.warnings[0]}` : "", job.message || ""].filter(Boolean).join(": "));
     row.classList.toggle("chosen", key === shown);
     row.hidden = !matches(row);
     // Rows move only where the order has changed: the one that has the focus keeps it.
@@ -341,6 +341,8 @@ function drawOne(key, body) {
   parts.push(el("dl", { class: "numbers" }, ...fact("step", job.step == null ? "" : number(job.step)), ...fact("speed", speed(job.stepsPerSecond)),
     ...fact("nodes", job.nodes ? number(job.nodes) : ""), ...fact("restarts", job.restarts ? number(job.restarts) : ""), ...known));
   if (job.message) parts.push(el("p", { class: "message", text: job.message }));
+  if (body.warnings?.length) parts.push(el("h3", { text: "Warnings" }), el("ul", { class: "plain" },
+    ...body.warnings.map((each) => el("li", { text: `${each.reason}: ${each.message}` }))));
   if (life) parts.push(el("h3", { text: "Life" }), ...strip(life));
   if (waiting) {
     parts.push(el("h3", { text: "What it waits for" }), el("p", { class: "message", text: `${waiting.needs} nodes${waiting.level ? ` in one ${waiting.level}` : ""}${waiting.fleet ? `; ${waiting.free} free, ${waiting.suitable} suitable of ${waiting.fleet}` : ""}` }));
