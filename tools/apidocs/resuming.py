@@ -32,12 +32,12 @@ The formats are those of [checkpoints.md](checkpoints.md).
 
 ## What was run with Muster
 
-`make recipes` runs seven frameworks on real nodes, and takes from each a rank, a pod and the power of a node. Their weights were those of
+`make recipes` runs eight examples on real nodes, and takes from each a rank, a pod and the power of a node. Their weights were those of
 an undisturbed run, bit for bit:
 
 - by a preset: {run};
 - by `MUSTER_RESUME_PATH` or `MUSTER_RESUME_STEP`, which their programs read themselves:
-  [DistributedDataParallel](../../examples/torchrun-ddp/README.md) and [FSDP2](../../examples/torch-fsdp2/README.md) under torchrun,
+  [`torch.save`](../../examples/torch-save/README.md), [DistributedDataParallel](../../examples/torchrun-ddp/README.md) and [FSDP2](../../examples/torch-fsdp2/README.md) under torchrun,
   [Lightning](../../examples/lightning/README.md), and [JAX with Orbax](../../examples/jax-orbax/README.md).
 
 Not run were the presets {rest}: what they add is from the frameworks' own sources and documents. Nor were `Auto`, and the columns *for a

@@ -21,7 +21,7 @@ NAMESPACE, CLAIM = "muster-recipes", "shared"
 SAVE_EVERY = 20
 DEADLINE_SECONDS = 600.0
 _LOOK_SECONDS = 0.3
-_SAVED = re.compile(r"(?:[^.].*[-_=]|global_step)?(\d+)(?:\.ckpt)?")
+_SAVED = re.compile(r"(?:[^.].*[-_=]|global_step)?(\d+)(?:\.(?:ckpt|pt))?")
 _WEIGHTS = re.compile(r"^weights ([0-9a-f]{64})$", re.MULTILINE)
 
 Say = Callable[[str], None]
@@ -186,8 +186,13 @@ def _saved(bed: Bed, name: str) -> list[int]:
         )
     except KubectlError:  # it is being replaced
         return []
-    found = (_SAVED.fullmatch(each) for each in names.split("\n") if "tmp" not in each)
-    return sorted(int(match[1]) for match in found if match)
+    return sorted(step for step in map(saved_step, names.split("\n")) if step is not None)
+
+
+def saved_step(name: str) -> int | None:
+    """The step of a checkpoint of this name, complete or not; None where it is none."""
+    found = _SAVED.fullmatch(name) if "tmp" not in name else None
+    return int(found[1]) if found else None
 
 
 def _ended(bed: Bed, name: str) -> dict[str, Any]:

@@ -4,6 +4,7 @@ TORCH, FRAMEWORKS = "torch-ddp", "recipes"
 
 RECIPES = {
     "torchrun-ddp": TORCH,
+    "torch-save": TORCH,
     "torch-fsdp2": TORCH,
     "hf-trainer": FRAMEWORKS,
     "accelerate": FRAMEWORKS,
