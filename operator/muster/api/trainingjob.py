@@ -27,7 +27,10 @@ _NAME = "[a-z][-a-z0-9]*"
 MAX_SAVE_SECONDS = 86400 * 365
 """The longest time of a save that the status shows, in seconds: one year."""
 
-_RECREATE = "this field cannot change while the job exists: delete the job and create it again"
+_RECREATE = (
+    "this field cannot change while the job exists: delete the job and create it again, or begin another one from its "
+    "checkpoint (kubectl muster fork)"
+)
 _IMMUTABLE = rule("self == oldSelf", _RECREATE)
 _NODE_NAME = rule(
     "!format.dns1123Subdomain().validate(self).hasValue()", "write the name of a node as `kubectl get nodes` shows it"

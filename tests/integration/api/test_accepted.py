@@ -193,7 +193,10 @@ IMMUTABLE = {
     "spec.progress.startTimeoutSeconds": (60, "spec.progress"),
     "spec.recovery.unreachableTimeoutSeconds": (60, "spec.recovery.unreachableTimeoutSeconds"),
 }
-REMEDY = "this field cannot change while the job exists: delete the job and create it again"
+REMEDY = (
+    "this field cannot change while the job exists: delete the job and create it again, or begin another one from its "
+    "checkpoint (kubectl muster fork)"
+)
 
 
 def test_every_field_is_known_to_be_mutable_or_not() -> None:
