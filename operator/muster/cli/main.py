@@ -36,6 +36,24 @@ _FUNCTIONS = {
     "fork": ("fork", "command"),
 }
 
+# What stands in the place of commands that people know from Slurm and from kubectl.
+INSTEAD = {
+    name: remedy
+    for names, remedy in {
+        "cancel scancel delete stop kill": "kubectl delete tj JOB ends a job, and its checkpoints stay",
+        "suspend hold": """kubectl patch tj JOB --type=merge -p '{"spec":{"suspend":true}}' saves and stops a job""",
+        "resume": """kubectl patch tj JOB --type=merge -p '{"spec":{"suspend":false}}' lets a suspended job go on""",
+        "queue squeue list jobs": "kubectl muster top shows all jobs, and kubectl muster status JOB why one waits",
+        "sinfo": "kubectl muster nodes shows the fleet",
+        "sacct": "kubectl muster report JOB accounts for a job",
+        "scontrol": "kubectl muster status JOB shows the state of a job",
+        "submit sbatch run": "kubectl apply -f job.yaml submits a job",
+        "drain": "kubectl muster cordon NODE --reason WHY keeps workers off a node",
+        "exec shell srun": "kubectl exec -it POD -c trainer -- bash is a shell in a worker, and status names its POD",
+    }.items()
+    for name in names.split()
+}
+
 
 class Commands(Mapping[str, Any]):
     """The commands by name. Each is imported on demand: all of them together take half a second."""
@@ -67,6 +85,12 @@ class _Group(TyperGroup):
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
         self.commands = Commands()  # type: ignore[assignment]  # nothing is ever added
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that the arguments begin with; a command of another system gets a hint."""
+        if args[0] in INSTEAD and not ctx.resilient_parsing:
+            ctx.fail(f"No such command '{args[0]}'. {INSTEAD[args[0]]}.")
+        return super().resolve_command(ctx, args)
 
 
 app = typer.Typer(

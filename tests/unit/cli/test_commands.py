@@ -429,3 +429,22 @@ def test_a_name_that_is_empty_is_a_mistake_in_the_command(
     assert result.exit_code == 2
     assert "names no job" in result.output
     assert api.asked == []
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("cancel", "kubectl delete tj JOB ends a job"),
+        ("squeue", "kubectl muster top shows all jobs"),
+        ("hold", """kubectl patch tj JOB --type=merge -p '{"spec":{"suspend":true}}' saves and stops a job"""),
+        ("statsu", "Did you mean 'status'?"),
+    ],
+)
+def test_what_is_no_command_gets_a_hint(command: Run, name: str, hint: str) -> None:
+    result = command(name, "llama")
+    assert result.exit_code == 2
+    assert f"No such command '{name}'. {hint}" in result.stderr
+
+
+def test_no_command_is_taken_for_one_of_another_system() -> None:
+    assert [name for name in main.Commands() if name in main.INSTEAD] == []
