@@ -11,7 +11,7 @@ from typing import Any
 from muster.api.base import API_VERSION, LAST_APPLIED
 from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.trainingjob import NAME_RULES, is_job_name, parsed
-from muster.convert import pod, worker
+from muster.convert import pod, saving, worker
 from muster.convert.fields import Fields, Notes, RefusedError
 from muster.lifecycle import launching
 from muster.lifecycle.template import AGAIN, problem
@@ -176,9 +176,9 @@ def _worker(gang: Gang, template: dict[str, Any], notes: Notes) -> Worker:
     worker.variables(container, own, notes)
     worker.counts(container, env, gang.nodes, notes)
     worker.neighbours(template, container, own, notes)
-    worker.by_address(container, gang.first, notes)
     if gang.nodes > 1:
         worker.meeting(container, notes)
+    worker.by_address(container, gang.first, notes)
     worker.processes(container, gang.processes, gpus, notes)
     return Worker({**({"metadata": metadata} if metadata else {}), **template}, container, gpus, marks)
 
@@ -208,6 +208,7 @@ def training_job(gang: Gang, policy: FleetPolicySpec, notes: Notes) -> dict[str,
     spec |= {**gang.spec, "template": made.template}
     job = {"apiVersion": API_VERSION, "kind": "TrainingJob", "metadata": metadata, "spec": spec}
     _check(job, policy, notes)
+    notes.check.extend(saving.questions(made.container, made.template["spec"].get("volumes") or ()))
     return job
 
 
@@ -270,9 +271,3 @@ def _check(job: Mapping[str, Any], policy: FleetPolicySpec, notes: Notes) -> Non
     if reason == "TemplateInvalid":
         raise RefusedError(message)
     notes.check.extend(filter(None, (message, launching.start_text(made))))
-    mounts = [mount for each in made.spec.containers for mount in each.get("volumeMounts") or ()]
-    mounted = ", ".join(str(mount.get("mountPath")) for mount in mounts)
-    notes.check.append(
-        f"spec.checkpoint.directory: write where the trainer saves{f' (mounted: {mounted})' if mounted else ''}: "
-        "without it each restart begins from scratch"
-    )
