@@ -30,6 +30,7 @@ LONGEST_SECONDS = 1e8  # three years
 LONGEST_FENCE_SECONDS = 86400.0
 MAX_FENCE_FILE_CHARS = 64
 MAX_VALUE_CHARS = 24  # of a number as it is printed
+MAX_LIKELY_CHARS = 200  # of a pattern that is proposed, and of the line that it would match
 
 # What a launcher is doing (Report.state).
 IDLE = "Idle"  # no rank process of any attempt is alive
@@ -212,6 +213,11 @@ class Report:
     printed_tflops: Optional[float] = None  # 10^12 operations of each accelerator in a second, likewise
     printed_mfu: Optional[float] = None  # the share of its peak, likewise
     likely_preset: str = limited("", 0, 64)  # a preset that counts only by name, and whose lines came
+    # Where nothing that is printed counts: a step pattern that would match lines whose number rises, and one of them.
+    likely_pattern: str = for_people(MAX_LIKELY_CHARS)
+    likely_line: str = for_people(MAX_LIKELY_CHARS)
+    # The step from which on each loss that was printed is NaN or infinite; None = the newest one is finite.
+    loss_not_finite_since: Optional[int] = None
     quiet_age_seconds: Optional[float] = None  # since any rank printed or wrote of its progress, or was started
     reads_fence_file: bool = (
         False  # without its coordinator it ends its ranks once a newer attempt stands in the fence file

@@ -16,6 +16,7 @@ from muster.protocol.messages import COMMUNICATION, INPUT_WAIT
 
 AUTO = "Auto"  # all that are distinct
 OFF = "Off"
+PLAIN_LOOP = "PlainLoop"  # no preset, but what AUTO reads of loops of users' own (muster.node.launcher.plainloop)
 
 
 class Line(NamedTuple):

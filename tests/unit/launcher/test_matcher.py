@@ -14,7 +14,7 @@ from tests.unit.launcher.turns import LONG_LINE
 from muster.node.launcher.matcher import Matcher, Printed
 from muster.node.launcher.reclaim import reap
 from muster.protocol.messages import IDLE, RUNNING
-from muster.protocol.presets import AUTO, BY_NAME
+from muster.protocol.presets import AUTO, BY_NAME, PLAIN_LOOP
 
 
 @contextlib.contextmanager
@@ -59,6 +59,24 @@ def test_by_a_preset_the_child_tells_which_and_what_else_the_output_looks_like(t
     one.until(lambda: not one.printed[0].is_waiting, "an answer")
     assert [(printed.take_steps()[:1], printed.preset) for printed in one.printed] == [([300], "Megatron"), ([], "")]
     assert one.matcher.looks_like == "Lightning"
+
+
+def test_the_child_tells_what_it_makes_of_a_loop_of_ones_own(turns):
+    one = turns("", ranks=2, preset=AUTO)
+    one.printed[0].put([b"step %d | loss nan" % step for step in (1, 2, 3)])
+    one.printed[1].put([b"3.5 s: step %d" % step for step in (1, 2, 3)])
+    one.until(lambda: not any(printed.is_waiting for printed in one.printed), "an answer")
+    assert (one.printed[0].take_steps(), one.printed[0].preset, one.printed[0].loss) == ([3], PLAIN_LOOP, "nan")
+    assert [printed.not_finite_since for printed in one.printed] == [1, None]
+    assert one.matcher.proposed == ("", "")  # some count
+    one.printed[0].put([b"step 1 | loss 0.5"])
+    one.until(lambda: one.printed[0].problem, "the problem")
+    assert one.printed[0].not_finite_since == 1
+    one.printed[0] = Printed()  # of another attempt
+    one.printed[0].put([b"[%d] step %d" % (step, step) for step in (1, 2, 3)])
+    one.until(lambda: one.matcher.proposed[0], "a proposal")
+    assert one.matcher.proposed == (r"\bstep\s+([0-9]+)", "[3] step 3")
+    assert (one.printed[0].problem, one.printed[0].not_finite_since) == ("", None)
 
 
 def test_a_preset_that_this_launcher_does_not_know_is_named(turns):

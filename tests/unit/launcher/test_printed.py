@@ -328,7 +328,7 @@ def worst_lines() -> list[bytes]:
 @pytest.mark.parametrize("preset", [AUTO, "Lightning"])
 def test_no_line_takes_a_preset_longer_than_the_child_lives(preset: str) -> None:
     """The kernel ends the child with SIGPROF where a line takes a second of processor time."""
-    asked = b"".join(b"0 0 %s\n" % line for line in worst_lines()) + b"\n"
+    asked = b"".join(b"0 1 0 %s\n" % line for line in worst_lines()) + b"\n"
     child = subprocess.run(own_command("--match-preset", preset), input=asked, capture_output=True, check=False)
     assert (child.returncode, json.loads(child.stdout)["steps"] != []) == (0, True)
 
@@ -354,6 +354,15 @@ def test_a_trainer_that_prints_is_read_without_being_asked_for(coordinator, run_
     assert (report.printed_loss, report.printed_tokens) == ("2.300000E+00", None)
     assert report.printed_step_seconds == 4.1031
     assert report.quiet_age_seconds is not None
+
+
+def test_of_a_loop_that_counts_from_its_start_again_no_step_is_reported_any_more(coordinator, run_python) -> None:
+    printed = "".join(f"print('step {step} | loss 0.5', flush=True)\n" for step in (10, 20, 30))
+    run_python(f"import time\n{printed}time.sleep(0.5)\n{printed}time.sleep(600)", MUSTER_PROGRESS_PRESET=AUTO)
+    coordinator.run(1)
+    report = coordinator.wait_for(lambda r: r.progress_error)
+    assert (report.step, report.progress_preset, report.step_age_seconds) == (30, "PlainLoop", None)
+    assert "began again, at 10 after 30" in report.progress_error
 
 
 def test_what_a_trainers_timers_print_is_told_as_if_it_had_written_it(coordinator, run_python, tmp_path) -> None:

@@ -10,6 +10,7 @@ Output that comes faster than it is looked through is left out, the oldest first
 from __future__ import annotations
 
 import collections
+import itertools
 import json
 import os
 import signal
@@ -28,6 +29,7 @@ _PAUSE_SECONDS = 1.0  # before a child that has ended is replaced
 _MAX_FAILURES = 3
 _FORGIVEN_SECONDS = 3600.0
 _MAX_ANSWER_BYTES = 64 * 1024
+_NUMBERS = itertools.count(1)
 
 
 class Printed:
@@ -40,6 +42,11 @@ class Printed:
         self.loss = ""  # beside the newest of them that has one
         self.figures: Dict[str, float] = {}  # likewise, by what muster.node.launcher.printed calls them
         self.seconds: Dict[str, float] = {}  # that its steps have spent otherwise than computing, as it prints
+        self.problem = ""  # why steps of a loop of the user's own do not count any more; "" = they do, or none did
+        self.not_finite_since: Optional[int] = (
+            None  # the step from which on its loss is NaN or infinite; None = it is not
+        )
+        self.number = next(_NUMBERS)  # of this start: none has the same
         self._has_steps = False
         self._is_taken = False  # some lines are being looked through
         self._steps: List[int] = []
@@ -105,6 +112,10 @@ class Printed:
         self.loss = loss or self.loss
         self.figures.update(figures)
 
+    def note_state(self, problem: str, not_finite_since: Optional[int]) -> None:
+        """Note what the lines searched so far say of the rank."""
+        self.problem, self.not_finite_since = problem, not_finite_since
+
     def take_steps(self) -> List[int]:
         """Remove and return the steps that were found since the last call."""
         steps, self._steps = self._steps, []
@@ -119,12 +130,15 @@ class Matcher:
     Attributes:
         error: why steps in the output are not counted any more; "" while they are.
         looks_like: a preset that counts only where the job names it, and whose lines were seen; "" = none.
+        proposed: a step pattern that would match lines whose number rises and which do not count, and one of these
+            lines; "" = none.
     """
 
     def __init__(self, pattern: str, log: Callable[[str], None], preset: str = "") -> None:
         """Search output by a pattern if there is one, else by a preset (muster.protocol.presets) if there is one."""
         self.error = ""
         self.looks_like = ""
+        self.proposed = ("", "")
         self._asked_by = ("--match-steps", pattern) if pattern else ("--match-preset", preset)
         self._what = "progress.stepPattern %r" % pattern if pattern else "progress.preset %s" % preset
         self._log = log
@@ -178,7 +192,11 @@ class Matcher:
 
     def _ask(self, now: float, printed: Sequence[Printed]) -> None:
         share = _BATCH_BYTES // max(1, len(printed))
-        batch = [(place, one.resumed_step, line) for place, one in enumerate(printed) for line in one.take_lines(share)]
+        batch = [
+            (place, one.number, one.resumed_step, line)
+            for place, one in enumerate(printed)
+            for line in one.take_lines(share)
+        ]
         self._has_more = bool(batch)
         if not batch:
             return
@@ -190,7 +208,7 @@ class Matcher:
                 self._failed(now, "the process that looks for it cannot be started: %s" % error)
                 self._note_searched()
                 return
-        self._unsent = b"".join([b"%d %d %s\n" % item for item in batch]) + b"\n"
+        self._unsent = b"".join([b"%d %d %d %s\n" % item for item in batch]) + b"\n"
 
     def _spawn(self) -> Child:
         child = converse(*self._asked_by)
@@ -225,7 +243,11 @@ class Matcher:
                 return
             for place, *found in message["steps"]:
                 self._asked[place].note_steps(*found)
+            for place, *state in message["states"]:
+                self._asked[place].note_state(*state)
             self.looks_like = message["looksLike"]
+            pattern, line = message["proposed"]
+            self.proposed = pattern, line
         except (ValueError, KeyError, IndexError, TypeError):  # nothing that the child has written
             self.stop()
         self._note_searched()

@@ -2,7 +2,8 @@
 `matcher.py`.
 
 Without the name of a preset all that are distinct count: those that print together, as Hugging Face's Trainer and
-DeepSpeed do, number their steps alike. Those that are not distinct are only noticed.
+DeepSpeed do, number their steps alike. Those that are not distinct are only noticed. What no preset reads may be a
+loop of the user's own (`plainloop.py`).
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ import math
 import re
 from typing import Dict, Mapping, Match, NamedTuple, Optional, Pattern, Tuple
 
-from muster.node.launcher.progress import MAX_MATCHED_BYTES
+from muster.node.launcher.plainloop import Line, PlainLoop, Proposal, printed_loss
+from muster.node.launcher.progress import MAX_MATCHED_BYTES, step_in_line
 from muster.protocol.messages import INPUT_WAIT, LONGEST_SECONDS, MAX_NUMBER, MAX_VALUE_CHARS
-from muster.protocol.presets import AUTO, PRESETS, Preset, Timer
+from muster.protocol.presets import AUTO, PLAIN_LOOP, PRESETS, Preset, Timer
 
 # What a line may print beside its step.
 TOKENS = "tokens"  # that each accelerator trains in a second
@@ -21,6 +23,7 @@ STEP_SECONDS = "stepSeconds"  # what a step takes
 TFLOPS = "tflops"  # of each accelerator
 MFU = "mfu"  # the share of its peak
 
+_NOT_FINITE_LINES = 2  # a single step that is skipped, as by mixed precision, is no concern
 _THOUSANDS = {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 _COLOURS = re.compile("\x1b\\[[0-9;]*m")
 _Kinds = Tuple[Tuple[str, Pattern[str]], ...]
@@ -72,6 +75,29 @@ class _Compiled(NamedTuple):
         return cls(preset, lines, begins, confirms, beside, loss, patterns, timers)
 
 
+class LossWatch:
+    """Since which step the printed loss of a rank is not a finite number.
+
+    Attributes:
+        since: that step; None = the newest loss is finite, or too few lines have come.
+    """
+
+    def __init__(self) -> None:
+        self.since: Optional[int] = None
+        self._lines = 0
+        self._first = 0
+
+    def note(self, loss: str, step: int) -> None:
+        """Take in a loss as it is printed, and the step beside it or before it."""
+        if loss.lower().lstrip("+-") not in ("nan", "inf"):
+            self.since, self._lines = None, 0
+            return
+        self._first = self._first if self._lines else step
+        self._lines += 1
+        if self._lines >= _NOT_FINITE_LINES:
+            self.since = self._first
+
+
 class _Rank:
     """The state of one rank's output: which of its progress bars counts, and from which step the rank resumed."""
 
@@ -83,6 +109,9 @@ class _Rank:
         self.begun: Optional[int] = None  # the step that has begun
         self.before: Optional[int] = None  # steps before the epoch in whose middle that was
         self.told: Dict[str, Tuple[int, int]] = {}  # by preset: the newest step, and how many its line has told
+        self.by_preset = False  # a preset, or the pattern, has found a step
+        self.plain: Optional[PlainLoop] = None  # what the rest of its lines are
+        self.loss = LossWatch()
 
     def note(self, preset: str, step: int) -> None:
         """Note a finished step; its line stands for all steps since the line before.
@@ -96,25 +125,51 @@ class _Rank:
 
 
 class Reader:
-    """Finds steps in the output of several ranks by presets.
+    """Finds steps in the output of several ranks, by presets or by a pattern of the user's own.
 
     Attributes:
         looks_like: a preset that is not distinct, and whose lines were seen; "" = none.
     """
 
-    def __init__(self, name: str) -> None:
-        """Read by the preset of this name, or by any that is distinct (AUTO).
+    def __init__(self, name: str, pattern: Optional[Pattern[str]] = None) -> None:
+        """Read by the preset of this name, by any that is distinct (AUTO), or by the pattern alone (OFF).
 
         Raises:
             ValueError: no preset has this name.
         """
         chosen = [preset for preset in PRESETS if name in (AUTO, preset.name)]
-        if not chosen:
+        if not chosen and pattern is None:
             raise ValueError("there is no preset %s" % name)
         self.looks_like = ""
         self._asked = [_Compiled.from_preset(preset) for preset in chosen if preset.is_distinct or name != AUTO]
         self._noticed = [_Compiled.from_preset(preset) for preset in chosen if not preset.is_distinct and name == AUTO]
+        self._pattern = pattern
+        self._counts_plain = name == AUTO
         self._ranks: Dict[int, _Rank] = {}
+
+    def begin(self, place: int) -> None:
+        """Forget the loop of the user's own that a rank has printed, because another attempt of it begins."""
+        rank = self._ranks.setdefault(place, _Rank())
+        rank.plain, rank.by_preset, rank.loss = None, False, LossWatch()
+
+    def problem(self, place: int) -> str:
+        """Why the lines of a loop of the user's own do not count any more; "" = they do, or none did."""
+        rank = self._ranks.get(place)
+        return rank.plain.problem if rank is not None and rank.plain is not None and not rank.by_preset else ""
+
+    def not_finite_since(self, place: int) -> Optional[int]:
+        """The step from which on the loss that a rank prints is not a finite number; None = it is one."""
+        rank = self._ranks.get(place)
+        return rank.loss.since if rank is not None else None
+
+    def proposal(self) -> Optional[Proposal]:
+        """A step pattern for what no preset reads; None = a rank's steps count, or nothing is likely."""
+        plain = [rank.plain for rank in self._ranks.values() if rank.plain is not None]
+        if self.looks_like or any(rank.by_preset for rank in self._ranks.values()):
+            return None
+        if any(one.has_counted for one in plain):
+            return None
+        return next(filter(None, (one.proposal() for one in plain)), None)
 
     def read(self, place: int, line: bytes, resumed_step: int = 0) -> Optional[Found]:
         """What a line of a rank's output reports; None if the line reports nothing.
@@ -126,6 +181,32 @@ class Reader:
         """
         text = _COLOURS.sub("", line[:MAX_MATCHED_BYTES].decode("utf-8", "replace"))
         rank = self._ranks.setdefault(place, _Rank())
+        found = self._read_by_presets(rank, text, resumed_step)
+        if found is None and self._pattern is not None:
+            step = step_in_line(self._pattern, line)
+            # Progress bars begin with 0, also when they go on from 300: nothing is finished then.
+            found = Found(step, "", printed_loss(text)[:MAX_VALUE_CHARS]) if step else None
+        if found is not None:
+            rank.by_preset |= found.step is not None
+            if found.loss:
+                step = found.step
+                rank.loss.note(found.loss, rank.told.get(found.preset, (0, 0))[0] if step is None else step)
+            return found
+        if rank.by_preset:
+            return None
+        if rank.plain is None:
+            rank.plain = PlainLoop(counts=self._counts_plain)
+        return self._of_plain_loop(rank, rank.plain.read(text, resumed_step))
+
+    def _of_plain_loop(self, rank: _Rank, line: Optional[Line]) -> Optional[Found]:
+        if line is None:
+            return None
+        if line.loss:
+            rank.loss.note(line.loss, line.number)
+        is_step = line.step is not None and not self.looks_like
+        return Found(line.step, PLAIN_LOOP, line.loss[:MAX_VALUE_CHARS]) if is_step else None
+
+    def _read_by_presets(self, rank: _Rank, text: str, resumed_step: int) -> Optional[Found]:
         if rank.resumed_step != resumed_step:
             rank.resumed_step, rank.before, rank.told = resumed_step, None, {}
         for one in self._asked:

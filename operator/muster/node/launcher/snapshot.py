@@ -101,6 +101,9 @@ class Snapshot:
     measured_stall_seconds: float = 0.0
     measured_saves: int = 0
     likely_preset: str = ""
+    likely_pattern: str = ""
+    likely_line: str = ""
+    loss_not_finite_since: Optional[int] = None
     heard_at: Optional[float] = None
     reads_fence_file: bool = False
     fence_file_attempt: int = 0
@@ -161,6 +164,7 @@ _QUIET = {
     "printed_step_seconds",
     "printed_tflops",
     "printed_mfu",
+    "loss_not_finite_since",
     "measured_stall_seconds",
     "measured_saves",
     "lost_steps",

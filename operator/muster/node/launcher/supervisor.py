@@ -554,6 +554,12 @@ class Supervisor:
             "printed_tflops": _highest([rank.printed.figures.get(TFLOPS) for rank in gang.ranks]),
             "printed_mfu": _highest([rank.printed.figures.get(MFU) for rank in gang.ranks]),
             "likely_preset": self._matcher.looks_like,
+            "likely_pattern": self._matcher.proposed[0],
+            "likely_line": self._matcher.proposed[1],
+            "loss_not_finite_since": min(
+                (rank.printed.not_finite_since for rank in gang.ranks if rank.printed.not_finite_since is not None),
+                default=None,
+            ),
             "heard_at": max((rank.heard_at for rank in gang.ranks), default=gang.started_at),
             "step_seconds": _step_seconds(gang),
             "step_p90_seconds": _highest([rank.clock.step_p90_seconds() for rank in gang.ranks]),
@@ -572,7 +578,9 @@ class Supervisor:
 
     def _why_uncounted(self, gang: LocalGang) -> str:
         """Why finished steps are not known any more; "" while they are."""
-        return "" if any(rank.has_progress_file for rank in gang.ranks) else self._matcher.error
+        if any(rank.has_progress_file for rank in gang.ranks):
+            return ""
+        return self._matcher.error or next((rank.printed.problem for rank in gang.ranks if rank.printed.problem), "")
 
     def _fence_seconds(self, gang: LocalGang) -> float:
         return gang.served_fence_seconds or fence_seconds(self._settings.fence_seconds, _step_seconds(gang))

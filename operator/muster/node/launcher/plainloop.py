@@ -1,0 +1,381 @@
+"""Steps in what a loop of a user's own prints, such as `step 12 | loss 0.53`: the part of the reader for no framework.
+
+Numbers that rise are everywhere in a log, so a line is a step only where all of this holds. It has the word step or
+iter(ation) right before the number, and a loss. Three such lines of one shape have come, each with a higher number.
+Nothing in it speaks of an evaluation, of epochs that the number does not outlast, or of another loop. No other line of
+the rank counts differently, and the numbers do not begin below the checkpoint from which the rank resumed. Whatever
+rises and lacks one of these is only proposed, as a `progress.stepPattern` that would match. A number that falls back
+closes its shape for the rest of the attempt.
+
+Everything is bounded: the part of a line that is read, the shapes that are remembered, and the length of a proposal.
+"""
+
+from __future__ import annotations
+
+import collections
+import re
+from typing import Deque, Dict, List, Match, NamedTuple, Optional, Pattern, Tuple
+
+from muster.protocol.messages import MAX_LIKELY_CHARS, MAX_NUMBER, is_plain
+
+CONFIRMING_LINES = 3
+_READ_CHARS = 512  # of a line
+_MAX_SHAPES = 16
+_MAX_SHAPE_CHARS = 96
+_RECENT = 2  # numbers that may come again: several ranks print into one stream, and none is further ahead
+_FAR = 64  # lines: what is so far from the newest number is of another count
+_MAX_WORDS_CHARS = 48  # of a proposal, before the number
+
+_COUNTER = re.compile(
+    r"(?<![a-z0-9_.-])(?P<word>(?:global|train(?:ing)?|optim(?:izer)?)[ _/-]?steps?|steps?|iter(?:ation|ations|s)?)\b"
+    r"(?P<gap>[ \t:=#\[(|\"']{0,24})(?P<number>\d{1,15})(?:(?P<slash> ?/ ?)(?P<total>\d+|\?+))?(?![\d.]*\d|[\w%])",
+    re.IGNORECASE,
+)
+_VALUE = r"(?P<value>nan|-?inf|[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)(?![\w.])"
+_LOSS = re.compile(
+    r"loss(?:es)?(?:[_/](?:train|total|mean|avg|value|step))?[\"'\])]{0,2}(?: (?:at|after) (?:step|iter(?:ation)?) \d+)? ?[:=|]? {0,4}"
+    r"(?:\w{1,12}\()?[\[(]?" + _VALUE,
+    re.IGNORECASE,
+)
+_EPOCH = re.compile(r"(?<![a-z_])epoch[ \t:=#\[(]{0,4}(?P<number>\d{1,9})(?![\d.]*\d)", re.IGNORECASE)
+_EVALUATION = re.compile(r"(?<![a-z])(?:val|valid(?:ation)?|eval(?:uat\w+)?|test(?:ing)?|dev)(?![a-z])", re.IGNORECASE)
+# What another loop than that of the training prints.
+_OTHER_LOOP = re.compile(
+    r"(?<![a-z])(?:micro|inner|accum\w*|warm-?up|load\w*|download\w*|map|mapping|shards?|files?|tokeniz\w*|denois\w*|"
+    r"infer\w*|generat\w*|sampling|decod\w*|env|environment|episod\w*|rollout\w*|search|calibrat\w*|resum\w*|"
+    r"sav(?:ed|ing)|restor\w*|profil\w*|num|max|total|every|per)(?![a-z])",
+    re.IGNORECASE,
+)
+_BAR = re.compile(r"%\|[^|]{0,120}\| (?P<number>\d{1,15})/(?P<total>\d{1,15}) \[")  # tqdm's
+_NUMBERS = re.compile(r"[-+]?(?:\d[\d.,:]*(?:e[-+]?\d+)?|\bnan\b|\binf\b)", re.IGNORECASE)
+_SPACES = re.compile(r"\s+")
+
+
+class Line(NamedTuple):
+    """What a line of a plain loop has.
+
+    Attributes:
+        step: the step that it reports as finished; None = it is not known to report one.
+        loss: the loss that it prints; "" = none.
+        number: the number beside the loss, whether it counts or not.
+    """
+
+    step: Optional[int]
+    loss: str
+    number: int
+
+
+class Proposal(NamedTuple):
+    """A pattern that would match lines that rise and do not count, with one of them."""
+
+    pattern: str
+    line: str
+
+
+class _Counter(NamedTuple):
+    """A number in a line that may count.
+
+    Attributes:
+        shape: what lines of its kind have in common.
+        may_count: whether such lines count by themselves once enough have come.
+        rank: of several kinds that rise the lowest is proposed.
+        pattern: what would match them; "" = nothing.
+    """
+
+    shape: str
+    number: int
+    may_count: bool
+    rank: int
+    pattern: str
+    has_loss: bool
+
+
+class _Shape:
+    """The numbers in lines of one shape."""
+
+    def __init__(self, counter: _Counter, text: str, epoch: Optional[int]) -> None:
+        self.first = counter.number
+        self.newest = counter.number
+        self.stride = 0
+        self.lines = 1  # each with a higher number than the one before
+        self.recent: Deque[int] = collections.deque([counter.number], maxlen=_RECENT)
+        self.counter = counter
+        self.text = text
+        self.epoch = epoch
+        self.outlasts_epochs = False
+        self.fell_to: Optional[int] = None  # the number that began again
+        self.is_misread = False  # its pattern finds other numbers in other lines
+
+    def note(self, counter: _Counter, text: str, epoch: Optional[int]) -> bool:
+        """Take in a line; returns whether its number is higher than all before."""
+        number = counter.number
+        if number in self.recent:
+            return False
+        if number < self.newest:
+            self.fell_to = number
+            return False
+        if epoch is not None and self.epoch is not None and epoch > self.epoch:
+            self.outlasts_epochs = True
+        self.stride, self.newest, self.epoch = number - self.newest, number, epoch
+        self.lines += 1
+        self.recent.append(number)
+        self.counter, self.text = counter, text
+        return True
+
+    @property
+    def rises(self) -> bool:
+        """Whether enough lines have come, and the number never fell."""
+        return self.lines >= CONFIRMING_LINES and self.fell_to is None
+
+
+class PlainLoop:
+    """What one rank prints in one attempt, read without knowing its framework.
+
+    Attributes:
+        counts: whether steps may be counted; else lines are only proposed.
+        problem: why the lines that counted do not any more; "" = they do, or none did.
+    """
+
+    def __init__(self, *, counts: bool) -> None:
+        self.counts = counts
+        self.problem = ""
+        self._shapes: Dict[str, _Shape] = {}
+        self._chosen: Optional[_Shape] = None
+        self._epoch: Optional[int] = None
+        self._proposal: Optional[Proposal] = None
+        self._proposed: Optional[Tuple[_Shape, Pattern[str]]] = None
+
+    def read(self, text: str, resumed_step: int = 0) -> Optional[Line]:
+        """What a line reports; None where it has no number that may be a step.
+
+        Args:
+            text: the line, without colours.
+            resumed_step: step of the checkpoint that the rank resumed from; 0 = none.
+        """
+        text = text[:_READ_CHARS]
+        low = text.lower()
+        if "poch" in low:
+            found = _EPOCH.search(text)
+            self._epoch = int(found.group("number")) if found is not None else self._epoch
+        counter = _counter(text, low)
+        self._check_proposal(text, counter)
+        if counter is None or counter.number > MAX_NUMBER:
+            return None
+        shape, is_news = self._noted(counter, text)
+        if shape is None:
+            return None
+        loss = _loss(text) if counter.has_loss else ""
+        if not is_news:
+            self._close(shape)
+            return None if shape.fell_to is not None else Line(None, loss, counter.number)
+        step = counter.number if self._is_step(shape, resumed_step) else None
+        if self._chosen is None and self._proposal is None and shape.lines >= CONFIRMING_LINES:
+            self._propose(resumed_step)
+        return Line(step or None, loss, counter.number)
+
+    @property
+    def has_counted(self) -> bool:
+        """Whether lines have counted as steps."""
+        return self._chosen is not None
+
+    def proposal(self) -> Optional[Proposal]:
+        """A pattern for steps that are printed and do not count; None where some did, or none is likely."""
+        return self._proposal
+
+    def _noted(self, counter: _Counter, text: str) -> Tuple[Optional[_Shape], bool]:
+        shape = self._shapes.get(counter.shape)
+        if shape is not None:
+            return (None, False) if shape.fell_to is not None else (shape, shape.note(counter, text, self._epoch))
+        if len(self._shapes) >= _MAX_SHAPES:
+            return None, False
+        shape = self._shapes[counter.shape] = _Shape(counter, text, self._epoch)
+        return shape, True
+
+    def _close(self, shape: _Shape) -> None:
+        """Take back what a shape was taken for, once its number began again."""
+        if shape.fell_to is None:
+            return
+        if shape is self._chosen and not self.problem:
+            self.problem = (
+                "the number in the printed lines that were read as steps began again, at %d after %d: it is not that "
+                "of the whole training. Set progress.stepPattern, or write steps to MUSTER_PROGRESS; finished steps "
+                "are not counted" % (shape.fell_to, shape.newest)
+            )
+        if self._proposed is not None and self._proposed[0] is shape:
+            self._proposal = self._proposed = None
+
+    def _is_step(self, shape: _Shape, resumed_step: int) -> bool:
+        if not self.counts or self.problem:
+            return False
+        if self._chosen is not None:
+            if shape is self._chosen:
+                return True
+            self._check_rival(shape)
+            return False
+        if not self._may_count(shape, resumed_step):
+            return False
+        rivals = [one for one in self._shapes.values() if one is not shape and self._is_countable(one)]
+        if any(_contradict(shape, one) for one in rivals):
+            return False
+        self._chosen = shape
+        self._proposal = self._proposed = None
+        return True
+
+    def _check_rival(self, shape: _Shape) -> None:
+        if self._chosen is not None and self._is_countable(shape) and _contradict(self._chosen, shape):
+            self.problem = (
+                "two kinds of printed lines have a step, and they differ (%d, %d). Say by progress.stepPattern which "
+                "counts; finished steps are not counted" % (self._chosen.newest, shape.newest)
+            )
+
+    def _is_countable(self, shape: _Shape) -> bool:
+        if not (shape.counter.may_count and shape.rises):
+            return False
+        return self._epoch is None or shape.outlasts_epochs
+
+    def _may_count(self, shape: _Shape, resumed_step: int) -> bool:
+        return self._is_countable(shape) and shape.first >= resumed_step
+
+    def _propose(self, resumed_step: int) -> None:
+        rising = [one for one in self._shapes.values() if one.rises and not one.is_misread and one.counter.pattern]
+        if any(one.counter.rank < _EPOCHS for one in self._shapes.values()):
+            rising = [one for one in rising if one.counter.rank < _EPOCHS]
+        rising = [one for one in rising if one.first >= resumed_step]
+        if not rising:
+            return
+        best = min(rising, key=lambda one: one.counter.rank)
+        compiled = re.compile(best.counter.pattern)
+        found = compiled.search(best.text)
+        if found is None or int(found.group(1)) != best.newest:
+            best.is_misread = True
+            return
+        self._proposed = best, compiled
+        self._proposal = Proposal(best.counter.pattern, _printable(best.text.strip()))
+
+    def _check_proposal(self, text: str, counter: Optional[_Counter]) -> None:
+        """Withdraw the proposal once its pattern finds numbers in other lines that do not go on with its own."""
+        if self._proposed is None:
+            return
+        shape, compiled = self._proposed
+        if counter is not None and counter.shape == shape.counter.shape:
+            return
+        found = compiled.search(text)
+        if found is None or int(found.group(1)) in shape.recent:
+            return
+        if not 0 < int(found.group(1)) - shape.newest <= _FAR * shape.stride:
+            shape.is_misread = True
+            self._proposal = self._proposed = None
+
+
+# What is proposed first.
+_STEPS, _ITERATIONS, _WITHOUT_LOSS, _BARS, _EPOCHS = range(5)
+
+
+def _counter(text: str, low: str) -> Optional[_Counter]:
+    """The number in a line that may count; None where it has none."""
+    if "%|" in low:
+        return _bar(text, low)
+    found: List[Match[str]] = []
+    if "step" in low or "iter" in low:
+        found = list(_COUNTER.finditer(text))[:4]
+    if found:
+        return _step(text, low, found)
+    return _epoch(text) if "poch" in low and "loss" in low else None
+
+
+def _step(text: str, low: str, found: List[Match[str]]) -> Optional[_Counter]:
+    evaluates = _EVALUATION.search(text) is not None
+    if evaluates and "train" not in low:
+        return None
+    best = min(found, key=lambda one: (_order(one.group("word")), one.start()))
+    has_loss = _LOSS.search(text) is not None
+    rank = (_STEPS if "step" in best.group("word").lower() else _ITERATIONS) if has_loss else _WITHOUT_LOSS
+    if _OTHER_LOOP.search(text[: best.start()]) is not None:
+        return None
+    # What stands behind the epoch, or names it without its number, is mostly a step of that epoch.
+    of_epoch = "poch" in low and ("poch" in low[: best.start()] or _EPOCH.search(text) is None)
+    may_count = has_loss and len(found) == 1 and not evaluates and "|" not in best.group("gap")
+    may_count = may_count and not (of_epoch and _EPOCH.search(text) is None)
+    shape = _shape(text, best.start("number"), best.group("total")) + ("" if may_count else "?")
+    pattern = "" if of_epoch else _pattern(text[: best.start("number")], best.group("word"))
+    return _Counter(shape, int(best.group("number")), may_count, rank, pattern, has_loss)
+
+
+def _order(word: str) -> int:
+    word = word.lower()
+    return 2 if word.startswith("iter") else 1 if word.startswith("step") else 0
+
+
+def _bar(text: str, low: str) -> Optional[_Counter]:
+    """A progress bar with a loss beside it. Without one it may be that of anything."""
+    found = _BAR.search(text)
+    if found is None or "loss" not in low or _EVALUATION.search(text) is not None:
+        return None
+    before = text[: found.start()].rstrip("0123456789").strip(" :\t")
+    words = before if not any(map(str.isdigit, before)) and is_plain(before) else ""
+    head = r"loss.*" if "loss" in before.lower() else _escaped(words[-_MAX_WORDS_CHARS:]) + (": *" if words else "")
+    tail = r" \[.*loss" if "loss" in text[found.end() :].lower() else ""
+    pattern = head + r"[0-9]+%\|[^|]*\| ([0-9]+)/[0-9]+" + tail
+    shape = "%|" + _shape(before, len(before), found.group("total"))
+    return _Counter(shape, int(found.group("number")), False, _BARS, pattern, False)
+
+
+def _epoch(text: str) -> Optional[_Counter]:
+    found = _EPOCH.search(text)
+    if found is None or (_EVALUATION.search(text) is not None and "train" not in text.lower()):
+        return None
+    shape = "epoch " + _shape(text, found.start("number"), None)
+    pattern = _pattern(text[: found.start("number")], "epoch")
+    return _Counter(shape, int(found.group("number")), False, _EPOCHS, pattern, False)
+
+
+def _shape(text: str, end: int, total: Optional[str]) -> str:
+    constant = _SPACES.sub(" ", _NUMBERS.sub("#", text[:end]))
+    return "%s/%s" % (constant[-_MAX_SHAPE_CHARS:], total or "")
+
+
+def _pattern(before: str, word: str) -> str:
+    """The pattern for a number by the constant text before it; "" where that has nothing to hold on to.
+
+    What stands before a digit, as times and ranks do, is left out.
+    """
+    constant = re.split(r"\d", before)[-1]
+    whole = constant == before and len(before) <= _MAX_WORDS_CHARS
+    words = constant if whole else constant[-_MAX_WORDS_CHARS:]
+    if len(words) < len(constant):
+        words = words[words.find(" ") + 1 :]  # whole ones
+    if not whole:
+        begin = re.search(r"[A-Za-z|]", words)
+        words = words[begin.start() :] if begin is not None else ""
+    if word.lower() not in words.lower() or not is_plain(words.replace("\t", " ")):
+        return ""
+    start = r"^\s*" if whole else r"\b" if words[:1].isalpha() else ""
+    made = "%s%s([0-9]+)" % (start, _escaped(words.lstrip() if whole else words))
+    return made if len(made) <= MAX_LIKELY_CHARS else ""
+
+
+def _escaped(words: str) -> str:
+    """A pattern for words, with room for any number of blanks where there are some."""
+    return r"\s+".join(re.escape(part) for part in _SPACES.split(words))
+
+
+def printed_loss(text: str) -> str:
+    """The loss of the training in a line, as it is printed; "" = there is none."""
+    text = text[:_READ_CHARS]
+    if "loss" not in text.lower() or (_EVALUATION.search(text) is not None and "train" not in text.lower()):
+        return ""
+    return _loss(text)
+
+
+def _loss(text: str) -> str:
+    found = _LOSS.search(text)
+    return found.group("value") if found is not None else ""
+
+
+def _contradict(one: _Shape, other: _Shape) -> bool:
+    """Whether the numbers of two shapes are not those of one count."""
+    return abs(one.newest - other.newest) > max(one.stride, 1) + max(other.stride, 1)
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() else " " for c in text)[:MAX_LIKELY_CHARS]
