@@ -16,7 +16,7 @@ from muster.answers.text_parts import count, duration, folded
 from muster.answers.training import OpenIncident, open_incident, step_rate
 from muster.api.base import ApiModel, LevelCount, Time
 from muster.api.gang import FaultClass, GangSpec, Role
-from muster.api.trainingjob import CheckpointConcern, Incident, JobWarning, TrainingJob, Waiting
+from muster.api.trainingjob import CheckpointConcern, Incident, JobWarning, ProgressPreset, TrainingJob, Waiting
 from muster.goodput.figures import ettr_at_most, thousandth
 from muster.goodput.opened import TRAINS, figures_as_of
 from muster.world.views import ContainerView, PodView
@@ -63,6 +63,9 @@ class JobStatusView(ApiModel):
     message: str
     since: Time | None = None
     step: int | None = None
+    step_unseen: str = Field(
+        "", description="How Muster learns of steps, while ranks run and none is known; empty: otherwise."
+    )
     steps_per_second: float | None = Field(None, description="By the median step; left out while no steps are made.")
     ettr: float | None = Field(None, description="Share of the time in steps that count.")
     ettr_after_queue: float | None = None
@@ -128,6 +131,7 @@ def job_status(
         message=base.message,
         since=base.since,
         step=status.step,
+        step_unseen=_step_unseen(job) if status.state in TRAINS and status.step is None else "",
         steps_per_second=step_rate(job, now),
         ettr=thousandth(goodput.ettr_permille if goodput else None),
         ettr_after_queue=thousandth(goodput.ettr_after_queue_permille if goodput else None),
@@ -151,6 +155,21 @@ def job_status(
         actions=list(_actions(job, base.next, found, healths or {})),
         events=None if events is None else newest_events(events),
         notes=[*base.notes, *notes, *([UNREADABLE_EVENTS] if events is None else [])],
+    )
+
+
+def _step_unseen(job: TrainingJob) -> str:
+    """Return how Muster learns of the steps of a job."""
+    progress = job.spec.progress
+    if progress.preset is ProgressPreset.OFF:
+        return "spec.progress.preset is Off, so that they are read from the file in MUSTER_PROGRESS alone"
+    if progress.step_pattern is not None:
+        return "by spec.progress.stepPattern in what is printed, or from the file in MUSTER_PROGRESS"
+    if progress.preset is not None and progress.preset is not ProgressPreset.AUTO:
+        return f"from the printed lines of {progress.preset.value}, or from the file in MUSTER_PROGRESS"
+    return (
+        "from printed lines (those of frameworks, or step 12 | loss 0.53), or from the file in MUSTER_PROGRESS: "
+        "docs/trainer-contract.md"
     )
 
 

@@ -172,6 +172,8 @@ def _facts(it: JobStatusView, now: datetime) -> list[tuple[str, object]]:
     rows: list[tuple[str, object]] = []
     if it.step is not None:
         rows.append(("Step", f"{it.step:,}" + (f", {speed}" if speed else "")))
+    elif it.step_unseen:
+        rows.append(("Step", f"not seen yet: {it.step_unseen}"))
     if it.ettr is not None:
         after = (
             f" ({show.percent(it.ettr_after_queue)} without the first queue)" if it.ettr_after_queue is not None else ""
@@ -184,7 +186,7 @@ def _facts(it: JobStatusView, now: datetime) -> list[tuple[str, object]]:
     if saved is not None:
         behind = f", {show.count(saved.steps_since, 'step')} behind" if saved.steps_since else ""
         rows.append(("Checkpoint", f"step {saved.step:,}, {show.age(saved.time, now)} old{behind}: {saved.path}"))
-    elif it.step is not None:
+    elif it.step is not None or it.step_unseen:
         rows.append(("Checkpoint", "none yet: a failure takes everything back"))
     rows += [(f"  {concern.reason}", concern.message) for concern in it.concerns]
     if it.attempt:

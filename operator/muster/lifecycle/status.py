@@ -380,12 +380,13 @@ def _condition(
 def _step(world: JobWorld, record: GangSpec | None, checkpoint: CheckpointStatus | None, *, ended: bool) -> int | None:
     """Return the newest finished step of this attempt; before its first one, the step from which it resumed.
 
+    None: no step is known. That is no step 0: the program may print its steps in a way that Muster does not read.
     The launchers of a job that has ended report no step any more: then the last step on the status stands.
     """
     newest = records.newest_step(world, record) if record else None
     is_known = ended and record is not None and world.job.status.attempt == record.attempt
     if newest is None and record and record.start and not (is_known and world.job.status.step is not None):
-        return record.start.resume.step if record.start.resume else 0
+        return record.start.resume.step if record.start.resume else None
     steps = (newest if newest is not None else world.job.status.step, checkpoint.step if checkpoint else None)
     return max((step for step in steps if step is not None), default=None)
 

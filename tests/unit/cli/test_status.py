@@ -5,6 +5,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
 import yaml
 from typer.testing import Result
 
@@ -146,6 +147,34 @@ def test_warnings_stand_right_below_the_state_without_the_one_that_is_the_reason
     assert "\x1b" not in text
     assert "no step was seen" not in head.partition("WARNINGS")[2]
     assert "WARNINGS" not in printed(lambda console: render(console, stood(), NOW))
+
+
+@pytest.mark.parametrize(
+    ("progress", "says"),
+    [
+        ({}, "from printed lines (those of frameworks, or step 12 | loss 0.53), or from the file in MUSTER_PROGRESS"),
+        ({"preset": "Auto"}, "docs/trainer-contract.md"),
+        ({"preset": "Megatron"}, "from the printed lines of Megatron, or from the file in MUSTER_PROGRESS"),
+        ({"stepPattern": "s=([0-9]+)"}, "by spec.progress.stepPattern in what is printed"),
+        ({"preset": "Off"}, "spec.progress.preset is Off, so that they are read from the file"),
+    ],
+)
+def test_a_step_that_nobody_has_seen_is_not_step_0(
+    progress: dict[str, Any], says: str, printed: Callable[..., str]
+) -> None:
+    def told(**status: Any) -> str:
+        made = a_job(**{"checkpoint": None, **status})
+        made["spec"]["progress"] = progress
+        job = TrainingJob.model_validate(made)
+        found = job_status(job, None, [], {}, NOW)
+        return " ".join(printed(lambda console: render(console, found, NOW)).split())
+
+    running = told(reason="RanksStarted", step=None)
+    assert "Step not seen yet: " in running
+    assert says in running
+    assert "Checkpoint none yet" in running
+    assert "not seen yet" not in told(step=7)
+    assert "not seen yet" not in told(state="Pending", step=None)
 
 
 def test_an_ended_job_has_no_workers_and_says_how_it_goes_on(printed: Callable[..., str]) -> None:

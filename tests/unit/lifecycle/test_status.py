@@ -31,10 +31,10 @@ def before(scene: Scene, **values: object) -> Scene:
 
 @pytest.mark.parametrize(
     ("step", "resumed", "expected"),
-    [(None, 40, 40), (None, None, 0), (45, 40, 45)],
+    [(None, 40, 40), (None, None, None), (45, 40, 45)],
     ids=["resumed", "scratch", "stepping"],
 )
-def test_the_step_shown_belongs_to_this_attempt(step: int | None, resumed: int | None, expected: int) -> None:
+def test_the_step_shown_belongs_to_this_attempt(step: int | None, resumed: int | None, expected: int | None) -> None:
     scene = Scene(a_job()).fleet().gang(2, resume=resumed).pods().all(running(2, step=step))
     assert shown(before(scene, step=57)).step == expected
 
