@@ -45,8 +45,10 @@ from muster.recovery.failures import runs_behind
 from muster.recovery.verification import verifiers
 from muster.world.job import JobWorld
 from muster.world.redact import without_secrets
+from muster.world.views import LauncherView
 
 MAX_INCIDENTS = 16
+_CHANGED_HOW = "suspend the job for that"
 _MOST_NAMED = 3
 
 JOB_LIMIT_APPLIED = "JobLimitApplied"
@@ -57,6 +59,8 @@ _QUIET = frozenset({ASSEMBLING, BURNING_IN, "RanksStarted", "Training", "Awaitin
 UNSAVED_SECONDS = 600.0
 # After so long without a step, or without a sign of life of any rank, something is more likely wrong than slow.
 UNSEEN_SECONDS = QUIET_SECONDS = 600.0
+# Where lines come that look like steps and do not count, there is nothing to wait for.
+LIKELY_SECONDS = 60.0
 
 _Facts = dict[str, tuple[bool | None, str, str]]
 
@@ -190,6 +194,7 @@ def _training(world: JobWorld, telling: StatusReport) -> TrainingJobStatus:
         ("StepsNotSeen", _unseen(world, gang)),
         ("RanksQuiet", _quiet(world, gang)),
         ("StepsNotCounted", _uncounted(world)),
+        ("LossNotFinite", _not_finite(world, gang)),
         (Kind.RESUMED_BEHIND, _behind(world, gang)),
         ("WorkersSilent", _silence(world)),
     ):
@@ -489,9 +494,10 @@ def _behind(world: JobWorld, gang: Gang) -> str:
 
 
 def _unseen(world: JobWorld, gang: Gang) -> str:
-    """Return the message that no step has been seen for ten minutes, and what to change; "" when all is well.
+    """Return the message that no step has been seen, and what to change; "" when all is well.
 
-    It is also "" where the user has switched presets off.
+    Where lines come that rise and do not count, it comes after a minute, else after ten. It is also "" where the user
+    has switched presets off.
     """
     progress, go = world.job.spec.progress, gang.spec.start
     launchers = [
@@ -501,13 +507,17 @@ def _unseen(world: JobWorld, gang: Gang) -> str:
     ]
     if go is None or not launchers or records.newest_step(world, gang.spec) is not None:
         return ""
-    if (world.now - go.time).total_seconds() < UNSEEN_SECONDS or progress.preset is ProgressPreset.OFF:
+    remedy = _likely_steps(world, launchers)
+    least = LIKELY_SECONDS if remedy else UNSEEN_SECONDS
+    if (world.now - go.time).total_seconds() < least or progress.preset is ProgressPreset.OFF:
         return ""
     # The same words all the time: a status that changes is a write.
     told = (
-        f"Muster has seen no finished step since the ranks started at {go.time:%Y-%m-%d %H:%M:%S} UTC, more than "
-        f"{UNSEEN_SECONDS / 60:.0f} min ago. Training goes on, and Muster does not notice a hang: "
+        f"Muster has seen no finished step since the ranks started at {go.time:%Y-%m-%d %H:%M:%S} UTC. Training goes "
+        "on, and Muster does not notice a hang: "
     )
+    if remedy:
+        return told + remedy
     preset = BY_NAME.get(progress.preset.value) if progress.preset is not None else None
     if progress.step_pattern is not None:
         return told + (
@@ -520,16 +530,49 @@ def _unseen(world: JobWorld, gang: Gang) -> str:
             f"({preset.needs}). Compare it with the log; else take another preset, a stepPattern, or write the steps "
             "to the file in MUSTER_PROGRESS"
         )
-    likely = BY_NAME.get(next((view.likely_preset for view in launchers if view.likely_preset), ""))
-    if likely is not None:
-        return told + (
-            f"what is printed looks like {likely.name}. If it is, create the job again with progress.preset: "
-            f"{likely.name} ({likely.needs})"
-        )
     return told + (
         "the trainer writes no step to the file in MUSTER_PROGRESS, and prints none that a preset reads "
-        "(docs/reference/progress.md). Let it do one of these, or create the job again with a progress.stepPattern; "
+        f"(docs/reference/progress.md). Let it do one of these, or set progress.stepPattern ({_CHANGED_HOW}); "
         "progress.preset: Off stops this message"
+    )
+
+
+def _likely_steps(world: JobWorld, launchers: Sequence[LauncherView]) -> str:
+    """Return what would let the printed lines count, where some look like steps; "" where none do."""
+    likely = BY_NAME.get(next((view.likely_preset for view in launchers if view.likely_preset), ""))
+    if likely is not None:
+        return (
+            f"what is printed looks like {likely.name}. If it is, set progress.preset: {likely.name} "
+            f"({_CHANGED_HOW}; {likely.needs})"
+        )
+    view = next((view for view in launchers if view.likely_pattern), None)
+    if view is None:
+        return ""
+    pattern, line = (
+        without_secrets(text, world.job.spec.containers) for text in (view.likely_pattern, view.likely_line)
+    )
+    if pattern != view.likely_pattern:  # what would not match is no proposal
+        return ""
+    return (
+        f"a number rises in printed lines such as `{line}`. If it is that of the step, over the whole training and as "
+        f"the checkpoints are numbered, set progress.stepPattern: '{pattern}' ({_CHANGED_HOW})"
+    )
+
+
+def _not_finite(world: JobWorld, gang: Gang) -> str:
+    """Return the message that the loss is printed as NaN or infinite, since which step, and how to go on from before;
+    "" while it is finite."""
+    views = [view for view in world.views.values() if view.attempt == gang.spec.attempt]
+    since = min((view.loss_not_finite_since for view in views if view.loss_not_finite_since is not None), default=None)
+    if since is None:
+        return ""
+    good = [one.step for view in views for one in view.checkpoints if one.verified and one.step < since]
+    job = world.job.metadata
+    step = str(max(good)) if good else f"STEP, a checkpoint before step {since}"
+    return (
+        f"the loss is printed as NaN or infinite since step {since}. Checkpoints that were saved from there on are "
+        "suspect. Muster stops nothing, and a restart would go on from the newest one. To go on from before, repair "
+        f"the cause, suspend this job, and run: kubectl muster fork {job.namespace}/{job.name} --from-step {step}"
     )
 
 

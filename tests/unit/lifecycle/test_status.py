@@ -101,25 +101,83 @@ def unseen(progress: dict[str, object], seconds: float = status.UNSEEN_SECONDS +
 
 
 @pytest.mark.parametrize(
-    ("progress", "looks_like", "says"),
+    ("progress", "says"),
     [
-        ({}, "", "prints none that a preset reads (docs/reference/progress.md)"),
-        ({}, "Lightning", "progress.preset: Lightning (it prints batches of an epoch"),
-        ({"preset": "Auto"}, "", "prints none that a preset reads"),
-        ({"preset": "TorchTitan"}, "", "no line is printed that preset TorchTitan reads, such as `[titan] "),
-        ({"stepPattern": "step ([0-9]+)"}, "", "progress.stepPattern finds no step"),
+        ({}, "prints none that a preset reads (docs/reference/progress.md)"),
+        ({"preset": "Auto"}, "prints none that a preset reads"),
+        ({"preset": "TorchTitan"}, "no line is printed that preset TorchTitan reads, such as `[titan] "),
+        ({"stepPattern": "step ([0-9]+)"}, "progress.stepPattern finds no step"),
     ],
 )
-def test_that_no_step_is_seen_is_said_with_what_to_change(
-    progress: dict[str, object], looks_like: str, says: str
-) -> None:
-    assert unseen(progress, status.UNSEEN_SECONDS - 1, likely_preset=looks_like)[0] == "RanksStarted"
-    reason, message = unseen(progress, likely_preset=looks_like)
+def test_that_no_step_is_seen_is_said_with_what_to_change(progress: dict[str, object], says: str) -> None:
+    assert unseen(progress, status.UNSEEN_SECONDS - 1)[0] == "RanksStarted"
+    reason, message = unseen(progress)
     assert reason == "StepsNotSeen"
     assert says in message
-    assert "MUSTER_PROGRESS" in message or looks_like
+    assert "MUSTER_PROGRESS" in message
     assert len(message) < 1024
-    assert unseen(progress, 3 * status.UNSEEN_SECONDS, likely_preset=looks_like) == (reason, message)
+    assert unseen(progress, 3 * status.UNSEEN_SECONDS) == (reason, message)
+
+
+LIKELY = {"likely_pattern": r"^\s*step\s+([0-9]+)", "likely_line": "step 12 of block 3"}
+
+
+@pytest.mark.parametrize(
+    ("progress", "views", "says"),
+    [
+        ({}, {"likely_preset": "Lightning"}, "set progress.preset: Lightning (suspend the job for that; it prints"),
+        ({}, LIKELY, r"lines such as `step 12 of block 3`"),
+        ({}, LIKELY, r"set progress.stepPattern: '^\s*step\s+([0-9]+)' (suspend the job for that)"),
+        ({"stepPattern": "Step ([0-9]+)"}, LIKELY, "set progress.stepPattern: '^"),
+        ({"preset": "Megatron"}, LIKELY, "set progress.stepPattern: '^"),
+        ({}, {**LIKELY, "likely_line": "step 12 PASSWORD=hunter2"}, "`step 12 PASSWORD="),
+    ],
+)
+def test_lines_that_look_like_steps_are_said_after_a_minute(
+    progress: dict[str, object], views: dict[str, object], says: str
+) -> None:
+    assert unseen(progress, status.LIKELY_SECONDS - 1, **views)[0] == "RanksStarted"
+    reason, message = unseen(progress, status.LIKELY_SECONDS, **views)
+    assert reason == "StepsNotSeen"
+    assert says in message
+    assert "hunter2" not in message
+    assert len(message) < 1024
+    assert unseen(progress, 3 * status.UNSEEN_SECONDS, **views) == (reason, message)
+    assert unseen({"preset": "Off"}, **views)[0] == "RanksStarted"
+    assert unseen(progress, step=7, **views)[0] != "StepsNotSeen"
+
+
+def test_a_pattern_that_holds_a_secret_is_not_proposed() -> None:
+    views = {"likely_pattern": "PASSWORD=hunter2 step ([0-9]+)", "likely_line": "PASSWORD=hunter2 step 5"}
+    assert unseen({}, status.LIKELY_SECONDS, **views)[0] == "RanksStarted"
+
+
+def test_a_loss_that_is_no_number_is_warned_of_until_it_is_one_again() -> None:
+    def told(**changes: object) -> dict[str, str]:
+        saved = [(30, "/c/30"), (40, "/c/40"), (50, "/c/50")]
+        scene = Scene(a_job()).fleet().gang().pods().all(running(1, step=57, checkpoints=saved))
+        found = shown(scene.launcher(1, running(1, step=57, checkpoints=saved, **changes)))
+        return {warning.reason: warning.message for warning in found.warnings}
+
+    assert told() == {}
+    (message,) = told(loss_not_finite_since=50).values()
+    assert message.startswith("the loss is printed as NaN or infinite since step 50. Checkpoints that were saved from ")
+    assert message.endswith("kubectl muster fork default/job --from-step 40")
+    assert told(loss_not_finite_since=50).keys() == {"LossNotFinite"}
+    assert "--from-step STEP, a checkpoint before step 20" in told(loss_not_finite_since=20)["LossNotFinite"]
+
+
+def test_what_is_amiss_with_steps_and_with_checkpoints_is_warned_of_at_once() -> None:
+    """Neither stands in the place of the other."""
+    uncounted = "/c/latest.pt is of no format that Muster knows"
+    views = {**LIKELY, "checkpoint_warning": uncounted}
+    scene = Scene(a_job(), seconds=status.LIKELY_SECONDS).fleet().gang().pods().all(running(1, **views))
+    assert scene.record is not None
+    assert scene.record.start is not None
+    scene.record = scene.record.model_copy(update={"start": scene.record.start.model_copy(update={"time": at(0)})})
+    warnings = {warning.reason: warning.message for warning in shown(scene).warnings}
+    assert warnings.keys() == {"StepsNotSeen", "CheckpointsIncomplete"}
+    assert warnings["CheckpointsIncomplete"] == uncounted
 
 
 def test_nobody_is_told_of_steps_that_are_seen_or_that_nobody_wants() -> None:
