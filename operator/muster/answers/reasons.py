@@ -611,15 +611,31 @@ REASONS: tuple[Reason, ...] = (
         "StepsNotSeen",
         Topic.TRAINING,
         TRAINS,
-        "No finished step has been seen for ten minutes, so a hang would not be noticed either. The message says "
-        "what was looked for, and which preset the output looks like.",
+        "No finished step has been seen, so a hang would not be noticed either. It comes after a minute where printed "
+        "lines look like steps and do not count: the message has such a line, and the preset or `stepPattern` that "
+        "would read it. Else it comes after ten minutes, with what was looked for.",
         "Training goes on.",
-        "Print lines that a [preset](docs/reference/progress.md) reads, or write steps to the file in "
+        "If the line in the message is that of a step, suspend the job, set the field that the message names, and let "
+        "it go on. Else print lines that a [preset](docs/reference/progress.md) reads, or write steps to the file in "
         "`MUSTER_PROGRESS`. `progress.preset: Off` stops the message.",
-        "Muster has seen no finished step since the ranks started at 2026-03-01 12:00:00 UTC, more than 10 min ago. "
-        "Training goes on, and Muster does not notice a hang: progress.stepPattern finds no step in what is printed. "
-        "Compare it with the log, or write the steps to the file in MUSTER_PROGRESS",
+        "Muster has seen no finished step since the ranks started at 2026-03-01 12:00:00 UTC. Training goes on, and "
+        "Muster does not notice a hang: a number rises in printed lines such as `step 12 done in 0.5 s`. If it is that "
+        "of the step, over the whole training and as the checkpoints are numbered, set progress.stepPattern: "
+        r"'^\s*step\s+([0-9]+)' (suspend the job for that)",
         next=("compare what the ranks print with docs/reference/progress.md: {logs}",),
+    ),
+    Reason(
+        "LossNotFinite",
+        Topic.TRAINING,
+        TRAINS,
+        "The newest printed losses are NaN or infinite, in lines from which Muster reads a step. It goes away with the "
+        "first finite one.",
+        "Nothing is stopped, and a restart goes on from the newest checkpoint. Those saved since that step are suspect.",
+        "If the loss does not recover, repair the cause, suspend the job, and fork it from a checkpoint before that "
+        "step, as the message says.",
+        "the loss is printed as NaN or infinite since step 50. Checkpoints that were saved from there on are suspect. "
+        "Muster stops nothing, and a restart would go on from the newest one. To go on from before, repair the cause, "
+        "suspend this job, and run: kubectl muster fork team-a/llama --from-step 40",
     ),
     Reason(
         "RanksQuiet",
@@ -640,11 +656,11 @@ REASONS: tuple[Reason, ...] = (
         Topic.TRAINING,
         TRAINS,
         "`progress.stepPattern` takes more than a second of processor time for a line, again and again, as `(a+)+$` "
-        "may.",
-        "Muster stops using the pattern. Training goes on, and a hang is not noticed.",
-        "Write steps to the file in `MUSTER_PROGRESS`, or create the job again with a simpler pattern.",
+        "may. Or the number in the lines of a user's own loop began again, or two kinds of lines count differently.",
+        "Muster stops counting these steps. Training goes on, and a hang is not noticed.",
+        "Write steps to the file in `MUSTER_PROGRESS`, or suspend the job and set a (simpler) `progress.stepPattern`.",
         next=(
-            "write the steps to the file in MUSTER_PROGRESS, or create the job again with a simpler "
+            "write the steps to the file in MUSTER_PROGRESS, or suspend the job and set a (simpler) "
             "spec.progress.stepPattern",
         ),
     ),

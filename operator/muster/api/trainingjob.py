@@ -48,6 +48,21 @@ def _keeps(field: str) -> JsonDict:
     return rule(kept, _RECREATE, at=f".{field}")
 
 
+def _changes_while_suspended(parent: str, field: str) -> JsonDict:
+    """The rule for an optional field of a job that its pods get at their creation: it changes while there are none."""
+    path = f"{parent}.{field}"
+    has = f"has(%s.{parent}) && has(%s.{path})" if parent != "spec" else f"has(%s.{path})"
+    new, old = (has.replace("%s", name) for name in ("self", "oldSelf"))
+    kept = f"({new}) == ({old}) && (!({new}) || self.{path} == oldSelf.{path})"
+    rests = "oldSelf.spec.suspend && has(self.status) && has(self.status.state) && self.status.state == 'Suspended'"
+    return rule(
+        f"({kept}) || ({rests})",
+        "this field changes only while the job is suspended: set spec.suspend to true first, and wait for the state "
+        "Suspended (delete a job that has ended, and create it again)",
+        at=f".{path}",
+    )
+
+
 def _managed_only(parent: str, field: str) -> JsonDict:
     """The rule for an optional field that needs Muster's launcher in the worker."""
     return rule(
@@ -239,7 +254,6 @@ class Checkpoint(ApiModel):
         json_schema_extra=checks(
             _keeps("directory"),
             _keeps("localDirectory"),
-            _keeps("pattern"),
             _keeps("resumeArgument"),
             _keeps("saveTimeoutSeconds"),
             _keeps("moveIncomplete"),
@@ -315,7 +329,7 @@ class Checkpoint(ApiModel):
         description="pattern is the name of a checkpoint, for programs that save in none of the formats in "
         "docs/reference/checkpoints.md. Write state-{step}.npz for single files, or run_{step}/DONE for directories "
         "into which DONE is written last. Nothing else in directory and localDirectory counts then; absent: the known "
-        "formats count.",
+        "formats count. It may change while the job is suspended.",
         json_schema_extra=checks(
             rule(
                 "self.matches('^[^/{}[:cntrl:]]*[{]step[}][^/{}[:cntrl:]]*(/[^/{}[:cntrl:]]+)?$') && "
@@ -409,7 +423,10 @@ class ProgressPreset(StrEnum):
 
 
 class Progress(ApiModel):
-    """Progress sets how Muster learns of finished steps, and after what time without a step the ranks hang."""
+    """Progress sets how Muster learns of finished steps, and after what time without a step the ranks hang.
+
+    It may change while the job is suspended.
+    """
 
     model_config = ConfigDict(
         json_schema_extra=checks(
@@ -560,7 +577,7 @@ class TrainingJobSpec(ApiModel):
     placement: Placement = Placement()
     preflight: Preflight = Preflight()
     checkpoint: Checkpoint = Checkpoint()
-    progress: Progress = Field(Progress(), json_schema_extra=checks(_IMMUTABLE))
+    progress: Progress = Progress()
     recovery: Recovery = Recovery()
     throughput: Throughput = Throughput()
     completion: Completion = Completion()
@@ -1044,6 +1061,8 @@ class TrainingJob(ApiModel):
                 "true first",
                 at=".spec.checkpoint.resumeFrom",
             ),
+            _changes_while_suspended("spec", "progress"),
+            _changes_while_suspended("spec.checkpoint", "pattern"),
         )
     )
 

@@ -2,7 +2,7 @@
 see."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -183,15 +183,18 @@ IMMUTABLE = {
     "spec.placement.segmentSize": (1, "spec.placement.segmentSize"),
     "spec.checkpoint.directory": ("/elsewhere", "spec.checkpoint.directory"),
     "spec.checkpoint.localDirectory": ("/local", "spec.checkpoint.localDirectory"),
-    "spec.checkpoint.pattern": ("state-{step}.npz", "spec.checkpoint.pattern"),
     "spec.checkpoint.resumeArgument": (["--load", "/c"], "spec.checkpoint.resumeArgument"),
     "spec.checkpoint.moveIncomplete": (True, "spec.checkpoint.moveIncomplete"),
     "spec.checkpoint.saveTimeoutSeconds": (60, "spec.checkpoint.saveTimeoutSeconds"),
+    "spec.recovery.unreachableTimeoutSeconds": (60, "spec.recovery.unreachableTimeoutSeconds"),
+}
+WHILE_SUSPENDED = {
+    # What the pods get at their creation, and the field that is blamed while there may be some.
+    "spec.checkpoint.pattern": ("state-{step}.npz", "spec.checkpoint.pattern"),
     "spec.progress.preset": ("Megatron", "spec.progress"),
     "spec.progress.stepPattern": ("step ([0-9]+)", "spec.progress"),
     "spec.progress.stepTimeoutSeconds": (60, "spec.progress"),
     "spec.progress.startTimeoutSeconds": (60, "spec.progress"),
-    "spec.recovery.unreachableTimeoutSeconds": (60, "spec.recovery.unreachableTimeoutSeconds"),
 }
 REMEDY = (
     "this field cannot change while the job exists: delete the job and create it again, or begin another one from its "
@@ -203,7 +206,7 @@ def test_every_field_is_known_to_be_mutable_or_not() -> None:
     (resource,) = (resource for resource in render.RESOURCES if resource.kind == "TrainingJob")
     fields = render.leaves(render.object_schema(resource)["properties"]["spec"], "spec")
     ends = {path for path, schema in fields if "properties" not in schema and "spec.template." not in path}
-    assert ends | {"spec.template"} == set(MUTABLE) | set(IMMUTABLE)
+    assert ends | {"spec.template"} == set(MUTABLE) | set(IMMUTABLE) | set(WHILE_SUSPENDED)
 
 
 @pytest.fixture(scope="module")
@@ -243,6 +246,16 @@ class TestUpdates:
         assert f"{blamed}: Invalid value" in refused
         assert REMEDY in refused
 
+    @pytest.mark.parametrize("path", WHILE_SUSPENDED)
+    def test_what_pods_get_may_not_change_while_there_may_be_some(
+        self, path: str, job: Any, tried: Callable[..., Any]
+    ) -> None:
+        value, blamed = WHILE_SUSPENDED[path]
+        stored, refused = tried(job, {path: value})
+        assert not stored
+        assert f"{blamed}: Invalid value" in refused
+        assert "set spec.suspend to true first" in refused
+
     @pytest.mark.parametrize("value", ["rack", None], ids=["changed", "taken away"])
     @pytest.mark.parametrize("path", ["spec.placement.required", "spec.placement.preferred"])
     def test_a_level_may_neither_change_nor_go(
@@ -265,6 +278,36 @@ class TestUpdates:
         assert not stored
         assert "spec.template: Invalid value" in refused
         assert REMEDY in refused
+
+
+def test_what_pods_get_may_change_while_the_job_is_suspended_and_not_before(
+    namespace: str, manifest: Callable[..., Any], apply: Callable[..., Any], kubectl: Callable[..., Any]
+) -> None:
+    def patch(data: Mapping[str, Any], *arguments: str) -> Any:
+        text = json.dumps(data)
+        return kubectl(
+            "patch", "trainingjob", "small", "--namespace", namespace, "--type=merge", "-p", text, *arguments
+        )
+
+    begun = {"spec.checkpoint.directory": "/c", "spec.progress.stepPattern": "a([0-9]+)"}
+    assert apply(manifest("TrainingJob", begun), "--namespace", namespace).returncode == 0
+    change = {"progress": {"stepPattern": "b([0-9]+)"}, "checkpoint": {"pattern": "{step}.pt"}}
+    for state, suspend, accepted in (
+        ("Running", False, False),
+        ("Running", True, False),  # its pods may still save
+        ("Suspended", True, True),
+    ):
+        assert patch({"status": {"state": state}}, "--subresource=status").returncode == 0
+        assert patch({"spec": {"suspend": suspend}}).returncode == 0
+        result = patch({"spec": change})
+        assert (result.returncode == 0) == accepted, result.stdout + result.stderr
+    for data, accepted in (
+        ({"checkpoint": {"pattern": None}, "progress": {"stepPattern": None, "preset": "Off"}}, True),
+        ({"suspend": False, "progress": {"preset": "Auto"}}, True),  # in one
+        ({"progress": {"preset": "Off"}}, False),  # its status says Suspended until the operator has seen it
+    ):
+        result = patch({"spec": data})
+        assert (result.returncode == 0) == accepted, result.stdout + result.stderr
 
 
 END = {"result": "Failed", "reason": "CrashLoop", "message": "", "time": TIME, "attempt": 4}
