@@ -242,6 +242,9 @@ class Finder:
         self._times: Dict[str, int] = {}  # of what no name orders, since the last thorough look
         self._note = ""
         self._strays: Set[str] = set()  # single files of no format that have weights by their names
+        # The one of them that is reported, as it was seen last, and whether it was written more than once.
+        self._stray_seen: Tuple[str, Optional[Status]] = ("", None)
+        self._is_rewritten = False
         self._stepless = ""  # the message about a checkpoint whose step is not known
         # Whether a directory of no format has files of weights, and until when that counts.
         self._with_weights: Dict[str, Tuple[bool, float]] = {}
@@ -333,7 +336,7 @@ class Finder:
 
         A start gets the message about unrecognized directories at once, because no save is under way then, and later
         listings repeat it. While ranks run, that message comes later than the others: the first save of a run may take
-        long.
+        long. Once there was a second save, it comes at once.
 
         Args:
             complete: the complete checkpoints, newest first.
@@ -356,7 +359,7 @@ class Finder:
             about, after = _ABOUT_UNRECOGNIZED, _UNRECOGNIZED_SECONDS
         if about != self._warned[0]:
             self._warned = about, self._now()
-        if thorough and not text:
+        if not text and (thorough or (unrecognized and not deeper and self._is_rewritten)):
             self._warned = about, -math.inf
         return (text or deeper or unrecognized) if self._now() >= self._warned[1] + after else ""
 
@@ -380,8 +383,27 @@ class Finder:
         stray = highest_stray(self._strays)
         if not stray or (step_in_name(stray) is None and self._stepless):
             return self._stepless
+        self._note_stray(os.path.join(self._directory, stray))
         path = readable(os.path.join(self._directory, stray))
         return _STEPLESS_FILE % path if step_in_name(stray) is None else _UNRECOGNIZED % (path, "")
+
+    def _note_stray(self, path: str) -> None:
+        """Note whether files of no format were written by more than one save: then the first one is finished.
+
+        A file that is being written grows. One that changes without growing, or is another file, is written again.
+        """
+        self._is_rewritten = self._is_rewritten or len({step_in_name(name) for name in self._strays} - {None}) > 1
+        known, before = self._stray_seen
+        try:
+            status = None if self._is_rewritten else self._stat(path)
+        except PermissionError:
+            return
+        if status is None:
+            return
+        if known == path and before is not None and before.modified_ns != status.modified_ns:
+            grows = status.size_bytes > before.size_bytes and status.inode == before.inode
+            self._is_rewritten = self._files.is_store or not grows
+        self._stray_seen = path, status
 
     def _has_weights(self, path: str) -> bool:
         """Whether a directory, or one in it, has files of weights. A "no" is checked again after a while."""
