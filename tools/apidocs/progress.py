@@ -17,9 +17,37 @@ A line counts in whichever rank prints it, with colours, and behind what a logge
 `[0]:`, `0:` or that of Ray. Of a bar that is drawn again and again, every drawing counts. Steps are those of the whole training, so that
 they go on after a resume. Evaluations, sanity checks, downloads and data sets that are mapped do not count.
 
+## A loop of one's own
+
+With `Auto`, lines of no framework count as well, where all of this holds:
+
+- the word `step` or `iter` (`iteration`, `global_step`, `train step`) stands right before the number, and a loss in the same line:
+  {samples};
+- three such lines have come in order, alike up to the number, each with a higher one. From the third on they count;
+- the line speaks of no evaluation, and of no other loop (micro-batches, warm-up, sampling, downloads);
+- where an epoch is printed, the number has gone on from one epoch to the next. A number that begins again with each epoch never counts;
+- the first number is not below the checkpoint that the start was given, and no other line of the rank counts differently.
+
+A number that falls back later ends the count for this attempt (`StepsNotCounted`). No hang is noticed then, so that none is noticed wrongly.
+Once a preset reads a line of the rank, its loop of its own is left alone.
+
+Of other lines whose number rises, among them bars with a loss and epochs, Muster counts none. It proposes the `progress.stepPattern` that would
+match them, with a line, in `StepsNotSeen`. Whether it is the step, only a person knows: set it while the job is suspended. Downloads, shards,
+data sets that are mapped, and evaluations are not proposed either.
+
+## Frameworks
+
 | preset | a line as it is printed | counts by itself | to know | source |
 |---|---|---|---|---|
 """
+
+PLAIN_SAMPLES = (
+    "step 12 | loss 0.53",
+    "Step 12/500, Loss: 0.53",
+    "iter 12: loss 0.53, time 12.1ms",
+    "INFO train step=12 loss=0.53",
+    "(step=0000012) Train Loss: 0.53",
+)
 
 _TAIL = """
 Besides the step, the loss is read from the lines of {losses}. The tokens that each accelerator trains in a second are read from {tokens}.
@@ -54,7 +82,8 @@ def progress_presets(generated: str) -> str:
     rows = "".join(row for preset in PRESETS for row in _rows(preset))
     timers = "".join(_timer(preset, timer) for preset in PRESETS for timer in preset.timers)
     tail = _TAIL.format(losses=losses, tokens=tokens, paces=paces, tflops=tflops, mfus=mfus)
-    return _HEAD.format(generated=generated) + rows + tail + timers
+    samples = ", ".join(f"`{line}`" for line in PLAIN_SAMPLES)
+    return _HEAD.format(generated=generated, samples=samples) + rows + tail + timers
 
 
 def _rows(preset: Preset) -> list[str]:

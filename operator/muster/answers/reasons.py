@@ -615,9 +615,9 @@ REASONS: tuple[Reason, ...] = (
         "lines look like steps and do not count: the message has such a line, and the preset or `stepPattern` that "
         "would read it. Else it comes after ten minutes, with what was looked for.",
         "Training goes on.",
-        "If the line in the message is that of a step, suspend the job, set the field that the message names, and let "
-        "it go on. Else print lines that a [preset](docs/reference/progress.md) reads, or write steps to the file in "
-        "`MUSTER_PROGRESS`. `progress.preset: Off` stops the message.",
+        "Is the line in the message that of a step? Then suspend the job, set the field that the message names, and "
+        "let it go on. Else print lines that a [preset](docs/reference/progress.md) reads, or write steps to the file "
+        "in `MUSTER_PROGRESS`. `progress.preset: Off` stops the message.",
         "Muster has seen no finished step since the ranks started at 2026-03-01 12:00:00 UTC. Training goes on, and "
         "Muster does not notice a hang: a number rises in printed lines such as `step 12 done in 0.5 s`. If it is that "
         "of the step, over the whole training and as the checkpoints are numbered, set progress.stepPattern: "
@@ -630,7 +630,8 @@ REASONS: tuple[Reason, ...] = (
         TRAINS,
         "The newest printed losses are NaN or infinite, in lines from which Muster reads a step. It goes away with the "
         "first finite one.",
-        "Nothing is stopped, and a restart goes on from the newest checkpoint. Those saved since that step are suspect.",
+        "Nothing is stopped, and a restart goes on from the newest checkpoint. Those saved since that step are "
+        "suspect.",
         "If the loss does not recover, repair the cause, suspend the job, and fork it from a checkpoint before that "
         "step, as the message says.",
         "the loss is printed as NaN or infinite since step 50. Checkpoints that were saved from there on are suspect. "

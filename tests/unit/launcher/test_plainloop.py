@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from apidocs.progress import PLAIN_SAMPLES
 from muster.node.launcher.plainloop import PlainLoop, printed_loss
 from muster.node.launcher.printed import Reader
 from muster.node.launcher.progress import compile_pattern
@@ -65,6 +66,11 @@ def test_numbers_below_the_checkpoint_that_was_resumed_from_do_not_count(first: 
     assert plain.proposal() is None
 
 
+@pytest.mark.parametrize("sample", PLAIN_SAMPLES)
+def test_the_lines_that_the_docs_show_count(sample: str) -> None:
+    assert steps([sample.replace("12", str(number), 1) for number in (12, 13, 14)]) == [14]
+
+
 def test_only_where_no_preset_is_named_do_such_lines_count() -> None:
     assert steps(loop(1, 2, 3), name="Megatron") == []
 
@@ -78,13 +84,15 @@ def test_a_number_that_begins_again_ends_the_count_and_says_so() -> None:
     assert reader.proposal() is None
     reader.begin(0)  # another attempt, which begins from scratch, too
     assert reader.problem(0) == ""
-    assert [one.step for line in loop(1, 2, 3) if (one := reader.read(0, line.encode()))] == [3]
+    again = [one.step for line in loop(1, 2, 3) if (one := reader.read(0, line.encode()))]
+    assert again == [3]
 
 
 def test_two_kinds_of_lines_that_differ_end_the_count() -> None:
     plain = PlainLoop(counts=True)
     lines = loop(1, 2, 3) + loop(100, 200, 300, form="iteration {}: loss 3")
-    assert [one.step for line in lines if (one := plain.read(line)) and one.step] == [3]
+    found = [one.step for line in lines if (one := plain.read(line)) and one.step]
+    assert found == [3]
     assert "two kinds of printed lines" in plain.problem
     assert plain.read("step 4 | loss 0.5").step is None
 
@@ -137,7 +145,7 @@ def test_a_pattern_that_finds_nothing_is_answered_with_one_that_would() -> None:
 def test_what_a_program_prints_to_mislead_stays_short_and_readable() -> None:
     plain = PlainLoop(counts=True)
     for number in (1, 2, 3):
-        plain.read("\x1b]0;\u202e" + "a" * 300 + "\t step %d " % number + "b" * 4000)
+        plain.read("\x1b]0;\u202e" + "a" * 300 + f"\t step {number} " + "b" * 4000)
     for word in range(200):
         plain.read(f"w{'x' * word} step 4 loss 1")
     proposal = plain.proposal()

@@ -1,12 +1,13 @@
 """The other end of `matcher.py`: looks for steps in lines of output, each within a limit of processor time.
 
-In: lines `PLACE START RESUMED TEXT`, PLACE being the number of a rank, START that of its start and RESUMED the step that
-it went on from (0 = none), and an empty line at the end of each batch. Out, for each batch, one line of JSON: `{"steps":
-[[place, [step, ...], preset, loss, figures, seconds], ...], "states": [[place, problem, notFiniteSince], ...],
-"looksLike": "", "proposed": [pattern, line]}`, or once `{"error": why the pattern is no use}`. Of a pattern of people's
-own the preset is "". Of very many steps the newest are told, of the loss and each of the figures
-(muster.node.launcher.printed) the one that was printed last, and of seconds that went elsewhere than into computing the
-sum. A state is that of a rank with a line in the batch.
+In: lines `PLACE START RESUMED TEXT`, PLACE being the number of a rank, START that of its start and RESUMED the step
+that it went on from (0 = none), and an empty line at the end of each batch. Out, for each batch, one line of JSON:
+`{"steps": [[place, [step, ...], preset, loss, figures, seconds], ...], "states": [[place, problem, notFiniteSince],
+...], "looksLike": "", "proposed": [pattern, line]}`, or once `{"error": why the pattern is no use}`.
+
+Of a pattern of people's own the preset is "". Of very many steps the newest are told, of the loss and each of the
+figures (muster.node.launcher.printed) the one that was printed last, and of seconds that went elsewhere than into
+computing the sum. A state is that of a rank with a line in the batch.
 
 A pattern may take years for a line. While it is matched no other code of the same process runs, but the kernel's timer
 ends the process.

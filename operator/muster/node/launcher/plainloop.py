@@ -13,6 +13,7 @@ Everything is bounded: the part of a line that is read, the shapes that are reme
 from __future__ import annotations
 
 import collections
+import itertools
 import re
 from typing import Deque, Dict, List, Match, NamedTuple, Optional, Pattern, Tuple
 
@@ -22,32 +23,31 @@ CONFIRMING_LINES = 3
 _READ_CHARS = 512  # of a line
 _MAX_SHAPES = 16
 _MAX_SHAPE_CHARS = 96
+_MAX_COUNTERS = 4  # that are looked at in a line
 _RECENT = 2  # numbers that may come again: several ranks print into one stream, and none is further ahead
 _FAR = 64  # lines: what is so far from the newest number is of another count
 _MAX_WORDS_CHARS = 48  # of a proposal, before the number
 
 _COUNTER = re.compile(
     r"(?<![a-z0-9_.-])(?P<word>(?:global|train(?:ing)?|optim(?:izer)?)[ _/-]?steps?|steps?|iter(?:ation|ations|s)?)\b"
-    r"(?P<gap>[ \t:=#\[(|\"']{0,24})(?P<number>\d{1,15})(?:(?P<slash> ?/ ?)(?P<total>\d+|\?+))?(?![\d.]*\d|[\w%])",
-    re.IGNORECASE,
+    r"(?P<gap>[ \t:=#\[(|\"']{0,24})(?P<number>\d{1,15})(?:(?P<slash> ?/ ?)(?P<total>\d+|\?+))?(?![\d.]*\d|[\w%])"
 )
 _VALUE = r"(?P<value>nan|-?inf|[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)(?![\w.])"
 _LOSS = re.compile(
-    r"loss(?:es)?(?:[_/](?:train|total|mean|avg|value|step))?[\"'\])]{0,2}(?: (?:at|after) (?:step|iter(?:ation)?) \d+)? ?[:=|]? {0,4}"
-    r"(?:\w{1,12}\()?[\[(]?" + _VALUE,
-    re.IGNORECASE,
+    r"loss(?:es)?(?:[_/](?:train|total|mean|avg|value|step))?[\"'\])]{0,2}"
+    r"(?: (?:at|after) (?:step|iter(?:ation)?) \d+)? ?[:=|]? {0,4}"
+    r"(?:\w{1,12}\()?[\[(]?" + _VALUE
 )
-_EPOCH = re.compile(r"(?<![a-z_])epoch[ \t:=#\[(]{0,4}(?P<number>\d{1,9})(?![\d.]*\d)", re.IGNORECASE)
-_EVALUATION = re.compile(r"(?<![a-z])(?:val|valid(?:ation)?|eval(?:uat\w+)?|test(?:ing)?|dev)(?![a-z])", re.IGNORECASE)
+_EPOCH = re.compile(r"(?<![a-z_])epoch[ \t:=#\[(]{0,4}(?P<number>\d{1,9})(?![\d.]*\d)")
+_EVALUATION = re.compile(r"(?<![a-z])(?:val|valid(?:ation)?|eval(?:uat\w+)?|test(?:ing)?|dev)(?![a-z])")
 # What another loop than that of the training prints.
 _OTHER_LOOP = re.compile(
     r"(?<![a-z])(?:micro|inner|accum\w*|warm-?up|load\w*|download\w*|map|mapping|shards?|files?|tokeniz\w*|denois\w*|"
     r"infer\w*|generat\w*|sampling|decod\w*|env|environment|episod\w*|rollout\w*|search|calibrat\w*|resum\w*|"
-    r"sav(?:ed|ing)|restor\w*|profil\w*|num|max|total|every|per)(?![a-z])",
-    re.IGNORECASE,
+    r"sav(?:ed|ing)|restor\w*|profil\w*|num|max|total|every|per)(?![a-z])"
 )
 _BAR = re.compile(r"%\|[^|]{0,120}\| (?P<number>\d{1,15})/(?P<total>\d{1,15}) \[")  # tqdm's
-_NUMBERS = re.compile(r"[-+]?(?:\d[\d.,:]*(?:e[-+]?\d+)?|\bnan\b|\binf\b)", re.IGNORECASE)
+_NUMBERS = re.compile(r"[-+]?(?:\d[\d.,:]*(?:e[-+]?\d+)?|\bnan\b|\binf\b)")
 _SPACES = re.compile(r"\s+")
 
 
@@ -79,15 +79,20 @@ class _Counter(NamedTuple):
         shape: what lines of its kind have in common.
         may_count: whether such lines count by themselves once enough have come.
         rank: of several kinds that rise the lowest is proposed.
-        pattern: what would match them; "" = nothing.
+        begin: where the number begins in the line.
+        word: what it counts, as the line has it.
+        loss: the loss beside it, as it is printed; "" = none.
+        of_epoch: whether it may be a step of an epoch that the line names.
     """
 
     shape: str
     number: int
     may_count: bool
     rank: int
-    pattern: str
-    has_loss: bool
+    begin: int
+    word: str
+    loss: str = ""
+    of_epoch: bool = False
 
 
 class _Shape:
@@ -154,24 +159,27 @@ class PlainLoop:
         """
         text = text[:_READ_CHARS]
         low = text.lower()
+        if len(low) != len(text):  # of a few letters: places in the two would differ
+            return None
         if "poch" in low:
-            found = _EPOCH.search(text)
+            found = _EPOCH.search(low)
             self._epoch = int(found.group("number")) if found is not None else self._epoch
-        counter = _counter(text, low)
+        counter = _counter(low)
         self._check_proposal(text, counter)
         if counter is None or counter.number > MAX_NUMBER:
             return None
+        if counter.of_epoch:
+            self._note_epoch(text, low, resumed_step)
         shape, is_news = self._noted(counter, text)
         if shape is None:
             return None
-        loss = _loss(text) if counter.has_loss else ""
         if not is_news:
             self._close(shape)
-            return None if shape.fell_to is not None else Line(None, loss, counter.number)
+            return None if shape.fell_to is not None else Line(None, counter.loss, counter.number)
         step = counter.number if self._is_step(shape, resumed_step) else None
         if self._chosen is None and self._proposal is None and shape.lines >= CONFIRMING_LINES:
             self._propose(resumed_step)
-        return Line(step or None, loss, counter.number)
+        return Line(step or None, counter.loss, counter.number)
 
     @property
     def has_counted(self) -> bool:
@@ -190,6 +198,17 @@ class PlainLoop:
             return None, False
         shape = self._shapes[counter.shape] = _Shape(counter, text, self._epoch)
         return shape, True
+
+    def _note_epoch(self, text: str, low: str, resumed_step: int) -> None:
+        """Take in the epoch of a line, which may be proposed where its steps are those of the epoch."""
+        counter = _epoch(low)
+        if counter is None:
+            return
+        shape, is_news = self._noted(counter, text)
+        if shape is not None and not is_news:
+            self._close(shape)
+        elif self._chosen is None and self._proposal is None and shape is not None:
+            self._propose(resumed_step)
 
     def _close(self, shape: _Shape) -> None:
         """Take back what a shape was taken for, once its number began again."""
@@ -237,20 +256,14 @@ class PlainLoop:
         return self._is_countable(shape) and shape.first >= resumed_step
 
     def _propose(self, resumed_step: int) -> None:
-        rising = [one for one in self._shapes.values() if one.rises and not one.is_misread and one.counter.pattern]
-        if any(one.counter.rank < _EPOCHS for one in self._shapes.values()):
-            rising = [one for one in rising if one.counter.rank < _EPOCHS]
-        rising = [one for one in rising if one.first >= resumed_step]
-        if not rising:
-            return
-        best = min(rising, key=lambda one: one.counter.rank)
-        compiled = re.compile(best.counter.pattern)
-        found = compiled.search(best.text)
-        if found is None or int(found.group(1)) != best.newest:
-            best.is_misread = True
-            return
-        self._proposed = best, compiled
-        self._proposal = Proposal(best.counter.pattern, _printable(best.text.strip()))
+        rising = [one for one in self._shapes.values() if one.rises and not one.is_misread]
+        for shape in sorted(rising, key=lambda one: one.counter.rank):
+            pattern = _pattern(shape.counter, shape.text) if shape.first >= resumed_step else ""
+            found = re.search(pattern, shape.text) if pattern else None
+            if found is not None and int(found.group(1)) == shape.newest:
+                self._proposed = shape, re.compile(pattern)
+                self._proposal = Proposal(pattern, _printable(shape.text.strip()))
+                return
 
     def _check_proposal(self, text: str, counter: Optional[_Counter]) -> None:
         """Withdraw the proposal once its pattern finds numbers in other lines that do not go on with its own."""
@@ -271,74 +284,72 @@ class PlainLoop:
 _STEPS, _ITERATIONS, _WITHOUT_LOSS, _BARS, _EPOCHS = range(5)
 
 
-def _counter(text: str, low: str) -> Optional[_Counter]:
-    """The number in a line that may count; None where it has none."""
+def _counter(low: str) -> Optional[_Counter]:
+    """The number in a line, in lower case, that may count; None where it has none."""
     if "%|" in low:
-        return _bar(text, low)
+        return _bar(low)
     found: List[Match[str]] = []
     if "step" in low or "iter" in low:
-        found = list(_COUNTER.finditer(text))[:4]
+        found = list(itertools.islice(_COUNTER.finditer(low), _MAX_COUNTERS))
     if found:
-        return _step(text, low, found)
-    return _epoch(text) if "poch" in low and "loss" in low else None
+        return _step(low, found)
+    return _epoch(low) if "poch" in low and "loss" in low else None
 
 
-def _step(text: str, low: str, found: List[Match[str]]) -> Optional[_Counter]:
-    evaluates = _EVALUATION.search(text) is not None
+def _step(low: str, found: List[Match[str]]) -> Optional[_Counter]:
+    evaluates = _EVALUATION.search(low) is not None
     if evaluates and "train" not in low:
         return None
     best = min(found, key=lambda one: (_order(one.group("word")), one.start()))
-    has_loss = _LOSS.search(text) is not None
-    rank = (_STEPS if "step" in best.group("word").lower() else _ITERATIONS) if has_loss else _WITHOUT_LOSS
-    if _OTHER_LOOP.search(text[: best.start()]) is not None:
+    if _OTHER_LOOP.search(low[: best.start()]) is not None:
         return None
+    loss, word = _loss(low), best.group("word")
+    rank = _WITHOUT_LOSS if not loss else _STEPS if "step" in word else _ITERATIONS
     # What stands behind the epoch, or names it without its number, is mostly a step of that epoch.
-    of_epoch = "poch" in low and ("poch" in low[: best.start()] or _EPOCH.search(text) is None)
-    may_count = has_loss and len(found) == 1 and not evaluates and "|" not in best.group("gap")
-    may_count = may_count and not (of_epoch and _EPOCH.search(text) is None)
-    shape = _shape(text, best.start("number"), best.group("total")) + ("" if may_count else "?")
-    pattern = "" if of_epoch else _pattern(text[: best.start("number")], best.group("word"))
-    return _Counter(shape, int(best.group("number")), may_count, rank, pattern, has_loss)
+    is_numbered = "poch" in low and _EPOCH.search(low) is not None
+    of_epoch = "poch" in low and (not is_numbered or "poch" in low[: best.start()])
+    may_count = bool(loss) and len(found) == 1 and not evaluates and "|" not in best.group("gap")
+    may_count = may_count and (is_numbered or not of_epoch)
+    shape = _shape(low, best.start("number"), best.group("total")) + ("" if may_count else "?")
+    return _Counter(shape, int(best.group("number")), may_count, rank, best.start("number"), word, loss, of_epoch)
 
 
 def _order(word: str) -> int:
-    word = word.lower()
     return 2 if word.startswith("iter") else 1 if word.startswith("step") else 0
 
 
-def _bar(text: str, low: str) -> Optional[_Counter]:
+def _bar(low: str) -> Optional[_Counter]:
     """A progress bar with a loss beside it. Without one it may be that of anything."""
-    found = _BAR.search(text)
-    if found is None or "loss" not in low or _EVALUATION.search(text) is not None:
+    found = _BAR.search(low)
+    if found is None or "loss" not in low or _EVALUATION.search(low) is not None:
         return None
-    before = text[: found.start()].rstrip("0123456789").strip(" :\t")
-    words = before if not any(map(str.isdigit, before)) and is_plain(before) else ""
-    head = r"loss.*" if "loss" in before.lower() else _escaped(words[-_MAX_WORDS_CHARS:]) + (": *" if words else "")
-    tail = r" \[.*loss" if "loss" in text[found.end() :].lower() else ""
-    pattern = head + r"[0-9]+%\|[^|]*\| ([0-9]+)/[0-9]+" + tail
-    shape = "%|" + _shape(before, len(before), found.group("total"))
-    return _Counter(shape, int(found.group("number")), False, _BARS, pattern, False)
+    shape = "%|" + _shape(low, found.start(), found.group("total"))
+    return _Counter(shape, int(found.group("number")), False, _BARS, found.start("number"), "%|")
 
 
-def _epoch(text: str) -> Optional[_Counter]:
-    found = _EPOCH.search(text)
-    if found is None or (_EVALUATION.search(text) is not None and "train" not in text.lower()):
+def _epoch(low: str) -> Optional[_Counter]:
+    found = _EPOCH.search(low)
+    if found is None or (_EVALUATION.search(low) is not None and "train" not in low):
         return None
-    shape = "epoch " + _shape(text, found.start("number"), None)
-    pattern = _pattern(text[: found.start("number")], "epoch")
-    return _Counter(shape, int(found.group("number")), False, _EPOCHS, pattern, False)
+    begin = found.start("number")
+    return _Counter("epoch " + _shape(low, begin, None), int(found.group("number")), False, _EPOCHS, begin, "epoch")
 
 
-def _shape(text: str, end: int, total: Optional[str]) -> str:
-    constant = _SPACES.sub(" ", _NUMBERS.sub("#", text[:end]))
+def _shape(low: str, end: int, total: Optional[str]) -> str:
+    constant = _SPACES.sub(" ", _NUMBERS.sub("#", low[:end]))
     return "%s/%s" % (constant[-_MAX_SHAPE_CHARS:], total or "")
 
 
-def _pattern(before: str, word: str) -> str:
+def _pattern(counter: _Counter, text: str) -> str:
     """The pattern for a number by the constant text before it; "" where that has nothing to hold on to.
 
     What stands before a digit, as times and ranks do, is left out.
     """
+    if counter.of_epoch:
+        return ""
+    if counter.rank == _BARS:
+        return _pattern_of_bar(text)
+    before = text[: counter.begin]
     constant = re.split(r"\d", before)[-1]
     whole = constant == before and len(before) <= _MAX_WORDS_CHARS
     words = constant if whole else constant[-_MAX_WORDS_CHARS:]
@@ -347,11 +358,25 @@ def _pattern(before: str, word: str) -> str:
     if not whole:
         begin = re.search(r"[A-Za-z|]", words)
         words = words[begin.start() :] if begin is not None else ""
-    if word.lower() not in words.lower() or not is_plain(words.replace("\t", " ")):
+    if counter.word not in words.lower() or not is_plain(words.replace("\t", " ")):
         return ""
     start = r"^\s*" if whole else r"\b" if words[:1].isalpha() else ""
     made = "%s%s([0-9]+)" % (start, _escaped(words.lstrip() if whole else words))
     return made if len(made) <= MAX_LIKELY_CHARS else ""
+
+
+def _pattern_of_bar(text: str) -> str:
+    found = _BAR.search(text)
+    if found is None:
+        return ""
+    words = text[: found.start()].rstrip("0123456789").strip(" :\t")[-_MAX_WORDS_CHARS:]
+    head = _escaped(words) + (": *" if words else "")
+    if "loss" in words.lower():
+        head = r"loss.*"
+    elif any(map(str.isdigit, words)) or not is_plain(words) or len(head) > MAX_LIKELY_CHARS // 2:
+        head = ""
+    tail = r" \[.*loss" if "loss" in text[found.end() :].lower() else ""
+    return head + r"[0-9]+%\|[^|]*\| ([0-9]+)/[0-9]+" + tail
 
 
 def _escaped(words: str) -> str:
@@ -361,14 +386,12 @@ def _escaped(words: str) -> str:
 
 def printed_loss(text: str) -> str:
     """The loss of the training in a line, as it is printed; "" = there is none."""
-    text = text[:_READ_CHARS]
-    if "loss" not in text.lower() or (_EVALUATION.search(text) is not None and "train" not in text.lower()):
-        return ""
-    return _loss(text)
+    low = text[:_READ_CHARS].lower()
+    return "" if _EVALUATION.search(low) is not None and "train" not in low else _loss(low)
 
 
-def _loss(text: str) -> str:
-    found = _LOSS.search(text)
+def _loss(low: str) -> str:
+    found = _LOSS.search(low) if "loss" in low else None
     return found.group("value") if found is not None else ""
 
 
