@@ -64,11 +64,22 @@ def _as_node_fault(world: JobWorld, failure: Failure) -> Failure:
     if failure.node_fault or failure.kind not in OF_A_SICK_NODE:
         return failure
     if not node_fault:
-        if suspicion is None or suspicion.followed is None:
+        if suspicion is None or suspicion.followed is None or _cannot_start(world, failure):
             return failure
         message = f"{failure.message}; jobs failed on this node before: the worker moves to another node if one is free"
         return replace(failure, message=message, suspected=True)
     return replace(failure, message=f"{failure.message}, on an unhealthy node ({node_fault})", node_fault=node_fault)
+
+
+def _cannot_start(world: JobWorld, failure: Failure) -> bool:
+    """Whether the exit code says that the program itself is wrong, so that another node does no better.
+
+    A shell exits with 126 or 127 where it cannot run the command. Python exits with 2 where there is no such script, or
+    no such option, before any step.
+    """
+    launcher = world.by_index[failure.index].launcher
+    is_before_first_step = launcher is None or launcher.step is None
+    return failure.exit_code in (126, 127) or (failure.exit_code == 2 and is_before_first_step)
 
 
 def _with_age(world: JobWorld, gang: Gang, worker_view: WorkerView, failure: Failure) -> Failure:

@@ -2,7 +2,8 @@
 
 A record blames one node at most, and often none. A failure with an explanation is left out. Such are hardware that was
 seen to be unhealthy, planned evacuations, used-up memory, and signals from outside. A defect of the program shows on
-many nodes. So a failure is left out where others failed by themselves at the same time. Where no more than half of the
+many nodes. So a failure is left out where others failed by themselves at the same time. A program that exits before its
+first step may be unable to start anywhere: that is left out until it has got beyond. Where no more than half of the
 rest happened on one node, no node is blamed. Failures in a row at the same step on the same node count as one.
 """
 
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from muster.api.gang import FaultClass, Gang, GangIncident
-from muster.recovery.failure import kinds_with
+from muster.recovery.failure import Kind, kinds_with
 from muster.recovery.last_lines import is_killed
 from muster.world.jobfailures import JobFailureReport
 from muster.world.names import job_name
@@ -31,12 +32,14 @@ class _Episode:
         first: the first of the failures.
         failed_at: the step that the program has to pass to have gone on; -1 before the first step.
         alone: whether no other worker failed by itself at the same time.
+        began: whether one of the failures came after a step of its attempt, or is no exit of the program.
         went_on: whether the program has passed that step since.
     """
 
     first: GangIncident
     failed_at: int
     alone: bool
+    began: bool
     went_on: bool = False
 
 
@@ -62,7 +65,7 @@ def failures_that_followed(gang: Gang) -> tuple[str, tuple[JobFailureReport, ...
             went_on=episode.went_on,
         )
         for episode in recent
-        if episode.first.node == node and episode.alone
+        if episode.first.node == node and episode.alone and (episode.began or episode.went_on)
     ]
     return (node, tuple(found[-MAX_WORDS:])) if found else ("", ())
 
@@ -88,7 +91,9 @@ def comparable_facts(gang: Gang) -> Hashable:
 
 def _episodes(gang: Gang) -> list[_Episode]:
     found: list[_Episode] = []
+    resumed: int | None = None
     for incident in gang.spec.incidents:
+        began, resumed = not _is_exit_before_first_step(incident, resumed), incident.resumed_step
         if not _is_unexplained(incident):
             continue
         failed_at, last = _failed_at(incident), found[-1] if found else None
@@ -98,8 +103,9 @@ def _episodes(gang: Gang) -> list[_Episode]:
         alone = incident.other_workers == 0
         if last is not None and last.first.node == incident.node and failed_at <= last.failed_at:
             last.alone = last.alone and alone
+            last.began = last.began or began
             continue
-        found.append(_Episode(incident, failed_at, alone))
+        found.append(_Episode(incident, failed_at, alone, began))
     saved = gang.spec.checkpoint.step if gang.spec.checkpoint else -1
     for episode in found:
         episode.went_on = episode.went_on or saved > episode.failed_at
@@ -113,6 +119,18 @@ def _is_unexplained(incident: GangIncident) -> bool:
     if incident.fault_class in (FaultClass.HARDWARE, FaultClass.PLANNED):
         return False
     return not is_killed(incident.exit_code, incident.signal)  # by SIGKILL most often because memory was used up
+
+
+def _is_exit_before_first_step(incident: GangIncident, resumed: int | None) -> bool:
+    """Whether the program ended by itself, with an exit code, before the first step of the attempt.
+
+    Args:
+        incident: that ended the attempt.
+        resumed: the step from which the attempt resumed; 0 or None: it began without a checkpoint.
+    """
+    if incident.exit_code is None or incident.reason not in (Kind.RANK_FAILED, Kind.POD_ENDED):
+        return False
+    return incident.step is None or bool(resumed and incident.step <= resumed)
 
 
 def _failed_at(incident: GangIncident) -> int:

@@ -54,15 +54,30 @@ def blamed(*incidents: GangIncident, saved: int | None = None) -> tuple[str, int
     ("incidents", "want"),
     [
         pytest.param([], ("", 0), id="none"),
-        pytest.param([failed()], ("n1", 1), id="one"),
+        pytest.param([failed(step=5)], ("n1", 1), id="one"),
         pytest.param([failed(step=5), failed(step=9)], ("n1", 2), id="again, further on"),
         pytest.param([failed(step=5), failed(step=5), failed(step=5)], ("n1", 1), id="in place, at the same step"),
-        pytest.param([failed(), failed(), failed()], ("n1", 1), id="in place, before the first step"),
+        pytest.param([failed(), failed(), failed()], ("", 0), id="in place, before the first step"),
+        pytest.param([failed(exit_code=127)], ("", 0), id="a command that is not in the image"),
+        pytest.param([failed(exit_code=2), failed(exit_code=2)], ("", 0), id="a script that is not there, twice"),
+        pytest.param([failed(reason="PodEnded", exit_code=1)], ("", 0), id="a container before the first step"),
+        pytest.param([failed(), failed(step=9)], ("n1", 2), id="before the first step, and the program went on"),
+        pytest.param(
+            [failed("n2", step=50, resumed_step=40, fault=PLANNED), failed(step=40)],
+            ("", 0),
+            id="before the first step after a checkpoint",
+        ),
+        pytest.param(
+            [failed("n2", step=50, resumed_step=40, fault=PLANNED), failed(step=41)],
+            ("n1", 1),
+            id="after the first step from a checkpoint",
+        ),
+        pytest.param([failed(reason="StartTimeout", exit_code=None)], ("n1", 1), id="a hang before the first step"),
         pytest.param([failed(step=9), failed(step=5)], ("n1", 1), id="from an older checkpoint, not so far"),
         pytest.param([failed(step=5), failed("n2", step=9)], ("", 0), id="on two nodes"),
         pytest.param([failed(step=1), failed("n2", 2), failed(step=3)], ("n1", 2), id="on one of two more often"),
         pytest.param([failed(f"n{i}", step=i) for i in range(40)], ("", 0), id="everywhere"),
-        pytest.param([failed("n1"), failed("n2"), failed("n1")], ("n1", 2), id="it came back to it"),
+        pytest.param([failed("n1", 1), failed("n2", 1), failed("n1", 1)], ("n1", 2), id="it came back to it"),
         pytest.param([failed(other_workers=2)], ("", 0), id="others with it"),
         pytest.param([failed(other_workers=None)], ("", 0), id="a record of old"),
         pytest.param([failed(step=1), failed(step=2, other_workers=7)], ("n1", 1), id="once alone, once everybody"),
@@ -78,7 +93,7 @@ def blamed(*incidents: GangIncident, saved: int | None = None) -> tuple[str, int
         pytest.param([failed(signal=11, exit_code=None)], ("n1", 1), id="a segmentation fault"),
         pytest.param([failed(fault=INFRASTRUCTURE, reason="ContainerLost")], ("n1", 1), id="the runtime lost it"),
         pytest.param([failed(fault=INFRASTRUCTURE, reason="PodDeleted")], ("", 0), id="somebody deleted it"),
-        pytest.param([failed(hours=0), failed("n2", 9, hours=200)], ("n2", 1), id="what was long ago is another story"),
+        pytest.param([failed(step=5), failed("n2", 9, hours=200)], ("n2", 1), id="what was long ago is another story"),
         pytest.param([failed(step=i) for i in range(50)], ("n1", MAX_WORDS), id="bounded"),
     ],
 )
@@ -104,7 +119,7 @@ def test_what_names_another_cause_blames_no_node(kind: Kind) -> None:
         Kind.NODE_UNHEALTHY,  # it was seen
     }
     assert (kind in KINDS) is (kind not in others), "either follows_node in TRAITS, or one of the others here"
-    assert blamed(failed(reason=kind))[1] == (kind not in others)
+    assert blamed(failed(reason=kind, step=5))[1] == (kind not in others)
 
 
 @pytest.mark.parametrize(

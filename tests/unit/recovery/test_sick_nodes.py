@@ -228,6 +228,15 @@ class TestANodeThatFailuresOfJobsHaveFollowed:
         words = "; jobs failed on this node before: the worker moves to another node if one is free; its last lines: "
         assert words in record.incidents[-1].message
 
+    @pytest.mark.parametrize(
+        ("code", "step", "moves"),
+        [(127, None, False), (126, 9, False), (2, None, False), (2, 9, True), (1, None, True), (1, 9, True)],
+    )
+    def test_a_program_that_cannot_start_there_stays(self, code: int, step: int | None, moves: bool) -> None:
+        record = self.suspected(training(free=1).launcher(1, failed(1, code=code, step=step)))
+        assert (record.level is Level.REPLACE) is moves
+        assert ("jobs failed on this node before" in record.incidents[-1].message) is moves
+
     def test_it_restarts_there_if_none_is(self) -> None:
         record = self.suspected(training().launcher(1, failed(1)))
         assert (record.level, places(record), charged(record)) == (Level.IN_PLACE, ["n0", "n1", "n2"], (1, 0))
