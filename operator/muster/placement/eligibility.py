@@ -139,8 +139,11 @@ def unfit(node: NodeView, needs: Requirements, fleet: Fleet) -> Refusal | None:
     resource = fleet.policy.accelerator_resource
     if not needs.accelerators and _is_kept(node, fleet):
         return _KEPT
-    if needs.accelerators and node.allocatable.get(resource, 0) < needs.accelerators:
-        return Refusal(RefusalKind.TOO_FEW_ACCELERATORS, f"with fewer than {needs.accelerators} {resource}", resource)
+    there = node.allocatable.get(resource, 0)
+    if needs.accelerators and there < needs.accelerators:
+        only = f"{there}, " if there > 0 else ""
+        message = f"with {only}fewer than {needs.accelerators} {resource}"
+        return Refusal(RefusalKind.TOO_FEW_ACCELERATORS, message, str(there))
     missing = _short_of(needs, node.allocatable)
     return Refusal(RefusalKind.TOO_SMALL, f"with too little {missing} for a worker", missing) if missing else None
 

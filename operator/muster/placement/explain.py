@@ -12,7 +12,7 @@ from typing import TypeVar
 from muster.placement.candidates import CandidateNodes
 from muster.placement.domain import Domain
 from muster.placement.eligibility import IN_USE
-from muster.placement.names import visible_name, visible_refusal
+from muster.placement.names import NEVER_FITS, visible_name, visible_refusal
 from muster.placement.natural import natural
 from muster.placement.request import Request
 from muster.placement.search import wanted_room
@@ -42,7 +42,7 @@ def not_placed(request: Request, ground: CandidateNodes, tree: Tree, fleet: Flee
     ground = _with_hidden_names(ground.emptied, request.viewer)
     short = _shortfall(request, ground, tree, fleet)
     if not short.ever and not request.kept:
-        return NotPlaced("NeverFits", _never(request, short), short)
+        return NotPlaced(NEVER_FITS, _never(request, short), short)
     if short.free < short.needs:
         return NotPlaced(
             "InsufficientNodes", f"needs {_needs_text(request, '')}: {_fleet(short)}{_refused_text(short)}", short
@@ -172,7 +172,7 @@ def _verb(count: int) -> str:
 
 
 def _fleet(short: Shortfall) -> str:
-    return f"{short.free} of the fleet's {short.fleet} are free and suitable"
+    return f"{short.free} of the fleet's {short.fleet} {_verb(short.free)} free and suitable"
 
 
 def _refused_text(short: Shortfall) -> str:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from muster.placement.names import OTHERS, promised_refusal, reserved_refusal, visible_name
+from muster.placement.names import NEVER_FITS, OTHERS, promised_refusal, reserved_refusal, visible_name
 from muster.placement.space import Space
 from muster.queueing.charges import Charged
 from muster.queueing.limits import BEHIND_IN_QUEUE, Limits
@@ -30,7 +30,7 @@ from muster.world.queuedecision import NotPlaced, Placed, QueueDecision
 INTERNAL_ERROR = "InternalError"
 _NOBODY = Charged()
 # Waiting does not help these: they block no other job.
-_HOPELESS = frozenset({"NeverFits", "UnknownTopologyLevel"})
+_HOPELESS = frozenset({NEVER_FITS, "UnknownTopologyLevel"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,7 +151,23 @@ def _of_fleet(job: TrainingJob, short: Shortfall) -> Iterator[str]:
     best, most = _largest(short)
     if most + sum(each.count for each in short.refused if _repair(each)) >= short.needs:
         yield from _repairs(short, _where(short, best))
+    fewer = _fewer_accelerators(short, most)
+    if fewer and short.needs >= job.spec.nodes:
+        yield f"lower spec.gpusPerNode to {fewer}{_where(short, best)} {_AGAIN}"
     yield from _smaller(job, short, best and DomainCount(best.domain, best.suitable, best.suitable), short.suitable)
+
+
+def _fewer_accelerators(short: Shortfall, most: int) -> int:
+    """The largest number of accelerators for each worker with which there would be enough nodes; 0 where there is none.
+
+    Args:
+        most: the number of nodes that the job could have without that.
+    """
+    fewer = [each for each in short.refused if each.why.kind is RefusalKind.TOO_FEW_ACCELERATORS]
+    for there in sorted({int(each.why.subject) for each in fewer}, reverse=True):
+        if there > 0 and most + sum(e.count for e in fewer if int(e.why.subject) >= there) >= short.needs:
+            return there
+    return 0
 
 
 def _gaps(short: Shortfall) -> Iterator[str]:
@@ -222,7 +238,7 @@ def _repair(refused: RefusedNodes) -> str:
 
 
 # From the number of nodes and the subject of the refusal. Too few accelerators are missing on purpose: nodes do not
-# grow them.
+# grow them, and only the job can ask for fewer (`_fewer_accelerators`).
 _REMEDIES: Mapping[RefusalKind, Callable[[int, str], str]] = {
     RefusalKind.CORDONED: lambda count, _: f"uncordon {nodes_text(count)}",
     RefusalKind.NOT_READY: lambda count, _: f"bring back {nodes_text(count)} that {verb_for(count)} not ready",

@@ -59,8 +59,8 @@ class Refusal:
 
     Attributes:
         message: the same in a few words.
-        subject: its object: the key of a taint, a resource, what only a scheduler can do, or the job that gets the
-            node; "" for kinds that need none.
+        subject: its object: the key of a taint, a resource, the number of accelerators that there are, what only a
+            scheduler can do, or the job that gets the node; "" for kinds that need none.
     """
 
     kind: RefusalKind

@@ -45,7 +45,7 @@ def fields(*expressions: dict[str, Any]) -> dict[str, Any]:
         pytest.param(a_node("n0"), "", id="a good one"),
         pytest.param(a_node("n0", ready=False), "not ready", id="not ready"),
         pytest.param(a_node("n0", unschedulable=True), "cordoned", id="cordoned"),
-        pytest.param(a_node("n0", allocatable={GPU: 7}), f"with fewer than 8 {GPU}", id="too few accelerators"),
+        pytest.param(a_node("n0", allocatable={GPU: 7}), f"with 7, fewer than 8 {GPU}", id="too few accelerators"),
         pytest.param(a_node("n0", allocatable={}), f"with fewer than 8 {GPU}", id="no accelerators"),
         pytest.param(tainted(a_node("n0"), "sick"), "taint sick", id="tainted"),
         pytest.param(tainted(a_node("n0"), "sick", effect="NoExecute"), "taint sick", id="tainted, evicting"),

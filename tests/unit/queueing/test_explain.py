@@ -35,6 +35,11 @@ FAILED = Refusal(RefusalKind.AVOIDED_AFTER_FAILURE, "avoided after a failure the
 AGAIN = "(delete the job and create it again)"
 
 
+def with_accelerators(there: int) -> Refusal:
+    """The refusal of nodes that have so many, and fewer than the job asks for."""
+    return Refusal(RefusalKind.TOO_FEW_ACCELERATORS, f"with {there}, fewer than 16 {GPU}", str(there))
+
+
 def short(
     needs: int,
     free: int,
@@ -175,6 +180,28 @@ REMEDIES = [
         lacking(short(64, 10, 48, refused={IN_USE: 38, CORDONED: 4, NOT_READY: 2}, ever=False), "NeverFits"),
         ["it can never start on this fleet: it has 48 suitable nodes", f"lower spec.nodes to 48 {AGAIN}"],
         id="never: what could be repaired would not suffice",
+    ),
+    pytest.param(
+        of(2),
+        lacking(short(2, 0, 0, refused={with_accelerators(8): 3, with_accelerators(0): 1}, ever=False), "NeverFits"),
+        ["it can never start on this fleet: it has 0 suitable nodes", f"lower spec.gpusPerNode to 8 {AGAIN}"],
+        id="never: each node has fewer accelerators",
+    ),
+    pytest.param(
+        of(4),
+        lacking(short(4, 0, 1, refused={with_accelerators(8): 2, with_accelerators(4): 1}, ever=False), "NeverFits"),
+        [
+            "it can never start on this fleet: it has 1 suitable node",
+            f"lower spec.gpusPerNode to 4 {AGAIN}",
+            f"lower spec.nodes to 1 {AGAIN}",
+        ],
+        id="never: enough nodes have four accelerators, and not enough have eight",
+    ),
+    pytest.param(
+        of(9),
+        lacking(short(9, 0, 0, refused={with_accelerators(8): 3}, ever=False), "NeverFits"),
+        ["it can never start on this fleet: it has 0 suitable nodes"],
+        id="never: too few nodes, whatever their accelerators",
     ),
     pytest.param(
         of(50),
