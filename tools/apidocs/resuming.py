@@ -19,7 +19,7 @@ Where the checkpoint lies in an [object store](../checkpoints.md), `MUSTER_RESUM
 *from a URL* says which of them the framework opens itself. With any other `Auto` adds nothing, and a name is refused in words: let the program
 fetch the checkpoint, and give the framework the copy. Muster writes nothing into a store, neither a tracker of Megatron-LM nor DeepSpeed's `latest`.
 
-A start from scratch adds nothing. What was added stands in the job's status (condition `Running`) and in the Event `Started`. An option
+A start without a checkpoint adds nothing. What was added stands in the job's status (condition `Running`) and in the Event `Started`. An option
 that the command has with the same meaning (`--load` with the same directory, or with `$(MUSTER_RESUME_PATH)`) is not repeated. A
 checkpoint that lies elsewhere is one that `spec.checkpoint.resumeFrom` names outside `spec.checkpoint.directory`.
 

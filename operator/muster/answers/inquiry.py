@@ -248,7 +248,10 @@ def _decisions(
         yield f"this job avoids {base.node} until {until:%Y-%m-%d %H:%M:%S} UTC"
     if kept is not None and kept.resumed_step is not None:
         ran = f", {count(lost, 'step')} behind where it was" if lost else ""
-        yield f"the next attempt went on from step {kept.resumed_step}{ran}: the newest complete checkpoint"
+        if kept.resumed_step:
+            yield f"the next attempt went on from step {kept.resumed_step}{ran}: the newest complete checkpoint"
+        else:
+            yield "the next attempt started without a checkpoint from Muster"
     elif lost is not None and base.resumed_time is None and job.status.completion is not None:
         yield f"no complete checkpoint held {count(lost, 'step')} when the job ended"
     elif lost is not None:

@@ -19,6 +19,9 @@ from muster.api.gang import FaultClass, GangSpec, Role
 from muster.api.trainingjob import CheckpointConcern, Incident, JobWarning, ProgressPreset, TrainingJob, Waiting
 from muster.goodput.figures import ettr_at_most, thousandth
 from muster.goodput.opened import TRAINS, figures_as_of
+from muster.lifecycle.resume import NOT_FOUND
+from muster.placement.names import NEVER_FITS
+from muster.protocol.resuming import is_own
 from muster.world.views import ContainerView, PodView
 
 SHOWN_NODES = 8
@@ -62,6 +65,9 @@ class JobStatusView(ApiModel):
     reason: str
     message: str
     since: Time | None = None
+    status_time: Time | None = Field(
+        None, description="When the operator last wrote the job's status; left out: it is not known."
+    )
     step: int | None = None
     step_unseen: str = Field(
         "", description="How Muster learns of steps, while ranks run and none is known; empty: otherwise."
@@ -108,6 +114,7 @@ def job_status(
     now: datetime,
     notes: Sequence[str] = (),
     events: Sequence[JobEvent] | None = (),
+    written: datetime | None = None,
 ) -> JobStatusView:
     """Build the status of a job.
 
@@ -117,6 +124,7 @@ def job_status(
         healths: of its nodes, by name; None: they may not be read.
         notes: what could not be seen.
         events: of the job, in any order; None: they may not be read.
+        written: when its status was last written, by the API server's clock; None: not known.
     """
     status, base = job.status, explain(job)
     goodput, saved = figures_as_of(job, now), status.checkpoint
@@ -130,6 +138,7 @@ def job_status(
         reason=status.reason,
         message=base.message,
         since=base.since,
+        status_time=written,
         step=status.step,
         step_unseen=_step_unseen(job) if status.state in TRAINS and status.step is None else "",
         steps_per_second=step_rate(job, now),
@@ -229,10 +238,12 @@ def _next(job: TrainingJob, record: GangSpec | None, now: datetime) -> Iterator[
     waiting = status.waiting
     if waiting is not None and waiting.needs:
         place = f"place {waiting.position} of {waiting.queued} in the queue; " if waiting.position else ""
-        if waiting.counts_nodes:
-            yield (
-                f"{place}it starts when {count(waiting.needs, 'node')} are free for it at once ({waiting.free} are now)"
-            )
+        if status.reason == NEVER_FITS:
+            yield f"{place}it cannot start on the fleet as it is; Muster looks again whenever a node changes"
+        elif waiting.counts_nodes:
+            free = f"{waiting.free} {'is' if waiting.free == 1 else 'are'} now"
+            verb = "is" if waiting.needs == 1 else "are"
+            yield f"{place}it starts when {count(waiting.needs, 'node')} {verb} free for it at once ({free})"
         else:
             yield f"{place}it starts on {count(waiting.needs, 'node')}, all at once"
     if record is None:
@@ -250,7 +261,7 @@ def _next(job: TrainingJob, record: GangSpec | None, now: datetime) -> Iterator[
             f"it leaves {left} after its next complete checkpoint, in {until} at the latest "
             f"({record.evacuation.reason})"
         )
-    if record.start is None and record.members and status.state not in TRAINS:
+    if record.start is None and record.members and status.state not in (*TRAINS, "Stalled"):
         if record.hold_until is not None and record.hold_until > now:
             yield (
                 f"attempt {record.attempt} starts in {duration((record.hold_until - now).total_seconds())} (back-off "
@@ -282,6 +293,8 @@ def _actions(
         yield from status.waiting.remedies
     if found is not None:
         yield f"see what was seen and decided: kubectl muster report {called} --incident {found.number}"
+    if status.reason == NOT_FOUND:
+        yield from _instead_of_resume_from(job)
     last: Incident | None = status.incidents[-1] if status.incidents else None
     failed = status.state == "Failed" or (found is not None and found.fault_class == FaultClass.APPLICATION)
     if failed and last is not None:
@@ -292,6 +305,17 @@ def _actions(
         yield f"see the findings on {_named(unhealthy)}: kubectl muster nodes {unhealthy[0]}"
     if status.state == "Succeeded":
         yield f"see where the time went: kubectl muster report {called}"
+
+
+def _instead_of_resume_from(job: TrainingJob) -> Iterator[str]:
+    """Yield the ways on for a job whose spec.checkpoint.resumeFrom names no checkpoint that can be had."""
+    patch = f"kubectl -n {job.metadata.namespace} patch tj {job.metadata.name} --type=merge -p"
+    saved = job.status.checkpoint
+    if saved is not None and is_own(saved.path, job.spec.checkpoint.directory or ""):
+        removal = '{"spec":{"checkpoint":{"resumeFrom":null}}}'
+        yield f"go on from its own newest checkpoint, step {saved.step}: {patch} '{removal}'"
+    other = '{"spec":{"checkpoint":{"resumeFrom":"/path/of/it"}}}'
+    yield f"name a checkpoint that all workers see: {patch} '{other}'"
 
 
 def _named(nodes: Sequence[str]) -> str:

@@ -1091,7 +1091,7 @@ REASONS: tuple[Reason, ...] = (
         "The worker moves, and the node is avoided for ten minutes.",
         _NOTHING,
         "attempt 1: the kubelet of n1 rejected pod job-5b6d5-1-1: UnexpectedAdmissionError: device lost; attempt 2 "
-        "follows (R2: a new node takes the lost one's place)",
+        "follows (R2: another node takes the worker)",
     ),
     Reason(
         "NodeConflict",
@@ -1136,7 +1136,7 @@ REASONS: tuple[Reason, ...] = (
         _MOVES,
         "Check the node: power, network, kubelet.",
         "attempt 1: worker 1 has been silent for 20 s, and its kubelet sends no heartbeat and 2 of its neighbours "
-        "get no answer; attempt 2 follows (R2: a new node takes the lost one's place)",
+        "get no answer; attempt 2 follows (R2: another node takes the worker)",
     ),
     Reason(
         "NodeUnhealthy",

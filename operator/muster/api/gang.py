@@ -258,7 +258,7 @@ class AttemptStart(ApiModel):
         None,
         description=(
             "resume is the checkpoint from which the ranks resume. If it is absent, Muster gives them none: they begin "
-            "from scratch, or resume by themselves."
+            "anew, or resume by themselves."
         ),
     )
     resume_preset: str = Field(
@@ -452,8 +452,8 @@ class GangIncident(ApiModel):
         None,
         le=MAX_STEP,
         description=(
-            "resumedStep is the step from which the next attempt resumed. 0 means from scratch. If it is absent, no "
-            "ranks have started since."
+            "resumedStep is the step from which the next attempt resumed. 0 means without a checkpoint from Muster. If "
+            "it is absent, no ranks have started since."
         ),
     )
     checkpoint_step: int | None = Field(
@@ -681,8 +681,8 @@ class CorruptionStatus(ApiModel):
         None,
         le=MAX_STEP,
         description=(
-            "resumedStep is the step from which the training resumed afterwards. 0 means from scratch. If it is "
-            "absent, the training has not resumed yet."
+            "resumedStep is the step from which the training resumed afterwards. 0 means without a checkpoint from "
+            "Muster. If it is absent, the training has not resumed yet."
         ),
     )
     examination: Examination | None = Field(
@@ -857,7 +857,7 @@ class GangSpec(ApiModel):
         description=(
             "moveIncompleteBeyond is a checkpoint: incomplete checkpoints of higher steps beside it are moved away "
             "before this attempt starts. It is absent if the job does not ask for that, not yet, or if the attempt "
-            "starts from scratch."
+            "starts without a checkpoint from Muster."
         ),
     )
     local_since_attempt: int = Field(

@@ -303,8 +303,8 @@ class Checkpoint(ApiModel):
         min_length=1,
         max_length=1024,
         description="directory holds the checkpoints: an absolute path that every worker mounts, or a URL that fsspec "
-        "can open in the image, e.g. s3://bucket/run-7. Absent: Muster sees no checkpoints, and every restart begins "
-        "from scratch.",
+        "can open in the image, e.g. s3://bucket/run-7. Absent: Muster sees no checkpoints and gives restarts "
+        "none, so that they begin anew, or resume by themselves.",
         json_schema_extra=checks(
             rule(
                 f"self.startsWith('/') || {_IS_URL}",
@@ -350,7 +350,7 @@ class Checkpoint(ApiModel):
         max_length=32,
         description="resumeArgument lists arguments that are added to the command when a start resumes from a "
         "checkpoint, e.g. [--resume_from_checkpoint, $(MUSTER_RESUME_PATH)]. Use it for programs that do not read "
-        "MUSTER_RESUME_PATH. A start from scratch gets none of them.",
+        "MUSTER_RESUME_PATH. A start without a checkpoint gets none of them.",
     )
     resume_preset: ResumePreset | None = Field(
         None,

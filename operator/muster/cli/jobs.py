@@ -51,6 +51,25 @@ async def read_job(session: Session, name: str) -> tuple[bytes, TrainingJob]:
     return data, found
 
 
+class _Written(msgspec.Struct, rename="camel"):
+    subresource: str = ""
+    time: datetime | None = None
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    managed_fields: list[_Written] = []
+
+
+class _Managed(msgspec.Struct):
+    metadata: _Metadata
+
+
+def status_time(data: bytes) -> datetime | None:
+    """Return when the status of an object was last written, by the API server's clock; None: it does not say."""
+    written = msgspec.json.decode(data, type=_Managed).metadata.managed_fields
+    return max((each.time for each in written if each.subresource == "status" and each.time is not None), default=None)
+
+
 async def events_of(session: Session, uid: str) -> list[JobEvent] | None:
     """Return the job's Events; None if this user may not read them."""
     query: dict[str, str | int] = {"fieldSelector": f"involvedObject.uid={uid}", "limit": PAGE_SIZE}

@@ -14,7 +14,7 @@ from muster.answers.job_text import ettr_text, why_no_ettr
 from muster.answers.jobstatus import JobStatusView, WorkerRow, job_status
 from muster.api.trainingjob import Waiting
 from muster.cli import burnin, show
-from muster.cli.jobs import REPAIRS, events_of, job_of
+from muster.cli.jobs import REPAIRS, events_of, read_job, status_time
 from muster.cli.reading import healths_of, pods_of, record_of
 from muster.cli.session import (
     ContextOption,
@@ -71,13 +71,15 @@ async def find(session: Session, name: str) -> JobStatusView:
         CliError: there is no such job, or it does not fit the model.
         ApiError: the API server did not answer as it should.
     """
-    job = await job_of(session, name)
+    data, job = await read_job(session, name)
     (record, unread), (pods, hidden), events = await asyncio.gather(
         record_of(session, job), pods_of(session, job), events_of(session, job.metadata.uid)
     )
     nodes = [member.node for member in record.members] if record else job.status.nodes
     healths, unknown = await healths_of(session, nodes)
-    return job_status(job, record, pods, healths, session.now(), [*unread, *hidden, *unknown], events)
+    return job_status(
+        job, record, pods, healths, session.now(), [*unread, *hidden, *unknown], events, status_time(data)
+    )
 
 
 def render(console: Console, it: JobStatusView, now: datetime) -> None:
@@ -171,7 +173,8 @@ def _facts(it: JobStatusView, now: datetime) -> list[tuple[str, object]]:
     speed = show.rate(it.steps_per_second)
     rows: list[tuple[str, object]] = []
     if it.step is not None:
-        rows.append(("Step", f"{it.step:,}" + (f", {speed}" if speed else "")))
+        known = f" (as of {show.age(it.status_time, now)} ago)" if it.status_time and it.state not in ENDED else ""
+        rows.append(("Step", f"{it.step:,}" + (f", {speed}" if speed else "") + known))
     elif it.step_unseen:
         rows.append(("Step", f"not seen yet: {it.step_unseen}"))
     if it.ettr is not None:
@@ -187,7 +190,8 @@ def _facts(it: JobStatusView, now: datetime) -> list[tuple[str, object]]:
         behind = f", {show.count(saved.steps_since, 'step')} behind" if saved.steps_since else ""
         rows.append(("Checkpoint", f"step {saved.step:,}, {show.age(saved.time, now)} old{behind}: {saved.path}"))
     elif it.step is not None or it.step_unseen:
-        rows.append(("Checkpoint", "none yet: a failure takes everything back"))
+        seen = "none was seen" if it.state in ENDED else "none seen yet: after a failure Muster has none to resume from"
+        rows.append(("Checkpoint", seen))
     rows += [(f"  {concern.reason}", concern.message) for concern in it.concerns]
     if it.attempt:
         rows.append(("Attempt", f"{it.attempt} ({show.count(it.restarts, 'restart')})"))

@@ -3,6 +3,7 @@
 Tests: tests/unit/lifecycle/test_waiting_and_binding.py.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -30,6 +31,8 @@ from muster.lifecycle.template import scheduler_for, shape_problem
 from muster.lifecycle.words import on_nodes
 from muster.lifecycle.worker_pod import WorkerSettings, support_manifests, worker_manifest
 from muster.placement.eligibility import binding_of
+from muster.protocol.checkpoint_names import above
+from muster.protocol.resuming import is_own
 from muster.queueing.charges import JOBS_THAT_PAY_ALONE
 from muster.queueing.limits import NAMESPACE_LIMIT
 from muster.queueing.phrases import nodes_text
@@ -129,10 +132,11 @@ def _started(world: JobWorld, gang: Gang) -> Plan:
     if waits is not None:
         return _not_started(world, gang, waits)
     resumed = begun.start.resume if begun.start else None
-    where = f"from checkpoint {resumed.step} ({resumed.path})" if resumed else "from scratch"
+    where = f"from checkpoint {resumed.step} ({resumed.path})" if resumed else "without a checkpoint from Muster"
     where += local.local_start_text(resumed, world.job, begun)
     if resumed and spec.checkpoint is None and not local.is_local(world.job, resumed):
-        where += ", found in spec.checkpoint.directory"
+        own = is_own(resumed.path, world.job.spec.checkpoint.directory or "")
+        where += f", found in {'spec.checkpoint.directory' if own else above(resumed.path)}"
     if begun.branch and begun.branch.resume_from not in ("", spec.branch.resume_from if spec.branch else ""):
         where += ", as spec.checkpoint.resumeFrom asks"
     how = resuming.resume_text(world.job, begun)
@@ -552,6 +556,8 @@ def _start_trouble(world: JobWorld) -> tuple[str, str] | None:
 _OF_THE_IMAGE = frozenset(
     {"ErrImageNeverPull", "ErrImagePull", "ImageInspectError", "ImagePullBackOff", "InvalidImageName"}
 )
+# A scheduler that finds no volume claim ends its message with the answer of its preemption, which is the same.
+_REPEATED_NOT_FOUND = re.compile(r"not found\. not found\.?$")
 _REMEDY = "If the image cannot be had, delete the job and create it again with one that can."
 
 
@@ -564,5 +570,5 @@ def _pod_trouble(pod: PodView) -> CreateError | None:
                 f"{what}. {_REMEDY if container.waiting_reason in _OF_THE_IMAGE else ''}".strip(),
             )
     if pod.unschedulable_message:
-        return CreateError("Unschedulable", pod.unschedulable_message)
+        return CreateError("Unschedulable", _REPEATED_NOT_FOUND.sub("not found.", pod.unschedulable_message))
     return None

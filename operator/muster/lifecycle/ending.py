@@ -11,7 +11,7 @@ from muster.lifecycle.commit import commit
 from muster.lifecycle.facts import Facts
 from muster.lifecycle.modes import mode_of
 from muster.lifecycle.plan import Announcement, DeleteJob, DeletePod, Plan, State, StatusReport
-from muster.lifecycle.words import what_tests_show
+from muster.lifecycle.words import failures_text, what_tests_show
 from muster.lifecycle.worker_pod import WorkerSettings
 from muster.recovery import budgets
 from muster.recovery.failure import Kind
@@ -104,9 +104,9 @@ def _failure_record(world: JobWorld, record: GangSpec) -> CompletionRecord | Non
         else "Look at the nodes named in status.incidents; spec.recovery.hardwareRestartsPerDay is the budget."
     )
     what = (
-        f"{budgets.application_restarts(record, world.now)} failures"
+        failures_text(budgets.application_restarts(record, world.now))
         if reason == budgets.APPLICATION_EXHAUSTED
-        else f"{budgets.hardware_restarts(record, world.now)} failures of nodes and infrastructure"
+        else f"{failures_text(budgets.hardware_restarts(record, world.now))} of nodes and infrastructure"
     )
     last_one = f"Last: attempt {last.attempt}, worker {last.index} on {last.node}: {last.message}"
     if record.open_corruption is not None:

@@ -30,6 +30,7 @@ from muster.goodput.status_goodput import fault_time
 from muster.lifecycle import corruption, local, members, resume, resuming
 from muster.lifecycle.modes import mode_of
 from muster.lifecycle.resume import Missing, Start
+from muster.lifecycle.words import and_more_workers
 from muster.lifecycle.worker_pod import PLAIN_MASTER_PORT
 from muster.preflight.verdict import Fail
 from muster.protocol.fence import doubled_seconds, wanted_fence_seconds
@@ -195,7 +196,7 @@ def _with_later_failures(
         found: the new failures.
     """
     last, count = record.incidents[-1], len(found)
-    more = f"; then {exits.message_of(world, cause)}" + (f" (and {count - 1} more workers)" if count > 1 else "")
+    more = f"; then {exits.message_of(world, cause)}{and_more_workers(count - 1)}"
     changes: dict[str, object] = {
         "level": max(level, last.level, key=_ORDER.index),
         "message": (last.message + more)[:2048],
@@ -834,7 +835,6 @@ def _incident(
     fault_class: FaultClass,
     found: Sequence[Failure],
 ) -> GangIncident:
-    others = f" (and {len(found) - 1} more workers)" if len(found) > 1 else ""
     return GangIncident(
         attempt=record.attempt,
         time=world.now,
@@ -849,7 +849,7 @@ def _incident(
         signal=cause.signal,
         step=_last_step(world, record),
         checkpoint_step=record.checkpoint.step if record.checkpoint else None,
-        message=(exits.message_of(world, cause) + others)[:2048],
+        message=(exits.message_of(world, cause) + and_more_workers(len(found) - 1))[:2048],
         other_workers=_count_other_failures(found, cause.index),
     )
 

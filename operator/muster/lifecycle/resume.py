@@ -500,13 +500,19 @@ def _start_from_other_job(world: JobWorld, record: GangSpec, requested: str, for
     other, own = world.other, world.job.spec.checkpoint.directory or ""
     which = "complete checkpoint" if fork.step is None else f"complete checkpoint {fork.step}"
     field = f"spec.checkpoint.resumeFrom: {requested}:"
-    instead = f"Or set resumeFrom to the absolute path or the URL of the checkpoint, or to {SCRATCH}"
+    elsewhere = f"set resumeFrom to the absolute path or the URL of the checkpoint, or to {SCRATCH}"
+    instead, alone = f"Or {elsewhere}", f"S{elsewhere[1:]}"
+    saved = newest_checkpoint(world, record)
+    if saved is not None and is_own(saved.path, own):
+        alone = (
+            f"Remove resumeFrom to go on from this job's own newest checkpoint, {saved.step} ({saved.path}). {instead}"
+        )
+        instead = alone
     if other is None or not other.exists:
-        return Missing(NOT_FOUND, f"{field} there is no job {fork.job} in this namespace. {instead}", stalled=True)
+        return Missing(NOT_FOUND, f"{field} there is no job {fork.job} in this namespace. {alone}", stalled=True)
     if not other.directory:
         text = (
-            f"{field} job {fork.job} has no spec.checkpoint.directory, so Muster does not know where it saves. "
-            f"{instead}"
+            f"{field} job {fork.job} has no spec.checkpoint.directory, so Muster does not know where it saves. {alone}"
         )
         return Missing(NOT_FOUND, text, stalled=True)
     if absolute(other.directory) == absolute(own):
@@ -526,9 +532,7 @@ def _start_from_other_job(world: JobWorld, record: GangSpec, requested: str, for
     else:
         remedy = f"The volume of {fork.job}'s directory has to be mounted in this job's workers, at the same path"
     if _is_unverified(world):  # which says nothing of what is there
-        text = (
-            f"{field} whether there is a {which} of job {fork.job} in {other.directory} is not known: {why}. {instead}"
-        )
+        text = f"{field} whether there is a {which} of job {fork.job} in {other.directory} is not known: {why}. {alone}"
     else:
         newest_there = f"the newest that they see is {seen[0][0]}" if seen else "they see none"
         text = (

@@ -334,7 +334,7 @@ def _build(
         observed_generation=generation,
         state=state,
         reason=reason,
-        attempt=record.attempt if record else before.attempt,
+        attempt=_attempt(record, ended=end is not None) if record else before.attempt,
         nodes_ready=_ready(world, record),
         nodes=[member.node for member in record.members] if record else [],
         topology=record.topology if record and record.members else [],
@@ -382,13 +382,24 @@ def _condition(
     )
 
 
+def _attempt(record: GangSpec, *, ended: bool) -> int:
+    """Return the number of the newest attempt; once the job has ended without a start of it, that of the one before."""
+    if ended and record.start is None and record.incidents:
+        return record.incidents[-1].attempt
+    return record.attempt
+
+
 def _step(world: JobWorld, record: GangSpec | None, checkpoint: CheckpointStatus | None, *, ended: bool) -> int | None:
     """Return the newest finished step of this attempt; before its first one, the step from which it resumed.
 
     None: no step is known. That is no step 0: the program may print its steps in a way that Muster does not read.
-    The launchers of a job that has ended report no step any more: then the last step on the status stands.
+    The launchers of a job that has ended report no step any more: then the last step on the status stands. Between two
+    attempts it is the step at which the last one failed, which may be newer than the status.
     """
     newest = records.newest_step(world, record) if record else None
+    failed = record.incidents[-1] if record and record.start is None and record.incidents else None
+    if newest is None and failed is not None and failed.resumed_step is None:
+        newest = failed.step
     is_known = ended and record is not None and world.job.status.attempt == record.attempt
     if newest is None and record and record.start and not (is_known and world.job.status.step is not None):
         return record.start.resume.step if record.start.resume else None

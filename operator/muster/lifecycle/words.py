@@ -14,7 +14,7 @@ WHAT_LEVELS_DO: Mapping[Level, str] = {
     Level.START: "the whole gang starts",
     Level.IN_PLACE: "ranks restart in place",
     Level.POD: "a new pod on the same node",
-    Level.REPLACE: "a new node takes the lost one's place",
+    Level.REPLACE: "another node takes the worker",
     Level.REBUILD: "the gang is rebuilt",
 }
 
@@ -32,6 +32,16 @@ _GOES_ON = (
     ". Muster lets the gang go on with them. If wrong results come again at the same step, look at the data, the "
     "learning rate and the program"
 )
+
+
+def failures_text(count: int) -> str:
+    """Return a number of failures as text: `1 failure`, `4 failures`."""
+    return f"{count} failure{'s' if count != 1 else ''}"
+
+
+def and_more_workers(count: int) -> str:
+    """Return the end of a message about one worker where the same happened to more; "" where it did not."""
+    return f" (and {count} more worker{'s' if count != 1 else ''})" if count > 0 else ""
 
 
 def after_corruption(spec: GangSpec, *, budget_exhausted: bool = False, ended: bool = False) -> str:

@@ -107,6 +107,14 @@ def test_an_incident_is_told_with_who_saw_what_when_and_what_was_decided(api: An
     assert "\x1b" not in text
 
 
+def test_an_attempt_without_a_checkpoint_is_not_said_to_go_on_from_step_0(api: Any, command: Run) -> None:
+    with_incident(api)
+    api.put(GANG, a_gang(incidents=[{**KEPT, "resumedStep": 0}]))
+    said = json.loads(command("report", "llama", "--incident", "2", "-o", "json").stdout)["decisions"]
+    assert "the next attempt started without a checkpoint from Muster" in said
+    assert not [each for each in said if "step 0" in each]
+
+
 def test_only_a_failure_that_moved_the_worker_says_how_long_the_job_avoids_the_node(api: Any, command: Run) -> None:
     with_incident(api)
     avoids = "this job avoids gpu-1 until 2026-01-05 05:00:00 UTC"

@@ -13,8 +13,9 @@ from muster.kube.errors import Forbidden, Invalid, Unreachable
 
 Run = Callable[..., Result]
 LOG = (
-    "muster: attempt 1: ranks 2 to 3 of 4 starting, from scratch\nstep 1\nmuster: attempt 1: rank 3 exited with code "
-    "1\nmuster: attempt 2: ranks 2 to 3 of 4 starting, resuming from /c/1\n\x1b[31mred\x1b[0m\r10%\r20%\nstep 2\n"
+    "muster: attempt 1: ranks 2 to 3 of 4 starting, without a checkpoint from Muster\nstep 1\n"
+    "muster: attempt 1: rank 3 exited with code 1\n"
+    "muster: attempt 2: ranks 2 to 3 of 4 starting, resuming from /c/1\n\x1b[31mred\x1b[0m\r10%\r20%\nstep 2\n"
 )
 INCIDENT = {
     "attempt": 1,
@@ -99,7 +100,7 @@ def test_of_a_pod_that_is_gone_the_record_is_told(api: Any, command: Run, logs: 
     text = command("logs", "llama", "--failed").stdout
     assert "what the record of incident 1 (RankFailed) has: rank 3 exited with code 1\n  Traceback\n  boom\n" in text
     api.lists(PODS, a_pod(1, incarnation=2))  # a new one in its place, in which that attempt never was
-    logs["llama-x-1-2"] = "muster: attempt 2: ranks 2 to 3 of 4 starting, from scratch\n"
+    logs["llama-x-1-2"] = "muster: attempt 2: ranks 2 to 3 of 4 starting, without a checkpoint from Muster\n"
     (log,) = asked(command, "--failed")["logs"]
     assert log["problem"].startswith("attempt 1 did not run in this pod")
     assert log["incidents"][0]["incident"] == 1
@@ -107,7 +108,7 @@ def test_of_a_pod_that_is_gone_the_record_is_told(api: Any, command: Run, logs: 
 
 def test_an_older_pod_that_is_still_there_is_found_by_its_attempt(api: Any, command: Run, logs: dict[str, str]) -> None:
     api.lists(PODS, a_pod(1), a_pod(1, incarnation=2))
-    logs["llama-x-1-2"] = "muster: attempt 2: ranks 2 to 3 of 4 starting, from scratch\n"
+    logs["llama-x-1-2"] = "muster: attempt 2: ranks 2 to 3 of 4 starting, without a checkpoint from Muster\n"
     (log,) = asked(command, "--failed")["logs"]
     assert (log["pod"], log["lines"][1]) == ("llama-x-1-1", "step 1")
 

@@ -1,6 +1,7 @@
 """`status`: what one screen says of a job, from what this user may read."""
 
 import json
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -301,6 +302,67 @@ def test_a_waiting_job_says_its_place_and_what_would_unblock_it() -> None:
     assert found.next == ["place 2 of 3 in the queue; it starts when 16 nodes are free for it at once (4 are now)"]
     assert found.actions == ["2 more nodes"]
     assert found.steps_per_second is None
+
+
+def test_a_job_that_fits_nowhere_is_not_promised_a_start() -> None:
+    waiting = {"needs": 99, "position": 1, "queued": 1, "free": 0, "fleet": 4}
+    found = stood({"members": []}, state="Pending", reason="NeverFits", waiting=waiting, step=None)
+    assert found.next == [
+        "place 1 of 1 in the queue; it cannot start on the fleet as it is; Muster looks again whenever a node changes"
+    ]
+
+
+def test_one_node_is_free() -> None:
+    waiting = {"needs": 1, "position": 1, "queued": 1, "free": 1, "fleet": 4}
+    found = stood({"members": []}, state="Pending", reason="InsufficientNodes", waiting=waiting, step=None)
+    assert found.next == ["place 1 of 1 in the queue; it starts when 1 node is free for it at once (1 is now)"]
+
+
+def test_a_fork_without_its_base_can_go_on_from_its_own_checkpoint() -> None:
+    saved = {"step": 725, "path": "/ckpt/725", "time": ago(9)}
+    own = stood({}, state="Stalled", reason="ResumeFromNotFound", checkpoint=saved)
+    assert own.next == [], "a stalled job waits for a person, not for its workers"
+    patch = "kubectl -n team-a patch tj llama --type=merge -p"
+    remove = '{"spec":{"checkpoint":{"resumeFrom":null}}}'
+    name = '{"spec":{"checkpoint":{"resumeFrom":"/path/of/it"}}}'
+    assert own.actions == [f"name a checkpoint that all workers see: {patch} '{name}'"], "no directory of its own"
+    job = a_job(state="Stalled", reason="ResumeFromNotFound", checkpoint=saved)
+    job["spec"]["checkpoint"] = {"directory": "/ckpt"}
+    found = job_status(TrainingJob.model_validate(job), None, None, None, NOW)
+    assert found.actions[0] == f"go on from its own newest checkpoint, step 725: {patch} '{remove}'"
+
+
+@pytest.mark.parametrize(
+    ("status", "says"),
+    [
+        ({"state": "Running"}, "none seen yet: after a failure Muster has none to resume from"),
+        ({"state": "Succeeded", "reason": "Completed"}, "none was seen"),
+        ({"state": "Failed", "reason": "RankFailed"}, "none was seen"),
+    ],
+)
+def test_a_job_without_a_checkpoint_is_not_said_to_lose_everything(
+    status: dict[str, Any], says: str, printed: Callable[..., str]
+) -> None:
+    found = job_status(TrainingJob.model_validate(a_job(checkpoint=None, **status)), None, None, None, NOW)
+    text = printed(lambda console: render(console, found, NOW))
+    assert f"Checkpoint  {says}\n" in text
+    assert "everything" not in text
+
+
+def test_figures_say_how_old_they_are(api: Any, command: Run) -> None:
+    job = fresh(a_job())
+    with_job(api)
+    job["metadata"]["managedFields"] = [
+        {"manager": "muster", "operation": "Update", "subresource": "status", "time": rfc3339(datetime.now(UTC))},
+        {"manager": "kubectl", "operation": "Update", "time": rfc3339(datetime.now(UTC) + timedelta(days=1))},
+    ]
+    api.put(f"{JOBS}/llama", job)
+    assert re.search(r"^Step +1,200, 2\.0/s \(as of \d+s ago\)$", command("status", "llama").stdout, re.MULTILINE)
+    job["metadata"].pop("managedFields")
+    api.put(f"{JOBS}/llama", job)
+    assert "as of" not in command("status", "llama").stdout, "it is not known"
+    ended = job_status(TrainingJob.model_validate(a_job(state="Failed")), None, None, None, NOW, written=NOW)
+    assert ended.status_time == NOW
 
 
 def test_of_a_job_that_only_a_limit_keeps_waiting_no_free_nodes_are_told(printed: Callable[..., str]) -> None:

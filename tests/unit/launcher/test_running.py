@@ -40,7 +40,7 @@ def test_waits_then_runs_then_exits_with_the_code_it_is_told(coordinator, run_py
     assert launcher.wait() == 7
     assert coordinator.latest.state == TERMINATING
     assert launcher.text == "hello from the rank\n"
-    assert "muster: attempt 1: rank 0 of 1 starting, from scratch\n" in launcher.error_text
+    assert "muster: attempt 1: rank 0 of 1 starting, without a checkpoint from Muster\n" in launcher.error_text
     assert "muster: exiting with code 7: all ranks have finished\n" in launcher.error_text
 
 

@@ -914,7 +914,7 @@ def test_at_the_end_the_whole_gang_is_measured_once() -> None:
     assert gang_runs(found) == {"n0": 1, "n1": 1, "n2": 1, "n3": 1}
     assert all(found.checkers[f"n{i}"].runs[-1] == GANG_RUN for i in range(4))
     (event,) = plan.announcements
-    assert event.note == "attempt 1 starts from scratch; all-reduce over 4 nodes: 0.8 GB/s (TCP)"
+    assert event.note == "attempt 1 starts without a checkpoint from Muster; all-reduce over 4 nodes: 0.8 GB/s (TCP)"
     assert not event.warning
     burn_in = spec_of(plan).burn_in
     assert burn_in is not None

@@ -493,7 +493,7 @@ class TestTogether:
         (incident,) = spec.incidents
         assert (spec.attempt, incident.attempt, incident.resumed_step) == (3, 1, None)
         assert "; then container main of pod" in incident.message
-        assert "(and 1 more workers)" in incident.message
+        assert "(and 1 more worker)" in incident.message
         assert spec.hold_until is None
 
     def test_one_that_follows_later_has_its_own(self) -> None:

@@ -370,6 +370,42 @@ class TestAnotherJob:
         assert (found.reason, found.stalled) == ("ResumeFromNotFound", True)
         assert f"spec.checkpoint.resumeFrom: {requested}: " in found.message
         assert says in found.message
+        assert ". Or " not in found.message, "there is nothing before it"
+
+    @pytest.mark.parametrize("other", [None, BASE], ids=["the base is gone", "the base has no such checkpoint"])
+    def test_a_fork_that_is_created_again_can_go_on_from_its_own_checkpoint(self, other: OtherJob | None) -> None:
+        job = a_job(checkpoint={"directory": "/checkpoints", "resumeFrom": "job/base@50"})
+        own = (CheckpointReport(725, "/checkpoints/step-725", verified=True),)
+        here = scene(own, own, own, listed=NOT_VISIBLE_SECONDS, job=job)
+        world = replace(here.world(), other=other)
+        assert world.gang is not None
+        found = resume.start_of_next_attempt(world, world.gang.spec)
+        assert isinstance(found, Missing)
+        assert found.stalled
+        assert (
+            ". Remove resumeFrom to go on from this job's own newest checkpoint, 725 (/checkpoints/step-725). Or set "
+            "resumeFrom to the absolute path or the URL of the checkpoint, or to Scratch" in found.message
+        )
+
+    @pytest.mark.parametrize(
+        ("requested", "path", "says"),
+        [
+            (None, "/checkpoints/step-500", ", found in spec.checkpoint.directory"),
+            ("job/base", "/base/step-500", ", found in /base, as spec.checkpoint.resumeFrom asks"),
+        ],
+        ids=["its own", "a fork's"],
+    )
+    def test_the_start_names_the_directory_of_the_checkpoint(self, requested: str | None, path: str, says: str) -> None:
+        job = a_job(checkpoint={"directory": "/checkpoints", "resumeFrom": requested})
+        seen = (CheckpointReport(500, path, verified=True),)
+        here = scene((), (), (), job=job)
+        for index in range(3):
+            listed = {"checkpoints": seen} if requested is None else {"other_directory": seen}
+            here.launcher(index, idle(2, scanned_age_seconds=1.0, stamps="", **listed))
+        plan = decide(replace(here.world(), other=BASE), SETTINGS)
+        assert [event.note for event in plan.announcements if event.reason == "Started"] == [
+            f"attempt 2 starts from checkpoint 500 ({path}){says}"
+        ]
 
     def test_who_does_not_see_the_directory_is_named_with_the_remedy(self) -> None:
         for listed, stalled in ((1.0, False), (NOT_VISIBLE_SECONDS, True)):

@@ -55,6 +55,21 @@ def test_the_end_waits_for_a_last_listing_and_is_told_by_what_was_last_known() -
     assert (left.state, left.step, left.checkpoint.step) == ("Succeeded", 4000, 4000)
 
 
+def test_a_job_that_fails_shows_the_last_step_and_the_attempt_that_had_it() -> None:
+    """Its status was half a minute old: step 41 of attempt 4, which failed at step 49. Attempt 5 never ran."""
+    budget = {"applicationRestartsPerDay": 0}
+    failed = an_incident(4, step=49, checkpoint_step=40, settled=True)
+    kept = Resume(step=40, path="/c/40")
+    scene = Scene(a_job(recovery=budget)).fleet().gang(5, go=False, incidents=[failed], checkpoint=kept)
+    ended = shown(before(scene, attempt=4, step=41, checkpoint=CheckpointStatus(step=40, path="/c/40", time=at(0))))
+    assert (ended.state, ended.attempt, ended.step) == ("Failed", 4, 49)
+    assert ended.completion is not None
+    assert ended.completion.message.startswith("1 failure within 24 hours")
+    scene.job = scene.job.model_copy(update={"status": ended})
+    again = shown(scene)
+    assert (again.state, again.attempt, again.step) == ("Failed", 4, 49)
+
+
 def test_a_suspended_job_shows_no_step_below_its_checkpoint() -> None:
     scene = Scene(a_job(suspend=True)).fleet().gang(2, go=False, members=[], checkpoint=Resume(step=60, path="/c/60"))
     now = shown(before(scene, step=43, checkpoint=CheckpointStatus(step=20, path="/c/20", time=at(0))))

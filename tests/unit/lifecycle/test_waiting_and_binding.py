@@ -282,6 +282,15 @@ def test_a_gang_that_cannot_be_assembled_gives_its_nodes_back(scene: Scene, word
     assert came_to_nothing(spec)
 
 
+def test_a_claim_that_is_not_there_is_said_once() -> None:
+    said = 'persistentvolumeclaim "ckptt" not found. not found'
+    scene = Scene(a_job()).fleet().gang(go=False).pods().pod(2, node="", phase="Pending", unschedulable_message=said)
+    status = decide(scene.world(), SETTINGS).status
+    assert status is not None
+    (message,) = {each.message for each in status.conditions if each.reason == "Unschedulable"}
+    assert message == 'worker 2 on n2: persistentvolumeclaim "ckptt" not found.'
+
+
 def test_only_those_who_are_late_move_where_there_are_other_nodes() -> None:
     scene = Scene(a_job()).fleet().gang(go=False).pods().pod(2, node="", phase="Pending", unschedulable_message="busy")
     plan = decide(late(scene).world(), SETTINGS)

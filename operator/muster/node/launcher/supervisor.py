@@ -597,7 +597,7 @@ class Supervisor:
         last = first + directive.processes_per_node - 1
         world = directive.node_count * directive.processes_per_node
         which = "rank %d" % first if first == last else "ranks %d to %d" % (first, last)
-        start = "from scratch"
+        start = "without a checkpoint from Muster"
         if directive.resume_path:
             start = "resuming from %s" % directive.resume_path
         self._log("attempt %d: %s of %d starting, %s" % (directive.attempt, which, world, start))

@@ -30,8 +30,9 @@ from localcluster.patience import PATIENCE_SECONDS
 EVIL = "a\x1b]0;title\x07\u202er\x9b31m"
 RAW = {"\x1b", "\x07", "\u202e", "\x9b"}
 LOG = (
-    f"muster: attempt 1: rank 1 of 2 starting, from scratch\nstep 1\npassword=hunter2hunter2\n{EVIL}\nmuster: "
-    "attempt 1: rank 1 exited with code 1\nmuster: attempt 2: rank 1 of 2 starting, from scratch\nstep 2\n"
+    f"muster: attempt 1: rank 1 of 2 starting, without a checkpoint from Muster\nstep 1\n"
+    f"password=hunter2hunter2\n{EVIL}\nmuster: attempt 1: rank 1 exited with code 1\n"
+    "muster: attempt 2: rank 1 of 2 starting, without a checkpoint from Muster\nstep 2\n"
 )
 
 
