@@ -72,6 +72,25 @@ def _managed_only(parent: str, field: str) -> JsonDict:
     )
 
 
+_AFTER_THE_END = (
+    "the job has ended, so that this has no effect any more: kubectl muster requeue creates the job again, and it goes "
+    "on from its newest checkpoint; kubectl muster fork begins a new job from any checkpoint"
+)
+
+
+def _asks_no_more_after_the_end(holds: str, at: str) -> JsonDict:
+    """The rule that a job which has ended is asked for nothing more.
+
+    Only what asks for more is refused. So whoever applies the old manifest again, and takes back what was patched
+    since, is not refused.
+
+    Args:
+        holds: the condition that holds where nothing more is asked for, in CEL.
+        at: path of the field.
+    """
+    return rule(f"!has(self.status) || !has(self.status.completion) || {holds}", _AFTER_THE_END, at=at)
+
+
 _TEXT_LIST: JsonDict = {"type": "array", "maxItems": 4096, "items": {"type": "string", "maxLength": 131072}}
 
 _TEMPLATE: JsonDict = {
@@ -1032,6 +1051,12 @@ class TrainingJobStatus(ApiModel):
     )
 
 
+_SAME_RESUME = (
+    "!has(self.spec.checkpoint) || !has(self.spec.checkpoint.resumeFrom) || (has(oldSelf.spec.checkpoint) && "
+    "has(oldSelf.spec.checkpoint.resumeFrom) && oldSelf.spec.checkpoint.resumeFrom == self.spec.checkpoint.resumeFrom)"
+)
+
+
 class TrainingJob(ApiModel):
     """TrainingJob is a distributed training program that runs on a gang of whole nodes.
 
@@ -1051,12 +1076,18 @@ class TrainingJob(ApiModel):
                 "the name becomes part of host names: use lower-case letters, digits and '-', and begin with a letter",
                 at=".metadata.name",
             ),
+            _asks_no_more_after_the_end("!self.spec.suspend || oldSelf.spec.suspend", ".spec.suspend"),
+            _asks_no_more_after_the_end(_SAME_RESUME, ".spec.checkpoint.resumeFrom"),
+            *(
+                _asks_no_more_after_the_end(
+                    f"self.spec.recovery.{budget} <= oldSelf.spec.recovery.{budget}", f".spec.recovery.{budget}"
+                )
+                for budget in ("applicationRestartsPerDay", "hardwareRestartsPerDay")
+            ),
             rule(
-                "!has(self.spec.checkpoint) || !has(self.spec.checkpoint.resumeFrom) || self.spec.suspend || "
-                "(has(oldSelf.spec.checkpoint) && has(oldSelf.spec.checkpoint.resumeFrom) && "
-                "oldSelf.spec.checkpoint.resumeFrom == self.spec.checkpoint.resumeFrom) || "
-                "!has(self.status) || !has(self.status.state) || self.status.state == 'Stalled' || "
-                "self.status.state == 'Suspended'",
+                f"{_SAME_RESUME} || self.spec.suspend || "
+                "!has(self.status) || !has(self.status.state) || has(self.status.completion) || "
+                "self.status.state == 'Stalled' || self.status.state == 'Suspended'",
                 "resumeFrom may be set or changed only while the job is stalled or suspended: set spec.suspend to "
                 "true first",
                 at=".spec.checkpoint.resumeFrom",

@@ -344,6 +344,83 @@ class TestTheEndOfAJob:
         assert "create a new job instead" in result.stderr
 
 
+@pytest.fixture(scope="module")
+def ended(kubectl: Callable[..., Any], manifest: Callable[..., Any], apply: Callable[..., Any]) -> Any:
+    """A fork that has failed, with a budget of its own."""
+    changes = {
+        "metadata.name": "ended",
+        "spec.checkpoint": {"directory": "/ckpt", "resumeFrom": "job/base@50"},
+        "spec.recovery": {"applicationRestartsPerDay": 5},
+    }
+    job = manifest("TrainingJob", changes)
+    assert apply(job).returncode == 0
+    status = json.dumps({"status": {"state": "Failed", "completion": END}})
+    result = kubectl("patch", "trainingjob", "ended", "--subresource=status", "--type=merge", "-p", status)
+    assert result.returncode == 0, result.stderr
+    return job
+
+
+class TestAJobThatHasEnded:
+    """What can have no effect any more is refused with the way back; everything else is as before."""
+
+    @pytest.mark.parametrize(
+        ("path", "value"),
+        [
+            ("spec.suspend", True),
+            ("spec.checkpoint.resumeFrom", 50),
+            ("spec.recovery.applicationRestartsPerDay", 6),
+            ("spec.recovery.hardwareRestartsPerDay", 51),
+        ],
+    )
+    def test_is_asked_for_nothing_more(self, path: str, value: Any, ended: Any, tried: Callable[..., Any]) -> None:
+        stored, refused = tried(ended, {path: value})
+        assert not stored
+        assert f"{path}: Invalid value" in refused
+        assert "the job has ended" in refused
+        assert "kubectl muster requeue" in refused
+        assert "kubectl muster fork" in refused
+        assert "set spec.suspend to true first" not in refused
+
+    def test_does_not_follow_a_suspension_either(self, ended: Any, tried: Callable[..., Any]) -> None:
+        _, refused = tried(ended, {"spec.suspend": True, "spec.checkpoint.resumeFrom": 50})
+        assert "spec.checkpoint.resumeFrom: Invalid value" in refused
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {},
+            {"spec.suspend": False},
+            {"spec.checkpoint.resumeFrom": None},
+            {"spec.recovery.applicationRestartsPerDay": 3},
+            {"spec.completion.ttlSecondsAfterFinished": 60},
+            {"spec.placement.avoidNodes": ["node-4"]},
+        ],
+        ids=lambda changes: next(iter(changes), "the same manifest"),
+    )
+    def test_takes_the_old_manifest_and_what_still_counts(
+        self, changes: dict[str, Any], ended: Any, tried: Callable[..., Any]
+    ) -> None:
+        assert tried(ended, changes)[1] == ""
+
+    def test_may_be_labelled(self, ended: Any, apply: Callable[..., Any], change: Callable[..., Any]) -> None:
+        result = apply(change(ended, {"metadata.labels": {"paper": "yes"}}))
+        assert result.returncode == 0, result.stderr
+
+
+class TestAResumeThatIsRequested:
+    def test_waits_until_the_job_is_suspended(
+        self, kubectl: Callable[..., Any], manifest: Callable[..., Any], apply: Callable[..., Any], tried: Any
+    ) -> None:
+        job = manifest("TrainingJob", {"metadata.name": "runs", "spec.checkpoint": {"directory": "/ckpt"}})
+        assert apply(job).returncode == 0
+        status = ("patch", "trainingjob", "runs", "--subresource=status", "--type=merge", "-p")
+        assert kubectl(*status, json.dumps({"status": {"state": "Running"}})).returncode == 0
+        assert "set spec.suspend to true first" in tried(job, {"spec.checkpoint.resumeFrom": 50})[1]
+        assert tried(job, {"spec.checkpoint.resumeFrom": 50, "spec.suspend": True})[1] == ""
+        assert kubectl(*status, json.dumps({"status": {"state": "Stalled"}})).returncode == 0
+        assert tried(job, {"spec.checkpoint.resumeFrom": 50})[1] == ""
+
+
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
