@@ -34,6 +34,7 @@ COMMANDS = {
     "page": "page",
     "prometheus": "report --prometheus",
     "report": "report",
+    "requeue": "requeue",
     "session": "",
     "whatif": "what-if",
 }

@@ -36,6 +36,7 @@ NEXT_BY_STATE: Mapping[str, Sequence[str]] = {
     ),
     "Failed": (
         "what the workers printed: {logs}",
+        "the same job once more, as it is: kubectl muster requeue {called}",
         "when the cause is repaired, delete the job and create it again{resuming}",
     ),
     "Suspended": ('let it go on: {inside} patch tj {job} --type=merge -p \'{{"spec":{{"suspend":false}}}}\'',),
@@ -110,6 +111,7 @@ def _next(job: TrainingJob) -> list[str]:
     workers = f"-l muster.dev/job={job.metadata.name}"
     words = {
         "inside": inside,
+        "called": f"{job.metadata.namespace}/{job.metadata.name}",
         "job": job.metadata.name,
         "logs": f"{inside} logs {workers} --prefix --tail=20",
         "pods": f"{inside} describe pods {workers}",

@@ -91,7 +91,7 @@ def forked(
         raise CliError(
             f"--directory: {new}: give an absolute path or a URL that is not {old}: two jobs must not share one"
         )
-    manifest = _bare(raw, job, name)
+    manifest = bare_manifest(raw, job, name)
     spec = manifest["spec"]
     made = Made(manifest, start, new)
     spec["checkpoint"] = {**(spec.get("checkpoint") or {}), "directory": new, "resumeFrom": start}
@@ -162,7 +162,7 @@ def _holds(directory: str, path: str) -> bool:
     return f"{absolute(path)}/".startswith(f"{absolute(directory).rstrip('/')}/")
 
 
-def _bare(raw: Mapping[str, Any], job: TrainingJob, name: str) -> dict[str, Any]:
+def bare_manifest(raw: Mapping[str, Any], job: TrainingJob, name: str) -> dict[str, Any]:
     """Return the job as a user would have written it, under another name."""
     spec = copy.deepcopy(dict(raw["spec"]))
     spec.pop("suspend", None)

@@ -34,6 +34,7 @@ _FUNCTIONS = {
     "completion": ("completion", "command"),
     "convert": ("convert", "command"),
     "fork": ("fork", "command"),
+    "requeue": ("requeue", "command"),
 }
 
 # What stands in the place of commands that people know from Slurm and from kubectl.

@@ -38,6 +38,7 @@ class Api:
         self.asked: list[str] = []
         self.written: list[tuple[str, str, Any]] = []
         self.refuses: dict[str, ApiError] = {}
+        self.after_deletion: Callable[[str], None] = lambda path: None
         self.closed = False
 
     def is_at(self, time: datetime) -> None:
@@ -59,10 +60,16 @@ class Api:
         return json.dumps(self.bodies[path]).encode()
 
     async def post(self, path: str, body: Any, query: Any = None, **_: Any) -> bytes:
-        return self._write("POST", path, body)
+        return self._write("POST dry run" if "dryRun" in (query or {}) else "POST", path, body)
 
     async def patch(self, path: str, body: Any, content_type: str = "", query: Any = None, **_: Any) -> bytes:
         return self._write(f"PATCH {content_type} {dict(query or {})}", path, body)
+
+    async def delete(self, path: str, body: Any = None, **_: Any) -> bytes:
+        answer = self._write("DELETE", path, body)
+        self.bodies.pop(path, None)
+        self.after_deletion(path)
+        return answer
 
     def _write(self, verb: str, path: str, body: Any) -> bytes:
         """A write that nothing refuses is answered with what the path holds."""
