@@ -54,7 +54,7 @@ def questions(container: Mapping[str, Any], volumes: Iterable[Mapping[str, Any]]
     found = "; ".join(f"{option} in the command may be it: {path}" for path, option in [*named.items()][:_MOST_NAMED])
     return [
         f"spec.checkpoint.directory: write where the trainer saves{f' (mounted: {mounted})' if mounted else ''}: "
-        f"without it each restart begins from scratch{f'; {found}' if found else ''}",
+        f"without it restarts get no checkpoint from Muster{f'; {found}' if found else ''}",
         "spec.checkpoint.pattern: files of torch.save count only by it, e.g. step_{step}.pt; one that is overwritten "
         "(latest.pt) is never used; what known frameworks save needs none",
         "spec.progress.stepPattern: finds steps that the program prints in its own way, e.g. '^step ([0-9]+)'; lines "
