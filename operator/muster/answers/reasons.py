@@ -95,6 +95,14 @@ REASONS: tuple[Reason, ...] = (
         "failure",
     ),
     Reason(
+        "FormerPodsEnding",
+        Topic.WAITING,
+        "TrainingJob: REASON, conditions",
+        "The job was deleted and created again under its name, and pods of the job before still hold nodes.",
+        "The job keeps its place in the queue and starts once they have ended, as a rule within seconds.",
+        "Wait. If a pod stays, its node may be lost: `kubectl get pods -l muster.dev/job=NAME -o wide` names it.",
+    ),
+    Reason(
         "TopologyUnsatisfied",
         Topic.WAITING,
         WAITS,

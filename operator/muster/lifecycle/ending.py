@@ -4,7 +4,7 @@ Tests: tests/unit/lifecycle/test_scenarios.py.
 """
 
 from muster.api.gang import Gang, GangSpec
-from muster.api.trainingjob import CompletionRecord, CompletionResult
+from muster.api.trainingjob import CompletionRecord, CompletionResult, LaunchMode
 from muster.lifecycle import burnin, resume
 from muster.lifecycle import record as records
 from muster.lifecycle.commit import commit
@@ -78,9 +78,14 @@ def _success_record(world: JobWorld, record: GangSpec) -> CompletionRecord | Non
     if not mode_of(world.job).has_succeeded(world, record):
         return None
     step = records.newest_step(world, record)
-    message = f"every rank exited with code 0 in attempt {record.attempt}" + (
-        f" after step {step}" if step is not None else ""
-    )
+    message = f"every rank exited with code 0 in attempt {record.attempt}"
+    if step is not None:
+        message += f" after step {step}"
+    elif world.job.spec.launch.mode is LaunchMode.MANAGED and resume.newest_checkpoint(world, record) is None:
+        message += (
+            ". Muster has seen no step and no checkpoint of it: see whether it trained, by kubectl muster logs "
+            f"{world.job.metadata.namespace}/{world.job.metadata.name}"
+        )
     return _completion(world, record, CompletionResult.SUCCEEDED, "Completed", message)
 
 

@@ -6,6 +6,7 @@ a user deletes the Gang. The figures of `muster.goodput` go on from `goodput`, f
 Suspended.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -18,6 +19,7 @@ from muster.api.trainingjob import (
     ConditionStatus,
     Incident,
     ProgressPreset,
+    TrainingJob,
     TrainingJobStatus,
     Waiting,
 )
@@ -44,6 +46,7 @@ from muster.recovery.failure import Kind
 from muster.recovery.failures import runs_behind
 from muster.recovery.verification import verifiers
 from muster.world.job import JobWorld
+from muster.world.queuedecision import NotPlaced
 from muster.world.redact import without_secrets
 from muster.world.views import LauncherView
 
@@ -53,8 +56,9 @@ _MOST_NAMED = 3
 
 JOB_LIMIT_APPLIED = "JobLimitApplied"
 NO_NODE_TO_MOVE_TO = "NoNodeToMoveTo"
+FORMER_PODS = "FormerPodsEnding"
 # Reasons of waiting that are a normal part of every start and need no Event.
-_QUIET = frozenset({ASSEMBLING, BURNING_IN, "RanksStarted", "Training", "AwaitingEvidence"})
+_QUIET = frozenset({ASSEMBLING, BURNING_IN, FORMER_PODS, "RanksStarted", "Training", "AwaitingEvidence"})
 # After so long without one, a checkpoint directory is more likely wrong than the interval long.
 UNSAVED_SECONDS = 600.0
 # After so long without a step, or without a sign of life of any rank, something is more likely wrong than slow.
@@ -90,6 +94,8 @@ def _pending(world: JobWorld, telling: StatusReport) -> TrainingJobStatus:
     reason, message, turn = telling.reason, telling.message, world.queue_decision
     if telling.answer is not None and turn is not None:
         reason, message = telling.answer.reason, explain.message(world.job, turn)
+        if _is_held_by_former_pods(world.job, telling.answer):
+            reason, message = FORMER_PODS, f"the pods of the former job of this name have not ended yet: {message}"
     facts: _Facts = {
         "TemplateAccepted": (True, "Accepted", _accepted(world)),
         "Placed": (False, reason, message),
@@ -98,6 +104,14 @@ def _pending(world: JobWorld, telling: StatusReport) -> TrainingJobStatus:
     }
     now = _build(world, "Pending", reason, facts)
     return now.model_copy(update={"waiting": _waiting(world, telling)})
+
+
+def _is_held_by_former_pods(job: TrainingJob, answer: NotPlaced) -> bool:
+    """Whether a node that the job could use is held by a pod of a deleted job of the same name."""
+    former = re.compile(
+        rf"pod {re.escape(job.metadata.namespace)}/{re.escape(job.metadata.name)}-[0-9a-f]{{5}}-\d+-\d+\Z"
+    )
+    return answer.shortfall is not None and any(map(former.match, answer.shortfall.holders))
 
 
 def _stalled(world: JobWorld, telling: StatusReport) -> TrainingJobStatus:

@@ -15,7 +15,7 @@ from muster.lifecycle.step import decide
 from muster.protocol.checkpoints import UNVERIFIED
 from muster.protocol.messages import CheckpointReport
 from muster.world.fleet import Exclusion
-from muster.world.queuedecision import NotPlaced
+from muster.world.queuedecision import NotPlaced, QueueDecision, Shortfall
 
 
 def shown(scene: Scene) -> TrainingJobStatus:
@@ -297,6 +297,47 @@ def test_a_gang_that_misses_a_node_says_what_it_waits_for_in_its_event() -> None
     (event,) = plan.announcements
     assert event.reason == "InsufficientNodes"
     assert event.note.startswith("needs 1 more node")
+
+
+@pytest.mark.parametrize(
+    ("holder", "reason", "events"),
+    [
+        ("pod default/llama-11b2f-0-1", "FormerPodsEnding", []),
+        ("pod default/llama-2-11b2f-0-1", "InsufficientNodes", ["InsufficientNodes"]),
+        ("pod team-b/llama-11b2f-0-1", "InsufficientNodes", ["InsufficientNodes"]),
+        ("default/llama", "InsufficientNodes", ["InsufficientNodes"]),
+    ],
+    ids=["of the job before", "of another name", "of another namespace", "a job"],
+)
+def test_a_job_that_is_created_again_waits_for_its_former_pods_without_an_event(
+    holder: str, reason: str, events: list[str]
+) -> None:
+    lacks = Shortfall(3, None, 1, 4, 4, 3, (), {holder: 1}, (), ever=True)
+    answer = NotPlaced("InsufficientNodes", "needs 3 nodes", lacks)
+    scene = Scene(a_job("llama")).fleet(4).but(queue_decision=QueueDecision(1, 1, answer))
+    plan = decide(scene.world(), SETTINGS)
+    assert plan.status is not None
+    assert (plan.status.state, plan.status.reason) == ("Pending", reason)
+    assert [event.reason for event in plan.announcements] == events
+
+
+@pytest.mark.parametrize(
+    ("job", "step", "saved", "says"),
+    [
+        ({}, None, (), "see whether it trained, by kubectl muster logs default/llama"),
+        ({}, 7, (), "after step 7"),
+        ({}, None, (CheckpointReport(9, "/checkpoints/9", verified=True),), "in attempt 1"),
+    ],
+    ids=["nothing was seen", "a step", "a checkpoint"],
+)
+def test_a_success_without_a_step_is_not_told_as_training(
+    job: dict[str, object], step: int | None, saved: tuple[CheckpointReport, ...], says: str
+) -> None:
+    scene = Scene(a_job("llama", **job)).fleet().gang().pods()
+    now = shown(scene.all(replace(succeeded(1, step=step), checkpoints=saved)))
+    assert now.completion is not None
+    assert now.completion.message.startswith("every rank exited with code 0 in attempt 1")
+    assert now.completion.message.endswith(says)
 
 
 def test_a_store_that_nobody_sees_is_told_with_what_is_known() -> None:
