@@ -321,6 +321,8 @@ def container_of(
 class SimulatedHost:
     """What the supervisor has of its machine."""
 
+    starter = ""  # its ranks start no others
+
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
 

@@ -25,7 +25,7 @@ MAX_WORKERS = 16  # that are printed together
 TAIL_OF_ONE, TAIL_OF_SEVERAL = 100, 10
 MAX_CHARS = 4096  # of a line on a terminal
 # As muster.node.launcher.supervisor writes it; on a line of its own, unless a rank has printed no end of its line.
-_BEGINS = re.compile(r"muster: attempt (\d{1,10}): ranks? \d+(?: to \d+)? of \d+ starting")
+_BEGINS = re.compile(r"muster: attempt (\d{1,10}): (?:ranks? \d+(?: to \d+)?|[a-z]{1,16} on node \d+) of \d+ starting")
 
 
 class Remains(ApiModel):

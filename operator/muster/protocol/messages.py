@@ -29,6 +29,8 @@ MAX_NANOSECONDS = 2**63 - 1
 LONGEST_SECONDS = 1e8  # three years
 LONGEST_FENCE_SECONDS = 86400.0
 MAX_FENCE_FILE_CHARS = 64
+# Of a process that a starter of processes names.
+MAX_RANK, MAX_EXIT_CODE, MAX_SIGNAL = 999_999, 255, 64
 MAX_VALUE_CHARS = 24  # of a number as it is printed
 MAX_LIKELY_CHARS = 200  # of a pattern that is proposed, and of the line that it would match
 
@@ -110,6 +112,14 @@ class RankReport:
     corruption: str = limited("", 0, 64)  # corruption of its results, one of CORRUPTIONS; "" = none
     found_at: Optional[int] = None  # the step at which it found that; None = it did not report one
     last_good: Optional[int] = None  # the last step of which it is sure; None = it did not say
+    # What it is, and says, where it starts the processes that train (torchrun). Only once it has failed.
+    starter: str = limited("", 0, 64)  # its name (muster.protocol.starters); "" = not known, or it starts none
+    # The process that failed first, as it says at the end of its output; None = it does not. `tail` then has the last
+    # lines of that process.
+    failed_rank: Optional[int] = limited(None, 0, MAX_RANK)  # its number in the gang
+    failed_local_rank: Optional[int] = limited(None, 0, MAX_RANK)  # its number on this node
+    failed_exit_code: Optional[int] = limited(None, 1, MAX_EXIT_CODE)  # None = a signal ended it
+    failed_signal: Optional[int] = limited(None, 1, MAX_SIGNAL)  # None = none ended it
 
 
 @dataclasses.dataclass(frozen=True)

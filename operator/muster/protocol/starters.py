@@ -101,6 +101,13 @@ def starter_of(command: Sequence[str]) -> str:
     return _NAMES.get(_last_part(started(command)[:1]), "")
 
 
+def starter_of_all(command: Sequence[str]) -> str:
+    """Return the name of the one program that starts processes for a command, also in a shell's line; "" for none, or
+    for several."""
+    names = {starter_of(each) for each in commands_of(command)}
+    return names.pop() if len(names) == 1 else ""
+
+
 def started(command: Sequence[str]) -> Tuple[str, ...]:
     """Return the command from the first program that starts processes; () where there is none."""
     for place, word in enumerate(command):

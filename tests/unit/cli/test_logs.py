@@ -171,16 +171,21 @@ def test_of_a_large_gang_not_every_pod_is_asked(api: Any, command: Run) -> None:
     ]
 
 
-def test_the_log_is_cut_where_the_launcher_says_that_an_attempt_begins() -> None:
+@pytest.mark.parametrize(("started_by", "each"), [("", 8), ("torchrun", 8), ("torchrun", 1), ("deepspeed", 1)])
+def test_the_log_is_cut_where_the_launcher_says_that_an_attempt_begins(started_by: str, each: int) -> None:
     """In the words of the launcher itself."""
     from muster.node.launcher.supervisor import Supervisor
 
     said: list[str] = []
 
     class Directive:
-        node_rank, processes_per_node, node_count, attempt, resume_path = 1, 8, 4, 3, "/c/100"
+        node_rank, processes_per_node, node_count, attempt, resume_path = 1, each, 4, 3, "/c/100"
+
+    class Host:
+        starter = started_by
 
     class Stub:
+        _host = Host
         _log = staticmethod(said.append)
 
     Supervisor._announce(Stub(), Directive())  # type: ignore[arg-type]

@@ -147,6 +147,7 @@ class Starting:
 class Host:
     """One worker's machine."""
 
+    starter = ""
     tick_seconds = 0.2
 
     def __init__(self, worker: Worker) -> None:

@@ -13,6 +13,7 @@ from tests.unit.launcher.real_launchers import (
     composer_finds_this_link,
     megatron_finds_this_tracker,
 )
+from tests.unit.reports.corpus import cases
 
 from muster.protocol.messages import EXIT, EXITED, IDLE, RUNNING, TERMINATING
 
@@ -134,6 +135,24 @@ def test_the_next_attempt_replaces_the_ranks(coordinator, run_python):
     coordinator.wait_for(lambda _: "attempt 2" in launcher.text)
     coordinator.run(3)  # without a Wait between
     coordinator.wait_for(lambda r: r.state == RUNNING and r.attempt == 3)
+
+
+def test_a_torchrun_that_failed_is_told_with_the_rank_that_it_names_and_its_lines(coordinator, launch, tmp_path):
+    [recorded] = [case for case in cases("first_failures") if str(case) == "torchrun-1"]
+    (tmp_path / "printed").write_text(recorded.given)
+    (tmp_path / "torchrun").write_text(f"#!/bin/sh\ncat {tmp_path}/printed >&2\nexit 1\n")
+    (tmp_path / "torchrun").chmod(0o755)
+    launcher = launch("sh", "-c", f"echo begins; {tmp_path}/torchrun train.py")
+    coordinator.run(1, node_rank=1, node_count=2)
+    report = coordinator.wait_for(lambda r: r.state == EXITED)
+    [rank] = report.ranks
+    assert (rank.rank, rank.exit_code, rank.starter) == (1, 1, "torchrun")
+    assert (rank.failed_rank, rank.failed_local_rank, rank.failed_exit_code, rank.failed_signal) == (1, 1, 1, None)
+    assert rank.tail.startswith("Traceback (most recent call last):\n")
+    assert rank.tail.endswith("\nRuntimeError: shape mismatch in my new attention at step 50")
+    assert "muster: attempt 1: torchrun on node 1 of 2 starting, from scratch\n" in launcher.error_text
+    told = "muster: attempt 1: torchrun on node 1 ended with exit code 1: rank 1 ended with exit code 1\n"
+    assert told in launcher.error_text
 
 
 def test_a_failed_rank_is_told_with_code_tail_and_its_neighbour_goes_on(coordinator, run_python):

@@ -17,6 +17,7 @@ from muster.node.launcher.ranks import Starting, rank_starts
 from muster.node.launcher.reclaim import MARK, Leftover, Reclaim, reap, remove_shared_memory, shared_memory
 from muster.protocol.messages import Directive
 from muster.protocol.resuming import added
+from muster.protocol.starters import starter_of_all
 
 _USERS = "/etc/passwd"
 # Where Python's getpass.getuser looks before it asks for the uid's name.
@@ -92,6 +93,7 @@ class Host:
         wake: Wakeup,
     ) -> None:
         self._command = command
+        self.starter = starter_of_all(command)  # the program that starts the processes that train; "" = none is known
         self._resume_argument = resume_argument
         self._mark = "%d-%d" % (os.getpid(), time.monotonic_ns())
         self._inherited = dict(inherited, **{MARK: self._mark}, **user_name(inherited, os.getuid(), _USERS))

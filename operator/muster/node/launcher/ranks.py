@@ -15,6 +15,7 @@ import threading
 from typing import Callable, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from muster.node.checkpoint.listing import THIS_MACHINE
+from muster.node.launcher import first_failure
 from muster.node.launcher.environment import CHECKPOINT_DIRECTORY, RankFiles, rank_environment
 from muster.node.launcher.log import write_line_at_once
 from muster.node.launcher.matcher import Printed
@@ -24,6 +25,7 @@ from muster.node.launcher.stepclock import StepClock
 from muster.protocol.expansion import expanded, resolved, with_identity
 from muster.protocol.messages import MAX_TAIL_CHARS, Directive, readable
 from muster.protocol.resuming import BY_NAME, link, pointer, tracker
+from muster.protocol.starters import starter_of_all
 
 _CHUNK_BYTES = 64 * 1024
 _MAX_LINE_BYTES = 64 * 1024  # of a line that is matched
@@ -45,6 +47,7 @@ class Output:
         self._target = target
         self._rank = rank
         self._line = b""  # the beginning of the line that is still being written
+        self.last = first_failure.LastBytes()
         self._thread = threading.Thread(target=self._pump, name="output", daemon=True)
         self._thread.start()
 
@@ -80,6 +83,7 @@ class Output:
         if data:
             *lines, self._line = (self._line + data).replace(b"\r", b"\n").split(b"\n")
             self._line = self._line[-_MAX_LINE_BYTES:]
+            self.last.add(data)
             self._rank.note_output(data, lines)
             write_line_at_once(self._target, data)
         return b""
@@ -119,6 +123,9 @@ class Rank:
         self._ended_at: Optional[float] = None
         self._ended_by_launcher = False
         self._outputs: List[Output] = []
+        self._starter = starter_of_all(command)
+        self._first_failure: Tuple[int, Optional[first_failure.FirstFailure]] = (-1, None)
+        self._printed_bytes = 0
         self.pid = 0
         if problem is None:
             self._start(command, environment)
@@ -164,6 +171,7 @@ class Rank:
         self.heard_at = self._now()
         with self._lock:
             self._tail = (self._tail + data[-2 * MAX_TAIL_CHARS :])[-2 * MAX_TAIL_CHARS :]
+            self._printed_bytes += len(data)
         if self._keeps_lines:
             self.printed.put(lines)
 
@@ -251,8 +259,11 @@ class Rank:
 
     def _view(self, *, alive: bool) -> RankView:
         failed = not alive and (self._exit_code != 0 or self._signal is not None)
+        first = self._find_first_failure() if failed and self._signal is None else None
         with self._lock:
             tail = _readable_tail(self._tail) if failed else ""
+        if first is not None:
+            tail = readable("\n".join(first.lines)[-MAX_TAIL_CHARS:])
         found = self.corruption or Corruption("")
         return RankView(
             rank=self.rank,
@@ -266,7 +277,21 @@ class Rank:
             corruption=found.reason,
             found_at=found.found_at,
             last_good=found.last_good,
+            starter=self._starter if failed else "",
+            failed_rank=first.rank if first else None,
+            failed_local_rank=first.local_rank if first else None,
+            failed_exit_code=first.exit_code if first else None,
+            failed_signal=first.signal if first else None,
         )
+
+    def _find_first_failure(self) -> Optional[first_failure.FirstFailure]:
+        """Return the process that this one has started and that failed first, as it says at the end of its output."""
+        with self._lock:
+            printed = self._printed_bytes
+        if self._first_failure[0] != printed:
+            last = [output.last.get() for output in reversed(self._outputs)]  # errors before output
+            self._first_failure = (printed, first_failure.find(last))
+        return self._first_failure[1]
 
 
 def _readable_tail(data: bytes) -> str:

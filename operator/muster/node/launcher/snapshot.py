@@ -29,6 +29,11 @@ class RankView:
     corruption: str = ""
     found_at: Optional[int] = None
     last_good: Optional[int] = None
+    starter: str = ""
+    failed_rank: Optional[int] = None
+    failed_local_rank: Optional[int] = None
+    failed_exit_code: Optional[int] = None
+    failed_signal: Optional[int] = None
 
     def report(self, now: float, tail_chars: int) -> RankReport:
         """The rank's part of a report.

@@ -279,7 +279,7 @@ class Supervisor:
         for text in words:
             if self._gang is not None and (rank.rank, text) not in self._logged_words:
                 self._logged_words |= {(rank.rank, text)}
-                self._log("attempt %d: rank %d: %s" % (self._gang.attempt, rank.rank, text))
+                self._log("attempt %d: %s: %s" % (self._gang.attempt, self._name_of(rank), text))
 
     def _note_ended(self, ended: Dict[int, int]) -> None:
         """Hand the exit statuses of reaped children to their ranks. The status of a rank that is not up yet is kept for
@@ -292,9 +292,14 @@ class Supervisor:
                 rank.note_exit(self._ended.pop(rank.pid), by_launcher=self._reclaim is not None)
             if gang is not None and rank.has_ended and rank.rank not in self._logged_ranks and self._reclaim is None:
                 self._logged_ranks |= {rank.rank}
-                self._log("attempt %d: rank %d %s" % (gang.attempt, rank.rank, _end_of(rank.view())))
+                self._log("attempt %d: %s %s" % (gang.attempt, self._name_of(rank), _end_of(rank.view())))
         if none_comes:
             self._ended.clear()
+
+    def _name_of(self, rank: Rank) -> str:
+        """The name of a rank for people; that of the program where it starts the ranks, which have other numbers."""
+        is_starter = self._host.starter and self._gang is not None and self._gang.count == 1
+        return "%s on node %d" % (self._host.starter, rank.rank) if is_starter else "rank %d" % rank.rank
 
     def _take_scan(self, result: Optional[ScanResult]) -> None:
         if result is None:
@@ -597,6 +602,8 @@ class Supervisor:
         last = first + directive.processes_per_node - 1
         world = directive.node_count * directive.processes_per_node
         which = "rank %d" % first if first == last else "ranks %d to %d" % (first, last)
+        if self._host.starter and first == last:
+            which = "%s on node %d" % (self._host.starter, directive.node_rank)
         start = "without a checkpoint from Muster"
         if directive.resume_path:
             start = "resuming from %s" % directive.resume_path
@@ -679,9 +686,19 @@ def _highest(told: List[Optional[float]]) -> Optional[float]:
 
 
 def _end_of(view: RankView) -> str:
-    if view.signal is None:
-        return "ended with exit code %s" % view.exit_code
+    told = _ending(view.exit_code, view.signal)
+    if view.failed_exit_code is None and view.failed_signal is None:
+        return told
+    which = "a process of its own" if view.failed_local_rank is None else "local rank %d" % view.failed_local_rank
+    if view.failed_rank is not None:
+        which = "rank %d" % view.failed_rank
+    return "%s: %s %s" % (told, which, _ending(view.failed_exit_code, view.failed_signal))
+
+
+def _ending(exit_code: Optional[int], by_signal: Optional[int]) -> str:
+    if by_signal is None:
+        return "ended with exit code %s" % exit_code
     try:
-        return "was ended by %s" % signal.Signals(view.signal).name
+        return "was ended by %s" % signal.Signals(by_signal).name
     except ValueError:
-        return "was ended by signal %d" % view.signal
+        return "was ended by signal %d" % by_signal
