@@ -278,7 +278,9 @@ def _is_news(old: Report, new: Report) -> bool:
 _news_of = operator.attrgetter("rank", "alive", "corruption", "found_at", "last_good")
 
 
-_end_of = operator.attrgetter("tail", "exit_code", "signal", "alive", "ended_by_launcher")
+_end_of = operator.attrgetter(
+    "tail", "exit_code", "signal", "failed_exit_code", "failed_signal", "alive", "ended_by_launcher"
+)
 _AGES = [field.name for field in dataclasses.fields(Report) if field.name.endswith("_age_seconds")]
 
 

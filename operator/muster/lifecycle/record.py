@@ -538,7 +538,8 @@ def _with_blame(world: JobWorld, incident: GangIncident) -> GangIncident:
         # Workers that lost a peer were heard before those that had ended their own ranks.
         words = f"{incident.message} (worker {cut_off.index} had lost contact with Muster and ended its ranks before)"
         return incident.model_copy(update={"fault_class": FaultClass.INFRASTRUCTURE, "message": words[:2048]})
-    if not culprits or (cause := blame.culprit(culprits)).rank == incident.rank:
+    cause = blame.culprit(culprits) if culprits else None
+    if cause is None or (cause.index, cause.rank) == (incident.index, incident.rank):
         return _as_node_fault(world, _with_failed_peers(world, incident, culprits))
     words = exits.message_of(world, cause)
     return _with_culprit(_with_failed_peers(world, incident, culprits), cause, blame.fault_class(cause), words)

@@ -203,21 +203,23 @@ def rank_failed(ranks: tuple[RankReport, ...], worker_view: WorkerView, node_fau
         key=lambda rank: (_cause(rank) is Cause.KILLED, rank.exited_age_seconds or 0.0),
     )
     cause = _cause(first)
+    by_code, by_signal = _ending(first)
     return Failure(
         Kind.RANK_FAILED,
         Level.REPLACE if node_fault else Level.IN_PLACE,
         worker_view.index,
         worker_view.member.node,
-        f"rank {first.rank} {_how_it_ended(first)}" + (f" on an unhealthy node ({node_fault})" if node_fault else ""),
-        rank=first.rank,
-        exit_code=first.exit_code,
-        signal=first.signal,
+        f"{_name_of(first, worker_view)} {_how_it_ended(by_code, by_signal)}"
+        + (f" on an unhealthy node ({node_fault})" if node_fault else ""),
+        rank=_number_of(first),
+        exit_code=by_code,
+        signal=by_signal,
         age_seconds=first.exited_age_seconds or 0.0,
         victim=cause is Cause.LOST_PEER,
         killed=cause is Cause.KILLED,
         node_fault=node_fault,
         if_free=bool(node_fault),
-        printed="" if first.signal == signal.SIGKILL and cause is Cause.KILLED else first.tail,
+        printed="" if by_signal == signal.SIGKILL and cause is Cause.KILLED else first.tail,
     )
 
 
@@ -232,12 +234,36 @@ def message_of(world: JobWorld, failure: Failure) -> str:
 
 def reported_cause(rank: RankReport) -> str:
     """Return why a rank ended by itself, to be kept with what its launcher has reported; "" = it did not."""
-    return cause_of(rank.tail, rank.exit_code, rank.signal) if _first_failed_rank(rank) else ""
+    return cause_of(rank.tail, *_ending(rank)) if _first_failed_rank(rank) else ""
 
 
 def _cause(rank: RankReport) -> Cause:
     read = rank.cause if isinstance(rank, RankView) else ""
-    return Cause(read) if read else cause_of(rank.tail, rank.exit_code, rank.signal)
+    return Cause(read) if read else cause_of(rank.tail, *_ending(rank))
+
+
+def _ending(rank: RankReport) -> tuple[int | None, int | None]:
+    """Return the exit code and the signal of a rank, or of the process that it names as the first that failed."""
+    if rank.failed_exit_code is None and rank.failed_signal is None:
+        return rank.exit_code, rank.signal
+    return (None if rank.failed_signal is not None else rank.failed_exit_code), rank.failed_signal
+
+
+def _number_of(rank: RankReport) -> int | None:
+    """Return the number of the process that failed; None: it is one of those that a starter started, and not named."""
+    if rank.failed_rank is not None:
+        return rank.failed_rank
+    return None if rank.starter or rank.failed_local_rank is not None else rank.rank
+
+
+def _name_of(rank: RankReport, worker_view: WorkerView) -> str:
+    """Return the name of what failed: the rank by the number that it has itself, or the program that starts ranks."""
+    worker = f"worker {worker_view.index}"
+    if rank.failed_rank is not None:
+        return f"rank {rank.failed_rank} ({worker})"
+    if rank.failed_local_rank is not None:
+        return f"local rank {rank.failed_local_rank} ({worker})"
+    return f"{rank.starter} on {worker}" if rank.starter else f"rank {rank.rank}"
 
 
 def _first_failed_rank(rank: RankReport) -> bool:
@@ -246,13 +272,13 @@ def _first_failed_rank(rank: RankReport) -> bool:
     )
 
 
-def _how_it_ended(rank: RankReport) -> str:
-    if rank.signal is None:
-        return f"exited with code {rank.exit_code}"
+def _how_it_ended(by_code: int | None, by_signal: int | None) -> str:
+    if by_signal is None:
+        return f"exited with code {by_code}"
     try:
-        return f"was ended by {signal.Signals(rank.signal).name}"
+        return f"was ended by {signal.Signals(by_signal).name}"
     except ValueError:
-        return f"was ended by signal {rank.signal}"
+        return f"was ended by signal {by_signal}"
 
 
 def _last_lines(tail: str) -> str:

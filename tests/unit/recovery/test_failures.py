@@ -14,6 +14,7 @@ from muster.recovery.exits import late_rank_failures, message_of
 from muster.recovery.failure import Failure, Kind
 from muster.recovery.failures import find
 from muster.world.job import PodAges
+from muster.world.views import LauncherView
 
 SILENT = 25.0
 
@@ -353,6 +354,48 @@ def test_the_message_of_a_failed_rank_tells_how_it_ended_and_its_last_lines() ->
     assert one(here).message == "rank 5 exited with code 3"
     assert shown(here).startswith("rank 5 exited with code 3; its last lines: Traceback | File x")
     assert shown(here).endswith("ValueError: the loss is NaN")
+
+
+@pytest.mark.parametrize(
+    ("named", "message", "rank", "exit_code", "by_signal"),
+    [
+        ({}, "torchrun on worker 1 exited with code 1", None, 1, None),
+        ({"failed_local_rank": 1, "failed_exit_code": 2}, "local rank 1 (worker 1) exited with code 2", None, 2, None),
+        ({"failed_rank": 3, "failed_exit_code": 2}, "rank 3 (worker 1) exited with code 2", 3, 2, None),
+        ({"failed_rank": 3, "failed_signal": 11}, "rank 3 (worker 1) was ended by SIGSEGV", 3, None, 11),
+    ],
+)
+def test_a_rank_has_the_number_that_the_program_which_started_it_gives(
+    named: dict[str, int], message: str, rank: int | None, exit_code: int | None, by_signal: int | None
+) -> None:
+    found = one(scene().launcher(1, starts_ranks(named)))
+    assert (found.message, found.index) == (message, 1)
+    assert (found.rank, found.exit_code, found.signal) == (rank, exit_code, by_signal)
+
+
+@pytest.mark.parametrize(
+    ("named", "victim", "killed"),
+    [
+        ({}, True, False),
+        ({"failed_rank": 3, "failed_exit_code": 1}, True, False),
+        ({"failed_rank": 3, "failed_signal": 9}, False, True),
+        ({"failed_rank": 3, "failed_exit_code": 137}, False, True),
+        ({"failed_rank": 3, "failed_signal": 11}, False, False),
+        ({"failed_rank": 3, "failed_signal": 6}, True, False),
+    ],
+)
+def test_how_the_named_process_ended_says_whether_it_was_killed_or_a_victim(
+    named: dict[str, int], victim: bool, killed: bool
+) -> None:
+    found = one(scene().launcher(1, starts_ranks(named, "RuntimeError: Connection closed by peer")))
+    assert (found.victim, found.killed) == (victim, killed)
+    assert bool(found.printed) is (named.get("failed_signal") != 9), "what others printed does not say why"
+
+
+def starts_ranks(named: dict[str, int], tail: str = "ValueError: no") -> LauncherView:
+    """A launcher whose torchrun has failed, with the process that it names as the first that did."""
+    dead = RankReport(1, 0, alive=False, exit_code=1, exited_age_seconds=0.2, tail=tail, starter="torchrun", **named)
+    return running(1, rank=1, state=EXITED, ranks=(dead,))
 
 
 def test_the_last_lines_of_a_rank_and_of_a_container_show_no_secrets() -> None:
