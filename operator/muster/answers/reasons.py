@@ -556,6 +556,18 @@ REASONS: tuple[Reason, ...] = (
         next=("see what could be freed: kubectl muster nodes",),
     ),
     Reason(
+        "FailsAtSameStep",
+        Topic.TRAINING,
+        WARNS,
+        "The last two or more failures of the program (class Application) came at the same step. A node that breaks "
+        "programs does so at any step: the program, or its data, is the likely cause.",
+        "It restarts the ranks as after every failure, until the budget is used up. The warning goes away once the job "
+        "has got beyond that step.",
+        "Read the last lines of the failed rank, and what the program does at that step.",
+        "failed three times at step 49: the program, not a node, is the likely cause. Muster restarts it 3 times "
+        "within 24 hours at most; to see what it printed last: kubectl muster report team-a/llama --incident",
+    ),
+    Reason(
         "NoCheckpointSeen",
         Topic.TRAINING,
         TRAINS,
@@ -935,7 +947,8 @@ REASONS: tuple[Reason, ...] = (
         "RankFailed",
         Topic.FAILURES,
         INCIDENT,
-        "A rank exited with a code or by a signal; the message has its last lines.",
+        "A rank exited with a code or by a signal; the message has its last lines. Where torchrun, or another program "
+        "that starts the ranks, names the one that failed first, these are its number, its end and its lines.",
         "It restarts the ranks. A signal from outside (SIGKILL, SIGTERM, SIGINT, SIGHUP), or last lines that name a "
         "lost peer, make the class Unknown.",
         "Read the last lines; `kubectl muster logs JOB --failed` has more.",

@@ -13,7 +13,7 @@ from muster.lifecycle.modes import mode_of
 from muster.lifecycle.plan import Announcement, DeleteJob, DeletePod, Plan, State, StatusReport
 from muster.lifecycle.words import failures_text, what_tests_show
 from muster.lifecycle.worker_pod import WorkerSettings
-from muster.recovery import budgets
+from muster.recovery import budgets, repeats
 from muster.recovery.failure import Kind
 from muster.world.job import JobWorld
 
@@ -116,7 +116,9 @@ def _failure_record(world: JobWorld, record: GangSpec) -> CompletionRecord | Non
     last_one = f"Last: attempt {last.attempt}, worker {last.index} on {last.node}: {last.message}"
     if record.open_corruption is not None:
         last_one += f"; {what_tests_show(record.open_corruption, ended=True)}"
-    message = f"{what} within 24 hours and no checkpoint beyond them. {last_one}. {remedy}"
+    again = repeats.repeated(record.incidents) if reason == budgets.APPLICATION_EXHAUSTED else ""
+    failed = f" It failed {again}." if again else ""
+    message = f"{what} within 24 hours and no checkpoint beyond them.{failed} {last_one}. {remedy}"
     return _completion(world, record, CompletionResult.FAILED, reason, message)
 
 

@@ -849,6 +849,7 @@ def _incident(
         exit_code=cause.exit_code,
         signal=cause.signal,
         step=_last_step(world, record),
+        trained=newest_step(world, record) is not None,
         checkpoint_step=record.checkpoint.step if record.checkpoint else None,
         message=(exits.message_of(world, cause) + and_more_workers(len(found) - 1))[:2048],
         other_workers=_count_other_failures(found, cause.index),

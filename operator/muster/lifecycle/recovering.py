@@ -10,7 +10,7 @@ from muster.lifecycle.facts import Facts
 from muster.lifecycle.plan import Announcement, Plan
 from muster.lifecycle.words import WHAT_LEVELS_DO, after_corruption
 from muster.lifecycle.worker_pod import WorkerSettings
-from muster.recovery import blame
+from muster.recovery import blame, repeats
 from muster.recovery.exits import message_of
 from muster.world.job import JobWorld
 
@@ -35,5 +35,6 @@ def plan(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
         follows = consequence if is_last else f"{follows}; {consequence}"
     elif is_last:
         follows = "no restart is left"
-    note = f"attempt {gang.spec.attempt}: {message_of(world, cause)}; {follows}"
+    again = repeats.repeated(spec.incidents)
+    note = "; ".join(filter(None, (f"attempt {gang.spec.attempt}: {message_of(world, cause)}", again, follows)))
     return commit(world, spec, Announcement(cause.kind, note, warning=True))

@@ -366,7 +366,9 @@ def _build(
         if record
         else before.corruption,
         conditions=sorted(conditions, key=lambda condition: condition.type),
-        warnings=before.warnings if end else warnings.as_status(world, (*warnings.of_spec(world), *troubles)),
+        warnings=before.warnings
+        if end
+        else warnings.as_status(world, (*warnings.of_spec(world), *warnings.of_record(world), *troubles)),
         goodput=account,
         completion=end,
     )

@@ -9,17 +9,34 @@ from dataclasses import replace
 
 from muster.api.trainingjob import MAX_WARNINGS, JobWarning
 from muster.lifecycle import launching, place
+from muster.lifecycle import record as records
 from muster.lifecycle.warned import Warned
 from muster.protocol.messages import readable
+from muster.recovery import repeats
 from muster.world.job import JobWorld
 
 MAX_MESSAGE_CHARS = 1024
+FAILS_AT_SAME_STEP = "FailsAtSameStep"
 
 
 def of_spec(world: JobWorld) -> list[Warned]:
     """Return what the job's spec shows by itself and beside the specs of other jobs, notes included."""
     found = (*launching.start_warnings(world.job), place.shared_directory_warning(world))
     return [warned for warned in found if warned is not None]
+
+
+def of_record(world: JobWorld) -> list[Warned]:
+    """Return what the job's failures so far show, as long as it has not got beyond them."""
+    if world.gang is None:
+        return []
+    incidents, newest = world.gang.spec.incidents, records.newest_step(world, world.gang.spec)
+    step = repeats.same_step(incidents)
+    if step is None or (newest is not None and newest > step):
+        return []
+    budget = f"Muster restarts it {world.job.spec.recovery.application_restarts_per_day} times within 24 hours at most"
+    name = f"{world.job.metadata.namespace}/{world.job.metadata.name}"
+    remedy = f"to see what it printed last: kubectl muster report {name} --incident"
+    return [Warned(FAILS_AT_SAME_STEP, f"failed {repeats.repeated(incidents)}. {budget}; {remedy}")]
 
 
 def held_by(world: JobWorld) -> Warned | None:

@@ -410,7 +410,8 @@ class TestAlwaysFails:
         assert sum(spec.level == "R0" for spec in play.history) == 4
         started = [i for i in incidents(play) if i.resumed_step is not None]
         assert len(started) == 3
-        for words in ("rank 1", "code 3", "ValueError: bad data", "worker 1 on n1"):
+        again = "It failed four times at step 2: the program, not a node, is the likely cause."
+        for words in ("rank 1", "code 3", "ValueError: bad data", "worker 1 on n1", again):
             assert words in end.message
         theatre.play_on(60)
         assert all(pod.view.terminal for pod in theatre.pods.values())
@@ -425,6 +426,7 @@ class TestAlwaysFails:
         end = theatre.finish(play)
         assert end.result is CompletionResult.FAILED
         assert len(incidents(play)) == 4
+        assert "It failed three times before a step was seen." in end.message
 
     def test_progress_between_failures_refills(self) -> None:
         theatre = Theatre()

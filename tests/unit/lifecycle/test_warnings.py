@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, running
+from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, an_incident, running
 
 from muster.api.trainingjob import MAX_WARNINGS, CompletionRecord, CompletionResult, TrainingJob, TrainingJobStatus
 from muster.lifecycle.launching import start_warnings
@@ -126,6 +126,22 @@ def test_all_warnings_of_a_job_that_trains_are_there_and_one_is_its_reason() -> 
         "ProcessesUnclear",
         "CheckpointsIncomplete",
     ]
+
+
+@pytest.mark.parametrize(
+    ("steps", "now", "is_said"),
+    [([49, 49], None, True), ([49, 49], 49, True), ([49, 49], 50, False), ([49, 48], None, False), ([49], None, False)],
+)
+def test_failures_at_the_same_step_are_said_until_the_job_is_beyond_it(
+    steps: list[int], now: int | None, is_said: bool
+) -> None:
+    incidents = [an_incident(number, step=step, trained=True, settled=True) for number, step in enumerate(steps, 1)]
+    scene = Scene(a_job()).fleet().gang(3, incidents=incidents).pods().all(running(3, step=now))
+    found = decide(scene.world(), SETTINGS).status
+    assert found is not None
+    said = [warning.message for warning in found.warnings if warning.reason == "FailsAtSameStep"]
+    assert bool(said) is is_said
+    assert not is_said or said[0].startswith("failed twice at step 49: the program, not a node, is the likely cause. ")
 
 
 def test_the_warnings_of_a_job_that_has_ended_stay_as_they_were() -> None:
