@@ -424,7 +424,8 @@ class GangIncident(ApiModel):
     rank: int | None = Field(
         None,
         description=(
-            "rank is the number of the training process that failed first. If it is absent, no single process is known."
+            "rank is the number of the training process that failed first, as torchrun gives it where torchrun starts "
+            "the processes. If it is absent, no single process is known."
         ),
     )
     exit_code: int | None = Field(

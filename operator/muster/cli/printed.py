@@ -116,6 +116,10 @@ def wanted(job: TrainingJob, record: GangSpec | None, asked: LogRequest) -> tupl
     if then is not None and then.index is not None:
         return [Wanted(then.index, str(asked.rank), then.node)], asked.attempt, []
     found = next((worker_view for worker_view in worker_views if worker_view[1] == asked.rank // each), None)
+    named = next((i for i in reversed(known) if isinstance(i, GangIncident) and i.rank == asked.rank), None)
+    if found is None and named is not None and named.index is not None and asked.attempt is None:
+        # torchrun counts on where Muster's own numbers end.
+        return [Wanted(named.index, str(asked.rank), named.node)], named.attempt, []
     if found is None:
         last = job.spec.nodes * each - 1
         there = f"its ranks are 0 to {last}" if record is None or record.members else "it has no workers now"
@@ -124,6 +128,11 @@ def wanted(job: TrainingJob, record: GangSpec | None, asked: LogRequest) -> tupl
     if asked.attempt is not None and asked.attempt != now:
         notes.append(
             f"rank {asked.rank} is the one of attempt {now}: in attempt {asked.attempt} another worker may have had it"
+        )
+    if named is not None and named.index not in (None, found[0]):
+        notes.append(
+            f"rank {asked.rank} that failed in attempt {named.attempt} was on worker {named.index}: --attempt "
+            f"{named.attempt} has it"
         )
     return [Wanted(found[0], _ranks(found[1], each), found[2])], asked.attempt, notes
 

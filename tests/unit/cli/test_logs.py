@@ -106,6 +106,19 @@ def test_of_a_pod_that_is_gone_the_record_is_told(api: Any, command: Run, logs: 
     assert log["incidents"][0]["incident"] == 1
 
 
+@pytest.mark.usefixtures("logs")
+def test_a_rank_by_the_number_that_torchrun_gave_it_is_found_on_its_worker(api: Any, command: Run) -> None:
+    api.put(GANG, a_gang(incidents=[{**INCIDENT, "rank": 13}]))
+    found = asked(command, "--rank", "13")
+    assert ([log["worker"] for log in found["logs"]], found["notes"]) == ([1], [])
+    assert "there is no rank 14" in command("logs", "llama", "--rank", "14").stderr
+    api.put(GANG, a_gang(incidents=[{**INCIDENT, "rank": 0}]))
+    found = asked(command, "--rank", "0")
+    assert [log["worker"] for log in found["logs"]] == [0]
+    assert found["notes"] == ["rank 0 that failed in attempt 1 was on worker 1: --attempt 1 has it"]
+    assert [log["worker"] for log in asked(command, "--rank", "0", "--attempt", "1")["logs"]] == [1]
+
+
 def test_an_older_pod_that_is_still_there_is_found_by_its_attempt(api: Any, command: Run, logs: dict[str, str]) -> None:
     api.lists(PODS, a_pod(1), a_pod(1, incarnation=2))
     logs["llama-x-1-2"] = "muster: attempt 2: ranks 2 to 3 of 4 starting, without a checkpoint from Muster\n"

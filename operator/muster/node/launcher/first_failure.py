@@ -21,6 +21,7 @@ from typing import Dict, Iterable, List, Optional, Sequence, Tuple
 from muster.protocol.messages import MAX_EXIT_CODE, MAX_SIGNAL
 
 MAX_BYTES = 64 * 1024  # of one stream, kept and searched
+_MOST_LINES = 4096  # of one stream, searched
 _MOST_TRACEBACK_LINES = 256  # of torchrun's own, above its block
 _MOST_LINES_BEHIND = 16  # behind the block
 
@@ -130,7 +131,7 @@ def find(streams: Iterable[bytes]) -> Optional[FirstFailure]:
     Args:
         streams: the last bytes that a rank printed, of each stream; the rank has ended with a failure.
     """
-    texts = [data.decode("utf-8", "replace").replace("\r", "\n").split("\n") for data in streams]
+    texts = [data.decode("utf-8", "replace").replace("\r", "\n").split("\n")[-_MOST_LINES:] for data in streams]
     for place, lines in enumerate(texts):
         beside = [line for at, other in enumerate(texts) if at != place for line in other]
         found = _of_torchrun(lines) or _of_deepspeed(lines, beside) or _of_accelerate(lines)
