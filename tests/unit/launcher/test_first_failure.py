@@ -86,6 +86,18 @@ def test_lines_of_other_ranks_are_left_out_where_the_named_one_has_printed_no_ex
     assert first.lines == (own.strip(), "Signal 6 (SIGABRT) received by PID 77")
 
 
+def test_the_exception_is_found_behind_those_of_seven_victims_and_the_noise_of_their_libraries() -> None:
+    noise = "node-7:4242:77 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM\n" * 50
+    victims = [exception(rank, "RuntimeError: Connection closed by peer") + noise for rank in range(7)]
+    assert last_of(noise + exception(7, "ValueError: no") + "".join(victims) + block(failed(7))) == "ValueError: no"
+
+
+def test_what_has_scrolled_out_of_what_is_kept_is_not_made_up() -> None:
+    first = first_of((exception(3, "ValueError: no") + "step 1\n" * 20_000 + block(failed(3)))[-MAX_BYTES:])
+    assert first is not None
+    assert (first.rank, set(first.lines)) == (3, {"step 1"})
+
+
 def test_the_other_stream_has_the_lines_where_the_one_with_the_block_has_none() -> None:
     assert last_of(block(failed(0, code=3)), "step 1\nno such dataset: /data\n") == "no such dataset: /data"
 
@@ -126,6 +138,21 @@ def test_exceptions_of_earlier_rounds_of_torchrun_do_not_count() -> None:
     )
     text = exception(1, "ValueError: the first") + log + "RuntimeError: the last\n" + log + block(failed(1))
     assert last_of(text) == "RuntimeError: the last"
+
+
+def test_log_lines_and_drawn_frames_of_other_versions_are_no_lines_of_the_program() -> None:
+    log = "%s:torch.distributed.elastic.multiprocessing.api:%s\n"
+    before = "WARNING:torch.distributed.run:\n" + "*" * 41 + "\n"
+    before += "Setting OMP_NUM_THREADS environment variable for each process to be 1 in default.\nValueError: no\n"
+    before += log % ("WARNING", "Sending process 7 closing signal SIGTERM")
+    before += log % ("ERROR", "failed (exitcode: 1) local_rank: 0 (pid: 8) of binary: /usr/bin/python3")
+    frames = "Traceback (most recent call last):\n  File x\n    raise ChildFailedError(\n"
+    drawn = "╭──── Traceback (most recent call last) ────╮\n│ /usr/bin/accelerate:8 in <module> │\n╰────╯\n"
+    framed = block(failed(0)).replace("torch.distributed.elastic.multiprocessing.errors.", "")
+    for text in (before + frames + block(failed(0)), before + drawn + framed):
+        first = first_of(text)
+        assert first is not None
+        assert first.lines == ("ValueError: no",)
 
 
 def test_deepspeeds_launcher_names_the_local_rank() -> None:

@@ -3,7 +3,7 @@
 torchrun, and what is built on it (accelerate, tune, fabric), ends with a block that names that process, behind the
 lines of all processes. The block says how the process ended, and seldom why: the reason stands in the lines before it.
 DeepSpeed's launcher and accelerate's of one process end with a line of their own. Only what stands at the very end
-counts, since a program may print such lines at any time.
+counts, since a program may print such lines at any time. Error files are not read: the block quotes them.
 
 Sources: torch/distributed/elastic/multiprocessing/errors/__init__.py (ChildFailedError.format_msg), torch/distributed/
 __init__.py (the prefix of exceptions), deepspeed/launcher/launch.py, accelerate/commands/launch.py.
