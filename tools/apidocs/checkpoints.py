@@ -17,7 +17,8 @@ apart, have found the same files. Weights without the state of an optimizer are 
 
 Programs whose saves are of none of these can write [`muster-checkpoint.json`](../trainer-contract.md#when-a-checkpoint-is-complete), or their job says what a
 checkpoint is called by `spec.checkpoint.pattern`. With `state-{{step}}.npz` each is a file, which counts after two such looks (a zip archive, as
-torch and numpy write them, only with its end). With `run_{{step}}/DONE` each is a directory in which `DONE` is written last. It counts at once as
+torch and numpy write them, only with its end; one of zeros never; a `.pt`, `.pth`, `.ckpt` or `.npz` that does not begin as an archive or
+a pickle only where none of the others does). With `run_{{step}}/DONE` each is a directory in which `DONE` is written last. It counts at once as
 long as nothing in it is newer. Then nothing else in the directory counts.
 
 | format | written by | what | step | complete | counts |

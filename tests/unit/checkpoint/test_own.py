@@ -12,13 +12,14 @@ from tests.unit.checkpoint.objects import Objects
 from tests.unit.checkpoint.recordings import ROOT, InMemory, archive, finder_of, prefixes, safetensors
 from tests.unit.checkpoint.test_store import Clock
 
-from muster.node.checkpoint.find import Finder
+from muster.node.checkpoint.find import MAX_SIBLINGS, Finder
 from muster.node.checkpoint.formats.own import own
 from muster.node.checkpoint.formats.table import FORMATS, formats_by
 from muster.node.checkpoint.listing import THIS_MACHINE
 from muster.node.checkpoint.local import list_local_shares
 from muster.node.checkpoint.store import Store
 from muster.node.launcher.scan_child import ScanServer
+from muster.protocol.checkpoints import MAX_LISTED
 
 FILE, DIRECTORY = "state-{step}.npz", "run_{step}/DONE"
 
@@ -72,6 +73,59 @@ def test_whatever_the_end_of_its_name_is(place: str, pattern: str, tmp_path: Pat
         (10, f"{root}/{written[1][0]}"),
         (9, f"{root}/{written[0][0]}"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("step_at", "is_found"),
+    [(None, False), (0, True), (((1 << 40) - 4096) * 7 // 15, True), ((1 << 40) - 4096, True)],
+    ids=str,
+)
+def test_a_few_places_show_that_a_huge_file_has_only_zeros(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step_at: int | None, is_found: bool
+) -> None:
+    with (tmp_path / "state-800.bin").open("wb") as file:
+        file.truncate(1 << 40)
+        if step_at is not None:
+            file.seek(step_at)
+            file.write(b"\1")
+    read: list[int] = []
+    part = THIS_MACHINE.part
+
+    def counted(path: str, start: int, length: int, sign: object = None) -> bytes:
+        read.append(length)
+        return part(path, start, length)
+
+    monkeypatch.setattr(THIS_MACHINE, "part", counted)
+    clock = Clock()
+    finder = Finder(str(tmp_path), now=clock, pause=clock.pause, formats=formats_by("state-{step}.bin"))
+    assert [one.step for one in finder.find()] == ([800] if is_found else [])
+    assert sum(read) <= 17 * 4096
+    finder.find()
+    assert sum(read) <= 17 * 4096, "each version of a file is read once"
+
+
+def test_a_file_unlike_the_others_counts_once_none_of_them_is_left() -> None:
+    """As after a change to a form of the program's own: what is known of an unchanged file goes by the others, too."""
+    files = InMemory([("step_700.pt", archive({})), ("step_800.pt", b"own form")])
+    finder = finder_of(files, formats_by("step_{step}.pt"))
+    assert [one.step for one in finder.find()] == [700]
+    del files.contents[f"{ROOT}/step_700.pt"]
+    assert [one.step for one in finder.find()] == [800]
+
+
+def test_only_some_of_thousands_of_files_are_read_for_a_comparison() -> None:
+    class Counted(InMemory):
+        read: list[str]
+
+        def part(self, path: str, start: int, length: int, sign: object = None) -> bytes:
+            self.read.append(path)
+            return super().part(path, start, length)
+
+    files = Counted([(f"step_{step}.pt", b"own form") for step in range(3000)])
+    files.read = []
+    finder = finder_of(files, formats_by("step_{step}.pt"))
+    assert len(finder.find()) == MAX_LISTED
+    assert len(files.read) <= MAX_LISTED + MAX_SIBLINGS
 
 
 def test_a_link_to_a_file_is_what_it_leads_to(tmp_path: Path) -> None:

@@ -8,7 +8,8 @@
 - `nothing`: none of it is a checkpoint, and nothing is said
 
 Besides an input, `dispensable` is a pattern of files that the framework does without when it loads: without any other
-one, or with its last byte missing, a complete checkpoint is incomplete.
+one, or with its last byte missing, a complete checkpoint is incomplete. `pattern` is the job's
+`spec.checkpoint.pattern`.
 """
 
 from __future__ import annotations
@@ -19,14 +20,15 @@ from tests.unit.reports.corpus import Case, cases
 from tests.unit.reports.trees import Deep, begun, broken, place, written
 
 from muster.node.checkpoint.find import Finder, Found, ScanOptions
+from muster.node.checkpoint.formats.table import formats_by
 
 CASES = cases("trees")
 COMPLETE = [case for case in CASES if isinstance(case.right, dict) and "complete" in case.right]
 
 
-def looked(files: Written) -> tuple[Finder, Found]:
+def looked(files: Written, pattern: str = "") -> tuple[Finder, Found]:
     """The last answer of one listing that a start waits for."""
-    finder = finder_of(Deep(files))
+    finder = finder_of(Deep(files), formats_by(pattern))
     return finder, list(finder.scan(ScanOptions()))[-1]
 
 
@@ -37,7 +39,7 @@ def why(finder: Finder) -> str:
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_each_tree_is_read_right(case: Case) -> None:
-    finder, found = looked(written(case.given))
+    finder, found = looked(written(case.given), case.besides.get("pattern", ""))
     newest = next(iter(found.checkpoints), None)
     said = (why(finder), found.warning, found.note)
     if case.right == "nothing":
@@ -59,7 +61,7 @@ def test_each_tree_is_read_right(case: Case) -> None:
 def test_no_tree_is_complete_with_a_file_less_or_shorter(case: Case) -> None:
     complete = case.right["complete"]
     for what, files in broken(written(case.given), complete, case.besides.get("dispensable", "")):
-        _, found = looked(files)
+        _, found = looked(files, case.besides.get("pattern", ""))
         assert place(complete) not in [one.path for one in found.checkpoints], what
 
 
@@ -67,7 +69,7 @@ def test_no_tree_is_complete_with_a_file_less_or_shorter(case: Case) -> None:
 def test_no_save_is_complete_before_all_that_it_needs_is_there(case: Case) -> None:
     complete = case.right["complete"]
     for what, files in begun(written(case.given), complete, case.besides.get("dispensable", "")):
-        _, found = looked(files)
+        _, found = looked(files, case.besides.get("pattern", ""))
         assert place(complete) not in [one.path for one in found.checkpoints], what
 
 

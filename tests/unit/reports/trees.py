@@ -6,6 +6,7 @@ A tree has the files of one checkpoint directory in the order in which they are 
 - a number: so many bytes of whatever files of this name have: tensors with a header in `.safetensors`, an archive of
   `torch.save` in `.pt`, `.pth`, `.bin`, `.pkl` and `.ckpt`
 - a text
+- `bytes: HEX` and `zeros: N`: these bytes, then so many zeros
 - `state: {...}`: what `torch.save` wrote; a mapping `args` in it becomes a namespace
 - `json: {...}`
 - `index: [names]`: an index of weights that names these files
@@ -68,6 +69,8 @@ def _content(name: str, value: Any, sizes: Mapping[str, int]) -> bytes:
         if name.endswith(".safetensors"):
             return safetensors(value)
         return archive({}) if name.endswith(_ARCHIVE) else b"\1" * value
+    if "bytes" in value or "zeros" in value:
+        return bytes.fromhex(value.get("bytes", "")) + bytes(value.get("zeros", 0))
     if "state" in value:
         return archive({key: _inside(inner, key) for key, inner in value["state"].items()})
     if "json" in value:

@@ -7,7 +7,7 @@ Tests: tests/unit/checkpoint/test_formats.py.
 from __future__ import annotations
 
 import os
-from typing import Callable, Dict, List, Mapping, Tuple, TypeVar, Union
+from typing import Callable, Dict, List, Mapping, Sequence, Tuple, TypeVar, Union
 
 from muster.node.checkpoint.listing import File, Files
 from muster.node.checkpoint.untrusted_json import MAX_BYTES
@@ -79,12 +79,22 @@ class Candidate:
         name: of the checkpoint.
         files: by path relative to the directory, `../` for a file beside it that belongs to it. Before the directory is
         listed, only the files that made it a candidate.
+        siblings: the names of some other files beside a single file that are checkpoints of the same format by their
+        names. None for a directory.
     """
 
-    def __init__(self, path: str, name: str, files: Mapping[str, File], reading: Reading) -> None:
+    def __init__(
+        self,
+        path: str,
+        name: str,
+        files: Mapping[str, File],
+        reading: Reading,
+        siblings: Callable[[], Sequence[str]] = tuple,
+    ) -> None:
         self.path = path
         self.name = name
         self.files = dict(files)
+        self.siblings = siblings
         self._reading = reading
 
     def below(self, directory: str) -> "Candidate":

@@ -8,6 +8,7 @@ without an earlier verdict the metadata. The newest is verified first, and the a
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import math
 import os
@@ -29,6 +30,7 @@ from muster.node.checkpoint.unrecognized import (
     may_lead_to_checkpoints,
 )
 from muster.node.checkpoint.verdict import Verdict, digest, saving_ns, stamp
+from muster.node.checkpoint.whole import UNLIKE_OTHERS
 from muster.protocol.checkpoint_names import absolute, joined, order_candidates, readable, step_in_name
 from muster.protocol.checkpoints import MAX_LISTED, MAX_STAMPS, Branch, Checkpoint, Stamp, newest_first
 from muster.protocol.messages import MAX_NUMBER, is_plain
@@ -38,6 +40,7 @@ MAX_PASSED_IN_STORE = 512  # directories that prove to be no checkpoint: each co
 MAX_WITHOUT_STEP = 16
 MAX_REQUESTED = 64  # directories that may be what a person asked for
 MAX_UNORDERED = 32  # of which only what is in them tells the step, before those whose names tell it
+MAX_SIBLINGS = 8  # files to which one is compared that does not begin as its name says
 MAX_STEPPED = 4096  # looked into for stamps: most may hold no checkpoint
 _MAX_REMEMBERED = 4 * MAX_EXAMINED
 SETTLE_SECONDS = 5.0  # what has no atomic marker stays the same for so long before it counts
@@ -239,6 +242,7 @@ class Finder:
         self._single: Set[str] = set()  # candidates that are files
         self._names = Children([], [])  # that were there
         self._names_until = 0.0  # a light look takes them as they were
+        self._ordered_singles: Dict[str, List[str]] = {}  # by format, those of the highest steps first; made on demand
         self._times: Dict[str, int] = {}  # of what no name orders, since the last thorough look
         self._note = ""
         self._strays: Set[str] = set()  # single files of no format that have weights by their names
@@ -577,6 +581,7 @@ class Finder:
         began = self._now()
         if how.thorough or began >= self._names_until:
             self._strays.clear()
+            self._ordered_singles.clear()
             self._names = self._files.children(self._directory, self._is_single_or_stray, self._sign)
             self._names_until = self._now() + (self._now() - began) / _NAMES_SHARE
         return self._names
@@ -744,7 +749,8 @@ class Finder:
         elif listing.truncated:
             problem = TOO_MANY_FILES
         else:
-            problem = self._problem(seen, Candidate(listing.path, name, listing.files, self._reading))
+            siblings = functools.partial(self._siblings, seen)
+            problem = self._problem(seen, Candidate(listing.path, name, listing.files, self._reading, siblings))
             if not problem and seen.format.settles and not self._is_settled(path, files):
                 problem = _STILL_WRITTEN
         own = [file for name, file in listing.files.items() if not name.startswith("../")]
@@ -756,6 +762,16 @@ class Finder:
         return Verdict(
             path, files, self._quick_stamps(seen, probe), probe, problem, size_bytes, saving_ns(listing), newest_ns
         )
+
+    def _siblings(self, seen: _MarkedCandidate) -> List[str]:
+        """Names beside a single file that are of its format, too: those of the highest steps."""
+        kind = seen.format
+        if kind.markers:
+            return []
+        if kind.name not in self._ordered_singles:
+            names = order_candidates(filter(kind.claims, self._names.files))
+            self._ordered_singles[kind.name] = names[: MAX_SIBLINGS + 1]
+        return [name for name in self._ordered_singles[kind.name] if name != seen.marker][:MAX_SIBLINGS]
 
     def _listing(self, seen: _MarkedCandidate) -> Listing:
         """All files of a candidate, and the one beside it on which it depends."""
@@ -823,4 +839,4 @@ def _problem_text(problem: str) -> str:
 
 def _may_pass(problem: str) -> bool:
     """Whether a problem may be gone although no file has changed."""
-    return problem == _STILL_WRITTEN or problem.startswith(_UNREADABLE)
+    return problem == _STILL_WRITTEN or problem.startswith((_UNREADABLE, UNLIKE_OTHERS))

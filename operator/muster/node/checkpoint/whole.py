@@ -13,10 +13,11 @@ import functools
 import io
 import re
 import struct
-from typing import Optional, Set, Tuple
+from typing import Optional, Sequence, Set, Tuple
 
 from muster.node.checkpoint.candidate import Candidate
 from muster.node.checkpoint.dcp import integer_of
+from muster.node.checkpoint.listing import StorageError
 from muster.node.checkpoint.untrusted_json import MAX_BYTES, parse_json
 from muster.protocol.messages import MAX_NUMBER
 
@@ -28,7 +29,14 @@ _ELSEWHERE = 0xFFFFFFFF  # the archive is too long for these fields
 _LEGACY = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # torch.save until 1.5: the pickle of its magic number
 _MAX_DIRECTORY_BYTES = 32 * 1024 * 1024  # of an archive: zipfile makes twenty times that of it
 _MAX_PICKLE_BYTES = 256 * 1024 * 1024
+_PICKLE = re.compile(rb"\x80[\x02-\x05]")  # the protocols that say so at the beginning
+_PICKLE_END = b"."
+_READ_BYTES, _READ_PLACES = 4096, 16  # of a file that begins with zeros, spread over all of it
+UNLIKE_OTHERS = "unlike the files beside it, "
 ARCHIVES = (".pt", ".pth", ".bin", ".pkl", ".ckpt")  # what frameworks call what torch.save wrote
+_FORMED = (".pt", ".pth", ".ckpt", ".npz")
+_ARCHIVE, _LEGACY_FORM, _ZEROS, _OTHER = "archive", "legacy archive", "zeros", ""
+_WHOLE_PICKLE, _CUT_PICKLE, _LONG_PICKLE = "pickle", "pickle, then zeros", "pickle, then something else"
 _MEMOIZED = rb"(?:q.|r.{4}|\x94)?"
 _INTEGER = rb"(?:K.|M..|J.{4}|\x8a\x05.{5}|\x8a\x06.{6})"
 _VALUE = rb"(%s|N)" % _INTEGER
@@ -94,20 +102,69 @@ def archive_problem(candidate: Candidate, name: str) -> str:
 def own_file_problem(candidate: Candidate, name: str) -> str:
     """Why a file that a program wrote in a form of its own is not whole; "" = nothing shows that it is not.
 
-    A zip archive, as torch and numpy write them, has an end; what else is called `.pt` need not be one.
+    A zip archive, as torch and numpy write them, has an end; what else is called `.pt` need not be one. So the files
+    beside it show what the program writes under such names.
 
     Raises:
         OSError: the file cannot be read.
     """
     if name.endswith(".safetensors"):
         return candidate.remembered(name, _safetensors_problem)
-    if candidate.remembered(name, _start) == ARCHIVE_MAGIC:
+    if not candidate.files[name].size_bytes:
+        return "%s is empty" % name
+    form = candidate.remembered(name, _form)
+    if form == _ARCHIVE:
         return candidate.remembered(name, archive_problem)
-    return "" if candidate.files[name].size_bytes else "%s is empty" % name
+    if form == _ZEROS:
+        return "%s has only zeros" % name
+    if form == _OTHER and name.endswith(_FORMED):
+        other = _sibling_of(candidate, (_ARCHIVE, _LEGACY_FORM, _WHOLE_PICKLE, _LONG_PICKLE))
+        if other:
+            text = "%s begins neither as an archive of torch or numpy nor as a pickle, and %s does"
+            return UNLIKE_OTHERS + text % (name, other)
+    if form == _CUT_PICKLE:
+        other = _sibling_of(candidate, (_WHOLE_PICKLE,))
+        if other:
+            return UNLIKE_OTHERS + "%s begins as a pickle and ends in zeros, and %s ends as one" % (name, other)
+    return ""
 
 
-def _start(candidate: Candidate, name: str) -> bytes:
-    return candidate.part(name, 0, len(ARCHIVE_MAGIC))
+def _form(candidate: Candidate, name: str) -> str:
+    """The form of a file by a few of its bytes, wherever its end matters for that, too."""
+    size = candidate.files[name].size_bytes
+    start = candidate.part(name, 0, _READ_BYTES)
+    if start.startswith(ARCHIVE_MAGIC):
+        return _ARCHIVE
+    if start.startswith(_LEGACY):
+        return _LEGACY_FORM  # tensors follow, which may end in zeros
+    if _PICKLE.match(start):
+        end = candidate.part(name, max(0, size - _READ_BYTES), _READ_BYTES)
+        if end.endswith(_PICKLE_END):
+            return _WHOLE_PICKLE
+        return _LONG_PICKLE if end.strip(b"\0") else _CUT_PICKLE
+    return _OTHER if start.strip(b"\0") or not _is_zeros(candidate, name, size) else _ZEROS
+
+
+def _is_zeros(candidate: Candidate, name: str, size: int) -> bool:
+    """Whether a file has only zeros wherever it is read: at its beginning, its end, and at some places between."""
+    last = max(0, size - _READ_BYTES)
+    places = sorted({last * number // (_READ_PLACES - 1) for number in range(_READ_PLACES)}, reverse=True)
+    return not any(candidate.part(name, place, _READ_BYTES).strip(b"\0") for place in places)
+
+
+def _sibling_of(candidate: Candidate, forms: Sequence[str]) -> str:
+    """The first file of these forms among those that the same pattern matches; "" = there is none."""
+    return next((other for other in candidate.siblings() if _form_beside(candidate, other) in forms), "")
+
+
+def _form_beside(candidate: Candidate, name: str) -> str:
+    """The form of another file; "" where it is gone or cannot be read, which shows nothing."""
+    try:
+        return candidate.remembered(name, _form) if candidate.has_file(name) else _OTHER
+    except StorageError:
+        raise
+    except (OSError, ValueError):
+        return _OTHER
 
 
 class Pickled:

@@ -37,7 +37,9 @@ def own(pattern: str) -> Format:
             written_by="any trainer whose job has a `spec.checkpoint.pattern`",
             place="a directory `%s`" % name if marker else "a file `%s`" % name,
             step="the number in its place",
-            complete="`%s` is there, and nothing is newer" % marker if marker else "the file is not empty",
+            complete="`%s` is there, and nothing is newer" % marker
+            if marker
+            else "the file is neither empty nor all zeros",
         ),
         (marker,) if marker else (),
         functools.partial(_directory_problem, marker) if marker else _file_problem,
