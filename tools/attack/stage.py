@@ -38,6 +38,7 @@ CHAOS = {
 SPEC: dict[str, Any] = {
     "recovery": {
         "applicationRestartsPerDay": 100,
+        "fallBackFromUnloadable": False,  # ranks are killed whenever, and the journals know no suspicion
         "hardwareRestartsPerDay": 100,
         "unreachableTimeoutSeconds": 10,
     },

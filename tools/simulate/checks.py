@@ -4,11 +4,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from muster.lifecycle.unloadable import FAILED_STARTS
 from muster.queueing.limits import NAMESPACE_LIMIT
 from muster.world.views import JOB_UID_LABEL
 from simulate.accounts import Accounts
 from simulate.apiserver import Object
 from simulate.machines import Machine
+from simulate.storage import Save
 from simulate.surroundings import Surroundings
 from simulate.trail import Trail
 from simulate.training import Attempt, RankProcess, Trainer
@@ -21,6 +23,8 @@ from simulate.worker import PlainWorker
 LISTED_SECONDS = 10.0
 # A checkpoint that was found complete may be gone by the go: who has listed it waits for those who do not see it yet.
 FOUND_SECONDS = 120.0
+# One that is made just before a rank fails may not be heard of.
+UNSEEN_STEPS = 1
 # A plan is made every 15 s at the latest, and a pod that ends has its grace of 30 s to be seen so.
 LIMIT_SEEN_SECONDS = 60.0
 # Many that thaw at one moment do so one after the other, and a launcher needs a turn to end its ranks.
@@ -36,6 +40,8 @@ class Checks:
         self._trainers = trainers
         self.made: Counter[str] = Counter()  # how often each was looked at
         self._reported_paths: dict[str, set[str]] = {}  # uid of a job -> paths of checkpoints that its status has named
+        # uid of a job -> what its record says not to count since starts from it failed: saves, by their paths
+        self._left_behind: dict[str, dict[str, Save]] = {}
         self._given: dict[str, int] = {}  # uid of a job -> the highest attempt to which any record of it gave a go
         self._limits: Mapping[str, int] = {}  # nodes that the jobs of a namespace may hold together
         self._excused_until = 0.0
@@ -98,13 +104,15 @@ class Checks:
             for machine in self._machines.values()
             if any(worker.trainer is trainer and worker.reaches_storage for worker in machine.workers.values())
         ]
-        return max((directory.newest_shown(node, then) for node in nodes), default=0)
+        left = self._left_behind.get(trainer.job, {})
+        return max((directory.newest_shown(node, then, left) for node in nodes), default=0)
 
     def _newest_reported(self, trainer: Trainer) -> int:
         """The newest complete checkpoint that people have ever been told of and that is still there."""
         directory = self._around.directories[trainer.job]
-        told = (directory.saved_last(path) for path in self._reported_paths.get(trainer.job, ()))
-        return max((save.step for save in told if save is not None), default=0)
+        left = self._left_behind.get(trainer.job, {})
+        told = ((path, directory.saved_last(path)) for path in self._reported_paths.get(trainer.job, ()))
+        return max((save.step for path, save in told if save is not None and save is not left.get(path)), default=0)
 
     def makes_step(self, trainer: Trainer, attempt: Attempt) -> None:
         """All ranks of an attempt have finished a step."""
@@ -227,10 +235,28 @@ class Checks:
             most = self._given.get(uid, 0)
             self._hold("attempts grow", new > most, f"{name}: attempt {new} gets its go after attempt {most}")
             self._given[uid] = new
+        self._leaves_behind(name, uid, (before or {"spec": {}})["spec"].get("suspectCheckpoint"), spec)
         self._goes_on(name, uid, (before or {"spec": {}})["spec"].get("start"), spec.get("start"))
         if before is not None and old == new and before["spec"].get("start"):
             same = before["spec"]["start"] == spec.get("start")
             self._hold("a go is given once", same, f"{name}: the go of attempt {new} has changed")
+
+    def _leaves_behind(self, name: str, uid: str, had: Object | None, spec: Object) -> None:
+        """A record that falls back from a checkpoint does so after two starts from it, and for one start."""
+        has = spec.get("suspectCheckpoint") or {}
+        if has.get("excludedCheckpoints") and not (had or {}).get("excludedCheckpoints"):
+            step, older = has["checkpoint"]["step"], has["fallback"]["step"]
+            attempts = self._trainers[uid].attempts.values() if uid in self._trainers else ()
+            died = [one.number for one in attempts if one.resume_step == step and one.made <= UNSEEN_STEPS]
+            self._hold(
+                "a checkpoint is left behind only after two starts from it that failed before a step",
+                len(died) >= FAILED_STARTS,
+                f"{name} goes on from step {older} instead of {step}, from which only attempts {died} started in vain",
+            )
+            whole = self._around.directories[uid].whole()
+            self._left_behind[uid] = {path: save for path, save in whole.items() if save.step > older}
+        elif has.get("fallbackAttempts") and not has.get("excludedCheckpoints"):
+            self._left_behind.pop(uid, None)
 
     def _goes_on(self, name: str, uid: str, had: Object | None, go: Object | None) -> None:
         """A go names nothing to go on from, or what somebody can have found complete."""

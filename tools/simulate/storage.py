@@ -9,8 +9,9 @@ import functools
 import itertools
 import pickle
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple
 
 from muster.node.checkpoint.dcp import METADATA_NAME
@@ -162,15 +163,23 @@ class Directory:
         moments = [since, *(at for at in changes if at > since)]
         return any(self._of_one_save(folder, functools.partial(_at, moment)) is not None for moment in moments)
 
-    def newest_shown(self, node: str, then: float) -> int:
-        """The step of the newest that a node saw completely then, and that has been as it is since; 0 for none."""
+    def newest_shown(self, node: str, then: float, besides: Mapping[str, Save] = MappingProxyType({})) -> int:
+        """The step of the newest that a node saw completely then, and that has been as it is since; 0 for none.
+
+        Args:
+            node: that looks.
+            then: when it looked.
+            besides: saves that do not count, by path.
+        """
 
         def seen(versions: list[Version], path: str) -> Version | None:
             return self.version(versions, path, node, then)
 
         for folder in sorted(self.folders.values(), key=lambda folder: -folder.step):
             save = self._of_one_save(folder, _last)
-            if save is not None and self._of_one_save(folder, seen) is save:
+            if save is None or save is besides.get(folder.path):
+                continue
+            if self._of_one_save(folder, seen) is save:
                 return folder.step
         return 0
 

@@ -348,6 +348,17 @@ REASONS: tuple[Reason, ...] = (
         "belongs into spec.checkpoint.localDirectory), or set spec.checkpoint.resumeFrom to Scratch.",
     ),
     Reason(
+        "CheckpointSuspect",
+        Topic.WAITING,
+        WAITS,
+        "Two attempts in a row [resumed from the same checkpoint and failed before their first "
+        "step](docs/checkpoints.md#a-checkpoint-that-cannot-be-loaded).",
+        "The start waits some seconds until it is known whether a node was at fault. If none was, it resumes from the "
+        "next older complete checkpoint.",
+        "Nothing. `spec.recovery.fallBackFromUnloadable: false` keeps the job at its newest checkpoint.",
+        "waiting to know why the last start from checkpoint 1000 (/checkpoints/1000) failed",
+    ),
+    Reason(
         "EveryCheckpointSuspect",
         Topic.WAITING,
         WAITS,
@@ -800,7 +811,8 @@ REASONS: tuple[Reason, ...] = (
         ENDS,
         "The job Failed: its budget of restarts is used up. The message has the last failure and the budget's field.",
         "Muster releases the nodes. The job stays Failed.",
-        "Repair the cause, then delete the job and create it again. The FleetPolicy's `spec.jobLimits` may allow "
+        "Repair the cause, then delete the job and create it again. Where the message names a checkpoint on which "
+        "starts failed, add the `resumeFrom` that it offers. The FleetPolicy's `spec.jobLimits` may allow "
         "fewer restarts than the job asks for.",
         "4 failures within 24 hours and no checkpoint beyond them. Last: attempt 4, worker 0 on n0: rank 0 exited "
         "with code 1. Fix the program, then delete the job and create it again; "

@@ -758,6 +758,46 @@ class Corruption(CorruptionStatus):
     )
 
 
+class SuspectCheckpoint(ApiModel):
+    """SuspectCheckpoint is a checkpoint from which attempts resumed and failed before their first step, by no other
+    cause that is known than the program itself.
+    """
+
+    checkpoint: Resume = Field(description="checkpoint is the one from which the attempts resumed.")
+    attempts: list[int] = Field(
+        [],
+        max_length=128,
+        description=(
+            "attempts are the numbers of the attempts that resumed from checkpoint and failed before their first step, "
+            "oldest first. One counts only if its incident is of class Application."
+        ),
+    )
+    fallback: Resume | None = Field(
+        None,
+        description=(
+            "fallback is the next older complete checkpoint, from which an attempt resumed instead. If it is absent, "
+            "none has yet."
+        ),
+    )
+    fallback_attempts: list[int] = Field(
+        [],
+        max_length=128,
+        description=(
+            "fallbackAttempts are the numbers of the attempts that resumed from fallback and failed before their first "
+            "step, too. If one of them is of class Application, the program is the likelier cause, and checkpoint "
+            "counts again."
+        ),
+    )
+    excluded_checkpoints: str = Field(
+        "",
+        max_length=16384,
+        description=(
+            "excludedCheckpoints lists what the start from fallback added to branch.excludedCheckpoints, so that it "
+            "can be taken back."
+        ),
+    )
+
+
 class GangSpec(ApiModel):
     """GangSpec is the record of the job's current attempt. The operator alone writes it, one guarded update at a
     time.
@@ -904,6 +944,13 @@ class GangSpec(ApiModel):
         description=(
             "corruption is the newest case in which the training program found its own results wrong. If it is absent, "
             "there was none."
+        ),
+    )
+    suspect_checkpoint: SuspectCheckpoint | None = Field(
+        None,
+        description=(
+            "suspectCheckpoint is the checkpoint from which the newest attempts resumed and failed before their first "
+            "step. It is absent once an attempt has made a step, and if there is none."
         ),
     )
     verifier_round: int = Field(

@@ -529,6 +529,14 @@ class Recovery(ApiModel):
         "may still run. Absent: 300 in mode Managed; in mode Plain Muster waits for proof, or for kubectl muster lost "
         "NODE. The field may change while the job exists.",
     )
+    fall_back_from_unloadable: bool = Field(
+        True,
+        description="fallBackFromUnloadable is true if the job may resume from the next older complete checkpoint when "
+        "the newest one seems to load nowhere. That is after two attempts in a row from it that failed before their "
+        "first step, by no known fault of a node. An Event names both checkpoints. If the start from the older one "
+        "fails so, too, the newest one counts again. False: the job always resumes from the newest one. The field may "
+        "change while the job exists.",
+    )
 
 
 class Completion(ApiModel):

@@ -5,7 +5,7 @@ Tests: tests/unit/lifecycle/test_scenarios.py.
 
 from muster.api.gang import Gang, GangSpec
 from muster.api.trainingjob import CompletionRecord, CompletionResult, LaunchMode
-from muster.lifecycle import burnin, resume
+from muster.lifecycle import burnin, resume, unloadable
 from muster.lifecycle import record as records
 from muster.lifecycle.commit import commit
 from muster.lifecycle.facts import Facts
@@ -118,6 +118,9 @@ def _failure_record(world: JobWorld, record: GangSpec) -> CompletionRecord | Non
         last_one += f"; {what_tests_show(record.open_corruption, ended=True)}"
     again = repeats.repeated(record.incidents) if reason == budgets.APPLICATION_EXHAUSTED else ""
     failed = f" It failed {again}." if again else ""
+    starts = unloadable.failed_starts_text(world, record)
+    if starts:
+        remedy = f"{starts}. {remedy}"
     message = f"{what} within 24 hours and no checkpoint beyond them.{failed} {last_one}. {remedy}"
     return _completion(world, record, CompletionResult.FAILED, reason, message)
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from muster.api.gang import GangSpec, Member, Resume
 from muster.api.trainingjob import TrainingJob
-from muster.lifecycle import resume
+from muster.lifecycle import resume, unloadable
 from muster.lifecycle.resume import Missing, Start, listed_seconds
 from muster.protocol.messages import LocalReport
 from muster.protocol.resuming import is_own
@@ -41,7 +41,7 @@ def local_start(world: JobWorld, record: GangSpec) -> Start | Missing:
     Returns:
         The place; or what the start still waits for.
     """
-    found = resume.start_of_next_attempt(world, record)
+    found = unloadable.start_of_next_attempt(world, record)
     if isinstance(found, Missing) or not _is_kept(world.job):
         return found
     if resume.requested_resume(world.job, record) is not None or record.open_corruption is not None:

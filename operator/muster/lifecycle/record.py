@@ -27,7 +27,7 @@ from muster.api.gang import (
 from muster.fencing.proofs import BOOT_CHARACTERS
 from muster.fencing.survivors import awaited_proof_message, is_fenced, unfenced_workers
 from muster.goodput.status_goodput import fault_time
-from muster.lifecycle import corruption, local, members, resume, resuming
+from muster.lifecycle import corruption, local, members, resume, resuming, unloadable
 from muster.lifecycle.modes import mode_of
 from muster.lifecycle.resume import Missing, Start
 from muster.lifecycle.words import and_more_workers
@@ -124,6 +124,7 @@ def after_failures(world: JobWorld, record: GangSpec, found: Sequence[Failure]) 
         }
     )
     goes_on, taken_over = _is_same_incident(world, record, found), bool(before) and blame.is_cause_of(cause, before[-1])
+    record = unloadable.with_failed_start(world, record, fault_class, cause.kind)
     record = corruption.with_new_reports(world, record, _last_step(world, record) or 0)
     level, worker_views = _repair_members(world, record, found)
     reason = cause.kind if worker_views else record.reason  # without nodes it waits for what it waited for before
@@ -631,6 +632,7 @@ def with_barrier_open(world: JobWorld, record: GangSpec) -> tuple[GangSpec, str]
             "local_since_attempt": local.local_saves_since(world, record, where),
             "last_published_checkpoint": resume.published_checkpoint(world),
             "corruption": corruption.close_report(record.corruption, where),
+            "suspect_checkpoint": unloadable.after_start(record, where),
         }
     )
     return spec, where.warning
@@ -758,7 +760,11 @@ def _with_resume_step(record: GangSpec, where: Start) -> list[GangIncident]:
     """
     incidents = list(record.incidents)
     if incidents and incidents[-1].resumed_step is None:
-        incidents[-1] = incidents[-1].model_copy(update={"resumed_step": where.resume.step if where.resume else 0})
+        changes = {
+            "resumed_step": where.resume.step if where.resume else 0,
+            "message": (incidents[-1].message + unloadable.fallback_text(where))[:2048],
+        }
+        incidents[-1] = incidents[-1].model_copy(update=changes)
     asked = record.branch.resume_from if record.branch else ""
     if where.branch is None or where.branch.resume_from in ("", asked):
         return incidents
@@ -882,6 +888,7 @@ def _next(
             "listing_round": 0,
             "move_incomplete_beyond": None,
             "local_since_attempt": local.since_without_progress(world, record, newest_step(world, record)),
+            "suspect_checkpoint": unloadable.after_attempt(world, record),
         }
     )
 

@@ -2,13 +2,13 @@
 
 Each worker reports which checkpoints it sees, a few verify them, and the record remembers the newest. A start waits
 until every worker sees that one. Only a user decides otherwise, by `spec.checkpoint.resumeFrom`. From then on what lies
-beyond the requested step is another branch and does not count. Pure.
+beyond the requested step is another branch and does not count. `unloadable.py` beside this has the one exception. Pure.
 """
 
 import posixpath
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -81,6 +81,7 @@ class Start:
         local_attempt: the attempt that saved the checkpoint on the nodes' own disks; 0: it lies in the shared
             directory.
         shared: the newest shared checkpoint, where the ranks resume from their nodes' own disks; None: there is none.
+        instead_of: the newer checkpoint that does not count any more, since starts from it failed; None: there is none.
     """
 
     resume: Resume | None
@@ -89,6 +90,7 @@ class Start:
     suspect: tuple[int, ...] = ()
     local_attempt: int = 0
     shared: Resume | None = None
+    instead_of: Resume | None = None
 
     @property
     def lasting(self) -> Resume | None:
@@ -270,6 +272,31 @@ def with_frozen_branch(world: JobWorld, record: GangSpec, beyond: int) -> GangSp
 def complete_steps(world: JobWorld, record: GangSpec) -> list[int]:
     """Return the steps of the complete checkpoints of the present branch that any worker sees."""
     return [c.step for c in complete_checkpoints(world, record)]
+
+
+def start_behind(world: JobWorld, record: GangSpec, checkpoint: Resume) -> Start | Missing:
+    """Return the start from the newest complete checkpoint before a given one, with all beyond it excluded by name.
+
+    Args:
+        world: the state of the job.
+        record: of the gang; nothing was requested.
+        checkpoint: the one behind which to start.
+    """
+    other = with_frozen_branch(world, record, checkpoint.step - 1)
+    found = _start_without_request(world, other, other.branch)
+    if isinstance(found, Missing) or found.resume is None:
+        return found
+    step = found.resume.step
+    there = _all_stamps(world, record, step)
+    if isinstance(there, Missing):
+        return there
+    excluded = {
+        stamp for stamp in there if stamp[0] > step or (record.branch and not _history(record.branch).has(*stamp))
+    }
+    if len(excluded) > MAX_STAMPS:
+        return _too_many(step)
+    changes = {"step": step, "excluded_checkpoints": write_stamps(excluded), "frozen": False}
+    return replace(found, branch=(record.branch or Branch(resume_from="")).model_copy(update=changes))
 
 
 def _start_after_corruption(world: JobWorld, record: GangSpec, found: Start, corruption: Corruption) -> Start | Missing:

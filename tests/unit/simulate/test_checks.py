@@ -10,13 +10,14 @@ import pytest
 
 from simulate.apiserver import Where
 from simulate.checks import Checks
-from simulate.storage import Directory
+from simulate.storage import Directory, Save
 from simulate.surroundings import Surroundings
 from simulate.training import Script, Trainer
 from simulate.violation import ViolationError
 
 RULE = "no rank starts while one of another attempt is alive"
 UID = "uid-of-a"
+TIME = "2026-01-01T00:00:00.000000Z"
 
 
 class Stage:
@@ -30,8 +31,8 @@ class Stage:
         checks = Checks(self.around, self.machines, trainers)  # type: ignore[arg-type]
         self.trainer = trainers[UID] = Trainer(self.around, checks, UID, Script())
 
-    def start(self, attempt: int, node: str, pod: str) -> Any:
-        """The rank of an attempt starts in a pod of its own."""
+    def start(self, attempt: int, node: str, pod: str, step: int = 0) -> Any:
+        """The rank of an attempt starts in a pod of its own, from a checkpoint or from scratch."""
         body = {"metadata": {"name": pod, "namespace": "team"}, "spec": {"nodeName": node, "containers": []}}
         self.around.server.create(Where("pods", "team", pod, ""), body)
         found = self.around.server.peek("pods", "team", pod)
@@ -51,9 +52,28 @@ class Stage:
             wake=lambda: None,
         )
         machine.workers[worker.uid] = worker
-        rank = self.trainer.start(worker, attempt, 0, 1, 0, pid=attempt)
+        rank = self.trainer.start(worker, attempt, 0, 1, step, pid=attempt)
         worker.ranks.append(rank)
         return rank
+
+    def died(self, attempt: int, step: int) -> None:
+        """An attempt starts from a checkpoint and fails before it makes a step."""
+        self.start(attempt, "n0", f"pod-{attempt}", step).exit(1, "UnpicklingError")
+
+    def save(self, step: int) -> None:
+        directory = self.around.directories[UID]
+        save = Save(step, attempt=1, ranks=1, ahead_seconds=0.0)
+        directory.write_shard(save, 0, "n0", self.around.agenda.now)
+        directory.write_metadata(save, "n0", self.around.agenda.now)
+
+    def record(self, attempt: int, **spec: Any) -> None:
+        """The record of the job is written."""
+        where = Where("gangs", "team", "a", "")
+        body = {"metadata": {"name": "a", "namespace": "team"}, "spec": {"jobUid": UID, "attempt": attempt, **spec}}
+        self.around.server.create(
+            where,
+            {**body, "spec": {"members": [], "incidents": [], "reason": "RankFailed", "time": TIME, **body["spec"]}},
+        )
 
 
 @pytest.fixture
@@ -102,3 +122,32 @@ def test_a_rank_for_which_sigkill_waits_writes_no_part_of_a_checkpoint(stage: St
     assert rank.can_write
     assert not rank.kill()
     assert not rank.can_write
+
+
+BACK = {
+    "checkpoint": {"step": 20, "path": "/ckpt/a/step-20"},
+    "fallback": {"step": 10, "path": "/ckpt/a/step-10"},
+    "excludedCheckpoints": "20:1",
+}
+
+
+def test_a_start_behind_the_newest_is_allowed_after_two_starts_from_it_that_made_no_step(stage: Stage) -> None:
+    for step in (10, 20):
+        stage.save(step)
+    for attempt in (1, 2):
+        stage.died(attempt, 20)
+    stage.record(3, suspectCheckpoint=BACK)
+    stage.died(3, 10)
+    stage.save(20)
+    with pytest.raises(
+        ViolationError, match=r"attempt 4 .* goes on from step 10, and there is a checkpoint of step 20"
+    ):
+        stage.died(4, 10)
+
+
+def test_no_record_falls_back_after_one_failure(stage: Stage) -> None:
+    for step in (10, 20):
+        stage.save(step)
+    stage.died(1, 20)
+    with pytest.raises(ViolationError, match="left behind only after two starts"):
+        stage.record(2, suspectCheckpoint=BACK)

@@ -1,0 +1,201 @@
+"""A checkpoint on which starts die before their first step: the next older complete one is tried, once. Pure.
+
+A file may look complete and yet load nowhere. Two failures of the program itself in a row, each before a step, each
+from the same checkpoint, make it suspect. Where the older one fails so, too, the program is the likelier cause, and the
+newest counts again (docs/decisions/0070). Only the record decides, so that each leader decides alike.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from muster.api.gang import FaultClass, GangIncident, GangSpec, Resume, SuspectCheckpoint
+from muster.lifecycle import resume
+from muster.lifecycle.resume import Missing, Start
+from muster.protocol.checkpoints import read_stamps, write_stamps
+from muster.protocol.resuming import is_own
+from muster.recovery.budgets import OWN_DOING
+from muster.recovery.failure import Kind
+from muster.world.job import JobWorld
+
+FAILED_STARTS = 2
+# A program whose steps were never seen may have made some, unless it has failed as soon as this.
+QUICK_SECONDS = 300.0
+MAX_ATTEMPTS = 128
+UNSETTLED = "CheckpointSuspect"
+
+
+def with_failed_start(world: JobWorld, record: GangSpec, fault_class: FaultClass, kind: str) -> GangSpec:
+    """Return the record of a failed attempt that notes on which checkpoint it failed before its first step.
+
+    After such a failure on the older checkpoint the newest one counts again. Whether a failure counts is decided at the
+    next start, when the blame is final.
+
+    Args:
+        world: the state of the job.
+        record: of the attempt that failed.
+        fault_class: of the failure.
+        kind: of the failure.
+    """
+    where = record.start.resume if record.start is not None else None
+    if where is None or kind != Kind.RANK_FAILED or fault_class not in OWN_DOING:
+        return record
+    if not is_own(where.path, world.job.spec.checkpoint.directory or "") or _may_have_made_a_step(world, record):
+        return record
+    suspect = record.suspect_checkpoint
+    if suspect is not None and suspect.fallback == where:
+        return _with_newest_again(record, suspect)
+    if suspect is None or suspect.checkpoint != where:
+        suspect = SuspectCheckpoint(checkpoint=where)
+    attempts = [*suspect.attempts, record.attempt][-MAX_ATTEMPTS:]
+    return record.model_copy(update={"suspect_checkpoint": suspect.model_copy(update={"attempts": attempts})})
+
+
+def _with_newest_again(record: GangSpec, suspect: SuspectCheckpoint) -> GangSpec:
+    """Return the record after a failure on the older checkpoint, too: what its start excluded counts again."""
+    attempts = [*suspect.fallback_attempts, record.attempt][-MAX_ATTEMPTS:]
+    changes: dict[str, object] = {
+        "suspect_checkpoint": suspect.model_copy(update={"fallback_attempts": attempts, "excluded_checkpoints": ""}),
+        "checkpoint": suspect.checkpoint,  # or it would be one that was won since, and give the restart back
+    }
+    if record.branch is not None:
+        kept = set(read_stamps(record.branch.excluded_checkpoints)) - set(read_stamps(suspect.excluded_checkpoints))
+        changes["branch"] = record.branch.model_copy(update={"excluded_checkpoints": write_stamps(kept)})
+    return record.model_copy(update=changes)
+
+
+def after_attempt(world: JobWorld, record: GangSpec) -> SuspectCheckpoint | None:
+    """Return what the record holds of a suspect checkpoint once its attempt is over: None if that made a step."""
+    return None if record.start is not None and _may_have_made_a_step(world, record) else record.suspect_checkpoint
+
+
+def after_start(record: GangSpec, where: Start) -> SuspectCheckpoint | None:
+    """Return what the record holds of a suspect checkpoint once the next attempt has started.
+
+    Args:
+        record: of the gang before the start.
+        where: where the start resumes.
+    """
+    suspect, before = record.suspect_checkpoint, record.branch
+    if suspect is None or record.open_corruption is not None:
+        return None
+    if where.instead_of is not None and where.branch is not None:
+        added = set(read_stamps(where.branch.excluded_checkpoints))
+        added -= set(read_stamps(before.excluded_checkpoints if before else ""))
+        changes: dict[str, object] = {
+            "fallback": where.lasting,
+            "fallback_attempts": [],
+            "excluded_checkpoints": write_stamps(added),
+        }
+        return suspect.model_copy(update=changes)
+    asked, asked_before = (branch.resume_from if branch else "" for branch in (where.branch, before))
+    is_known = where.lasting in (suspect.checkpoint, suspect.fallback)
+    return suspect if is_known and asked == asked_before else None
+
+
+def start_of_next_attempt(world: JobWorld, record: GangSpec) -> Start | Missing:
+    """Return where the next start resumes in the shared directory, or what it waits for.
+
+    It is the newest complete checkpoint, or the next older one where starts from the newest keep failing. No start is
+    held by this for longer than it takes to know why the last one failed, and to verify the older one.
+    """
+    found, suspect = resume.start_of_next_attempt(world, record), record.suspect_checkpoint
+    if isinstance(found, Missing) or suspect is None or found.resume != suspect.checkpoint:
+        return found
+    if not world.job.spec.recovery.fall_back_from_unloadable or record.open_corruption is not None:
+        return found
+    if resume.requested_resume(world.job, record) is not None or len(suspect.attempts) < FAILED_STARTS:
+        return found
+    if not all(incident.settled for incident in _incidents_of(record, suspect)):
+        return Missing(UNSETTLED, f"waiting to know why the last start from checkpoint {_named(found.resume)} failed")
+    failed = _counted(record, suspect.attempts)
+    if len(failed) < FAILED_STARTS or _counted(record, suspect.fallback_attempts):
+        return found
+    older = resume.start_behind(world, record, suspect.checkpoint)
+    if isinstance(older, Missing):
+        patient = resume.listed_seconds(world, record) < resume.NOT_VISIBLE_SECONDS
+        return older if patient and not older.stalled else found
+    if older.resume is None or _is_behind_request(record, older.resume):
+        return found
+    text = (
+        f"{_attempts_text(failed, 'attempt')} resumed from checkpoint {_named(suspect.checkpoint)} and failed before "
+        f"the first step, so that it is suspect: this attempt goes on from the next older complete one, "
+        f"{_named(older.resume)}, and {suspect.checkpoint.step} does not count until it is saved again. "
+        "spec.recovery.fallBackFromUnloadable: false prevents that"
+    )
+    warning = "; ".join(part for part in (text, older.warning) if part)
+    return replace(older, warning=warning, instead_of=suspect.checkpoint)
+
+
+def fallback_text(where: Start) -> str:
+    """Return that the attempt after a failure resumes from an older checkpoint, for the incident; "": it does not."""
+    if where.instead_of is None or where.lasting is None:
+        return ""
+    return f"; the next attempt resumes from {_named(where.lasting)} instead of {_named(where.instead_of)}"
+
+
+def failed_starts_text(world: JobWorld, record: GangSpec) -> str:
+    """Return on which checkpoint the starts of a job that has failed died, and what a person can do; "": on none."""
+    suspect = record.suspect_checkpoint
+    failed = _counted(record, suspect.attempts) if suspect is not None else []
+    if suspect is None or len(failed) < FAILED_STARTS:
+        return ""
+    newest = _named(suspect.checkpoint)
+    text = f"{_attempts_text(failed, 'Attempt')} resumed from checkpoint {newest} and failed before a step"
+    also = _counted(record, suspect.fallback_attempts)
+    lowest = suspect.checkpoint
+    if also and suspect.fallback is not None:
+        lowest = suspect.fallback
+        text += (
+            f", and so did {_attempts_text(also, 'attempt')} from {_named(lowest)}: the program is the likelier cause"
+        )
+    steps = [step for step in resume.complete_steps(world, record) if step < lowest.step]
+    known = suspect.fallback.step if suspect.fallback is not None and not also else max(steps, default=None)
+    if known is None:
+        return f"{text}. No older complete checkpoint is known"
+    return (
+        f"{text}. If the checkpoint cannot be loaded, create the job again with spec.checkpoint.resumeFrom: {known}, "
+        "or let kubectl muster fork do that"
+    )
+
+
+def _may_have_made_a_step(world: JobWorld, record: GangSpec) -> bool:
+    """Whether the attempt has finished a step, or may have: its steps were never seen, and it ran for long enough."""
+    go = record.start
+    if go is None or any(view.step for view in world.views.values() if view.attempt == record.attempt):
+        return True
+    if any(incident.trained for incident in record.incidents):
+        return False
+    return (world.now - go.time).total_seconds() > QUICK_SECONDS
+
+
+def _is_behind_request(record: GangSpec, where: Resume) -> bool:
+    """Whether a checkpoint lies before the one from which a person let the job resume."""
+    return record.branch is not None and bool(record.branch.resume_from) and where.step < record.branch.step
+
+
+def _incidents_of(record: GangSpec, suspect: SuspectCheckpoint) -> list[GangIncident]:
+    attempts = {*suspect.attempts, *suspect.fallback_attempts}
+    return [incident for incident in record.incidents if incident.attempt in attempts]
+
+
+def _counted(record: GangSpec, attempts: Collection[int]) -> list[int]:
+    """Return those of the attempts that the program itself ended, as far as is known by now."""
+    return [
+        incident.attempt
+        for incident in record.incidents
+        if incident.attempt in attempts
+        and incident.reason == Kind.RANK_FAILED
+        and incident.fault_class is FaultClass.APPLICATION
+    ]
+
+
+def _named(where: Resume) -> str:
+    return f"{where.step} ({where.path})"
+
+
+def _attempts_text(attempts: Sequence[int], word: str) -> str:
+    """Return the attempts by their numbers, such as `Attempts 3 and 4`; of many the newest three."""
+    if len(attempts) == 1:
+        return f"{word} {attempts[0]}"
+    shown = [str(attempt) for attempt in attempts[-3:]]
+    return f"{word}s {', '.join(shown[:-1])} and {shown[-1]}"
