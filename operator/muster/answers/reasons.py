@@ -544,7 +544,43 @@ REASONS: tuple[Reason, ...] = (
         "The job runs.",
         _ACCEPT,
     ),
+    Reason(
+        "DirectoryOnNoVolume",
+        Topic.MANIFEST,
+        WARNS,
+        "No volume of the trainer's container is mounted at `checkpoint.directory` or above it. What is saved there is "
+        "lost with its pod, and other workers do not see it.",
+        "The job runs.",
+        "Mount a volume that all workers share, or correct `checkpoint.directory`: delete the job, correct it, and "
+        "create it again. Where something else adds the volume to pods, add the reason to `spec.acceptedWarnings`.",
+        "spec.checkpoint.directory /ckpt lies on no volume: the trainer (container main) mounts /data. What it saves "
+        "there is lost with its pod, and no other worker sees it. Mount a volume there that all workers share (a claim "
+        "with ReadWriteMany, NFS), or name a directory below /data",
+    ),
+    Reason(
+        "DirectoryOnPodVolume",
+        Topic.MANIFEST,
+        WARNS,
+        "`checkpoint.directory` lies on a volume that ends with its pod (`emptyDir`, `ephemeral`), or to which no "
+        "program can write (`image`, `configMap` and the like).",
+        "The job runs.",
+        "As for `DirectoryOnNoVolume`. What each node may lose belongs into `checkpoint.localDirectory`.",
+    ),
     # Warnings about a job that trains.
+    Reason(
+        "CheckpointNotShared",
+        Topic.TRAINING,
+        WARNS,
+        "A worker has seen no checkpoint of this attempt that another worker has seen for three minutes. The "
+        "directory is not one for both.",
+        "Training goes on. After a lost pod the job would be Stalled (`CheckpointNotVisible`).",
+        "Correct the mount before a fault needs it: suspend the job, copy the checkpoints to a shared volume, and "
+        "create the job again with that.",
+        "worker 1 on n1 does not see the checkpoints in /checkpoints that worker 0 on n0 does: the directory is not "
+        "shared, and what it holds may be lost with a pod or node. Mount one volume there in all workers (a claim with "
+        "ReadWriteMany, NFS), or correct spec.checkpoint.directory. What is on each node's own disk belongs into "
+        "spec.checkpoint.localDirectory",
+    ),
     Reason(
         "WorkersSilent",
         Topic.TRAINING,

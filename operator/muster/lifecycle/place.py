@@ -18,6 +18,11 @@ from muster.world.job import JobWorld
 
 DIRECTORY_SHARED = "DirectoryShared"
 DIRECTORY_IN_USE = "DirectoryInUse"
+ON_NO_VOLUME = "DirectoryOnNoVolume"
+ON_POD_VOLUME = "DirectoryOnPodVolume"
+# Kinds of volumes that end with their pod, or that a program cannot write to.
+_OF_POD = ("emptyDir", "ephemeral")
+_READ_ONLY = ("configMap", "secret", "downwardAPI", "projected", "image")
 MAX_TOLD = 3
 ELSEWHERE = "a job of another namespace"
 
@@ -31,15 +36,54 @@ def place_of(job: TrainingJob) -> str:
     if is_url(directory):
         return absolute(directory)
     path = normpath(directory)
-    mounts = objects(worker_container(job) or {}, "volumeMounts")
-    above = [each for each in mounts if _is_below(path, str(each.get("mountPath", "")))]
-    mount = max(above, key=lambda each: len(normpath(str(each["mountPath"]))), default=None)
+    mount = _mount_of(worker_container(job) or {}, path)
     if mount is None or mount.get("subPathExpr"):
         return ""
-    volumes = objects(job.spec.pod, "volumes")
-    storage = next((_storage(job, each) for each in volumes if each.get("name") == mount.get("name")), "")
+    storage = _storage(job, _volume_of(job, mount))
     inner = path[len(normpath(str(mount["mountPath"])).rstrip("/")) :]
     return f"{storage}:{normpath('/' + str(mount.get('subPath') or '') + '/' + inner)}" if storage else ""
+
+
+def volume_warning(job: TrainingJob) -> Warned | None:
+    """Return the warning that checkpoints are lost with the first pod, by what the trainer mounts; None: none is known.
+
+    What a path of the node or a driver leads to is not known, and admission may add volumes that no template shows.
+    """
+    directory, container = job.spec.checkpoint.directory, worker_container(job)
+    if not directory or is_url(directory) or container is None:
+        return None
+    path = normpath(directory)
+    mount = _mount_of(container, path)
+    if mount is None:
+        there = sorted({normpath(str(each["mountPath"])) for each in _mounts(container)})
+        mounted = (
+            f"mounts {', '.join(there[:MAX_TOLD])}{' and others' * (len(there) > MAX_TOLD)}" if there else "mounts none"
+        )
+        below = (
+            f", or name a directory below {there[0]}"
+            if len(there) == 1
+            else ", or name one below a mount"
+            if there
+            else ""
+        )
+        return Warned(
+            ON_NO_VOLUME,
+            f"spec.checkpoint.directory {path} lies on no volume: the trainer (container {container.get('name')}) "
+            f"{mounted}. What it saves there is lost with its pod, and no other worker sees it. Mount a volume there "
+            f"that all workers share (a claim with ReadWriteMany, NFS){below}",
+        )
+    volume = _volume_of(job, mount)
+    kind = next((kind for kind in (*_OF_POD, *_READ_ONLY) if kind in volume), "")
+    if not kind:
+        return None
+    what = "which ends with its pod: what the trainer saves is lost then, and no other worker sees it"
+    if kind in _READ_ONLY:
+        what = "to which no program can write"
+    return Warned(
+        ON_POD_VOLUME,
+        f"spec.checkpoint.directory {path} lies on volume {mount.get('name')}, of kind {kind}, {what}. Mount a volume "
+        "there that all workers share (a claim with ReadWriteMany, NFS)",
+    )
 
 
 def shared_directory_warning(world: JobWorld) -> Warned | None:
@@ -70,6 +114,21 @@ def _storage(job: TrainingJob, volume: Mapping[str, Any]) -> str:
     return ""
 
 
+def _mounts(container: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [each for each in objects(container, "volumeMounts") if each.get("mountPath")]
+
+
+def _mount_of(container: Mapping[str, Any], path: str) -> Mapping[str, Any] | None:
+    """Return the mount of a container that a path lies on; None: it lies on none."""
+    above = [each for each in _mounts(container) if _is_below(path, str(each["mountPath"]))]
+    return max(above, key=lambda each: len(normpath(str(each["mountPath"]))), default=None)
+
+
+def _volume_of(job: TrainingJob, mount: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the volume of a mount; empty where the template has none of that name."""
+    return next((each for each in objects(job.spec.pod, "volumes") if each.get("name") == mount.get("name")), {})
+
+
 def _is_below(path: str, mount: str) -> bool:
-    mount = normpath(mount).rstrip("/") if mount else "."
+    mount = normpath(mount).rstrip("/")
     return path == mount or path.startswith(mount + "/")

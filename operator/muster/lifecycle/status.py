@@ -368,7 +368,7 @@ def _build(
         conditions=sorted(conditions, key=lambda condition: condition.type),
         warnings=before.warnings
         if end
-        else warnings.as_status(world, (*warnings.of_spec(world), *warnings.of_record(world), *troubles)),
+        else warnings.as_status(world, (*warnings.of_spec(world), *warnings.of_attempt(world), *troubles)),
         goodput=account,
         completion=end,
     )

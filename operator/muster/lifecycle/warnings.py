@@ -7,8 +7,9 @@ waits for a person's word in spec.acceptedWarnings.
 from collections.abc import Iterable
 from dataclasses import replace
 
+from muster.api.gang import GangSpec
 from muster.api.trainingjob import MAX_WARNINGS, JobWarning
-from muster.lifecycle import launching, place
+from muster.lifecycle import launching, place, unshared
 from muster.lifecycle import record as records
 from muster.lifecycle.warned import Warned
 from muster.protocol.messages import readable
@@ -21,22 +22,31 @@ FAILS_AT_SAME_STEP = "FailsAtSameStep"
 
 def of_spec(world: JobWorld) -> list[Warned]:
     """Return what the job's spec shows by itself and beside the specs of other jobs, notes included."""
-    found = (*launching.start_warnings(world.job), place.shared_directory_warning(world))
+    found = (
+        *launching.start_warnings(world.job),
+        place.shared_directory_warning(world),
+        place.volume_warning(world.job),
+    )
     return [warned for warned in found if warned is not None]
 
 
-def of_record(world: JobWorld) -> list[Warned]:
-    """Return what the job's failures so far show, as long as it has not got beyond them."""
+def of_attempt(world: JobWorld) -> list[Warned]:
+    """Return what the record and the workers of a job show, the most serious first."""
     if world.gang is None:
         return []
-    incidents, newest = world.gang.spec.incidents, records.newest_step(world, world.gang.spec)
-    step = repeats.same_step(incidents)
+    found = (unshared.unshared_warning(world, world.gang.spec), _same_step_warning(world, world.gang.spec))
+    return [warned for warned in found if warned is not None]
+
+
+def _same_step_warning(world: JobWorld, record: GangSpec) -> Warned | None:
+    """Return the warning that the job's failures so far ended at one step; None: they did not, or it got beyond."""
+    step, newest = repeats.same_step(record.incidents), records.newest_step(world, record)
     if step is None or (newest is not None and newest > step):
-        return []
+        return None
     budget = f"Muster restarts it {world.job.spec.recovery.application_restarts_per_day} times within 24 hours at most"
     name = f"{world.job.metadata.namespace}/{world.job.metadata.name}"
     remedy = f"to see what it printed last: kubectl muster report {name} --incident"
-    return [Warned(FAILS_AT_SAME_STEP, f"failed {repeats.repeated(incidents)}. {budget}; {remedy}")]
+    return Warned(FAILS_AT_SAME_STEP, f"failed {repeats.repeated(record.incidents)}. {budget}; {remedy}")
 
 
 def held_by(world: JobWorld) -> Warned | None:

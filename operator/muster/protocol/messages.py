@@ -201,6 +201,7 @@ class Report:
     checkpoints_scanned_for_attempt: int = 0  # a scan that began when no rank was alive, for this attempt; 0 = none
     listing_round: int = 0  # Directive.listing_round when that scan began
     scanned_age_seconds: Optional[float] = None  # since the first scan that counts for that attempt and that listing
+    listed_age_seconds: Optional[float] = None  # since the newest scan that ended well, ranks or not; None = none has
     checkpoint_error: str = for_people()  # why the scan failed, "" if it did not
     checkpoint_error_kind: str = limited("", 0, 64)  # likewise
     free_bytes: Optional[int] = None  # what may still be written into the checkpoint directory; None = not known

@@ -74,6 +74,7 @@ FULL = Report(
     checkpoints_scanned_for_attempt=3,
     listing_round=1,
     scanned_age_seconds=4.0,
+    listed_age_seconds=1.5,
     checkpoint_error="stale handle",
     checkpoint_error_kind="UnverifiedForNow",
     checkpoint_warning="torn",

@@ -264,6 +264,17 @@ def test_a_url_that_nobody_can_open_is_told_and_holds_no_ranks(coordinator, run_
     coordinator.wait_for(lambda r: r.state == RUNNING)
 
 
+def test_a_listing_beside_the_ranks_is_told_with_its_age(coordinator, run_python, tmp_path):
+    (tmp_path / "ckpt").mkdir()
+    run_python(HANG, MUSTER_CHECKPOINT_DIRECTORY=str(tmp_path / "ckpt"), MUSTER_SCAN_SECONDS="0.3")
+    coordinator.wait_to_run(1)
+    coordinator.run(1)
+    report = coordinator.wait_for(
+        lambda r: r.listed_age_seconds is not None and r.listed_age_seconds < (r.started_age_seconds or 0.0)
+    )
+    assert report.state == RUNNING
+
+
 def test_what_a_save_costs_is_told_with_the_checkpoint(coordinator, run_python, tmp_path):
     what_a_save_costs_is_told(coordinator, run_python, tmp_path, step_seconds=0.02, save_seconds=0.3)
 

@@ -44,9 +44,14 @@ def at(seconds: float) -> datetime:
     return EPOCH + timedelta(seconds=seconds)
 
 
+CHECKPOINTS_MOUNT = {"name": "checkpoints", "mountPath": "/checkpoints"}
+CHECKPOINTS_VOLUME = {"name": "checkpoints", "hostPath": {"path": "/mnt/shared"}}
+
+
 def a_job(name: str = "job", uid: str = "", nodes: int = 3, **spec: Any) -> TrainingJob:
     """A job; keyword arguments are fields of its spec, in camelCase."""
-    template = {"spec": {"containers": [{"name": "main", "image": "trainer:1", "command": ["train"]}]}}
+    container = {"name": "main", "image": "trainer:1", "command": ["train"], "volumeMounts": [CHECKPOINTS_MOUNT]}
+    template = {"spec": {"containers": [container], "volumes": [CHECKPOINTS_VOLUME]}}
     body = {"nodes": nodes, "template": template, "checkpoint": {"directory": "/checkpoints"}} | spec
     metadata = {"name": name, "namespace": "default", "uid": uid or f"uid-of-{name}", "generation": 1}
     return TrainingJob.model_validate({"metadata": metadata, "spec": body})

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, running
 
-from muster.lifecycle.place import place_of
+from muster.lifecycle.place import place_of, volume_warning
 from muster.lifecycle.step import decide
 
 CLAIM = {"persistentVolumeClaim": {"claimName": "shared"}}
@@ -73,3 +73,68 @@ def test_who_shares_it_reads_so() -> None:
     assert "spec.checkpoint.directory" not in accepted()
     here.changes["sharing"] = ("a", "b", "c", "d")
     assert "spec.checkpoint.directory is that of a, b, c and 1 more, too" in accepted()
+
+
+@pytest.mark.parametrize(
+    ("job", "reason", "told"),
+    [
+        (saving("/ckpt"), "DirectoryOnNoVolume", "/ckpt lies on no volume: the trainer (container main) mounts none."),
+        (
+            saving("/ckpt", CLAIM, [{"mountPath": "/data"}]),
+            "DirectoryOnNoVolume",
+            "mounts /data. What it saves there is lost with its pod, and no other worker sees it. Mount a volume there "
+            "that all workers share (a claim with ReadWriteMany, NFS), or name a directory below /data",
+        ),
+        (saving("/ckpt-2/run", CLAIM), "DirectoryOnNoVolume", "mounts /ckpt"),
+        (
+            saving("/tmp/x", CLAIM, [{"mountPath": path} for path in ("/d", "/c", "/b", "/a")]),
+            "DirectoryOnNoVolume",
+            "mounts /a, /b, /c and others.",
+        ),
+        (
+            saving("/ckpt/run", {"emptyDir": {"medium": "Memory"}}),
+            "DirectoryOnPodVolume",
+            "volume data, of kind emptyDir",
+        ),
+        (saving("/ckpt/run", {"ephemeral": {}}), "DirectoryOnPodVolume", "which ends with its pod"),
+        (saving("/ckpt/run", {"image": {"reference": "data:1"}}), "DirectoryOnPodVolume", "no program can write"),
+        (saving("/ckpt/run", {"configMap": {"name": "c"}}), "DirectoryOnPodVolume", "no program can write"),
+    ],
+)
+def test_a_directory_that_is_lost_with_its_pod_is_told_at_once(job: Any, reason: str, told: str) -> None:
+    plan = decide(Scene(job).fleet(4).gang(1, go=False).world(), SETTINGS)
+    assert plan.status is not None
+    assert [warning.reason for warning in plan.status.warnings] == [reason]
+    assert told in plan.status.warnings[0].message
+    assert [one.reason for one in plan.announcements if one.warning] == [reason]
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        saving("s3://bucket/run"),
+        a_job(checkpoint={}),
+        saving("/ckpt/run", CLAIM),
+        saving("/ckpt", NFS),
+        saving("/ckpt/run", CLAIM, [{"mountPath": "/ckpt/"}]),
+        saving("/ckpt/run", CLAIM, [{"mountPath": "/ckpt", "subPath": "a/b"}]),
+        saving("/ckpt/run", CLAIM, [{"mountPath": "/ckpt", "subPathExpr": "$(POD)"}]),
+        saving("/ckpt/run", CLAIM, [{"mountPath": "/"}]),
+        saving("/ckpt/run", {"hostPath": {"path": "/mnt/lustre"}}),
+        saving("/ckpt/run", {"csi": {"driver": "nfs.csi.k8s.io"}}),
+    ],
+    ids=[
+        "a store",
+        "no directory",
+        "a claim",
+        "NFS",
+        "a slash",
+        "a part of a volume",
+        "parts",
+        "root",
+        "node",
+        "driver",
+    ],
+)
+def test_nothing_is_told_of_a_directory_that_may_be_shared(job: Any) -> None:
+    assert volume_warning(job) is None

@@ -3,7 +3,15 @@
 from typing import Any
 
 import pytest
-from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, an_incident, running
+from tests.unit.lifecycle.builders import (
+    CHECKPOINTS_MOUNT,
+    CHECKPOINTS_VOLUME,
+    SETTINGS,
+    Scene,
+    a_job,
+    an_incident,
+    running,
+)
 
 from muster.api.trainingjob import MAX_WARNINGS, CompletionRecord, CompletionResult, TrainingJob, TrainingJobStatus
 from muster.lifecycle.launching import start_warnings
@@ -18,7 +26,8 @@ STANDALONE = ["torchrun", "--nproc-per-node=8", "--standalone", "train.py"]
 
 def started_with(*command: str, **spec: Any) -> TrainingJob:
     container = {"name": "main", "image": "i", **spec.pop("container", {}), "command": list(command)}
-    return a_job(**{"template": {"spec": {"containers": [container]}}, **spec})
+    container["volumeMounts"] = [*container.get("volumeMounts", []), CHECKPOINTS_MOUNT]
+    return a_job(**{"template": {"spec": {"containers": [container], "volumes": [CHECKPOINTS_VOLUME]}}, **spec})
 
 
 def reasons(plan: Plan) -> list[str]:

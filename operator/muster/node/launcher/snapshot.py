@@ -77,6 +77,7 @@ class Snapshot:
     checkpoints_scanned_for_attempt: int = 0
     listing_round: int = 0
     scanned_at: Optional[float] = None
+    listed_at: Optional[float] = None
     checkpoint_error: str = ""
     checkpoint_error_kind: str = ""
     checkpoint_warning: str = ""
@@ -184,6 +185,7 @@ _QUIET = {
     "turned_at",
     "heard_at",
     "free_bytes",
+    "listed_at",
 }
 _news = operator.attrgetter(*[field.name for field in dataclasses.fields(Snapshot) if field.name not in _QUIET])
 

@@ -146,6 +146,7 @@ class Supervisor:
         self._scan_trap = ""
         self._saves = Saves()
         self._free_bytes: Optional[int] = None
+        self._listed_at: Optional[float] = None
         self._logged_ranks: FrozenSet[int] = frozenset()
         self._logged_words: FrozenSet[Tuple[int, str]] = frozenset()
         self._ended: Dict[int, int] = {}  # statuses of children that may belong to a rank that is not up yet
@@ -318,6 +319,7 @@ class Supervisor:
             self._scan_trap = result.trap
         if result.done:
             self._scan_warning, self._free_bytes = result.warning, result.free_bytes
+            self._listed_at = self._now()
         if result.stamps is not None:
             self._stamps = result.stamps
         if result.attempt and (result.attempt, self._listing) > self._scanned_for:
@@ -499,6 +501,7 @@ class Supervisor:
             "checkpoints_scanned_for_attempt": self._scanned_for[0] if self._fence_file.has_looked else 0,
             "listing_round": self._scanned_for[1],
             "scanned_at": self._scanned_at,
+            "listed_at": self._listed_at,
             "checkpoint_error": self._scan_error,
             "checkpoint_error_kind": self._scan_error_kind,
             "checkpoint_warning": self._scan_warning,

@@ -404,14 +404,16 @@ def _seconds_now() -> str:
 
 def job_manifest(name: str, nodes: int, **spec: Any) -> Object:
     """A TrainingJob whose checkpoints are looked for."""
+    mount = {"name": "checkpoints", "mountPath": "/checkpoints"}
     container = {"name": "trainer", "image": "example.org/trainer:1", "command": ["python3", "train.py"]}
+    volume = {"name": "checkpoints", "hostPath": {"path": "/mnt/checkpoints"}}
     return {
         "apiVersion": API_VERSION,
         "kind": "TrainingJob",
         "metadata": {"name": name},
         "spec": {
             "nodes": nodes,
-            "template": {"spec": {"containers": [container]}},
+            "template": {"spec": {"containers": [{**container, "volumeMounts": [mount]}], "volumes": [volume]}},
             "checkpoint": {"directory": "/checkpoints"},
             **spec,
         },
