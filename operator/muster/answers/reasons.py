@@ -350,12 +350,13 @@ REASONS: tuple[Reason, ...] = (
     Reason(
         "CheckpointSuspect",
         Topic.WAITING,
-        WAITS,
+        f"{WAITS}; {WARNS}",
         "Two attempts in a row [resumed from the same checkpoint and failed before their first "
         "step](docs/checkpoints.md#a-checkpoint-that-cannot-be-loaded).",
         "The start waits some seconds until it is known whether a node was at fault. If none was, it resumes from the "
-        "next older complete checkpoint.",
-        "Nothing. `spec.recovery.fallBackFromUnloadable: false` keeps the job at its newest checkpoint.",
+        "next older complete checkpoint, and the job has this as a warning.",
+        "Find out why the newest cannot be loaded. `spec.recovery.fallBackFromUnloadable: false` keeps the job at its "
+        "newest checkpoint.",
         "waiting to know why the last start from checkpoint 1000 (/checkpoints/1000) failed",
     ),
     Reason(

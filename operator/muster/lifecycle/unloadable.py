@@ -11,6 +11,7 @@ from dataclasses import replace
 from muster.api.gang import FaultClass, GangIncident, GangSpec, Resume, SuspectCheckpoint
 from muster.lifecycle import resume
 from muster.lifecycle.resume import Missing, Start
+from muster.lifecycle.warned import Warned
 from muster.protocol.checkpoints import read_stamps, write_stamps
 from muster.protocol.resuming import is_own
 from muster.recovery.budgets import OWN_DOING
@@ -124,6 +125,20 @@ def start_of_next_attempt(world: JobWorld, record: GangSpec) -> Start | Missing:
     )
     warning = "; ".join(part for part in (text, older.warning) if part)
     return replace(older, warning=warning, instead_of=suspect.checkpoint)
+
+
+def fallback_warning(record: GangSpec) -> Warned | None:
+    """Return the warning that the job trains from an older checkpoint, as long as that has shown no step; None: not."""
+    suspect = record.suspect_checkpoint
+    if record.start is None or suspect is None or suspect.fallback is None or record.start.resume != suspect.fallback:
+        return None
+    return Warned(
+        UNSETTLED,
+        f"attempt {record.attempt} resumed from checkpoint {_named(suspect.fallback)}, since {len(suspect.attempts)} "
+        f"starts from the newest one, {_named(suspect.checkpoint)}, failed before a step. It does not count until it "
+        f"is saved again. To train from it all the same, suspend the job and set spec.checkpoint.resumeFrom: "
+        f"{suspect.checkpoint.step}",
+    )
 
 
 def fallback_text(where: Start) -> str:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from muster.api.gang import GangSpec
 from muster.api.trainingjob import MAX_WARNINGS, JobWarning
-from muster.lifecycle import launching, place, unshared
+from muster.lifecycle import launching, place, unloadable, unshared
 from muster.lifecycle import record as records
 from muster.lifecycle.warned import Warned
 from muster.protocol.messages import readable
@@ -34,7 +34,12 @@ def of_attempt(world: JobWorld) -> list[Warned]:
     """Return what the record and the workers of a job show, the most serious first."""
     if world.gang is None:
         return []
-    found = (unshared.unshared_warning(world, world.gang.spec), _same_step_warning(world, world.gang.spec))
+    record = world.gang.spec
+    found = (
+        unshared.unshared_warning(world, record),
+        unloadable.fallback_warning(record),
+        _same_step_warning(world, record),
+    )
     return [warned for warned in found if warned is not None]
 
 

@@ -109,6 +109,15 @@ class TestTheNextOlderCheckpoint:
         assert event.warning
         assert "attempt 5 starts from checkpoint 20 (/checkpoints/step-20); attempts 3 and 4 resumed from" in event.note
         assert "checkpoint 30 (/checkpoints/step-30) and failed before the first step" in event.note
+        life.here.all(running(5, step=None))
+        status = decide(life.here.world(), SETTINGS).status
+        assert status is not None
+        (warning,) = status.warnings
+        assert warning.reason == "CheckpointSuspect"
+        assert (
+            "attempt 5 resumed from checkpoint 20 (/checkpoints/step-20), since 2 starts from the newest"
+            in warning.message
+        )
         assert life.record.incidents[-1].message.endswith(
             "; the next attempt resumes from 20 (/checkpoints/step-20) instead of 30 (/checkpoints/step-30)"
         )
