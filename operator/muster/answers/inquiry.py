@@ -31,8 +31,8 @@ _OPERATOR = "the operator"
 _SEEN_BY: Mapping[str, str] = {
     Kind.RANK_FAILED: _LAUNCHER,
     Kind.CORRUPTION: "the trainer itself, reported by the launcher of {worker}",
-    Kind.HANG: "the operator: {worker} made no step for as long as the job allows",
-    Kind.START_HANG: "the operator: {worker} made no first step for as long as the job allows",
+    Kind.HANG: "the operator: no step was finished for as long as the job allows",
+    Kind.START_HANG: "the operator: no first step was finished for as long as the job allows",
     Kind.FENCED: _LAUNCHER,
     Kind.RECLAIM_SLOW: _LAUNCHER,
     Kind.LAUNCHER_SILENT: "the operator, which heard nothing from {worker}",

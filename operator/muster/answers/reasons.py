@@ -1024,8 +1024,8 @@ REASONS: tuple[Reason, ...] = (
         "does not count.",
         _RESTARTS,
         "If it repeats, inspect the ranks with `py-spy dump`.",
-        "attempt 1: no step finished for 20 s (limit 20 s); furthest behind: worker 0 on n0 and others, step 7; "
-        "attempt 2 follows (R0: ranks restart in place)",
+        "attempt 1: no step finished for 20 s (limit 20 s); which rank hangs is not known: only worker 0 reports "
+        "steps, the last was step 7; attempt 2 follows (R0: ranks restart in place)",
     ),
     Reason(
         "StartTimeout",

@@ -36,7 +36,7 @@ from muster.preflight.verdict import Fail
 from muster.protocol.fence import doubled_seconds, wanted_fence_seconds
 from muster.protocol.messages import IDLE
 from muster.recovery import blame, budgets, exits, holds
-from muster.recovery.failure import Failure, Kind, kinds_with
+from muster.recovery.failure import Failure, Kind, is_hang, kinds_with
 from muster.recovery.verification import LAUNCHER_SILENT, NOT_LISTED
 from muster.world.job import JobWorld, WorkerView
 from muster.world.queuedecision import NotPlaced, Placed
@@ -561,11 +561,16 @@ def _as_node_fault(world: JobWorld, incident: GangIncident) -> GangIncident:
 
     What ranks see at once is found by the node's agent a moment later.
     """
-    node_fault = world.fleet.node_fault(incident.node)
-    if not node_fault or incident.reason not in blame.OF_A_SICK_NODE:
+    if incident.reason not in blame.OF_A_SICK_NODE:
         return incident
-    words = f"{incident.message} (its node is unhealthy: {node_fault})"
-    return incident.model_copy(update={"fault_class": FaultClass.HARDWARE, "message": words[:2048]})
+    is_unlocated = is_hang(incident.reason) and not incident.node
+    nodes = [member.node for member in world.gang.spec.members] if is_unlocated and world.gang else [incident.node]
+    node = next((node for node in nodes if world.fleet.node_fault(node)), None)
+    if node is None:
+        return incident
+    which = f"node {node}" if is_unlocated else "its node"
+    words = f"{incident.message} ({which} is unhealthy: {world.fleet.node_fault(node)})"
+    return incident.model_copy(update={"fault_class": FaultClass.HARDWARE, "node": node, "message": words[:2048]})
 
 
 def with_longer_fences(world: JobWorld, record: GangSpec) -> GangSpec | None:
@@ -842,6 +847,8 @@ def _incident(
     fault_class: FaultClass,
     found: Sequence[Failure],
 ) -> GangIncident:
+    is_known = not cause.unlocated or bool(cause.node_fault)
+    others = 0 if cause.unlocated else len(found) - 1
     return GangIncident(
         attempt=record.attempt,
         time=world.now,
@@ -849,15 +856,15 @@ def _incident(
         level=level,
         fault_class=fault_class,
         reason=cause.kind,
-        node=cause.node,
-        index=cause.index,
+        node=cause.node if is_known else "",
+        index=cause.index if is_known else None,
         rank=cause.rank,
         exit_code=cause.exit_code,
         signal=cause.signal,
         step=_last_step(world, record),
         trained=newest_step(world, record) is not None,
         checkpoint_step=record.checkpoint.step if record.checkpoint else None,
-        message=(exits.message_of(world, cause) + and_more_workers(len(found) - 1))[:2048],
+        message=(exits.message_of(world, cause) + and_more_workers(others))[:2048],
         other_workers=_count_other_failures(found, cause.index),
     )
 

@@ -128,6 +128,8 @@ class Failure:
         free, whatever the level.
         suspected: whether failures of jobs have followed the node, which proves nothing. If so, the worker moves where
         another node is free, whatever the level.
+        unlocated: whether nothing says which member it is of. Each of them then has the failure, and none is named for
+        it, unless its node is known to be unhealthy.
         if_free: whether `level` holds only where another node is free; else the ranks restart in place.
         printed: the last lines of the rank or container with secrets in them: only `exits.message_of` may show them.
     """
@@ -146,8 +148,14 @@ class Failure:
     killed: bool = False
     node_fault: str = ""
     suspected: bool = False
+    unlocated: bool = False
     if_free: bool = False
     printed: str = ""
+
+
+def is_hang(reason: str) -> bool:
+    """Whether an incident with this reason is a hang: no step was finished within a limit."""
+    return reason in (Kind.HANG, Kind.START_HANG)
 
 
 def failure_of(worker_view: WorkerView, kind: Kind, level: Level, message: str) -> Failure:

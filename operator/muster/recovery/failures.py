@@ -10,7 +10,7 @@ from muster.protocol.messages import TERMINATING
 from muster.recovery import corruption
 from muster.recovery.blame import OF_A_SICK_NODE
 from muster.recovery.exits import pod_ended, rank_failed
-from muster.recovery.failure import Failure, Kind, failure_of
+from muster.recovery.failure import Failure, Kind, failure_of, is_hang
 from muster.recovery.silence import silent_for_good, unheard, unreachable
 from muster.recovery.starts import STUCK_SECONDS, barrier_failed, not_started, start_failed, stuck_predecessor
 from muster.world.fleet import Evacuate
@@ -65,6 +65,8 @@ def _as_node_fault(world: JobWorld, failure: Failure) -> Failure:
         return failure
     if not node_fault:
         if suspicion is None or suspicion.followed is None or _cannot_start(world, failure):
+            return failure
+        if failure.unlocated:  # nothing says that it happened there
             return failure
         message = f"{failure.message}; jobs failed on this node before: the worker moves to another node if one is free"
         return replace(failure, message=message, suspected=True)
@@ -177,20 +179,19 @@ def _step_timeouts(world: JobWorld, gang: Gang) -> list[Failure]:
     """Return the failures of the workers that are furthest behind where no step was finished within the limit; empty:
     none.
 
+    Where no worker is behind the others, it is not known which one hangs: all have the failure, and none is blamed.
     Each step needs all workers, so the reports of those that are heard suffice. Where a worker fell silent with the
     last step, its silence is looked into first.
     """
     progress, go = world.job.spec.progress, gang.spec.start
     if go is None:
         return []
-    views = {
+    heard = {
         index: view
         for index, view in world.views.items()
-        if view.attempt == gang.spec.attempt
-        and view.heard_age_seconds < FRESH_SECONDS
-        and not view.progress_error
-        and _has_looked(view)
+        if view.attempt == gang.spec.attempt and view.heard_age_seconds < FRESH_SECONDS and _has_looked(view)
     }
+    views = {index: view for index, view in heard.items() if not view.progress_error}
     if not any(rank.alive for view in views.values() for rank in view.ranks):
         return []
     if any(view.step is not None for view in views.values()):
@@ -207,13 +208,31 @@ def _step_timeouts(world: JobWorld, gang: Gang) -> list[Failure]:
     steps = _steps(views, printed=progress.step_pattern is not None or any(v.progress_preset for v in views.values()))
     lowest = min(steps.values())
     behind = [index for index, step in steps.items() if step == lowest]
-    suspects = behind if len(behind) < len(steps) else list(views)
+    unlocated = len(behind) == len(steps) and len(world.worker_views) > 1
+    suspects = list(heard) if unlocated else behind
     level = Level.POD if _hung_before(gang, lowest) else Level.IN_PLACE
-    who = world.by_index[suspects[0]].where + (" and others" if len(suspects) > 1 else "")
-    behind_step = f"step {lowest}" if lowest >= 0 else "no step yet"
-    message = f"no step finished for {age:.0f} s (limit {limit} s); furthest behind: {who}, {behind_step}"
-    found = (failure_of(world.by_index[index], kind, level, message) for index in suspects)
-    return [replace(_as_node_fault(world, failure), age_seconds=age) for failure in found]
+    message = f"no step finished for {age:.0f} s (limit {limit} s); "
+    if unlocated:
+        message += f"which rank hangs is not known: {_why_unlocated(steps, lowest)}"
+    else:
+        who = world.by_index[suspects[0]].where + (" and others" if len(suspects) > 1 else "")
+        message += f"furthest behind: {who}, {f'step {lowest}' if lowest >= 0 else 'no step yet'}"
+    found = [failure_of(world.by_index[index], kind, level, message) for index in suspects]
+    return [replace(_as_node_fault(world, replace(each, unlocated=unlocated)), age_seconds=age) for each in found]
+
+
+def _why_unlocated(steps: Mapping[int, int], step: int) -> str:
+    """Return why no worker is behind the others, for people.
+
+    Args:
+        steps: the newest step of each worker that can be compared; all are the same.
+        step: that step; -1: none has one yet.
+    """
+    if step < 0:
+        return "no worker has reported a step yet"
+    if len(steps) == 1:
+        return f"only worker {next(iter(steps))} reports steps, the last was step {step}"
+    return f"all {len(steps)} workers that report steps have finished step {step}"
 
 
 def _has_fallen_silent(world: JobWorld, gang: Gang, seconds: float) -> bool:
@@ -248,11 +267,12 @@ def _steps(views: Mapping[int, LauncherView], *, printed: bool) -> dict[int, int
     Args:
         views: the launchers' reports by index of the worker.
         printed: whether steps are read from what ranks print. As a rule one rank prints them, so that a worker without
-        steps is left out and not taken to be behind.
+        steps is left out and not taken to be behind. The same holds where one of several writes them to its progress
+        file.
     """
     steps = {index: view.step if view.step is not None else -1 for index, view in views.items()}
     telling = {index: step for index, step in steps.items() if step >= 0}
-    return telling if printed and telling else steps
+    return telling if telling and (printed or len(telling) == 1) else steps
 
 
 def _age_at_report(view: LauncherView, age_seconds: float) -> float:
@@ -283,6 +303,6 @@ def _hung_before(gang: Gang, step: int) -> bool:
         step: the lowest step of the workers now; -1 before the first step.
     """
     last = gang.spec.incidents[-1] if gang.spec.incidents else None
-    if last is None or last.reason not in (Kind.HANG, Kind.START_HANG):
+    if last is None or not is_hang(last.reason):
         return False
     return step <= (-1 if last.step is None else last.step)

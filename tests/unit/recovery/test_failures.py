@@ -264,8 +264,34 @@ class TestHang:
         here.all(running(1, None, started_age_seconds=500.0))
         here.launcher(2, running(1, 7, step_age_seconds=31.0, **preset))
         failures = find(here.world())
-        assert {failure.kind for failure in failures} == {Kind.HANG}
+        assert {(failure.kind, failure.unlocated) for failure in failures} == {(Kind.HANG, True)}
         assert len(failures) == len(here.world().worker_views)
+        told = "; which rank hangs is not known: only worker 2 reports steps, the last was step 7"
+        assert all(failure.message.endswith(told) for failure in failures)
+
+    def test_where_one_worker_writes_the_steps_of_all_nobody_is_the_suspect(self) -> None:
+        here = self.hung().all(running(1, None, started_age_seconds=500.0))
+        here.launcher(2, running(1, 7, step_age_seconds=31.0))
+        assert {failure.unlocated for failure in find(here.world())} == {True}
+        assert len(find(here.world())) == len(here.world().worker_views)
+
+    @pytest.mark.parametrize(
+        ("step", "told"),
+        [
+            (7, "all 3 workers that report steps have finished step 7"),
+            (None, "no worker has reported a step yet"),
+        ],
+    )
+    def test_where_all_are_at_one_step_nobody_is_the_suspect(self, step: int | None, told: str) -> None:
+        failures = find(self.hung(step=step).world())
+        assert {failure.unlocated for failure in failures} == {True}
+        assert failures[0].message.endswith(f"which rank hangs is not known: {told}")
+
+    def test_a_gang_of_one_has_one_suspect(self) -> None:
+        here = Scene(a_job(nodes=1, progress={"stepTimeoutSeconds": 30})).fleet().gang().pods()
+        failure = one(here.all(running(1, 7, step_age_seconds=31.0)))
+        assert (failure.unlocated, failure.index) == (False, 0)
+        assert "furthest behind: worker 0 on n0, step 7" in failure.message
 
     def test_of_those_who_print_the_slowest_is_the_suspect(self) -> None:
         here = self.hung().all(running(1, None, started_age_seconds=500.0))
@@ -286,7 +312,8 @@ class TestHang:
         blind = running(1, step, started_age_seconds=500.0, progress_error="the pattern takes for ever")
         here = self.hung(step=step)
         assert find(here.all(blind).world()) == []
-        assert one(here.launcher(2, running(1, 7, step_age_seconds=40.0))).index == 2
+        failures = find(here.launcher(2, running(1, 7, step_age_seconds=40.0)).world())
+        assert {(failure.index, failure.unlocated) for failure in failures} == {(0, True), (1, True), (2, True)}
 
     def test_silence_of_all_launchers_is_no_hang(self) -> None:
         """While the coordinator was away, steps went on untold."""

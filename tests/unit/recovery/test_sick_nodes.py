@@ -14,6 +14,7 @@ from muster.lifecycle.step import decide
 from muster.recovery import blame, budgets
 from muster.recovery.failure import Kind
 from muster.recovery.failures import find
+from muster.recovery.followed import failures_that_followed
 from muster.world.fleet import Evacuate, Exclusion, Fleet, Suspicion
 from muster.world.job import JobWorld
 
@@ -207,6 +208,23 @@ class TestOthers:
         assert places(record) == ["n0", "n3", "n2"]
         assert charged(record) == (0, 1)
 
+    def test_a_hang_of_an_unknown_rank_names_no_node_and_no_worker(self) -> None:
+        here = training(free=1, progress={"stepTimeoutSeconds": 60}).all(running(1, 7, step_age_seconds=900.0))
+        world = here.world()
+        world.fleet.set_suspicion("n1", Suspicion(at(0)))
+        record = committed(world)
+        (incident,) = record.incidents
+        assert (incident.node, incident.index, incident.reason) == ("", None, Kind.HANG)
+        assert places(record) == ["n0", "n1", "n2"]
+        assert "n0" not in incident.message
+        assert "jobs failed on this node" not in incident.message
+        assert "more workers" not in incident.message
+        settled = record.model_copy(update={"incidents": [incident.model_copy(update={"settled": True})]})
+        here.record = settled
+        gang = here.world().gang
+        assert gang is not None
+        assert failures_that_followed(gang) == ("", ())
+
     def test_a_rank_that_cannot_be_killed_there_does_not_pay(self) -> None:
         here = training().gang(2, go=False, time=at(-3600.0)).pods().all(running(1))
         (failure, *_) = find(sick(here.world(), "n0", "n1", "n2"))
@@ -277,6 +295,16 @@ class TestANodeThatIsFoundSickAMomentLater:
         record = self.settled(training(), reason=kind)
         assert charged(record) == (0, 1)
         assert "its node is unhealthy: Xid79" in record.incidents[-1].message
+
+    def test_pays_for_a_hang_of_an_unknown_rank(self) -> None:
+        here = training()
+        incident = an_incident(1, node="", index=None, reason=Kind.HANG, time=at(90.0))
+        here.gang(2, incidents=[incident]).pods().all(running(2, 7))
+        world = sick(here.world(), "n1")
+        assert world.gang is not None
+        found = records.with_incidents_settled(world, world.gang).incidents[-1]
+        assert (found.fault_class, found.node) == (HARDWARE, "n1")
+        assert "(node n1 is unhealthy: Xid79" in found.message
 
     def test_but_not_for_memory_that_was_used_up(self) -> None:
         assert charged(self.settled(training(), reason=Kind.OUT_OF_MEMORY)) == (1, 0)
