@@ -350,6 +350,9 @@ class SimulatedHost:
     def start_ranks(self, directive: Directive, _keeps_lines: bool) -> "SimulatedStarting":
         return SimulatedStarting(self._worker, directive)
 
+    def dump_stacks(self, _ranks: Any) -> "NoStacks":
+        return NoStacks()
+
     def reclaim(self) -> "SimulatedHost":
         """Begin to end everything that ranks have left."""
         return self
@@ -365,6 +368,15 @@ class SimulatedHost:
 
     def remove_shared_memory(self, before: frozenset[Any]) -> None:
         """Nothing."""
+
+
+class NoStacks:
+    """Simulated ranks have no stacks."""
+
+    reports: tuple[Any, ...] = ()
+
+    def poll(self, _now: float) -> bool:
+        return True
 
 
 class SimulatedStarting:

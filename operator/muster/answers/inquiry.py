@@ -9,7 +9,7 @@ from pydantic import Field
 from muster.answers.explanation import OUTPUT_VERSION, JobEvent
 from muster.answers.text_parts import count, duration
 from muster.api.base import ApiModel, Time
-from muster.api.gang import FaultClass, GangIncident, GangSpec, Level
+from muster.api.gang import FaultClass, GangIncident, GangSpec, Level, StackGroup
 from muster.api.goodput import Fingerprint
 from muster.api.nodehealth import NodeHealth, Severity
 from muster.api.trainingjob import Incident, Recovery, TrainingJob
@@ -93,6 +93,7 @@ class JobIncident(ApiModel):
     signal: int | None = None
     message: str = Field("", description="What was seen, without the last lines.")
     last_lines: list[str] = Field([], description="Of the culprit, oldest first, as far as the record has them.")
+    stacks: list[StackGroup] = Field([], description="After a hang: where the ranks stood, most ranks first.")
     step: int | None = Field(None, description="Newest step known to be finished when it happened.")
     resumed_step: int | None = Field(None, description="Step that the following attempt went on from.")
     lost_steps: int | None = None
@@ -162,6 +163,7 @@ def inquire(
         signal=kept.signal if kept else None,
         message=what,
         last_lines=lines,
+        stacks=kept.stacks if kept else [],
         step=kept.step if kept else None,
         resumed_step=kept.resumed_step if kept else None,
         lost_steps=lost,

@@ -1023,7 +1023,8 @@ REASONS: tuple[Reason, ...] = (
         "No step was finished for `progress.stepTimeoutSeconds`. Time for which the node or container was frozen "
         "does not count.",
         _RESTARTS,
-        "If it repeats, inspect the ranks with `py-spy dump`.",
+        "See where the ranks stood: `kubectl muster report JOB --incident N`. A few that stand elsewhere than the rest "
+        "are where to look first, and no proof.",
         "attempt 1: no step finished for 20 s (limit 20 s); which rank hangs is not known: only worker 0 reports "
         "steps, the last was step 7; attempt 2 follows (R0: ranks restart in place)",
     ),

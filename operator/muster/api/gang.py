@@ -389,6 +389,29 @@ class Evacuation(ApiModel):
     )
 
 
+MAX_STACK_GROUPS = 8
+
+
+class StackGroup(ApiModel):
+    """StackGroup is one place at which ranks of a hung attempt stood, by the Python stack of their main thread."""
+
+    ranks: str = Field(
+        max_length=256, description="ranks are the numbers of the training processes that stood there, as in 0-2, 5."
+    )
+    count: int = Field(ge=1, description="count is how many training processes stood there.")
+    stack: Annotated[str, shortened_to(2048)] = Field(
+        "",
+        max_length=2048,
+        description=(
+            "stack has the frames of the main thread, one a line, innermost first, as the processes printed them. "
+            "Empty means not known."
+        ),
+    )
+    problem: Annotated[str, shortened_to(256)] = Field(
+        "", max_length=256, description="problem says for people why the stack is not known. Empty if it is."
+    )
+
+
 class GangIncident(ApiModel):
     """GangIncident is one failure or one planned move of the job. The operator counts the restart budgets from these
     entries.
@@ -533,6 +556,14 @@ class GangIncident(ApiModel):
         description=(
             "otherWorkers is how many other workers failed by themselves at the same time. For a job of one worker, it "
             "is how many other ranks did. If it is absent, it is not known."
+        ),
+    )
+    stacks: list[StackGroup] = Field(
+        [],
+        max_length=MAX_STACK_GROUPS,
+        description=(
+            "stacks says after a hang where the ranks stood, most ranks first. It is kept for the newest hangs. Empty "
+            "means not known."
         ),
     )
 

@@ -75,6 +75,12 @@ def render(console: Console, it: JobIncident) -> None:
         show.headline(console, "LAST LINES OF THE CULPRIT (as far as the record has them)")
         for line in it.last_lines:
             console.print(Text(f"  {show.on_one_line(line)}"), soft_wrap=True)
+    if it.stacks:
+        show.headline(console, "WHERE THE RANKS STOOD (main thread, innermost frame first)")
+        for group in it.stacks:
+            console.print(Text(f"  {show.count(group.count, 'rank')}: {show.on_one_line(group.ranks)}"), soft_wrap=True)
+            for line in group.stack.splitlines() or [f"not known: {group.problem}"]:
+                console.print(Text(f"    {show.on_one_line(line)}"), soft_wrap=True)
     show.headline(console, "WHAT WAS SEEN")
     made = show.table("TIME", "BY", "WHAT", whole=("TIME",))
     for each in it.timeline:

@@ -37,6 +37,7 @@ from muster.protocol.fence import doubled_seconds, wanted_fence_seconds
 from muster.protocol.messages import IDLE
 from muster.recovery import blame, budgets, exits, holds
 from muster.recovery.failure import Failure, Kind, is_hang, kinds_with
+from muster.recovery.stacks import stacks_of
 from muster.recovery.verification import LAUNCHER_SILENT, NOT_LISTED
 from muster.world.job import JobWorld, WorkerView
 from muster.world.queuedecision import NotPlaced, Placed
@@ -47,6 +48,8 @@ MAX_INCIDENTS = 256
 TOLD_WHOLE = 16
 MAX_OTHERS = 4096
 SHORT_MESSAGE_CHARACTERS = 160
+# Of the newest hangs; one takes up to 18 KB of the record.
+STACKS_KEPT = 2
 # A number in the fence file that is this far beyond the attempt is of no attempt of this job.
 FENCE_FILE_REACH = 10_000
 MASTER_PORTS = range(20000, 30000)
@@ -524,7 +527,9 @@ def with_incidents_settled(world: JobWorld, gang: Gang) -> GangSpec:
     """
     record, due = gang.spec, incidents_to_settle(world, gang.spec)
     incidents = [
-        _with_blame(world, incident).model_copy(update={"settled": True}) if incident in due else incident
+        _with_stacks(world, _with_blame(world, incident)).model_copy(update={"settled": True})
+        if incident in due
+        else incident
         for incident in record.incidents
     ]
     return record.model_copy(update={"incidents": incidents})
@@ -544,6 +549,16 @@ def _with_blame(world: JobWorld, incident: GangIncident) -> GangIncident:
         return _as_node_fault(world, _with_failed_peers(world, incident, culprits))
     words = exits.message_of(world, cause)
     return _with_culprit(_with_failed_peers(world, incident, culprits), cause, blame.fault_class(cause), words)
+
+
+def _with_stacks(world: JobWorld, incident: GangIncident) -> GangIncident:
+    """Return a hang with where its ranks stood, as far as launchers have reported it; other incidents as they are."""
+    if incident.stacks or not is_hang(incident.reason):
+        return incident
+    groups, summary = stacks_of(world, incident.attempt)
+    if not groups:
+        return incident
+    return incident.model_copy(update={"stacks": groups, "message": f"{incident.message}; {summary}"[:2048]})
 
 
 def _with_failed_peers(world: JobWorld, incident: GangIncident, culprits: Sequence[Failure]) -> GangIncident:
@@ -623,6 +638,7 @@ def with_barrier_open(world: JobWorld, record: GangSpec) -> tuple[GangSpec, str]
         time=world.now, master_address=address, master_port=port, resume=where.resume, resume_preset=preset
     )
     fence_file = _fence_file_of_most(world)
+    told = [_with_stacks(world, incident) for incident in record.incidents]  # launchers forget them with the start
     spec = record.model_copy(
         update={
             "members": [_member_at_start(worker_view, fence_file) for worker_view in world.worker_views],
@@ -631,7 +647,7 @@ def with_barrier_open(world: JobWorld, record: GangSpec) -> tuple[GangSpec, str]
             "fence_file_id": fence_file,
             "hold_until": None,
             "releases": 0,
-            "incidents": _with_resume_step(record, where),
+            "incidents": _with_resume_step(record.model_copy(update={"incidents": told}), where),
             "branch": where.branch,
             "checkpoint": where.lasting if where.branch != record.branch else where.lasting or record.checkpoint,
             "local_since_attempt": local.local_saves_since(world, record, where),
@@ -890,7 +906,9 @@ def _next(
             "start": None,
             "evacuation": None,
             "hold_until": holds.held_until(world, record),
-            "incidents": [*map(_shorten_incident, incidents[:-TOLD_WHOLE]), *incidents[-TOLD_WHOLE:]],
+            "incidents": _without_old_stacks(
+                [*map(_shorten_incident, incidents[:-TOLD_WHOLE]), *incidents[-TOLD_WHOLE:]]
+            ),
             "unfenced_workers": list(record.unfenced_workers if unfenced is None else unfenced),
             "listing_round": 0,
             "move_incomplete_beyond": None,
@@ -914,3 +932,9 @@ def _shorten_incident(incident: GangIncident) -> GangIncident:
     if len(incident.message) <= SHORT_MESSAGE_CHARACTERS:
         return incident
     return incident.model_copy(update={"message": incident.message[: SHORT_MESSAGE_CHARACTERS - 1] + "…"})
+
+
+def _without_old_stacks(incidents: list[GangIncident]) -> list[GangIncident]:
+    hangs = [place for place, incident in enumerate(incidents) if incident.stacks]
+    old = set(hangs[:-STACKS_KEPT])
+    return [each.model_copy(update={"stacks": []}) if place in old else each for place, each in enumerate(incidents)]

@@ -19,6 +19,7 @@ REPORT_PATH = "/v1/report"
 TOKEN_AUDIENCE = "muster.dev/coordinator"  # noqa: S105 - the name of an audience, not a secret
 MAX_REPORT_BYTES = 256 * 1024
 MAX_TAIL_CHARS = 2048
+MAX_STACK_CHARS = 2048
 MAX_PATH_CHARS = 1024
 MAX_TEXT_CHARS = 4096
 MAX_STAMPS_CHARS = 16384
@@ -120,6 +121,16 @@ class RankReport:
     failed_local_rank: Optional[int] = limited(None, 0, MAX_RANK)  # its number on this node
     failed_exit_code: Optional[int] = limited(None, 1, MAX_EXIT_CODE)  # None = a signal ended it
     failed_signal: Optional[int] = limited(None, 1, MAX_SIGNAL)  # None = none ended it
+
+
+@dataclasses.dataclass(frozen=True)
+class StackReport:
+    """Where the main thread of one rank stood when its attempt was ended for a hang; the rank is by its own number."""
+
+    rank: int
+    # Frames, one a line, innermost first, such as "/code/train.py:88 in main"; "" = not known.
+    frames: str = for_people(MAX_STACK_CHARS)
+    problem: str = for_people(256)  # why they are not known
 
 
 @dataclasses.dataclass(frozen=True)
@@ -270,6 +281,8 @@ class Report:
     local_attempt: int = 0
     local_listing_round: int = 0
     local_error: str = for_people()  # why nothing there counts, nor what this attempt saves there; "" if it may
+    stacks: Tuple[StackReport, ...] = ()  # of the ranks of attempt `stacks_attempt`; until the next ranks start
+    stacks_attempt: int = 0  # the attempt for which Directive.stacks_of_attempt was done; 0 = none
     directive_seen: str = ""  # digest of the directive last received; the answer is held while it stays the same
     hold_seconds: float = 0.0  # how long the answer may be held
     protocol: int = PROTOCOL_VERSION
@@ -320,6 +333,7 @@ class Directive:
     # List checkpoints on the node's own disk, too: of this share of the gang; None = the job has none.
     local_share: Optional[str] = None
     requested_directory: Optional[str] = None  # list this directory, too: it is another than the job's own
+    stacks_of_attempt: Optional[int] = None  # ranks of this attempt print their stacks before they are ended
     protocol: int = PROTOCOL_VERSION
 
 

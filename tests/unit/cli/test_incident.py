@@ -203,3 +203,19 @@ def test_what_was_new_with_the_attempt_that_failed_is_told() -> None:
     )
     assert nothing is not None
     assert ran_with(nothing) == ""
+
+
+def test_after_a_hang_it_shows_where_the_ranks_stood(api: Any, command: Run) -> None:
+    stacks = [
+        {"ranks": "0-2", "count": 3, "stack": "torch/c10d.py:9 in all_reduce\n/code/train.py:88 in main"},
+        {"ranks": "3", "count": 1, "problem": "it ignores SIGABRT (state S\x1b[31m (sleeping))"},
+    ]
+    with_incident(api, reason="StepTimeout", node="")
+    api.put(GANG, a_gang(incidents=[{**KEPT, "reason": "StepTimeout", "node": "", "index": None, "stacks": stacks}]))
+    text = command("report", "llama", "--incident", "2").stdout
+    assert text.startswith("team-a/llama incident 2: StepTimeout\n")
+    assert "WHERE THE RANKS STOOD" in text
+    assert "  3 ranks: 0-2\n    torch/c10d.py:9 in all_reduce\n    /code/train.py:88 in main\n  1 rank: 3\n" in text
+    assert "    not known: it ignores SIGABRT (state S" in text
+    assert "\x1b" not in text
+    assert "the node's life" not in text

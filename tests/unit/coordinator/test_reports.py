@@ -25,6 +25,7 @@ from muster.protocol.messages import (
     ProtocolError,
     RankReport,
     Report,
+    StackReport,
 )
 
 
@@ -122,6 +123,8 @@ FULL = Report(
     local_attempt=3,
     local_listing_round=1,
     local_error="no answer",
+    stacks=(StackReport(3, "/code/data.py:12 in load", "it has none"),),
+    stacks_attempt=3,
     directive_seen="abc",
     hold_seconds=5.0,
 )

@@ -144,6 +144,15 @@ class Starting:
         pass
 
 
+class NoStacks:
+    """Simulated ranks have no stacks."""
+
+    reports: tuple[Any, ...] = ()
+
+    def poll(self, _now: float) -> bool:
+        return True
+
+
 class Host:
     """One worker's machine."""
 
@@ -174,6 +183,9 @@ class Host:
         self._worker.rank = Rank(rank)
         starting.ranks, starting.is_over = (self._worker.rank,), True
         self.wake()
+
+    def dump_stacks(self, _ranks: Any) -> NoStacks:
+        return NoStacks()
 
     def reclaim(self) -> Host:
         return self

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from tests.unit.lifecycle.builders import EPOCH, Scene, a_job, idle, running
+from tests.unit.lifecycle.builders import EPOCH, Scene, a_job, an_incident, idle, running
 
 from muster.api.base import ObjectMeta
 from muster.api.gang import Branch, Gang
@@ -42,6 +42,15 @@ def test_before_the_go_it_waits() -> None:
 def test_nobody_writes_a_fence_file_into_a_store(directory: str | None, claims: bool) -> None:
     job = a_job(checkpoint={"directory": directory} if directory else {})
     assert told(Scene(job).gang(4, go=False), index=0).writes_fence_file == claims
+
+
+@pytest.mark.parametrize(
+    ("reason", "resumed", "wanted"),
+    [("StepTimeout", None, 3), ("StartTimeout", None, 3), ("StepTimeout", 7, None), ("RankFailed", None, None)],
+)
+def test_the_ranks_of_a_hung_attempt_print_their_stacks(reason: str, resumed: int | None, wanted: int | None) -> None:
+    incident = an_incident(3, reason=reason, resumed_step=resumed)
+    assert told(Scene(a_job()).gang(4, go=False, incidents=[incident])).stacks_of_attempt == wanted
 
 
 def test_with_the_go_it_runs_what_the_record_says() -> None:

@@ -25,7 +25,7 @@ from muster.lifecycle import record as records
 from muster.lifecycle.plan import CommitGang, CreatePod, DeletePod
 from muster.lifecycle.resume import NOT_VISIBLE_SECONDS, Missing
 from muster.lifecycle.step import decide
-from muster.protocol.messages import RankReport
+from muster.protocol.messages import RankReport, StackReport
 from muster.recovery import failures
 from muster.world.job import JobWorld, TemplateVerdict, VerdictKind
 from muster.world.queuedecision import NotPlaced, Placed
@@ -54,6 +54,18 @@ def test_with_nothing_missing_the_go_is_given() -> None:
     assert record.start is not None
     assert record.start.master_address == "10.0.0.1"
     assert [member.pod_uid for member in record.members] == ["pod-0-1", "pod-1-1", "pod-2-1"]
+
+
+def test_with_the_go_it_is_kept_where_the_ranks_of_a_hang_stood() -> None:
+    """Launchers forget it when they start the next ranks, be the blame final by then or not."""
+    hang = an_incident(1, reason="StepTimeout", message="no step", settled=True)
+    scene = waiting(incidents=[hang])
+    stacks = (StackReport(0, "/code/data.py:12 in load"),)
+    record = start(scene.launcher(0, replace(idle(2), stacks=stacks, stacks_attempt=1)))
+    assert isinstance(record, GangSpec)
+    (incident,) = record.incidents
+    assert [group.stack for group in incident.stacks] == ["/code/data.py:12 in load"]
+    assert (incident.message, incident.resumed_step) == ("no step; rank 0 (worker 0) stood at data.py:12 in load", 0)
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,9 @@ import time
 from typing import Callable, Dict, FrozenSet, List, Mapping, Optional, Sequence, Set
 
 from muster.node.launcher.environment import CHECKPOINT_DIRECTORY, OWN_SHARED_MEMORY
-from muster.node.launcher.ranks import Starting, rank_starts
+from muster.node.launcher.ranks import Rank, Starting, rank_starts
 from muster.node.launcher.reclaim import MARK, Leftover, Reclaim, reap, remove_shared_memory, shared_memory
+from muster.node.launcher.stacks import StackDump
 from muster.protocol.messages import Directive
 from muster.protocol.resuming import added
 from muster.protocol.starters import starter_of_all
@@ -153,6 +154,10 @@ class Host:
     def reclaim(self) -> Reclaim:
         """Begin to end all processes that the ranks have left."""
         return Reclaim(self._mark, self._subreaper)
+
+    def dump_stacks(self, ranks: Sequence[Rank]) -> StackDump:
+        """Begin to have these ranks print their stacks; they are to be ended after that."""
+        return StackDump(ranks, self.now())
 
     def shared_memory(self) -> FrozenSet[Leftover]:
         """The files in /dev/shm now; empty where it is not the container's own."""

@@ -21,6 +21,7 @@ from muster.node.launcher.log import write_line_at_once
 from muster.node.launcher.matcher import Printed
 from muster.node.launcher.progress import Corruption, ProgressFile
 from muster.node.launcher.snapshot import RankView
+from muster.node.launcher.stack_reader import StackReader
 from muster.node.launcher.stepclock import StepClock
 from muster.protocol.expansion import expanded, resolved, with_identity
 from muster.protocol.messages import MAX_TAIL_CHARS, Directive, readable
@@ -48,12 +49,20 @@ class Output:
         self._rank = rank
         self._line = b""  # the beginning of the line that is still being written
         self.last = first_failure.LastBytes()
+        self._is_waiting = False  # for more, with all that came before passed on
         self._thread = threading.Thread(target=self._pump, name="output", daemon=True)
         self._thread.start()
 
     def is_drained(self) -> bool:
         """Whether the stream has ended and everything is written."""
         return not self._thread.is_alive()
+
+    def is_quiet(self) -> bool:
+        """Whether all that was printed so far has been read; only of use while nothing more is printed."""
+        if self.is_drained():
+            return True
+        is_empty = not _readable(self._source, 0.0)
+        return is_empty and self._is_waiting  # in this order: what was there before is read by now
 
     def join(self, timeout_seconds: float) -> None:
         """Wait for the end of the stream, but no longer than `timeout_seconds`."""
@@ -63,8 +72,10 @@ class Output:
         pending = b""
         try:
             while True:
-                if pending and not _readable(self._source, _IDLE_FLUSH_SECONDS):
+                self._is_waiting = True
+                while not _readable(self._source, _IDLE_FLUSH_SECONDS if pending else None):
                     pending = self._pass_on(pending)  # a progress bar or a prompt without a line end
+                self._is_waiting = False
                 data = os.read(self._source, _CHUNK_BYTES)
                 if not data:
                     break
@@ -89,10 +100,10 @@ class Output:
         return b""
 
 
-def _readable(descriptor: int, timeout_seconds: float) -> bool:
+def _readable(descriptor: int, timeout_seconds: Optional[float]) -> bool:
     poller = select.poll()
     poller.register(descriptor, select.POLLIN)
-    return bool(poller.poll(timeout_seconds * 1000))
+    return bool(poller.poll(None if timeout_seconds is None else timeout_seconds * 1000))
 
 
 class Rank:
@@ -126,6 +137,8 @@ class Rank:
         self._starter = starter_of_all(command)
         self._first_failure: Tuple[int, Optional[first_failure.FirstFailure]] = (-1, None)
         self._printed_bytes = 0
+        self._stack_reader: Optional[StackReader] = None
+        self._is_aborted = False  # or a process below it
         self.pid = 0
         if problem is None:
             self._start(command, environment)
@@ -174,6 +187,23 @@ class Rank:
             self._printed_bytes += len(data)
         if self._keeps_lines:
             self.printed.put(lines)
+        reader = self._stack_reader
+        if reader is not None:
+            reader.feed(lines)
+
+    def begin_stack(self, reader: StackReader) -> None:
+        """Hand what the rank prints from now on to a reader, too: it is about to print its stack, and to end by
+        SIGABRT."""
+        self._stack_reader, self._is_aborted = reader, True
+
+    def end_stack(self) -> None:
+        """Hand nothing more to the reader."""
+        self._stack_reader = None
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether all that the rank has printed has been read; only of use while it prints nothing more."""
+        return all(output.is_quiet() for output in self._outputs)
 
     def note_exit(self, status: int, by_launcher: bool) -> None:
         """Note that the process was reaped.
@@ -186,7 +216,8 @@ class Rank:
         self._note_steps(self._progress.read_rest())
         if os.WIFSIGNALED(status):
             self._signal = os.WTERMSIG(status)
-            self._ended_by_launcher = by_launcher and self._signal == signal.SIGKILL
+            aborted = self._is_aborted and self._signal == signal.SIGABRT
+            self._ended_by_launcher = by_launcher and (aborted or self._signal == signal.SIGKILL)
         else:
             self._exit_code = os.WEXITSTATUS(status)
 

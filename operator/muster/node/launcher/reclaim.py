@@ -121,6 +121,11 @@ def _process(pid: int) -> "Process | None":
 
 def kill(process: Process) -> None:
     """Send SIGKILL to a process, unless its pid belongs to another process by now."""
+    send(process, signal.SIGKILL)
+
+
+def send(process: Process, number: int) -> None:
+    """Send a signal to a process, unless its pid belongs to another process by now."""
     try:
         descriptor = os.pidfd_open(process.pid)  # type: ignore[attr-defined,unused-ignore]
     except (AttributeError, OSError):
@@ -130,9 +135,9 @@ def kill(process: Process) -> None:
         if now is None or now.start_ticks != process.start_ticks:
             return
         if descriptor >= 0:
-            signal.pidfd_send_signal(descriptor, signal.SIGKILL)  # type: ignore[attr-defined,unused-ignore]
+            signal.pidfd_send_signal(descriptor, number)  # type: ignore[attr-defined,unused-ignore]
         else:
-            os.kill(process.pid, signal.SIGKILL)
+            os.kill(process.pid, number)
     except OSError:  # gone meanwhile, or no longer ours to kill; the next walk tells
         return
     finally:

@@ -9,7 +9,7 @@ import dataclasses
 import operator
 from typing import Any, Optional, Tuple
 
-from muster.protocol.messages import IDLE, CheckpointReport, LocalReport, PeerReport, RankReport, Report
+from muster.protocol.messages import IDLE, CheckpointReport, LocalReport, PeerReport, RankReport, Report, StackReport
 
 _MAX_TAILS_CHARS = 32 * 1024  # of one report, which must stay below MAX_REPORT_BYTES when each takes six bytes in JSON
 
@@ -123,6 +123,8 @@ class Snapshot:
     local_attempt: int = 0
     local_listing_round: int = 0
     local_error: str = ""
+    stacks: Tuple[StackReport, ...] = ()
+    stacks_attempt: int = 0
 
     def is_news(self, before: "Snapshot") -> bool:
         """Whether this state differs from the one before in something that cannot wait for the next periodic report."""

@@ -29,6 +29,7 @@ from muster.node.launcher.reporter_core import OVERDUE_SECONDS
 from muster.node.launcher.saves import Saves
 from muster.node.launcher.scanner import Scanner, ScanResult
 from muster.node.launcher.snapshot import RankView, Snapshot
+from muster.node.launcher.stacks import StackDump
 from muster.node.launcher.stepclock import StepClock, lowest
 from muster.protocol.fence import fence_seconds, has_silent_peer
 from muster.protocol.messages import (
@@ -43,6 +44,7 @@ from muster.protocol.messages import (
     TERMINATING,
     CheckpointReport,
     Directive,
+    StackReport,
 )
 
 _SHORT_TICK_SECONDS = 0.01  # while processes are ending
@@ -130,6 +132,8 @@ class Supervisor:
         self._scanner = scanner
         self._matcher = matcher
         self._gang: Optional[LocalGang] = None
+        self._dump: Optional[StackDump] = None
+        self._stacks: Tuple[int, Tuple[StackReport, ...]] = (0, ())  # attempt, and where its ranks stood
         self._reclaim: Optional[Reclaim] = None
         self._fencing = False
         self._idle_attempt = 0
@@ -198,7 +202,7 @@ class Supervisor:
 
     def timeout_seconds(self) -> float:
         """The seconds after which `poll` has to be called although nothing happens."""
-        if self._reclaim is not None:
+        if self._is_ending:
             return _SHORT_TICK_SECONDS
         tick = _IDLE_TICK_SECONDS
         if self._gang is not None:
@@ -240,7 +244,7 @@ class Supervisor:
     def _begin_last_scan(self, now: float) -> None:
         """Begin to scan for the last checkpoint once the ranks have ended well: the job may be complete by it."""
         gang = self._gang
-        if gang is None or gang.last_scan is not None or self._reclaim is not None or not gang.has_ended:
+        if gang is None or gang.last_scan is not None or self._is_ending or not gang.has_ended:
             return
         well = all(rank.view().exit_code == 0 for rank in gang.ranks)
         gang.last_scan, gang.ended_at = self._scanner.scan_last() if well else 0, now
@@ -290,8 +294,8 @@ class Supervisor:
         gang, none_comes = self._gang, self._gang is None or self._gang.starting.is_over
         for rank in gang.ranks if gang is not None else ():
             if rank.pid in self._ended:
-                rank.note_exit(self._ended.pop(rank.pid), by_launcher=self._reclaim is not None)
-            if gang is not None and rank.has_ended and rank.rank not in self._logged_ranks and self._reclaim is None:
+                rank.note_exit(self._ended.pop(rank.pid), by_launcher=self._is_ending)
+            if gang is not None and rank.has_ended and rank.rank not in self._logged_ranks and not self._is_ending:
                 self._logged_ranks |= {rank.rank}
                 self._log("attempt %d: %s %s" % (gang.attempt, self._name_of(rank), _end_of(rank.view())))
         if none_comes:
@@ -328,6 +332,10 @@ class Supervisor:
     # Converging
 
     def _converge(self, now: float) -> None:
+        if self._dump is not None:
+            if not self._dump.poll(now):
+                return
+            self._finish_dump(self._dump)
         if self._reclaim is not None:
             if not self._is_reclaimed(self._reclaim):
                 return
@@ -346,7 +354,12 @@ class Supervisor:
     def _follow(self, directive: Directive, now: float) -> None:
         gang = self._gang
         move = next_move(directive, gang.attempt if gang is not None else None, (self._idle_attempt, self._listing))
-        if move is Move.END:
+        if move is Move.END and gang is not None and directive.stacks_of_attempt == gang.attempt != self._stacks[0]:
+            gang.starting.stop()
+            self._log("attempt %d: no step for too long: its processes print their stacks" % gang.attempt)
+            self._dump, self._stacks = self._host.dump_stacks(gang.ranks), (gang.attempt, ())
+            self._host.wake()
+        elif move is Move.END:
             self._begin_reclaim(directive.reason or "attempt %d is next" % directive.attempt)
         elif move is Move.GO_ON and gang is not None:
             gang.served_fence_seconds = max(gang.served_fence_seconds, directive.fence_seconds)
@@ -366,6 +379,7 @@ class Supervisor:
         self._scanner.ranks_start()
         self._saves.begin()
         self._stamps = None
+        self._stacks = (self._stacks[0], ())
         self._announce(directive)
         before = self._host.shared_memory()
         self._gang = LocalGang(
@@ -382,6 +396,12 @@ class Supervisor:
         self._logged_words = frozenset()
         self._peers.begin(directive.attempt, directive.peers, directive.neighbours, now, self._gang.told_at)
         self._host.wake()
+
+    def _finish_dump(self, dump: StackDump) -> None:
+        self._dump, self._stacks = None, (self._stacks[0], dump.reports)
+        for each in dump.reports:
+            place = each.frames.partition("\n")[0] or "unknown: " + each.problem
+            self._log("attempt %d: rank %d stood at %s" % (self._stacks[0], each.rank, place))
 
     def _begin_reclaim(self, why: str) -> None:
         if self._gang is not None:
@@ -479,12 +499,17 @@ class Supervisor:
     def _is_clean(self) -> bool:
         return self._gang is None and self._reclaim is None
 
+    @property
+    def _is_ending(self) -> bool:
+        """Whether the launcher is ending its ranks, after their stacks were printed or while they are."""
+        return self._reclaim is not None or self._dump is not None
+
     # Telling
 
     def _snapshot(self) -> Snapshot:
         gang = self._gang
         told: Dict[str, Any] = {
-            "state": RECLAIMING if self._reclaim is not None else IDLE,
+            "state": RECLAIMING if self._is_ending else IDLE,
             "attempt": self._idle_attempt,
             "fence_seconds": self._settings.fence_seconds,
             "previous_attempt": self._previous[0],
@@ -520,6 +545,8 @@ class Supervisor:
             "local_attempt": self._local.scanned_for[0],
             "local_listing_round": self._local.scanned_for[1],
             "local_error": self._local.error,
+            "stacks_attempt": self._stacks[0] if self._dump is None else 0,
+            "stacks": self._stacks[1],
         }
         return Snapshot(**told) if gang is None else Snapshot(**dict(told, **self._of_gang(gang)))
 
@@ -529,11 +556,11 @@ class Supervisor:
         uncounted = self._why_uncounted(gang)
         clocks = [rank.clock for rank in gang.ranks]
         last = lowest([rank.clock for rank in self._counted_ranks(gang)])
-        ended = self._reclaim is None and gang.has_ended and gang.last_scan is not None
+        ended = not self._is_ending and gang.has_ended and gang.last_scan is not None
         running = EXITED if ended else RECLAIMING if gang.fenced else RUNNING
         step_at = last.finished_at if last is not None and not uncounted else None
         return {
-            "state": RECLAIMING if self._reclaim is not None else running,
+            "state": RECLAIMING if self._is_ending else running,
             "attempt": gang.attempt,
             "lists_after_end": self._lists_last(gang),
             "ranks": views,
@@ -624,7 +651,8 @@ class Supervisor:
         self._energy.stop()
         self._local.stop()
         self._collectives.stop()
-        was_reclaiming = self._reclaim is not None
+        was_reclaiming = self._is_ending
+        self._dump = None
         if self._gang is not None:
             self._gang.starting.stop()
         self._reclaim = self._reclaim or self._host.reclaim()
