@@ -308,7 +308,8 @@ JOB = Dashboard(
                 lines(
                     "Steps",
                     "The lines are the newest finished step and the step of the newest complete checkpoint. A "
-                    "failure loses the steps between them.",
+                    "failure loses the steps between them. Runbook for steps that come no more: "
+                    "docs/runbooks/MusterStepsStopped.md.",
                     Query(f"max(muster_job_step{{{_J}}})", "step"),
                     Query(f"max(muster_checkpoint_step{{{_J}}})", "checkpoint"),
                     unit="none",

@@ -707,6 +707,22 @@ REASONS: tuple[Reason, ...] = (
         "suspend this job, and run: kubectl muster fork team-a/llama --from-step 40",
     ),
     Reason(
+        "StepsStopped",
+        Topic.TRAINING,
+        TRAINS,
+        "No step was finished for ten minutes, and for five times the longest wait between two steps of this attempt. "
+        "No checkpoint became complete either. It needs 20 steps before, and no `progress.stepTimeoutSeconds`. The job "
+        "hangs, or evaluates or saves for longer than ever before.",
+        "Muster does nothing, and the warning goes with the next step.",
+        "Inspect a rank, for example with `py-spy dump` in its pod. If it hangs, delete the pod of a worker: the "
+        "gang restarts. With `progress.stepTimeoutSeconds` that happens by itself.",
+        "no step was finished for more than 10 min after step 4000. A step takes 0.52 s, and the longest wait for one "
+        "in this attempt was 31.2 s. It hangs, or evaluates or saves for long. Muster does nothing about it. See what "
+        "a rank does, e.g. with py-spy dump in its pod. If it hangs, delete the pod of a worker, and the gang "
+        "restarts; with progress.stepTimeoutSeconds that happens by itself, and each rank prints its stack before",
+        next=("what the ranks printed last: {logs}",),
+    ),
+    Reason(
         "RanksQuiet",
         Topic.TRAINING,
         TRAINS,

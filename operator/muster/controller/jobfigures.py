@@ -33,7 +33,7 @@ of it."""
 MAX_REASONS = 100
 """Some are the container runtime's words, so that there is no list of them: of more than these the others are
 `Other`."""
-ALERTED = frozenset({"CrashLoopBackOff", "NoCheckpointSeen"})
+ALERTED = frozenset({"CrashLoopBackOff", "NoCheckpointSeen", "StepsStopped"})
 """Alerts ask for these: they are told whatever else has been."""
 OTHER = "Other"
 MAX_FAILED = 100

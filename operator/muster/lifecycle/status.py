@@ -43,12 +43,12 @@ from muster.protocol.messages import readable
 from muster.protocol.presets import BY_NAME
 from muster.queueing import explain
 from muster.recovery.failure import Kind
-from muster.recovery.failures import runs_behind
+from muster.recovery.failures import age_at_report, runs_behind
 from muster.recovery.verification import verifiers
 from muster.world.job import JobWorld
 from muster.world.queuedecision import NotPlaced
 from muster.world.redact import without_secrets
-from muster.world.views import LauncherView
+from muster.world.views import FRESH_SECONDS, LauncherView
 
 MAX_INCIDENTS = 16
 _CHANGED_HOW = "suspend the job for that"
@@ -62,7 +62,9 @@ _QUIET = frozenset({ASSEMBLING, BURNING_IN, FORMER_PODS, "RanksStarted", "Traini
 # After so long without one, a checkpoint directory is more likely wrong than the interval long.
 UNSAVED_SECONDS = 600.0
 # After so long without a step, or without a sign of life of any rank, something is more likely wrong than slow.
-UNSEEN_SECONDS = QUIET_SECONDS = 600.0
+UNSEEN_SECONDS = QUIET_SECONDS = STOPPED_SECONDS = 600.0
+# Of the longest time between two reported steps of this attempt, which has the evaluations and saves that it has made.
+STOPPED_TIMES = 5.0
 # Where lines come that look like steps and do not count, there is nothing to wait for.
 LIKELY_SECONDS = 60.0
 
@@ -200,13 +202,15 @@ def _training(world: JobWorld, telling: StatusReport) -> TrainingJobStatus:
     if told:
         message += f"; {told}"
     troubles: list[Warned] = []
+    stopped = _stopped(world, gang)
     for trouble, words in (
         ("CheckpointsIncomplete", _checkpoint_warning(world)),
         ("CheckpointStoreUnreachable", _unverified(world, gang)),
         ("NoCheckpointSeen", _unsaved(world, gang)),
         ("CheckpointOrderUnclear", resume.order_warning(world, gang.spec)),
         ("StepsNotSeen", _unseen(world, gang)),
-        ("RanksQuiet", _quiet(world, gang)),
+        ("RanksQuiet", "" if stopped else _quiet(world, gang)),
+        ("StepsStopped", stopped),
         ("StepsNotCounted", _uncounted(world)),
         ("LossNotFinite", _not_finite(world, gang)),
         (Kind.RESUMED_BEHIND, _behind(world, gang)),
@@ -621,6 +625,42 @@ def _quiet(world: JobWorld, gang: Gang) -> str:
         "compiles, evaluates or saves for long. See what a rank does, e.g. with py-spy dump in its pod. If it "
         "hangs, delete the pod of a worker, and the gang restarts; with progress.stepTimeoutSeconds that happens by "
         "itself"
+    )
+
+
+def _stopped(world: JobWorld, gang: Gang) -> str:
+    """Return the message that no step comes any more where one was due by those before; "" when all is well.
+
+    It is also "" where the job has a limit of its own, after which it restarts.
+    """
+    if gang.spec.start is None or world.job.spec.progress.step_timeout_seconds is not None:
+        return ""
+    views = [
+        view
+        for view in world.views.values()
+        if view.attempt == gang.spec.attempt and view.heard_age_seconds < FRESH_SECONDS and not view.progress_error
+    ]
+    if not any(rank.alive for view in views for rank in view.ranks):
+        return ""
+    longest = max((view.longest_wait_seconds for view in views if view.longest_wait_seconds is not None), default=None)
+    step = records.newest_step(world, gang.spec)
+    if longest is None or step is None:
+        return ""
+    limit = max(STOPPED_SECONDS, STOPPED_TIMES * longest)
+    ages = (age_at_report(view, view.step_age_seconds) for view in views if view.step_age_seconds is not None)
+    if min(ages, default=0.0) < limit:
+        return ""
+    saved = _checkpoint(world, gang.spec)
+    if saved is not None and (world.now - saved.time).total_seconds() < limit:
+        return ""
+    usual = max((view.step_seconds for view in views if view.step_seconds is not None), default=longest)
+    # The same words all the time: a status that changes is a write.
+    return (
+        f"no step was finished for more than {limit / 60:.0f} min after step {step}. A step takes {usual:.3g} s, and "
+        f"the longest wait for one in this attempt was {longest:.3g} s. It hangs, or evaluates or saves for long. "
+        "Muster does nothing about it. See what a rank does, e.g. with py-spy dump in its pod. If it hangs, delete the "
+        "pod of a worker, and the gang restarts; with progress.stepTimeoutSeconds that happens by itself, and each "
+        "rank prints its stack before"
     )
 
 

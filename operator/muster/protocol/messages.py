@@ -268,6 +268,8 @@ class Report:
         None  # the lowest step from which they went on so; None = they never went back
     )
     step_stride: Optional[int] = None  # steps between two lines with a step; None = there was only one
+    # The longest time between two reports of a step in this attempt; None = there were too few.
+    longest_wait_seconds: Optional[float] = None
     collectives: str = limited("", 0, 64)  # the library of collectives that its ranks have loaded; "" = not known
     fence_file_error: str = for_people()  # why the fence file could not be written or read, "" if it could
     # The newest attempt for which Directive.move_incomplete_beyond was done or given up, with nothing under way for it;

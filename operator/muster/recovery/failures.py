@@ -197,11 +197,11 @@ def _step_timeouts(world: JobWorld, gang: Gang) -> list[Failure]:
     if any(view.step is not None for view in views.values()):
         limit, kind = progress.step_timeout_seconds, Kind.HANG
         ages = [
-            _age_at_report(view, view.step_age_seconds) for view in views.values() if view.step_age_seconds is not None
+            age_at_report(view, view.step_age_seconds) for view in views.values() if view.step_age_seconds is not None
         ]
     else:
         limit, kind = progress.start_timeout_seconds, Kind.START_HANG
-        ages = [_age_at_report(view, view.started_age_seconds or 0.0) for view in views.values()]
+        ages = [age_at_report(view, view.started_age_seconds or 0.0) for view in views.values()]
     age = min(ages, default=0.0)
     if limit is None or age < limit or (age < limit + WHOLE_GANG_SECONDS and _has_fallen_silent(world, gang, age)):
         return []
@@ -275,7 +275,7 @@ def _steps(views: Mapping[int, LauncherView], *, printed: bool) -> dict[int, int
     return telling if telling and (printed or len(telling) == 1) else steps
 
 
-def _age_at_report(view: LauncherView, age_seconds: float) -> float:
+def age_at_report(view: LauncherView, age_seconds: float) -> float:
     """Return an age as of the launcher's report, without the time for which its node stood still.
 
     What happened after the report is not known, and silence is no hang.

@@ -182,6 +182,7 @@ FIRES: dict[str, tuple[Series, int, int]] = {
         229,
         231,
     ),
+    "MusterStepsStopped": ((LEADER, STANDBY, state("Running", "StepsStopped")), 4, 6),
     "MusterNoNewCheckpoint": (
         (LEADER, STANDBY, (f'muster_checkpoint_concern{{{JOB}, reason="NoNewCheckpoint"}}', "1x1000")),
         4,

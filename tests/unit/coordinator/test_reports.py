@@ -112,6 +112,7 @@ FULL = Report(
     lost_seconds=61.5,
     lowest_restarted_step=4_000,
     step_stride=10,
+    longest_wait_seconds=3.5,
     collectives="NCCL 2.27.7+cuda12.9",
     energy_joules=4,
     energy_gpu_milliseconds=5,

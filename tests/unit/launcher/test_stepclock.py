@@ -101,6 +101,15 @@ def test_a_stray_number_at_the_beginning_is_forgotten_with_the_third_line_after_
     assert of(told((41, 0.0), (10**5, 1.0), *a_second_each(42, 43, 44, begin=2.0))) == (44, 0, 0.0, None)
 
 
+def test_the_longest_wait_for_a_step_is_known_after_twenty_and_has_what_was_between_them() -> None:
+    clock = told(*a_second_each(*range(1, 11)), (11, 40.0), *a_second_each(*range(12, 21), begin=41.0))
+    assert clock.longest_wait_seconds() is None
+    clock.add_step(21, 50.0)
+    clock.add_step(22, 50.0)
+    assert clock.longest_wait_seconds() == 31.0
+    assert StepClock().longest_wait_seconds() is None
+
+
 def test_a_leap_is_believed_once_the_next_lines_bear_it_out() -> None:
     clock = told(*a_second_each(*range(1, 21)), (10_000, 20.0))
     assert clock.step == 20

@@ -1,6 +1,7 @@
 """What people are told is consistent in itself, and says what threatens the job."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, an_incident, at, idle, running, succeeded
@@ -13,7 +14,7 @@ from muster.lifecycle.plan import Plan, State, StatusReport
 from muster.lifecycle.resume import Start
 from muster.lifecycle.step import decide
 from muster.protocol.checkpoints import UNVERIFIED
-from muster.protocol.messages import CheckpointReport
+from muster.protocol.messages import CheckpointReport, RankReport
 from muster.world.fleet import Exclusion
 from muster.world.queuedecision import NotPlaced, QueueDecision, Shortfall
 
@@ -223,6 +224,64 @@ def test_one_rank_that_prints_speaks_for_all_and_so_does_a_new_checkpoint() -> N
     assert shown(scene.launcher(2, running(1, step=7, quiet_age_seconds=3.0))).reason == "Training"
     scene.launcher(2, running(1, step=7, quiet_age_seconds=late, checkpoints=[(5, "/checkpoints/5")]))
     assert shown(scene).reason == "Training"
+
+
+class TestStepsThatStopped:
+    def told(self, age: float, longest: float | None = 3.0, progress: Any = None, **changes: Any) -> TrainingJobStatus:
+        scene = Scene(a_job(progress=progress or {}), seconds=9000.0).fleet().gang().pods()
+        seen = {"step_seconds": 1.0, "longest_wait_seconds": longest, "quiet_age_seconds": 1.0, **changes}
+        return shown(scene.all(running(1, step=79, step_age_seconds=age, **seen)))
+
+    def warned(self, *arguments: Any, **changes: Any) -> list[str]:
+        return [warning.reason for warning in self.told(*arguments, **changes).warnings]
+
+    def test_after_ten_minutes_it_is_said_with_the_usual_time_and_the_remedy(self) -> None:
+        (warning,) = self.told(601.0).warnings
+        assert warning.reason == "StepsStopped"
+        assert warning.message.startswith(
+            "no step was finished for more than 10 min after step 79. A step takes 1 s, and the longest wait for one "
+            "in this attempt was 3 s."
+        )
+        assert all(word in warning.message for word in ("py-spy", "delete the pod", "progress.stepTimeoutSeconds"))
+        assert self.told(901.0).warnings[0].message == warning.message, "a status that changes is a write"
+        assert self.warned(599.0) == []
+
+    def test_it_is_in_place_of_that_no_rank_prints(self) -> None:
+        assert self.warned(700.0, quiet_age_seconds=700.0) == ["StepsStopped"]
+        assert self.warned(700.0, None, quiet_age_seconds=700.0) == ["RanksQuiet"]
+
+    def test_evaluations_and_saves_of_this_attempt_make_it_wait_for_longer(self) -> None:
+        assert self.warned(1499.0, 300.0) == []
+        assert self.warned(1502.0, 300.0) == ["StepsStopped"]
+
+    def test_a_save_of_late_makes_it_wait(self) -> None:
+        assert self.warned(700.0, checkpoints=[(79, "/checkpoints/79")]) == []
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {"longest": None},
+            {"progress": {"stepTimeoutSeconds": 3600}},
+            {"standstill_seconds": 200.0},
+            {"ranks": (RankReport(0, 0, alive=False, exit_code=0),)},
+            {"progress_error": "the pattern takes for ever"},
+        ],
+        ids=[
+            "too few steps",
+            "a limit of its own",
+            "a frozen node",
+            "ranks that have ended",
+            "steps that are not read",
+        ],
+    )
+    def test_what_is_no_hang_is_not_said(self, changes: dict[str, Any]) -> None:
+        assert "StepsStopped" not in self.warned(700.0, **changes)
+
+    def test_one_worker_that_makes_steps_speaks_for_all(self) -> None:
+        scene = Scene(a_job(), seconds=9000.0).fleet().gang().pods()
+        scene.all(running(1, step=79, step_age_seconds=700.0, longest_wait_seconds=3.0))
+        scene.launcher(2, running(1, step=80, step_age_seconds=1.0, longest_wait_seconds=3.0))
+        assert shown(scene).warnings == []
 
 
 def test_training_without_a_checkpoint_that_anybody_sees_is_said() -> None:

@@ -94,6 +94,7 @@ class Snapshot:
     lost_seconds: float = 0.0
     lowest_restarted_step: Optional[int] = None
     step_stride: Optional[int] = None
+    longest_wait_seconds: Optional[float] = None
     collectives: str = ""
     energy_joules: Optional[int] = None
     energy_gpu_milliseconds: Optional[int] = None
@@ -179,6 +180,7 @@ _QUIET = {
     "lost_seconds",
     "lowest_restarted_step",
     "step_stride",
+    "longest_wait_seconds",
     "energy_joules",
     "energy_gpu_milliseconds",
     "standstill_seconds",

@@ -15,6 +15,7 @@ from typing import Collection, Deque, List, NamedTuple, Optional
 
 _WINDOW = 64
 _LEAST_FOR_P90 = 10  # intervals
+_LEAST_FOR_LONGEST = 20  # lines, so that the longest wait between two of them says what is usual
 _BORNE_OUT = 3  # lines: a program that goes back by fewer is not noticed
 _FEW_STEPS = 64
 _SHORTER = 20.0  # a step may take so much less time than usual
@@ -76,6 +77,8 @@ class StepClock:
         self._unconfirmed: List[_StepTime] = []  # lines that do not go on from it, but from each other
         self._most_unconfirmed = 0
         self._before: Optional[_EarlierCount] = None
+        self._longest_wait = 0.0  # between two lines that were believed one after the other
+        self._waits = 0
         self._since: Optional[_StepTime] = None  # the newest step that was told before `_told_at`
         self._intervals: Deque[float] = collections.deque(maxlen=_WINDOW)
         self._strides: Deque[int] = collections.deque(maxlen=_WINDOW)
@@ -116,6 +119,11 @@ class StepClock:
             self._p90 = sorted(self._intervals)[math.ceil(0.9 * len(self._intervals)) - 1]
         return self._p90
 
+    def longest_wait_seconds(self) -> Optional[float]:
+        """The longest time between two reports of a step, evaluations and saves included; None while there are too
+        few."""
+        return self._longest_wait if self._waits >= _LEAST_FOR_LONGEST else None
+
     def stride(self) -> Optional[int]:
         """The usual number of steps from one line to the next, by the last lines; None where there was only one."""
         return sorted(self._strides)[(len(self._strides) - 1) // 2] if self._strides else None
@@ -132,6 +140,9 @@ class StepClock:
     def _believe(self, step: int, now: float) -> None:
         if self.step is not None and self._told_at is not None:
             self._strides.append(step - self.step)
+            if now > self._told_at:  # those that were read together are one report
+                self._longest_wait = max(self._longest_wait, now - self._told_at)
+                self._waits += 1
             self._note_interval(_StepTime(self.step, self._told_at), step, now)
         if self.first_step is None and step:
             self.first_step, self.first_step_at = step, now

@@ -598,6 +598,7 @@ class Supervisor:
             "heard_at": max((rank.heard_at for rank in gang.ranks), default=gang.started_at),
             "step_seconds": _step_seconds(gang),
             "step_p90_seconds": _highest([rank.clock.step_p90_seconds() for rank in gang.ranks]),
+            "longest_wait_seconds": _highest([rank.clock.longest_wait_seconds() for rank in gang.ranks]),
             "fence_seconds": self._fence_seconds(gang),
             "fenced": gang.fenced or self._fencing,
         }
