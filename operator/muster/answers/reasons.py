@@ -537,6 +537,20 @@ REASONS: tuple[Reason, ...] = (
         "Leave the option out: Muster restarts ranks.",
     ),
     Reason(
+        "ExitCodeHidden",
+        Topic.MANIFEST,
+        WARNS,
+        "The shell's line of the command (`bash -c`) loses the exit code of the program that trains, e.g. by `| tee` "
+        "without `pipefail`, `|| true`, `; exit 0`, or `&` and `wait`. Each failure of the program looks like a "
+        "success.",
+        "The job runs. When the program fails, the job is Succeeded, and nothing is restarted.",
+        "Correct the line as the warning says, delete the job and create it again. If the exit code does not matter, "
+        "add the reason to `spec.acceptedWarnings`.",
+        "the shell's line pipes train.py into tee, and goes on with the exit code of tee: each failure of train.py "
+        "counts as success, so that the job would be Succeeded and nothing would be restarted. Put `set -o pipefail;` "
+        "in front of the line",
+    ),
+    Reason(
         "ProcessesUnclear",
         Topic.MANIFEST,
         WARNS,

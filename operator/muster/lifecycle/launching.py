@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from muster.api.trainingjob import LaunchMode, TrainingJob
+from muster.lifecycle import exit_codes
 from muster.lifecycle.objects import objects
 from muster.lifecycle.warned import Warned
 from muster.lifecycle.worker_pod import (
@@ -50,14 +51,15 @@ NODES_CANNOT_MEET = "NodesCannotMeet"
 LAUNCHER_UNFIT = "LauncherUnfit"
 STARTER_RESTARTS_RANKS = "StarterRestartsRanks"
 PROCESSES_UNCLEAR = "ProcessesUnclear"
+EXIT_CODE_HIDDEN = "ExitCodeHidden"
 
 
 def start_warnings(job: TrainingJob) -> list[Warned]:
     """Return what a reader of the job's status should know of how the program is started."""
     container = worker_container(job) or {}
-    found = [_overridden(job, container), *_unused(job, container)]
+    command = command_of(container)
+    found = [_overridden(job, container), *_unused(job, container), _exit_code(command)]
     if job.spec.launch.mode is LaunchMode.MANAGED:
-        command = command_of(container)
         elsewhere = _elsewhere(job, command)
         found += (
             [elsewhere] if elsewhere else [*_of_starters(job, command, container), _processes(job, command, container)]
@@ -114,6 +116,11 @@ def command_of(container: Mapping[str, Any]) -> list[str]:
 def is_shell_line(command: Sequence[str]) -> bool:
     """Whether the command is a shell with a line to run, so that words after it do not reach the program."""
     return shell_line(command) is not None
+
+
+def _exit_code(command: Sequence[str]) -> Warned | None:
+    hidden = exit_codes.hidden_exit_code(command)
+    return None if hidden is None else Warned(EXIT_CODE_HIDDEN, exit_codes.message(hidden))
 
 
 def _of_starters(job: TrainingJob, command: list[str], container: Mapping[str, Any]) -> list[Warned | None]:

@@ -38,6 +38,11 @@ _MOST_ADDED = 65_536  # characters, in all words together
 
 def commands(line: str) -> Iterator[Tuple[str, ...]]:
     """Yield the words of each command; `$_` replaces what is resolved only when it runs."""
+    return (words for words, _ in clauses(line) if words)
+
+
+def clauses(line: str) -> Iterator[Tuple[Tuple[str, ...], str]]:
+    """Yield the words of each command, which may be none, and the operators behind it: a line end, or such as `|`."""
     place, searches = 0, 0
     words: List[str] = []
     word: Optional[str] = None  # the part of a word that has been read
@@ -77,17 +82,20 @@ def commands(line: str) -> Iterator[Tuple[str, ...]]:
             if kind == "line" and ends:
                 place = place if _reads_commands(words) else max(place, *ends)
                 ends = []
-            if words:
-                yield tuple(words)
-                words = []
+            yield tuple(words), found.group()
+            words = []
     if word is not None:
         words.append(word)
-    if words:
-        yield tuple(words)
+    yield tuple(words), ""
 
 
 def resolved(found: Iterable[Tuple[str, ...]]) -> Iterator[Tuple[str, ...]]:
     """Yield the commands with the values of those variables that the line sets to one text each; others stay."""
+    return filter(None, resolved_each(found))
+
+
+def resolved_each(found: Iterable[Tuple[str, ...]]) -> Iterator[Tuple[str, ...]]:
+    """Do the same as `resolved`, and yield also those commands of which no word is left."""
     listed = list(found)
     values: Dict[str, Optional[str]] = {}
     for words in listed:
@@ -107,13 +115,12 @@ def resolved(found: Iterable[Tuple[str, ...]]) -> Iterator[Tuple[str, ...]]:
             parts = _parts(values, word) if room > 0 else [word]
             room -= max(0, sum(map(len, parts)) - len(word))
             meant += parts
-        if meant:
-            yield tuple(meant)
+        yield tuple(meant)
 
 
 def _assignments(words: Sequence[str]) -> Sequence[str]:
     """Return the assignments of a command that does nothing else."""
-    rest = words[1:] if words[0] in _SETTING else words
+    rest = words[1:] if words and words[0] in _SETTING else words
     return rest if all(ASSIGNMENT.match(word) for word in rest) else ()
 
 

@@ -141,7 +141,7 @@ def _named_in(line: str) -> Tuple[str, ...]:
 
 
 def _named(listed: Iterable[Sequence[str]]) -> Tuple[str, ...]:
-    names = dict.fromkeys(_last_part(words[_before(words) :][:1]) for words in listed)
+    names = dict.fromkeys(_last_part(without_prefix(words)[:1]) for words in listed)
     return tuple(islice(filter(None, names), _MOST_NAMED))
 
 
@@ -150,9 +150,15 @@ def shell_line(command: Sequence[str]) -> Optional[str]:
 
     No words that follow are passed to it.
     """
+    place = shell_at(command)
+    return None if place is None else _line(command[place + 1 :])
+
+
+def shell_at(command: Sequence[str]) -> Optional[int]:
+    """Return the index of the shell that a command starts, also behind another program; None: it starts none."""
     for place, word in enumerate(command):
         if _last_part((word,)) in SHELLS:
-            return _line(command[place + 1 :])
+            return place
         if _is_program(word) or PYTHON.match(_last_part((word,))):
             break
     return None
@@ -181,13 +187,13 @@ def _within(line: str) -> Tuple[Tuple[str, ...], ...]:
     """Return the first commands of a shell's line that start processes."""
     if len(line) > LONGEST_LINE:
         return ()
-    return tuple(islice(filter(None, map(_started_in_shell, resolved(commands(line)))), _MOST_STARTED))
+    return tuple(islice(filter(None, map(started_in_shell, resolved(commands(line)))), _MOST_STARTED))
 
 
-def _started_in_shell(words: Sequence[str]) -> Tuple[str, ...]:
+def started_in_shell(words: Sequence[str]) -> Tuple[str, ...]:
     """Do the same as `started` for a command of a shell's line: another command may name a starter (`pip install
     deepspeed`)."""
-    words = words[_before(words) :]
+    words = without_prefix(words)
     name = _last_part(words[:1])
     if PYTHON.match(name) and "pip" in words[1:4]:
         return ()
@@ -196,12 +202,12 @@ def _started_in_shell(words: Sequence[str]) -> Tuple[str, ...]:
     return started(words) if name in _NAMES or name in WRAPPERS or PYTHON.match(name) else ()
 
 
-def _before(words: Sequence[str]) -> int:
-    """Count the words before the program of a shell's command."""
+def without_prefix(words: Sequence[str]) -> Sequence[str]:
+    """Return the words of a shell's command from its program on."""
     place = 0
     while place < len(words) and (words[place] in _BEFORE or ASSIGNMENT.match(words[place])):
         place += 1
-    return place
+    return words[place:]
 
 
 def option(command: Sequence[str], *names: str) -> Optional[str]:

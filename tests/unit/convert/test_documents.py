@@ -274,6 +274,12 @@ def test_a_hostfile_is_told() -> None:
     assert any("by ssh" in note for note in found.notes.check)
 
 
+def test_a_line_that_loses_the_exit_code_is_told() -> None:
+    (found,) = convert_objects([a_pytorch_job(["bash", "-c", "torchrun train.py 2>&1 | tee log"])])
+    assert found is not None
+    assert any("Put `set -o pipefail;` in front of the line" in note for note in found.notes.check)
+
+
 @pytest.mark.parametrize(
     ("name", "processes"),
     [
