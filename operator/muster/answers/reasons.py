@@ -873,6 +873,32 @@ REASONS: tuple[Reason, ...] = (
         "every rank exited with code 0 in attempt 3 after step 4000",
     ),
     Reason(
+        "SucceededAfterTraceback",
+        Topic.ENDED,
+        WARNS,
+        "The job has Succeeded, since every rank ended with code 0, but the last lines of a rank are a traceback. Most "
+        "often the shell's line of the command hides the exit code, as `| tee` does.",
+        "The job stays Succeeded: exit codes alone decide.",
+        "See the log of the rank. If it has failed, correct the command, delete the job and create it again. With "
+        "the same `checkpoint.directory` it continues from its newest complete checkpoint.",
+        "rank 1 (worker 1) ended with exit code 0, but its last lines are a traceback: RuntimeError: shape mismatch. "
+        "Does the command hide the exit code, as `| tee` does without `set -o pipefail`? Muster goes by exit codes "
+        "alone, so the job is Succeeded. If it has failed, correct the command, delete the job and create it again: "
+        "it continues from its newest complete checkpoint",
+    ),
+    Reason(
+        "SucceededWithoutStep",
+        Topic.ENDED,
+        WARNS,
+        "The job has Succeeded, but Muster saw no finished step and no complete checkpoint. The job's spec says that "
+        "it trains: it has a checkpoint directory, or a field of `spec.progress`, or its command hides the exit code.",
+        "The job stays Succeeded: exit codes alone decide.",
+        "See the log. If the program has trained, let it [report its steps](progress.md). A job that does not train "
+        "needs neither `checkpoint.directory` nor `progress`; `progress.preset: Off` says that no steps are read.",
+        "the job has Succeeded, but Muster saw no finished step in attempt 1, and no complete checkpoint. Did the "
+        "program train? See its log; where it did, let it report its steps (docs/reference/progress.md)",
+    ),
+    Reason(
         "ApplicationRestartsExhausted, HardwareRestartsExhausted",
         Topic.ENDED,
         ENDS,

@@ -1,22 +1,26 @@
 """The end of a job: how it is known, recorded and tidied up after. Pure.
 
-Tests: tests/unit/lifecycle/test_scenarios.py.
+Tests: tests/unit/lifecycle/test_ending.py, tests/unit/lifecycle/test_scenarios.py.
 """
 
 from muster.api.gang import Gang, GangSpec
-from muster.api.trainingjob import CompletionRecord, CompletionResult, LaunchMode
-from muster.lifecycle import burnin, resume, unloadable
+from muster.api.trainingjob import CompletionRecord, CompletionResult, LaunchMode, ProgressPreset
+from muster.lifecycle import burnin, launching, resume, unloadable
 from muster.lifecycle import record as records
 from muster.lifecycle.commit import commit
 from muster.lifecycle.facts import Facts
 from muster.lifecycle.modes import mode_of
 from muster.lifecycle.plan import Announcement, DeleteJob, DeletePod, Plan, State, StatusReport
+from muster.lifecycle.warned import Warned
 from muster.lifecycle.words import failures_text, what_tests_show
 from muster.lifecycle.worker_pod import WorkerSettings
-from muster.recovery import budgets, repeats
+from muster.recovery import budgets, ended_well, repeats
 from muster.recovery.failure import Kind
 from muster.world.job import JobWorld
+from muster.world.redact import without_secrets
 
+SUCCEEDED_AFTER_TRACEBACK = "SucceededAfterTraceback"
+SUCCEEDED_WITHOUT_STEP = "SucceededWithoutStep"
 # A finished job's workers exit when told so; those that cannot be told are deleted after this long.
 EXIT_GRACE_SECONDS = 30.0
 
@@ -39,8 +43,9 @@ def record_end(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
         spec, shown = burnin.with_test_results(world, gang.spec, ended=True)
         return commit(world, spec, shown)
     warning = end.result is CompletionResult.FAILED
-    told = Announcement(end.reason, end.message, warning)
-    return Plan((), StatusReport(State.COMPLETED, completion=end), (told,), wake_in_seconds=0.0)
+    told = [Announcement(end.reason, end.message, warning)]
+    told += [Announcement(each.reason, each.message, warning=True) for each in success_warnings(world, gang.spec, end)]
+    return Plan((), StatusReport(State.COMPLETED, completion=end), tuple(told), wake_in_seconds=0.0)
 
 
 def clean_up(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
@@ -81,12 +86,80 @@ def _success_record(world: JobWorld, record: GangSpec) -> CompletionRecord | Non
     message = f"every rank exited with code 0 in attempt {record.attempt}"
     if step is not None:
         message += f" after step {step}"
-    elif world.job.spec.launch.mode is LaunchMode.MANAGED and resume.newest_checkpoint(world, record) is None:
+    elif _is_without_step(world, record):
         message += (
             ". Muster has seen no step and no checkpoint of it: see whether it trained, by kubectl muster logs "
             f"{world.job.metadata.namespace}/{world.job.metadata.name}"
         )
+    found = _raised(world, record)
+    if found is not None:
+        message += f"; the last lines of {found[0]} are a traceback: {found[1]}"
     return _completion(world, record, CompletionResult.SUCCEEDED, "Completed", message)
+
+
+def success_warnings(world: JobWorld, record: GangSpec, end: CompletionRecord) -> list[Warned]:
+    """Return what makes the success of a job doubtful, as it ends. The exit codes alone decide the result."""
+    if end.result is not CompletionResult.SUCCEEDED:
+        return []
+    warned = []
+    found = _raised(world, record)
+    if found is not None:
+        directory = world.job.spec.checkpoint.directory
+        goes_on = ": it continues from its newest complete checkpoint" if directory is not None else ""
+        warned.append(
+            Warned(
+                SUCCEEDED_AFTER_TRACEBACK,
+                f"{found[0]} ended with exit code 0, but its last lines are a traceback: {found[1]}. Does the command "
+                "hide the exit code, as `| tee` does without `set -o pipefail`? Muster goes by exit codes alone, so "
+                "the job is Succeeded. If it has failed, correct the command, delete the job and create it again"
+                f"{goes_on}",
+            )
+        )
+    if _is_without_step(world, record) and _expects_steps(world):
+        warned.append(
+            Warned(
+                SUCCEEDED_WITHOUT_STEP,
+                f"the job has Succeeded, but Muster saw no finished step in attempt {record.attempt}, and no complete "
+                "checkpoint. Did the program train? See its log; where it did, let it report its steps "
+                "(docs/reference/progress.md)",
+            )
+        )
+    return [each for each in warned if each.reason not in world.job.spec.accepted_warnings]
+
+
+def _raised(world: JobWorld, record: GangSpec) -> tuple[str, str] | None:
+    """Return the first rank that ended with code 0 behind a traceback, and its exception; None: none did."""
+    found: list[tuple[int, int, str]] = []
+    for index, view in world.views.items():
+        if view.attempt != record.attempt:
+            continue
+        for rank in view.ranks:
+            raised = ended_well.raised_at_the_end(rank.tail) if rank.exit_code == 0 and rank.tail else ""
+            if raised:
+                found.append((rank.rank, index, raised))
+    if not found:
+        return None
+    rank_number, worker, raised = min(found)
+    return f"rank {rank_number} (worker {worker})", without_secrets(raised, world.job.spec.containers)
+
+
+def _is_without_step(world: JobWorld, record: GangSpec) -> bool:
+    """Whether Muster has seen no step and no checkpoint, although it looks for steps."""
+    job = world.job
+    looks = job.spec.launch.mode is LaunchMode.MANAGED and job.spec.progress.preset is not ProgressPreset.OFF
+    resumed = record.start is not None and record.start.resume is not None
+    is_seen = records.newest_step(world, record) is not None or bool(job.status.step)
+    is_saved = job.status.checkpoint is not None or resume.newest_checkpoint(world, record) is not None
+    return looks and not (resumed or is_seen or is_saved)
+
+
+def _expects_steps(world: JobWorld) -> bool:
+    """Whether the job's spec says that it trains: a command that only prints something has nothing of this."""
+    progress, spec = world.job.spec.progress, world.job.spec
+    limits = (progress.step_timeout_seconds, progress.start_timeout_seconds)
+    says = (progress.preset, progress.step_pattern, spec.checkpoint.directory, *limits)
+    hides = any(each.reason == launching.EXIT_CODE_HIDDEN for each in launching.start_warnings(world.job))
+    return hides or any(value is not None for value in says)
 
 
 def _failure_record(world: JobWorld, record: GangSpec) -> CompletionRecord | None:

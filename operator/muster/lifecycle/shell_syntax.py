@@ -9,6 +9,7 @@ Tests: tests/unit/lifecycle/test_exit_codes.py.
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import dropwhile, islice, takewhile
 
 from muster.protocol.shell_words import clauses, resolved_each
 
@@ -21,6 +22,7 @@ _ENDS = frozenset((";", "\n"))
 _PROCESS = "<("
 _END = ""
 _MOST_NESTED = 16
+_MOST_COMMANDS = 1024  # and empty lines
 
 
 class UnclearError(Exception):
@@ -96,13 +98,15 @@ class _Token:
 
 
 def _tokens(line: str) -> Iterator[_Token]:
-    listed = list(clauses(line))
+    listed = list(islice(clauses(line), _MOST_COMMANDS + 1))
+    if len(listed) > _MOST_COMMANDS:
+        raise UnclearError
     for known, (words, operators) in zip(resolved_each(words for words, _ in listed), listed, strict=True):
         rest = words if "$?" in known else known  # what it was when it was kept in a variable
-        while rest and rest[0] in _OPENING:
-            if rest[0] != "time":
-                yield _Token(rest[0])
-            rest = rest[1:]
+        for opening in takewhile(_OPENING.__contains__, rest):
+            if opening != "time":
+                yield _Token(opening)
+        rest = tuple(dropwhile(_OPENING.__contains__, rest))
         if rest and rest[0] in _UNKNOWN:
             raise UnclearError
         if rest and rest[0] in _CLOSING:

@@ -12,12 +12,14 @@ from dataclasses import replace
 
 from muster.api.gang import CorruptionStatus, Gang, GangIncident, GangSpec, Level
 from muster.api.trainingjob import (
+    MAX_WARNINGS,
     CheckpointStatus,
     CompletionRecord,
     CompletionResult,
     Condition,
     ConditionStatus,
     Incident,
+    JobWarning,
     ProgressPreset,
     TrainingJob,
     TrainingJobStatus,
@@ -30,7 +32,7 @@ from muster.lifecycle import care, members, resume, resuming, warnings
 from muster.lifecycle import record as records
 from muster.lifecycle.assembling import ASSEMBLING
 from muster.lifecycle.burnin import BURNING_IN
-from muster.lifecycle.ending import budget_exhausted
+from muster.lifecycle.ending import budget_exhausted, success_warnings
 from muster.lifecycle.evacuating import STOPS
 from muster.lifecycle.figures import compute_or_fallback
 from muster.lifecycle.plan import Announcement, Plan, State, StatusReport
@@ -370,12 +372,21 @@ def _build(
         if record
         else before.corruption,
         conditions=sorted(conditions, key=lambda condition: condition.type),
-        warnings=before.warnings
-        if end
-        else warnings.as_status(world, (*warnings.of_spec(world), *warnings.of_attempt(world), *troubles)),
+        warnings=_warnings(world, end, troubles),
         goodput=account,
         completion=end,
     )
+
+
+def _warnings(world: JobWorld, end: CompletionRecord | None, troubles: Sequence[Warned]) -> list[JobWarning]:
+    """Return the warnings of the job. Of one that ends they stay, behind those about its end."""
+    before = world.job.status
+    if end is None:
+        return warnings.as_status(world, (*warnings.of_spec(world), *warnings.of_attempt(world), *troubles))
+    if before.completion is not None or world.gang is None:
+        return before.warnings
+    found = warnings.as_status(world, success_warnings(world, world.gang.spec, end))
+    return [*found, *before.warnings][:MAX_WARNINGS]
 
 
 def _not_suspended(before: Condition | None) -> str:

@@ -109,7 +109,7 @@ class RankReport:
     signal: Optional[int] = None  # the signal that ended it, None otherwise
     ended_by_launcher: bool = False  # the launcher itself sent the signal (reclaim, fence)
     exited_age_seconds: Optional[float] = None
-    tail: str = for_people(MAX_TAIL_CHARS)  # its last output; only once it has failed
+    tail: str = for_people(MAX_TAIL_CHARS)  # its last output; once it has failed, or has ended with a traceback
     corruption: str = limited("", 0, 64)  # corruption of its results, one of CORRUPTIONS; "" = none
     found_at: Optional[int] = None  # the step at which it found that; None = it did not report one
     last_good: Optional[int] = None  # the last step of which it is sure; None = it did not say

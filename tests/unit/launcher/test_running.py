@@ -171,6 +171,22 @@ def test_a_failed_rank_is_told_with_code_tail_and_its_neighbour_goes_on(coordina
     assert report.ranks[1].exited_age_seconds >= 0
 
 
+def test_the_last_lines_of_a_rank_that_ended_well_are_told_where_they_hold_a_traceback(coordinator, run_python):
+    run_python(
+        "import os, traceback\n"
+        "print('the end')\n"
+        "try:\n"
+        "    raise RuntimeError('shape mismatch')\n"
+        "except RuntimeError:\n"
+        "    traceback.print_exc() if os.environ['LOCAL_RANK'] == '1' else None\n"
+    )
+    coordinator.run(1, processes_per_node=2)
+    report = coordinator.wait_for(lambda r: r.state == EXITED)
+    assert [rank.exit_code for rank in report.ranks] == [0, 0]
+    assert report.ranks[0].tail == ""
+    assert report.ranks[1].tail.endswith("RuntimeError: shape mismatch\n")
+
+
 def test_a_rank_killed_by_a_signal_is_told_with_the_signal(coordinator, run_python, until):
     launcher = run_python("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")
     coordinator.run(1)

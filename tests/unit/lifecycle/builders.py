@@ -137,9 +137,9 @@ def failed(
     return running(attempt, rank=rank, state=EXITED, ranks=(dead,), **changes)
 
 
-def succeeded(attempt: int, rank: int = 0, step: int | None = None) -> LauncherView:
+def succeeded(attempt: int, rank: int = 0, step: int | None = None, tail: str = "") -> LauncherView:
     """A launcher whose rank has ended well."""
-    dead = RankReport(rank, 0, alive=False, exit_code=0, exited_age_seconds=0.5)
+    dead = RankReport(rank, 0, alive=False, exit_code=0, exited_age_seconds=0.5, tail=tail)
     return running(attempt, step, rank, state=EXITED, ranks=(dead,))
 
 

@@ -113,6 +113,7 @@ UNCLEAR = [
     "pip install x || true; python3 -m pip install y | tail; /opt/trainer",
     "(" * 40 + "python3 train.py | tee log" + ")" * 40,
     "python3 train.py | tee log #" + "x" * LONGEST_LINE,
+    "true;" * 2000 + "python3 train.py | tee log",
     "fi; torchrun train.py | tee log",
 ]
 

@@ -33,6 +33,8 @@ _MAX_LINE_BYTES = 64 * 1024  # of a line that is matched
 _IDLE_FLUSH_SECONDS = 0.2
 _MAX_POINTER_BYTES = 4096
 _DRAIN_SECONDS = 0.2  # how long the end of a rank waits for the rest of its output, and for the steps in it
+# In the last lines of a rank that ended with code 0: it may have failed, and a shell hides that.
+_TRACEBACK = (b"Traceback (most recent call last)", b'  File "', b"ChildFailedError")
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126  # as a shell reports them
 
 
@@ -292,7 +294,8 @@ class Rank:
         failed = not alive and (self._exit_code != 0 or self._signal is not None)
         first = self._find_first_failure() if failed and self._signal is None else None
         with self._lock:
-            tail = _readable_tail(self._tail) if failed else ""
+            is_told = failed or (not alive and any(mark in self._tail for mark in _TRACEBACK))
+            tail = _readable_tail(self._tail) if is_told else ""
         if first is not None:
             tail = readable("\n".join(first.lines)[-MAX_TAIL_CHARS:])
         found = self.corruption or Corruption("")

@@ -1,0 +1,120 @@
+"""What a job that has Succeeded says of its end where that looks wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, running, succeeded
+from tests.unit.lifecycle.test_warnings import reasons, started_with
+
+from muster.api.trainingjob import CompletionResult, TrainingJob
+from muster.lifecycle.plan import Plan
+from muster.lifecycle.step import decide
+
+RAISED = 'Traceback (most recent call last):\n  File "t.py", line 7, in <module>\n    main()\nRuntimeError: no\n'
+
+
+def ended(job: TrainingJob, step: int | None = None, tail: str = "", **gang: Any) -> Plan:
+    """The plan as every rank has ended with code 0; rank 1 printed this last."""
+    scene = Scene(job).fleet().gang(**gang).pods()
+    attempt = scene.record.attempt if scene.record else 1
+    scene.all(succeeded(attempt, step=step)).launcher(1, succeeded(attempt, 1, step, tail))
+    return decide(scene.world(), SETTINGS)
+
+
+def message_of(plan: Plan) -> str:
+    assert plan.status is not None
+    assert plan.status.completion is not None
+    assert plan.status.completion.result is CompletionResult.SUCCEEDED
+    return plan.status.completion.message
+
+
+def test_a_success_behind_a_traceback_is_told_with_a_warning() -> None:
+    plan = ended(a_job(), step=3, tail=RAISED)
+    assert message_of(plan) == (
+        "every rank exited with code 0 in attempt 1 after step 3; the last lines of rank 1 (worker 1) are a traceback: "
+        "RuntimeError: no"
+    )
+    assert plan.status is not None
+    assert plan.status.state == "Succeeded"
+    (warning,) = plan.status.warnings
+    assert warning.reason == "SucceededAfterTraceback"
+    assert warning.message.startswith(
+        "rank 1 (worker 1) ended with exit code 0, but its last lines are a traceback: RuntimeError: no. Does the "
+        "command hide the exit code, as `| tee` does without `set -o pipefail`?"
+    )
+    assert warning.message.endswith("it continues from its newest complete checkpoint")
+    assert [(event.reason, event.warning) for event in plan.announcements] == [
+        ("Completed", False),
+        ("SucceededAfterTraceback", True),
+    ]
+
+
+def test_secrets_in_the_exception_are_taken_out() -> None:
+    container = {"env": [{"name": "API_TOKEN", "value": "abcdefghij"}]}
+    job = started_with("torchrun", "t.py", container=container)
+    plan = ended(job, tail=RAISED.replace(": no", ": no abcdefghij"))
+    assert plan.status is not None
+    assert "RuntimeError: no" in message_of(plan)
+    assert "abcdefghij" not in plan.status.model_dump_json() + "".join(event.note for event in plan.announcements)
+
+
+@pytest.mark.parametrize(
+    ("job", "expects"),
+    [
+        (a_job(), True),
+        (a_job(checkpoint={}, progress={"stepPattern": "step ([0-9]+)"}), True),
+        (a_job(checkpoint={}, progress={"preset": "Lightning"}), True),
+        (a_job(checkpoint={}, progress={"stepTimeoutSeconds": 60}), True),
+        (started_with("bash", "-c", "python3 train.py | tee log", checkpoint={}), True),
+        (started_with("echo", "hi", checkpoint={}), False),
+    ],
+)
+def test_a_job_that_should_train_is_warned_of_where_no_step_was_seen(job: TrainingJob, expects: bool) -> None:
+    plan = ended(job)
+    assert message_of(plan) == "every rank exited with code 0 in attempt 1; no finished step was seen"
+    assert ("SucceededWithoutStep" in reasons(plan)) is expects
+    assert ("SucceededWithoutStep" in [event.reason for event in plan.announcements if event.warning]) is expects
+
+
+@pytest.mark.parametrize(
+    ("job", "seen"),
+    [
+        (a_job(), {"step": 3}),
+        (a_job(), {"resume": 40}),
+        (a_job(progress={"preset": "Off"}), {}),
+        (a_job(launch={"mode": "Plain"}), {}),
+    ],
+)
+def test_a_success_with_a_step_or_without_a_look_for_steps_is_told_as_one(
+    job: TrainingJob, seen: dict[str, Any]
+) -> None:
+    if job.spec.launch.mode == "Plain":
+        scene = Scene(job).fleet().gang().pods()
+        for index in range(job.spec.nodes):
+            scene.pod(index, phase="Succeeded")
+        plan = decide(scene.world(), SETTINGS)
+    else:
+        plan = ended(job, **seen)
+    assert "no finished step" not in message_of(plan)
+    assert reasons(plan) == []
+
+
+def test_warnings_from_before_the_end_stay_behind_those_of_the_end() -> None:
+    job = started_with("bash", "-c", "python3 train.py | tee log", checkpoint={})
+    before = decide(Scene(job).fleet().gang().pods().all(running(1)).world(), SETTINGS)
+    assert reasons(before) == ["ExitCodeHidden"]
+    assert before.status is not None
+    job = job.model_copy(update={"status": before.status})
+    plan = ended(job, tail=RAISED)
+    assert reasons(plan) == ["SucceededAfterTraceback", "SucceededWithoutStep", "ExitCodeHidden"]
+    assert plan.status is not None
+    later = decide(Scene(job.model_copy(update={"status": plan.status})).fleet().gang().pods().world(), SETTINGS)
+    assert later.status is None or later.status.warnings == plan.status.warnings
+
+
+def test_a_warning_of_the_end_that_is_accepted_is_not_shown() -> None:
+    plan = ended(a_job(acceptedWarnings=["SucceededAfterTraceback"]), step=3, tail=RAISED)
+    assert reasons(plan) == []
+    assert [event.reason for event in plan.announcements] == ["Completed"]
