@@ -173,7 +173,7 @@ def test_a_step_that_nobody_has_seen_is_not_step_0(
     running = told(reason="RanksStarted", step=None)
     assert "Step not seen yet: " in running
     assert says in running
-    assert "Checkpoint none yet" in running
+    assert "Checkpoint none seen yet" in running
     assert "not seen yet" not in told(step=7)
     assert "not seen yet" not in told(state="Pending", step=None)
 
