@@ -19,8 +19,8 @@ _BLOCK = "ChildFailedError:"
 _IGNORED = re.compile(r"Exception ignored (?:in|while)\b|Error in atexit\._run_exitfuncs")
 # What stands behind the line of an exception: the rest of CUDA's text, warnings at the end of a process.
 _BEHIND = re.compile(
-    r"(?:CUDA kernel errors might be|For debugging consider passing|Compile with `TORCH_USE_CUDA_DSA`|Device-side assert"
-    r"|\[W\d{3,4} |.{1,256}\bresource_tracker: |\s+warnings\.warn\()"
+    r"(?:CUDA kernel errors might be|For debugging consider passing|Compile with `TORCH_USE_CUDA_DSA`"
+    r"|Device-side assert|\[W\d{3,4} |.{1,256}\bresource_tracker: |\s+warnings\.warn\()"
 )
 _FRAME_LINES = 8  # above the exception, among which a frame has to be
 
