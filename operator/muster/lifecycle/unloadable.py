@@ -2,7 +2,7 @@
 
 A file may look complete and yet load nowhere. Two failures of the program itself in a row, each before a step, each
 from the same checkpoint, make it suspect. Where the older one fails so, too, the program is the likelier cause, and the
-newest counts again (docs/decisions/0070). Only the record decides, so that each leader decides alike.
+newest counts again (docs/decisions/0068). Only the record decides, so that each leader decides alike.
 """
 
 from collections.abc import Collection, Sequence

@@ -1,4 +1,4 @@
-"""Has the ranks of a hung attempt print their Python stacks before they are ended (docs/decisions/0071).
+"""Has the ranks of a hung attempt print their Python stacks before they are ended (docs/decisions/0069).
 
 Python's faulthandler, which Muster switches on, prints the stacks of all threads upon SIGABRT and lets the process end
 by it. The processes are about to be ended anyway, so no code of Muster runs in them. First all of them are stopped for
