@@ -269,7 +269,7 @@ class TestHang:
         told = "; which rank hangs is not known: only worker 2 reports steps, the last was step 7"
         assert all(failure.message.endswith(told) for failure in failures)
 
-    def test_where_one_worker_writes_the_steps_of_all_nobody_is_the_suspect(self) -> None:
+    def test_where_one_worker_writes_the_steps_of_all_none_is_the_suspect(self) -> None:
         here = self.hung().all(running(1, None, started_age_seconds=500.0))
         here.launcher(2, running(1, 7, step_age_seconds=31.0))
         assert {failure.unlocated for failure in find(here.world())} == {True}
@@ -282,7 +282,7 @@ class TestHang:
             (None, "no worker has reported a step yet"),
         ],
     )
-    def test_where_all_are_at_one_step_nobody_is_the_suspect(self, step: int | None, told: str) -> None:
+    def test_where_all_are_at_one_step_none_is_the_suspect(self, step: int | None, told: str) -> None:
         failures = find(self.hung(step=step).world())
         assert {failure.unlocated for failure in failures} == {True}
         assert failures[0].message.endswith(f"which rank hangs is not known: {told}")

@@ -34,9 +34,9 @@ class StackReader:
         """Take in whole lines; called by threads that read a rank's output."""
         with self._lock:
             for line in lines:
-                self._take(line[:_MAX_LINE_BYTES])
+                self._read_line(line[:_MAX_LINE_BYTES])
 
-    def _take(self, line: bytes) -> None:
+    def _read_line(self, line: bytes) -> None:
         if _THREAD.fullmatch(line) is not None:
             self._newest = []
             return
