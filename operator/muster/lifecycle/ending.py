@@ -87,10 +87,7 @@ def _success_record(world: JobWorld, record: GangSpec) -> CompletionRecord | Non
     if step is not None:
         message += f" after step {step}"
     elif _is_without_step(world, record):
-        message += (
-            ". Muster has seen no step and no checkpoint of it: see whether it trained, by kubectl muster logs "
-            f"{world.job.metadata.namespace}/{world.job.metadata.name}"
-        )
+        message += "; no finished step was seen"
     found = _raised(world, record)
     if found is not None:
         message += f"; the last lines of {found[0]} are a traceback: {found[1]}"
