@@ -162,6 +162,7 @@ MUTABLE = {
     "spec.recovery.applicationRestartsPerDay": 9,
     "spec.recovery.hardwareRestartsPerDay": 9,
     "spec.recovery.unfencedTimeoutSeconds": 900,
+    "spec.recovery.fallBackFromUnloadable": False,
     "spec.checkpoint.resumeFrom": "Scratch",  # while nothing runs
     "spec.checkpoint.resumePreset": "Off",
     "spec.throughput.tokensPerStep": 4096,
