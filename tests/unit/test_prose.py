@@ -48,6 +48,8 @@ ALLOWED = {
     "health/removals.py": "times in the messages of other systems' marks",
     "health/sources.py": "conditions and taints of other systems, and the reasons of rows as patterns",
     "health/xids.py": "the NVIDIA driver's lines",
+    "lifecycle/exit_codes.py": "command lines",
+    "recovery/ended_well.py": "the last lines of trainers",
     "recovery/exits.py": "reasons and messages of kubelets and container runtimes",
     "recovery/last_lines.py": "the last lines of trainers",
     "whatif/rates.py": "an option of the command line",
@@ -58,7 +60,12 @@ ALLOWED = {
 # What decisions may read of a job's own status, which is written for users: see muster.lifecycle.status.
 READ_BACK = {"completion", "checkpoint", "attempt"}
 DECIDING = ("fencing", "lifecycle", "placement", "queueing", "recovery")
-PROJECTS = {"lifecycle/status.py", "lifecycle/warnings.py", "queueing/explain.py"}  # these write the status
+PROJECTS = {
+    "lifecycle/status.py",
+    "lifecycle/unshared.py",
+    "lifecycle/warnings.py",
+    "queueing/explain.py",
+}  # these write the status
 
 
 def pure_files() -> list[Path]:

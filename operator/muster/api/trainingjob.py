@@ -81,7 +81,7 @@ _AFTER_THE_END = (
 def _asks_no_more_after_the_end(holds: str, at: str) -> JsonDict:
     """The rule that a job which has ended is asked for nothing more.
 
-    Only what asks for more is refused. So whoever applies the old manifest again, and takes back what was patched
+    Only what asks for more is refused. So a user that applies the old manifest again, and takes back what was patched
     since, is not refused.
 
     Args:

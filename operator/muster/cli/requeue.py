@@ -235,7 +235,7 @@ async def _replace(session: Session, job: TrainingJob, manifest: Mapping[str, An
     try:
         await session.client.delete(path, options)
     except (Conflict, NotFound) as error:  # this one is gone already
-        raise CliError(f"job {namespace}/{name} was deleted by somebody else just now. {kept}") from error
+        raise CliError(f"job {namespace}/{name} was deleted by another user just now. {kept}") from error
     except (Forbidden, Unauthorized):
         _remove(file)
         raise

@@ -95,7 +95,7 @@ def _success_record(world: JobWorld, record: GangSpec) -> CompletionRecord | Non
 
 
 def success_warnings(world: JobWorld, record: GangSpec, end: CompletionRecord) -> list[Warned]:
-    """Return what makes the success of a job doubtful, as it ends. The exit codes alone decide the result."""
+    """Return why the success of a job is suspect, as it ends. The exit codes alone decide the result."""
     if end.result is not CompletionResult.SUCCEEDED:
         return []
     warned = []
@@ -145,7 +145,7 @@ def _is_without_step(world: JobWorld, record: GangSpec) -> bool:
     job = world.job
     looks = job.spec.launch.mode is LaunchMode.MANAGED and job.spec.progress.preset is not ProgressPreset.OFF
     resumed = record.start is not None and record.start.resume is not None
-    is_seen = records.newest_step(world, record) is not None or bool(job.status.step)
+    is_seen = records.newest_step(world, record) is not None or any(incident.trained for incident in record.incidents)
     is_saved = job.status.checkpoint is not None or resume.newest_checkpoint(world, record) is not None
     return looks and not (resumed or is_seen or is_saved)
 

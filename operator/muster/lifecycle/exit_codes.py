@@ -158,7 +158,7 @@ class Hidden:
     Attributes:
         program: whose code it is.
         shape: by what it is lost.
-        by: the command whose code counts; "": none.
+        last_command: the one whose code counts; "": none.
         options: of `set`, which help; "": none do.
         needs_more: whether the options alone do not help.
         shell: that runs the line.
@@ -166,7 +166,7 @@ class Hidden:
 
     program: str
     shape: Shape
-    by: str
+    last_command: str
     options: str
     needs_more: bool
     shell: str
@@ -184,16 +184,15 @@ def hidden_exit_code(command: Sequence[str]) -> Hidden | None:
 
 def message(found: Hidden) -> str:
     """Return what people should know of an exit code that is lost, and the way to keep it."""
-    return (
-        f"{_LOST[found.shape].format(program=found.program, by=found.by)}: each failure of {found.program} counts as "
-        f"success, so that the job would be Succeeded and nothing would be restarted. {_remedy(found)}"
-    )
+    lost = _LOST[found.shape].format(program=found.program, last=found.last_command)
+    follows = f"each failure of {found.program} counts as success, so that the job would be Succeeded and nothing would"
+    return f"{lost}: {follows} be restarted. {_remedy(found)}"
 
 
 _LOST: Mapping[Shape, str] = {
-    Shape.PIPE: "the shell's line pipes {program} into {by}, and goes on with the exit code of {by}",
-    Shape.OR: "`|| {by}` behind {program} in the shell's line takes the place of its exit code",
-    Shape.SEQUENCE: "`{by}` runs behind {program} in the shell's line, and its exit code takes the other's place",
+    Shape.PIPE: "the shell's line pipes {program} into {last}, and goes on with the exit code of {last}",
+    Shape.OR: "`|| {last}` behind {program} in the shell's line takes the place of its exit code",
+    Shape.SEQUENCE: "`{last}` runs behind {program} in the shell's line, and its exit code takes the other's place",
     Shape.BACKGROUND: "the shell's line starts {program} in the background (&), and does not end with its exit code",
     Shape.IF: "the shell's line starts {program} as the condition of an `if`, and does not end with its exit code",
     Shape.NOT: "`!` before {program} in the shell's line turns its exit code round",
@@ -201,7 +200,7 @@ _LOST: Mapping[Shape, str] = {
 }
 _REMEDIES: Mapping[Shape, str] = {
     Shape.PIPE: "Write the output to a file without a pipe (`> log 2>&1`)",
-    Shape.OR: "Take `|| {by}` out, or write `|| exit 1`",
+    Shape.OR: "Take `|| {last}` out, or write `|| exit 1`",
     Shape.SEQUENCE: "Let the line end with {program}, or write `|| exit 1` behind it",
     Shape.BACKGROUND: "Take the `&` out, or put `pid=$!` behind it and let the line end with `wait $pid`",
     Shape.IF: "Let the branch for a failure end with `exit 1`",
@@ -211,7 +210,7 @@ _REMEDIES: Mapping[Shape, str] = {
 
 
 def _remedy(found: Hidden) -> str:
-    more = _REMEDIES[found.shape].format(program=found.program, by=found.by)
+    more = _REMEDIES[found.shape].format(program=found.program, last=found.last_command)
     if not found.options:
         return more
     if "pipefail" in found.options and found.shell not in _KNOWS_PIPEFAIL:
@@ -276,21 +275,21 @@ def _hidden(line: str, options: _Options, shell: str) -> Hidden | None:
 def _described(
     parsed: Commands, trainers: Sequence[Simple], first: int, options: _Options, lost: "_Loss", shell: str
 ) -> Hidden:
-    name = _name_of(trainers[first].words)
+    name = _name_of(trainers[first].argv)
     rest: _Loss | None = None
     for text, more in _REMEDY_OPTIONS.items():
         rest = _lost(parsed, trainers, first, options | more)
         if rest is None:
-            return Hidden(name, lost.shape, lost.by, text, needs_more=False, shell=shell)
+            return Hidden(name, lost.shape, lost.last_command, text, needs_more=False, shell=shell)
     also = "-o pipefail" if lost.shape is Shape.PIPE and rest != lost else ""
     lost = rest or lost
-    return Hidden(name, lost.shape, lost.by, also, needs_more=bool(also), shell=shell)
+    return Hidden(name, lost.shape, lost.last_command, also, needs_more=bool(also), shell=shell)
 
 
 @dataclass(frozen=True, slots=True)
 class _Loss:
     shape: Shape
-    by: str = ""
+    last_command: str = ""
 
 
 def _lost(parsed: Commands, trainers: Sequence[Simple], first: int, options: _Options) -> _Loss | None:
@@ -494,8 +493,8 @@ class _Run:
         return _Status.OK if status is _Status.OK else _Status.UNKNOWN
 
     def _simple(self, simple: Simple) -> _Status:
-        words = without_prefix(simple.words)
-        is_exec = "exec" in simple.words[: len(simple.words) - len(words)]
+        words = without_prefix(simple.argv)
+        is_exec = "exec" in simple.argv[: len(simple.argv) - len(words)]
         if is_exec and words and words[0][:1] in "<>&0123456789":
             return _Status.OK  # redirections alone
         status = self._of_program(simple, words)
@@ -554,7 +553,7 @@ class _Run:
 
 def _is_check(part: "Simple | Group | If | Loop") -> bool:
     """Whether the last part of a pipe may look at what it reads."""
-    words = without_prefix(part.words) if isinstance(part, Simple) else ()
+    words = without_prefix(part.argv) if isinstance(part, Simple) else ()
     is_grep = bool(words) and words[0].rsplit("/", 1)[-1].endswith("grep")
     return is_grep and any(re.match(r"-[a-zA-Z]*q|--quiet|--silent", word) for word in words[1:])
 
@@ -564,7 +563,7 @@ def _label(what: "Pipeline | Simple | Group | If | Loop") -> str:
     if isinstance(what, Pipeline):
         what = what.parts[-1]
     if isinstance(what, Simple):
-        words = without_prefix(what.words)
+        words = without_prefix(what.argv)
         if words and words[0] == "exit":
             return " ".join(words[:2])[:_LONGEST_NAME]
         return words[0].rsplit("/", 1)[-1][:_LONGEST_NAME] if words else "an assignment"
@@ -580,17 +579,17 @@ def _trainers(parsed: Commands) -> tuple[list[Simple], bool]:
     These are programs that start processes, or else Python's, or else scripts in the last command of the line.
     """
     simple = list(_each_simple(parsed))
-    starting = [each for each in simple if _starts(each.words)]
+    starting = [each for each in simple if _starts(each.argv)]
     if starting:
         return starting[:_MOST_TRAINERS], False
-    programs = [(each, _python_program(without_prefix(each.words))) for each in simple]
+    programs = [(each, _python_program(without_prefix(each.argv))) for each in simple]
     python = [(each, name) for each, name in programs if name]
     named = [each for each, name in python if _TRAINS.search(name)]
     if named or len(python) == 1:
         return (named or [each for each, _ in python])[:_MOST_TRAINERS], False
     if python:
         return [each for each, _ in python][:_MOST_TRAINERS], True
-    scripts = [each for each in _each_simple(parsed[-1:]) if _script(each.words)]
+    scripts = [each for each in _each_simple(parsed[-1:]) if _script(each.argv)]
     return scripts[-1:], False
 
 

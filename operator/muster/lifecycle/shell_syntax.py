@@ -33,7 +33,7 @@ class UnclearError(Exception):
 class Simple:
     """One command with its words."""
 
-    words: tuple[str, ...]
+    argv: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +87,14 @@ def parse(line: str) -> Commands:
     """
     parser = _Parser(list(_tokens(line)))
     found = parser.commands(frozenset((_END,)))
-    parser.take(_END)
+    parser.consume(_END)
     return found
 
 
 @dataclass(frozen=True, slots=True)
 class _Token:
     kind: str  # an operator, a reserved word, "word"
-    words: tuple[str, ...] = ()
+    argv: tuple[str, ...] = ()
 
 
 def _tokens(line: str) -> Iterator[_Token]:
@@ -143,7 +143,7 @@ class _Parser:
     def _kind(self) -> str:
         return self._tokens[self._at].kind
 
-    def take(self, kind: str) -> _Token:
+    def consume(self, kind: str) -> _Token:
         """Go on to the next token.
 
         Raises:
@@ -179,7 +179,7 @@ class _Parser:
     def _and_or(self) -> AndOr:
         first, rest = self._pipeline(), []
         while self._kind() in ("&&", "||"):
-            operator = self.take(self._kind()).kind
+            operator = self.consume(self._kind()).kind
             self._skip(_ENDS)
             rest.append((operator, self._pipeline()))
         return AndOr(first, tuple(rest), in_background=self._kind() == "&")
@@ -200,11 +200,11 @@ class _Parser:
         kind = self._kind()
         if kind == "word":
             return self._simple()
-        self.take(kind)
+        self.consume(kind)
         if kind == "(":
             body = self._until(")")
             if self._kind() == "word":
-                _redirected(self.take("word").words)
+                _redirected(self.consume("word").argv)
             return Group(body, is_subshell=True)
         if kind == "{":
             return Group(self._until("}"), is_subshell=False)
@@ -215,22 +215,22 @@ class _Parser:
             return Loop(condition + self._until("done"))
         if kind == "for":
             self._skip(_ENDS)
-            self.take("do")
+            self.consume("do")
             return Loop(self._until("done"))
         raise UnclearError
 
     def _until(self, kind: str) -> Commands:
         found = self.commands(frozenset((kind,)))
-        self.take(kind)
+        self.consume(kind)
         return found
 
     def _simple(self) -> Simple:
         words: list[str] = []
         while self._kind() in ("word", _PROCESS):
             if self._kind() == "word":
-                words += self.take("word").words
+                words += self.consume("word").argv
             else:
-                self.take(_PROCESS)
+                self.consume(_PROCESS)
                 self._until(")")  # nothing waits for it
         return Simple(tuple(words))
 
@@ -241,7 +241,7 @@ class _Parser:
         while kind in ("if", "elif"):
             condition = self._until("then")
             branches.append((condition, self.commands(frozenset(("elif", "else", "fi")))))
-            kind = self.take(self._kind()).kind
+            kind = self.consume(self._kind()).kind
         if kind == "else":
             otherwise = self._until("fi")
         return If(tuple(branches), otherwise)

@@ -186,7 +186,7 @@ def test_pods_that_do_not_end_leave_the_manifest(api: Any, command: Run) -> None
 def test_another_job_of_the_name_is_not_deleted(error: Exception, api: Any, command: Run) -> None:
     put(api)
     api.refuses[path_of("llama")] = error
-    assert "was deleted by somebody else just now" in command("requeue", "llama", "--yes").stderr
+    assert "was deleted by another user just now" in command("requeue", "llama", "--yes").stderr
     assert api.written == []
 
 

@@ -150,7 +150,9 @@ def test_a_torchrun_that_failed_is_told_with_the_rank_that_it_names_and_its_line
     assert (rank.failed_rank, rank.failed_local_rank, rank.failed_exit_code, rank.failed_signal) == (1, 1, 1, None)
     assert rank.tail.startswith("Traceback (most recent call last):\n")
     assert rank.tail.endswith("\nRuntimeError: shape mismatch in my new attention at step 50")
-    assert "muster: attempt 1: torchrun on node 1 of 2 starting, from scratch\n" in launcher.error_text
+    assert (
+        "muster: attempt 1: torchrun on node 1 of 2 starting, without a checkpoint from Muster\n" in launcher.error_text
+    )
     told = "muster: attempt 1: torchrun on node 1 ended with exit code 1: rank 1 ended with exit code 1\n"
     assert told in launcher.error_text
 

@@ -124,7 +124,7 @@ def test_a_code_that_is_lost_is_found_with_the_shape_and_what_helps(
 ) -> None:
     found = hidden_exit_code(["bash", "-c", line])
     assert found is not None
-    assert (found.shape, found.by, found.options) == (shape, by, options)
+    assert (found.shape, found.last_command, found.options) == (shape, by, options)
 
 
 @pytest.mark.parametrize("line", [*KEPT, *UNCLEAR])

@@ -137,7 +137,7 @@ def find(streams: Iterable[bytes]) -> Optional[FirstFailure]:
         found = _of_torchrun(lines) or _of_deepspeed(lines, beside) or _of_accelerate(lines)
         if found is None or found.code == 0 or not -MAX_SIGNAL <= found.code <= MAX_EXIT_CODE:
             continue
-        printed = found.lines or _telling(beside)
+        printed = found.lines or _informative(beside)
         how = (found.how,) if found.code < 0 else ()
         return FirstFailure(
             found.rank,
@@ -259,10 +259,10 @@ def _lines_of(lines: Sequence[str], rank: Optional[int], local_rank: Optional[in
         if rank is not None and prefix[2] is not None and text[:1] in (" ", ""):
             exceptions.append(text[1:])
         rest.append(line)
-    return _telling(exceptions) or _telling(by_role) or _telling(rest)
+    return _informative(exceptions) or _informative(by_role) or _informative(rest)
 
 
-def _telling(lines: Sequence[str]) -> List[str]:
+def _informative(lines: Sequence[str]) -> List[str]:
     kept = [line for line in lines if line.strip() and not _OF_STARTER.match(line) and not _NOISE.match(line)]
     # What libraries warn of stands beside an exception; without one it may be all that there is.
     if any(_TRACEBACK in line for line in kept):
@@ -301,4 +301,4 @@ def _of_accelerate(lines: Sequence[str]) -> Optional[_Ended]:
     if not any("accelerate/commands/launch.py" in line for line in lines[start:end]):
         return None
     code, how = (int(found[1]), "") if found[1] else (-int(found[3]), "died with <Signals.%s: %s>" % found.group(2, 3))
-    return _Ended(None, None, code, _telling(lines[:start]), how)
+    return _Ended(None, None, code, _informative(lines[:start]), how)

@@ -80,7 +80,7 @@ class _Counter(NamedTuple):
         may_count: whether such lines count by themselves once enough have come.
         rank: of several kinds that rise the lowest is proposed.
         begin: where the number begins in the line.
-        word: what it counts, as the line has it.
+        unit: what it counts, as the line has it.
         loss: the loss beside it, as it is printed; "" = none.
         of_epoch: whether it may be a step of an epoch that the line names.
     """
@@ -90,7 +90,7 @@ class _Counter(NamedTuple):
     may_count: bool
     rank: int
     begin: int
-    word: str
+    unit: str
     loss: str = ""
     of_epoch: bool = False
 
@@ -358,7 +358,7 @@ def _pattern(counter: _Counter, text: str) -> str:
     if not whole:
         begin = re.search(r"[A-Za-z|]", words)
         words = words[begin.start() :] if begin is not None else ""
-    if counter.word not in words.lower() or not is_plain(words.replace("\t", " ")):
+    if counter.unit not in words.lower() or not is_plain(words.replace("\t", " ")):
         return ""
     start = r"^\s*" if whole else r"\b" if words[:1].isalpha() else ""
     made = "%s%s([0-9]+)" % (start, _escaped(words.lstrip() if whole else words))
