@@ -23,7 +23,7 @@ def test_a_second_job_waits_for_nodes_says_so_and_starts_when_the_first_has_ende
     status = second.status()
     assert (status["state"], status["reason"]) == ("Pending", "InsufficientNodes")
     message = next(each["message"] for each in status["conditions"] if each["type"] == "Placed")
-    assert "needs 2 nodes: 1 of the fleet's 4 are free and suitable" in message
+    assert "needs 2 nodes: 1 of the fleet's 4 is free and suitable" in message
     assert "3 in use" in message
 
     explained = bed.muster("status", second.name, "-n", second.namespace)
