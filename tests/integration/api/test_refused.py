@@ -292,6 +292,7 @@ JOBS: dict[str, Case] = {
     **dict(bounds("spec.recovery.hardwareRestartsPerDay", 0, 100)),
     **dict(bounds("spec.recovery.unreachableTimeoutSeconds", 5, 3600)),
     **dict(bounds("spec.recovery.unfencedTimeoutSeconds", 60, 604800)),
+    "falling back in words": one("spec.recovery.fallBackFromUnloadable", "never", "must be of type boolean"),
     "completion that is a number": one("spec.completion", 60, "must be of type object"),
     "throughput that is a number": one("spec.throughput", 7, "must be of type object"),
     **dict(bounds("spec.throughput.tokensPerStep", 1, 10**12)),
@@ -981,6 +982,7 @@ FULL_GANG_SPEC: dict[str, Any] = {
             "resumedTime": TIME,
             "lostMilliseconds": 4000,
             "otherWorkers": 2,
+            "stacks": [{"ranks": "0-2, 5", "count": 4, "stack": "train.py:88 in step", "problem": ""}],
         }
     ],
     "account": {
