@@ -173,18 +173,27 @@ def _is_same_incident(world: JobWorld, record: GangSpec, found: Sequence[Failure
     """Whether the failures belong to the incident that is being repaired, as workers that fail together are not seen at
     once.
 
-    Only workers that were there when the incident happened count: a failure in a new pod is a new incident. A rank's
-    report of wrong results belongs to the end of its attempt, however late it is heard. One start follows, and the job
-    is charged once.
+    Only workers that were there when the incident happened count: a failure in a new pod is a new incident. Before the
+    first start, and of members that were replaced since the last one, the record does not name the pods: these were
+    there if this process had seen them by then. A rank's report of wrong results belongs to the end of its attempt,
+    however late it is heard. One start follows, and the job is charged once.
     """
     last = record.incidents[-1] if record.incidents else None
     if record.start is not None or last is None or last.resumed_step is not None:
         return False
     if all(failure.kind is Kind.CORRUPTION for failure in found):
         return record.open_corruption is not None or last.fault_class in budgets.OWN_DOING
-    together = (world.now - last.time).total_seconds() <= TOGETHER_SECONDS
-    others = (failure for failure in found if failure.kind is not Kind.CORRUPTION)
-    return together and all(world.by_index[failure.index].member.pod_uid for failure in others)
+    since = (world.now - last.time).total_seconds()
+    workers = (world.by_index[failure.index] for failure in found if failure.kind is not Kind.CORRUPTION)
+    return since <= TOGETHER_SECONDS and all(_was_there(world, worker_view, since) for worker_view in workers)
+
+
+def _was_there(world: JobWorld, worker_view: WorkerView, seconds: float) -> bool:
+    """Whether the worker's pod is known to have existed this long ago."""
+    if worker_view.member.pod_uid:
+        return True
+    pod = worker_view.pod
+    return pod is not None and 0 <= seconds < world.ages_of(pod).there
 
 
 def _with_later_failures(

@@ -27,7 +27,7 @@ from muster.lifecycle.resume import NOT_VISIBLE_SECONDS, Missing
 from muster.lifecycle.step import decide
 from muster.protocol.messages import RankReport, StackReport
 from muster.recovery import failures
-from muster.world.job import JobWorld, TemplateVerdict, VerdictKind
+from muster.world.job import JobWorld, PodAges, TemplateVerdict, VerdictKind
 from muster.world.queuedecision import NotPlaced, Placed
 
 
@@ -487,9 +487,14 @@ def test_an_evacuation_waits_for_a_checkpoint_of_what_was_done_until_it_began() 
 class TestTogether:
     """Workers that fail one after the other by one cause."""
 
-    def lost(self, *indexes: int, seconds: float = 100.0, **changes: Any) -> GangSpec:
-        """The record after workers 0 and then these were lost, at this second; the first went at second 100."""
-        scene = Scene(a_job(nodes=4)).fleet(6).gang().pods().all(running(1, step=7))
+    def lost(
+        self, *indexes: int, seconds: float = 100.0, seen_seconds: float = 100.0, go: bool = True, **changes: Any
+    ) -> GangSpec:
+        """The record after workers 0 and then these were lost, at this second; the first went at second 100.
+
+        Their pods have been seen for so long.
+        """
+        scene = Scene(a_job(nodes=4)).fleet(6).gang(go=go).pods().all(running(1, step=7) if go else idle(1))
         first = recover(scene.ended(0).world())
         members = [
             member.model_copy(update=changes) if index in indexes else member
@@ -497,7 +502,7 @@ class TestTogether:
         ]
         scene.record, scene.seconds = first.model_copy(update={"members": members}), seconds
         for index in indexes:
-            scene.ended(index)
+            scene.ended(index).aged(index, PodAges(there=seen_seconds))
         return recover(scene.world())
 
     def test_those_that_follow_at_once_are_part_of_the_same_incident(self) -> None:
@@ -511,5 +516,16 @@ class TestTogether:
     def test_one_that_follows_later_has_its_own(self) -> None:
         assert len(self.lost(1, seconds=111.0).incidents) == 2
 
-    def test_a_new_pod_that_fails_has_its_own(self) -> None:
-        assert len(self.lost(1, seconds=103.0, pod_uid="").incidents) == 2
+    @pytest.mark.parametrize("go", [True, False])
+    def test_a_new_pod_that_fails_has_its_own(self, *, go: bool) -> None:
+        assert len(self.lost(1, seconds=103.0, seen_seconds=2.0, go=go, pod_uid="").incidents) == 2
+
+    def test_before_the_first_start_those_that_follow_at_once_are_part_of_it_too(self) -> None:
+        (incident,) = self.lost(1, seconds=103.0, go=False).incidents
+        assert "; then container main of pod" in incident.message
+
+    def test_a_pod_replaced_since_the_last_start_and_there_before_the_incident_is_no_new_one(self) -> None:
+        assert len(self.lost(1, seconds=103.0, pod_uid="").incidents) == 1
+
+    def test_when_the_clock_has_gone_back_a_pod_that_no_start_names_counts_as_new(self) -> None:
+        assert len(self.lost(1, seconds=90.0, go=False).incidents) == 2
