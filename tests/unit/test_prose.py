@@ -48,7 +48,6 @@ ALLOWED = {
     "health/removals.py": "times in the messages of other systems' marks",
     "health/sources.py": "conditions and taints of other systems, and the reasons of rows as patterns",
     "health/xids.py": "the NVIDIA driver's lines",
-    "lifecycle/exit_codes.py": "command lines",
     "recovery/ended_well.py": "the last lines of trainers",
     "recovery/exits.py": "reasons and messages of kubelets and container runtimes",
     "recovery/last_lines.py": "the last lines of trainers",

@@ -90,12 +90,7 @@ def clauses(line: str) -> Iterator[Tuple[Tuple[str, ...], str]]:
 
 
 def resolved(found: Iterable[Tuple[str, ...]]) -> Iterator[Tuple[str, ...]]:
-    """Yield the commands with the values of those variables that the line sets to one text each; others stay."""
-    return filter(None, resolved_each(found))
-
-
-def resolved_each(found: Iterable[Tuple[str, ...]]) -> Iterator[Tuple[str, ...]]:
-    """Do the same as `resolved`, and yield also those commands of which no word is left."""
+    """Yield each command with the values of those variables that the line sets to one text each; others stay."""
     listed = list(found)
     values: Dict[str, Optional[str]] = {}
     for words in listed:
