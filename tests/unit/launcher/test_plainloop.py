@@ -29,6 +29,18 @@ def steps(lines: list[str], resumed: int = 0, name: str = AUTO) -> list[int]:
         pytest.param(loop(1, 2, 3, 4), [3, 4], id="three lines do"),
         pytest.param(loop(1, 1, 2, 2, 1, 2), [], id="the lines of other ranks are no more lines"),
         pytest.param(loop(0, 1, 2), [2], id="what counts from zero"),
+        pytest.param(loop(998, 999, 1000, form="step {:,} | loss 0.5"), [1000], id="with its thousands apart"),
+        pytest.param(loop(1000, 2000, 3000, form="step {:_}/9_000 | loss 5"), [3000], id="from the first line on"),
+        pytest.param(loop(1, 2, 3, form="step {},0.5,7 loss 5"), [3], id="another number behind a comma"),
+        pytest.param(loop(3, 4, 5, form="loss 0.5 step {} ms"), [], id="what a step takes"),
+        pytest.param(loop(3, 4, 5, form="loss 0.5 steps {}/s"), [], id="steps in a second"),
+        pytest.param(loop(3, 4, 5, form="loss 0.5 steps {} left"), [], id="steps that are left"),
+        pytest.param(loop(0, 100, 200, form="steps {}-900 loss 0.5"), [], id="a range"),
+        pytest.param(loop(1, 2, 3, form="next checkpoint at step {}, loss 0.5"), [], id="a step to come"),
+        pytest.param(loop(1, 2, 3, form="sanity check step {} loss 0.5"), [], id="a try before the training"),
+        pytest.param(loop(1, 2, 3, form="lr finder step {} loss 0.5"), [], id="a search before the training"),
+        pytest.param(loop(1, 2, 3, form="held-out step {} loss 0.5"), [], id="an evaluation by another name"),
+        pytest.param(loop(1, 2, 3, form="pgd attack iter {} loss 0.5"), [], id="a loop within a step"),
         pytest.param(loop(1, 2, 3, form="step {}"), [], id="without a loss"),
         pytest.param(loop(1, 2, 3, form="block {} loss 0.5"), [], id="without the word"),
         pytest.param(loop(1, 2, 3, form="step {} | eval loss 0.5"), [], id="an evaluation"),
@@ -139,6 +151,15 @@ def test_a_pattern_that_finds_nothing_is_answered_with_one_that_would() -> None:
     assert proposal is not None
     assert proposal.pattern == r"^\s*step\s+([0-9]+)"
     assert reader.read(0, b"Step: 4") is not None
+    assert reader.proposal() is None
+
+
+def test_a_proposal_that_would_read_one_of_a_thousand_is_withdrawn() -> None:
+    reader = Reader(AUTO)
+    for line in loop(997, 998, 999, form="step {:,}"):
+        reader.read(0, line.encode())
+    assert reader.proposal() is not None
+    reader.read(0, b"step 1,000")
     assert reader.proposal() is None
 
 

@@ -28,10 +28,14 @@ _RECENT = 2  # numbers that may come again: several ranks print into one stream,
 _FAR = 64  # lines: what is so far from the newest number is of another count
 _MAX_WORDS_CHARS = 48  # of a proposal, before the number
 
+# A number may have its thousands apart, as `1,000`. With a unit of time, or as the begin of a range, it counts nothing.
 _COUNTER = re.compile(
     r"(?<![a-z0-9_.-])(?P<word>(?:global|train(?:ing)?|optim(?:izer)?)[ _/-]?steps?|steps?|iter(?:ation|ations|s)?)\b"
-    r"(?P<gap>[ \t:=#\[(|\"']{0,24})(?P<number>\d{1,15})(?:(?P<slash> ?/ ?)(?P<total>\d+|\?+))?(?![\d.]*\d|[\w%])"
+    r"(?P<gap>[ \t:=#\[(|\"']{0,24})(?P<number>\d{1,3}(?:[,_']\d{3}){1,4}(?!\d)|\d{1,15})"
+    r"(?:(?P<slash> ?/ ?)(?P<total>\d{1,3}(?:[,_']\d{3}){1,4}(?!\d)|\d+|\?+))?"
+    r"(?![\d.]*\d|[\w%]|[-']\d| ?/ ?s(?:ec(?:onds?)?)?\b| (?:[mun]?s|secs?|seconds?|min|per|left|remaining|ahead)\b)"
 )
+_GROUPS = str.maketrans("", "", ",_'")
 _VALUE = r"(?P<value>nan|-?inf|[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)(?![\w.])"
 _LOSS = re.compile(
     r"loss(?:es)?(?:[_/](?:train|total|mean|avg|value|step))?[\"'\])]{0,2}"
@@ -44,7 +48,8 @@ _EVALUATION = re.compile(r"(?<![a-z])(?:val|valid(?:ation)?|eval(?:uat\w+)?|test
 _OTHER_LOOP = re.compile(
     r"(?<![a-z])(?:micro|inner|accum\w*|warm-?up|load\w*|download\w*|map|mapping|shards?|files?|tokeniz\w*|denois\w*|"
     r"infer\w*|generat\w*|sampling|decod\w*|env|environment|episod\w*|rollout\w*|search|calibrat\w*|resum\w*|"
-    r"sav(?:ed|ing)|restor\w*|profil\w*|num|max|total|every|per)(?![a-z])"
+    r"sav(?:ed|ing)|restor\w*|profil\w*|num|max|total|every|per|bench(?:mark)?|sanity|held|holdout|finder|attack|pgd|"
+    r"lbfgs|newton|k-?means|scheduler|skip\w*|next|last|since|until|improve\w*|patience|remaining)(?![a-z])"
 )
 _BAR = re.compile(r"%\|[^|]{0,120}\| (?P<number>\d{1,15})/(?P<total>\d{1,15}) \[")  # tqdm's
 _NUMBERS = re.compile(r"[-+]?(?:\d[\d.,:]*(?:e[-+]?\d+)?|\bnan\b|\binf\b)")
@@ -270,9 +275,12 @@ class PlainLoop:
         if self._proposed is None:
             return
         shape, compiled = self._proposed
-        if counter is not None and counter.shape == shape.counter.shape:
-            return
         found = compiled.search(text)
+        if counter is not None and counter.shape == shape.counter.shape:
+            if found is None or int(found.group(1)) != counter.number:  # of `1,000` it reads 1
+                shape.is_misread = True
+                self._proposal = self._proposed = None
+            return
         if found is None or int(found.group(1)) in shape.recent:
             return
         if not 0 < int(found.group(1)) - shape.newest <= _FAR * shape.stride:
@@ -311,7 +319,8 @@ def _step(low: str, found: List[Match[str]]) -> Optional[_Counter]:
     may_count = bool(loss) and len(found) == 1 and not evaluates and "|" not in best.group("gap")
     may_count = may_count and (is_numbered or not of_epoch)
     shape = _shape(low, best.start("number"), best.group("total")) + ("" if may_count else "?")
-    return _Counter(shape, int(best.group("number")), may_count, rank, best.start("number"), word, loss, of_epoch)
+    number = int(best.group("number").translate(_GROUPS))
+    return _Counter(shape, number, may_count, rank, best.start("number"), word, loss, of_epoch)
 
 
 def _order(word: str) -> int:
