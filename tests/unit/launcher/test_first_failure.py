@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from muster.node.launcher import first_failure
 from muster.node.launcher.first_failure import MAX_BYTES, FirstFailure, LastBytes, find
 
 NO_TRACEBACK = "To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html"
@@ -183,6 +184,18 @@ def test_accelerates_one_process_may_be_killed() -> None:
 )
 def test_what_a_hostile_program_repeats_names_nothing(part: str) -> None:
     assert first_of((part * MAX_BYTES)[:MAX_BYTES]) is None
+
+
+@pytest.mark.parametrize("end", ["\r\n", "\r"])
+def test_lines_may_end_as_on_a_terminal(end: str) -> None:
+    whole = exception(3, "ValueError: no") + block(failed(3))
+    assert first_of(whole.replace("\n", end)) == first_of(whole)
+
+
+def test_a_long_line_where_the_error_is_named_is_looked_at_once() -> None:
+    """The names of modules before an error were searched for at each place of the line: that took seconds."""
+    assert not hasattr(first_failure._RAISED, "search")
+    assert first_of("\n".join(["x" * 300 + "." * 50_000, *block(failed(3)).splitlines()[-12:]])) is None
 
 
 def test_no_pattern_repeats_without_a_bound_within_another_text() -> None:

@@ -25,8 +25,9 @@ _MOST_LINES = 4096  # of one stream, searched
 _MOST_TRACEBACK_LINES = 256  # of torchrun's own, above its block
 _MOST_LINES_BEHIND = 16  # behind the block
 
+_LINE_END = re.compile(r"\r?\n|\r")
 _BORDER = re.compile(r"={20,}\Z")
-_RAISED = re.compile(r"(?:[\w.]{1,128}\.)?ChildFailedError:\s*\Z")
+_RAISED = "ChildFailedError:"
 _ROOT_CAUSE = "Root Cause (first observed failure):"
 _FAILURE = re.compile(r"\[\d{1,6}\]:\Z")
 _FIELD = re.compile(r"  (time|rank|exitcode|traceback) *: (.*)\Z")
@@ -131,7 +132,7 @@ def find(streams: Iterable[bytes]) -> Optional[FirstFailure]:
     Args:
         streams: the last bytes that a rank printed, of each stream; the rank has ended with a failure.
     """
-    texts = [data.decode("utf-8", "replace").replace("\r", "\n").split("\n")[-_MOST_LINES:] for data in streams]
+    texts = [_LINE_END.split(data.decode("utf-8", "replace"))[-_MOST_LINES:] for data in streams]
     for place, lines in enumerate(texts):
         beside = [line for at, other in enumerate(texts) if at != place for line in other]
         found = _of_torchrun(lines) or _of_deepspeed(lines, beside) or _of_accelerate(lines)
@@ -154,7 +155,7 @@ def _of_torchrun(lines: Sequence[str]) -> Optional[_Ended]:
     if end is None or not _BORDER.match(lines[end]):
         return None
     top = next((at for at in range(end - 1, 0, -1) if lines[at] == lines[end]), None)
-    if top is None or not _RAISED.search(lines[top - 1]) or not lines[top + 1].endswith(" FAILED"):
+    if top is None or not lines[top - 1].rstrip().endswith(_RAISED) or not lines[top + 1].endswith(" FAILED"):
         return None
     failed = _failures(lines[top + 2 : end])
     if not failed:
