@@ -711,7 +711,7 @@ REASONS: tuple[Reason, ...] = (
         Topic.TRAINING,
         TRAINS,
         "The newest printed losses are NaN or infinite, in lines from which Muster reads a step. It goes away with the "
-        "first finite one.",
+        "first finite one, after a minute at the earliest.",
         "Nothing is stopped, and a restart goes on from the newest checkpoint. Those saved since that step are "
         "suspect.",
         "If the loss does not recover, repair the cause, suspend the job, and fork it from a checkpoint before that "

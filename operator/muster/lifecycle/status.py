@@ -59,6 +59,7 @@ _MOST_NAMED = 3
 JOB_LIMIT_APPLIED = "JobLimitApplied"
 NO_NODE_TO_MOVE_TO = "NoNodeToMoveTo"
 FORMER_PODS = "FormerPodsEnding"
+LOSS_NOT_FINITE = "LossNotFinite"
 # Reasons of waiting that are a normal part of every start and need no Event.
 _QUIET = frozenset({ASSEMBLING, BURNING_IN, FORMER_PODS, "RanksStarted", "Training", "AwaitingEvidence"})
 # After so long without one, a checkpoint directory is more likely wrong than the interval long.
@@ -69,6 +70,8 @@ UNSEEN_SECONDS = QUIET_SECONDS = STOPPED_SECONDS = 600.0
 STOPPED_TIMES = 5.0
 # Where lines come that look like steps and do not count, there is nothing to wait for.
 LIKELY_SECONDS = 60.0
+# What was told of the loss stays for so long.
+STEADY_SECONDS = 60.0
 
 _Facts = dict[str, tuple[bool | None, str, str]]
 
@@ -214,7 +217,7 @@ def _training(world: JobWorld, telling: StatusReport) -> TrainingJobStatus:
         ("RanksQuiet", "" if stopped else _quiet(world, gang)),
         ("StepsStopped", stopped),
         ("StepsNotCounted", _uncounted(world)),
-        ("LossNotFinite", _not_finite(world, gang)),
+        (LOSS_NOT_FINITE, _not_finite(world, gang)),
         (Kind.RESUMED_BEHIND, _behind(world, gang)),
         ("WorkersSilent", _silence(world)),
     ):
@@ -604,6 +607,11 @@ def _likely_steps(world: JobWorld, launchers: Sequence[LauncherView]) -> str:
 def _not_finite(world: JobWorld, gang: Gang) -> str:
     """Return the message that the loss is printed as NaN or infinite, since which step, and how to go on from before;
     "" while it is finite."""
+    told = next((warning for warning in world.job.status.warnings if warning.reason == LOSS_NOT_FINITE), None)
+    begun = gang.spec.start.time if gang.spec.start is not None else world.now
+    # A loss that is a number again and again would be a write and an Event each time.
+    if told is not None and told.since >= begun and (world.now - told.since).total_seconds() < STEADY_SECONDS:
+        return told.message
     views = [view for view in world.views.values() if view.attempt == gang.spec.attempt]
     since = min((view.loss_not_finite_since for view in views if view.loss_not_finite_since is not None), default=None)
     if since is None:

@@ -183,6 +183,26 @@ def test_a_loss_that_is_no_number_is_warned_of_until_it_is_one_again() -> None:
     assert "--from-step STEP, a checkpoint before step 20" in told(loss_not_finite_since=20)["LossNotFinite"]
 
 
+def test_a_loss_that_is_a_number_now_and_then_changes_what_is_told_once_a_minute() -> None:
+    scene = Scene(a_job()).fleet().gang().pods().all(running(1, step=57, loss_not_finite_since=50))
+    first = shown(scene)
+    (told,) = first.warnings
+    scene.job = scene.job.model_copy(update={"status": first})
+    for since in (None, 55, None):
+        assert shown(scene.all(running(1, step=57, loss_not_finite_since=since))) == first
+    scene.seconds += status.STEADY_SECONDS
+    assert shown(scene).warnings == []
+    (again,) = shown(scene.all(running(1, step=57, loss_not_finite_since=55))).warnings
+    assert "since step 55" in again.message
+    scene.job = scene.job.model_copy(update={"status": first})
+    assert scene.record is not None
+    assert scene.record.start is not None
+    scene.seconds = (told.since - at(0)).total_seconds() + 1.0
+    later = scene.record.start.model_copy(update={"time": at(scene.seconds)})
+    scene.record = scene.record.model_copy(update={"start": later})
+    assert shown(scene.all(running(1, step=57))).warnings == [], "another attempt"
+
+
 def test_what_is_amiss_with_steps_and_with_checkpoints_is_warned_of_at_once() -> None:
     """Neither stands in the place of the other."""
     uncounted = "/c/latest.pt is of no format that Muster knows"
