@@ -173,8 +173,9 @@ class Performer:
         memory = self._cluster.memory(job.metadata.uid)
         if not differing:
             return None
-        if _same_but_messages(wanted.get("conditions"), current.get("conditions")):
-            differing = differing - {"conditions"} | {"nodesReady"}
+        for name in ("conditions", "warnings"):
+            if _same_but_messages(wanted.get(name), current.get(name)):
+                differing = differing - {name} | {"nodesReady"}
         # Each is announced once: it has to stand there before the next look.
         if _concerns_of(wanted) - _concerns_of(current):
             differing.add("concerns")
@@ -479,8 +480,8 @@ def _concerns_of(status: Mapping[str, Any]) -> set[str]:
 
 
 def _same_but_messages(wanted: Any, current: Any) -> bool:
-    def bare(conditions: Any) -> Any:
-        return [{**condition, "message": ""} for condition in conditions or ()]
+    def bare(listed: Any) -> Any:
+        return [{**each, "message": ""} for each in listed or ()]
 
     return bool(wanted != current and bare(wanted) == bare(current))
 

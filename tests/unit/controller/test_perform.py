@@ -12,7 +12,7 @@ import pytest
 import structlog
 from tests.unit.controller.refusals import FOR_GOOD, QUOTA, carry_out, jobs_ask_less_and_less
 
-from muster.api.trainingjob import CheckpointConcern, CheckpointStatus, CheckpointTrouble, TrainingJobStatus
+from muster.api.trainingjob import CheckpointConcern, CheckpointStatus, CheckpointTrouble, JobWarning, TrainingJobStatus
 from muster.controller.perform import (
     COUNTS_WRITE_SECONDS,
     MAX_CLAIMS,
@@ -289,6 +289,18 @@ async def test_anything_else_is_written_at_once(statuses: Statuses, scene: Any) 
     waiting = await statuses.write(conditions=statuses.conditions("QuotaExceeded", "no, still not"))
     assert waiting == COUNTS_WRITE_SECONDS, "only its words have changed"
     assert scene.api.count("PATCH") == 4
+
+
+async def test_the_words_of_a_warning_are_written_no_more_often_than_counts(statuses: Statuses, scene: Any) -> None:
+    since = datetime(2026, 1, 31, 12, tzinfo=UTC)
+
+    async def warned(*messages: str) -> float | None:
+        return await statuses.write(warnings=[JobWarning(reason="A", message=one, since=since) for one in messages])
+
+    assert await warned("at 1") is None
+    assert await warned("at 2") == COUNTS_WRITE_SECONDS
+    assert scene.api.count("PATCH") == 1
+    assert await warned("at 2", "and more") is None
 
 
 async def test_a_status_is_written_over_none_but_the_one_that_was_read(statuses: Statuses, scene: Any) -> None:
