@@ -14,7 +14,7 @@ from muster.lifecycle.plan import Announcement, DeleteJob, DeletePod, Plan, Stat
 from muster.lifecycle.warned import Warned
 from muster.lifecycle.words import failures_text, what_tests_show
 from muster.lifecycle.worker_pod import WorkerSettings
-from muster.recovery import budgets, ended_well, repeats
+from muster.recovery import budgets, exits, repeats
 from muster.recovery.failure import Kind
 from muster.world.job import JobWorld
 from muster.world.redact import without_secrets
@@ -131,7 +131,7 @@ def _raised(world: JobWorld, record: GangSpec) -> tuple[str, str] | None:
         if view.attempt != record.attempt:
             continue
         for rank in view.ranks:
-            raised = ended_well.raised_at_the_end(rank.tail) if rank.exit_code == 0 and rank.tail else ""
+            raised = exits.raised_before_success(rank)
             if raised:
                 found.append((rank.rank, index, raised))
     if not found:

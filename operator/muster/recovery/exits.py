@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from muster.api.gang import Level
 from muster.protocol.messages import RankReport
+from muster.recovery.ended_well import raised_at_the_end
 from muster.recovery.failure import ORDER_ERROR_SECONDS, Failure, Kind, failure_of
 from muster.recovery.last_lines import Cause, cause_of, is_killed
 from muster.world.job import JobWorld, WorkerView
@@ -233,8 +234,18 @@ def message_of(world: JobWorld, failure: Failure) -> str:
 
 
 def reported_cause(rank: RankReport) -> str:
-    """Return why a rank ended by itself, to be kept with what its launcher has reported; "" = it did not."""
-    return cause_of(rank.tail, *_ending(rank)) if _first_failed_rank(rank) else ""
+    """Return what the last lines of a rank say of its end, to be kept with what its launcher has reported.
+
+    That is why it ended by itself, or the exception before its end with code 0; "" = neither.
+    """
+    return cause_of(rank.tail, *_ending(rank)) if _first_failed_rank(rank) else raised_before_success(rank)
+
+
+def raised_before_success(rank: RankReport) -> str:
+    """Return the exception whose traceback ends the last lines of a rank that ended with code 0; "" = there is none."""
+    if rank.exit_code != 0 or not rank.tail:
+        return ""
+    return rank.cause if isinstance(rank, RankView) else raised_at_the_end(rank.tail)
 
 
 def _cause(rank: RankReport) -> Cause:

@@ -209,7 +209,8 @@ class RankView(RankReport):
     """State of one rank process that has ended, with its cause.
 
     Attributes:
-        cause: a value of muster.recovery.last_lines.Cause, by its last lines as they came; "" = they were not read.
+        cause: by its last lines as they came: a value of muster.recovery.last_lines.Cause, or the exception before its
+            end with code 0; "" = they were not read, or have none.
     """
 
     cause: str = ""

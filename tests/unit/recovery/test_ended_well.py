@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from muster.protocol.messages import RankReport
 from muster.recovery.ended_well import raised_at_the_end
+from muster.recovery.exits import raised_before_success, reported_cause
+from muster.world.views import RankView
 
 HEAD = 'Traceback (most recent call last):\n  File "/code/train.py", line 7, in <module>\n    main()\n'
 RAISED = f'{HEAD}  File "/code/train.py", line 3, in main\n    raise RuntimeError("no")\nRuntimeError: no\n'
@@ -65,3 +68,17 @@ def test_a_traceback_at_the_very_end_is_found(tail: str, raised: str) -> None:
 )
 def test_what_does_not_end_with_a_traceback_is_none(tail: str) -> None:
     assert raised_at_the_end(tail) == ""
+
+
+def test_the_lines_of_a_rank_that_ended_with_code_0_are_read_when_they_come_and_not_for_each_decision() -> None:
+    ended = RankReport(0, 0, alive=False, exit_code=0, tail=RAISED)
+    assert reported_cause(ended) == "RuntimeError: no"
+    read = RankView(**{**vars(ended), "tail": "step 1"}, cause=reported_cause(ended))
+    assert raised_before_success(read) == "RuntimeError: no"
+
+
+@pytest.mark.parametrize(
+    "rank", [RankReport(0, 0, alive=False, exit_code=1, tail=RAISED), RankReport(0, 0, alive=True)]
+)
+def test_a_rank_that_failed_or_lives_has_raised_nothing_before_a_success(rank: RankReport) -> None:
+    assert raised_before_success(rank) == ""
