@@ -74,6 +74,7 @@ LIKELY_SECONDS = 60.0
 STEADY_SECONDS = 60.0
 
 _Facts = dict[str, tuple[bool | None, str, str]]
+_ACCEPTED = (True, "Accepted", "")  # `_build` adds what a reader should know about the job's spec
 
 
 def with_status(world: JobWorld, plan: Plan) -> Plan:
@@ -91,11 +92,6 @@ def with_status(world: JobWorld, plan: Plan) -> Plan:
     return replace(plan, status=now, announcements=(*plan.announcements, *events))
 
 
-def _accepted(world: JobWorld) -> str:
-    """Return what a reader should know about the job's spec, as text; "" if nothing."""
-    return "; ".join(filter(None, (world.lowered, *(warned.message for warned in warnings.of_spec(world)))))
-
-
 def _pending(world: JobWorld, telling: StatusReport) -> TrainingJobStatus:
     """Return the status of a job that waits for nodes."""
     reason, message, turn = telling.reason, telling.message, world.queue_decision
@@ -104,7 +100,7 @@ def _pending(world: JobWorld, telling: StatusReport) -> TrainingJobStatus:
         if _is_held_by_former_pods(world.job, telling.answer):
             reason, message = FORMER_PODS, f"the pods of the former job of this name have not ended yet: {message}"
     facts: _Facts = {
-        "TemplateAccepted": (True, "Accepted", _accepted(world)),
+        "TemplateAccepted": _ACCEPTED,
         "Placed": (False, reason, message),
         "Running": (False, reason, message),
         "Reconciling": (True, reason, message),
@@ -158,7 +154,7 @@ def _starting(world: JobWorld, telling: StatusReport) -> TrainingJobStatus:
     placed = all(member.node for member in spec.members)
     shown = spec.reason if reason == ASSEMBLING and state == "Recovering" else reason
     facts: _Facts = {
-        "TemplateAccepted": (True, "Accepted", _accepted(world)),
+        "TemplateAccepted": _ACCEPTED,
         "Placed": (True, "Placed", _where(world, spec)) if placed else (False, reason, message),
         "Running": (False, reason, message),
         "Reconciling": (True, reason, message),
@@ -233,7 +229,7 @@ def _training(world: JobWorld, telling: StatusReport) -> TrainingJobStatus:
     if stuck:
         reason, message = NO_NODE_TO_MOVE_TO, stuck
     facts: _Facts = {
-        "TemplateAccepted": (True, "Accepted", _accepted(world)),
+        "TemplateAccepted": _ACCEPTED,
         "Placed": (True, "Placed", _where(world, gang.spec)),
         "Running": (True, reason, message),
     }
@@ -328,16 +324,20 @@ def _build(
         "Reconciling": (False, "Settled", ""),
         SUSPENDED: (False, _not_suspended(known.get(SUSPENDED)), ""),
     }
-    wanted = {**defaults, **facts}
+    wanted, end = {**defaults, **facts}, completion or before.completion
+    of_spec = warnings.of_spec(world) if end is None else []
+    if wanted.get("TemplateAccepted") == _ACCEPTED:
+        messages = (world.lowered, *(warned.message for warned in of_spec))
+        wanted["TemplateAccepted"] = (True, "Accepted", "; ".join(filter(None, messages)))
     conditions = [_condition(world, kind, *fact, known.get(kind), generation) for kind, fact in wanted.items()]
     conditions += [condition for kind, condition in known.items() if kind not in wanted and kind == "TemplateAccepted"]
     checkpoint = _checkpoint(world, record)
-    if checkpoint is not None and record is not None and not (completion or before.completion):
+    if checkpoint is not None and record is not None and end is None:
         trains, bare = state in ("Running", "Saving"), checkpoint
         checkpoint = compute_or_fallback(
             "saves", lambda: care.with_save_concerns(world, record, bare, trains=trains), bare
         )
-    step = _step(world, record, checkpoint, ended=bool(completion or before.completion))
+    step = _step(world, record, checkpoint, ended=end is not None)
     succeeded = completion is not None and completion.result is CompletionResult.SUCCEEDED
     account = compute_or_fallback(
         "goodput",
@@ -351,7 +351,6 @@ def _build(
         ),
         before.goodput,
     )
-    end = completion or before.completion
     failed = end is not None and end.result is CompletionResult.FAILED
     return TrainingJobStatus(
         observed_generation=generation,
@@ -371,21 +370,21 @@ def _build(
         )
         if record
         else before.incidents,
-        corruption=_corruption(world, record, ended=bool(completion or before.completion))
-        if record
-        else before.corruption,
+        corruption=_corruption(world, record, ended=end is not None) if record else before.corruption,
         conditions=sorted(conditions, key=lambda condition: condition.type),
-        warnings=_warnings(world, end, troubles),
+        warnings=_warnings(world, end, of_spec, troubles),
         goodput=account,
         completion=end,
     )
 
 
-def _warnings(world: JobWorld, end: CompletionRecord | None, troubles: Sequence[Warned]) -> list[JobWarning]:
+def _warnings(
+    world: JobWorld, end: CompletionRecord | None, of_spec: Sequence[Warned], troubles: Sequence[Warned]
+) -> list[JobWarning]:
     """Return the warnings of the job. Of one that ends they stay, behind those about its end."""
     before = world.job.status
     if end is None:
-        return warnings.as_status(world, (*warnings.of_spec(world), *warnings.of_attempt(world), *troubles))
+        return warnings.as_status(world, (*of_spec, *warnings.of_attempt(world), *troubles))
     if before.completion is not None or world.gang is None:
         return before.warnings
     found = warnings.as_status(world, success_warnings(world, world.gang.spec, end))

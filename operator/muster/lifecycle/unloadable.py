@@ -22,7 +22,7 @@ FAILED_STARTS = 2
 # A program whose steps were never seen may have made some, unless it has failed as soon as this.
 QUICK_SECONDS = 300.0
 MAX_ATTEMPTS = 128
-UNSETTLED = "CheckpointSuspect"
+CHECKPOINT_SUSPECT = "CheckpointSuspect"
 
 
 def with_failed_start(world: JobWorld, record: GangSpec, fault_class: FaultClass, kind: str) -> GangSpec:
@@ -107,7 +107,9 @@ def start_of_next_attempt(world: JobWorld, record: GangSpec) -> Start | Missing:
     if resume.requested_resume(world.job, record) is not None or len(suspect.attempts) < FAILED_STARTS:
         return found
     if not all(incident.settled for incident in _incidents_of(record, suspect)):
-        return Missing(UNSETTLED, f"waiting to know why the last start from checkpoint {_named(found.resume)} failed")
+        return Missing(
+            CHECKPOINT_SUSPECT, f"waiting to know why the last start from checkpoint {_named(found.resume)} failed"
+        )
     failed = _counted(record, suspect.attempts)
     if len(failed) < FAILED_STARTS or _counted(record, suspect.fallback_attempts):
         return found
@@ -133,7 +135,7 @@ def fallback_warning(record: GangSpec) -> Warned | None:
     if record.start is None or suspect is None or suspect.fallback is None or record.start.resume != suspect.fallback:
         return None
     return Warned(
-        UNSETTLED,
+        CHECKPOINT_SUSPECT,
         f"attempt {record.attempt} resumed from checkpoint {_named(suspect.fallback)}, since {len(suspect.attempts)} "
         f"starts from the newest one, {_named(suspect.checkpoint)}, failed before a step. It does not count until it "
         f"is saved again. To train from it all the same, suspend the job and set spec.checkpoint.resumeFrom: "

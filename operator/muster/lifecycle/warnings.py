@@ -45,7 +45,8 @@ def of_attempt(world: JobWorld) -> list[Warned]:
 
 def _same_step_warning(world: JobWorld, record: GangSpec) -> Warned | None:
     """Return the warning that the job's failures so far ended at one step; None: they did not, or it got beyond."""
-    step, newest = repeats.same_step(record.incidents), records.newest_step(world, record)
+    step = repeats.same_step(record.incidents)
+    newest = records.newest_step(world, record) if step is not None else None
     if step is None or (newest is not None and newest > step):
         return None
     budget = f"Muster restarts it {world.job.spec.recovery.application_restarts_per_day} times within 24 hours at most"
