@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from muster.convert.worker import words
+from muster.lifecycle.place import NO_STORAGE, is_below
 from muster.protocol.shell_words import commands, resolved
 from muster.protocol.starters import LONGEST_LINE, shell_line
 
@@ -35,8 +36,6 @@ _MOST_NAMED = 3
 _LONGEST_PATH = 1024
 _FILE = re.compile(r"\.[A-Za-z]{2,11}$")
 _PLAIN = re.compile(r"/[^\s$`*?\[\]{}\x00-\x1f\x7f]*")
-# Volumes that end with the pod, or that cannot be written.
-_NO_STORAGE = frozenset({"configMap", "downwardAPI", "emptyDir", "ephemeral", "image", "projected", "secret"})
 
 
 def questions(container: Mapping[str, Any], volumes: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -48,7 +47,7 @@ def questions(container: Mapping[str, Any], volumes: Iterable[Mapping[str, Any]]
     """
     mounts = [mount for mount in container.get("volumeMounts") or () if isinstance(mount.get("mountPath"), str)]
     mounted = ", ".join(str(mount["mountPath"]) for mount in mounts)
-    lost = {volume.get("name") for volume in volumes if not _NO_STORAGE.isdisjoint(volume)}
+    lost = {volume.get("name") for volume in volumes if any(kind in volume for kind in NO_STORAGE)}
     kept = [mount["mountPath"] for mount in mounts if mount.get("name") not in lost and not mount.get("readOnly")]
     named = dict(_named_directories(container, kept))
     found = "; ".join(f"{option} in the command may be it: {path}" for path, option in [*named.items()][:_MOST_NAMED])
@@ -72,7 +71,7 @@ def _named_directories(container: Mapping[str, Any], mounts: Sequence[str]) -> I
                 value = "".join(command[place + 1 : place + 2]) if word.startswith("-") else ""
             name = option.lstrip("-+").rpartition(".")[2].replace("-", "_").lower()
             path = value.rstrip("/")
-            if name in _OPTIONS and _is_directory(path) and any(_is_below(path, mount) for mount in mounts):
+            if name in _OPTIONS and _is_directory(path) and any(is_below(path, mount) for mount in mounts):
                 yield path, option
 
 
@@ -88,7 +87,3 @@ def _commands(container: Mapping[str, Any]) -> Iterable[Sequence[str]]:
 def _is_directory(path: str) -> bool:
     is_plain = len(path) <= _LONGEST_PATH and _PLAIN.fullmatch(path) is not None
     return is_plain and posixpath.normpath(path) == path and not _FILE.search(path)
-
-
-def _is_below(path: str, mount: str) -> bool:
-    return f"{path}/".startswith(f"{mount.rstrip('/')}/")

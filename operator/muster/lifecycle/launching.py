@@ -331,11 +331,11 @@ def _deepspeed_alone(job: TrainingJob, command: Sequence[str], variables: set[st
         NODES_TRAIN_ALONE,
         "deepspeed without a hostfile knows one node, so each node would train alone: start the program with torchrun "
         "in its place",
-        holds="DLTS_HOSTFILE" not in variables and not _mounts(job, "/job"),  # where deepspeed looks for one
+        holds="DLTS_HOSTFILE" not in variables and not _has_mount(job, "/job"),  # where deepspeed looks for one
     )
 
 
-def _mounts(job: TrainingJob, path: str) -> bool:
+def _has_mount(job: TrainingJob, path: str) -> bool:
     """Whether a volume of the container that trains is mounted at a path or below it."""
     mounts = objects(worker_container(job) or {}, "volumeMounts")
     return any(f"{mount.get('mountPath')}/".startswith(f"{path}/") for mount in mounts)

@@ -23,6 +23,7 @@ ON_POD_VOLUME = "DirectoryOnPodVolume"
 # Kinds of volumes that end with their pod, or that a program cannot write to.
 _OF_POD = ("emptyDir", "ephemeral")
 _READ_ONLY = ("configMap", "secret", "downwardAPI", "projected", "image")
+NO_STORAGE = (*_OF_POD, *_READ_ONLY)
 MAX_TOLD = 3
 ELSEWHERE = "a job of another namespace"
 
@@ -55,25 +56,9 @@ def volume_warning(job: TrainingJob) -> Warned | None:
     path = normpath(directory)
     mount = _mount_of(container, path)
     if mount is None:
-        there = sorted({normpath(str(each["mountPath"])) for each in _mounts(container)})
-        mounted = (
-            f"mounts {', '.join(there[:MAX_TOLD])}{' and others' * (len(there) > MAX_TOLD)}" if there else "mounts none"
-        )
-        below = (
-            f", or name a directory below {there[0]}"
-            if len(there) == 1
-            else ", or name one below a mount"
-            if there
-            else ""
-        )
-        return Warned(
-            ON_NO_VOLUME,
-            f"spec.checkpoint.directory {path} lies on no volume: the trainer (container {container.get('name')}) "
-            f"{mounted}. What it saves there is lost with its pod, and no other worker sees it. Mount a volume there "
-            f"that all workers share (a claim with ReadWriteMany, NFS){below}",
-        )
+        return _no_volume_warning(container, path)
     volume = _volume_of(job, mount)
-    kind = next((kind for kind in (*_OF_POD, *_READ_ONLY) if kind in volume), "")
+    kind = next((kind for kind in NO_STORAGE if kind in volume), "")
     if not kind:
         return None
     what = "which ends with its pod: what the trainer saves is lost then, and no other worker sees it"
@@ -83,6 +68,20 @@ def volume_warning(job: TrainingJob) -> Warned | None:
         ON_POD_VOLUME,
         f"spec.checkpoint.directory {path} lies on volume {mount.get('name')}, of kind {kind}, {what}. Mount a volume "
         "there that all workers share (a claim with ReadWriteMany, NFS)",
+    )
+
+
+def _no_volume_warning(container: Mapping[str, Any], path: str) -> Warned:
+    there = sorted({normpath(str(each["mountPath"])) for each in _mounts(container)})
+    mounted, or_else = "mounts none", ""
+    if there:
+        mounted = f"mounts {', '.join(there[:MAX_TOLD])}{' and others' * (len(there) > MAX_TOLD)}"
+        or_else = f", or name {f'a directory below {there[0]}' if len(there) == 1 else 'one below a mount'}"
+    return Warned(
+        ON_NO_VOLUME,
+        f"spec.checkpoint.directory {path} lies on no volume: the trainer (container {container.get('name')}) "
+        f"{mounted}. What it saves there is lost with its pod, and no other worker sees it. Mount a volume there "
+        f"that all workers share (a claim with ReadWriteMany, NFS){or_else}",
     )
 
 
@@ -120,7 +119,7 @@ def _mounts(container: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 def _mount_of(container: Mapping[str, Any], path: str) -> Mapping[str, Any] | None:
     """Return the mount of a container that a path lies on; None: it lies on none."""
-    above = [each for each in _mounts(container) if _is_below(path, str(each["mountPath"]))]
+    above = [each for each in _mounts(container) if is_below(path, str(each["mountPath"]))]
     return max(above, key=lambda each: len(normpath(str(each["mountPath"]))), default=None)
 
 
@@ -129,6 +128,7 @@ def _volume_of(job: TrainingJob, mount: Mapping[str, Any]) -> Mapping[str, Any]:
     return next((each for each in objects(job.spec.pod, "volumes") if each.get("name") == mount.get("name")), {})
 
 
-def _is_below(path: str, mount: str) -> bool:
+def is_below(path: str, mount: str) -> bool:
+    """Whether a path without needless parts is that of a mount, or lies below it."""
     mount = normpath(mount).rstrip("/")
     return path == mount or path.startswith(mount + "/")
