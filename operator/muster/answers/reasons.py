@@ -29,6 +29,7 @@ class Topic(StrEnum):
 WAITS = "TrainingJob: REASON, conditions, Event"
 TRAINS = "TrainingJob: REASON, condition Running, Event"
 WARNS = "TrainingJob: WARNING, status.warnings, Event"
+TRAINS_WARNS = "TrainingJob: REASON, WARNING, status.warnings, condition Running, Event"
 STALLS = "TrainingJob: REASON, conditions Stalled and Running, Event"
 ENDS = "TrainingJob: REASON, condition Succeeded, Event"
 JOB_EVENT = "TrainingJob: Event"
@@ -480,7 +481,7 @@ REASONS: tuple[Reason, ...] = (
     Reason(
         "NodesTrainAlone",
         Topic.MANIFEST,
-        WARNS,
+        f"{STALLS}; {WARNS}",
         "The command starts the program so that each node trains for itself, e.g. `torchrun --standalone` on several "
         "nodes. All of them would save over each other.",
         "Where that is certain, the job does not start (Stalled), unless it has had nodes before.",
@@ -492,7 +493,7 @@ REASONS: tuple[Reason, ...] = (
     Reason(
         "DirectoryInUse",
         Topic.MANIFEST,
-        WARNS,
+        f"{WAITS}; {WARNS}",
         "Another job of the namespace has the same `checkpoint.directory`, and holds nodes, or is older and waits for "
         "some. The two would go on from each other's checkpoints, or write over them.",
         "The job waits (Pending) until the others have ended, been suspended or deleted.",
@@ -599,7 +600,7 @@ REASONS: tuple[Reason, ...] = (
     Reason(
         "WorkersSilent",
         Topic.TRAINING,
-        TRAINS,
+        TRAINS_WARNS,
         "Workers are silent, but nothing proves yet that they are lost.",
         "Muster waits for a second sign that they are lost (such as a node that is not Ready) or for a step.",
         "Check the nodes, the logs of the workers, and network policies to `muster-coordinator`.",
@@ -632,7 +633,7 @@ REASONS: tuple[Reason, ...] = (
     Reason(
         "NoCheckpointSeen",
         Topic.TRAINING,
-        TRAINS,
+        TRAINS_WARNS,
         "After ten minutes of steps there is no complete checkpoint below `checkpoint.directory`.",
         "Training goes on, and a fault now loses everything.",
         "The directory may be wrong or not on a shared volume. The trainer may save weights without an optimizer "
@@ -644,7 +645,7 @@ REASONS: tuple[Reason, ...] = (
     Reason(
         "CheckpointsIncomplete",
         Topic.TRAINING,
-        TRAINS,
+        TRAINS_WARNS,
         "For a minute no checkpoint, or none of the newest two, has become complete; the message says what is "
         "missing. Or a pointer file (`latest`, `latest_checkpointed_iteration.txt`, `latest-rank0.pt`) names "
         "another one. Or all checkpoints lie one directory deeper. Or the newest is [of no known "
@@ -657,7 +658,7 @@ REASONS: tuple[Reason, ...] = (
     Reason(
         "CheckpointStoreUnreachable",
         Topic.TRAINING,
-        TRAINS,
+        TRAINS_WARNS,
         "No verifier can see the object store. The message has the store's error and the newest known checkpoint.",
         "Ranks train on. After a fault the restart waits until the store is seen again.",
         "Correct what the store's error in the message names ([all "
@@ -668,7 +669,7 @@ REASONS: tuple[Reason, ...] = (
     Reason(
         "CheckpointOrderUnclear",
         Topic.TRAINING,
-        TRAINS,
+        TRAINS_WARNS,
         "A checkpoint with a lower step was written later than the one with the highest step. Causes are a copied "
         "directory, a trainer that loaded something else, or a number in the names that is no step.",
         "A restart uses the highest step ([why](docs/decisions/0014-which-checkpoint-is-the-newest.md)).",
@@ -692,7 +693,7 @@ REASONS: tuple[Reason, ...] = (
     Reason(
         "StepsNotSeen",
         Topic.TRAINING,
-        TRAINS,
+        TRAINS_WARNS,
         "No finished step has been seen, so a hang would not be noticed either. It comes after a minute where printed "
         "lines look like steps and do not count: the message has such a line, and the preset or `stepPattern` that "
         "would read it. Else it comes after ten minutes, with what was looked for.",
@@ -709,7 +710,7 @@ REASONS: tuple[Reason, ...] = (
     Reason(
         "LossNotFinite",
         Topic.TRAINING,
-        TRAINS,
+        TRAINS_WARNS,
         "The newest printed losses are NaN or infinite, in lines from which Muster reads a step. It goes away with the "
         "first finite one, after a minute at the earliest.",
         "Nothing is stopped, and a restart goes on from the newest checkpoint. Those saved since that step are "
@@ -723,7 +724,7 @@ REASONS: tuple[Reason, ...] = (
     Reason(
         "StepsStopped",
         Topic.TRAINING,
-        TRAINS,
+        TRAINS_WARNS,
         "No step was finished for ten minutes, and for five times the longest wait between two steps of this attempt. "
         "No checkpoint became complete either. It needs 20 steps before, and no `progress.stepTimeoutSeconds`. The job "
         "hangs, or evaluates or saves for longer than ever before.",
@@ -739,7 +740,7 @@ REASONS: tuple[Reason, ...] = (
     Reason(
         "RanksQuiet",
         Topic.TRAINING,
-        TRAINS,
+        TRAINS_WARNS,
         "For ten minutes no rank has printed anything, written progress or completed a checkpoint. It hangs, or "
         "compiles, evaluates or saves for long.",
         "Muster does nothing, unless `progress.stepTimeoutSeconds` is set.",
@@ -753,7 +754,7 @@ REASONS: tuple[Reason, ...] = (
     Reason(
         "StepsNotCounted",
         Topic.TRAINING,
-        TRAINS,
+        TRAINS_WARNS,
         "`progress.stepPattern` takes more than a second of processor time for a line, again and again, as `(a+)+$` "
         "may. Or the number in the lines of a user's own loop began again, or two kinds of lines count differently.",
         "Muster stops counting these steps. Training goes on, and a hang is not noticed.",
@@ -766,7 +767,7 @@ REASONS: tuple[Reason, ...] = (
     Reason(
         "ResumedBehind",
         Topic.TRAINING,
-        TRAINS,
+        TRAINS_WARNS,
         "The trainer did not load the checkpoint that it was given, twice.",
         "Muster restarted it once for that, and now leaves it alone.",
         "Let the trainer load what `MUSTER_RESUME_PATH` names.",
