@@ -80,7 +80,7 @@ class Candidate:
         files: by path relative to the directory, `../` for a file beside it that belongs to it. Before the directory is
         listed, only the files that made it a candidate.
         siblings: the names of some other files beside a single file that are checkpoints of the same format by their
-        names. None for a directory.
+        names; empty for a directory.
     """
 
     def __init__(
