@@ -561,8 +561,11 @@ def _with_blame(world: JobWorld, incident: GangIncident) -> GangIncident:
 
 
 def _with_stacks(world: JobWorld, incident: GangIncident) -> GangIncident:
-    """Return a hang with where its ranks stood, as far as launchers have reported it; other incidents as they are."""
-    if incident.stacks or not is_hang(incident.reason):
+    """Return a hang with where its ranks stood, as far as launchers have reported it; other incidents as they are.
+
+    With the next start launchers forget that.
+    """
+    if incident.stacks or incident.resumed_step is not None or not is_hang(incident.reason):
         return incident
     groups, summary = stacks_of(world, incident.attempt)
     if not groups:
@@ -647,7 +650,7 @@ def with_barrier_open(world: JobWorld, record: GangSpec) -> tuple[GangSpec, str]
         time=world.now, master_address=address, master_port=port, resume=where.resume, resume_preset=preset
     )
     fence_file = _fence_file_of_most(world)
-    told = [_with_stacks(world, incident) for incident in record.incidents]  # launchers forget them with the start
+    incidents = [_with_stacks(world, incident) for incident in record.incidents]
     spec = record.model_copy(
         update={
             "members": [_member_at_start(worker_view, fence_file) for worker_view in world.worker_views],
@@ -656,7 +659,7 @@ def with_barrier_open(world: JobWorld, record: GangSpec) -> tuple[GangSpec, str]
             "fence_file_id": fence_file,
             "hold_until": None,
             "releases": 0,
-            "incidents": _with_resume_step(record.model_copy(update={"incidents": told}), where),
+            "incidents": _with_resume_step(record.model_copy(update={"incidents": incidents}), where),
             "branch": where.branch,
             "checkpoint": where.lasting if where.branch != record.branch else where.lasting or record.checkpoint,
             "local_since_attempt": local.local_saves_since(world, record, where),

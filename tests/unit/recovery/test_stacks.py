@@ -111,3 +111,8 @@ def test_stacks_of_the_newest_hangs_alone_are_kept() -> None:
     groups, _ = stacks_of(world((REDUCE, "")), 1)
     hangs = [an_incident(n, reason=Kind.HANG, stacks=groups) for n in range(4)]
     assert [bool(each.stacks) for each in records._without_old_stacks(hangs)] == [False, False, True, True]
+
+
+def test_a_hang_after_which_ranks_have_started_gets_no_stacks_of_later_ones() -> None:
+    (incident,) = settled(world((REDUCE, "")), resumed_step=7).incidents
+    assert (incident.stacks, incident.message) == ([], "no step")
