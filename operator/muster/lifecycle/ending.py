@@ -43,9 +43,9 @@ def record_end(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
         spec, shown = burnin.with_test_results(world, gang.spec, ended=True)
         return commit(world, spec, shown)
     warning = end.result is CompletionResult.FAILED
-    told = [Announcement(end.reason, end.message, warning)]
-    told += [Announcement(each.reason, each.message, warning=True) for each in success_warnings(world, gang.spec, end)]
-    return Plan((), StatusReport(State.COMPLETED, completion=end), tuple(told), wake_in_seconds=0.0)
+    events = [Announcement(end.reason, end.message, warning)]
+    events += [Announcement(each.reason, each.message, warning=True) for each in success_warnings(world, gang.spec, end)]
+    return Plan((), StatusReport(State.COMPLETED, completion=end), tuple(events), wake_in_seconds=0.0)
 
 
 def clean_up(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:

@@ -376,12 +376,12 @@ def _processes(job: TrainingJob, command: list[str], container: Mapping[str, Any
     for each in starters:
         chosen = "PET_NPROC_PER_NODE" in _variables(container) or option(each, "--nproc-per-node") is not None
         if starter_of(each) == TORCHRUN and not chosen:
-            told = f"torchrun starts {gpus} processes on each node, one for each GPU (PET_NPROC_PER_NODE)"
+            message = f"torchrun starts {gpus} processes on each node, one for each GPU (PET_NPROC_PER_NODE)"
             if not _ON_CPU.intersection(word.rpartition("=")[2] for word in each):
-                return Warned("", told)
+                return Warned("", message)
             return Warned(
                 PROCESSES_UNCLEAR,
-                f"{told}, and the command names a CPU: where the job has no GPUs, set spec.gpusPerNode to 0, and "
+                f"{message}, and the command names a CPU: where the job has no GPUs, set spec.gpusPerNode to 0, and "
                 "--nproc-per-node to the number of processes",
             )
     if starters or any(word in _ONE_PROCESS for word in command):

@@ -201,8 +201,8 @@ def _failed(part: Sequence[str]) -> Optional[_Failed]:
     rank, code = _RANK.match(fields.get("rank", "")), _EXIT_CODE.match(fields.get("exitcode", ""))
     if rank is None or code is None:
         return None
-    told = [] if _NO_TRACEBACK.match("".join(traceback[:1])) else [line for line in traceback if line.strip()]
-    return _Failed(fields.get("time", ""), int(rank[1]), int(rank[2]), int(code[1]), code[2], tuple(told))
+    lines = [] if _NO_TRACEBACK.match("".join(traceback[:1])) else [line for line in traceback if line.strip()]
+    return _Failed(fields.get("time", ""), int(rank[1]), int(rank[2]), int(code[1]), code[2], tuple(lines))
 
 
 def _first(failed: Sequence[_Failed], before: Sequence[str]) -> _Failed:

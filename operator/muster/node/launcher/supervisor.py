@@ -718,13 +718,13 @@ def _highest(told: List[Optional[float]]) -> Optional[float]:
 
 
 def _end_of(view: RankView) -> str:
-    told = _ending(view.exit_code, view.signal)
+    ended = _ending(view.exit_code, view.signal)
     if view.failed_exit_code is None and view.failed_signal is None:
-        return told
+        return ended
     which = "a process of its own" if view.failed_local_rank is None else "local rank %d" % view.failed_local_rank
     if view.failed_rank is not None:
         which = "rank %d" % view.failed_rank
-    return "%s: %s %s" % (told, which, _ending(view.failed_exit_code, view.failed_signal))
+    return "%s: %s %s" % (ended, which, _ending(view.failed_exit_code, view.failed_signal))
 
 
 def _ending(exit_code: Optional[int], by_signal: Optional[int]) -> str:
