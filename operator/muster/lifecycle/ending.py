@@ -44,7 +44,9 @@ def record_end(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
         return commit(world, spec, shown)
     warning = end.result is CompletionResult.FAILED
     events = [Announcement(end.reason, end.message, warning)]
-    events += [Announcement(each.reason, each.message, warning=True) for each in success_warnings(world, gang.spec, end)]
+    events += [
+        Announcement(each.reason, each.message, warning=True) for each in success_warnings(world, gang.spec, end)
+    ]
     return Plan((), StatusReport(State.COMPLETED, completion=end), tuple(events), wake_in_seconds=0.0)
 
 

@@ -217,7 +217,7 @@ def _training(world: JobWorld, telling: StatusReport) -> TrainingJobStatus:
         (Kind.RESUMED_BEHIND, _behind(world, gang)),
         ("WorkersSilent", _silence(world)),
     ):
-        if words:
+        if words and trouble not in world.job.spec.accepted_warnings:
             reason, message = str(trouble), words
             troubles.append(Warned(reason, message))
     if evacuation:

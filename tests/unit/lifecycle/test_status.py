@@ -214,6 +214,11 @@ def test_what_is_amiss_with_steps_and_with_checkpoints_is_warned_of_at_once() ->
     warnings = {warning.reason: warning.message for warning in shown(scene).warnings}
     assert warnings.keys() == {"StepsNotSeen", "CheckpointsIncomplete"}
     assert warnings["CheckpointsIncomplete"] == uncounted
+    # What a person has accepted is no reason of the job either.
+    assert shown(scene).reason == "StepsNotSeen"
+    scene.job = a_job(acceptedWarnings=["StepsNotSeen"])
+    assert shown(scene).reason == "CheckpointsIncomplete"
+    assert [warning.reason for warning in shown(scene).warnings] == ["CheckpointsIncomplete"]
 
 
 def test_nobody_is_told_of_steps_that_are_seen_or_that_nobody_wants() -> None:
