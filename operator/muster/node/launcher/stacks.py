@@ -18,7 +18,7 @@ from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 from muster.node.launcher.ranks import Rank
 from muster.node.launcher.reclaim import Process, descendants, send
 from muster.node.launcher.stack_reader import StackReader
-from muster.protocol.messages import MAX_NUMBER, MAX_PARTS, MAX_STACK_CHARS, StackReport
+from muster.protocol.messages import MAX_NUMBER, MAX_STACK_CHARS, StackReport
 
 DEADLINE_SECONDS = 3.0  # for everything
 HOLD_SECONDS = 0.5  # all launchers of a gang hear of the hang within this time
@@ -239,7 +239,7 @@ def _read(pid: int, name: str, most: int) -> bytes:
 
 def _reports(targets: Sequence[_Target]) -> Tuple[StackReport, ...]:
     each = min(MAX_STACK_CHARS, _MAX_STACKS_CHARS // max(len(targets), 1))
-    return tuple(_report(target, each) for target in targets[:MAX_PARTS])
+    return tuple(_report(target, each) for target in targets)
 
 
 def _report(target: _Target, most: int) -> StackReport:
