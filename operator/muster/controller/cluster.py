@@ -542,7 +542,7 @@ class Cluster:
         record = self._records.get(_record_key(one))
         if record is not None and record.spec.members:
             return True
-        waits_for_a_person = one.spec.suspend or one.status.state == "Stalled"
+        waits_for_a_person = one.spec.suspend or one.status.state == "Stalled" or one.status.reason == "NeverFits"
         return not waits_for_a_person and _age_key(one) < _age_key(other)
 
     def _saves_at(self, key: Key, before: str, after: str) -> None:

@@ -631,14 +631,15 @@ def test_of_jobs_that_save_to_one_directory_those_with_nodes_come_first_then_the
     saving("suspended", 99, suspend=True)
     waiting = saving("stalled", 99)
     assert cluster.world(young).sharing_first == ("old", "stalled")
-    stalled = waiting.model_copy(
-        update={
-            "metadata": waiting.metadata.model_copy(update={"resource_version": "99"}),
-            "status": waiting.status.model_copy(update={"state": "Stalled"}),
-        }
-    )
-    store.assume(stalled)
-    assert cluster.world(young).sharing_first == ("old",)
+    for version, status in enumerate(({"state": "Stalled"}, {"state": "Pending", "reason": "NeverFits"}), 99):
+        stuck = waiting.model_copy(
+            update={
+                "metadata": waiting.metadata.model_copy(update={"resource_version": str(version)}),
+                "status": waiting.status.model_copy(update=status),
+            }
+        )
+        store.assume(stuck)
+        assert cluster.world(young).sharing_first == ("old",)
     assert cluster.world(old).sharing_first == ()
     cluster.gangs.store.assume(make.gang(young, "p0"))
     assert cluster.world(old).sharing_first == ("young",)
