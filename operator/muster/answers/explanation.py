@@ -123,6 +123,8 @@ def _next(job: TrainingJob) -> list[str]:
 
 def _resuming(job: TrainingJob) -> str:
     checkpoint, directory = job.status.checkpoint, job.spec.checkpoint.directory
+    if any(warning.reason == "CheckpointSuspect" for warning in job.status.warnings):
+        return ", with the spec.checkpoint.resumeFrom of the message above: starts from the newest checkpoint failed"
     return f": it goes on from step {checkpoint.step} in {directory}" if checkpoint and directory else ""
 
 

@@ -89,6 +89,7 @@ class JobStatusView(ApiModel):
         description=("progressUnknown because no step has a known time: one line in an attempt, and no pace."),
     )
     checkpoint: Saved | None = None
+    checkpoint_directory: str = Field("", description="Where Muster looks for checkpoints; empty: nowhere.")
     concerns: list[CheckpointConcern] = Field([], description="About saving.")
     warnings: list[JobWarning] = Field([], description="About the job, without the one that is its reason.")
     attempt: int = 0
@@ -149,6 +150,7 @@ def job_status(
         progress_unknown=goodput is not None and goodput.progress_unknown,
         untimed_steps=goodput is not None and has_untimed_steps(job, goodput),
         checkpoint=Saved(step=saved.step, path=saved.path, time=saved.time, steps_since=since) if saved else None,
+        checkpoint_directory=job.spec.checkpoint.directory or "",
         concerns=saved.concerns if saved and status.state not in ENDED else [],
         warnings=[warning for warning in status.warnings if warning.reason != status.reason],
         attempt=status.attempt,
@@ -177,8 +179,8 @@ def _step_unseen(job: TrainingJob) -> str:
     if progress.preset is not None and progress.preset is not ProgressPreset.AUTO:
         return f"from the printed lines of {progress.preset.value}, or from the file in MUSTER_PROGRESS"
     return (
-        "from printed lines (those of frameworks, or step 12 | loss 0.53), or from the file in MUSTER_PROGRESS: "
-        "docs/trainer-contract.md"
+        "from printed lines (those of frameworks, or step 12 | loss 0.53; the bars of Lightning and torchtune only by "
+        "spec.progress.preset), or from the file in MUSTER_PROGRESS: docs/trainer-contract.md"
     )
 
 
@@ -261,7 +263,8 @@ def _next(job: TrainingJob, record: GangSpec | None, now: datetime) -> Iterator[
             f"it leaves {left} after its next complete checkpoint, in {until} at the latest "
             f"({record.evacuation.reason})"
         )
-    if record.start is None and record.members and status.state not in (*TRAINS, "Stalled"):
+    waits = status.state not in (*TRAINS, "Stalled") and status.reason != "AwaitingEvidence"  # that may be the end
+    if record.start is None and record.members and waits:
         if record.hold_until is not None and record.hold_until > now:
             yield (
                 f"attempt {record.attempt} starts in {duration((record.hold_until - now).total_seconds())} (back-off "

@@ -78,6 +78,10 @@ _ACCEPT = (
     "Correct the manifest, delete the job and create it again. If it is right as it is, add the reason to "
     "`spec.acceptedWarnings`."
 )
+_NEXT_ACCEPT = (
+    "or start it all the same: {inside} patch tj {job} --type=json -p "
+    """'[{{"op":"add","path":"/spec/acceptedWarnings/-","value":"%s"}}]'"""
+)
 _AGAIN = "Delete the job, correct it, and create it again."
 _RESTARTS = "It restarts the gang from the newest complete checkpoint."
 _MOVES = "It restarts the gang from the newest complete checkpoint, with this worker on another node."
@@ -489,6 +493,7 @@ REASONS: tuple[Reason, ...] = (
         "torchrun --standalone counts in place of what Muster sets, so that the 2 nodes would each train alone: take "
         "it out, the PET_ variables say where they are. This job does not start. To start it all the same, add "
         "NodesTrainAlone to spec.acceptedWarnings",
+        next=("correct the command: {inside} delete tj {job}, and apply it again", _NEXT_ACCEPT % "NodesTrainAlone"),
     ),
     Reason(
         "DirectoryInUse",
@@ -502,6 +507,10 @@ REASONS: tuple[Reason, ...] = (
         "spec.checkpoint.directory is that of llama, too: each may go on from the checkpoints of the other, or write "
         "over them. Give each job a directory of its own. This job waits until they have ended. To start it all the "
         "same, add DirectoryInUse to spec.acceptedWarnings",
+        next=(
+            "give it another directory: {inside} delete tj {job}, and apply it again",
+            _NEXT_ACCEPT % "DirectoryInUse",
+        ),
     ),
     Reason(
         "DirectoryShared",
@@ -908,9 +917,9 @@ REASONS: tuple[Reason, ...] = (
         "Repair the cause, then delete the job and create it again. Where the message names a checkpoint on which "
         "starts failed, add the `resumeFrom` that it offers. The FleetPolicy's `spec.jobLimits` may allow "
         "fewer restarts than the job asks for.",
-        "4 failures within 24 hours and no checkpoint beyond them. Last: attempt 4, worker 0 on n0: rank 0 exited "
-        "with code 1. Fix the program, then delete the job and create it again; "
-        "spec.recovery.applicationRestartsPerDay is the budget.",
+        "4 failures within 24 hours and no checkpoint beyond them. Fix the program, then delete the job and create it "
+        "again; spec.recovery.applicationRestartsPerDay is the budget. Last: attempt 4, worker 0 on n0: rank 0 exited "
+        "with code 1.",
     ),
     # Nothing is wrong.
     Reason(

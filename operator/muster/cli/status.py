@@ -190,8 +190,9 @@ def _facts(it: JobStatusView, now: datetime) -> list[tuple[str, object]]:
         behind = f", {show.count(saved.steps_since, 'step')} behind" if saved.steps_since else ""
         rows.append(("Checkpoint", f"step {saved.step:,}, {show.age(saved.time, now)} old{behind}: {saved.path}"))
     elif it.step is not None or it.step_unseen:
-        seen = "none was seen" if it.state in ENDED else "none seen yet: after a failure Muster has none to resume from"
-        rows.append(("Checkpoint", seen))
+        where = f" in {show.on_one_line(it.checkpoint_directory)}" if it.checkpoint_directory else ""
+        rest = "was seen" if it.state in ENDED else f"seen yet{where}: after a failure Muster has none to resume from"
+        rows.append(("Checkpoint", f"none {rest}"))
     rows += [(f"  {concern.reason}", concern.message) for concern in it.concerns]
     if it.attempt:
         rows.append(("Attempt", f"{it.attempt} ({show.count(it.restarts, 'restart')})"))

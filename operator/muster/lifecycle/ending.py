@@ -193,7 +193,8 @@ def _failure_record(world: JobWorld, record: GangSpec) -> CompletionRecord | Non
     starts = unloadable.failed_starts_text(world, record)
     if starts:
         remedy = f"{starts}. {remedy}"
-    message = f"{what} within 24 hours and no checkpoint beyond them.{failed} {last_one}. {remedy}"
+    # The last lines stand last: where a text is cut, the remedy is there.
+    message = f"{what} within 24 hours and no checkpoint beyond them.{failed} {remedy} {last_one}."
     return _completion(world, record, CompletionResult.FAILED, reason, message)
 
 

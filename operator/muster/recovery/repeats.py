@@ -30,7 +30,7 @@ def repeated(incidents: Sequence[GangIncident]) -> str:
         return ""
     times = _TIMES[len(row) - 2] if len(row) - 2 < len(_TIMES) else f"{len(row)} times"
     if not row[0].trained:
-        return f"{times} before a step was seen"
+        return f"{times}, and no step was seen"
     return f"{times} at step {row[0].step}: the program, not a node, is the likely cause"
 
 

@@ -153,7 +153,10 @@ def test_warnings_stand_right_below_the_state_without_the_one_that_is_the_reason
 @pytest.mark.parametrize(
     ("progress", "says"),
     [
-        ({}, "from printed lines (those of frameworks, or step 12 | loss 0.53), or from the file in MUSTER_PROGRESS"),
+        (
+            {},
+            "from printed lines (those of frameworks, or step 12 | loss 0.53; the bars of Lightning and torchtune only",
+        ),
         ({"preset": "Auto"}, "docs/trainer-contract.md"),
         ({"preset": "Megatron"}, "from the printed lines of Megatron, or from the file in MUSTER_PROGRESS"),
         ({"stepPattern": "s=([0-9]+)"}, "by spec.progress.stepPattern in what is printed"),

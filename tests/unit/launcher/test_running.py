@@ -137,7 +137,7 @@ def test_the_next_attempt_replaces_the_ranks(coordinator, run_python):
     coordinator.wait_for(lambda r: r.state == RUNNING and r.attempt == 3)
 
 
-def test_a_torchrun_that_failed_is_told_with_the_rank_that_it_names_and_its_lines(coordinator, launch, tmp_path):
+def test_a_torchrun_that_failed_is_told_with_the_rank_that_it_names_and_its_lines(coordinator, launch, until, tmp_path):
     [recorded] = [case for case in cases("first_failures") if str(case) == "torchrun-1"]
     (tmp_path / "printed").write_text(recorded.given)
     (tmp_path / "torchrun").write_text(f"#!/bin/sh\ncat {tmp_path}/printed >&2\nexit 1\n")

@@ -426,7 +426,7 @@ class TestAlwaysFails:
         end = theatre.finish(play)
         assert end.result is CompletionResult.FAILED
         assert len(incidents(play)) == 4
-        assert "It failed three times before a step was seen." in end.message
+        assert "It failed three times, and no step was seen." in end.message
 
     def test_progress_between_failures_refills(self) -> None:
         theatre = Theatre()
