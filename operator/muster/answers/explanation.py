@@ -118,14 +118,18 @@ def _next(job: TrainingJob) -> list[str]:
         "resuming": _resuming(job),
     }
     steps = NEXT_BY_STATE.get(status.state) or NEXT_BY_REASON.get(status.reason, ())
-    return [step.format_map(words) for step in steps]
+    older = f"go on from an older checkpoint: kubectl muster fork {words['called']} --from-step STEP"
+    has_checkpoints = status.state == "Failed" and status.checkpoint is not None and job.spec.checkpoint.directory
+    return [*(step.format_map(words) for step in steps), *([older] if has_checkpoints else [])]
 
 
 def _resuming(job: TrainingJob) -> str:
     checkpoint, directory = job.status.checkpoint, job.spec.checkpoint.directory
     if any(warning.reason == "CheckpointSuspect" for warning in job.status.warnings):
         return ", with the spec.checkpoint.resumeFrom of the message above: starts from the newest checkpoint failed"
-    return f": it goes on from step {checkpoint.step} in {directory}" if checkpoint and directory else ""
+    if checkpoint is None or not directory:
+        return ""
+    return f": it goes on from step {checkpoint.step} in {directory}"
 
 
 def _notes(job: TrainingJob) -> list[str]:

@@ -300,7 +300,7 @@ def _actions(
         yield from _instead_of_resume_from(job)
     last: Incident | None = status.incidents[-1] if status.incidents else None
     failed = status.state == "Failed" or (found is not None and found.fault_class == FaultClass.APPLICATION)
-    if failed and last is not None:
+    if failed and last is not None and last.node:  # of a hang it may not be known
         yield f"what the failed rank printed: kubectl muster logs {called} --failed"
     yield from steps
     unhealthy = sorted(name for name, health in healths.items() if health.is_unhealthy)

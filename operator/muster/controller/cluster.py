@@ -467,7 +467,7 @@ class Cluster:
             checkers=checkers,
             other=self.other_job(job),
             sharing=self.sharing(job),
-            sharing_first=self.sharing_first(job),
+            sharing_first=() if gang is not None and gang.spec.members else self.sharing_first(job),
             limit=self._limit_of(job),
             beyond_limit=gang is not None and gang.metadata.name in self._refused.get(gang.metadata.namespace, ()),
             standards=self._standards([each.report for each in checkers.values()], self._policy.preflight)

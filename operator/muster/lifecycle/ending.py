@@ -16,6 +16,7 @@ from muster.lifecycle.words import failures_text, what_tests_show
 from muster.lifecycle.worker_pod import WorkerSettings
 from muster.recovery import budgets, exits, repeats
 from muster.recovery.failure import Kind
+from muster.recovery.last_lines import Cause, cause_of
 from muster.world.job import JobWorld
 from muster.world.redact import without_secrets
 
@@ -128,17 +129,18 @@ def success_warnings(world: JobWorld, record: GangSpec, end: CompletionRecord) -
 
 def _raised(world: JobWorld, record: GangSpec) -> tuple[str, str] | None:
     """Return the first rank that ended with code 0 behind a traceback, and its exception; None: none did."""
-    found: list[tuple[int, int, str]] = []
+    found: list[tuple[bool, int, int, str]] = []
     for index, view in world.views.items():
         if view.attempt != record.attempt:
             continue
         for rank in view.ranks:
             raised = exits.raised_before_success(rank)
             if raised:
-                found.append((rank.rank, index, raised))
+                lost_a_peer = cause_of(raised, 1, None) is Cause.LOST_PEER  # then another rank was the first to end
+                found.append((lost_a_peer, rank.rank, index, raised))
     if not found:
         return None
-    rank_number, worker, raised = min(found)
+    _, rank_number, worker, raised = min(found)
     return f"rank {rank_number} (worker {worker})", without_secrets(raised, world.job.spec.containers)
 
 
@@ -185,7 +187,8 @@ def _failure_record(world: JobWorld, record: GangSpec) -> CompletionRecord | Non
         if reason == budgets.APPLICATION_EXHAUSTED
         else f"{failures_text(budgets.hardware_restarts(record, world.now))} of nodes and infrastructure"
     )
-    last_one = f"Last: attempt {last.attempt}, worker {last.index} on {last.node}: {last.message}"
+    worker = "" if last.index is None else f", worker {last.index} on {last.node}"
+    last_one = f"Last: attempt {last.attempt}{worker}: {last.message}"
     if record.open_corruption is not None:
         last_one += f"; {what_tests_show(record.open_corruption, ended=True)}"
     again = repeats.repeated(record.incidents) if reason == budgets.APPLICATION_EXHAUSTED else ""

@@ -209,7 +209,7 @@ def _with_later_failures(
         found: the new failures.
     """
     last, count = record.incidents[-1], len(found)
-    more = f"; then {exits.message_of(world, cause)}{and_more_workers(count - 1)}"
+    more = f"; then {exits.with_more(exits.message_of(world, cause), and_more_workers(count - 1))}"
     changes: dict[str, object] = {
         "level": max(level, last.level, key=_ORDER.index),
         "message": (last.message + more)[:2048],
@@ -795,7 +795,7 @@ def _with_resume_step(record: GangSpec, where: Start) -> list[GangIncident]:
     if incidents and incidents[-1].resumed_step is None:
         changes = {
             "resumed_step": where.resume.step if where.resume else 0,
-            "message": (incidents[-1].message + unloadable.fallback_text(where))[:2048],
+            "message": exits.with_more(incidents[-1].message, unloadable.fallback_text(where))[:2048],
         }
         incidents[-1] = incidents[-1].model_copy(update=changes)
     asked = record.branch.resume_from if record.branch else ""
@@ -892,7 +892,7 @@ def _incident(
         step=_last_step(world, record),
         trained=newest_step(world, record) is not None,
         checkpoint_step=record.checkpoint.step if record.checkpoint else None,
-        message=(exits.message_of(world, cause) + and_more_workers(others))[:2048],
+        message=exits.with_more(exits.message_of(world, cause), and_more_workers(others))[:2048],
         other_workers=_count_other_failures(found, cause.index),
     )
 

@@ -135,11 +135,16 @@ def _suspended(world: JobWorld, telling: StatusReport) -> TrainingJobStatus:
         message = (
             f"set spec.suspend to false to continue from {world.job.spec.checkpoint.resume_from}, as resumeFrom asks"
         )
+    # It is suspended for that: the way on stays in sight.
+    lasting = [
+        Warned(each.reason, each.message) for each in world.job.status.warnings if each.reason == LOSS_NOT_FINITE
+    ]
     return _build(
         world,
         "Suspended",
         "Suspended",
         {"Suspended": (True, "Suspended", message), "Running": (False, "Suspended", message)},
+        troubles=lasting,
     )
 
 
@@ -615,13 +620,24 @@ def _not_finite(world: JobWorld, gang: Gang) -> str:
     since = min((view.loss_not_finite_since for view in views if view.loss_not_finite_since is not None), default=None)
     if since is None:
         return ""
-    good = [one.step for view in views for one in view.checkpoints if one.verified and one.step < since]
-    job = world.job.metadata
-    step = str(max(good)) if good else f"STEP, a checkpoint before step {since}"
+    job, saved = world.job.metadata, world.job.status.checkpoint
+    fork = f"kubectl muster fork {job.namespace}/{job.name} --from-step"
+    first = min((view.first_step for view in views if view.first_step is not None), default=since)
+    resumed = gang.spec.start.resume if gang.spec.start is not None else None
+    if resumed is not None and since <= first:
+        return (
+            f"the loss is printed as NaN or infinite since the first step of attempt {gang.spec.attempt}, {since}: the "
+            f"checkpoint from which it resumed, {resumed.step}, is suspect, too. Muster stops nothing. See the log of "
+            "earlier attempts for the last loss that is a number, repair the cause, suspend this job, and run, with a "
+            f"checkpoint from before: {fork} STEP"
+        )
+    good = [one.step for view in views for one in view.checkpoints if one.verified]
+    good += [save.step for save in saved.saves] if saved is not None else []
+    step = max((step for step in good if step < since), default=None)
     return (
         f"the loss is printed as NaN or infinite since step {since}. Checkpoints that were saved from there on are "
         "suspect. Muster stops nothing, and a restart would go on from the newest one. To go on from before, repair "
-        f"the cause, suspend this job, and run: kubectl muster fork {job.namespace}/{job.name} --from-step {step}"
+        f"the cause, suspend this job, and run: {fork} {step or f'STEP, a checkpoint before step {since}'}"
     )
 
 

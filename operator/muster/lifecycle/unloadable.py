@@ -163,8 +163,8 @@ def failed_starts_text(world: JobWorld, record: GangSpec) -> str:
     if also and suspect.fallback is not None:
         lowest = suspect.fallback
         text += (
-            f", and so did {_attempts_text(also, 'attempt')} from {_named(lowest)}: the program is the likelier cause. See whether "
-            "it loads what MUSTER_RESUME_PATH names, and not the newest checkpoint that it finds itself"
+            f", and so did {_attempts_text(also, 'attempt')} from {_named(lowest)}: the program is the likelier cause. "
+            "See whether it loads what MUSTER_RESUME_PATH names, and not the newest checkpoint that it finds itself"
         )
     steps = [step for step in resume.complete_steps(world, record) if step < lowest.step]
     known = suspect.fallback.step if suspect.fallback is not None and not also else max(steps, default=None)

@@ -233,6 +233,12 @@ def message_of(world: JobWorld, failure: Failure) -> str:
     return failure.message + (LAST_LINES_FOLLOW + lines if lines else "")
 
 
+def with_more(message: str, more: str) -> str:
+    """Return the message of a failure with more of Muster's own words, before the last lines that the rank printed."""
+    what, follow, lines = message.partition(LAST_LINES_FOLLOW)
+    return what + more + follow + lines
+
+
 def reported_cause(rank: RankReport) -> str:
     """Return what the last lines of a rank say of its end, to be kept with what its launcher has reported.
 

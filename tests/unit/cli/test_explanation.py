@@ -188,6 +188,7 @@ WHAT YOU CAN DO
 -  what the workers printed: kubectl -n team-a logs -l muster.dev/job=llama --prefix --tail=20
 -  the same job once more, as it is: kubectl muster requeue team-a/llama
 -  when the cause is repaired, delete the job and create it again: it goes on from step 9 in /shared/llama
+-  go on from an older checkpoint: kubectl muster fork team-a/llama --from-step STEP
 
 note: its Events may not be read: ask for the cluster's role view in this namespace"""
     )

@@ -184,7 +184,7 @@ def test_a_step_that_nobody_has_seen_is_not_step_0(
 def test_an_ended_job_has_no_workers_and_says_how_it_goes_on(printed: Callable[..., str]) -> None:
     job = a_job(state="Failed", reason="RankFailed", incidents=[incident()])
     for directory, says in (
-        ("/shared/llama", ": it goes on from step 1000 in /shared/llama"),
+        ("/shared/llama", "go on from an older checkpoint: kubectl muster fork team-a/llama --from-step STEP"),
         (None, "create it again"),
     ):
         job["spec"]["checkpoint"] = {"directory": directory} if directory else {}

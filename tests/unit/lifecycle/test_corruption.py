@@ -576,7 +576,7 @@ class TestNodes:
         assert status is not None
         assert status.completion is not None
         assert (status.state, status.reason) == ("Failed", "ApplicationRestartsExhausted")
-        assert f"{words}. Fix the program" in status.completion.message
+        assert f"{words}." in status.completion.message
         assert status.corruption is not None
         assert status.corruption.examination is shown
         assert status.corruption.message.endswith(

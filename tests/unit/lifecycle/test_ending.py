@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, running, succeeded
+from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, an_incident, running, succeeded
 from tests.unit.lifecycle.test_warnings import reasons, started_with
 
 from muster.api.trainingjob import CompletionResult, TrainingJob
@@ -49,6 +49,17 @@ def test_a_success_behind_a_traceback_is_told_with_a_warning() -> None:
         ("Completed", False),
         ("SucceededAfterTraceback", True),
     ]
+
+
+def test_of_several_tracebacks_that_of_a_rank_that_lost_no_peer_is_told() -> None:
+    lost = RAISED.replace(
+        "RuntimeError: no", "RuntimeError: [../gloo/transport/tcp/pair.cc:534] Connection closed by peer"
+    )
+    scene = Scene(a_job()).fleet().gang().pods().all(succeeded(1, 0, 3, lost))
+    scene.launcher(1, succeeded(1, 1, 3, RAISED.replace("RuntimeError: no", "KeyError: 'zebra'")))
+    assert message_of(decide(scene.world(), SETTINGS)).endswith(
+        "the last lines of rank 1 (worker 1) are a traceback: KeyError: 'zebra'"
+    )
 
 
 def test_secrets_in_the_exception_are_taken_out() -> None:
@@ -118,3 +129,12 @@ def test_a_warning_of_the_end_that_is_accepted_is_not_shown() -> None:
     plan = ended(a_job(acceptedWarnings=["SucceededAfterTraceback"]), step=3, tail=RAISED)
     assert reasons(plan) == []
     assert [event.reason for event in plan.announcements] == ["Completed"]
+
+
+def test_a_failure_of_no_known_worker_names_none_at_the_end() -> None:
+    hang = an_incident(reason="StepTimeout", index=None, node="", message="no step finished for 21 s", settled=True)
+    job = a_job(recovery={"applicationRestartsPerDay": 0})
+    plan = decide(Scene(job).fleet().gang(2, go=False, incidents=[hang]).pods().world(), SETTINGS)
+    assert plan.status is not None
+    assert plan.status.completion is not None
+    assert plan.status.completion.message.endswith(" is the budget. Last: attempt 1: no step finished for 21 s.")

@@ -183,6 +183,29 @@ def test_a_loss_that_is_no_number_is_warned_of_until_it_is_one_again() -> None:
     assert "--from-step STEP, a checkpoint before step 20" in told(loss_not_finite_since=20)["LossNotFinite"]
 
 
+def test_a_loss_that_is_no_number_from_the_first_step_on_makes_the_checkpoint_behind_it_suspect() -> None:
+    """A restart goes on from a checkpoint that the NaN is in: what is before its first step is no better."""
+    scene = Scene(a_job()).fleet().gang(2, resume=40).pods()
+    view = running(2, step=57, first_step=41, loss_not_finite_since=41, checkpoints=((40, "/c/40"),))
+    (warning,) = shown(scene.all(view)).warnings
+    assert (
+        "since the first step of attempt 2, 41: the checkpoint from which it resumed, 40, is suspect, too"
+        in warning.message
+    )
+    assert warning.message.endswith("kubectl muster fork default/job --from-step STEP")
+    (warning,) = shown(scene.all(replace(view, loss_not_finite_since=50))).warnings
+    assert warning.message.endswith("kubectl muster fork default/job --from-step 40")
+
+
+def test_the_way_back_from_a_loss_that_is_no_number_stays_while_the_job_is_suspended() -> None:
+    scene = Scene(a_job()).fleet().gang().pods().all(running(1, step=57, loss_not_finite_since=50))
+    before = shown(scene)
+    suspended = Scene(a_job(suspend=True)).fleet().gang(members=[])
+    suspended.job = suspended.job.model_copy(update={"status": before})
+    after = shown(suspended)
+    assert (after.state, after.warnings) == ("Suspended", before.warnings)
+
+
 def test_a_loss_that_is_a_number_now_and_then_changes_what_is_told_once_a_minute() -> None:
     scene = Scene(a_job()).fleet().gang().pods().all(running(1, step=57, loss_not_finite_since=50))
     first = shown(scene)
