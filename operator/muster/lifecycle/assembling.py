@@ -140,7 +140,10 @@ def _started(world: JobWorld, gang: Gang) -> Plan:
     if begun.branch and begun.branch.resume_from not in ("", spec.branch.resume_from if spec.branch else ""):
         where += ", as spec.checkpoint.resumeFrom asks"
     how = resuming.resume_text(world.job, begun)
-    text = f"attempt {spec.attempt} starts {where}" + "".join(f"; {part}" for part in (how, warning) if part)
+    passed_over = resume.passed_over_text(world, spec, resumed)
+    text = f"attempt {spec.attempt} starts {where}" + "".join(
+        f"; {part}" for part in (passed_over, how, warning) if part
+    )
     return _plan_after_burn_in(world, begun, text, warning=bool(warning), more=move_incomplete.move_events(world, spec))
 
 

@@ -403,6 +403,30 @@ def _may_see(keys: set[_Key], key: _Key) -> bool:
     return key in keys or (len(keys) >= MAX_LISTED and min(keys)[0] > key[0])
 
 
+def passed_over_text(world: JobWorld, record: GangSpec, resumed: Resume | None) -> str:
+    """Return that checkpoints beyond the one to resume from are not complete, as all verifiers see; "": there are none.
+
+    Args:
+        world: the state of the job.
+        record: of the gang before the start.
+        resumed: the checkpoint to resume from; None: none.
+    """
+    beyond = resumed.step if resumed is not None else -1
+    listed = (
+        key
+        for view in world.views.values()
+        for key, c in _listed(view)
+        if c.incomplete and c.step > beyond and is_of_present_branch(record, c)
+    )
+    newer = sorted({key for key in listed if _is_incomplete(world, record, key)})
+    if not newer:
+        return ""
+    step, path = newer[-1]
+    return f"checkpoint {step} ({path}) is newer and not complete" + (
+        f", as {len(newer) - 1} more before it" if len(newer) > 1 else ""
+    )
+
+
 def _is_incomplete(world: JobWorld, record: GangSpec, key: _Key) -> bool:
     """Whether every verifier sees the checkpoint as incomplete, so that its name in the other listings says nothing."""
     views = [worker_view.launcher for worker_view in verifiers(world, record)]

@@ -103,6 +103,19 @@ class TestUnasked:
         here.launcher(3, idle(2, checkpoints=unjudged[1:], scanned_age_seconds=NOT_VISIBLE_SECONDS, stamps=""))
         assert isinstance(where(here), Missing), "there was room for it"
 
+    def test_what_is_newer_and_not_complete_is_named_at_the_start(self) -> None:
+        bad = tuple(
+            CheckpointReport(step, f"/checkpoints/{step}", verified=False, incomplete=True)
+            for step in (2000, 1500, 900)
+        )
+        here = scene((*bad, NEW), (*bad, NEW), (*bad, NEW))
+        assert here.record is not None
+        told = resume.passed_over_text(here.world(), here.record, Resume(step=1000, path="/checkpoints/1000"))
+        assert told == "checkpoint 2000 (/checkpoints/2000) is newer and not complete, as 1 more before it"
+        whole = (CheckpointReport(2000, "/checkpoints/2000"), NEW)
+        here = scene((*bad, NEW), whole, whole)
+        assert resume.passed_over_text(here.world(), here.record, Resume(step=2000, path="/checkpoints/2000")) == ""
+
     def test_the_grace_runs_from_the_last_listing(self) -> None:
         here = scene((NEW,), (NEW,), (), listed=3600.0)
         here.launcher(1, idle(2, checkpoints=(NEW,), scanned_age_seconds=2.0))
