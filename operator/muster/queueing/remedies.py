@@ -257,8 +257,8 @@ _REMEDIES: Mapping[RefusalKind, Callable[[int, str], str]] = {
         f"set binding Scheduler for {nodes_text(count)} in FleetPolicy, or leave {what} out of spec.template"
     ),
     RefusalKind.KEPT_FOR_ACCELERATORS: lambda count, _: (
-        f"set spec.placement.acceleratorNodesForOtherJobs to WhenFree in FleetPolicy default, for {nodes_text(count)} "
-        "with accelerators"
+        f"set spec.gpusPerNode to use {nodes_text(count)} with accelerators, or have the fleet's administrators set "
+        "spec.placement.acceleratorNodesForOtherJobs to WhenFree in FleetPolicy default"
     ),
     RefusalKind.AVOIDED_BY_SPEC: lambda count, _: f"take {nodes_text(count)} out of spec.placement.avoidNodes",
     RefusalKind.AVOIDED_AFTER_FAILURE: lambda count, _: (
