@@ -13,7 +13,7 @@ from muster.answers.explanation import ENDED, OUTPUT_VERSION, JobEvent, explain,
 from muster.answers.health import HealthRow
 from muster.answers.reported import has_untimed_steps
 from muster.answers.text_parts import count, duration, folded
-from muster.answers.training import OpenIncident, open_incident, step_rate
+from muster.answers.training import OpenIncident, open_incident, step_rate, still_since
 from muster.api.base import ApiModel, LevelCount, Time
 from muster.api.gang import FaultClass, GangSpec, Role
 from muster.api.trainingjob import CheckpointConcern, Incident, JobWarning, ProgressPreset, TrainingJob, Waiting
@@ -73,6 +73,10 @@ class JobStatusView(ApiModel):
         "", description="How Muster learns of steps, while ranks run and none is known; empty: otherwise."
     )
     steps_per_second: float | None = Field(None, description="By the median step; left out while no steps are made.")
+    still_since: Time | None = Field(
+        None, description="Since when it trains without finishing a step; left out: it makes steps, or none are seen."
+    )
+    step_seconds: float | None = Field(None, description="Median time of a step; left out: not known.")
     ettr: float | None = Field(None, description="Share of the time in steps that count.")
     ettr_after_queue: float | None = None
     ettr_at_most: float | None = Field(
@@ -143,6 +147,8 @@ def job_status(
         step=status.step,
         step_unseen=_step_unseen(job) if status.state in TRAINS and status.step is None else "",
         steps_per_second=step_rate(job, now),
+        still_since=None if status.reason == "RanksStarted" else still_since(job, now),
+        step_seconds=goodput.step_milliseconds / 1000 if goodput and goodput.step_milliseconds else None,
         ettr=thousandth(goodput.ettr_permille if goodput else None),
         ettr_after_queue=thousandth(goodput.ettr_after_queue_permille if goodput else None),
         ettr_at_most=ettr_at_most(goodput) if goodput else None,
@@ -275,11 +281,13 @@ def _next(job: TrainingJob, record: GangSpec | None, now: datetime) -> Iterator[
     goodput, saved = status.goodput, status.checkpoint
     if (
         status.state == "Running"
+        and status.reason != "RanksStarted"
         and goodput is not None
         and saved is not None
         and status.step is not None
         and goodput.checkpoint_steps
         and goodput.step_milliseconds
+        and still_since(job, now) is None
     ):
         due = saved.step + goodput.checkpoint_steps
         left_seconds = (due - status.step) * goodput.step_milliseconds / 1000

@@ -1,13 +1,16 @@
 """Tell whether a job makes steps, how fast, and which failure is still open: pure, from its TrainingJob alone."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from pydantic import Field
 
 from muster.answers.explanation import ENDED
 from muster.api.base import ApiModel, Time
 from muster.api.trainingjob import TrainingJob
-from muster.goodput.opened import TRAINS, clock_lead_seconds, shortest_phase
+from muster.goodput.opened import STEPS_LATE, TRAINS, clock_lead_seconds
+
+STILL = timedelta(minutes=1)
+"""Without a step; while steps are made, the status is written more often than that."""
 
 
 class OpenIncident(ApiModel):
@@ -32,7 +35,7 @@ def still_since(job: TrainingJob, now: datetime) -> datetime | None:
     if job.status.state not in TRAINS or goodput is None or not goodput.step_milliseconds:
         return None
     since = goodput.counted_until - clock_lead_seconds(goodput)
-    return since if now - since > shortest_phase(goodput) else None
+    return since if now - since > max(STILL, STEPS_LATE * timedelta(milliseconds=goodput.step_milliseconds)) else None
 
 
 def step_rate(job: TrainingJob, now: datetime) -> float | None:

@@ -174,6 +174,8 @@ def _facts(it: JobStatusView, now: datetime) -> list[tuple[str, object]]:
     rows: list[tuple[str, object]] = []
     if it.step is not None:
         known = f" (as of {show.age(it.status_time, now)} ago)" if it.status_time and it.state not in ENDED else ""
+        if it.still_since is not None and it.step_seconds is not None:
+            known = f"; no other for {show.age(it.still_since, now)}, although a step takes {it.step_seconds:,.3g} s"
         rows.append(("Step", f"{it.step:,}" + (f", {speed}" if speed else "") + known))
     elif it.step_unseen:
         rows.append(("Step", f"not seen yet: {it.step_unseen}"))

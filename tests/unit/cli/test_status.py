@@ -11,6 +11,7 @@ import yaml
 from typer.testing import Result
 
 from muster.answers.jobstatus import job_status
+from muster.answers.training import STILL
 from muster.api.base import rfc3339
 from muster.api.gang import GangSpec
 from muster.api.trainingjob import TrainingJob
@@ -297,6 +298,18 @@ def test_a_planned_leave_and_the_next_checkpoint_are_foreseen() -> None:
         "the next checkpoint is due at step 1500, in about 2m30s",
     ]
     assert found.actions == []
+
+
+def test_a_job_that_makes_no_step_any_more_says_so_and_promises_no_checkpoint(printed: Callable[..., str]) -> None:
+    job = TrainingJob.model_validate(a_job())
+    later = NOW + STILL
+    found = job_status(job, None, [], {}, later, written=NOW)
+    assert found.still_since is not None
+    assert found.next == []
+    text = printed(lambda console: render(console, found, later))
+    assert stood().next, "a checkpoint is due while it makes steps"
+    assert stood(reason="RanksStarted").next == [], "none while ranks load"
+    assert re.search(r"Step +1,200; no other for 1m\d+s, although a step takes 0\.5 s\n", text)
 
 
 def test_a_waiting_job_says_its_place_and_what_would_unblock_it() -> None:
