@@ -136,6 +136,20 @@ def test_restarts_have_one_source_and_a_limit() -> None:
     assert job("trainjob-with-runtime")["spec"]["recovery"] == {"applicationRestartsPerDay": 2}
 
 
+def test_never_ends_a_pytorch_job_whatever_its_back_off_limit_and_a_job_goes_by_the_limit() -> None:
+    source = a_pytorch_job(["torchrun", "train.py"])
+    source["spec"]["runPolicy"] = {"backoffLimit": 3}
+    source["spec"]["pytorchReplicaSpecs"]["Worker"]["restartPolicy"] = "Never"
+    indexed = an_indexed_job("b", subdomain="b")  # its pods have restartPolicy: Never
+    indexed["spec"]["backoffLimit"] = 3
+    ended, again = convert_objects([source, indexed])
+    assert ended is not None
+    assert again is not None
+    assert job_of(ended)["spec"]["recovery"] == {"applicationRestartsPerDay": 0}
+    assert any(note.startswith("spec.runPolicy.backoffLimit: 3: another field") for note in ended.notes.left_out)
+    assert job_of(again)["spec"]["recovery"] == {"applicationRestartsPerDay": 3}
+
+
 def test_options_by_which_nodes_meet_leave_the_command() -> None:
     container = trainer(job("pytorchjob-elastic"))
     assert container["command"] == ["python", "-m", "torch.distributed.run", "./tiny.py"]
