@@ -12,6 +12,7 @@ from typing import Any
 
 from muster.convert import pod
 from muster.convert.fields import Fields, Notes, RefusedError
+from muster.convert.hosts import HostNames
 from muster.convert.job import Gang
 
 
@@ -36,8 +37,7 @@ def gang(source: Mapping[str, Any], others: Sequence[Any], notes: Notes) -> Gang
     Raises:
         RefusedError: its pods are a queue, or a part of a gang.
     """
-    made = Gang(source["metadata"], "trainer", first=f"{source['metadata']['name']}-0")
-    made.hosts = rf"{re.escape(made.name)}-\d+"
+    made = Gang(source["metadata"], "trainer")
     spec = Fields(source.get("spec"), "spec", notes)
     size, ended = spec.pop_field("parallelism", int), spec.pop_field("completions", int)
     if ended != size:
@@ -50,6 +50,7 @@ def gang(source: Mapping[str, Any], others: Sequence[Any], notes: Notes) -> Gang
     template = spec.pop_field("template", dict) or {}
     if not isinstance(template.get("spec"), dict):
         raise RefusedError("spec.template.spec: is missing, or no mapping")
+    made.hosts = HostNames(made.name, domain=str(template["spec"].get("subdomain") or ""))
     _refuse_a_part(made, template, others)
     written = template.get("metadata") or {}
     for name in filter(pod.OF_JOBS.fullmatch, tuple(written.get("labels") or ())):
@@ -83,7 +84,7 @@ def _refuse_a_part(made: Gang, template: Mapping[str, Any], others: Sequence[Any
     )
     values = [str(each.get("value")) for one in inner["containers"] for each in one.get("env") or ()]
     hosts = (found[1] for value in values if (found := re.match(rf"([a-z0-9.-]+-\d+)\.{re.escape(domain)}\b", value)))
-    named = (host for host in hosts if not re.fullmatch(made.hosts, host))
+    named = (host for host in hosts if not re.fullmatch(made.hosts.full_name, host))
     other = next(beside, None) or next(named, None)
     if other:
         raise RefusedError(

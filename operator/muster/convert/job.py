@@ -3,7 +3,6 @@
 Tests: tests/unit/convert/test_documents.py.
 """
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,8 +10,9 @@ from typing import Any
 from muster.api.base import API_VERSION, LAST_APPLIED
 from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.trainingjob import NAME_RULES, is_job_name, parsed
-from muster.convert import pod, saving, worker
+from muster.convert import hosts, pod, saving, worker
 from muster.convert.fields import Fields, Notes, RefusedError
+from muster.convert.hosts import HostNames
 from muster.lifecycle import launching
 from muster.lifecycle.template import AGAIN, problem
 from muster.world.fleet import Fleet
@@ -34,8 +34,7 @@ class Gang:
     Attributes:
         metadata: name, namespace, labels and annotations; others are ignored.
         usual: the other system's name for the container that trains.
-        first: host name of the gang's first pod, without a domain.
-        hosts: the host names of all its pods, as a regular expression.
+        hosts: how the hosts of its pods are called.
         sizes: number of pods of each of the Jobs in the source.
         processes: processes on each node, in the form of torchrun's --nproc-per-node; "": not given.
         parts: the replicas that train: the path of each, the template of its pods, and the number of pods.
@@ -45,8 +44,7 @@ class Gang:
 
     metadata: Mapping[str, Any]
     usual: str
-    first: str = ""
-    hosts: str = ""
+    hosts: HostNames = HostNames()
     sizes: list[int] = field(default_factory=list)
     processes: str = ""
     parts: list[tuple[str, dict[str, Any], int]] = field(default_factory=list)
@@ -168,6 +166,7 @@ def _worker(gang: Gang, template: dict[str, Any], notes: Notes) -> Worker:
             notes.leave_out(f"template.metadata.{name}", value, "Muster names a worker's pods, and owns them")
     metadata = _own(written, marks)
     own = {key for values in metadata.values() for key in values}
+    worker.constants(template, own, gang.hosts.marks, notes)
     container = worker.training(template, gang.usual, notes)
     gpus = worker.accelerators(container, notes)
     pod.fit(template, container, restarted=gang.restarts_containers, notes=notes)
@@ -178,7 +177,7 @@ def _worker(gang: Gang, template: dict[str, Any], notes: Notes) -> Worker:
     worker.neighbours(template, container, own, notes)
     if gang.nodes > 1:
         worker.meeting(container, notes)
-    worker.by_address(container, gang.first, notes)
+    hosts.replace_first(container, gang.hosts, notes)
     worker.processes(container, gang.processes, gpus, notes)
     return Worker({**({"metadata": metadata} if metadata else {}), **template}, container, gpus, marks)
 
@@ -190,8 +189,7 @@ def training_job(gang: Gang, policy: FleetPolicySpec, notes: Notes) -> dict[str,
         RefusedError: the API would refuse the job, Muster could not start its pods, or its pods are not alike.
     """
     made = _workers(gang, notes)
-    left = sorted(set(re.findall(rf"\b{gang.hosts}\b", worker.text_of(made.template))))
-    notes.check.extend(f"{host}: no host will be called so: rank 0 is at $(MASTER_ADDR)" for host in left)
+    hosts.note_remaining(made.template, made.container, gang.hosts, notes)
     spec: dict[str, Any] = {"nodes": gang.nodes, "gpusPerNode": made.gpus}
     containers = made.template["spec"]["containers"]
     others_ask = any(worker.asked(each) for each in containers if each is not made.container)

@@ -6,11 +6,11 @@ Concepts.
 Tests: tests/unit/convert/test_documents.py.
 """
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from muster.convert.fields import Fields, Notes, RefusedError
+from muster.convert.hosts import HostNames
 from muster.convert.job import EXCLUSIVE, Gang
 
 
@@ -61,6 +61,6 @@ def gang(source: Mapping[str, Any], notes: Notes, path: str = "spec") -> Gang:
     if not made.nodes:
         raise RefusedError(f"{spec.at('replicatedJobs')}: there are none: write the one that trains")
     spec.report_rest()
-    made.first = f"{made.name}-{kinds[0]}-0-0"
-    made.hosts = rf"{re.escape(made.name)}-(?:{'|'.join(map(re.escape, kinds))})-\d+-\d+"
+    domain = (source["spec"].get("network") or {}).get("subdomain") or made.name
+    made.hosts = HostNames(made.name, tuple(kinds), 2, str(domain))
     return made

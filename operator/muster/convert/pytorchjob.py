@@ -5,11 +5,11 @@ Source: kubeflow/training-operator release-1.9, pkg/apis/kubeflow.org/v1 and pkg
 Tests: tests/unit/convert/test_documents.py.
 """
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from muster.convert.fields import Fields, Notes, RefusedError
+from muster.convert.hosts import HostNames
 from muster.convert.job import Gang
 
 
@@ -48,7 +48,6 @@ def gang(source: Mapping[str, Any], notes: Notes) -> Gang:
     for _, template, _ in made.parts if priority else ():
         template["spec"].setdefault("priorityClassName", priority)
     made.processes = str(elastic.pop_field("nProcPerNode") or spec.pop_field("nprocPerNode") or "auto")
-    made.first = f"{made.name}-{kinds[0].lower()}-0"
-    made.hosts = rf"{re.escape(made.name)}-(?:master|worker)-\d+"
+    made.hosts = HostNames(made.name, tuple(kind.lower() for kind in kinds))
     spec.report_rest()
     return made

@@ -49,14 +49,15 @@ def text_of(value: Any) -> str:
 
 
 def _asked_of_others(container: Mapping[str, Any], own: Collection[str]) -> set[str]:
-    """Return what a container reads that another system sets: variables, and labels and annotations that no pod has
-    now.
+    """Return what a container reads that another system sets: variables that it does not set itself, and labels and
+    annotations that no pod has now.
 
     Args:
         own: labels and annotations of the template.
     """
     text = text_of({name: value for name, value in container.items() if name not in ("name", "image")})
-    return {*_FOREIGN.findall(text), *(mark for mark in _MARK.findall(text) if mark not in own)}
+    set_there = {str(each.get("name")) for each in container.get("env") or ()}
+    return {*_FOREIGN.findall(text), *(mark for mark in _MARK.findall(text) if mark not in own)} - set_there
 
 
 def training(template: Mapping[str, Any], usual: str, notes: Notes) -> dict[str, Any]:
@@ -128,6 +129,26 @@ def _devices(part: Any) -> list[str]:
         if isinstance(part, list)
         else [name for name in part if "/" in name]
     )
+
+
+def constants(template: Mapping[str, Any], own: Collection[str], marks: Mapping[str, str], notes: Notes) -> None:
+    """Write the values of variables that read a label or annotation of the other system with one value on all pods.
+
+    Args:
+        own: labels and annotations of the template.
+        marks: labels and annotations of the other system that have one value on all pods of the gang.
+    """
+    for part in ("initContainers", "containers"):
+        for container in template["spec"].get(part) or ():
+            for each in container.get("env") or ():
+                source = each.get("valueFrom")
+                mark = next(iter(_MARK.findall(str(source))), "")
+                if mark in marks and mark not in own:
+                    each.pop("valueFrom")
+                    each["value"] = marks[mark]
+                    notes.became.append(
+                        f"env {each.get('name')} of {container.get('name')}: {short(source)} -> {marks[mark]}"
+                    )
 
 
 def variables(container: dict[str, Any], own: Collection[str], notes: Notes) -> None:
@@ -225,24 +246,6 @@ def counts(container: Mapping[str, Any], env: Sequence[Any], nodes: int, notes: 
                 f"{name}={nodes}: where a script starts several on each node by itself, let it set {name}={wanted} "
                 "for them, or let it start one and write how many in spec.launch.processesPerNode"
             )
-
-
-def by_address(container: dict[str, Any], first: str, notes: Notes) -> None:
-    """Replace the host name of the first pod, with or without its domain, by $(MASTER_ADDR)."""
-    host = re.compile(rf"(?<![\w.-]){re.escape(first)}(?:\.[a-z][\w-]*)*(?![\w-])")
-
-    def replaced(text: Any, where: str) -> Any:
-        found = host.search(text) if isinstance(text, str) else None
-        if found:
-            notes.became.append(f"{where}: {found.group()} -> $(MASTER_ADDR)")
-        return host.sub("$(MASTER_ADDR)", text) if found else text
-
-    for name in ("command", "args"):
-        if container.get(name):
-            container[name] = [replaced(word, name) for word in container[name]]
-    for variable in container.get("env") or ():
-        if "value" in variable:
-            variable["value"] = replaced(variable["value"], f"env {variable.get('name')}")
 
 
 def meeting(container: dict[str, Any], notes: Notes) -> None:

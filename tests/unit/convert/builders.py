@@ -54,3 +54,20 @@ def a_pytorch_job(command: list[str], **container: Any) -> dict[str, Any]:
     worker = {"replicas": 2, "template": {"spec": {"containers": [trainer]}}}
     spec = {"pytorchReplicaSpecs": {"Worker": worker}}
     return {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "a"}, "spec": spec}
+
+
+def a_job_set(command: list[str], **container: Any) -> dict[str, Any]:
+    """A JobSet of four pods with eight GPUs each."""
+    trainer = {"name": "t", "image": "i", "command": command, "resources": {"limits": {"nvidia.com/gpu": 8}}}
+    template = {"spec": {"restartPolicy": "Never", "containers": [{**trainer, **container}]}}
+    batch = {"parallelism": 4, "completions": 4, "backoffLimit": 0, "template": template}
+    spec = {"replicatedJobs": [{"name": "workload", "template": {"spec": batch}}]}
+    metadata = {"name": "ds", "namespace": "lab"}
+    return {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": metadata, "spec": spec}
+
+
+def only(source: dict[str, Any]) -> Result:
+    """What becomes of one job by itself."""
+    (found,) = convert_objects([source])
+    assert found is not None
+    return found

@@ -193,8 +193,8 @@ def test_each_container_and_each_name_that_nobody_sets_is_told() -> None:
     checks = result("jobset-neighbours").notes.check
     for container, names in {
         "initContainer prepare": ["JOB_COMPLETION_INDEX"],
-        "initContainer agent": ["JOBSET_NAME", "jobset.sigs.k8s.io/jobset-name"],
-        "container uploader": ["JOBSET_NAME", "JOB_COMPLETION_INDEX", "jobset.sigs.k8s.io/jobset-name"],
+        "initContainer agent": [],
+        "container uploader": ["JOB_COMPLETION_INDEX"],
         "volume who": ["batch.kubernetes.io/job-completion-index"],
     }.items():
         told = [note.partition(" is used by ")[0] for note in checks if f" is used by {container}, " in note]
@@ -229,10 +229,10 @@ def test_a_label_that_the_template_has_is_not_missed() -> None:
     def asking(label: str) -> list[dict[str, Any]]:
         return [{"name": "X", "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{label}']"}}}]
 
-    for label, is_told in (("team", False), ("training.kubeflow.org/job-name", True), ("job-name", True)):
+    for label, is_told in (("team", False), ("training.kubeflow.org/operator-name", True), ("job-name", True)):
         source = a_pytorch_job(["torchrun", "train.py"])
         template = source["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]
-        template["metadata"] = {"labels": {"team": "llm", "training.kubeflow.org/job-name": "a"}}
+        template["metadata"] = {"labels": {"team": "llm", "training.kubeflow.org/operator-name": "a"}}
         template["spec"]["containers"].append({"name": "beside", "image": "i", "env": asking(label)})
         (found,) = convert_objects([source])
         assert found is not None

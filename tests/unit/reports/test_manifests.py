@@ -1,8 +1,9 @@
 """tests/data/reports/manifests: jobs as people write them, and what `convert` and the API make of them.
 
 `input` is a file as kubectl reads it. Of a job of another system `right` is `becomes`, fields of the spec that
-`convert` makes of it, `refused`, words of the refusal, or `passed`, where it is printed as it was written. Of a
-TrainingJob it is `accepted`, or `refused` with words of the API server, which integration tests ask.
+`convert` makes of it, `refused`, words of the refusal, or `passed`, where it is printed as it was written. Beside
+`becomes`, each text of `told` is in one of the checks, and no text of `not_told` in any. Of a TrainingJob `right` is
+`accepted`, or `refused` with words of the API server, which integration tests ask.
 """
 
 from typing import Any
@@ -34,6 +35,9 @@ def test_a_converted_job_is_what_the_api_takes(case: Case) -> None:
     assert {key: made["spec"].get(key) for key in expected} == expected
     assert not {each["name"] for each in trainer(made).get("env", ())} & IDENTITY
     assert "resources" not in trainer(made) or all(trainer(made)["resources"].values())
+    checks = "\n".join(result_of(case).notes.check)
+    assert [text for text in case.right.get("told", ()) if text not in checks] == []
+    assert [text for text in case.right.get("not_told", ()) if text in checks] == []
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=str)
