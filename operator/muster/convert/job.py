@@ -10,7 +10,7 @@ from typing import Any
 from muster.api.base import API_VERSION, LAST_APPLIED
 from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.trainingjob import NAME_RULES, is_job_name, parsed
-from muster.convert import hosts, pod, saving, worker
+from muster.convert import hosts, identity, pod, saving, worker
 from muster.convert.fields import Fields, Notes, RefusedError
 from muster.convert.hosts import HostNames
 from muster.lifecycle import launching
@@ -36,6 +36,7 @@ class Gang:
         usual: the other system's name for the container that trains.
         hosts: how the hosts of its pods are called.
         sizes: number of pods of each of the Jobs in the source.
+        given: variables that the other system sets by itself in another form than Muster.
         processes: processes on each node, in the form of torchrun's --nproc-per-node; "": not given.
         parts: the replicas that train: the path of each, the template of its pods, and the number of pods.
         restarts_containers: whether the other system restarts a container that ends in place.
@@ -46,6 +47,7 @@ class Gang:
     usual: str
     hosts: HostNames = HostNames()
     sizes: list[int] = field(default_factory=list)
+    given: dict[str, str] = field(default_factory=dict)
     processes: str = ""
     parts: list[tuple[str, dict[str, Any], int]] = field(default_factory=list)
     restarts_containers: bool = False
@@ -173,11 +175,13 @@ def _worker(gang: Gang, template: dict[str, Any], notes: Notes) -> Worker:
     worker.mounts(container, notes)
     env = container.get("env") or ()
     worker.variables(container, own, notes)
-    worker.counts(container, env, gang.nodes, notes)
+    identity.convert_forms(container, env, gang.nodes, gang.given, notes)
     worker.neighbours(template, container, own, notes)
     if gang.nodes > 1:
         worker.meeting(container, notes)
     hosts.replace_first(container, gang.hosts, notes)
+    if gang.nodes > 1:
+        identity.note_scripts(container, notes)
     worker.processes(container, gang.processes, gpus, notes)
     return Worker({**({"metadata": metadata} if metadata else {}), **template}, container, gpus, marks)
 

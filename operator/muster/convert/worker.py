@@ -6,12 +6,12 @@ Tests: tests/unit/convert/test_documents.py.
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from muster.convert.fields import Notes, RefusedError, short
 from muster.protocol.contract import IDENTITY
-from muster.protocol.starters import TORCHRUN, commands_of, option, program_at, starter_of
+from muster.protocol.starters import TORCHRUN, option, program_at, starter_of
 from muster.world.resources import amount
 from muster.world.views import INDEX_LABEL
 
@@ -226,25 +226,6 @@ def mounts(container: Mapping[str, Any], notes: Notes) -> None:
             notes.check.append(
                 f"{where}: {', '.join(left)}: a worker's new pod has another name, and variables of an attempt come "
                 "after the mounts: $(MUSTER_WORKER_INDEX) stays the same"
-            )
-
-
-def counts(container: Mapping[str, Any], env: Sequence[Any], nodes: int, notes: Notes) -> None:
-    """Note variables that counted processes which the container's own script starts: Muster sets another number.
-
-    Args:
-        env: the container's variables, as the source has them.
-    """
-    if commands_of(words(container)):
-        return  # those set the number themselves
-    said = {str(each.get("name")): str(each.get("value")) for each in env if isinstance(each, dict)}
-    for name in ("WORLD_SIZE", "JAX_NUM_PROCESSES"):
-        wanted = said.get(name, "")
-        if wanted.isdigit() and int(wanted) > nodes > 0:
-            notes.check.append(
-                f"env {name}: {wanted}: Muster starts one process on each of {nodes} nodes, and tells it "
-                f"{name}={nodes}: where a script starts several on each node by itself, let it set {name}={wanted} "
-                "for them, or let it start one and write how many in spec.launch.processesPerNode"
             )
 
 
