@@ -570,6 +570,17 @@ REASONS: tuple[Reason, ...] = (
         _ACCEPT,
     ),
     Reason(
+        "AcceleratorsNotCounted",
+        Topic.MANIFEST,
+        WARNS,
+        "The template asks for accelerators that the fleet does not count (`google.com/tpu`, a MIG slice), and "
+        "`spec.gpusPerNode` is 0. With another `gpusPerNode` such a job is refused (`AcceleratorMismatch`): no node "
+        "has both.",
+        "The job runs. The burn-in does not test these accelerators, and no account has their hours.",
+        "Where the whole fleet has these accelerators, name them in `spec.acceleratorResource` of the FleetPolicy, and "
+        "write `spec.gpusPerNode` in the place of the limit. Else add the reason to `spec.acceptedWarnings`.",
+    ),
+    Reason(
         "DirectoryOnNoVolume",
         Topic.MANIFEST,
         WARNS,

@@ -12,11 +12,10 @@ from typing import Any
 from muster.convert.fields import Notes, RefusedError, short
 from muster.protocol.contract import IDENTITY
 from muster.protocol.starters import TORCHRUN, option, program_at, starter_of
-from muster.world.resources import amount
+from muster.world.resources import ACCELERATORS, amount
 from muster.world.views import INDEX_LABEL
 
 _TPU = "google.com/tpu"
-ACCELERATORS = ("nvidia.com/gpu", "amd.com/gpu", _TPU, "habana.ai/gaudi", "aws.amazon.com/neuron")
 # How pods of other systems learn their index, and variables that only those systems set.
 _INDEX = re.compile(r"job-completion-index|training\.kubeflow\.org/replica-index")
 _FOREIGN = re.compile(

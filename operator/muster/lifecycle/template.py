@@ -11,6 +11,7 @@ from muster.lifecycle import resuming
 from muster.lifecycle.launching import command_of, is_shell_line
 from muster.lifecycle.modes import mode_of
 from muster.lifecycle.objects import objects
+from muster.lifecycle.warned import Warned
 from muster.lifecycle.worker_pod import CLUSTER_DNS, CLUSTER_DNS_ON_HOST, POD_DEADLINE, asking, worker_container
 from muster.placement.constraints import read_constraints
 from muster.placement.eligibility import Requirements
@@ -22,8 +23,10 @@ from muster.world.job import JobWorld
 from muster.world.joblimits import too_many_nodes
 from muster.world.queuedecision import Refusal, RefusalKind
 from muster.world.quotas import QuotaClaim, claim_of_pod
-from muster.world.resources import template_requests
+from muster.world.resources import ACCELERATORS, is_accelerator, template_requests
 from muster.world.views import SCHEDULER_NAME
+
+ACCELERATORS_NOT_COUNTED = "AcceleratorsNotCounted"
 
 
 def problem(job: TrainingJob, fleet: Fleet) -> tuple[str, str] | None:
@@ -97,6 +100,32 @@ def _container_problem(job: TrainingJob, container: Mapping[str, Any], fleet: Fl
 def _asks_for(container: Mapping[str, Any], resource: str) -> bool:
     resources = container.get("resources") or {}
     return any(str((resources.get(part) or {}).get(resource, "0")) != "0" for part in ("limits", "requests"))
+
+
+def _other_accelerators(container: Mapping[str, Any], resource: str) -> str:
+    """Return the accelerators that a container asks for beside the fleet's, or in parts of it, as text."""
+    resources = container.get("resources")
+    parts = [resources.get(part) for part in ("limits", "requests")] if isinstance(resources, dict) else []
+    listed = {str(name): str(value) for part in parts if isinstance(part, dict) for name, value in part.items()}
+    return ", ".join(
+        f"{name}: {value}"
+        for name, value in sorted(listed.items())
+        if name != resource and value != "0" and (name in ACCELERATORS or is_accelerator(name, resource))
+    )
+
+
+def accelerator_warning(job: TrainingJob, fleet: Fleet) -> Warned | None:
+    """Return the warning that a job without counted accelerators asks for some of another kind; None: it does not."""
+    resource = fleet.policy.accelerator_resource
+    others = _other_accelerators(worker_container(job) or {}, resource)
+    if not others or job.spec.gpus_per_node:
+        return None
+    return Warned(
+        ACCELERATORS_NOT_COUNTED,
+        f"the template's container asks for {others}, and spec.gpusPerNode is 0: it counts {resource} alone "
+        "(spec.acceleratorResource of FleetPolicy default), so that the burn-in does not test these accelerators, and "
+        "no account has their hours",
+    )
 
 
 def _pod_problem(job: TrainingJob) -> tuple[str, str] | None:
@@ -324,5 +353,13 @@ def _accelerator_problem(job: TrainingJob, container: dict[str, object], fleet: 
             "AcceleratorMismatch",
             f"spec.gpusPerNode is {job.spec.gpus_per_node}, but the template's container asks for {resource}: "
             f"{asked}; leave the limit out of the template (Muster sets it) or make both equal. {AGAIN}",
+        )
+    others = _other_accelerators(container, resource)
+    if others and job.spec.gpus_per_node:
+        return (
+            "AcceleratorMismatch",
+            f"spec.gpusPerNode asks for {job.spec.gpus_per_node} {resource}, and the template's container for {others} "
+            "as well: no node has both. Leave that limit out, or set spec.gpusPerNode to 0; gpusPerNode counts what "
+            f"FleetPolicy default names in spec.acceleratorResource. {AGAIN}",
         )
     return None

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from muster.api.gang import GangSpec
 from muster.api.trainingjob import MAX_WARNINGS, JobWarning
-from muster.lifecycle import launching, place, unloadable, unshared
+from muster.lifecycle import launching, place, template, unloadable, unshared
 from muster.lifecycle import record as records
 from muster.lifecycle.warned import Warned
 from muster.protocol.messages import readable
@@ -26,6 +26,7 @@ def of_spec(world: JobWorld) -> list[Warned]:
         *launching.start_warnings(world.job),
         place.shared_directory_warning(world),
         place.volume_warning(world.job),
+        template.accelerator_warning(world.job, world.fleet),
     )
     return [warned for warned in found if warned is not None]
 

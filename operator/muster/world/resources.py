@@ -17,6 +17,8 @@ UNREADABLE = "muster.dev/unreadable"
 # measures it.
 COUNTED = frozenset({"cpu", "memory", PODS})
 _HUGE_PAGES = "hugepages-"
+ACCELERATORS = ("nvidia.com/gpu", "amd.com/gpu", "google.com/tpu", "habana.ai/gaudi", "aws.amazon.com/neuron")
+"""Accelerators of all vendors, of which a fleet counts one."""
 
 MOST = 2**63 - 1
 _MAX_DIGITS = 18

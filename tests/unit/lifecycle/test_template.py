@@ -9,6 +9,7 @@ import pytest
 from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, running
 from tests.unit.lifecycle.selecting import costliest_costs_some_times_an_ordinary_one, expressions, selecting
 
+from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.gang import Member
 from muster.api.trainingjob import ProgressPreset, TrainingJob
 from muster.lifecycle.plan import ApplySupport, CheckTemplate, CreatePod, State
@@ -273,3 +274,30 @@ def test_nobody_can_take_the_name_of_the_trial_beforehand() -> None:
     (check,) = (action for action in decide(scene.world(), SETTINGS).actions if isinstance(action, CheckTemplate))
     assert "name" not in check.pod["metadata"]
     assert check.pod["metadata"]["generateName"].endswith("-trial-")
+
+
+def asking_for(limits: dict[str, Any], **spec: Any) -> TrainingJob:
+    return a_job(template={"spec": {"containers": [{**CONTAINER, "resources": {"limits": limits}}]}}, **spec)
+
+
+@pytest.mark.parametrize("name", ["google.com/tpu", "amd.com/gpu", "nvidia.com/mig-1g.5gb"])
+def test_accelerators_beside_those_that_are_counted_are_refused(name: str) -> None:
+    found = problem(asking_for({name: 4, "nvidia.com/gpu": 8}), Fleet())
+    assert found is not None
+    assert found[0] == "AcceleratorMismatch"
+    assert f"asks for 8 nvidia.com/gpu, and the template's container for {name}: 4 as well" in found[1]
+    assert problem(asking_for({"rdma/hca": 1, name: 0}), Fleet()) is None
+    policy = FleetPolicySpec.model_validate({"acceleratorResource": "google.com/tpu"})
+    assert problem(asking_for({"google.com/tpu": 8}), Fleet(policy)) is None
+
+
+def test_accelerators_that_nothing_counts_are_a_warning() -> None:
+    for job, is_warned in (
+        (asking_for({"google.com/tpu": "4"}, gpusPerNode=0), True),
+        (asking_for({"rdma/hca": "1"}, gpusPerNode=0), False),
+    ):
+        assert problem(job, Fleet()) is None
+        scene = Scene(job).fleet()
+        plan = decide(scene.world(), SETTINGS)
+        assert plan.status is not None
+        assert ("AcceleratorsNotCounted" in [each.reason for each in plan.status.warnings]) is is_warned
