@@ -16,7 +16,7 @@ import typer
 import yaml
 
 from muster.cli import show
-from muster.convert.documents import Result, convert_objects, is_gang, title
+from muster.convert.documents import Result, convert_objects, is_gang, title, why_outside
 
 NOT_ALL = 2
 _MOST_VALUES = 1_000_000  # of a document, beyond one for each of its characters
@@ -64,6 +64,10 @@ def command(files: FilesArgument) -> None:
         if result is None:
             printed.append(document.text)
             kept.append(title(document.value))
+            outside = why_outside(document.value)
+            if outside:
+                message = f"{title(document.value)} ({document.where}) stays as it is: {outside}"
+                typer.echo(show.printable(message), err=True)
         else:
             printed += [as_document(result.job)] if result.job else []
             _print_result(document, result)

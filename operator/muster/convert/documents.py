@@ -11,6 +11,7 @@ from muster.api.fleetpolicy import FleetPolicySpec
 from muster.convert import indexedjob, jobset, pytorchjob, trainjob
 from muster.convert.fields import Notes, RefusedError
 from muster.convert.job import training_job
+from muster.convert.worker import asked
 
 VERSIONS = {
     "PyTorchJob": "kubeflow.org/v1",
@@ -71,6 +72,22 @@ def _is_refused(it: Any) -> bool:
     """Return whether an object is a gang of a kind that cannot be converted."""
     api = str(it.get("apiVersion")) if isinstance(it, dict) else ""
     return kind_of(it) in _OTHERS.get(api.partition("/")[0], ())
+
+
+def why_outside(it: Any) -> str:
+    """Return what a user should know of a Job with accelerators that is no gang, and stays; "" for other objects."""
+    if kind_of(it) != "Job" or is_gang(it):
+        return ""
+    with suppress(AttributeError, KeyError, TypeError):  # the API server reports the shape
+        containers = it["spec"]["template"]["spec"]["containers"]
+        wanted = ", ".join(f"{name}: {number}" for each in containers for name, number in asked(each).items())
+        if wanted:
+            return (
+                f"its pods ask for {wanted}, but it is no Indexed Job of several pods that run at once: it starts "
+                "outside of Muster, which keeps off the nodes that it holds. For one pod on a healthy node write a "
+                "TrainingJob with spec.nodes: 1"
+            )
+    return ""
 
 
 def kind_of(it: Any) -> str:

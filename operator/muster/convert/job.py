@@ -170,7 +170,7 @@ def _worker(gang: Gang, template: dict[str, Any], notes: Notes) -> Worker:
     own = {key for values in metadata.values() for key in values}
     worker.constants(template, own, gang.hosts.marks, notes)
     container = worker.training(template, gang.usual, notes)
-    gpus = worker.accelerators(container, notes)
+    gpus = worker.accelerators(container, gang.nodes, notes)
     pod.fit(template, container, restarted=gang.restarts_containers, notes=notes)
     worker.mounts(container, notes)
     env = container.get("env") or ()
@@ -178,7 +178,7 @@ def _worker(gang: Gang, template: dict[str, Any], notes: Notes) -> Worker:
     identity.convert_forms(container, env, gang.nodes, gang.given, notes)
     worker.neighbours(template, container, own, notes)
     if gang.nodes > 1:
-        worker.meeting(container, notes)
+        worker.meeting(container, gang.nodes, notes)
     hosts.replace_first(container, gang.hosts, notes)
     if gang.nodes > 1:
         identity.note_scripts(container, notes)

@@ -16,6 +16,8 @@ from muster.world.resources import ACCELERATORS, amount
 from muster.world.views import INDEX_LABEL
 
 _TPU = "google.com/tpu"
+_SHARED = ("nvidia.com/gpu", "amd.com/gpu")  # pods may share a node that has several of these
+_USUAL_GPUS = 8  # of a node
 # How pods of other systems learn their index, and variables that only those systems set.
 _INDEX = re.compile(r"job-completion-index|training\.kubeflow\.org/replica-index")
 _FOREIGN = re.compile(
@@ -32,7 +34,7 @@ _MPI = re.compile(r"(?:^|[\s/])(mpirun|mpiexec|orterun|horovodrun)(?=\s|$)")
 _MEETING = re.compile(
     r"--(?:nnodes|node[-_]rank|master[-_]addr|master[-_]port|rdzv[-_]\w+|standalone|max[-_]restarts)(?=[=\s]|$)"
 )
-
+_COUNT = re.compile(r"--nnodes[=\s](\d+)(?=\s|$)")
 _RESTARTING = re.compile(r"--max[-_]restarts")
 
 
@@ -92,8 +94,12 @@ def asked(container: Mapping[str, Any]) -> dict[str, str]:
     return {name: str(both[name]) for name in ACCELERATORS if both.get(name)}
 
 
-def accelerators(container: dict[str, Any], notes: Notes) -> int:
-    """Return how many accelerators the container requests; the request is removed, because Muster makes it."""
+def accelerators(container: dict[str, Any], nodes: int, notes: Notes) -> int:
+    """Return how many accelerators the container requests; the request is removed, because Muster makes it.
+
+    Args:
+        nodes: number of workers.
+    """
     for name, quantity in asked(container).items():
         for part in ("limits", "requests"):
             (container["resources"].get(part) or {}).pop(name, None)
@@ -106,6 +112,11 @@ def accelerators(container: dict[str, Any], notes: Notes) -> int:
                 "tried"
             )
         notes.became.append(f"{name}: {quantity} -> spec.gpusPerNode: {number}")
+        if name in _SHARED and nodes > 1 and 0 < number < _USUAL_GPUS:
+            notes.check.append(
+                f"{number} {name} in each of {nodes} pods: each becomes a worker with a node to itself: where nodes "
+                "have more of them, write fewer spec.nodes with more spec.gpusPerNode, and start one process for each"
+            )
         if name != ACCELERATORS[0]:
             notes.check.append(
                 f"gpusPerNode counts spec.acceleratorResource of the FleetPolicy, which has to be {name}"
@@ -228,8 +239,17 @@ def mounts(container: Mapping[str, Any], notes: Notes) -> None:
             )
 
 
-def meeting(container: dict[str, Any], notes: Notes) -> None:
-    """Remove torchrun's rendezvous options: they would take precedence over the variables that Muster sets."""
+def meeting(container: dict[str, Any], nodes: int, notes: Notes) -> None:
+    """Remove torchrun's rendezvous options: they would take precedence over the variables that Muster sets.
+
+    Args:
+        nodes: number of workers.
+    """
+    for said in dict.fromkeys(_COUNT.findall(" ".join(words(container)))):
+        if int(said) != nodes:
+            notes.check.append(
+                f"--nnodes={said}: the source has {nodes} pods, and each becomes a node: all of them train together now"
+            )
     why = "nodes find each other by the PET_ variables, which Muster sets at each start"
     restarting = "Muster starts the ranks again, from what was saved since; spec.recovery says how often"
     if starter_of(words(container)) != TORCHRUN:

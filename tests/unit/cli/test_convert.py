@@ -181,3 +181,12 @@ def test_aliases_are_read() -> None:
     assert from_stdin(text).stdout == text
     merged = "metadata: &m {name: a}\nkind: List\nitems: [{kind: JobSet, metadata: {<<: *m, name: b}}]\n"
     assert "JobSet b (stdin, document 1, item 1)" in from_stdin(merged).stderr
+
+
+def test_a_job_of_one_pod_with_accelerators_passes_with_a_word() -> None:
+    trainer = "{name: t, image: i, resources: {limits: {nvidia.com/gpu: 8}}}"
+    spec = f"{{template: {{spec: {{restartPolicy: Never, containers: [{trainer}]}}}}}}"
+    text = f"apiVersion: batch/v1\nkind: Job\nmetadata: {{name: one}}\nspec: {spec}\n"
+    found = from_stdin(text)
+    assert (found.exit_code, found.stdout) == (0, text)
+    assert found.stderr.startswith("Job one (stdin, document 1) stays as it is: its pods ask for nvidia.com/gpu: 8,")

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.unit.convert.builders import MANIFESTS, a_pytorch_job, job_of, objects, result, said, trainer
+from tests.unit.convert.builders import MANIFESTS, a_pytorch_job, job_of, objects, only, result, said, trainer
 from tests.unit.convert.changes import assert_that_what_is_changed_comes_out_valid_or_refused
 
-from muster.convert.documents import convert_objects
+from muster.convert.documents import convert_objects, why_outside
 from muster.convert.trainjob import merged
 from muster.node.launcher.environment import RankFiles, rank_environment
 from muster.protocol.expansion import REFERRING, expanded, referring, with_identity
@@ -527,3 +527,38 @@ def test_jobs_beside_each_other_are_a_gang_each() -> None:
 def test_pods_without_host_names_may_work_alone_and_that_is_told() -> None:
     (alone,), (meets,) = (convert_objects([an_indexed_job("a", **pod)]) for pod in ({}, {"subdomain": "a"}))
     assert [any("works alone" in note for note in each.notes.check) for each in (alone, meets) if each] == [True, False]
+
+
+@pytest.mark.parametrize(("gpus", "is_told"), [(1, True), (4, True), (8, False)])
+def test_pods_that_may_share_a_node_are_told(gpus: int, is_told: bool) -> None:
+    source = a_pytorch_job(["torchrun", "train.py"], resources={"limits": {"nvidia.com/gpu": gpus}})
+    told = f"{gpus} nvidia.com/gpu in each of 2 pods: each becomes a worker with a node to itself"
+    assert any(note.startswith(told) for note in only(source).notes.check) is is_told
+    source["spec"]["pytorchReplicaSpecs"]["Worker"]["replicas"] = 1
+    assert not any("in each of" in note for note in only(source).notes.check)
+
+
+@pytest.mark.parametrize(
+    ("command", "is_told"),
+    [
+        (["torchrun", "--nnodes=4", "train.py"], True),
+        (["torchrun", "--nnodes", "2", "train.py"], False),
+        (["torchrun", "--nnodes=1:4", "train.py"], False),
+        (["bash", "-c", "torchrun --nnodes 4 train.py"], True),
+        (["bash", "-c", "torchrun --nnodes $N train.py"], False),
+    ],
+)
+def test_a_count_of_nodes_that_is_not_that_of_the_pods_is_told(command: list[str], is_told: bool) -> None:
+    notes = only(a_pytorch_job(command)).notes.check
+    assert any(note.startswith("--nnodes=4: the source has 2 pods") for note in notes) is is_told
+
+
+def test_a_job_with_accelerators_that_is_no_gang_does_not_pass_without_a_word() -> None:
+    one = an_indexed_job("a")
+    one["spec"] |= {"parallelism": 1, "completions": 1}
+    assert convert_objects([one]) == [None]
+    assert "ask for nvidia.com/gpu: 8" in why_outside(one)
+    assert "spec.nodes: 1" in why_outside(one)
+    one["spec"]["template"]["spec"]["containers"][0].pop("resources")
+    for silent in (one, an_indexed_job("a"), {"kind": "Job", "spec": {"template": 7}}, {"kind": "Pod"}, None):
+        assert why_outside(silent) == ""
