@@ -99,10 +99,14 @@ def _patches(spec: Fields) -> list[dict[str, Any]]:
 
 
 def _auto(container: Mapping[str, Any]) -> str:
-    """Return the number of processes for `auto`, as Trainer does: one for each GPU, else one for each CPU."""
+    """Return the number of processes for `auto`, as Trainer does: one for each GPU, else one for each CPU.
+
+    To Trainer each resource is a GPU that has the word in its name, e.g. a share of one.
+    """
     resources = container.get("resources") or {}
+    has_gpus = any("gpu" in name.lower() for part in ("requests", "limits") for name in resources.get(part) or ())
     cpus = (resources.get("requests") or {}).get("cpu") or (resources.get("limits") or {}).get("cpu")
-    return "auto" if asked(container) else str(max(1, -(-amount("cpu", str(cpus or 0)) // 1000)))
+    return "auto" if has_gpus or asked(container) else str(max(1, -(-amount("cpu", str(cpus or 0)) // 1000)))
 
 
 def merged(one: Any, other: Any, name: str = "") -> Any:

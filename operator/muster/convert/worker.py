@@ -32,7 +32,7 @@ _NUMBERING = re.compile(r".*(?:RANK|INDEX|-index|PROCESS_ID)")
 _REFERENCE = re.compile(r"\$\((\w+)\)")
 _MPI = re.compile(r"(?:^|[\s/])(mpirun|mpiexec|orterun|horovodrun)(?=\s|$)")
 _MEETING = re.compile(
-    r"--(?:nnodes|node[-_]rank|master[-_]addr|master[-_]port|rdzv[-_]\w+|standalone|max[-_]restarts)(?=[=\s]|$)"
+    r"--(?:nnodes|node[-_]rank|local[-_]addr|master[-_]addr|master[-_]port|rdzv[-_]\w+|standalone|max[-_]restarts)(?=[=\s]|$)"
 )
 _COUNT = re.compile(r"--nnodes[=\s](\d+)(?=\s|$)")
 _RESTARTING = re.compile(r"--max[-_]restarts")
