@@ -67,7 +67,9 @@ class HostNames:
         domain = re.escape(self.domain) if self.domain else "(?!)"
         alone = rf"|{domain}" if self.domain != self.job else ""
         is_full = re.fullmatch(self.full_name, value) is not None
-        return not is_full and bool(re.fullmatch(rf"{prefix}|\.?{domain}\.[a-z][\w.-]*|\.{domain}{alone}", value))
+        return not is_full and bool(
+            re.fullmatch(rf"{prefix}|\.?{domain}\.[a-z0-9-]+\.svc[\w.-]*|\.{domain}{alone}", value)
+        )
 
 
 def replace_first(container: dict[str, Any], hosts: HostNames, notes: Notes) -> None:

@@ -22,14 +22,14 @@ def pieces(found: Result) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "value", ["ds-workload-", "ds-workload", "ds-workload-0-", "ds-", "ds.lab.svc.cluster.local", ".ds", "ds.lab"]
+    "value", ["ds-workload-", "ds-workload", "ds-workload-0-", "ds-", "ds.lab.svc.cluster.local", ".ds"]
 )
 def test_a_variable_with_a_piece_of_a_host_name_is_told(value: str) -> None:
     assert pieces(converted(PART=value)) == [f"env PART: {value}"]
 
 
 @pytest.mark.parametrize(
-    "value", ["ds", "workload", "ds-workload-0-1.ds", "ads-workload-", "ds2.lab.svc", "s3://ds-/x"]
+    "value", ["ds", "workload", "ds-workload-0-1.ds", "ads-workload-", "ds2.lab.svc", "s3://ds-/x", "ds.yaml"]
 )
 def test_a_value_that_is_no_piece_is_not_told(value: str) -> None:
     assert pieces(converted(PART=value)) == []
