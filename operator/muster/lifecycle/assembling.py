@@ -37,6 +37,7 @@ from muster.queueing.charges import JOBS_THAT_PAY_ALONE
 from muster.queueing.limits import NAMESPACE_LIMIT
 from muster.queueing.phrases import nodes_text
 from muster.recovery import budgets, holds, verification
+from muster.recovery.stacks import is_printing
 from muster.recovery.starts import POD_START_SECONDS
 from muster.world.job import CreateError, JobWorld
 from muster.world.views import SCHEDULER_NAME, PodView
@@ -295,6 +296,7 @@ def _are_all_fenced(world: JobWorld, gang: Gang) -> bool:
         lists
         and bool(unfenced_workers)
         and all(is_fenced(world, unfenced_worker) for unfenced_worker in unfenced_workers)
+        and not any(is_printing(world, member.pod_uid) for member in gang.spec.members)
     )
 
 

@@ -7,6 +7,7 @@ from muster.api.goodput import Account
 from muster.goodput.account import with_account, with_held_gpus
 from muster.lifecycle.figures import compute_or_fallback
 from muster.lifecycle.plan import Announcement, CommitGang, DeletePod, Plan
+from muster.recovery.stacks import is_printing
 from muster.world.job import JobWorld
 
 # etcd takes 1.5 MiB in one request, of which some is the API server's own bookkeeping.
@@ -51,6 +52,15 @@ def _bytes(spec: GangSpec) -> int:
 
 
 def leftovers(world: JobWorld) -> tuple[DeletePod, ...]:
-    """Return the deletions of the job's pods that belong to no member and are not yet being deleted."""
-    left = (pod for pods in world.others.values() for pod in pods if not pod.deleting)
+    """Return the deletions of the job's pods that belong to no member and are not yet being deleted.
+
+    After a hang a pod stays until its ranks have printed their stacks.
+    """
+    holds_nodes = world.gang is not None and bool(world.gang.spec.members)
+    left = (
+        pod
+        for pods in world.others.values()
+        for pod in pods
+        if not pod.deleting and not (holds_nodes and is_printing(world, pod.uid))
+    )
     return tuple(DeletePod(pod.name, pod.uid) for pod in sorted(left, key=lambda pod: pod.name))

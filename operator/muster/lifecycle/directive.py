@@ -9,7 +9,7 @@ from muster.lifecycle import local, resume
 from muster.protocol.checkpoint_names import is_url
 from muster.protocol.fence import peer_distances
 from muster.protocol.messages import EXIT, RUN, WAIT, Directive, Peer
-from muster.recovery.failure import is_hang
+from muster.recovery.stacks import hung_attempt
 from muster.recovery.verification import is_verifier
 from muster.world.job import OtherJob
 from muster.world.names import pod_name
@@ -77,7 +77,9 @@ def directive_for(
         )
     place = _place(job, gang, pod, pod_uid)
     if gang is None or place is None:
-        return Directive(EXIT, reason="this pod is no longer a member of its gang")
+        stacks_of_attempt = hung_attempt(gang.spec) if gang is not None else None
+        reason = "this pod is no longer a member of its gang"
+        return Directive(EXIT, reason=reason, stacks_of_attempt=stacks_of_attempt)
     record, spec = gang.spec, job.spec
     pace = max(POLL_SECONDS, max(len(record.members), launcher_count) / REPORTS_PER_SECOND)
     pace = min(pace, spec.recovery.unreachable_timeout_seconds / 4)
@@ -106,7 +108,7 @@ def directive_for(
             else None,
             requested_directory=resume.requested_directory(job, requested, other) or None,
             local_share=local.share_of_gang(job, record, record.members[place]),
-            stacks_of_attempt=_hung_attempt(record),
+            stacks_of_attempt=hung_attempt(record),
             **either,
         )
     resumed, member = record.start.resume, record.members[place]
@@ -126,14 +128,6 @@ def directive_for(
         fence_seconds=float(member.fence_seconds),
         **either,
     )
-
-
-def _hung_attempt(record: GangSpec) -> int | None:
-    """Return the attempt that ended by a hang, while no ranks have started since; None: none did."""
-    last = record.incidents[-1] if record.incidents else None
-    if last is None or last.resumed_step is not None or not is_hang(last.reason):
-        return None
-    return last.attempt
 
 
 def _has_fence_file(directory: str | None) -> bool:

@@ -563,7 +563,7 @@ def _with_blame(world: JobWorld, incident: GangIncident) -> GangIncident:
 def _with_stacks(world: JobWorld, incident: GangIncident) -> GangIncident:
     """Return a hang with where its ranks stood, as far as launchers have reported it; other incidents as they are.
 
-    With the next start launchers forget that.
+    With the next start launchers forget that, and those of pods that the record drops are forgotten.
     """
     if incident.stacks or incident.resumed_step is not None or not is_hang(incident.reason):
         return incident
@@ -757,7 +757,9 @@ def after_all_fenced(world: JobWorld, record: GangSpec) -> GangSpec:
     time to assemble the gang begins now, and a hold of the start is restated by this leader's clock.
     """
     if not mode_of(world.job).starts_with_pods:
-        return record.model_copy(update={"unfenced_workers": [], "listing_round": record.listing_round + 1})
+        incidents = [_with_stacks(world, incident) for incident in record.incidents]
+        changes = {"unfenced_workers": [], "listing_round": record.listing_round + 1, "incidents": incidents}
+        return record.model_copy(update=changes)
     return record.model_copy(
         update={"unfenced_workers": [], "time": world.now, "hold_until": holds.held_until(world, record)}
     )

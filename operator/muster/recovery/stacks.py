@@ -6,13 +6,40 @@ it is named for people, and decides nothing.
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from muster.api.gang import MAX_STACK_GROUPS, StackGroup
-from muster.protocol.messages import MAX_STACK_CHARS
+from muster.api.gang import MAX_STACK_GROUPS, GangSpec, StackGroup
+from muster.protocol.messages import MAX_STACK_CHARS, RECLAIMING, RUNNING
+from muster.recovery.failure import is_hang
 from muster.world.job import JobWorld
+from muster.world.names import index_of
 from muster.world.redact import without_secrets
+from muster.world.views import FRESH_SECONDS, LauncherView
 
 MAX_NAMED = 4
+# A launcher takes three seconds at most, once it has heard of the hang.
+PRINT_SECONDS = 5.0
 _MAX_RANKS_CHARS = 256
+
+
+def hung_attempt(record: GangSpec) -> int | None:
+    """Return the attempt that ended by a hang, while no ranks have started since; None: none did."""
+    last = record.incidents[-1] if record.incidents else None
+    if last is None or last.resumed_step is not None or not is_hang(last.reason):
+        return None
+    return last.attempt
+
+
+def is_printing(world: JobWorld, pod_uid: str) -> bool:
+    """Whether the ranks of a pod may still have to print their stacks, after a hang: then the pod is kept for a moment.
+
+    Args:
+        world: the state of the job.
+        pod_uid: of the pod, whether it is a member's or a former member's.
+    """
+    attempt, view = hung_attempt(world.gang.spec) if world.gang else None, world.launchers.get(pod_uid)
+    if attempt is None or view is None or world.attempt_age_seconds >= PRINT_SECONDS:
+        return False
+    lives = view.heard_age_seconds < FRESH_SECONDS and view.state in (RUNNING, RECLAIMING)
+    return lives and view.attempt == attempt != view.stacks_attempt
 
 
 def stacks_of(world: JobWorld, attempt: int) -> tuple[list[StackGroup], str]:
@@ -23,7 +50,7 @@ def stacks_of(world: JobWorld, attempt: int) -> tuple[list[StackGroup], str]:
         attempt: the number of the attempt that hung.
     """
     found: dict[tuple[str, str], dict[int, int]] = {}  # stack and problem -> rank -> worker
-    for index, view in world.views.items():
+    for index, view in _views(world):
         if view.stacks_attempt != attempt:
             continue
         for each in view.stacks:
@@ -44,6 +71,13 @@ def stacks_of(world: JobWorld, attempt: int) -> tuple[list[StackGroup], str]:
         for (stack, problem), ranks in kept
     ]
     return groups, without_secrets(_summary(ordered), world.job.spec.containers)
+
+
+def _views(world: JobWorld) -> list[tuple[int, LauncherView]]:
+    """Return the last reports of the members' launchers and of those whose pods the record has dropped, by worker."""
+    former = world.gang.spec.unfenced_workers if world.gang else ()
+    left = ((each.pod, world.launchers.get(each.pod_uid)) for each in former)
+    return [*world.views.items(), *((index_of(pod), view) for pod, view in left if view is not None)]
 
 
 def _summary(ordered: Sequence[tuple[tuple[str, str], Mapping[int, int]]]) -> str:

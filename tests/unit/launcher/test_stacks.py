@@ -13,7 +13,7 @@ from tests.unit.launcher.real_launchers import read_pid
 
 from muster.node.launcher import stacks
 from muster.node.launcher.stack_reader import StackReader
-from muster.protocol.messages import IDLE, RUNNING, Report
+from muster.protocol.messages import EXIT, IDLE, RUNNING, TERMINATING, Report
 
 PUBLISH = """
 import os, signal, sys, threading, time
@@ -62,6 +62,17 @@ def test_the_stack_of_a_hung_rank_is_reported_and_in_its_log(coordinator, run_py
     until(lambda: "rank 0 stood at <string>:9 in load" in launcher.error_text, "the launcher's line")
     coordinator.run(2)
     coordinator.wait_for(lambda r: r.state == RUNNING and r.attempt == 2 and r.stacks == ())
+
+
+def test_a_launcher_whose_pod_is_replaced_reports_the_stacks_before_it_exits(coordinator, run_python, tmp_path, until):
+    run_python(PUBLISH + "load()")
+    coordinator.run(1)
+    until((tmp_path / "rank").exists, "the rank")
+    coordinator.wait_for(lambda r: r.state == RUNNING)
+    coordinator.set(kind=EXIT, stacks_of_attempt=1, reason="this pod is no longer a member of its gang")
+    report = coordinator.wait_for(lambda r: r.state == TERMINATING)
+    (stack,) = report.stacks
+    assert (report.stacks_attempt, stack.frames.splitlines()[0]) == (1, "<string>:9 in load")
 
 
 def test_ranks_of_torchrun_print_one_after_the_other_by_their_own_numbers(coordinator, run_python, tmp_path, until):

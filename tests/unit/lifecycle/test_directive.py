@@ -53,6 +53,12 @@ def test_the_ranks_of_a_hung_attempt_print_their_stacks(reason: str, resumed: in
     assert told(Scene(a_job()).gang(4, go=False, incidents=[incident])).stacks_of_attempt == wanted
 
 
+def test_the_ranks_of_a_hung_attempt_print_their_stacks_also_where_their_pod_is_replaced() -> None:
+    scene = Scene(a_job()).gang(4, go=False, incidents=[an_incident(3, reason="StepTimeout")])
+    directive = told(scene, incarnation=2)
+    assert (directive.kind, directive.stacks_of_attempt) == (EXIT, 3)
+
+
 def test_with_the_go_it_runs_what_the_record_says() -> None:
     here = Scene(a_job(launch={"processesPerNode": 2})).gang(4, resume=7).all(running(4))
     directive = told(here)

@@ -25,7 +25,7 @@ from muster.lifecycle import record as records
 from muster.lifecycle.plan import CommitGang, CreatePod, DeletePod
 from muster.lifecycle.resume import NOT_VISIBLE_SECONDS, Missing
 from muster.lifecycle.step import decide
-from muster.protocol.messages import RankReport, StackReport
+from muster.protocol.messages import IDLE, RECLAIMING, RankReport, StackReport
 from muster.recovery import failures
 from muster.world.job import JobWorld, PodAges, TemplateVerdict, VerdictKind
 from muster.world.queuedecision import NotPlaced, Placed
@@ -127,6 +127,20 @@ class TestUnfencedWorkers:
         if dead:
             here.but(proved_dead=frozenset({"old"}))
         assert isinstance(start(here), GangSpec) == starts
+
+    @pytest.mark.parametrize(("state", "fenced"), [(RECLAIMING, False), (IDLE, True)])
+    def test_of_a_hang_it_stays_on_record_until_the_other_ranks_have_printed_their_stacks(
+        self, state: str, fenced: bool
+    ) -> None:
+        """What the last of them print is compared with what it has printed."""
+        hang = an_incident(1, reason="StepTimeout", settled=True)
+        here = waiting(unfenced_workers=[an_unfenced_worker("old", -1)], incidents=[hang])
+        assert here.record is not None
+        members = [member.model_copy(update={"pod_uid": here.uid(member.index)}) for member in here.record.members]
+        here.record = here.record.model_copy(update={"members": members})
+        here.launcher(2, running(1, 7, state=state)).but(attempt_age_seconds=1.0)
+        committed = [action.spec for action in decide(here.world(), SETTINGS).actions if isinstance(action, CommitGang)]
+        assert [spec.unfenced_workers for spec in committed] == ([[]] if fenced else [])
 
     def test_a_fence_is_as_long_as_its_record_says(self) -> None:
         unfenced_worker = an_unfenced_worker("old", -1).model_copy(update={"fence_seconds": 60})

@@ -467,6 +467,8 @@ class TestHang:
         theatre.until(lambda: play.record.attempt == 3)
         assert play.levels == ["Start", "R0", "R0b"]
         succeeded(theatre, play)
+        stood = [[group.ranks for group in incident.stacks] for incident in incidents(play)]
+        assert stood == [["0-2"], ["0-2"]], "the ranks of the pod that was replaced have printed theirs, too"
 
     def test_the_operator_away_is_none(self) -> None:
         theatre = Theatre()

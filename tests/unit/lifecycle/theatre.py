@@ -28,7 +28,7 @@ from muster.lifecycle.step import decide
 from muster.node.launcher.fence_file import FenceFile, FenceState
 from muster.node.launcher.moves import GangView, Move, is_alone, next_move, wanted_listing, why_to_fence
 from muster.protocol import messages
-from muster.protocol.messages import CheckpointReport, Directive, PeerReport, RankReport, Report
+from muster.protocol.messages import CheckpointReport, Directive, PeerReport, RankReport, Report, StackReport
 from muster.world.fleet import Exclusion, Fleet
 from muster.world.job import JobWorld, TemplateVerdict, VerdictKind
 from muster.world.names import gang_name
@@ -177,6 +177,7 @@ class Launcher:
     previous: tuple[int, list[Rank]] = (0, [])  # the attempt before, and its ranks
     directive: Directive | None = None
     reclaim_until: float | None = None
+    stacks_attempt: int = 0  # the attempt whose ranks print their stacks, or have printed them
     stubborn: bool = False  # its ranks cannot be killed
     mute: bool = False  # it neither reports nor hears directives, though its node is well and it answers its neighbours
     fenced: bool = False
@@ -267,6 +268,8 @@ class Launcher:
             fence_file_id=self.fence_file.standing.identity,
             fence_file_error=self.fence_file.standing.error,
             moved_attempt=self.aside_attempt,
+            stacks_attempt=0 if self.reclaim_until is not None else self.stacks_attempt,
+            stacks=() if self.ranks else tuple(StackReport(rank.rank, "/train.py:1 in f") for rank in self.previous[1]),
         )
 
 
@@ -617,6 +620,8 @@ class Theatre:
             self._start_ranks(self.plays[pod.view.job_uid], launcher, directive)
         elif move is Move.END:
             launcher.reclaim_until = self.now + RECLAIM_SECONDS
+            if directive.stacks_of_attempt == launcher.attempt:
+                launcher.stacks_attempt = launcher.attempt
         elif move is Move.LIST:
             launcher.asked_for, launcher.scans_at = wanted_listing(directive), self.now
 

@@ -1,15 +1,17 @@
 """Where the ranks of a hung attempt stood: in groups, bounded, and the few that stand elsewhere as a suspicion."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
-from tests.unit.lifecycle.builders import Scene, a_job, an_incident, at, idle
+from tests.unit.lifecycle.builders import Scene, a_job, an_incident, an_unfenced_worker, at, idle, running
 
 from muster.api.gang import FaultClass, GangSpec
 from muster.lifecycle import record as records
-from muster.protocol.messages import StackReport
+from muster.lifecycle.commit import leftovers
+from muster.protocol.messages import IDLE, RECLAIMING, StackReport
 from muster.recovery.failure import Kind
-from muster.recovery.stacks import stacks_of
+from muster.recovery.stacks import is_printing, stacks_of
 from muster.world.job import JobWorld
 
 REDUCE = "torch/distributed/c10d.py:2501 in all_reduce\n/code/train.py:88 in main"
@@ -74,6 +76,44 @@ def test_only_a_clear_minority_is_suspected(stood: list[str], summary: str) -> N
 
 def test_stacks_of_another_attempt_do_not_count() -> None:
     assert stacks_of(world((REDUCE, ""), attempt=3), 1) == ([], "")
+
+
+@pytest.mark.parametrize(
+    ("changes", "seconds", "prints"),
+    [
+        ({}, 1.0, True),
+        ({"state": RECLAIMING}, 1.0, True),
+        ({"state": RECLAIMING, "stacks_attempt": 1}, 1.0, False),
+        ({"state": IDLE}, 1.0, False),
+        ({"heard_age_seconds": 60.0}, 1.0, False),
+        ({"attempt": 2}, 1.0, False),
+        ({}, 60.0, False),
+    ],
+    ids=["not yet", "while they do", "they have", "ended", "silent", "ranks of another attempt", "never"],
+)
+def test_the_pod_of_a_hung_rank_is_kept_until_it_has_printed_its_stack(
+    changes: dict[str, Any], seconds: float, prints: bool
+) -> None:
+    here = Scene(a_job()).fleet().gang(2, go=False, incidents=[an_incident(1, reason=Kind.HANG)])
+    here.pod(0).launcher(0, replace(running(1, 7), **changes)).but(attempt_age_seconds=seconds)
+    assert here.record is not None
+    newer = [member.model_copy(update={"incarnation": 2}) for member in here.record.members]
+    here.record = here.record.model_copy(update={"members": newer})
+    assert is_printing(here.world(), here.uid(0)) is prints
+    assert (leftovers(here.world()) == ()) is prints
+
+
+def test_the_pod_of_a_rank_that_failed_is_not_kept() -> None:
+    here = Scene(a_job()).fleet().gang(2, go=False, incidents=[an_incident(1)]).pod(0).launcher(0, running(1, 7))
+    assert not is_printing(here.but(attempt_age_seconds=1.0).world(), here.uid(0))
+
+
+def test_stacks_of_a_pod_that_was_replaced_and_is_gone_count() -> None:
+    here = Scene(a_job(nodes=1)).fleet(1)
+    former = an_unfenced_worker("gone", 30.0).model_copy(update={"pod": "job-1a2b3-0-1"})
+    here.gang(2, go=False, unfenced_workers=[former])
+    here.launchers["gone"] = replace(idle(1), stacks=(StackReport(0, LOAD),), stacks_attempt=1)
+    assert stacks_of(here.world(), 1)[1] == "rank 0 (worker 0) stood at data.py:12 in load"
 
 
 def test_many_places_are_kept_in_part_with_the_largest() -> None:
