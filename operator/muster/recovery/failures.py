@@ -1,6 +1,6 @@
 """Finds the failures of the current attempt, member by member. They say what was seen and blame nothing yet. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from muster.api.gang import Gang, Level
@@ -211,14 +211,23 @@ def _step_timeouts(world: JobWorld, gang: Gang) -> list[Failure]:
     unlocated = len(behind) == len(steps) and len(world.worker_views) > 1
     suspects = list(heard) if unlocated else behind
     level = Level.POD if _hung_before(gang, lowest) else Level.IN_PLACE
-    message = f"no step finished for {age:.0f} s (limit {limit} s); "
-    if unlocated:
-        message += f"which rank hangs is not known: {_why_unlocated(steps, lowest)}"
-    else:
-        who = world.by_index[suspects[0]].where + (" and others" if len(suspects) > 1 else "")
-        message += f"furthest behind: {who}, {f'step {lowest}' if lowest >= 0 else 'no step yet'}"
+    where = _why_unlocated(steps, lowest) if unlocated else _suspects_text(world, suspects, lowest)
+    message = f"no step finished for {age:.0f} s (limit {limit} s); {where}"
     found = [failure_of(world.by_index[index], kind, level, message) for index in suspects]
     return [replace(_as_node_fault(world, replace(each, unlocated=unlocated)), age_seconds=age) for each in found]
+
+
+def _suspects_text(world: JobWorld, suspects: Sequence[int], step: int) -> str:
+    """Return which workers are behind the others, for people; a worker that is the only one is behind none.
+
+    Args:
+        world: the state of the job.
+        suspects: indices of these workers.
+        step: their newest step; -1: they have none yet.
+    """
+    where = world.by_index[suspects[0]].where + (" and others" if len(suspects) > 1 else "")
+    at = f"step {step}" if step >= 0 else "no step yet"
+    return f"furthest behind: {where}, {at}" if len(world.worker_views) > 1 else f"{where} has finished {at}"
 
 
 def _why_unlocated(steps: Mapping[int, int], step: int) -> str:
@@ -228,11 +237,12 @@ def _why_unlocated(steps: Mapping[int, int], step: int) -> str:
         steps: the newest step of each worker that can be compared; all are the same.
         step: that step; -1: none has one yet.
     """
+    what = "which rank hangs is not known"
     if step < 0:
-        return "no worker has reported a step yet"
+        return f"{what}: no worker has reported a step yet"
     if len(steps) == 1:
-        return f"only worker {next(iter(steps))} reports steps, the last was step {step}"
-    return f"all {len(steps)} workers that report steps have finished step {step}"
+        return f"{what}: only worker {next(iter(steps))} reports steps, the last was step {step}"
+    return f"{what}: all {len(steps)} workers that report steps have finished step {step}"
 
 
 def _has_fallen_silent(world: JobWorld, gang: Gang, seconds: float) -> bool:

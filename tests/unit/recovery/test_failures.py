@@ -254,7 +254,8 @@ class TestHang:
         assert {failure.kind for failure in failures} == {Kind.START_HANG}
 
     def test_the_slowest_worker_is_the_suspect(self) -> None:
-        assert one(self.hung().launcher(2, running(1, 6, step_age_seconds=33.0))).index == 2
+        failure = one(self.hung().launcher(2, running(1, 6, step_age_seconds=33.0)))
+        assert (failure.index, failure.message.endswith("; furthest behind: worker 2 on n2, step 6")) == (2, True)
 
     @pytest.mark.parametrize("printed", [{"stepPattern": "step=([0-9]+)"}, {}])
     def test_where_one_rank_prints_the_steps_of_all_nobody_is_the_suspect(self, printed: dict[str, str]) -> None:
@@ -287,11 +288,14 @@ class TestHang:
         assert {failure.unlocated for failure in failures} == {True}
         assert failures[0].message.endswith(f"which rank hangs is not known: {told}")
 
-    def test_a_gang_of_one_has_one_suspect(self) -> None:
-        here = Scene(a_job(nodes=1, progress={"stepTimeoutSeconds": 30})).fleet().gang().pods()
-        failure = one(here.all(running(1, 7, step_age_seconds=31.0)))
+    @pytest.mark.parametrize(("step", "told"), [(7, "step 7"), (None, "no step yet")])
+    def test_a_gang_of_one_has_one_suspect_and_is_behind_none(self, step: int | None, told: str) -> None:
+        limits = {"stepTimeoutSeconds": 30, "startTimeoutSeconds": 30}
+        here = Scene(a_job(nodes=1, progress=limits)).fleet().gang().pods()
+        age = 31.0 if step else None
+        failure = one(here.all(running(1, step, step_age_seconds=age, started_age_seconds=31.0)))
         assert (failure.unlocated, failure.index) == (False, 0)
-        assert "furthest behind: worker 0 on n0, step 7" in failure.message
+        assert failure.message.endswith(f" s (limit 30 s); worker 0 on n0 has finished {told}")
 
     def test_of_those_who_print_the_slowest_is_the_suspect(self) -> None:
         here = self.hung().all(running(1, None, started_age_seconds=500.0))
