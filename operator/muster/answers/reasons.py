@@ -642,11 +642,11 @@ REASONS: tuple[Reason, ...] = (
         "FailsAtSameStep",
         Topic.TRAINING,
         WARNS,
-        "The last two or more failures of the program (class Application) came at the same step. A node that breaks "
-        "programs does so at any step: the program, or its data, is the likely cause.",
+        "The last two or more failures of the program (class Application), or hangs, came at the same step. A node "
+        "that breaks programs does so at any step: the program, or its data, is the likely cause.",
         "It restarts the ranks as after every failure, until the budget is used up. The warning goes away once the job "
         "has got beyond that step.",
-        "Read the last lines of the failed rank, and what the program does at that step.",
+        "Read the last lines of the failed rank, or where hung ranks stood, and what the program does at that step.",
         "failed three times at step 49: the program, not a node, is the likely cause. Muster restarts it 3 times "
         "within 24 hours at most; to see what it printed last: kubectl muster report team-a/llama --incident",
     ),

@@ -14,6 +14,7 @@ from muster.lifecycle import record as records
 from muster.lifecycle.warned import Warned
 from muster.protocol.messages import readable
 from muster.recovery import repeats
+from muster.recovery.failure import is_hang
 from muster.world.job import JobWorld
 
 MAX_MESSAGE_CHARS = 1024
@@ -52,7 +53,8 @@ def _same_step_warning(world: JobWorld, record: GangSpec) -> Warned | None:
         return None
     budget = f"Muster restarts it {world.job.spec.recovery.application_restarts_per_day} times within 24 hours at most"
     name = f"{world.job.metadata.namespace}/{world.job.metadata.name}"
-    remedy = f"to see what it printed last: kubectl muster report {name} --incident"
+    what = "where its ranks stood" if is_hang(record.incidents[-1].reason) else "what it printed last"
+    remedy = f"to see {what}: kubectl muster report {name} --incident"
     return Warned(FAILS_AT_SAME_STEP, f"failed {repeats.repeated(record.incidents)}. {budget}; {remedy}")
 
 

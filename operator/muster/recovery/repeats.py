@@ -1,14 +1,14 @@
 """Whether a job's own failures repeat: each at the same step, or each before a step was seen. Pure.
 
 A node that breaks programs does so at any step, so that the same step again points to the program or its data. Before
-the first step there is no such sign: a node may do it, too.
+the first step there is no such sign: a node may do it, too. A hang counts as a failure.
 """
 
 from collections.abc import Sequence
 from itertools import takewhile
 
 from muster.api.gang import FaultClass, GangIncident
-from muster.recovery.failure import Kind
+from muster.recovery.failure import Kind, is_hang
 
 _TIMES = ("twice", "three times", "four times", "five times", "six times", "seven times", "eight times", "nine times")
 
@@ -38,7 +38,10 @@ def _row(incidents: Sequence[GangIncident]) -> list[GangIncident]:
     """Return the last failures that are alike, the newest first; [] where the last one is none of the program's."""
 
     def is_alike(incident: GangIncident) -> bool:
-        of_program = incident.fault_class is FaultClass.APPLICATION and incident.reason == Kind.RANK_FAILED
+        if is_hang(incident.reason):
+            of_program = incident.fault_class is FaultClass.UNKNOWN
+        else:
+            of_program = incident.fault_class is FaultClass.APPLICATION and incident.reason == Kind.RANK_FAILED
         return of_program and _end(incident) == _end(incidents[-1])
 
     return list(takewhile(is_alike, reversed(incidents)))

@@ -13,6 +13,7 @@ from tests.unit.lifecycle.builders import (
     running,
 )
 
+from muster.api.gang import FaultClass
 from muster.api.trainingjob import MAX_WARNINGS, CompletionRecord, CompletionResult, TrainingJob, TrainingJobStatus
 from muster.lifecycle.launching import start_warnings
 from muster.lifecycle.pending import request_of
@@ -151,6 +152,16 @@ def test_failures_at_the_same_step_are_said_until_the_job_is_beyond_it(
     said = [warning.message for warning in found.warnings if warning.reason == "FailsAtSameStep"]
     assert bool(said) is is_said
     assert not is_said or said[0].startswith("failed twice at step 49: the program, not a node, is the likely cause. ")
+
+
+def test_hangs_at_the_same_step_are_said_with_the_command_that_shows_where_the_ranks_stood() -> None:
+    hang = an_incident(1, FaultClass.UNKNOWN, reason="StepTimeout", step=49, trained=True, settled=True)
+    scene = Scene(a_job()).fleet().gang(3, incidents=[hang, hang.model_copy(update={"attempt": 2})]).pods()
+    found = decide(scene.all(running(3)).world(), SETTINGS).status
+    assert found is not None
+    (said,) = [warning.message for warning in found.warnings if warning.reason == "FailsAtSameStep"]
+    assert said.startswith("failed twice at step 49: ")
+    assert said.endswith("to see where its ranks stood: kubectl muster report default/job --incident")
 
 
 def test_the_warnings_of_a_job_that_has_ended_stay_as_they_were() -> None:

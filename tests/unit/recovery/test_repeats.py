@@ -12,6 +12,10 @@ def at_step(step: int | None, *, trained: bool = True, **changes: object) -> Gan
     return an_incident(**{"reason": Kind.RANK_FAILED, "step": step, "trained": trained, **changes})
 
 
+def hung(reason: Kind = Kind.HANG, **changes: object) -> GangIncident:
+    return at_step(**{"step": 49, "reason": reason, "fault_class": FaultClass.UNKNOWN, **changes})  # type: ignore[arg-type]
+
+
 AT_49, UNSEEN = at_step(49), at_step(None, trained=False)
 CAUSE = ": the program, not a node, is the likely cause"
 
@@ -31,6 +35,10 @@ CAUSE = ": the program, not a node, is the likely cause"
         ([AT_49, at_step(49, fault_class=FaultClass.UNKNOWN)], "", None),
         ([AT_49, at_step(49, fault_class=FaultClass.HARDWARE), AT_49], "", None),
         ([at_step(49, reason=Kind.CORRUPTION)] * 2, "", None),
+        ([hung(), hung()], "twice at step 49" + CAUSE, 49),
+        ([AT_49, hung()], "twice at step 49" + CAUSE, 49),
+        ([hung(), hung(fault_class=FaultClass.HARDWARE)], "", None),
+        ([hung(Kind.START_HANG, step=None, trained=False)] * 2, "twice, and no step was seen", None),
     ],
 )
 def test_failures_of_the_program_that_are_alike_are_counted_from_the_last(
