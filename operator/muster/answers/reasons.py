@@ -1103,7 +1103,8 @@ REASONS: tuple[Reason, ...] = (
         "See where the ranks stood: `kubectl muster report JOB --incident N`. A few that stand elsewhere than the rest "
         "are where to look first, and no proof.",
         "attempt 1: no step finished for 20 s (limit 20 s); which rank hangs is not known: only worker 0 reports "
-        "steps, the last was step 7; attempt 2 follows (R0: ranks restart in place)",
+        "steps, the last was step 7; attempt 2 follows (R0: ranks restart in place); to see where its ranks stood: "
+        "kubectl muster report team-a/llama --incident 1",
     ),
     Reason(
         "StartTimeout",

@@ -91,7 +91,13 @@ def render(console: Console, it: JobIncident) -> None:
         console.print(Text(f"-  {show.on_one_line(line)}"), soft_wrap=True)
     console.print()
     job = f"{it.namespace}/{it.name}"
-    more = [f"more of what it printed: kubectl muster logs {job} --failed --attempt {it.number}"]
+    is_of_worker = it.worker is not None or bool(it.node)  # a hang may be of none
+    printed = (
+        f"more of what it printed: kubectl muster logs {job} --failed"
+        if is_of_worker
+        else (f"what its workers printed: kubectl muster logs {job}")
+    )
+    more = [f"{printed} --attempt {it.number}"]
     more += [f"the node's life: kubectl muster nodes {it.node}"] if it.node else []
     for line in [*more, *(f"note: {note}" for note in it.notes)]:
         console.print(Text(show.on_one_line(line), style="dim"), soft_wrap=True)

@@ -19,6 +19,7 @@ from muster.answers.inquiry import split
 from muster.api.base import ApiModel
 from muster.api.gang import FaultClass, GangIncident, GangSpec, Role
 from muster.api.trainingjob import Incident, TrainingJob
+from muster.recovery.failure import is_hang
 from muster.world.views import PodView
 
 MAX_WORKERS = 16  # that are printed together
@@ -96,16 +97,7 @@ def wanted(job: TrainingJob, record: GangSpec | None, asked: LogRequest) -> tupl
     known = _incidents(job, record)
     now = record.attempt if record else job.status.attempt
     if asked.failed:
-        culprit = _culprit(known, asked.attempt)
-        index = culprit.index if isinstance(culprit, GangIncident) else None
-        if index is None:
-            index = next((worker_view for worker_view, _, node in worker_views if node and node == culprit.node), None)
-        if index is None:
-            raise NothingAskedForError(
-                f"which worker failed in attempt {culprit.attempt} is not known ({culprit.reason}): give --rank N"
-            )
-        rank, node = next(((rank, node) for worker_view, rank, node in worker_views if worker_view == index), (-1, ""))
-        return [Wanted(index, _ranks(rank, each), culprit.node or node)], culprit.attempt, []
+        return _failed_worker(job, _culprit(known, asked.attempt), worker_views)
     if asked.attempt is not None and asked.attempt > now:
         raise NothingAskedForError(f"there is no attempt {asked.attempt}: it is in attempt {now}")
     if asked.rank is None:
@@ -135,6 +127,31 @@ def wanted(job: TrainingJob, record: GangSpec | None, asked: LogRequest) -> tupl
             f"{named.attempt} has it"
         )
     return [Wanted(found[0], _ranks(found[1], each), found[2])], asked.attempt, notes
+
+
+def _failed_worker(
+    job: TrainingJob, culprit: GangIncident | Incident, worker_views: Sequence[tuple[int, int, str]]
+) -> tuple[list[Wanted], int, list[str]]:
+    """Return the worker that failed, the attempt and notes.
+
+    Raises:
+        NothingAskedForError: it is not known; after a hang the message says what is known, and where.
+    """
+    attempt, index = culprit.attempt, culprit.index if isinstance(culprit, GangIncident) else None
+    name = f"{job.metadata.namespace}/{job.metadata.name}"
+    where = f"to see where its ranks stood: kubectl muster report {name} --incident {attempt}"
+    if index is None:
+        index = next((worker_view for worker_view, _, node in worker_views if node and node == culprit.node), None)
+    if index is None and is_hang(culprit.reason):
+        what, _ = split(culprit.message)
+        raise NothingAskedForError(f"attempt {attempt} hung, and no worker failed: {what}; {where}; or give --rank N")
+    if index is None:
+        raise NothingAskedForError(
+            f"which worker failed in attempt {attempt} is not known ({culprit.reason}): give --rank N"
+        )
+    rank, node = next(((rank, node) for worker_view, rank, node in worker_views if worker_view == index), (-1, ""))
+    notes = [f"attempt {attempt} hung; {where}"] if is_hang(culprit.reason) else []
+    return [Wanted(index, _ranks(rank, job.spec.launch.processes_per_node), culprit.node or node)], attempt, notes
 
 
 def _worker_views(job: TrainingJob, record: GangSpec | None) -> list[tuple[int, int, str]]:

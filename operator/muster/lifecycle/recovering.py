@@ -3,6 +3,7 @@
 Tests: tests/unit/lifecycle/test_scenarios.py.
 """
 
+from muster.api.gang import Gang
 from muster.lifecycle import record
 from muster.lifecycle.commit import commit
 from muster.lifecycle.ending import budget_exhausted
@@ -12,6 +13,7 @@ from muster.lifecycle.words import WHAT_LEVELS_DO, after_corruption
 from muster.lifecycle.worker_pod import WorkerSettings
 from muster.recovery import blame, repeats
 from muster.recovery.exits import message_of
+from muster.recovery.failure import Failure, is_hang
 from muster.world.job import JobWorld
 
 
@@ -36,5 +38,14 @@ def plan(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
     elif is_last:
         follows = "no restart is left"
     again = repeats.repeated(spec.incidents)
-    note = "; ".join(filter(None, (f"attempt {gang.spec.attempt}: {message_of(world, cause)}", again, follows)))
+    what = f"attempt {gang.spec.attempt}: {message_of(world, cause)}"
+    note = "; ".join(filter(None, (what, again, follows, _where_ranks_stood(world, gang, cause))))
     return commit(world, spec, Announcement(cause.kind, note, warning=True))
+
+
+def _where_ranks_stood(world: JobWorld, gang: Gang, cause: Failure) -> str:
+    """Return the command that shows the stacks of a hung attempt, for people; "" where the cause is no hang."""
+    if not is_hang(cause.kind):
+        return ""
+    job = f"{world.job.metadata.namespace}/{world.job.metadata.name}"
+    return f"to see where its ranks stood: kubectl muster report {job} --incident {gang.spec.attempt}"

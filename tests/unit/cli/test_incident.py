@@ -219,3 +219,4 @@ def test_after_a_hang_it_shows_where_the_ranks_stood(api: Any, command: Run) -> 
     assert "    not known: it ignores SIGABRT (state S" in text
     assert "\x1b" not in text
     assert "the node's life" not in text
+    assert "what its workers printed: kubectl muster logs team-a/llama --attempt 2\n" in text

@@ -173,6 +173,30 @@ def test_failed_of_a_job_that_never_failed(api: Any, command: Run) -> None:
     assert command("logs", "llama", "--failed", "--rank", "1").exit_code == 2
 
 
+HUNG = "no step finished for 31 s (limit 30 s); which rank hangs is not known: no worker has reported a step yet"
+
+
+@pytest.mark.usefixtures("logs")
+def test_failed_of_a_hang_of_no_worker_says_what_it_was_and_where_its_ranks_stood(api: Any, command: Run) -> None:
+    api.put(GANG, a_gang(incidents=[{**INCIDENT, "reason": "StepTimeout", "index": None, "node": "", "message": HUNG}]))
+    result = command("logs", "llama", "--failed")
+    assert (result.exit_code, result.stderr) == (
+        1,
+        f"error: team-a/llama: attempt 1 hung, and no worker failed: {HUNG}; to see where its ranks stood: kubectl "
+        "muster report team-a/llama --incident 1; or give --rank N\n",
+    )
+
+
+@pytest.mark.usefixtures("logs")
+def test_failed_of_a_hang_prints_the_log_and_says_where_its_ranks_stood(api: Any, command: Run) -> None:
+    api.put(GANG, a_gang(incidents=[{**INCIDENT, "reason": "StepTimeout"}]))
+    found = asked(command, "--failed")
+    assert [log["worker"] for log in found["logs"]] == [1]
+    assert found["notes"] == [
+        "attempt 1 hung; to see where its ranks stood: kubectl muster report team-a/llama --incident 1"
+    ]
+
+
 @pytest.mark.usefixtures("logs")
 def test_of_a_large_gang_not_every_pod_is_asked(api: Any, command: Run) -> None:
     api.put(GANG, a_gang(members=[{"node": f"gpu-{index}"} for index in range(100)]))

@@ -462,6 +462,8 @@ class TestHang:
         theatre.launcher_of(play, 1).ranks[0].hung = True
         theatre.until(lambda: play.record.attempt == 2 and play.record.start is not None)
         assert play.levels == ["Start", "R0"]
+        (event,) = [event.note for event in play.events if event.reason == "StepTimeout"]
+        assert event.endswith("; to see where its ranks stood: kubectl muster report default/job --incident 1")
         theatre.until(lambda: play.step >= 6)
         theatre.launcher_of(play, 1).ranks[0].hung = True
         theatre.until(lambda: play.record.attempt == 3)
