@@ -555,7 +555,14 @@ class GangIncident(ApiModel):
         le=4096,
         description=(
             "otherWorkers is how many other workers failed by themselves at the same time. For a job of one worker, it "
-            "is how many other ranks did. If it is absent, it is not known."
+            "is how many other ranks did. If it is absent, it is not known, as after a hang of a job of one worker."
+        ),
+    )
+    own_exception: bool = Field(
+        False,
+        description=(
+            "ownException is true if the process that failed ended with a traceback of the program's own, in which "
+            "nothing points to a device, to files or to a connection. Such a failure says nothing about its node."
         ),
     )
     stacks: list[StackGroup] = Field(

@@ -253,6 +253,7 @@ def _with_culprit(incident: GangIncident, cause: Failure, fault_class: FaultClas
             "rank": cause.rank,
             "exit_code": cause.exit_code,
             "signal": cause.signal,
+            "own_exception": cause.own_exception,
             "message": message[:2048],
         }
     )
@@ -879,6 +880,7 @@ def _incident(
 ) -> GangIncident:
     is_known = not cause.unlocated or bool(cause.node_fault)
     others = 0 if cause.unlocated else len(found) - 1
+    is_alone = record.node_count == 1 and is_hang(cause.kind)  # with what no other worker does, it cannot be compared
     return GangIncident(
         attempt=record.attempt,
         time=world.now,
@@ -895,7 +897,8 @@ def _incident(
         trained=newest_step(world, record) is not None,
         checkpoint_step=record.checkpoint.step if record.checkpoint else None,
         message=exits.with_more(exits.message_of(world, cause), and_more_workers(others))[:2048],
-        other_workers=_count_other_failures(found, cause.index),
+        other_workers=None if is_alone else _count_other_failures(found, cause.index),
+        own_exception=cause.own_exception,
     )
 
 

@@ -11,7 +11,7 @@ from muster.api.gang import Level
 from muster.protocol.messages import RankReport
 from muster.recovery.ended_well import raised_at_the_end
 from muster.recovery.failure import ORDER_ERROR_SECONDS, Failure, Kind, failure_of
-from muster.recovery.last_lines import Cause, cause_of, is_killed
+from muster.recovery.last_lines import Cause, cause_of, is_killed, is_of_program
 from muster.world.job import JobWorld, WorkerView
 from muster.world.redact import without_secrets
 from muster.world.views import SCHEDULER_NAME, ContainerView, PodView, RankView
@@ -218,6 +218,7 @@ def rank_failed(ranks: tuple[RankReport, ...], worker_view: WorkerView, node_fau
         age_seconds=first.exited_age_seconds or 0.0,
         victim=cause is Cause.LOST_PEER,
         killed=cause is Cause.KILLED,
+        own_exception=cause is Cause.EXCEPTION,
         node_fault=node_fault,
         if_free=bool(node_fault),
         printed="" if by_signal == signal.SIGKILL and cause is Cause.KILLED else first.tail,
@@ -244,7 +245,7 @@ def reported_cause(rank: RankReport) -> str:
 
     That is why it ended by itself, or the exception before its end with code 0; "" = neither.
     """
-    return cause_of(rank.tail, *_ending(rank)) if _first_failed_rank(rank) else raised_before_success(rank)
+    return _read_cause(rank) if _first_failed_rank(rank) else raised_before_success(rank)
 
 
 def raised_before_success(rank: RankReport) -> str:
@@ -256,7 +257,15 @@ def raised_before_success(rank: RankReport) -> str:
 
 def _cause(rank: RankReport) -> Cause:
     read = rank.cause if isinstance(rank, RankView) else ""
-    return Cause(read) if read else cause_of(rank.tail, *_ending(rank))
+    return Cause(read) if read else _read_cause(rank)
+
+
+def _read_cause(rank: RankReport) -> Cause:
+    by_code, by_signal = _ending(rank)
+    cause = cause_of(rank.tail, by_code, by_signal)
+    if cause is Cause.OWN and by_signal is None and is_of_program(rank.tail):
+        return Cause.EXCEPTION
+    return cause
 
 
 def _ending(rank: RankReport) -> tuple[int | None, int | None]:

@@ -124,6 +124,7 @@ class Failure:
         dated: whether the pod was seen before its deletion, so that `age_seconds` is the deletion's age.
         victim: whether the rank's last lines say that it lost a peer.
         killed: whether a signal from outside ended the rank, or the process that it ran.
+        own_exception: whether an exception of the program ended the rank that says nothing of its node.
         node_fault: what is wrong with the node; "" if nothing is known. If set, the worker moves where another node is
         free, whatever the level.
         suspected: whether failures of jobs have followed the node, which proves nothing. If so, the worker moves where
@@ -146,6 +147,7 @@ class Failure:
     dated: bool = False
     victim: bool = False
     killed: bool = False
+    own_exception: bool = False
     node_fault: str = ""
     suspected: bool = False
     unlocated: bool = False

@@ -3,8 +3,9 @@
 A record blames one node at most, and often none. A failure with an explanation is left out. Such are hardware that was
 seen to be unhealthy, planned evacuations, used-up memory, and signals from outside. A defect of the program shows on
 many nodes. So a failure is left out where others failed by themselves at the same time. A program that exits before its
-first step may be unable to start anywhere: that is left out until it has got beyond. Where no more than half of the
-rest happened on one node, no node is blamed. Failures in a row at the same step on the same node count as one.
+first step may be unable to start anywhere: that is left out until it has got beyond. An exception of the program's own
+is left out, and so is a hang of a job with one worker, which can be compared with no other. Where no more than half of
+the rest happened on one node, no node is blamed. Failures in a row at the same step on the same node count as one.
 """
 
 from collections import Counter
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from muster.api.gang import FaultClass, Gang, GangIncident
-from muster.recovery.failure import Kind, kinds_with
+from muster.recovery.failure import Kind, is_hang, kinds_with
 from muster.recovery.last_lines import is_killed
 from muster.world.jobfailures import JobFailureReport
 from muster.world.names import job_name
@@ -85,7 +86,8 @@ def comparable_facts(gang: Gang) -> Hashable:
         return None
     saved = gang.spec.checkpoint.step if gang.spec.checkpoint else -1
     return saved, tuple(
-        (each.time, each.node, each.settled, each.fault_class, each.other_workers) for each in gang.spec.incidents
+        (each.time, each.node, each.settled, each.fault_class, each.other_workers, each.own_exception)
+        for each in gang.spec.incidents
     )
 
 
@@ -116,7 +118,9 @@ def _is_unexplained(incident: GangIncident) -> bool:
     """Whether the node or the program may have caused the incident, with class and blame final."""
     if not incident.settled or not incident.node or incident.reason not in KINDS:
         return False
-    if incident.fault_class in (FaultClass.HARDWARE, FaultClass.PLANNED):
+    if incident.fault_class in (FaultClass.HARDWARE, FaultClass.PLANNED) or incident.own_exception:
+        return False
+    if is_hang(incident.reason) and incident.other_workers is None:
         return False
     return not is_killed(incident.exit_code, incident.signal)  # by SIGKILL most often because memory was used up
 

@@ -12,6 +12,8 @@ import re
 import signal
 from enum import StrEnum
 
+from muster.recovery.ended_well import raised_at_the_end
+
 OUTSIDE = frozenset({signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
 """Signals that a process does not send itself."""
 # Signals of a fault of its own, whatever it has printed before.
@@ -21,9 +23,13 @@ _BY_SIGNAL = 128  # a shell ends with so much more when what it ran was ended by
 
 
 class Cause(StrEnum):
-    """Why a rank ended, as far as its own output tells: its own fault, a lost peer, or a signal from outside."""
+    """Why a rank ended, as far as its own output tells: its own fault, a lost peer, or a signal from outside.
+
+    An exception of the program is a fault of its own that says nothing of its node.
+    """
 
     OWN = "Own"
+    EXCEPTION = "Exception"
     LOST_PEER = "LostPeer"
     KILLED = "Killed"
 
@@ -214,6 +220,26 @@ _AROUND = re.compile(
     r"(?:\S+\.)?(?:ChildFailedError|DistBackendError|CalledProcessError|ProcessRaisedException|ProcessExitedException)\b"
     r"|ncclSystemError|ncclInternalError|.*\bnccl\w+ failed: (?:unhandled system|internal) error"
 )
+# Exceptions that Python programs raise about their own values, names and types. Those about files, memory, sockets and
+# devices have classes of their own, or are RuntimeErrors that name them.
+_OF_PROGRAM = re.compile(
+    r"(?:Arithmetic|Assertion|Attribute|FloatingPoint|Import|Index|Key|Lookup|ModuleNotFound|Name|NotImplemented|Overflow"
+    r"|Recursion|Runtime|Syntax|Type|UnboundLocal|Unicode(?:De|En)code|Value|ZeroDivision|json\.decoder\.JSONDecode)Error"
+    r"(?::|$)|(?:Exception|__main__\.\w{1,200})(?::|$)"
+)
+# In the text of such an exception: what belongs to the node.
+_NAMES_NODE = re.compile(
+    r"cu(?:da|dnn|blas|fft|rand|solver|sparse)|nv(?:ml|link|idia|rtc)|[nrh]ccl|rocm|miopen|neuron|ascend|habana|triton"
+    r"|\b(?:[gnthx]pu|mlu|hip|xla|ecc|xid)s?\b|device|driver|hardware|accelerator|memory|kernel|disk|\bshm\b|network"
+    r"|socket|connect|tim(?:ed|e)[- ]?out|killed|signal|input/output|\bI/O\b|errno",
+    re.IGNORECASE,
+)
+# In any line before it: what devices, drivers and their libraries print of a fault.
+_NODE_FAULT = re.compile(
+    r"\b(?:CUDA|HIP|NCCL|RCCL|HCCL) (?:WARN|[Ee]rror|driver error)|C[Uu][Dd][Aa] failure|\bCU(?:DNN|BLAS|FFT|SOLVER)_"
+    r"STATUS_|\bnccl\w{1,32}Error\b|\bNVRM\b|\bXid\b|\bECC\b|NVLink|fallen off the bus|launch failure|illegal (?:memory"
+    r"|instruction)|misaligned address|uncorrectable|\[Errno \d|Input/output error|\bBus error\b|Segmentation fault"
+)
 _AND_THEN = re.compile(
     r"^.*(?:During handling of the above exception, another exception occurred|"
     r"The above exception was the direct cause of the following exception):.*$",
@@ -270,6 +296,25 @@ def cause_of(tail: str, exit_code: int | None, by_signal: int | None) -> Cause:
         if cause is not None:
             return cause
     return Cause.OWN
+
+
+def is_of_program(tail: str) -> bool:
+    """Whether the last lines of a rank end with a traceback of an exception that says nothing of its node.
+
+    An exception about a device, its libraries, memory, files or connections may come of the node, and so may one of
+    another library. The same holds where an exception before it, or another line, is about these.
+
+    Args:
+        tail: the last lines that the rank printed.
+    """
+    raised = raised_at_the_end(tail)
+    if not _OF_PROGRAM.match(raised):
+        return False
+    lines = [_RANK.sub("", line.strip()) for line in tail.splitlines()]
+    errors = [raised, *filter(_is_error, lines)]
+    if not all(_OF_PROGRAM.match(line) and not _NAMES_NODE.search(line) for line in errors):
+        return False
+    return not any(map(_NODE_FAULT.search, lines))
 
 
 def _cause_in_text(text: str) -> Cause | None:

@@ -982,6 +982,7 @@ FULL_GANG_SPEC: dict[str, Any] = {
             "resumedTime": TIME,
             "lostMilliseconds": 4000,
             "otherWorkers": 2,
+            "ownException": True,
             "stacks": [{"ranks": "0-2, 5", "count": 4, "stack": "train.py:88 in step", "problem": ""}],
         }
     ],

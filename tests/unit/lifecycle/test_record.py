@@ -403,6 +403,34 @@ def test_who_fails_with_the_culprit_is_counted_at_once(fall: list[int], others: 
     assert commit.spec.incidents[-1].other_workers == others
 
 
+OWN = 'Traceback (most recent call last):\n  File "/train.py", line 8, in main\n    f()\nValueError: bad data\n'
+
+
+def test_it_is_written_down_whether_an_exception_of_the_program_s_own_ended_the_culprit() -> None:
+    record = recover(
+        Scene(a_job()).fleet().gang().pods().all(running(1, 7)).launcher(1, failed(1, 1, tail=OWN)).world()
+    )
+    assert (record.incidents[-1].own_exception, record.incidents[-1].fault_class) == (True, FaultClass.APPLICATION)
+    later = Scene(a_job()).fleet().all(running(2, 3))
+    later.record = record
+    later.pods()
+    first = fallen(0, "RuntimeError: CUDA error: unspecified launch failure")
+    later.launcher(0, running(2, 3, previous_attempt=1, previous_ranks=(first,)))
+    second = fallen(1, OWN)
+    world = later.launcher(1, running(2, 3, 1, previous_attempt=1, previous_ranks=(second,))).world()
+    assert world.gang is not None
+    (incident,) = records.with_incidents_settled(replace(world, now=at(200.0)), world.gang).incidents
+    assert (incident.index, incident.own_exception) == (0, False)
+
+
+@pytest.mark.parametrize(("nodes", "others"), [(1, None), (3, 0)])
+def test_a_hang_of_the_only_worker_is_compared_with_no_other(nodes: int, others: int | None) -> None:
+    here = Scene(a_job(nodes=nodes, progress={"stepTimeoutSeconds": 30})).fleet().gang().pods()
+    here.all(running(1, 7, step_age_seconds=31.0)).launcher(0, running(1, 6, step_age_seconds=33.0))
+    (incident,) = recover(here.world()).incidents
+    assert (incident.reason, incident.node, incident.other_workers) == ("StepTimeout", "n0", others)
+
+
 def test_a_node_with_a_failure_is_taken_again_when_there_is_no_other() -> None:
     def placed(seconds_since_failure: float) -> object:
         until = at(100.0 - seconds_since_failure) + members.EXCLUSION

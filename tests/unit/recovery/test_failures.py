@@ -388,6 +388,22 @@ def test_the_message_of_a_failed_rank_tells_how_it_ended_and_its_last_lines() ->
 
 
 @pytest.mark.parametrize(
+    ("raised", "by_signal", "own"),
+    [
+        ("ValueError: bad data", None, True),
+        ("RuntimeError: CUDA error: unspecified launch failure", None, False),
+        ("ValueError: bad data", 6, False),
+    ],
+)
+def test_an_exception_of_the_program_s_own_is_told_from_one_that_may_come_of_the_node(
+    raised: str, by_signal: int | None, own: bool
+) -> None:
+    tail = f'Traceback (most recent call last):\n  File "/code/train.py", line 88, in main\n    f()\n{raised}\n'
+    code = 1 if by_signal is None else None
+    assert one(scene().launcher(1, failed(1, code=code, signal=by_signal, tail=tail))).own_exception is own
+
+
+@pytest.mark.parametrize(
     ("named", "message", "rank", "exit_code", "by_signal"),
     [
         ({}, "torchrun on worker 1 exited with code 1", None, 1, None),

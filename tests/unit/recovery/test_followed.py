@@ -80,6 +80,21 @@ def blamed(*incidents: GangIncident, saved: int | None = None) -> tuple[str, int
         pytest.param([failed("n1", 1), failed("n2", 1), failed("n1", 1)], ("n1", 2), id="it came back to it"),
         pytest.param([failed(other_workers=2)], ("", 0), id="others with it"),
         pytest.param([failed(other_workers=None)], ("", 0), id="a record of old"),
+        pytest.param([failed(step=5, own_exception=True)], ("", 0), id="an exception of the program's own"),
+        pytest.param(
+            [failed(step=5), failed("n2", step=6, own_exception=True), failed("n3", step=7, own_exception=True)],
+            ("n1", 1),
+            id="one without an explanation, and two on other nodes",
+        ),
+        pytest.param(
+            [failed(step=5), failed(step=5, reason="StepTimeout", exit_code=None, other_workers=None)],
+            ("n1", 1),
+            id="a hang of the only worker behind it",
+        ),
+        pytest.param(
+            [failed(step=5, reason="StepTimeout", exit_code=None, other_workers=None)], ("", 0), id="such a hang alone"
+        ),
+        pytest.param([failed(step=5, reason="StepTimeout", exit_code=None)], ("n1", 1), id="a hang of one of several"),
         pytest.param([failed(step=1), failed(step=2, other_workers=7)], ("n1", 1), id="once alone, once everybody"),
         pytest.param([failed(), failed(other_workers=3)], ("", 0), id="in a row, the second time everybody"),
         pytest.param([failed(settled=False)], ("", 0), id="class and blame are not final"),
@@ -148,7 +163,7 @@ def test_a_word_says_which_job_which_attempt_and_what_and_nothing_that_a_contain
 
 @pytest.mark.parametrize(
     "change",
-    [{"settled": False}, {"fault_class": H}, {"other_workers": 3}, {"node": "n2"}],
+    [{"settled": False}, {"fault_class": H}, {"other_workers": 3}, {"node": "n2"}, {"own_exception": True}],
     ids=lambda change: next(iter(change)),
 )
 def test_what_changes_a_word_is_seen(change: dict[str, Any]) -> None:
