@@ -107,8 +107,7 @@ _LOST_PEER = re.compile(
     r"(?:32|10[34]|11[013])\b)"
     # Ray
     r"|ray\.exceptions\.(?:NodeDied|ActorUnavailable|OwnerDied)Error\b|marked dead because the detector has missed "
-    r"too many heartbeats|because its (?:worker process|node|owner) has died|A worker died or was killed"
-    r"|[Tt]he worker died unexpectedly while"
+    r"too many heartbeats|because its node has died"
     r"|The object's owner has exited|All copies of \w{1,128} have been lost due to node failure"
 )
 # The same where one text has to stand somewhere behind another. As one pattern, `.*` between them takes the square of
@@ -192,12 +191,13 @@ _WARNS = re.compile(r"\[W\d{3,4} |.*\bNCCL INFO ")
 _CLIENT = re.compile(
     r"/(?:_utils/worker|wandb|mlflow|comet_ml|neptune|clearml|urllib3|requests|httpx|httpcore|http|aiohttp|aiobotocore|boto\w*|s3\w*"
     r"|huggingface_hub|datasets|fsspec|gcsfs|adlfs|ossfs|webdataset|smart_open|google/(?:api_core|auth|cloud|resumable_media)|azure"
-    r"|pymongo|pymysql|redis|psycopg2?|asyncpg|sqlalchemy|kafka|paramiko|smtplib|ftplib)[/.]"
+    r"|pymongo|pymysql|redis|psycopg2?|asyncpg|sqlalchemy|kafka|paramiko|smtplib|ftplib|ssl)[/.]"
 )
-# A connection to a process of this rank's own (a data loader's), where the last frame is of these.
-_OWN_PROCESS = re.compile(r"/(?:multiprocessing|ssl)[/.]")
+# A pipe to a process of this rank's own (a data loader's, a server's), where the last frame is of this.
+_OWN_PIPE = re.compile(r"/multiprocessing/")
 _RANK = re.compile(
-    r"^(?:\[?(?:rank|default|worker)?\d+\]?: ?|\([A-Za-z]\w* pid=\d+[^)]*\) |ERROR \d\d-\d\d [\d:]{8} \[[^\]]*\] "
+    r"^(?:\[?(?:rank|default|worker)?\d+\]?: ?|\([A-Za-z]\w*(?: [\w=]{1,32}){0,2} pid=\d+[^)]*\) "
+    r"|ERROR \d\d-\d\d [\d:]{8} (?:\[[^\]]*|\w{1,64}\.py:\d+)\] ?"
     r"|(?:[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d [\d:]{8} \d{4})?\[\d+,\d+\]<std\w{3,4}>: ?)+"  # of Open MPI
 )
 _ERROR = re.compile(
@@ -219,6 +219,38 @@ _BROKEN_MEMORY = re.compile(
 _AROUND = re.compile(
     r"(?:\S+\.)?(?:ChildFailedError|DistBackendError|CalledProcessError|ProcessRaisedException|ProcessExitedException)\b"
     r"|ncclSystemError|ncclInternalError|.*\bnccl\w+ failed: (?:unhandled system|internal) error"
+    # vLLM, SGLang, TensorRT-LLM, DeepSpeed-MII
+    r"|(?:\S+\.)?(?:Async|MQ)?EngineDeadError\b"
+    r"|RuntimeError: (?:Engine core initialization failed|Engine process failed to start|Executor failed\.$"
+    r"|Worker failed with error |Initialization failed\. Please see the error messages above|Rank \d+ scheduler died"
+    r"|Executor worker (?:returned error|died during initialization)|server crashed for some reason)"
+    r"|Exception: WorkerProc initialization failed"
+    # Pools of processes; Horovod
+    r"|(?:\S+\.)?(?:BrokenProcessPool|BrokenExecutor|TerminatedWorkerError)\b"
+    r"|RuntimeError: Horovod detected that one or more processes exited with non-zero"
+    # Ray: of one of its processes; what became of it may follow
+    r"|(?:ray\.exceptions\.)?(?:ActorDiedError|RayActorError|WorkerCrashedError): "
+    r"|(?:ray\.train\.)?(?:\w+\.)*(?:TrainingFailedError|WorkerGroupError|ControllerError|TuneError)\b"
+)
+# They say that another process of the same program has ended, and how. What stands above is the cause; where nothing
+# does, this is: it may have run elsewhere, or have been killed.
+_REPEATS = (
+    # Ray
+    (
+        re.compile(
+            r"because its (?:worker process|owner) has died|A worker died or was killed"
+            r"|[Tt]he worker died unexpectedly while"
+        ),
+        Cause.LOST_PEER,
+    ),
+    # vLLM and SGLang, whose own SIGTERM is no cause; Text Generation Inference; loky, as joblib has it
+    (
+        re.compile(
+            r"\b[Ee]xit code: -9\b|\bcrashed with exit code -9\b|signaled to shutdown with signal 9\b"
+            r"|[Tt]he exit codes of the workers are \{(?:EXIT\(\d{1,3}\), ){0,9}SIGKILL\(-9\)"
+        ),
+        Cause.KILLED,
+    ),
 )
 # Exceptions that Python programs raise about their own values, names and types. Those about files, memory, sockets and
 # devices have classes of their own, or are RuntimeErrors that name them.
@@ -331,17 +363,27 @@ def _cause_in_text(text: str) -> Cause | None:
 
 def _cause_of_lines(lines: list[str]) -> Cause | None:
     lines = _without_later_failures(lines)
+    repeated = None  # the cause as a line names it that only repeats the death of another process
     for at in range(len(lines) - 1, -1, -1):
         bare = lines[at]
         if _KILLED.search(bare):
             return Cause.KILLED
+        of_another = next((cause for pattern, cause in _REPEATS if pattern.search(bare)), None)
+        if of_another is not None:
+            repeated = of_another
+            continue
         if _has_in_order(_UCX_CONCLUDES, bare) and any(map(_UCX_REASON.search, lines)):
             continue
         if _is_of_a_peer(lines, at):
             return Cause.OWN if any(_has_in_order(_OWN_DEVICE, line) for line in lines) else Cause.LOST_PEER
-        if _is_error(bare) and not _AROUND.match(bare):
+        if _is_error(bare) and not _AROUND.match(bare) and not _is_of_an_own_process(lines, at):
             return Cause.OWN
-    return None
+    return repeated
+
+
+def _is_of_an_own_process(lines: list[str], at: int) -> bool:
+    """Whether an exception says that the pipe to a process of this rank's own has broken, as that process has ended."""
+    return bool(_OF_A_SOCKET.match(lines[at])) and any(map(_OWN_PIPE.search, _frames_of(lines, at)[:1]))
 
 
 def _is_of_a_peer(lines: list[str], at: int) -> bool:
@@ -353,8 +395,7 @@ def _is_of_a_peer(lines: list[str], at: int) -> bool:
     if not _SOCKET.search(bare):
         return False
     if _OF_A_SOCKET.match(bare):
-        frames = _frames_of(lines, at)
-        return not any(map(_CLIENT.search, frames)) and not any(map(_OWN_PROCESS.search, frames[:1]))
+        return not _is_of_an_own_process(lines, at) and not any(map(_CLIENT.search, _frames_of(lines, at)))
     if _OF_A_LIBRARY.match(bare):
         return True
     return not any(pattern.search(bare) for pattern in (_RETRIES, _OF_DATA)) and not _is_error(bare)

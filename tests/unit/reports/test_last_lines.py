@@ -47,6 +47,7 @@ def test_no_pattern_takes_the_square_of_a_line_that_repeats_its_beginning() -> N
     """Such a pattern is tried from each repetition to the end: 120 ranks with such lines took seconds."""
     searched = [last_lines._LOST_PEER, last_lines._SOCKET, last_lines._SERVICE, last_lines._UCX_REASON]
     searched += [last_lines._NAMES_NODE, last_lines._NODE_FAULT]
+    searched += [pattern for pattern, _ in last_lines._REPEATS]
     searched += [part for way in (*last_lines._LOST_PEER_BEHIND, *last_lines._OWN_COMPLETION) for part in way]
     assert [pattern.pattern for pattern in searched if ".*" in pattern.pattern or "\\S+" in pattern.pattern] == []
 
