@@ -57,8 +57,8 @@ _KILLED = re.compile(
     rf"|\*\*\* {_NAME} \(@0x[0-9a-f]+\) received by PID \d+"  # glog, as Paddle has it
     r"|\bSIGTERMException\b"  # Lightning
 )
-# NCCL on InfiniBand; newer versions put the status's name before its number.
-_COMPLETION, _STATUS = r"Got completion from peer ", r"(?:status|error)[= ](?:IBV_WC_\w{1,32})?\(?"
+# NCCL on InfiniBand; newer versions put the status's name before its number, old ones name no peer.
+_COMPLETION, _STATUS = r"Got completion (?:from peer|with) ", r"(?:status|error)[= ](?:IBV_WC_\w{1,32})?\(?"
 # What a library says only of a peer.
 _LOST_PEER = re.compile(
     # gloo
@@ -70,14 +70,29 @@ _LOST_PEER = re.compile(
     r"|ProcessGroupNCCL::(?:WorkNCCL::checkTimeout|checkForNCCLErrors)"  # frames, where they fill the last lines
     # The same library on AWS Neuron
     r"|\bCCOM WARN Timeout waiting for (?:incoming connection|RX|TX)\b"
-    # DeepEP
-    r"|DeepEP error: (?:\w+ )?timeout\b|DeepEP(?: \w+)? timeout (?:check failed: |for \w)"
+    # DeepEP; Mooncake has its kernels, too
+    r"|DeepEP error: (?:\w+ ){0,2}timeout\b|Dispatch CPU wait exception \(|DeepEP (?:[\w()-]{1,16} ){0,8}timeout"
+    r"(?:, | \((?:RDMA|NVL) | check failed: | for (?:dispatch|combine|barrier)\b)|Mooncake elastic barrier timeout, "
+    # The verbs library, for completions with status 12 and 13: the other end does not answer
+    r"|\b(?:transport|RNR) retry counter exceeded\b"
+    # NIXL
+    r"|\bNIXL_ERR_REMOTE_DISCONNECT\b|\bremote agent '[^']{1,128}' was disconnected after "
+    r"|\bHandshake from peer '[^']{1,128}' not received after "
+    # Mooncake
+    r"|\bWorker: (?:Timed out waiting for RDMA ready ACK|Cannot make connection for endpoint: )|\bP2P (?:(?:send|ack) "
+    r"transfer failed/timeout, peer=|wait-for-(?:credit|ack) timeout, peer=|(?:SendOp to|RecvOp from) peer \d)"
+    # NVSHMEM
+    r"|received timeout signal from GPU thread\(s\) in nvshmem_(?:wait|barrier)"
+    # oneCCL
+    r"|\bKVS get error: timeout limit|\bread: can not process all data, size "
     # PyTorch: the store, barriers, the rendezvous of torchrun
     r"|(?:recvValue|sendBytes|recvBytes|recvVector) failed on SocketImpl|[Ff]ailed to recv, got 0 bytes"
     r"|Connection was likely closed|client socket has (?:failed to connect|timed out)|\bSocket Timeout\b|store->get\("
     r"|DistStoreError: (?:Timed out|wait timeout) after|failed to pass monitoredBarrier|timed out in monitoredBarrier"
+    r"|reached monitoredBarrier, but received errors|RPC ran for more than set timeout"
     r"|in store based barrier on rank|Rendezvous(?:Closed|Connection|GracefulExit|Timeout)Error"
-    r"|failed to send a keep-alive heartbeat to the rendezvous|ValueError: host not found: |originated at tensorpipe/"
+    r"|failed to send a keep-alive heartbeat to the rendezvous|ValueError: host not found: "
+    r"|(?<!no address found \(this error )(?<!context not viable \(this error )originated at tensorpipe/"
     r"|may indicate a possible application crash on rank \d"
     # JAX, XLA, TensorFlow
     r"|JAX distributed service detected fatal errors|indicates that (?:another|the remote) task (?:died|has failed)"
@@ -86,6 +101,9 @@ _LOST_PEER = re.compile(
     r"(?:Unavailable|Deadline Exceeded): |errors_impl\.UnavailableError: (?:Collective ops is aborted by: )?(?:failed "
     r"to connect|Socket closed|OS Error|Endpoint read failed|Connection reset)"
     r"|threads to join the rendezvous, but not all|Failed to connect to client mesh master: "
+    # libtpu, between slices
+    r"|Megascale hang detected: |Megascale detects a hang that is likely caused by (?:bad TPU |a networking issue)"
+    r"|(?:Barrier|Topology)Coordinator: Unable to wait for all slices to connect"
     # UCX, MPI, Horovod
     r"|Failed to resolve UCX endpoint"
     # The same where UCX ends the process for it: it names the file without a level.
@@ -94,11 +112,15 @@ _LOST_PEER = re.compile(
     r"(?:(?:Transport|Receive-no-ready|transport|RNR) retry count(?:er)? exceeded"
     r"|Remote QP on |[Rr]emote operation error|Remote side aborted|Endpoint timeout"
     r"|UD endpoint 0x[0-9a-f]+ to .{1,120}: unhandled timeout error)"
-    r"|MPI_ERR_PROC_FAILED|Communication error with rank \d|retry count between two MPI processes has been exceeded"
+    r"|MPI_ERR_(?:PROC_FAILED|PROC_ABORTED|REVOKED)|Communication error (?:with rank \d|during connect sequence)"
+    r"|Unable to establish connection to (?:process|rank \d)|active connection unexpectedly (?:closed|terminated)"
+    r"|Progress TIMEOUT due to MPIR_CVAR_PROGRESS_TIMEOUT|retry count between two MPI processes has been exceeded"
     r"|peer process has unexpectedly disconnected|failed to TCP connect to a peer MPI process"
     r"|has lost communication with a remote daemon|Horovod has been shut down"
-    # HCCL, of Ascend's processors
-    r"|\bhccl fftsplus task timeout occurred"
+    # HCCL, of Ascend's processors, and PyTorch on it
+    r"|\bhccl fftsplus task timeout occurred|ExceptionType:\[Heartbeat Lost Occurred"
+    r"|Some HCCL operations have failed or timed out|watchdog detected a dump signal from rank \d"
+    r"|\bSUSPECT REMOTE ERROR\b|\breason=\[?suspect remote error"
     # MindSpore, Paddle
     r"|\bTCP (?:send|receive) error\. Details: |The node: \S{1,64} is timed out\. It may exit with exception"
     r"|\bTime out nodes are \[.?[^\]]|the latest update of worker \d{1,6} is \d{1,9} secs ago"
@@ -122,13 +144,15 @@ _LOST_PEER_BEHIND = _in_order(
     (_COMPLETION, rf"{_STATUS}(?:5|11|12|13)\b"),
     (
         r"\b(?:(?:NCCL|CCOM) WARN|socket(?:Poll|Start)Connect)\b",
-        r"[Cc]onnection (?:timed out|refused|reset)|No route to host",
+        r"[Cc]onnection (?:timed out|refused|reset)|No route to host|exceeded (?:timeouts|retries)"
+        r"|Could not receive type from localRank",
     ),
-    # NCCL and others on EFA
+    # NCCL and others on EFA: oneCCL, NVSHMEM, Mooncake
     (
-        r"\bNET/OFI|\blibfabric:",
+        r"\bNET/OFI|\blibfabric:|\bfi_cq_readerr: err: |\bProvider error: |\bEFA CQ error: ",
         r"\b(?:Unresponsive re(?:mote|ceiver)|Unreachable remote|Bad queue pair \(QP\) number"
-        r"|Destination resource not ready|Connection was reset by remote peer|because the peer closed)",
+        r"|No valid address handle at remote side|Destination resource not ready|Connection was reset by remote peer"
+        r"|because the peer closed)",
     ),
     (
         _UCX,
@@ -136,6 +160,10 @@ _LOST_PEER_BEHIND = _in_order(
         r"|Remote (?:operation error|QP) on |Remote side aborted on |reached maximum number of connection retries"
         r"|connection establishment for socket fd \d+ was unsuccessful",
     ),
+    (r"\bpml_ucx\.c:\d{1,5} {1,3}Error: ucx ", r"reset by remote peer|Endpoint (?:timeout|is not connected)"),
+    # NVSHMEM, Mooncake: flushed, or failed there
+    (r"\bibv_poll_cq failed, ", r"status: (?:5|11|12|13)\b"),
+    (r"\bWorker: Process failed for slice \(", r"\): remote operation error"),
     # MPI
     (
         r"\bOFI poll failed \(",
@@ -143,7 +171,12 @@ _LOST_PEER_BEHIND = _in_order(
     ),
     (r"\bbtl_tcp_\w{1,64}\.c:", r"reset by peer|timed out|refused"),
     # HCCL
-    (r"\bEI000[26]: ", r"\b(?:Notify register times out|Getting socket times out)"),
+    (
+        r"\bEI00(?:0[26]|13|15)\b",
+        r"\b(?:Notify register times out|Getting socket times out|An error CQE occurred during operator execution"
+        r"|ranktable information detection failed)",
+    ),
+    (r"\[RanktableDetect\]", r"topo exchange (?:agent|server) get socket timeout"),
 )
 # Of its own network card, and so before what it says of a peer.
 _OWN_DEVICE = _in_order(
@@ -151,7 +184,8 @@ _OWN_DEVICE = _in_order(
         r"\bNCCL WARN NET/IB",
         r"\basync (?:\w+ )?event\b",
         r": ?(?:port error|local (?:work queue )?catastrophic error|CQ error)",
-    )
+    ),
+    (_UCX, r"\bIB Async event on ", r": (?:port error|local catastrophic error|CQ error)\b"),
 )
 # What UCX or a program on it concludes, where a line beside it has the reason.
 _UCX_CONCLUDES = _in_order((_UCX, r"\b(?:was not|will not be) handled\b"), (r"Failed to resolve UCX endpoint",))
@@ -203,6 +237,7 @@ _RANK = re.compile(
 _ERROR = re.compile(
     r"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception|Interrupt|Exit|Failure)(?::|$)|(?:[A-Za-z_]\w*\.)+[A-Z]+[a-z]\w*: "  # noqa: E501
     rf"|.*\bC(?:UDA (?:error|out of memory)|uda failure)\b|.*{_NO_TRANSPORT}"
+    r"|.*\bMegascale detects a hang that is likely caused by inconsistent TPU programs"
     r"|.*\b(?:Local (?:length|QP operation|protection|access)|Remote access|Invalid request|Memory window bind"
     r"|Bad response)(?: error)?(?: on \S{1,64})? \(synd 0x"
 )
@@ -235,11 +270,12 @@ _AROUND = re.compile(
 # They say that another process of the same program has ended, and how. What stands above is the cause; where nothing
 # does, this is: it may have run elsewhere, or have been killed.
 _REPEATS = (
-    # Ray
+    # Ray; libtpu, where slices report to the first one
     (
         re.compile(
             r"because its (?:worker process|owner) has died|A worker died or was killed"
             r"|[Tt]he worker died unexpectedly while"
+            r"|Aborting the coordinator (?:after collecting errors|as an unrecoverable error is reported)"
         ),
         Cause.LOST_PEER,
     ),
