@@ -57,9 +57,13 @@ _KILLED = re.compile(
     rf"|\*\*\* {_NAME} \(@0x[0-9a-f]+\) received by PID \d+"  # glog, as Paddle has it
     r"|\bSIGTERMException\b"  # Lightning
 )
+# A kernel of DeepEP that has waited for another rank in vain.
+_KERNEL_WAITED = (
+    r"DeepEP (?:[\w()-]{1,16} ){0,8}timeout(?:, | \((?:RDMA|NVL) | check failed: | for (?:dispatch|combine|barrier)\b)"
+)
 # NCCL on InfiniBand; newer versions put the status's name before its number, old ones name no peer.
 _COMPLETION, _STATUS = r"Got completion (?:from peer|with) ", r"(?:status|error)[= ](?:IBV_WC_\w{1,32})?\(?"
-# What a library says only of a peer.
+# What a library says only of a peer. Where a text is its own word, no \b stands before it: each line would take longer.
 _LOST_PEER = re.compile(
     # gloo
     r"Gloo connectFullMesh failed|Application timeout caused pair closure"
@@ -71,20 +75,20 @@ _LOST_PEER = re.compile(
     # The same library on AWS Neuron
     r"|\bCCOM WARN Timeout waiting for (?:incoming connection|RX|TX)\b"
     # DeepEP; Mooncake has its kernels, too
-    r"|DeepEP error: (?:\w+ ){0,2}timeout\b|Dispatch CPU wait exception \(|DeepEP (?:[\w()-]{1,16} ){0,8}timeout"
-    r"(?:, | \((?:RDMA|NVL) | check failed: | for (?:dispatch|combine|barrier)\b)|Mooncake elastic barrier timeout, "
+    rf"|DeepEP error: (?:\w+ ){{0,2}}timeout\b|Dispatch CPU wait exception \(|{_KERNEL_WAITED}"
+    r"|Mooncake elastic barrier timeout, "
     # The verbs library, for completions with status 12 and 13: the other end does not answer
-    r"|\b(?:transport|RNR) retry counter exceeded\b"
+    r"|(?:transport|RNR) retry counter exceeded\b"
     # NIXL
-    r"|\bNIXL_ERR_REMOTE_DISCONNECT\b|\bremote agent '[^']{1,128}' was disconnected after "
-    r"|\bHandshake from peer '[^']{1,128}' not received after "
+    r"|NIXL_ERR_REMOTE_DISCONNECT\b|remote agent '[^']{1,128}' was disconnected after "
+    r"|Handshake from peer '[^']{1,128}' not received after "
     # Mooncake
-    r"|\bWorker: (?:Timed out waiting for RDMA ready ACK|Cannot make connection for endpoint: )|\bP2P (?:(?:send|ack) "
+    r"|Worker: (?:Timed out waiting for RDMA ready ACK|Cannot make connection for endpoint: )|P2P (?:(?:send|ack) "
     r"transfer failed/timeout, peer=|wait-for-(?:credit|ack) timeout, peer=|(?:SendOp to|RecvOp from) peer \d)"
     # NVSHMEM
     r"|received timeout signal from GPU thread\(s\) in nvshmem_(?:wait|barrier)"
     # oneCCL
-    r"|\bKVS get error: timeout limit|\bread: can not process all data, size "
+    r"|KVS get error: timeout limit|read: can not process all data, size "
     # PyTorch: the store, barriers, the rendezvous of torchrun
     r"|(?:recvValue|sendBytes|recvBytes|recvVector) failed on SocketImpl|[Ff]ailed to recv, got 0 bytes"
     r"|Connection was likely closed|client socket has (?:failed to connect|timed out)|\bSocket Timeout\b|store->get\("
@@ -118,9 +122,9 @@ _LOST_PEER = re.compile(
     r"|peer process has unexpectedly disconnected|failed to TCP connect to a peer MPI process"
     r"|has lost communication with a remote daemon|Horovod has been shut down"
     # HCCL, of Ascend's processors, and PyTorch on it
-    r"|\bhccl fftsplus task timeout occurred|ExceptionType:\[Heartbeat Lost Occurred"
+    r"|hccl fftsplus task timeout occurred|ExceptionType:\[Heartbeat Lost Occurred"
     r"|Some HCCL operations have failed or timed out|watchdog detected a dump signal from rank \d"
-    r"|\bSUSPECT REMOTE ERROR\b|\breason=\[?suspect remote error"
+    r"|SUSPECT REMOTE ERROR\b|reason=\[?suspect remote error"
     # MindSpore, Paddle
     r"|\bTCP (?:send|receive) error\. Details: |The node: \S{1,64} is timed out\. It may exit with exception"
     r"|\bTime out nodes are \[.?[^\]]|the latest update of worker \d{1,6} is \d{1,9} secs ago"
@@ -149,7 +153,7 @@ _LOST_PEER_BEHIND = _in_order(
     ),
     # NCCL and others on EFA: oneCCL, NVSHMEM, Mooncake
     (
-        r"\bNET/OFI|\blibfabric:|\bfi_cq_readerr: err: |\bProvider error: |\bEFA CQ error: ",
+        r"NET/OFI|\blibfabric:|fi_cq_readerr: err: |Provider error: |EFA CQ error: ",
         r"\b(?:Unresponsive re(?:mote|ceiver)|Unreachable remote|Bad queue pair \(QP\) number"
         r"|No valid address handle at remote side|Destination resource not ready|Connection was reset by remote peer"
         r"|because the peer closed)",
@@ -160,10 +164,10 @@ _LOST_PEER_BEHIND = _in_order(
         r"|Remote (?:operation error|QP) on |Remote side aborted on |reached maximum number of connection retries"
         r"|connection establishment for socket fd \d+ was unsuccessful",
     ),
-    (r"\bpml_ucx\.c:\d{1,5} {1,3}Error: ucx ", r"reset by remote peer|Endpoint (?:timeout|is not connected)"),
+    (r"pml_ucx\.c:\d{1,5} {1,3}Error: ucx ", r"reset by remote peer|Endpoint (?:timeout|is not connected)"),
     # NVSHMEM, Mooncake: flushed, or failed there
-    (r"\bibv_poll_cq failed, ", r"status: (?:5|11|12|13)\b"),
-    (r"\bWorker: Process failed for slice \(", r"\): remote operation error"),
+    (r"ibv_poll_cq failed, ", r"status: (?:5|11|12|13)\b"),
+    (r"Worker: Process failed for slice \(", r"\): remote operation error"),
     # MPI
     (
         r"\bOFI poll failed \(",
@@ -172,7 +176,7 @@ _LOST_PEER_BEHIND = _in_order(
     (r"\bbtl_tcp_\w{1,64}\.c:", r"reset by peer|timed out|refused"),
     # HCCL
     (
-        r"\bEI00(?:0[26]|13|15)\b",
+        r"EI00(?:0[26]|13|15)\b",
         r"\b(?:Notify register times out|Getting socket times out|An error CQE occurred during operator execution"
         r"|ranktable information detection failed)",
     ),
@@ -187,10 +191,16 @@ _OWN_DEVICE = _in_order(
     ),
     (_UCX, r"\bIB Async event on ", r": (?:port error|local catastrophic error|CQ error)\b"),
 )
-# What UCX or a program on it concludes, where a line beside it has the reason.
-_UCX_CONCLUDES = _in_order((_UCX, r"\b(?:was not|will not be) handled\b"), (r"Failed to resolve UCX endpoint",))
 _NO_TRANSPORT = r"UCX +ERROR +no [\w ]{1,40}transport to "
-_UCX_REASON = re.compile(rf"\(synd 0x[0-9a-f]|{_NO_TRANSPORT}")
+# What UCX or a program on it concludes, and CUDA of a kernel that has trapped itself, where a line beside it has the
+# reason.
+_CONCLUDES = (
+    (
+        _in_order((_UCX, r"\b(?:was not|will not be) handled\b"), (r"Failed to resolve UCX endpoint",)),
+        re.compile(rf"\(synd 0x[0-9a-f]|{_NO_TRANSPORT}"),
+    ),
+    (_in_order((r"unspecified launch failure\b",)), re.compile(_KERNEL_WAITED)),
+)
 # What every program prints about a connection, to a peer or not.
 _WORDS = (
     r"[Cc]onnection (?:was )?(?:closed|reset|refused|abort(?:ed)?|timed out)\b|closed by remote host|\b[Bb]roken pipe\b"
@@ -269,24 +279,14 @@ _AROUND = re.compile(
 )
 # They say that another process of the same program has ended, and how. What stands above is the cause; where nothing
 # does, this is: it may have run elsewhere, or have been killed.
-_REPEATS = (
+_REPEATS = re.compile(
     # Ray; libtpu, where slices report to the first one
-    (
-        re.compile(
-            r"because its (?:worker process|owner) has died|A worker died or was killed"
-            r"|[Tt]he worker died unexpectedly while"
-            r"|Aborting the coordinator (?:after collecting errors|as an unrecoverable error is reported)"
-        ),
-        Cause.LOST_PEER,
-    ),
+    rf"(?P<{Cause.LOST_PEER.name}>because its (?:worker process|owner) has died|A worker died or was killed"
+    r"|[Tt]he worker died unexpectedly while"
+    r"|Aborting the coordinator (?:after collecting errors|as an unrecoverable error is reported))"
     # vLLM and SGLang, whose own SIGTERM is no cause; Text Generation Inference; loky, as joblib has it
-    (
-        re.compile(
-            r"\b[Ee]xit code: -9\b|\bcrashed with exit code -9\b|signaled to shutdown with signal 9\b"
-            r"|[Tt]he exit codes of the workers are \{(?:EXIT\(\d{1,3}\), ){0,9}SIGKILL\(-9\)"
-        ),
-        Cause.KILLED,
-    ),
+    rf"|(?P<{Cause.KILLED.name}>[Ee]xit code: -9\b|crashed with exit code -9\b|signaled to shutdown with signal 9\b"
+    r"|[Tt]he exit codes of the workers are \{(?:EXIT\(\d{1,3}\), ){0,9}SIGKILL\(-9\))"
 )
 # Exceptions that Python programs raise about their own values, names and types. Those about files, memory, sockets and
 # devices have classes of their own, or are RuntimeErrors that name them.
@@ -314,9 +314,18 @@ _AND_THEN = re.compile(
     re.MULTILINE,
 )
 _AT_EXIT = re.compile(
-    r"^.*(?:Exception ignored in|Error in atexit\._run_exitfuncs|Failed to disconnect from coordination service)",
-    re.MULTILINE,
+    r"^.*(?:Error in atexit\._run_exitfuncs|Failed to disconnect from coordination service)", re.MULTILINE
 )
+# Python, at exit or while it goes on.
+_IGNORED = re.compile(r"^.*Exception ignored (?:in|on|while)\b", re.MULTILINE)
+# What threads and destructors print in C++ while a process ends, be it of an exception of Python before, and what else
+# may stand between the two.
+_UNWINDS = re.compile(r"terminate called |\[[EF](?:\d{3,4}| ProcessGroup\w{1,16}\.cpp:\d+\]) |.*\bNCCL WARN ")
+_BEFORE_IT = re.compile(
+    r"\[W\d{3,4} |CUDA kernel errors might be|For debugging consider|Compile with `TORCH|Search for `cuda"
+)
+# Of its own GPU: no end of a process makes these.
+_OWN_GPU = re.compile(r"uncorrectable (?:ECC|NVLink) error|hardware (?:stack )?error")
 # Lightning's first rank starts the others of its node, and kills itself as soon as one of them has failed.
 _OVER_ITS_CHILD = re.compile(
     r"\bChild process with PID \d+ terminated with code (-?\d{1,3})\. Forcefully terminating all other processes"
@@ -339,7 +348,8 @@ def cause_of(tail: str, exit_code: int | None, by_signal: int | None) -> Cause:
     """Return why a rank ended.
 
     Of exceptions that follow one another the first one counts: the others were raised while it was handled. Of a
-    traceback its last line counts.
+    traceback its last line counts. What is printed behind an exception while the process ends counts only where it
+    names a fault of the rank's own card or GPU.
 
     Args:
         tail: the last lines that the rank printed.
@@ -356,14 +366,28 @@ def cause_of(tail: str, exit_code: int | None, by_signal: int | None) -> Cause:
         return Cause.OWN
     if by_signal == signal.SIGPIPE:
         return Cause.LOST_PEER
-    parts = _AND_THEN.split(_AT_EXIT.split(tail, maxsplit=1)[0])
+    before, *ignored = _IGNORED.split(_AT_EXIT.split(tail, maxsplit=1)[0])
+    behind = [text for text in map(_behind_its_exception, ignored) if _last_error(text)]
+    return next(filter(None, map(_cause_in_chain, [before, *behind])), Cause.OWN)
+
+
+def _behind_its_exception(text: str) -> str:
+    """Return what follows an exception that Python ignores, from the rest of the line that says so."""
+    lines = text.splitlines()[1:]
+    errors = (at for at, line in enumerate(lines) if _is_error(_RANK.sub("", line.strip())))
+    return "\n".join(lines[next(errors, len(lines)) + 1 :])
+
+
+def _cause_in_chain(text: str) -> Cause | None:
+    """Return the cause that the first of a text's exceptions names; None where no line tells."""
+    parts = _AND_THEN.split(text)
     for place, part in enumerate(parts):
         cause = _cause_in_text(part)
         if cause is Cause.LOST_PEER and place + 1 < len(parts) and _is_of_a_service(part, parts[place + 1]):
             return Cause.OWN
         if cause is not None:
             return cause
-    return Cause.OWN
+    return None
 
 
 def is_of_program(tail: str) -> bool:
@@ -388,7 +412,7 @@ def is_of_program(tail: str) -> bool:
 def _cause_in_text(text: str) -> Cause | None:
     """Return the cause that the last telling line of a text names; None where no line tells."""
     bare = (_RANK.sub("", line.strip()) for line in text.splitlines())
-    lines = [line for line in bare if len(line) >= _LEAST_CHARS]
+    lines = _without_unwinding([line for line in bare if len(line) >= _LEAST_CHARS])
     # Threads warn of a store that is gone while a rank ends, whatever it ends of.
     told = [line for line in lines if not _WARNS.match(line)]
     found = _cause_of_lines(told)
@@ -397,21 +421,44 @@ def _cause_in_text(text: str) -> Cause | None:
     return found if found is not None or len(told) == len(lines) else _cause_of_lines(lines)
 
 
+def _without_unwinding(lines: list[str]) -> list[str]:
+    """Return the lines without those that a process has printed while it ended of the exception directly before."""
+    for at, line in enumerate(lines):
+        if _UNWINDS.match(line) and _is_behind_an_exception(lines, at):
+            after = lines[at:]
+            counts = any(
+                each.startswith("Traceback (") or _OWN_GPU.search(each) or _is_of_own_card(each) for each in after
+            )
+            return lines if counts else lines[:at]
+    return lines
+
+
+def _is_behind_an_exception(lines: list[str], at: int) -> bool:
+    """Whether an exception that says what it is about stands directly before a line."""
+    before = next((line for line in reversed(lines[:at]) if not _BEFORE_IT.match(line)), "")
+    return not _UNWINDS.match(before) and _is_error(before) and not _AROUND.match(before)
+
+
+def _is_of_own_card(line: str) -> bool:
+    return _has_in_order(_OWN_DEVICE, line)
+
+
 def _cause_of_lines(lines: list[str]) -> Cause | None:
     lines = _without_later_failures(lines)
+    concluding = [ways for ways, reason in _CONCLUDES if any(map(reason.search, lines))]
     repeated = None  # the cause as a line names it that only repeats the death of another process
     for at in range(len(lines) - 1, -1, -1):
         bare = lines[at]
         if _KILLED.search(bare):
             return Cause.KILLED
-        of_another = next((cause for pattern, cause in _REPEATS if pattern.search(bare)), None)
+        of_another = _REPEATS.search(bare)
         if of_another is not None:
-            repeated = of_another
+            repeated = Cause[str(of_another.lastgroup)]
             continue
-        if _has_in_order(_UCX_CONCLUDES, bare) and any(map(_UCX_REASON.search, lines)):
+        if any(_has_in_order(ways, bare) for ways in concluding):
             continue
         if _is_of_a_peer(lines, at):
-            return Cause.OWN if any(_has_in_order(_OWN_DEVICE, line) for line in lines) else Cause.LOST_PEER
+            return Cause.OWN if any(map(_is_of_own_card, lines)) else Cause.LOST_PEER
         if _is_error(bare) and not _AROUND.match(bare) and not _is_of_an_own_process(lines, at):
             return Cause.OWN
     return repeated

@@ -38,16 +38,19 @@ def test_the_rank_before_each_line_changes_nothing(prefix: str) -> None:
     assert wrong == {}
 
 
-@pytest.mark.parametrize("part", ["Connection ", "ncclRemote", "gloo/", "a.", "E", "UCX  ERROR ", "DistStoreError: "])
+@pytest.mark.parametrize(
+    "part",
+    ["Connection ", "ncclRemote", "gloo/", "a.", "E", "UCX  ERROR ", "DistStoreError: ", "DeepEP a ", "remote agent '"],
+)
 def test_a_line_as_long_as_a_report_takes_is_read_in_one_pass(part: str) -> None:
     assert cause_of((part * 2048)[:2048], 1, None) is Cause.OWN
 
 
 def test_no_pattern_takes_the_square_of_a_line_that_repeats_its_beginning() -> None:
     """Such a pattern is tried from each repetition to the end: 120 ranks with such lines took seconds."""
-    searched = [last_lines._LOST_PEER, last_lines._SOCKET, last_lines._SERVICE, last_lines._UCX_REASON]
+    searched = [last_lines._LOST_PEER, last_lines._SOCKET, last_lines._SERVICE, last_lines._OWN_GPU]
+    searched += [last_lines._REPEATS, *(reason for _, reason in last_lines._CONCLUDES)]
     searched += [last_lines._NAMES_NODE, last_lines._NODE_FAULT]
-    searched += [pattern for pattern, _ in last_lines._REPEATS]
     searched += [part for way in (*last_lines._LOST_PEER_BEHIND, *last_lines._OWN_COMPLETION) for part in way]
     assert [pattern.pattern for pattern in searched if ".*" in pattern.pattern or "\\S+" in pattern.pattern] == []
 
