@@ -270,6 +270,8 @@ _AROUND = re.compile(
     r"|Worker failed with error |Initialization failed\. Please see the error messages above|Rank \d+ scheduler died"
     r"|Executor worker (?:returned error|died during initialization)|server crashed for some reason)"
     r"|Exception: WorkerProc initialization failed"
+    # ZeroMQ, between such a front and what it has started
+    r"|zmq\.error\.(?:Again|ContextTerminated)\b"
     # Pools of processes; Horovod
     r"|(?:\S+\.)?(?:BrokenProcessPool|BrokenExecutor|TerminatedWorkerError)\b"
     r"|RuntimeError: Horovod detected that one or more processes exited with non-zero"
