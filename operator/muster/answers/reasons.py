@@ -1371,16 +1371,28 @@ REASONS: tuple[Reason, ...] = (
         "[finding](docs/node-health.md).",
         "The node is used.",
         _NOTHING,
-        "No finding counts against this node.",
+        "Muster itself sees no fault of this node.",
+    ),
+    Reason(
+        "MarkedByOthers",
+        Topic.NODES,
+        "Node: condition MusterHealthy",
+        "Muster itself sees no fault of the node, but another system marks it. The condition is True, because that "
+        "mark may be an [answer to the condition](docs/node-health.md#the-condition-musterhealthy).",
+        "NodeHealth has the whole verdict. By it, Muster's jobs avoid the node.",
+        "See what the mark means to its writer. Where it was left behind, remove it: its finding in NodeHealth names "
+        "it.",
+        "Muster itself sees no fault of this node. nvsentinel marks it (NVSentinelRepairs), which does not count here: "
+        "kubectl describe nodehealth n1 shows both.",
     ),
     Reason(
         "NothingKnown",
         Topic.NODES,
         "Node: condition MusterHealthy",
-        "Neither an agent nor another source has reported anything about the node.",
-        "The node is used.",
+        "Muster itself knows nothing about the node: no agent has reported anything.",
+        "The node is used, unless another system marks it.",
         "Check whether a pod of DaemonSet muster-agent runs there.",
-        "Neither an agent nor another source reports anything about this node.",
+        "Muster itself knows nothing about this node.",
     ),
     Reason(
         "NodeObserved",

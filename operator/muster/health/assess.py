@@ -66,6 +66,7 @@ from muster.health.signs import (
     FOLLOWED_BY_FAILURES,
     JOBS,
     MAINTENANCE,
+    OWN_SOURCES,
     REPAIR,
     WEIGHT,
     Clears,
@@ -176,6 +177,8 @@ class Verdict:
         removal: how and when the machine is removed; None: it is not.
         would: what the findings that are only observed would change; None: nothing.
         faded: whether the offences have faded enough, by the given time, to end the quarantine on record.
+        own: the state without the marks of other systems. What they may react to follows it, so that their answer
+            cannot hold what it answers. None: Muster itself knows nothing of the node.
     """
 
     state: VerdictState | None
@@ -208,6 +211,7 @@ class Verdict:
     removal: Removal | None = None
     would: ObservedEffect | None = None
     faded: bool = False
+    own: VerdictState | None = None
 
     @property
     def out(self) -> bool:
@@ -355,6 +359,9 @@ def assess(
 
     removal = _removal(standing)
     state = _state(worst, cordoned, quarantined, before.agent is not None or bool(signs or window))
+    seen = [sign for sign in standing if sign.source in OWN_SOURCES]
+    most = max((sign.weighs for sign in seen), default=0)
+    own = _state(most, cordoned, quarantined, before.agent is not None or bool(seen))
     would = None if cordoned or quarantined else _observed_effect(standing, watched, worst, facts.node.unschedulable)
     forgiven_now = [replace(s, severity=Severity.INFO) for s in waived]
     listed = _signs_that_fit([*standing, *watched, *forgiven_now])
@@ -367,6 +374,8 @@ def assess(
     )
     let_go = _is_only_observed_now(was_open, watched, weighing)
     untested = not let_go and _is_to_pass(was_open, released, rules, passed)
+    if own in (VerdictState.HEALTHY, VerdictState.SUSPECT) and untested:
+        own = VerdictState.VALIDATING
     if state in (VerdictState.HEALTHY, VerdictState.SUSPECT) and untested:
         state, reason = VerdictState.VALIDATING, AWAITS_BURN_IN
         message = "no finding counts against the node any more; its checker tests it before Muster uses it again"
@@ -407,6 +416,7 @@ def assess(
         stays=bool(weighing) and all(sign.stays for sign in weighing) and not (cordoned or quarantined),
         would=would,
         faded=faded,
+        own=own,
         wake=min(
             (
                 moment

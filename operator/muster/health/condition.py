@@ -1,4 +1,4 @@
-"""The Node condition by which other systems can read Muster's verdict. Pure.
+"""The Node condition by which other systems can read what Muster itself has seen of a node. Pure.
 
 It has no figures, ages or texts of users, so that it changes only when the verdict does. A node of which nothing was
 ever known has no such condition. Muster itself never reads it as evidence.
@@ -11,11 +11,12 @@ from typing import Any
 
 from muster.api.base import rfc3339
 from muster.api.nodehealth import VerdictState
-from muster.health.assess import OUT, Verdict
+from muster.health.assess import AWAITS_BURN_IN, OUT, Verdict
+from muster.health.signs import OWN_SOURCES, WEIGHT
 from muster.world.views import MUSTER_HEALTHY, ConditionView
 
 TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
-HEALTHY, NOTHING_KNOWN = "Healthy", "NothingKnown"
+HEALTHY, NOTHING_KNOWN, MARKED_BY_OTHERS = "Healthy", "NothingKnown", "MarkedByOthers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class Mark:
     Attributes:
         status: True: the node is in use, even with weak evidence. False: it should not be used. Unknown: nothing is
             known about it now.
-        reason: of the verdict, in CamelCase.
+        reason: of the strongest finding of Muster itself, in CamelCase.
         message: text for users.
     """
 
@@ -37,19 +38,28 @@ class Mark:
 def mark_of(name: str, verdict: Verdict) -> Mark:
     """Return the content of the condition `MusterHealthy` for a node's verdict.
 
+    Another system may mark the node because this condition is False, and remove its mark only when it is True. So marks
+    of others do not change the status. The reason and the message say that they are there.
+
     Args:
         name: of the node.
         verdict: on the node.
     """
-    state = verdict.state
+    weighing = [each for each in verdict.findings if WEIGHT[each.severity] and not each.observed]
+    own = next((each.reason for each in weighing if each.source in OWN_SOURCES), "")
+    other = next((each for each in weighing if each.source not in OWN_SOURCES), None)
+    where = f"kubectl describe nodehealth {name} shows"
+    beside = f" {other.source} marks it ({other.reason}), which does not count here: {where} both." if other else ""
+    state = verdict.own
     if state is None:
-        return Mark(UNKNOWN, NOTHING_KNOWN, "Neither an agent nor another source reports anything about this node.")
+        return Mark(UNKNOWN, NOTHING_KNOWN, f"Muster itself knows nothing about this node.{beside}")
     if state is VerdictState.HEALTHY:
-        return Mark(TRUE, HEALTHY, "No finding counts against this node.")
-    reason = verdict.reason or state.value
-    return Mark(
-        FALSE if state in OUT else TRUE, reason, f"{state.value}: kubectl describe nodehealth {name} shows the reason"
-    )
+        return Mark(TRUE, MARKED_BY_OTHERS if other else HEALTHY, f"Muster itself sees no fault of this node.{beside}")
+    if state is VerdictState.QUARANTINED:
+        own = verdict.reason
+    elif state is VerdictState.VALIDATING:
+        own = AWAITS_BURN_IN
+    return Mark(FALSE if state in OUT else TRUE, own, f"{state.value}: {where} the reason.{beside}")
 
 
 def patch(conditions: Iterable[ConditionView], wanted: Mark | None, now: datetime) -> dict[str, Any] | None:

@@ -7,11 +7,11 @@ Tests: tests/unit/health/test_budgets.py, tests/unit/health/test_observe.py.
 from typing import NamedTuple
 
 from muster.api.fleetpolicy import Enforcement
-from muster.api.nodehealth import VerdictState
+from muster.api.nodehealth import Severity, VerdictState
 from muster.health.assess import OUT, Verdict
 from muster.health.breaker import Act, Ruling
 from muster.health.maintenance import window_text
-from muster.health.signs import BURN_IN
+from muster.health.signs import BURN_IN, WEIGHT
 from muster.world.fleet import Cause, Evacuate, Exclusion
 
 
@@ -65,7 +65,9 @@ def effect(verdict: Verdict, ruling: Ruling, enforcement: Enforcement) -> Effect
     return Effect(
         avoid=True,
         evacuate=Evacuate.NOW if now else later,
-        taint=ruling.act is Act.TAKE and enforcement is Enforcement.NODES and not _is_only_removed(verdict),
+        taint=ruling.act is Act.TAKE
+        and enforcement is Enforcement.NODES
+        and not (_is_only_removed(verdict) or _is_only_answered(verdict)),
     )
 
 
@@ -106,6 +108,21 @@ def _planned(verdict: Verdict) -> tuple[Cause, str]:
 def _is_only_removed(verdict: Verdict) -> bool:
     """Whether only its removal has the node out. The system that removes the node has marked it already."""
     return verdict.only_planned and verdict.removal is not None and verdict.maintenance is None
+
+
+def _is_only_answered(verdict: Verdict) -> bool:
+    """Whether only marks have the node out that other systems set after Muster took it out.
+
+    They may be answers to the taint, whose writers remove them when the taint is gone: it must not wait for that. A
+    mark for which the node was taken out may come and go.
+    """
+    incident = verdict.open_incident
+    if verdict.own in OUT or incident is None or incident.taken_out_time is None:
+        return False
+    counting = [each for each in verdict.findings if not each.observed]
+    weighing = [each for each in counting if WEIGHT[each.severity] >= WEIGHT[Severity.DEGRADED]]
+    taken = incident.taken_out_time.replace(microsecond=0)  # conditions have their time in seconds
+    return all(each.since >= taken and each.reason != incident.reason for each in weighing)
 
 
 def _may_be_used(verdict: Verdict) -> bool:

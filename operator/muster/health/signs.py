@@ -18,6 +18,8 @@ BURN_IN = "burn-in"
 JOBS = "jobs"
 MAINTENANCE = "maintenance"
 REPAIR = "repair"
+OWN_SOURCES = frozenset({AGENT, BURN_IN, JOBS, MAINTENANCE, REPAIR})
+"""The sources by which Muster itself sees or decides something; all others are marks of other systems on Nodes."""
 
 CHECK_WANTED = "CheckRequested"
 FAILED_BURN_IN = "BurnInFailed"

@@ -80,7 +80,7 @@ async def test_a_writer_that_removes_it_again_and_again_costs_ten_writes_an_hour
 
 async def test_what_is_so_costs_no_write() -> None:
     world = World()
-    message = "No finding counts against this node."
+    message = "Muster itself sees no fault of this node."
     world.nodes["node-1"] = node(conditions=(ConditionView("MusterHealthy", "True", "Healthy", message, NOW),))
     await world.turns(WELL, 5)
     assert world.writes == []

@@ -177,7 +177,7 @@ class TestOthers:
         assert (fleet.tainted, breaker.used, breaker.held) == (set(), 0, 0)
         assert verdicts["node-0001"].open_incident is not None
 
-    def test_our_taint_neither_goes_nor_comes_while_others_repair(self) -> None:
+    def test_our_taint_stays_while_others_repair_until_we_see_no_fault_any_more(self) -> None:
         fleet = Stored.of(10, rules(**NODES))
         fleet.report("node-0001", PORT_DOWN)
         seen = []
@@ -191,7 +191,7 @@ class TestOthers:
                 fleet.reboot("node-0001", "boot-2")
             fleet.step(after(30 * index))
             seen.append("node-0001" in fleet.tainted)
-        assert seen == [True, True, True, True, True, False]
+        assert seen == [True, True, True, True, False, False]
 
     def test_repairs_of_others_use_up_no_budget(self) -> None:
         fleet = Stored.of(10, rules(**NODES))

@@ -3,13 +3,27 @@
 from typing import Any
 
 import pytest
-from tests.unit.health.builders import NOW, after, decided, evidence, facts, healthy, node, rules, sick
+from tests.unit.health.builders import (
+    NOW,
+    Stored,
+    after,
+    decided,
+    evidence,
+    facts,
+    healthy,
+    node,
+    rules,
+    sick,
+    written,
+)
 
 from muster.api.base import ObjectMeta, rfc3339
+from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.nodehealth import Decision, NodeHealth
 from muster.health.assess import assess
 from muster.health.condition import Mark, mark_of, patch
 from muster.health.facts import NodeFacts
+from muster.health.sources import Rules
 from muster.world.views import ConditionView
 
 BAD = Mark("False", "Xid79", "bad")
@@ -35,6 +49,66 @@ def test_it_tells_the_verdict_in_words_of_its_own(health: NodeHealth, status: st
     assert (mark.status, mark.reason) == (status, reason)
     assert mark.message
     assert "looked at it" not in mark.message
+
+
+LABEL = {"dgxc.nvidia.com/nvsentinel-state": "quarantined"}
+TESTS = Rules.from_policy(FleetPolicySpec.model_validate({"preflight": {"profile": "Quick"}}))
+
+
+class TestMarksOfOthers:
+    @pytest.mark.parametrize("answers", ["condition", "taint"])
+    def test_an_answer_to_muster_s_own_mark_does_not_hold_it(self, answers: str) -> None:
+        """The other system marks the node as NVSentinel does by a rule of its object monitor: while the condition is
+        False, until it is True; or while the taint is there."""
+        fleet = Stored.of(10, rules(enforcement="Nodes"))
+        name, is_marked, seen = "node-0000", False, []
+        fleet.report(name, evidence("Xid", 79))
+        for minute in range(1, 9):
+            if minute == 4:
+                fleet.reboot(name, "boot-2")
+            verdicts, *_ = fleet.step(after(60 * minute))
+            status = mark_of(name, verdicts[name]).status
+            seen.append((status, name in fleet.tainted))
+            if answers == "condition":
+                is_marked = {"True": False, "False": True}.get(status, is_marked)
+            else:
+                is_marked = name in fleet.tainted
+            fleet.facts[name] = facts(name, labels=LABEL if is_marked else {}, unschedulable=is_marked)
+        assert seen == [("False", True)] * 3 + [("True", False)] * 5
+        assert not verdicts[name].out
+
+    def test_the_verdict_has_them_and_the_message_names_them(self) -> None:
+        verdict = assess(facts(labels=LABEL), healthy(), rules(), NOW)
+        mark = mark_of("node-1", verdict)
+        assert verdict.reason == "NVSentinelRepairs"
+        assert (mark.status, mark.reason) == ("True", "MarkedByOthers")
+        assert "nvsentinel marks it (NVSentinelRepairs)" in mark.message
+        mark = mark_of("node-1", assess(facts(labels=LABEL), sick(evidence("Xid", 79)), rules(), NOW))
+        assert (mark.status, mark.reason) == ("False", "Xid79")
+        assert "nvsentinel marks it (NVSentinelRepairs)" in mark.message
+
+    def test_without_an_agent_they_leave_it_unknown(self) -> None:
+        nothing = NodeHealth(metadata=ObjectMeta(name="node-1"))
+        mark = mark_of("node-1", assess(facts(labels=LABEL), nothing, rules(), NOW))
+        assert (mark.status, mark.reason) == ("Unknown", "NothingKnown")
+        assert "NVSentinelRepairs" in mark.message
+
+    def test_a_burn_in_that_is_due_counts_beside_them_until_it_is_passed(self) -> None:
+        out = assess(facts(), sick(evidence("Xid", 79)), TESTS, NOW).after_taking_out(NOW)
+        rebooted = healthy(boot="boot-2")
+        known = written(rebooted, out)
+        due = assess(facts(labels=LABEL), known, TESTS, after(60))
+        passed = assess(facts(labels=LABEL), known, TESTS, after(60), passed=after(30))
+        assert [mark_of("node-1", each).reason for each in (due, passed)] == ["AwaitsBurnIn", "MarkedByOthers"]
+
+    def test_the_taint_stays_for_a_mark_for_which_the_node_was_taken_out(self) -> None:
+        fleet = Stored.of(10, rules(enforcement="Nodes"))
+        hung = ConditionView("KernelDeadlock", "True", "DockerHung", "hung", after(-600))
+        for minute in range(3):
+            fleet.mark("node-0000", hung)
+            fleet.step(after(60 * minute))
+            assert fleet.tainted == {"node-0000"}
+            hung = ConditionView("KernelDeadlock", "True", "DockerHung", "hung", after(60 * minute + 30))
 
 
 class TestPatch:

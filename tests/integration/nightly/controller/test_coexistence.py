@@ -74,7 +74,7 @@ def nvsentinel_repairs(*, by_muster: bool) -> tuple[Step, ...]:
         nvsentinel("drain-succeeded", "nvsentinel-state=drain-succeeded", by_muster=by_muster),
         nvsentinel("remediating", "nvsentinel-state=remediating", by_muster=by_muster),
         nvsentinel("remediating", "nvsentinel-state=remediating", ready="False", by_muster=by_muster),
-        nvsentinel("remediation-succeeded", "nvsentinel-state=remediation-succeeded", bad=False, by_muster=by_muster),
+        nvsentinel("remediation-succeeded", "nvsentinel-state=remediation-succeeded", bad=False, by_muster=False),
         nvsentinel("", "Healthy", bad=False, by_muster=False),
     )
 
@@ -216,7 +216,7 @@ async def writes_to_nodes(scene: Scene, operator: OperatorProcess, least: int = 
     [(NVSENTINEL_SEES, nvsentinel_repairs(by_muster=True)), (EKS[0], EKS[1:])],
     ids=["nvsentinel", "eks"],
 )
-async def test_who_repairs_later_finds_the_node_left_and_the_taint_stays_until_it_is_well(
+async def test_who_repairs_later_finds_the_node_left_and_the_taint_stays_until_the_fault_is_gone(
     scene: Scene, first: Step, then: tuple[Step, ...]
 ) -> None:
     async with scene.policy(TAINTS):
