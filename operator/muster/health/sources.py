@@ -128,6 +128,7 @@ class Row:
         action_in_message: whether the message names NVSentinel's actions; the gravest counts, and NONE alone warns.
         removal: what the mark announces about the removal of the machine; None: nothing.
         only_on: the row counts only on nodes with a label whose `key=value` matches this pattern in full; "": on all.
+        over: a mark beside this one by which its writer says that it is over, although it stays; None: there is none.
         note: a remark for docs/node-health.md.
     """
 
@@ -144,6 +145,7 @@ class Row:
     action_in_message: bool = False
     removal: Notice | None = None
     only_on: str = ""
+    over: Label | Annotation | None = None
     note: str = ""
 
 
@@ -184,6 +186,7 @@ _S = SourceName
 _BAD = ("False",)
 _VM_EVENT = r"(Preempt|Terminate|Reboot|Redeploy) Scheduled ?:"
 _VM_EVENT_TIME = r"Scheduled ?: *([A-Z][a-z]{2}, [0-9]{1,2} [A-Z][a-z]{2} [0-9]{4} [0-9:]{8} (?:GMT|UTC))"
+_HYPERPOD_USES = Label(r"sagemaker\.amazonaws\.com/node-health-status", "Schedulable")
 
 ROWS: tuple[Row, ...] = (
     Row(
@@ -220,7 +223,10 @@ ROWS: tuple[Row, ...] = (
         NONE,
         reason="NVSentinelRepairs",
         repairs=True,
-        note="NVSentinel cordons, drains and repairs the node, and removes the label when the node is healthy",
+        over=Annotation("quarantinedNodeUncordonedManually", "True"),
+        note="NVSentinel cordons, drains and repairs the node, and mostly removes the label when the node is healthy. "
+        "It does not count where the annotation quarantinedNodeUncordonedManually says that a user has taken the node "
+        "back",
     ),
     Row(
         "eks/xid",
@@ -558,6 +564,7 @@ ROWS: tuple[Row, ...] = (
         DEGRADED,
         INSPECT,
         reason="HyperPodCheckFailed",
+        over=_HYPERPOD_USES,
     ),
     Row(
         "hyperpod/repair",
@@ -581,6 +588,9 @@ ROWS: tuple[Row, ...] = (
         DEGRADED,
         INSPECT,
         reason="HyperPodFault",
+        over=_HYPERPOD_USES,
+        note="this and hyperpod/check-failed do not count where node-health-status is Schedulable: SageMaker uses the "
+        "node again",
     ),
     Row(
         "gke/xid",
@@ -1063,7 +1073,7 @@ class Rules:
         found = {sign.key: sign for sign in self._unknown_now(facts, known, now)}
         ripe: list[datetime] = []
         for row, since, own_reason, subject, message in self._matches(facts):
-            if row.only_on and not _has_label(facts, row.only_on):
+            if (row.only_on and not _has_label(facts, row.only_on)) or _is_over(row, facts):
                 continue
             sign = _removing(_sign(row, own_reason, subject, message, since, known, now), row.removal)
             counts_from = sign.since + timedelta(seconds=row.minimum_age_seconds)
@@ -1122,15 +1132,28 @@ class Rules:
         for key, value in facts.node.labels.items():
             for exact in self._with_key("label", key, self._labels):
                 if exact.value.fullmatch(value):
-                    yield exact.row, None, "", "", f"label {key}={value}"
+                    yield (
+                        exact.row,
+                        None,
+                        "",
+                        "",
+                        f"label {key}={value}{_removal_command(exact.row, facts, 'label', key)}",
+                    )
         for taint in facts.node.taints:
             for exact in self._with_key("taint", taint.key, self._taints):
                 if exact.value.fullmatch(taint.value):
-                    yield exact.row, None, "", "", f"taint {taint.key}={taint.value}:{taint.effect}"
+                    left = _removal_command(exact.row, facts, "taint", taint.key)
+                    yield exact.row, None, "", "", f"taint {taint.key}={taint.value}:{taint.effect}{left}"
         for key, value in facts.node.annotations.items():
             for exact in self._with_key("annotation", key, self._annotations):
                 if exact.value.fullmatch(value):
-                    yield exact.row, None, "", "", f"annotation {key}={value}"
+                    yield (
+                        exact.row,
+                        None,
+                        "",
+                        "",
+                        f"annotation {key}={value}{_removal_command(exact.row, facts, 'annotate', key)}",
+                    )
         if facts.node.deleting is not None:
             for row in self._deletions:
                 yield row, facts.node.deleting, "", "", "the Node object is being deleted"
@@ -1318,6 +1341,23 @@ def _exact(row: Row) -> _Exact:
 
 def _has_label(facts: NodeFacts, pattern: str) -> bool:
     return any(re.fullmatch(pattern, f"{key}={value}") for key, value in facts.node.labels.items())
+
+
+def _is_over(row: Row, facts: NodeFacts) -> bool:
+    """Whether another mark on the node says that the row's mark is over."""
+    if isinstance(row.over, Label):
+        return _has_label(facts, f"{row.over.key}={row.over.value}")
+    return row.over is not None and row.over.value == facts.node.annotations.get(row.over.key)
+
+
+def _removal_command(row: Row, facts: NodeFacts, verb: str, key: str) -> str:
+    """Return the end of a message with the command that removes a mark whose writer has left it behind.
+
+    It is "" where the mark announces that the machine is removed: the mark goes with it.
+    """
+    if row.removal is not None:
+        return ""
+    return f"; if its writer has left it behind, `kubectl {verb} node {facts.node.name} {key}-` removes it"
 
 
 def _condition_reason(row: Row, condition: ConditionView) -> str:

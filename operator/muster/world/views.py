@@ -153,6 +153,7 @@ READ_ANNOTATIONS = frozenset(
         "flatcar-linux-update.v1.flatcar-linux.net/reboot-in-progress",
         "machineconfiguration.openshift.io/desiredDrain",
         "node.machine.sapcloud.io/trigger-deletion-by-mcm",
+        "quarantinedNodeUncordonedManually",
     }
 )
 """The annotations of nodes that Muster reads; others are not kept."""

@@ -89,6 +89,7 @@ class Case:
 
 _NVS = "dgxc.nvidia.com/nvsentinel-state"
 _EKS = "AcceleratedHardwareReady"
+_SPOT = "aws-node-termination-handler/spot-itn"
 _HP = "sagemaker.amazonaws.com/node-health-status"
 _HP_CHECK = "sagemaker.amazonaws.com/deep-health-check-status"
 _TIME = "Fri, 20 Nov 2026 09:56:07 GMT"
@@ -778,6 +779,24 @@ def test_of_several_faults_in_a_message_of_nvsentinel_the_gravest_counts(
 def test_a_cordon_says_that_those_who_cordon_have_begun(source: str, cordoned: bool, repaired_by: str) -> None:
     name = {"eks": "eks/hardware", "autopilot": "autopilot/evict"}[source]
     assert in_charge(signs(facts_of(CASES[name].node)), cordoned) == repaired_by
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("nvsentinel/state", "kubectl label node ip-10-0-3-17.ec2.internal dgxc.nvidia.com/nvsentinel-state-"),
+        (
+            "kubernetes/out-of-service",
+            "kubectl taint node ip-10-0-3-17.ec2.internal node.kubernetes.io/out-of-service-",
+        ),
+        ("aws-nth/spot", ""),
+        ("eks/hardware", ""),
+    ],
+)
+def test_a_mark_that_may_be_left_behind_names_the_command_that_removes_it(name: str, command: str) -> None:
+    node = CASES[name].node if name != "aws-nth/spot" else with_(taint=(_SPOT, "event", "NoSchedule"))
+    [message] = {sign.message for sign in signs(facts_of(node)) if sign.source == name.partition("/")[0]}
+    assert f"`{command}`" in message if command else "kubectl" not in message
 
 
 def test_rules_of_the_policy_are_rows_too() -> None:

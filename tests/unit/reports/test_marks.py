@@ -103,4 +103,5 @@ def test_a_file_says_nothing_of_its_source_where_that_is_switched_off(row: Row) 
 
 
 def test_the_annotations_of_the_table_are_those_that_are_read() -> None:
-    assert {row.mark.key for row in ROWS if isinstance(row.mark, Annotation)} == READ_ANNOTATIONS
+    marks = (mark for row in ROWS for mark in (row.mark, row.over))
+    assert {mark.key for mark in marks if isinstance(mark, Annotation)} == READ_ANNOTATIONS
