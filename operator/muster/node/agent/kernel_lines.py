@@ -45,9 +45,11 @@ _PCI = r"[0-9a-fA-F:.]{5,32}"
 _GPU = rf"NVRM: (?:The NVIDIA )?GPU (?:at )?(?:PCI:)?(?P<gpu>{_PCI}?):?"
 # Drivers of 2026 put their own number of the GPU before the name of their function.
 _GPU_NUMBER = r"NVRM: (?:GPU\d{1,3} )?"
+# A network device stands behind the address by its name, which can be "(unnamed net_device) (uninitialized)".
+_NETDEV = r"(?<!:)(?: [^:\n]{1,48})?: "
 _DISK = r"(?P<device>[\w.-]{1,64})"
 _GPU_DRIVERS = ("nvidia", "amdgpu", "habanalabs")
-_NETWORK_DRIVERS = ("mlx5_core", "efa", "bnxt_en", "ice", "irdma", "ionic", "gve", "mana", "hfi1")
+_NETWORK_DRIVERS = ("mlx5_core", "efa", "bnxt_en", "ice", "irdma", "ionic", "idpf", "gve", "mana", "hfi1")
 DRIVERS_OF_JOBS = frozenset({*_GPU_DRIVERS, *_NETWORK_DRIVERS})
 """Drivers of the PCIe devices that jobs use."""
 CONTAINED = "contained"
@@ -200,6 +202,11 @@ _PCIE = (
          rf"\((?P<value>Fatal|Non-Fatal)\))?|{_AER_OF_FIRMWARE})"),
     _row("dpc", kinds.AER_ELSEWHERE, "DPC: containment event",
          rf"pcieport (?P<device>{_PCI}): DPC: containment event", CONTAINED),
+    # drivers/pci/pci.c (pci_dev_wait): a minute after a reset the device does not answer.
+    _row("pci-gone-gpu", kinds.GPU_LOST, "; giving up",
+         rf"(?:{_GPU_DRIVER}) (?P<gpu>{_PCI}): not ready \d+ms after [\w ]{{1,48}}; giving up"),
+    _row("pci-gone", kinds.AER_ELSEWHERE, "; giving up",
+         rf"(?!(?:{_GPU_DRIVER}) )[\w-]{{1,32}} (?P<device>{_PCI}): not ready \d+ms after [\w ]{{1,48}}; giving up"),
     # drivers/iommu: amd/iommu.c (with the driver and its device before it, where it has one), intel/dmar.c,
     # arm/arm-smmu-v3 (since Linux 6.15 in one line, with the device) and arm/arm-smmu. Lines that only count the
     # faults, or have their registers, belong to these.
@@ -243,18 +250,22 @@ _NETWORK = (
          r"(?:[\w-]{1,32} \S{1,40} )?(?P<device>[\w.@-]{1,32}): NETDEV WATCHDOG: CPU: \d+: transmit queue \d+ timed "
          r"out"),
     _row("bnxt", kinds.NIC_ERROR, "bnxt_en",
-         rf"bnxt_en (?P<device>{_PCI})(?: [^:\n]{{1,48}})?: (?:TX timeout detected, starting reset task|Fatal "
-         r"firmware reset event"
-         r"|Firmware fatal reset event|Error \(timeout: \d+\) msg |Abandoning msg \{|Resp cmpl intr err msg: "
-         r"|cmdq\[0x[0-9a-f]+\]=0x[0-9a-f]+ timedout )"),
+         rf"bnxt_en (?P<device>{_PCI}){_NETDEV}(?:TX timeout detected, starting reset task|Fatal firmware reset event"
+         r"|Firmware (?:fatal reset event|not responding, status: |reset aborted)|Detected firmware fatal condition"
+         r"|Error \(timeout: \d+\) msg |(?:Abandoning msg \{|Resp cmpl intr abandoning msg: )|Resp cmpl intr err msg: "
+         r"|Chip temperature has gone above the (?:critical|fatal|shutdown) thermal threshold"
+         r"|(?:QPLIB: )?cmdq\[0x[0-9a-f]+\]=0x[0-9a-f]+ timedout |\w{1,48}: FW STALL Detected)"),
     _row("ena", kinds.NIC_ERROR, "ena ",
-         rf"ena (?P<device>{_PCI})(?: \S{{1,32}})?: (?:Keep alive watchdog timeout|The number of lost tx completions "
-         r"is above"
-         r"|Lost TX completions are above)"),
-    _row("efa", kinds.NIC_ERROR, ("for admin cmd", "Wait for completion (polling) timeout"),
+         rf"ena (?P<device>{_PCI}){_NETDEV}(?:Keep alive watchdog timeout|The number of lost tx completions is above"
+         r"|Lost TX completions are above|Transmit time out|TX q \d+ is paused for too long|Potential MSIX issue on "
+         r"|ENA admin queue is not in running state|Wait for completion \(polling\) timeout"
+         r"|The ena device (?:didn't send a completion|sent a completion but the driver didn't receive)"
+         r"|Reg read(?:32)? timeout occurred|Reset indication didn't turn |Reset attempt failed|Device reset failed)"),
+    _row("efa", kinds.NIC_ERROR,
+         ("for admin cmd", "Wait for completion (polling) timeout", "Reading register timed out", "Reset indication"),
          rf"efa (?P<device>{_PCI})(?: \S{{1,32}})?: (?:The device didn't send any completion for admin cmd"
          r"|The device sent a completion but the driver didn't receive a\w* MSI-X interrupt for admin cmd"
-         r"|Wait for completion \(polling\) timeout)"),
+         r"|Wait for completion \(polling\) timeout|Reading register timed out|Reset indication didn't turn )"),
     _row("irdma", kinds.NIC_ERROR,
          ("HMC Error", "critical PE Error", "PE Push Error", "ECC Error, PF reset", "IRDMA hardware init"),
          rf"(?:ice|irdma|i40e) (?P<device>{_PCI})(?: \S{{1,32}})?: (?:HMC Error|critical PE Error, GLPE_CRITERR|PE "
@@ -272,13 +283,17 @@ _NETWORK = (
          rf"|tg3 (?P<device2>{_PCI})(?: \S{{1,32}})?: (?:transmit timed out, resetting|tg3_stop_block timed out)"
          rf"|mlx4_core (?P<device3>{_PCI}): (?:command 0x[0-9a-f]+ timed out|Internal error detected)"
          rf"|cxgb4 (?P<device4>{_PCI}): Firmware reports adapter error"),
-    # Cards of clouds whose firmware does not answer a command, or has stopped.
-    _row("cloud-nic", kinds.NIC_ERROR,
-         ("HWC: Request timed out", "AQ commands timed out", "FW Down: Stopping LIFs", " timeout after "),
-         rf"(?:mana (?P<device>{_PCI})(?: \S{{1,32}})?: HWC: Request timed out"
-         rf"|gve (?P<device2>{_PCI})(?: \S{{1,32}})?: AQ commands timed out"
-         rf"|ionic (?P<device3>{_PCI})(?: \S{{1,32}})?: (?:FW Down: Stopping LIFs|DEVCMD \S{{1,64}} \(\d+\) "
-         r"timeout after ))"),
+    # Cards of clouds that do not send, or whose firmware does not answer or has stopped.
+    _row("cloud-nic", kinds.NIC_ERROR, ("mana ", "gve ", "ionic ", "idpf "),
+         rf"mana (?P<device>{_PCI}){_NETDEV}(?:HWC: Request timed out|EQ \d+: overflow detected|Timeout when setting "
+         r"up HWC|test_eq timed out)"
+         rf"|gve (?P<device2>{_PCI}){_NETDEV}(?:AQ commands timed out|Timeout on tx queue, \d|[^\n]{{1,80}} !!! "
+         r"DISABLING ALL QUEUES !!!)"
+         rf"|ionic (?P<device3>{_PCI}){_NETDEV}(?:FW Down: Stopping LIFs|FW heartbeat stalled at |FW Up: LIFs restart "
+         r"failed|DEVCMD \S{1,64} \(\d+\) timeout after |IONIC_CMD_\w{1,48} \(\d+\) failed: TIMEOUT|Tx Timeout "
+         r"triggered|\w{1,48}: Restarting queues failed)"
+         rf"|idpf (?P<device4>{_PCI}){_NETDEV}(?:Detected Tx timeout: |Device reset timeout|Transaction timed-out \(op"
+         r"|The driver was unable to contact the device's firmware|Failed to establish mailbox communications)"),
 )  # fmt: skip
 
 # block/blk-core.c prints its own word for each status. Linux 5.4 to 5.15 put the function's name before it, older ones
@@ -353,13 +368,19 @@ _FILE_SYSTEMS = (
     _row("xfs-error", kinds.DISK_ERROR, "XFS (",
          rf"{_XFS}(?:metadata I/O error(?![^\n]{{1,200}} error 28\b)"
          r"|Metadata (?:CRC error|corruption) detected at|Internal error \S"
-         r"|Corruption detected\. Unmount and run xfs_repair)"),
+         r"|Corruption detected(?:\. Unmount and run xfs_repair|! Free inode )|AGF corruption\. "
+         r"|Uncorrected metadata errors detected|log recovery (?:read|write) I/O error at daddr "
+         r"|(?:Failed to read root inode 0x[0-9a-f]+,|log mount/recovery failed:) error -?(?:5|74|117)\b)"),
     _row("ext4-read-only", kinds.READ_ONLY_FILESYSTEM,
          ("Remounting filesystem read-only", "Aborting journal on device"),
          rf"(?:EXT[234]|F2FS)-fs \({_DISK}\): Remounting filesystem read-only"
          r"|Aborting journal on device (?P<device2>[\w.-]{1,64}?)(?:-\d+)?\.\s*$"),
     _row("ext4-error", kinds.DISK_ERROR, "EXT4-fs",
          rf"EXT4-fs error \(device {_DISK}\)(?! in \w{{1,64}}:\d+: Out of memory)"),
+    # fs/ext4/{namei,mballoc,mmp}.c: other numbers than that of I/O errors have a line of ext4-error, or are no fault.
+    _row("ext4-read", kinds.DISK_ERROR, ("rror -5 reading", "rror -5 while reading", "rror -5 loading"),
+         rf"EXT4-fs warning \(device {_DISK}\): \w{{1,64}}:\d+: (?:inode #\d+: [^\n]{{1,80}}: )?[Ee]rror -5 (?:reading "
+         r"directory (?:index )?block|while reading MMP block|loading buddy information)"),
     _row("ext4-write", kinds.DISK_ERROR, "EXT4-fs",
          rf"EXT4-fs warning \(device {_DISK}\): ext4_end_bio:\d+: I/O error (?!(?:3|-28) )-?\d+ writing to inode"
          r"|EXT4-fs \((?P<device2>[\w.-]{1,64})\): (?:previous )?(?:I/O error while writing superblock|I/O error to "
@@ -378,7 +399,11 @@ _FILE_SYSTEMS = (
          r"writing primary super block"
          r"|checksum (?:verify failed on |error at logical )|i/o error at logical |unable to fixup \(regular\) error "
          r"|lost page write due to IO error on |bad tree block (?:start|level)|parent transid verify failed on "
-         r"|corrupt (?:leaf|node): |tree (?:first key|level) mismatch detected)"
+         r"|corrupt (?:leaf|node): |tree (?:first key|level) mismatch detected|level verify failed on "
+         r"|lost super block write due to IO error on |csum error at logical |bad fsid on logical "
+         r"|(?:block=\d+ )?read time tree block corruption detected"
+         r"|direct IO failed ino [^\n]{1,120} err no (?:[24578]|10)$|super block at physical \d+ devid \d+ has bad csum"
+         r"|failed to read (?:the system array|chunk tree|block groups|fs tree): -5$)"
          r"|BTRFS error \(device (?P<device2>[\w.-]{1,64})(?::? state \w{1,8})?\): bdev \S+ errs: wr "),
     # All I/O of the pool waits from then on, until an administrator clears it (zpool clear).
     _row("zfs", kinds.DISK_ERROR, ("has encountered an uncorrectable I/O failure", "; suspending pool"),
@@ -388,19 +413,24 @@ _FILE_SYSTEMS = (
     _row("f2fs", kinds.READ_ONLY_FILESYSTEM, "Stopped filesystem due to reason",
          rf"F2FS-fs \({_DISK}\): Stopped filesystem due to reason"),
     # fs/nfs/nfs4state.c: open files on the server cannot be kept, or are lost.
-    _row("nfs", kinds.NETWORK_DISK_ERROR, ("not responding", "failed on NFSv4 server"),
+    _row("nfs", kinds.NETWORK_DISK_ERROR,
+         ("not responding", "failed on NFSv4 server", ": lost ", "migration recovery failed"),
          r"(?:nfs|lockd|NFS): server (?P<device>\S{1,120}) not responding, (?:still trying|timed out)"
-         r"|NFS: state manager(?:: [\w ]{1,48})? failed on NFSv4 server (?P<device2>\S{1,120}) with error \d"),
+         r"|NFS: state manager(?:: [\w ]{1,48})? failed on NFSv4 server (?P<device2>\S{1,120}) with error \d"
+         r"|NFS: (?P<device3>\S{1,120}): lost [1-9]\d* locks"
+         r"|NFS: migration recovery failed \(server (?P<device4>[^\s)]{1,120})\)"),
     # fs/smb/client/connect.c; /dev/kmsg writes a backslash as \\x5c.
     _row("cifs", kinds.NETWORK_DISK_ERROR, " has not responded in ",
          r"CIFS:? VFS: (?:Server |(?:\\(?:x5c)?){2})(?P<device>\S{1,120}) has not responded in \d+ seconds"),
     # fs/ceph/mds_client.c, since Linux 6.8 with the cluster and the client before it.
     _row("ceph", kinds.NETWORK_DISK_ERROR, "ceph: ",
          r"ceph: (?:\[[0-9a-f-]{36} \d+\]: )?(?P<device>mds\d+) (?:hung\b|rejected session|reconnect denied)"),
-    _row("lustre", kinds.NETWORK_DISK_ERROR, ("was lost; in progress operations", "This client was evicted by"),
+    _row("lustre", kinds.NETWORK_DISK_ERROR,
+         ("was lost; in progress operations", "This client was evicted by", "Timed out RDMA with"),
          r"Lustre(?:Error)?: (?:[\d:-]{1,24}: )?(?:\S{1,120}: Connection to (?P<device>\S{1,64}) \(at \S{1,64}\) was "
          r"lost; in progress operations"
-         r"|\S{1,120}: This client was evicted by (?P<device2>[\w.-]{1,64}); in progress operations)"),
+         r"|\S{1,120}: This client was evicted by (?P<device2>[\w.-]{1,64}); in progress operations)"
+         r"|LNet(?:Error)?: [^\n]{1,120}\(\)\) Timed out RDMA with (?P<device3>[\w.:-]{1,64}@\w{1,16}) "),
 )  # fmt: skip
 
 _HOST = (
@@ -411,10 +441,12 @@ _HOST = (
          rf"{_MCE}Bank \d+: [014589cd][0-9a-f]{{14,15}}\b|mce: \[Hardware Error\]: Machine check events logged"
          r"|RAS: Soft-offlining pfn: 0x[0-9a-f]"),
     _row("memory-failure", kinds.HOST_UNCORRECTED,
-         ("Memory failure: 0x", "Uncorrected hardware memory error", "MCE: Killing "),
+         ("Memory failure: 0x", "Uncorrected hardware memory error", "MCE: Killing ",
+          "Uncorrected memory error in page", "Kernel accessed poison"),
          r"Memory failure: 0x[0-9a-f]+: (?:recovery action for |(?:Sending SIGBUS to|Killing) [^\n]{1,40} due to "
          r"hardware memory corruption)"
-         r"|mce: Uncorrected hardware memory error|MCE: Killing [^\n]{1,40} due to hardware memory corruption "
+         r"|mce: (?:Uncorrected hardware memory error|Uncorrected memory error in page 0x|Kernel accessed poison in "
+         r"user space)|MCE: Killing [^\n]{1,40} due to hardware memory corruption "
          r"fault at "),
     _row("amd-uncorrected", kinds.HOST_UNCORRECTED, "[Hardware Error]: ",
          r"\[Hardware Error\]: (?:Uncorrected, software (?:restartable|containable) error|System Fatal "
