@@ -75,7 +75,7 @@ def allot(sites: Iterable[Site], segments: int, segment_size: int, spares: int) 
 
 def _by_fabric(site: Site) -> tuple[object, ...]:
     first = site.nodes[0].key if site.nodes else ()
-    return tuple(natural(name) for name in site.path), site.path, first
+    return tuple((natural(name), name) for name in site.path), first
 
 
 def _named(entries: Sequence[Entry]) -> list[str]:

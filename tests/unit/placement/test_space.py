@@ -93,6 +93,12 @@ def test_ranks_follow_the_fabric_and_numbers_in_names_count_as_such() -> None:
     assert nodes_of(solve(a_fleet(nodes), ask(4))) == ("gpu-2", "gpu-10", "gpu-1", "gpu-11")
 
 
+def test_ranks_of_blocks_that_differ_in_leading_zeros_alone_stay_together() -> None:
+    places = [(block, rack) for rack in ("r1", "r2") for block in ("b1", "b01")]
+    nodes = [a_node(f"{block}-{rack}", labels={BLOCK: block, RACK: rack}) for block, rack in places]
+    assert nodes_of(solve(a_fleet(nodes), ask(4))) == ("b01-r1", "b01-r2", "b1-r1", "b1-r2")
+
+
 def nodes_of(answer: Placed | NotPlaced) -> tuple[str, ...]:
     assert isinstance(answer, Placed), answer
     return answer.nodes
