@@ -292,7 +292,7 @@ class AgentStatus(ApiModel):
         ge=0,
         description=(
             "resetsWatchedSince is since when agents on this node see resets of its GPUs, in seconds after the boot. "
-            "Errors from before that a reset repairs stop counting after 24 hours instead."
+            "Errors from before count until a later reset is seen, or the next boot."
         ),
     )
 

@@ -196,10 +196,10 @@ class Ledger:
         age = max(0.0, incident.age_seconds)
         then = Clock(now.mono - age, now.wall - age)
         value = self._incident_text(incident)
-        held = self._is_held(incident.kind, incident.code, value, then.mono)
+        held = kinds.stands_until_reset(incident.kind, incident.code, value)
         if age >= incident.expires_seconds and not held:
             return
-        if kinds.stands_until_reset(incident.kind, incident.code, value):
+        if held:
             covered = self._resets.get(clean(incident.subject, _SUBJECT), float("-inf"))
             if then.mono <= covered + (_CLOCKS_SECONDS if incident.replayed else 0.0):
                 return
@@ -260,18 +260,9 @@ class Ledger:
             entry.count += 1
             self.counted = True
 
-    def _is_held(self, kind: str, code: int, value: str, mono: float) -> bool:
-        """Whether the evidence stands until a reset is seen: a reset after it would have been seen."""
-        since = self.watched_since
-        needs = kinds.stands_until_reset(kind, code, value)
-        return since is not None and needs and (since <= 0 or mono >= since)
-
     def watch_resets(self, since: float) -> None:
         """Note that resets of GPUs are watched since this moment (monotonic; 0: since the boot)."""
         self.watched_since = since
-        for entry in self._entries.values():
-            if self._is_held(entry.kind, entry.code, entry.value, entry.last.mono):
-                entry.expires_seconds = None
 
     def reset(self, subject: str, mono: float, now: Clock) -> None:
         """End the evidence that needed this reset of a GPU and is not newer than `mono`. The reset itself is noted for
@@ -325,7 +316,7 @@ class Ledger:
         for item in here:
             expires_seconds = expires.get(item.kind) if not item.subject.startswith("/") else None
             age = max(0.0, now.wall - (written if kinds.proves_reset(item.kind, item.code) else item.last_wall))
-            held = self._is_held(item.kind, item.code, item.value, now.mono - age)
+            held = kinds.stands_until_reset(item.kind, item.code, item.value)
             if expires_seconds is not None and age > expires_seconds and not held:
                 continue
             last = Clock(now.mono - age, now.wall - age)
