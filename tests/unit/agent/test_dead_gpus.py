@@ -242,15 +242,17 @@ def test_a_new_agent_and_a_new_child_know_how_many_links_there_were(node: Any, r
     assert len(second.about(kinds.NVLINK_DOWN)) == 8
 
 
-def test_links_that_are_missing_from_the_start(node: Any, run: Any) -> None:
-    node.faults("nvlinks=18", "nvlink_down=4")
+@pytest.mark.parametrize("left", [14, 0])
+def test_links_that_are_missing_from_the_start(left: int, node: Any, run: Any) -> None:
+    node.faults("nvlinks=18", f"nvlink_down={18 - left}")
     agent = run()
     agent.wait(lambda: len(agent.about(kinds.NVLINK_DOWN)) == 8)
-    assert {item["threshold"] for item in agent.evidence} == {"18 links"}
+    assert {(item["value"], item["threshold"]) for item in agent.evidence} == {(f"{left} links", "18 links")}
 
 
-def test_links_that_may_be_missing(node: Any, run: Any) -> None:
-    assert_that_no_link_is_missed(("nvlink_down=4", "model=1"), node, run)
+@pytest.mark.parametrize("faults", [("nvlink_down=4", "model=1"), ("nvlink_down=18", "gpus=1")])
+def test_links_that_may_be_missing(faults: tuple[str, ...], node: Any, run: Any) -> None:
+    assert_that_no_link_is_missed(faults, node, run)
 
 
 def test_links_that_cannot_be_read_are_not_down(node: Any, run: Any) -> None:

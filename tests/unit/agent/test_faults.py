@@ -61,14 +61,6 @@ def test_an_nvlink_that_goes_down_on_one_gpu(node: Any, run: Any) -> None:
     agent.wait_until_gone(kinds.NVLINK_DOWN)
 
 
-def test_gpus_without_any_nvlink_are_no_fault(node: Any, run: Any) -> None:
-    node.faults("nvlinks=18", "nvlink_down=18")
-    agent = run()
-    agent.wait_until_looking()
-    agent.look_for(30.0)
-    assert agent.evidence == []
-
-
 def test_nvlink_recoveries_count_when_they_grow(node: Any, run: Any) -> None:
     node.faults("nvlink_recoveries=5@gpu1")
     agent = run()

@@ -401,8 +401,9 @@ class Gpus:
         usual = self._links_at_best.get(subject, 0)
         if links:
             usual = max(usual, max(self._links_at_best.values(), default=0))
-            # Where all are down from the start, the machine is wired in another way, or the fabric manager reports it.
-            usual = max(usual, _links_of(self._model_of(subject)) if usual else 0)
+            # Where all are down from the start, a single GPU, as of a virtual machine, has nothing to link.
+            is_linked = usual or len(self._by_index) > 1
+            usual = max(usual, _links_of(self._model_of(subject)) if is_linked else 0)
         if not usual or (unreadable and active + unreadable >= usual):
             return
         down = ", ".join(link for link, state in links.items() if not state)

@@ -44,8 +44,13 @@ def test_all_gpus_lose_links_at_once(left: int, node: Any, run: Any) -> None:
 
 @pytest.mark.parametrize(
     "faults",
-    [("nvlink_down=4", "model=1"), ("nvlink_down=6", "model=2"), ("nvlink_down=18",), ("nvlink_down=4", "mig=1")],
-    ids=["H200 NVL: bridged at will", "GH200: wired at will", "none of an H200", "MIG"],
+    [
+        ("nvlink_down=4", "model=1"),
+        ("nvlink_down=6", "model=2"),
+        ("nvlink_down=18", "gpus=1"),
+        ("nvlink_down=4", "mig=1"),
+    ],
+    ids=["H200 NVL: bridged at will", "GH200: wired at will", "none of a single H200", "MIG"],
 )
 def test_links_that_may_be_missing(faults: tuple[str, ...], node: Any, run: Any) -> None:
     assert_that_no_link_is_missed(faults, node, run)
