@@ -669,11 +669,12 @@ REASONS: tuple[Reason, ...] = (
         "For a minute no checkpoint, or none of the newest two, has become complete; the message says what is "
         "missing. Or a pointer file (`latest`, `latest_checkpointed_iteration.txt`, `latest-rank0.pt`) names "
         "another one. Or all checkpoints lie one directory deeper. Or the newest is [of no known "
-        "format](docs/checkpoints.md#what-is-of-no-known-format).",
+        "format](docs/checkpoints.md#what-is-of-no-known-format), or [its name](docs/reference/checkpoints.md#names) "
+        "says that it is not finished or was put away.",
         "Training goes on. A restart gives the trainer the newest complete checkpoint; one that follows the pointer "
         "file instead resumes elsewhere.",
-        "Write the right checkpoint into the pointer file, let the trainer write the missing files, or correct "
-        "`spec.checkpoint.directory`. The message of the condition says which.",
+        "Write the right checkpoint into the pointer file, let the trainer write the missing files, rename the "
+        "checkpoint, or correct `spec.checkpoint.directory`. The message of the condition says which.",
     ),
     Reason(
         "CheckpointStoreUnreachable",

@@ -8,10 +8,55 @@ from __future__ import annotations
 import functools
 import os
 import re
-from typing import Iterable, List, Optional, Tuple
+from typing import Iterable, List, Optional, Set, Tuple
 
 # Where frameworks write a checkpoint before they rename it: complete today, gone tomorrow.
 _UNFINISHED = re.compile(r"\A\.|(?:\A|[._-])(?:tmp|temp|unfinished)(?:[._-]|\d*\Z)", re.IGNORECASE)
+# Words that say that a checkpoint is not finished, as uploads and Orbax's `500.partial_save` do, or that a person has
+# put it out of the way. `_` is any one character between words, or none.
+PUT_AWAY_WORDS = (
+    "partial", "partial_save", "incomplete", "in_progress", "uploading", "downloading", "copying", "writing",
+    "staging", "pending", "trash", "trashed", "delete", "deleted", "deleting", "remove", "removed", "removing",
+    "discard", "discarded", "bad", "broken", "corrupt", "corrupted", "damaged", "invalid", "wrong", "diverged",
+    "bak", "old", "orig", "copy", "disabled", "ignore", "ignored", "skip", "skipped", "unused", "hidden", "aside",
+    "stale", "archive", "archived", "obsolete", "quarantine", "quarantined", "do_not_use",
+)  # fmt: skip
+# Words that frameworks and programs write behind the step: NeMo `-last`, fms-fsdp `step_500_ckp`, kohya's scripts
+# `NAME-000500-state`, DeepSpeed `global_step500_universal`, OLMo `step500-unsharded`.
+WRITTEN_BEHIND = (
+    "last", "latest", "best", "final", "end", "emergency", "preempted", "interrupted", "state", "ckp", "ckpt",
+    "checkpoint", "model", "universal", "unsharded", "sharded", "ema", "hf", "lora",
+)  # fmt: skip
+_PUT_AWAY_WORD = "|".join(word.replace("_", "[-_. ]?") for word in PUT_AWAY_WORDS)
+_BETWEEN = r"[-_.+~ (]"
+_ENDING = r"(?:\.(?:ckpt|pt|pth|safetensors))"
+# Steps as frameworks write them: `500`, `checkpoint-500`, `epoch=1-step=500-val_loss=0.3`, `ep1-ba500`.
+_STEP_ALONE = (
+    r"(?:(?:checkpoint|ckpt|(?:(?:global|train)[_-]?)?step|iter|iteration|epoch|ep|ba|batch)s?[_.-]?|[a-z_]+=)?\d+"
+)
+_STEPS_ALONE = r"%s(?:[-_.]%s)*" % (_STEP_ALONE, _STEP_ALONE)
+_NEWEST_ALONE = r"(?:checkpoint|ckpt|last|latest|final)"
+_PUT_AWAY = re.compile(
+    "|".join(
+        (
+            # `_500`, `old_500`
+            rf"\A(?:[-_~#@! ]+|(?:{_PUT_AWAY_WORD}){_BETWEEN}*)"
+            rf"(?:{_STEPS_ALONE}(?:[-_.][a-z]+)*|{_NEWEST_ALONE}){_ENDING}?\Z",
+            # `500.bak.2`
+            rf"\A{_STEPS_ALONE}{_ENDING}?{_BETWEEN}+(?:{_PUT_AWAY_WORD})(?![a-z])",
+            # `last.old`, `run-500_broken`, `NAME-000500-state.bak2`
+            rf"(?:\d|\A{_NEWEST_ALONE})(?:[-_](?:{'|'.join(WRITTEN_BEHIND)}))*{_ENDING}?{_BETWEEN}+"
+            rf"(?:{_PUT_AWAY_WORD}|backup)\d*(?![a-z\d])\D*\Z",
+            # `500 (1)`, `500~`
+            rf"\d{_ENDING}?(?: ?\(\d+\)|[-_.~#! ]+\Z)",
+        )
+    ),
+    re.IGNORECASE,
+)
+_ADDED = re.compile(rf"(.*\d)((?:{_BETWEEN}+[a-z]+)+)\Z", re.IGNORECASE)
+_FILE_ENDING = re.compile(_ENDING + r"\Z", re.IGNORECASE)
+_WORD = re.compile("[a-z]+")
+_NUMBER = re.compile(r"\d+")
 # The number that a framework calls the step, beside others: Lightning `epoch=9-step=9000-val_loss=1.25`, NeMo
 # `model--val_loss=1.25-epoch=3-step=500-consumed_samples=64.0`, DeepSpeed `global_step500`, Megatron `iter_0000500`,
 # Composer `ep1-ba500-rank0`.
@@ -119,6 +164,37 @@ def order_candidates(names: Iterable[str]) -> List[str]:
 @functools.lru_cache(maxsize=16384)
 def _is_unfinished(name: str) -> bool:
     return _UNFINISHED.search(name) is not None
+
+
+def put_away(names: Iterable[str]) -> Set[str]:
+    """Return which of these names are a step, or the newest checkpoint, with something added that no framework adds.
+
+    Their directories and files do not count. A word that says nothing of it counts, unless others of these names are
+    written without one: then the program does not write it.
+    """
+    split = {name: _added(name) for name in names}
+    bare = {_shape(before) for before, added in split.values() if not added}
+    odd = {name for name, (before, added) in split.items() if added and _shape(before) in bare}
+    return odd.union(filter(_is_put_away, split))
+
+
+@functools.lru_cache(maxsize=16384)
+def _is_put_away(name: str) -> bool:
+    return _PUT_AWAY.search(name) is not None
+
+
+@functools.lru_cache(maxsize=16384)
+def _added(name: str) -> Tuple[str, str]:
+    """Return a name before and from the words behind its last number; the second is "" where programs write these."""
+    name = _FILE_ENDING.sub("", name)
+    found = _ADDED.match(name)
+    if found is None or set(_WORD.findall(found[2].lower())) <= set(WRITTEN_BEHIND):
+        return name, ""
+    return found[1], found[2]
+
+
+def _shape(name: str) -> str:
+    return _NUMBER.sub("0", _FILE_ENDING.sub("", name))
 
 
 @functools.lru_cache(maxsize=16384)

@@ -18,7 +18,7 @@ from muster.node.checkpoint import find, listing
 from muster.node.checkpoint.find import Finder, ScanOptions
 from muster.node.checkpoint.formats import manifest as manifest_format
 from muster.node.checkpoint.manifest import ManifestError, parse_manifest
-from muster.protocol.checkpoint_names import order_candidates, step_in_name
+from muster.protocol.checkpoint_names import PUT_AWAY_WORDS, WRITTEN_BEHIND, order_candidates, put_away, step_in_name
 from muster.protocol.checkpoints import MAX_LISTED
 
 DATA = Path(__file__).parent / "data"
@@ -334,6 +334,115 @@ def test_candidates_are_ordered_by_number():
 )
 def test_the_step_in_the_names_that_frameworks_give(name, step):
     assert step_in_name(name) == step
+
+
+@pytest.mark.parametrize("pattern", ["500.{}", "{}_500", "checkpoint-500-{}", "my-run-500_{}2", "last.{}", "500.{}.2"])
+def test_a_word_that_says_so_puts_a_step_away(pattern):
+    names = {pattern.format(word) for word in PUT_AWAY_WORDS}
+    names |= {name.upper() for name in names}
+    assert put_away(names) == names
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "_500",
+        "~checkpoint-500",
+        "500~",
+        "500_",
+        "500 (1)",
+        "500 - Copy (2)",
+        "checkpoint-500 (copy)",
+        "500.inprogress",
+        "500_in_progress",
+        "500_backup",
+        "epoch=1-step=500 (1).ckpt",
+        "epoch=1-step=500-copy.ckpt",
+        "epoch=1-step=500.ckpt.bak",
+        "old_epoch=1-step=500-val_loss=0.30.ckpt",
+        "ep1-ba500-rank0.pt.old",
+        "wan-000500-state.bad",
+        "iter_0000500.bak.20261126",
+        "old_last.ckpt",
+    ],
+)
+def test_what_people_and_clients_add_puts_a_step_away(name):
+    assert put_away([name]) == {name}
+
+
+@pytest.mark.parametrize("pattern", ["step-500-{}", "500_{}", "epoch=1-step=500-{}.ckpt"])
+def test_a_word_that_frameworks_write_behind_a_step_counts(pattern):
+    assert put_away(["step-400", "400", "epoch=1-step=400.ckpt", *map(pattern.format, WRITTEN_BEHIND)]) == set()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "500",
+        "checkpoint-500",
+        "global_step500",
+        "global_step_500",
+        "iter_0000500",
+        "epoch=1-step=500-v1.ckpt",
+        "epoch=02-val_loss=nan.ckpt",
+        "last-v1.ckpt",
+        "ep1-ba500-rank0.pt",
+        "epoch_2_train_step_500_eval_step_40",
+        "model_name=0--val_loss=1.71-step=99-consumed_samples=12800.0-last",
+        "500-llama-7b",
+        "ckpt-500-bf16",
+        "2026-11-20_10-00-00-backup-500-10-0",
+        "backup-500",
+        "CKPT+2026-11-26+22-12-01+00",
+        "trash_classifier-epoch=3.ckpt",
+        "copy_task-step500",
+        "staging-run-500",
+        "llama2-partial-step500",
+        "run-2-bad-words-500",
+        "copyright-500",
+        "_actor",
+        "\u6a21\u578b-500",
+    ],
+)
+def test_what_programs_call_their_runs_and_steps_counts(name):
+    assert put_away(["step_400", "epoch=1-step=400.ckpt", name]) == set()
+
+
+def test_an_unknown_word_counts_where_no_name_lacks_it():
+    assert put_away(["400", "500-spike", "600.x.y"]) == {"500-spike", "600.x.y"}
+    assert put_away(["step_400_fsdp", "step_500_fsdp"]) == set()
+    assert put_away(["400", "step_500_fsdp"]) == set(), "of another form: the program writes both"
+
+
+@pytest.mark.parametrize("name", ["epoch=1-" * 30, "a=1-" * 60, "1-state" * 36, "1.ckpt" * 40, "1-" * 127, "old" * 85])
+def test_no_name_is_read_for_long(name):
+    """One that could be read in 2^30 ways would never end."""
+    assert put_away([name[:254] + "x"]) == set()
+
+
+def test_what_was_put_away_counts_once_it_is_asked_for_by_its_path(tmp_path):
+    write(tmp_path, "step-400", 400)
+    write(tmp_path, "step-500.bad", 500)
+    path = str(tmp_path / "step-500.bad")
+
+    def found(requested: str) -> list[int]:
+        (*_, last) = Finder(str(tmp_path)).scan(ScanOptions(requested=requested))
+        return [one.step for one in last.checkpoints]
+
+    assert (found(""), found("500"), found(path)) == ([400], [400], [500, 400])
+
+
+def test_what_was_put_away_is_named_while_it_is_newer_than_what_counts(tmp_path):
+    def warning() -> str:
+        (*_, last) = Finder(str(tmp_path)).scan(ScanOptions())
+        return last.warning
+
+    write(tmp_path, "step-400", 400)
+    for step in (500, 600):
+        write(tmp_path, f"step-{step}.bad", step)
+    assert f"{tmp_path}/step-600.bad (Manifest), as 1 more, does not count" in warning()
+    write(tmp_path, "step-700", 700)
+    assert warning() == ""
 
 
 def test_a_metric_in_a_name_is_no_step(tmp_path):

@@ -4,12 +4,12 @@
 
 - `{complete: path, step: N, format: name}`: the newest complete one
 - `{incomplete: text}`: none is complete, and the text is part of why the newest is not
-- `{unrecognized: path}`: it is of no format, and one listing says so with its path
+- `{unrecognized: path}`: it is of no format, or does not count for its name, and one listing says so with its path
 - `nothing`: none of it is a checkpoint, and nothing is said
 
 Besides an input, `dispensable` is a pattern of files that the framework does without when it loads: without any other
 one, or with its last byte missing, a complete checkpoint is incomplete. `pattern` is the job's
-`spec.checkpoint.pattern`.
+`spec.checkpoint.pattern`. `named` is the path of what the warning names beside a complete one.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ def test_each_tree_is_read_right(case: Case) -> None:
         right = (case.right["step"], place(case.right["complete"]), case.right["format"])
         assert newest is not None, said
         assert (newest.step, newest.path, newest.format) == right, said
+        assert place(case.besides.get("named", "")) in found.warning or "named" not in case.besides, said
     elif "incomplete" in case.right:
         assert newest is None
         assert case.right["incomplete"] in why(finder)

@@ -31,7 +31,7 @@ from muster.node.checkpoint.unrecognized import (
 )
 from muster.node.checkpoint.verdict import Verdict, digest, saving_ns, stamp
 from muster.node.checkpoint.whole import UNLIKE_OTHERS
-from muster.protocol.checkpoint_names import absolute, joined, order_candidates, readable, step_in_name
+from muster.protocol.checkpoint_names import absolute, joined, order_candidates, put_away, readable, step_in_name
 from muster.protocol.checkpoints import MAX_LISTED, MAX_STAMPS, Branch, Checkpoint, Stamp, newest_first
 from muster.protocol.messages import MAX_NUMBER, is_plain
 
@@ -73,11 +73,16 @@ _STEPLESS_FILE = (
     "program put the step into its name, and name it in spec.checkpoint.pattern (state-{step}.pt), or let it write "
     "muster-checkpoint.json last"
 )
+_PUT_AWAY = (
+    "%s (%s)%s does not count: its name says that it is not finished or was put away. To go on from it, rename it as "
+    "the program names its checkpoints. If the program writes such names, say so in spec.checkpoint.pattern"
+)
 _UNRECOGNIZED_SECONDS = 600.0  # as long as NoCheckpointSeen takes
 _STEPLESS = (
     "%s is a checkpoint (%s), and nothing shows its step: it does not count. Save to a directory with the step in "
     "its name, or let the program write muster-checkpoint.json last"
 )
+_MAX_PUT_AWAY = 8  # that are looked into for the message about them
 _MAX_UNRECOGNIZED = 8  # directories of which none is known
 _DEEPER_AGAIN_SECONDS = 600.0  # they may be large
 _DEEPER_LEVELS = 3  # of directories: programs save to PROJECT/RUN/, Lightning to lightning_logs/version_0/checkpoints/
@@ -249,6 +254,7 @@ class Finder:
         # The one of them that is reported, as it was seen last, and whether it was written more than once.
         self._stray_seen: Tuple[str, Optional[Status]] = ("", None)
         self._is_rewritten = False
+        self._put_away: List[str] = []  # paths that do not count for their names, the highest steps first
         self._stepless = ""  # the message about a checkpoint whose step is not known
         # Whether a directory of no format has files of weights, and until when that counts.
         self._with_weights: Dict[str, Tuple[bool, float]] = {}
@@ -357,7 +363,7 @@ class Finder:
             pointed.words if pointed is not None else ""
         )
         is_bare = not complete and not incomplete and all(step_in_name(name) is None for name in self._strays)
-        deeper = self._nested_checkpoints_message(thorough) if is_bare else ""
+        deeper = self._put_away_message(newest) or (self._nested_checkpoints_message(thorough) if is_bare else "")
         about, after = text or deeper, GRACE_SECONDS
         if not about and unrecognized:  # the newest of them is another one after each save
             about, after = _ABOUT_UNRECOGNIZED, _UNRECOGNIZED_SECONDS
@@ -366,6 +372,15 @@ class Finder:
         if not text and (thorough or (unrecognized and not deeper and self._is_rewritten)):
             self._warned = about, -math.inf
         return (text or deeper or unrecognized) if self._now() >= self._warned[1] + after else ""
+
+    def _put_away_message(self, step: int) -> str:
+        """The message about checkpoints beyond a step that do not count for their names; "" = there are none."""
+        seen = (self._recognize(path) for path in self._put_away[:_MAX_PUT_AWAY])
+        newer = [one.checkpoint for one in seen if one is not None and one.checkpoint.step > step]
+        if not newer:
+            return ""
+        more = ", as %d more," % (len(newer) - 1) if len(newer) > 1 else ""
+        return _PUT_AWAY % (newer[0].path, newer[0].format, more)
 
     def _unrecognized(
         self, paths: Sequence[str], complete: Sequence[Checkpoint], incomplete: Sequence[Checkpoint]
@@ -517,6 +532,9 @@ class Finder:
             self._note = _STRANGE % (os.path.join(self._directory, odd), self._directory)
         self._single = {os.path.join(self._directory, name) for name in files}
         names = order_candidates(directories + files)
+        away = set() if any(kind.is_named_by_job for kind in self._formats) else put_away(names)
+        self._put_away = [os.path.join(self._directory, name) for name in names if name in away]
+        names = [name for name in names if name not in away or os.path.join(self._directory, name) == how.requested]
         yield self._directory, False
         requested = [name for name in names if how.may_be_requested(os.path.join(self._directory, name))]
         requested = requested[:MAX_REQUESTED]

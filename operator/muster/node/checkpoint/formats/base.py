@@ -74,6 +74,7 @@ class Format:
         have found the same files.
         is_open: whether nothing in it names all files that belong to it, or tells how many these are. Then it is not
         complete once there is less of it than there was, and nothing newer.
+        is_named_by_job: whether the job says what its checkpoints are called: then they count, whatever a name says.
         depth: the levels of directories whose files belong to it, itself included.
     """
 
@@ -89,4 +90,5 @@ class Format:
     made_of: str = ""
     settles: bool = False
     is_open: bool = False
+    is_named_by_job: bool = False
     depth: int = MAX_DEPTH

@@ -49,6 +49,7 @@ def own(pattern: str) -> Format:
         hides_step=lambda name: named.match(name) is not None and step_in_name(name) != _step(named, name),
         settles=not marker,
         is_open=bool(marker),
+        is_named_by_job=True,
     )
 
 
