@@ -2,7 +2,9 @@
 a checkpoint of FSDP or Megatron Core.
 
 verl: verl/trainer/ppo/ray_trainer.py (`_save_checkpoint`), verl/utils/checkpoint/fsdp_checkpoint_manager.py and
-megatron_checkpoint_manager.py (`save_checkpoint`); its SFT trainer has one model, in the directory itself. SkyRL:
+megatron_checkpoint_manager.py (`save_checkpoint`: one `dist_ckpt/`, later one each below `model/`, `optimizer/` and
+`extra/`, with weights in `model/huggingface/` in place of the first); its SFT trainer has one model, in the directory
+itself. SkyRL:
 skyrl/train/trainer.py (`save_checkpoints`). EasyR1, which is made from verl: verl/trainer/ray_trainer.py
 (`_save_checkpoint`), verl/utils/checkpoint/checkpoint_manager.py (`find_latest_ckpt`). Of FSDP each rank saves its
 files, which are called by how many ranks there are. The state of the data follows, then the file beside all, by which
@@ -15,13 +17,14 @@ from __future__ import annotations
 
 import functools
 import re
-from typing import Dict, List, Optional, Set
+from typing import Dict, List, Optional, Sequence, Set
 
 from muster.node.checkpoint.candidate import Candidate
 from muster.node.checkpoint.dcp import METADATA_NAME
 from muster.node.checkpoint.formats.base import WEIGHTS_ONLY, Format, Words, json_object
 from muster.node.checkpoint.formats.megatron import CONFIG_NAME, TRACKER, distributed_problem
 from muster.node.checkpoint.formats.parts import files_problem, own_problem, own_weights
+from muster.node.checkpoint.listing import MAX_DEPTH
 from muster.protocol.checkpoint_names import named_step
 
 SKYRL_TRACKER = "../latest_ckpt_global_step.txt"
@@ -34,7 +37,10 @@ _DATA = re.compile(r"data(?:_\d{1,6}|loader)?\.pt\Z")
 _STATE = "trainer_state.pt"
 # Weights that no rank of these saves: by SkyRL's documentation, and those of DeepSpeed, with which SkyRL once trained.
 _OF_OTHERS = ("policy/model_state.pt", "policy/latest")
-_DISTRIBUTED = re.compile(r"((?:.+/)?)(?:\.metadata|metadata\.json|[^/]+\.distcp)\Z")
+_QUEUE = "transfer_queue"  # prompts under way (verl/trainer/ppo/v1/trainer_base.py): a start does without them
+_DISTRIBUTED = re.compile(r"(?!transfer_queue/)((?:.+/)?)(?:\.metadata|metadata\.json|[^/]+\.distcp)\Z")
+# What one model has in several places, which no rank reads alone.
+_PART = re.compile(r"((?:[^/]+/)?)(?:model|optimizer|extra)/dist_ckpt/\Z")
 _OTHERS = re.compile(
     r"(?:.+/)?(?:(?:model|optim|extra_state)_world_size_\d+_rank_\d+|data(?:_\d+|loader)?|common|trainer_state)\.pt\Z"
 )
@@ -48,14 +54,9 @@ def _problem(tracker: str, candidate: Candidate) -> str:
     if problem and problem != WEIGHTS_ONLY:
         return problem
     distributed = sorted({match[1] for match in map(_DISTRIBUTED.match, candidate.files) if match})
-    for place in distributed:
-        inner = candidate.below(place[:-1]) if place else candidate
-        if METADATA_NAME not in inner.files or CONFIG_NAME not in inner.files:
-            return "%s%s does not exist" % (place, METADATA_NAME if CONFIG_NAME in inner.files else CONFIG_NAME)
-        found = distributed_problem(inner)
-        if found and found != WEIGHTS_ONLY:
-            return "%s: %s" % (place[:-1], found)
-        problem = problem or found
+    inside = _distributed_problem(candidate, distributed)
+    if inside and inside != WEIGHTS_ONLY:
+        return inside
     if not distributed and not any(map(_SHARD.match, candidate.files)):
         return "there are no weights"
     states = [name for name in candidate.files if _DATA.match(name) or name == _STATE]
@@ -63,8 +64,26 @@ def _problem(tracker: str, candidate: Candidate) -> str:
         return "data.pt does not exist, and the data would start from the beginning without it"
     if tracker == SKYRL_TRACKER and _STATE not in states:
         return "%s does not exist" % _STATE
-    exported = own_weights(candidate, (_OTHERS,), ())  # adapters, and weights for others if asked for
-    return files_problem(candidate, states) or own_problem(candidate, exported) or problem
+    exported = own_weights(candidate, (_OTHERS,), (_QUEUE,))  # adapters, and weights for others if asked for
+    for model in sorted({part[1] for part in map(_PART.match, distributed) if part}):
+        if not any(name.startswith(model + "model/") for name in (*distributed, *exported)):
+            return "there are no weights in %smodel" % model
+    return files_problem(candidate, states) or own_problem(candidate, exported) or problem or inside
+
+
+def _distributed_problem(candidate: Candidate, places: Sequence[str]) -> str:
+    """Why a distributed checkpoint of Megatron Core in one of these places is not complete; "" = each is."""
+    found: Dict[str, Set[str]] = {}
+    for place in places:
+        inner = candidate.below(place[:-1]) if place else candidate
+        if METADATA_NAME not in inner.files or CONFIG_NAME not in inner.files:
+            return "%s%s does not exist" % (place, METADATA_NAME if CONFIG_NAME in inner.files else CONFIG_NAME)
+        problem = distributed_problem(inner)
+        if problem and problem != WEIGHTS_ONLY:
+            return "%s: %s" % (place[:-1], problem)
+        part = _PART.match(place)
+        found.setdefault(part[1] if part else place, set()).add(problem)
+    return WEIGHTS_ONLY if {WEIGHTS_ONLY} in found.values() else ""
 
 
 def _untracked(tracker: str, candidate: Candidate) -> str:
@@ -133,7 +152,8 @@ VERL = Format(
         step="the name",
         complete=(
             "of each model `model_`, `optim_` and `extra_state_world_size_8_rank_0.pt` of as many ranks as they say, "
-            "or a whole `dist_ckpt/` of Megatron Core. `data.pt` is there, and `latest_checkpointed_iteration.txt` "
+            "or a whole `dist_ckpt/` of Megatron Core, or one each below `optimizer/`, `extra/` and `model/` (or "
+            "weights in `model/huggingface/`). `data.pt` is there, and `latest_checkpointed_iteration.txt` "
             "names this step or a later one. Without optimizers it holds weights only"
         ),
     ),
@@ -144,6 +164,7 @@ VERL = Format(
     unless=_OF_OTHERS,
     beside=lambda name: TRACKER,
     settles=True,
+    depth=MAX_DEPTH + 1,
 )
 SKYRL = Format(
     "SkyRL",
