@@ -22,9 +22,11 @@ from muster.node.checkpoint.listing import THIS_MACHINE, Children, Files, Listin
 from muster.node.checkpoint.pointers import POINTERS, Pointer, Problem, pointer_problem
 from muster.node.checkpoint.unrecognized import (
     MOST_INSIDE,
+    has_trained_weights,
     highest_stray,
     holds_weights,
     is_called_so,
+    is_evidence,
     is_stray,
     is_stray_below,
     may_lead_to_checkpoints,
@@ -68,10 +70,10 @@ _UNRECOGNIZED = (
     "name in spec.checkpoint.pattern what it writes (state-{step}.pt, run_{step}/DONE), or let it write "
     "muster-checkpoint.json last"
 )
-_STEPLESS_FILE = (
+_STEPLESS_UNRECOGNIZED = (
     "%s is of no format that Muster knows, and its name has no step: it does not count. If it is a checkpoint, let the "
-    "program put the step into its name, and name it in spec.checkpoint.pattern (state-{step}.pt), or let it write "
-    "muster-checkpoint.json last"
+    "program put the step into its name, and name it in spec.checkpoint.pattern (state-{step}.pt, run_{step}/DONE), or "
+    "let it write muster-checkpoint.json last"
 )
 _PUT_AWAY = (
     "%s (%s)%s does not count: its name says that it is not finished or was put away. To go on from it, rename it as "
@@ -404,7 +406,7 @@ class Finder:
             return self._stepless
         self._note_stray(os.path.join(self._directory, stray))
         path = readable(os.path.join(self._directory, stray))
-        return _STEPLESS_FILE % path if step_in_name(stray) is None else _UNRECOGNIZED % (path, "")
+        return _STEPLESS_UNRECOGNIZED % path if step_in_name(stray) is None else _UNRECOGNIZED % (path, "")
 
     def _note_stray(self, path: str) -> None:
         """Note whether files of no format were written by more than one save: then the first one is finished.
@@ -436,15 +438,21 @@ class Finder:
         return has
 
     def _nested_checkpoints_message(self, thorough: bool) -> str:
-        """The message about checkpoints further below the directory, where no scan looks; "" = there are none.
+        """The message about checkpoints further below the directory, where no scan looks, or of no format and without a
+        step; "" = there are none.
 
         They are looked for now and then.
         """
         if self._now() < self._deeper_until and not thorough:
             return self._deeper_seen
         self._deeper_seen, self._deeper_until = "", self._now() + _DEEPER_AGAIN_SECONDS
-        unknown = ""
+        unknown = stepless = ""
         for directory, inner in self._below(may_lead_to_checkpoints(self._names.directories)):
+            is_here = directory == self._directory  # what else is in it is looked at by every scan
+            if not stepless and not (is_here and self._strays) and has_trained_weights(inner.files):
+                stepless = directory
+            if is_here:
+                continue
             stepped = [name for name in order_candidates(inner.directories) if step_in_name(name) is not None]
             paths = [os.path.join(directory, name) for name in stepped[:MOST_INSIDE]]
             known = ((seen.checkpoint.path, seen.format) for seen in map(self._recognize, paths) if seen is not None)
@@ -459,13 +467,16 @@ class Finder:
             named = (path for path in paths if is_called_so(os.path.basename(path)))
             unknown = unknown or next(filter(self._has_weights, named), "")
             unknown = unknown or (os.path.join(directory, highest_stray(strays)) if strays else "")
-        self._deeper_seen = _DEEPER_UNRECOGNIZED % (self._directory, readable(unknown)) if unknown else ""
+        if unknown:
+            self._deeper_seen = _DEEPER_UNRECOGNIZED % (self._directory, readable(unknown))
+        elif stepless:
+            self._deeper_seen = _STEPLESS_UNRECOGNIZED % readable(stepless)
         return self._deeper_seen
 
     def _below(self, names: Sequence[str]) -> Iterator[Tuple[str, Children]]:
-        """The directories below the named ones of the directory, the nearest first, with what is in each."""
+        """The directory, and those below the named ones of it, the nearest first, with what is in each."""
         most = _MAX_DEEPER_IN_STORE if self._files.is_store else _MAX_DEEPER
-        waiting = [(os.path.join(self._directory, name), 1) for name in names]
+        waiting = [(self._directory, _DEEPER_LEVELS), *((os.path.join(self._directory, name), 1) for name in names)]
         for path, level in waiting:
             most -= 1
             if most < 0:
@@ -591,7 +602,7 @@ class Finder:
         return False
 
     def _is_single_or_like_one(self, name: str) -> bool:
-        return self._is_single(name) or is_stray_below(name)
+        return self._is_single(name) or is_stray_below(name) or is_evidence(name)
 
     def _children(self, how: ScanOptions) -> Children:
         """The names in the directory. A light look uses those read before for a while, the longer it takes to read

@@ -57,6 +57,12 @@ _CACHE = re.compile(r"(?:models|datasets|spaces)--")  # of Hugging Face's hub
 # A directory with one of these and weights, and without any state of a training, is a model.
 _MODEL_CONFIGS = frozenset({"config.json", "model_index.json", "params.json", "adapter_config.json"})
 _STATE = re.compile(r"optim|sched|rng|random|state", re.IGNORECASE)
+# The state of a training beside weights: without a step in any name, a sign that they are no model to begin from.
+_TRAINED = re.compile(r"optim|sched|(?:rng|random|train(?:er|ing)?)_?state", re.IGNORECASE)
+# In a directory that is called a checkpoint: what says of which step it is, beside arrays of any name.
+_METADATA = re.compile(
+    r"\.?(?:(?:checkpoint|ckpt)[_-])?(?:metadata|meta|manifest|train(?:er|ing)?_state)(?:\.[a-z]+)?\Z"
+)
 
 
 def is_stray(name: str) -> bool:
@@ -92,22 +98,25 @@ def may_lead_to_checkpoints(names: Iterable[str]) -> List[str]:
 def holds_weights(files: Files, path: str, sign: Callable[[], None]) -> bool:
     """Whether a directory, or one in it, has files of weights, and is no model that a user has put there.
 
+    The metadata of a checkpoint count as well, in a directory that is called one.
+
     Raises:
         OSError: the storage fails.
     """
     name = path.rpartition("/")[2]
     if _CACHE.match(name):
         return False
-    may_be_model, left = not is_called_so(name), _MOST_LISTED_IN_STORE if files.is_store else _MOST_LISTED
+    is_called = is_called_so(name)
+    may_be_model, left = not is_called, _MOST_LISTED_IN_STORE if files.is_store else _MOST_LISTED
     waiting = [(path, 0)]
     while waiting and left:
         place, depth = waiting.pop()
         left -= 1
         try:
-            inner = files.children(place, _is_evidence, sign)
+            inner = files.children(place, is_evidence, sign)
         except (FileNotFoundError, NotADirectoryError, PermissionError):
             continue
-        found = [name for name in inner.files if _is_weights(name)]
+        found = [name for name in inner.files if _is_weights(name) or (is_called and not depth and _is_metadata(name))]
         if may_be_model and _MODEL_CONFIGS.intersection(inner.files) and not any(map(_STATE.search, inner.files)):
             return False
         if found:
@@ -117,6 +126,21 @@ def holds_weights(files: Files, path: str, sign: Callable[[], None]) -> bool:
                 ("%s/%s" % (place, name), depth + 1) for name in sorted(inner.directories)[MOST_INSIDE - 1 :: -1]
             ]
     return False
+
+
+def has_trained_weights(names: Iterable[str]) -> bool:
+    """Whether some of the files in a directory hold weights, and others the state of the training that made them."""
+    names = list(names)
+    return any(map(_TRAINED.search, names)) and any(_is_weights(name) and not _TRAINED.search(name) for name in names)
+
+
+def is_evidence(name: str) -> bool:
+    """Whether a file says something of whether its directory is a checkpoint."""
+    return _is_weights(name) or name in _MODEL_CONFIGS or _STATE.search(name) is not None or _is_metadata(name)
+
+
+def _is_metadata(name: str) -> bool:
+    return _METADATA.match(name) is not None
 
 
 def _step(name: str) -> int:
@@ -129,7 +153,3 @@ def _is_weights(name: str) -> bool:
     if name.endswith(".zip"):
         return _OF_TRAINING.search(name) is not None
     return name.endswith(_WEIGHT_FILES) or name in _OF_TENSOR_STORES
-
-
-def _is_evidence(name: str) -> bool:
-    return _is_weights(name) or name in _MODEL_CONFIGS or _STATE.search(name) is not None
