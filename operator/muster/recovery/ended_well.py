@@ -7,10 +7,9 @@ have handled, and go on.
 
 import re
 
+from muster.protocol.rank_lines import LOGGED_WARNING, PREFIXES, PYTHON_WARNING, TRACEBACK
+
 _MOST_CHARS = 300
-# Put before a line by PyTorch and by torchrun.
-_PREFIX = re.compile(r"(?:\[(?:rank|default)\d{1,6}\]:)*")
-_HEAD = "Traceback (most recent call last)"
 _FRAME = re.compile(r'\s+File ".{1,1024}", line \d+')
 _RAISED = re.compile(r"[A-Za-z_][\w.]{0,255}(?::\s.*)?\Z")
 _BORDER = re.compile(r"={20,}\Z")
@@ -20,7 +19,7 @@ _IGNORED = re.compile(r"Exception ignored (?:in|while)\b|Error in atexit\._run_e
 # What stands behind the line of an exception: the rest of CUDA's text, warnings at the end of a process.
 _BEHIND = re.compile(
     r"(?:CUDA kernel errors might be|For debugging consider passing|Compile with `TORCH_USE_CUDA_DSA`"
-    r"|Device-side assert|\[W\d{3,4} |.{1,256}\bresource_tracker: |\s+warnings\.warn\()"
+    rf"|Device-side assert|{LOGGED_WARNING}|{PYTHON_WARNING})"
 )
 _FRAME_LINES = 8  # above the exception, among which a frame has to be
 
@@ -30,7 +29,7 @@ def raised_at_the_end(tail: str) -> str:
 
     Of torchrun's list of processes that failed it is the name of that exception.
     """
-    lines = [(found.group(), line[found.end() :]) for line in tail.splitlines() if (found := _PREFIX.match(line))]
+    lines = [(found.group(), line[found.end() :]) for line in tail.splitlines() if (found := PREFIXES.match(line))]
     while lines and (not lines[-1][1].strip() or _BEHIND.match(lines[-1][1].removeprefix(" "))):
         lines.pop()
     if not lines:
@@ -46,6 +45,6 @@ def raised_at_the_end(tail: str) -> str:
         return ""
     if not all(line[:1].isspace() for line in last[frames[-1] : -1]):
         return ""  # something else was printed behind the traceback
-    heads = [at for at, line in enumerate(own) if _HEAD in line]
+    heads = [at for at, line in enumerate(own) if TRACEBACK in line]
     before = own[heads[-1] - 1 : heads[-1]] if heads else own
     return "" if any(map(_IGNORED.search, before)) else own[-1].strip()[:_MOST_CHARS]

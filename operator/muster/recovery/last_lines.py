@@ -12,6 +12,7 @@ import re
 import signal
 from enum import StrEnum
 
+from muster.protocol.rank_lines import ANY_PREFIXES, LOGGED_WARNING, NCCL_INFO
 from muster.recovery.ended_well import raised_at_the_end
 
 OUTSIDE = frozenset({signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
@@ -230,7 +231,7 @@ _SERVICE = re.compile(
     r"|\b(?:psycopg2?|sqlalchemy|pymongo|pymysql|kafka|asyncpg|paramiko|tritonclient)\.|\b(?:gs|s3)://|CURL "
     r"error|^details = \"|Unable to initialize backend"
 )
-_WARNS = re.compile(r"\[W\d{3,4} |.*\bNCCL INFO ")
+_WARNS = re.compile(rf"{LOGGED_WARNING}|.*{NCCL_INFO}")
 # Clients of services, wherever they stand among the frames of an exception.
 _CLIENT = re.compile(
     r"/(?:_utils/worker|wandb|mlflow|comet_ml|neptune|clearml|urllib3|requests|httpx|httpcore|http|aiohttp|aiobotocore|boto\w*|s3\w*"
@@ -239,11 +240,6 @@ _CLIENT = re.compile(
 )
 # A pipe to a process of this rank's own (a data loader's, a server's), where the last frame is of this.
 _OWN_PIPE = re.compile(r"/multiprocessing/")
-_RANK = re.compile(
-    r"^(?:\[?(?:rank|default|worker)?\d+\]?: ?|\([A-Za-z]\w*(?: [\w=]{1,32}){0,2} pid=\d+[^)]*\) "
-    r"|ERROR \d\d-\d\d [\d:]{8} (?:\[[^\]]*|\w{1,64}\.py:\d+)\] ?"
-    r"|(?:[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d [\d:]{8} \d{4})?\[\d+,\d+\]<std\w{3,4}>: ?)+"  # of Open MPI
-)
 _ERROR = re.compile(
     r"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception|Interrupt|Exit|Failure)(?::|$)|(?:[A-Za-z_]\w*\.)+[A-Z]+[a-z]\w*: "  # noqa: E501
     rf"|.*\bC(?:UDA (?:error|out of memory)|uda failure)\b|.*{_NO_TRANSPORT}"
@@ -376,7 +372,7 @@ def cause_of(tail: str, exit_code: int | None, by_signal: int | None) -> Cause:
 def _behind_its_exception(text: str) -> str:
     """Return what follows an exception that Python ignores, from the rest of the line that says so."""
     lines = text.splitlines()[1:]
-    errors = (at for at, line in enumerate(lines) if _is_error(_RANK.sub("", line.strip())))
+    errors = (at for at, line in enumerate(lines) if _is_error(ANY_PREFIXES.sub("", line.strip())))
     return "\n".join(lines[next(errors, len(lines)) + 1 :])
 
 
@@ -404,7 +400,7 @@ def is_of_program(tail: str) -> bool:
     raised = raised_at_the_end(tail)
     if not _OF_PROGRAM.match(raised):
         return False
-    lines = [_RANK.sub("", line.strip()) for line in tail.splitlines()]
+    lines = [ANY_PREFIXES.sub("", line.strip()) for line in tail.splitlines()]
     errors = [raised, *filter(_is_error, lines)]
     if not all(_OF_PROGRAM.match(line) and not _NAMES_NODE.search(line) for line in errors):
         return False
@@ -413,7 +409,7 @@ def is_of_program(tail: str) -> bool:
 
 def _cause_in_text(text: str) -> Cause | None:
     """Return the cause that the last telling line of a text names; None where no line tells."""
-    bare = (_RANK.sub("", line.strip()) for line in text.splitlines())
+    bare = (ANY_PREFIXES.sub("", line.strip()) for line in text.splitlines())
     lines = _without_unwinding([line for line in bare if len(line) >= _LEAST_CHARS])
     # Threads warn of a store that is gone while a rank ends, whatever it ends of.
     told = [line for line in lines if not _WARNS.match(line)]
@@ -542,5 +538,5 @@ def _is_of_a_service(text: str, later: str) -> bool:
 
 
 def _last_error(text: str) -> str:
-    lines = (_RANK.sub("", line.strip()) for line in reversed(text.splitlines()))
+    lines = (ANY_PREFIXES.sub("", line.strip()) for line in reversed(text.splitlines()))
     return next((line for line in lines if _is_error(line)), "")

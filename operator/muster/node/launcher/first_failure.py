@@ -19,6 +19,7 @@ import signal
 from typing import Dict, Iterable, List, Optional, Sequence, Tuple
 
 from muster.protocol.messages import MAX_EXIT_CODE, MAX_SIGNAL
+from muster.protocol.rank_lines import LOGGED, NCCL_INFO, PREFIX, PYTHON_WARNING, TRACEBACK
 
 MAX_BYTES = 64 * 1024  # of one stream, kept and searched
 _MOST_LINES = 4096  # of one stream, searched
@@ -43,11 +44,8 @@ _OF_STARTER = re.compile(
 )
 _ROUND_FAILED = re.compile(r".{0,160}\bfailed \(exitcode: -?\d{1,3}\) local_rank: \d{1,6} ")
 # What libraries log beside, and what the interpreter of a starter may still print behind its block.
-_NOISE = re.compile(r".{0,96}\bNCCL INFO |Extension modules: ")
-_WARNING = re.compile(r"(?:\[rank\d{1,6}\]:)?\[[WI]\d{3,4} |.{0,256}\bresource_tracker: |\s+warnings\.warn\(")
-# Of a process: torchrun's with the local rank (--tee), PyTorch's with the rank before an exception or a log line.
-_PREFIX = re.compile(r"(?:\[default(\d{1,6})\]:)?(?:\[rank(\d{1,6})\]:)?")
-_TRACEBACK = "Traceback (most recent call last):"
+_NOISE = re.compile(rf".{{0,96}}{NCCL_INFO}|Extension modules: ")
+_WARNING = re.compile(rf"(?:\[rank\d{{1,6}}\]:)?{LOGGED}|{PYTHON_WARNING}")
 _DEEPSPEED = re.compile(
     r"\[[\d :,-]{19,23}\] \[ERROR\] \[launch\.py:\d{1,5}:sigkill_handler\] \[.*\] exits with return code = "
     r"(-?\d{1,3})\Z"
@@ -216,20 +214,20 @@ def _first(failed: Sequence[_Failed], before: Sequence[str]) -> _Failed:
     if sudden:
         return sudden[0]
     ranks: Dict[Optional[int], _Failed] = {each.rank: each for each in same}
-    printed = (ranks.get(_rank_of(line)) for line in before if _TRACEBACK in line)
+    printed = (ranks.get(_rank_of(line)) for line in before if TRACEBACK + ":" in line)
     return next((each for each in printed if each is not None), failed[0])
 
 
 def _rank_of(line: str) -> Optional[int]:
     """Return the rank that PyTorch has put before a line; None: it has put none there."""
-    prefix = _PREFIX.match(line)
+    prefix = PREFIX.match(line)
     return int(prefix[2]) if prefix is not None and prefix[2] is not None else None
 
 
 def _start_of_traceback(lines: Sequence[str], raised: int) -> int:
     """Return the place where the traceback begins that ends with this line; also of one within a drawn frame."""
     for at in range(raised - 1, max(-1, raised - _MOST_TRACEBACK_LINES), -1):
-        if _TRACEBACK[:-1] in lines[at]:
+        if TRACEBACK in lines[at]:
             return at
         if lines[at][:1] not in (" ", "│", "╰"):
             break
@@ -248,7 +246,7 @@ def _lines_of(lines: Sequence[str], rank: Optional[int], local_rank: Optional[in
     by_role: List[str] = []
     rest: List[str] = []
     for line in lines:
-        prefix = _PREFIX.match(line)
+        prefix = PREFIX.match(line)
         assert prefix is not None
         text = line[prefix.end() :]
         is_others = rank is not None and prefix[2] is not None and int(prefix[2]) != rank
@@ -266,7 +264,7 @@ def _lines_of(lines: Sequence[str], rank: Optional[int], local_rank: Optional[in
 def _informative(lines: Sequence[str]) -> List[str]:
     kept = [line for line in lines if line.strip() and not _OF_STARTER.match(line) and not _NOISE.match(line)]
     # What libraries warn of stands beside an exception; without one it may be all that there is.
-    if any(_TRACEBACK in line for line in kept):
+    if any(TRACEBACK + ":" in line for line in kept):
         kept = [line for line in kept if not _WARNING.match(line)]
     return kept
 
