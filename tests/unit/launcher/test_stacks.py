@@ -6,12 +6,15 @@ import os
 import resource
 import signal
 import sys
+import threading
 from typing import Any
 
 import pytest
 from tests.unit.launcher.real_launchers import read_pid
 
+from localcluster.patience import PATIENCE_SECONDS
 from muster.node.launcher import stacks
+from muster.node.launcher.reclaim import Process
 from muster.node.launcher.stack_reader import StackReader
 from muster.protocol.messages import EXIT, IDLE, RUNNING, TERMINATING, Report
 
@@ -215,6 +218,15 @@ def test_the_stacks_of_many_ranks_fit_into_a_report() -> None:
     assert [report.rank for report in reports] == list(range(64))
     assert all(report.frames for report in reports)
     assert sum(len(report.frames) for report in reports) <= 16 * 1024
+
+
+def test_a_process_whose_memory_the_kernel_holds_holds_up_no_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    is_released = threading.Event()
+    monkeypatch.setattr(stacks, "_read", lambda *_: b"RANK=4" if is_released.wait(PATIENCE_SECONDS) else b"")
+    try:
+        assert stacks._environments([Process(7, 1, 0)]) == {}
+    finally:
+        is_released.set()
 
 
 class TestCore:

@@ -10,9 +10,12 @@ Tests: tests/unit/launcher/test_stacks.py.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import signal
+import threading
+import time
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from muster.node.launcher.ranks import Rank
@@ -23,11 +26,13 @@ from muster.protocol.messages import MAX_NUMBER, MAX_STACK_CHARS, StackReport
 DEADLINE_SECONDS = 3.0  # for everything
 HOLD_SECONDS = 0.5  # all launchers of a gang hear of the hang within this time
 EACH_SECONDS = 1.0  # for one process to print
+READ_SECONDS = 0.3  # for all environments: the supervisor waits for them
 MAX_PROCESSES = 64
 _MAX_STACKS_CHARS = 16 * 1024  # of one report, beside the last lines of its ranks
 _MAX_ENVIRONMENT_BYTES = 256 * 1024
 # Flags of a process in /proc/PID/stat: a signal ends it, or it is ending.
 _IS_ENDING = 0x400 | 0x4
+_Environment = Mapping[bytes, bytes]
 
 
 @dataclasses.dataclass
@@ -121,15 +126,18 @@ def _find(ranks: Sequence[Rank]) -> Tuple[List[_Target], List[Process]]:
     children: Dict[int, List[Process]] = {}
     for process in everything:
         children.setdefault(process.parent, []).append(process)
-    targets: List[_Target] = []
-    found: List[Process] = []
+    by_rank: List[Tuple[Rank, List[Process]]] = []
     for rank in ranks:
         own = next((process for process in everything if process.pid == rank.pid), None)
-        if own is None:
-            continue
-        below = _below(own, children)
-        found += below
-        targets += [_target(process, rank) for process in _trainers(own, below)]
+        if own is not None:
+            by_rank.append((rank, _below(own, children)))
+    found = [process for _, below in by_rank for process in below]
+    environments = _environments(found)
+    targets = [
+        _target(process, rank, environments.get(process.pid, {}))
+        for rank, below in by_rank
+        for process in _trainers(below, environments)
+    ]
     return targets[:MAX_PROCESSES], found
 
 
@@ -141,37 +149,55 @@ def _below(process: Process, children: Mapping[int, Sequence[Process]]) -> List[
     return found
 
 
-def _trainers(own: Process, below: Sequence[Process]) -> List[Process]:
-    """The processes that train, among those of a rank.
+def _trainers(below: Sequence[Process], environments: Mapping[int, _Environment]) -> List[Process]:
+    """The processes that train, among a rank and what is below it.
 
     A launcher such as torchrun gives its children an environment of their own. Where there are none, the process that
     trains is the first that handles SIGABRT, so that a shell around it is passed over. Data loaders are not asked.
     """
-    identity = _identity(own.pid)
-    others = {process.pid for process in below[1:] if _identity(process.pid) not in (identity, None)}
+    identity = _identity(environments.get(below[0].pid))
+    others = {p.pid for p in below[1:] if _identity(environments.get(p.pid)) not in (identity, None)}
     if others:
         return [process for process in below if process.pid in others and process.parent not in others]
-    return [next((process for process in below if not _why_silent(process.pid)), own)]
+    return [next((process for process in below if not _why_silent(process.pid)), below[0])]
 
 
-def _identity(pid: int) -> Optional[Tuple[bytes, ...]]:
+def _identity(environment: Optional[_Environment]) -> Optional[Tuple[bytes, ...]]:
     """What a launcher such as torchrun sets for each of its processes; None: it cannot be read."""
-    found = _environment(pid)
-    if found is None:
+    if environment is None:
         return None
-    return tuple(found.get(name, b"") for name in (b"RANK", b"LOCAL_RANK", b"TORCHELASTIC_RUN_ID"))
+    return tuple(environment.get(name, b"") for name in (b"RANK", b"LOCAL_RANK", b"TORCHELASTIC_RUN_ID"))
 
 
-def _environment(pid: int) -> Optional[Mapping[bytes, bytes]]:
+def _environments(processes: Sequence[Process]) -> Mapping[int, _Environment]:
+    """The environments of processes by pid, without those that cannot be read.
+
+    They lie in the memory of the process. Where the kernel holds its map, as during a page fault on storage that hangs,
+    a reader waits for as long. So each has a thread of its own.
+    """
+    found: Dict[int, _Environment] = {}
+    threads = [
+        threading.Thread(target=_note_environment, args=(process.pid, found), name="environ", daemon=True)
+        for process in processes
+    ]
+    until = time.monotonic() + READ_SECONDS
+    with contextlib.suppress(RuntimeError):  # no more threads: what is not read is not known
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(max(0.0, until - time.monotonic()))
+    return dict(found)
+
+
+def _note_environment(pid: int, found: Dict[int, _Environment]) -> None:
     data = _read(pid, "environ", _MAX_ENVIRONMENT_BYTES)
-    if not data:
-        return None
-    pairs = (entry.partition(b"=") for entry in data.split(b"\0"))
-    return {name: value for name, _, value in pairs}
+    if data:
+        pairs = (entry.partition(b"=") for entry in data.split(b"\0"))
+        found[pid] = {name: value for name, _, value in pairs}
 
 
-def _target(process: Process, rank: Rank) -> _Target:
-    text = (_environment(process.pid) or {}).get(b"RANK", b"").decode("ascii", "replace")
+def _target(process: Process, rank: Rank, environment: _Environment) -> _Target:
+    text = environment.get(b"RANK", b"").decode("ascii", "replace")
     number = int(text) if text.isdigit() and len(text) < 10 and int(text) <= MAX_NUMBER else rank.rank
     state = _status(process.pid).get("State", "")[:40]
     waits = _read(process.pid, "wchan", 64).decode("ascii", "replace")
