@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import signal
+import subprocess
 import sys
 import threading
 from typing import Any
@@ -230,16 +231,25 @@ def test_a_process_whose_memory_the_kernel_holds_holds_up_no_reader(monkeypatch:
 
 
 class TestCore:
-    def test_no_core_is_dumped(self) -> None:
-        pid = os.fork()
-        if pid == 0:
-            signal.pause()
+    @pytest.mark.parametrize("is_piped", [True, False])
+    @pytest.mark.parametrize(
+        ("limits", "left"),
+        [((0, 0), (0, 0)), ((0, 4096), (1, 4096)), ((4096, 4096), (1, 4096))],
+        ids=["none at all", "none unless asked for", "some"],
+    )
+    def test_no_core_is_dumped(
+        self, monkeypatch: pytest.MonkeyPatch, limits: tuple[int, int], left: tuple[int, int], is_piped: bool
+    ) -> None:
+        """A program that takes dumps from a pipe gets them whatever the limit is, unless it is 1."""
+        monkeypatch.setattr(stacks, "_dumps_into_file", lambda: not is_piped)
+        process = subprocess.Popen(["sleep", "600"])
         try:
-            assert stacks._drop_core(pid)
-            assert resource.prlimit(pid, resource.RLIMIT_CORE)[0] in (0, 1)
+            resource.prlimit(process.pid, resource.RLIMIT_CORE, limits)
+            assert stacks._drop_core(process.pid) is (limits != (0, 0) or not is_piped)
+            assert resource.prlimit(process.pid, resource.RLIMIT_CORE) == left
         finally:
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
+            process.kill()
+            process.wait()
 
     def test_a_process_whose_limit_cannot_be_set_is_not_aborted(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def refuse(*_: Any) -> Any:

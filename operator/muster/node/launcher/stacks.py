@@ -117,7 +117,9 @@ class StackDump:
 
 
 _UNREAD = "it was not asked for its stack, because nothing reads what is printed beside it"
-_DUMPS_CORE = "it was not asked for its stack, because it would write a core dump"
+_DUMPS_CORE = (
+    "it was not asked for its stack, because it would write a core dump: core_pattern is a pipe, and `ulimit -Hc` is 0"
+)
 
 
 def _find(ranks: Sequence[Rank]) -> Tuple[List[_Target], List[Process]]:
@@ -224,8 +226,8 @@ def _drop_core(pid: int) -> bool:
     import resource  # late: it is needed for a hang alone
 
     try:
-        soft, hard = resource.prlimit(pid, resource.RLIMIT_CORE)
-        if soft == 0:
+        _, hard = resource.prlimit(pid, resource.RLIMIT_CORE)
+        if hard == 0:  # to raise it takes a right that few containers have
             return _dumps_into_file()
         resource.prlimit(pid, resource.RLIMIT_CORE, (1, hard))
     except (OSError, ValueError):
