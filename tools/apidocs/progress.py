@@ -24,7 +24,8 @@ With `Auto`, lines of no framework count as well, where all of this holds:
 - the word `step` or `iter` (`iteration`, `global_step`, `train step`) stands right before the number, and a loss in the same line:
   {samples};
 - three such lines have come in order, alike up to the number, each with a higher one. From the third on they count;
-- the number is no time, rate, range or step to come (`step 12 ms`, `steps 3/s`, `next step 500`); `1,000` is a thousand;
+- the number is no time, rate, range or step to come (`step 12 ms`, `steps 3/s`, `next step 500`). Thousands may be apart: `1,000`, `1_000`, `1'000`, or by a
+  thin or no-break space. By a blank (`1 000`) only where it cannot be two numbers: `12 300` counts once a line before it says so, as `999` or `12 000` do;
 - the line speaks of no evaluation, and of no other loop (micro-batches, warm-up, sampling, downloads);
 - where an epoch is printed, the number has gone on from one epoch to the next. A number that begins again with each epoch never counts;
 - the first number is not below the checkpoint that the start was given, and no other line of the rank counts differently.

@@ -16,6 +16,11 @@ def loop(*numbers: int, form: str = "step {} | loss 0.5") -> list[str]:
     return [form.format(number) for number in numbers]
 
 
+def apart(first: int, mark: str, stride: int = 1, form: str = "step {} | loss 0.5") -> list[str]:
+    """Three lines whose numbers have their thousands apart."""
+    return [form.format(f"{first + at * stride:,}".replace(",", mark)) for at in range(3)]
+
+
 def steps(lines: list[str], resumed: int = 0, name: str = AUTO) -> list[int]:
     reader = Reader(name)
     found = [one for line in lines if (one := reader.read(0, line.encode(), resumed))]
@@ -31,6 +36,19 @@ def steps(lines: list[str], resumed: int = 0, name: str = AUTO) -> list[int]:
         pytest.param(loop(0, 1, 2), [2], id="what counts from zero"),
         pytest.param(loop(998, 999, 1000, form="step {:,} | loss 0.5"), [1000], id="with its thousands apart"),
         pytest.param(loop(1000, 2000, 3000, form="step {:_}/9_000 | loss 5"), [3000], id="from the first line on"),
+        pytest.param(apart(1_099_999, "'"), [1100001], id="with apostrophes"),
+        pytest.param(apart(1_099_999, "\u2019"), [1100001], id="with those of print"),
+        pytest.param(apart(1_099_999, "\u202f"), [1100001], id="with narrow blanks"),
+        pytest.param(apart(999, "\u00a0"), [1001], id="with no-break spaces"),
+        pytest.param(apart(999, " "), [1001], id="with blanks and a zero"),
+        pytest.param(apart(1_099_999, " "), [1100001], id="with blanks and another zero"),
+        pytest.param(loop(500, 900) + apart(1_300, " ", 400), [1300, 1700, 2100], id="with blanks behind 900"),
+        pytest.param(apart(11_000, " ", 500), [12000], id="with blanks after one with a zero"),
+        pytest.param(apart(12_300, " ", form="step {}/90 000 loss 5"), [12302], id="with blanks in the total, too"),
+        pytest.param(apart(12_300, " "), [], id="with blanks alone it may be two"),
+        pytest.param(loop(*range(1, 5), form="step {} 512 loss 5"), [], id="two numbers that may be one"),
+        pytest.param(loop(1, 2, 3, form="step {} 512 ms loss 5"), [3], id="the second has a unit"),
+        pytest.param(loop(1, 2, 3) + loop(4, form="step {} 512 | loss 5"), [3], id="one that may be two is left out"),
         pytest.param(loop(1, 2, 3, form="step {},0.5,7 loss 5"), [3], id="another number behind a comma"),
         pytest.param(loop(3, 4, 5, form="loss 0.5 step {} ms"), [], id="what a step takes"),
         pytest.param(loop(3, 4, 5, form="loss 0.5 steps {}/s"), [], id="steps in a second"),

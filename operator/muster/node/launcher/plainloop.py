@@ -28,14 +28,17 @@ _RECENT = 2  # numbers that may come again: several ranks print into one stream,
 _FAR = 64  # lines: what is so far from the newest number is of another count
 _MAX_WORDS_CHARS = 48  # of a proposal, before the number
 
-# A number may have its thousands apart, as `1,000`. With a unit of time, or as the begin of a range, it counts nothing.
+# A number may have its thousands apart by one of these, as `1,000`: the last are ’ and a no-break, a thin and a narrow
+# no-break space.
+_APART = r"\d{1,3}(?:(?P<%s>[,_' \u2019\u00a0\u2009\u202f])\d{3})(?:(?P=%s)\d{3}){0,3}(?!\d)"
+_MARKS = str.maketrans("", "", ",_' \u2019\u00a0\u2009\u202f")
+# With a unit of time, or as the begin of a range, a number counts nothing.
 _COUNTER = re.compile(
     r"(?<![a-z0-9_.-])(?P<word>(?:global|train(?:ing)?|optim(?:izer)?)[ _/-]?steps?|steps?|iter(?:ation|ations|s)?)\b"
-    r"(?P<gap>[ \t:=#\[(|\"']{0,24})(?P<number>\d{1,3}(?:[,_']\d{3}){1,4}(?!\d)|\d{1,15})"
-    r"(?:(?P<slash> ?/ ?)(?P<total>\d{1,3}(?:[,_']\d{3}){1,4}(?!\d)|\d+|\?+))?"
+    r"(?P<gap>[ \t:=#\[(|\"']{0,24})(?P<number>" + _APART % ("mark", "mark") + r"|\d{1,15})"
+    r"(?:(?P<slash> ?/ ?)(?P<total>" + _APART % ("total_mark", "total_mark") + r"|\d+|\?+))?"
     r"(?![\d.]*\d|[\w%]|[-']\d| ?/ ?s(?:ec(?:onds?)?)?\b| (?:[mun]?s|secs?|seconds?|min|per|left|remaining|ahead)\b)"
 )
-_GROUPS = str.maketrans("", "", ",_'")
 _VALUE = r"(?P<value>nan|-?inf|[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)(?![\w.])"
 _LOSS = re.compile(
     r"loss(?:es)?(?:[_/](?:train|total|mean|avg|value|step))?[\"'\])]{0,2}"
@@ -88,6 +91,8 @@ class _Counter(NamedTuple):
         unit: what it counts, as the line has it.
         loss: the loss beside it, as it is printed; "" = none.
         of_epoch: whether it may be a step of an epoch that the line names.
+        has_blanks: whether its thousands are apart by blanks.
+        is_sure: whether these belong to one number by the line alone: `12 300` may be two.
     """
 
     shape: str
@@ -98,6 +103,8 @@ class _Counter(NamedTuple):
     unit: str
     loss: str = ""
     of_epoch: bool = False
+    has_blanks: bool = False
+    is_sure: bool = True
 
 
 class _Shape:
@@ -115,6 +122,11 @@ class _Shape:
         self.outlasts_epochs = False
         self.fell_to: Optional[int] = None  # the number that began again
         self.is_misread = False  # its pattern finds other numbers in other lines
+        self.has_blanks = counter.has_blanks
+
+    def goes_on(self, counter: _Counter) -> bool:
+        """Whether a number that may be two is the next one of these lines."""
+        return self.has_blanks or 0 < counter.number - self.newest <= _FAR * self.stride
 
     def note(self, counter: _Counter, text: str, epoch: Optional[int]) -> bool:
         """Take in a line; returns whether its number is higher than all before."""
@@ -130,6 +142,7 @@ class _Shape:
         self.lines += 1
         self.recent.append(number)
         self.counter, self.text = counter, text
+        self.has_blanks |= counter.has_blanks
         return True
 
     @property
@@ -197,6 +210,8 @@ class PlainLoop:
 
     def _noted(self, counter: _Counter, text: str) -> Tuple[Optional[_Shape], bool]:
         shape = self._shapes.get(counter.shape)
+        if not (counter.is_sure or (shape is not None and shape.goes_on(counter))):
+            return None, False
         if shape is not None:
             return (None, False) if shape.fell_to is not None else (shape, shape.note(counter, text, self._epoch))
         if len(self._shapes) >= _MAX_SHAPES:
@@ -319,8 +334,10 @@ def _step(low: str, found: List[Match[str]]) -> Optional[_Counter]:
     may_count = bool(loss) and len(found) == 1 and not evaluates and "|" not in best.group("gap")
     may_count = may_count and (is_numbered or not of_epoch)
     shape = _shape(low, best.start("number"), best.group("total")) + ("" if may_count else "?")
-    number = int(best.group("number").translate(_GROUPS))
-    return _Counter(shape, number, may_count, rank, best.start("number"), word, loss, of_epoch)
+    digits, has_blanks = best.group("number"), best.group("mark") == " "
+    is_sure = not has_blanks or " 0" in digits or best.group("total_mark") == " "
+    number, begin = int(digits.translate(_MARKS)), best.start("number")
+    return _Counter(shape, number, may_count, rank, begin, word, loss, of_epoch, has_blanks, is_sure)
 
 
 def _order(word: str) -> int:
