@@ -43,7 +43,7 @@ _SEEN_BY: Mapping[str, str] = {
     Kind.POD_GONE: "the API server",
     Kind.POD_ENDED: _KUBELET,
     Kind.CONTAINER_LOST: _KUBELET,
-    Kind.OUT_OF_MEMORY: _KUBELET,
+    Kind.OUT_OF_MEMORY: "the kernel of {node}, as its kubelet or the launcher of {worker} reported",
     Kind.EVICTED: _KUBELET,
     Kind.START_FAILED: _KUBELET,
     Kind.POD_REJECTED: _KUBELET,

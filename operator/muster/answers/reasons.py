@@ -1208,11 +1208,13 @@ REASONS: tuple[Reason, ...] = (
         "OutOfMemory",
         Topic.FAILURES,
         INCIDENT,
-        "A container was killed because it reached its memory limit.",
+        "The kernel killed a container for its memory, or one process of it: a rank, or a DataLoader worker.",
         _RESTARTS,
-        "Raise the memory limit, or let the program use less.",
-        "attempt 1: container main of pod job-5b6d5-1-1 ended with code 137 (OOMKilled); attempt 2 follows (R0b: a "
-        "new pod on the same node)",
+        "Raise `resources.limits.memory`, or let the program use less, as with fewer DataLoader workers. Files in "
+        "`/dev/shm` count, too.",
+        "attempt 1: rank 3 was ended by SIGKILL: its container reached its memory limit of 64.0 GiB. Give the "
+        "container more memory (resources.limits.memory), or let the program use less, as with fewer DataLoader "
+        "workers. Files in /dev/shm count, too; attempt 2 follows (R0: ranks restart in place)",
     ),
     Reason(
         "Evicted",

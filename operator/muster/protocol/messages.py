@@ -121,6 +121,9 @@ class RankReport:
     failed_local_rank: Optional[int] = limited(None, 0, MAX_RANK)  # its number on this node
     failed_exit_code: Optional[int] = limited(None, 1, MAX_EXIT_CODE)  # None = a signal ended it
     failed_signal: Optional[int] = limited(None, 1, MAX_SIGNAL)  # None = none ended it
+    # The memory limit that its container reached while it ran, so that the kernel killed one of the processes there;
+    # None = it did not, or the launcher cannot see it. Only once it has failed.
+    memory_limit_bytes: Optional[int] = None
 
 
 @dataclasses.dataclass(frozen=True)

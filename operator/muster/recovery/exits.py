@@ -41,6 +41,11 @@ UNFIT_PYTHON = re.compile(r"muster: ([^\n]*Python[^\n]*)\s*$")
 PYTHON_REMEDY = (
     "Put python3 (3.8 or later, with its standard library) on the PATH of the image, or set spec.launch.mode to Plain"
 )
+_KILLED_CODE = 128 + signal.SIGKILL  # of the shell that ran it
+OUT_OF_MEMORY_REMEDY = (
+    "Give the container more memory (resources.limits.memory), or let the program use less, as with fewer DataLoader "
+    "workers. Files in /dev/shm count, too"
+)
 
 
 def pod_ended(worker_view: WorkerView, *, managed: bool) -> Failure | None:
@@ -77,11 +82,13 @@ def pod_ended(worker_view: WorkerView, *, managed: bool) -> Failure | None:
         return _start_failed(worker_view, pod, container, unfit.group(1), in_front=True)
     if container.terminated_reason in NOT_SEEN:
         return failure_of(worker_view, Kind.CONTAINER_LOST, Level.POD, _how_it_was_lost(worker_view, pod, container))
-    kind = Kind.OUT_OF_MEMORY if container.terminated_reason == "OOMKilled" else Kind.POD_ENDED
     message = (
         f"container {container.name} of pod {pod.name} ended with code {container.exit_code} "
         f"({container.terminated_reason})"
     )
+    kind = Kind.POD_ENDED
+    if container.terminated_reason == "OOMKilled":
+        kind, message = Kind.OUT_OF_MEMORY, f"{message}: the kernel killed it for its memory. {OUT_OF_MEMORY_REMEDY}"
     printed = container.terminated_message if container.exit_code else ""
     ended = failure_of(worker_view, kind, Level.POD, message)
     killed = is_killed(container.exit_code, None)
@@ -205,13 +212,17 @@ def rank_failed(ranks: tuple[RankReport, ...], worker_view: WorkerView, node_fau
     )
     cause = _cause(first)
     by_code, by_signal = _ending(first)
+    how = f"{_name_of(first, worker_view)} {_how_it_ended(by_code, by_signal)}"
+    if _is_out_of_memory(first):
+        gibibytes = (first.memory_limit_bytes or 0) / 2**30
+        how += f": its container reached its memory limit of {gibibytes:.1f} GiB. {OUT_OF_MEMORY_REMEDY}"
+        node_fault = ""  # a healthy node would have done the same
     return Failure(
-        Kind.RANK_FAILED,
+        Kind.OUT_OF_MEMORY if _is_out_of_memory(first) else Kind.RANK_FAILED,
         Level.REPLACE if node_fault else Level.IN_PLACE,
         worker_view.index,
         worker_view.member.node,
-        f"{_name_of(first, worker_view)} {_how_it_ended(by_code, by_signal)}"
-        + (f" on an unhealthy node ({node_fault})" if node_fault else ""),
+        how + (f" on an unhealthy node ({node_fault})" if node_fault else ""),
         rank=_number_of(first),
         exit_code=by_code,
         signal=by_signal,
@@ -266,6 +277,14 @@ def _read_cause(rank: RankReport) -> Cause:
     if cause is Cause.OWN and by_signal is None and is_of_program(rank.tail):
         return Cause.EXCEPTION
     return cause
+
+
+def _is_out_of_memory(rank: RankReport) -> bool:
+    """Whether a rank, or a process that it needs, was killed because its container reached its memory limit."""
+    code, by_signal = _ending(rank)
+    if rank.memory_limit_bytes is None or _cause(rank) is not Cause.KILLED:
+        return False
+    return by_signal == signal.SIGKILL or code == _KILLED_CODE or not is_killed(code, by_signal)
 
 
 def _ending(rank: RankReport) -> tuple[int | None, int | None]:

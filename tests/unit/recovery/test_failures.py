@@ -9,7 +9,7 @@ from tests.unit.lifecycle.builders import Scene, a_job, an_incident, at, failed,
 from muster.api.gang import FaultClass, Level
 from muster.fencing.proofs import WHOLE_GANG_SECONDS
 from muster.protocol.messages import EXITED, RECLAIMING, TERMINATING, RankReport
-from muster.recovery.blame import culprit
+from muster.recovery.blame import culprit, fault_class
 from muster.recovery.exits import late_rank_failures, message_of
 from muster.recovery.failure import Failure, Kind
 from muster.recovery.failures import find
@@ -380,6 +380,37 @@ class TestHang:
         assert {failure.level for failure in find(here.world())} == {Level.POD}
 
 
+@pytest.mark.parametrize(
+    ("end", "tail", "is_for_memory"),
+    [
+        ({"exit_code": None, "signal": 9}, "step 5", True),
+        ({"exit_code": 137}, "step 5", True),
+        ({"failed_rank": 3, "failed_signal": 9}, "RuntimeError: Connection closed by peer", True),
+        ({}, "RuntimeError: DataLoader worker (pid 7) is killed by signal: Killed.", True),
+        ({}, "ValueError: no", False),
+        ({"exit_code": None, "signal": 15}, "step 5", False),
+        ({"exit_code": 143}, "step 5", False),
+        ({"failed_rank": 3, "failed_signal": 11}, "step 5", False),
+    ],
+)
+def test_a_rank_that_is_killed_for_its_memory_is_no_fault_of_its_node(
+    end: dict[str, int | None], tail: str, is_for_memory: bool
+) -> None:
+    def found(limit: int | None) -> Failure:
+        dead = RankReport(1, 0, False, 1, exited_age_seconds=0.2, tail=tail, memory_limit_bytes=limit)
+        world = scene().launcher(1, running(1, state=EXITED, ranks=(replace(dead, **end),))).world()
+        world.fleet.set_node_fault("n1", "XID 79")
+        (failure,) = find(world)
+        return failure
+
+    assert (found(None).kind, found(None).node_fault) == (Kind.RANK_FAILED, "XID 79")
+    failure = found(8 * 2**30)
+    assert (failure.kind is Kind.OUT_OF_MEMORY) is is_for_memory
+    assert (": its container reached its memory limit of 8.0 GiB. Give" in failure.message) is is_for_memory
+    assert (failure.level is Level.IN_PLACE) is is_for_memory
+    assert (fault_class(failure) is FaultClass.APPLICATION) is is_for_memory
+
+
 def test_the_message_of_a_failed_rank_tells_how_it_ended_and_its_last_lines() -> None:
     here = scene().launcher(1, failed(1, rank=5, code=3, tail="Traceback\n  File x\nValueError: the loss is NaN\n"))
     assert one(here).message == "rank 5 exited with code 3"
@@ -555,6 +586,11 @@ def test_widespread_silence_is_waited_out_but_not_for_ever() -> None:
 def test_a_pod_that_was_deleted_is_that_also_when_only_its_end_is_seen() -> None:
     assert one(scene().ended(1, code=143, deleting=True)).kind is Kind.POD_DELETED
     assert one(scene().ended(1, "OOMKilled", 137, deleting=True)).kind is Kind.OUT_OF_MEMORY
+
+
+def test_a_container_without_memory_is_said_with_what_to_do() -> None:
+    message = one(scene().ended(1, "OOMKilled", 137)).message
+    assert "(OOMKilled): the kernel killed it for its memory. Give the container more memory" in message
 
 
 def test_a_pod_that_does_not_start_where_others_do_moves() -> None:

@@ -19,6 +19,7 @@ from muster.node.launcher import first_failure
 from muster.node.launcher.environment import CHECKPOINT_DIRECTORY, RankFiles, rank_environment
 from muster.node.launcher.log import write_line_at_once
 from muster.node.launcher.matcher import Printed
+from muster.node.launcher.memory_watch import MemoryWatch
 from muster.node.launcher.progress import Corruption, ProgressFile
 from muster.node.launcher.snapshot import RankView
 from muster.node.launcher.stack_reader import StackReader
@@ -141,6 +142,8 @@ class Rank:
         self._printed_bytes = 0
         self._stack_reader: Optional[StackReader] = None
         self._is_aborted = False  # or a process below it
+        self._memory = MemoryWatch()
+        self._memory_limit_bytes: Optional[int] = None
         self.pid = 0
         if problem is None:
             self._start(command, environment)
@@ -216,6 +219,7 @@ class Rank:
         """
         self._ended_at = self._now()
         self._note_steps(self._progress.read_rest())
+        self._memory_limit_bytes = self._memory.limit_if_killed()
         if os.WIFSIGNALED(status):
             self._signal = os.WTERMSIG(status)
             aborted = self._is_aborted and self._signal == signal.SIGABRT
@@ -316,6 +320,7 @@ class Rank:
             failed_local_rank=first.local_rank if first else None,
             failed_exit_code=first.exit_code if first else None,
             failed_signal=first.signal if first else None,
+            memory_limit_bytes=self._memory_limit_bytes if failed else None,
         )
 
     def _find_first_failure(self) -> Optional[first_failure.FirstFailure]:

@@ -34,6 +34,7 @@ class RankView:
     failed_local_rank: Optional[int] = None
     failed_exit_code: Optional[int] = None
     failed_signal: Optional[int] = None
+    memory_limit_bytes: Optional[int] = None
 
     def report(self, now: float, tail_chars: int) -> RankReport:
         """The rank's part of a report.

@@ -719,6 +719,8 @@ def _highest(told: List[Optional[float]]) -> Optional[float]:
 
 def _end_of(view: RankView) -> str:
     ended = _ending(view.exit_code, view.signal)
+    if view.memory_limit_bytes is not None:
+        ended += " after the container reached its memory limit of %d bytes" % view.memory_limit_bytes
     if view.failed_exit_code is None and view.failed_signal is None:
         return ended
     which = "a process of its own" if view.failed_local_rank is None else "local rank %d" % view.failed_local_rank
