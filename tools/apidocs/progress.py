@@ -35,7 +35,8 @@ Once a preset reads a line of the rank, its loop of its own is left alone.
 
 Of other lines whose number rises, among them bars with a loss and epochs, Muster counts none. It proposes the `progress.stepPattern` that would
 match them, with a line, in `StepsNotSeen`. Whether it is the step, only a person knows: set it while the job is suspended. Downloads, shards,
-data sets that are mapped, and evaluations are not proposed either.
+data sets that are mapped, and evaluations are not proposed either. Of a framework that does not count *by itself* three lines in order, each with
+a higher number, have `StepsNotSeen` name its preset. How its numbers differ from those of its checkpoints stands in no line, so a person has to say it.
 
 ## Frameworks
 

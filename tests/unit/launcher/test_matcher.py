@@ -55,8 +55,9 @@ def test_the_steps_of_each_rank_in_their_order(turns):
 def test_by_a_preset_the_child_tells_which_and_what_else_the_output_looks_like(turns):
     one = turns("", ranks=2, preset=AUTO)
     one.printed[0].put([preset.lines[0].sample.encode() for preset in (BY_NAME["Megatron"], BY_NAME["DeepSpeed"])])
-    one.printed[1].put([BY_NAME["Lightning"].lines[0].sample.encode()])
-    one.until(lambda: not one.printed[0].is_waiting, "an answer")
+    lightning = BY_NAME["Lightning"].lines[0].sample
+    one.printed[1].put([lightning.replace("100/", f"{batch}/").encode() for batch in (100, 101, 102)])
+    one.until(lambda: one.matcher.looks_like, "an answer")
     assert [(printed.take_steps()[:1], printed.preset) for printed in one.printed] == [([300], "Megatron"), ([], "")]
     assert one.matcher.looks_like == "Lightning"
 

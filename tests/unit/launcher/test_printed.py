@@ -68,6 +68,46 @@ def test_each_log_tells_the_steps_of_its_training_and_no_others(name: str, by_na
     assert reader.looks_like == ("" if by_name or distinct else preset)
 
 
+def lightning(*bars: tuple[int, int]) -> list[bytes]:
+    """Bars of an epoch and a batch."""
+    form = "Epoch %d:  10%%|#         | %d/1000 [00:10<01:30,  9.98it/s, v_num=0, train_loss=2.310]"
+    return [(form % bar).encode() for bar in bars]
+
+
+@pytest.mark.parametrize(
+    ("bars", "looks_like"),
+    [
+        (((0, 0), (0, 1), (0, 2)), ""),
+        (((0, 1), (0, 2), (0, 3)), "Lightning"),
+        (((0, 998), (0, 999), (1, 1)), "Lightning"),
+        (((0, 1), (0, 1), (0, 1), (0, 2), (0, 1)), ""),
+    ],
+    ids=["a bar begins with 0", "in an epoch", "beyond an epoch", "drawn again"],
+)
+def test_a_preset_that_counts_only_by_name_is_named_once_three_lines_agree(
+    bars: tuple[tuple[int, int], ...], looks_like: str
+) -> None:
+    reader = Reader(AUTO)
+    assert steps(reader, lightning(*bars)) == []
+    assert reader.looks_like == looks_like
+    assert reader.proposal() is None or not looks_like
+
+
+def test_lines_of_several_ranks_do_not_agree_with_one_another() -> None:
+    reader = Reader(AUTO)
+    for rank in range(3):
+        assert steps(reader, lightning((0, 1 + rank)), place=rank) == []
+    assert reader.looks_like == ""
+
+
+def test_a_bar_that_looks_like_a_preset_ends_no_count_that_has_begun() -> None:
+    reader = Reader(AUTO)
+    own = [b"step %d | loss 0.5" % step for step in range(1, 7)]
+    lines = [*own[:4], *lightning((0, 1), (0, 2), (0, 3)), *own[4:]]
+    assert [step for _, step in steps(reader, lines)] == [3, 4, 5, 6]
+    assert steps(Reader(AUTO), [*lightning((0, 1)), *own]) == []
+
+
 @pytest.mark.parametrize("preset", [AUTO, *BY_NAME])
 def test_downloads_data_sets_evaluations_and_loops_of_ones_own_are_no_steps(preset: str) -> None:
     assert steps(Reader(preset), lines_of("others")) == []

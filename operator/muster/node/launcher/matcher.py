@@ -129,7 +129,8 @@ class Matcher:
 
     Attributes:
         error: why steps in the output are not counted any more; "" while they are.
-        looks_like: a preset that counts only where the job names it, and whose lines were seen; "" = none.
+        looks_like: a preset that counts only where the job names it, and of which several lines in order were seen;
+            "" = none.
         proposed: a step pattern that would match lines whose number rises and which do not count, and one of these
             lines; "" = none.
     """

@@ -2,8 +2,9 @@
 `matcher.py`.
 
 Without the name of a preset all that are distinct count: those that print together, as Hugging Face's Trainer and
-DeepSpeed do, number their steps alike. Those that are not distinct are only noticed. What no preset reads may be a
-loop of the user's own (`plainloop.py`).
+DeepSpeed do, number their steps alike. Those that are not distinct are only noticed, once three of their lines agree:
+what their numbers lack to be those of the checkpoints stands in no line. What no preset reads may be a loop of the
+user's own (`plainloop.py`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import math
 import re
 from typing import Dict, Mapping, Match, NamedTuple, Optional, Pattern, Tuple
 
-from muster.node.launcher.plainloop import Line, PlainLoop, Proposal, printed_loss
+from muster.node.launcher.plainloop import CONFIRMING_LINES, Line, PlainLoop, Proposal, printed_loss
 from muster.node.launcher.progress import MAX_MATCHED_BYTES, step_in_line
 from muster.protocol.messages import INPUT_WAIT, LONGEST_SECONDS, MAX_NUMBER, MAX_VALUE_CHARS
 from muster.protocol.presets import AUTO, PLAIN_LOOP, PRESETS, Preset, Timer
@@ -109,6 +110,8 @@ class _Rank:
         self.begun: Optional[int] = None  # the step that has begun
         self.before: Optional[int] = None  # steps before the epoch in whose middle that was
         self.told: Dict[str, Tuple[int, int]] = {}  # by preset: the newest step, and how many its line has told
+        # By preset that is not distinct: the newest epoch and number, and how many lines had a higher one than before.
+        self.noticed: Dict[str, Tuple[Tuple[int, int], int]] = {}
         self.by_preset = False  # a preset, or the pattern, has found a step
         self.plain: Optional[PlainLoop] = None  # what the rest of its lines are
         self.loss = LossWatch()
@@ -128,7 +131,7 @@ class Reader:
     """Finds steps in the output of several ranks, by presets or by a pattern of the user's own.
 
     Attributes:
-        looks_like: a preset that is not distinct, and whose lines were seen; "" = none.
+        looks_like: a preset that is not distinct, and of which several lines in order were seen; "" = none.
     """
 
     def __init__(self, name: str, pattern: Optional[Pattern[str]] = None) -> None:
@@ -196,6 +199,8 @@ class Reader:
             return None
         if rank.plain is None:
             rank.plain = PlainLoop(counts=self._counts_plain)
+        is_noticed = any(one.noticed for one in self._ranks.values())
+        rank.plain.counts = self._counts_plain and (rank.plain.has_counted or not is_noticed)
         return self._of_plain_loop(rank, rank.plain.read(text, resumed_step))
 
     def _of_plain_loop(self, rank: _Rank, line: Optional[Line]) -> Optional[Found]:
@@ -203,8 +208,7 @@ class Reader:
             return None
         if line.loss:
             rank.loss.note(line.loss, line.number)
-        is_step = line.step is not None and not self.looks_like
-        return Found(line.step, PLAIN_LOOP, line.loss[:MAX_VALUE_CHARS]) if is_step else None
+        return Found(line.step, PLAIN_LOOP, line.loss[:MAX_VALUE_CHARS]) if line.step is not None else None
 
     def _read_by_presets(self, rank: _Rank, text: str, resumed_step: int) -> Optional[Found]:
         if rank.resumed_step != resumed_step:
@@ -220,8 +224,22 @@ class Reader:
             if _match(one.figures_beside, text):
                 return Found(None, one.preset.name, _value(one.loss, text), _figures(one, text))
         if not self.looks_like:
-            self.looks_like = next((one.preset.name for one in self._noticed if _match(one.lines, text)), "")
+            self._notice(rank, text)
         return None
+
+    def _notice(self, rank: _Rank, text: str) -> None:
+        """Take in a line that a preset may read which counts only by name."""
+        for one in self._noticed:
+            found = _match(one.lines, text)
+            if found is None:
+                continue
+            number = int(found.groupdict().get("epoch") or 0), int(found.group("step"))
+            newest, lines = rank.noticed.get(one.preset.name, ((0, 0), 0))
+            if number > newest:
+                newest, lines = number, lines + 1
+            rank.noticed[one.preset.name] = newest, lines
+            if lines >= CONFIRMING_LINES:
+                self.looks_like = one.preset.name
 
 
 def _step_of(one: _Compiled, rank: _Rank, text: str) -> Optional[int]:
