@@ -250,10 +250,14 @@ REASONS: tuple[Reason, ...] = (
         "PodNotRunning",
         Topic.WAITING,
         WAITS,
-        "A pod of the job does not run yet.",
+        "A pod of the job does not run yet. Why not stands in Events of its kubelet (FailedMount, "
+        "FailedCreatePodSandBox), which Muster has no right to read.",
         "After 15 min the worker moves to another node, if other pods run.",
-        "Run `kubectl describe pod` for the worker that the message names.",
-        "waiting for the pod of worker 3 on n3 to run",
+        "Run the `kubectl describe pod` of the message. Create what is missing of the objects that the message names: "
+        "the kubelet tries again by itself.",
+        "waiting for the pod of worker 3 on n3 to run. Its kubelet has created no container of it yet: it pulls "
+        "images, or mounts ConfigMap settings, claim data. What fails stands at the end of: kubectl describe pod -n "
+        "team job-5b6d5-3-1",
         next=("see what the pod waits for: {pods}",),
     ),
     Reason(

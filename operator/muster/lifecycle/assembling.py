@@ -267,7 +267,7 @@ def _running(world: JobWorld, gang: Gang) -> Plan:
     """Return the plan of a gang without a start barrier (mode Plain): the attempt has begun once all pods run."""
     late = next((worker_view for worker_view in world.worker_views if not worker_view.runs), None)
     if late is not None:
-        return _waiting(world, record.not_running(late))
+        return _waiting(world, record.not_running(world, late))
     return _plan_after_burn_in(world, record.with_plain_start(world, gang.spec), f"attempt {gang.spec.attempt} runs")
 
 

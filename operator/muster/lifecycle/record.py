@@ -30,6 +30,7 @@ from muster.goodput.status_goodput import fault_time
 from muster.lifecycle import corruption, local, members, resume, resuming, unloadable
 from muster.lifecycle.modes import mode_of
 from muster.lifecycle.resume import Missing, Start
+from muster.lifecycle.template import mounted_names
 from muster.lifecycle.words import and_more_workers
 from muster.lifecycle.worker_pod import PLAIN_MASTER_PORT
 from muster.preflight.verdict import Fail
@@ -64,6 +65,7 @@ GAVE_WAY = "NodesYielded"
 SUSPENDED = "Suspended"
 BURN_IN_FAILED = "BurnInFailed"
 MAX_BURN_IN_FAILURES = 64
+MAX_MOUNTED = 8  # objects that a message names
 _NODES_TO_AVOID = kinds_with(lambda traits: traits.avoids_node)
 
 _ORDER = [Level.START, Level.IN_PLACE, Level.POD, Level.REPLACE, Level.REBUILD]
@@ -682,7 +684,7 @@ def _awaited_by_start(world: JobWorld, record: GangSpec) -> Missing | None:
     for worker_view in world.worker_views:
         launcher = worker_view.launcher
         if not worker_view.runs:
-            return not_running(worker_view)
+            return not_running(world, worker_view)
         if launcher is None or launcher.heard_age_seconds > FRESH_SECONDS:
             return Missing(LAUNCHER_SILENT, f"waiting for the launcher of {worker_view.where} to report: {_HEAR}")
         if launcher.attempt != record.attempt or launcher.state != IDLE:
@@ -693,9 +695,22 @@ def _awaited_by_start(world: JobWorld, record: GangSpec) -> Missing | None:
     return None
 
 
-def not_running(worker_view: WorkerView) -> Missing:
-    """Return that the start waits for the pod of this worker to run."""
-    return Missing("PodNotRunning", f"waiting for the pod of {worker_view.where} to run")
+def not_running(world: JobWorld, worker_view: WorkerView) -> Missing:
+    """Return that the start waits for the pod of this worker to run, and where the cause stands.
+
+    It stands in the kubelet's Events, which Muster has no right to read.
+    """
+    message, pod = f"waiting for the pod of {worker_view.where} to run", worker_view.pod
+    if pod is None or not pod.node or any(each.running or each.terminated for each in pod.containers):
+        return Missing("PodNotRunning", message)
+    names = mounted_names(world.job)
+    more = f" and {len(names) - MAX_MOUNTED} more" if len(names) > MAX_MOUNTED else ""
+    mounts = f", or mounts {', '.join(names[:MAX_MOUNTED])}{more}" if names else ""
+    return Missing(
+        "PodNotRunning",
+        f"{message}. Its kubelet has created no container of it yet: it pulls images{mounts}. What fails stands at the "
+        f"end of: kubectl describe pod -n {pod.namespace} {pod.name}",
+    )
 
 
 def _fence_file_of_most(world: JobWorld) -> str:

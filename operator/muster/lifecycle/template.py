@@ -321,6 +321,21 @@ def claims_of(job: TrainingJob) -> list[str]:
     return sorted({str(claim["claimName"]) for claim in claims if isinstance(claim, dict) and claim.get("claimName")})
 
 
+def mounted_names(job: TrainingJob) -> list[str]:
+    """Return the ConfigMaps, Secrets and volume claims without which no container of a pod is created, such as
+    `ConfigMap settings`, sorted."""
+    volumes = objects(job.spec.pod, "volumes")
+    projected = [volume["projected"] for volume in volumes if isinstance(volume.get("projected"), dict)]
+    named = [*volumes, *(source for each in projected for source in objects(each, "sources"))]
+    found = {f"claim {name}" for name in claims_of(job)}
+    for kind, field in (("ConfigMap", "configMap"), ("Secret", "secret")):
+        sources = (each[field] for each in named if isinstance(each.get(field), dict))
+        needed = (source for source in sources if source.get("optional") is not True)
+        names = (source.get("secretName") or source.get("name") for source in needed)
+        found |= {f"{kind} {name}" for name in names if name}
+    return sorted(found)
+
+
 def scheduler_for(spec: Mapping[str, Any]) -> str:
     """Return the part of a pod spec that only the cluster's scheduler can place, as text; "" if there is none.
 

@@ -18,8 +18,9 @@ from muster.lifecycle.template import scheduler_for
 from muster.recovery import holds
 from muster.world.fleet import Exclusion
 from muster.world.job import CreateError, JobWorld, NodeLimit
+from muster.world.names import pod_name
 from muster.world.queuedecision import NotPlaced, Placed, QueueDecision
-from muster.world.views import SCHEDULER_NAME
+from muster.world.views import SCHEDULER_NAME, ContainerView
 
 DIRECT = FleetPolicySpec.model_validate({"pools": [{"name": "all", "binding": "Direct"}]})
 
@@ -488,3 +489,36 @@ def test_whose_pod_does_not_come_to_run_is_said_after_a_minute(mode: str) -> Non
     assert told(plan) == ("Starting", "PodNotRunning")
     assert plan.status is not None
     assert any("waiting for the pod of worker 0 on n0 to run" in c.message for c in plan.status.conditions)
+
+
+VOLUMES = [
+    {"name": "settings", "configMap": {"name": "settings"}},
+    {"name": "maybe", "configMap": {"name": "maybe", "optional": True}},
+    {"name": "token", "secret": {"secretName": "hf-token"}},
+    {"name": "data", "persistentVolumeClaim": {"claimName": "data"}},
+    {"name": "all", "projected": {"sources": [{"secret": {"name": "tls"}}, {"configMap": {"name": "ca"}}, "odd"]}},
+    {"name": "scratch", "emptyDir": {}},
+    {"name": "odd", "configMap": "odd", "projected": []},
+]
+
+
+def waits(volumes: list[dict[str, Any]], **pod: Any) -> str:
+    """What is said of a worker whose pod does not run."""
+    container = {"name": "main", "image": "trainer:1", "command": ["train"]}
+    job = a_job(nodes=2, checkpoint={}, template={"spec": {"containers": [container], "volumes": volumes}})
+    members = [Member(index=i, rank=i, node=f"n{i}", incarnation=1, pod_uid=f"pod-{i}-1") for i in range(2)]
+    scene = Scene(job).fleet(2).gang(go=False, members=members).pods().pod(0, phase="Pending", **pod)
+    plan = decide(scene.but(attempt_age_seconds=61.0).world(), SETTINGS)
+    assert plan.status is not None
+    return next(each.message for each in plan.status.conditions if each.message.startswith("waiting for the pod"))
+
+
+def test_what_the_kubelet_may_lack_for_a_pod_is_said_with_where_its_cause_stands() -> None:
+    mounts = "or mounts ConfigMap ca, ConfigMap settings, Secret hf-token, Secret tls, claim data. What fails"
+    assert mounts in waits(VOLUMES)
+    assert "it pulls images. What fails" in waits([])
+    assert waits([]).endswith(": kubectl describe pod -n default " + pod_name("job", "uid-of-job", 0, 1))
+    many = [{"name": f"v{at}", "secret": {"secretName": f"s{at}"}} for at in range(12)]
+    assert "Secret s5 and 4 more. What" in waits(many)
+    begun = (ContainerView("setup", init=True, terminated=True), ContainerView("main"))
+    assert waits(VOLUMES, containers=begun) == waits(VOLUMES, node="") == "waiting for the pod of worker 0 on n0 to run"
