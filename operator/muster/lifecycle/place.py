@@ -1,8 +1,8 @@
 """Where a job saves, so that two jobs of one place are reported: neither could tell its own checkpoints. Pure.
 
 Two jobs that save to one directory resume from each other's checkpoints, and may overwrite them. Whether they do is
-seen by the URL, or by the volume mounted where spec.checkpoint.directory lies, as far as it names its storage. Claims
-belong to a namespace. What a driver or a path of the node leads to is not known.
+seen by the URL with the store that the container names, or by the volume mounted where spec.checkpoint.directory lies,
+as far as it names its storage. Claims belong to a namespace. What a driver or a path of the node leads to is not known.
 """
 
 from collections.abc import Mapping
@@ -25,6 +25,10 @@ _OF_POD = ("emptyDir", "ephemeral")
 _READ_ONLY = ("configMap", "secret", "downwardAPI", "projected", "image")
 NO_STORAGE = (*_OF_POD, *_READ_ONLY)
 MAX_TOLD = 3
+# By which of the container's variables programs know the store of a URL, by its scheme: the first that is set counts.
+_OF_S3 = ("FSSPEC_S3_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+_OF_AZURE = ("AZURE_STORAGE_ACCOUNT_NAME",)
+_STORES = {"s3": _OF_S3, "s3a": _OF_S3, "az": _OF_AZURE, "abfs": _OF_AZURE, "abfss": _OF_AZURE}
 ELSEWHERE = "a job of another namespace"
 
 
@@ -34,15 +38,26 @@ def place_of(job: TrainingJob) -> str:
     directory = job.spec.checkpoint.directory
     if not directory:
         return ""
+    container = worker_container(job) or {}
     if is_url(directory):
-        return absolute(directory)
+        return f"{absolute(directory)} {_store_of(container, directory)}"
     path = normpath(directory)
-    mount = _mount_of(worker_container(job) or {}, path)
+    mount = _mount_of(container, path)
     if mount is None or mount.get("subPathExpr"):
         return ""
     storage = _storage(job, _volume_of(job, mount))
     inner = path[len(normpath(str(mount["mountPath"])).rstrip("/")) :]
     return f"{storage}:{normpath('/' + str(mount.get('subPath') or '') + '/' + inner)}" if storage else ""
+
+
+def _store_of(container: Mapping[str, Any], url: str) -> str:
+    """Return the store that a container's own variables name for a URL; "": the usual one, or it is not known.
+
+    What comes from Secrets, ConfigMaps and the image is not known.
+    """
+    env = {str(each.get("name")): str(each.get("value") or "") for each in objects(container, "env")}
+    known = (env.get(name, "").rstrip("/") for name in _STORES.get(url.partition("://")[0], ()))
+    return next(filter(None, known), "")
 
 
 def volume_warning(job: TrainingJob) -> Warned | None:

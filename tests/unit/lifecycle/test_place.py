@@ -9,6 +9,7 @@ from muster.lifecycle.place import place_of, volume_warning
 from muster.lifecycle.step import decide
 
 CLAIM = {"persistentVolumeClaim": {"claimName": "shared"}}
+MINIO = {"AWS_ENDPOINT_URL": "https://minio.a:9000"}
 NFS = {"nfs": {"server": "10.0.0.9", "path": "/exports"}}
 
 
@@ -43,6 +44,39 @@ def saving(directory: str, volume: dict[str, Any] | None = None, mounts: list[di
 def test_a_place_is_the_same_where_storage_and_directory_are(one: Any, other: Any, is_same: bool) -> None:
     assert place_of(one)
     assert place_of(other)
+    assert (place_of(one) == place_of(other)) == is_same
+
+
+def in_store(url: str, variables: dict[str, str] | None = None, **env: Any) -> Any:
+    job = saving(url)
+    job.spec.pod["containers"][0]["env"] = [
+        *({"name": name, "value": value} for name, value in (variables or {}).items()),
+        *({"name": name, "valueFrom": {"secretKeyRef": {"name": secret}}} for name, secret in env.items()),
+    ]
+    return job
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_same"),
+    [
+        (in_store("s3://b/run"), in_store("s3://b/run", MINIO), False),
+        (in_store("s3://b/run", MINIO), in_store("s3://b/run", {"AWS_ENDPOINT_URL": "https://minio.b:9000"}), False),
+        (
+            in_store("s3://b/run", MINIO),
+            in_store("s3://b/run/", {"AWS_ENDPOINT_URL_S3": "https://minio.a:9000/"}),
+            True,
+        ),
+        (in_store("s3://b/run", MINIO | {"FSSPEC_S3_ENDPOINT_URL": "https://c"}), in_store("s3://b/run", MINIO), False),
+        (in_store("s3://b/run", AWS_ENDPOINT_URL="one"), in_store("s3://b/run", AWS_ENDPOINT_URL="two"), True),
+        (in_store("gs://b/run", MINIO), in_store("gs://b/run"), True),
+        (
+            in_store("az://b/run", {"AZURE_STORAGE_ACCOUNT_NAME": "one"}),
+            in_store("az://b/run", {"AZURE_STORAGE_ACCOUNT_NAME": "two"}),
+            False,
+        ),
+    ],
+)
+def test_a_url_is_another_place_in_another_store(one: Any, other: Any, is_same: bool) -> None:
     assert (place_of(one) == place_of(other)) == is_same
 
 
