@@ -503,8 +503,9 @@ REASONS: tuple[Reason, ...] = (
         "DirectoryInUse",
         Topic.MANIFEST,
         f"{WAITS}; {WARNS}",
-        "Another job of the namespace has the same `checkpoint.directory`, and holds nodes, or is older and waits for "
-        "some. The two would go on from each other's checkpoints, or write over them.",
+        "Another job of the namespace has the same `checkpoint.directory`. It holds nodes, is older and waits for "
+        "some, or was deleted and has pods that have not ended. The two would go on from each other's checkpoints, or "
+        "write over them.",
         "The job waits (Pending) until the others have ended, been suspended or deleted.",
         "Give the job a directory of its own: delete it, correct it, and create it again. If both jobs have to use "
         "the directory, add the reason to `spec.acceptedWarnings`.",

@@ -30,7 +30,7 @@ from muster.kube.client import Client
 from muster.kube.decode import Undecodable, job_identity
 from muster.kube.informer import Informer
 from muster.kube.nodeleases import NodeLeases
-from muster.lifecycle.place import ELSEWHERE, place_of
+from muster.lifecycle.place import ELSEWHERE, ENDING, place_of
 from muster.lifecycle.record import SUSPENDED
 from muster.lifecycle.resume import fork_point_of
 from muster.lifecycle.template import quota_claim
@@ -184,6 +184,8 @@ class Cluster:
         self._jobs_on: dict[str, set[str]] = {}  # node -> job uids with a member there
         self._counts = NodeCounts(self.fleet, self._jobs_on)
         self._places: dict[str, set[Key]] = {}  # where jobs save that want nodes
+        # Jobs that are gone or being deleted, by uid: while their pods have not ended, their ranks may still save.
+        self._going: dict[str, TrainingJob] = {}
         self._given: dict[tuple[str, str], frozenset[str]] = {}  # namespace, job uid -> the nodes that its record names
         self._standing: dict[str, dict[str, PodView | OccupantView]] = {}  # node -> the pods there by uid
         self._places_of_pods: dict[str, str] = {}  # uid of a pod -> the node under which it stands there
@@ -518,24 +520,50 @@ class Cluster:
         return OtherJob(fork.job, exists=True, directory=found.spec.checkpoint.directory or "")
 
     def sharing(self, job: TrainingJob) -> tuple[str, ...]:
-        """The names of other jobs that want nodes and save to the same directory. Jobs of other namespaces are not
-        named."""
+        """The names of other jobs that want nodes, or whose pods have not ended, and save to the same directory. Jobs
+        of other namespaces are not named."""
         there = self._places.get(place_of(job), set()) - {_key(job)}
-        own = (name for namespace, name in there if namespace == job.metadata.namespace)
+        own = [name for namespace, name in there if namespace == job.metadata.namespace]
         others = {ELSEWHERE for namespace, _ in there if namespace != job.metadata.namespace}
-        return (*sorted(own), *others)
+        return (*sorted([*own, *self._ending_beside(job)]), *others)
 
     def sharing_first(self, job: TrainingJob) -> tuple[str, ...]:
         """The names of jobs of the same namespace and directory that a job without nodes lets go first.
 
-        They hold nodes, or are older and wait for some. A job of another namespace, or one that waits for a person,
-        keeps none from its nodes.
+        They hold nodes, or are older and wait for some, or are deleted and have pods. A job of another namespace, or
+        one that waits for a person, keeps none from its nodes.
         """
         there = self._places.get(place_of(job), set()) - {_key(job)}
         same = (self.jobs.store.get(key) for key in there if key[0] == job.metadata.namespace)
-        return tuple(
-            sorted(each.metadata.name for each in same if isinstance(each, TrainingJob) and self._is_first(each, job))
-        )
+        first = [each.metadata.name for each in same if isinstance(each, TrainingJob) and self._is_first(each, job)]
+        return tuple(sorted([*first, *self._ending_beside(job)]))
+
+    def _ending_beside(self, job: TrainingJob) -> list[str]:
+        """The names of deleted jobs of the same namespace and directory whose pods have not ended."""
+        whose = (job.metadata.namespace, place_of(job))
+        return [
+            ENDING.format(going.metadata.name)
+            for uid, going in self._going.items()
+            if uid != job.metadata.uid
+            and (going.metadata.namespace, place_of(going)) == whose
+            and self._has_pods(going)
+        ]
+
+    def _has_pods(self, job: TrainingJob) -> bool:
+        """Whether pods of a job are on nodes and have not ended."""
+        pods = self.pods_of(job.metadata.namespace, job.metadata.uid)
+        return any(pod.node and not pod.terminal for pod in pods)
+
+    def _note_going(self, job: TrainingJob) -> None:
+        """Note a job that is gone or being deleted, for as long as it has pods, and have those decided about again that
+        share its directory."""
+        uid, place = job.metadata.uid, place_of(job)
+        if place:
+            self._going[uid] = job
+        if self._job_by_uid(uid) is None and not self._has_pods(job):
+            self._going.pop(uid, None)
+        for other in self._places.get(place, ()):
+            self._rings(other)
 
     def _is_first(self, one: TrainingJob, other: TrainingJob) -> bool:
         """Whether the one job holds nodes, or would come first if both waited for some."""
@@ -693,6 +721,7 @@ class Cluster:
         going = old if new is None else new
         if isinstance(going, TrainingJob) and (new is None or going.metadata.deletion_timestamp is not None):
             self.job_goes(going)
+            self._note_going(going)
         self.fleet.set_name(uid, "/".join(_key(job)) if new is not None else "")
         self._note_uid(_key(job)[0], uid, is_there=new is not None)
         key = _record_key(job)
@@ -951,6 +980,8 @@ class Cluster:
             job = self.job_of(pod)
             if job is not None:
                 self._rings(_key(job))
+            if pod.job_uid in self._going:
+                self._note_going(self._going[pod.job_uid])
 
     def _is_reported_dead(self, pod: PodView) -> bool:
         """Whether the pod's kubelet has reported that nothing of the pod is alive.

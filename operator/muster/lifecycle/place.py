@@ -30,6 +30,7 @@ _OF_S3 = ("FSSPEC_S3_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 _OF_AZURE = ("AZURE_STORAGE_ACCOUNT_NAME",)
 _STORES = {"s3": _OF_S3, "s3a": _OF_S3, "az": _OF_AZURE, "abfs": _OF_AZURE, "abfss": _OF_AZURE}
 ELSEWHERE = "a job of another namespace"
+ENDING = "{} (deleted; its pods have not ended)"
 
 
 def place_of(job: TrainingJob) -> str:
@@ -103,7 +104,7 @@ def _no_volume_warning(container: Mapping[str, Any], path: str) -> Warned:
 def shared_directory_warning(world: JobWorld) -> Warned | None:
     """Return the warning that other jobs save to the same directory; None: there are none.
 
-    The job waits for those that come before it: they run, or are older and wait for nodes.
+    The job waits for those that come before it: they run, are older and wait for nodes, or are deleted and still end.
     """
     names, first = world.sharing, () if world.worker_views else world.sharing_first
     if not names:

@@ -645,6 +645,32 @@ def test_of_jobs_that_save_to_one_directory_those_with_nodes_come_first_then_the
     assert cluster.world(old).sharing_first == ("young",)
 
 
+@pytest.mark.parametrize("stays", [True, False], ids=["a finalizer keeps it", "it is gone"])
+def test_a_deleted_job_has_its_directory_until_its_pods_have_ended(scene: Any, make: Any, stays: bool) -> None:
+    cluster, spec = scene.cluster, make.job().spec.model_copy(update={"checkpoint": Checkpoint(directory="s3://b/run")})
+    first, second = (make.job(name).model_copy(update={"spec": spec}) for name in ("first", "second"))
+    again = first.model_copy(update={"metadata": first.metadata.model_copy(update={"uid": "uid-again"})})
+    for job in (first, second):
+        cluster.jobs.store.assume(job)
+    for index, uid in enumerate(("p0", "p1")):
+        cluster.pods.store.assume(make.pod(first, index, uid))
+    if stays:
+        changes = {"deletion_timestamp": datetime(2026, 11, 1, tzinfo=UTC), "resource_version": "99"}
+        cluster.jobs.store.assume(first.model_copy(update={"metadata": first.metadata.model_copy(update=changes)}))
+    else:
+        cluster.jobs.store.assume_deleted(("ns", "first"), "uid-first")
+        cluster.jobs.store.assume(again)
+        assert cluster.world(again).sharing_first == ("first (deleted; its pods have not ended)",)
+        cluster.jobs.store.assume_deleted(("ns", "first"), "uid-again")
+    cluster.pods.store.assume(make.pod(first, 0, "p0", version=21, phase="Succeeded"))
+    world = cluster.world(second)
+    assert world.sharing == world.sharing_first == ("first (deleted; its pods have not ended)",)
+    scene.rung.clear()
+    cluster.pods.store.assume_deleted(("ns", make.pod(first, 1, "p1").name), "p1")
+    assert ("ns", "second") in scene.rung
+    assert cluster.world(second).sharing == ()
+
+
 def test_a_world_is_a_value(scene: Any, make: Any) -> None:
     job = make.job(workers=2)
     scene.cluster.jobs.store.assume(job)
