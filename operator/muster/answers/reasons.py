@@ -607,6 +607,19 @@ REASONS: tuple[Reason, ...] = (
         "The job runs.",
         "As for `DirectoryOnNoVolume`. What each node may lose belongs into `checkpoint.localDirectory`.",
     ),
+    Reason(
+        "SavesElsewhere",
+        Topic.MANIFEST,
+        WARNS,
+        "An option of the command (`--output_dir`, `--save`, `--save-dir` and the like) names another directory than "
+        "`checkpoint.directory`, and no checkpoint was seen in that one.",
+        "The job runs. Where it saves elsewhere, its restarts get no checkpoint from Muster.",
+        "Name one directory in both: delete the job, correct it, and create it again. Where the two lead to the same "
+        "storage, or the option means something else, add the reason to `spec.acceptedWarnings`.",
+        "the command says --output_dir /scratch/x, and spec.checkpoint.directory is /shared/run-7: Muster sees no "
+        "checkpoint that is saved elsewhere, and restarts would begin without one. Write /shared/run-7 into the "
+        "command, or correct spec.checkpoint.directory",
+    ),
     # Warnings about a job that trains.
     Reason(
         "CheckpointNotShared",

@@ -3,39 +3,14 @@
 A directory in the command is proposed, and never set: an option of this name may mean something else.
 """
 
-import posixpath
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from muster.convert.worker import words
 from muster.lifecycle.place import NO_STORAGE, is_below
-from muster.protocol.shell_words import commands, resolved
-from muster.protocol.starters import LONGEST_LINE, shell_line
+from muster.lifecycle.save_options import commands_in, is_directory, save_options
 
-# Options by which programs learn where to save, without dashes, prefixes (`trainer.`) and case; `-` is `_`.
-_OPTIONS = frozenset(
-    [
-        "checkpoint_dir",
-        "checkpoint_directory",
-        "checkpoints",
-        "checkpoints_dir",
-        "ckpt_dir",
-        "out",
-        "out_dir",
-        "outdir",
-        "output",
-        "output_dir",
-        "output_directory",
-        "save",
-        "save_dir",
-        "save_directory",
-    ]
-)
 _MOST_NAMED = 3
-_LONGEST_PATH = 1024
-_FILE = re.compile(r"\.[A-Za-z]{2,11}$")
-_PLAIN = re.compile(r"/[^\s$`*?\[\]{}\x00-\x1f\x7f]*")
 
 
 def questions(container: Mapping[str, Any], volumes: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -64,26 +39,7 @@ def questions(container: Mapping[str, Any], volumes: Iterable[Mapping[str, Any]]
 
 def _named_directories(container: Mapping[str, Any], mounts: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield each directory below one of the mounts that the command names, with its option."""
-    for command in _commands(container):
-        for place, word in enumerate(command):
-            option, sign, value = word.partition("=")
-            if not sign:
-                value = "".join(command[place + 1 : place + 2]) if word.startswith("-") else ""
-            name = option.lstrip("-+").rpartition(".")[2].replace("-", "_").lower()
-            path = value.rstrip("/")
-            if name in _OPTIONS and _is_directory(path) and any(is_below(path, mount) for mount in mounts):
+    for command in commands_in(words(container)):
+        for option, path, _ in save_options(command):
+            if is_directory(path) and any(is_below(path, mount) for mount in mounts):
                 yield path, option
-
-
-def _commands(container: Mapping[str, Any]) -> Iterable[Sequence[str]]:
-    """Return the commands that the container runs: its own, or those of its shell's line."""
-    said = words(container)
-    line = shell_line(said)
-    if line is None:
-        return [said]
-    return resolved(commands(line)) if len(line) <= LONGEST_LINE else ()
-
-
-def _is_directory(path: str) -> bool:
-    is_plain = len(path) <= _LONGEST_PATH and _PLAIN.fullmatch(path) is not None
-    return is_plain and posixpath.normpath(path) == path and not _FILE.search(path)

@@ -42,13 +42,26 @@ def place_of(job: TrainingJob) -> str:
     container = worker_container(job) or {}
     if is_url(directory):
         return f"{absolute(directory)} {_store_of(container, directory)}"
-    path = normpath(directory)
-    mount = _mount_of(container, path)
+    mount = _mount_of(container, normpath(directory))
+    if mount is None or not _storage(job, _volume_of(job, mount)):
+        return ""
+    return location(job, normpath(directory))
+
+
+def location(job: TrainingJob, path: str) -> str:
+    """Return where a path of the trainer lies, as the storage that its volume names, else the volume itself, and the
+    path in that; "": on no volume, or that is not known.
+
+    Args:
+        job: the job.
+        path: absolute, without needless parts.
+    """
+    mount = _mount_of(worker_container(job) or {}, path)
     if mount is None or mount.get("subPathExpr"):
         return ""
-    storage = _storage(job, _volume_of(job, mount))
+    storage = _storage(job, _volume_of(job, mount)) or f"volume {mount.get('name')}"
     inner = path[len(normpath(str(mount["mountPath"])).rstrip("/")) :]
-    return f"{storage}:{normpath('/' + str(mount.get('subPath') or '') + '/' + inner)}" if storage else ""
+    return f"{storage}:{normpath('/' + str(mount.get('subPath') or '') + '/' + inner)}"
 
 
 def _store_of(container: Mapping[str, Any], url: str) -> str:

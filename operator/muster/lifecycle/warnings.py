@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from muster.api.gang import GangSpec
 from muster.api.trainingjob import MAX_WARNINGS, JobWarning
-from muster.lifecycle import launching, place, template, unloadable, unshared
+from muster.lifecycle import launching, place, save_options, template, unloadable, unshared
 from muster.lifecycle import record as records
 from muster.lifecycle.warned import Warned
 from muster.protocol.messages import readable
@@ -28,6 +28,7 @@ def of_spec(world: JobWorld) -> list[Warned]:
         place.shared_directory_warning(world),
         place.volume_warning(world.job),
         template.accelerator_warning(world.job, world.fleet),
+        save_options.elsewhere_warning(world),
     )
     return [warned for warned in found if warned is not None]
 
