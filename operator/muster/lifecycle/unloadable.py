@@ -21,6 +21,8 @@ from muster.world.job import JobWorld
 FAILED_STARTS = 2
 # A program whose steps were never seen may have made some, unless it has failed as soon as this.
 QUICK_SECONDS = 300.0
+# No load takes longer, also where steps were seen before: programs print some of them only.
+LONGEST_LOAD_SECONDS = 3600.0
 MAX_ATTEMPTS = 128
 CHECKPOINT_SUSPECT = "CheckpointSuspect"
 
@@ -113,6 +115,8 @@ def start_of_next_attempt(world: JobWorld, record: GangSpec) -> Start | Missing:
     failed = _counted(record, suspect.attempts)
     if len(failed) < FAILED_STARTS or _counted(record, suspect.fallback_attempts):
         return found
+    if _was_loaded(world, record, suspect, failed):
+        return found
     older = resume.start_behind(world, record, suspect.checkpoint)
     if isinstance(older, Missing):
         patient = resume.listed_seconds(world, record) < resume.NOT_VISIBLE_SECONDS
@@ -177,13 +181,31 @@ def failed_starts_text(world: JobWorld, record: GangSpec) -> str:
 
 
 def _may_have_made_a_step(world: JobWorld, record: GangSpec) -> bool:
-    """Whether the attempt has finished a step, or may have: its steps were never seen, and it ran for long enough."""
+    """Whether the attempt has finished a step, or may have: it has saved, or its steps are not seen and it ran for long
+    enough."""
     go = record.start
     if go is None or any(view.step for view in world.views.values() if view.attempt == record.attempt):
         return True
-    if any(incident.trained for incident in record.incidents):
-        return False
-    return (world.now - go.time).total_seconds() > QUICK_SECONDS
+    ran = world.gang.spec if world.gang else record  # in the next record more may count
+    newest = resume.newest_checkpoint(world, ran)
+    if go.resume is not None and newest is not None and newest.step > go.resume.step:
+        return True
+    are_seen = any(incident.trained for incident in record.incidents)
+    return (world.now - go.time).total_seconds() > (LONGEST_LOAD_SECONDS if are_seen else QUICK_SECONDS)
+
+
+def _was_loaded(world: JobWorld, record: GangSpec, suspect: SuspectCheckpoint, failed: Sequence[int]) -> bool:
+    """Whether an attempt has begun to save beyond the suspect checkpoint since the first failure: it has loaded it.
+
+    Args:
+        world: the state of the job.
+        record: of the gang.
+        suspect: what the record holds of the checkpoint.
+        failed: the attempts that resumed from it and failed.
+    """
+    since = next(incident.time for incident in record.incidents if incident.attempt == failed[0]).timestamp()
+    seen = (c for view in world.views.values() for c in view.checkpoints)
+    return any(c.step > suspect.checkpoint.step and c.written_ns / 1e9 > since for c in seen)
 
 
 def _is_behind_request(record: GangSpec, where: Resume) -> bool:

@@ -187,6 +187,33 @@ def test_the_newest_is_resumed_where(why: str) -> None:
     assert life.starts() == path(30)
 
 
+def test_a_start_that_has_saved_has_loaded_though_its_steps_are_not_seen() -> None:
+    life = Life(30, 20, 10, job={"recovery": {"applicationRestartsPerDay": 9}}).died()
+    assert life.starts() == path(20)
+    life.checkpoints = (CheckpointReport(25, "/checkpoints/step-25", 99 * 10**9), *life.checkpoints)
+    life.fails().is_blamed()
+    assert life.record.suspect_checkpoint is None
+    assert life.starts() == path(25)
+
+
+@pytest.mark.parametrize(("seconds", "resumed"), [(1, 30), (-1, 20)], ids=["by the second start", "before it"])
+def test_a_save_that_began_beyond_the_newest_shows_that_it_was_loaded(seconds: int, resumed: int) -> None:
+    life = Life(30, 20, 10).died()
+    written_ns = int((life.record.incidents[0].time.timestamp() + seconds) * 1e9)
+    begun = CheckpointReport(35, "/checkpoints/step-35", written_ns, verified=False, incomplete=True)
+    life.checkpoints = (begun, *life.checkpoints)
+    assert life.starts() == path(resumed)
+
+
+def test_a_start_that_lived_for_more_than_an_hour_did_not_die_on_its_checkpoint() -> None:
+    incidents = [an_incident(attempt=2, step=35, resumed_step=30, trained=True, settled=True)]
+    life = Life(30, 20, incidents=incidents, job={"recovery": {"applicationRestartsPerDay": 9}})
+    life.fails(after=3601.0).is_blamed()
+    life.starts()
+    life.fails(after=3601.0).is_blamed()
+    assert life.starts() == path(30)
+
+
 def test_steps_that_were_seen_before_show_that_none_was_made() -> None:
     incidents = [an_incident(attempt=2, step=35, resumed_step=30, trained=True, settled=True)]
     life = Life(30, 20, incidents=incidents, job={"recovery": {"applicationRestartsPerDay": 9}})
