@@ -413,18 +413,17 @@ def passed_over_text(world: JobWorld, record: GangSpec, resumed: Resume | None) 
     """
     beyond = resumed.step if resumed is not None else -1
     listed = (
-        key
+        (key, c.problem)
         for view in world.views.values()
         for key, c in _listed(view)
         if c.incomplete and c.step > beyond and is_of_present_branch(record, c)
     )
-    newer = sorted({key for key in listed if _is_incomplete(world, record, key)})
+    newer = dict(sorted(each for each in listed if _is_incomplete(world, record, each[0])))
     if not newer:
         return ""
-    step, path = newer[-1]
-    return f"checkpoint {step} ({path}) is newer and not complete" + (
-        f", as {len(newer) - 1} more before it" if len(newer) > 1 else ""
-    )
+    (step, path), problem = newer.popitem()
+    text = f"checkpoint {step} ({path}) is newer and not complete{f': {problem}' if problem else ''}"
+    return text + (f"; nor {'is' if len(newer) == 1 else 'are'} {len(newer)} more before it" if newer else "")
 
 
 def _is_incomplete(world: JobWorld, record: GangSpec, key: _Key) -> bool:

@@ -32,6 +32,7 @@ class Checkpoint:
         format: how it is written (muster.node.checkpoint.formats); "" = not known.
         size_bytes: of all its files, once verified.
         save_seconds: from the end of its first file to the end of its last one, once verified.
+        problem: why it is not complete; "" = it is, or that is not known.
     """
 
     step: int
@@ -41,6 +42,7 @@ class Checkpoint:
     format: str = ""
     size_bytes: Optional[int] = None
     save_seconds: Optional[float] = None
+    problem: str = ""
 
     @property
     def stamp(self) -> "Stamp":

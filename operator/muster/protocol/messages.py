@@ -33,6 +33,7 @@ MAX_FENCE_FILE_CHARS = 64
 # Of a process that a starter of processes names.
 MAX_RANK, MAX_EXIT_CODE, MAX_SIGNAL = 999_999, 255, 64
 MAX_VALUE_CHARS = 24  # of a number as it is printed
+MAX_PROBLEM_CHARS = 256  # why one checkpoint is incomplete
 MAX_LIKELY_CHARS = 200  # of a pattern that is proposed, and of the line that it would match
 
 # What a launcher is doing (Report.state).
@@ -153,6 +154,7 @@ class CheckpointReport:
     # usual,
     stall_seconds: Optional[float] = None
     durable_seconds: Optional[float] = None  # and from the end of its step to the moment when it was seen complete.
+    problem: str = for_people(MAX_PROBLEM_CHARS)  # why it is incomplete; "" = it is not, or that is not reported
 
 
 @dataclasses.dataclass(frozen=True)

@@ -67,9 +67,9 @@ FULL = Report(
     previous_fenced=True,
     peer_port=4000,
     peers=(PeerReport(1, 0.25),),
-    checkpoints=(CheckpointReport(10, "/c/10", 7, False, True, "TorchDCP", 96, 12.5, 3.5, 20.25),),
+    checkpoints=(CheckpointReport(10, "/c/10", 7, False, True, "TorchDCP", 96, 12.5, 3.5, 20.25, "cut short"),),
     stamps="10:7",
-    other_directory=(CheckpointReport(20, "/base/20", 9, False, True, "NeMo", 97, 13.5, 4.5, 21.25),),
+    other_directory=(CheckpointReport(20, "/base/20", 9, False, True, "NeMo", 97, 13.5, 4.5, 21.25, "empty"),),
     other_directory_error="not mounted",
     other_directory_error_kind="Unverified",
     checkpoints_scanned_for_attempt=3,
@@ -287,6 +287,13 @@ def test_no_checkpoint_has_a_name_that_moves_the_text_of_a_status(key: str, stee
         with pytest.raises(ProtocolError, match=r"\.path: .* has control characters, or is not Unicode"):
             decode_report(data)
         assert verdict(decode_report, data) == verdict(messages.decode_report, data)
+
+
+def test_why_a_checkpoint_is_incomplete_is_short_and_readable() -> None:
+    problem = "x" * 1000 + "\x1b"
+    report = dataclasses.replace(FULL, checkpoints=(CheckpointReport(10, "/c/10", incomplete=True, problem=problem),))
+    for decode in (decode_report, messages.decode_report):
+        assert decode(messages.encode(report)).checkpoints[0].problem == "x" * 255 + "\N{REPLACEMENT CHARACTER}"
 
 
 @pytest.mark.parametrize("name", ["/für 漢字/10", "/a\u3000b/10", "/\U0001fae8/10"], ids=ascii)

@@ -98,6 +98,15 @@ class TestShippedChild:
             "as found before"
         )
 
+    def test_why_one_is_incomplete_is_reported_with_it(self, scanners, tmp_path):
+        target = write_checkpoint(tmp_path / "ckpt", 10)
+        (target / "part-0").write_bytes(b"")
+        scanner = scanners()
+        scanner.scan_for(3)
+        (found,) = finished(scanner, now=100.0).checkpoints
+        assert (found.incomplete, found.verified) == (True, False)
+        assert found.problem == "part-0 has 0 bytes, not 1"
+
     def test_a_scan_that_counts_and_when_it_was_there(self, scanners, tmp_path):
         target = write_checkpoint(tmp_path / "ckpt", 10)
         scanner = scanners()

@@ -105,13 +105,20 @@ class TestUnasked:
 
     def test_what_is_newer_and_not_complete_is_named_at_the_start(self) -> None:
         bad = tuple(
-            CheckpointReport(step, f"/checkpoints/{step}", verified=False, incomplete=True)
-            for step in (2000, 1500, 900)
+            CheckpointReport(step, f"/checkpoints/{step}", verified=False, incomplete=True, problem=problem)
+            for step, problem in (
+                (2000, ".metadata names a, which does not exist"),
+                (1500, "a has only zeros"),
+                (900, ""),
+            )
         )
         here = scene((*bad, NEW), (*bad, NEW), (*bad, NEW))
         assert here.record is not None
         told = resume.passed_over_text(here.world(), here.record, Resume(step=1000, path="/checkpoints/1000"))
-        assert told == "checkpoint 2000 (/checkpoints/2000) is newer and not complete, as 1 more before it"
+        assert told == (
+            "checkpoint 2000 (/checkpoints/2000) is newer and not complete: .metadata names a, which does not exist; "
+            "nor is 1 more before it"
+        )
         whole = (CheckpointReport(2000, "/checkpoints/2000"), NEW)
         here = scene((*bad, NEW), whole, whole)
         assert resume.passed_over_text(here.world(), here.record, Resume(step=2000, path="/checkpoints/2000")) == ""

@@ -302,7 +302,10 @@ class Finder:
             open_ones = [checkpoint for checkpoint in newest if not checkpoint.judged] if how.judges else []
             if not open_ones and how.stamps and stamps is None:
                 stamps = self._stamps(search)
-            incomplete = tuple(newest_first(search.incomplete, how.limit))
+            incomplete = tuple(
+                dataclasses.replace(one, problem=self._verdict_of(one))
+                for one in newest_first(search.incomplete, how.limit)
+            )
             found = Found(tuple(newest), not open_ones, self._note or self._misread, incomplete, stamps)
             if how.judges and found.is_settled:
                 pointed = self._pointed_elsewhere(newest, incomplete)
@@ -491,15 +494,16 @@ class Finder:
                 waiting += [(os.path.join(path, name), level + 1) for name in below]
 
     def _incomplete_message(self, incomplete: Checkpoint) -> str:
-        problem = self._verdict_of(incomplete)
-        return "checkpoint %d (%s) is not complete: %s" % (incomplete.step, incomplete.path, problem) if problem else ""
+        if not incomplete.problem:
+            return ""
+        return "checkpoint %d (%s) is not complete: %s" % (incomplete.step, incomplete.path, incomplete.problem)
 
     def _verdict_of(self, incomplete: Checkpoint) -> str:
         verdict = self._verdicts.get(incomplete.path)
         return verdict.problem if verdict is not None else ""
 
     def _pointed_elsewhere(self, complete: Sequence[Checkpoint], incomplete: Sequence[Checkpoint]) -> Optional[Problem]:
-        cut_short = [one for one in incomplete if not self._verdict_of(one).startswith((WEIGHTS_ONLY, NO_OPTIMIZER))]
+        cut_short = [one for one in incomplete if not one.problem.startswith((WEIGHTS_ONLY, NO_OPTIMIZER))]
         known_incomplete = {one.path for one in incomplete}
 
         def is_whole(name: str) -> bool:

@@ -324,6 +324,7 @@ def _listed_items(items: Iterable[Checkpoint]) -> List[Dict[str, Any]]:
             "format": c.format,
             "sizeBytes": c.size_bytes,
             "saveSeconds": c.save_seconds,
+            "problem": c.problem,
         }
         for c in items
     ]

@@ -26,6 +26,7 @@ from muster.protocol.messages import (
     MAX_NANOSECONDS,
     MAX_NUMBER,
     MAX_PATH_CHARS,
+    MAX_PROBLEM_CHARS,
     CheckpointReport,
     Directive,
 )
@@ -398,6 +399,7 @@ def _report(item: Dict[str, Any]) -> CheckpointReport:
         written_ns=min(max(int(item["writtenNs"]), 0), MAX_NANOSECONDS),  # a file may have any time
         verified=bool(item["judged"]),
         incomplete=bool(item.get("incomplete")),
+        problem=str(item.get("problem", ""))[:MAX_PROBLEM_CHARS],
         format=str(item.get("format", "")),
         size_bytes=None if item.get("sizeBytes") is None else min(int(item["sizeBytes"]), MAX_NUMBER),
         save_seconds=None if item.get("saveSeconds") is None else min(float(item["saveSeconds"]), LONGEST_SECONDS),
