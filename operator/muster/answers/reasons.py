@@ -364,8 +364,9 @@ REASONS: tuple[Reason, ...] = (
         "step](docs/checkpoints.md#a-checkpoint-that-cannot-be-loaded).",
         "The start waits some seconds until it is known whether a node was at fault. If none was, it resumes from the "
         "next older complete checkpoint, and the job has this as a warning.",
-        "Find out why the newest cannot be loaded. `spec.recovery.fallBackFromUnloadable: false` keeps the job at its "
-        "newest checkpoint.",
+        "Find out why the newest cannot be loaded. For a program that finds its newest checkpoint itself set "
+        "`spec.checkpoint.moveIncomplete` when the job is created. `spec.recovery.fallBackFromUnloadable: false` keeps "
+        "the job at its newest checkpoint.",
         "waiting to know why the last start from checkpoint 1000 (/checkpoints/1000) failed",
     ),
     Reason(
@@ -1016,7 +1017,7 @@ REASONS: tuple[Reason, ...] = (
         "IncompleteMoved",
         Topic.WELL,
         JOB_EVENT,
-        "Before the start an incomplete or excluded checkpoint was moved into `.muster-incomplete` "
+        "Before the start an incomplete, excluded or suspect checkpoint was moved into `.muster-incomplete` "
         "([moveIncomplete](docs/checkpoints.md#incomplete-checkpoints)).",
         "The start went on.",
         "Delete what you do not need there.",

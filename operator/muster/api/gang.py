@@ -823,7 +823,7 @@ class SuspectCheckpoint(ApiModel):
         description=(
             "fallbackAttempts are the numbers of the attempts that resumed from fallback and failed before their first "
             "step, too. If one of them is of class Application, the program is the likelier cause, and checkpoint "
-            "counts again."
+            "counts again, unless it was moved away."
         ),
     )
     excluded_checkpoints: str = Field(

@@ -534,8 +534,8 @@ class Recovery(ApiModel):
         description="fallBackFromUnloadable is true if the job may resume from the next older complete checkpoint when "
         "the newest one seems to load nowhere. That is after two attempts in a row from it that failed before their "
         "first step, by no known fault of a node. An Event names both checkpoints. If the start from the older one "
-        "fails so, too, the newest one counts again. False: the job always resumes from the newest one. The field may "
-        "change while the job exists.",
+        "fails so, too, the newest one counts again, unless moveIncomplete moved it away. False: the job always "
+        "resumes from the newest one. The field may change while the job exists.",
     )
 
 

@@ -32,7 +32,14 @@ def with_move_ordered(world: JobWorld, record: GangSpec, begun: GangSpec) -> Gan
     directory = checkpoint.directory or ""
     if is_url(directory) or not is_own(go.resume.path, directory):
         return None
-    return record.model_copy(update={"move_incomplete_beyond": go.resume})
+    order = record.model_copy(update={"move_incomplete_beyond": go.resume})
+    suspect = begun.suspect_checkpoint
+    if suspect is None or suspect.fallback != go.resume:
+        return order
+    # It goes back from a checkpoint that seems to load nowhere, which is to be moved, too: only what the record
+    # excludes is.
+    names = ("branch", "checkpoint", "last_published_checkpoint", "suspect_checkpoint")
+    return order.model_copy(update={name: getattr(begun, name) for name in names})
 
 
 def awaited_move(world: JobWorld, record: GangSpec) -> Missing | None:

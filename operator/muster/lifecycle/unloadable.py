@@ -9,9 +9,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from muster.api.gang import FaultClass, GangIncident, GangSpec, Resume, SuspectCheckpoint
+from muster.api.trainingjob import TrainingJob
 from muster.lifecycle import resume
 from muster.lifecycle.resume import Missing, Start
 from muster.lifecycle.warned import Warned
+from muster.protocol.checkpoint_names import is_url
 from muster.protocol.checkpoints import read_stamps, write_stamps
 from muster.protocol.resuming import is_own
 from muster.recovery.budgets import OWN_DOING
@@ -25,13 +27,14 @@ QUICK_SECONDS = 300.0
 LONGEST_LOAD_SECONDS = 3600.0
 MAX_ATTEMPTS = 128
 CHECKPOINT_SUSPECT = "CheckpointSuspect"
+_MOVED_TO = ".muster-incomplete"
 
 
 def with_failed_start(world: JobWorld, record: GangSpec, fault_class: FaultClass, kind: str) -> GangSpec:
     """Return the record of a failed attempt that notes on which checkpoint it failed before its first step.
 
-    After such a failure on the older checkpoint the newest one counts again. Whether a failure counts is decided at the
-    next start, when the blame is final.
+    After such a failure on the older checkpoint the newest one counts again, unless it was moved away. Whether a
+    failure counts is decided at the next start, when the blame is final.
 
     Args:
         world: the state of the job.
@@ -46,16 +49,21 @@ def with_failed_start(world: JobWorld, record: GangSpec, fault_class: FaultClass
         return record
     suspect = record.suspect_checkpoint
     if suspect is not None and suspect.fallback == where:
-        return _with_newest_again(record, suspect)
+        return _after_fallback_failed(world.job, record, suspect)
     if suspect is None or suspect.checkpoint != where:
         suspect = SuspectCheckpoint(checkpoint=where)
     attempts = [*suspect.attempts, record.attempt][-MAX_ATTEMPTS:]
     return record.model_copy(update={"suspect_checkpoint": suspect.model_copy(update={"attempts": attempts})})
 
 
-def _with_newest_again(record: GangSpec, suspect: SuspectCheckpoint) -> GangSpec:
-    """Return the record after a failure on the older checkpoint, too: what its start excluded counts again."""
+def _after_fallback_failed(job: TrainingJob, record: GangSpec, suspect: SuspectCheckpoint) -> GangSpec:
+    """Return the record after a failure on the older checkpoint, too: what its start excluded counts again, unless it
+    was moved away."""
     attempts = [*suspect.fallback_attempts, record.attempt][-MAX_ATTEMPTS:]
+    if job.spec.checkpoint.move_incomplete:
+        return record.model_copy(
+            update={"suspect_checkpoint": suspect.model_copy(update={"fallback_attempts": attempts})}
+        )
     changes: dict[str, object] = {
         "suspect_checkpoint": suspect.model_copy(update={"fallback_attempts": attempts, "excluded_checkpoints": ""}),
         "checkpoint": suspect.checkpoint,  # or it would be one that was won since, and give the restart back
@@ -81,7 +89,7 @@ def after_start(record: GangSpec, where: Start) -> SuspectCheckpoint | None:
     suspect, before = record.suspect_checkpoint, record.branch
     if suspect is None or record.open_corruption is not None:
         return None
-    if where.instead_of is not None and where.branch is not None:
+    if where.instead_of is not None and where.branch is not None and where.branch != before:
         added = set(read_stamps(where.branch.excluded_checkpoints))
         added -= set(read_stamps(before.excluded_checkpoints if before else ""))
         changes: dict[str, object] = {
@@ -102,7 +110,11 @@ def start_of_next_attempt(world: JobWorld, record: GangSpec) -> Start | Missing:
     held by this for longer than it takes to know why the last one failed, and to verify the older one.
     """
     found, suspect = resume.start_of_next_attempt(world, record), record.suspect_checkpoint
-    if isinstance(found, Missing) or suspect is None or found.resume != suspect.checkpoint:
+    if isinstance(found, Missing) or suspect is None:
+        return found
+    if _is_fallback_ordered(world, record, suspect, found):
+        return _fallback_start(world.job, suspect, _counted(record, suspect.attempts), found)
+    if found.resume != suspect.checkpoint:
         return found
     if not world.job.spec.recovery.fall_back_from_unloadable or record.open_corruption is not None:
         return found
@@ -123,17 +135,50 @@ def start_of_next_attempt(world: JobWorld, record: GangSpec) -> Start | Missing:
         return older if patient and not older.stalled else found
     if older.resume is None or _is_behind_request(record, older.resume):
         return found
+    return _fallback_start(world.job, suspect, failed, older)
+
+
+def _is_fallback_ordered(world: JobWorld, record: GangSpec, suspect: SuspectCheckpoint, found: Start) -> bool:
+    """Whether a start is the first from the older checkpoint: what lies beyond it was ordered to be moved away for
+    it."""
+    if suspect.fallback is None or found.resume != suspect.fallback or resume.requested_resume(world.job, record):
+        return False
+    since = (incident for incident in record.incidents if incident.attempt >= suspect.attempts[-1])
+    return all(incident.resumed_step is None for incident in since)
+
+
+def _fallback_start(job: TrainingJob, suspect: SuspectCheckpoint, failed: Sequence[int], older: Start) -> Start:
+    """Return the start from the next older checkpoint, with the reason as its warning.
+
+    Args:
+        job: the job.
+        suspect: what the record holds of the newest one.
+        failed: the attempts that resumed from that and failed.
+        older: the start from the older one.
+    """
+    assert older.resume is not None
     text = (
         f"{_attempts_text(failed, 'attempt')} resumed from checkpoint {_named(suspect.checkpoint)} and failed before "
         f"the first step, so that it is suspect: this attempt goes on from the next older complete one, "
         f"{_named(older.resume)}, and {suspect.checkpoint.step} does not count until it is saved again. "
-        "spec.recovery.fallBackFromUnloadable: false prevents that"
+        f"{_self_found_text(job, suspect)}spec.recovery.fallBackFromUnloadable: false prevents that"
     )
     warning = "; ".join(part for part in (text, older.warning) if part)
     return replace(older, warning=warning, instead_of=suspect.checkpoint)
 
 
-def fallback_warning(record: GangSpec) -> Warned | None:
+def _self_found_text(job: TrainingJob, suspect: SuspectCheckpoint) -> str:
+    """Return that a program may load the suspect checkpoint by itself, and the remedy; "": it was moved away, or is in
+    a store, where nothing is moved."""
+    if job.spec.checkpoint.move_incomplete or is_url(suspect.checkpoint.path):
+        return ""
+    return (
+        f"A program that finds its newest checkpoint itself loads {suspect.checkpoint.step} again: a job with "
+        "spec.checkpoint.moveIncomplete has it moved away first. "
+    )
+
+
+def fallback_warning(job: TrainingJob, record: GangSpec) -> Warned | None:
     """Return the warning that the job trains from an older checkpoint, as long as that has shown no step; None: not."""
     suspect = record.suspect_checkpoint
     if record.start is None or suspect is None or suspect.fallback is None or record.start.resume != suspect.fallback:
@@ -142,8 +187,9 @@ def fallback_warning(record: GangSpec) -> Warned | None:
         CHECKPOINT_SUSPECT,
         f"attempt {record.attempt} resumed from checkpoint {_named(suspect.fallback)}, since {len(suspect.attempts)} "
         f"starts from the newest one, {_named(suspect.checkpoint)}, failed before a step. It does not count until it "
-        f"is saved again. To train from it all the same, suspend the job and set spec.checkpoint.resumeFrom: "
-        f"{suspect.checkpoint.step}",
+        f"is saved again. {_self_found_text(job, suspect)}To train from it all the same, suspend the job"
+        f"{f', move it back from {_MOVED_TO}' * job.spec.checkpoint.move_incomplete} and set "
+        f"spec.checkpoint.resumeFrom: {suspect.checkpoint.step}",
     )
 
 
@@ -168,7 +214,12 @@ def failed_starts_text(world: JobWorld, record: GangSpec) -> str:
         lowest = suspect.fallback
         text += (
             f", and so did {_attempts_text(also, 'attempt')} from {_named(lowest)}: the program is the likelier cause. "
-            "See whether it loads what MUSTER_RESUME_PATH names, and not the newest checkpoint that it finds itself"
+            + (
+                f"Move {newest} back from {_MOVED_TO} before the job is created again"
+                if world.job.spec.checkpoint.move_incomplete
+                else "See whether it loads what MUSTER_RESUME_PATH names, and not the newest checkpoint that it finds "
+                "itself (spec.checkpoint.moveIncomplete has that moved away)"
+            )
         )
     steps = [step for step in resume.complete_steps(world, record) if step < lowest.step]
     known = suspect.fallback.step if suspect.fallback is not None and not also else max(steps, default=None)

@@ -40,7 +40,7 @@ def of_attempt(world: JobWorld) -> list[Warned]:
     record = world.gang.spec
     found = (
         unshared.unshared_warning(world, record),
-        unloadable.fallback_warning(record),
+        unloadable.fallback_warning(world.job, record),
         _same_step_warning(world, record),
     )
     return [warned for warned in found if warned is not None]

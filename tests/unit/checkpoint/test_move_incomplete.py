@@ -69,6 +69,19 @@ def test_unless_it_is_of_a_history_that_does_not_count(here: Path) -> None:
     assert "step-400" in moved(here, branch=branch_of(100, "", frozen=True)).names
 
 
+def test_a_single_file_is_moved_where_it_does_not_count_and_only_then(tmp_path: Path) -> None:
+    for step in (100, 200, 300):
+        (tmp_path / f"step_{step}.pt").write_bytes(b"x")
+        os.utime(tmp_path / f"step_{step}.pt", (step, step))
+    (tmp_path / "step_400.pt").symlink_to("step_300.pt")
+    chosen = str(tmp_path / "step_100.pt")
+    assert move_incomplete_beyond(str(tmp_path), chosen) == Moved(())
+    excluded = branch_of(100, f"300:{300 * 10**9},400:{300 * 10**9},200:7")
+    assert move_incomplete_beyond(str(tmp_path), chosen, excluded) == Moved(("step_300.pt",))
+    assert names(tmp_path / NAME) == ["step_300.pt"]
+    assert names(tmp_path) == [NAME, "step_100.pt", "step_200.pt", "step_400.pt"]
+
+
 def test_what_is_older_or_called_otherwise_stays(here: Path) -> None:
     for name in ("step-50", "step-100-hf", "logs-20260101", "step-x", ".step-900", "tmp-step-900", "export"):
         (here / name).mkdir()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -62,10 +63,10 @@ class Life:
         """Everybody has listed what belongs to the branch, so many seconds ago."""
         told = write_stamps((c.step, c.written_ns) for c in self.checkpoints)
         for index in range(2):
-            self._hear(
-                index,
-                idle(self.record.attempt, index, scanned_age_seconds=ago, checkpoints=self._listed(), stamps=told),
-            )
+            view = idle(self.record.attempt, index, scanned_age_seconds=ago, checkpoints=self._listed(), stamps=told)
+            if self.record.move_incomplete_beyond is not None:
+                view = replace(view, moved_attempt=self.record.attempt, moved="step-30 moved to .muster-incomplete")
+            self._hear(index, view)
         return self
 
     def starts(self) -> Resume | None:
@@ -73,6 +74,8 @@ class Life:
         self.lists()
         self.here.seconds += 400.0  # whatever back-off there is
         self._commit()
+        if self.record.move_incomplete_beyond is not None:
+            self.lists()._commit()
         assert self.record.start is not None, self.plans[-1]
         return self.record.start.resume
 
@@ -162,6 +165,71 @@ class TestTheNextOlderCheckpoint:
         text = "waiting to know why the last start from checkpoint 30 (/checkpoints/step-30) failed"
         assert waits == Missing("CheckpointSuspect", text)
         assert decide(life.here.world(), SETTINGS).actions == ()
+
+
+MOVES = {"checkpoint": {"directory": "/checkpoints", "moveIncomplete": True}}
+
+
+class TestAProgramThatFindsItsNewestItself:
+    def ordered(self, **recovery: int) -> Life:
+        """The suspect checkpoint is to be moved before the start from the older one."""
+        life = Life(30, 20, 10, job={**MOVES, "recovery": recovery}).died().lists()
+        life.here.seconds += 400.0
+        life._commit()
+        return life
+
+    def moved(self, life: Life) -> Life:
+        """The first worker has moved it, and the ranks start."""
+        life.checkpoints = seen(20, 10)
+        life.lists()._commit()
+        return life
+
+    def test_has_the_suspect_one_moved_away_before_its_ranks_start_where_the_job_allows_it(self) -> None:
+        life = self.ordered()
+        assert (life.record.start, life.record.move_incomplete_beyond) == (None, path(20))
+        assert life.record.branch is not None
+        assert life.record.branch.excluded_checkpoints == write_stamps([(30, 30 * 10**9)]), "only that is moved"
+        self.moved(life)
+        assert life.record.start is not None
+        assert life.record.start.resume == path(20)
+        told = {one.reason: one.note for one in life.plans[-1].announcements}
+        assert told["IncompleteMoved"] == "in /checkpoints: step-30 moved to .muster-incomplete"
+        assert "attempts 3 and 4 resumed from checkpoint 30 (/checkpoints/step-30) and failed" in told["Started"]
+        assert "moveIncomplete" not in told["Started"]
+        warning = unloadable.fallback_warning(life.here.job, life.record)
+        assert warning is not None
+        assert "suspend the job, move it back from .muster-incomplete and set" in warning.message
+
+    def test_goes_on_from_the_older_one_where_that_fails_too_since_the_newest_is_gone(self) -> None:
+        life = self.moved(self.ordered(applicationRestartsPerDay=2)).fails().is_blamed().lists()
+        end = decide(life.here.world(), SETTINGS).status
+        assert end is not None
+        assert end.completion is not None
+        assert "Move 30 (/checkpoints/step-30) back from .muster-incomplete before" in end.completion.message
+        life = self.moved(self.ordered(applicationRestartsPerDay=9)).fails().is_blamed().lists()
+        world = life.here.world()
+        assert unloadable.start_of_next_attempt(world, life.record) == Start(path(20), life.record.branch)
+
+    def test_is_told_why_it_goes_back_also_where_another_attempt_replaces_the_one_that_moved_it(self) -> None:
+        life = self.ordered()
+        life.here.record = life.record.model_copy(update={"attempt": 6, "move_incomplete_beyond": None})
+        life.lists()
+        found = unloadable.start_of_next_attempt(life.here.world(), life.record)
+        assert isinstance(found, Start)
+        assert found.instead_of == path(30)
+
+    def test_is_told_of_the_field_where_nothing_is_moved(self) -> None:
+        life = Life(30, 20, 10).died()
+        life.starts()
+        (event,) = [one for one in life.plans[-1].announcements if one.reason == "Started"]
+        text = (
+            "A program that finds its newest checkpoint itself loads 30 again: a job with "
+            "spec.checkpoint.moveIncomplete has it moved away first."
+        )
+        warning = unloadable.fallback_warning(life.here.job, life.record)
+        assert warning is not None
+        assert text in event.note
+        assert text in warning.message
 
 
 STAYS: dict[str, tuple[tuple[int, ...], dict[str, Any], list[dict[str, Any]], list[FaultClass | None]]] = {

@@ -3,7 +3,7 @@
 A save that was cut short leaves a directory with a higher number than the checkpoint that a start resumes from. A
 trainer that looks for its newest checkpoint by itself takes that directory. Where the job asks for it, such directories
 are moved, never deleted, into one directory beside them. Its name begins with a dot, so that neither scanners nor
-frameworks look into it.
+frameworks look into it. Single files are moved where they are checkpoints that do not count any more.
 
 Nothing may write into the directory meanwhile. The caller has to know that no rank is alive, and that none will start.
 """
@@ -37,8 +37,8 @@ class Moved:
     """The outcome of moving directories aside.
 
     Attributes:
-        names: of the directories that were moved.
-        error: why some directories could not be moved; "" = all were.
+        names: of the directories and files that were moved.
+        error: why some could not be moved; "" = all were.
     """
 
     names: Tuple[str, ...]
@@ -82,10 +82,10 @@ def move_incomplete_beyond(
     finder_of: Callable[..., Finder] = Finder,
 ) -> Moved:
     """Move directories with a higher step than the checkpoint at `path` aside, if incomplete or excluded from the
-    branch.
+    branch; beside a single file, files that are excluded.
 
-    What cannot be seen whole, and weights without an optimizer, stay. A second call moves what is left: each directory
-    is moved by one rename, within one file system.
+    What cannot be seen whole, and weights without an optimizer, stay. A second call moves what is left: each is moved
+    by one rename, within one file system.
 
     Args:
         directory: spec.checkpoint.directory.
@@ -99,7 +99,9 @@ def move_incomplete_beyond(
     try:
         here = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            names = misleading(_directories(here, sign), os.path.basename(absolute(path)))
+            for name in _excluded_files(here, os.path.basename(absolute(path)), branch, sign):
+                moved += [name] if _move(here, name) else []
+            names = misleading(_entries(here, sign), os.path.basename(absolute(path)))
             parts = {_shape(name) for name in _parts(path, sign)} if names else set()
             for name in names[:MAX_EXAMINED]:
                 if _is_misleading(os.path.join(directory, name), parts, branch, sign, finder_of):
@@ -112,15 +114,24 @@ def move_incomplete_beyond(
     return Moved(tuple(moved), "%d more were not looked at" % left if left > 0 else "")
 
 
-def _directories(here: int, sign: Callable[[], None]) -> List[str]:
-    """The names of the directories in an open directory, links left out."""
+def _entries(here: int, sign: Callable[[], None], are_files: bool = False) -> List[str]:
+    """The names of the directories, or of the files, in an open directory, links left out."""
     found = []
     with os.scandir(here) as entries:
         for entry in entries:
             sign()
-            if entry.is_dir(follow_symlinks=False):
+            if entry.is_file(follow_symlinks=False) if are_files else entry.is_dir(follow_symlinks=False):
                 found.append(entry.name)
     return found
+
+
+def _excluded_files(here: int, chosen: str, branch: Optional[Branch], sign: Callable[[], None]) -> List[str]:
+    """The names of single files like the chosen one that have a higher step and are excluded from the branch."""
+    if branch is None or not stat.S_ISREG(os.stat(chosen, dir_fd=here).st_mode):
+        return []
+    names = misleading(_entries(here, sign, are_files=True), chosen)[:MAX_EXAMINED]
+    times = {name: os.stat(name, dir_fd=here, follow_symlinks=False).st_mtime_ns for name in names}
+    return [name for name in names if not branch.has(step_in_name(name) or 0, times[name])]
 
 
 def _parts(path: str, sign: Callable[[], None]) -> List[str]:
@@ -130,7 +141,7 @@ def _parts(path: str, sign: Callable[[], None]) -> List[str]:
     except NotADirectoryError:  # a single file
         return []
     try:
-        return _directories(here, sign)
+        return _entries(here, sign)
     finally:
         os.close(here)
 
@@ -169,13 +180,14 @@ def _is_misleading(
 
 
 def _move(here: int, name: str) -> bool:
-    """Rename a directory to a free name in the directory for moved ones. False: it is gone, or no directory any more.
+    """Rename a directory or file to a free name in the directory for moved ones. False: it is gone, or another thing.
 
     Raises:
-        OSError: the directory cannot be moved.
+        OSError: it cannot be moved.
     """
     try:
-        if not stat.S_ISDIR(os.stat(name, dir_fd=here, follow_symlinks=False).st_mode):
+        mode = os.stat(name, dir_fd=here, follow_symlinks=False).st_mode
+        if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
             return False
     except FileNotFoundError:
         return False
