@@ -594,7 +594,8 @@ REASONS: tuple[Reason, ...] = (
         "lost with its pod, and other workers do not see it.",
         "The job runs.",
         "Mount a volume that all workers share, or correct `checkpoint.directory`: delete the job, correct it, and "
-        "create it again. Where something else adds the volume to pods, add the reason to `spec.acceptedWarnings`.",
+        "create it again. It goes once two workers see one checkpoint. Where the directory is a link to a mount, "
+        "or something else adds the volume to pods, add the reason to `spec.acceptedWarnings`.",
         "spec.checkpoint.directory /ckpt lies on no volume: the trainer (container main) mounts /data. What it saves "
         "there is lost with its pod, and no other worker sees it. Mount a volume there that all workers share (a claim "
         "with ReadWriteMany, NFS), or name a directory below /data",

@@ -5,6 +5,7 @@ seen by the URL with the store that the container names, or by the volume mounte
 as far as it names its storage. Claims belong to a namespace. What a driver or a path of the node leads to is not known.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from posixpath import normpath
 from typing import Any
@@ -25,6 +26,7 @@ _OF_POD = ("emptyDir", "ephemeral")
 _READ_ONLY = ("configMap", "secret", "downwardAPI", "projected", "image")
 NO_STORAGE = (*_OF_POD, *_READ_ONLY)
 MAX_TOLD = 3
+SECOND_NS = 1_000_000_000
 # By which of the container's variables programs know the store of a URL, by its scheme: the first that is set counts.
 _OF_S3 = ("FSSPEC_S3_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 _OF_AZURE = ("AZURE_STORAGE_ACCOUNT_NAME",)
@@ -74,18 +76,20 @@ def _store_of(container: Mapping[str, Any], url: str) -> str:
     return next(filter(None, known), "")
 
 
-def volume_warning(job: TrainingJob) -> Warned | None:
+def volume_warning(world: JobWorld) -> Warned | None:
     """Return the warning that checkpoints are lost with the first pod, by what the trainer mounts; None: none is known.
 
-    What a path of the node or a driver leads to is not known, and admission may add volumes that no template shows.
+    What a path of the node or a driver leads to is not known. Admission may add volumes that no template shows, and an
+    image may have a link to a mount: once workers see one checkpoint, the directory is shared all the same.
     """
+    job = world.job
     directory, container = job.spec.checkpoint.directory, worker_container(job)
     if not directory or is_url(directory) or container is None:
         return None
     path = normpath(directory)
     mount = _mount_of(container, path)
     if mount is None:
-        return _no_volume_warning(container, path)
+        return None if _is_seen_shared(world) else _no_volume_warning(container, path)
     volume = _volume_of(job, mount)
     kind = next((kind for kind in NO_STORAGE if kind in volume), "")
     if not kind:
@@ -98,6 +102,25 @@ def volume_warning(job: TrainingJob) -> Warned | None:
         f"spec.checkpoint.directory {path} lies on volume {mount.get('name')}, of kind {kind}, {what}. Mount a volume "
         "there that all workers share (a claim with ReadWriteMany, NFS)",
     )
+
+
+def _is_seen_shared(world: JobWorld) -> bool:
+    """Whether two workers see one checkpoint of this job, or did before.
+
+    It is one and the same where it was written at the same nanosecond. What an image contains is older than the job,
+    and mostly of a whole second. A leader that has heard no launcher yet goes by the status.
+    """
+    created = world.job.metadata.creation_timestamp
+    seen = Counter(
+        (c.step, c.path, c.written_ns)
+        for view in world.views.values()
+        for c in view.checkpoints
+        if c.written_ns % SECOND_NS and (created is None or c.written_ns > created.timestamp() * SECOND_NS)
+    )
+    if any(count > 1 for count in seen.values()):
+        return True
+    status = world.job.status
+    return status.checkpoint is not None and all(warning.reason != ON_NO_VOLUME for warning in status.warnings)
 
 
 def _no_volume_warning(container: Mapping[str, Any], path: str) -> Warned:

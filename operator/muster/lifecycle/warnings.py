@@ -26,7 +26,7 @@ def of_spec(world: JobWorld) -> list[Warned]:
     found = (
         *launching.start_warnings(world.job),
         place.shared_directory_warning(world),
-        place.volume_warning(world.job),
+        place.volume_warning(world),
         template.accelerator_warning(world.job, world.fleet),
         save_options.elsewhere_warning(world),
     )

@@ -3,10 +3,12 @@
 from typing import Any
 
 import pytest
-from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, running
+from tests.unit.lifecycle.builders import EPOCH, SETTINGS, Scene, a_job, at, running
 
+from muster.api.trainingjob import CheckpointStatus, JobWarning
 from muster.lifecycle.place import place_of, volume_warning
 from muster.lifecycle.step import decide
+from muster.protocol.messages import CheckpointReport
 
 CLAIM = {"persistentVolumeClaim": {"claimName": "shared"}}
 MINIO = {"AWS_ENDPOINT_URL": "https://minio.a:9000"}
@@ -171,4 +173,34 @@ def test_a_directory_that_is_lost_with_its_pod_is_told_at_once(job: Any, reason:
     ],
 )
 def test_nothing_is_told_of_a_directory_that_may_be_shared(job: Any) -> None:
-    assert volume_warning(job) is None
+    assert volume_warning(Scene(job).world()) is None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "workers", "is_warned"),
+    [(99.25, 2, False), (99.25, 1, True), (99.0, 2, True), (-0.5, 2, True)],
+    ids=["one checkpoint", "one worker", "whole seconds", "older than the job"],
+)
+def test_a_directory_in_which_two_workers_see_one_checkpoint_is_a_volume_whatever_the_template_says(
+    seconds: float, workers: int, is_warned: bool
+) -> None:
+    """The image may have a link to a mount there."""
+    job = saving("/ckpt", CLAIM, [{"mountPath": "/data"}])
+    job = job.model_copy(update={"metadata": job.metadata.model_copy(update={"creation_timestamp": EPOCH})})
+    here = Scene(job).fleet().gang(2, time=at(0.0)).pods()
+    written = int((EPOCH.timestamp() + seconds) * 10**9)
+    for index in range(2):
+        other = CheckpointReport(10, "/ckpt/10", written + (0 if index < workers else 1))
+        here.launcher(index, running(2, 10, checkpoints=(other,)))
+    world = here.world()
+    assert (volume_warning(world) is not None) is is_warned
+
+
+def test_what_workers_have_seen_of_it_outlasts_a_leader_that_has_heard_none() -> None:
+    job = saving("/ckpt", CLAIM, [{"mountPath": "/data"}])
+    there = CheckpointStatus(step=10, path="/ckpt/10", time=EPOCH)
+    known = job.model_copy(update={"status": job.status.model_copy(update={"checkpoint": there})})
+    assert volume_warning(Scene(known).world()) is None
+    warning = JobWarning(reason="DirectoryOnNoVolume", message="lies on no volume", since=EPOCH)
+    warned = known.status.model_copy(update={"warnings": [warning]})
+    assert volume_warning(Scene(known.model_copy(update={"status": warned})).world()) is not None
