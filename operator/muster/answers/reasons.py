@@ -650,12 +650,14 @@ REASONS: tuple[Reason, ...] = (
     Reason(
         "NoNodeToMoveTo",
         Topic.TRAINING,
-        TRAINS,
-        "A worker should leave a node (cordoned, degraded), and no other node is free for it.",
-        "Training goes on. The worker moves at a checkpoint once a node is free.",
-        "Free a node, or uncordon that one.",
-        "The job should leave n1 (NodeCordoned), but no other node is free. Training goes on; the worker moves at a "
-        "checkpoint once a node is free. Free one to let it move.",
+        TRAINS_WARNS,
+        "Workers should leave nodes (cordoned, degraded, near their maintenance, being removed), and for none of them "
+        "another suitable node is free.",
+        "Training goes on. Of several workers those move at a checkpoint that can, the others later. In mode Plain all "
+        "move at once.",
+        "Free a node, or uncordon those.",
+        "The job should leave n1 (NodeDegraded), n2 (NodeCordoned), but no other suitable node is free. Training goes "
+        "on; a worker moves at a checkpoint once a node is free. Free one to let it move.",
         next=("see what could be freed: kubectl muster nodes",),
     ),
     Reason(

@@ -15,7 +15,7 @@ from muster.lifecycle import members, record, resume
 from muster.lifecycle.commit import commit
 from muster.lifecycle.facts import Due, Facts, Step
 from muster.lifecycle.plan import Announcement, Plan
-from muster.lifecycle.words import on_nodes
+from muster.lifecycle.words import names_in_note, on_nodes
 from muster.lifecycle.worker_pod import WorkerSettings
 from muster.world import fleet
 from muster.world.job import JobWorld
@@ -27,7 +27,7 @@ NODE_TAKEN_AWAY = "NodeRemoved"
 """The reason of an evacuation whose nodes are taken away while no other nodes are free for their workers."""
 STOPS = frozenset({MAINTENANCE_STARTS, NODE_TAKEN_AWAY})
 """The reasons of evacuations after which the job waits in the queue."""
-
+_GRAVEST_FIRST = ("NodeDegraded", "NodeRemoval", "NodeMaintenance", "NodeCordoned")
 
 # Nodes that have to be empty at some moment are so a little earlier: ranks take their time to stop.
 STOP_SECONDS = 60.0
@@ -48,19 +48,20 @@ def plan(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
 def due(world: JobWorld, spec: GangSpec) -> Due | None:
     """Return the next step of a planned evacuation; None while there is nothing to do."""
     suspends = world.job.spec.suspend
-    why = {} if suspends else _nodes_to_evacuate(world)
+    why = {} if suspends else world.derived(_nodes_to_evacuate)
     if not suspends and not why:
         return Due(Step.CANCELLED) if spec.evacuation else None
     if spec.start is None:
         return Due(Step.RELEASED) if suspends else _due_before_the_start(world, why)
     reason = _reason(world, why)
-    if why and (_is_stopping(spec) or not members.has_place_elsewhere(world, why)):
-        # Nodes that go whatever becomes of the job; training goes on on the others.
-        why = {name: words for name, words in why.items() if _is_last_call(world, name)}
-        if not why:
+    if why:
+        last, movable = _last_calls(world, why), world.derived(_movable_nodes)
+        stops = _is_stopping(spec) or not movable.issuperset(last)
+        leaves = last if stops else movable
+        if not leaves:
             # An evacuation that has begun goes on when a node becomes free.
-            return Due(Step.CANCELLED) if _is_stopping(spec) else None
-        stops = _is_stopping(spec) or not members.has_place_elsewhere(world, why)
+            return Due(Step.CANCELLED) if stops else None
+        why = {name: words for name, words in why.items() if name in leaves}
         reason = _stop_reason(world, why) if stops else _reason(world, why)
     if spec.evacuation is None or (spec.evacuation.reason, spec.evacuation.nodes) != (reason, sorted(why)):
         heard = len(world.views) == len(spec.members)
@@ -83,10 +84,21 @@ def _due_before_the_start(world: JobWorld, why: Mapping[str, str]) -> Due | None
         spec: the record.
         why: by node, why the gang should leave it.
     """
-    going = {name: words for name, words in why.items() if (removal := _removal(world, name)) and removal.final}
-    if going and (members.has_place_elsewhere(world, going) or all(_is_last_call(world, name) for name in going)):
-        return Due(Step.MOVED, going, _reason(world, going))
-    return None
+    final = {name: words for name, words in why.items() if (removal := _removal(world, name)) and removal.final}
+    leaves = _movable(world, final).union(_last_calls(world, final))
+    going = {name: words for name, words in final.items() if name in leaves}
+    return Due(Step.MOVED, going, _reason(world, going)) if going else None
+
+
+def nodes_without_place(world: JobWorld) -> dict[str, str]:
+    """Return, by node, the reason to leave it, where the ranks train on because no worker has a node to move to."""
+    spec = world.gang.spec if world.gang else None
+    if spec is None or spec.start is None or world.job.spec.suspend or _is_stopping(spec):
+        return {}
+    why = world.derived(_nodes_to_evacuate)
+    if world.derived(_movable_nodes) or _last_calls(world, why):
+        return {}
+    return {name: _reason_of(world, name) for name in why}
 
 
 def _plan_cancellation(world: JobWorld, spec: GangSpec, due: Due) -> Plan:
@@ -114,6 +126,8 @@ def _plan_evacuation(world: JobWorld, spec: GangSpec, due: Due) -> Plan:
         note += f" The newest save took {needs:.0f} s: one that begins now may be incomplete by then."
     if due.reason in STOPS:
         note += " No other node is free, so the job then waits in the queue."
+    elif due.why and (later := sorted(world.derived(_nodes_to_evacuate).keys() - due.why.keys())):
+        note += f" It stays on {names_in_note(later)} until other suitable nodes are free."
     return commit(world, begun, Announcement("EvacuationPlanned", note))
 
 
@@ -123,7 +137,8 @@ def _plan_end(world: JobWorld, spec: GangSpec, due: Due) -> Plan:
     saved = _saved(world, evacuation, newest)
     after = f"after checkpoint {newest.step}" if saved and newest else ""
     after = after or "without a new checkpoint: the time to save was over"
-    if due.reason in STOPS and not members.has_place_elsewhere(world, due.why):
+    leaving = members.indices_on(spec, due.why)
+    if due.reason in STOPS and not members.are_replaceable(world, spec, leaving):
         note = (
             f"stopped {after}: {', '.join(due.why.values())}, and no other node is free; the job waits for nodes in "
             "the queue"
@@ -166,15 +181,37 @@ def _nodes_to_evacuate(world: JobWorld) -> dict[str, str]:
     return found
 
 
+def _movable_nodes(world: JobWorld) -> frozenset[str]:
+    """Return those of the nodes to leave whose workers have other nodes to go to, all at once."""
+    return _movable(world, world.derived(_nodes_to_evacuate))
+
+
+def _movable(world: JobWorld, nodes: Collection[str]) -> frozenset[str]:
+    """Return those of these nodes whose workers have other nodes to go to; those first that have to be left most."""
+    assert world.gang is not None
+    record, last = world.gang.spec, _last_calls(world, nodes)
+    names = {member.index: member.node for member in record.members if member.node in nodes}
+
+    def urgency(index: int) -> tuple[bool, int, int]:
+        return names[index] not in last, _GRAVEST_FIRST.index(_reason_of(world, names[index])), index
+
+    movable = members.movable_indices(world, record, (), sorted(names, key=urgency))
+    return frozenset(names[index] for index in movable)
+
+
 def _reason(world: JobWorld, nodes: Collection[str]) -> str:
-    if not nodes:
-        return "Suspended"
-    causes = {each.cause for each in map(world.fleet.exclusion, nodes) if _asks_for_evacuation(each)}
-    if fleet.Cause.HEALTH in causes:
+    reasons = {_reason_of(world, name) for name in nodes}
+    return min(reasons, key=_GRAVEST_FIRST.index, default="Suspended")
+
+
+def _reason_of(world: JobWorld, node: str) -> str:
+    exclusion = world.fleet.exclusion(node)
+    if _asks_for_evacuation(exclusion) and exclusion.cause is fleet.Cause.HEALTH:
         return "NodeDegraded"
-    if any(_removal(world, name) for name in nodes):
+    if _removal(world, node):
         return "NodeRemoval"
-    return "NodeMaintenance" if fleet.Cause.MAINTENANCE in causes else "NodeCordoned"
+    planned = _asks_for_evacuation(exclusion) and exclusion.cause is fleet.Cause.MAINTENANCE
+    return "NodeMaintenance" if planned else "NodeCordoned"
 
 
 def _asks_for_evacuation(exclusion: fleet.Exclusion | None) -> TypeGuard[fleet.Exclusion]:
@@ -217,6 +254,10 @@ def _stops(world: JobWorld, since: datetime, nodes: Iterable[str]) -> Iterator[d
         else:  # people wait for a job that is told late
             late = since + timedelta(seconds=late_seconds)
             yield max(late, exclusion.gone_by - timedelta(seconds=STOP_SECONDS))
+
+
+def _last_calls(world: JobWorld, nodes: Iterable[str]) -> set[str]:
+    return {name for name in nodes if _is_last_call(world, name)}
 
 
 def _is_last_call(world: JobWorld, node: str) -> bool:

@@ -10,6 +10,7 @@ from datetime import timedelta
 
 from muster.api.base import LevelCount
 from muster.api.gang import GangSpec, Level, Member, Role
+from muster.lifecycle.modes import mode_of
 from muster.lifecycle.template import requirements
 from muster.placement.eligibility import is_out_of_service, refusal
 from muster.placement.request import Broken, Request
@@ -106,7 +107,8 @@ def next_members(
         takes_last: whether nodes that are a last choice for their health may be used where there are no others.
     """
     if level is Level.REBUILD:
-        return rebuild_elsewhere(world, record) or (level, _rebuild_in_place(world, record, moved))
+        elsewhere = rebuild_elsewhere(world, record, takes_last=takes_last)
+        return elsewhere or (level, _rebuild_in_place(world, record, moved))
     away = set(moved) | _closed_nodes(world, record, lost, is_there=True).keys()
     away |= movable_indices(world, record, away, sorted(_closed_nodes(world, record, lost).keys() - away))
     if away:
@@ -151,6 +153,8 @@ def _rebuild_in_place(world: JobWorld, record: GangSpec, moved: Collection[int])
 def movable_indices(world: JobWorld, record: GangSpec, away: Collection[int], optional: Sequence[int]) -> set[int]:
     """Return the indices of those members for which other nodes are free, beside those that need one in any case.
 
+    One that moves keeps no member before it in `optional` from moving, however many there are behind it.
+
     Args:
         world: the state of the job.
         record: of the gang.
@@ -158,28 +162,47 @@ def movable_indices(world: JobWorld, record: GangSpec, away: Collection[int], op
         optional: indices of the members that may stay if necessary, those first that should move first.
     """
 
-    def fails(count: int) -> bool:
-        return not are_replaceable(world, record, {*away, *optional[:count]})
+    def can_move(indices: Collection[int]) -> bool:
+        return are_replaceable(world, record, {*away, *indices})
 
-    if not optional or not fails(len(optional)):
+    if not optional or can_move(optional):
         return set(optional)
-    return set(optional[: bisect_left(range(1, len(optional)), True, key=fails)])
+    if (world.job.spec.placement.segment_size or 1) > 1:
+        return _movable_of_segments(world, record, away, optional)
+    # One member is as good as another: only their number counts.
+    return set(optional[: bisect_left(range(1, len(optional)), True, key=lambda count: not can_move(optional[:count]))])
+
+
+def _movable_of_segments(world: JobWorld, record: GangSpec, away: Collection[int], optional: Sequence[int]) -> set[int]:
+    """Return what `movable_indices` does for a gang with segments.
+
+    A member finds a place beside the rest of its segment, or all of the segment moves. Once all of it moves, the places
+    beside it are free for others, which are tried again.
+    """
+    size = world.job.spec.placement.segment_size or 1
+    leaving, moved = {*away, *optional}, set(away)
+    segment_of = {member.index: member.rank // size for member in record.members}
+    stuck: set[int] = set()
+    while (index := next((i for i in optional if i not in moved and segment_of[i] not in stuck), None)) is not None:
+        segment = {each for each, number in segment_of.items() if number == segment_of[index]}
+        sets = [{index}, segment] if segment <= leaving else [{index}]
+        more = next((each for each in sets if are_replaceable(world, record, moved | each)), None)
+        if more is None:
+            stuck.add(segment_of[index])
+            continue
+        moved |= more
+        if segment <= moved:
+            stuck.clear()
+    return moved.intersection(optional)
 
 
 def are_replaceable(world: JobWorld, record: GangSpec, indices: Collection[int]) -> bool:
     """Whether these members could move to healthy nodes now; a node that is a last choice for its health does not
     count."""
-    _, members = next_members(world, record, Level.REPLACE, (), indices, takes_last=False)
+    # Ranks that start with their pods all get new ones, and these come to no node that has to be left.
+    level = Level.REBUILD if mode_of(world.job).starts_with_pods else Level.REPLACE
+    _, members = next_members(world, record, level, (), indices, takes_last=False)
     return all(member.node for member in members)
-
-
-def has_place_elsewhere(world: JobWorld, nodes: Collection[str]) -> bool:
-    """Whether there are other nodes for all workers of the record on these nodes; solved once for each decision."""
-    assert world.gang is not None
-    indices = frozenset(indices_on(world.gang.spec, nodes))
-    if indices not in world.replaceable:
-        world.replaceable[indices] = are_replaceable(world, world.gang.spec, indices)
-    return world.replaceable[indices]
 
 
 def indices_on(record: GangSpec, nodes: Collection[str]) -> set[int]:
@@ -334,5 +357,6 @@ def _solve(world: JobWorld, record: GangSpec, ask: Callable[[GangSpec], Request]
     answer = solve(world.fleet, request)
     if isinstance(answer, Placed):
         return answer
-    second = solve(world.fleet, ask(with_firm_exclusions(world, record)))
+    again = ask(with_firm_exclusions(world, record))
+    second = solve(world.fleet, again) if again != request else answer
     return second if isinstance(second, Placed) else answer

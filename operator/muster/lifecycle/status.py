@@ -28,16 +28,16 @@ from muster.api.trainingjob import (
 from muster.fencing.proofs import WHOLE_GANG_SECONDS
 from muster.goodput import status_goodput as goodput
 from muster.goodput.opened import RESUMED, SUSPENDED
-from muster.lifecycle import care, members, resume, resuming, warnings
+from muster.lifecycle import care, evacuating, resume, resuming, warnings
 from muster.lifecycle import record as records
 from muster.lifecycle.assembling import ASSEMBLING
 from muster.lifecycle.burnin import BURNING_IN
 from muster.lifecycle.ending import budget_exhausted, success_warnings
-from muster.lifecycle.evacuating import STOPS
 from muster.lifecycle.figures import compute_or_fallback
+from muster.lifecycle.modes import mode_of
 from muster.lifecycle.plan import Announcement, Plan, State, StatusReport
 from muster.lifecycle.warned import Warned
-from muster.lifecycle.words import after_corruption, on_nodes
+from muster.lifecycle.words import after_corruption, names_in_note, on_nodes
 from muster.placement.eligibility import unhealthy
 from muster.protocol.checkpoint_names import is_url
 from muster.protocol.checkpoints import ERROR_KINDS
@@ -209,7 +209,9 @@ def _training(world: JobWorld, telling: StatusReport) -> TrainingJobStatus:
         message += f"; {told}"
     troubles: list[Warned] = []
     stopped = _stopped(world, gang)
+    stuck = _held_up(world)
     for trouble, words in (
+        (NO_NODE_TO_MOVE_TO, stuck),
         ("CheckpointsIncomplete", _checkpoint_warning(world)),
         ("CheckpointStoreUnreachable", _unverified(world, gang)),
         ("NoCheckpointSeen", _unsaved(world, gang)),
@@ -230,8 +232,7 @@ def _training(world: JobWorld, telling: StatusReport) -> TrainingJobStatus:
             f"The job leaves {', '.join(evacuation.nodes) or 'all nodes'} after its next complete checkpoint, at "
             f"{evacuation.deadline:%H:%M:%S} UTC at the latest."
         )
-    stuck = _held_up(world, gang.spec)
-    if stuck:
+    if evacuation and stuck:  # the place is gone since
         reason, message = NO_NODE_TO_MOVE_TO, stuck
     facts: _Facts = {
         "TemplateAccepted": _ACCEPTED,
@@ -272,7 +273,8 @@ def _changes(world: JobWorld, now: TrainingJobStatus) -> tuple[Announcement, ...
     if (
         (before.state, before.reason) == (now.state, now.reason)
         or now.reason in _QUIET
-        or now.state in ("Suspended", "Saving")
+        or now.state == "Suspended"
+        or (now.state == "Saving" and now.reason != NO_NODE_TO_MOVE_TO)
     ):
         return ()
     message = next((c.message for c in now.conditions if c.reason == now.reason and c.message), "")
@@ -494,19 +496,17 @@ def _checkpoint_warning(world: JobWorld) -> str:
     return next(filter(None, told), "")
 
 
-def _held_up(world: JobWorld, spec: GangSpec) -> str:
-    """Return the message that a planned evacuation has no nodes to move to; "" while it has, or none is under way."""
-    evacuation = spec.evacuation
-    if (
-        evacuation is None
-        or not evacuation.nodes
-        or evacuation.reason in STOPS
-        or members.has_place_elsewhere(world, evacuation.nodes)
-    ):
+def _held_up(world: JobWorld) -> str:
+    """Return the message that the gang should leave nodes and none of its workers has one to move to; "" otherwise."""
+    stuck = evacuating.nodes_without_place(world)
+    if not stuck:
         return ""
+    nodes = names_in_note([f"{name} ({reason})" for name, reason in stuck.items()])
+    together = len(stuck) > 1 and mode_of(world.job).starts_with_pods
+    pods = " In launch.mode Plain all of them are left at once." if together else ""
     return (
-        f"The job should leave {', '.join(evacuation.nodes)} ({evacuation.reason}), but no other node is free. "
-        "Training goes on; the worker moves at a checkpoint once a node is free. Free one to let it move."
+        f"The job should leave {nodes}, but no other suitable node is free.{pods} Training goes on; a worker moves at "
+        "a checkpoint once a node is free. Free one to let it move."
     )
 
 

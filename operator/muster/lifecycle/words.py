@@ -105,8 +105,12 @@ def what_tests_show(found: Corruption, *, budget_exhausted: bool = False, ended:
 
 def on_nodes(spec: GangSpec) -> str:
     """Return where the gang is, as text that is short enough for an Event."""
-    names = [member.node or "(no node yet)" for member in spec.members]
-    shown = ", ".join(names[:MAX_NODES_IN_NOTE])
-    rest = len(names) - MAX_NODES_IN_NOTE
     where = ", ".join(f"{count.domains} {count.level}{'s' * (count.domains != 1)}" for count in spec.topology)
-    return f"on {shown}" + (f" and {rest} more" if rest > 0 else "") + (f" ({where})" if where else "")
+    names = names_in_note([member.node or "(no node yet)" for member in spec.members])
+    return f"on {names}" + (f" ({where})" if where else "")
+
+
+def names_in_note(names: Sequence[str]) -> str:
+    """Return names of nodes as text that is short enough for an Event."""
+    rest = len(names) - MAX_NODES_IN_NOTE
+    return ", ".join(names[:MAX_NODES_IN_NOTE]) + (f" and {rest} more" if rest > 0 else "")

@@ -265,11 +265,6 @@ class JobWorld:
         return {worker_view.index: worker_view for worker_view in self.worker_views}
 
     @cached_property
-    def replaceable(self) -> dict[frozenset[int], bool]:
-        """Whether the record's members with these indices could move to other nodes now, as far as that was asked."""
-        return {}
-
-    @cached_property
     def first(self) -> WorkerView:
         """Return the worker of rank 0, to which the others connect; there has to be one."""
         first = self.gang.spec.first if self.gang else None

@@ -1,7 +1,7 @@
 """By which stable reason a job leaves nodes: by what is known of them, never by what their names or messages happen to
 say."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import pytest
@@ -9,6 +9,7 @@ from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, at, running
 
 from muster.api.gang import Evacuation, GangSpec
 from muster.lifecycle import evacuating, members
+from muster.lifecycle.plan import Announcement
 from muster.lifecycle.step import decide
 from muster.world.fleet import Cause, Evacuate, Exclusion, Removal
 from muster.world.job import JobWorld
@@ -19,6 +20,7 @@ MAINTENANCE = Exclusion(
 REMOVAL = Exclusion(
     "NodeDeleted", "", Evacuate.AFTER_CHECKPOINT, waiting_text="going", removal=Removal("x"), cause=Cause.REMOVAL
 )
+SPOT = replace(REMOVAL, removal=Removal("x", at(9000), final=True), gone_by=at(9000))
 # The condition is another system's, which chooses its name.
 DEGRADED = Exclusion("UnderMaintenance", "this fleet's maintenance found it", Evacuate.AFTER_CHECKPOINT)
 
@@ -53,6 +55,49 @@ def reason(**excluded: Exclusion | None) -> str:
 )
 def test_the_reason_is_that_of_the_gravest_mark(excluded: dict[str, Exclusion | None], expected: str) -> None:
     assert reason(**excluded) == expected
+
+
+def left(cordoned: Sequence[str], nodes: int, **excluded: Exclusion) -> tuple[list[str], list[Announcement]]:
+    """The nodes that a gang on n0 to n2 begins to leave, and its Events, in a fleet of so many nodes."""
+    scene = Scene(a_job()).fleet(nodes).gang().pods().all(running(1, step=7))
+    for name in cordoned:
+        scene.node(name, unschedulable=True)
+    world = scene.world()
+    for name, exclusion in excluded.items():
+        world.fleet.exclude(name, exclusion)
+    assert world.gang is not None
+    due = evacuating.due(world, world.gang.spec)
+    return sorted(due.why) if due else [], list(decide(world, SETTINGS).announcements)
+
+
+def test_the_degraded_node_is_left_before_the_cordoned_one_and_what_stays_is_said() -> None:
+    leaves, events = left(["n0"], 4, n2=DEGRADED)
+    assert leaves == ["n2"]
+    (event,) = events
+    assert event.reason == "EvacuationPlanned"
+    assert event.note.startswith("n2 is degraded (UnderMaintenance).")
+    assert event.note.endswith(" It stays on n0 until other suitable nodes are free.")
+
+
+@pytest.mark.parametrize(
+    ("cordoned", "excluded", "named"),
+    [
+        (["n1"], {}, "n1 (NodeCordoned)"),
+        ([], {"n1": DEGRADED}, "n1 (NodeDegraded)"),
+        ([], {"n1": MAINTENANCE}, "n1 (NodeMaintenance)"),
+        ([], {"n1": REMOVAL}, "n1 (NodeRemoval)"),
+        ([], {"n1": SPOT}, "n1 (NodeRemoval)"),
+        (["n0"], {"n2": DEGRADED}, "n0 (NodeCordoned), n2 (NodeDegraded)"),
+    ],
+)
+def test_where_no_node_can_be_left_that_is_said_from_the_start(
+    cordoned: list[str], excluded: dict[str, Exclusion], named: str
+) -> None:
+    leaves, events = left(cordoned, 3, **excluded)
+    assert leaves == []
+    assert [(each.reason, each.warning) for each in events] == [("NoNodeToMoveTo", True)]
+    assert events[0].note.startswith(f"The job should leave {named}, but no other suitable node is free. ")
+    assert "NoNodeToMoveTo" not in [each.reason for each in left(cordoned, 5, **excluded)[1]]
 
 
 @pytest.mark.parametrize("name", ["maintenance-1", "n1-is-degraded"])

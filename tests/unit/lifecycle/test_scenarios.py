@@ -649,6 +649,19 @@ class TestLeave:
         assert [member.node for member in play.record.members] == ["n0", "n3", "n2"]
         assert incidents(play)[0].reason == "NodeRemoval"
 
+    def test_a_drain_of_two_nodes_goes_on_one_after_the_other_where_one_is_free(self) -> None:
+        theatre = Theatre(nodes=4)
+        play = theatre.submit(a_job(), total_steps=60)
+        theatre.until(lambda: play.step >= 7)
+        theatre.machines["n1"].cordoned = theatre.machines["n2"].cordoned = True
+        theatre.until(lambda: play.job.status.reason == "NoNodeToMoveTo")
+        assert [member.node for member in play.record.members] == ["n0", "n3", "n2"]
+        theatre.machines["n1"].cordoned = False
+        theatre.until(lambda: len(play.history) == 3)
+        assert [member.node for member in play.record.members] == ["n0", "n3", "n1"]
+        succeeded(theatre, play)
+        assert (play.levels, paid(play)) == (["Start", "R2", "R2"], (0, 0))
+
     def test_suspend_and_resume(self) -> None:
         theatre, play = training()
         theatre.set_spec(play, suspend=True)

@@ -368,20 +368,21 @@ def test_what_is_doubtful_about_the_checkpoints_is_said() -> None:
 
 
 def test_a_planned_leave_without_a_place_to_go_to_says_so_and_no_deadline_that_has_passed() -> None:
-    def leaving(nodes: int) -> TrainingJobStatus:
+    def leaving(nodes: int) -> Plan:
         leave = Evacuation(reason="NodeCordoned", nodes=["n1"], since=at(0), deadline=at(300))
         scene = Scene(a_job(), seconds=400.0).fleet(nodes).node("n1", unschedulable=True).gang(evacuation=leave).pods()
-        return (
-            status.with_status(
-                scene.all(running(1, step=7)).world(), Plan(status_report=StatusReport(State.TRAINING))
-            ).status
-            or TrainingJobStatus()
+        return status.with_status(
+            scene.all(running(1, step=7)).world(), Plan(status_report=StatusReport(State.TRAINING))
         )
 
-    stuck, free = leaving(3), leaving(4)
+    plan, free = leaving(3), leaving(4).status
+    assert plan.status is not None
+    assert free is not None
+    stuck = plan.status
     assert (stuck.state, stuck.reason) == ("Saving", "NoNodeToMoveTo")
+    assert [each.reason for each in plan.announcements] == ["NoNodeToMoveTo"]
     told = next(condition.message for condition in stuck.conditions if condition.type == "Running")
-    assert told.startswith("The job should leave n1 (NodeCordoned), but no other node is free.")
+    assert told.startswith("The job should leave n1 (NodeCordoned), but no other suitable node is free.")
     assert (free.state, free.reason) == ("Saving", "NodeCordoned")
 
 
