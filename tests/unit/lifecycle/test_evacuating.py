@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, at, running
+from tests.unit.lifecycle.leaving import A_FEW, Gang, those_move_that_can
 
 from muster.api.gang import Evacuation, GangSpec
 from muster.lifecycle import evacuating, members
@@ -55,6 +56,11 @@ def reason(**excluded: Exclusion | None) -> str:
 )
 def test_the_reason_is_that_of_the_gravest_mark(excluded: dict[str, Exclusion | None], expected: str) -> None:
     assert reason(**excluded) == expected
+
+
+@pytest.mark.parametrize("gang", A_FEW.values(), ids=A_FEW)
+def test_of_several_nodes_those_are_left_that_can_be(gang: Gang) -> None:
+    those_move_that_can(gang)
 
 
 def left(cordoned: Sequence[str], nodes: int, **excluded: Exclusion) -> tuple[list[str], list[Announcement]]:
