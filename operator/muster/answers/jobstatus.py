@@ -265,10 +265,9 @@ def _next(job: TrainingJob, record: GangSpec | None, now: datetime) -> Iterator[
     if record.evacuation is not None:
         left = _named(record.evacuation.nodes) if record.evacuation.nodes else "all its nodes"
         until = duration(max((record.evacuation.deadline - now).total_seconds(), 0))
-        yield (
-            f"it leaves {left} after its next complete checkpoint, in {until} at the latest "
-            f"({record.evacuation.reason})"
-        )
+        saves = job.spec.checkpoint.directory is not None
+        when = f"after its next complete checkpoint, in {until} at the latest" if saves else "without a checkpoint, now"
+        yield f"it leaves {left} {when} ({record.evacuation.reason})"
     waits = status.state not in (*TRAINS, "Stalled") and status.reason != "AwaitingEvidence"  # that may be the end
     if record.start is None and record.members and waits:
         if record.hold_until is not None and record.hold_until > now:

@@ -1355,7 +1355,8 @@ REASONS: tuple[Reason, ...] = (
         Topic.PLANNED,
         JOB_EVENT,
         "The job will leave a node at its next checkpoint, has left it, or need not leave it any more.",
-        "Muster waits for a complete checkpoint until the deadline in the message.",
+        "Muster waits for a complete checkpoint until the deadline in the message. Without "
+        "`spec.checkpoint.directory`, as in mode Plain, it sees none and waits for none.",
         _NOTHING,
         "n0 is cordoned. The job stops after its next complete checkpoint, at the latest in 300 s.",
     ),

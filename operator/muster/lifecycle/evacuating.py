@@ -11,9 +11,11 @@ from datetime import datetime, timedelta
 from typing import TypeGuard
 
 from muster.api.gang import Evacuation, GangSpec, Resume
+from muster.api.trainingjob import TrainingJob
 from muster.lifecycle import members, record, resume
 from muster.lifecycle.commit import commit
 from muster.lifecycle.facts import Due, Facts, Step
+from muster.lifecycle.modes import mode_of
 from muster.lifecycle.plan import Announcement, Plan
 from muster.lifecycle.words import names_in_note, on_nodes
 from muster.lifecycle.worker_pod import WorkerSettings
@@ -122,7 +124,9 @@ def _plan_evacuation(world: JobWorld, spec: GangSpec, due: Due) -> Plan:
     begun = record.with_evacuation_begun(world, spec, due.reason, sorted(due.why), due.saves_until)
     limit = (begun.evacuation.deadline - world.now).total_seconds() if begun.evacuation else 0.0
     note = f"{what}. The job stops after its next complete checkpoint, at the latest in {limit:.0f} s."
-    if (needs := _save_seconds(world)) is not None and needs > limit:
+    if unsaved := saves_unseen(world.job):
+        note = f"{what}. The job stops at once, without waiting for a checkpoint: {unsaved}."
+    elif (needs := _save_seconds(world)) is not None and needs > limit:
         note += f" The newest save took {needs:.0f} s: one that begins now may be incomplete by then."
     if due.reason in STOPS:
         note += " No other node is free, so the job then waits in the queue."
@@ -136,6 +140,8 @@ def _plan_end(world: JobWorld, spec: GangSpec, due: Due) -> Plan:
     assert evacuation is not None
     saved = _saved(world, evacuation, newest)
     after = f"after checkpoint {newest.step}" if saved and newest else ""
+    if unsaved := saves_unseen(world.job):
+        after = f"without waiting for a checkpoint ({unsaved})"
     after = after or "without a new checkpoint: the time to save was over"
     leaving = members.indices_on(spec, due.why)
     if due.reason in STOPS and not members.are_replaceable(world, spec, leaving):
@@ -163,10 +169,17 @@ _PLANNERS: Mapping[Step, Callable[[JobWorld, GangSpec, Due], Plan]] = {
 }
 
 
+def saves_unseen(job: TrainingJob) -> str:
+    """Return why Muster sees no checkpoint of the job, so that an evacuation waits for none; "" where it sees them."""
+    if mode_of(job).starts_with_pods:
+        return "launch.mode is Plain"
+    return "" if job.spec.checkpoint.directory else "spec.checkpoint.directory is not set"
+
+
 def _saved(world: JobWorld, evacuation: Evacuation, newest: Resume | None) -> bool:
-    """Whether what was trained before the evacuation is saved; a job without a checkpoint directory counts as saved."""
+    """Whether what was trained before the evacuation is saved; one whose checkpoints are not seen counts as saved."""
     beyond = newest is not None and newest.step > (-1 if evacuation.after_step is None else evacuation.after_step)
-    return beyond or not world.job.spec.checkpoint.directory
+    return beyond or bool(saves_unseen(world.job))
 
 
 def _nodes_to_evacuate(world: JobWorld) -> dict[str, str]:

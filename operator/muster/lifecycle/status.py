@@ -228,10 +228,10 @@ def _training(world: JobWorld, telling: StatusReport) -> TrainingJobStatus:
             reason, message = str(trouble), words
             troubles.append(Warned(reason, message))
     if evacuation:
-        message = (
-            f"The job leaves {', '.join(evacuation.nodes) or 'all nodes'} after its next complete checkpoint, at "
-            f"{evacuation.deadline:%H:%M:%S} UTC at the latest."
-        )
+        when = f"after its next complete checkpoint, at {evacuation.deadline:%H:%M:%S} UTC at the latest"
+        if unsaved := evacuating.saves_unseen(world.job):
+            when = f"at once, without waiting for a checkpoint: {unsaved}"
+        message = f"The job leaves {', '.join(evacuation.nodes) or 'all nodes'} {when}."
     if evacuation and stuck:  # the place is gone since
         reason, message = NO_NODE_TO_MOVE_TO, stuck
     facts: _Facts = {

@@ -290,9 +290,18 @@ def test_what_comes_and_what_can_be_done_in_a_recovery(printed: Callable[..., st
     assert "\x1b[31m" not in text
 
 
+def test_a_planned_leave_of_a_job_whose_checkpoints_are_not_seen_promises_none() -> None:
+    leave = {"reason": "NodeCordoned", "nodes": ["gpu-1"], "since": ago(1), "deadline": rfc3339(NOW)}
+    assert stood({"evacuation": leave}).next[0] == "it leaves gpu-1 without a checkpoint, now (NodeCordoned)"
+
+
 def test_a_planned_leave_and_the_next_checkpoint_are_foreseen() -> None:
     leave = {"reason": "Suspended", "nodes": [], "since": ago(5), "deadline": rfc3339(NOW + timedelta(seconds=600))}
-    found = stood({"evacuation": leave, "start": {"time": ago(40), "masterAddress": "a", "masterPort": 1}})
+    start = {"time": ago(40), "masterAddress": "a", "masterPort": 1}
+    raw = a_job()
+    raw["spec"]["checkpoint"] = {"directory": "/ckpt"}
+    record = GangSpec.model_validate(a_record(evacuation=leave, start=start))
+    found = job_status(TrainingJob.model_validate(raw), record, [], {}, NOW)
     assert found.next == [
         "it leaves all its nodes after its next complete checkpoint, in 10m at the latest (Suspended)",
         "the next checkpoint is due at step 1500, in about 2m30s",

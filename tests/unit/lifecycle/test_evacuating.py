@@ -3,6 +3,7 @@ say."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, at, running
@@ -10,7 +11,8 @@ from tests.unit.lifecycle.leaving import A_FEW, Gang, those_move_that_can
 
 from muster.api.gang import Evacuation, GangSpec
 from muster.lifecycle import evacuating, members
-from muster.lifecycle.plan import Announcement
+from muster.lifecycle.plan import Announcement, Plan, State, StatusReport
+from muster.lifecycle.status import with_status
 from muster.lifecycle.step import decide
 from muster.world.fleet import Cause, Evacuate, Exclusion, Removal
 from muster.world.job import JobWorld
@@ -104,6 +106,38 @@ def test_where_no_node_can_be_left_that_is_said_from_the_start(
     assert [(each.reason, each.warning) for each in events] == [("NoNodeToMoveTo", True)]
     assert events[0].note.startswith(f"The job should leave {named}, but no other suitable node is free. ")
     assert "NoNodeToMoveTo" not in [each.reason for each in left(cordoned, 5, **excluded)[1]]
+
+
+@pytest.mark.parametrize(
+    ("spec", "because"),
+    [
+        ({"launch": {"mode": "Plain"}, "checkpoint": {}}, "launch.mode is Plain"),
+        ({"checkpoint": {}}, "spec.checkpoint.directory is not set"),
+    ],
+)
+@pytest.mark.parametrize("suspends", [False, True])
+def test_where_no_checkpoint_is_seen_none_is_promised(spec: dict[str, Any], because: str, suspends: bool) -> None:
+    scene = Scene(a_job(suspend=suspends, **spec)).fleet(6).node("n1", unschedulable=True).gang().pods()
+    if "launch" not in spec:
+        scene.all(running(1, step=7))
+    (planned,) = decide(scene.world(), SETTINGS).announcements
+    assert planned.reason == "EvacuationPlanned"
+    assert planned.note.endswith(f". The job stops at once, without waiting for a checkpoint: {because}.")
+    reason, nodes = ("Suspended", []) if suspends else ("NodeCordoned", ["n1"])
+    begun = Evacuation(reason=reason, nodes=nodes, since=at(99), deadline=at(399))
+    assert scene.record is not None
+    scene.record = scene.record.model_copy(update={"evacuation": begun})
+    shown = with_status(scene.world(), Plan(status_report=StatusReport(State.TRAINING))).status
+    assert shown is not None
+    (message,) = (condition.message for condition in shown.conditions if condition.type == "Running")
+    left = ", ".join(nodes) or "all nodes"
+    assert message == f"The job leaves {left} at once, without waiting for a checkpoint: {because}."
+    (ended,) = decide(scene.world(), SETTINGS).announcements
+    assert not ended.warning
+    if suspends:
+        assert ended.note == f"stopped without waiting for a checkpoint ({because}); its nodes are free"
+    else:
+        assert ended.reason == "NodeEvacuated"
 
 
 @pytest.mark.parametrize("name", ["maintenance-1", "n1-is-degraded"])
