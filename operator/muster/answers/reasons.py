@@ -648,6 +648,19 @@ REASONS: tuple[Reason, ...] = (
         next=("see the nodes: kubectl muster nodes", f"what the operator says: {OPERATOR_LOGS}"),
     ),
     Reason(
+        "NodeSilent",
+        Topic.TRAINING,
+        TRAINS_WARNS,
+        "A node of a job in mode Plain sends no heartbeat and is not ready. Its ranks may have ended or train on.",
+        "It restarts the gang once the node is back and shows that the ranks have ended. It also does so once the "
+        "machine is declared lost, or after `spec.recovery.unfencedTimeoutSeconds`, if that is set.",
+        "Bring the machine back. If it is dead, declare it lost.",
+        "no heartbeat of n1, not ready. In launch.mode Plain nothing shows whether the ranks there have ended, so "
+        "Muster does not restart the job by itself. Bring the machines back. If they are dead, run: kubectl muster "
+        "lost n1, or set spec.recovery.unfencedTimeoutSeconds",
+        next=("see the nodes: kubectl muster nodes",),
+    ),
+    Reason(
         "NoNodeToMoveTo",
         Topic.TRAINING,
         TRAINS_WARNS,

@@ -25,7 +25,7 @@ from muster.api.trainingjob import (
     TrainingJobStatus,
     Waiting,
 )
-from muster.fencing.proofs import WHOLE_GANG_SECONDS
+from muster.fencing.proofs import WHOLE_GANG_SECONDS, unproved_seconds
 from muster.goodput import status_goodput as goodput
 from muster.goodput.opened import RESUMED, SUSPENDED
 from muster.lifecycle import care, evacuating, resume, resuming, warnings
@@ -37,7 +37,7 @@ from muster.lifecycle.figures import compute_or_fallback
 from muster.lifecycle.modes import mode_of
 from muster.lifecycle.plan import Announcement, Plan, State, StatusReport
 from muster.lifecycle.warned import Warned
-from muster.lifecycle.words import after_corruption, names_in_note, on_nodes
+from muster.lifecycle.words import MAX_NODES_IN_NOTE, after_corruption, names_in_note, on_nodes
 from muster.placement.eligibility import unhealthy
 from muster.protocol.checkpoint_names import is_url
 from muster.protocol.checkpoints import ERROR_KINDS
@@ -47,6 +47,7 @@ from muster.queueing import explain
 from muster.recovery.failure import Kind
 from muster.recovery.failures import age_at_report, runs_behind
 from muster.recovery.verification import verifiers
+from muster.world.fleet import STALE_HEARTBEAT_SECONDS
 from muster.world.job import JobWorld
 from muster.world.queuedecision import NotPlaced
 from muster.world.redact import without_secrets
@@ -223,6 +224,7 @@ def _training(world: JobWorld, telling: StatusReport) -> TrainingJobStatus:
         (LOSS_NOT_FINITE, _not_finite(world, gang)),
         (Kind.RESUMED_BEHIND, _behind(world, gang)),
         ("WorkersSilent", _silence(world)),
+        ("NodeSilent", _silent_nodes(world)),
     ):
         if words and trouble not in world.job.spec.accepted_warnings:
             reason, message = str(trouble), words
@@ -731,6 +733,27 @@ def _silence(world: JobWorld) -> str:
             "policies between them and the Service muster-coordinator. To have a worker replaced, delete its pod"
         )
     return f"{who}; waiting for a second sign or for a step"
+
+
+def _silent_nodes(world: JobWorld) -> str:
+    """Return the message that nodes of a job without launchers are silent, and what to do; "" while all are heard."""
+    nodes = [worker_view.node for worker_view in world.worker_views if mode_of(world.job).starts_with_pods]
+    silent = [
+        node.name
+        for node in nodes
+        if node and not node.ready and world.heartbeat_age_seconds(node.name) >= STALE_HEARTBEAT_SECONDS
+    ]
+    if not silent:
+        return ""
+    limit = unproved_seconds(world)
+    until = "by itself" if limit is None else f"until they have been silent for {limit:.0f} s"
+    setting = ", or set spec.recovery.unfencedTimeoutSeconds" if limit is None else ""
+    # The same words all the time: a status that changes is a write.
+    return (
+        f"no heartbeat of {names_in_note(silent)}, not ready. In launch.mode Plain nothing shows whether the ranks "
+        f"there have ended, so Muster does not restart the job {until}. Bring the machines back. If they are dead, "
+        f"run: kubectl muster lost {' '.join(silent[:MAX_NODES_IN_NOTE])}{setting}"
+    )
 
 
 def _corruption(world: JobWorld, record: GangSpec, *, ended: bool) -> CorruptionStatus | None:

@@ -178,6 +178,7 @@ def plain_job_waits_for_a_lost_node(away: float) -> None:
     theatre.power_cut("n1")
     theatre.play_on(away)
     assert play.levels == ["Start"], "nothing proves that its ranks have ended"
+    assert play.job.status.reason == "NodeSilent"
     theatre.power_on("n1")
     succeeded(theatre, play)
     assert play.levels == ["Start", "R4"]

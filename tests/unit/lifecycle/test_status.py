@@ -386,6 +386,33 @@ def test_a_planned_leave_without_a_place_to_go_to_says_so_and_no_deadline_that_h
     assert (free.state, free.reason) == ("Saving", "NodeCordoned")
 
 
+def plain_with(age: float, **recovery: object) -> Plan:
+    """What is reported of a Plain job whose n1 is not ready, with a heartbeat of this age; 0: it is ready."""
+    job = a_job(launch={"mode": "Plain"}, checkpoint={}, recovery=recovery)
+    scene = Scene(job).fleet().gang().pods().node("n1", ready=age == 0, ready_reason="NodeStatusUnknown")
+    return decide(scene.lease("n1", age).world(), SETTINGS)
+
+
+def test_a_plain_job_names_its_silent_node_and_the_way_on_until_it_is_back() -> None:
+    plan = plain_with(45.0)
+    assert plan.status is not None
+    assert (plan.status.state, plan.status.reason) == ("Running", "NodeSilent")
+    (event,) = plan.announcements
+    assert (event.reason, event.warning) == ("NodeSilent", True)
+    assert event.note.startswith("no heartbeat of n1, not ready.")
+    assert event.note.endswith("run: kubectl muster lost n1, or set spec.recovery.unfencedTimeoutSeconds")
+    for heard in (0.0, 5.0):
+        now = plain_with(heard).status
+        assert now is not None
+        assert (now.reason, now.warnings) == ("RanksStarted", [])
+
+
+def test_a_plain_job_with_a_limit_says_for_how_long_it_waits_for_its_silent_node() -> None:
+    (event,) = plain_with(45.0, unfencedTimeoutSeconds=120).announcements
+    assert "does not restart the job until they have been silent for 120 s." in event.note
+    assert event.note.endswith("kubectl muster lost n1")
+
+
 def test_a_gang_that_misses_a_node_says_what_it_waits_for_in_its_event() -> None:
     scene = Scene(a_job(), seconds=400.0).fleet(3).node("n1", unschedulable=True).gang()
     assert scene.record is not None
