@@ -25,6 +25,8 @@ EXCLUSION = timedelta(minutes=10)
 FAILED_EXCLUSION = timedelta(hours=24)
 # So soon a node with a failure is taken again when there is no other.
 RETRY_EXCLUDED = timedelta(minutes=1)
+# Of one decision to move members of a gang with segments.
+MOST_TRIES = 32
 TOPOLOGY_UNSATISFIED = "TopologyUnsatisfied"
 
 
@@ -177,13 +179,17 @@ def _movable_of_segments(world: JobWorld, record: GangSpec, away: Collection[int
     """Return what `movable_indices` does for a gang with segments.
 
     A member finds a place beside the rest of its segment, or all of the segment moves. Once all of it moves, the places
-    beside it are free for others, which are tried again.
+    beside it are free for others, which are tried again. It ends after `MOST_TRIES`: a gang that has to leave all its
+    nodes decides each second, and what moves at all makes room for the rest.
     """
     size = world.job.spec.placement.segment_size or 1
     leaving, moved = {*away, *optional}, set(away)
     segment_of = {member.index: member.rank // size for member in record.members}
     stuck: set[int] = set()
-    while (index := next((i for i in optional if i not in moved and segment_of[i] not in stuck), None)) is not None:
+    for _ in range(MOST_TRIES):
+        index = next((i for i in optional if i not in moved and segment_of[i] not in stuck), None)
+        if index is None:
+            break
         segment = {each for each, number in segment_of.items() if number == segment_of[index]}
         sets = [{index}, segment] if segment <= leaving else [{index}]
         more = next((each for each in sets if are_replaceable(world, record, moved | each)), None)

@@ -1,13 +1,14 @@
 """By which stable reason a job leaves nodes: by what is known of them, never by what their names or messages happen to
 say."""
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, at, running
-from tests.unit.lifecycle.leaving import A_FEW, Gang, those_move_that_can
+from tests.unit.lifecycle.leaving import A_FEW, CORDON, Gang, those_move_that_can, world_of
 
 from muster.api.gang import Evacuation, GangSpec
 from muster.lifecycle import evacuating, members
@@ -191,3 +192,21 @@ def test_a_save_is_waited_for_until_a_minute_before_a_window_or_for_five_by_who_
         assert world.gang is not None
         due = evacuating.due(world, world.gang.spec)
         assert (due is not None and due.step is evacuating.Step.OVER) is is_over
+
+
+def test_a_gang_of_many_segments_that_all_have_to_leave_is_tried_a_bounded_number_of_times(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    count = 4 * members.MOST_TRIES
+    world = world_of(Gang(("r0",) * count, (CORDON,) * count, Counter(), size=2))
+    assert world.gang is not None
+    tries: list[Collection[int]] = []
+    asked = members.are_replaceable
+
+    def counted(world: JobWorld, record: GangSpec, indices: Collection[int]) -> bool:
+        tries.append(indices)
+        return asked(world, record, indices)
+
+    monkeypatch.setattr(members, "are_replaceable", counted)
+    assert members.movable_indices(world, world.gang.spec, (), range(count)) == set()
+    assert len(tries) <= 1 + 2 * members.MOST_TRIES
