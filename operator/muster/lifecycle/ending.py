@@ -43,12 +43,8 @@ def record_end(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
     if found is not None and found.examination is None:
         spec, shown = burnin.with_test_results(world, gang.spec, ended=True)
         return commit(world, spec, shown)
-    warning = end.result is CompletionResult.FAILED
-    events = [Announcement(end.reason, end.message, warning)]
-    events += [
-        Announcement(each.reason, each.message, warning=True) for each in success_warnings(world, gang.spec, end)
-    ]
-    return Plan((), StatusReport(State.COMPLETED, completion=end), tuple(events), wake_in_seconds=0.0)
+    told = Announcement(end.reason, end.message, warning=end.result is CompletionResult.FAILED)
+    return Plan((), StatusReport(State.COMPLETED, completion=end), (told,), wake_in_seconds=0.0)
 
 
 def clean_up(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
@@ -124,7 +120,7 @@ def success_warnings(world: JobWorld, record: GangSpec, end: CompletionRecord) -
                 "(docs/reference/progress.md)",
             )
         )
-    return [each for each in warned if each.reason not in world.job.spec.accepted_warnings]
+    return warned
 
 
 def _raised(world: JobWorld, record: GangSpec) -> tuple[str, str] | None:

@@ -84,12 +84,9 @@ def with_status(world: JobWorld, plan: Plan) -> Plan:
     if telling is None:
         return plan
     now = _TELLERS[telling.state](world, telling)
-    quiet = telling.state in (State.COMPLETED, State.SUSPENDED)
-    events = (
-        ()
-        if quiet
-        else (*_changes(world, now), *_new_warnings(world, now), *_troubles(world, now), *_limits_applied(world, now))
-    )
+    events = () if telling.state is State.SUSPENDED else _new_warnings(world, now)
+    if telling.state not in (State.COMPLETED, State.SUSPENDED):
+        events = (*_changes(world, now), *events, *_troubles(world, now), *_limits_applied(world, now))
     return replace(plan, status=now, announcements=(*plan.announcements, *events))
 
 
