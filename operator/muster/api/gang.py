@@ -561,8 +561,8 @@ class GangIncident(ApiModel):
     own_exception: bool = Field(
         False,
         description=(
-            "ownException is true if the process that failed ended with a traceback of the program's own, in which "
-            "nothing points to a device, to files or to a connection. Such a failure says nothing about its node."
+            "ownException is true if the process that failed ended with a traceback of the program's own. Nothing in "
+            "it points to a device, to files or to a connection. Such a failure says nothing about its node."
         ),
     )
     stacks: list[StackGroup] = Field(

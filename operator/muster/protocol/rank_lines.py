@@ -24,4 +24,6 @@ ANY_PREFIXES = re.compile(
 # warns of at the end of a process.
 LOGGED, LOGGED_WARNING = r"\[[WI]\d{3,4} ", r"\[W\d{3,4} "
 PYTHON_WARNING = r".{0,256}\bresource_tracker: |\s+warnings\.warn\("
+# What tells a terminal to show colours or to move: loggers and progress bars print it into logs, too.
+TERMINAL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 NCCL_INFO = r"\bNCCL INFO "  # in any line of its log

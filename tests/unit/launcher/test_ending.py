@@ -170,6 +170,13 @@ def test_output_without_a_line_end_appears_while_the_rank_runs(coordinator, run_
     until(lambda: launcher.text == "step 1 of 2", "the prompt")
 
 
+def test_the_tail_of_a_failed_rank_has_no_colours_and_no_moves(coordinator, run_python):
+    run_python("import sys; sys.stderr.write('100%|##|\\x1b[A\\n\\x1b[1;31mKeyError: 7\\x1b[0m\\n'); sys.exit(3)")
+    coordinator.run(1)
+    report = coordinator.wait_for(lambda r: r.state == EXITED)
+    assert report.ranks[0].tail == "100%|##|\nKeyError: 7\n"
+
+
 def test_binary_output_of_a_failed_rank_has_a_readable_tail(coordinator, run_python):
     run_python("import os; os.write(2, bytes(range(256)) * 100 + b'\\nfailed here\\n'); os._exit(3)")
     coordinator.run(1)

@@ -70,6 +70,11 @@ def test_the_interpreter_may_warn_behind_the_block() -> None:
     assert last_of(exception(3, "ValueError: no") + block(failed(3)) + behind) == "ValueError: no"
 
 
+def test_colours_hide_neither_the_block_nor_the_exception() -> None:
+    text = exception(1, "\x1b[1;31mKeyError\x1b[0m: \x1b[35m'labels'\x1b[0m") + f"\x1b[31m{block(failed(1))}\x1b[0m"
+    assert last_of(text) == "KeyError: 'labels'"
+
+
 def test_the_block_may_be_in_either_stream() -> None:
     whole = exception(3, "ValueError: no") + block(failed(3))
     assert (

@@ -19,7 +19,7 @@ import signal
 from typing import Dict, Iterable, List, Optional, Sequence, Tuple
 
 from muster.protocol.messages import MAX_EXIT_CODE, MAX_SIGNAL
-from muster.protocol.rank_lines import LOGGED, NCCL_INFO, PREFIX, PYTHON_WARNING, TRACEBACK
+from muster.protocol.rank_lines import LOGGED, NCCL_INFO, PREFIX, PYTHON_WARNING, TERMINAL, TRACEBACK
 
 MAX_BYTES = 64 * 1024  # of one stream, kept and searched
 _MOST_LINES = 4096  # of one stream, searched
@@ -130,7 +130,7 @@ def find(streams: Iterable[bytes]) -> Optional[FirstFailure]:
     Args:
         streams: the last bytes that a rank printed, of each stream; the rank has ended with a failure.
     """
-    texts = [_LINE_END.split(data.decode("utf-8", "replace"))[-_MOST_LINES:] for data in streams]
+    texts = [_LINE_END.split(TERMINAL.sub("", data.decode("utf-8", "replace")))[-_MOST_LINES:] for data in streams]
     for place, lines in enumerate(texts):
         beside = [line for at, other in enumerate(texts) if at != place for line in other]
         found = _of_torchrun(lines) or _of_deepspeed(lines, beside) or _of_accelerate(lines)

@@ -17,6 +17,7 @@ from muster.node.launcher.plainloop import CONFIRMING_LINES, Line, PlainLoop, Pr
 from muster.node.launcher.progress import MAX_MATCHED_BYTES, step_in_line
 from muster.protocol.messages import INPUT_WAIT, LONGEST_SECONDS, MAX_NUMBER, MAX_VALUE_CHARS
 from muster.protocol.presets import AUTO, PLAIN_LOOP, PRESETS, Preset, Timer
+from muster.protocol.rank_lines import TERMINAL
 
 # What a line may print beside its step.
 TOKENS = "tokens"  # that each accelerator trains in a second
@@ -26,7 +27,6 @@ MFU = "mfu"  # the share of its peak
 
 _NOT_FINITE_LINES = 2  # a single step that is skipped, as by mixed precision, is no concern
 _THOUSANDS = {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
-_COLOURS = re.compile("\x1b\\[[0-9;]*m")
 _Kinds = Tuple[Tuple[str, Pattern[str]], ...]
 
 
@@ -182,7 +182,7 @@ class Reader:
             line: the line, without its end.
             resumed_step: step of the checkpoint that the rank resumed from; 0 = none.
         """
-        text = _COLOURS.sub("", line[:MAX_MATCHED_BYTES].decode("utf-8", "replace"))
+        text = TERMINAL.sub("", line[:MAX_MATCHED_BYTES].decode("utf-8", "replace"))
         rank = self._ranks.setdefault(place, _Rank())
         found = self._read_by_presets(rank, text, resumed_step)
         if found is None and self._pattern is not None:

@@ -26,6 +26,7 @@ from muster.node.launcher.stack_reader import StackReader
 from muster.node.launcher.stepclock import StepClock
 from muster.protocol.expansion import expanded, resolved, with_identity
 from muster.protocol.messages import MAX_TAIL_CHARS, Directive, readable
+from muster.protocol.rank_lines import TERMINAL
 from muster.protocol.resuming import BY_NAME, link, pointer, tracker
 from muster.protocol.starters import starter_of_all
 
@@ -334,7 +335,7 @@ class Rank:
 
 
 def _readable_tail(data: bytes) -> str:
-    return readable(data.decode("utf-8", "replace")[-MAX_TAIL_CHARS:])
+    return readable(TERMINAL.sub("", data.decode("utf-8", "replace"))[-MAX_TAIL_CHARS:])
 
 
 class Starting:
