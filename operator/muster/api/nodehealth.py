@@ -16,6 +16,7 @@ from muster.api.preflight import Profile
 
 MAX_EVIDENCE = 64
 MAX_INCIDENTS = 32
+MAX_EARLIER_OFFENCES = 8
 MAX_PORTS = 128
 SUBJECT_LENGTH = 128
 
@@ -606,6 +607,15 @@ class NodeHealthStatus(ApiModel):
         description="incidents are the newest 32 times that the node was unfit for use, oldest first.",
     )
     offences: Offences = Offences()
+    earlier_offences: list[Offences] = Field(
+        [],
+        max_length=MAX_EARLIER_OFFENCES,
+        description=(
+            "earlierOffences are the accounts of other machines that had the node's name before. A machine that comes "
+            "back, under this name or another one, gets its account from here. At most 8 are kept, the highest ones."
+        ),
+        json_schema_extra={"x-kubernetes-list-type": "atomic"},
+    )
     check: CheckResult | None = Field(
         None,
         description="check is the result of the newest test that a person requested. If it is absent, there is none.",

@@ -338,7 +338,7 @@ def _may_wait(order: Order, status: NodeHealthStatus, known: NodeHealthStatus, b
         return False
     if status.state not in light or known.state not in light or order.outcome.observed != before.observed:
         return False
-    kept = ("incidents", "offences", "check", "maintenance", "node_uid", "boot_id", "effect")
+    kept = ("incidents", "offences", "earlier_offences", "check", "maintenance", "node_uid", "boot_id", "effect")
     return all(getattr(status, name) == getattr(known, name) for name in kept) and order.verdict.followed is None
 
 

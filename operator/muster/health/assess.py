@@ -41,6 +41,7 @@ from muster.health.kinds import latched, sign_of
 from muster.health.maintenance import REASONS, MaintenanceState, was_within
 from muster.health.memory import (
     MachineOffences,
+    accounts_to_keep,
     charged_score,
     identity,
     identity_to_keep,
@@ -155,6 +156,7 @@ class Verdict:
         offences: the machine's account of offences.
         offences_if_taken: the account once Muster takes the node out. A node that the breaker holds, or that another
         system repairs, is not charged.
+        earlier_offences: the accounts of other machines that had the node's name before.
         node_uid: the UID of the judged Node object.
         boot_id: the boot id of the node when it was judged.
         fatal: whether jobs should leave at once, not after their next checkpoint.
@@ -190,6 +192,7 @@ class Verdict:
     incidents: tuple[HealthIncident, ...]
     offences: Offences
     offences_if_taken: Offences = Offences()
+    earlier_offences: tuple[Offences, ...] = ()
     node_uid: str = ""
     boot_id: str = ""
     fatal: bool = False
@@ -394,6 +397,7 @@ def assess(
         offences_if_taken=account.charged()
         if blamed and not account.has_paid(past, causes, boot, released)
         else account.offences,
+        earlier_offences=account.earlier,
         node_uid=facts.node.uid,
         boot_id=boot,
         check=before.check,
@@ -850,9 +854,10 @@ def _meaning(message: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Account:
-    """The offences of a machine, with their present score."""
+    """The offences of a machine, with their present score, and those of machines that had the node's name before."""
 
     offences: Offences
+    earlier: tuple[Offences, ...]
     now_worth: Decimal
     rules: Rules
     now: datetime
@@ -870,14 +875,18 @@ class _Account:
         half_life = rules.quarantine.half_life_seconds
         offences = Offences(hardware=machine) if replaced else before.offences
         own = score(offences, now, half_life)
-        met = bool(machine) and (replaced or not before.offences.hardware)
+        earlier = tuple(before.earlier_offences)
+        if replaced:
+            earlier = accounts_to_keep(earlier, before.offences, machine, now, half_life)
+        known = before.offences.hardware
+        met = bool(machine) and (replaced or not known or may_be_same(known, machine))
         elsewhere = memory.highest_score(machine, now, half_life) if memory and met else Decimal(0)
         if elsewhere > own:
             offences = Offences(hardware=machine, score=str(elsewhere), as_of=now)
         if machine and offences.hardware != machine:
             kept = identity_to_keep(machine, offences.hardware) if offences.hardware else machine
             offences = offences.model_copy(update={"hardware": kept})
-        return cls(offences, max(own, elsewhere), rules, now)
+        return cls(offences, earlier, max(own, elsewhere), rules, now)
 
     def charged(self) -> Offences:
         """Return the account with one more offence."""

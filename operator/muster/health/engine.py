@@ -47,7 +47,7 @@ class Engine:
             name: of the node.
             status: of its NodeHealth; None: there is no record.
         """
-        self.memory.set_account(name, status.offences if status else None)
+        self.memory.set_accounts(name, [status.offences, *status.earlier_offences] if status else ())
         self.node_index.put_incidents(name, status.incidents if status else ())
 
     def note_echo(self, name: str, *, is_echo: bool) -> None:

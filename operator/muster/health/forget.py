@@ -30,7 +30,8 @@ def may_be_forgotten(health: NodeHealth, half_life_seconds: int, window_seconds:
     spec, status = health.spec, health.status
     if spec.override is not None and spec.override.decision is Decision.CORDON:
         return False
-    if score(status.offences, now, half_life_seconds) >= NO_OFFENCE:
+    accounts = (status.offences, *status.earlier_offences)
+    if any(score(account, now, half_life_seconds) >= NO_OFFENCE for account in accounts):
         return False
     moments = [
         health.metadata.creation_timestamp,

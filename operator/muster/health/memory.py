@@ -9,11 +9,11 @@ the GPUs are the same, or, where no GPU is known, the mainboard.
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from datetime import datetime
 from decimal import ROUND_HALF_EVEN, Decimal, InvalidOperation
 
-from muster.api.nodehealth import AgentStatus, Offences
+from muster.api.nodehealth import MAX_EARLIER_OFFENCES, AgentStatus, Offences
 
 MAX_GPUS = 8
 _BOARD_DIGITS, _GPU_DIGITS = 12, 5
@@ -83,6 +83,27 @@ def score(offences: Offences, now: datetime, half_life_seconds: int) -> Decimal:
     return left.quantize(_LEAST, ROUND_HALF_EVEN)
 
 
+def accounts_to_keep(
+    earlier: Iterable[Offences], replaced: Offences, machine: str, now: datetime, half_life_seconds: int
+) -> tuple[Offences, ...]:
+    """Return the accounts to keep in a node's record of the machines that had its name, the highest first.
+
+    Args:
+        earlier: those kept until now.
+        replaced: the account of the machine that has just lost the name.
+        machine: the identity of the machine that has the name now; its own account is in use again.
+        now: the time.
+        half_life_seconds: the time in which an account loses half of its weight.
+    """
+    owed = [
+        (score(account, now, half_life_seconds), account)
+        for account in (replaced, *earlier)
+        if not same_machine(machine, account.hardware)
+    ]
+    owed.sort(key=lambda pair: pair[0], reverse=True)
+    return tuple(account for left, account in owed[:MAX_EARLIER_OFFENCES] if left)
+
+
 class MachineOffences:
     """The accounts of offences of all machines, to be asked by the machine's identity.
 
@@ -91,25 +112,27 @@ class MachineOffences:
     """
 
     def __init__(self, accounts: Iterable[Offences] = ()) -> None:
-        self._named: dict[Hashable, Offences] = {}
+        self._named: dict[Hashable, Mapping[Hashable, Offences]] = {}
         self._by_board: defaultdict[str, dict[Hashable, Offences]] = defaultdict(dict)
         self._by_gpu: defaultdict[str, dict[Hashable, Offences]] = defaultdict(dict)
         for number, account in enumerate(accounts):
-            self.set_account(number, account)
+            self.set_accounts(number, [account])
 
-    def set_account(self, name: Hashable, account: Offences | None) -> None:
-        """Replace the account of offences that is kept under a name; None removes it."""
-        old = self._named.pop(name, None)
-        if old is not None:
-            self._drop(name, old)
-        if account is None or not account.hardware:
-            return
-        self._named[name] = account
-        board, gpus = _parts(account.hardware)
-        if board:
-            self._by_board[board][name] = account
-        for gpu in gpus:
-            self._by_gpu[gpu][name] = account
+    def set_accounts(self, name: Hashable, accounts: Iterable[Offences]) -> None:
+        """Replace the accounts of offences that are kept under a name: of its machine, and of those before it."""
+        for key, account in self._named.pop(name, {}).items():
+            self._drop(key, account)
+        known: dict[Hashable, Offences] = {
+            (name, number): account for number, account in enumerate(accounts) if account.hardware
+        }
+        if known:
+            self._named[name] = known
+        for key, account in known.items():
+            board, gpus = _parts(account.hardware)
+            if board:
+                self._by_board[board][key] = account
+            for gpu in gpus:
+                self._by_gpu[gpu][key] = account
 
     def highest_score(self, machine: str, now: datetime, half_life_seconds: int) -> Decimal:
         """Return the highest offence score of the machine under any node name; 0 if there is none.

@@ -58,6 +58,7 @@ def recorded_status(order: Order, enforcement: Enforcement) -> NodeHealthStatus:
         effect=effect_text(verdict, ruling, order.effect, enforcement),
         incidents=list(verdict.incidents),
         offences=verdict.offences,
+        earlier_offences=list(verdict.earlier_offences),
         check=verdict.check,
         maintenance=verdict.maintenance,
         node_uid=verdict.node_uid,

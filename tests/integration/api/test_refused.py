@@ -1259,6 +1259,7 @@ FULL_HEALTH: dict[str, Any] = {
         }
     ],
     "offences": {"hardware": "h-1", "score": "1.5", "asOf": TIME},
+    "earlierOffences": [{"hardware": "h-0", "score": "0.5", "asOf": TIME}],
     "maintenance": {"stage": "InProgress", "window": "rack-7", "startTime": TIME, "endTime": TIME},
     "nodeUid": "u-1",
     "bootId": "b-1",

@@ -174,20 +174,20 @@ class Stage:
         meta = {"name": "default", "uid": "policy", "resourceVersion": str(self.api.version)}
         self.cluster.policies.store.assume(FleetPolicy.model_validate({"metadata": meta, "spec": spec}))
 
-    def add(self, *names: str, taints: Iterable[dict[str, str]] = (OTHER,), rack: str = "r0") -> None:
+    def add(self, *names: str, taints: Iterable[dict[str, str]] = (OTHER,), rack: str = "r0", uid: str = "") -> None:
         for name in names:
             labels = {"topology.muster.dev/block": "b0", "topology.muster.dev/rack": rack}
             spec = {"taints": list(taints)} if taints else {}
-            self.api.put("nodes", {"metadata": {"name": name, "uid": name, "labels": labels}, "spec": spec})
+            self.api.put("nodes", {"metadata": {"name": name, "uid": uid or name, "labels": labels}, "spec": spec})
 
-    def say(self, name: str, *codes: int, boot: str = "boot-1", **status: Any) -> None:
+    def say(self, name: str, *codes: int, boot: str = "boot-1", board: str = "", **status: Any) -> None:
         """What the agent sees now."""
         seen = (self.now - timedelta(seconds=1)).isoformat()
         evidence = [
             {"kind": "Xid", "code": code, "firstSeen": seen, "lastSeen": seen, "bootId": boot} for code in codes
         ]
         known = self.api.objects.get(("nodehealths", name)) or {"metadata": {"name": name, "uid": f"health-{name}"}}
-        agents = {"evidence": evidence, "agent": {"bootId": boot, "systemUuid": f"board of {name}"}}
+        agents = {"evidence": evidence, "agent": {"bootId": boot, "systemUuid": board or f"board of {name}"}}
         self.api.put("nodehealths", {**known, "status": {**known.get("status", {}), **status, **agents}})
 
     def status(self, name: str) -> dict[str, Any]:
@@ -201,6 +201,23 @@ class Stage:
             for node in nodes
             if any(taint["key"] == TAINT_KEY for taint in node["spec"].get("taints") or ())
         }
+
+    def successor(self) -> "Stage":
+        """The next leader, which knows what the API server has; this one is not run any more."""
+        new = Stage(self.api)
+        new.policy()
+        new.now = self.now
+        for (kind, _), value in sorted(self.api.objects.items()):
+            new._show(kind, json.dumps(value).encode())
+        new.keeper.everything()
+        return new
+
+    def remove_node(self, name: str) -> None:
+        """Delete the Node; its record stays."""
+        gone = self.api.objects.pop(("nodes", name))
+        self.api.version += 1
+        gone["metadata"]["resourceVersion"] = str(self.api.version)
+        self.cluster.nodes.store.apply("DELETED", decode.node(json.dumps(gone).encode()))
 
     async def look(self) -> None:
         """Look until nothing changes any more."""

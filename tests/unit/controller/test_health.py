@@ -446,6 +446,69 @@ async def test_what_is_held_against_a_machine_is_found_under_its_new_name(stage:
     assert float(stage.status("new")["offences"]["score"]) == 1.0
 
 
+@pytest.mark.parametrize("dies", [False, True], ids=["one leader", "a leader for each event"])
+async def test_a_machine_keeps_its_account_in_whatever_order_machines_change_their_names(dies: bool) -> None:
+    """board-1 of n-0 comes back as m-0 and fails again; n-0 is given to board-2."""
+
+    def comes_back(stage: Stage) -> None:
+        stage.add("m-0")
+        stage.say("m-0", 79, board="board-1")
+
+    events: list[Callable[[Stage], None]] = [
+        lambda stage: stage.remove_node("n-0"),
+        lambda stage: stage.add("n-0", uid="another"),
+        comes_back,
+        lambda stage: stage.say("n-0", boot="boot-9", board="board-2"),
+    ]
+    for order in itertools.permutations(range(len(events))):
+        if order.index(0) > order.index(1):
+            continue  # the API server has one Node of a name at a time
+        stage = stage_with_a_policy()
+        stage.add("n-0")
+        stage.say("n-0", 79, board="board-1")
+        await stage.look()
+        assert stage.status("n-0")["offences"]["score"] == "1"
+        for number in order:
+            stage.now += timedelta(minutes=1)
+            stage = stage.successor() if dies else stage
+            events[number](stage)
+            await stage.look()
+        assert 1.9 < float(stage.status("m-0")["offences"]["score"]) <= 2, order
+        assert stage.status("n-0")["offences"].get("score", "0") == "0", order
+
+
+async def test_machines_that_exchange_their_names_exchange_their_accounts(stage: Stage) -> None:
+    stage.add("a", "b")
+    stage.say("a", 79, board="board-1")
+    await stage.look()
+    for boards in (("board-2", "board-1"), ("board-1", "board-2")):
+        for name, board in zip(("a", "b"), boards, strict=True):
+            stage.now += timedelta(minutes=1)
+            stage.say(name, board=board)
+            await stage.look()
+        scores = [float(stage.status(name)["offences"].get("score", "0")) for name in ("a", "b")]
+        assert [score > 0.9 for score in scores] == [board == "board-1" for board in boards]
+
+
+async def test_an_account_is_found_once_the_gpus_of_a_machine_with_a_new_board_answer(stage: Stage) -> None:
+    stage.add("old", "new")
+    serials = {"gpuSerials": ["1", "2"]}
+
+    def report(name: str, board: str, *codes: int, **more: Any) -> None:
+        stage.say(name, *codes, board=board)
+        record = copy.deepcopy(stage.api.objects["nodehealths", name])
+        record["status"]["agent"] |= more
+        stage.api.put("nodehealths", record)
+
+    report("old", "board-1", 79, **serials)
+    await stage.look()
+    report("new", "board-2")
+    await stage.look()
+    report("new", "board-2", **serials)
+    await stage.look()
+    assert float(stage.status("new")["offences"].get("score", "0")) > 0.9
+
+
 async def test_what_failed_is_tried_again(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     stage.add("a")
     stage.say("a", 79)

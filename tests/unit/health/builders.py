@@ -150,6 +150,7 @@ def written(health: NodeHealth, verdict: Verdict) -> NodeHealth:
         "findings": list(verdict.findings),
         "incidents": list(verdict.incidents),
         "offences": verdict.offences,
+        "earlier_offences": list(verdict.earlier_offences),
         "maintenance": verdict.maintenance,
         "node_uid": verdict.node_uid,
         "boot_id": verdict.boot_id,
@@ -202,7 +203,10 @@ class Stored:
     def step(
         self, now: datetime, crash_before_taints: bool = False
     ) -> tuple[dict[str, Verdict], dict[str, Ruling], dict[str, Effect], Breaker]:
-        memory = MachineOffences(health.status.offences for health in self.healths.values())
+        records = [health.status for health in self.healths.values()]
+        memory = MachineOffences(
+            account for record in records for account in (record.offences, *record.earlier_offences)
+        )
         verdicts = {
             name: assess(
                 self.facts[name], self.healths[name], self.rules, now, memory=memory, reports=self.words.get(name, [])

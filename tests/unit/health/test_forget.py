@@ -53,6 +53,11 @@ def cordon(decision: Decision) -> NodeHealthSpec:
         pytest.param(record(offences=Offences(score="1", as_of=after(-20 * DAY))), False, id="an offence that counts"),
         pytest.param(record(offences=Offences(score="1", as_of=after(-31 * DAY))), True, id="one that has faded"),
         pytest.param(record(offences=Offences(score="3", as_of=after(-31 * DAY))), False, id="three that have not"),
+        pytest.param(
+            record(earlier_offences=[Offences(score="1", as_of=after(-20 * DAY))]),
+            False,
+            id="an offence of a machine that had the name before",
+        ),
         pytest.param(record(spec=cordon(Decision.CORDON)), False, id="a human's cordon"),
         pytest.param(record(spec=cordon(Decision.RELEASE)), True, id="a human's release"),
         pytest.param(sick(evidence("Xid", 79, at=-DAY), health=record()), False, id="the agent spoke yesterday"),

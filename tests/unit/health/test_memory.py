@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.unit.health.builders import NOW, after, agent
 
 from muster.api.nodehealth import Offences
-from muster.health.memory import MachineOffences, identity, identity_to_keep, same_machine, score
+from muster.health.memory import MachineOffences, accounts_to_keep, identity, identity_to_keep, same_machine, score
 
 WEEK = 604800
 SERIALS = [f"165212300{index}" for index in range(8)]
@@ -80,6 +80,14 @@ class TestScore:
         assert 0 <= score(Offences(score=text, as_of=NOW), after(at), WEEK) <= 1000
 
 
+def test_of_many_machines_that_had_a_name_the_worst_are_kept() -> None:
+    boards = [machine(system_uuid=f"board-{number}", gpu_serials=[]) for number in range(12)]
+    accounts = [Offences(hardware=board, score=str(number), as_of=NOW) for number, board in enumerate(boards)]
+    kept = accounts_to_keep(accounts[:10], accounts[10], boards[9], NOW, WEEK)
+    assert [account.score for account in kept] == ["10", "8", "7", "6", "5", "4", "3", "2"]
+    assert accounts_to_keep([], accounts[0], boards[1], NOW, WEEK) == ()
+
+
 class TestMemory:
     def test_finds_the_machine_under_another_name(self) -> None:
         memory = MachineOffences([Offences(hardware=machine(), score="2", as_of=NOW)])
@@ -97,21 +105,21 @@ class TestMemory:
 
     def test_an_account_is_replaced_and_dropped_by_name(self) -> None:
         memory = MachineOffences()
-        memory.set_account("a", Offences(hardware=machine(), score="3", as_of=NOW))
-        memory.set_account("b", Offences(hardware=machine(), score="1", as_of=NOW))
-        memory.set_account(
-            "a", Offences(hardware=machine(system_uuid="board-2", gpu_serials=["7"]), score="2", as_of=NOW)
+        memory.set_accounts("a", [Offences(hardware=machine(), score="3", as_of=NOW)])
+        memory.set_accounts("b", [Offences(hardware=machine(), score="1", as_of=NOW)])
+        memory.set_accounts(
+            "a", [Offences(hardware=machine(system_uuid="board-2", gpu_serials=["7"]), score="2", as_of=NOW)]
         )
         assert memory.highest_score(machine(), NOW, WEEK) == Decimal("1.00")
         assert memory.highest_score(machine(system_uuid="board-2", gpu_serials=["7"]), NOW, WEEK) == Decimal("2.00")
-        memory.set_account("b", None)
-        memory.set_account("never there", None)
+        memory.set_accounts("b", [])
+        memory.set_accounts("never there", [])
         assert memory.highest_score(machine(), NOW, WEEK) == 0
 
     def test_what_is_dropped_takes_no_room(self) -> None:
         memory = MachineOffences()
-        memory.set_account("a", Offences(hardware=machine(), score="3", as_of=NOW))
-        memory.set_account("a", Offences())
+        memory.set_accounts("a", [Offences(hardware=machine(), score="3", as_of=NOW)])
+        memory.set_accounts("a", [Offences()])
         assert not memory._named
         assert not memory._by_board
         assert not memory._by_gpu
