@@ -41,6 +41,8 @@ from muster.world.views import (
 
 # The API server lets objects nest 10,000 deep. A page of them nests deeper, and no version of Python reads that.
 FLAT = 500  # deeper than anything that is read, and deeper than pydantic reads: a job that nests so stays unreadable
+COMPUTE_DOMAIN_LABEL = "resource.nvidia.com/computeDomain"
+"""NVIDIA's DRA driver puts it on the daemons of a ComputeDomain; the workers of one do not have it."""
 _ESCAPED, _RUNS = re.compile(rb"\\.", re.DOTALL), re.compile(b"\1+")
 _STEPS = bytes({**dict.fromkeys(b"[{", 1), **dict.fromkeys(b"]}", 255)}.get(byte, 0) for byte in range(256))
 MAX_IMAGE_ID = 512
@@ -181,6 +183,12 @@ class _Affinity(msgspec.Struct, rename="camel"):
     node_affinity: _NodeAffinity | None = None
 
 
+class _DeviceClaim(msgspec.Struct, rename="camel"):
+    name: str = ""
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
 class _PodSpec(msgspec.Struct, rename="camel"):
     node_name: str | None = None
     resources: _Resources | None = None
@@ -189,6 +197,7 @@ class _PodSpec(msgspec.Struct, rename="camel"):
     init_containers: list[_Container] | None = None
     overhead: dict[str, str] | None = None
     scheduling_gates: list[_Gate] | None = None
+    resource_claims: list[_DeviceClaim] | None = None
     scheduler_name: str = ""
 
 
@@ -510,6 +519,7 @@ def pod(data: Raw, offered: Container[str] = _NO_NAMES) -> PodView:
             next((c.message for c in status.conditions or () if c.type == "PodScheduled" and c.status == "False"), ""),
             most,
         ),
+        device_claim=_device_claim(meta, spec),
     )
 
 
@@ -523,7 +533,13 @@ def occupant(data: Raw, offered: Container[str] = _NO_NAMES) -> OccupantView:
     meta, spec = parsed.metadata, parsed.spec
     requested = _requested(spec, offered) if spec.node_name else {}
     return OccupantView(
-        meta.namespace, meta.name, meta.uid, int(meta.resource_version), spec.node_name or "", requested
+        meta.namespace,
+        meta.name,
+        meta.uid,
+        int(meta.resource_version),
+        spec.node_name or "",
+        requested,
+        _device_claim(meta, spec),
     )
 
 
@@ -964,6 +980,18 @@ def _requested(spec: _PodSpec, offered: Container[str] = _NO_NAMES) -> dict[str,
         [amounts(spec.overhead)],
         _requests_of_part(spec),
     )
+
+
+def _device_claim(meta: _ObjectMeta, spec: _PodSpec) -> str:
+    """Return the name of the first ResourceClaim of a pod, or of its template; "" where none can have an accelerator.
+
+    A pod does not say which devices its claims have. Of the daemon of an NVIDIA ComputeDomain it is known: an IMEX
+    daemon, which runs beside the workers of the domain.
+    """
+    if COMPUTE_DOMAIN_LABEL in (meta.labels or {}):
+        return ""
+    claim = next(iter(spec.resource_claims or ()), None)
+    return "" if claim is None else claim.resource_claim_name or claim.resource_claim_template_name or claim.name
 
 
 def _requests_of_part(asker: _Container | _PodSpec) -> dict[str, int]:

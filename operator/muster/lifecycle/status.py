@@ -110,7 +110,7 @@ def _pending(world: JobWorld, telling: StatusReport) -> TrainingJobStatus:
 def _is_held_by_former_pods(job: TrainingJob, answer: NotPlaced) -> bool:
     """Whether a node that the job could use is held by a pod of a deleted job of the same name."""
     former = re.compile(
-        rf"pod {re.escape(job.metadata.namespace)}/{re.escape(job.metadata.name)}-[0-9a-f]{{5}}-\d+-\d+\Z"
+        rf"pod {re.escape(job.metadata.namespace)}/{re.escape(job.metadata.name)}-[0-9a-f]{{5}}-\d+-\d+(?:\Z| \()"
     )
     return answer.shortfall is not None and any(map(former.match, answer.shortfall.holders))
 

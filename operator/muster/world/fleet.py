@@ -141,7 +141,8 @@ class Fleet:
     """All nodes, with their holders and what is used on them.
 
     A node's holders are uids of jobs: of those with a member of their Gang there, or with a pod that is not terminal
-    (Terminating ones count). A foreign pod that holds accelerators counts as `pod/<namespace>/<name>`.
+    (Terminating ones count). A foreign pod that holds accelerators counts as `pod/<namespace>/<name>`,
+    one with a ResourceClaim as `pod/<namespace>/<name> (ResourceClaim <name>)`.
 
     Attributes:
         nodes: by name.
@@ -485,7 +486,8 @@ def claim_of(
 
     A worker holds a node for its job where the job was given that node. Any user can put Muster's labels and any owner
     on a pod: elsewhere it uses what it requests, like any other pod. With accelerators that is the whole node, because
-    tests of a node load all of its accelerators; other devices, CPU and memory count by their amounts.
+    tests of a node load all of its accelerators; other devices, CPU and memory count by their amounts. A ResourceClaim
+    counts as accelerators: neither the pod nor its node says what it has.
 
     Args:
         accelerator: the fleet's extended resource for these.
@@ -493,10 +495,15 @@ def claim_of(
             that ask for unknown extended resources and leave these out, so any pod could hold any node by such a name.
         given: the nodes that the job's record names; None for a pod that is no worker of an existing job.
     """
-    whole = any(name == UNREADABLE or (is_accelerator(name, accelerator) and _has(node, name)) for name in pod.requests)
+    whole = bool(pod.device_claim) or any(
+        name == UNREADABLE or (is_accelerator(name, accelerator) and _has(node, name)) for name in pod.requests
+    )
     if isinstance(pod, PodView) and given is not None and (whole or pod.place in given):
         return pod.job_uid, _NOTHING
-    return f"pod/{pod.namespace}/{pod.name}" if whole else "", pod.requests
+    if not whole:
+        return "", pod.requests
+    claim = f" (ResourceClaim {pod.device_claim})" if pod.device_claim else ""
+    return f"pod/{pod.namespace}/{pod.name}{claim}", pod.requests
 
 
 def _has(node: NodeView | None, resource: str) -> bool:

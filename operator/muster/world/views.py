@@ -65,6 +65,7 @@ class PodView:
     requests: Mapping[str, int] = field(default_factory=dict)  # what the scheduler reserves for it
     containers: tuple[ContainerView, ...] = ()
     unschedulable_message: str = ""  # of PodScheduled=False
+    device_claim: str = ""  # the name of a ResourceClaim, or of its template, by which it may hold accelerators
 
     @property
     def place(self) -> str:
@@ -109,6 +110,7 @@ class OccupantView:
     resource_version: int
     node: str
     requests: Mapping[str, int]  # what the scheduler reserves for it, in the units of NodeView.allocatable
+    device_claim: str = ""  # the name of a ResourceClaim, or of its template, by which it may hold accelerators
 
     @property
     def place(self) -> str:

@@ -337,6 +337,25 @@ def test_a_time_in_a_pods_conditions_that_no_calendar_has_does_not_make_the_pod_
     assert decode.pod(data) == decode.pod(json.dumps(POD).encode())
 
 
+@pytest.mark.parametrize(
+    ("claims", "labels", "found"),
+    [
+        pytest.param(None, {}, "", id="none"),
+        pytest.param([], {}, "", id="an empty list"),
+        pytest.param(
+            [{"name": "gpus", "resourceClaimName": "all-eight"}, {"name": "nic"}], {}, "all-eight", id="claim"
+        ),
+        pytest.param([{"name": "gpus", "resourceClaimTemplateName": "eight"}], {}, "eight", id="a template"),
+        pytest.param([{"name": "gpus"}], {}, "gpus", id="a source that is not known"),
+        pytest.param([{"name": "d"}], {decode.COMPUTE_DOMAIN_LABEL: "uid"}, "", id="the daemon of a ComputeDomain"),
+    ],
+)
+def test_a_pod_with_a_resource_claim_may_hold_accelerators(claims: Any, labels: dict[str, str], found: str) -> None:
+    meta = {**POD["metadata"], "labels": {**POD["metadata"].get("labels", {}), **labels}}
+    data = raw({**POD, "metadata": meta, "spec": {**POD["spec"], "resourceClaims": claims}})
+    assert (decode.pod(data).device_claim, decode.occupant(data).device_claim) == (found, found)
+
+
 def test_the_uid_of_what_lasts_is_read_however_deep_the_rest_nests() -> None:
     deep = b"[" * 3000 + b"]" * 3000
     assert decode.lasting_uid(b'{"metadata":{"uid":"u","managedFields":%s}}' % deep) == "u"

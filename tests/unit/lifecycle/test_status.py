@@ -438,11 +438,12 @@ def test_a_gang_that_misses_a_node_says_what_it_waits_for_in_its_event() -> None
     ("holder", "reason", "events"),
     [
         ("pod default/llama-11b2f-0-1", "FormerPodsEnding", []),
+        ("pod default/llama-11b2f-0-1 (ResourceClaim imex)", "FormerPodsEnding", []),
         ("pod default/llama-2-11b2f-0-1", "InsufficientNodes", ["InsufficientNodes"]),
         ("pod team-b/llama-11b2f-0-1", "InsufficientNodes", ["InsufficientNodes"]),
         ("default/llama", "InsufficientNodes", ["InsufficientNodes"]),
     ],
-    ids=["of the job before", "of another name", "of another namespace", "a job"],
+    ids=["of the job before", "with a claim", "of another name", "of another namespace", "a job"],
 )
 def test_a_job_that_is_created_again_waits_for_its_former_pods_without_an_event(
     holder: str, reason: str, events: list[str]

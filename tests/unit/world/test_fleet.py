@@ -229,6 +229,18 @@ def test_a_pod_of_others_holds_a_node_whole_by_accelerators_alone(requests: dict
     assert claim_of(pod, node, GPU) == ("pod/team/p" if holds else "", requests)
 
 
+@pytest.mark.parametrize("allocatable", [{GPU: 8}, {}], ids=["with a device plugin, too", "with DRA only"])
+def test_a_pod_of_others_with_a_resource_claim_holds_its_node_and_is_named(allocatable: dict[str, int]) -> None:
+    node = a_node("n0", allocatable={"cpu": 4000, **allocatable})
+    fleet = a_fleet([node])
+    holder, uses = claim_of(OccupantView("team", "p", "u", 1, "n0", {"cpu": 1000}, "all-eight"), node, GPU)
+    fleet.occupy("pod", holder, frozenset({"n0"}), uses)
+    answer = solve(fleet, Request(1, Requirements(allocatable.get(GPU, 0), {}, {}), "uid-1"))
+    assert isinstance(answer, NotPlaced)
+    assert answer.shortfall
+    assert answer.shortfall.holders == {"pod team/p (ResourceClaim all-eight)": 1}
+
+
 @pytest.mark.parametrize(("cpu", "fuse", "placed"), [(3000, 0, True), (3001, 0, False), (0, 1, True), (0, 2, False)])
 def test_beside_a_pod_with_another_device_a_worker_has_what_is_left(cpu: int, fuse: int, placed: bool) -> None:
     """The node has 4 cores and two of the devices; a pod of others takes one of each."""
