@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 import structlog
 from prometheus_client import Counter, Histogram
 
+from muster.api.gang import Gang
 from muster.api.nodehealth import CheckRequest, NodeHealth
 from muster.controller.cluster import Cluster, StandardsOf
 from muster.controller.health import HealthKeeper
@@ -63,8 +64,20 @@ class UpkeepKeeper:
         self._known: set[tuple[str, str, str]] = set()  # node, order and outcome of findings that were passed on
         checkers.subscribe(self._heard)
         cluster.healths.store.subscribe(lambda _old, _new: self._stirred.set())
-        # Tests give way to a gang that takes nodes.
-        cluster.gangs.store.subscribe(lambda _old, _new: self._stirred.set())
+        cluster.gangs.store.subscribe(self._gang_changed)
+        cluster.pods.store.subscribe(lambda _old, new: self._give_way(new.place) if new is not None else None)
+        cluster.occupants.store.subscribe(lambda _old, new: self._give_way(new.place) if new is not None else None)
+
+    def _gang_changed(self, _old: Gang | Undecodable | None, new: Gang | Undecodable | None) -> None:
+        if isinstance(new, Gang):
+            for node in new.spec.nodes:
+                self._give_way(node)
+        self._stirred.set()
+
+    def _give_way(self, node: str) -> None:
+        """Withdraw the test of a node that a gang or another pod holds now, whenever the next look is."""
+        if self._cluster.fleet.holders(node) and self._checkers.withdraw_orders(OWNER, node):
+            self._told([node])
 
     def _heard(self, node: str) -> None:
         if not self._cluster.fleet.holders(node):

@@ -234,6 +234,18 @@ class CheckerHub:
                 changed.append(node)
         return changed
 
+    def withdraw_orders(self, owner: str, node: str) -> bool:
+        """Withdraw what an owner wants done on one node; returns whether the node's directive has changed."""
+        nodes = self._nodes_of.get(owner, frozenset())
+        if node not in nodes:
+            return False
+        self._nodes_of[owner] = nodes - {node}
+        claims = self._claims[node]
+        del claims[owner]
+        if not claims:
+            del self._claims[node]
+        return self._update_directive(node)
+
     def directive_for(self, node: str, pod_uid: str = "") -> CheckDirective:
         """The directive for a checker of this node: its orders, its grants and its meeting, without what other nodes
         put there (`puts_for`).

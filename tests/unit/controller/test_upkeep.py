@@ -1,7 +1,7 @@
 """Idle nodes are tested: which are free, what is passed on, and how often."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,6 +11,7 @@ from tests.unit.lifecycle.builders import GPU, a_fleet, a_node
 
 from muster.api.base import ObjectMeta
 from muster.api.fleetpolicy import FleetPolicySpec
+from muster.api.gang import Gang, GangSpec, Member
 from muster.api.nodehealth import CheckRequest, NodeHealth, NodeHealthSpec, NodeHealthStatus, Offences
 from muster.api.preflight import Profile
 from muster.controller import upkeep
@@ -21,18 +22,25 @@ from muster.preflight.upkeep import Finding
 from muster.preflight.verdict import Outcome
 from muster.protocol.checks import READY, CheckAnswer, CheckReport, PassReport, ProbeReport
 from muster.world.fleet import Suspicion
+from muster.world.views import OccupantView
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Store:
-    """The NodeHealths."""
+    """The NodeHealths, or objects of another kind."""
 
     def __init__(self) -> None:
         self.found: dict[tuple[str, str], NodeHealth] = {}
+        self.subscribers: list[Callable[[Any, Any], None]] = []
+        self.store = self
 
-    def subscribe(self, _callback: object) -> None:
-        pass
+    def subscribe(self, callback: Callable[[Any, Any], None]) -> None:
+        self.subscribers.append(callback)
+
+    def show(self, new: object) -> None:
+        for callback in self.subscribers:
+            callback(None, new)
 
     def get(self, key: tuple[str, str]) -> NodeHealth | None:
         return self.found.get(key)
@@ -44,8 +52,7 @@ class Everything:
     def __init__(self) -> None:
         self.fleet = a_fleet([a_node(f"n{i}", capacity={GPU: 8}) for i in range(3)])
         self.store = self.healths = Store()
-        self.healths.store = self.store  # type: ignore[attr-defined]
-        self.gangs = self.healths
+        self.gangs, self.pods, self.occupants = Store(), Store(), Store()
         self.findings: list[Finding] = []
         self.told: list[str] = []
         self.out: dict[str, datetime] = {}
@@ -132,6 +139,27 @@ def test_a_node_that_a_gang_takes_is_let_go(it: Everything) -> None:
     it.fleet.occupy("a job", "uid-of-a-job", frozenset({"n0"}))
     it.keeper.assign_tests()
     assert it.orders("n0") == []
+
+
+@pytest.mark.parametrize("kind", ["gangs", "pods", "occupants"])
+def test_a_test_gives_way_before_the_next_look(it: Everything, kind: str) -> None:
+    for node in ("n0", "n1"):
+        it.says(node)
+    it.keeper.assign_tests()
+    it.told.clear()
+    gang = Gang.model_construct(spec=GangSpec.model_construct(members=[Member.model_construct(node="n0")]))
+    pod = OccupantView("other", "p", "u", 1, "n0", {GPU: 1})
+    shown = gang if kind == "gangs" else pod
+    getattr(it, kind).show(shown)
+    assert it.orders("n0"), "a pod that holds no accelerator is let run beside it"
+    it.fleet.occupy("it", "its holder", frozenset({"n0"}))
+    for _ in range(2):
+        getattr(it, kind).show(shown)
+    assert (it.orders("n0"), it.told) == ([], ["n0"])
+    assert it.orders("n1")
+    it.fleet.occupy("it", "its holder", frozenset())
+    it.keeper.assign_tests()
+    assert it.orders("n0")
 
 
 def test_a_wish_is_passed_on_until_its_result_is_written(it: Everything) -> None:
