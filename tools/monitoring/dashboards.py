@@ -535,7 +535,8 @@ FLEET = Dashboard(
             (
                 lines(
                     "Jobs by state",
-                    "The graph counts the jobs of all namespaces. Ended jobs count until they are deleted.",
+                    "The graph counts the jobs of all namespaces. Ended jobs count until they are deleted. Runbook for "
+                    "more jobs than have rows of metrics: docs/runbooks/MusterJobsWithoutMetrics.md.",
                     Query(f"max by (state) ({led('muster_jobs')})", "{{state}}"),
                     unit="none",
                     stacked=True,
@@ -746,8 +747,10 @@ NODES = Dashboard(
             (
                 lines(
                     "Agents",
-                    "The graph counts agents by whether their Pod is Ready.",
+                    "The graph counts agents by whether their Pod is Ready, and nodes with accelerators whose agent "
+                    "has never reported. Runbook: docs/runbooks/MusterAgentsMissing.md.",
                     Query(f"max by (state) ({led('muster_node_agents')})", "{{state}}"),
+                    Query(f"max({led('muster_nodes_without_agent')})", "never reported"),
                     unit="none",
                     stacked=True,
                 ),

@@ -14,7 +14,7 @@ from muster.controller.cluster import Cluster
 from muster.health.signs import AGENT
 from muster.health.silence import AGENT_SILENT, AVOID_SECONDS, AgentContacts
 from muster.health.verdict_index import NodeIndex
-from muster.kube.decode import AgentPod
+from muster.kube.decode import AgentPod, Undecodable
 from muster.world.views import NodeView
 
 _agents = Gauge("muster_node_agents", "Nodes whose agent has reported, by whether its Pod is Ready.", ["state"])
@@ -23,6 +23,7 @@ _silent_agents = Gauge(
     "Silent agents in a pool of like nodes where so many are silent that Muster does not blame their nodes.",
     ["pool"],
 )
+_unheard = Gauge("muster_nodes_without_agent", "Nodes with accelerators whose agent has never reported.")
 
 
 class AgentSilences:
@@ -58,6 +59,7 @@ class AgentSilences:
         self._stirred = stirred
         self.contacts = AgentContacts(avoid_seconds)
         self._told: set[str] = set()
+        self._unheard: set[str] = set()  # nodes with accelerators whose agent has never reported
         self._met = False  # whether there has ever been such a Pod: agents may run in another way
         cluster.agents.store.subscribe(self._pod_changed)
 
@@ -72,6 +74,7 @@ class AgentSilences:
             return
         node, health = self._cluster.fleet.nodes.get(name), self._cluster.healths.store.get(("", name))
         pods = self._cluster.agents.store.by_index(name)
+        (self._unheard.add if self._is_unheard(node, health) else self._unheard.discard)(name)
         if node is None or not isinstance(health, NodeHealth) or not _is_missed(node, health, pods):
             if (
                 node is None or health is None or isinstance(health, NodeHealth)
@@ -86,6 +89,11 @@ class AgentSilences:
         newest = max(pods, key=lambda pod: pod.resource_version, default=None)
         pod = None if newest is None else (newest.uid, newest.starting)
         self._stir_if(self.contacts.note_silent(name, self._clock(), paused=not node.ready, pod=pod))
+
+    def _is_unheard(self, node: NodeView | None, health: NodeHealth | Undecodable | None) -> bool:
+        if node is None or not node.capacity.get(self._cluster.fleet.policy.accelerator_resource):
+            return False
+        return health is None or (isinstance(health, NodeHealth) and health.status.agent is None)
 
     def _stir_if(self, is_news: bool) -> None:
         if is_news:
@@ -122,6 +130,7 @@ class AgentSilences:
     def _measure(self) -> None:
         _agents.labels("Ready").set(len(self.contacts.ready))
         _agents.labels("Silent").set(len(self.contacts.silent))
+        _unheard.set(len(self._unheard))
         self._told.update(self.contacts.silent_pools)
         for pool in self._told:
             _silent_agents.labels(pool).set(self.contacts.silent_pools.get(pool, 0))

@@ -254,7 +254,7 @@ class HealthKeeper:
         node = new or old
         assert node is not None
         self._engine.node_index.set_node(node.name, new, self._cluster.fleet)
-        if old is None or new is None or (old.ready, old.boot_id) != (new.ready, new.boot_id):
+        if old is None or new is None or _agent_facts(old) != _agent_facts(new):
             self._agents.note(node.name)
         if old is None or new is None:
             self._forgetting.note(node.name)
@@ -553,6 +553,8 @@ class HealthKeeper:
         if policy != self._policy:
             self._policy, self._rules = policy, Rules.from_policy(policy)
             self._engine.node_index.rebuild(self._cluster.fleet)
+            for name in self._cluster.fleet.nodes:  # which resource the accelerators are may have changed
+                self._agents.note(name)
             self._equipment.ignore_ports(self._rules.ignored_ports)
             _contradictions.set(len(self._rules.problems))
             for problem in self._rules.problems:
@@ -725,6 +727,11 @@ def _is_another(old: NodeHealth, new: NodeHealth) -> bool:
         return False
     before, now = identity(old.status.agent), identity(new.status.agent)
     return bool(before and now) and not same_machine(before, now)
+
+
+def _agent_facts(node: NodeView) -> tuple[Any, ...]:
+    """The facts about a node that matter to whether its agent is missed."""
+    return node.ready, node.boot_id, node.capacity
 
 
 def _facts(node: NodeView) -> tuple[Any, ...]:

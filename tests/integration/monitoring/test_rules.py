@@ -45,6 +45,8 @@ HEALTHY = (
     ('muster_memory_limit_bytes{instance="b"}', "0x1000"),
     ('muster_node_agents{state="Silent"}', "2x1000"),
     ('muster_node_agents{state="Ready"}', "98x1000"),
+    ("muster_nodes_without_agent", "5x1000"),  # of a hundred and five
+    ("muster_jobs_without_metrics", "0x1000"),
     ("muster_breaker_open", "0x1000"),
     ('muster_clock_ahead_seconds{instance="a"}', "4.9x9 3600x9 -2x900"),
     ("muster_fleet_policy_unreadable", "0x1000"),
@@ -165,6 +167,19 @@ FIRES: dict[str, tuple[Series, int, int]] = {
         14,
         17,
     ),
+    "MusterAgentsMissing": (
+        (
+            LEADER,
+            STANDBY,
+            ('muster_node_agents{state="Silent"}', "0x1000"),
+            ('muster_node_agents{state="Ready"}', "94x1000"),
+            ('muster_nodes_without_agent{instance="a"}', "0x9 6x900"),
+            ('muster_nodes_without_agent{instance="b"}', "0x1000"),
+        ),
+        39,
+        42,
+    ),
+    "MusterJobsWithoutMetrics": ((LEADER, STANDBY, ("muster_jobs_without_metrics", "0x9 1x900")), 24, 27),
     "MusterNodeFlapping": ((LEADER, STANDBY, ('muster_node_offence_score{node="n1"}', "1.9x1000")), 9, 11),
     "MusterJobEttrLow": (
         (

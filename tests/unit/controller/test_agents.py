@@ -4,9 +4,11 @@ import json
 from typing import Any
 
 import pytest
+from prometheus_client import REGISTRY
 from tests.unit.controller.health_stage import EVERYTHING, Stage, running, until
 from tests.unit.health.builders import budgets
 
+from muster.api.fleetpolicy import FleetPolicy
 from muster.controller.cluster import Cluster
 from muster.controller.settings import Settings
 from muster.coordinator.hub import Hub
@@ -30,9 +32,17 @@ class Fleet(Stage):
         self.keeper._agents._clock = lambda: self.seconds
         self.keeper._agents._blind_seconds = lambda: 0.0
 
-    def node(self, name: str, *, ready: bool = True, boot: str = BOOT, **labels: str) -> None:
+    def node(
+        self,
+        name: str,
+        *,
+        ready: bool = True,
+        boot: str = BOOT,
+        capacity: dict[str, str] | None = None,
+        **labels: str,
+    ) -> None:
         said = [{"type": "Ready", "status": str(ready)}]
-        status = {"conditions": said, "nodeInfo": {"bootID": boot}}
+        status = {"conditions": said, "nodeInfo": {"bootID": boot}, "capacity": capacity or {}}
         self.api.put("nodes", {"metadata": {"name": name, "uid": name, "labels": labels}, "spec": {}, "status": status})
 
     def pod(self, node: str, ready: bool = True, uid: str = "", phase: str = "Running") -> None:
@@ -101,6 +111,31 @@ async def test_a_silent_agent_makes_its_node_suspect_and_later_avoided_and_jobs_
     await fleet.after(1)
     assert fleet.state("n0") == ("Healthy", "")
     assert fleet.cluster.fleet.exclusion("n0") is None
+
+
+async def test_nodes_with_accelerators_whose_agent_never_came_are_counted(fleet: Fleet) -> None:
+    def unheard() -> float | None:
+        return REGISTRY.get_sample_value("muster_nodes_without_agent")
+
+    for name in ("n0", "n1", "n2"):
+        fleet.node(name, capacity={"nvidia.com/gpu": "8"})
+    fleet.node("cpu-only")
+    await fleet.look()
+    assert unheard() == 3
+    fleet.say("n0")
+    fleet.remove_node("n1")
+    await fleet.look()
+    assert unheard() == 1
+    fleet.node("n2")
+    await fleet.look()
+    assert unheard() == 0
+    fleet.node("n2", capacity={"amd.com/gpu": "8"})
+    fleet.api.version += 1
+    meta = {"name": "default", "uid": "policy", "resourceVersion": str(fleet.api.version)}
+    spec = {"acceleratorResource": "amd.com/gpu"}
+    fleet.cluster.policies.store.assume(FleetPolicy.model_validate({"metadata": meta, "spec": spec}))
+    await fleet.look()
+    assert unheard() == 1
 
 
 async def test_an_agent_that_is_gone_is_silent_where_it_has_spoken_in_this_boot(fleet: Fleet) -> None:
