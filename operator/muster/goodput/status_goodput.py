@@ -9,7 +9,7 @@ from typing import Any
 
 from muster.api.endedjob import LABEL_LENGTH
 from muster.api.gang import GangIncident, GangSpec
-from muster.api.goodput import LONGEST_MILLISECONDS, Bucket, Goodput, OpenPhase
+from muster.api.goodput import LONGEST_MILLISECONDS, Account, Bucket, Goodput, OpenPhase
 from muster.api.trainingjob import ConditionStatus
 from muster.goodput.account import (
     account_now,
@@ -21,18 +21,21 @@ from muster.goodput.account import (
     resumed,
     suspended_condition,
 )
+from muster.goodput.evidence import milliseconds
 from muster.goodput.failure_rate import by_class
 from muster.goodput.figures import KeptWork, figures
 from muster.goodput.fingerprint import SEVERAL
 from muster.goodput.history import cleaned_text
 from muster.goodput.history import model_of as label_of
 from muster.goodput.opened import close_phase
-from muster.goodput.segments import with_first_checkpoint
+from muster.goodput.segments import MILLISECOND, with_first_checkpoint
 from muster.recovery.failure import Failure, Kind
 from muster.world.job import JobWorld
 
 # A little less than the interval of status writes for steps alone: figures are computed for a write, and seldom else.
 FRESH = timedelta(seconds=27)
+# No launcher adds more time than this, whatever age of its ranks it reports.
+MOST_BEHIND = timedelta(hours=1)
 
 
 def goodput_of_status(
@@ -112,11 +115,10 @@ def _counted_figures(world: JobWorld, step: int | None, kept: KeptWork) -> Goodp
         fresh = before.progress is not None and timedelta(0) <= now - before.counted_until < FRESH
         if fresh or world.job.status.step == step:
             return before
-    if kept.ended and before is not None and before.creation_time == account.creation_time:
-        # The last leader's clock may be behind the clock of the published figures: its launchers report the rest by
-        # ages.
-        world = replace(world, now=world.now + max(before.counted_until - now, timedelta(0)))
-        now = max(now, before.counted_until)
+    if kept.ended:
+        ends = _end_at_least(world, record, account, before)
+        world = replace(world, now=world.now + max(ends - now, timedelta(0)))
+        now = max(now, ends)
     counted, split = close_account(world, ended=kept.succeeded, only_steps=not kept.ended)
     counted = with_first_checkpoint(counted, kept.step, now)
     more: dict[str, Any] = {"failures_by_class": by_class(record.incidents)}
@@ -134,6 +136,21 @@ def _counted_figures(world: JobWorld, step: int | None, kept: KeptWork) -> Goodp
             update={"progress": split.seen, "first_checkpoint_seconds": found.first_checkpoint_seconds}
         )
     return found
+
+
+def _end_at_least(world: JobWorld, record: GangSpec, account: Account, before: Goodput | None) -> datetime:
+    """Return when the job ended at the earliest, by the account's clock: the last leader's may be behind it.
+
+    It is no earlier than the published figures, of which launchers report the rest by ages. Where clocks were not
+    compared, it is no earlier than the age of the ranks says, up to an hour: no step is without its time.
+    """
+    published = before is not None and before.creation_time == account.creation_time
+    ends = before.counted_until if before is not None and published else account.counted_until
+    if record.start is None or None not in (world.ahead_seconds, account.clock_ahead_seconds):
+        return ends
+    ages = [milliseconds(view.started_age_seconds) for view in world.views.values() if view.attempt == record.attempt]
+    ranks_end = account.counted_until + max(ages, default=0) * MILLISECOND
+    return max(ends, min(ranks_end, max(ends, world.now) + MOST_BEHIND))
 
 
 def model_of(world: JobWorld, before: str) -> str:

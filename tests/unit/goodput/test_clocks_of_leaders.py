@@ -185,6 +185,27 @@ def test_where_no_leader_knows_the_servers_time_the_difference_is_in_the_account
     assert found.seconds == {bucket: amount for bucket, amount in (RIGHT | wanted).items() if amount}
 
 
+def test_a_leader_behind_that_does_not_know_the_servers_time_ends_the_job_with_all_steps() -> None:
+    """The clock of the second leader is two minutes behind, the figures are those of the failure."""
+    cluster = Cluster(0, -120, takes_over=1930)
+    cluster.until_the_failure()
+    cluster.fail()
+    cluster.start(GOES_ON, 2, Resume(step=1500, path="/ckpt/1500"))
+    world = replace(cluster.world(1980, training(2, 1980, GOES_ON, 1500)), ahead_seconds=None)
+    found = goodput_of_status(world, step=1551, saved=1500, ended=True, succeeded=True)
+    assert found is not None
+    assert (found.steps, found.wall_seconds) == (1551, 1980)
+
+
+def test_a_launcher_adds_no_more_than_an_hour_by_the_age_that_it_reports() -> None:
+    cluster = Cluster(0, 0)
+    cluster.until_the_failure()
+    world = replace(cluster.world(100, training(1, 1_000_000, 50)), ahead_seconds=None)
+    found = goodput_of_status(world, step=101, saved=None, ended=True, succeeded=True)
+    assert found is not None
+    assert found.wall_seconds == 100 + 3600
+
+
 @pytest.mark.parametrize(("first", "second"), [(300, 0), (0, 300)])
 def test_an_open_phase_lasts_as_long_on_every_surface(first: float, second: float) -> None:
     """After the failure the job waits for 10 minutes; readers go by the API server's clock."""
