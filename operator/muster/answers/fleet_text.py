@@ -14,6 +14,7 @@ from muster.api.fleethours import GpuState
 from muster.api.goodput import Bucket
 from muster.goodput.figures import LEAST_UNKNOWN_SHARE
 from muster.goodput.prices import DIFFERENT_PRICES
+from muster.protocol.numerals import significant
 
 THOUSAND = 1000
 BILLION = 10**9
@@ -159,7 +160,7 @@ def money(value: float | None, currency: str = "") -> str:
 
 def small_money(value: float, currency: str = "") -> str:
     """Format a sum that may be far below one, with three significant digits."""
-    return money(value, currency) if value >= 1 else f"{value:.3g} {currency}".strip()
+    return money(value, currency) if value >= 1 else f"{significant(value)} {currency}".strip()
 
 
 def number(value: float) -> str:
@@ -181,8 +182,8 @@ def _spend_rows(it: FleetSpend) -> list[list[str]]:
 def model_text(it: ScalingSize) -> str:
     """Name the model and its accelerators."""
     if it.flops_per_token is not None:
-        return f"{it.flops_per_token:,.3g} FLOP a token, {it.gpu_model}"
-    return f"{(it.parameters or 0) / BILLION:,.3g}B, {it.gpu_model}"
+        return f"{significant(it.flops_per_token / BILLION)} GFLOP a token, {it.gpu_model}"
+    return f"{significant((it.parameters or 0) / BILLION)}B, {it.gpu_model}"
 
 
 def scaling_table(sizes: Sequence[ScalingSize], most: int) -> Rows:
@@ -200,10 +201,10 @@ def scaling_table(sizes: Sequence[ScalingSize], most: int) -> Rows:
                 f"{each.gpus:,}",
                 f"{each.jobs:,}",
                 f"{each.tokens_per_second:,.0f}",
-                f"{each.times_gpus:,.3g}",
-                f"{each.times_speed:,.3g}",
+                f"{significant(each.times_gpus)}",
+                f"{significant(each.times_speed)}",
                 percent(each.efficiency),
-                f"{each.times_cost:,.3g}",
+                f"{significant(each.times_cost)}",
                 *(
                     ["" if each.cost_per_million_tokens is None else small_money(each.cost_per_million_tokens)]
                     if priced

@@ -8,6 +8,7 @@ from muster.answers.fleet_text import NO_PRICE, between_failures, money, small_m
 from muster.answers.reported import Cost, JobReport, Yield
 from muster.answers.text_parts import duration, percent
 from muster.goodput.efficiency import LEAST_SECONDS
+from muster.protocol.numerals import significant
 
 JOULES_PER_KWH = 3_600_000
 ALL_OF_IT = 0.995
@@ -88,12 +89,12 @@ def step_text(it: JobReport) -> str:
     """Format the usual time of a step, and its variation."""
     if it.step_seconds is None:
         printed = it.printed_step_seconds
-        return "unknown: fewer than two have been seen" if printed is None else f"{printed:,.3g} s, as printed"
+        return "unknown: fewer than two have been seen" if printed is None else f"{significant(printed)} s, as printed"
     if it.step_stride > 1:
         each = it.step_seconds * it.step_stride
-        return f"unknown: {it.step_stride:,} of them take {each:,.3g} s, and the program prints no other"
-    slow = f"; one in ten more than {it.step_p90_seconds:,.3g} s" if it.step_p90_seconds is not None else ""
-    return f"{it.step_seconds:,.3g} s{slow}"
+        return f"unknown: {it.step_stride:,} of them take {significant(each)} s, and the program prints no other"
+    slow = f"; one in ten more than {significant(it.step_p90_seconds)} s" if it.step_p90_seconds is not None else ""
+    return f"{significant(it.step_seconds)} s{slow}"
 
 
 def _as_printed(it: JobReport) -> list[tuple[str, str]]:
@@ -102,7 +103,7 @@ def _as_printed(it: JobReport) -> list[tuple[str, str]]:
     if it.printed_tokens_per_gpu_second:
         found.append(("Tokens per second, as printed", f"{it.printed_tokens_per_gpu_second:,} for each GPU"))
     if it.printed_tflops_per_gpu is not None:
-        found.append(("TFLOP/s, as printed", f"{it.printed_tflops_per_gpu:,.4g} for each GPU"))
+        found.append(("TFLOP/s, as printed", f"{significant(it.printed_tflops_per_gpu, 4)} for each GPU"))
     if it.printed_mfu is not None:
         found.append(("MFU, as printed", percent(it.printed_mfu)))
     return found
@@ -177,8 +178,12 @@ def _energy(report: JobReport) -> list[tuple[str, str]]:
     if it is None:
         return [("Energy", f"unknown: {report.energy_unknown}")] if report.energy_unknown else []
     part = "" if it.metered > ALL_OF_IT else f", metered for {it.metered:.0%} of the time"
-    each = f"unknown: {it.joules_per_token_unknown}" if it.joules_per_token is None else f"{it.joules_per_token:,.3g} J"
+    each = (
+        f"unknown: {it.joules_per_token_unknown}"
+        if it.joules_per_token is None
+        else f"{significant(it.joules_per_token)} J"
+    )
     return [
-        ("Energy", f"{it.joules / JOULES_PER_KWH:,.3g} kWh ({it.watts_per_gpu:,.0f} W for each GPU{part})"),
+        ("Energy", f"{significant(it.joules / JOULES_PER_KWH)} kWh ({it.watts_per_gpu:,.0f} W for each GPU{part})"),
         ("  a token", each),
     ]

@@ -27,6 +27,7 @@ from muster.goodput.figures import LEAST_UNKNOWN_SHARE, ettr_at_most, gpus_while
 from muster.goodput.history import level_amounts, lost_before_the_end
 from muster.goodput.opened import clock_lead_seconds, figures_until
 from muster.goodput.prices import NO_PRICES, Prices
+from muster.protocol.numerals import significant
 from muster.recovery.failure import Kind
 from muster.whatif.formula import best_interval_seconds, ettr
 
@@ -469,7 +470,10 @@ def contradictions(job: TrainingJob, goodput: Goodput) -> Iterator[str]:
         (seen.mfu_permille / 10, said.mfu and 100 * said.mfu, "% MFU: check peakTflopsPerGpu"),
     ):
         if printed and reckoned and abs(printed - reckoned) > DIFFERS * reckoned:
-            yield f"the program prints {printed:,.4g} and spec.throughput says {reckoned:,.4g} {what}"
+            yield (
+                f"the program prints {significant(printed, 4)} and spec.throughput says {significant(reckoned, 4)} "
+                f"{what}"
+            )
             return
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from muster.goodput.figures import permille
+from muster.protocol.numerals import significant
 
 _UNITS = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
 # ECMA-48: control sequences (colours, moves of the cursor), and operating system commands (titles, links).
@@ -65,7 +66,7 @@ def hours(amount: float) -> str:
     seconds = amount * 3600
     if seconds >= 3600:
         return f"{amount:,.1f} h"
-    return duration(seconds) if seconds >= 1 else f"{seconds:.2g}s"
+    return duration(seconds) if seconds >= 1 else f"{significant(seconds, 2)}s"
 
 
 def moment(time: datetime) -> str:

@@ -42,6 +42,7 @@ from muster.placement.eligibility import unhealthy
 from muster.protocol.checkpoint_names import is_url
 from muster.protocol.checkpoints import ERROR_KINDS
 from muster.protocol.messages import readable
+from muster.protocol.numerals import significant
 from muster.protocol.presets import BY_NAME
 from muster.queueing import explain
 from muster.recovery.failure import Kind
@@ -689,11 +690,11 @@ def _stopped(world: JobWorld, gang: Gang) -> str:
     usual = max((view.step_seconds for view in views if view.step_seconds is not None), default=longest)
     # The same words all the time: a status that changes is a write.
     return (
-        f"no step was finished for more than {limit / 60:.0f} min after step {step}. A step takes {usual:.3g} s, and "
-        f"the longest wait for one in this attempt was {longest:.3g} s. It hangs, or evaluates or saves for long. "
-        "Muster does nothing about it. See what a rank does, e.g. with py-spy dump in its pod. If it hangs, delete the "
-        "pod of a worker, and the gang restarts; with progress.stepTimeoutSeconds that happens by itself, and each "
-        "rank prints its stack before"
+        f"no step was finished for more than {limit / 60:.0f} min after step {step}. A step takes "
+        f"{significant(usual)} s, and the longest wait for one in this attempt was {significant(longest)} s. It hangs, "
+        "or evaluates or saves for long. Muster does nothing about it. See what a rank does, e.g. with py-spy dump in "
+        "its pod. If it hangs, delete the pod of a worker, and the gang restarts; with progress.stepTimeoutSeconds "
+        "that happens by itself, and each rank prints its stack before"
     )
 
 

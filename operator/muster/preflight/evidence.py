@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from muster.preflight.outcomes import COUNTS_FOR_NOBODY, NVLINK, How, Member, PairOutcome, Yardstick
+from muster.protocol.numerals import significant
 
 # A node is blamed for what happens to a healthy one once in exp(this): a million times.
 SURPRISE = 13.8
@@ -227,7 +228,10 @@ class Evidence:
             return ""
         limit = max(yardstick.floor_gbps, (yardstick.middle_gbps or 0.0) * yardstick.ratio)
         if reference < limit:
-            return f"three of four pairs reach no more than {reference:.3g} GB/s, where {limit:.3g} is the least"
+            return (
+                f"three of four pairs reach no more than {significant(reference)} GB/s, where {significant(limit)} is "
+                "the least"
+            )
         return ""
 
     def is_foreign(self, level: int) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from muster.api.preflight import LimitedProbe, PreflightLimit
+from muster.protocol.numerals import significant
 from muster.world.checks import Standard
 
 SOURCE = "spec.preflight.limits of the FleetPolicy"
@@ -61,8 +62,10 @@ def apply_limits(
                 ratio = min(limit.minimum_percent / 100, max(one.healthy, one.ratio))
                 if ratio < limit.minimum_percent / 100:
                     unused.append(_too_strict(probe, like.model, limit.minimum_percent, over, ratio))
-                source = f"{100 * ratio:.4g} % of the fleet's middle of {one.middle:.4g} ({SOURCE})"
-                source += f"; not below {one.floor:.4g}" if one.floor else ""
+                source = (
+                    f"{significant(100 * ratio, 4)} % of the fleet's middle of {significant(one.middle, 4)} ({SOURCE})"
+                )
+                source += f"; not below {significant(one.floor, 4)}" if one.floor else ""
                 found[probe, over] = replace(one, ratio=ratio, source=source)
         elif limit.minimum is not None:
             least = float(limit.minimum)
@@ -105,7 +108,7 @@ def _too_strict(probe: str, model: str, percent: int, over: str, ratio: float) -
     way = f" over {over}" if over else ""
     return (
         f"spec.preflight.limits: {probe} asks for {percent} % of the middle, and healthy figures of "
-        f"{model or 'nodes'}{way} vary by more than that: {100 * ratio:.3g} % counts. Lower percent"
+        f"{model or 'nodes'}{way} vary by more than that: {significant(100 * ratio)} % counts. Lower percent"
     )
 
 
@@ -113,5 +116,5 @@ def _unused(probe: str, model: str, least: str, over: str, shown: Best) -> str:
     way = f" over {over}" if over else ""
     return (
         f"spec.preflight.limits: {probe} asks for {least}, and no {model or 'node'} that is heard has reached more "
-        f"than {shown.figure:.4g} {shown.unit}{way}: it counts for nothing until one does. Lower minimum"
+        f"than {significant(shown.figure, 4)} {shown.unit}{way}: it counts for nothing until one does. Lower minimum"
     )

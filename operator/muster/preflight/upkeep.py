@@ -25,6 +25,7 @@ from muster.preflight.evidence import LEAST_WITNESSES
 from muster.preflight.outcomes import How, Limit, LocalOutcome, Member
 from muster.preflight.verdict import LEAST_ALIKE, MOST_ALIKE_SHARE, Fail, Outcome, reach_verdict
 from muster.protocol.checks import NODE, READY, UNFIT, CheckGrant, CheckOrder, PassReport
+from muster.protocol.numerals import significant
 from muster.world.checks import CheckerView, NodeChecks, Standard
 
 SINGLE_NODE_PREFIXES = ("new/", "check/", "idle/", "suspicion/")
@@ -324,7 +325,7 @@ def _probes(outcomes: Iterable[LocalOutcome], limits: Mapping[str, Limit], faile
         yield CheckedProbe(
             probe=each.probe[:128],
             outcome=CheckOutcome.INCONCLUSIVE if each.how is How.ENVIRONMENT else bad,
-            value="" if each.figure is None else f"{each.figure:.4g} {unit}".strip()[:128],
-            threshold=f"{limit.at_least:.4g} {limit.unit} ({limit.source})"[:256] if limit else "",
+            value="" if each.figure is None else f"{significant(each.figure, 4)} {unit}".strip()[:128],
+            threshold=f"{significant(limit.at_least, 4)} {limit.unit} ({limit.source})"[:256] if limit else "",
             message=each.message[:512],
         )

@@ -15,6 +15,7 @@ from muster.preflight.evidence import LEAST_WITNESSES, Evidence, MemberTopology,
 from muster.preflight.local import SHARED
 from muster.preflight.outcomes import How, Limit, LocalOutcome, Member, PairOutcome, Yardstick
 from muster.preflight.rounds import is_link, missing_pairs
+from muster.protocol.numerals import significant
 
 # More failures of one kind than these are not so many bad nodes.
 MOST_ALIKE_SHARE, LEAST_ALIKE = 0.25, 4
@@ -259,8 +260,10 @@ def _local_fail(outcome: LocalOutcome, limit: Limit | None) -> Fail | None:
         return Fail(outcome.node, outcome.probe, outcome.figure, at_least, unit, (), words, wrong=True)
     if limit is None or outcome.figure is None or outcome.figure >= limit.at_least:
         return None  # without a figure there was nothing to measure, say with one GPU between GPUs
-    measured = f"{outcome.figure:.4g} {unit}".strip()
-    words = f"{outcome.probe} measured {measured}, at least {at_least:.4g} is expected by {limit.source}{said}"
+    measured = f"{significant(outcome.figure, 4)} {unit}".strip()
+    words = (
+        f"{outcome.probe} measured {measured}, at least {significant(at_least, 4)} is expected by {limit.source}{said}"
+    )
     return Fail(outcome.node, outcome.probe, outcome.figure, at_least, unit, (), words)
 
 
@@ -348,8 +351,8 @@ class _VerdictMaker:
             reached = evidence.reference[level] or 0.0
             if level not in self.slow and 0.0 < reached < FAR_SHARE * inner and not evidence.has_history(level):
                 told = (
-                    f"what connects {self._plural(level)} reaches {reached:.3g} GB/s where pairs within one reach "
-                    f"{inner:.3g}, and no history says what is usual"
+                    f"what connects {self._plural(level)} reaches {significant(reached)} GB/s where pairs within "
+                    f"one reach {significant(inner)}, and no history says what is usual"
                 )
                 self.shared.append(Shared(Part.FABRIC, (), level, (), told))
             inner = max(inner, reached)
@@ -513,8 +516,8 @@ class _VerdictMaker:
         if gbps <= 0.0:
             return "gives no result"
         if gbps >= least:
-            return f"loses segments or is not what tests have to run over, at {gbps:.3g} GB/s"
-        return f"is slow: {gbps:.3g} GB/s where {least:.3g} is the least"
+            return f"loses segments or is not what tests have to run over, at {significant(gbps)} GB/s"
+        return f"is slow: {significant(gbps)} GB/s where {significant(least)} is the least"
 
     def _pair_names(self, pairs: Iterable[tuple[int, int]]) -> tuple[tuple[str, str], ...]:
         members = self.evidence.members
@@ -565,14 +568,18 @@ class _VerdictMaker:
         silent = all(test.is_rare for _, test in tests)
         wrong = sum(test.wrong for _, test in tests)
         lossy = not silent and best * reference >= threshold
-        told = "gave no result" if silent else f"reached {best * reference:.3g} GB/s at best"
+        told = "gave no result" if silent else f"reached {significant(best * reference)} GB/s at best"
         if wrong:
             told = f"gave wrong sums {wrong} times"
         elif lossy:
             again = median(test.retransmits for _, test in tests)
-            told += f", with {again:.3g} segments of 1,000 sent again" if again else f" over {tests[0][1].transport}"
+            told += (
+                f", with {significant(again)} segments of 1,000 sent again"
+                if again
+                else f" over {tests[0][1].transport}"
+            )
         words = f"{told} in {len(tests)} tests with {len(partners)} proven partners"
-        words += "" if wrong else f"; {threshold:.3g} is the least"
+        words += "" if wrong else f"; {significant(threshold)} is the least"
         name, figure = evidence.members[node].name, None if silent else best * reference
         levels = tuple(self._judged_levels(node))
         return Fail(name, PAIR, figure, threshold, "GB/s", tuple(partners), words, wrong=wrong > 0, levels=levels)

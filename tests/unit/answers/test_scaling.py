@@ -100,7 +100,7 @@ def test_models_are_not_mixed_and_the_larger_spend_comes_first() -> None:
         (None, 8),
         (None, 16),
     ]
-    assert scaling_table(it.sizes, 9)[2][0][0] == "3e+10 FLOP a token, H200"
+    assert scaling_table(it.sizes, 9)[2][0][0] == "30 GFLOP a token, H200"
 
 
 def test_what_is_not_comparable_is_said_and_not_guessed() -> None:

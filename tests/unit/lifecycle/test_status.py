@@ -294,6 +294,10 @@ class TestStepsThatStopped:
         assert self.told(901.0).warnings[0].message == warning.message, "a status that changes is a write"
         assert self.warned(599.0) == []
 
+    def test_a_long_wait_is_written_without_an_exponent(self) -> None:
+        (warning,) = self.told(8000.0, longest=1300.0).warnings
+        assert "the longest wait for one in this attempt was 1,300 s." in warning.message
+
     def test_it_is_in_place_of_that_no_rank_prints(self) -> None:
         assert self.warned(700.0, quiet_age_seconds=700.0) == ["StepsStopped"]
         assert self.warned(700.0, None, quiet_age_seconds=700.0) == ["RanksQuiet"]
