@@ -43,9 +43,8 @@ def remarks(it: FleetReport) -> list[str]:
         )
     unknown = sum(each.share for each in it.buckets if each.bucket == Bucket.UNKNOWN)
     if unknown >= LEAST_UNKNOWN_SHARE:
-        found.append(
-            f"{percent(unknown)} of the GPU-hours are unknown, so goodput and ETTR are at least what is said here"
-        )
+        least = "" if it.ettr is None else ", so goodput and ETTR are at least what is said here"
+        found.append(f"{percent(unknown)} of the GPU-hours are unknown{least}")
     if it.unpriced_share:
         found.append(
             f"of {percent(it.unpriced_share)} of the GPU-hours the price is not known, so no cost is shown: name their "
@@ -116,7 +115,7 @@ def between_failures(called: str, it: JobReport | FleetReport) -> list[tuple[str
     """Return the time between failures with its bounds, of all and of each class."""
     if it.mttf_hours is None or it.mttf_low_hours is None:
         if it.mttf_at_least_hours is None:
-            return [(called, "unknown")]
+            return [(called, f"unknown: {_why_no_failure_time(it)}")]
         none = "none while steps were made" if it.failures else "no failure"
         return [(called, f"{none}; at least {hours(it.mttf_at_least_hours)} with 95 % confidence")]
 
@@ -130,6 +129,12 @@ def between_failures(called: str, it: JobReport | FleetReport) -> list[tuple[str
         (f"  {each.fault_class}", line(each.failures, each.mttf_hours, each.mttf_low_hours, each.mttf_high_hours))
         for each in it.mttf_by_class
     ]
+
+
+def _why_no_failure_time(it: JobReport | FleetReport) -> str:
+    if any(each.bucket == Bucket.UNKNOWN for each in it.buckets):
+        return "more than a tenth of the time in which ranks may have run is unknown"
+    return "no rank was seen to train yet"
 
 
 def spend_text(it: FleetSpend) -> str:

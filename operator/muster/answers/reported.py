@@ -573,7 +573,5 @@ def _advice(job: TrainingJob, goodput: Goodput, made: JobReport) -> Iterator[str
             "storage"
         )
     if shares.get(Bucket.UNKNOWN, 0.0) >= LEAST_UNKNOWN_SHARE:
-        yield (
-            f"{percent(shares[Bucket.UNKNOWN])} of the time is unknown, so ETTR is at least what is said here: "
-            "docs/goodput.md says why"
-        )
+        least = "" if made.ettr is None else ", so ETTR is at least what is said here"
+        yield f"{percent(shares[Bucket.UNKNOWN])} of the time is unknown{least}: docs/goodput.md says why"

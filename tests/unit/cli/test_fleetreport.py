@@ -220,6 +220,7 @@ def test_unknown_gpu_hours_are_told_beside_the_figures_that_they_limit() -> None
     it = fleet_report(lives(a_spec(seconds=amounts, gpu_seconds=amounts, causes=[], blamed_nodes=[])), NOW)
     said = "20.0% of the GPU-hours are unknown, so goodput and ETTR are at least what is said here"
     assert said in remarks(it)
+    assert "20.0% of the GPU-hours are unknown" in remarks(it.model_copy(update={"ettr": None, "goodput": None}))
     assert not any("are unknown" in each for each in remarks(fleet_report(lives(a_spec()), NOW)))
 
 

@@ -11,6 +11,7 @@ import pytest
 import yaml
 from typer.testing import Result
 
+from muster.answers.job_text import figures
 from muster.answers.reported import report
 from muster.api.trainingjob import TrainingJob
 from muster.cli.report import BAR_WIDTH, bar, render
@@ -218,6 +219,27 @@ def test_how_often_it_fails_has_its_bounds_and_is_told_by_class(printed: Callabl
     assert "Time between failures 24.0 h (4 failures; 95 %: 9.4 h to 88.1 h)" in text
     assert "Hardware 32.0 h (3 failures; 95 %: 10.9 h to 155.2 h)" in text
     assert "Application 96.0 h (1 failure; 95 %: 17.2 h to 3,791.8 h)" in text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "reason"),
+    [
+        ({"queued": 100 * HOUR}, "no rank was seen to train yet"),
+        (
+            {"compute": 10 * HOUR, "unknown": 90 * HOUR},
+            "more than a tenth of the time in which ranks may have run is unknown",
+        ),
+    ],
+    ids=["in the queue", "mostly unknown"],
+)
+def test_an_unknown_time_between_failures_has_its_reason(seconds: dict[str, int], reason: str) -> None:
+    rows = dict(figures(reported(seconds=seconds)))
+    assert rows["Time between failures"] == f"unknown: {reason}"
+
+
+def test_an_unknown_ettr_is_not_at_least_anything() -> None:
+    found = reported(seconds={"unknown": 100 * HOUR}, ettrPermille=None, progressUnknown=True)
+    assert "100.0% of the time is unknown: docs/goodput.md says why" in found.advice
 
 
 def test_the_interval_by_young_and_daly_is_advised_with_what_it_gains() -> None:
