@@ -180,7 +180,8 @@ class Machine:
             self._report(pod, {"phase": "Pending"}, {"waiting": waiting})
             return
         self._addresses += 1
-        address = f"10.{_number_of(self.name)}.{self.boot}.{self._addresses}"
+        block, place = divmod(self._addresses, 250)
+        address = f"10.{_number_of(self.name)}.{self.boot + block}.{place}"
         self._known.add(uid)
         pod = {**pod, "status": {**pod["status"], "podIP": address}}
         self.workers[uid] = self._start_container(self, pod)

@@ -112,9 +112,17 @@ def _field(hint: Any, limit: Limit | None) -> tuple[Any, _Make | None]:
         return hint, make
     if limit.for_people:
         return hint, lambda text: messages.readable(text[-int(limit.most) :])
+    if limit.is_address:
+        return hint, _address
     if hint in (int, float):
         return Annotated[hint, msgspec.Meta(ge=hint(limit.least), le=hint(limit.most))], make
     return Annotated[hint, msgspec.Meta(min_length=int(limit.least), max_length=int(limit.most))], make
+
+
+def _address(text: str) -> str:
+    if not messages.is_address(text):
+        raise ValueError("no IP address")  # the protocol's own decoder names the field
+    return text
 
 
 def _each(make: _Make, items: Any) -> tuple[Any, ...]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import ipaddress
 import json
 import unicodedata
 from typing import Any, Dict, List, Mapping, Optional, Tuple, Type, TypeVar, Union, get_type_hints
@@ -22,6 +23,7 @@ MAX_TAIL_CHARS = 2048
 MAX_STACK_CHARS = 2048
 MAX_PATH_CHARS = 1024
 MAX_TEXT_CHARS = 4096
+MAX_ADDRESS_CHARS = 45  # of an IPv6 address that ends in an IPv4 address
 MAX_STAMPS_CHARS = 16384
 # Ranks, checkpoints, neighbours of one report: a worker has 64 ranks at most, of the others there are fewer.
 MAX_PARTS = 128
@@ -82,11 +84,13 @@ class Limit:
     """Limits of a report's field: a number from `least` to `most`, a text or list of so many characters or parts.
 
     A field without one has the limit of its type. `for_people`: a longer text is cut, not refused, and made readable.
+    `is_address`: a text is an IP address, or empty.
     """
 
     least: float
     most: float
     for_people: bool = False
+    is_address: bool = False
 
 
 def limited(default: Any, least: float, most: float) -> Any:
@@ -226,7 +230,8 @@ class Report:
     # newest listing; "" = it would resume.
     checkpoint_trap: str = for_people()
     lists_after_end: bool = False  # its ranks have succeeded, and the directory is listed once more
-    address: str = ""  # this pod's IP as the launcher knows it (downward API)
+    # This pod's IP as the launcher knows it (downward API); "" = not known.
+    address: str = dataclasses.field(default="", metadata={"limit": Limit(0, MAX_ADDRESS_CHARS, is_address=True)})
     launcher_version: str = ""
     loop_age_seconds: float = 0.0  # since the supervisor's last loop: other threads may report for one that is stuck
     first_step: Optional[int] = None  # the first step that was finished in this attempt; lowest over the local ranks
@@ -414,6 +419,8 @@ def _limited_value(value: Any, limit: Limit, where: str) -> Any:
     _check_length(value, limit, where)
     if isinstance(value, str) and not is_plain(value):
         raise ProtocolError("%s: %r has control characters, or is not Unicode" % (where, value[:80]))
+    if limit.is_address and not is_address(value):
+        raise ProtocolError("%s: %r is no IP address: send the pod's status.podIP, or leave it out" % (where, value))
     if isinstance(value, tuple):
         return tuple(_within_limits(part, "%s[%d]" % (where, i)) for i, part in enumerate(value))
     return value
@@ -432,6 +439,14 @@ def readable(text: str) -> str:
 def is_plain(name: str) -> bool:
     """Whether a name is Unicode, on one line, without terminal controls: people see it as it is written."""
     return name.isprintable() or not any(map(_steers, name))
+
+
+def is_address(text: str) -> bool:
+    """Whether a text is an IP address as a pod's status has it, without a zone, or empty."""
+    try:
+        return not text or (bool(ipaddress.ip_address(text)) and "%" not in text)
+    except ValueError:
+        return False
 
 
 def _steers(character: str) -> bool:

@@ -105,7 +105,8 @@ class Kwok:
         target = {"apiVersion": "v1", "kind": "Node", "name": node}
         binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod["metadata"]["name"]}}
         await self.api.post(pod_path(pod, "binding"), {**binding, "target": target})
-        address = f"10.0.0.{int(pod['metadata']['labels'][INDEX_LABEL]) + 1}"
+        block, place = divmod(int(pod["metadata"]["labels"][INDEX_LABEL]), 250)
+        address = f"10.0.{block}.{place + 1}"
         status = {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]}
         await self.api.patch(pod_path(pod, "status"), {"status": status})
 

@@ -166,6 +166,14 @@ def test_what_is_left_out_has_the_protocols_default() -> None:
     assert decode_report(b'{"sequence": 1, "state": "Idle", "unknown": {}}') == Report(1, "Idle")
 
 
+@pytest.mark.parametrize("address", ["node-1", "10.0.0.9:80", "fe80::1%eth0", "1", " "])
+def test_a_report_has_an_ip_address_or_none(address: str) -> None:
+    with pytest.raises(ProtocolError, match=r"report\.address: .* is no IP address"):
+        decode_report(messages.encode(Report(1, "Idle", address=address)))
+    for good in ("", "10.0.0.9", "fd00::1"):
+        assert decode_report(messages.encode(Report(1, "Idle", address=good))).address == good
+
+
 def test_a_good_report_does_not_take_the_slow_way(monkeypatch: pytest.MonkeyPatch) -> None:
     def slow(_: bytes) -> Report:
         raise AssertionError("the protocol's own decoder was asked")

@@ -136,6 +136,9 @@ ABSURD = {
     "no port": (Report(1, "Idle", peer_port=65536), "report.peerPort: 65536"),
     "an endless list": (Report(1, "Idle", ranks=(RANK,) * (MAX_PARTS + 1)), "report.ranks: its length 129"),
     "an endless text": (Report(1, "Idle", address="a" * (MAX_TEXT_CHARS + 1)), "report.address: its length 4097"),
+    "a name in place of an address": (Report(1, "Idle", address="node-1"), "report.address: 'node-1' is no IP address"),
+    "an address with a zone": (Report(1, "Idle", address="fe80::1%eth0"), "report.address: 'fe80::1%eth0' is no IP"),
+    "an address with a port": (Report(1, "Idle", address="10.0.0.9:80"), "report.address: '10.0.0.9:80' is no IP"),
     "an endless state": (Report(1, "I" * 10_000), "report.state: its length 10000"),
     "a checkpoint before the first step": (
         Report(1, "Idle", checkpoints=(CheckpointReport(5, "/b"), CheckpointReport(-1, "/a"))),
