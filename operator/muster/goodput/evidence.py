@@ -53,15 +53,16 @@ def current_evidence(world: JobWorld, record: GangSpec, elapsed: int) -> Attempt
         return None
     # The first rank prints, or the last one.
     loss = next((cleaned_text(view.printed_loss, MAX_VALUE_CHARS) for view in views if view.printed_loss), "")
-    printed = {
+    of_any = {
         "loss": loss,
         "tokens_per_gpu_second": max(_integer(view.printed_tokens) for view in views),
         "printed_step_milliseconds": _printed_pace(world, views),
+        "step_p90_milliseconds": max(map(_slow_step, views)),
         "gflops_per_gpu": max(_integer(view.printed_tflops, 1000) for view in views),
         "mfu_permille": min(max(_integer(view.printed_mfu, 1000) for view in views), 1000),
     }
     seen = _evidence_of_view(max(views, key=_order), elapsed, world, record)
-    return _with_stall(_with_waits(seen.model_copy(update=printed), views), views)
+    return _with_stall(_with_waits(seen.model_copy(update=of_any), views), views)
 
 
 def _with_waits(seen: AttemptProgress, views: Sequence[LauncherView]) -> AttemptProgress:
@@ -105,6 +106,11 @@ def _integer(printed: float | None, times: int = 1) -> int:
     """Return a printed quantity times `times` as a whole number; 0 for what is no quantity."""
     product = (printed or 0.0) * times
     return min(round(product), MAX_STEP) if math.isfinite(product) and product > 0 else 0
+
+
+def _slow_step(view: LauncherView) -> int:
+    """Return the milliseconds that one step in ten takes longer than; 0 where single steps are not seen."""
+    return 0 if (view.step_stride or 1) > 1 else milliseconds(view.step_p90_seconds)
 
 
 def _printed_pace(world: JobWorld, views: Sequence[LauncherView]) -> int:
@@ -170,7 +176,6 @@ def _evidence_of_view(view: LauncherView, elapsed: int, world: JobWorld, record:
         first_step=first_step,
         step=view.step or 0,
         step_milliseconds=milliseconds(view.step_seconds),
-        step_p90_milliseconds=0 if (view.step_stride or 1) > 1 else milliseconds(view.step_p90_seconds),
         step_stride=max(view.step_stride or 0, 0),
         lost_steps=lost_steps,
         lost_milliseconds=min(milliseconds(view.lost_seconds), last - first) if lost_steps else 0,

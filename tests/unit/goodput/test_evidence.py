@@ -49,6 +49,19 @@ def test_what_any_rank_prints_beside_its_steps_is_told() -> None:
     assert (seen.gflops_per_gpu, seen.mfu_permille) == (411_200, 416)
 
 
+@pytest.mark.parametrize(("stride", "wanted"), [(1, 2_500), (10, 1_100)])
+def test_one_step_in_ten_is_as_long_as_on_the_slowest_worker_that_shows_single_steps(stride: int, wanted: int) -> None:
+    scene = trains(now=160, step=101)
+    view = replace(next(iter(scene.launchers.values())), step_p90_seconds=1.1, step_stride=1)
+    scene.all(view)
+    last = max(scene.launchers)
+    scene.launchers[last] = replace(view, step=100, step_p90_seconds=2.5, step_stride=stride)
+    assert scene.record is not None
+    seen = current_evidence(scene.world(), scene.record, 110_000)
+    assert seen is not None
+    assert (seen.step, seen.step_p90_milliseconds) == (101, wanted)
+
+
 def test_of_saves_the_stall_counts_that_launchers_have_measured_where_no_program_tells() -> None:
     """Of three launchers the one knows of three saves that scans, and it is not the one that prints steps."""
     scene = trains(now=160, step=101)
