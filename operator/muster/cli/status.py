@@ -109,10 +109,10 @@ def render(console: Console, it: JobStatusView, now: datetime) -> None:
         found = it.open_incident
         where = f" on {found.node}" if found.node else ""
         show.headline(console, f"OPEN INCIDENT {found.number}")
-        repair = REPAIRS.get(found.level, found.level)
-        seen = (
-            f"{found.reason}{where}, seen {show.age(found.time, now)} ago ({found.fault_class}); is repaired {repair}"
-        )
+        repair = f"is repaired {REPAIRS.get(found.level, found.level)}"
+        if it.reason == "AwaitingEvidence":
+            repair = "no restart is left"
+        seen = f"{found.reason}{where}, seen {show.age(found.time, now)} ago ({found.fault_class}); {repair}"
         console.print(Text(show.on_one_line(seen), style="yellow"))
         if found.message:
             show.print_foreign_text(console, found.message)

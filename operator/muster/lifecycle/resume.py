@@ -423,7 +423,14 @@ def passed_over_text(world: JobWorld, record: GangSpec, resumed: Resume | None) 
         return ""
     (step, path), problem = newer.popitem()
     text = f"checkpoint {step} ({path}) is newer and not complete{f': {problem}' if problem else ''}"
-    return text + (f"; nor {'is' if len(newer) == 1 else 'are'} {len(newer)} more before it" if newer else "")
+    text += f"; nor {'is' if len(newer) == 1 else 'are'} {len(newer)} more before it" if newer else ""
+    failed_at_once = bool(record.incidents) and not record.incidents[-1].trained
+    if failed_at_once and not world.job.spec.checkpoint.move_incomplete and not is_url(path):
+        text += (
+            ". A program that finds its newest checkpoint itself loads that one: a job with "
+            "spec.checkpoint.moveIncomplete has it moved away first"
+        )
+    return text
 
 
 def _is_incomplete(world: JobWorld, record: GangSpec, key: _Key) -> bool:

@@ -287,6 +287,8 @@ def test_what_comes_and_what_can_be_done_in_a_recovery(printed: Callable[..., st
     ]
     text = printed(lambda console: render(console, found, NOW))
     assert "OPEN INCIDENT 2\nNodeLost on gpu-1, seen 1m ago (Application); is repaired by a new node" in text
+    last = stood(state="Recovering", reason="AwaitingEvidence", incidents=[incident()])
+    assert "(Hardware); no restart is left" in printed(lambda console: render(console, last, NOW))
     assert "\x1b[31m" not in text
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, at, idle, running
+from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, an_incident, at, idle, running
 
 from muster.api.gang import Branch, GangSpec, Resume
 from muster.api.trainingjob import CheckpointStatus
@@ -119,6 +119,10 @@ class TestUnasked:
             "checkpoint 2000 (/checkpoints/2000) is newer and not complete: .metadata names a, which does not exist; "
             "nor is 1 more before it"
         )
+        here = scene((*bad, NEW), (*bad, NEW), (*bad, NEW), incidents=[an_incident(1, trained=False)])
+        assert here.record is not None
+        told = resume.passed_over_text(here.world(), here.record, Resume(step=1000, path="/checkpoints/1000"))
+        assert "finds its newest checkpoint itself loads that one: a job with spec.checkpoint.moveIncomplete" in told
         whole = (CheckpointReport(2000, "/checkpoints/2000"), NEW)
         here = scene((*bad, NEW), whole, whole)
         assert resume.passed_over_text(here.world(), here.record, Resume(step=2000, path="/checkpoints/2000")) == ""
