@@ -185,8 +185,8 @@ def _step_unseen(job: TrainingJob) -> str:
     if progress.preset is not None and progress.preset is not ProgressPreset.AUTO:
         return f"from the printed lines of {progress.preset.value}, or from the file in MUSTER_PROGRESS"
     return (
-        "from printed lines (those of frameworks, or step 12 | loss 0.53; the bars of Lightning and torchtune only by "
-        "spec.progress.preset), or from the file in MUSTER_PROGRESS: docs/trainer-contract.md"
+        "from printed lines (those of frameworks, or step 12 | loss 0.53; the bars of Lightning's TQDMProgressBar and "
+        "torchtune only by spec.progress.preset), or from the file in MUSTER_PROGRESS: docs/trainer-contract.md"
     )
 
 

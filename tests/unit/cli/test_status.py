@@ -156,7 +156,7 @@ def test_warnings_stand_right_below_the_state_without_the_one_that_is_the_reason
     [
         (
             {},
-            "from printed lines (those of frameworks, or step 12 | loss 0.53; the bars of Lightning and torchtune only",
+            "(those of frameworks, or step 12 | loss 0.53; the bars of Lightning's TQDMProgressBar and torchtune only",
         ),
         ({"preset": "Auto"}, "docs/trainer-contract.md"),
         ({"preset": "Megatron"}, "from the printed lines of Megatron, or from the file in MUSTER_PROGRESS"),
