@@ -558,9 +558,9 @@ class Cluster:
         """Note a job that is gone or being deleted, for as long as it has pods, and have those decided about again that
         share its directory."""
         uid, place = job.metadata.uid, place_of(job)
-        if place:
+        if place and self._has_pods(job):
             self._going[uid] = job
-        if self._job_by_uid(uid) is None and not self._has_pods(job):
+        else:
             self._going.pop(uid, None)
         for other in self._places.get(place, ()):
             self._rings(other)
@@ -980,8 +980,8 @@ class Cluster:
             job = self.job_of(pod)
             if job is not None:
                 self._rings(_key(job))
-            if pod.job_uid in self._going:
-                self._note_going(self._going[pod.job_uid])
+            for uid in {view.job_uid for view in (old, new) if view is not None} & self._going.keys():
+                self._note_going(self._going[uid])
 
     def _is_reported_dead(self, pod: PodView) -> bool:
         """Whether the pod's kubelet has reported that nothing of the pod is alive.

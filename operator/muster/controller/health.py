@@ -366,7 +366,9 @@ class HealthKeeper:
     def heard(self, name: str) -> None:
         """Have a node evaluated again whose checker has news: it may have passed the test that it was waiting for."""
         verdict = self._engine.verdict_index.verdicts.get(name)
-        if verdict is not None and (verdict.state is VerdictState.VALIDATING or verdict.followed is not None):
+        if verdict is not None and (
+            VerdictState.VALIDATING in (verdict.state, verdict.own) or verdict.followed is not None
+        ):
             self._mark_dirty([name])
 
     def tested(self, finding: Finding) -> None:

@@ -24,7 +24,7 @@ _PROCESSES = ("WORLD_SIZE", "JAX_NUM_PROCESSES", "LOCAL_WORLD_SIZE")
 _PORT = r":(?:\d+|\$\S+)"
 # How a script refers to a variable, and what may stand in the place of its value if it has none.
 _NAMED = r"\$(?:\(({0})\)|\{{({0})(?::?-[^}}]*)?\}}|({0})\b)"
-_LOOKUP = r"\b(nslookup|dig|getent\s+hosts)\b[^\n;&|]*?\$[({{]?(?:{0})\b[^\s;&|\"']*"
+_LOOKUP = r"\b(nslookup|dig|getent\s+hosts)\b[^\n;&|]{{0,256}}?\$[({{]?(?:{0})\b[^\s;&|\"']*"
 _ALONE = re.compile(r"\$\((\w+)\)")
 _COMMENT = re.compile(r"^[ \t]*#.*$", re.MULTILINE)
 
@@ -140,4 +140,4 @@ def note_scripts(container: Mapping[str, Any], notes: Notes) -> None:
 def _setting(name: str) -> str:
     """Return a pattern of an assignment in a script, up to its value."""
     before = r"(?:^|[;&|({]|\b(?:export|declare|readonly|local|typeset|env|then|do|else)\b)[ \t]*(?:-\w+[ \t]+)?"
-    return rf"(?m:{before}(?:\w+=\S*[ \t]+)*){name}="
+    return rf"(?m:{before}(?:\w{{1,64}}=[^\s;&|]{{0,256}}[ \t]{{1,8}}){{0,8}}){name}="

@@ -377,7 +377,8 @@ def assess(
     )
     let_go = _is_only_observed_now(was_open, watched, weighing)
     untested = not let_go and _is_to_pass(was_open, released, rules, passed)
-    if own in (VerdictState.HEALTHY, VerdictState.SUSPECT) and untested:
+    by_others = any(sign.source not in OWN_SOURCES and was_open and sign.reason == was_open.reason for sign in standing)
+    if own in (VerdictState.HEALTHY, VerdictState.SUSPECT) and untested and not by_others:
         own = VerdictState.VALIDATING
     if state in (VerdictState.HEALTHY, VerdictState.SUSPECT) and untested:
         state, reason = VerdictState.VALIDATING, AWAITS_BURN_IN

@@ -12,6 +12,7 @@ from muster.health.assess import OUT, Verdict
 from muster.health.breaker import Act, Ruling
 from muster.health.maintenance import window_text
 from muster.health.signs import BURN_IN, WEIGHT
+from muster.health.sources import CORDONING_SOURCES
 from muster.world.fleet import Cause, Evacuate, Exclusion
 
 
@@ -113,8 +114,8 @@ def _is_only_removed(verdict: Verdict) -> bool:
 def _is_only_answered(verdict: Verdict) -> bool:
     """Whether only marks have the node out that other systems set after Muster took it out.
 
-    They may be answers to the taint, whose writers remove them when the taint is gone: it must not wait for that. A
-    mark for which the node was taken out may come and go.
+    Those of systems that repair nodes may be answers to the taint, whose writers remove them when the taint is gone: it
+    must not wait for that. A mark for which the node was taken out may come and go.
     """
     incident = verdict.open_incident
     if verdict.own in OUT or incident is None or incident.taken_out_time is None:
@@ -122,7 +123,9 @@ def _is_only_answered(verdict: Verdict) -> bool:
     counting = [each for each in verdict.findings if not each.observed]
     weighing = [each for each in counting if WEIGHT[each.severity] >= WEIGHT[Severity.DEGRADED]]
     taken = incident.taken_out_time.replace(microsecond=0)  # conditions have their time in seconds
-    return all(each.since >= taken and each.reason != incident.reason for each in weighing)
+    return all(
+        each.source in CORDONING_SOURCES and each.since >= taken and each.reason != incident.reason for each in weighing
+    )
 
 
 def _may_be_used(verdict: Verdict) -> bool:

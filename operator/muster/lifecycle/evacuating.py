@@ -63,8 +63,11 @@ def due(world: JobWorld, spec: GangSpec) -> Due | None:
         if not leaves:
             # An evacuation that has begun goes on when a node becomes free.
             return Due(Step.CANCELLED) if stops else None
+        # Of all nodes to leave: it does not change with the places that others take, nor does the deadline then.
+        reason = _reason(world, why)
         why = {name: words for name, words in why.items() if name in leaves}
-        reason = _stop_reason(world, why) if stops else _reason(world, why)
+        if stops:
+            reason = _stop_reason(world, why)
     if spec.evacuation is None or (spec.evacuation.reason, spec.evacuation.nodes) != (reason, sorted(why)):
         heard = len(world.views) == len(spec.members)
         if spec.evacuation is None and world.leader_age_seconds < FRESH_SECONDS and not heard:

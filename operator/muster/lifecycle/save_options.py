@@ -108,10 +108,14 @@ def elsewhere_warning(world: JobWorld) -> Warned | None:
     )
 
 
-@lru_cache(maxsize=_MOST_KEPT)
 def _options_of_program(command: tuple[str, ...]) -> tuple[SaveOption, ...]:
-    """Return the options by which the one program that trains learns where to save; () where it may be one of
-    several."""
+    """Return the options by which the one program that trains learns where to save; () where it may be one of several,
+    or the command is too long to be parsed and kept."""
+    return _options_of(command) if sum(map(len, command)) <= LONGEST_LINE else ()
+
+
+@lru_cache(maxsize=_MOST_KEPT)
+def _options_of(command: tuple[str, ...]) -> tuple[SaveOption, ...]:
     found: Sequence[Sequence[str]] = commands_of(command) or [
         words
         for words in commands_in(command)

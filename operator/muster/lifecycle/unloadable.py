@@ -113,7 +113,9 @@ def start_of_next_attempt(world: JobWorld, record: GangSpec) -> Start | Missing:
     if isinstance(found, Missing) or suspect is None:
         return found
     if _is_fallback_ordered(world, record, suspect, found):
-        return _fallback_start(world.job, suspect, _counted(record, suspect.attempts), found)
+        # The incidents may be gone from the record by now.
+        failed = _counted(record, suspect.attempts) or suspect.attempts
+        return _fallback_start(world.job, suspect, failed, found)
     if found.resume != suspect.checkpoint:
         return found
     if not world.job.spec.recovery.fall_back_from_unloadable or record.open_corruption is not None:

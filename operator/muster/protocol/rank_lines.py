@@ -16,7 +16,7 @@ PREFIX = re.compile(r"(?:\[default(\d{1,6})\]:)?(?:\[rank(\d{1,6})\]:)?")
 PREFIXES = re.compile(r"(?:\[(?:rank|default)\d{1,6}\]:)*")
 # Any that a launcher of processes may put there.
 ANY_PREFIXES = re.compile(
-    r"^(?:\[?(?:rank|default|worker)?\d+\]?: ?|\([A-Za-z]\w*(?: [\w=]{1,32}){0,2} pid=\d+[^)]*\) "
+    r"^(?:\[?(?:rank|default|worker)?\d+\]?: ?|\([A-Za-z]\w*(?: [\w=]{1,32}){0,2} pid=\d{1,10}(?:[^\d)][^)]*)?\) "
     r"|ERROR \d\d-\d\d [\d:]{8} (?:\[[^\]]*|\w{1,64}\.py:\d+)\] ?"
     r"|(?:[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d [\d:]{8} \d{4})?\[\d+,\d+\]<std\w{3,4}>: ?)+"  # of Open MPI
 )

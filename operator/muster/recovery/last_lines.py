@@ -297,7 +297,8 @@ _OF_PROGRAM = re.compile(
 _NAMES_NODE = re.compile(
     r"cu(?:da|dnn|blas|fft|rand|solver|sparse)|nv(?:ml|link|idia|rtc)|[nrh]ccl|rocm|miopen|neuron|ascend|habana|triton"
     r"|\b(?:[gnthx]pu|mlu|hip|xla|ecc|xid)s?\b|device|driver|hardware|accelerator|memory|kernel|disk|\bshm\b|network"
-    r"|socket|connect|tim(?:ed|e)[- ]?out|killed|signal|input/output|\bI/O\b|errno",
+    r"|socket|connect|tim(?:ed|e)[- ]?out|killed|signal|input/output|\bI/O\b|errno|\bfiles?\b|\bopen\b|archive|corrupt"
+    r"|checksum|\bELF\b|\.so\b|bad_alloc|\bthreads?\b|no space|instruction",
     re.IGNORECASE,
 )
 # In any line before it: what devices, drivers and their libraries print of a fault.

@@ -671,6 +671,19 @@ def test_a_deleted_job_has_its_directory_until_its_pods_have_ended(scene: Any, m
     assert cluster.world(second).sharing == ()
 
 
+def test_of_deleted_jobs_none_is_kept_that_has_no_pods(scene: Any, make: Any) -> None:
+    cluster, spec = scene.cluster, make.job().spec.model_copy(update={"checkpoint": Checkpoint(directory="s3://b/run")})
+    deleted = {"deletion_timestamp": datetime(2026, 11, 1, tzinfo=UTC), "resource_version": "99"}
+    first, second = (make.job(name).model_copy(update={"spec": spec}) for name in ("first", "second"))
+    cluster.pods.store.assume(make.pod(first, 0, "p0"))
+    for job in (first, second):  # a finalizer keeps the object of the second one for as long as its owner likes
+        cluster.jobs.store.assume(job)
+        cluster.jobs.store.assume(job.model_copy(update={"metadata": job.metadata.model_copy(update=deleted)}))
+    assert set(cluster._going) == {"uid-first"}
+    cluster.pods.store.assume(replace(make.pod(first, 0, "p0", version=30), job_uid="uid-other"))
+    assert cluster._going == {}, "its pod got another job's label"
+
+
 def test_a_world_is_a_value(scene: Any, make: Any) -> None:
     job = make.job(workers=2)
     scene.cluster.jobs.store.assume(job)

@@ -110,6 +110,25 @@ class TestMarksOfOthers:
             assert fleet.tainted == {"node-0000"}
             hung = ConditionView("KernelDeadlock", "True", "DockerHung", "hung", after(60 * minute + 30))
 
+    def test_the_taint_stays_for_what_a_detector_has_found_since(self) -> None:
+        fleet = Stored.of(10, rules(enforcement="Nodes"))
+        fleet.report("node-0000", evidence("Xid", 79))
+        for minute in range(1, 9):
+            if minute == 3:
+                fleet.mark("node-0000", ConditionView("KernelDeadlock", "True", "DockerHung", "hung", after(180)))
+            if minute == 6:
+                fleet.reboot("node-0000", "boot-2")
+            fleet.step(after(60 * minute))
+            assert fleet.tainted == {"node-0000"}, minute
+
+    def test_a_mark_alone_has_no_burn_in_of_muster_s_own_behind_it(self) -> None:
+        fleet = Stored.of(10, TESTS)
+        fleet.mark("node-0000", ConditionView("KernelDeadlock", "True", "DockerHung", "hung", after(0)))
+        for minute in range(1, 5):
+            verdicts, *_ = fleet.step(after(60 * minute))
+            mark = mark_of("node-0000", verdicts["node-0000"])
+            assert (mark.status, mark.reason) == ("True", "MarkedByOthers")
+
 
 class TestPatch:
     def said(self, *conditions: ConditionView, wanted: Mark | None = BAD) -> dict[str, Any]:

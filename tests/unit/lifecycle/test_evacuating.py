@@ -4,6 +4,7 @@ say."""
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ from tests.unit.lifecycle.leaving import A_FEW, CORDON, Gang, those_move_that_ca
 
 from muster.api.gang import Evacuation, GangSpec
 from muster.lifecycle import evacuating, members
+from muster.lifecycle import record as records
+from muster.lifecycle.facts import Step
 from muster.lifecycle.plan import Announcement, Plan, State, StatusReport
 from muster.lifecycle.status import with_status
 from muster.lifecycle.step import decide
@@ -210,3 +213,23 @@ def test_a_gang_of_many_segments_that_all_have_to_leave_is_tried_a_bounded_numbe
     monkeypatch.setattr(members, "are_replaceable", counted)
     assert members.movable_indices(world, world.gang.spec, (), range(count)) == set()
     assert len(tries) <= 1 + 2 * members.MOST_TRIES
+
+
+def test_the_deadline_stays_while_places_come_and_go() -> None:
+    """The degraded node's place is taken and free again by turns; the cordoned one has a place all the time."""
+    deadlines, record = [], None
+    for look in range(6):
+        free = Counter({"r0": look % 2, "r1": 1})
+        world = world_of(Gang(("r0", "r0", "r1", "r1"), ("degraded", "", CORDON, ""), free, size=2))
+        assert world.gang is not None
+        spec = world.gang.spec.model_copy(update={"evacuation": record})
+        world = replace(world, now=world.now + timedelta(seconds=40 * look))
+        found = evacuating.due(world, spec)
+        assert found is not None
+        if found.step is Step.BEGUN:
+            assert found.saves_until is not None
+            begun = records.with_evacuation_begun(world, spec, found.reason, sorted(found.why), found.saves_until)
+            record = begun.evacuation
+        assert record is not None
+        deadlines.append(record.deadline)
+    assert len(set(deadlines)) == 1

@@ -28,6 +28,8 @@ def test_no_number_has_an_exponent(head: float, exponent: int) -> None:
         (999.6, "1,000"),
         (12_345.6, "12,346"),
         (-0.5, "-0.5"),
+        (5e-324, "less than 0.000001"),
+        (1e308, "more than 10^15"),
     ],
 )
 def test_a_number_is_written_with_three_digits_and_a_large_one_whole(value: float, text: str) -> None:

@@ -83,7 +83,7 @@ def blamed(*incidents: GangIncident, saved: int | None = None) -> tuple[str, int
         pytest.param([failed(step=5, own_exception=True)], ("", 0), id="an exception of the program's own"),
         pytest.param(
             [failed(step=5), failed("n2", step=6, own_exception=True), failed("n3", step=7, own_exception=True)],
-            ("n1", 1),
+            ("", 0),
             id="one without an explanation, and two on other nodes",
         ),
         pytest.param(

@@ -1,11 +1,11 @@
 """Whether the kernel has killed a process of this container because the container reached its memory limit.
 
-Two counters of the container's cgroup have to rise: how often its own limit was reached, and how many processes were
-killed. A kill without the first is for the memory of the node, or of the pod as a whole. These files are the kernel's
-own: to read them waits for no storage.
+Two counters of the container's cgroup have to rise: how often its own limit was reached with nothing left to reclaim,
+and how many processes were killed. A kill without the first is for the memory of the node, or of the pod as a whole.
+Version 1 of cgroups has no such counter: its memory.failcnt rises whenever caches fill the limit. These files are the
+kernel's own: to read them waits for no storage.
 
-Sources: Linux, Documentation/admin-guide/cgroup-v2.rst (memory.events), cgroup-v1/memory.rst (memory.failcnt,
-memory.oom_control).
+Source: Linux, Documentation/admin-guide/cgroup-v2.rst (memory.events).
 
 Tests: tests/unit/launcher/test_memory_watch.py.
 """
@@ -35,31 +35,24 @@ class MemoryWatch:
         now = _counters(self._directory)
         if self._before is None or now is None or now[0] <= self._before[0] or now[1] <= self._before[1]:
             return None
-        for name in ("memory.max", "memory.limit_in_bytes"):
-            text = _read(os.path.join(self._directory, name)).strip()
-            if text.isdigit() and int(text) <= MAX_NUMBER:
-                return int(text)
-        return None
+        text = _read(os.path.join(self._directory, "memory.max")).strip()
+        return int(text) if text.isdigit() and int(text) <= MAX_NUMBER else None
 
 
 def _directories(root: str, memberships: str) -> Iterator[str]:
-    """Where the container's own cgroup may be, of version 2 and 1: by its path, which a container with a namespace of
-    its own does not see, or as the whole of what is mounted."""
+    """Where the container's own cgroup may be: by its path, which a container with a namespace of its own does not see,
+    or as the whole of what is mounted."""
     for line in _read(memberships).splitlines():
         _, kinds, path = [*line.split(":", 2), "", ""][:3]
-        if kinds in ("", "memory"):
-            yield os.path.join(root, kinds, path.lstrip("/"))
-            yield os.path.join(root, kinds)
+        if not kinds:
+            yield os.path.join(root, path.lstrip("/"))
+            yield root
 
 
 def _counters(directory: str) -> Optional[Tuple[int, int]]:
     """How often the limit was reached, and how many processes were killed; None where that cannot be read."""
     events = _table(os.path.join(directory, "memory.events"))
-    if "oom" in events and "oom_kill" in events:
-        return events["oom"], events["oom_kill"]
-    reached = _read(os.path.join(directory, "memory.failcnt")).strip()
-    killed = _table(os.path.join(directory, "memory.oom_control")).get("oom_kill")
-    return (int(reached), killed) if reached.isdigit() and killed is not None else None
+    return (events["oom"], events["oom_kill"]) if "oom" in events and "oom_kill" in events else None
 
 
 def _table(path: str) -> Dict[str, int]:
