@@ -206,10 +206,10 @@ def scaling_table(sizes: Sequence[ScalingSize], most: int) -> Rows:
                 f"{each.gpus:,}",
                 f"{each.jobs:,}",
                 f"{each.tokens_per_second:,.0f}",
-                f"{significant(each.times_gpus)}",
-                f"{significant(each.times_speed)}",
+                significant(each.times_gpus),
+                significant(each.times_speed),
                 percent(each.efficiency),
-                f"{significant(each.times_cost)}",
+                significant(each.times_cost),
                 *(
                     ["" if each.cost_per_million_tokens is None else small_money(each.cost_per_million_tokens)]
                     if priced

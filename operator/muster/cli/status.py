@@ -28,6 +28,7 @@ from muster.cli.session import (
     run,
     run_with_ages,
 )
+from muster.protocol.numerals import significant
 
 MAX_WORKERS = 12
 """Of a larger gang only workers with a problem are listed."""
@@ -175,7 +176,8 @@ def _facts(it: JobStatusView, now: datetime) -> list[tuple[str, object]]:
     if it.step is not None:
         known = f" (as of {show.age(it.status_time, now)} ago)" if it.status_time and it.state not in ENDED else ""
         if it.still_since is not None and it.step_seconds is not None:
-            known = f"; no other for {show.age(it.still_since, now)}, although a step takes {it.step_seconds:,.3g} s"
+            still = show.age(it.still_since, now)
+            known = f"; no other for {still}, although a step takes {significant(it.step_seconds)} s"
         rows.append(("Step", f"{it.step:,}" + (f", {speed}" if speed else "") + known))
     elif it.step_unseen:
         rows.append(("Step", f"not seen yet: {it.step_unseen}"))
