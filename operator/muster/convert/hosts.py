@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from muster.convert.fields import Notes, short
-from muster.convert.worker import others, text_of, words
+from muster.convert.worker import others, rewrite_texts, text_of, words
 
 _REFERENCE = re.compile(r"(?<![$\\])\$(?:\((\w+)\)|\{(\w+)\}|([A-Za-z_]\w*))")
 # What a script, a loop or a format puts in the place of an index.
@@ -90,12 +90,7 @@ def replace_first(container: dict[str, Any], hosts: HostNames, notes: Notes) -> 
                 return host.sub("$(MASTER_ADDR)", written)
         return text
 
-    for name in ("command", "args"):
-        if container.get(name):
-            container[name] = [replaced(word, name) for word in container[name]]
-    for variable in container.get("env") or ():
-        if "value" in variable:
-            variable["value"] = replaced(variable["value"], f"env {variable.get('name')}")
+    rewrite_texts(container, replaced)
 
 
 def note_remaining(template: Mapping[str, Any], container: Mapping[str, Any], hosts: HostNames, notes: Notes) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from muster.convert.fields import Notes, short
-from muster.convert.worker import words
+from muster.convert.worker import rewrite_texts, words
 from muster.protocol.contract import IDENTITY
 from muster.protocol.starters import commands_of
 
@@ -86,12 +86,7 @@ def _refer(container: dict[str, Any], name: str, form: str, names: Sequence[str]
         notes.became.append(f"{where}: ${name} -> {form % tuple(f'${each}' for each in names)}")
         return pattern.sub(written, word)
 
-    for part in ("command", "args"):
-        if container.get(part):
-            container[part] = [replaced(each, part) for each in container[part]]
-    for variable in container.get("env") or ():
-        if "value" in variable:
-            variable["value"] = replaced(variable["value"], f"env {variable.get('name')}")
+    rewrite_texts(container, replaced)
 
 
 def _note_counts(

@@ -6,7 +6,7 @@ Tests: tests/unit/convert/test_documents.py.
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from muster.convert.fields import Notes, RefusedError, short
@@ -41,6 +41,21 @@ _RESTARTING = re.compile(r"--max[-_]restarts")
 def words(container: Mapping[str, Any]) -> list[str]:
     """Return the command and arguments that start the container."""
     return [str(word) for name in ("command", "args") for word in container.get(name) or ()]
+
+
+def rewrite_texts(container: dict[str, Any], rewritten: Callable[[Any, str], Any]) -> None:
+    """Replace each word of the command and each value of a variable by what a function returns for it.
+
+    Args:
+        container: it is changed.
+        rewritten: gets a text, or what stands in its place, and where it stands, e.g. `env HOST`.
+    """
+    for part in ("command", "args"):
+        if container.get(part):
+            container[part] = [rewritten(word, part) for word in container[part]]
+    for variable in container.get("env") or ():
+        if "value" in variable:
+            variable["value"] = rewritten(variable["value"], f"env {variable.get('name')}")
 
 
 def text_of(value: Any) -> str:

@@ -55,6 +55,7 @@ def due(world: JobWorld, spec: GangSpec) -> Due | None:
         return Due(Step.CANCELLED) if spec.evacuation else None
     if spec.start is None:
         return Due(Step.RELEASED) if suspends else _due_before_the_start(world, why)
+    # Of all nodes to leave: it does not change with the places that others take, nor does the deadline then.
     reason = _reason(world, why)
     if why:
         last, movable = _last_calls(world, why), world.derived(_movable_nodes)
@@ -63,8 +64,6 @@ def due(world: JobWorld, spec: GangSpec) -> Due | None:
         if not leaves:
             # An evacuation that has begun goes on when a node becomes free.
             return Due(Step.CANCELLED) if stops else None
-        # Of all nodes to leave: it does not change with the places that others take, nor does the deadline then.
-        reason = _reason(world, why)
         why = {name: words for name, words in why.items() if name in leaves}
         if stops:
             reason = _stop_reason(world, why)

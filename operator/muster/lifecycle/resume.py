@@ -425,12 +425,25 @@ def passed_over_text(world: JobWorld, record: GangSpec, resumed: Resume | None) 
     text = f"checkpoint {step} ({path}) is newer and not complete{f': {problem}' if problem else ''}"
     text += f"; nor {'is' if len(newer) == 1 else 'are'} {len(newer)} more before it" if newer else ""
     failed_at_once = bool(record.incidents) and not record.incidents[-1].trained
-    if failed_at_once and not world.job.spec.checkpoint.move_incomplete and not is_url(path):
-        text += (
-            ". A program that finds its newest checkpoint itself loads that one: a job with "
-            "spec.checkpoint.moveIncomplete has it moved away first"
-        )
-    return text
+    loads_it = self_found_text(world.job, path, "that one") if failed_at_once else ""
+    return f"{text}. {loads_it}" if loads_it else text
+
+
+def self_found_text(job: TrainingJob, path: str, what: str) -> str:
+    """Return that a program may load a checkpoint by itself that does not count, and the remedy; "": it is moved away,
+    or is in a store, where nothing is moved.
+
+    Args:
+        job: the job.
+        path: of the checkpoint.
+        what: the checkpoint, in the words of the sentence.
+    """
+    if job.spec.checkpoint.move_incomplete or is_url(path):
+        return ""
+    return (
+        f"A program that finds its newest checkpoint itself loads {what}: a job with spec.checkpoint.moveIncomplete "
+        "has it moved away first"
+    )
 
 
 def _is_incomplete(world: JobWorld, record: GangSpec, key: _Key) -> bool:

@@ -13,7 +13,6 @@ from muster.api.trainingjob import TrainingJob
 from muster.lifecycle import resume
 from muster.lifecycle.resume import Missing, Start
 from muster.lifecycle.warned import Warned
-from muster.protocol.checkpoint_names import is_url
 from muster.protocol.checkpoints import read_stamps, write_stamps
 from muster.protocol.resuming import is_own
 from muster.recovery.budgets import OWN_DOING
@@ -170,14 +169,8 @@ def _fallback_start(job: TrainingJob, suspect: SuspectCheckpoint, failed: Sequen
 
 
 def _self_found_text(job: TrainingJob, suspect: SuspectCheckpoint) -> str:
-    """Return that a program may load the suspect checkpoint by itself, and the remedy; "": it was moved away, or is in
-    a store, where nothing is moved."""
-    if job.spec.checkpoint.move_incomplete or is_url(suspect.checkpoint.path):
-        return ""
-    return (
-        f"A program that finds its newest checkpoint itself loads {suspect.checkpoint.step} again: a job with "
-        "spec.checkpoint.moveIncomplete has it moved away first. "
-    )
+    text = resume.self_found_text(job, suspect.checkpoint.path, f"{suspect.checkpoint.step} again")
+    return f"{text}. " if text else ""
 
 
 def fallback_warning(job: TrainingJob, record: GangSpec) -> Warned | None:
