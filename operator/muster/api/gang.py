@@ -1065,7 +1065,7 @@ class GangSpec(ApiModel):
         spec = super().to_json()
         return {
             **spec,
-            "members": Member.compact(spec["members"]),
+            "members": Member.compact([_unnumbered(each, place) for place, each in enumerate(spec["members"])]),
             "unfencedWorkers": _without_repeated_values(spec["unfencedWorkers"]),
         }
 
@@ -1104,6 +1104,12 @@ def _numbered(member: Any, place: int) -> Any:
         index = _or(member.get("index", -1), place)
         return {**member, "index": index, "rank": _or(member.get("rank", -1), index)}
     return member
+
+
+def _unnumbered(member: dict[str, Any], place: int) -> dict[str, Any]:
+    """Return the JSON of a member without the numbers that `_numbered` gives it in this place of the list."""
+    derived = {"index": place, "rank": member["index"]}
+    return {name: value for name, value in member.items() if name not in derived or value != derived[name]}
 
 
 def _or(number: Any, otherwise: int) -> Any:

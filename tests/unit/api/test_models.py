@@ -1,5 +1,6 @@
 """The models themselves: what they forgive and what they do not."""
 
+import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -83,6 +84,24 @@ def test_a_record_has_room_for_every_worker_of_the_largest_job() -> None:
     job = TrainingJobSpec.model_validate({"nodes": 4096, "template": {"spec": {"containers": []}}})
     members = [{"index": place, "rank": place} for place in range(job.nodes)]
     assert GangSpec.model_validate({**RECORD, "members": members}).node_count == 4096
+
+
+def test_a_record_of_the_largest_job_of_which_every_worker_was_lost_fits_into_etcd() -> None:
+    long = "n" * 58  # with its number as long as the label kubernetes.io/hostname can be
+    known = {"bootId": "01234567", "podUid": "x" * 36, "gpus": 8, "readsFenceFile": True, "incarnation": 2}
+    members = [{"node": f"{long}{place:05d}", **known} for place in range(4096)]
+    lost = {"bootId": "01234567", "podUid": "x" * 36, "fencedTime": RECORD["time"], "remainingSeconds": 14}
+    gone = [{"pod": f"train-{place}-1", "node": f"{long}{place + 4096:05d}", **lost} for place in range(4096)]
+    record = GangSpec.model_validate({**RECORD, "members": members, "unfencedWorkers": gone})
+    assert len(json.dumps(record.to_json(), separators=(",", ":"))) < 1_536_000, "etcd takes 1.5 MiB with all else"
+
+
+def test_numbers_of_members_are_written_only_where_their_places_do_not_say_them() -> None:
+    members = [{"index": 0, "rank": 1}, {"index": 1, "rank": 0}, {"index": 3}, {"index": 2}, {"index": 4}]
+    record = GangSpec.model_validate({**RECORD, "members": members})
+    written = [{name: each[name] for name in ("index", "rank") if name in each} for each in record.to_json()["members"]]
+    assert written == [{"rank": 1}, {"rank": 0}, {"index": 3}, {"index": 2}, {}]
+    assert GangSpec.model_validate(record.to_json()) == record
 
 
 def test_the_workers_of_a_copied_record_are_counted_anew() -> None:
