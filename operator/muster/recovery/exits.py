@@ -11,7 +11,7 @@ from muster.api.gang import Level
 from muster.protocol.messages import RankReport
 from muster.recovery.ended_well import raised_at_the_end
 from muster.recovery.failure import ORDER_ERROR_SECONDS, Failure, Kind, failure_of
-from muster.recovery.last_lines import Cause, cause_of, is_killed, is_of_program
+from muster.recovery.last_lines import Cause, cause_of, is_killed, is_of_program, last_error
 from muster.world.job import JobWorld, WorkerView
 from muster.world.redact import without_secrets
 from muster.world.views import SCHEDULER_NAME, ContainerView, PodView, RankView
@@ -327,7 +327,14 @@ def _how_it_ended(by_code: int | None, by_signal: int | None) -> str:
 
 
 def _last_lines(tail: str) -> str:
-    """Return the last five lines as one text, short enough for an Event; when the text is cut, the last line is
-    kept."""
+    """Return the last five lines as one text, short enough for an Event; when the text is cut, the last line is kept.
+
+    An exception comes first where more was printed behind it.
+    """
     lines = [line.strip() for line in tail.splitlines() if any(character.isalnum() for character in line)]
-    return BETWEEN_LINES.join(lines[-LAST_LINES:])[-LAST_LINES_CHARS:]
+    text = BETWEEN_LINES.join(lines[-LAST_LINES:])[-LAST_LINES_CHARS:]
+    error = last_error(tail)[: LAST_LINES_CHARS // 2]
+    if not error or error in text:
+        return text
+    before = f"{error}{BETWEEN_LINES}…"
+    return before + text[len(before) - LAST_LINES_CHARS :]

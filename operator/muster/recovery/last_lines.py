@@ -54,7 +54,6 @@ _KILLED = re.compile(
     rf"|exited on signal {_NUMBER} \("  # Open MPI
     rf"|exits with return code = -{_NUMBER}"  # DeepSpeed
     rf"|EXIT STRING: (?:Killed|Terminated) \(signal|KILLED BY SIGNAL: {_NUMBER}"  # Hydra
-    r"|^slurmstepd: error: \*\*\* (?:JOB|STEP) \S+ ON \S+ CANCELLED AT"
     rf"|\*\*\* {_NAME} \(@0x[0-9a-f]+\) received by PID \d+"  # glog, as Paddle has it
     r"|\bSIGTERMException\b"  # Lightning
 )
@@ -284,7 +283,9 @@ _REPEATS = re.compile(
     r"|Aborting the coordinator (?:after collecting errors|as an unrecoverable error is reported))"
     # vLLM and SGLang, whose own SIGTERM is no cause; Text Generation Inference; loky, as joblib has it
     rf"|(?P<{Cause.KILLED.name}>[Ee]xit code: -9\b|crashed with exit code -9\b|signaled to shutdown with signal 9\b"
-    r"|[Tt]he exit codes of the workers are \{(?:EXIT\(\d{1,3}\), ){0,9}SIGKILL\(-9\))"
+    r"|[Tt]he exit codes of the workers are \{(?:EXIT\(\d{1,3}\), ){0,9}SIGKILL\(-9\)"
+    # Slurm, also where a task has failed before
+    r"|^slurmstepd: error: \*\*\* (?:JOB|STEP) \S{1,64} ON \S{1,253} CANCELLED AT)"
 )
 # Exceptions that Python programs raise about their own values, names and types. Those about files, memory, sockets and
 # devices have classes of their own, or are RuntimeErrors that name them.
@@ -366,7 +367,7 @@ def cause_of(tail: str, exit_code: int | None, by_signal: int | None) -> Cause:
     if by_signal == signal.SIGPIPE:
         return Cause.LOST_PEER
     before, *ignored = _IGNORED.split(_AT_EXIT.split(tail, maxsplit=1)[0])
-    behind = [text for text in map(_behind_its_exception, ignored) if _last_error(text)]
+    behind = [text for text in map(_behind_its_exception, ignored) if last_error(text)]
     return next(filter(None, map(_cause_in_chain, [before, *behind])), Cause.OWN)
 
 
@@ -535,9 +536,10 @@ def _is_of_a_service(text: str, later: str) -> bool:
         text: with the first exception.
         later: the text that follows, with the second exception.
     """
-    return bool(_OF_A_SOCKET.match(_last_error(text)) and _SERVICE.search(_last_error(later)))
+    return bool(_OF_A_SOCKET.match(last_error(text)) and _SERVICE.search(last_error(later)))
 
 
-def _last_error(text: str) -> str:
+def last_error(text: str) -> str:
+    """Return the last line of a text that names an error, without prefixes; "" = none does."""
     lines = (ANY_PREFIXES.sub("", line.strip()) for line in reversed(text.splitlines()))
     return next((line for line in lines if _is_error(line)), "")

@@ -10,7 +10,7 @@ from muster.api.gang import FaultClass, Level
 from muster.fencing.proofs import WHOLE_GANG_SECONDS
 from muster.protocol.messages import EXITED, RECLAIMING, TERMINATING, RankReport
 from muster.recovery.blame import culprit, fault_class
-from muster.recovery.exits import late_rank_failures, message_of
+from muster.recovery.exits import LAST_LINES_CHARS, late_rank_failures, message_of
 from muster.recovery.failure import Failure, Kind
 from muster.recovery.failures import find
 from muster.world.job import PodAges
@@ -416,6 +416,15 @@ def test_the_message_of_a_failed_rank_tells_how_it_ended_and_its_last_lines() ->
     assert one(here).message == "rank 5 exited with code 3"
     assert shown(here).startswith("rank 5 exited with code 3; its last lines: Traceback | File x")
     assert shown(here).endswith("ValueError: the loss is NaN")
+
+
+def test_an_exception_stands_before_what_was_printed_behind_it() -> None:
+    raised = "jaxlib.xla_extension.XlaRuntimeError: DEADLINE_EXCEEDED: Barrier timed out"
+    behind = [f"I0320 20:56:05 grain_pool.py:40{number}] Grain pool is exiting, {'x' * 100}" for number in range(6)]
+    here = scene().launcher(1, failed(1, rank=5, code=1, tail="\n".join(["Traceback", raised, *behind])))
+    assert shown(here).startswith(f"rank 5 exited with code 1; its last lines: {raised} | …")
+    assert shown(here).endswith(behind[-1])
+    assert len(shown(here).partition("last lines: ")[2]) == LAST_LINES_CHARS
 
 
 @pytest.mark.parametrize(
