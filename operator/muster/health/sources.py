@@ -180,6 +180,8 @@ _NVSENTINEL_CONDITIONS = (
     r"|SyslogError"
 )
 _NVSENTINEL_LIGHT = "NVSwitchNonFatalError|GpuNvswitchNonfatalWatch|GpuDcgmUnresponsive|GpuDcgmConnectivityFailure"
+# All that the condition says is that the daemon of memory shared between nodes does not run.
+_ONLY_IMEX = r"(ErrorCode:DCGM_FR_IMEX_UNHEALTHY [^;]*(;|\Z))+"
 _NVSENTINEL_NETWORK = r"(InfiniBand(State|Degradation|CharDevice)|Ethernet\w*|EFA\w*)Check"
 
 _S = SourceName
@@ -192,11 +194,20 @@ ROWS: tuple[Row, ...] = (
     Row(
         "nvsentinel/conditions",
         _S.NVSENTINEL,
-        Condition(_NVSENTINEL_CONDITIONS),
+        Condition(_NVSENTINEL_CONDITIONS, message=rf"(?!{_ONLY_IMEX}\Z).*"),
         FATAL,
         INSPECT,
         action_in_message=True,
         note="NVSentinel makes conditions of fatal faults only; a message that recommends NONE alone only warns",
+    ),
+    Row(
+        "nvsentinel/imex",
+        _S.NVSENTINEL,
+        Condition("GpuNvlinkWatch", message=_ONLY_IMEX),
+        FATAL,
+        INSPECT,
+        only_on=r"nvidia\.com/gpu\.clique=.+",
+        note="IMEX shares memory between the nodes of an NVLink domain, so that elsewhere its daemon is not missed",
     ),
     Row(
         "nvsentinel/light",
@@ -781,7 +792,7 @@ ROWS: tuple[Row, ...] = (
     Row(
         "oke/settings",
         _S.OKE,
-        Condition("DcgmiHealth|RdmaRttcc|CpuProfile|OcaVersion", reason=r"\w+HasIssues"),
+        Condition("DcgmiHealth|RdmaRttcc|CpuProfile", reason=r"\w+HasIssues"),
         WARNING,
         INSPECT,
     ),

@@ -95,6 +95,9 @@ _HP_CHECK = "sagemaker.amazonaws.com/deep-health-check-status"
 _TIME = "Fri, 20 Nov 2026 09:56:07 GMT"
 _GPU_MEM = "ErrorCode:DCGM_FR_VOLATILE_DBE_DETECTED GPU:3 PCI:0000:5d:00.0 Recommended Action=COMPONENT_RESET;"
 
+_IMEX = (
+    "ErrorCode:DCGM_FR_IMEX_UNHEALTHY GPU:0 IMEX daemon status is -3 (not READY) Recommended Action=CONTACT_SUPPORT;"
+)
 CASES: dict[str, Case] = {
     "nvsentinel/conditions": Case(
         with_(condition("GpuMemWatch", "True", "GpuMemWatchIsNotHealthy", _GPU_MEM)),
@@ -106,6 +109,16 @@ CASES: dict[str, Case] = {
             with_(condition("GpuMemWatch", "Unknown", "GpuMemWatchIsNotHealthy", _GPU_MEM)),
             with_(condition("GpuMemWatcher", "True", "SomebodyElse")),
         ],
+    ),
+    "nvsentinel/imex": Case(
+        with_(
+            condition("GpuNvlinkWatch", "True", "GpuNvlinkWatchIsNotHealthy", _IMEX),
+            labels={"nvidia.com/gpu.clique": "4b968ade-7ba8-4a51-a3a2-2fb1b0f5d0a2.1"},
+        ),
+        "GpuNvlinkWatchIsNotHealthy",
+        "Fatal",
+        "Inspect",
+        [with_(condition("GpuNvlinkWatch", "True", "GpuNvlinkWatchIsNotHealthy", _IMEX))],
     ),
     "nvsentinel/light": Case(
         with_(condition("GpuDcgmUnresponsive", "True", "GpuDcgmUnresponsiveIsNotHealthy")),
