@@ -129,7 +129,8 @@ PRESETS: Tuple[Preset, ...] = (
         (
             Line(
                 "'loss': ",
-                _RANK + r"\{'loss': .*'(?:epoch|iteration)': ",
+                # Two streams in one log: the line is appended to the drawing before it.
+                _RANK + r"(?:\s*(?:Train: +)?\d+%\|[^|]*\|[^{]*\])?\{'loss': .*'(?:epoch|iteration)': ",
                 "{'loss': '2.17', 'grad_norm': '3.1', 'learning_rate': '1.98e-05', 'epoch': '3.02'}",
                 _HUGGING_FACE + " (ProgressCallback)",
             ),
@@ -157,6 +158,12 @@ PRESETS: Tuple[Preset, ...] = (
                 "lightning 2.6.6, callbacks/progress/tqdm_progress.py",
             ),
             Line(
+                "Epoch 0",  # of a loader of unknown length, until its first epoch ends
+                _RANK + r"\s*Epoch 0(?:/\d+)?: +\|[^|]*\| (?P<step>\d+)/\? \[[^\],]*, *[\d.?]+(?:it/s|s/it)[\],]",
+                "Epoch 0: |          | 3/? [00:52<00:00,  0.06it/s, v_num=0, train_loss=14.80]",
+                "lightning 2.6.6, callbacks/progress/tqdm_progress.py (on_train_epoch_start)",
+            ),
+            Line(
                 "Training: ",
                 # After it has resumed in the middle of an epoch, until that ends: it names neither its number nor its
                 # length.
@@ -168,8 +175,8 @@ PRESETS: Tuple[Preset, ...] = (
         needs="it prints batches of an epoch, from which the step is computed. It is the same as in its checkpoints "
         "with one optimizer, `accumulate_grad_batches=1` and epochs of one length. After a resume in the middle of an "
         "epoch it counts on without naming the epoch. Until the epoch ends, steps are counted from "
-        "`MUSTER_RESUME_STEP`, too low by less than `refresh_rate`. `RichProgressBar` prints nothing into a log, and "
-        "loaders of unknown length no length",
+        "`MUSTER_RESUME_STEP`, too low by less than `refresh_rate`. `RichProgressBar` prints nothing into a log. Of "
+        "a loader of unknown length only the first epoch counts",
         loss=r"[ ,\[](?:train(?:ing)?[_/])?loss(?:[_/]step)?=" + _VALUE,
         pace=_BAR_PACE,
         is_distinct=False,

@@ -250,14 +250,13 @@ def _step_of(one: _Compiled, rank: _Rank, text: str) -> Optional[int]:
         return _number(found, rank) if found else None
     if found is not None:
         rank.bar = int(found.group("step")), int(found.group("total"))
-    else:
-        confirmed = _match(one.confirms, text)
-        if confirmed is None:
-            return None
-        if "total" in confirmed.re.groupindex:
-            rank.total = int(confirmed.group("total").replace(",", ""))
-        elif rank.bar is not None:
-            rank.total = rank.bar[1]
+    confirmed = _match(one.confirms, text)
+    if found is None and confirmed is None:
+        return None
+    if confirmed is not None and "total" in confirmed.re.groupindex:
+        rank.total = int(confirmed.group("total").replace(",", ""))
+    elif confirmed is not None and rank.bar is not None:
+        rank.total = rank.bar[1]
     if rank.bar is None or rank.bar[1] != rank.total:
         return None
     return _finished(rank.bar[0])
