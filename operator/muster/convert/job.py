@@ -76,10 +76,12 @@ class Gang:
         if "recovery" in self.spec:
             notes.leave_out(fields.at(name), wanted)
             return
-        self.spec["recovery"] = {"applicationRestartsPerDay": min(wanted, _MOST_RESTARTS)}
+        restarts = min(wanted, _MOST_RESTARTS)
+        self.spec["recovery"] = {"applicationRestartsPerDay": restarts}
+        most = f", the most in place of {wanted}" if restarts < wanted else ""
         notes.became.append(
-            f"{fields.at(name)} -> spec.recovery.applicationRestartsPerDay: {min(wanted, _MOST_RESTARTS)}: within 24 "
-            "h, and failures of nodes do not count"
+            f"{fields.at(name)} -> spec.recovery.applicationRestartsPerDay: {restarts}{most}: within 24 h, and "
+            "failures of nodes do not count"
         )
 
     def ends(self, fields: Fields, notes: Notes) -> None:
@@ -232,7 +234,9 @@ def _placement(gang: Gang, marks: Mapping[str, str], policy: FleetPolicySpec, no
     placement: dict[str, Any] = {}
     for key, label in marks.items():
         wanted = _LEVELS.get(key)
-        if wanted is None:
+        if pod.THEIR_RESTARTS.fullmatch(key):
+            notes.leave_out(key, label, "Muster restarts ranks itself (spec.recovery)")
+        elif wanted is None:
             where = "spec.placement" if "topology" in key or "slice" in key else "docs/queueing.md"
             notes.leave_out(key, label, f"Muster queues and places jobs itself, see {where}")
         elif label == "kubernetes.io/hostname":

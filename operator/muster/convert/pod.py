@@ -113,9 +113,10 @@ _SAID_BY_DEFAULT = {
 _USUAL_GRACE = 30
 _USUAL_MESSAGE = "/dev/termination-log"
 # Labels that other systems, and Kubernetes Jobs, put on their pods.
+THEIR_RESTARTS = re.compile(r"sagemaker\.amazonaws\.com/(?:enable-job-auto-resume|job-max-retry-count)")
 THEIR_LABELS = re.compile(
     r"(?:[\w.-]+\.)?(?:kueue\.x-k8s\.io|scheduling\.x-k8s\.io|scheduling\.sigs\.k8s\.io|jobset\.sigs\.k8s\.io|volcano\.sh|"
-    r"kubeflow\.org|kai\.scheduler|run\.ai)/.*|scheduling\.k8s\.io/group-name"
+    rf"kubeflow\.org|kai\.scheduler|run\.ai)/.*|scheduling\.k8s\.io/group-name|{THEIR_RESTARTS.pattern}"
 )
 OF_JOBS = re.compile(r"(?:batch\.kubernetes\.io/)?(?:job-name|controller-uid|job-completion-index)")
 _ANOTHERS = re.compile(r"(?:jobset\.sigs\.k8s\.io|kubeflow\.org|batch\.kubernetes\.io|volcano\.sh)/[\w-]+")

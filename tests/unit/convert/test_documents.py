@@ -136,6 +136,22 @@ def test_restarts_have_one_source_and_a_limit() -> None:
     assert job("trainjob-with-runtime")["spec"]["recovery"] == {"applicationRestartsPerDay": 2}
 
 
+def test_more_restarts_than_there_can_be_and_those_of_the_node_s_system_are_told() -> None:
+    source = a_pytorch_job(["torchrun", "train.py"])
+    source["metadata"]["annotations"] = {
+        "sagemaker.amazonaws.com/enable-job-auto-resume": "true",
+        "sagemaker.amazonaws.com/node-health-status": "Schedulable",
+    }
+    source["spec"]["elasticPolicy"] = {"maxRestarts": 200}
+    (found,) = convert_objects([source])
+    assert found is not None
+    assert any("applicationRestartsPerDay: 100, the most in place of 200:" in note for note in found.notes.became)
+    assert "sagemaker.amazonaws.com/enable-job-auto-resume: true: Muster restarts ranks itself (spec.recovery)" in (
+        found.notes.left_out
+    )
+    assert list(job_of(found)["metadata"]["annotations"]) == ["sagemaker.amazonaws.com/node-health-status"]
+
+
 def test_never_ends_a_pytorch_job_whatever_its_back_off_limit_and_a_job_goes_by_the_limit() -> None:
     source = a_pytorch_job(["torchrun", "train.py"])
     source["spec"]["runPolicy"] = {"backoffLimit": 3}
