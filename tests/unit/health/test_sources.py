@@ -431,6 +431,28 @@ CASES: dict[str, Case] = {
         "Replace",
         [with_(labels={"oci.oraclecloud.com/host.health": "HEALTHY"})],
     ),
+    "oke/host-fault": Case(
+        with_(labels={"oci.oraclecloud.com/host.fault.ssd": "SPENV-8000-9M"}),
+        "HostFault",
+        "Degraded",
+        "Inspect",
+        [with_(labels={"oci.oraclecloud.com/host.health": "HEALTHY"})],
+    ),
+    "oke/maintenance": Case(
+        with_(
+            condition(
+                "oci.oraclecloud.com/MaintenanceFault",
+                "True",
+                "HPCGPU-0002-02",
+                "The GPU has exceeded the maximum number of ECC defective row remaps.",
+            ),
+            labels={"oci.oraclecloud.com/host.maintenance.state": "SCHEDULED"},
+        ),
+        "MaintenanceFault",
+        "Degraded",
+        "Inspect",
+        [with_(condition("oci.oraclecloud.com/MaintenanceFault", "False", "Resolved", "No active maintenance events"))],
+    ),
     "oke/repair": Case(
         with_(taint=("oci.oraclecloud.com/node-auto-repair-scheduled", "", "NoSchedule")),
         "NodeAutoRepair",
