@@ -426,10 +426,13 @@ _FILE_SYSTEMS = (
     _row("ceph", kinds.NETWORK_DISK_ERROR, "ceph: ",
          r"ceph: (?:\[[0-9a-f-]{36} \d+\]: )?(?P<device>mds\d+) (?:hung\b|rejected session|reconnect denied)"),
     _row("lustre", kinds.NETWORK_DISK_ERROR,
-         ("was lost; in progress operations", "This client was evicted by", "Timed out RDMA with"),
-         r"Lustre(?:Error)?: (?:[\d:-]{1,24}: )?(?:\S{1,120}: Connection to (?P<device>\S{1,64}) \(at \S{1,64}\) was "
-         r"lost; in progress operations"
-         r"|\S{1,120}: This client was evicted by (?P<device2>[\w.-]{1,64}); in progress operations)"
+         ("was lost; in progress operations", "This client was evicted by", "Timed out RDMA with", "ration from log "),
+         r"Lustre(?:Error)?: (?:[\da-f:-]{1,24}: )?(?:\S{1,120}: Connection to (?P<device>\S{1,64}) \(at \S{1,64}\) "
+         r"was lost; in progress operations"
+         r"|\S{1,120}: This client was evicted by (?P<device2>[\w.-]{1,64}); in progress operations"
+         # A mount. Error 2: there is no such file system, which is a matter of the mount's own words.
+         r"|MGC\S{1,64}: (?:Confi?guration|The configuration) from log '?(?P<device4>[\w.-]{1,64})-client'? failed "
+         r"(?:from (?:the )?MGS )?\(?-(?!2\b)\d)"
          r"|LNet(?:Error)?: [^\n]{1,120}\(\)\) Timed out RDMA with (?P<device3>[\w.:-]{1,64}@\w{1,16}) "),
 )  # fmt: skip
 
