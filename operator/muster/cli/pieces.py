@@ -19,6 +19,8 @@ MAX_CASES = 64
 MAX_LINES = 200
 OF_THE_LOG = frozenset(
     [
+        "AcceleratorError",
+        "AcceleratorReset",
         "AmdGpuError",
         "ClockSource",
         "DiskError",

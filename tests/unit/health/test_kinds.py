@@ -48,6 +48,8 @@ def test_every_kind_that_the_agent_sends_has_a_row_and_no_other() -> None:
         ("DriverFatal", "Fatal", "Reboot"),
         ("NvLinkDiscovery", "Degraded", "Reboot"),
         ("AmdGpuError", "Fatal", "Reboot"),
+        ("AcceleratorError", "Fatal", "Reboot"),
+        ("AcceleratorReset", "Warning", "Inspect"),
         ("IommuFault", "Warning", "Inspect"),
         ("HostThermal", "Warning", "Inspect"),
     ],

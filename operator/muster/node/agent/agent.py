@@ -55,6 +55,8 @@ _EXPIRES = {
     kinds.XID: "xid.expires",
     kinds.DRIVER_FATAL: "xid.expires",
     kinds.AMD_GPU: "xid.expires",
+    kinds.ACCELERATOR: "xid.expires",
+    kinds.ACCELERATOR_RESET: "xid.expires",
     kinds.NVLINK_DISCOVERY: "xid.expires",
     kinds.SXID: "sxid.expires",
     kinds.DISK_ERROR: "disk.expires",

@@ -183,6 +183,30 @@ _AMD = (
     ),
 )
 
+_ACCELERATORS = (
+    # drivers/accel/habanalabs: after a reset that succeeds the card works on. A card has the name of its device file,
+    # or its PCI address. Other causes of a failed start or reset have lines of their own before it.
+    _row("habanalabs", kinds.ACCELERATOR, "habanalabs",
+         rf"habanalabs (?P<device>{_PCI}): Failed to initialize hl\d+\. Device is NOT usable"
+         rf"|habanalabs: Failed to initialize accel\d+\. Device (?P<device2>{_PCI}) is NOT usable"
+         rf"|habanalabs (?P<device3>hl\d+|{_PCI}): (?:(?P<device4>{_PCI}) )?(?:Failed to reset! Device is NOT usable"
+         r"|Device heartbeat failed! PCI link is broken)"),
+    _row("habanalabs-reset", kinds.ACCELERATOR_RESET, "habanalabs",
+         rf"habanalabs (?P<device>hl\d+|{_PCI}): (?:Device heartbeat failed!"
+         r"|\w{1,48}: (?:ECC error detected\. [^\n]{1,160} critical 1\.|System Critical Error Interrupt - HBM\()"
+         r'|Received H/W interrupt \d+ \["\w{1,40}DERR\w{0,8}"\])'),
+    # drivers/gpu/drm: xe/xe_device.c, i915/gt/intel_reset.c. The processor's own GPU is always at this address.
+    _row("intel-gpu", kinds.ACCELERATOR, ("as wedged", "Failed to reset chip", "Failed to initialise HW following"),
+         rf"(?:xe|i915) (?P<device>(?!0000:00:02\.){_PCI}): \[drm\] \*ERROR\* (?:CRITICAL: Xe has declared device "
+         r"\S{1,32} as wedged|(?:GT\d+: )?(?:Failed to reset chip|Failed to initialise HW following reset))"),
+    # The runtime writes it by the driver, which prints any text for a process that has a device. Such a process can
+    # take only its own node out. A hang in a collective is most often another node's fault.
+    _row("neuron", kinds.ACCELERATOR, ("NEURON_HW_ERR=", "was initiated, but failed to complete"),
+         r"(?:\d{4}-\d\d-\d\dT\S{8,24} )?NEURON_HW_ERR=(?:SRAM_UNCORRECTABLE|NC_UNCORRECTABLE|HBM_UNCORRECTABLE|DMA)"
+         r"_ERROR [^\n]{0,160}?(?P<device>nd-id=\d{1,3})\b"
+         r"|neuron:\w{1,48}: (?P<device2>nd\d{1,3}): reset request \d+ was initiated, but failed to complete"),
+)  # fmt: skip
+
 _PCIE = (
     _row("aer-gpu-fatal", kinds.AER_FATAL, _AER_WORDS,
          rf"(?:{_GPU_DRIVER}) (?P<gpu>{_PCI}): {_AER}{_UNCORRECTED} \(Fatal\)"),
@@ -531,7 +555,7 @@ _KERNEL = (
 )  # fmt: skip
 
 KERNEL_LINES: tuple[KernelLine, ...] = (
-    *_NVIDIA, *_AMD, *_PCIE, *_NETWORK, *_BLOCK_DEVICES, *_FILE_SYSTEMS, *_HOST, *_KERNEL,
+    *_NVIDIA, *_AMD, *_ACCELERATORS, *_PCIE, *_NETWORK, *_BLOCK_DEVICES, *_FILE_SYSTEMS, *_HOST, *_KERNEL,
 )  # fmt: skip
 """All rows: the first that matches counts."""
 
