@@ -34,6 +34,7 @@ OF_THE_LOG = frozenset(
         "KernelHang",
         "NetworkDiskError",
         "NicError",
+        "NicFailed",
         "NvLinkDiscovery",
         "PcieAerCorrected",
         "PcieAerElsewhere",

@@ -18,6 +18,7 @@ _OF_PORTS = frozenset(
         "EfaUnresponsive",
         "SysfsHang",
         "NicError",
+        "NicFailed",
     }
 )
 """Kinds of evidence about ports, devices, interfaces and cards of the network."""

@@ -222,6 +222,15 @@ KINDS: Mapping[str, Kind] = {
         "the firmware of an EFA device no longer completes commands", DEGRADED, REBOOT, "NVSentinel: fatal"
     ),
     "SysfsHang": Kind("a network device can no longer be read", DEGRADED, REBOOT, "Muster's choice, as NvmlHang"),
+    "NicFailed": Kind(
+        "a network card has failed, and its driver does not repair it: the firmware has stopped, a reset has failed, "
+        "or its memory has an uncorrectable error",
+        DEGRADED,
+        REBOOT,
+        "HPE; otherwise as EfaUnresponsive",
+        Clears.BOOT,
+        event=True,
+    ),
     "NicError": Kind("the network driver reports an error", WARNING, INSPECT, "NVSentinel, gpud", event=True),
     "DiskError": Kind("a disk reports errors", DEGRADED, INSPECT, "gpud, NPD", Clears.BOOT, event=True),
     "NetworkDiskError": Kind(

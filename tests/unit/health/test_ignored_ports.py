@@ -19,6 +19,7 @@ PORT_KINDS = (
     "EfaUnresponsive",
     "SysfsHang",
     "NicError",
+    "NicFailed",
 )
 
 

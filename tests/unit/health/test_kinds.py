@@ -50,6 +50,7 @@ def test_every_kind_that_the_agent_sends_has_a_row_and_no_other() -> None:
         ("AmdGpuError", "Fatal", "Reboot"),
         ("AcceleratorError", "Fatal", "Reboot"),
         ("AcceleratorReset", "Warning", "Inspect"),
+        ("NicFailed", "Degraded", "Reboot"),
         ("IommuFault", "Warning", "Inspect"),
         ("HostThermal", "Warning", "Inspect"),
     ],

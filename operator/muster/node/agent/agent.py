@@ -64,6 +64,7 @@ _EXPIRES = {
     kinds.READ_ONLY_FILESYSTEM: "disk.expires",
     kinds.KERNEL_HANG: "kernel.expires",
     kinds.TASK_HANG: "kernel.expires",
+    kinds.NIC_FAILED: "nic.expires",
     kinds.NIC_ERROR: "nic.expires",
     kinds.AER_FATAL: "hardware.expires",
     kinds.AER_UNCORRECTED: "hardware.expires",

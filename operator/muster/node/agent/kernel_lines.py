@@ -49,7 +49,20 @@ _GPU_NUMBER = r"NVRM: (?:GPU\d{1,3} )?"
 _NETDEV = r"(?<!:)(?: [^:\n]{1,48})?: "
 _DISK = r"(?P<device>[\w.-]{1,64})"
 _GPU_DRIVERS = ("nvidia", "amdgpu", "habanalabs")
-_NETWORK_DRIVERS = ("mlx5_core", "efa", "bnxt_en", "ice", "irdma", "ionic", "idpf", "gve", "mana", "hfi1")
+_NETWORK_DRIVERS = (
+    "mlx5_core",
+    "efa",
+    "bnxt_en",
+    "ice",
+    "irdma",
+    "ionic",
+    "idpf",
+    "gve",
+    "mana",
+    "hfi1",
+    "cxi_ss1",
+    "cxi_core",
+)
 DRIVERS_OF_JOBS = frozenset({*_GPU_DRIVERS, *_NETWORK_DRIVERS})
 """Drivers of the PCIe devices that jobs use."""
 CONTAINED = "contained"
@@ -249,23 +262,54 @@ _PCIE = (
          r"NMI: (?:PCI system error \(SERR\)|IOCK error \(debug interrupt\?\)) for reason [0-9a-f]{2} on CPU \d"),
 )  # fmt: skip
 
+_CXI = rf"cxi_(?:ss1|core) (?P<device>{_PCI}): cxi\d+\[\S{{0,16}}\]:? "
+
 _NETWORK = (
+    # What the drivers do not repair. mlx5: nothing resets a card whose firmware has stopped its counter; a fatal error
+    # has a recovery, which ends with a line. bnxt_re gives up a card whose firmware has stopped, and the others say
+    # themselves that a start or a reset has failed.
+    _row("nic-failed", kinds.NIC_FAILED,
+         ("health compromised", "health recovery f", "Driver is in error state", "Firmware reset aborted", "FW STALL",
+          "state, aborting", "Firmware not responding", "establish mailbox communications",
+          "DISABLING ALL QUEUES", "LIFs restart failed", "Reset attempt failed", "Device reset failed",
+          "Rebuild failed, unload", "recovery unsuccessful", "Please REBOOT", "Critical temperature reached! F"),
+         rf"mlx5_core (?P<device>{_PCI}?):?(?: \S{{1,32}})? (?:\w{{1,48}}:\d+:(?:\(pid \d+\):)? )?"
+         r"(?:device's health compromised|health recovery (?:failed|flow aborted)|Driver is in error state\. Unloading"
+         r"|Firmware over \d+ MS in \S+ ?\S* state, aborting)"
+         rf"|bnxt_en (?P<device2>{_PCI}){_NETDEV}(?:Firmware (?:reset aborted|not responding, status: )"
+         r"|\w{1,48}: FW STALL Detected)"
+         rf"|gve (?P<device3>{_PCI}){_NETDEV}[^\n]{{1,80}} !!! DISABLING ALL QUEUES !!!"
+         rf"|ionic (?P<device4>{_PCI}){_NETDEV}FW Up: LIFs restart failed"
+         rf"|ena (?P<device5>{_PCI}){_NETDEV}(?:Reset attempt failed|Device reset failed)"
+         rf"|(?:ice|i40e) (?P<device6>{_PCI})(?: \S{{1,32}})?: (?:tx_timeout recovery unsuccessful|Rebuild failed, "
+         r"unload and reload driver)"
+         rf"|idpf (?P<device8>{_PCI}){_NETDEV}Failed to establish mailbox communications"
+         rf"|hfi1 (?P<device7>{_PCI}): hfi1_\d+: (?:Aborted freeze recovery\. Please REBOOT|Critical temperature "
+         r"reached! Forcing device into freeze mode)"),
+    # Slingshot; each error has its class in cassini_error_defs.h. The vendor asks for a boot after those that are
+    # uncorrected, and after one of the critical ones. Those of the link, of PCIe and of an address that does not fit
+    # its port (cabling, the fabric's template) have their cause elsewhere; an aborted read is one that PCIe repeats.
+    # The next lines, with registers and counters, belong to the first.
+    _row("cxi-failed", kinds.NIC_FAILED, ("C_EC_UNCOR_", "_tbl_", "Disabling device"),
+         rf"{_CXI}(?:C_EC_UNCOR_N?S: \w{{1,32}} error: (?!llr_(?!tx_dp_mbe)|pcs_|mac_|pcie_|port_dfa_mismatch )"
+         r"|C_EC_CRIT: \w{1,32} error: \w{3}_tbl_(?:de)?alloc |Disabling device)"),
+    _row("cxi", kinds.NIC_ERROR,
+         ("C_EC_UNCOR_", "C_EC_CRIT", "C_EC_DEGRD_", "serdes fw corruption", "QSFP_EPO_TEMPERATURE"),
+         rf"{_CXI}(?:C_EC_(?:UNCOR_N?S|CRIT|DEGRD_NS): \w{{1,32}} error: (?!llr_eopb |ip_cfg_|pri_\w{{4,8}}_abort )"
+         r"|\(sbl\): \d+: serdes fw corruption alert|uC: QSFP_EPO_TEMPERATURE)"),
     # A register that a monitor may not read there (ACCESS_REG, "bad resource") is no fault of the card.
     _row(
         "mlx5",
         kinds.NIC_ERROR,
         "mlx5_core",
         r"mlx5_core (?P<device>[0-9a-fA-F:.]{5,32}?):?(?: \S{1,32}:)? (?!(?:AER: )?PCIe Bus Error)[^\n]*?"
-        r"(?:health poll failed|handling bad device here|health recovery (?:failed|flow aborted)|health "
-        r"compromised|starting health recovery flow|Health issue observed, [^\n]{1,64}severity\([0-4]\)"
-        r"|synd 0x(?!0:)[0-9a-f]{1,4}: |unrecoverable|firmware internal error"
-        r"|(?<!-)\b[Ff]atal\b|timeout\. Will cause a leak of a command resource"
+        r"(?:health poll failed|handling bad device here|starting health recovery flow"
+        r"|Health issue observed, [^\n]{1,64}severity\([0-4]\)|synd 0x(?!0:)[0-9a-f]{1,4}: |unrecoverable"
+        r"|firmware internal error|(?<!-)\b[Ff]atal\b|timeout\. Will cause a leak of a command resource"
         r"|cmd.{0,40}(?<!recovered after )timeout|PCI slot is unavailable"
         r"|[Ii]nsufficient power|[Hh]igh [Tt]emperature|Port module event\[error\]|TX timeout (?:detected|on queue: )"
         r"|RX timeout on channel: "
-        r"|E(?:rror cqe on cqn|RR CQE on )|mlx5_(?:load|init)_one failed with error code"
-        r"|Firmware over \d+ MS in \S+ ?\S* state, "
-        r"aborting)",
+        r"|E(?:rror cqe on cqn|RR CQE on )|mlx5_(?:load|init)_one failed with error code)",
     ),
     _row("netdev-watchdog", kinds.NIC_ERROR, "NETDEV WATCHDOG",
          r"NETDEV WATCHDOG: (?P<device>(?!CPU: )\S{1,32}) \(\S{0,32}\): transmit queue \d+ timed out"),
@@ -275,16 +319,18 @@ _NETWORK = (
          r"out"),
     _row("bnxt", kinds.NIC_ERROR, "bnxt_en",
          rf"bnxt_en (?P<device>{_PCI}){_NETDEV}(?:TX timeout detected, starting reset task|Fatal firmware reset event"
-         r"|Firmware (?:fatal reset event|not responding, status: |reset aborted)|Detected firmware fatal condition"
+         r"|Firmware fatal reset event|Detected firmware fatal condition"
          r"|Error \(timeout: \d+\) msg |(?:Abandoning msg \{|Resp cmpl intr abandoning msg: )|Resp cmpl intr err msg: "
          r"|Chip temperature has gone above the (?:critical|fatal|shutdown) thermal threshold"
-         r"|(?:QPLIB: )?cmdq\[0x[0-9a-f]+\]=0x[0-9a-f]+ timedout |\w{1,48}: FW STALL Detected)"),
+         r"|(?:QPLIB: )?cmdq\[0x[0-9a-f]+\]=0x[0-9a-f]+ timedout "
+         # Refused objects of the card's own: a program can have had too many of them. Other commands have its values.
+         r"|(?:QPLIB: )?cmdq\[0x[0-9a-f]+\]=0x(?:1|5|9|13|8[0-9a-f]) status )"),
     _row("ena", kinds.NIC_ERROR, "ena ",
          rf"ena (?P<device>{_PCI}){_NETDEV}(?:Keep alive watchdog timeout|The number of lost tx completions is above"
          r"|Lost TX completions are above|Transmit time out|TX q \d+ is paused for too long|Potential MSIX issue on "
          r"|ENA admin queue is not in running state|Wait for completion \(polling\) timeout"
          r"|The ena device (?:didn't send a completion|sent a completion but the driver didn't receive)"
-         r"|Reg read(?:32)? timeout occurred|Reset indication didn't turn |Reset attempt failed|Device reset failed)"),
+         r"|Reg read(?:32)? timeout occurred|Reset indication didn't turn )"),
     _row("efa", kinds.NIC_ERROR,
          ("for admin cmd", "Wait for completion (polling) timeout", "Reading register timed out", "Reset indication"),
          rf"efa (?P<device>{_PCI})(?: \S{{1,32}})?: (?:The device didn't send any completion for admin cmd"
@@ -295,29 +341,29 @@ _NETWORK = (
          rf"(?:ice|irdma|i40e) (?P<device>{_PCI})(?: \S{{1,32}})?: (?:HMC Error|critical PE Error, GLPE_CRITERR|PE "
          r"Push Error|ECC Error, PF reset requested|IRDMA hardware initialization FAILED)"),
     _row("ice", kinds.NIC_ERROR,
-         ("tx_timeout", "Rebuild failed, unload and reload", " disable timeout"),
-         rf"(?:ice|i40e|iavf) (?P<device>{_PCI})(?: \S{{1,32}})?: (?:tx_timeout(?: recovery unsuccessful|: VSI_"
-         r"\w{3,4}: \d)|Rebuild failed, unload and reload driver|VSI seid \d+ [TR]x ring \d+ disable timeout)"),
+         ("tx_timeout", " disable timeout"),
+         rf"(?:ice|i40e|iavf) (?P<device>{_PCI})(?: \S{{1,32}})?: (?:tx_timeout: VSI_\w{{3,4}}: \d"
+         r"|VSI seid \d+ [TR]x ring \d+ disable timeout)"),
     # A card that has hung or gone, by the lines that each maker's drivers have for it.
     _row("ethernet", kinds.NIC_ERROR,
          (" Unit Hang", ": Hardware Error", "PCIe link lost", "Adapter removed", "transmit timed out, resetting",
-          "_stop_block timed out", "mlx4_core", "Firmware reports adapter error"),
+          "_stop_block timed out", "mlx4_core", "Firmware reports adapter error", " 8051 "),
          rf"(?:e1000e?|igb|igc|ixgbe|ixgbevf|fm10k) (?P<device>{_PCI})(?: \S{{1,32}})?: (?:Detected (?:Tx|Hardware) "
          r"Unit Hang|Hardware Error$|PCIe link lost|Adapter removed)"
          rf"|tg3 (?P<device2>{_PCI})(?: \S{{1,32}})?: (?:transmit timed out, resetting|tg3_stop_block timed out)"
          rf"|mlx4_core (?P<device3>{_PCI}): (?:command 0x[0-9a-f]+ timed out|Internal error detected)"
-         rf"|cxgb4 (?P<device4>{_PCI}): Firmware reports adapter error"),
+         rf"|cxgb4 (?P<device4>{_PCI}): Firmware reports adapter error"
+         rf"|hfi1 (?P<device5>{_PCI}): hfi1_\d+: (?:Lost 8051 heartbeat|8051 host command \d+ timeout)"),
     # Cards of clouds that do not send, or whose firmware does not answer or has stopped.
     _row("cloud-nic", kinds.NIC_ERROR, ("mana ", "gve ", "ionic ", "idpf "),
          rf"mana (?P<device>{_PCI}){_NETDEV}(?:HWC: Request timed out|EQ \d+: overflow detected|Timeout when setting "
          r"up HWC|test_eq timed out)"
-         rf"|gve (?P<device2>{_PCI}){_NETDEV}(?:AQ commands timed out|Timeout on tx queue, \d|[^\n]{{1,80}} !!! "
-         r"DISABLING ALL QUEUES !!!)"
-         rf"|ionic (?P<device3>{_PCI}){_NETDEV}(?:FW Down: Stopping LIFs|FW heartbeat stalled at |FW Up: LIFs restart "
-         r"failed|DEVCMD \S{1,64} \(\d+\) timeout after |IONIC_CMD_\w{1,48} \(\d+\) failed: TIMEOUT|Tx Timeout "
+         rf"|gve (?P<device2>{_PCI}){_NETDEV}(?:AQ commands timed out|Timeout on tx queue, \d)"
+         rf"|ionic (?P<device3>{_PCI}){_NETDEV}(?:FW Down: Stopping LIFs|FW heartbeat stalled at "
+         r"|DEVCMD \S{1,64} \(\d+\) timeout after |IONIC_CMD_\w{1,48} \(\d+\) failed: TIMEOUT|Tx Timeout "
          r"triggered|\w{1,48}: Restarting queues failed)"
          rf"|idpf (?P<device4>{_PCI}){_NETDEV}(?:Detected Tx timeout: |Device reset timeout|Transaction timed-out \(op"
-         r"|The driver was unable to contact the device's firmware|Failed to establish mailbox communications)"),
+         r"|The driver was unable to contact the device's firmware)"),
 )  # fmt: skip
 
 # block/blk-core.c prints its own word for each status. Linux 5.4 to 5.15 put the function's name before it, older ones

@@ -58,6 +58,7 @@ IB_PORT_OFF = "IbPortOff"
 FRONT_END_DOWN = "FrontEndDown"
 IB_COUNTERS = "IbCounters"
 EFA_UNRESPONSIVE = "EfaUnresponsive"
+NIC_FAILED = "NicFailed"
 NIC_ERROR = "NicError"
 SYSFS_HANG = "SysfsHang"
 GPU_RESET = "GpuReset"
@@ -96,6 +97,7 @@ STRONGEST_FIRST = (
     FABRIC_STATE,
     FABRIC_MANAGER,
     EFA_UNRESPONSIVE,
+    NIC_FAILED,
     AER_FATAL,
     SXID,
     ROW_REMAP_PENDING,
