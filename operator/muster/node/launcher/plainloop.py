@@ -51,7 +51,8 @@ _EVALUATION = re.compile(r"(?<![a-z])(?:val|valid(?:ation)?|eval(?:uat\w+)?|test
 _OTHER_LOOP = re.compile(
     r"(?<![a-z])(?:micro|inner|accum\w*|warm-?up|load\w*|download\w*|map|mapping|shards?|files?|tokeniz\w*|denois\w*|"
     r"infer\w*|generat\w*|sampling|decod\w*|env|environment|episod\w*|rollout\w*|search|calibrat\w*|resum\w*|"
-    r"sav(?:ed|ing)|restor\w*|profil\w*|num|max|total|every|per|bench(?:mark)?|sanity|held|holdout|finder|attack|pgd|"
+    r"sav(?:e|ed|ing)|checkpoint(?= )|snapshot\w*|delet\w*|renam\w*|releas\w*|wait(?:ed|ing)|restor\w*|profil\w*|num|"
+    r"max|total|every|per|bench(?:mark)?|sanity|held|holdout|finder|attack|pgd|"
     r"lbfgs|newton|k-?means|scheduler|skip\w*|next|last|since|until|improve\w*|patience|remaining)(?![a-z])"
 )
 _BAR = re.compile(r"%\|[^|]{0,120}\| (?P<number>\d{1,15})/(?P<total>\d{1,15}) \[")  # tqdm's
