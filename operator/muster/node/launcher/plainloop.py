@@ -46,7 +46,7 @@ _LOSS = re.compile(
     r"(?:\w{1,12}\()?[\[(]?" + _VALUE
 )
 _EPOCH = re.compile(r"(?<![a-z_])epoch[ \t:=#\[(]{0,4}(?P<number>\d{1,9})(?![\d.]*\d)")
-_EVALUATION = re.compile(r"(?<![a-z])(?:val|valid(?:ation)?|eval(?:uat\w+)?|test(?:ing)?|dev)(?![a-z])")
+_EVALUATION = re.compile(r"(?<![a-z])(?:val|valid(?:at\w+)?|eval(?:uat\w+)?|test(?:ing)?|dev)(?![a-z])")
 # What another loop than that of the training prints.
 _OTHER_LOOP = re.compile(
     r"(?<![a-z])(?:micro|inner|accum\w*|warm-?up|load\w*|download\w*|map|mapping|shards?|files?|tokeniz\w*|denois\w*|"
