@@ -66,6 +66,10 @@ _STEP = re.compile(
 )
 # The same where no other number is called a step: `batch32_step100` has the size of a batch.
 _BATCH = re.compile(r"(?:\A|[^a-z])(?:ba|batch)(?:es)?[=_.-]?(\d+)", re.IGNORECASE)
+# The number behind "checkpoint" where that of an epoch follows: Parler-TTS `checkpoint-150000-epoch-10`.
+_BEFORE_EPOCH = re.compile(
+    r"(?:\A|[^a-z])(?:checkpoint|ckpt)[=_.-]?(\d+)(?=[-_.](?:.*[^a-z])?ep(?:och)?[=_.-]?\d)", re.IGNORECASE
+)
 # Names of checkpoints that end in a number: `ckpt500-bf16`.
 _NUMBERED = re.compile(r"(?:\A|[^a-z])(?:checkpoint|ckpt|epoch|ep)(\d+)(?!\d|\.\d)", re.IGNORECASE)
 # A whole number without a letter beside it, unlike that of a type, a model or a size: `ckpt-500-bf16`, `500-llama-7b`.
@@ -109,7 +113,7 @@ def dated(name: str) -> bool:
 
 
 def _called_step(name: str) -> List[str]:
-    return _STEP.findall(name)[:1] or _BATCH.findall(name)[:1]
+    return _STEP.findall(name)[:1] or _BATCH.findall(name)[:1] or _BEFORE_EPOCH.findall(_DATE.sub("-", name))[:1]
 
 
 def is_url(path: str) -> bool:

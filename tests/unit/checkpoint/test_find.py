@@ -326,6 +326,11 @@ def test_candidates_are_ordered_by_number():
         ("500-llama-7b", 500),
         ("epoch=9-resnet50.ckpt", 9),
         ("checkpoint_3_500.pt", 500),  # fairseq: epoch, update
+        ("checkpoint-150000-epoch-10", 150_000),  # Parler-TTS: an epoch is no step where there is one
+        ("ckpt_500.ep3", 500),
+        ("checkpoint_epoch_3", 3),
+        ("ckpt-7b-epoch-3", 3),
+        ("checkpoint-20261126-epoch-3", 3),
         ("resnet50", 50),
         ("nothing", None),
         ("9" * 16, None),
