@@ -77,6 +77,7 @@ def test_the_highest_step_is_reported_and_the_shortest_name_of_it() -> None:
     ("name", "expected"),
     [
         ("step-500", True),
+        ("iteration_00000500", True),  # MindSpore Transformers
         ("500", True),
         ("20261126120000", False),
         ("2026-11-26_22-12-01", False),

@@ -51,7 +51,7 @@ _BARE = re.compile(r"(?:.*[^a-z])?(?:checkpoint|ckpt|train_state)[_-]\d+\Z", re.
 _NEWEST = re.compile(r"(?!.*best)(?:.*[^a-z])?(?:checkpoint|ckpt|latest|last)(?:[^a-z].*)?\Z", re.IGNORECASE)
 # What is a checkpoint itself by its name has parts in it that are called so, too, and may be under way.
 _CALLED_SO = re.compile(
-    r"\d+\Z|(?:.*[^a-z])?(?:checkpoint|ckpt|backup|snapshot|step|iter|epoch|ep|ba)s?[=_.+-]?\d", re.IGNORECASE
+    r"\d+\Z|(?:.*[^a-z])?(?:checkpoint|ckpt|backup|snapshot|step|iter(?:ation)?|epoch|ep|ba)s?[=_.+-]?\d", re.IGNORECASE
 )
 _CACHE = re.compile(r"(?:models|datasets|spaces)--")  # of Hugging Face's hub
 # A directory with one of these and weights, and without any state of a training, is a model.
