@@ -23,7 +23,7 @@ def write(directory: Path, name: str, step: int, changes: Mapping[str, object] |
 
 
 def assert_that_directories_cost_a_few_looks(directory: Path, count: int) -> None:
-    bound = 16 * find.MAX_EXAMINED
+    bound = 18 * find.MAX_EXAMINED
     assert count > bound
     for step in range(count):
         (directory / f"step-{step}").mkdir()

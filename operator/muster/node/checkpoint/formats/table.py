@@ -19,6 +19,7 @@ from muster.node.checkpoint.formats.megatron import MEGATRON, MEGATRON_DCP, MEGA
 from muster.node.checkpoint.formats.nemo_framework import NEMO_AUTO, NEMO_RL
 from muster.node.checkpoint.formats.orbax import ORBAX
 from muster.node.checkpoint.formats.own import own
+from muster.node.checkpoint.formats.rows import ROWS
 from muster.node.checkpoint.formats.torch_dcp import TORCH_DCP
 from muster.node.checkpoint.formats.torchtune import TORCHTUNE
 from muster.node.checkpoint.formats.verl import EASY_R1, SKYRL, VERL
@@ -45,6 +46,7 @@ FORMATS: Tuple[Format, ...] = (
     ORBAX,
     TORCHTUNE,
     DLROVER,
+    *ROWS,
     LIGHTNING,
     COMPOSER,
 )
