@@ -98,7 +98,8 @@ def _problem(row: _Row, candidate: Candidate) -> str:
     if not optimizer and not any(shards_of(candidate.below(part)).has_optimizer for part in parts):
         return WEIGHTS_ONLY if row.last else NO_OPTIMIZER
     files = {*optimizer, *(name for names in needed.values() for name in names)}
-    later = files.intersection(candidate.later_than(row.last)) if row.last else set()
+    # OLMo-core writes a file of options beside the last one later: what lies deeper is none.
+    later = [name for name in (candidate.later_than(row.last) if row.last else ()) if "/" in name or name in files]
     if later:
         return "%s is newer than %s" % (min(later), row.last)
     return _ranks_problem(candidate, row.ranks) or _whole(candidate, files) or row.rule(candidate)
@@ -189,8 +190,6 @@ def _torchtitan(candidate: Candidate) -> str:
 
 
 _STATE_FILE = re.compile(rb'"state_file"\s*:\s*"([^"/]{1,200})"')
-
-
 _LEROBOT_DCP = ("pretrained_model/pytorch_model_fsdp_0", "training_state/optimizer_0")
 
 
