@@ -42,7 +42,7 @@ class _Row(NamedTuple):
 
     Attributes:
         name: as a format's.
-        words: the text about it.
+        page: the text about it.
         called: pattern of the directory's name.
         markers: as a format's.
         last: the file that is written once all others are whole; "" = there is none.
@@ -56,7 +56,7 @@ class _Row(NamedTuple):
     """
 
     name: str
-    words: Words
+    page: Words
     called: str
     markers: Tuple[str, ...]
     last: str = ""
@@ -75,7 +75,7 @@ def _pattern(kind: str) -> "re.Pattern[str]":
     return re.compile(text + r"\Z")
 
 
-def _of_kind(candidate: Candidate, kind: str) -> List[str]:
+def _files_of_kind(candidate: Candidate, kind: str) -> List[str]:
     return [name for name in candidate.files if _pattern(kind).match(name)]
 
 
@@ -86,8 +86,8 @@ def _numbers(candidate: Candidate, kind: str) -> Set[int]:
 def _problem(row: _Row, candidate: Candidate) -> str:
     if row.last and row.last not in candidate.files:
         return "%s does not exist, and it is written last" % row.last
-    needed = {kind: _of_kind(candidate, kind) for kind in (*row.needs, *row.ranks)}
-    optimizer = [name for kind in row.optimizer for name in _of_kind(candidate, kind)]
+    needed = {kind: _files_of_kind(candidate, kind) for kind in (*row.needs, *row.ranks)}
+    optimizer = [name for kind in row.optimizer for name in _files_of_kind(candidate, kind)]
     missing = next((kind for kind in row.needs if not needed[kind]), "")
     if missing:
         return "%s does not exist" % missing
@@ -102,7 +102,7 @@ def _problem(row: _Row, candidate: Candidate) -> str:
     later = [name for name in (candidate.later_than(row.last) if row.last else ()) if "/" in name or name in files]
     if later:
         return "%s is newer than %s" % (min(later), row.last)
-    return _ranks_problem(candidate, row.ranks) or _whole(candidate, files) or row.rule(candidate)
+    return _ranks_problem(candidate, row.ranks) or _tensors_problem(candidate, files) or row.rule(candidate)
 
 
 def _parts(candidate: Candidate, directories: Sequence[str]) -> List[str]:
@@ -110,7 +110,7 @@ def _parts(candidate: Candidate, directories: Sequence[str]) -> List[str]:
     return [
         part
         for part in directories
-        if _of_kind(candidate, part + "/*.distcp") or part + "/.metadata" in candidate.files
+        if _files_of_kind(candidate, part + "/*.distcp") or part + "/.metadata" in candidate.files
     ]
 
 
@@ -137,7 +137,7 @@ def _ranks_problem(candidate: Candidate, kinds: Tuple[str, ...], count: int = 0)
     return ""
 
 
-def _whole(candidate: Candidate, names: "Set[str]") -> str:
+def _tensors_problem(candidate: Candidate, names: "Set[str]") -> str:
     """Why not each of these files that hold tensors is whole; "" = each is."""
     return own_problem(candidate, sorted(name for name in names if name.endswith(_TENSORS)))
 
@@ -163,8 +163,8 @@ def _levanter_step(candidate: Candidate) -> Optional[int]:
 def _levanter(candidate: Candidate) -> str:
     json_object(candidate, _METADATA)
     if "manifest.ocdbt" not in candidate.files:  # each array in a directory of its own
-        return "" if _of_kind(candidate, "model/**") else "there are no weights"
-    if not _of_kind(candidate, "d/*") or not candidate.files["manifest.ocdbt"].size_bytes:
+        return "" if _files_of_kind(candidate, "model/**") else "there are no weights"
+    if not _files_of_kind(candidate, "d/*") or not candidate.files["manifest.ocdbt"].size_bytes:
         return "the files that manifest.ocdbt leads to are gone"
     return ""
 
@@ -211,7 +211,7 @@ def _lerobot(candidate: Candidate) -> str:
         problem = "" if groups == name else _json_problem(candidate, groups)
         if problem:
             return problem
-    return _whole(model, files)
+    return _tensors_problem(model, files)
 
 
 def _cosmos_ranks(candidate: Candidate, name: str) -> int:
@@ -249,7 +249,7 @@ _SHARD = "pp_*/tp_*/sdp_*.pt"
 def _fairseq2(candidate: Candidate) -> str:
     """Why not each rank's files are there, of each place in the mesh; "" = they are."""
     model, optimizer = (
-        {name.partition("/")[2] for name in _of_kind(candidate, "%s/%s" % (kind, _SHARD))}
+        {name.partition("/")[2] for name in _files_of_kind(candidate, "%s/%s" % (kind, _SHARD))}
         for kind in ("model", "optimizer")
     )
     other = min(model.symmetric_difference(optimizer), default="")
@@ -300,7 +300,7 @@ def _llama_factory(candidate: Candidate) -> str:
     model = candidate.below("model")
     if not weights(model) and not own_weights(model, (), ()) and "model/.metadata" not in candidate.files:
         return "there are no weights"
-    return _whole(model, set(own_weights(model, (), ())))
+    return _tensors_problem(model, set(own_weights(model, (), ())))
 
 
 _NXD = re.compile(r"(model|optim)/(?:ep_rank_\d+_)?dp_rank_(\d+)_(.+)\.pt\Z")
@@ -312,7 +312,7 @@ def _neuron(candidate: Candidate) -> str:
         places.setdefault(found[1], set()).add(found[3])
     if "model" in places and places["model"] != places.get("optim", places["model"]):
         return "files of the model and of the optimizer are those of different ranks"
-    return _whole(candidate, set(_of_kind(candidate, "model/*.pt")))
+    return _tensors_problem(candidate, set(_files_of_kind(candidate, "model/*.pt")))
 
 
 _ROWS: Tuple[_Row, ...] = (
@@ -519,7 +519,7 @@ def _format(row: _Row) -> Format:
     called = re.compile(row.called + r"\Z")
     return Format(
         row.name,
-        row.words,
+        row.page,
         row.markers,
         functools.partial(_problem, row),
         row.step,
