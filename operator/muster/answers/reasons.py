@@ -567,6 +567,18 @@ REASONS: tuple[Reason, ...] = (
         "in front of the line",
     ),
     Reason(
+        "CannotStartAgain",
+        Topic.MANIFEST,
+        WARNS,
+        "A command in the shell's line (`git clone`, `mkdir` without `-p`) fails where its directory is there, and the "
+        "line ends with it. Ranks are started again in pods that stay, so that it is there at each restart.",
+        "The job runs. After its first failure no rank starts.",
+        "Correct the line as the warning says, delete the job and create it again.",
+        "`git clone https://example.org/code.git /workspace/code` in the shell's line fails where its directory is "
+        "there, and the line ends with it: ranks are started again in pods that stay. Put `[ -d DIRECTORY ] ||` in "
+        "front of it",
+    ),
+    Reason(
         "ProcessesUnclear",
         Topic.MANIFEST,
         WARNS,

@@ -265,11 +265,20 @@ ROWS: tuple[Row, ...] = (
         Condition(
             "AcceleratedHardwareReady",
             _BAD,
-            r"(?!NvidiaXID\d+Error|NvidiaDoubleBitError|NvidiaNVLinkError|NvidiaDeviceCountMismatch|NvidiaFabricError).*",
+            r"(?!NvidiaXID\d+Error|NvidiaDoubleBitError|NvidiaNVLinkError|NvidiaDeviceCountMismatch|NvidiaFabricError"
+            r"|DCGMError\Z).*",
         ),
         DEGRADED,
         INSPECT,
-        note="EKS has these reasons: FabricManagerNotRunning, DCGMDiagnosticFailure, DCGMError and later additions",
+        note="EKS has these reasons: FabricManagerNotRunning, DCGMDiagnosticFailure and later additions",
+    ),
+    Row(
+        "eks/dcgm",
+        _S.EKS,
+        Condition("AcceleratedHardwareReady", _BAD, "DCGMError"),
+        WARNING,
+        INSPECT,
+        note="EKS's agent did not reach DCGM, be it at its start only; it never takes this back",
     ),
     Row(
         "eks/node",

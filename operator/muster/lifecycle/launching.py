@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from muster.api.trainingjob import LaunchMode, TrainingJob
-from muster.lifecycle import exit_codes
+from muster.lifecycle import exit_codes, started_again
 from muster.lifecycle.objects import objects
 from muster.lifecycle.warned import Warned
 from muster.lifecycle.worker_pod import (
@@ -52,6 +52,7 @@ LAUNCHER_UNFIT = "LauncherUnfit"
 STARTER_RESTARTS_RANKS = "StarterRestartsRanks"
 PROCESSES_UNCLEAR = "ProcessesUnclear"
 EXIT_CODE_HIDDEN = "ExitCodeHidden"
+CANNOT_START_AGAIN = "CannotStartAgain"
 
 
 def start_warnings(job: TrainingJob) -> list[Warned]:
@@ -61,6 +62,7 @@ def start_warnings(job: TrainingJob) -> list[Warned]:
     found = [_overridden(job, container), *_unused(job, container), _exit_code(command)]
     if job.spec.launch.mode is LaunchMode.MANAGED:
         elsewhere = _elsewhere(job, command)
+        found.append(_once_only(command))
         found += (
             [elsewhere] if elsewhere else [*_of_starters(job, command, container), _processes(job, command, container)]
         )
@@ -121,6 +123,11 @@ def is_shell_line(command: Sequence[str]) -> bool:
 def _exit_code(command: Sequence[str]) -> Warned | None:
     hidden = exit_codes.hidden_exit_code(command)
     return None if hidden is None else Warned(EXIT_CODE_HIDDEN, exit_codes.message(hidden))
+
+
+def _once_only(command: Sequence[str]) -> Warned | None:
+    found = started_again.ends_at_second_start(command)
+    return Warned(CANNOT_START_AGAIN, started_again.message(found)) if found else None
 
 
 def _of_starters(job: TrainingJob, command: list[str], container: Mapping[str, Any]) -> list[Warned | None]:

@@ -26,7 +26,7 @@ def off_the_bus(at: float = 0, boot: str = "boot-1") -> list[Evidence]:
     return [evidence("Xid", 79, at=at, boot_id=boot), evidence("GpuLost", at=at, boot_id=boot)]
 
 
-def eks(reason: str = "DCGMError") -> ConditionView:
+def eks(reason: str = "DCGMDiagnosticFailure") -> ConditionView:
     return ConditionView("AcceleratedHardwareReady", "False", reason, "", NOW)
 
 
@@ -116,7 +116,10 @@ class Alarms(RuleBasedStateMachine):
             self.fleet.report(name, evidence(kind, at=at, boot_id=""))
         self._step()
 
-    @rule(reason=st.sampled_from(["DCGMError", "FabricManagerNotRunning", "NvidiaDoubleBitError"]), on=st.booleans())
+    @rule(
+        reason=st.sampled_from(["DCGMDiagnosticFailure", "FabricManagerNotRunning", "NvidiaDoubleBitError"]),
+        on=st.booleans(),
+    )
     def a_monitor_is_wrong(self, reason: str, on: bool) -> None:
         for name in self.fleet.facts:
             self.fleet.mark(name, *([replace(eks(reason), since=self.now)] if on else []))

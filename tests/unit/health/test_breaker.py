@@ -94,7 +94,7 @@ class TestManyAtOnce:
 
     def test_a_roll_out_that_calls_sixty_percent_unready(self) -> None:
         fleet = Stored.of(100, rules(**NODES), per_domain=10)
-        bad = ConditionView("AcceleratedHardwareReady", "False", "DCGMError", "", NOW)
+        bad = ConditionView("AcceleratedHardwareReady", "False", "DCGMDiagnosticFailure", "", NOW)
         for name in sorted(fleet.facts)[:60]:
             fleet.mark(name, bad)
         for minute in range(9):

@@ -179,6 +179,13 @@ CASES: dict[str, Case] = {
         "Inspect",
         [with_(condition(_EKS, "True", "DCGMDiagnosticFailure"))],
     ),
+    "eks/dcgm": Case(
+        with_(condition(_EKS, "False", "DCGMError", "failed to initialize DCGM: Error connecting to nv-hostengine")),
+        "DCGMError",
+        "Warning",
+        "Inspect",
+        [with_(condition(_EKS, "True", "DCGMError"))],
+    ),
     "eks/node": Case(
         with_(condition("KernelReady", "False", "ForkFailedOutOfPIDs")),
         "ForkFailedOutOfPIDs",
