@@ -273,7 +273,9 @@ def test_listing_is_bounded_in_depth_and_survives_loops(tmp_path):
         (deep / "file").touch()
     (tmp_path / "a" / "loop").symlink_to(tmp_path)
     os.mkfifo(tmp_path / "fifo")
-    assert sorted(listing.Files().listing(str(tmp_path)).files) == ["a/b/file", "a/file"]
+    found = listing.Files().listing(str(tmp_path))
+    assert sorted(found.files) == ["a/b/file", "a/file"]
+    assert found.deeper == {"a/b/c"}
 
 
 NAMES = {"step-40": 40, "iter_0000123": 123, "epoch_3_step_7": 7, "checkpoint-5-of-8": 8, "final": None, "9" * 40: None}

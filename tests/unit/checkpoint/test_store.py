@@ -95,6 +95,13 @@ class TestFormats:
     def test_where_objects_are_shown_late_and_in_any_order_nothing_is_complete_too_early(self, save):
         assert_that_late_objects_are_not_complete_too_early(save, seeds=1)
 
+    def test_files_deeper_than_a_listing_goes_are_told_by_their_directory(self):
+        objects = Objects()
+        objects.put("run-7/500/assets/user/set/more/norm_stats.json", b"{}")
+        files = finder_of(objects)._files
+        found = files.listing(f"{URL}/500", max_depth=3)
+        assert (dict(found.files), found.deeper) == ({}, {"assets/user/set"})
+
     def test_orbax_is_complete_once_its_commit_file_is_there_as_the_last(self):
         written = recorded("orbax-0.12")
         ((step, name),) = complete(InMemory(written))

@@ -27,7 +27,7 @@ from typing import Any
 
 from tests.unit.checkpoint.recordings import ROOT, InMemory, StorageInfo, Written, archive, safetensors
 
-from muster.node.checkpoint.listing import MAX_DEPTH, Listing, no_sign
+from muster.node.checkpoint.listing import MAX_DEPTH, Listing, directories_at, no_sign
 
 _RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
 _ARCHIVE = (".pt", ".pth", ".bin", ".pkl", ".ckpt")
@@ -42,7 +42,8 @@ class Deep(InMemory):
 
     def listing(self, directory: str, sign: Callable[[], None] = no_sign, max_depth: int = MAX_DEPTH) -> Listing:
         found = super().listing(directory, sign)
-        return Listing(directory, {name: file for name, file in found.files.items() if name.count("/") < max_depth})
+        reached = {name: file for name, file in found.files.items() if name.count("/") < max_depth}
+        return Listing(directory, reached, deeper=directories_at(found.files, max_depth))
 
 
 def written(tree: Mapping[str, Any]) -> Written:

@@ -7,7 +7,7 @@ Tests: tests/unit/checkpoint/test_formats.py.
 from __future__ import annotations
 
 import os
-from typing import Callable, Dict, List, Mapping, Sequence, Tuple, TypeVar, Union
+from typing import Callable, Dict, FrozenSet, List, Mapping, Sequence, Tuple, TypeVar, Union
 
 from muster.node.checkpoint.listing import File, Files
 from muster.node.checkpoint.untrusted_json import MAX_BYTES
@@ -81,6 +81,7 @@ class Candidate:
         listed, only the files that made it a candidate.
         siblings: the names of some other files beside a single file that are checkpoints of the same format by their
         names; empty for a directory.
+        deeper: the directories whose files lie deeper than those in `files`.
     """
 
     def __init__(
@@ -90,11 +91,13 @@ class Candidate:
         files: Mapping[str, File],
         reading: Reading,
         siblings: Callable[[], Sequence[str]] = tuple,
+        deeper: FrozenSet[str] = frozenset(),
     ) -> None:
         self.path = path
         self.name = name
         self.files = dict(files)
         self.siblings = siblings
+        self.deeper = deeper
         self._reading = reading
 
     def below(self, directory: str) -> "Candidate":

@@ -783,7 +783,8 @@ class Finder:
             problem = TOO_MANY_FILES
         else:
             siblings = functools.partial(self._siblings, seen)
-            problem = self._problem(seen, Candidate(listing.path, name, listing.files, self._reading, siblings))
+            candidate = Candidate(listing.path, name, listing.files, self._reading, siblings, listing.deeper)
+            problem = self._problem(seen, candidate)
             if not problem and seen.format.settles and not self._is_settled(path, files):
                 problem = _STILL_WRITTEN
         own = [file for name, file in listing.files.items() if not name.startswith("../")]

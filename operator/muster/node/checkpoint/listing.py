@@ -11,7 +11,7 @@ import io
 import itertools
 import os
 import stat
-from typing import Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Callable, Dict, FrozenSet, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Set, Tuple
 
 from muster.protocol.checkpoints import ERROR_KINDS
 from muster.protocol.messages import MAX_NUMBER
@@ -50,11 +50,22 @@ class Status(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Listing:
-    """The files below one directory, keyed by their path relative to it, separated by slashes."""
+    """The files below one directory, keyed by their path relative to it, separated by slashes.
+
+    Attributes:
+        truncated: whether there are more than MAX_ENTRIES files and directories.
+        deeper: the directories whose files lie deeper than was asked for, and are not listed.
+    """
 
     path: str
     files: Mapping[str, File]
-    truncated: bool = False  # there are more than MAX_ENTRIES files and directories
+    truncated: bool = False
+    deeper: FrozenSet[str] = frozenset()
+
+
+def directories_at(names: Iterable[str], depth: int) -> FrozenSet[str]:
+    """The directories that lie so deep, of the paths of files."""
+    return frozenset("/".join(name.split("/")[:depth]) for name in names if name.count("/") >= depth)
 
 
 class Children(NamedTuple):
@@ -174,6 +185,7 @@ class Files:
             OSError: a directory cannot be read for another reason than that it vanished.
         """
         files: Dict[str, File] = {}
+        deeper: Set[str] = set()
         directories = 0
         pending: List[Tuple[str, int]] = [("", 1)]
         while pending:
@@ -187,6 +199,8 @@ class Files:
                             directories += 1
                             if depth < max_depth:
                                 pending.append((prefix + entry.name + "/", depth + 1))
+                            else:
+                                deeper.add(prefix + entry.name)
                             sign()
                             continue
                         try:
@@ -202,7 +216,7 @@ class Files:
             except OSError as error:
                 if error.errno not in (errno.ENOENT, errno.ENOTDIR, *_LEADS_NOWHERE):
                     raise
-        return Listing(directory, files)
+        return Listing(directory, files, deeper=frozenset(deeper))
 
     def content(self, path: str, sign: Callable[[], None] = no_sign) -> bytes:
         """The bytes of a file of moderate size.

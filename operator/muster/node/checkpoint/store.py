@@ -33,6 +33,7 @@ from muster.node.checkpoint.listing import (
     Listing,
     Status,
     StorageError,
+    directories_at,
     no_sign,
 )
 from muster.protocol.checkpoint_names import absolute, step_in_name
@@ -138,7 +139,10 @@ class Store(Files):
         self._remember(inner, files)
         reached = [name for name in files if name.count("/") < max_depth]
         return Listing(
-            directory, {name: files[name].file for name in reached[:MAX_ENTRIES]}, len(reached) > MAX_ENTRIES
+            directory,
+            {name: files[name].file for name in reached[:MAX_ENTRIES]},
+            len(reached) > MAX_ENTRIES,
+            directories_at(files, max_depth),
         )
 
     def content(self, path: str, sign: Callable[[], None] = no_sign) -> bytes:

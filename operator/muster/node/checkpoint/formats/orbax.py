@@ -40,7 +40,7 @@ def _problem(candidate: Candidate) -> str:
         if not told.get("commit_timestamp_nsecs") and COMMITTED not in candidate.files:
             return "%s records no commit" % STEP_METADATA
         handlers = told.get("item_handlers")
-        items = {name.partition("/")[0] for name in candidate.files if "/" in name}
+        items = {name.partition("/")[0] for name in (*candidate.files, *candidate.deeper) if "/" in name}
         for item in handlers if isinstance(handlers, dict) else ():
             if item not in items:
                 return "its item %s does not exist" % item

@@ -76,7 +76,9 @@ def _pattern(kind: str) -> "re.Pattern[str]":
 
 
 def _files_of_kind(candidate: Candidate, kind: str) -> List[str]:
-    return [name for name in candidate.files if _pattern(kind).match(name)]
+    # Of `**` some lie deeper than the listing goes: those of arrays that are called after many modules.
+    names = (*candidate.files, *candidate.deeper) if kind.endswith("**") else candidate.files
+    return [name for name in names if _pattern(kind).match(name)]
 
 
 def _numbers(candidate: Candidate, kind: str) -> Set[int]:
