@@ -461,7 +461,10 @@ class Finder:
             known = ((seen.checkpoint.path, seen.format) for seen in map(self._recognize, paths) if seen is not None)
             strays = list(filter(is_stray_below, inner.files))
             single = (
-                (os.path.join(directory, name), kind) for name in strays for kind in self._singles if kind.claims(name)
+                (os.path.join(directory, name), kind)
+                for name in strays
+                for kind in self._singles
+                if _is_known_alone(kind, name)
             )
             seen = next(itertools.chain(known, single), None)
             if seen is not None:
@@ -676,6 +679,8 @@ class Finder:
                 return None
             for kind, marker in self._likely(path, name, stamp(itself)):
                 directory = path if kind.markers else self._directory
+                if self._lacks_other(kind, name):
+                    continue
                 status = self._stat(joined(directory, marker))
                 if status is not None and not any(self._stat(joined(directory, other)) for other in kind.unless):
                     return self._of_format(kind, path, directory, marker, status, stamp(itself))
@@ -683,6 +688,14 @@ class Finder:
             if step_in_name(name) is not None:
                 self._note = "%s cannot be read: %s" % (readable(path), error.strerror)
         return None
+
+    def _lacks_other(self, kind: Format, name: str) -> bool:
+        """Whether a single file is of no format for want of the file beside it: then it is noted as such."""
+        other = "" if kind.markers else kind.beside(name)
+        if not other or self._stat(joined(self._directory, other)) is not None:
+            return False
+        self._strays.add(name)
+        return True
 
     def _likely(self, path: str, name: str, itself: str) -> Iterator[Tuple[Format, str]]:
         """The formats that a path may have, each with a marker.
@@ -787,7 +800,7 @@ class Finder:
             problem = self._problem(seen, candidate)
             if not problem and seen.format.settles and not self._is_settled(path, files):
                 problem = _STILL_WRITTEN
-        own = [file for name, file in listing.files.items() if not name.startswith("../")]
+        own = [file for one, file in listing.files.items() if one != seen.format.beside(name)]
         size_bytes = sum(file.size_bytes for file in own)
         newest_ns = max((file.modified_ns for file in own), default=0)
         # No save makes it smaller and writes nothing: a program removes them, or did until something stopped it.
@@ -814,11 +827,11 @@ class Finder:
         else:
             listing = Listing(seen.directory, {})
         name = os.path.basename(seen.checkpoint.path)
-        more = seen.format.beside(name) if seen.format.markers else name
-        status = self._stat(joined(seen.directory, more)) if more else None
-        if status is None:
-            return listing
-        files = {**listing.files, more: status.file}
+        files = dict(listing.files)
+        for more in filter(None, ("" if seen.format.markers else name, seen.format.beside(name))):
+            status = self._stat(joined(seen.directory, more))
+            if status is not None:
+                files[more] = status.file
         return dataclasses.replace(listing, files=files)
 
     def _is_settled(self, path: str, files: str) -> bool:
@@ -858,6 +871,11 @@ class Finder:
             return _problem_text(str(error))
         except OSError as error:  # of a file that is gone meanwhile, or on storage that fails: others may be whole
             return _UNREADABLE + _problem_text(str(error))
+
+
+def _is_known_alone(kind: Format, name: str) -> bool:
+    """Whether a single file is of this format, whatever lies beside it."""
+    return kind.claims(name) and not kind.beside(name)
 
 
 def _complete(checkpoint: Checkpoint, verdict: Verdict) -> Checkpoint:

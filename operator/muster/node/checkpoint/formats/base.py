@@ -65,7 +65,8 @@ class Format:
         there may be a million that are none: what is cheap to see comes first.
         unless: names of files beside the marker that another framework writes: with one of them it is not of this
         format.
-        beside: by the checkpoint's name, a file outside of it on which it depends (`../latest`); "" = none.
+        beside: by the checkpoint's name, a file outside of it on which it depends (`../latest`); "" = none. A single
+        file without it is of no known format.
         hides_step: whether no number in a name of this kind orders it among others: its step is in the file alone.
         made_of: the format from which people convert checkpoints into this one. Beside a checkpoint of that format with
         the same step, this one does not count. "" = none.

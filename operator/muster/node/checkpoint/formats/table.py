@@ -22,6 +22,7 @@ from muster.node.checkpoint.formats.own import own
 from muster.node.checkpoint.formats.rows import ROWS
 from muster.node.checkpoint.formats.torch_dcp import TORCH_DCP
 from muster.node.checkpoint.formats.torchtune import TORCHTUNE
+from muster.node.checkpoint.formats.tracked import FAIRSEQ, LAST_CHECKPOINT
 from muster.node.checkpoint.formats.verl import EASY_R1, SKYRL, VERL
 
 FORMATS: Tuple[Format, ...] = (
@@ -49,6 +50,8 @@ FORMATS: Tuple[Format, ...] = (
     *ROWS,
     LIGHTNING,
     COMPOSER,
+    LAST_CHECKPOINT,
+    FAIRSEQ,
 )
 
 
