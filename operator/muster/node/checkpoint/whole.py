@@ -196,6 +196,12 @@ class Pickled:
         texts = re.finditer(rb"(?:X.{3}\x00|\x8c.)(?=%s)" % pattern, self._data, re.DOTALL)
         return {match[1] for match in texts}
 
+    def texts(self, start: bytes) -> "Set[bytes]":
+        """The whole texts that begin so."""
+        found = re.finditer(rb"(?:X(.{3}\x00)|\x8c(.))(?=%s)" % re.escape(start), self._data, re.DOTALL)
+        ends = ((match.end(), int.from_bytes(match[1] or match[2], "little")) for match in found)
+        return {self._data[end : end + length] for end, length in ends}
+
     def is_none(self, key: str) -> bool:
         """Whether None is written right behind a key."""
         return self._value(key) == b"N"

@@ -12,6 +12,8 @@
 - fairseq2: fairseq2/checkpoint/manager.py (`_commit_checkpoint`): a temporary directory is renamed
 - MindSpore Transformers: mindformers/checkpoint/checkpoint.py (`save_checkpoint`): the tracker beside all
 - XTuner's v1: xtuner/v1/train/trainer.py (`_maybe_save`)
+- nanotron: nanotron/trainer.py (`save_checkpoint`), nanotron/serialize/: the tracker beside all once all ranks have saved,
+  but for their random states
 
 Tests: tests/unit/reports/test_trees.py.
 """
@@ -28,7 +30,7 @@ from muster.node.checkpoint.formats.megatron import TRACKER
 from muster.node.checkpoint.formats.parts import own_problem, own_weights, weights
 from muster.node.checkpoint.formats.torch_dcp import dcp_problem, shards_of
 from muster.node.checkpoint.untrusted_json import parse_json
-from muster.node.checkpoint.whole import Pickled
+from muster.node.checkpoint.whole import Pickled, pickled
 from muster.protocol.checkpoint_names import named_step, step_in_name
 
 _DEPTH = 9  # of directories: arrays of zarr lie in one for each part of their names
@@ -265,15 +267,23 @@ def _fairseq2(candidate: Candidate) -> str:
     return "" if len(data) % len(shard) == 0 else "files of %d of the model's shards are there" % len(shard)
 
 
+def _tracker_problem(candidate: Candidate, tracker: str) -> str:
+    """Why not the file beside the checkpoint names its step or a later one; "" = it does."""
+    if tracker not in candidate.files:
+        return "%s does not exist: it was not said to be written yet" % tracker[3:]
+    tracked, step = candidate.text(tracker), step_in_name(candidate.name)
+    if not re.match(r"\d{1,15}\Z", tracked) or step is None or int(tracked) < step:
+        return "%s names %s: this one was not said to be written yet" % (tracker[3:], tracked)
+    return ""
+
+
 _MINDSPORE = re.compile(r"(.*)-(model|opt)-(\d{7})-(\d{7})\.safetensors\Z")
 
 
 def _mindspore(candidate: Candidate) -> str:
-    if TRACKER not in candidate.files:
-        return "%s does not exist: it was not said to be written yet" % TRACKER[3:]
-    tracked, step = candidate.text(TRACKER), named_step(candidate.name)
-    if not re.match(r"\d{1,15}\Z", tracked) or step is None or int(tracked) < step:
-        return "%s names %s: this one was not said to be written yet" % (TRACKER[3:], tracked)
+    problem = _tracker_problem(candidate, TRACKER)
+    if problem:
+        return problem
     there: Dict[Tuple[str, str, str], Set[int]] = {}
     for found in filter(None, map(_MINDSPORE.match, candidate.files)):
         there.setdefault((found[1], found[2], found[4]), set()).add(int(found[3]))
@@ -315,6 +325,54 @@ def _neuron(candidate: Candidate) -> str:
     if "model" in places and places["model"] != places.get("optim", places["model"]):
         return "files of the model and of the optimizer are those of different ranks"
     return _tensors_problem(candidate, set(_files_of_kind(candidate, "model/*.pt")))
+
+
+_NANOTRON_TRACKER = "../latest.txt"
+_OF_COUNT = re.compile(r"-(\d{1,6})-of-(\d{1,6})")
+_NANOTRON_WEIGHTS = re.compile(r"model/(.+)/model_([^/]+?)(?:_(?:pp|tp|exp)-rank-[^/]*)?\.safetensors\Z")
+
+
+def _nanotron_step(candidate: Candidate) -> Optional[int]:
+    """The step in the name, once all but other ranks' random states was written."""
+    return step_in_name(candidate.name) if candidate.has_file("model_config.json") else None
+
+
+def _parameters(candidate: Candidate, name: str) -> List[str]:
+    return [text.decode("utf-8", "replace") for text in pickled(candidate, name).texts(b"model.")]
+
+
+def _nanotron(candidate: Candidate) -> str:
+    names = (*_files_of_kind(candidate, "*/*.pt"), *_files_of_kind(candidate, "model/**.safetensors"))
+    problem = _tracker_problem(candidate, _NANOTRON_TRACKER) or _grid_problem(names)
+    if problem:
+        return problem
+    weights = {
+        ".".join((found[1].replace("/", "."), found[2])) for found in map(_NANOTRON_WEIGHTS.match, names) if found
+    }
+    for name in _files_of_kind(candidate, "optimizer/*.pt"):  # each names the parameters of which it has a part
+        missing = min(set(candidate.remembered(name, _parameters)).difference(weights), default="")
+        if missing:
+            return "weights of %s do not exist" % missing
+    return _tensors_problem(candidate, set(names))
+
+
+def _grid_problem(names: Sequence[str]) -> str:
+    """Why not each place in the mesh has its file, of those that name one (`pp-0-of-1_tp-1-of-2`); "" = each has.
+
+    Of weights each lies in one stage of the pipeline.
+    """
+    there: Dict[str, int] = {}
+    for name in names:
+        shape = _OF_COUNT.sub(r"-*-of-\2", name)
+        there[shape] = there.get(shape, 0) + 1
+    for shape, count in sorted(there.items()):
+        axes = re.findall(r"(\w+?)(?:-rank)?-\*-of-(\d+)", shape)
+        needed = 1
+        for axis, size in axes:
+            needed *= 1 if axis.endswith("pp") and shape.startswith("model/") else int(size)
+        if count != needed:
+            return "of %s %d are there, and %d are needed" % (shape, count, needed)
+    return ""
 
 
 _ROWS: Tuple[_Row, ...] = (
@@ -513,6 +571,24 @@ _ROWS: Tuple[_Row, ...] = (
         needs=("train_state.json",),
         dcp=("weights", "model", "optimizer"),
         rule=_xtuner,
+    ),
+    _Row(
+        "nanotron",
+        Words(
+            written_by="nanotron",
+            place="`500/` with `checkpoint_metadata.json` and `model_config.json`",
+            step="the name",
+            complete="`latest.txt` names this step or a later one. Files of the optimizer, the scheduler, random states "
+            "and weights are there and whole for each place in the mesh of ranks that their names count, and weights "
+            "of each parameter that the optimizer's name",
+        ),
+        called=r"\d{1,15}",
+        markers=("checkpoint_metadata.json",),
+        needs=("model/**.safetensors", "lr_scheduler/*.pt", "random/*.pt"),
+        optimizer=("optimizer/*.pt",),
+        rule=_nanotron,
+        step=_nanotron_step,
+        beside=_NANOTRON_TRACKER,
     ),
 )
 
