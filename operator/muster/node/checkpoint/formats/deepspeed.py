@@ -23,6 +23,10 @@ _MODEL = re.compile(r"(?:zero_pp_rank_(\d{1,6})_)?mp_rank_(\d{1,6})_model_states
 _STATES = re.compile(r"[^/]+[_-](?:model|optim)_states\.pt\Z")
 _OPTIMIZER = re.compile(r"(?:bf16_)?zero_pp_rank_(\d{1,6})_mp_rank_(\d{1,6})_optim_states\.pt\Z")
 _LATEST = "../latest"
+# Of a program that gives each save a directory of its own. Hugging Face's Trainer does so, too, and saves more. To look
+# for it in directories of any name costs a request for each.
+_LATEST_INSIDE = "latest"
+_INSIDE = re.compile(r"(?:checkpoint|ckpt)[-_]\d{1,15}[-_]?steps?\Z")
 # Of a PipelineModule: each layer that has a state, for each rank of the other axes (deepspeed/runtime/pipe/module.py,
 # ckpt_layer_path).
 _LAYER = re.compile(r"layer_(\d{1,6})(-[^/]+)?-model_states\.pt\Z")
@@ -221,6 +225,18 @@ def _universal_step(candidate: Candidate) -> Optional[int]:
     return _step(candidate) if candidate.has_file(MARKERS[0]) else named_step(candidate.name)
 
 
+def _inside_step(candidate: Candidate) -> Optional[int]:
+    """The step in the name, where `latest` in the directory names the tag of the same step."""
+    step = step_in_name(candidate.name)
+    return step if candidate.text(_LATEST_INSIDE) == "global_step%s" % step else None
+
+
+def _inside_problem(candidate: Candidate) -> str:
+    tag = candidate.text(_LATEST_INSIDE)
+    problem = tag_problem(candidate.below(tag))
+    return "%s: %s" % (tag, problem) if problem else ""
+
+
 DEEPSPEED = Format(
     "DeepSpeed",
     Words(
@@ -236,6 +252,22 @@ DEEPSPEED = Format(
     MARKERS,
     tag_problem,
     _step,
+    settles=True,
+)
+DEEPSPEED_INSIDE = Format(
+    "DeepSpeedInside",
+    Words(
+        written_by="programs that give each save of DeepSpeed a directory of its own",
+        place="`checkpoint-500step/` with `latest`, which names `global_step500` in it",
+        step="the name, which is that of the tag",
+        complete="the tag's directory is whole as those of `DeepSpeed`. With `training_args.bin` it is the Trainer's "
+        "of Hugging Face, and with random states Accelerate's",
+    ),
+    (_LATEST_INSIDE,),
+    _inside_problem,
+    _inside_step,
+    claims=lambda name: _INSIDE.match(name) is not None,
+    unless=("training_args.bin", "random_states_0.pkl"),
     settles=True,
 )
 DEEPSPEED_UNIVERSAL = Format(

@@ -10,7 +10,7 @@ from typing import Tuple
 from muster.node.checkpoint.formats.accelerate import ACCELERATE
 from muster.node.checkpoint.formats.base import Format
 from muster.node.checkpoint.formats.composer import COMPOSER
-from muster.node.checkpoint.formats.deepspeed import DEEPSPEED, DEEPSPEED_UNIVERSAL
+from muster.node.checkpoint.formats.deepspeed import DEEPSPEED, DEEPSPEED_INSIDE, DEEPSPEED_UNIVERSAL
 from muster.node.checkpoint.formats.dlrover import DLROVER
 from muster.node.checkpoint.formats.hugging_face import HUGGING_FACE
 from muster.node.checkpoint.formats.lightning import LIGHTNING, LIGHTNING_DEEPSPEED, LIGHTNING_SHARDED
@@ -47,6 +47,7 @@ FORMATS: Tuple[Format, ...] = (
     ORBAX,
     TORCHTUNE,
     DLROVER,
+    DEEPSPEED_INSIDE,
     *ROWS,
     LIGHTNING,
     COMPOSER,
