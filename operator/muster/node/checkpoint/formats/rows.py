@@ -12,8 +12,8 @@
 - fairseq2: fairseq2/checkpoint/manager.py (`_commit_checkpoint`): a temporary directory is renamed
 - MindSpore Transformers: mindformers/checkpoint/checkpoint.py (`save_checkpoint`): the tracker beside all
 - XTuner's v1: xtuner/v1/train/trainer.py (`_maybe_save`)
-- nanotron: nanotron/trainer.py (`save_checkpoint`), nanotron/serialize/: the tracker beside all once all ranks have saved,
-  but for their random states
+- nanotron: nanotron/trainer.py (`save_checkpoint`), nanotron/serialize/: the tracker beside all once all
+  ranks have saved, but for their random states
 
 Tests: tests/unit/reports/test_trees.py.
 """
@@ -578,9 +578,9 @@ _ROWS: Tuple[_Row, ...] = (
             written_by="nanotron",
             place="`500/` with `checkpoint_metadata.json` and `model_config.json`",
             step="the name",
-            complete="`latest.txt` names this step or a later one. Files of the optimizer, the scheduler, random states "
-            "and weights are there and whole for each place in the mesh of ranks that their names count, and weights "
-            "of each parameter that the optimizer's name",
+            complete="`latest.txt` names this step or a later one. Files of the optimizer, the scheduler, random "
+            "states and weights are there and whole for each place in the mesh of ranks that their names count, and "
+            "weights of each parameter that the optimizer's name",
         ),
         called=r"\d{1,15}",
         markers=("checkpoint_metadata.json",),
