@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from muster.protocol.shell_words import clauses, resolved
 from muster.protocol.starters import LONGEST_LINE, shell_at, shell_line
 
-_ENDS_WITH_A_FAILURE = re.compile(r"-[a-zA-Z]*e[a-zA-Z]*|errexit")
-_PROVIDES = frozenset(("rm", "mv", "[", "[[", "test", "if"))
+_ERREXIT = re.compile(r"([-+])(?:[a-zA-Z]*e[a-zA-Z]*|o errexit)\b")
+_PROVIDES = frozenset(("rm", "rmdir", "mv", "find", "[", "[[", "test", "if"))
 _MAY_MAKE_PARENTS = re.compile(r"--parents|-[a-zA-Z]*p[a-zA-Z]*")
 _LONGEST_SHOWN = 120
 
@@ -23,17 +23,24 @@ def ends_at_second_start(command: Sequence[str]) -> str:
     line, place = shell_line(command), shell_at(command)
     if not line or place is None or len(line) > LONGEST_LINE:
         return ""
-    follows = _ends(command[place + 1 : command.index(line, place)])
-    before = ""
-    for words, operators in _commands(line):
-        follows |= words[0] == "set" and _ends(words[1:])
-        if words[0] in _PROVIDES:
+    errexit = _errexit(command[place + 1 : command.index(line, place)], before=False)
+    listed, before = list(_commands(line)), ""
+    for at, (words, operators) in enumerate(listed):
+        if words[0] in _PROVIDES or (words[0] == "cd" and any("$" in word for word in words)):
             return ""
-        ends_line = "&&" in operators or (follows and not set("|&") & set(operators))
-        if _makes_a_directory(words) and ends_line and "||" not in before:
-            return " ".join(words)[:_LONGEST_SHOWN]
+        if words[0] == "set":
+            errexit = _errexit(words[1:], errexit)
+        if _makes_a_directory(words) and "||" not in before:
+            behind = "".join(operators for _, operators in listed[at:-1])
+            if (errexit and not set("|&") & set(operators)) or _is_one_and_list(operators, behind):
+                return " ".join(words)[:_LONGEST_SHOWN]
         before = operators
     return ""
+
+
+def _is_one_and_list(operators: str, behind: str) -> bool:
+    """Whether a command's failure ends the line, as all that follows stands behind an `&&`, at most with a pipe."""
+    return "&&" in operators and "||" not in behind and not behind.replace("&&", "").replace("|", "").strip(" \t")
 
 
 def message(found: str) -> str:
@@ -51,8 +58,10 @@ def _commands(line: str) -> Iterator[tuple[tuple[str, ...], str]]:
     return ((words, operators) for words, operators in found if words)
 
 
-def _ends(options: Sequence[str]) -> bool:
-    return any(_ENDS_WITH_A_FAILURE.fullmatch(option) for option in options)
+def _errexit(options: Sequence[str], before: bool) -> bool:
+    """Whether a failure ends the line once these options of `set`, or of the shell, count."""
+    found = _ERREXIT.findall(" ".join(option for option in options if not option.startswith("--")))
+    return found[-1] == "-" if found else before
 
 
 def _makes_a_directory(words: Sequence[str]) -> bool:

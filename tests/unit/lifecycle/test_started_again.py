@@ -14,7 +14,7 @@ TRAINS = "touch trained"
 ENDS = [
     f"git clone -q code /tmp && {TRAINS}",
     f"export NODE_RANK=$RANK && unset RANK && git clone -q code work && cd work && {TRAINS}",
-    f"mkdir out && {TRAINS}",
+    f"mkdir out && {TRAINS} 2>&1 | cat",
     f"set -euo pipefail\nmkdir out\n{TRAINS}",
     f"set -o errexit; D=out; mkdir $D; {TRAINS}",
 ]
@@ -29,11 +29,17 @@ GOES_ON = [
     f"set -e; mkdir --parents out; {TRAINS}",
     f"set -e; mkdir out || true; {TRAINS}",
     f"mkdir out; {TRAINS}",
+    f"mkdir out && echo made; {TRAINS}",
+    f"mkdir out && cp a out || true; {TRAINS}",
+    f"set -e; mkdir out && echo made; {TRAINS}",
+    f"set -e; set +e; mkdir out; {TRAINS}",
+    f"rmdir out; mkdir out && {TRAINS}",
     f"git pull && {TRAINS}",
     f"cat <<'END' && {TRAINS}\nmkdir out &&\nEND",
 ]
 UNCLEAR = [
     "git clone code $(mktemp -d) && python3 train.py",
+    "cd $(mktemp -d) && git clone code && python3 train.py",
     "mkdir /out/$HOSTNAME-$(date +%s) && python3 train.py",
 ]
 

@@ -199,19 +199,20 @@ _AMD = (
 _ACCELERATORS = (
     # drivers/accel/habanalabs: after a reset that succeeds the card works on. A card has the name of its device file,
     # or its PCI address. Other causes of a failed start or reset have lines of their own before it.
-    _row("habanalabs", kinds.ACCELERATOR, "habanalabs",
+    _row("habanalabs", kinds.ACCELERATOR, ("habanalabs", "Device is NOT usable"),
          rf"habanalabs (?P<device>{_PCI}): Failed to initialize hl\d+\. Device is NOT usable"
          rf"|habanalabs: Failed to initialize accel\d+\. Device (?P<device2>{_PCI}) is NOT usable"
-         rf"|habanalabs (?P<device3>hl\d+|{_PCI}): (?:(?P<device4>{_PCI}) )?(?:Failed to reset! Device is NOT usable"
-         r"|Device heartbeat failed! PCI link is broken)"),
-    _row("habanalabs-reset", kinds.ACCELERATOR_RESET, "habanalabs",
-         rf"habanalabs (?P<device>hl\d+|{_PCI}): (?:Device heartbeat failed!"
+         rf"|(?:habanalabs|accel) (?P<device3>hl\d+|accel\d+|{_PCI}): (?:(?P<device4>{_PCI}) )?"
+         r"(?:Failed to reset! Device is NOT usable|Device heartbeat failed! PCI link is broken)"),
+    _row("habanalabs-reset", kinds.ACCELERATOR_RESET, ("habanalabs", "Device heartbeat failed!"),
+         rf"(?:habanalabs|accel) (?P<device>hl\d+|accel\d+|{_PCI}): (?:Device heartbeat failed!"
          r"|\w{1,48}: (?:ECC error detected\. [^\n]{1,160} critical 1\.|System Critical Error Interrupt - HBM\()"
          r'|Received H/W interrupt \d+ \["\w{1,40}DERR\w{0,8}"\])'),
     # drivers/gpu/drm: xe/xe_device.c, i915/gt/intel_reset.c. The processor's own GPU is always at this address.
     _row("intel-gpu", kinds.ACCELERATOR, ("as wedged", "Failed to reset chip", "Failed to initialise HW following"),
          rf"(?:xe|i915) (?P<device>(?!0000:00:02\.){_PCI}): \[drm\] \*ERROR\* (?:CRITICAL: Xe has declared device "
-         r"\S{1,32} as wedged|(?:GT\d+: )?(?:Failed to reset chip|Failed to initialise HW following reset))"),
+         r"\S{1,32} as wedged|(?:Tile\d+: )?(?:GT\d+: )?"
+         r"(?:Failed to reset chip|Failed to initialise HW following reset))"),
     # The runtime writes it by the driver, which prints any text for a process that has a device. Such a process can
     # take only its own node out. A hang in a collective is most often another node's fault.
     _row("neuron", kinds.ACCELERATOR, ("NEURON_HW_ERR=", "was initiated, but failed to complete"),

@@ -255,7 +255,7 @@ def _step_of(one: _Compiled, rank: _Rank, text: str) -> Optional[int]:
         return None
     if confirmed is not None and "total" in confirmed.re.groupindex:
         rank.total = int(confirmed.group("total").replace(",", ""))
-    elif confirmed is not None and rank.bar is not None:
+    elif confirmed is not None and rank.bar is not None and (found is None or rank.total is None):
         rank.total = rank.bar[1]
     if rank.bar is None or rank.bar[1] != rank.total:
         return None

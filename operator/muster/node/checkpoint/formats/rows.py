@@ -48,6 +48,7 @@ class _Row(NamedTuple):
         called: pattern of the directory's name.
         markers: as a format's.
         last: the file that is written once all others are whole; "" = there is none.
+        ends: kinds of files of which each is written after all others, or after those of its rank.
         needs: kinds of files, of each of which there is one at least.
         ranks: kinds of files that each rank writes: there are as many of each, numbered from 0 on.
         dcp: directories that are a whole DCP each where one has any file of DCP.
@@ -62,6 +63,7 @@ class _Row(NamedTuple):
     called: str
     markers: Tuple[str, ...]
     last: str = ""
+    ends: Tuple[str, ...] = ()
     needs: Tuple[str, ...] = ()
     ranks: Tuple[str, ...] = ()
     dcp: Tuple[str, ...] = ()
@@ -92,9 +94,11 @@ def _problem(row: _Row, candidate: Candidate) -> str:
         return "%s does not exist, and it is written last" % row.last
     needed = {kind: _files_of_kind(candidate, kind) for kind in (*row.needs, *row.ranks)}
     optimizer = [name for kind in row.optimizer for name in _files_of_kind(candidate, kind)]
-    missing = next((kind for kind in row.needs if not needed[kind]), "")
-    if missing:
-        return "%s does not exist" % missing
+    for kind in row.needs:
+        if not needed[kind]:
+            return "%s does not exist" % kind
+        if kind in candidate.files and not candidate.files[kind].size_bytes:
+            return "%s is empty" % kind
     parts = _parts(candidate, row.dcp)
     problem = _dcp_problem(candidate, parts)
     if problem:
@@ -102,11 +106,33 @@ def _problem(row: _Row, candidate: Candidate) -> str:
     if not optimizer and not any(shards_of(candidate.below(part)).has_optimizer for part in parts):
         return WEIGHTS_ONLY if row.last else NO_OPTIMIZER
     files = {*optimizer, *(name for names in needed.values() for name in names)}
-    # OLMo-core writes a file of options beside the last one later: what lies deeper is none.
-    later = [name for name in (candidate.later_than(row.last) if row.last else ()) if "/" in name or name in files]
-    if later:
-        return "%s is newer than %s" % (min(later), row.last)
-    return _ranks_problem(candidate, row.ranks) or _tensors_problem(candidate, files) or row.rule(candidate)
+    return (
+        _order_problem(row, candidate, files)
+        or _ranks_problem(candidate, row.ranks)
+        or _tensors_problem(candidate, files)
+        or row.rule(candidate)
+    )
+
+
+def _order_problem(row: _Row, candidate: Candidate, files: Set[str]) -> str:
+    """Why a file is of another save than the one that was written after it; "" = none is.
+
+    Args:
+        files: those that are needed.
+    """
+    for kind in (row.last, *row.ends) if row.last else row.ends:
+        for end in _files_of_kind(candidate, kind):
+            number = _pattern(kind).match(end)
+            rank = "rank_%s" % number[1] if number and number.groups() else ""
+            # OLMo-core writes a file of options beside the last one later: what lies deeper is none.
+            later = [
+                name
+                for name in candidate.later_than(end)
+                if ("/" in name or name in files) and (not rank or rank in re.split(r"[./]|_(?=[a-z])", name))
+            ]
+            if later:
+                return "%s is newer than %s" % (min(later), end)
+    return ""
 
 
 def _parts(candidate: Candidate, directories: Sequence[str]) -> List[str]:
@@ -152,7 +178,7 @@ def _json_problem(candidate: Candidate, name: str) -> str:
         return "%s does not exist" % name
     size = candidate.files[name].size_bytes
     start, end = candidate.part(name, 0, 1), candidate.part(name, max(0, size - 16), 16).rstrip()[-1:]
-    return "" if start and end == {b"[": b"]", b"{": b"}"}.get(start, end) else "%s is cut short" % name
+    return "" if end and end == {b"[": b"]", b"{": b"}"}.get(start) else "%s is cut short" % name
 
 
 _METADATA = "metadata.json"
@@ -161,7 +187,7 @@ _METADATA = "metadata.json"
 def _levanter_step(candidate: Candidate) -> Optional[int]:
     """The step of a checkpoint, also of one that is called by its epoch."""
     step = json_object(candidate, _METADATA).get("step") if candidate.has_file(_METADATA) else None
-    return step if isinstance(step, int) else step_in_name(candidate.name)
+    return step if type(step) is int else step_in_name(candidate.name)
 
 
 def _levanter(candidate: Candidate) -> str:
@@ -261,6 +287,8 @@ def _fairseq2(candidate: Candidate) -> str:
         return "%s/%s does not exist" % ("optimizer" if other in model else "model", other)
     pipeline, tensor, shard = ({name.split("/")[axis] for name in model} for axis in range(3))
     data = _numbers(candidate, "data_reader/dp_{n}.pt")
+    if data != set(range(len(data))):
+        return "data_reader/dp_%02d.pt does not exist" % min(set(range(max(data))).difference(data))
     ranks = len(_numbers(candidate, "trainer/rank_{n}.pt"))
     if len(model) != len(pipeline) * len(tensor) * len(shard) or len(pipeline) * len(tensor) * len(data) != ranks:
         return "files of %d ranks are there, and not all of their models and readers of data" % ranks
@@ -319,11 +347,20 @@ _NXD = re.compile(r"(model|optim)/(?:ep_rank_\d+_)?dp_rank_(\d+)_(.+)\.pt\Z")
 
 
 def _neuron(candidate: Candidate) -> str:
-    places: Dict[str, Set[str]] = {}
+    places: Dict[str, Dict[str, Set[int]]] = {}
     for found in filter(None, map(_NXD.match, candidate.files)):
-        places.setdefault(found[1], set()).add(found[3])
-    if "model" in places and places["model"] != places.get("optim", places["model"]):
+        places.setdefault(found[1], {}).setdefault(found[3], set()).add(int(found[2]))
+    if "model" in places and places["model"].keys() != places.get("optim", places["model"]).keys():
         return "files of the model and of the optimizer are those of different ranks"
+    for kind, there in places.items():
+        ranks = max(there.values(), key=len)
+        if any(numbers != set(range(len(ranks))) for numbers in there.values()):
+            return "not each data-parallel rank's file is there below %s" % kind
+        axes: Dict[str, Set[str]] = {}
+        for axis, number in re.findall(r"([a-z]+)_rank_(\d+)", " ".join(there)):
+            axes.setdefault(axis, set()).add(number)
+        if len(there) != functools.reduce(lambda product, numbers: product * len(numbers), axes.values(), 1):
+            return "%d files of the mesh's places are there below %s" % (len(there), kind)
     return _tensors_problem(candidate, set(_files_of_kind(candidate, "model/*.pt")))
 
 
@@ -472,6 +509,7 @@ _ROWS: Tuple[_Row, ...] = (
         ),
         called=r"\d{6,15}",
         markers=("training_state/training_step.json", "pretrained_model/train_config.json"),
+        ends=("training_state/optimizer_param_groups.json",),
         needs=("training_state/training_step.json", "training_state/rng_state.safetensors"),
         dcp=_LEROBOT_DCP,
         optimizer=("training_state/optimizer_state.safetensors", "training_state/*/optimizer_state.safetensors"),
@@ -489,6 +527,7 @@ _ROWS: Tuple[_Row, ...] = (
         ),
         called=r"step_\d{1,15}",
         markers=("policy/cosmos_config",),
+        ends=("policy/.rank_{n}_complete",),
         ranks=_COSMOS_RANKS,
         optimizer=("policy/optimizer_rank_{n}.pth",),
         rule=_cosmos,
@@ -568,6 +607,7 @@ _ROWS: Tuple[_Row, ...] = (
         ),
         called=r"(?:ckpt|snapshot)-step-\d{1,15}",
         markers=("train_state.json", "weights/.metadata", "model/.metadata"),
+        ends=("train_state.json",),
         needs=("train_state.json",),
         dcp=("weights", "model", "optimizer"),
         rule=_xtuner,
