@@ -86,8 +86,8 @@ def test_a_gpu_that_was_there_and_is_hidden_is_seen_and_seen_to_come_back(what: 
         print(hidden, agent.sink.status["agent"]["problem"], agent.sink.status["evidence"])
         assert agent.sink.status["agent"]["gpus"] < gpus
         assert agent.sink.status["agent"]["gpusExpected"] == gpus
-        assert agent.verdict().state in OUT
+        assert agent.verdict().conclusion.state in OUT
     with place.agent() as agent:
         wait("it is back", lambda: agent.sink.status["agent"]["gpus"] == gpus)
         wait("nothing stands against it", lambda: not agent.sink.status["evidence"])
-        assert agent.verdict().state is VerdictState.HEALTHY
+        assert agent.verdict().conclusion.state is VerdictState.HEALTHY

@@ -22,10 +22,12 @@ from tests.fakes.sink import Sink
 from muster.api.base import ObjectMeta
 from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.nodehealth import NodeHealth, NodeHealthStatus, VerdictState
-from muster.health.assess import Verdict, assess
+from muster.health.assess import assess
 from muster.health.facts import NodeFacts
 from muster.health.memory import MachineOffences
+from muster.health.node_world import NodeWorld
 from muster.health.sources import Rules
+from muster.health.verdict import Verdict
 from muster.node.agent.gpus import Gpus
 from muster.node.agent.nvml_process import NvmlProcess
 from muster.node.agent.thresholds import DEFAULTS
@@ -66,11 +68,11 @@ def test_the_gpus_of_this_machine_are_seen_and_healthy(child: NvmlProcess) -> No
     signals = list(gpus.started(answer))
     bad = set()
     for moment in range(5):
-        for batch, judge in (("fast", gpus.fast), ("slow", gpus.slow)):
+        for batch, read in (("fast", gpus.fast), ("slow", gpus.slow)):
             answer, seconds = ask(child, batch, 30)
             assert "errors" not in answer, answer
             print(f"{batch}: {seconds * 1e3:.1f} ms")
-            signals += judge(answer)
+            signals += read(answer)
         answer, seconds = ask(child, "normal", 5)
         assert "errors" not in answer, answer
         print(f"normal: {seconds * 1e3:.1f} ms {answer if moment == 0 else ''}")
@@ -139,12 +141,14 @@ class Agent:
         facts = NodeFacts(NodeView(name="here", uid="here", resource_version=1, ready=True, boot_id="here"))
         health = NodeHealth(metadata=ObjectMeta(name="here"), status=NodeHealthStatus.model_validate(self.sink.status))
         return assess(
-            facts,
-            health,
-            Rules.from_policy(FleetPolicySpec()),
-            datetime.now(UTC),
-            memory=MachineOffences([]),
-            reports=[],
+            NodeWorld(
+                facts,
+                health,
+                Rules.from_policy(FleetPolicySpec()),
+                datetime.now(UTC),
+                memory=MachineOffences([]),
+                reports=[],
+            )
         )
 
 
@@ -212,8 +216,8 @@ def test_a_program_that_crashes_is_noticed_once_and_moves_nobody(
     assert said >= lines
     assert [(item["subject"], item["count"]) for item in seen()] == [(subject, 1)]
     verdict = agent.verdict()
-    print(verdict.state, [(finding.message, finding.severity) for finding in verdict.findings])
-    assert verdict.state in (VerdictState.HEALTHY, VerdictState.SUSPECT)
+    print(verdict.conclusion.state, [(finding.message, finding.severity) for finding in verdict.conclusion.findings])
+    assert verdict.conclusion.state in (VerdictState.HEALTHY, VerdictState.SUSPECT)
 
 
 def uuid() -> str:

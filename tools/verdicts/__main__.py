@@ -20,7 +20,9 @@ from pydantic import ValidationError
 
 from muster.api.fleetpolicy import FleetPolicySpec
 from muster.health import assess, breaker, orders
+from muster.health.node_world import NodeWorld
 from muster.health.sources import ROWS, Rules
+from muster.health.verdict import Verdict
 from simulate.fleets import keeper
 from simulate.fleets.life import Life, live, plan
 from simulate.hashes import fix_hashes
@@ -32,6 +34,7 @@ RESULTS = {"node": node_result, "fleet": fleet_result}
 TESTS = ("health", "controller/test_health.py", "controller/test_nodemarks.py", "reports/test_marks.py")
 NIGHTLY = ("health", "controller/test_health.py")
 BUSY_FLEETS, LIVES = range(1, 5), (0, 2, 5)
+FILE = Path(__file__).parents[2] / "tests" / "data" / "verdicts.json.xz"
 MONTHS, LEAST, MOST_ALIKE, MOST_SKETCHED, MOST_NODES = range(1, 13), 20, 3, 12, 120
 ROUNDS = 3
 WANTED = {"node": 11_000, "fleet": 1_500}
@@ -72,17 +75,17 @@ class Recorder:
         self._is_asking = False
 
     def begin(self) -> None:
-        from_policy, judge, rule = Rules.from_policy, assess.assess, breaker.rule
+        from_policy, plain_assess, rule = Rules.from_policy, assess.assess, breaker.rule
 
         def noted(fleet: FleetPolicySpec) -> Rules:
             rules = from_policy(fleet)
             self._policies[id(rules)] = rules, fleet
             return rules
 
-        def judged(facts: Any, health: Any, rules: Rules, now: Any, **more: Any) -> Any:
-            verdict = judge(facts, health, rules, now, **more)
-            sketch = (*sketch_of(verdict), *sorted(name for name, value in more.items() if value))
-            self._asked("node", rules, sketch, lambda policy: node_input(policy, facts, health, now, more))
+        def judged(world: NodeWorld) -> Verdict:
+            verdict = plain_assess(world)
+            sketch = (*sketch_of(verdict), *(name for name in DEFAULTS if getattr(world, name)))
+            self._asked("node", world.rules, sketch, lambda policy: node_input(policy, world))
             return verdict
 
         def ruled(situation: breaker.Situation, rules: Rules, now: Any) -> Any:
@@ -277,7 +280,7 @@ def main() -> int:
     fix_hashes("verdicts")
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=["record", "renew", "counts", "replay"])
-    parser.add_argument("file", type=Path)
+    parser.add_argument("file", type=Path, nargs="?", default=FILE)
     arguments = parser.parse_args()
     if arguments.what == "record":
         _record(arguments.file)

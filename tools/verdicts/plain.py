@@ -15,14 +15,16 @@ from pydantic import TypeAdapter
 from pydantic_core import to_jsonable_python
 
 from muster.api.fleetpolicy import FleetPolicySpec
-from muster.api.nodehealth import HealthIncident, NodeHealth, Offences, RecommendedAction, VerdictState
+from muster.api.nodehealth import HealthIncident, NodeHealth, Offences, VerdictState
 from muster.health import assess, breaker
 from muster.health.equals import Lack
 from muster.health.facts import NodeFacts
-from muster.health.memory import MachineOffences, identity, same_machine
+from muster.health.memory import MachineOffences, same_machine
+from muster.health.node_world import FailedBurnIn, NodeWorld
 from muster.health.repairs import RepairStatus
 from muster.health.silence import Silence
 from muster.health.sources import Rules
+from muster.health.verdict import Conclusion, Grounds, Record, Verdict
 from muster.world.jobfailures import JobFailureReport
 from muster.world.views import ConditionView, NodeView
 
@@ -53,7 +55,7 @@ _TYPES: Mapping[str, TypeAdapter[Any]] = {
             "now": datetime,
             "memory": list[Offences],
             "reports": Sequence[JobFailureReport],
-            "burn_ins": Sequence[assess.FailedBurnIn],
+            "burn_ins": Sequence[FailedBurnIn],
             "passed": datetime | None,
             "answered": datetime | None,
             "silence": Silence | None,
@@ -109,16 +111,15 @@ def facts_input(facts: NodeFacts) -> Plain:
     return {each.name: _plain(each.name, getattr(facts, each.name)) for each in fields(facts)}
 
 
-def node_input(policy: FleetPolicySpec, facts: NodeFacts, health: NodeHealth, now: datetime, more: Plain) -> Plain:
-    """What a verdict is made from; `more` has parts of `DEFAULTS` as they are in the operator."""
-    known = {"health": health, "policy": policy, "now": now}
-    found = facts_input(facts) | {name: _plain(name, value) for name, value in known.items()}
-    if isinstance(more.get("memory"), MachineOffences):
-        of_all = more["memory"]._named.values()  # noqa: SLF001
+def node_input(policy: FleetPolicySpec, world: NodeWorld) -> Plain:
+    """What a verdict is made from."""
+    known: Plain = {name: getattr(world, name) for name in ("health", "now", *DEFAULTS)}
+    if world.memory is not None:
+        of_all = world.memory._named.values()  # noqa: SLF001
         offences = [account for accounts in of_all for account in accounts.values()]
-        machine = identity(health.status.agent)
-        more = {**more, "memory": [each for each in offences if same_machine(machine, each.hardware)]}
-    found |= {name: _plain(name, value) for name, value in more.items() if value is not None}
+        known["memory"] = [each for each in offences if same_machine(world.machine, each.hardware)]
+    found = facts_input(world.facts) | {"policy": _plain("policy", policy)}
+    found |= {name: _plain(name, value) for name, value in known.items() if value is not None}
     return {name: value for name, value in found.items() if name not in DEFAULTS or value != DEFAULTS[name]}
 
 
@@ -128,26 +129,22 @@ def node_result(one: Plain) -> Plain:
     if "memory" in more:
         more["memory"] = MachineOffences(more["memory"])
     health, now = _value("health", one["health"]), _value("now", one["now"])
-    return _said(assess.assess(_facts(one), health, _rules_of(one), now, **more))
+    return _said(assess.assess(NodeWorld(_facts(one), health, _rules_of(one), now, **more)))
 
 
-def _said(verdict: assess.Verdict) -> Plain:
-    values = {each.name: getattr(verdict, each.name) for each in fields(verdict)}
+def _said(verdict: Verdict) -> Plain:
+    parts = (verdict.conclusion, verdict.grounds, verdict.record, verdict.follow_up)
+    values = {each.name: getattr(part, each.name) for part in parts for each in fields(part)}
     plain: Plain = to_jsonable_python(values, by_alias=True, exclude_none=True)
     return {name: value for name, value in plain.items() if value not in ("", [], {}, False)}
 
 
-def sketch_of(verdict: assess.Verdict) -> tuple[Any, ...]:
+def sketch_of(verdict: Verdict) -> tuple[Any, ...]:
     """What tells verdicts apart at little cost."""
-    incident = verdict.open_incident
-    marks = tuple((each.source, each.reason, each.severity, each.observed) for each in verdict.findings)
-    return (
-        verdict.state,
-        verdict.reason,
-        verdict.own,
-        marks,
-        incident is not None and incident.taken_out_time is not None,
-    )
+    incident, said = verdict.open_incident, verdict.conclusion
+    marks = tuple((each.source, each.reason, each.severity, each.observed) for each in said.findings)
+    is_taken = incident is not None and incident.taken_out_time is not None
+    return said.state, said.reason, said.own, marks, is_taken
 
 
 def fleet_input(policy: FleetPolicySpec, situation: breaker.Situation, now: datetime) -> Plain:
@@ -187,10 +184,9 @@ def fleet_result(one: Plain) -> Plain:
     return found
 
 
-def _verdict(plain: Plain) -> assess.Verdict:
-    known = {name: plain[name] for name in _READ_BY_BREAKER if name in plain}
-    known["state"] = _value("state", plain.get("state"))
-    known["incidents"] = _value("incidents", plain.get("incidents", ()))
-    known["causes"] = tuple(plain.get("causes", ()))
-    nothing = {"message": "", "recommended_action": RecommendedAction.NONE, "findings": (), "since": None}
-    return assess.Verdict(**{**nothing, "reason": "", "offences": Offences(), **known})
+def _verdict(plain: Plain) -> Verdict:
+    causes = tuple(plain.get("causes", ()))
+    names = {each.name for each in fields(Grounds)} - {"causes"}
+    grounds = Grounds(causes, **{name: value for name, value in plain.items() if name in names})
+    incidents = _value("incidents", plain.get("incidents", ()))
+    return Verdict(Conclusion(_value("state", plain.get("state"))), grounds, Record(incidents))

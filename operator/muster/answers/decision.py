@@ -15,7 +15,7 @@ from muster.answers.health import HealthRow, verdict
 from muster.api.base import ApiModel, Time
 from muster.api.fleetpolicy import Enforcement
 from muster.api.nodehealth import Decision
-from muster.health.assess import CORDONED
+from muster.health.verdict import CORDONED
 from muster.world.queuedecision import Refusal, RefusalKind
 
 MAX_NAMES = 8  # nodes that a command to be copied names

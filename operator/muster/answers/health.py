@@ -9,10 +9,10 @@ from muster.api.base import ApiModel, Time
 from muster.api.fleetpolicy import Enforcement
 from muster.api.maintenance import NodeMaintenance
 from muster.api.nodehealth import Decision, HumanDecision, NodeHealth, RecommendedAction, Severity, VerdictState
-from muster.health.assess import CORDONED
 from muster.health.effects import avoids
 from muster.health.maintenance import REASONS, window_text
 from muster.health.story import LAST_CHOICE
+from muster.health.verdict import CORDONED
 
 _WELL = frozenset({None, VerdictState.HEALTHY})
 

@@ -34,18 +34,20 @@ from muster.controller.nodereports import NodeReports
 from muster.controller.offenders import Offenders
 from muster.controller.slices import Slices
 from muster.health.ahead import FutureTimes
-from muster.health.assess import FailedBurnIn, Verdict, assess, node_fault, suspicion_of
+from muster.health.assess import assess
 from muster.health.breaker import BreakerState
 from muster.health.effects import Effect
 from muster.health.engine import Engine
 from muster.health.facts import NodeFacts
 from muster.health.job_failures import LASTS, JobFailureReports, TestRequests
 from muster.health.memory import identity, same_machine
+from muster.health.node_world import FailedBurnIn, NodeWorld
 from muster.health.orders import Order
 from muster.health.repairs import NOT_READ, Case, RepairStatus, Stage, is_held
 from muster.health.signs import JOBS, REPAIR
 from muster.health.silence import AVOID_SECONDS
 from muster.health.sources import Rules
+from muster.health.verdict import Verdict, node_fault, suspicion_of
 from muster.health.verdict_index import is_tainted
 from muster.kube.client import Client
 from muster.kube.decode import Undecodable
@@ -311,17 +313,17 @@ class HealthKeeper:
         ours = (
             incident.taken_out_time is not None
             and in_force.effect.avoid
-            and not (verdict.cordoned or verdict.in_charge)
+            and not (verdict.grounds.cordoned or verdict.grounds.in_charge)
         )
-        agent = health.status.agent
+        agent, repair = health.status.agent, verdict.follow_up.repair
         return Case(
             name,
             incident.time,
-            RepairAction(verdict.repair.value) if ours and verdict.repair is not RecommendedAction.NONE else None,
-            verdict.reason,
-            verdict.message,
-            verdict.findings,
-            verdict.node_uid,
+            RepairAction(repair.value) if ours and repair is not RecommendedAction.NONE else None,
+            verdict.conclusion.reason,
+            verdict.conclusion.message,
+            verdict.conclusion.findings,
+            verdict.record.node_uid,
             Machine()
             if agent is None
             else Machine(
@@ -358,7 +360,7 @@ class HealthKeeper:
     def is_repaired(self, name: str) -> bool:
         """Whether a repair of the node may be under way, or may begin in a moment, as far as is known."""
         verdict = self._engine.verdict_index.verdicts.get(name)
-        if verdict is not None and verdict.maintenance is not None:
+        if verdict is not None and verdict.grounds.maintenance is not None:
             return True
         word = self._repairs.get(name) if self._repairs is not None else None
         return word is not None and word.stage is Stage.IN_PROGRESS
@@ -367,7 +369,8 @@ class HealthKeeper:
         """Have a node evaluated again whose checker has news: it may have passed the test that it was waiting for."""
         verdict = self._engine.verdict_index.verdicts.get(name)
         if verdict is not None and (
-            VerdictState.VALIDATING in (verdict.state, verdict.own) or verdict.followed is not None
+            VerdictState.VALIDATING in (verdict.conclusion.state, verdict.conclusion.own)
+            or verdict.follow_up.followed is not None
         ):
             self._mark_dirty([name])
 
@@ -488,7 +491,7 @@ class HealthKeeper:
         for name in self._engine.verdict_index.concerned:
             yield from (
                 i.taken_out_time
-                for i in self._engine.verdict_index.verdicts[name].incidents
+                for i in self._engine.verdict_index.verdicts[name].record.incidents
                 if i.taken_out_time is not None
             )
         for name, incidents in self._engine.node_index.incidents.items():
@@ -594,27 +597,29 @@ class HealthKeeper:
         age = self._pass_age_seconds(name) if self._rules.validates else None
         words = self._failure_reports(name, health, now)
         verdict = assess(
-            NodeFacts.from_node(node),
-            health,
-            self._rules,
-            now,
-            memory=self._engine.memory,
-            reports=words,
-            burn_ins=burned,
-            passed=None if age is None else now - timedelta(seconds=age),
-            answered=self._reports_outdated_until(name, now) if words else None,
-            silence=self._agents.contacts.silence_of(name),
-            lack=self._equipment.lack_of(name),
-            repair=NOT_READ if self._repairs is None else self._repairs.get(name),
-            time_is_sure=self._unsure_seconds(name) <= 0,
+            NodeWorld(
+                NodeFacts.from_node(node),
+                health,
+                self._rules,
+                now,
+                memory=self._engine.memory,
+                reports=words,
+                burn_ins=burned,
+                passed=None if age is None else now - timedelta(seconds=age),
+                answered=self._reports_outdated_until(name, now) if words else None,
+                silence=self._agents.contacts.silence_of(name),
+                lack=self._equipment.lack_of(name),
+                repair=NOT_READ if self._repairs is None else self._repairs.get(name),
+                time_is_sure=self._unsure_seconds(name) <= 0,
+            )
         )
-        if verdict.faded:
+        if verdict.follow_up.faded:
             self._faded.setdefault(name, self._clock())
         else:
             self._faded.pop(name, None)
         result = self._results.get(name)
         if result is not None and (health.status.check is None or health.status.check.id != result.id):
-            verdict = replace(verdict, check=result)
+            verdict = replace(verdict, record=replace(verdict.record, check=result))
         else:
             self._results.pop(name, None)
         self._engine.set_verdict(name, verdict)
@@ -623,7 +628,7 @@ class HealthKeeper:
             for uid in self._cluster.jobs_on(name):
                 self._rings(uid)
         self._cluster.fleet.set_suspicion(name, self._suspicion(name, verdict))
-        if verdict.faded and (left := self._unsure_seconds(name)) > 0:
+        if verdict.follow_up.faded and (left := self._unsure_seconds(name)) > 0:
             self._engine.wake_at(name, now + timedelta(seconds=left))
 
     def _unsure_seconds(self, name: str) -> float:
@@ -637,8 +642,9 @@ class HealthKeeper:
 
         Only a share of a pool is offered for a test at a time.
         """
-        pool = self._engine.node_index.pools.get(name, "")
-        self._mark_dirty(self._test_requests.set_request(name, pool if verdict.wants_check else None, verdict.asked_by))
+        pool, follow_up = self._engine.node_index.pools.get(name, ""), verdict.follow_up
+        wanted = pool if follow_up.wants_check else None
+        self._mark_dirty(self._test_requests.set_request(name, wanted, follow_up.asked_by))
         found = None if self._rules.enforcement is Enforcement.OBSERVE else suspicion_of(verdict)
         if found is None or not found.wants_check:
             return found

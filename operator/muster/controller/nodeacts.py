@@ -22,12 +22,12 @@ from muster.api.fleetpolicy import Enforcement
 from muster.api.nodehealth import NodeHealth, NodeHealthStatus, VerdictState
 from muster.controller.cluster import Cluster
 from muster.controller.pace import Pace
-from muster.health.assess import Verdict
 from muster.health.effects import Effect, exclusion_of
 from muster.health.orders import InForce, Order
 from muster.health.signs import CHECK_WANTED
 from muster.health.sources import UNHEALTHY_TAINT
 from muster.health.story import observed_effect_text, recorded_status, status_message
+from muster.health.verdict import Verdict
 from muster.health.verdict_index import is_tainted
 from muster.kube import decode, paths
 from muster.kube.client import APPLY_PATCH, Client
@@ -114,7 +114,8 @@ class NodeActs:
         is_readable = node is not None and node.ready_reason != decode.UNREADABLE
         if node is not None and is_readable and is_tainted(node) != wanted.taint:
             try:
-                await (self._taint(node, verdict.reason) if wanted.taint else self._change_taint(name, False, ""))
+                reason = verdict.conclusion.reason
+                await (self._taint(node, reason) if wanted.taint else self._change_taint(name, False, ""))
                 self._is_refused = False
                 self._left_tainted.discard(name)
             except Forbidden as error:  # all else is done without it
@@ -125,6 +126,7 @@ class NodeActs:
         self._emit_events(order, enforcement, before)
 
     def _exclude(self, name: str, verdict: Verdict, wanted: Effect, now: datetime) -> None:
+        conclusion = verdict.conclusion
         exclusion = exclusion_of(verdict, wanted)
         was = self._cluster.fleet.exclusion(name)
         if not self._cluster.fleet.exclude(name, exclusion):
@@ -134,10 +136,10 @@ class NodeActs:
         if (
             exclusion is not None
             and was is None
-            and verdict.findings
-            and not (verdict.only_planned or verdict.findings[0].observed)
+            and conclusion.findings
+            and not (verdict.grounds.only_planned or conclusion.findings[0].observed)
         ):
-            _latency.observe(max((now - verdict.findings[0].since).total_seconds(), 0.0))
+            _latency.observe(max((now - conclusion.findings[0].since).total_seconds(), 0.0))
         for uid in self._cluster.jobs_on(name):
             self._rings(uid)
 
@@ -160,8 +162,8 @@ class NodeActs:
         exists = bool(health.metadata.uid)
         if ours == _operator_part(health.status) or (
             not exists
-            and verdict.state in (None, VerdictState.HEALTHY)
-            and not any(f.observed for f in verdict.findings)
+            and verdict.conclusion.state in (None, VerdictState.HEALTHY)
+            and not any(f.observed for f in verdict.conclusion.findings)
         ):
             return True
         if _may_wait(order, status, health.status, before):  # what has none neither waits nor keeps others waiting
@@ -276,29 +278,35 @@ class NodeActs:
 
     def _emit_events(self, order: Order, enforcement: Enforcement, before: InForce | None) -> None:
         name, verdict, ruling, wanted = order.name, order.verdict, order.ruling, order.effect
+        conclusion, grounds = verdict.conclusion, verdict.grounds
         known = before.state if before else None
-        asks = verdict.reason == CHECK_WANTED and before is not None and before.reason != CHECK_WANTED
-        same = verdict.state is known and (before is None or before.effect == wanted)
+        asks = conclusion.reason == CHECK_WANTED and before is not None and before.reason != CHECK_WANTED
+        same = conclusion.state is known and (before is None or before.effect == wanted)
         observed = order.outcome.observed
         if observed and (before is None or before.observed != observed) and same:
-            assert verdict.would is not None
-            log.info("only observed", node=name, reason=verdict.would.reason, would=verdict.would.state.value)
+            assert conclusion.would is not None
+            would = conclusion.would
+            log.info("only observed", node=name, reason=would.reason, would=would.state.value)
             if before is not None:  # a new leader has nothing new to tell
-                text = observed_effect_text(verdict.would, enforcement)
+                text = observed_effect_text(would, enforcement)
                 self._events.record(Regarding("v1", "Node", name, name), NORMAL, "NodeObserved", text)
         if same and not asks:
             return
-        if before is None and verdict.state in (None, VerdictState.HEALTHY):
+        if before is None and conclusion.state in (None, VerdictState.HEALTHY):
             return
-        well = verdict.state in (None, VerdictState.HEALTHY)
+        well = conclusion.state in (None, VerdictState.HEALTHY)
         text = (
             status_message(name, verdict, ruling, wanted, enforcement) or "no finding counts against the node any more"
         )
-        planned = "NodeMaintenance" if verdict.removal is None else "NodeRemoval"
-        reason = planned if verdict.only_planned else f"Node{verdict.state.value if verdict.state else 'Healthy'}"
-        kind = NORMAL if well or verdict.only_planned or verdict.state is VerdictState.SUSPECT else WARNING
+        planned = "NodeMaintenance" if grounds.removal is None else "NodeRemoval"
+        reason = planned if grounds.only_planned else f"Node{conclusion.state.value if conclusion.state else 'Healthy'}"
+        kind = NORMAL if well or grounds.only_planned or conclusion.state is VerdictState.SUSPECT else WARNING
         log.info(
-            "verdict", node=name, state=verdict.state and verdict.state.value, reason=verdict.reason, act=ruling.act
+            "verdict",
+            node=name,
+            state=conclusion.state and conclusion.state.value,
+            reason=conclusion.reason,
+            act=ruling.act,
         )
         # Events of nodes carry the node's name as uid: so `kubectl describe node` finds them.
         self._events.record(Regarding("v1", "Node", name, name), kind, reason, text)
@@ -333,13 +341,13 @@ def _may_wait(order: Order, status: NodeHealthStatus, known: NodeHealthStatus, b
     It is so where the node is used as before, nothing is counted by time, and no decision, charge or request has
     changed.
     """
-    light = (None, VerdictState.HEALTHY, VerdictState.SUSPECT)
-    if before is None or order.effect != before.effect or order.ruling.charge or order.verdict.wake is not None:
+    light, follow_up = (None, VerdictState.HEALTHY, VerdictState.SUSPECT), order.verdict.follow_up
+    if before is None or order.effect != before.effect or order.ruling.charge or follow_up.wake is not None:
         return False
     if status.state not in light or known.state not in light or order.outcome.observed != before.observed:
         return False
     kept = ("incidents", "offences", "earlier_offences", "check", "maintenance", "node_uid", "boot_id", "effect")
-    return all(getattr(status, name) == getattr(known, name) for name in kept) and order.verdict.followed is None
+    return all(getattr(status, name) == getattr(known, name) for name in kept) and follow_up.followed is None
 
 
 def _operator_part(status: NodeHealthStatus) -> dict[str, Any]:

@@ -16,8 +16,8 @@ import structlog
 from muster.api.base import API_VERSION
 from muster.controller.cluster import Cluster
 from muster.controller.pace import Pace
-from muster.health.assess import Verdict
 from muster.health.condition import Mark, mark_of, patch
+from muster.health.verdict import Verdict
 from muster.kube import decode, paths
 from muster.kube.client import Client
 from muster.kube.decode import Undecodable

@@ -17,10 +17,10 @@ from muster.api.base import API_VERSION
 from muster.api.maintenance import MaintenanceStage
 from muster.controller.cluster import Cluster
 from muster.controller.slices import Slices
-from muster.health.assess import Verdict
 from muster.health.budgets import Budgets
 from muster.health.maintenance import Problem, problems
 from muster.health.pools import pool_of
+from muster.health.verdict import Verdict
 from muster.kube.decode import Undecodable
 from muster.kube.events import WARNING, EventRecorder, Regarding
 
@@ -71,8 +71,8 @@ class WindowKeeper:
         counts = dict.fromkeys(MaintenanceStage, 0)
         slices = Slices(self._clock)
         for verdict in list(self._verdicts()):
-            if verdict.maintenance is not None:
-                counts[verdict.maintenance.stage] += 1
+            if verdict.grounds.maintenance is not None:
+                counts[verdict.grounds.maintenance.stage] += 1
         for stage, count in counts.items():
             _nodes.labels(stage.value).set(count)
         fleet = self._cluster.fleet

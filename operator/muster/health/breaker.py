@@ -32,9 +32,9 @@ from typing import NamedTuple
 
 from muster.api.fleetpolicy import Enforcement
 from muster.api.nodehealth import HealthIncident
-from muster.health.assess import Verdict
 from muster.health.pools import OTHERS, pools_with_own_budget
 from muster.health.sources import Rules
+from muster.health.verdict import Verdict
 
 MAX_PAUSE_SECONDS = 14400
 """The pause between two tries doubles up to four hours."""
@@ -189,7 +189,7 @@ class Situation:
 
 def concerned(verdict: Verdict) -> bool:
     """Whether the breaker has to know a node with this verdict: it is out, or Muster took it out before."""
-    return verdict.out or any(incident.taken_out_time is not None for incident in verdict.incidents)
+    return verdict.out or any(incident.taken_out_time is not None for incident in verdict.record.incidents)
 
 
 def held_back(ruling: Ruling) -> Ruling:
@@ -376,25 +376,25 @@ class _Pool:
         # Certain faults come first. A taint without a record (a user has deleted it, or has ended a cordon) needs a
         # budget, but comes before nodes without the taint.
         self.waiting.sort(
-            key=lambda n: (not self.verdicts[n].certain, n not in self.tainted, *_urgency(n, self.verdicts[n]))
+            key=lambda n: (not self.verdicts[n].grounds.certain, n not in self.tainted, *_urgency(n, self.verdicts[n]))
         )
         gates = self._gates()
         if gates.is_open:
             self.state = BreakerState.OPEN
         for name in self.waiting:
-            verdict = self.verdicts[name]
+            grounds = self.verdicts[name].grounds
             cause, why = self._payer(name, gates)
             if why:
                 self.rulings[name] = Ruling(Act.HOLD, why)
                 continue
             if gates.is_open:
                 self.state = BreakerState.HALF_OPEN
-            gates.pay(cause, verdict.certain)
-            charge = _Charge(self.now, verdict.certain, cause)
+            gates.pay(cause, grounds.certain)
+            charge = _Charge(self.now, grounds.certain, cause)
             insort(self.charges, charge)
             self._put_out(name, charge)
             news = self.rules.enforcement is not Enforcement.OBSERVE
-            self.rulings[name] = Ruling(Act.TAKE, "", news, cause, verdict.certain, self.pool if news else "")
+            self.rulings[name] = Ruling(Act.TAKE, "", news, cause, grounds.certain, self.pool if news else "")
         held = (name for name in self.waiting if self.rulings[name].act is Act.HOLD)
         if self.state is BreakerState.CLOSED and any(self._blocked(name, cap_only=True) for name in held):
             self.state = BreakerState.OPEN
@@ -416,7 +416,7 @@ class _Pool:
     def figures(self) -> PoolFigures:
         """Return the pool's figures for status texts; call it after `rule`."""
         held = [name for name in self.waiting if self.rulings[name].act is Act.HOLD]
-        by_cause = Counter(self.verdicts[name].causes[0] for name in held)
+        by_cause = Counter(self.verdicts[name].grounds.causes[0] for name in held)
         return PoolFigures(
             self.pool,
             self.state if held or self.held_yields else BreakerState.CLOSED,
@@ -459,7 +459,7 @@ class _Pool:
         """
         for verdict in self.verdicts.values():
             later = None
-            for incident in reversed(verdict.incidents):
+            for incident in reversed(verdict.record.incidents):
                 if incident.taken_out_time is not None:
                     time = self._time(incident.taken_out_time)
                     if later is None or later - time >= self.window:
@@ -486,17 +486,17 @@ class _Pool:
             if not verdict.out:
                 self.rulings[name] = untainted if name in self.tainted else used
                 continue
-            incident = verdict.open_incident
+            incident, grounds = verdict.open_incident, verdict.grounds
             acted = incident is not None and incident.taken_out_time is not None
-            if verdict.stays and not acted:
+            if grounds.stays and not acted:
                 # `muster.health.silence` limits how many nodes that may be at once.
                 self.rulings[name] = untainted if name in self.tainted else used
-            elif acted or verdict.cordoned or verdict.only_planned:
+            elif acted or grounds.cordoned or grounds.only_planned:
                 # This holds even if another system has begun a repair since: a taint should not come and go.
                 self.rulings[name] = taken
                 if acted and incident is not None:
                     self._put_out(name, _Charge(self.now, incident.certain, incident.charged_to))
-            elif verdict.in_charge:
+            elif grounds.in_charge:
                 claimed.append(name)
             else:
                 self.waiting.append(name)
@@ -516,20 +516,20 @@ class _Pool:
         most = self.budgets.repaired_by_others(self.size)
         left: set[tuple[str, tuple[str, ...]] | None] = set()
         for name in claimed:
-            verdict, domain = self.verdicts[name], self._domain(name)
+            grounds, domain = self.verdicts[name].grounds, self._domain(name)
             one_rack = domain is not None and left <= {domain} and self.domain_sizes.get(domain, 0) < self.size
             if self._was_yielded(name) or self.yields < most or one_rack:
                 self.yields += 1
                 left.add(domain)
                 news = not self._was_yielded(name) and self.rules.enforcement is not Enforcement.OBSERVE
-                self.rulings[name] = Ruling(Act.YIELD, f"{verdict.in_charge} repairs the node", news)
-            elif verdict.certain:
+                self.rulings[name] = Ruling(Act.YIELD, f"{grounds.in_charge} repairs the node", news)
+            elif grounds.certain:
                 self.waiting.append(name)  # a certain fault counts whatever others claim
             else:
                 self.held_yields += 1
                 self.rulings[name] = Ruling(
                     Act.HOLD,
-                    f"{verdict.in_charge} claims too many nodes of the pool at once: Muster leaves at most {most} to "
+                    f"{grounds.in_charge} claims too many nodes of the pool at once: Muster leaves at most {most} to "
                     "other systems",
                 )
 
@@ -563,8 +563,8 @@ class _Pool:
             name: of the node.
             cap_only: leave the limit of the topology domain out.
         """
-        verdict = self.verdicts[name]
-        like = (verdict.certain, verdict.causes, None if cap_only else self._domain(name))
+        grounds = self.verdicts[name].grounds
+        like = (grounds.certain, grounds.causes, None if cap_only else self._domain(name))
         found = self.blocked.get(like)
         if found is None:
             found = self.blocked[like] = self._blocks(*like)
@@ -598,16 +598,16 @@ class _Pool:
     def _payer(self, name: str, gates: "_Gates") -> tuple[str, str]:
         """Return the cause to which the removal of a node is charged, and why none can be charged; one of the two is
         ""."""
-        verdict = self.verdicts[name]
+        grounds = self.verdicts[name].grounds
         why = self._blocked(name)
         if why:
             return "", why
-        causes = [cause for cause in verdict.causes if verdict.certain or not self._is_used_up(cause)]
-        paid = next((cause for cause in causes if gates.lets(cause, verdict.certain)), None)
+        causes = [cause for cause in grounds.causes if grounds.certain or not self._is_used_up(cause)]
+        paid = next((cause for cause in causes if gates.lets(cause, grounds.certain)), None)
         if paid is not None:
             return paid, ""
         seconds = self.budgets.window_seconds
-        if verdict.certain:
+        if grounds.certain:
             return "", f"the budget of {_nodes(self.per_window.total)} of the pool in {seconds} s is exhausted"
         most, whose = self.per_window.uncertain, "uncertain faults"
         if gates.lets_uncertain:
@@ -623,15 +623,15 @@ class _Pool:
         The narrow budgets are computed first: a node that waits for a narrow budget does not wait for a wide one.
         """
         able = [name for name in self.waiting if not self._blocked(name)]
-        sure = [name for name in able if self.verdicts[name].certain]
-        unsure = [name for name in able if not self.verdicts[name].certain]
+        sure = [name for name in able if self.verdicts[name].grounds.certain]
+        unsure = [name for name in able if not self.verdicts[name].grounds.certain]
         uncertain = [charge for charge in self.charges if not charge.certain]
         times = _Times(charge.time for charge in self.charges)
         tries = _Times(charge.time for charge in self.charges if charge.certain)
         of_uncertain = _Times(charge.time for charge in uncertain)
         by_cause: defaultdict[str, list[str]] = defaultdict(list)
         for name in unsure:
-            for cause in self.verdicts[name].causes:
+            for cause in self.verdicts[name].grounds.causes:
                 by_cause[cause].append(name)
         charged: defaultdict[str, list[datetime]] = defaultdict(list)
         for charge in uncertain:
@@ -640,7 +640,7 @@ class _Pool:
         for cause, names in by_cause.items():
             taken = _Times(charged[cause])
             causes[cause] = self._gate(names, taken, taken, self.per_window.cause)
-        up = [name for name in unsure if any(causes[cause].room for cause in self.verdicts[name].causes)]
+        up = [name for name in unsure if any(causes[cause].room for cause in self.verdicts[name].grounds.causes)]
         return _Gates(
             total=self._gate((), times, times, self.per_window.total),
             certain=self._gate(sure, times, tries, self.per_window.total),
@@ -689,11 +689,12 @@ class _Gates:
 
     def opens_at(self, verdict: Verdict) -> datetime | None:
         """Return when the budgets allow a held node with this verdict by time alone; None: they do now."""
-        if verdict.certain:
+        grounds = verdict.grounds
+        if grounds.certain:
             return _latest(self._total, self._certain)
-        own = [moment for cause in verdict.causes if (moment := _latest(self._causes[cause])) is not None]
+        own = [moment for cause in grounds.causes if (moment := _latest(self._causes[cause])) is not None]
         others = _latest(self._total, self._uncertain)
-        if len(own) < len(verdict.causes) or not own:  # one of its causes has room
+        if len(own) < len(grounds.causes) or not own:  # one of its causes has room
             return others
         return max(min(own), others) if others is not None else min(own)
 
@@ -705,7 +706,7 @@ def _latest(*gates: _Gate) -> datetime | None:
 
 def _urgency(name: str, verdict: Verdict) -> tuple[bool, float, str]:
     incident = verdict.open_incident
-    return not verdict.fatal, incident.time.timestamp() if incident else 0.0, name
+    return not verdict.grounds.fatal, incident.time.timestamp() if incident else 0.0, name
 
 
 def _began(verdict: Verdict, now: datetime) -> datetime:

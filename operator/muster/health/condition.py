@@ -11,8 +11,8 @@ from typing import Any
 
 from muster.api.base import rfc3339
 from muster.api.nodehealth import VerdictState
-from muster.health.assess import AWAITS_BURN_IN, OUT, Verdict
 from muster.health.signs import OWN_SOURCES, WEIGHT
+from muster.health.verdict import AWAITS_BURN_IN, OUT, Verdict
 from muster.world.views import MUSTER_HEALTHY, ConditionView
 
 TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
@@ -45,18 +45,19 @@ def mark_of(name: str, verdict: Verdict) -> Mark:
         name: of the node.
         verdict: on the node.
     """
-    weighing = [each for each in verdict.findings if WEIGHT[each.severity] and not each.observed]
+    conclusion = verdict.conclusion
+    weighing = [each for each in conclusion.findings if WEIGHT[each.severity] and not each.observed]
     own = next((each.reason for each in weighing if each.source in OWN_SOURCES), "")
     other = next((each for each in weighing if each.source not in OWN_SOURCES), None)
     where = f"kubectl describe nodehealth {name} shows"
     beside = f" {other.source} marks it ({other.reason}), which does not count here: {where} both." if other else ""
-    state = verdict.own
+    state = conclusion.own
     if state is None:
         return Mark(UNKNOWN, NOTHING_KNOWN, f"Muster itself knows nothing about this node.{beside}")
     if state is VerdictState.HEALTHY:
         return Mark(TRUE, MARKED_BY_OTHERS if other else HEALTHY, f"Muster itself sees no fault of this node.{beside}")
     if state is VerdictState.QUARANTINED:
-        own = verdict.reason
+        own = conclusion.reason
     elif state is VerdictState.VALIDATING:
         own = AWAITS_BURN_IN
     return Mark(FALSE if state in OUT else TRUE, own, f"{state.value}: {where} the reason.{beside}")

@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from muster.api.fleetpolicy import Enforcement
 from muster.api.nodehealth import Severity, VerdictState
-from muster.health.assess import OUT, Verdict
 from muster.health.breaker import Act, Ruling
 from muster.health.maintenance import window_text
 from muster.health.signs import BURN_IN, WEIGHT
 from muster.health.sources import CORDONING_SOURCES
+from muster.health.verdict import OUT, Verdict
 from muster.world.fleet import Cause, Evacuate, Exclusion
 
 
@@ -54,14 +54,15 @@ def effect(verdict: Verdict, ruling: Ruling, enforcement: Enforcement) -> Effect
         ruling: what the breaker allows.
         enforcement: of the policy.
     """
-    goes = verdict.gone_by is not None or verdict.removal is not None
+    conclusion, grounds = verdict.conclusion, verdict.grounds
+    goes = grounds.gone_by is not None or grounds.removal is not None
     planned = Evacuate.AFTER_CHECKPOINT if goes else Evacuate.NO
-    if not avoids(verdict.state, enforcement, cordoned=verdict.cordoned):
-        return Effect(avoid=goes or verdict.handed_over or verdict.maintenance is not None, evacuate=planned)
+    if not avoids(conclusion.state, enforcement, cordoned=grounds.cordoned):
+        return Effect(avoid=goes or verdict.handed_over or grounds.maintenance is not None, evacuate=planned)
     if ruling.act is Act.HOLD:
         return Effect(avoid=True, evacuate=planned, last_choice=_may_be_used(verdict))
-    now = verdict.fatal and not verdict.cordoned and ruling.act is Act.TAKE
-    stays = verdict.state is VerdictState.VALIDATING or verdict.stays
+    now = grounds.fatal and not grounds.cordoned and ruling.act is Act.TAKE
+    stays = conclusion.state is VerdictState.VALIDATING or grounds.stays
     later = planned if stays else Evacuate.AFTER_CHECKPOINT
     return Effect(
         avoid=True,
@@ -79,17 +80,18 @@ def exclusion_of(verdict: Verdict, wanted: Effect) -> Exclusion | None:
         verdict: on the node.
         wanted: what Muster does about the node.
     """
+    conclusion, grounds = verdict.conclusion, verdict.grounds
     if not wanted.avoid:
         return None
     cause, words = _planned(verdict)
     return Exclusion(
-        verdict.reason,
-        verdict.message[:512],
+        conclusion.reason,
+        conclusion.message[:512],
         wanted.evacuate,
-        verdict.gone_by,
+        grounds.gone_by,
         words,
         wanted.last_choice,
-        verdict.removal,
+        grounds.removal,
         cause,
     )
 
@@ -99,16 +101,18 @@ def _planned(verdict: Verdict) -> tuple[Cause, str]:
 
     The text is "" unless only a removal or a maintenance window has the node out.
     """
-    if verdict.only_planned and verdict.removal is not None:
-        return Cause.REMOVAL, f"being removed by {verdict.removal.by}"
-    if verdict.only_planned and verdict.maintenance is not None:
-        return Cause.MAINTENANCE, window_text(verdict.maintenance)
+    grounds = verdict.grounds
+    if grounds.only_planned and grounds.removal is not None:
+        return Cause.REMOVAL, f"being removed by {grounds.removal.by}"
+    if grounds.only_planned and grounds.maintenance is not None:
+        return Cause.MAINTENANCE, window_text(grounds.maintenance)
     return Cause.HEALTH, ""
 
 
 def _is_only_removed(verdict: Verdict) -> bool:
     """Whether only its removal has the node out. The system that removes the node has marked it already."""
-    return verdict.only_planned and verdict.removal is not None and verdict.maintenance is None
+    grounds = verdict.grounds
+    return grounds.only_planned and grounds.removal is not None and grounds.maintenance is None
 
 
 def _is_only_answered(verdict: Verdict) -> bool:
@@ -117,10 +121,11 @@ def _is_only_answered(verdict: Verdict) -> bool:
     Those of systems that repair nodes may be answers to the taint, whose writers remove them when the taint is gone: it
     must not wait for that. A mark for which the node was taken out may come and go.
     """
+    conclusion = verdict.conclusion
     incident = verdict.open_incident
-    if verdict.own in OUT or incident is None or incident.taken_out_time is None:
+    if conclusion.own in OUT or incident is None or incident.taken_out_time is None:
         return False
-    counting = [each for each in verdict.findings if not each.observed]
+    counting = [each for each in conclusion.findings if not each.observed]
     weighing = [each for each in counting if WEIGHT[each.severity] >= WEIGHT[Severity.DEGRADED]]
     taken = incident.taken_out_time.replace(microsecond=0)  # conditions have their time in seconds
     return all(
@@ -135,8 +140,9 @@ def _may_be_used(verdict: Verdict) -> bool:
     where the fault is certain, the node is quarantined or cordoned, or failed Muster's burn-in. It is also no where the
     node is being repaired, maintained or removed.
     """
-    if verdict.certain or verdict.state is VerdictState.QUARANTINED or verdict.cordoned:
+    conclusion, grounds = verdict.conclusion, verdict.grounds
+    if grounds.certain or conclusion.state is VerdictState.QUARANTINED or grounds.cordoned:
         return False
-    if verdict.handed_over or verdict.maintenance is not None or verdict.removal is not None:
+    if verdict.handed_over or grounds.maintenance is not None or grounds.removal is not None:
         return False
-    return all(finding.observed or finding.source != BURN_IN for finding in verdict.findings)
+    return all(finding.observed or finding.source != BURN_IN for finding in conclusion.findings)

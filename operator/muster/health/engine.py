@@ -9,12 +9,12 @@ from dataclasses import replace
 from datetime import datetime
 
 from muster.api.nodehealth import NodeHealthStatus
-from muster.health.assess import Verdict
 from muster.health.breaker import Breaker
 from muster.health.effects import Effect
 from muster.health.memory import MachineOffences
 from muster.health.orders import InForce, Order, View, decide
 from muster.health.sources import Rules
+from muster.health.verdict import Verdict
 from muster.health.verdict_index import NodeIndex, VerdictIndex
 
 
@@ -82,8 +82,8 @@ class Engine:
         """Replace the verdict on a node, and have the node judged again at the verdict's `wake`; None: the node is
         gone."""
         self.verdict_index.set_verdict(name, verdict)
-        if verdict is not None and verdict.wake is not None:
-            self.wake_at(name, verdict.wake)
+        if verdict is not None and verdict.follow_up.wake is not None:
+            self.wake_at(name, verdict.follow_up.wake)
 
     def differs(self, name: str, before: Verdict | None) -> bool:
         """Whether a node's new verdict may ask for something that is not yet in force or on record.
@@ -146,4 +146,5 @@ def _same(one: Verdict, other: Verdict | None) -> bool:
     compared."""
     if other is None:
         return False
-    return one == replace(other, wake=one.wake, offences_if_taken=one.offences_if_taken)
+    record = replace(other.record, offences_if_taken=one.record.offences_if_taken)
+    return one == replace(other, record=record, follow_up=replace(other.follow_up, wake=one.follow_up.wake))

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from muster.api.nodehealth import Decision, NodeHealth
-from muster.health.assess import SAME_FAULT_SECONDS
+from muster.health.action import SAME_FAULT_SECONDS
 from muster.health.memory import score
 
 GONE_SECONDS = 3600

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from muster.api.nodehealth import VerdictState
-from muster.health.assess import Verdict
 from muster.health.breaker import Act, Breaker, Ruling, Situation, held_back, rule
 from muster.health.effects import Effect, effect
 from muster.health.sources import Rules
+from muster.health.verdict import Verdict
 from muster.health.verdict_index import NodeIndex, VerdictIndex
 
 _NO_RULING = Ruling(Act.NOTHING)
@@ -50,12 +50,14 @@ class Order:
     @property
     def outcome(self) -> InForce:
         """What is in force for the node once the order is carried out."""
-        return InForce(self.verdict.state, self.verdict.reason, self.effect, observed_effect(self.verdict))
+        conclusion = self.verdict.conclusion
+        return InForce(conclusion.state, conclusion.reason, self.effect, observed_effect(self.verdict))
 
 
 def observed_effect(verdict: Verdict) -> str:
     """Return the effect that an order would have if the policy did not only observe, as text for comparison."""
-    return "" if verdict.would is None else f"{verdict.would.state}: {verdict.would.reason}"
+    conclusion = verdict.conclusion
+    return "" if conclusion.would is None else f"{conclusion.would.state}: {conclusion.would.reason}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 The agent's evidence, other systems' marks on Node objects and failures of jobs are all translated into signs. A verdict
 is made of nothing else.
 
-Tests: tests/unit/health/test_assess.py.
+Tests: tests/unit/health/test_collect.py.
 """
 
 from dataclasses import dataclass

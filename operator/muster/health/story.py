@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 
 from muster.api.fleetpolicy import Enforcement
 from muster.api.nodehealth import NodeHealthStatus, RecommendedAction, Severity, VerdictState
-from muster.health.assess import REPEAT_OFFENDER, ObservedEffect, Verdict
 from muster.health.breaker import Act, Ruling
 from muster.health.effects import Effect
 from muster.health.maintenance import REASONS
@@ -16,6 +15,7 @@ from muster.health.orders import Order
 from muster.health.repairs import FAILED, UNPROVEN, is_held
 from muster.health.signs import FAILED_BURN_IN, REPAIR
 from muster.health.silence import AGENT_SILENT
+from muster.health.verdict import REPEAT_OFFENDER, ObservedEffect, Verdict
 from muster.world.fleet import Evacuate
 
 MESSAGE_LENGTH, EFFECT_LENGTH = 1024, 256
@@ -48,21 +48,22 @@ _ONLY_OBSERVES = "spec.health of the FleetPolicy only observes"
 def recorded_status(order: Order, enforcement: Enforcement) -> NodeHealthStatus:
     """Return the operator's part of the status that a node's NodeHealth gets by an order."""
     verdict, ruling = order.verdict, order.ruling
+    conclusion, record = verdict.conclusion, verdict.record
     return NodeHealthStatus(
-        state=verdict.state,
-        reason=verdict.reason,
+        state=conclusion.state,
+        reason=conclusion.reason,
         message=status_message(order.name, verdict, ruling, order.effect, enforcement),
-        since=verdict.since,
-        recommended_action=verdict.recommended_action,
-        findings=list(verdict.findings),
+        since=conclusion.since,
+        recommended_action=verdict.follow_up.recommended_action,
+        findings=list(conclusion.findings),
         effect=effect_text(verdict, ruling, order.effect, enforcement),
-        incidents=list(verdict.incidents),
-        offences=verdict.offences,
-        earlier_offences=list(verdict.earlier_offences),
-        check=verdict.check,
-        maintenance=verdict.maintenance,
-        node_uid=verdict.node_uid,
-        boot_id=verdict.boot_id,
+        incidents=list(record.incidents),
+        offences=record.offences,
+        earlier_offences=list(record.earlier_offences),
+        check=record.check,
+        maintenance=verdict.grounds.maintenance,
+        node_uid=record.node_uid,
+        boot_id=record.boot_id,
     )
 
 
@@ -75,8 +76,13 @@ def effect_text(verdict: Verdict, ruling: Ruling, effect: Effect, enforcement: E
         effect: what Muster does.
         enforcement: of the policy.
     """
+    conclusion = verdict.conclusion
     if not verdict.out:
-        return "" if verdict.would is None else _cut(f"nothing: {_ONLY_OBSERVES} {verdict.would.reason}", EFFECT_LENGTH)
+        return (
+            ""
+            if conclusion.would is None
+            else _cut(f"nothing: {_ONLY_OBSERVES} {conclusion.would.reason}", EFFECT_LENGTH)
+        )
     if enforcement is Enforcement.OBSERVE and not effect.avoid:
         return "nothing: spec.health.enforcement of the FleetPolicy is Observe"
     if ruling.act is Act.HOLD:
@@ -84,7 +90,7 @@ def effect_text(verdict: Verdict, ruling: Ruling, effect: Effect, enforcement: E
         used = LAST_CHOICE if effect.last_choice else "excluded from placement"
         return _cut(f"{used}; {stay}: {ruling.why}", EFFECT_LENGTH)
     parts = ["tainted" if effect.taint else "excluded from placement", _EVACUATES[effect.evacuate]]
-    if verdict.stays and effect.evacuate is Evacuate.NO:
+    if verdict.grounds.stays and effect.evacuate is Evacuate.NO:
         parts[1] = "running jobs stay"
     if ruling.act is Act.YIELD:
         parts.append(f"{ruling.why}, so Muster does not taint it")
@@ -101,13 +107,14 @@ def status_message(node: str, verdict: Verdict, ruling: Ruling, effect: Effect, 
         effect: what Muster does.
         enforcement: of the policy.
     """
-    observed = "" if verdict.would is None else observed_effect_text(verdict.would, enforcement)
-    if verdict.state in (None, VerdictState.HEALTHY):
-        sentences = (_sentence(part) for part in (verdict.message, observed) if part)
+    conclusion = verdict.conclusion
+    observed = "" if conclusion.would is None else observed_effect_text(conclusion.would, enforcement)
+    if conclusion.state in (None, VerdictState.HEALTHY):
+        sentences = (_sentence(part) for part in (conclusion.message, observed) if part)
         return _cut(" ".join(sentences), MESSAGE_LENGTH)
-    parts = [f"{verdict.reason}: {_cut(verdict.message, 400)}" if verdict.reason else verdict.message]
-    if verdict.since:
-        parts.append(f"{verdict.state} since {_moment(verdict.since)}")
+    parts = [f"{conclusion.reason}: {_cut(conclusion.message, 400)}" if conclusion.reason else conclusion.message]
+    if conclusion.since:
+        parts.append(f"{conclusion.state} since {_moment(conclusion.since)}")
     others = _others(verdict)
     if others:
         parts.append(f"Other findings: {others}")
@@ -116,10 +123,10 @@ def status_message(node: str, verdict: Verdict, ruling: Ruling, effect: Effect, 
     did = effect_text(verdict, ruling, effect, enforcement)
     if did and verdict.out:
         parts.append(f"Muster: {did}")
-    elif verdict.state is VerdictState.SUSPECT:
+    elif conclusion.state is VerdictState.SUSPECT:
         after = "" if enforcement is Enforcement.OBSERVE else ", after other nodes that are as near"
         parts.append(f"Muster: nothing; the node stays in use{after}")
-    to_do = _TO_DO[verdict.recommended_action]
+    to_do = _TO_DO[verdict.follow_up.recommended_action]
     if to_do:
         parts.append(f"To do: {to_do}")
     if verdict.out:
@@ -153,57 +160,61 @@ def observed_effect_text(would: ObservedEffect, enforcement: Enforcement) -> str
 def _others(verdict: Verdict) -> str:
     """Return the reasons of other findings that count, up to four, without the one that the message is about; "" if
     none."""
-    counting = (finding for finding in verdict.findings if not finding.observed)
+    conclusion = verdict.conclusion
+    counting = (finding for finding in conclusion.findings if not finding.observed)
     weighty = [finding for finding in counting if finding.severity is not Severity.INFO]
     reasons = [finding.reason for finding in weighty]
-    if verdict.reason in reasons:
-        reasons.remove(verdict.reason)
+    if conclusion.reason in reasons:
+        reasons.remove(conclusion.reason)
     named = list(dict.fromkeys(reasons))
     more = f" and {len(named) - _MAX_OTHERS} more" if len(named) > _MAX_OTHERS else ""
     return ", ".join(named[:_MAX_OTHERS]) + more
 
 
 def _return_message(node: str, verdict: Verdict) -> str:
+    conclusion, grounds = verdict.conclusion, verdict.grounds
     by_hand = f"kubectl muster release {node} --reason ..."
-    if verdict.cordoned:
+    if grounds.cordoned:
         return f"Muster uses the node again when a user ends the cordon: {by_hand}"
-    if is_held(verdict.findings):
+    if is_held(conclusion.findings):
         return (
             f"Muster uses the node again when its repair has ended (kubectl describe repairrequest {node}) and "
             "no other finding counts against it"
         )
-    if verdict.maintenance is not None and verdict.only_planned:
-        end = f"{verdict.maintenance.end_time.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    if grounds.maintenance is not None and grounds.only_planned:
+        end = f"{grounds.maintenance.end_time.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
         return (
             f"Muster uses the node again after {end}, once its agent has checked the whole node. To end the window "
             "earlier, change spec.maintenance of the FleetPolicy"
         )
-    repairs = {each.reason for each in verdict.findings if each.source == REPAIR and each.severity is not Severity.INFO}
+    repairs = {
+        each.reason for each in conclusion.findings if each.source == REPAIR and each.severity is not Severity.INFO
+    }
     if FAILED in repairs:
         return (
             f"Its repair has failed. Muster uses the node again after {by_hand}. If the fault is still there, kubectl "
             f"delete repairrequest {node} has Muster request the repair again"
         )
-    if verdict.reason == UNPROVEN:
+    if conclusion.reason == UNPROVEN:
         return f"Muster uses the node again once its agent is Ready and has checked the whole node, or after {by_hand}"
-    if verdict.reason == REPEAT_OFFENDER:
+    if conclusion.reason == REPEAT_OFFENDER:
         return (
             f"Muster uses the node again when a user confirms its repair ({by_hand}), or when its offence score has "
             "faded"
         )
-    if verdict.state is VerdictState.VALIDATING:
+    if conclusion.state is VerdictState.VALIDATING:
         return (
             f"Muster uses the node again when it has passed its burn-in (kubectl muster check {node}), or after "
             f"{by_hand}"
         )
-    if verdict.reason == FAILED_BURN_IN:
+    if conclusion.reason == FAILED_BURN_IN:
         return (
             f"Muster uses the node again when a user confirms its repair: kubectl muster check {node}, then {by_hand}"
         )
-    if verdict.reason == AGENT_SILENT:
+    if conclusion.reason == AGENT_SILENT:
         return f"Muster uses the node again when its agent is Ready again, or after {by_hand}"
-    if verdict.in_charge:
-        return f"Muster uses the node again when {verdict.in_charge} has finished with it"
+    if grounds.in_charge:
+        return f"Muster uses the node again when {grounds.in_charge} has finished with it"
     incident = verdict.open_incident
     if incident is not None and incident.repair_ended_time is not None:
         if incident.reason in REASONS:
@@ -215,7 +226,7 @@ def _return_message(node: str, verdict: Verdict) -> str:
             f"Its repair has ended, but the evidence is still there: kubectl delete repairrequest {node} has Muster "
             f"request the repair again. Muster uses the node again when the evidence is gone, or after {by_hand}"
         )
-    if verdict.needs_boot:
+    if grounds.needs_boot:
         return f"Muster uses the node again after a reboot, or after {by_hand}"
     return f"Muster uses the node again when the evidence is gone, or after {by_hand}"
 

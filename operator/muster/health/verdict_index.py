@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Sequence
 
 from muster.api.nodehealth import HealthIncident, Severity
-from muster.health.assess import Verdict
 from muster.health.breaker import concerned
 from muster.health.pools import pool_of
 from muster.health.sources import UNHEALTHY_TAINT
+from muster.health.verdict import Verdict
 from muster.placement.where import DomainPath, domain_path
 from muster.world.fleet import Fleet
 from muster.world.views import NodeView
@@ -111,10 +111,11 @@ class VerdictIndex:
             self.concerned.add(name)
 
     def _count(self, verdict: Verdict, by: int) -> None:
-        self.states[verdict.state.value if verdict.state else "Unknown"] += by
-        if verdict.out and verdict.findings and not verdict.findings[0].observed:
-            self.reasons[verdict.findings[0].reason] += by
-        for reason in {f.reason for f in verdict.findings if f.observed and f.severity is not Severity.INFO}:
+        conclusion = verdict.conclusion
+        self.states[conclusion.state.value if conclusion.state else "Unknown"] += by
+        if verdict.out and conclusion.findings and not conclusion.findings[0].observed:
+            self.reasons[conclusion.findings[0].reason] += by
+        for reason in {f.reason for f in conclusion.findings if f.observed and f.severity is not Severity.INFO}:
             self.observed[reason] += by
             if not self.observed[reason]:
                 del self.observed[reason]

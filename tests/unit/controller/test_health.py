@@ -35,8 +35,10 @@ from muster.controller.forgetting import Forgetting
 from muster.controller.health import MAX_REASONS, publish_by_reason
 from muster.controller.nodeacts import TAINT_KEY
 from muster.controller.pace import MAX_WRITES_PER_HOUR
+from muster.health.node_world import NodeWorld
 from muster.health.orders import Order
 from muster.health.pools import WITHOUT
+from muster.health.verdict import Verdict
 from muster.kube import decode
 from muster.kube.decode import Undecodable
 from muster.kube.errors import (
@@ -59,9 +61,9 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
     assess = module.assess
 
-    def counted(facts: Any, *arguments: Any, **more: Any) -> Any:
-        names.append(facts.node.name)
-        return assess(facts, *arguments, **more)
+    def counted(world: NodeWorld) -> Verdict:
+        names.append(world.facts.node.name)
+        return assess(world)
 
     monkeypatch.setattr(module, "assess", counted)
     return names
@@ -586,10 +588,10 @@ async def test_a_node_that_breaks_its_judgement_stays_as_it_was_and_harms_no_oth
     await stage.look()
     assess = module.assess
 
-    def fails(facts: Any, *arguments: Any, **more: Any) -> Any:
-        if facts.node.name == "n0":
+    def fails(world: NodeWorld) -> Verdict:
+        if world.facts.node.name == "n0":
             raise OverflowError("date value out of range")
-        return assess(facts, *arguments, **more)
+        return assess(world)
 
     monkeypatch.setattr(module, "assess", fails)
     stage.say("n0")

@@ -225,7 +225,7 @@ async def test_a_record_that_changes_and_says_nothing_new_has_no_node_judged(
     jobs.job("team-a/llama", ("n1", NOW))
     await jobs.look()
     judged: list[str] = []
-    monkeypatch.setattr(module, "assess", lambda facts, *_a, **_k: judged.append(facts.node.name))
+    monkeypatch.setattr(module, "assess", lambda world: judged.append(world.facts.node.name))
     for _ in range(10):
         jobs.job("team-a/llama", ("n1", NOW))
         await jobs.keeper.evaluate()

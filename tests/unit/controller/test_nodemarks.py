@@ -11,12 +11,14 @@ from localcluster.patience import PATIENCE_SECONDS
 from muster.controller import nodemarks
 from muster.controller.nodemarks import NodeMarks
 from muster.controller.pace import MAX_WRITES_PER_HOUR
-from muster.health.assess import Verdict, assess
+from muster.health.assess import assess
+from muster.health.node_world import NodeWorld
+from muster.health.verdict import Verdict
 from muster.kube.errors import Forbidden
 from muster.world.views import ConditionView
 
-WELL = assess(facts(), healthy(), rules(), NOW)
-SICK = assess(facts(), sick(evidence("Xid", 79)), rules(), NOW)
+WELL = assess(NodeWorld(facts(), healthy(), rules(), NOW))
+SICK = assess(NodeWorld(facts(), sick(evidence("Xid", 79)), rules(), NOW))
 
 
 class World:

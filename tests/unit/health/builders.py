@@ -13,18 +13,22 @@ from muster.api.nodehealth import (
     AgentStatus,
     Decision,
     Evidence,
+    Finding,
     HealthIncident,
     HumanDecision,
     NodeHealth,
     NodeHealthSpec,
     NodeHealthStatus,
+    Severity,
 )
-from muster.health.assess import Verdict, assess
+from muster.health.assess import assess
 from muster.health.breaker import Act, Breaker, Ruling, Situation, concerned, rule
 from muster.health.effects import Effect, effect
 from muster.health.facts import NodeFacts
 from muster.health.memory import MachineOffences
+from muster.health.node_world import NodeWorld
 from muster.health.sources import Rules
+from muster.health.verdict import Verdict
 from muster.world.jobfailures import JobFailureReport
 from muster.world.views import ConditionView, NodeView, Taint
 
@@ -110,6 +114,22 @@ def facts(name: str = "node-1", conditions: Iterable[ConditionView] = (), **chan
     return NodeFacts(node(name, **changes), tuple(conditions))
 
 
+def world(health: NodeHealth | None = None, *conditions: ConditionView, **changes: Any) -> NodeWorld:
+    """What is known of a node after a minute."""
+    known = {"facts": facts(conditions=conditions), "rules": rules(), "now": after(60)} | changes
+    return NodeWorld(health=health or healthy(), **known)
+
+
+def recorded(*findings: Finding, boot: str = "boot-1", **changes: Any) -> NodeHealth:
+    """What is on record after a verdict with these findings."""
+    status = healthy().status.model_copy(update={"findings": list(findings), "boot_id": boot, **changes})
+    return healthy().model_copy(update={"status": status})
+
+
+def finding(source: str, reason: str, severity: str = "Degraded", subject: str = "") -> Finding:
+    return Finding(source=source, reason=reason, severity=Severity(severity), subject=subject, since=NOW)
+
+
 def facts_of(manifest: Mapping[str, Any]) -> NodeFacts:
     """The view of a Node object as the API server has it."""
     meta, spec, status = manifest["metadata"], manifest.get("spec", {}), manifest.get("status", {})
@@ -143,17 +163,17 @@ def facts_of(manifest: Mapping[str, Any]) -> NodeFacts:
 def written(health: NodeHealth, verdict: Verdict) -> NodeHealth:
     """The object as it is after the operator has written the verdict and the API server has stored it."""
     values = {
-        "state": verdict.state,
-        "reason": verdict.reason,
-        "since": verdict.since,
-        "recommended_action": verdict.recommended_action,
-        "findings": list(verdict.findings),
-        "incidents": list(verdict.incidents),
-        "offences": verdict.offences,
-        "earlier_offences": list(verdict.earlier_offences),
-        "maintenance": verdict.maintenance,
-        "node_uid": verdict.node_uid,
-        "boot_id": verdict.boot_id,
+        "state": verdict.conclusion.state,
+        "reason": verdict.conclusion.reason,
+        "since": verdict.conclusion.since,
+        "recommended_action": verdict.follow_up.recommended_action,
+        "findings": list(verdict.conclusion.findings),
+        "incidents": list(verdict.record.incidents),
+        "offences": verdict.record.offences,
+        "earlier_offences": list(verdict.record.earlier_offences),
+        "maintenance": verdict.grounds.maintenance,
+        "node_uid": verdict.record.node_uid,
+        "boot_id": verdict.record.boot_id,
     }
     changed = health.model_copy(update={"status": health.status.model_copy(update=values)})
     if changed == health:
@@ -209,7 +229,14 @@ class Stored:
         )
         verdicts = {
             name: assess(
-                self.facts[name], self.healths[name], self.rules, now, memory=memory, reports=self.words.get(name, [])
+                NodeWorld(
+                    self.facts[name],
+                    self.healths[name],
+                    self.rules,
+                    now,
+                    memory=memory,
+                    reports=self.words.get(name, []),
+                )
             )
             for name in self.facts
         }

@@ -1,8 +1,10 @@
 """The verdict on one node, from case to case and through its life."""
 
+import ast
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,9 +27,12 @@ from tests.unit.health.builders import (
 )
 
 from muster.api.nodehealth import Decision, Evidence, NodeHealth, NodeHealthStatus, RecommendedAction, VerdictState
-from muster.health.assess import FailedBurnIn, Verdict, assess, node_fault
+from muster.health import assess as assess_module
+from muster.health.assess import assess
 from muster.health.kinds import KINDS
 from muster.health.memory import MachineOffences
+from muster.health.node_world import FailedBurnIn, NodeWorld
+from muster.health.verdict import Verdict, node_fault
 from muster.world.jobfailures import JobFailureReport
 from muster.world.views import ConditionView
 
@@ -39,7 +44,7 @@ WEEK = 604800
 
 def judged(health: NodeHealth, at: float = 0, *conditions: ConditionView, **changes: Any) -> Verdict:
     options = {"facts": facts(conditions=conditions), "rules": rules()} | changes
-    return assess(options.pop("facts"), health, options.pop("rules"), after(at), **options)
+    return assess(NodeWorld(options.pop("facts"), health, options.pop("rules"), after(at), **options))
 
 
 def lived(health: NodeHealth, at: float, *conditions: ConditionView, taken: bool = True, **changes: Any) -> NodeHealth:
@@ -86,10 +91,14 @@ class TestStates:
     )
     def test_follow_the_gravest_sign(self, entries: list[Evidence], state: str, reason: str, action: str) -> None:
         verdict = judged(sick(*entries), at=60)
-        assert (verdict.state, verdict.reason, verdict.recommended_action) == (state, reason, action)
-        assert len(verdict.findings) == len(entries)
+        assert (verdict.conclusion.state, verdict.conclusion.reason, verdict.follow_up.recommended_action) == (
+            state,
+            reason,
+            action,
+        )
+        assert len(verdict.conclusion.findings) == len(entries)
         assert verdict.out is (state in ("Degraded", "Unhealthy"))
-        assert verdict.fatal is (state == "Unhealthy")
+        assert verdict.grounds.fatal is (state == "Unhealthy")
 
     @pytest.mark.parametrize("code", [8, 11, 13, 31, 32, 43, 45, 68, 69, 80])
     def test_what_a_program_can_cause_evicts_nobody(self, code: int) -> None:
@@ -98,24 +107,31 @@ class TestStates:
     def test_nothing_known_is_no_verdict(self) -> None:
         unknown = healthy().model_copy(update={"status": NodeHealthStatus()})
         verdict = judged(unknown)
-        assert (verdict.state, verdict.reason, verdict.since, verdict.findings) == (None, "", None, ())
+        assert (
+            verdict.conclusion.state,
+            verdict.conclusion.reason,
+            verdict.conclusion.since,
+            verdict.conclusion.findings,
+        ) == (None, "", None, ())
 
     def test_a_node_without_a_driver_is_not_sick_and_says_so(self) -> None:
         verdict = judged(healthy(driver="", gpus=0, gpu_serials=[], problem="no driver"))
-        assert verdict.state is VerdictState.HEALTHY
-        assert "no driver" in verdict.message
+        assert verdict.conclusion.state is VerdictState.HEALTHY
+        assert "no driver" in verdict.conclusion.message
 
     def test_marks_of_others_count_without_an_agent(self) -> None:
         unknown = healthy().model_copy(update={"status": NodeHealthStatus()})
         verdict = judged(unknown, 0, EKS_BAD)
-        assert (verdict.state, verdict.reason) == ("Unhealthy", "NvidiaNVLinkError")
+        assert (verdict.conclusion.state, verdict.conclusion.reason) == ("Unhealthy", "NvidiaNVLinkError")
         gone = written(unknown, verdict)
-        assert judged(gone, 60).state is None, "that the mark is gone does not make it healthy, but it is no longer out"
+        assert judged(gone, 60).conclusion.state is None, (
+            "that the mark is gone does not make it healthy, but it is no longer out"
+        )
 
     def test_since_is_kept_while_the_state_is(self) -> None:
         health = lived(sick(evidence("RowRemapPending")), 0)
-        assert judged(health, 50).since == NOW
-        assert judged(sick(evidence("RowRemapPending"), XID_79, health=health), 60).since == after(60)
+        assert judged(health, 50).conclusion.since == NOW
+        assert judged(sick(evidence("RowRemapPending"), XID_79, health=health), 60).conclusion.since == after(60)
 
     def test_a_second_look_changes_nothing(self) -> None:
         health = lived(sick(XID_79, PORT_DOWN, evidence("Xid", 13)), 0)
@@ -136,8 +152,8 @@ class TestClearing:
     def test_cleared_evidence_lets_the_node_back(self) -> None:
         health = lived(sick(PORT_DOWN), 0)
         verdict = judged(sick(health=health), 60)
-        assert verdict.state is VerdictState.HEALTHY
-        (incident,) = verdict.incidents
+        assert verdict.conclusion.state is VerdictState.HEALTHY
+        (incident,) = verdict.record.incidents
         assert (incident.cleared_time, incident.cleared_by) == (after(60), "the evidence is gone")
 
     def test_a_log_line_that_grew_old_is_no_repair(self) -> None:
@@ -146,8 +162,8 @@ class TestClearing:
             health = lived(sick(health=health), 3600 * hours)
             assert (health.status.state, health.status.reason) == ("Unhealthy", "Xid79")
         verdict = judged(health, 3600 * 100)
-        assert verdict.needs_boot
-        assert verdict.recommended_action is RecommendedAction.REBOOT
+        assert verdict.grounds.needs_boot
+        assert verdict.follow_up.recommended_action is RecommendedAction.REBOOT
 
     @pytest.mark.parametrize("kind", ["DiskError", "HostErrorUncorrected", "PcieAerFatal", "PcieAerUncorrected"])
     def test_a_line_that_nvml_cannot_confirm_stands_until_a_new_boot_clears_it(self, kind: str) -> None:
@@ -156,7 +172,7 @@ class TestClearing:
         later = lived(sick(health=health), 25 * 3600)
         assert later.status.state in ("Degraded", "Unhealthy")
         booted = later.status.model_copy(update={"agent": agent("boot-2")})
-        assert judged(later.model_copy(update={"status": booted}), 26 * 3600).state is VerdictState.HEALTHY
+        assert judged(later.model_copy(update={"status": booted}), 26 * 3600).conclusion.state is VerdictState.HEALTHY
 
     def test_a_new_boot_clears_what_only_a_boot_ends(self) -> None:
         health = lived(lived(sick(XID_79), 0), 60)
@@ -164,17 +180,17 @@ class TestClearing:
             update={"status": health.status.model_copy(update={"evidence": [], "agent": agent("boot-2")})}
         )
         verdict = judged(rebooted, 600)
-        assert verdict.state is VerdictState.HEALTHY
-        assert verdict.incidents[-1].cleared_by == "the node was rebooted, and the evidence is gone"
+        assert verdict.conclusion.state is VerdictState.HEALTHY
+        assert verdict.record.incidents[-1].cleared_by == "the node was rebooted, and the evidence is gone"
 
     def test_what_was_seen_before_the_boot_does_not_count(self) -> None:
         health = sick(XID_79, health=healthy(boot="boot-2"))
-        assert judged(health).state is VerdictState.HEALTHY
+        assert judged(health).conclusion.state is VerdictState.HEALTHY
 
     def test_as_long_as_the_agent_has_not_spoken_since_the_boot_nothing_is_known(self) -> None:
         health = lived(sick(PORT_DOWN), 0)
         rebooted = replace(facts(), node=node(boot_id="kubelet-boot-2"))
-        assert judged(health, 60, facts=rebooted).state is VerdictState.UNHEALTHY
+        assert judged(health, 60, facts=rebooted).conclusion.state is VerdictState.UNHEALTHY
 
     @pytest.mark.parametrize("kind", sorted(KINDS))
     def test_every_kind_is_cleared_in_the_end(self, kind: str) -> None:
@@ -182,13 +198,13 @@ class TestClearing:
         gone = health.model_copy(
             update={"status": health.status.model_copy(update={"evidence": [], "agent": agent("boot-2")})}
         )
-        assert judged(gone, 60).state is VerdictState.HEALTHY
+        assert judged(gone, 60).conclusion.state is VerdictState.HEALTHY
 
     def test_without_boot_ids_a_log_line_ends_with_its_evidence(self) -> None:
         health = lived(
             sick(XID_79.model_copy(update={"boot_id": ""}), health=healthy(boot="")), 0, facts=facts(boot_id="")
         )
-        assert judged(sick(health=health), 60, facts=facts(boot_id="")).state is VerdictState.HEALTHY
+        assert judged(sick(health=health), 60, facts=facts(boot_id="")).conclusion.state is VerdictState.HEALTHY
 
 
 class TestHumans:
@@ -198,12 +214,12 @@ class TestHumans:
             health = lived(health, at, taken=False)
             assert (health.status.state, health.status.reason) == ("Quarantined", "Cordoned")
         verdict = judged(health, 10**7)
-        assert verdict.cordoned
-        assert verdict.message == "cordoned by ann: liquid under rack 7"
-        assert verdict.offences.score == "0"
+        assert verdict.grounds.cordoned
+        assert verdict.conclusion.message == "cordoned by ann: liquid under rack 7"
+        assert verdict.record.offences.score == "0"
         back = judged(decided(health, None), 10**7 + 1)
-        assert back.state is VerdictState.HEALTHY
-        assert back.incidents[-1].cleared_by == "a user ended the cordon"
+        assert back.conclusion.state is VerdictState.HEALTHY
+        assert back.record.incidents[-1].cleared_by == "a user ended the cordon"
 
     def test_under_a_cordon_that_is_taken_back_the_fault_is_told(self) -> None:
         health = lived(decided(healthy(), Decision.CORDON), 0, taken=False)
@@ -218,11 +234,13 @@ class TestHumans:
         assert health.status.incidents[-1].cleared_by == "released by ann: looked at it"
         assert {finding.severity for finding in health.status.findings} == {"Info"}
         again = [PORT_DOWN.model_copy(update={"last_seen": after(9000)}), XID_79]
-        assert judged(sick(*again, health=health), 9000).state is VerdictState.HEALTHY, "it lasts: that is not new"
+        assert judged(sick(*again, health=health), 9000).conclusion.state is VerdictState.HEALTHY, (
+            "it lasts: that is not new"
+        )
         new = [PORT_DOWN, XID_79.model_copy(update={"last_seen": after(9000), "count": 2})]
         verdict = judged(sick(*new, health=health), 9000)
-        assert (verdict.state, verdict.reason) == ("Unhealthy", "Xid79")
-        assert verdict.findings[0].since == after(9000)
+        assert (verdict.conclusion.state, verdict.conclusion.reason) == ("Unhealthy", "Xid79")
+        assert verdict.conclusion.findings[0].since == after(9000)
 
     def test_a_release_lets_go_of_what_only_a_boot_ends(self) -> None:
         health = lived(sick(XID_79), 0)
@@ -254,9 +272,9 @@ class TestHumans:
         for at in (3700, 3800, 8000):
             verdict = judged(slow, at)
             slow = written(slow, verdict)
-            assert (verdict.state, verdict.reason) == (VerdictState.UNHEALTHY, "GpuLost")
+            assert (verdict.conclusion.state, verdict.conclusion.reason) == (VerdictState.UNHEALTHY, "GpuLost")
         slow = decided(slow, Decision.RELEASE, at=8001)
-        assert judged(slow, 8002).state is VerdictState.HEALTHY
+        assert judged(slow, 8002).conclusion.state is VerdictState.HEALTHY
 
     @pytest.mark.parametrize(
         "what", [PORT_DOWN, XID_79, evidence("DiskError", subject="nvme0n1")], ids=lambda e: e.kind
@@ -289,9 +307,9 @@ class TestHumans:
     def test_a_release_from_a_clock_far_ahead_waits_for_its_time(self) -> None:
         health = decided(sick(XID_79), Decision.RELEASE, at=86400)
         verdict = judged(health, 0)
-        assert verdict.state is VerdictState.UNHEALTHY
-        assert verdict.wake == after(86400)
-        assert judged(health, 86400).state is VerdictState.HEALTHY
+        assert verdict.conclusion.state is VerdictState.UNHEALTHY
+        assert verdict.follow_up.wake == after(86400)
+        assert judged(health, 86400).conclusion.state is VerdictState.HEALTHY
 
 
 def word(owner: str = "a", job: str = "llama", at: float = 0, **changes: Any) -> JobFailureReport:
@@ -318,23 +336,31 @@ class TestJobs:
         self, words: list[JobFailureReport], state: str, reason: str
     ) -> None:
         verdict = judged(healthy(), 120, reports=words)
-        assert (verdict.state, verdict.reason) == (state, reason)
-        assert (verdict.out, verdict.causes, node_fault(verdict)) == (False, (f"muster/{reason}",), "")
-        assert verdict.wants_check is (reason == "CheckRequested")
-        assert verdict.offences == verdict.offences_if_taken
+        assert (verdict.conclusion.state, verdict.conclusion.reason) == (state, reason)
+        assert (verdict.out, verdict.grounds.causes, node_fault(verdict)) == (False, (f"muster/{reason}",), "")
+        assert verdict.follow_up.wants_check is (reason == "CheckRequested")
+        assert verdict.record.offences == verdict.record.offences_if_taken
 
     def test_beside_hardware_they_weigh_nothing_more(self) -> None:
         alone, beside = judged(sick(PORT_DOWN), 120), judged(sick(PORT_DOWN), 120, reports=self.BOTH)
-        assert (beside.state, beside.reason, beside.causes) == (alone.state, alone.reason, alone.causes)
-        assert (beside.stays, beside.fatal, beside.certain) == (alone.stays, alone.fatal, alone.certain)
+        assert (beside.conclusion.state, beside.conclusion.reason, beside.grounds.causes) == (
+            alone.conclusion.state,
+            alone.conclusion.reason,
+            alone.grounds.causes,
+        )
+        assert (beside.grounds.stays, beside.grounds.fatal, beside.grounds.certain) == (
+            alone.grounds.stays,
+            alone.grounds.fatal,
+            alone.grounds.certain,
+        )
 
     def test_the_finding_names_jobs_and_attempts_and_what_everybody_reads_does_not(self) -> None:
         verdict = judged(healthy(), 120, reports=self.BOTH)
-        (finding,) = verdict.findings
+        (finding,) = verdict.conclusion.findings
         for job in ("a/llama", "b/gpt"):
             assert f"{job} attempt 3 RankFailed (exit code 1)" in finding.message
-            assert job not in verdict.message
-        assert verdict.message.startswith("jobs of 2 owners have failed on this node")
+            assert job not in verdict.conclusion.message
+        assert verdict.conclusion.message.startswith("jobs of 2 owners have failed on this node")
 
     def test_a_repeat_offender_tells_nobody_of_jobs(self) -> None:
         health = healthy()
@@ -346,22 +372,22 @@ class TestJobs:
             health = lived(sick(health=health), day * 86400 + 60)
         words = [word(at=2 * 86400 + 100), word("b", at=2 * 86400 + 100)]
         verdict = judged(health, 2 * 86400 + 120, reports=words)
-        assert (verdict.state, verdict.findings[0].reason) == ("Quarantined", "CheckRequested")
-        assert "a/llama" not in verdict.message
-        assert verdict.wants_check
+        assert (verdict.conclusion.state, verdict.conclusion.findings[0].reason) == ("Quarantined", "CheckRequested")
+        assert "a/llama" not in verdict.conclusion.message
+        assert verdict.follow_up.wants_check
 
     def test_a_finding_has_room(self) -> None:
         words = [word("n" * 63, "j" * 189 + str(i), what="x" * 90) for i in range(40)]
-        (finding,) = judged(healthy(), 120, reports=words).findings
+        (finding,) = judged(healthy(), 120, reports=words).conclusion.findings
         assert len(finding.message) <= 512
 
     def test_their_word_fades(self) -> None:
         verdict = judged(healthy(), 120, reports=self.BOTH)
-        assert verdict.wake is not None
-        just = (verdict.wake - NOW).total_seconds()
+        assert verdict.follow_up.wake is not None
+        just = (verdict.follow_up.wake - NOW).total_seconds()
         assert 2 * 86400 - 5 <= just <= 2 * 86400 + 65
-        assert judged(healthy(), just - 2, reports=self.BOTH).wants_check
-        assert judged(healthy(), just, reports=self.BOTH).state is VerdictState.HEALTHY
+        assert judged(healthy(), just - 2, reports=self.BOTH).follow_up.wants_check
+        assert judged(healthy(), just, reports=self.BOTH).conclusion.state is VerdictState.HEALTHY
 
     @pytest.mark.parametrize(
         "answer",
@@ -374,28 +400,33 @@ class TestJobs:
         ],
     )
     def test_what_came_before_is_answered_by(self, answer: Callable[[NodeHealth], Verdict]) -> None:
-        assert answer(healthy()).state is VerdictState.HEALTHY
+        assert answer(healthy()).conclusion.state is VerdictState.HEALTHY
 
     def test_a_test_does_not_answer_what_came_after_it(self) -> None:
         words = [*self.BOTH, word("a", at=90), word("b", at=95)]
-        assert judged(healthy(), 120, reports=words, answered=after(70)).wants_check
+        assert judged(healthy(), 120, reports=words, answered=after(70)).follow_up.wants_check
 
     def test_that_the_node_was_taken_out_has_told_what_came_before(self) -> None:
         health = lived(sick(PORT_DOWN), 61)
         health = lived(sick(health=health), 100)
-        assert judged(health, 120, reports=self.BOTH).state is VerdictState.HEALTHY
-        assert judged(health, 120, reports=[word(at=110), word("b", at=110)]).wants_check
+        assert judged(health, 120, reports=self.BOTH).conclusion.state is VerdictState.HEALTHY
+        assert judged(health, 120, reports=[word(at=110), word("b", at=110)]).follow_up.wants_check
 
     def test_a_word_from_a_clock_ahead_is_of_now_and_from_one_far_ahead_waits(self) -> None:
         words = [word(at=200), word("b", at=200)]
-        assert judged(healthy(), 0, reports=words).followed == NOW
-        assert judged(decided(healthy(), Decision.RELEASE, at=0), 0, reports=words).state is VerdictState.HEALTHY
-        assert judged(healthy(), 0, reports=[word(at=10**9), word("b", at=10**9)]).state is VerdictState.HEALTHY
+        assert judged(healthy(), 0, reports=words).follow_up.followed == NOW
+        assert (
+            judged(decided(healthy(), Decision.RELEASE, at=0), 0, reports=words).conclusion.state
+            is VerdictState.HEALTHY
+        )
+        assert (
+            judged(healthy(), 0, reports=[word(at=10**9), word("b", at=10**9)]).conclusion.state is VerdictState.HEALTHY
+        )
 
     def test_nobody_listens_where_the_policy_says_so(self) -> None:
         deaf = rules(sources=[{"name": "jobs", "enabled": False}])
         verdict = judged(healthy(), 120, reports=self.BOTH, rules=deaf)
-        assert (verdict.state, verdict.followed) == (VerdictState.HEALTHY, None)
+        assert (verdict.conclusion.state, verdict.follow_up.followed) == (VerdictState.HEALTHY, None)
 
 
 class TestMemory:
@@ -424,13 +455,13 @@ class TestMemory:
         health = healthy()
         for hour in (0, 1, 2):
             health = self._incident(health, hour * 3600)
-        wake = judged(health, 8000).wake
+        wake = judged(health, 8000).follow_up.wake
         assert wake is not None
         assert after(WEEK) < wake < after(2 * WEEK)
         before, then = (wake - NOW - timedelta(hours=3)).total_seconds(), (wake - NOW).total_seconds()
-        assert judged(health, before).state is VerdictState.QUARANTINED
-        assert judged(health, then).state is VerdictState.HEALTHY
-        assert judged(health, then).incidents[-1].cleared_by == "the machine's offence score has faded"
+        assert judged(health, before).conclusion.state is VerdictState.QUARANTINED
+        assert judged(health, then).conclusion.state is VerdictState.HEALTHY
+        assert judged(health, then).record.incidents[-1].cleared_by == "the machine's offence score has faded"
 
     @pytest.mark.parametrize("days", [9, 30, 3650])
     def test_a_time_that_is_not_sure_ends_no_quarantine(self, days: int) -> None:
@@ -439,13 +470,17 @@ class TestMemory:
         for hour in (0, 1, 2):
             health = self._incident(health, hour * 3600)
         verdict = judged(health, days * 86400, time_is_sure=False)
-        assert (verdict.state, verdict.reason, verdict.faded) == (VerdictState.QUARANTINED, "RepeatOffender", True)
+        assert (verdict.conclusion.state, verdict.conclusion.reason, verdict.follow_up.faded) == (
+            VerdictState.QUARANTINED,
+            "RepeatOffender",
+            True,
+        )
         assert verdict.open_incident is not None
         back = judged(written(health, verdict), 8000, time_is_sure=False)
-        assert (back.state, back.faded) == (VerdictState.QUARANTINED, False)
+        assert (back.conclusion.state, back.follow_up.faded) == (VerdictState.QUARANTINED, False)
         sure = judged(health, days * 86400)
-        assert (sure.state, sure.faded) == (VerdictState.HEALTHY, True)
-        assert not judged(written(health, sure), days * 86400 + 1).faded
+        assert (sure.conclusion.state, sure.follow_up.faded) == (VerdictState.HEALTHY, True)
+        assert not judged(written(health, sure), days * 86400 + 1).follow_up.faded
 
     @pytest.mark.parametrize("score", ["100m", "NaN", "", "-1"])
     def test_a_stored_account_that_is_no_number_is_judged_as_0(self, score: str) -> None:
@@ -455,8 +490,8 @@ class TestMemory:
         offences = health.status.offences.model_copy(update={"score": score})
         health = health.model_copy(update={"status": health.status.model_copy(update={"offences": offences})})
         verdict = judged(health, 8000, time_is_sure=False)
-        assert verdict.reason == "RepeatOffender"
-        assert "(offence score 0.0)" in verdict.message
+        assert verdict.conclusion.reason == "RepeatOffender"
+        assert "(offence score 0.0)" in verdict.conclusion.message
 
     def test_a_mark_that_flaps_is_one_fault(self) -> None:
         """Three flips in forty seconds used to be a quarantine; and each flip a move of the job, and four writes."""
@@ -494,7 +529,7 @@ class TestMemory:
             if at:
                 break
             verdicts, *_ = fleet.step(after(at + 30))
-            assert verdicts["node-0007"].state is VerdictState.HEALTHY
+            assert verdicts["node-0007"].conclusion.state is VerdictState.HEALTHY
         if what == "boot":
             fleet.reboot("node-0007", "boot-2")
         elif what == "release":
@@ -503,11 +538,11 @@ class TestMemory:
             fleet.rules = rules(sources=[{"name": "nebius", "enabled": False}])
         verdicts, *_ = fleet.step(after(90))
         stands = what == "nothing"
-        assert (verdicts["node-0007"].state is VerdictState.DEGRADED) is stands
+        assert (verdicts["node-0007"].conclusion.state is VerdictState.DEGRADED) is stands
         if stands:
-            assert verdicts["node-0007"].wake == after(60 + 900)
+            assert verdicts["node-0007"].follow_up.wake == after(60 + 900)
             verdicts, *_ = fleet.step(after(60 + 900))
-            assert verdicts["node-0007"].state is VerdictState.HEALTHY
+            assert verdicts["node-0007"].conclusion.state is VerdictState.HEALTHY
 
     @pytest.mark.parametrize(
         ("mark", "stands"),
@@ -575,7 +610,7 @@ class TestMemory:
         memory = MachineOffences([old.status.offences])
         new = lived(healthy("new", system_uuid="new-vm"), 7000, memory=memory)
         assert new.status.offences.hardware != ""
-        assert new.status.offences.score == judged(healthy("new"), 7000, memory=memory).offences.score != "0"
+        assert new.status.offences.score == judged(healthy("new"), 7000, memory=memory).record.offences.score != "0"
         assert self._incident(new, 7200).status.state == "Quarantined"
 
     def test_the_same_name_with_other_hardware_inherits_nothing(self) -> None:
@@ -590,9 +625,9 @@ class TestMemory:
         verdict = judged(
             health.model_copy(update={"status": status}), 9100, memory=MachineOffences([health.status.offences])
         )
-        assert verdict.state is VerdictState.HEALTHY
-        assert verdict.offences.score == "0"
-        assert verdict.incidents[-1].cleared_by == "another machine has the node's name now"
+        assert verdict.conclusion.state is VerdictState.HEALTHY
+        assert verdict.record.offences.score == "0"
+        assert verdict.record.incidents[-1].cleared_by == "another machine has the node's name now"
 
     def test_what_is_inherited_is_inherited_once(self) -> None:
         """A clone of the mainboard's UUID is not charged for what the other one does."""
@@ -630,12 +665,12 @@ class TestMemory:
         assert verdict.open_incident is not None
         assert verdict.open_incident.taken_out_time is not None
         verdict = starts_anew(700, gpu_serials=[f"{name}-0"], gpus=1)
-        assert (verdict.offences.score, verdict.incidents[-1].cleared_by) == (
+        assert (verdict.record.offences.score, verdict.record.incidents[-1].cleared_by) == (
             "1",
             "the node was rebooted, and the evidence is gone",
         )
         verdict = starts_anew(800, gpu_serials=["other-0", "other-1"])
-        assert verdict.offences.score == "0"
+        assert verdict.record.offences.score == "0"
 
     def test_another_node_object_with_another_board_is_another_machine(self) -> None:
         health = written(sick(XID_79), judged(sick(XID_79), 1).after_taking_out(after(1)))
@@ -646,16 +681,16 @@ class TestMemory:
                 )
             }
         )
-        verdict = assess(facts(uid="another"), other, rules(), after(60))
-        assert verdict.incidents[-1].cleared_by == "another machine has the node's name now"
+        verdict = assess(NodeWorld(facts(uid="another"), other, rules(), after(60)))
+        assert verdict.record.incidents[-1].cleared_by == "another machine has the node's name now"
 
     def test_marks_on_a_new_machine_under_the_old_name_are_new(self) -> None:
         marked = facts(labels={"autopilot.ibm.com/gpuhealth": "EVICT"})
         health = lived(healthy(), 0, facts=marked)
         status = health.status.model_copy(update={"agent": agent(system_uuid="other", gpu_serials=["a", "b"])})
         verdict = judged(health.model_copy(update={"status": status}), 600, facts=marked)
-        assert [finding.since for finding in verdict.findings] == [after(600)]
-        assert [incident.time for incident in verdict.incidents] == [NOW, after(600)]
+        assert [finding.since for finding in verdict.conclusion.findings] == [after(600)]
+        assert [incident.time for incident in verdict.record.incidents] == [NOW, after(600)]
 
     def test_a_lost_gpu_loses_no_memory(self) -> None:
         health = self._incident(self._incident(healthy(), 0), 3600)
@@ -700,35 +735,38 @@ class TestRepairByOthers:
         for index, state in enumerate(states):
             marked = replace(facts(labels={self.LABEL: state}, unschedulable=True), conditions=(bad,))
             verdict = judged(health, 10 * index, facts=marked)
-            assert (verdict.state, verdict.in_charge) == ("Unhealthy", "nvsentinel")
+            assert (verdict.conclusion.state, verdict.grounds.in_charge) == ("Unhealthy", "nvsentinel")
             health = written(health, verdict)
         almost = replace(facts(labels={self.LABEL: states[-1]}, unschedulable=True), conditions=(good,))
-        assert judged(health, 900, facts=almost).in_charge == "nvsentinel"
+        assert judged(health, 900, facts=almost).grounds.in_charge == "nvsentinel"
         over = replace(facts(), conditions=(good,))
         verdict = judged(health, 910, facts=over)
-        assert (verdict.state, verdict.in_charge) == ("Healthy", "")
-        assert len(verdict.incidents) == 1
+        assert (verdict.conclusion.state, verdict.grounds.in_charge) == ("Healthy", "")
+        assert len(verdict.record.incidents) == 1
 
     def test_a_cordon_after_the_word_of_eks_is_the_beginning_of_its_repair(self) -> None:
-        assert judged(healthy(), 0, EKS_BAD).in_charge == ""
-        assert judged(healthy(), 0, facts=replace(facts(unschedulable=True), conditions=(EKS_BAD,))).in_charge == "eks"
+        assert judged(healthy(), 0, EKS_BAD).grounds.in_charge == ""
+        assert (
+            judged(healthy(), 0, facts=replace(facts(unschedulable=True), conditions=(EKS_BAD,))).grounds.in_charge
+            == "eks"
+        )
 
     def test_our_own_finding_on_a_cordoned_node_is_ours(self) -> None:
-        assert judged(sick(XID_79), 0, facts=facts(unschedulable=True)).in_charge == ""
+        assert judged(sick(XID_79), 0, facts=facts(unschedulable=True)).grounds.in_charge == ""
 
 
 class TestClocks:
     @pytest.mark.parametrize("jump", [-10 * 365 * 86400, -3600, 3600, 10 * 365 * 86400])
     def test_a_jump_neither_condemns_nor_releases(self, jump: float) -> None:
         well = lived(healthy(), 0)
-        assert judged(well, jump).state is VerdictState.HEALTHY
+        assert judged(well, jump).conclusion.state is VerdictState.HEALTHY
         bad = lived(sick(PORT_DOWN), 0)
         verdict = judged(bad, jump)
-        assert verdict.state is VerdictState.UNHEALTHY
-        assert len(verdict.incidents) == 1
+        assert verdict.conclusion.state is VerdictState.UNHEALTHY
+        assert len(verdict.record.incidents) == 1
         back = lived(bad, jump)
-        assert judged(back, 60).state is VerdictState.UNHEALTHY
-        assert judged(sick(health=back), 60).state is VerdictState.HEALTHY
+        assert judged(back, 60).conclusion.state is VerdictState.UNHEALTHY
+        assert judged(sick(health=back), 60).conclusion.state is VerdictState.HEALTHY
 
 
 texts = st.text(max_size=20)
@@ -758,12 +796,12 @@ def test_garbage_is_judged_without_an_error_and_the_second_look_agrees(
     entries: list[Evidence], now: Any, later: Any
 ) -> None:
     health = sick(*entries)
-    first = assess(facts(), health, rules(), now)
+    first = assess(NodeWorld(facts(), health, rules(), now))
     stored = written(health, first)
-    second = assess(facts(), stored, rules(), now)
-    assert (second.state, second.reason) == (first.state, first.reason)
-    assert second.incidents == tuple(stored.status.incidents)
-    assess(facts(), written(stored, second), rules(), later)
+    second = assess(NodeWorld(facts(), stored, rules(), now))
+    assert (second.conclusion.state, second.conclusion.reason) == (first.conclusion.state, first.conclusion.reason)
+    assert second.record.incidents == tuple(stored.status.incidents)
+    assess(NodeWorld(facts(), written(stored, second), rules(), later))
 
 
 @given(
@@ -786,11 +824,11 @@ def test_what_is_written_has_room_in_the_api() -> None:
     worse = sick(evidence("GpuLost", **long), health=health)
     verdict = judged(worse, 60)
     released = judged(decided(written(worse, verdict), Decision.RELEASE, at=70, reason="r" * 512), 80)
-    for incident in (*verdict.incidents, *released.incidents):
+    for incident in (*verdict.record.incidents, *released.record.incidents):
         assert len(incident.message) <= 512
         assert len(incident.cleared_by) <= 128
-    assert verdict.incidents[0].reason == "GpuLost"
-    assert all(len(finding.message) <= 512 for finding in verdict.findings)
+    assert verdict.record.incidents[0].reason == "GpuLost"
+    assert all(len(finding.message) <= 512 for finding in verdict.conclusion.findings)
 
 
 def test_looking_is_cheap_enough_for_thousands() -> None:
@@ -804,7 +842,7 @@ def test_looking_is_cheap_enough_for_thousands() -> None:
 
 def test_of_equal_findings_the_older_comes_first_and_each_says_where_it_is_from() -> None:
     verdict = judged(sick(XID_79), 0, EKS_BAD)
-    assert [(f.source, f.reason, f.subject, f.severity) for f in verdict.findings] == [
+    assert [(f.source, f.reason, f.subject, f.severity) for f in verdict.conclusion.findings] == [
         ("eks", "NvidiaNVLinkError", "AcceleratedHardwareReady", "Fatal"),
         ("agent", "Xid79", GPU, "Fatal"),
     ]
@@ -815,8 +853,8 @@ class TestBurnIn:
 
     def test_who_has_failed_is_out_and_says_what_failed_him(self) -> None:
         verdict = judged(healthy(), 1, burn_ins=[self.BITS])
-        assert (verdict.state, verdict.reason) == (VerdictState.DEGRADED, "BurnInFailed")
-        assert [(f.source, f.subject, f.message, f.job) for f in verdict.findings] == [
+        assert (verdict.conclusion.state, verdict.conclusion.reason) == (VerdictState.DEGRADED, "BurnInFailed")
+        assert [(f.source, f.subject, f.message, f.job) for f in verdict.conclusion.findings] == [
             ("burn-in", "bit-exact", "burn-in: GPU 3: bits differ", "ml/llm")
         ]
 
@@ -824,29 +862,33 @@ class TestBurnIn:
     def test_only_its_finding_names_the_job(self, records: int) -> None:
         health = lived(healthy(), 1, burn_ins=[self.BITS]) if records else healthy()
         verdict = judged(health, 2, burn_ins=[] if records else [self.BITS])
-        assert verdict.findings[0].job == "ml/llm"
-        assert "ml/llm" not in verdict.findings[0].message
-        assert verdict.message == verdict.incidents[-1].message == "bit-exact: burn-in: GPU 3: bits differ"
+        assert verdict.conclusion.findings[0].job == "ml/llm"
+        assert "ml/llm" not in verdict.conclusion.findings[0].message
+        assert (
+            verdict.conclusion.message
+            == verdict.record.incidents[-1].message
+            == "bit-exact: burn-in: GPU 3: bits differ"
+        )
         assert node_fault(verdict) == "BurnInFailed: burn-in: GPU 3: bits differ"
 
     def test_it_stands_when_the_gang_is_gone_and_after_a_boot(self) -> None:
         health = lived(healthy(), 1, burn_ins=[self.BITS])
-        assert judged(health, 2 * WEEK).state is VerdictState.DEGRADED
+        assert judged(health, 2 * WEEK).conclusion.state is VerdictState.DEGRADED
         booted = health.model_copy(update={"status": health.status.model_copy(update={"agent": agent("boot-2")})})
-        assert judged(booted, 2 * WEEK, burn_ins=[self.BITS]).state is VerdictState.DEGRADED
+        assert judged(booted, 2 * WEEK, burn_ins=[self.BITS]).conclusion.state is VerdictState.DEGRADED
 
     def test_a_record_of_another_boot_condemns_nobody_anew(self) -> None:
-        assert judged(healthy(boot="boot-2"), 5, burn_ins=[self.BITS]).state is not VerdictState.DEGRADED
+        assert judged(healthy(boot="boot-2"), 5, burn_ins=[self.BITS]).conclusion.state is not VerdictState.DEGRADED
 
     def test_a_human_ends_it_until_it_fails_again(self) -> None:
         health = decided(lived(healthy(), 1, burn_ins=[self.BITS]), Decision.RELEASE, 10)
-        assert judged(health, 11, burn_ins=[self.BITS]).state is not VerdictState.DEGRADED
+        assert judged(health, 11, burn_ins=[self.BITS]).conclusion.state is not VerdictState.DEGRADED
         again = replace(self.BITS, time=after(20))
-        assert judged(health, 21, burn_ins=[self.BITS, again]).state is VerdictState.DEGRADED
+        assert judged(health, 21, burn_ins=[self.BITS, again]).conclusion.state is VerdictState.DEGRADED
 
     def test_who_does_not_listen_hears_nothing(self) -> None:
         deaf = rules(sources=[{"name": "burn-in", "enabled": False}])
-        assert judged(healthy(), 1, rules=deaf, burn_ins=[self.BITS]).state is not VerdictState.DEGRADED
+        assert judged(healthy(), 1, rules=deaf, burn_ins=[self.BITS]).conclusion.state is not VerdictState.DEGRADED
 
     @pytest.mark.parametrize(
         ("passed", "state"),
@@ -859,19 +901,19 @@ class TestBurnIn:
         out = lived(sick(evidence("RowRemapPending")), 10, rules=strict)
         at = None if passed is None else after(passed)
         verdict = judged(sick(health=out), 60, rules=strict, passed=at)
-        assert verdict.state is state
+        assert verdict.conclusion.state is state
         assert verdict.out is (state is VerdictState.VALIDATING)
         assert (verdict.open_incident is None) is (state is VerdictState.HEALTHY)
 
     def test_a_human_lets_it_back_without_a_pass(self) -> None:
         strict = replace(rules(), validates=True)
         out = decided(lived(sick(evidence("RowRemapPending")), 10, rules=strict), Decision.RELEASE, 20)
-        assert judged(sick(health=out), 60, rules=strict).state is VerdictState.HEALTHY
+        assert judged(sick(health=out), 60, rules=strict).conclusion.state is VerdictState.HEALTHY
 
     def test_what_evidence_stands_is_not_outweighed_by_a_pass(self) -> None:
         strict = replace(rules(), validates=True)
         out = lived(sick(evidence("RowRemapPending")), 10, rules=strict)
-        assert judged(out, 60, rules=strict, passed=after(50)).state is VerdictState.DEGRADED
+        assert judged(out, 60, rules=strict, passed=after(50)).conclusion.state is VerdictState.DEGRADED
 
 
 def test_passing_through_deep_health_checks_charges_nothing() -> None:
@@ -900,4 +942,19 @@ def test_a_node_that_only_waits_for_its_test_ails_of_nothing() -> None:
     out = lived(sick(evidence("RowRemapPending")), 10, rules=strict)
     assert node_fault(judged(out, 60, rules=strict)).startswith("RowRemapPending: ")
     waiting = judged(sick(health=out), 60, rules=strict)
-    assert (waiting.state, node_fault(waiting)) == (VerdictState.VALIDATING, "")
+    assert (waiting.conclusion.state, node_fault(waiting)) == (VerdictState.VALIDATING, "")
+
+
+STEPS = ("assess", "collect", "weigh", "account", "conclude", "action", "incidents", "node_world", "verdict")
+
+
+@pytest.mark.parametrize("module", STEPS)
+def test_each_step_of_a_verdict_is_short_and_takes_few_parameters(module: str) -> None:
+    tree = ast.parse((Path(assess_module.__file__).parent / f"{module}.py").read_text())
+    functions = [each for each in ast.walk(tree) if isinstance(each, ast.FunctionDef)]
+    assert functions
+    for each in functions:
+        parameters = [*each.args.args, *each.args.kwonlyargs]
+        assert each.end_lineno is not None
+        assert each.end_lineno - each.lineno < 40, each.name
+        assert len([one for one in parameters if one.arg != "self"]) <= 4, each.name

@@ -27,6 +27,7 @@ from muster.health.breaker import Act, BreakerState
 from muster.health.budgets import Budgets, Share, in_nodes
 from muster.health.causes import CERTAIN
 from muster.health.kinds import KINDS
+from muster.health.node_world import NodeWorld
 from muster.health.pools import WITHOUT, pool_of
 from muster.health.xids import RECOVERY_ACTIONS, XIDS
 from muster.world.views import ConditionView
@@ -181,8 +182,8 @@ class TestCertain:
         fleet = Stored.of(1, rules())
         for seen in off_the_bus():
             fleet.report("node-0000", seen)
-            verdict = assess(fleet.facts["node-0000"], fleet.healths["node-0000"], fleet.rules, NOW)
-            assert (verdict.fatal, verdict.certain) == (True, False)
+            verdict = assess(NodeWorld(fleet.facts["node-0000"], fleet.healths["node-0000"], fleet.rules, NOW))
+            assert (verdict.grounds.fatal, verdict.grounds.certain) == (True, False)
 
     @pytest.mark.parametrize(
         ("logged", "answered", "certain"),
@@ -197,24 +198,29 @@ class TestCertain:
     def test_both_signs_must_tell_of_one_gpu(self, logged: str, answered: str, certain: bool) -> None:
         fleet = Stored.of(1, rules(**NODES))
         fleet.report("node-0000", evidence("Xid", 79, subject=logged), evidence("GpuLost", subject=answered))
-        assert assess(fleet.facts["node-0000"], fleet.healths["node-0000"], fleet.rules, NOW).certain is certain
+        assert (
+            assess(NodeWorld(fleet.facts["node-0000"], fleet.healths["node-0000"], fleet.rules, NOW)).grounds.certain
+            is certain
+        )
 
     def test_a_missing_gpu_goes_with_a_line_about_any(self) -> None:
         fleet = Stored.of(1, rules(**NODES))
         fleet.report("node-0000", evidence("Xid", 79), evidence("GpuCount", subject=""))
-        assert assess(fleet.facts["node-0000"], fleet.healths["node-0000"], fleet.rules, NOW).certain
+        assert assess(NodeWorld(fleet.facts["node-0000"], fleet.healths["node-0000"], fleet.rules, NOW)).grounds.certain
 
     @pytest.mark.parametrize("code", [119, 175])
     def test_a_time_out_of_the_gpu_s_processor_is_certain_where_the_driver_asks_for_a_reset(self, code: int) -> None:
         fleet = Stored.of(1, rules(**NODES))
         fleet.report("node-0000", evidence("Xid", code, subject=GPU), evidence("RecoveryAction", 1, subject=GPU))
-        assert assess(fleet.facts["node-0000"], fleet.healths["node-0000"], fleet.rules, NOW).certain
+        assert assess(NodeWorld(fleet.facts["node-0000"], fleet.healths["node-0000"], fleet.rules, NOW)).grounds.certain
 
     def test_what_others_say_is_never_certain(self) -> None:
         fleet = Stored.of(1, rules())
         fleet.report("node-0000", evidence("Xid", 79))
         fleet.mark("node-0000", ConditionView("GPUMissing", "True", "GpuLost", "", NOW))
-        assert not assess(fleet.facts["node-0000"], fleet.healths["node-0000"], fleet.rules, NOW).certain
+        assert not assess(
+            NodeWorld(fleet.facts["node-0000"], fleet.healths["node-0000"], fleet.rules, NOW)
+        ).grounds.certain
 
     def test_a_defect_that_makes_every_node_certain_takes_no_more_than_the_budget(self) -> None:
         fleet = Stored.of(100, rules(**NODES))
@@ -372,7 +378,7 @@ class TestTheLastChoice:
         held = [name for name, ruling in rulings.items() if ruling.act is Act.HOLD]
         assert len(held) == 90
         assert not any(effects[name].last_choice for name in held)
-        assert all(verdicts[name].certain for name in held)
+        assert all(verdicts[name].grounds.certain for name in held)
 
     def test_never_for_what_a_human_has_cordoned(self) -> None:
         fleet, last = self.held()

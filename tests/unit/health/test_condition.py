@@ -23,6 +23,7 @@ from muster.api.nodehealth import Decision, NodeHealth
 from muster.health.assess import assess
 from muster.health.condition import Mark, mark_of, patch
 from muster.health.facts import NodeFacts
+from muster.health.node_world import NodeWorld
 from muster.health.sources import Rules
 from muster.world.views import ConditionView
 
@@ -45,7 +46,7 @@ def on_node(status: str = "False", reason: str = "Xid79", message: str = "bad", 
     ],
 )
 def test_it_tells_the_verdict_in_words_of_its_own(health: NodeHealth, status: str, reason: str) -> None:
-    mark = mark_of("node-1", assess(facts(), health, rules(), NOW))
+    mark = mark_of("node-1", assess(NodeWorld(facts(), health, rules(), NOW)))
     assert (mark.status, mark.reason) == (status, reason)
     assert mark.message
     assert "looked at it" not in mark.message
@@ -78,27 +79,27 @@ class TestMarksOfOthers:
         assert not verdicts[name].out
 
     def test_the_verdict_has_them_and_the_message_names_them(self) -> None:
-        verdict = assess(facts(labels=LABEL), healthy(), rules(), NOW)
+        verdict = assess(NodeWorld(facts(labels=LABEL), healthy(), rules(), NOW))
         mark = mark_of("node-1", verdict)
-        assert verdict.reason == "NVSentinelRepairs"
+        assert verdict.conclusion.reason == "NVSentinelRepairs"
         assert (mark.status, mark.reason) == ("True", "MarkedByOthers")
         assert "nvsentinel marks it (NVSentinelRepairs)" in mark.message
-        mark = mark_of("node-1", assess(facts(labels=LABEL), sick(evidence("Xid", 79)), rules(), NOW))
+        mark = mark_of("node-1", assess(NodeWorld(facts(labels=LABEL), sick(evidence("Xid", 79)), rules(), NOW)))
         assert (mark.status, mark.reason) == ("False", "Xid79")
         assert "nvsentinel marks it (NVSentinelRepairs)" in mark.message
 
     def test_without_an_agent_they_leave_it_unknown(self) -> None:
         nothing = NodeHealth(metadata=ObjectMeta(name="node-1"))
-        mark = mark_of("node-1", assess(facts(labels=LABEL), nothing, rules(), NOW))
+        mark = mark_of("node-1", assess(NodeWorld(facts(labels=LABEL), nothing, rules(), NOW)))
         assert (mark.status, mark.reason) == ("Unknown", "NothingKnown")
         assert "NVSentinelRepairs" in mark.message
 
     def test_a_burn_in_that_is_due_counts_beside_them_until_it_is_passed(self) -> None:
-        out = assess(facts(), sick(evidence("Xid", 79)), TESTS, NOW).after_taking_out(NOW)
+        out = assess(NodeWorld(facts(), sick(evidence("Xid", 79)), TESTS, NOW)).after_taking_out(NOW)
         rebooted = healthy(boot="boot-2")
         known = written(rebooted, out)
-        due = assess(facts(labels=LABEL), known, TESTS, after(60))
-        passed = assess(facts(labels=LABEL), known, TESTS, after(60), passed=after(30))
+        due = assess(NodeWorld(facts(labels=LABEL), known, TESTS, after(60)))
+        passed = assess(NodeWorld(facts(labels=LABEL), known, TESTS, after(60), passed=after(30)))
         assert [mark_of("node-1", each).reason for each in (due, passed)] == ["AwaitsBurnIn", "MarkedByOthers"]
 
     def test_the_taint_stays_for_a_mark_for_which_the_node_was_taken_out(self) -> None:

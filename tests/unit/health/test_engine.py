@@ -1,7 +1,7 @@
 """The loop that operator and simulator share: which nodes are judged, when, and of which something has to be done."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from tests.unit.health.builders import NOW
 from tests.unit.health.test_orders import verdict
@@ -9,8 +9,13 @@ from tests.unit.lifecycle.builders import a_fleet, a_node
 
 from muster.health.engine import Engine
 from muster.health.sources import Rules
+from muster.health.verdict import Verdict
 
 LATER = NOW + timedelta(minutes=5)
+
+
+def waking(verdict: Verdict, moment: datetime) -> Verdict:
+    return replace(verdict, follow_up=replace(verdict.follow_up, wake=moment))
 
 
 def test_a_node_is_judged_once_for_each_change() -> None:
@@ -31,7 +36,7 @@ def test_a_node_that_is_being_dealt_with_is_judged_afterwards() -> None:
 def test_a_node_is_judged_again_at_the_first_moment_that_asks_for_it() -> None:
     engine = Engine()
     engine.wake_at("n0", LATER)
-    engine.set_verdict("n0", replace(verdict("n0"), wake=NOW))
+    engine.set_verdict("n0", waking(verdict("n0"), NOW))
     engine.wake_at("n0", LATER)
     assert engine.moments() == [NOW]
     assert engine.due(NOW) == {"n0"}
@@ -40,7 +45,7 @@ def test_a_node_is_judged_again_at_the_first_moment_that_asks_for_it() -> None:
 
 def test_nothing_is_done_for_a_record_that_says_what_was_written_and_a_verdict_that_stays() -> None:
     engine, before = Engine(), verdict("n0")
-    engine.set_verdict("n0", replace(before, wake=LATER))
+    engine.set_verdict("n0", waking(before, LATER))
     assert engine.differs("n0", before), "the record has not come back yet"
     engine.note_echo("n0", is_echo=True)
     assert not engine.differs("n0", before), "only what follows later is another"

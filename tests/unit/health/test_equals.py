@@ -8,6 +8,7 @@ from tests.unit.health.builders import after, agent, decided, facts, healthy, no
 from muster.api.nodehealth import Decision, Finding, NodeHealth, Severity, VerdictState
 from muster.health.assess import assess
 from muster.health.equals import FEWER_THAN_EQUALS, LASTS_SECONDS, Lack, MachineEquipment, MachineKinds, kind_of
+from muster.health.node_world import NodeWorld
 
 TYPE = "node.kubernetes.io/instance-type"
 
@@ -104,7 +105,7 @@ def test_which_machines_were_built_alike(labels: dict[str, str], changes: dict[s
 
 
 def judged(health: NodeHealth, lack: Lack | None, at: float = 0) -> Any:
-    return assess(facts(), health, rules(), after(at), lack=lack)
+    return assess(NodeWorld(facts(), health, rules(), after(at), lack=lack))
 
 
 GPU_LESS = Lack("7 GPUs, but 8 on nearly all machines of its kind", Severity.DEGRADED, lasts=True)
@@ -112,10 +113,10 @@ GPU_LESS = Lack("7 GPUs, but 8 on nearly all machines of its kind", Severity.DEG
 
 def test_what_follows() -> None:
     verdict = judged(healthy(), GPU_LESS)
-    assert (verdict.state, verdict.reason) == (VerdictState.DEGRADED, FEWER_THAN_EQUALS)
-    assert verdict.causes == (f"agent/{FEWER_THAN_EQUALS}",)
-    assert judged(healthy(), Lack("7 ports up", Severity.WARNING, lasts=True)).state is VerdictState.SUSPECT
-    assert judged(healthy(), Lack("7 GPUs", Severity.DEGRADED)).state is VerdictState.HEALTHY
+    assert (verdict.conclusion.state, verdict.conclusion.reason) == (VerdictState.DEGRADED, FEWER_THAN_EQUALS)
+    assert verdict.grounds.causes == (f"agent/{FEWER_THAN_EQUALS}",)
+    assert judged(healthy(), Lack("7 ports up", Severity.WARNING, lasts=True)).conclusion.state is VerdictState.SUSPECT
+    assert judged(healthy(), Lack("7 GPUs", Severity.DEGRADED)).conclusion.state is VerdictState.HEALTHY
 
 
 def test_a_new_leader_that_has_not_waited_long_enough_lets_nobody_back() -> None:
@@ -123,10 +124,10 @@ def test_a_new_leader_that_has_not_waited_long_enough_lets_nobody_back() -> None
     before = healthy()
     before = before.model_copy(update={"status": before.status.model_copy(update={"findings": [finding]})})
     verdict = judged(before, Lack("7 GPUs", Severity.DEGRADED), 60)
-    assert verdict.state is VerdictState.DEGRADED
-    assert verdict.findings[0].since == after(0)
-    assert judged(before, None, 60).state is VerdictState.HEALTHY
+    assert verdict.conclusion.state is VerdictState.DEGRADED
+    assert verdict.conclusion.findings[0].since == after(0)
+    assert judged(before, None, 60).conclusion.state is VerdictState.HEALTHY
 
 
 def test_a_human_has_released_it_with_what_it_has() -> None:
-    assert judged(decided(healthy(), Decision.RELEASE, at=0), GPU_LESS, 60).state is VerdictState.HEALTHY
+    assert judged(decided(healthy(), Decision.RELEASE, at=0), GPU_LESS, 60).conclusion.state is VerdictState.HEALTHY

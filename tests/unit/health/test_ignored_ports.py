@@ -8,6 +8,7 @@ from tests.unit.health.builders import NOW, evidence, facts, rules, sick
 from muster.api.nodehealth import AgentStatus, Evidence
 from muster.health.assess import assess
 from muster.health.ignored_ports import IgnoredPorts
+from muster.health.node_world import NodeWorld
 
 PORT_KINDS = (
     "IbPortDown",
@@ -129,6 +130,6 @@ def test_how_many_count() -> None:
 @pytest.mark.parametrize(("policy", "state"), [([], "Unhealthy"), ([{"names": ["mlx5_8"]}], "Healthy")])
 def test_a_node_whose_only_fault_is_a_port_that_is_left_out(policy: list[dict[str, Any]], state: str) -> None:
     health = sick(about("IbPortDown", "mlx5_8/1"))
-    verdict = assess(facts(), health, rules(ignoredPorts=policy), NOW)
-    assert verdict.state == state
-    assert len(verdict.findings) == (state != "Healthy")
+    verdict = assess(NodeWorld(facts(), health, rules(ignoredPorts=policy), NOW))
+    assert verdict.conclusion.state == state
+    assert len(verdict.conclusion.findings) == (state != "Healthy")

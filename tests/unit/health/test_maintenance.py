@@ -24,13 +24,15 @@ from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.maintenance import MaintenancePolicy, MaintenanceStage
 from muster.api.nodehealth import Decision, NodeHealth, VerdictState
 from muster.api.preflight import PreflightPolicy, Profile
-from muster.health.assess import AWAITS_BURN_IN, Verdict, assess, node_fault
+from muster.health.assess import assess
 from muster.health.breaker import Act
 from muster.health.maintenance import AHEAD, OLD_SECONDS, WITHIN, Windows, problems, was_within, window_text
+from muster.health.node_world import NodeWorld
 from muster.health.repairs import LOOK_SECONDS, UNPROVEN
 from muster.health.silence import Silence
 from muster.health.sources import Rules
 from muster.health.story import effect_text, status_message
+from muster.health.verdict import AWAITS_BURN_IN, Verdict, node_fault
 from muster.world.fleet import Evacuate
 from muster.world.views import NodeView
 
@@ -53,7 +55,7 @@ RULES = Rules.from_policy(policy(window()))
 
 
 def judged(health: NodeHealth, at: float, rules: Rules = RULES, **more: Any) -> Verdict:
-    return assess(facts(boot_id="boot-1"), health, rules, after(at), **more)
+    return assess(NodeWorld(facts(boot_id="boot-1"), health, rules, after(at), **more))
 
 
 def lived(rules: Rules, *moments: float, health: NodeHealth | None = None) -> tuple[NodeHealth, Verdict]:
@@ -167,33 +169,36 @@ class TestStages:
 class TestVerdict:
     def test_it_is_out_and_neither_ailing_nor_charged(self) -> None:
         _, verdict = lived(RULES, 0, HOUR, 1.5 * HOUR, STARTS)
-        assert (verdict.state, verdict.reason) == (VerdictState.DEGRADED, WITHIN)
-        assert verdict.only_planned
-        assert verdict.maintenance is not None
-        assert verdict.maintenance.stage is MaintenanceStage.IN_PROGRESS
+        assert (verdict.conclusion.state, verdict.conclusion.reason) == (VerdictState.DEGRADED, WITHIN)
+        assert verdict.grounds.only_planned
+        assert verdict.grounds.maintenance is not None
+        assert verdict.grounds.maintenance.stage is MaintenanceStage.IN_PROGRESS
         assert node_fault(verdict) == ""
-        assert verdict.after_taking_out(after(STARTS)).offences.score == "0"
-        assert verdict.recommended_action == "None"
+        assert verdict.after_taking_out(after(STARTS)).record.offences.score == "0"
+        assert verdict.follow_up.recommended_action == "None"
 
     def test_a_fault_besides_is_one(self) -> None:
         verdict = judged(sick(evidence("Xid", 79)), STARTS)
-        assert (verdict.state, verdict.reason) == (VerdictState.UNHEALTHY, "Xid79")
-        assert not verdict.only_planned
+        assert (verdict.conclusion.state, verdict.conclusion.reason) == (VerdictState.UNHEALTHY, "Xid79")
+        assert not verdict.grounds.only_planned
         assert "Xid79" in node_fault(verdict)
-        assert verdict.causes == ("agent/Xid79",)
-        assert verdict.gone_by == after(STARTS)
+        assert verdict.grounds.causes == ("agent/Xid79",)
+        assert verdict.grounds.gone_by == after(STARTS)
 
     def test_it_comes_back_once_its_agent_has_looked_at_everything_after_the_end(self) -> None:
         health, verdict = lived(RULES, 0, HOUR, STARTS, ENDS)
-        assert (verdict.state, verdict.reason) == (VerdictState.DEGRADED, UNPROVEN)
-        assert verdict.message == "the maintenance has ended, and the node's agent has not checked the whole node since"
+        assert (verdict.conclusion.state, verdict.conclusion.reason) == (VerdictState.DEGRADED, UNPROVEN)
+        assert (
+            verdict.conclusion.message
+            == "the maintenance has ended, and the node's agent has not checked the whole node since"
+        )
         silent = judged(health, ENDS + LOOK_SECONDS, silence=SILENT)
-        assert silent.state is VerdictState.DEGRADED
+        assert silent.conclusion.state is VerdictState.DEGRADED
         other = health.model_copy(update={"status": health.status.model_copy(update={"agent": agent(boot="another")})})
-        assert judged(other, ENDS + LOOK_SECONDS).state is VerdictState.DEGRADED
-        assert judged(health, ENDS + LOOK_SECONDS - 1).state is VerdictState.DEGRADED
+        assert judged(other, ENDS + LOOK_SECONDS).conclusion.state is VerdictState.DEGRADED
+        assert judged(health, ENDS + LOOK_SECONDS - 1).conclusion.state is VerdictState.DEGRADED
         verdict = judged(health, ENDS + LOOK_SECONDS)
-        assert (verdict.state, verdict.incidents[-1].cleared_by) == (
+        assert (verdict.conclusion.state, verdict.record.incidents[-1].cleared_by) == (
             VerdictState.HEALTHY,
             "the maintenance window is over, and no finding counts against the node",
         )
@@ -203,44 +208,44 @@ class TestVerdict:
         tested = Rules.from_policy(FleetPolicySpec(maintenance=policy(window()).maintenance, preflight=tests))
         health, verdict = lived(tested, 0, HOUR, STARTS, ENDS)
         verdict = judged(health, ENDS + LOOK_SECONDS, tested, passed=after(HOUR))
-        assert (verdict.state, verdict.reason) == (VerdictState.VALIDATING, AWAITS_BURN_IN)
+        assert (verdict.conclusion.state, verdict.conclusion.reason) == (VerdictState.VALIDATING, AWAITS_BURN_IN)
         verdict = judged(written(health, verdict), ENDS + HOUR, tested, passed=after(ENDS + 600))
-        assert verdict.state is VerdictState.HEALTHY
+        assert verdict.conclusion.state is VerdictState.HEALTHY
 
     def test_one_that_was_called_off_before_it_began_asks_for_nothing(self) -> None:
         health, _ = lived(RULES, 0, HOUR, 1.5 * HOUR)
         off = Rules.from_policy(FleetPolicySpec())
         verdict = judged(health, 1.6 * HOUR, off)
-        assert verdict.state is VerdictState.HEALTHY
-        assert "the maintenance window did not begin" in verdict.incidents[-1].cleared_by
+        assert verdict.conclusion.state is VerdictState.HEALTHY
+        assert "the maintenance window did not begin" in verdict.record.incidents[-1].cleared_by
 
     def test_one_that_came_and_went_while_nobody_looked_asks_for_proof_all_the_same(self) -> None:
         health, _ = lived(RULES, 0, HOUR)
         verdict = judged(health, ENDS + HOUR)
-        assert verdict.reason == UNPROVEN
+        assert verdict.conclusion.reason == UNPROVEN
 
     def test_a_clock_that_jumps_back_and_forth_brings_no_node_back_unproved(self) -> None:
         for moments in ((STARTS, 0), (STARTS, HOUR, STARTS, ENDS + 1), (HOUR, 0, HOUR, ENDS + 1)):
             _, verdict = lived(RULES, *moments)
-            assert (verdict.state, verdict.reason) == (VerdictState.DEGRADED, UNPROVEN)
+            assert (verdict.conclusion.state, verdict.conclusion.reason) == (VerdictState.DEGRADED, UNPROVEN)
 
     def test_no_release_opens_it(self) -> None:
         health, _ = lived(RULES, STARTS)
         verdict = judged(decided(health, Decision.RELEASE, STARTS + 10), STARTS + 20)
-        assert verdict.reason == WITHIN
+        assert verdict.conclusion.reason == WITHIN
 
     def test_a_node_of_which_nothing_is_known_is_out_too_and_comes_back_without_an_agent(self) -> None:
         bare = NodeHealth(metadata=healthy().metadata)
         health, verdict = lived(RULES, STARTS, health=bare)
-        assert verdict.state is VerdictState.DEGRADED
+        assert verdict.conclusion.state is VerdictState.DEGRADED
         verdict = judged(health, ENDS)
-        assert (verdict.state, verdict.out) == (None, False)
+        assert (verdict.conclusion.state, verdict.out) == (None, False)
 
     def test_the_record_says_which_and_survives_the_api_server(self) -> None:
         health, verdict = lived(RULES, 1.5 * HOUR)
-        assert verdict.maintenance is not None
+        assert verdict.grounds.maintenance is not None
         stored = NodeHealth.model_validate(json.loads(json.dumps(health.to_json())))
-        assert stored.status.maintenance == verdict.maintenance
+        assert stored.status.maintenance == verdict.grounds.maintenance
         assert was_within(stored.status.maintenance, None, after(1.6 * HOUR)) is False
 
 

@@ -20,13 +20,15 @@ from tests.unit.health.builders import (
 
 from muster.api.fleetpolicy import Enforcement, FleetPolicySpec
 from muster.api.nodehealth import Decision, NodeHealth, RecommendedAction, Severity, VerdictState
-from muster.health.assess import FailedBurnIn, Verdict, assess, node_fault, suspicion_of
+from muster.health.assess import assess
 from muster.health.breaker import Act, BreakerState, Ruling
 from muster.health.effects import effect
+from muster.health.node_world import FailedBurnIn, NodeWorld
 from muster.health.repairs import RepairStatus, Stage
 from muster.health.silence import Silence
 from muster.health.sources import ROWS, Rules
 from muster.health.story import EFFECT_LENGTH, MESSAGE_LENGTH, effect_text, status_message
+from muster.health.verdict import Verdict, node_fault, suspicion_of
 from muster.health.verdict_index import VerdictIndex
 from muster.world.fleet import Evacuate
 from muster.world.jobfailures import JobFailureReport
@@ -46,7 +48,7 @@ def judged(health: NodeHealth, at: float = 0, policy: dict[str, Any] | None = No
     options = {"facts": facts()} | changes
     fleet = {"health": policy or {}, "preflight": {"profile": options.pop("profile", "Disabled")}}
     judging = Rules.from_policy(FleetPolicySpec.model_validate(fleet))
-    return assess(options.pop("facts"), health, judging, after(at), **options)
+    return assess(NodeWorld(options.pop("facts"), health, judging, after(at), **options))
 
 
 def told(verdict: Verdict, enforcement: Enforcement = Enforcement.NODES) -> str:
@@ -106,21 +108,33 @@ class TestNothingFollows:
         self, policy: dict[str, Any], health: NodeHealth, changes: dict[str, Any], reason: str, state: str
     ) -> None:
         without = judged(health, policy=policy | {"sources": [], "observedReasons": [], "rules": [_RULE]}, **changes)
-        assert (without.state, without.reason) == (state, reason)
+        assert (without.conclusion.state, without.conclusion.reason) == (state, reason)
         verdict = judged(health, policy=policy, **changes)
-        assert (verdict.state, verdict.reason, verdict.incidents) == (VerdictState.HEALTHY, "", ())
-        assert (verdict.recommended_action, verdict.repair) == (RecommendedAction.NONE, RecommendedAction.NONE)
-        assert verdict.causes == judged(healthy()).causes
-        assert (verdict.certain, verdict.in_charge, node_fault(verdict), verdict.needs_boot) == (False, "", "", False)
-        assert verdict.offences_if_taken == verdict.offences == judged(healthy()).offences
+        assert (verdict.conclusion.state, verdict.conclusion.reason, verdict.record.incidents) == (
+            VerdictState.HEALTHY,
+            "",
+            (),
+        )
+        assert (verdict.follow_up.recommended_action, verdict.follow_up.repair) == (
+            RecommendedAction.NONE,
+            RecommendedAction.NONE,
+        )
+        assert verdict.grounds.causes == judged(healthy()).grounds.causes
+        assert (
+            verdict.grounds.certain,
+            verdict.grounds.in_charge,
+            node_fault(verdict),
+            verdict.grounds.needs_boot,
+        ) == (False, "", "", False)
+        assert verdict.record.offences_if_taken == verdict.record.offences == judged(healthy()).record.offences
         assert effect(verdict, Ruling(Act.NOTHING), Enforcement.NODES) == effect(
             judged(healthy()), Ruling(Act.NOTHING), Enforcement.NODES
         )
-        [finding] = verdict.findings
-        [counted] = without.findings
+        [finding] = verdict.conclusion.findings
+        [counted] = without.conclusion.findings
         assert finding == counted.model_copy(update={"observed": True})
-        assert verdict.would is not None
-        assert (verdict.would.state, verdict.would.reason) == (state, reason)
+        assert verdict.conclusion.would is not None
+        assert (verdict.conclusion.would.state, verdict.conclusion.would.reason) == (state, reason)
 
     def test_also_where_nobody_else_says_anything(self) -> None:
         verdict = judged(
@@ -128,29 +142,33 @@ class TestNothingFollows:
             policy={"sources": [{"name": "npd", "observeOnly": True}]},
             facts=facts(conditions=[NPD_BAD]),
         )
-        assert verdict.state is VerdictState.HEALTHY
-        assert [finding.observed for finding in verdict.findings] == [True]
+        assert verdict.conclusion.state is VerdictState.HEALTHY
+        assert [finding.observed for finding in verdict.conclusion.findings] == [True]
 
     def test_of_jobs_words(self) -> None:
         words = [
             JobFailureReport(job=f"{team}/a", owner=team, attempt=1, what="crashed", time=after(-60), went_on=True)
             for team in ("a", "b")
         ]
-        assert judged(healthy(), reports=words).wants_check
+        assert judged(healthy(), reports=words).follow_up.wants_check
         for policy in ({"sources": [{"name": "jobs", "observeOnly": True}]}, {"observedReasons": ["CheckRequested"]}):
             verdict = judged(healthy(), policy=policy, reports=words)
-            assert (verdict.wants_check, verdict.followed, suspicion_of(verdict)) == (False, None, None)
-            assert verdict.wake is not None
+            assert (verdict.follow_up.wants_check, verdict.follow_up.followed, suspicion_of(verdict)) == (
+                False,
+                None,
+                None,
+            )
+            assert verdict.follow_up.wake is not None
             assert "a/a" not in told(verdict)
             assert "b/a" not in told(verdict)
             assert "CheckRequested" in told(verdict)
 
     def test_but_what_counts_goes_on_counting(self) -> None:
         verdict = judged(sick(XID_79, PORT_DOWN), policy=XID_OBSERVED)
-        assert (verdict.state, verdict.reason) == (VerdictState.UNHEALTHY, "IbPortDown")
-        assert verdict.causes == ("agent/IbPortDown",)
-        assert [(f.reason, f.observed) for f in verdict.findings] == [("IbPortDown", False), ("Xid79", True)]
-        assert verdict.would is None
+        assert (verdict.conclusion.state, verdict.conclusion.reason) == (VerdictState.UNHEALTHY, "IbPortDown")
+        assert verdict.grounds.causes == ("agent/IbPortDown",)
+        assert [(f.reason, f.observed) for f in verdict.conclusion.findings] == [("IbPortDown", False), ("Xid79", True)]
+        assert verdict.conclusion.would is None
         assert "Xid79" not in told(verdict)
 
     def test_and_no_budget_is_used_by_a_whole_fleet(self) -> None:
@@ -169,7 +187,7 @@ class TestNothingFollows:
         held = judged(healthy(), policy=policy, repair=RepairStatus(Stage.IN_PROGRESS, "Reboot"))
         assert held.out
         assert held.handed_over
-        assert judged(decided(healthy(), Decision.CORDON), policy=policy).cordoned
+        assert judged(decided(healthy(), Decision.CORDON), policy=policy).grounds.cordoned
 
 
 class TestChanges:
@@ -179,40 +197,40 @@ class TestChanges:
 
     def test_a_node_that_is_out_comes_back_at_once(self) -> None:
         verdict = judged(self.taken(), 60, XID_OBSERVED, profile="Quick")
-        assert verdict.state is VerdictState.HEALTHY
-        [incident] = verdict.incidents
+        assert verdict.conclusion.state is VerdictState.HEALTHY
+        [incident] = verdict.record.incidents
         assert (incident.cleared_time, incident.cleared_by) == (after(60), "the FleetPolicy only observes Xid79 now")
 
     def test_one_that_somebody_has_worked_on_is_proved_first(self) -> None:
         health = self.taken()
         last = health.status.incidents[-1].model_copy(update={"repair_ended_time": after(10)})
         health = health.model_copy(update={"status": health.status.model_copy(update={"incidents": [last]})})
-        assert judged(health, 600, XID_OBSERVED, profile="Quick").reason == "RepairNotVerified"
+        assert judged(health, 600, XID_OBSERVED, profile="Quick").conclusion.reason == "RepairNotVerified"
         seen = facts(boot_id="boot-1")
         verdict = judged(health, 600, XID_OBSERVED, profile="Quick", facts=seen)
-        assert verdict.state is VerdictState.VALIDATING
+        assert verdict.conclusion.state is VerdictState.VALIDATING
 
     def test_one_whose_evidence_is_gone_is_proved_as_ever(self) -> None:
         health = self.taken()
         health = health.model_copy(
             update={"status": health.status.model_copy(update={"evidence": [], "agent": agent("boot-2")})}
         )
-        assert judged(health, 60, XID_OBSERVED, profile="Quick").state is VerdictState.VALIDATING
+        assert judged(health, 60, XID_OBSERVED, profile="Quick").conclusion.state is VerdictState.VALIDATING
 
     def test_it_goes_back_through_the_budget(self) -> None:
         observed = written(self.taken(), judged(self.taken(), 60, XID_OBSERVED))
         verdict = judged(observed, 120)
-        assert verdict.state is VerdictState.UNHEALTHY
+        assert verdict.conclusion.state is VerdictState.UNHEALTHY
         assert verdict.open_incident is not None
         assert (verdict.open_incident.time, verdict.open_incident.taken_out_time) == (after(120), None)
-        assert [finding.observed for finding in verdict.findings] == [False]
+        assert [finding.observed for finding in verdict.conclusion.findings] == [False]
 
     def test_a_finding_that_only_a_boot_ends_is_kept_while_it_is_observed(self) -> None:
         once = written(sick(XID_79), judged(sick(XID_79), policy=XID_OBSERVED))
         silent = once.model_copy(update={"status": once.status.model_copy(update={"evidence": []})})
         again = judged(silent, 3600, XID_OBSERVED)
-        assert [(f.reason, f.severity) for f in again.findings] == [("Xid79", Severity.FATAL)]
-        assert judged(written(silent, again), 7200).state is VerdictState.UNHEALTHY
+        assert [(f.reason, f.severity) for f in again.conclusion.findings] == [("Xid79", Severity.FATAL)]
+        assert judged(written(silent, again), 7200).conclusion.state is VerdictState.UNHEALTHY
 
     def test_nothing_is_written_anew_while_nothing_changes(self) -> None:
         first = judged(sick(XID_79), policy=XID_OBSERVED)
@@ -225,15 +243,15 @@ class TestChanges:
         asked = RepairStatus(Stage.ASKED, "Reboot")
         health = written(self.taken(), judged(self.taken(), 10, repair=asked))
         verdict = judged(health, 60, XID_OBSERVED, repair=asked)
-        assert (verdict.out, verdict.repair) == (True, RecommendedAction.NONE)
+        assert (verdict.out, verdict.follow_up.repair) == (True, RecommendedAction.NONE)
         back = judged(written(health, verdict), 70, XID_OBSERVED)
-        assert back.state is VerdictState.HEALTHY
+        assert back.conclusion.state is VerdictState.HEALTHY
 
     def test_a_release_covers_what_is_observed(self) -> None:
         health = written(sick(XID_79), judged(sick(XID_79), policy=XID_OBSERVED))
         verdict = judged(decided(health, Decision.RELEASE, 10), 20, XID_OBSERVED)
-        assert verdict.would is None
-        assert [finding.severity for finding in verdict.findings] == [Severity.INFO]
+        assert verdict.conclusion.would is None
+        assert [finding.severity for finding in verdict.conclusion.findings] == [Severity.INFO]
 
 
 class TestTold:
@@ -263,13 +281,16 @@ class TestTold:
         verdict = judged(
             healthy(), policy={"sources": [{"name": "hyperpod", "observeOnly": True}]}, facts=facts(labels=REPAIRS)
         )
-        assert verdict.would is not None
-        assert (verdict.would.in_charge, verdict.would.evacuate) == ("hyperpod", Evacuate.AFTER_CHECKPOINT)
+        assert verdict.conclusion.would is not None
+        assert (verdict.conclusion.would.in_charge, verdict.conclusion.would.evacuate) == (
+            "hyperpod",
+            Evacuate.AFTER_CHECKPOINT,
+        )
         assert "left to hyperpod" in told(verdict)
 
     def test_beside_what_counts(self) -> None:
         verdict = judged(sick(XID_79, evidence("PcieGeneration")), policy=XID_OBSERVED)
-        assert verdict.state is VerdictState.SUSPECT
+        assert verdict.conclusion.state is VerdictState.SUSPECT
         assert "Only observed: Xid79" in told(verdict)
         assert "the node stays in use" in told(verdict)
 

@@ -6,11 +6,13 @@ from tests.unit.health.builders import NOW
 from tests.unit.lifecycle.builders import a_fleet, a_node
 
 from muster.api.nodehealth import NodeHealth, VerdictState
-from muster.health.assess import Verdict, assess
+from muster.health.assess import assess
 from muster.health.effects import Effect
 from muster.health.facts import NodeFacts
+from muster.health.node_world import NodeWorld
 from muster.health.orders import InForce, View, decide
 from muster.health.sources import Rules
+from muster.health.verdict import Verdict
 from muster.health.verdict_index import NodeIndex, VerdictIndex
 from muster.world.fleet import Evacuate
 
@@ -21,7 +23,7 @@ def verdict(name: str) -> Verdict:
     seen = {"kind": "Xid", "code": 79, "firstSeen": NOW.isoformat(), "lastSeen": NOW.isoformat(), "bootId": "boot-1"}
     status = {"evidence": [seen] if name in SICK else [], "agent": {"bootId": "boot-1"}}
     health = NodeHealth.model_validate({"metadata": {"name": name}, "status": status})
-    return assess(NodeFacts.from_node(a_node(name)), health, Rules.from_policy(a_fleet([]).policy), NOW)
+    return assess(NodeWorld(NodeFacts.from_node(a_node(name)), health, Rules.from_policy(a_fleet([]).policy), NOW))
 
 
 def view(**changes: Any) -> View:

@@ -7,11 +7,13 @@ from tests.unit.health.builders import NOW, Stored, after, decided, evidence, fa
 
 from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.nodehealth import Decision, VerdictState
-from muster.health.assess import Verdict, assess
+from muster.health.assess import assess
 from muster.health.breaker import Act, Ruling
 from muster.health.effects import exclusion_of
+from muster.health.node_world import NodeWorld
 from muster.health.removals import Notice
 from muster.health.sources import Rules
+from muster.health.verdict import Verdict
 from muster.world.fleet import Cause, Evacuate, Removal
 from muster.world.views import Taint
 
@@ -24,7 +26,7 @@ def rules(**health: object) -> Rules:
 
 
 def verdict(*taints: Taint, **more: object) -> Verdict:
-    return assess(facts(taints=taints, **more), healthy(), rules(), NOW)
+    return assess(NodeWorld(facts(taints=taints, **more), healthy(), rules(), NOW))
 
 
 @pytest.mark.parametrize(
@@ -43,16 +45,16 @@ def test_a_time_that_cannot_be_read_is_the_promised_one(message: str, expected: 
 
 def test_under_any_leader_the_time_counts_from_when_the_mark_was_first_seen() -> None:
     first = verdict(SPOT)
-    assert first.removal == Removal("aws-nth", after(120), final=True)
-    later = assess(facts(taints=(SPOT,)), written(healthy(), first), rules(), after(50))
-    assert later.gone_by == after(120)
-    assert "aws-nth removes the machine by 2026-11-20 09:43:07 UTC" in later.message
+    assert first.grounds.removal == Removal("aws-nth", after(120), final=True)
+    later = assess(NodeWorld(facts(taints=(SPOT,)), written(healthy(), first), rules(), after(50)))
+    assert later.grounds.gone_by == after(120)
+    assert "aws-nth removes the machine by 2026-11-20 09:43:07 UTC" in later.conclusion.message
 
 
 def test_of_two_marks_the_earlier_time_counts_and_one_is_final_for_both() -> None:
-    assert verdict(KARPENTER, SPOT).removal == Removal("aws-nth", after(120), final=True)
+    assert verdict(KARPENTER, SPOT).grounds.removal == Removal("aws-nth", after(120), final=True)
     deleted = verdict(KARPENTER, deleting=after(-60))
-    assert deleted.removal == Removal("karpenter", None, final=True)
+    assert deleted.grounds.removal == Removal("karpenter", None, final=True)
 
 
 def test_no_budget_holds_a_removal_back_and_nothing_is_charged() -> None:
@@ -63,7 +65,7 @@ def test_no_budget_holds_a_removal_back_and_nothing_is_charged() -> None:
     assert {effect.evacuate for effect in effects.values()} == {Evacuate.AFTER_CHECKPOINT}
     assert not any(effect.taint or effect.last_choice for effect in effects.values())
     assert not any(ruling.charge for ruling in rulings.values())
-    assert {each.offences_if_taken.score for each in verdicts.values()} == {"0"}
+    assert {each.record.offences_if_taken.score for each in verdicts.values()} == {"0"}
     assert breaker.held == 0
 
 
@@ -76,15 +78,15 @@ def test_it_is_left_also_where_nothing_is_done_about_faults() -> None:
 
 def test_a_source_that_is_only_observed_moves_nobody() -> None:
     observing = rules(sources=[{"name": "karpenter", "observeOnly": True}])
-    seen = assess(facts(taints=(KARPENTER,)), healthy(), observing, NOW)
-    assert (seen.removal, seen.out) == (None, False)
+    seen = assess(NodeWorld(facts(taints=(KARPENTER,)), healthy(), observing, NOW))
+    assert (seen.grounds.removal, seen.out) == (None, False)
 
 
 def test_a_release_does_not_keep_the_machine() -> None:
     marked = written(healthy(), verdict(KARPENTER))
     released = decided(marked, Decision.RELEASE, 60)
-    again = assess(facts(taints=(KARPENTER,)), released, rules(), after(120))
-    assert again.removal == Removal("karpenter")
+    again = assess(NodeWorld(facts(taints=(KARPENTER,)), released, rules(), after(120)))
+    assert again.grounds.removal == Removal("karpenter")
 
 
 def test_a_node_whose_mark_is_gone_is_used_again_without_a_test() -> None:
@@ -93,7 +95,7 @@ def test_a_node_whose_mark_is_gone_is_used_again_without_a_test() -> None:
     stored.step(NOW)
     stored.facts["node-0001"] = facts("node-0001")
     verdicts, _, effects, _ = stored.step(after(60))
-    assert verdicts["node-0001"].state is VerdictState.HEALTHY
+    assert verdicts["node-0001"].conclusion.state is VerdictState.HEALTHY
     assert not effects["node-0001"].avoid
 
 

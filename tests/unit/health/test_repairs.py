@@ -10,10 +10,11 @@ from tests.unit.health.builders import after, agent, decided, evidence, facts, h
 from muster.api.fleetpolicy import Enforcement, RepairPolicy
 from muster.api.nodehealth import MAX_EVIDENCE, Decision, NodeHealth, RecommendedAction, VerdictState
 from muster.api.repairrequest import RepairAction, RepairRequest
-from muster.health.assess import Verdict, assess
+from muster.health.assess import assess
 from muster.health.breaker import Act, Ruling
 from muster.health.effects import Effect, effect
 from muster.health.facts import NodeFacts
+from muster.health.node_world import NodeWorld
 from muster.health.repairs import (
     GONE_SECONDS,
     LOOK_SECONDS,
@@ -29,6 +30,7 @@ from muster.health.repairs import (
 from muster.health.silence import Silence
 from muster.health.sources import Rules
 from muster.health.story import status_message
+from muster.health.verdict import Verdict
 
 REBOOT, REPLACE = RepairAction.REBOOT, RepairAction.REPLACE
 ALL = RepairPolicy(actions=list(RepairAction))
@@ -138,7 +140,9 @@ class TestPlan:
 
     def test_the_request_says_what_whoever_repairs_needs(self) -> None:
         verdict = judged(SICK)
-        spec = case(reason=verdict.reason, message=verdict.message, findings=verdict.findings).spec()
+        spec = case(
+            reason=verdict.conclusion.reason, message=verdict.conclusion.message, findings=verdict.conclusion.findings
+        ).spec()
         body = {"metadata": {"name": "a"}, "spec": spec.to_json()}
         again = RepairRequest.model_validate(body).spec
         assert (again.node, again.action, again.incident_time, again.reason) == ("a", REBOOT, after(0), "Xid79")
@@ -149,7 +153,7 @@ def judged(
     health: NodeHealth, at: float = 0, repair: RepairStatus | None = None, policy: Rules | None = None, **more: Any
 ) -> Verdict:
     here: NodeFacts = more.pop("facts", facts(boot_id=health.status.agent.boot_id if health.status.agent else ""))
-    return assess(here, health, policy or rules(), after(at), repair=repair, **more)
+    return assess(NodeWorld(here, health, policy or rules(), after(at), repair=repair, **more))
 
 
 def lived(health: NodeHealth, at: float, repair: RepairStatus | None = None, **more: Any) -> NodeHealth:
@@ -170,7 +174,7 @@ def in_repair(at: float = 20) -> NodeHealth:
 
 
 def reasons(verdict: Verdict) -> list[str]:
-    return [each.reason for each in verdict.findings if each.source == "repair"]
+    return [each.reason for each in verdict.conclusion.findings if each.source == "repair"]
 
 
 class TestVerdict:
@@ -178,13 +182,13 @@ class TestVerdict:
         health = lived(lived(PORT_DOWN, 0), 1, word(Stage.ASKED))
         assert is_held(health.status.findings)
         verdict = judged(sick(health=health), 5, word(Stage.ASKED))
-        assert (verdict.state, reasons(verdict)) == (VerdictState.DEGRADED, ["RepairRequested"])
+        assert (verdict.conclusion.state, reasons(verdict)) == (VerdictState.DEGRADED, ["RepairRequested"])
 
     def test_what_it_asks_for_is_what_the_fault_needs_and_not_what_the_hold_says(self) -> None:
         verdict = judged(lived(SICK, 0), 1, word(Stage.ASKED))
-        assert (verdict.reason, verdict.repair) == ("Xid79", RecommendedAction.REBOOT)
+        assert (verdict.conclusion.reason, verdict.follow_up.repair) == ("Xid79", RecommendedAction.REBOOT)
         gone = judged(sick(health=lived(PORT_DOWN, 0)), 1, word(Stage.ASKED))
-        assert gone.repair is RecommendedAction.NONE
+        assert gone.follow_up.repair is RecommendedAction.NONE
 
     def test_without_a_request_everything_is_as_before(self) -> None:
         assert judged(SICK, repair=None) == judged(SICK, repair=NOT_READ)
@@ -195,7 +199,7 @@ class TestVerdict:
     ) -> None:
         health = decided(in_repair(), decision, at=25)
         verdict = judged(health, 30, word(Stage.IN_PROGRESS))
-        assert (verdict.state, verdict.reason) == (VerdictState.DEGRADED, "RepairInProgress")
+        assert (verdict.conclusion.state, verdict.conclusion.reason) == (VerdictState.DEGRADED, "RepairInProgress")
 
     @pytest.mark.parametrize(
         ("repair", "wanted"), [(word(Stage.IN_PROGRESS), Effect(avoid=True)), (word(Stage.ASKED), Effect())]
@@ -207,7 +211,7 @@ class TestVerdict:
 
     def test_a_new_leader_that_has_not_read_the_requests_holds_what_was_held(self) -> None:
         assert reasons(judged(in_repair(), 30, NOT_READ)) == ["RepairInProgress"]
-        assert judged(healthy(), 30, NOT_READ).state is VerdictState.HEALTHY
+        assert judged(healthy(), 30, NOT_READ).conclusion.state is VerdictState.HEALTHY
 
     @pytest.mark.parametrize(
         "repair", [word(Stage.DONE), None, word(Stage.ASKED)], ids=["done", "deleted", "deleted and asked for anew"]
@@ -216,14 +220,14 @@ class TestVerdict:
         health = lived(in_repair(), 30, repair)
         assert health.status.incidents[-1].repair_ended_time == after(30)
         verdict = judged(health, 30 + LOOK_SECONDS - 1, None)
-        assert (verdict.state, reasons(verdict)) == (VerdictState.DEGRADED, ["RepairNotVerified"])
-        assert verdict.wake == after(30 + LOOK_SECONDS)
+        assert (verdict.conclusion.state, reasons(verdict)) == (VerdictState.DEGRADED, ["RepairNotVerified"])
+        assert verdict.follow_up.wake == after(30 + LOOK_SECONDS)
 
     def test_it_comes_back_once_its_agent_has_looked_at_everything(self) -> None:
         health = lived(in_repair(), 30, word(Stage.DONE))
         verdict = judged(health, 30 + LOOK_SECONDS, word(Stage.DONE))
-        assert verdict.state is VerdictState.HEALTHY
-        assert verdict.incidents[-1].cleared_by == "the repair has ended, and the evidence is gone"
+        assert verdict.conclusion.state is VerdictState.HEALTHY
+        assert verdict.record.incidents[-1].cleared_by == "the repair has ended, and the evidence is gone"
 
     @pytest.mark.parametrize(
         "more",
@@ -238,55 +242,55 @@ class TestVerdict:
 
     def test_where_no_agent_runs_nobody_waits_for_one(self) -> None:
         health = lived(in_repair(), 30, word(Stage.DONE), policy=rules(sources=DEAF))
-        assert judged(health, 31, word(Stage.DONE), policy=rules(sources=DEAF)).state is VerdictState.HEALTHY
+        assert judged(health, 31, word(Stage.DONE), policy=rules(sources=DEAF)).conclusion.state is VerdictState.HEALTHY
 
     def test_done_with_the_fault_still_there_changes_nothing(self) -> None:
         health = sick(
             evidence("Xid", 79), health=lived(lived(lived(SICK, 0), 10, word(Stage.ASKED)), 20, word(Stage.DONE))
         )
         verdict = judged(health, 900, word(Stage.DONE))
-        assert (verdict.state, verdict.reason) == (VerdictState.UNHEALTHY, "Xid79")
+        assert (verdict.conclusion.state, verdict.conclusion.reason) == (VerdictState.UNHEALTHY, "Xid79")
 
     def test_a_test_that_was_passed_before_the_repair_ended_counts_for_nothing(self) -> None:
         policy = replace(rules(), validates=True)
         health = lived(in_repair(), 30, word(Stage.DONE), policy=policy)
         for passed, state in ((None, "Validating"), (after(25), "Validating"), (after(40), "Healthy")):
-            assert judged(health, 200, word(Stage.DONE), policy=policy, passed=passed).state == state
+            assert judged(health, 200, word(Stage.DONE), policy=policy, passed=passed).conclusion.state == state
 
     def test_a_repair_that_failed_keeps_it_out_and_charges_nobody_for_it(self) -> None:
         before = in_repair()
         health = lived(before, 30, word(Stage.FAILED, message="no answer from its BMC"))
         verdict = judged(health, 9000, word(Stage.FAILED, message="no answer from its BMC"))
-        assert (verdict.state, verdict.reason) == (VerdictState.DEGRADED, "RepairFailed")
-        assert "no answer from its BMC" in verdict.message
-        assert verdict.repair is RecommendedAction.NONE
-        assert verdict.offences == before.status.offences
+        assert (verdict.conclusion.state, verdict.conclusion.reason) == (VerdictState.DEGRADED, "RepairFailed")
+        assert "no answer from its BMC" in verdict.conclusion.message
+        assert verdict.follow_up.repair is RecommendedAction.NONE
+        assert verdict.record.offences == before.status.offences
         assert reasons(judged(health, 9000, NOT_READ)) == ["RepairFailed"]
 
     def test_a_humans_release_ends_that(self) -> None:
         health = decided(lived(in_repair(), 30, word(Stage.FAILED)), Decision.RELEASE, at=60)
-        assert judged(health, 61, word(Stage.FAILED)).state is VerdictState.HEALTHY
+        assert judged(health, 61, word(Stage.FAILED)).conclusion.state is VerdictState.HEALTHY
 
     def test_another_machine_under_the_name_is_kept_off_while_somebody_is_at_it(self) -> None:
         other = agent("boot-9", system_uuid="another board", gpu_serials=[f"77{n}" for n in range(8)])
         before = in_repair()
         health = before.model_copy(update={"status": before.status.model_copy(update={"agent": other})})
         verdict = judged(health, 30, word(Stage.IN_PROGRESS))
-        assert (verdict.state, verdict.reason) == (VerdictState.DEGRADED, "RepairInProgress")
+        assert (verdict.conclusion.state, verdict.conclusion.reason) == (VerdictState.DEGRADED, "RepairInProgress")
         health = lived(written(health, verdict), 40, word(Stage.DONE))
-        assert judged(health, 40 + LOOK_SECONDS, None).state is VerdictState.HEALTHY
+        assert judged(health, 40 + LOOK_SECONDS, None).conclusion.state is VerdictState.HEALTHY
 
     def test_a_clock_that_was_far_ahead_holds_nobody_for_ever(self) -> None:
         health = lived(in_repair(20), 90 * 86400, word(Stage.DONE))
         health = lived(health, 100, word(Stage.DONE))
         assert health.status.incidents[-1].repair_ended_time == after(100)
-        assert judged(health, 100 + LOOK_SECONDS, word(Stage.DONE)).state is VerdictState.HEALTHY
+        assert judged(health, 100 + LOOK_SECONDS, word(Stage.DONE)).conclusion.state is VerdictState.HEALTHY
 
     def test_its_mark_is_on_record_however_much_stands_against_it(self) -> None:
         many = sick(*(evidence("Xid", 79, subject=f"GPU-{number}") for number in range(MAX_EVIDENCE)))
         verdict = judged(many, 0, word(Stage.ASKED))
-        assert is_held(verdict.findings)
-        assert len(verdict.findings) == MAX_EVIDENCE
+        assert is_held(verdict.conclusion.findings)
+        assert len(verdict.conclusion.findings) == MAX_EVIDENCE
 
     @pytest.mark.parametrize(
         ("health", "repair", "words"),

@@ -7,6 +7,7 @@ from muster.api.nodehealth import RecommendedAction, Severity
 from muster.health import xids
 from muster.health.assess import assess
 from muster.health.kinds import sign_of
+from muster.health.node_world import NodeWorld
 from muster.health.signs import Clears, Repetition
 from muster.node.agent.kinds import stands_until_reset
 
@@ -260,5 +261,8 @@ def test_of_two_errors_of_one_number_the_graver_counts() -> None:
         "145, RLW_REMAP Fatal XC0 i0 Link 02 (0x4 0x40 0x0)",
     )
     health = sick(*(evidence("Xid", 145, value=line.split()[2], message=line) for line in lines))
-    verdict = assess(facts(), health, rules(), after(0))
-    assert (verdict.state, [finding.reason for finding in verdict.findings]) == ("Unhealthy", ["Xid145"])
+    verdict = assess(NodeWorld(facts(), health, rules(), after(0)))
+    assert (verdict.conclusion.state, [finding.reason for finding in verdict.conclusion.findings]) == (
+        "Unhealthy",
+        ["Xid145"],
+    )

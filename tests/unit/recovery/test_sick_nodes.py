@@ -189,7 +189,7 @@ class TestWithFewerFreeNodesThanAreSick:
 
 class TestOthers:
     def test_a_warning_makes_no_crash_hardware(self) -> None:
-        """A node that is Suspect has no node fault: `muster.health.assess.node_fault`."""
+        """A node that is Suspect has no node fault: `muster.health.verdict.node_fault`."""
         record = committed(training().launcher(1, failed(1)).world())
         assert charged(record) == (1, 0)
 

@@ -22,6 +22,7 @@ from muster.api.fleetpolicy import FleetPolicySpec
 from muster.health.assess import assess
 from muster.health.effects import exclusion_of
 from muster.health.facts import NodeFacts
+from muster.health.node_world import NodeWorld
 from muster.health.orders import View, decide
 from muster.health.sources import ROWS, Annotation, Row, Rules
 from muster.health.verdict_index import NodeIndex, VerdictIndex
@@ -53,7 +54,7 @@ def exclusion_for(node: NodeView) -> Exclusion | None:
     nodes = [node, *(a_node(f"n{number}") for number in (1, 2, 3))]
     ground.rebuild(a_fleet(nodes))
     for each in nodes:
-        books.set_verdict(each.name, assess(NodeFacts.from_node(each), healthy(), rules, NOW))
+        books.set_verdict(each.name, assess(NodeWorld(NodeFacts.from_node(each), healthy(), rules, NOW)))
     names = [each.name for each in nodes]
     orders, _ = decide(View(NOW, rules, books, ground, names, {node.name}, {}, {}))
     return next(exclusion_of(order.verdict, order.effect) for order in orders if order.name == node.name)

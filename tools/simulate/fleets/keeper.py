@@ -12,14 +12,16 @@ from typing import Any
 from muster.api.base import ObjectMeta
 from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.nodehealth import AgentStatus, Decision, Evidence, HumanDecision, NodeHealth, NodeHealthStatus
-from muster.health.assess import FailedBurnIn, Verdict, assess
+from muster.health.assess import assess
 from muster.health.effects import Effect
 from muster.health.engine import Engine
 from muster.health.facts import NodeFacts
+from muster.health.node_world import FailedBurnIn, NodeWorld
 from muster.health.orders import InForce, Order
 from muster.health.silence import AgentContacts
 from muster.health.sources import UNHEALTHY_TAINT, Rules
 from muster.health.story import recorded_status
+from muster.health.verdict import Verdict
 from muster.world.fleet import Fleet
 from muster.world.views import NodeView, Taint
 from simulate.clocks import START
@@ -142,14 +144,16 @@ class Keeper:
     def _assess(self, name: str, moment: datetime) -> None:
         passed = self.passed.get(name)
         verdict = assess(
-            NodeFacts.from_node(self.fleet.nodes[name]),
-            self.record_of(name),
-            self.rules,
-            moment,
-            memory=self.engine.memory,
-            burn_ins=self.burned.get(name, ()),
-            passed=None if passed is None else _time(passed),
-            silence=self.agents.silence_of(name),
+            NodeWorld(
+                NodeFacts.from_node(self.fleet.nodes[name]),
+                self.record_of(name),
+                self.rules,
+                moment,
+                memory=self.engine.memory,
+                burn_ins=self.burned.get(name, ()),
+                passed=None if passed is None else _time(passed),
+                silence=self.agents.silence_of(name),
+            )
         )
         self.engine.set_verdict(name, verdict)
 

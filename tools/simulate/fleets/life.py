@@ -396,7 +396,10 @@ class Life:
                 return
             (self.outcome.certain_in_alarm if node.alarm else self.outcome.certain).append(math.inf)
             verdict = self.keeper.verdict(name)
-            said = "" if verdict is None else f"{verdict.state} {verdict.reason}, certain: {verdict.certain}"
+            said = ""
+            if verdict is not None:
+                shown = verdict.conclusion
+                said = f"{shown.state} {shown.reason}, certain: {verdict.grounds.certain}"
             self._violated("certain", name, f"a certain fault is not out after {CERTAIN_SECONDS:.0f} s ({said})")
 
     def _disk(self, name: str, node_fault: NodeFault) -> None:
@@ -782,7 +785,7 @@ class Life:
         if effect != before:
             self._note(
                 name,
-                f"RULES {verdict.state} {verdict.reason}: {order.ruling.act} "
+                f"RULES {verdict.conclusion.state} {verdict.conclusion.reason}: {order.ruling.act} "
                 f"{effect}{' ' + order.ruling.why if order.ruling.why else ''}",
             )
         if order.ruling.act is Act.HOLD:
@@ -790,17 +793,17 @@ class Life:
         self._is_in_force(name, order)
         if verdict.open_incident is None or verdict.open_incident.taken_out_time is None:
             self.oracle.back(name)
-        leaves = effect.evacuate is Evacuate.NOW or (effect.evacuate is not Evacuate.NO and verdict.certain)
+        leaves = effect.evacuate is Evacuate.NOW or (effect.evacuate is not Evacuate.NO and verdict.grounds.certain)
         if leaves and node.waiting_certain is not None:
             took = now + _API_SECONDS - node.waiting_certain
             node.waiting_certain = None
             (self.outcome.certain_in_alarm if node.alarm else self.outcome.certain).append(took)
             if took > CERTAIN_SECONDS:
                 self._violated("certain", name, f"a certain fault was out only after {took:.1f} s")
-        if verdict.state is VerdictState.VALIDATING and not node.testing:
+        if verdict.conclusion.state is VerdictState.VALIDATING and not node.testing:
             node.testing = True
             self._in(self._around(600.0), lambda: self._tested(name))
-        if effect.avoid and not node.person and not verdict.stays:
+        if effect.avoid and not node.person and not verdict.grounds.stays:
             self._calls_technician(name)
 
     def _is_in_force(self, name: str, order: Order) -> None:
@@ -808,7 +811,7 @@ class Life:
         self._count(name)
         node, before, effect = self.nodes[name], self.nodes[name].effect, order.effect
         node.effect, node.held = effect, order.ruling.act is Act.HOLD
-        node.reason = f"{order.verdict.state} {order.verdict.reason}"
+        node.reason = f"{order.verdict.conclusion.state} {order.verdict.conclusion.reason}"
         if effect.avoid:
             for node_fault in node.machine.node_faults:
                 if not node_fault.was_out:
@@ -844,7 +847,7 @@ class Life:
         node = self.nodes[name]
         node.testing = False
         verdict = self.keeper.verdict(name)
-        if verdict is None or verdict.state is not VerdictState.VALIDATING:
+        if verdict is None or verdict.conclusion.state is not VerdictState.VALIDATING:
             return
         if not node.is_up:
             node.testing = True
@@ -874,7 +877,7 @@ class Life:
         node.person = True
         fast, slow = rates.FAST_SECONDS, rates.SLOW_SECONDS
         verdict = self.keeper.verdict(name)
-        action = verdict.recommended_action if verdict is not None else RecommendedAction.NONE
+        action = verdict.follow_up.recommended_action if verdict is not None else RecommendedAction.NONE
         if action in (RecommendedAction.RESET, RecommendedAction.REBOOT):
             median = fast if self.plan.is_fast else slow
         elif action is RecommendedAction.REPLACE:
@@ -893,7 +896,7 @@ class Life:
             node.person = True
             self._in(1800.0, lambda: self._repair(name))
             return
-        action = verdict.recommended_action
+        action = verdict.follow_up.recommended_action
         node.visits += 1
         if node.visits > 1:
             action = {
@@ -912,7 +915,9 @@ class Life:
         elif action is RecommendedAction.REPLACE or (action is RecommendedAction.INSPECT and node.machine.sick):
             self._boot(name, 1800.0, replaces=not in_vain)
         vouches = not in_vain and (action is RecommendedAction.REPLACE or not node.machine.sick)
-        if vouches and (verdict.state is VerdictState.QUARANTINED or "BurnInFailed" in verdict.reason):
+        if vouches and (
+            verdict.conclusion.state is VerdictState.QUARANTINED or "BurnInFailed" in verdict.conclusion.reason
+        ):
             self._in(7200.0, lambda: self._release(name))
         # Who has been there looks again whether it has helped.
         node.person = True
@@ -922,7 +927,7 @@ class Life:
         node = self.nodes[name]
         node.person = False
         verdict = self.keeper.verdict(name)
-        if verdict is not None and verdict.out and node.effect.avoid and not verdict.stays:
+        if verdict is not None and verdict.out and node.effect.avoid and not verdict.grounds.stays:
             self._calls_technician(name)
 
     def _release(self, name: str) -> None:

@@ -1,13 +1,11 @@
 """What was decided about nodes is decided again: `python -m verdicts replay` shows each difference."""
 
-from pathlib import Path
-
 import pytest
 
-from muster.health import assess
-from verdicts.__main__ import MONTHS, differences, month, read
+from muster.health import collect
+from verdicts.__main__ import FILE, MONTHS, differences, month, read
 
-INPUTS, MONTHS_BEFORE = read(Path(__file__).parents[3] / "data" / "verdicts.json.xz")
+INPUTS, MONTHS_BEFORE = read(FILE)
 
 
 def test_nodes_and_fleets_are_decided_as_they_were() -> None:
@@ -16,7 +14,7 @@ def test_nodes_and_fleets_are_decided_as_they_were() -> None:
 
 
 def test_a_change_of_a_rule_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(assess, "STEADY_SECONDS", (0, 0))
+    monkeypatch.setattr(collect, "STEADY_SECONDS", (0, 0))
     assert any(" state: was " in each for each in differences(INPUTS))
 
 

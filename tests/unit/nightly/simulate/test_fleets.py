@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from muster.health import assess, causes, kinds, silence
-from muster.health.assess import Verdict
 from muster.health.budgets import Budgets
 from muster.health.signs import Clears
+from muster.health.verdict import Verdict
 from muster.node.agent.agent import Agent
 from simulate.fleets import life
 from simulate.fleets.life import DAY_SECONDS, Life, Outcome, Plan, live, plan
