@@ -44,7 +44,7 @@ MODELS: dict[str, type[ApiModel]] = {
         pytest.param(
             "Gang",
             {
-                "spec.members": [{"index": 0, "rank": 0}],
+                "spec.members": [{}],  # numbers that its place says are not written
                 "spec.unfencedWorkers": [
                     {
                         "pod": "a",
