@@ -8,10 +8,12 @@ Tests: tests/unit/lifecycle/test_started_again.py.
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 from muster.protocol.shell_words import clauses, resolved
 from muster.protocol.starters import LONGEST_LINE, shell_at, shell_line
 
+_KEPT_LINES = 4096  # as many jobs may have one each, and each decision asks again
 _ERREXIT = re.compile(r"([-+])(?:[a-zA-Z]*e[a-zA-Z]*|o errexit)\b")
 _PROVIDES = frozenset(("rm", "rmdir", "mv", "find", "[", "[[", "test", "if"))
 _MAY_MAKE_PARENTS = re.compile(r"--parents|-[a-zA-Z]*p[a-zA-Z]*")
@@ -23,7 +25,20 @@ def ends_at_second_start(command: Sequence[str]) -> str:
     line, place = shell_line(command), shell_at(command)
     if not line or place is None or len(line) > LONGEST_LINE:
         return ""
-    errexit = _errexit(command[place + 1 : command.index(line, place)], before=False)
+    return _found(line, _errexit(command[place + 1 : command.index(line, place)], before=False))
+
+
+def message(found: str) -> str:
+    """Return what people should know of a command that fails at its second start, and the way around it."""
+    remedy = "Write `mkdir -p`" if found.startswith("mkdir") else "Put `[ -d DIRECTORY ] ||` in front of it"
+    return (
+        f"`{found}` in the shell's line fails where its directory is there, and the line ends with it: ranks are "
+        f"started again in pods that stay. {remedy}"
+    )
+
+
+@lru_cache(maxsize=_KEPT_LINES)
+def _found(line: str, errexit: bool) -> str:
     listed, before = list(_commands(line)), ""
     for at, (words, operators) in enumerate(listed):
         if words[0] in _PROVIDES or (words[0] == "cd" and any("$" in word for word in words)):
@@ -41,15 +56,6 @@ def ends_at_second_start(command: Sequence[str]) -> str:
 def _is_one_and_list(operators: str, behind: str) -> bool:
     """Whether a command's failure ends the line, as all that follows stands behind an `&&`, at most with a pipe."""
     return "&&" in operators and "||" not in behind and not behind.replace("&&", "").replace("|", "").strip(" \t")
-
-
-def message(found: str) -> str:
-    """Return what people should know of a command that fails at its second start, and the way around it."""
-    remedy = "Write `mkdir -p`" if found.startswith("mkdir") else "Put `[ -d DIRECTORY ] ||` in front of it"
-    return (
-        f"`{found}` in the shell's line fails where its directory is there, and the line ends with it: ranks are "
-        f"started again in pods that stay. {remedy}"
-    )
 
 
 def _commands(line: str) -> Iterator[tuple[tuple[str, ...], str]]:

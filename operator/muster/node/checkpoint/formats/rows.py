@@ -120,15 +120,13 @@ def _order_problem(row: _Row, candidate: Candidate, files: Set[str]) -> str:
     Args:
         files: those that are needed.
     """
-    for kind in (row.last, *row.ends) if row.last else row.ends:
+    for kind in filter(None, (row.last, *row.ends)):
         for end in _files_of_kind(candidate, kind):
             number = _pattern(kind).match(end)
-            rank = "rank_%s" % number[1] if number and number.groups() else ""
+            same_rank = re.compile("rank_%s(?!\\d)" % number[1] if number and number.groups() else "")
             # OLMo-core writes a file of options beside the last one later: what lies deeper is none.
             later = [
-                name
-                for name in candidate.later_than(end)
-                if ("/" in name or name in files) and (not rank or rank in re.split(r"[./]|_(?=[a-z])", name))
+                name for name in candidate.later_than(end) if ("/" in name or name in files) and same_rank.search(name)
             ]
             if later:
                 return "%s is newer than %s" % (min(later), end)
@@ -211,12 +209,14 @@ def _saved_world(candidate: Candidate, name: str) -> int:
     return Pickled(candidate.content(name)).number("world_size") or 0
 
 
+_TORCHTITAN_RANKS = ("model_{n}.pt", "optimizer_{n}.pt")
+
+
 def _torchtitan(candidate: Candidate) -> str:
     size = candidate.files["metadata.pkl"].size_bytes
     if candidate.part("metadata.pkl", 0, 1) == b"\x80" and candidate.part("metadata.pkl", size - 1, 1) != b".":
         return "metadata.pkl is cut short"
-    ranks = ("model_{n}.pt", "optimizer_{n}.pt")
-    return _ranks_problem(candidate, ranks, candidate.remembered("metadata.pkl", _saved_world))
+    return _ranks_problem(candidate, _TORCHTITAN_RANKS, candidate.remembered("metadata.pkl", _saved_world))
 
 
 _STATE_FILE = re.compile(rb'"state_file"\s*:\s*"([^"/]{1,200})"')
@@ -493,8 +493,8 @@ _ROWS: Tuple[_Row, ...] = (
         called=r"step-\d{1,15}",
         markers=("metadata.pkl",),
         needs=("metadata.pkl",),
-        ranks=("model_{n}.pt", "optimizer_{n}.pt"),
-        optimizer=("optimizer_{n}.pt",),
+        ranks=_TORCHTITAN_RANKS,
+        optimizer=_TORCHTITAN_RANKS[1:],
         rule=_torchtitan,
     ),
     _Row(

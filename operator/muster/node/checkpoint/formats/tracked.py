@@ -23,12 +23,15 @@ _COPY = "checkpoint_last.pt"
 _COPIED = re.compile(r"checkpoint_\d{1,15}_\d{1,15}\.pt\Z")  # the epoch and the update
 
 
+def _file_problem(candidate: Candidate) -> str:
+    """Why the file is not whole, or has no state of an optimizer; "" = it is, and has one."""
+    problem = candidate.remembered(candidate.name, archive_problem)
+    return problem or ("" if candidate.remembered(candidate.name, _has_optimizer) else WEIGHTS_ONLY)
+
+
 def _has_optimizer(candidate: Candidate, name: str) -> bool:
-    return pickled(candidate, name).has("optimizer")
-
-
-def _has_last_optimizer(candidate: Candidate, name: str) -> bool:
-    return pickled(candidate, name).has("last_optimizer_state")
+    states = pickled(candidate, name)
+    return states.has("last_optimizer_state" if _COPIED.match(name) else "optimizer")
 
 
 def _tracked_problem(candidate: Candidate) -> str:
@@ -43,14 +46,7 @@ def _tracked_problem(candidate: Candidate) -> str:
     is_later = named is not None and own is not None and named[1] == own[1] and int(named[2]) >= int(own[2])
     if not is_later and tracked != "model_final.pth":
         return "%s names %s: this one was not said to be written yet" % (_TRACKER, tracked)
-    return "" if candidate.remembered(candidate.name, _has_optimizer) else WEIGHTS_ONLY
-
-
-def _copied_problem(candidate: Candidate) -> str:
-    problem = candidate.remembered(candidate.name, archive_problem)
-    if problem:
-        return problem
-    return "" if candidate.remembered(candidate.name, _has_last_optimizer) else WEIGHTS_ONLY
+    return _file_problem(candidate)
 
 
 LAST_CHECKPOINT = Format(
@@ -78,7 +74,7 @@ FAIRSEQ = Format(
         "themselves, as with `--use-sharded-state`, and `checkpoint3.pt` of an epoch are not known",
     ),
     (),
-    _copied_problem,
+    _file_problem,
     claims=lambda name: name.endswith(".pt") and _COPIED.match(name) is not None,
     beside=lambda name: _COPY,
     settles=True,
