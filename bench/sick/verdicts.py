@@ -11,7 +11,6 @@ from typing import Any
 
 from bench.api import Object
 from muster.health.budgets import Share
-from muster.health.story import LAST_CHOICE
 
 TAINT = "muster.dev/unhealthy"
 OWN_TAINT = {"key": "kwok.x-k8s.io/node", "value": "fake", "effect": "NoSchedule"}
@@ -25,7 +24,7 @@ CONDITION = "GPUMissing"
 REASONS = {"agent": f"Xid{XID}", "condition": CONDITION}
 STATE = "Unhealthy"
 _WELL = (None, "Healthy")
-_HELD = f"{LAST_CHOICE}; running jobs stay"
+_HELD = "given work only where no other node is left; running jobs stay"
 
 
 @dataclass(frozen=True)

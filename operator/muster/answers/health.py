@@ -1,17 +1,22 @@
 """Summarise a node's health for commands: the verdict in its NodeHealth, and whether Muster excludes it for that.
 
-Pure. The exclusion is the operator's own rule, applied to what is stored.
+Pure. The exclusion is what is stored: jobs act on it, too.
 """
 
 from pydantic import Field
 
 from muster.api.base import ApiModel, Time
-from muster.api.fleetpolicy import Enforcement
 from muster.api.maintenance import NodeMaintenance
-from muster.api.nodehealth import Decision, HumanDecision, NodeHealth, RecommendedAction, Severity, VerdictState
-from muster.health.effects import avoids
+from muster.api.nodehealth import (
+    Decision,
+    HumanDecision,
+    NodeExclusion,
+    NodeHealth,
+    RecommendedAction,
+    Severity,
+    VerdictState,
+)
 from muster.health.maintenance import REASONS, window_text
-from muster.health.story import LAST_CHOICE
 from muster.health.verdict import CORDONED
 
 _WELL = frozenset({None, VerdictState.HEALTHY})
@@ -25,6 +30,9 @@ class HealthRow(ApiModel):
     message: str = Field("", description="What happened, since when, what Muster did, what to do.")
     since: Time | None = Field(None, description="In this state since.")
     effect: str = Field("", description="What Muster did, or why it holds back.")
+    exclusion: NodeExclusion | None = Field(
+        None, description="Why no new worker comes, and what the present ones do. Left out: the node may be used."
+    )
     recommended_action: RecommendedAction = Field(RecommendedAction.NONE, description="For the machine.")
     observed: list[str] = Field(
         [], description="Reasons that would count against it, and that the FleetPolicy only observes."
@@ -47,6 +55,7 @@ def health_row(health: NodeHealth) -> HealthRow:
         message=status.message,
         since=status.since,
         effect=status.effect,
+        exclusion=status.exclusion,
         recommended_action=status.recommended_action,
         observed=list(
             dict.fromkeys(f.reason for f in status.findings if f.observed and f.severity is not Severity.INFO)
@@ -56,18 +65,15 @@ def health_row(health: NodeHealth) -> HealthRow:
     )
 
 
-def excluded_for(row: HealthRow, enforcement: Enforcement) -> str:
+def excluded_for(row: HealthRow) -> str:
     """Name the health for which Muster places no worker on the node, in a few words for grouping; "" if it does.
 
     A node that is the last choice is used where it has to be. A new cordon counts, although the operator may not have
     written its verdict yet.
     """
-    cordoned = row.override is not None and row.override.decision is Decision.CORDON
-    if not (avoids(row.state, enforcement, cordoned=cordoned) or row.maintenance):
-        return ""
-    if row.effect.startswith(LAST_CHOICE) and not cordoned:
-        return ""
-    return _verdict_text(VerdictState.QUARANTINED, CORDONED) if cordoned else verdict(row)
+    if row.override is not None and row.override.decision is Decision.CORDON:
+        return _verdict_text(VerdictState.QUARANTINED, CORDONED)
+    return "" if row.exclusion is None or row.exclusion.last_choice else verdict(row)
 
 
 def verdict(row: HealthRow) -> str:

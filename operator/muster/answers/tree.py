@@ -173,7 +173,7 @@ def _natural(path: Path) -> tuple[object, ...]:
 
 def _node_row(node: NodeView, path: Path, fleet: Fleet, tolerated: Sequence[str], health: HealthRow | None) -> NodeRow:
     """Return the node as placement sees it for a worker with these tolerations and no other constraints."""
-    unhealthy = excluded_for(health, fleet.policy.health.enforcement) if health else ""
+    unhealthy = excluded_for(health) if health else ""
     resource = fleet.policy.accelerator_resource
     # Nodes with accelerators commonly have a taint of this name, which pods that ask for accelerators tolerate.
     tolerations = [{"key": key, "operator": "Exists"} for key in (resource, *tolerated)]

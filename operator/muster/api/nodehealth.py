@@ -537,6 +537,101 @@ class CheckResult(ApiModel):
     )
 
 
+class Evacuate(StrEnum):
+    """Evacuate is whether running jobs have to leave the node: No, AfterCheckpoint (after their next checkpoint), or
+    Now.
+    """
+
+    NO = "No"
+    AFTER_CHECKPOINT = "AfterCheckpoint"
+    NOW = "Now"
+
+
+class ExclusionCause(StrEnum):
+    """ExclusionCause is why the node gets no new workers: its Health, a Maintenance window, or a Removal of its
+    machine. A node that is unhealthy, too, has the cause Health.
+    """
+
+    HEALTH = "Health"
+    MAINTENANCE = "Maintenance"
+    REMOVAL = "Removal"
+
+
+class NodeRemoval(ApiModel):
+    """NodeRemoval is what is known of a machine that another system takes away."""
+
+    announced_by: str = Field(max_length=64, description="announcedBy is the system that announced the removal.")
+    gone_by_time: Time | None = Field(
+        None, description="goneByTime is when the machine goes at the latest. If it is absent, no time is known."
+    )
+    final: bool = Field(
+        False,
+        description=(
+            "final is true if the removal is not cancelled, and the machine goes as soon as its pods are gone. False "
+            "means that the drain may be given up."
+        ),
+    )
+
+
+class NodeExclusion(ApiModel):
+    """NodeExclusion is why the node gets no new workers, and what the present ones have to do."""
+
+    reason: str = Field(max_length=64, description="reason is why, in CamelCase, for example Xid79.")
+    message: Annotated[str, shortened_to(512)] = Field(
+        "", max_length=512, description="message says what is wrong with the node, for people."
+    )
+    cause: ExclusionCause = Field(
+        ExclusionCause.HEALTH,
+        description="cause is what excludes the node: Health, Maintenance, or Removal.",
+    )
+    last_choice: bool = Field(
+        False,
+        description=(
+            "lastChoice is true if a new worker that finds no other node takes this one all the same, because a "
+            "disruption budget keeps the node in use."
+        ),
+    )
+    evacuate: Evacuate = Field(
+        Evacuate.NO,
+        description=(
+            "evacuate is whether running jobs have to leave the node: No, AfterCheckpoint (after their next "
+            "checkpoint), or Now."
+        ),
+    )
+    gone_by_time: Time | None = Field(
+        None,
+        description=(
+            "goneByTime is when running jobs must have left, whether there is another node for them or not. If it is "
+            "absent, no time is set."
+        ),
+    )
+    removal: NodeRemoval | None = Field(
+        None,
+        description=(
+            "removal is what is known of the machine's removal by another system. If it is absent, none is announced."
+        ),
+    )
+
+
+class NodeSuspicion(ApiModel):
+    """NodeSuspicion makes the node a later choice than others that are as near, though it may be used."""
+
+    followed_time: Time | None = Field(
+        None,
+        description=(
+            "followedTime is the time of the newest failure of a job that has followed the node from attempt to "
+            "attempt. If it is absent, the suspicion has another reason."
+        ),
+    )
+    wants_test: bool = Field(
+        False,
+        description=(
+            "wantsTest is true if failures of several owners' jobs have followed the node, so that it is tested before "
+            "the next gang starts on it, whatever it passed before."
+        ),
+    )
+
+
 class NodeHealthStatus(ApiModel):
     """NodeHealthStatus is what is known about the node, and what Muster makes of it. The node's agent writes
     evidence and agent, the operator all other fields.
@@ -599,6 +694,27 @@ class NodeHealthStatus(ApiModel):
         description=(
             "effect is what Muster did about the node: nothing, excluded from placement, or tainted. If Muster holds "
             "back, effect says why. It is empty if nothing is to be done."
+        ),
+    )
+    exclusion: NodeExclusion | None = Field(
+        None,
+        description=(
+            "exclusion is why jobs place no new worker on the node, and what their present ones do. Jobs act on what "
+            "is written here. If it is absent, the node may be used."
+        ),
+    )
+    fault: Annotated[str, shortened_to(600)] = Field(
+        "",
+        max_length=600,
+        description=(
+            "fault is what is wrong with the node, for people of all namespaces: a failure on it is put down to that. "
+            "It is empty if nothing is known to be wrong, and for a mere cordon, window or removal."
+        ),
+    )
+    suspicion: NodeSuspicion | None = Field(
+        None,
+        description=(
+            "suspicion makes the node a later choice than others that are as near. If it is absent, there is none."
         ),
     )
     incidents: list[HealthIncident] = Field(

@@ -20,7 +20,7 @@ import structlog
 from prometheus_client import Gauge
 
 from muster.api.base import ObjectMeta
-from muster.api.fleetpolicy import Enforcement, FleetPolicySpec
+from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.gang import Gang
 from muster.api.nodehealth import CheckResult, NodeHealth, NodeHealthStatus, RecommendedAction, VerdictState
 from muster.api.repairrequest import Machine, RepairAction
@@ -29,6 +29,7 @@ from muster.controller.cluster import AGENT_NAMESPACE, Cluster
 from muster.controller.equipment import Equipment
 from muster.controller.forgetting import PERIOD_SECONDS, Forgetting
 from muster.controller.nodeacts import TAINT_KEY, NodeActs
+from muster.controller.nodefitness import NodeFitness
 from muster.controller.nodemarks import NodeMarks
 from muster.controller.nodereports import NodeReports
 from muster.controller.offenders import Offenders
@@ -36,7 +37,7 @@ from muster.controller.slices import Slices
 from muster.health.ahead import FutureTimes
 from muster.health.assess import assess
 from muster.health.breaker import BreakerState
-from muster.health.effects import Effect
+from muster.health.effects import Effect, exclusion_of
 from muster.health.engine import Engine
 from muster.health.facts import NodeFacts
 from muster.health.job_failures import LASTS, JobFailureReports, TestRequests
@@ -47,7 +48,7 @@ from muster.health.repairs import NOT_READ, Case, RepairStatus, Stage, is_held
 from muster.health.signs import JOBS, REPAIR
 from muster.health.silence import AVOID_SECONDS
 from muster.health.sources import Rules
-from muster.health.verdict import Verdict, node_fault, suspicion_of
+from muster.health.verdict import Verdict
 from muster.health.verdict_index import is_tainted
 from muster.kube.client import Client
 from muster.kube.decode import Undecodable
@@ -55,7 +56,6 @@ from muster.kube.errors import ApiError, LeadershipLost
 from muster.kube.events import EventRecorder
 from muster.preflight.upkeep import Finding
 from muster.recovery.followed import comparable_facts, failures_that_followed, qualified_job_name
-from muster.world.fleet import Suspicion
 from muster.world.jobfailures import JobFailureReport
 from muster.world.views import NodeView
 
@@ -109,8 +109,7 @@ class HealthKeeper:
     """Keeps verdicts, exclusions and taints in line with what is known of the nodes.
 
     Args:
-        rings: called with a job's uid when workers have to leave a node of it, or the node is healthy again.
-        freed: called when a node may be used again.
+        fitness: shows the decisions to jobs.
         agent_namespace: where the nodes' agents run, for messages.
         agent_silence_seconds: how long an agent may be silent before its node takes no new jobs.
         deep_pass_age_seconds: returns the seconds since a node last passed a burn-in of the deepest profile; None where
@@ -124,8 +123,7 @@ class HealthKeeper:
         client: Client,
         cluster: Cluster,
         events: EventRecorder,
-        rings: Callable[[str], None],
-        freed: Callable[[], None],
+        fitness: NodeFitness,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         pass_age_seconds: Callable[[str], float | None] = lambda _node: None,
@@ -136,7 +134,7 @@ class HealthKeeper:
         self._cluster = cluster
         self._pass_age_seconds = pass_age_seconds
         self._deep_pass_age_seconds = deep_pass_age_seconds
-        self._rings = rings
+        self._fitness = fitness
         self._clock = clock
         self._wall_clock = wall_clock
         self._engine = Engine()
@@ -161,9 +159,7 @@ class HealthKeeper:
         self._observed: set[str] = set()
         self._pools: set[str] = set()
         self._node_reports = NodeReports(cluster, events)
-        self._acts = NodeActs(
-            client, cluster, events, self._health, rings, freed, lambda name: self._mark_dirty([name]), clock
-        )
+        self._acts = NodeActs(client, cluster, events, self._health, lambda name: self._mark_dirty([name]), clock)
         self._marks = NodeMarks(client, cluster, events, clock, wall_clock)
         self._forgetting = Forgetting(client, cluster, clock)
         self._agents = AgentSilences(
@@ -187,24 +183,22 @@ class HealthKeeper:
         self._engine.forget_echoes()
         self._mark_dirty(self._cluster.fleet.nodes)
 
-    async def begin(self) -> None:
-        """Put into force again what the records hold against nodes, before a new leader gives any to a job."""
-        self._leads_since = self._clock()
-        self._engine.dirty = set(_unhealthy_names(self._cluster.healths.store.values()))  # `run` looks at the others
-        await self._note_changes()
-        await asyncio.sleep(0)  # what is on record already has nothing to wait for
-
-    async def run(self) -> None:
+    async def run(self, all_judged: Callable[[], None] = lambda: None) -> None:
         """Evaluate nodes and act until cancelled; to be run by the leader.
+
+        Args:
+            all_judged: called once all nodes have been judged, or that has failed.
 
         Raises:
             LeadershipLost: this process may not write any more.
         """
-        self._leads_since = self._clock() if self._leads_since is None else self._leads_since
+        self._leads_since = self._clock()
         self.everything()
         forgetting = asyncio.create_task(self._forget(), name="forgetting machines that are gone")
         marking = asyncio.create_task(self._mark(), name="conditions of nodes")
         try:
+            await self._note_changes()
+            all_judged()
             while True:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(self._pause()):
@@ -481,6 +475,7 @@ class HealthKeeper:
         )
         self._measure()
         for order in orders:
+            self._fitness.decide(order.name, exclusion_of(order.verdict, order.effect))
             if order.name in self._doing:
                 self._engine.mark_dirty([order.name])
             elif order.name not in self._resting:
@@ -588,9 +583,7 @@ class HealthKeeper:
             self._acts.forget(name)
             self._marks.forget(name)
             self._faded.pop(name, None)
-            self._cluster.fleet.exclude(name, None)
-            self._cluster.fleet.set_node_fault(name, "")
-            self._cluster.fleet.set_suspicion(name, None)
+            self._fitness.decide(name, None)
             self._mark_dirty(self._test_requests.set_request(name, None))
             return
         burned = [word for words in self._burned.get(name, {}).values() for word in words]
@@ -622,12 +615,9 @@ class HealthKeeper:
             verdict = replace(verdict, record=replace(verdict.record, check=result))
         else:
             self._results.pop(name, None)
+        verdict = self._with_test_if_allowed(name, verdict)
         self._engine.set_verdict(name, verdict)
         self._marks.want(name, verdict)
-        if self._cluster.fleet.set_node_fault(name, node_fault(verdict)):
-            for uid in self._cluster.jobs_on(name):
-                self._rings(uid)
-        self._cluster.fleet.set_suspicion(name, self._suspicion(name, verdict))
         if verdict.follow_up.faded and (left := self._unsure_seconds(name)) > 0:
             self._engine.wake_at(name, now + timedelta(seconds=left))
 
@@ -636,20 +626,17 @@ class HealthKeeper:
         since = self._faded.get(name)
         return SURE_SECONDS if since is None else SURE_SECONDS - (self._clock() - since)
 
-    def _suspicion(self, name: str, verdict: Verdict) -> Suspicion | None:
-        """The suspicion that makes another node the better choice; None where there is none, or the policy only
-        observes.
-
-        Only a share of a pool is offered for a test at a time.
-        """
+    def _with_test_if_allowed(self, name: str, verdict: Verdict) -> Verdict:
+        """Return the verdict, which wants a test of the node only if it is the node's turn: only a share of a pool is
+        offered for a test at a time."""
         pool, follow_up = self._engine.node_index.pools.get(name, ""), verdict.follow_up
         wanted = pool if follow_up.wants_check else None
         self._mark_dirty(self._test_requests.set_request(name, wanted, follow_up.asked_by))
-        found = None if self._rules.enforcement is Enforcement.OBSERVE else suspicion_of(verdict)
-        if found is None or not found.wants_check:
-            return found
+        if not follow_up.wants_check:
+            return verdict
         most = self._rules.budgets.window_limit(self._engine.node_index.pool_sizes[pool])
-        return replace(found, wants_check=self._test_requests.may_be_tested(name, most))
+        is_allowed = self._test_requests.may_be_tested(name, most)
+        return replace(verdict, follow_up=replace(follow_up, wants_check=is_allowed))
 
     def _health(self, name: str) -> NodeHealth | None:
         """The node's record, an empty one where there is none; None for a record that cannot be read."""
@@ -710,16 +697,6 @@ def _failures_in(gang: Gang | Undecodable | None) -> dict[str, list[FailedBurnIn
         word = FailedBurnIn(failure.boot, failure.probe, f"burn-in: {failure.message}", failure.time, job)
         found.setdefault(failure.node, []).append(word)
     return found
-
-
-def _unhealthy_names(healths: Iterable[NodeHealth | Undecodable]) -> list[str]:
-    """The names of the nodes that are not healthy by their records, or whose records cannot be read."""
-    return [
-        health.metadata.name
-        for health in healths
-        if isinstance(health, NodeHealth)
-        and (health.status.state not in (None, VerdictState.HEALTHY) or health.status.maintenance is not None)
-    ]
 
 
 def _has_repair(status: NodeHealthStatus) -> bool:

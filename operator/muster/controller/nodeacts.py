@@ -22,7 +22,6 @@ from muster.api.fleetpolicy import Enforcement
 from muster.api.nodehealth import NodeHealth, NodeHealthStatus, VerdictState
 from muster.controller.cluster import Cluster
 from muster.controller.pace import Pace
-from muster.health.effects import Effect, exclusion_of
 from muster.health.orders import InForce, Order
 from muster.health.signs import CHECK_WANTED
 from muster.health.sources import UNHEALTHY_TAINT
@@ -57,8 +56,6 @@ class NodeActs:
 
     Args:
         health: returns the node's record, an empty one where there is none; None for one that cannot be read.
-        rings: called with a job's uid when workers have to leave a node of it, or the node is healthy again.
-        freed: called when a node may be used again.
         stir: called with the name of a node that has to be looked at again.
         clock: monotonic seconds.
 
@@ -72,8 +69,6 @@ class NodeActs:
         cluster: Cluster,
         events: EventRecorder,
         health: Callable[[str], NodeHealth | None],
-        rings: Callable[[str], None],
-        freed: Callable[[], None],
         stir: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -81,8 +76,6 @@ class NodeActs:
         self._cluster = cluster
         self._events = events
         self._health = health
-        self._rings = rings
-        self._freed = freed
         self._stir = stir
         self.in_force: dict[str, InForce] = {}
         self._written: dict[str, Mapping[str, Any]] = {}  # what we are writing into a record
@@ -98,17 +91,16 @@ class NodeActs:
         return status is not None and written is not None and _operator_part(status) == written
 
     async def put_into_force(self, order: Order, enforcement: Enforcement, now: datetime) -> None:
-        """Write the record, exclude or free the node, inform jobs, set the taint and emit Events, as ordered.
+        """Write the record, which is what jobs see, set the taint and emit Events, as ordered.
 
         Raises:
             ApiError: a part failed; those after it were not begun.
         """
         name, verdict, wanted = order.name, order.verdict, order.effect
         before = self.in_force.get(name)
-        if not await self._record(order, enforcement, before):
+        if not await self._record(order, enforcement, now):
             return
         self.in_force[name] = order.outcome
-        self._exclude(name, verdict, wanted, now)
         node = self._cluster.fleet.nodes.get(name)
         # The taints of a node that cannot be read are unknown, ours and those of others.
         is_readable = node is not None and node.ready_reason != decode.UNREADABLE
@@ -125,48 +117,27 @@ class NodeActs:
                     self._removal_refused(name, error)
         self._emit_events(order, enforcement, before)
 
-    def _exclude(self, name: str, verdict: Verdict, wanted: Effect, now: datetime) -> None:
-        conclusion = verdict.conclusion
-        exclusion = exclusion_of(verdict, wanted)
-        was = self._cluster.fleet.exclusion(name)
-        if not self._cluster.fleet.exclude(name, exclusion):
-            return
-        if exclusion is None or exclusion.last_choice:
-            self._freed()
-        if (
-            exclusion is not None
-            and was is None
-            and conclusion.findings
-            and not (verdict.grounds.only_planned or conclusion.findings[0].observed)
-        ):
-            _latency.observe(max((now - conclusion.findings[0].since).total_seconds(), 0.0))
-        for uid in self._cluster.jobs_on(name):
-            self._rings(uid)
-
     def forget(self, name: str) -> None:
         """Drop what is known of a node that is gone."""
         self.in_force.pop(name, None)
         self._pace.forget(name)
 
-    async def _record(self, order: Order, enforcement: Enforcement, before: InForce | None) -> bool:
+    async def _record(self, order: Order, enforcement: Enforcement, now: datetime) -> bool:
         """Write the operator's part of NodeHealth, if it says anything new.
 
         Returns False where the write has to wait: it changes no decision, and such changes come and go all the time.
         """
-        name, verdict = order.name, order.verdict
-        health = self._health(name)
+        name, health = order.name, self._health(order.name)
         if health is None:
             return True
         status = recorded_status(order, enforcement)
         ours = _operator_part(status)
         exists = bool(health.metadata.uid)
-        if ours == _operator_part(health.status) or (
-            not exists
-            and verdict.conclusion.state in (None, VerdictState.HEALTHY)
-            and not any(f.observed for f in verdict.conclusion.findings)
-        ):
+        if ours == _operator_part(health.status) or (not exists and _says_nothing(status)):
             return True
-        if _may_wait(order, status, health.status, before):  # what has none neither waits nor keeps others waiting
+        if _may_wait(
+            order, status, health.status, self.in_force.get(name)
+        ):  # what has none neither waits nor keeps others waiting
             wait = self._pace.wait_seconds(name)
             if wait > 0:
                 self._later(name, wait)
@@ -184,6 +155,8 @@ class NodeActs:
             await self._create(name)
             answer = await self._client.patch(path, body, APPLY_PATCH, query, one_of_many=True)
         self._cluster.healths.assume(answer)
+        if health.status.exclusion is None and status.exclusion is not None:
+            _measure(order.verdict, now)
         return True
 
     def _later(self, name: str, seconds: float) -> None:
@@ -316,6 +289,23 @@ class NodeActs:
             self._events.record(about, kind, reason, text)
 
 
+def _says_nothing(status: NodeHealthStatus) -> bool:
+    """Whether a record has nothing to tell people or jobs, so that none need be made for it."""
+    for_jobs = status.exclusion or status.fault or status.suspicion
+    return (
+        status.state in (None, VerdictState.HEALTHY)
+        and not for_jobs
+        and not any(finding.observed for finding in status.findings)
+    )
+
+
+def _measure(verdict: Verdict, now: datetime) -> None:
+    """Observe how long it has taken from the first sign of a node's fault until jobs avoid the node."""
+    findings = verdict.conclusion.findings
+    if findings and not (verdict.grounds.only_planned or findings[0].observed):
+        _latency.observe(max((now - findings[0].since).total_seconds(), 0.0))
+
+
 def taint_patch(node: NodeView, reason: str) -> list[dict[str, Any]]:
     """The JSON patch that adds Muster's taint to the node's other taints.
 
@@ -339,14 +329,25 @@ def _may_wait(order: Order, status: NodeHealthStatus, known: NodeHealthStatus, b
     """Whether the new record only informs people, so that its write may wait.
 
     It is so where the node is used as before, nothing is counted by time, and no decision, charge or request has
-    changed.
+    changed. That other nodes come before it is a preference, which may come late.
     """
     light, follow_up = (None, VerdictState.HEALTHY, VerdictState.SUSPECT), order.verdict.follow_up
     if before is None or order.effect != before.effect or order.ruling.charge or follow_up.wake is not None:
         return False
     if status.state not in light or known.state not in light or order.outcome.observed != before.observed:
         return False
-    kept = ("incidents", "offences", "earlier_offences", "check", "maintenance", "node_uid", "boot_id", "effect")
+    kept = (
+        "incidents",
+        "offences",
+        "earlier_offences",
+        "check",
+        "maintenance",
+        "node_uid",
+        "boot_id",
+        "effect",
+        "exclusion",
+        "fault",
+    )
     return all(getattr(status, name) == getattr(known, name) for name in kept) and follow_up.followed is None
 
 

@@ -27,6 +27,7 @@ from muster.controller.dirty import DirtyKeys
 from muster.controller.fleethours import FleetHoursKeeper
 from muster.controller.health import HealthKeeper
 from muster.controller.history import HistoryKeeper
+from muster.controller.nodefitness import NodeFitness
 from muster.controller.patterns import StepPatterns
 from muster.controller.perform import Performer
 from muster.controller.ports import Ports
@@ -117,8 +118,7 @@ class Operator:
             client,
             self.cluster,
             self.events,
-            self.cluster.mark_job,
-            self.queue.replan,
+            NodeFitness(self.cluster, self.cluster.mark_job, self.queue.replan),
             clock,
             wall_clock,
             self._pass_age_seconds,
@@ -306,12 +306,11 @@ class Operator:
         if self.settings.checker_namespace:
             self._spawn(self.ports.publish(), "checkers' authority")
         self._spawn(self.standards.run(), "standards")
-        await self.health.begin()
         self.queue.expect(self.cluster.job_keys())
         self.reconciler.expect(self.cluster.job_keys(), self.checkers.note_all_decided)
         self._mark_all_jobs()
         self._spawn(self.queue.run(), "queue")
-        self._spawn(self.health.run(), "health")
+        self._spawn(self.health.run(self.queue.note_nodes_judged), "health")
         self._spawn(self.upkeep.run(), "upkeep")
         if self.history is not None:
             self._spawn(self.history.run(), "history")

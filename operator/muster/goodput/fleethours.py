@@ -9,7 +9,8 @@ from datetime import UTC, datetime, timedelta
 
 from muster.api.fleethours import HOURLY_DAYS, MAX_SPANS, FleetHours, GpuState
 from muster.api.goodput import LONGEST_MILLISECONDS
-from muster.world.fleet import Cause, Fleet
+from muster.api.nodehealth import ExclusionCause
+from muster.world.fleet import Fleet
 from muster.world.views import NodeView
 
 HOUR, DAY, MILLISECOND = timedelta(hours=1), timedelta(days=1), timedelta(milliseconds=1)
@@ -40,7 +41,7 @@ def state_of(fleet: Fleet, node: NodeView, reserved: Collection[str]) -> GpuStat
         return GpuState.OTHER_PODS if foreign else GpuState.HELD
     exclusion = fleet.exclusion(node.name)
     if exclusion is not None:
-        return GpuState.QUARANTINED if exclusion.cause is Cause.HEALTH else GpuState.MAINTENANCE
+        return GpuState.QUARANTINED if exclusion.cause is ExclusionCause.HEALTH else GpuState.MAINTENANCE
     if not node.ready or node.unschedulable or _is_closed(node):
         return GpuState.EXCLUDED
     return GpuState.RESERVED if node.name in reserved else GpuState.FREE

@@ -1,6 +1,6 @@
 """The state of a node, with its reason and its message, from the signs that count."""
 
-from muster.api.nodehealth import Decision, Severity, VerdictState
+from muster.api.nodehealth import Decision, Evacuate, Severity, VerdictState
 from muster.health.account import Account
 from muster.health.incidents import History, awaits_burn_in
 from muster.health.node_world import NodeWorld
@@ -8,7 +8,6 @@ from muster.health.signs import OWN_SOURCES
 from muster.health.sources import in_charge
 from muster.health.verdict import AWAITS_BURN_IN, CORDONED, RELEASED, REPEAT_OFFENDER, Conclusion, ObservedEffect
 from muster.health.weigh import Weighed, findings_of, heaviest, weighing
-from muster.world.fleet import Evacuate
 
 _STATES = (VerdictState.HEALTHY, VerdictState.SUSPECT, VerdictState.DEGRADED, VerdictState.UNHEALTHY)
 _UNTESTED = "no finding counts against the node any more; its checker tests it before Muster uses it again"

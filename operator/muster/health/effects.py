@@ -7,13 +7,19 @@ Tests: tests/unit/health/test_budgets.py, tests/unit/health/test_observe.py.
 from typing import NamedTuple
 
 from muster.api.fleetpolicy import Enforcement
-from muster.api.nodehealth import Severity, VerdictState
+from muster.api.nodehealth import (
+    Evacuate,
+    ExclusionCause,
+    NodeExclusion,
+    NodeRemoval,
+    NodeSuspicion,
+    Severity,
+    VerdictState,
+)
 from muster.health.breaker import Act, Ruling
-from muster.health.maintenance import window_text
 from muster.health.signs import BURN_IN, WEIGHT
 from muster.health.sources import CORDONING_SOURCES
 from muster.health.verdict import OUT, Verdict
-from muster.world.fleet import Cause, Evacuate, Exclusion
 
 
 class Effect(NamedTuple):
@@ -32,17 +38,6 @@ class Effect(NamedTuple):
     last_choice: bool = False
 
 
-def avoids(state: VerdictState | None, enforcement: Enforcement, *, cordoned: bool) -> bool:
-    """Whether no new worker is placed on a node, whatever the breaker rules.
-
-    Args:
-        state: of the node's verdict; None: nothing is known.
-        enforcement: of the policy: under Observe only a cordon counts.
-        cordoned: whether a user has cordoned the node.
-    """
-    return cordoned or (state in OUT and enforcement is not Enforcement.OBSERVE)
-
-
 def effect(verdict: Verdict, ruling: Ruling, enforcement: Enforcement) -> Effect:
     """Return what Muster does about a node: avoid it, evacuate it, taint it.
 
@@ -57,7 +52,7 @@ def effect(verdict: Verdict, ruling: Ruling, enforcement: Enforcement) -> Effect
     conclusion, grounds = verdict.conclusion, verdict.grounds
     goes = grounds.gone_by is not None or grounds.removal is not None
     planned = Evacuate.AFTER_CHECKPOINT if goes else Evacuate.NO
-    if not avoids(conclusion.state, enforcement, cordoned=grounds.cordoned):
+    if not grounds.cordoned and (not verdict.out or enforcement is Enforcement.OBSERVE):
         return Effect(avoid=goes or verdict.handed_over or grounds.maintenance is not None, evacuate=planned)
     if ruling.act is Act.HOLD:
         return Effect(avoid=True, evacuate=planned, last_choice=_may_be_used(verdict))
@@ -73,40 +68,50 @@ def effect(verdict: Verdict, ruling: Ruling, enforcement: Enforcement) -> Effect
     )
 
 
-def exclusion_of(verdict: Verdict, wanted: Effect) -> Exclusion | None:
-    """Return the exclusion of a node that placement and the node's jobs see; None: the node may be used.
+def exclusion_of(verdict: Verdict, wanted: Effect) -> NodeExclusion | None:
+    """Return a node's exclusion as NodeHealth has it for the node's jobs and for placement; None: the node may be used.
 
     Args:
         verdict: on the node.
         wanted: what Muster does about the node.
     """
-    conclusion, grounds = verdict.conclusion, verdict.grounds
+    conclusion, grounds, removal = verdict.conclusion, verdict.grounds, verdict.grounds.removal
     if not wanted.avoid:
         return None
-    cause, words = _planned(verdict)
-    return Exclusion(
-        conclusion.reason,
-        conclusion.message[:512],
-        wanted.evacuate,
-        grounds.gone_by,
-        words,
-        wanted.last_choice,
-        grounds.removal,
-        cause,
+    return NodeExclusion(
+        reason=conclusion.reason,
+        message=conclusion.message,
+        cause=_cause(verdict),
+        last_choice=wanted.last_choice,
+        evacuate=wanted.evacuate,
+        gone_by_time=grounds.gone_by,
+        removal=None
+        if removal is None
+        else NodeRemoval(announced_by=removal.by, gone_by_time=removal.gone_by, final=removal.final),
     )
 
 
-def _planned(verdict: Verdict) -> tuple[Cause, str]:
-    """Return the cause of a node's exclusion, and the status text of jobs that wait for the node.
-
-    The text is "" unless only a removal or a maintenance window has the node out.
-    """
+def _cause(verdict: Verdict) -> ExclusionCause:
     grounds = verdict.grounds
     if grounds.only_planned and grounds.removal is not None:
-        return Cause.REMOVAL, f"being removed by {grounds.removal.by}"
+        return ExclusionCause.REMOVAL
     if grounds.only_planned and grounds.maintenance is not None:
-        return Cause.MAINTENANCE, window_text(grounds.maintenance)
-    return Cause.HEALTH, ""
+        return ExclusionCause.MAINTENANCE
+    return ExclusionCause.HEALTH
+
+
+def suspicion_of(verdict: Verdict, enforcement: Enforcement) -> NodeSuspicion | None:
+    """Return why another node is the better choice than a node with this verdict; None: it is as good as others.
+
+    Args:
+        verdict: on the node.
+        enforcement: of the policy: under Observe nothing follows from a suspicion.
+    """
+    follow_up = verdict.follow_up
+    is_suspect = verdict.conclusion.state is VerdictState.SUSPECT or follow_up.followed is not None
+    if not is_suspect or enforcement is Enforcement.OBSERVE:
+        return None
+    return NodeSuspicion(followed_time=follow_up.followed, wants_test=follow_up.wants_check)
 
 
 def _is_only_removed(verdict: Verdict) -> bool:

@@ -7,20 +7,17 @@ comes back. It has no ages, so that it changes only when something has happened.
 from datetime import UTC, datetime
 
 from muster.api.fleetpolicy import Enforcement
-from muster.api.nodehealth import NodeHealthStatus, RecommendedAction, Severity, VerdictState
+from muster.api.nodehealth import Evacuate, NodeHealthStatus, RecommendedAction, Severity, VerdictState
 from muster.health.breaker import Act, Ruling
-from muster.health.effects import Effect
+from muster.health.effects import Effect, exclusion_of, suspicion_of
 from muster.health.maintenance import REASONS
 from muster.health.orders import Order
 from muster.health.repairs import FAILED, UNPROVEN, is_held
 from muster.health.signs import FAILED_BURN_IN, REPAIR
 from muster.health.silence import AGENT_SILENT
-from muster.health.verdict import REPEAT_OFFENDER, ObservedEffect, Verdict
-from muster.world.fleet import Evacuate
+from muster.health.verdict import REPEAT_OFFENDER, ObservedEffect, Verdict, node_fault
 
 MESSAGE_LENGTH, EFFECT_LENGTH = 1024, 256
-LAST_CHOICE = "given work only where no other node is left"
-"""The beginning of `status.effect` for a node that is held back and may still be used."""
 _MAX_OTHERS = 4
 
 _TO_DO = {
@@ -57,6 +54,9 @@ def recorded_status(order: Order, enforcement: Enforcement) -> NodeHealthStatus:
         recommended_action=verdict.follow_up.recommended_action,
         findings=list(conclusion.findings),
         effect=effect_text(verdict, ruling, order.effect, enforcement),
+        exclusion=exclusion_of(verdict, order.effect),
+        fault=node_fault(verdict),
+        suspicion=suspicion_of(verdict, enforcement),
         incidents=list(record.incidents),
         offences=record.offences,
         earlier_offences=list(record.earlier_offences),
@@ -87,7 +87,7 @@ def effect_text(verdict: Verdict, ruling: Ruling, effect: Effect, enforcement: E
         return "nothing: spec.health.enforcement of the FleetPolicy is Observe"
     if ruling.act is Act.HOLD:
         stay = "running jobs stay" if effect.evacuate is Evacuate.NO else _EVACUATES[effect.evacuate]
-        used = LAST_CHOICE if effect.last_choice else "excluded from placement"
+        used = "given work only where no other node is left" if effect.last_choice else "excluded from placement"
         return _cut(f"{used}; {stay}: {ruling.why}", EFFECT_LENGTH)
     parts = ["tainted" if effect.taint else "excluded from placement", _EVACUATES[effect.evacuate]]
     if verdict.grounds.stays and effect.evacuate is Evacuate.NO:

@@ -10,6 +10,7 @@ from datetime import datetime
 from muster.api.maintenance import NodeMaintenance
 from muster.api.nodehealth import (
     CheckResult,
+    Evacuate,
     Finding,
     HealthIncident,
     Offences,
@@ -19,7 +20,7 @@ from muster.api.nodehealth import (
 )
 from muster.health.repairs import is_in_progress
 from muster.health.signs import MAINTENANCE, WEIGHT
-from muster.world.fleet import Evacuate, Removal, Suspicion
+from muster.world.fleet import Removal
 
 CORDONED = "Cordoned"
 RELEASED = "Released"
@@ -230,11 +231,3 @@ def node_fault(verdict: Verdict) -> str:
     if not verdict.out or (found is None and harmless):
         return ""
     return f"{found.reason}: {found.message}" if found is not None else f"{conclusion.reason}: {conclusion.message}"
-
-
-def suspicion_of(verdict: Verdict) -> Suspicion | None:
-    """Return why another node is the better choice than a node with this verdict; None: it is as good as others."""
-    follow_up = verdict.follow_up
-    if verdict.conclusion.state is not VerdictState.SUSPECT and follow_up.followed is None:
-        return None
-    return Suspicion(follow_up.followed, follow_up.wants_check)

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import TypeGuard
 
 from muster.api.gang import Evacuation, GangSpec, Resume
+from muster.api.nodehealth import Evacuate, ExclusionCause
 from muster.api.trainingjob import TrainingJob
 from muster.lifecycle import members, record, resume
 from muster.lifecycle.commit import commit
@@ -19,7 +20,7 @@ from muster.lifecycle.modes import mode_of
 from muster.lifecycle.plan import Announcement, Plan
 from muster.lifecycle.words import names_in_note, on_nodes
 from muster.lifecycle.worker_pod import WorkerSettings
-from muster.world import fleet
+from muster.world.fleet import Exclusion, Removal
 from muster.world.job import JobWorld
 from muster.world.views import FRESH_SECONDS
 
@@ -221,16 +222,16 @@ def _reason(world: JobWorld, nodes: Collection[str]) -> str:
 
 def _reason_of(world: JobWorld, node: str) -> str:
     exclusion = world.fleet.exclusion(node)
-    if _asks_for_evacuation(exclusion) and exclusion.cause is fleet.Cause.HEALTH:
+    if _asks_for_evacuation(exclusion) and exclusion.cause is ExclusionCause.HEALTH:
         return "NodeDegraded"
     if _removal(world, node):
         return "NodeRemoval"
-    planned = _asks_for_evacuation(exclusion) and exclusion.cause is fleet.Cause.MAINTENANCE
+    planned = _asks_for_evacuation(exclusion) and exclusion.cause is ExclusionCause.MAINTENANCE
     return "NodeMaintenance" if planned else "NodeCordoned"
 
 
-def _asks_for_evacuation(exclusion: fleet.Exclusion | None) -> TypeGuard[fleet.Exclusion]:
-    return exclusion is not None and exclusion.evacuate is fleet.Evacuate.AFTER_CHECKPOINT
+def _asks_for_evacuation(exclusion: Exclusion | None) -> TypeGuard[Exclusion]:
+    return exclusion is not None and exclusion.evacuate is Evacuate.AFTER_CHECKPOINT
 
 
 def _stop_reason(world: JobWorld, why: Mapping[str, str]) -> str:
@@ -241,7 +242,7 @@ def _is_stopping(spec: GangSpec) -> bool:
     return spec.evacuation is not None and spec.evacuation.reason in STOPS
 
 
-def _removal(world: JobWorld, node: str) -> fleet.Removal | None:
+def _removal(world: JobWorld, node: str) -> Removal | None:
     exclusion = world.fleet.exclusion(node)
     return None if exclusion is None else exclusion.removal
 

@@ -11,8 +11,9 @@ from functools import cached_property
 from typing import Any
 
 from muster.api.fleetpolicy import AcceleratorNodes, Binding
+from muster.api.nodehealth import Evacuate
 from muster.placement.constraints import SchedulingConstraints, read_constraints
-from muster.world.fleet import STALE_HEARTBEAT_SECONDS, Evacuate, Exclusion, Fleet
+from muster.world.fleet import STALE_HEARTBEAT_SECONDS, Exclusion, Fleet
 from muster.world.queuedecision import Refusal, RefusalKind
 from muster.world.resources import Amounts, is_granted
 from muster.world.views import NodeView, Taint

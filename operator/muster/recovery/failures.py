@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from muster.api.gang import Gang, Level
+from muster.api.nodehealth import Evacuate
 from muster.api.trainingjob import LaunchMode
 from muster.fencing.proofs import WHOLE_GANG_SECONDS
 from muster.protocol.messages import TERMINATING
@@ -13,7 +14,6 @@ from muster.recovery.exits import pod_ended, rank_failed
 from muster.recovery.failure import Failure, Kind, failure_of, is_hang
 from muster.recovery.silence import silent_for_good, unheard, unreachable
 from muster.recovery.starts import STUCK_SECONDS, barrier_failed, not_started, start_failed, stuck_predecessor
-from muster.world.fleet import Evacuate
 from muster.world.job import JobWorld, WorkerView
 from muster.world.views import FRESH_SECONDS, LauncherView
 

@@ -11,11 +11,11 @@ from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
 from muster.api.fleetpolicy import Binding, FleetPolicySpec
+from muster.api.nodehealth import Evacuate, ExclusionCause
 from muster.world.resources import UNREADABLE, is_accelerator
 from muster.world.views import NodeView, OccupantView, PodView
 
@@ -59,14 +59,6 @@ class KnownAges:
         return [node for node, age in self.ages.items() if age >= seconds]
 
 
-class Evacuate(StrEnum):
-    """Whether workers have to leave a node, and how."""
-
-    NO = "No"
-    AFTER_CHECKPOINT = "AfterCheckpoint"
-    NOW = "Now"
-
-
 @dataclass(frozen=True, slots=True)
 class Removal:
     """A machine that another system than Muster takes away.
@@ -81,14 +73,6 @@ class Removal:
     by: str
     gone_by: datetime | None = None
     final: bool = False
-
-
-class Cause(StrEnum):
-    """Why a node is out of use: its health, or only a plan for its machine."""
-
-    HEALTH = "Health"
-    MAINTENANCE = "Maintenance"
-    REMOVAL = "Removal"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +97,7 @@ class Exclusion:
     waiting_text: str = ""
     last_choice: bool = False
     removal: Removal | None = None
-    cause: Cause = Cause.HEALTH
+    cause: ExclusionCause = ExclusionCause.HEALTH
 
 
 def _is_last(exclusion: Exclusion | None) -> bool:

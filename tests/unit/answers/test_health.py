@@ -5,11 +5,11 @@ from tests.unit.lifecycle.builders import at
 
 from muster.answers.health import HealthRow, excluded_for, health_row
 from muster.api.base import ObjectMeta
-from muster.api.fleetpolicy import Enforcement
 from muster.api.nodehealth import (
     Decision,
     Finding,
     HumanDecision,
+    NodeExclusion,
     NodeHealth,
     NodeHealthSpec,
     NodeHealthStatus,
@@ -17,33 +17,35 @@ from muster.api.nodehealth import (
     Severity,
     VerdictState,
 )
-from muster.health.story import LAST_CHOICE
 
 CORDON = HumanDecision(decision=Decision.CORDON, reason="liquid", user="ann", time=at(0))
 RELEASE = HumanDecision(decision=Decision.RELEASE, reason="dry", user="bob", time=at(60))
 
 
+EXCLUSION = NodeExclusion(reason="Xid79")
+
+
 @pytest.mark.parametrize(
-    ("state", "human", "words", "observed"),
+    ("state", "exclusion", "human", "words"),
     [
-        (VerdictState.DEGRADED, None, "degraded: Xid79", ""),
-        (VerdictState.UNHEALTHY, None, "unhealthy: Xid79", ""),
-        (VerdictState.QUARANTINED, RELEASE, "quarantined: Xid79", ""),  # the operator has not looked yet
-        (VerdictState.SUSPECT, None, "", ""),
-        (VerdictState.VALIDATING, None, "validating: Xid79", ""),
-        (VerdictState.HEALTHY, RELEASE, "", ""),
-        (None, None, "", ""),
-        (None, CORDON, "quarantined: Cordoned", "quarantined: Cordoned"),
-        (VerdictState.HEALTHY, CORDON, "quarantined: Cordoned", "quarantined: Cordoned"),
-        (VerdictState.UNHEALTHY, CORDON, "quarantined: Cordoned", "quarantined: Cordoned"),
+        (VerdictState.DEGRADED, EXCLUSION, None, "degraded: Xid79"),
+        (VerdictState.UNHEALTHY, EXCLUSION, None, "unhealthy: Xid79"),
+        (VerdictState.UNHEALTHY, None, None, ""),  # the policy only observes
+        (VerdictState.QUARANTINED, EXCLUSION, RELEASE, "quarantined: Xid79"),  # the operator has not looked yet
+        (VerdictState.SUSPECT, None, None, ""),
+        (VerdictState.SUSPECT, EXCLUSION, None, "suspect: Xid79"),  # another system repairs it
+        (VerdictState.VALIDATING, EXCLUSION, None, "validating: Xid79"),
+        (VerdictState.HEALTHY, None, RELEASE, ""),
+        (None, None, None, ""),
+        (None, None, CORDON, "quarantined: Cordoned"),
+        (VerdictState.HEALTHY, None, CORDON, "quarantined: Cordoned"),
+        (VerdictState.UNHEALTHY, EXCLUSION, CORDON, "quarantined: Cordoned"),
     ],
 )
 def test_the_words_group_well(
-    state: VerdictState | None, human: HumanDecision | None, words: str, observed: str
+    state: VerdictState | None, exclusion: NodeExclusion | None, human: HumanDecision | None, words: str
 ) -> None:
-    row = HealthRow(state=state, reason="Xid79", override=human)
-    assert [excluded_for(row, enforcement) for enforcement in (Enforcement.JOBS, Enforcement.NODES)] == [words, words]
-    assert excluded_for(row, Enforcement.OBSERVE) == observed
+    assert excluded_for(HealthRow(state=state, reason="Xid79", exclusion=exclusion, override=human)) == words
 
 
 def test_what_is_told_is_what_stands_in_the_object() -> None:
@@ -54,6 +56,7 @@ def test_what_is_told_is_what_stands_in_the_object() -> None:
         since=at(5),
         recommended_action=RecommendedAction.INSPECT,
         effect="excluded from placement",
+        exclusion=EXCLUSION,
         findings=[
             Finding(source="agent", reason="IbPortFlap", severity=Severity.DEGRADED, since=at(5)),
             Finding(source="agent", reason="PcieReplay", severity=Severity.WARNING, since=at(5), observed=True),
@@ -68,13 +71,14 @@ def test_what_is_told_is_what_stands_in_the_object() -> None:
         "since": "2026-01-01T00:00:05.000000Z",
         "observed": ["PcieReplay"],
         "effect": "excluded from placement",
+        "exclusion": EXCLUSION.to_json(),
         "recommendedAction": "Inspect",
         "override": {"decision": "Release", "reason": "dry", "user": "bob", "time": "2026-01-01T00:01:00.000000Z"},
     }
 
 
 def test_a_node_that_is_the_last_choice_is_not_called_excluded_unless_somebody_cordons_it() -> None:
-    effect = f"{LAST_CHOICE}; running jobs stay: the budget is used up"
-    row = HealthRow(state=VerdictState.UNHEALTHY, reason="IbPortDown", effect=effect)
-    assert excluded_for(row, Enforcement.NODES) == ""
-    assert excluded_for(row.model_copy(update={"override": CORDON}), Enforcement.NODES) == "quarantined: Cordoned"
+    held = EXCLUSION.model_copy(update={"last_choice": True})
+    row = HealthRow(state=VerdictState.UNHEALTHY, reason="Xid79", exclusion=held)
+    assert excluded_for(row) == ""
+    assert excluded_for(row.model_copy(update={"override": CORDON})) == "quarantined: Cordoned"

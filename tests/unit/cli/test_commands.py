@@ -333,14 +333,13 @@ def test_how_long_ago_things_were_goes_by_the_clusters_clock(api: Any, command: 
     assert re.search(r"^gpu-1 .* Unhealthy +15m ", command("nodes", "--unhealthy").stdout, re.MULTILINE)
 
 
-def test_the_policy_says_whether_a_sick_node_is_excluded(api: Any, command: Run) -> None:
+def test_a_sick_node_is_excluded_if_its_record_says_so(api: Any, command: Run) -> None:
     with_fleet(api)
-    api.lists(HEALTHS, a_health("gpu-1", "Unhealthy", "Xid79"))
+    sick = a_health("gpu-1", "Unhealthy", "Xid79")
+    api.lists(HEALTHS, {**sick, "status": {**sick["status"], "exclusion": {"reason": "Xid79"}}})
     (node,) = json.loads(command("nodes", "--unhealthy", "-o", "json").stdout)["nodes"]
     assert (node["state"], node["reason"], node["health"]["reason"]) == ("Excluded", "unhealthy: Xid79", "Xid79")
-    policy = "/apis/muster.dev/v1alpha1/fleetpolicies/default"
-    del api.errors[policy]
-    api.put(policy, {"metadata": {"name": "default"}, "spec": {"health": {"enforcement": "Observe"}}})
+    api.lists(HEALTHS, sick)  # the policy only observes
     (node,) = json.loads(command("nodes", "--unhealthy", "-o", "json").stdout)["nodes"]
     assert (node["state"], node["reason"], node["health"]["state"]) == ("Free", "", "Unhealthy")
 

@@ -19,8 +19,9 @@ from tests.unit.lifecycle.builders import BLOCK, GPU, RACK, a_fleet, a_node, at,
 
 from muster.answers.health import HealthRow
 from muster.answers.tree import DomainRow, FleetTree, UnknownDomainError, UnknownLevelError, Wanted, tree_of
-from muster.api.nodehealth import Decision, HumanDecision, VerdictState
+from muster.api.nodehealth import Decision, HumanDecision, NodeExclusion, VerdictState
 from muster.cli.nodes import render
+from muster.health.verdict import OUT
 from muster.world.fleet import Fleet
 
 
@@ -52,7 +53,12 @@ def healths() -> dict[str, HealthRow]:
         "n1": ("Suspect", "IbCounters", 30),
     }
     made = {
-        name: HealthRow(state=VerdictState(state), reason=reason, since=at(-age))
+        name: HealthRow(
+            state=VerdictState(state),
+            reason=reason,
+            since=at(-age),
+            exclusion=NodeExclusion(reason=reason) if VerdictState(state) in OUT else None,
+        )
         for name, (state, reason, age) in of.items()
     }
     return {**made, "n10": HealthRow(override=cordon), "gone": made["n0"]}

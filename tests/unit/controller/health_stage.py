@@ -19,6 +19,7 @@ from muster.controller import health as module
 from muster.controller.cluster import Cluster
 from muster.controller.health import HealthKeeper
 from muster.controller.nodeacts import TAINT_KEY
+from muster.controller.nodefitness import NodeFitness
 from muster.controller.pace import MAX_WRITES_PER_HOUR, Pace
 from muster.coordinator.hub import Hub
 from muster.kube import decode
@@ -155,8 +156,7 @@ class Stage:
             self.api,  # type: ignore[arg-type]
             self.cluster,
             self.told,  # type: ignore[arg-type]
-            lambda _uid: None,
-            lambda: None,
+            NodeFitness(self.cluster, lambda _uid: None, lambda: None),
             clock=lambda: time.monotonic() + self.later_seconds,
             wall_clock=lambda: self.now,
         )

@@ -9,12 +9,12 @@ from tests.unit.controller.health_stage import EVERYTHING, Stage, running, until
 from tests.unit.health.builders import budgets
 
 from muster.api.fleetpolicy import FleetPolicy
+from muster.api.nodehealth import Evacuate
 from muster.controller.cluster import Cluster
 from muster.controller.settings import Settings
 from muster.coordinator.hub import Hub
 from muster.health.silence import AGENT_SILENT
 from muster.kube import decode
-from muster.world.fleet import Evacuate
 
 BOOT = "boot-1"
 

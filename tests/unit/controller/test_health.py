@@ -28,7 +28,7 @@ from tests.unit.health.builders import budgets
 
 from localcluster.patience import PATIENCE_SECONDS
 from muster.api.fleetpolicy import FleetPolicy
-from muster.api.nodehealth import NodeHealthStatus
+from muster.api.nodehealth import Evacuate, NodeHealthStatus
 from muster.controller import health as module
 from muster.controller import nodeacts, slices
 from muster.controller.forgetting import Forgetting
@@ -47,7 +47,6 @@ from muster.kube.errors import (
     LeadershipLost,
     ServerError,
 )
-from muster.world.fleet import Evacuate
 
 
 @pytest.fixture
@@ -203,7 +202,6 @@ async def test_the_record_is_written_before_the_taint(stage: Stage) -> None:
     await stage.keeper.evaluate()
     await stage.keeper.settled()
     assert stage.tainted() == set()
-    assert stage.cluster.fleet.exclusion("a") is None
 
 
 async def test_a_taint_that_is_refused_holds_up_nothing_and_names_its_component(stage: Stage) -> None:
@@ -237,7 +235,6 @@ async def test_a_taint_that_may_not_be_removed_any_more_is_said_with_the_command
         new._show(kind, json.dumps(value).encode())
     refused = Forbidden(403, "Forbidden", "cannot get nodes")
     stage.api.refuses["GET", "nodes"] = refused
-    await new.keeper.begin()
     new.keeper.everything()
     await new.look()
     await new.look()
@@ -249,25 +246,6 @@ async def test_a_taint_that_may_not_be_removed_any_more_is_said_with_the_command
     new.keeper._mark_dirty(["a"])  # as it is after a pause
     await new.look()
     assert new.tainted() == set()
-
-
-async def test_a_new_leader_keeps_out_at_once_what_was_out(stage: Stage, judged: list[str]) -> None:
-    sick = {f"s{number}" for number in range(2 * module.NODES_AT_ONCE)}
-    stage.add("well", *sick)
-    for name in sick:
-        stage.say(name, 79)
-    await stage.look()
-    before = len(stage.api.calls)
-    new = Stage(stage.api)
-    new.policy()
-    for (kind, _), value in sorted(stage.api.objects.items()):
-        new._show(kind, json.dumps(value).encode())
-    judged.clear()
-    await new.keeper.begin()
-    assert {name for name in sick if new.cluster.fleet.exclusion(name) is not None} == sick
-    assert new.cluster.fleet.exclusion("well") is None
-    assert set(judged) == sick
-    assert len(stage.api.calls) == before
 
 
 @pytest.mark.parametrize("taints", [[], [OTHER]], ids=["none", "one"])

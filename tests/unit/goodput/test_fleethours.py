@@ -17,8 +17,9 @@ from tests.unit.goodput.hours import (
 )
 
 from muster.api.fleethours import MAX_SPANS, FleetHours, GpuState
+from muster.api.nodehealth import ExclusionCause
 from muster.goodput.fleethours import counted_from, hours_between, state_of, with_counted_hours
-from muster.world.fleet import Cause, Exclusion, Fleet
+from muster.world.fleet import Exclusion, Fleet
 from muster.world.views import NodeView, Taint
 
 GPUS = {GpuState.HELD: 16, GpuState.FREE: 8}
@@ -132,13 +133,13 @@ def test_what_is_kept_is_bounded() -> None:
     [
         ({}, "free"),
         ({"holders": ["uid"]}, "held"),
-        ({"holders": ["uid"], "excluded": Cause.HEALTH}, "held"),
+        ({"holders": ["uid"], "excluded": ExclusionCause.HEALTH}, "held"),
         ({"holders": ["pod/team-b/notebook"]}, "otherPods"),
         ({"holders": ["pod/team-b/notebook", "uid"]}, "held"),
-        ({"excluded": Cause.HEALTH}, "quarantined"),
-        ({"excluded": Cause.HEALTH, "ready": False}, "quarantined"),
-        ({"excluded": Cause.MAINTENANCE}, "maintenance"),
-        ({"excluded": Cause.REMOVAL, "unschedulable": True}, "maintenance"),
+        ({"excluded": ExclusionCause.HEALTH}, "quarantined"),
+        ({"excluded": ExclusionCause.HEALTH, "ready": False}, "quarantined"),
+        ({"excluded": ExclusionCause.MAINTENANCE}, "maintenance"),
+        ({"excluded": ExclusionCause.REMOVAL, "unschedulable": True}, "maintenance"),
         ({"ready": False}, "excluded"),
         ({"unschedulable": True}, "excluded"),
         ({"taint": Taint("ToBeDeletedByClusterAutoscaler", "1", "NoSchedule")}, "excluded"),
@@ -148,7 +149,7 @@ def test_what_is_kept_is_bounded() -> None:
         ({"taint": Taint("node.kubernetes.io/doubt", "", "PreferNoSchedule")}, "free"),
         ({"taint": Taint("nvidia.com/gpu", "present", "NoSchedule")}, "free"),
         ({"reserved": True}, "reserved"),
-        ({"reserved": True, "excluded": Cause.HEALTH}, "quarantined"),
+        ({"reserved": True, "excluded": ExclusionCause.HEALTH}, "quarantined"),
     ],
 )
 def test_each_node_is_in_one_state(node: dict[str, Any], state: str) -> None:

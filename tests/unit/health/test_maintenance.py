@@ -22,7 +22,7 @@ from tests.unit.health.builders import (
 
 from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.maintenance import MaintenancePolicy, MaintenanceStage
-from muster.api.nodehealth import Decision, NodeHealth, VerdictState
+from muster.api.nodehealth import Decision, Evacuate, NodeHealth, VerdictState
 from muster.api.preflight import PreflightPolicy, Profile
 from muster.health.assess import assess
 from muster.health.breaker import Act
@@ -33,7 +33,6 @@ from muster.health.silence import Silence
 from muster.health.sources import Rules
 from muster.health.story import effect_text, status_message
 from muster.health.verdict import AWAITS_BURN_IN, Verdict, node_fault
-from muster.world.fleet import Evacuate
 from muster.world.views import NodeView
 
 CLOSED, LEAVING, IN = MaintenanceStage.CLOSED, MaintenanceStage.EVACUATING, MaintenanceStage.IN_PROGRESS

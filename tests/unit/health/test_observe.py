@@ -19,18 +19,17 @@ from tests.unit.health.builders import (
 )
 
 from muster.api.fleetpolicy import Enforcement, FleetPolicySpec
-from muster.api.nodehealth import Decision, NodeHealth, RecommendedAction, Severity, VerdictState
+from muster.api.nodehealth import Decision, Evacuate, NodeHealth, RecommendedAction, Severity, VerdictState
 from muster.health.assess import assess
 from muster.health.breaker import Act, BreakerState, Ruling
-from muster.health.effects import effect
+from muster.health.effects import effect, suspicion_of
 from muster.health.node_world import FailedBurnIn, NodeWorld
 from muster.health.repairs import RepairStatus, Stage
 from muster.health.silence import Silence
 from muster.health.sources import ROWS, Rules
 from muster.health.story import EFFECT_LENGTH, MESSAGE_LENGTH, effect_text, status_message
-from muster.health.verdict import Verdict, node_fault, suspicion_of
+from muster.health.verdict import Verdict, node_fault
 from muster.health.verdict_index import VerdictIndex
-from muster.world.fleet import Evacuate
 from muster.world.jobfailures import JobFailureReport
 from muster.world.views import ConditionView
 
@@ -153,7 +152,11 @@ class TestNothingFollows:
         assert judged(healthy(), reports=words).follow_up.wants_check
         for policy in ({"sources": [{"name": "jobs", "observeOnly": True}]}, {"observedReasons": ["CheckRequested"]}):
             verdict = judged(healthy(), policy=policy, reports=words)
-            assert (verdict.follow_up.wants_check, verdict.follow_up.followed, suspicion_of(verdict)) == (
+            assert (
+                verdict.follow_up.wants_check,
+                verdict.follow_up.followed,
+                suspicion_of(verdict, Enforcement.JOBS),
+            ) == (
                 False,
                 None,
                 None,

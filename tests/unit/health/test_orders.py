@@ -5,7 +5,7 @@ from typing import Any
 from tests.unit.health.builders import NOW
 from tests.unit.lifecycle.builders import a_fleet, a_node
 
-from muster.api.nodehealth import NodeHealth, VerdictState
+from muster.api.nodehealth import Evacuate, NodeHealth, VerdictState
 from muster.health.assess import assess
 from muster.health.effects import Effect
 from muster.health.facts import NodeFacts
@@ -14,7 +14,6 @@ from muster.health.orders import InForce, View, decide
 from muster.health.sources import Rules
 from muster.health.verdict import Verdict
 from muster.health.verdict_index import NodeIndex, VerdictIndex
-from muster.world.fleet import Evacuate
 
 SICK = {"n0", "n2"}
 

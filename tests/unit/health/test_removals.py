@@ -6,7 +6,7 @@ import pytest
 from tests.unit.health.builders import NOW, Stored, after, decided, evidence, facts, healthy, written
 
 from muster.api.fleetpolicy import FleetPolicySpec
-from muster.api.nodehealth import Decision, VerdictState
+from muster.api.nodehealth import Decision, Evacuate, ExclusionCause, VerdictState
 from muster.health.assess import assess
 from muster.health.breaker import Act, Ruling
 from muster.health.effects import exclusion_of
@@ -14,7 +14,7 @@ from muster.health.node_world import NodeWorld
 from muster.health.removals import Notice
 from muster.health.sources import Rules
 from muster.health.verdict import Verdict
-from muster.world.fleet import Cause, Evacuate, Removal
+from muster.world.fleet import Removal
 from muster.world.views import Taint
 
 SPOT = Taint("aws-node-termination-handler/spot-itn", "spot-itn-0f1e", "NoSchedule")
@@ -108,4 +108,4 @@ def test_a_fault_beside_it_has_its_own_way() -> None:
     assert exclusion is not None
     assert rulings["node-0001"] == Ruling(Act.YIELD, "aws-nth repairs the node", charge=True)
     assert (exclusion.reason, exclusion.evacuate) == ("Xid79", Evacuate.AFTER_CHECKPOINT)
-    assert (exclusion.gone_by, exclusion.waiting_text, exclusion.cause) == (after(120), "", Cause.HEALTH)
+    assert (exclusion.gone_by_time, exclusion.cause) == (after(120), ExclusionCause.HEALTH)

@@ -8,21 +8,22 @@ from random import Random
 
 from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, a_node, at, running
 
+from muster.api.nodehealth import Evacuate, ExclusionCause
 from muster.lifecycle import evacuating
 from muster.lifecycle import record as records
 from muster.lifecycle.step import decide
-from muster.world.fleet import Cause, Evacuate, Exclusion, Removal
+from muster.world.fleet import Exclusion, Removal
 from muster.world.job import JobWorld
 
 LATER = Evacuate.AFTER_CHECKPOINT
 CORDON = "cordon"
 MARKS = {
     "last call": Exclusion(
-        "Spot", "", LATER, at(110), "going", removal=Removal("x", at(110), True), cause=Cause.REMOVAL
+        "Spot", "", LATER, at(110), "going", removal=Removal("x", at(110), True), cause=ExclusionCause.REMOVAL
     ),
     "degraded": Exclusion("Xid63", "rows wait for a reset", LATER),
-    "removal": Exclusion("Upgrade", "", LATER, None, "going", removal=Removal("x"), cause=Cause.REMOVAL),
-    "maintenance": Exclusion("MaintenanceAhead", "", LATER, at(9000), "kept free", cause=Cause.MAINTENANCE),
+    "removal": Exclusion("Upgrade", "", LATER, None, "going", removal=Removal("x"), cause=ExclusionCause.REMOVAL),
+    "maintenance": Exclusion("MaintenanceAhead", "", LATER, at(9000), "kept free", cause=ExclusionCause.MAINTENANCE),
 }
 URGENT_FIRST = (*MARKS, CORDON)
 RACKS = ("r0", "r1", "r2")

@@ -7,9 +7,10 @@ from tests.unit.lifecycle.builders import a_job, at
 from tests.unit.lifecycle.theatre import Play, Theatre
 
 from muster.api.gang import GangIncident
+from muster.api.nodehealth import Evacuate, ExclusionCause
 from muster.api.trainingjob import CompletionResult, TrainingJob
 from muster.recovery import budgets
-from muster.world.fleet import Cause, Evacuate, Exclusion, Removal
+from muster.world.fleet import Exclusion, Removal
 
 # Writes of a life: the start has 1 to 11, the restart in place 12 to 17, the move to another node 18 to 29.
 ALL_WRITES = range(1, 30)
@@ -43,7 +44,9 @@ def window(theatre: Theatre, seconds: float) -> Exclusion:
     """A node that has to be empty so long from now."""
     gone_by = at(theatre.now + seconds)
     words = "kept free for maintenance (w)"
-    return Exclusion("MaintenanceAhead", "", Evacuate.AFTER_CHECKPOINT, gone_by, words, cause=Cause.MAINTENANCE)
+    return Exclusion(
+        "MaintenanceAhead", "", Evacuate.AFTER_CHECKPOINT, gone_by, words, cause=ExclusionCause.MAINTENANCE
+    )
 
 
 def taken(theatre: Theatre, seconds: float | None = None, *, final: bool = True) -> Exclusion:
@@ -51,7 +54,9 @@ def taken(theatre: Theatre, seconds: float | None = None, *, final: bool = True)
     gone_by = None if seconds is None else at(theatre.now + seconds)
     removal = Removal("karpenter", gone_by, final)
     words = "being removed by karpenter"
-    return Exclusion("NodeDeleted", "", Evacuate.AFTER_CHECKPOINT, gone_by, words, removal=removal, cause=Cause.REMOVAL)
+    return Exclusion(
+        "NodeDeleted", "", Evacuate.AFTER_CHECKPOINT, gone_by, words, removal=removal, cause=ExclusionCause.REMOVAL
+    )
 
 
 def paid(play: Play) -> tuple[int, int]:

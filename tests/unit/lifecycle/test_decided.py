@@ -12,12 +12,13 @@ from tests.unit.lifecycle.written import (
     two_jobs_for_one_place_are_decided_again_the_same,
 )
 
+from muster.api.nodehealth import Evacuate
 from muster.lifecycle import decided
 from muster.lifecycle.decided import Decided, replay, write
 from muster.lifecycle.plan import Plan
 from muster.lifecycle.step import decide
 from muster.lifecycle.worker_pod import WorkerSettings
-from muster.world.fleet import Evacuate, Exclusion
+from muster.world.fleet import Exclusion
 from muster.world.job import JobWorld
 
 

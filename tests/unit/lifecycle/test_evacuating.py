@@ -12,20 +12,26 @@ from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, at, running
 from tests.unit.lifecycle.leaving import A_FEW, CORDON, Gang, those_move_that_can, world_of
 
 from muster.api.gang import Evacuation, GangSpec
+from muster.api.nodehealth import Evacuate, ExclusionCause
 from muster.lifecycle import evacuating, members
 from muster.lifecycle import record as records
 from muster.lifecycle.facts import Step
 from muster.lifecycle.plan import Announcement, Plan, State, StatusReport
 from muster.lifecycle.status import with_status
 from muster.lifecycle.step import decide
-from muster.world.fleet import Cause, Evacuate, Exclusion, Removal
+from muster.world.fleet import Exclusion, Removal
 from muster.world.job import JobWorld
 
 MAINTENANCE = Exclusion(
-    "MaintenanceAhead", "", Evacuate.AFTER_CHECKPOINT, waiting_text="kept free", cause=Cause.MAINTENANCE
+    "MaintenanceAhead", "", Evacuate.AFTER_CHECKPOINT, waiting_text="kept free", cause=ExclusionCause.MAINTENANCE
 )
 REMOVAL = Exclusion(
-    "NodeDeleted", "", Evacuate.AFTER_CHECKPOINT, waiting_text="going", removal=Removal("x"), cause=Cause.REMOVAL
+    "NodeDeleted",
+    "",
+    Evacuate.AFTER_CHECKPOINT,
+    waiting_text="going",
+    removal=Removal("x"),
+    cause=ExclusionCause.REMOVAL,
 )
 SPOT = replace(REMOVAL, removal=Removal("x", at(9000), final=True), gone_by=at(9000))
 # The condition is another system's, which chooses its name.

@@ -8,6 +8,7 @@ import pytest
 from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, an_incident, at, failed, idle, running
 
 from muster.api.gang import FaultClass, GangSpec, Level
+from muster.api.nodehealth import Evacuate
 from muster.lifecycle import record as records
 from muster.lifecycle.plan import BindPod, CommitGang, CreatePod, DeletePod
 from muster.lifecycle.step import decide
@@ -15,7 +16,7 @@ from muster.recovery import blame, budgets
 from muster.recovery.failure import Kind
 from muster.recovery.failures import find
 from muster.recovery.followed import failures_that_followed
-from muster.world.fleet import Evacuate, Exclusion, Fleet, Suspicion
+from muster.world.fleet import Exclusion, Fleet, Suspicion
 from muster.world.job import JobWorld
 
 HARDWARE, APPLICATION, UNKNOWN = FaultClass.HARDWARE, FaultClass.APPLICATION, FaultClass.UNKNOWN

@@ -19,16 +19,18 @@ from tests.unit.lifecycle.builders import a_fleet, a_node
 from tests.unit.reports.corpus import Case, cases
 
 from muster.api.fleetpolicy import FleetPolicySpec
+from muster.api.nodehealth import Evacuate
 from muster.health.assess import assess
-from muster.health.effects import exclusion_of
 from muster.health.facts import NodeFacts
+from muster.health.fitness import fitness_of
 from muster.health.node_world import NodeWorld
 from muster.health.orders import View, decide
 from muster.health.sources import ROWS, Annotation, Row, Rules
+from muster.health.story import recorded_status
 from muster.health.verdict_index import NodeIndex, VerdictIndex
 from muster.kube import decode
 from muster.placement.eligibility import Requirements, closed, reluctance
-from muster.world.fleet import Evacuate, Exclusion
+from muster.world.fleet import Exclusion
 from muster.world.views import READ_ANNOTATIONS, NodeView
 
 CASES = cases("marks")
@@ -57,7 +59,8 @@ def exclusion_for(node: NodeView) -> Exclusion | None:
         books.set_verdict(each.name, assess(NodeWorld(NodeFacts.from_node(each), healthy(), rules, NOW)))
     names = [each.name for each in nodes]
     orders, _ = decide(View(NOW, rules, books, ground, names, {node.name}, {}, {}))
-    return next(exclusion_of(order.verdict, order.effect) for order in orders if order.name == node.name)
+    order = next(order for order in orders if order.name == node.name)
+    return fitness_of(recorded_status(order, rules.enforcement)).exclusion
 
 
 def read(marks: dict[str, Any]) -> Any:

@@ -8,7 +8,8 @@ from tests.unit.lifecycle.builders import EPOCH, a_fleet, a_job, a_node, at
 from tests.unit.world.odd_worlds import again, content, odd_worlds
 
 from muster.api.fleetpolicy import FleetPolicySpec
-from muster.world.fleet import Evacuate, Exclusion, Fleet, KnownAges, Suspicion
+from muster.api.nodehealth import Evacuate
+from muster.world.fleet import Exclusion, Fleet, KnownAges, Suspicion
 from muster.world.job import JobWorld
 from muster.world.written import read, write
 

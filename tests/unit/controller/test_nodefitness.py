@@ -1,0 +1,221 @@
+"""What jobs see of nodes whose records cannot be written or read, or were forged or deleted."""
+
+import copy
+from typing import Any
+
+import pytest
+from tests.unit.controller.health_stage import Stage, mark, stage_with_a_policy
+
+from muster.api.nodehealth import Evacuate, NodeHealth
+from muster.health.fitness import UNREADABLE
+from muster.kube.decode import Undecodable
+from muster.kube.errors import ApiError, Forbidden, Invalid, LeadershipLost, NotFound, ServerError
+from muster.world.fleet import Exclusion, Fleet, Suspicion
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return stage_with_a_policy()
+
+
+def excluded(stage: Stage, name: str = "a") -> Exclusion | None:
+    return stage.cluster.fleet.exclusion(name)
+
+
+def forge(stage: Stage, name: str, **status: Any) -> None:
+    """A user writes into a record; None takes a field away."""
+    record = copy.deepcopy(stage.api.objects["nodehealths", name])
+    record["status"] = {key: value for key, value in {**record["status"], **status}.items() if value is not None}
+    stage.api.put("nodehealths", record)
+
+
+def delete(stage: Stage, name: str) -> None:
+    """A user deletes a record."""
+    gone = stage.api.objects.pop(("nodehealths", name))
+    stage.api.version += 1
+    gone["metadata"]["resourceVersion"] = str(stage.api.version)
+    stage.cluster.healths.store.apply("DELETED", NodeHealth.model_validate(gone))
+
+
+async def test_jobs_act_on_what_is_on_record(stage: Stage) -> None:
+    stage.add("a")
+    stage.say("a", 79)
+    await stage.look()
+    found, recorded = excluded(stage), stage.status("a")["exclusion"]
+    assert found is not None
+    assert (found.reason, found.evacuate) == ("Xid79", Evacuate.NOW)
+    assert (recorded["reason"], recorded["evacuate"]) == ("Xid79", "Now")
+    assert stage.cluster.fleet.node_fault("a") == stage.status("a")["fault"] != ""
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Forbidden(403, "Forbidden", "cannot patch nodehealths"),
+        ServerError(500, "", "the API server is away"),
+        Invalid(422, "Invalid", "the definition is older"),
+        NotFound(404, "NotFound", "the definition is not installed"),
+    ],
+    ids=["forbidden", "away", "an older definition", "no definition"],
+)
+async def test_no_worker_comes_to_a_node_whose_fault_cannot_be_recorded_and_none_leaves_it(
+    stage: Stage, error: ApiError
+) -> None:
+    stage.add("a")
+    stage.say("a", 79)
+    stage.api.refuses["PATCH", "nodehealths"] = error
+    await stage.look()
+    found = excluded(stage)
+    assert found is not None
+    assert (found.evacuate, found.last_choice) == (Evacuate.NO, False)
+    assert stage.tainted() == set()
+    assert stage.cluster.fleet.node_fault("a") == ""
+    stage.api.refuses.clear()
+    stage.keeper._rested("a")
+    await stage.look()
+    recorded = excluded(stage)
+    assert recorded is not None
+    assert recorded.evacuate is Evacuate.NOW
+
+
+async def test_a_node_is_not_free_before_its_record_says_so(stage: Stage) -> None:
+    stage.add("a")
+    stage.say("a", 79)
+    await stage.look()
+    stage.api.refuses["PATCH", "nodehealths"] = Forbidden(403, "Forbidden", "cannot patch nodehealths")
+    stage.say("a", boot="boot-2")
+    await stage.look()
+    assert excluded(stage) is not None
+    stage.api.refuses.clear()
+    stage.keeper._rested("a")
+    await stage.look()
+    assert excluded(stage) is None
+
+
+async def test_a_record_that_a_user_deletes_frees_no_node(stage: Stage) -> None:
+    stage.add("a")
+    mark(stage, "a", "EVICT")
+    await stage.look()
+    assert excluded(stage) is not None
+    delete(stage, "a")
+    found = excluded(stage)  # nothing was looked at since
+    assert found is not None
+    assert found.evacuate is Evacuate.NO
+    await stage.look()
+    again = excluded(stage)
+    assert again is not None
+    assert again.evacuate is Evacuate.AFTER_CHECKPOINT
+
+
+async def test_what_a_user_writes_into_a_record_holds_until_the_node_is_looked_at(stage: Stage) -> None:
+    stage.add("a", "b")
+    stage.say("a", 79)
+    stage.say("b")
+    await stage.look()
+    forge(stage, "a", exclusion=None)
+    forge(stage, "b", exclusion={"reason": "Mine", "evacuate": "Now"})
+    kept, forged = excluded(stage, "a"), excluded(stage, "b")
+    assert kept is not None
+    assert kept.evacuate is Evacuate.NO
+    assert forged is not None
+    await stage.look()
+    assert excluded(stage, "b") is None
+    assert excluded(stage, "a") == Exclusion("Xid79", kept.message, Evacuate.NOW)
+
+
+async def test_a_record_that_cannot_be_read_makes_its_node_the_last_choice(stage: Stage) -> None:
+    stage.add("a")
+    stage.say("a", 79)
+    await stage.look()
+    for each in (stage, stage.successor()):
+        each.cluster.healths.store.assume(Undecodable("", "a", "health-a", 10_000, 1, "status.state: Peaky"))
+        assert excluded(each) == UNREADABLE.exclusion
+        await each.look()
+        assert excluded(each) == UNREADABLE.exclusion
+
+
+async def test_a_node_that_is_gone_is_nothing_to_jobs_and_comes_back_as_it_was(stage: Stage) -> None:
+    stage.add("a")
+    stage.say("a", 79)
+    await stage.look()
+    stage.remove_node("a")
+    assert excluded(stage) is None
+    assert not stage.cluster.fleet.node_fault("a")
+    await stage.look()
+    stage.add("a", uid="another")
+    assert excluded(stage) is not None
+
+
+async def test_jobs_are_woken_by_what_is_on_record(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    woken = list[tuple[str, Evacuate]]()
+
+    def ring(uid: str) -> None:
+        found = excluded(stage)
+        woken.append((uid, found.evacuate if found is not None else Evacuate.NO))
+
+    monkeypatch.setattr(stage.keeper._fitness, "_rings", ring)
+    monkeypatch.setattr(stage.cluster, "jobs_on", lambda _node: ["uid"])
+    stage.add("a")
+    stage.say("a", 79)
+    await stage.look()
+    assert woken[-1] == ("uid", Evacuate.NOW)
+
+
+def _afflicted() -> Stage:
+    """Nodes of each kind: to leave at once, after a checkpoint, suspect, cordoned, taken away by others."""
+    stage = stage_with_a_policy()
+    stage.add("well", "fatal", "degraded", "suspect", "cordoned", "spot")
+    stage.say("fatal", 79)
+    stage.say("degraded", 63)
+    stage.say("suspect", 13)
+    stage.say("cordoned")
+    cordon = {"decision": "Cordon", "reason": "leak", "user": "ann", "time": "2026-01-31T11:00:00Z"}
+    stage.api.put("nodehealths", {**stage.api.objects["nodehealths", "cordoned"], "spec": {"override": cordon}})
+    spot = {"key": "aws-node-termination-handler/spot-itn", "value": "x", "effect": "NoSchedule"}
+    stage.api.put("nodes", {**stage.api.objects["nodes", "spot"], "spec": {"taints": [spot]}})
+    return stage
+
+
+def _seen(fleet: Fleet) -> dict[str, tuple[Exclusion | None, str, Suspicion | None]]:
+    return {name: (fleet.exclusion(name), fleet.node_fault(name), fleet.suspicion_of(name)) for name in fleet.nodes}
+
+
+def _dies_at(stage: Stage, number: int, *, heard: bool) -> None:
+    """Have the process die at its write with this number: before the API server hears of it, or before its answer."""
+    called, shown = stage.api._called, stage.api.shown
+
+    async def dying(verb: str, kind: str, name: str) -> None:
+        if len(stage.api.calls) >= number + heard:
+            raise LeadershipLost("it is dead")
+        await called(verb, kind, name)
+
+    def unheard(kind: str, data: bytes) -> None:
+        if len(stage.api.calls) <= number:
+            shown(kind, data)
+
+    stage.api._called, stage.api.shown = dying, unheard  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("heard", [False, True], ids=["before the API server has it", "before the answer"])
+async def test_a_new_leader_sees_what_the_last_one_saw_wherever_it_died(heard: bool) -> None:
+    number = 0
+    while True:
+        stage = _afflicted()
+        _dies_at(stage, number, heard=heard)
+        await stage.look()
+        last = _seen(stage.cluster.fleet)
+        heir = stage.successor()
+        for name, (exclusion, fault, suspicion) in _seen(heir.cluster.fleet).items():
+            seen = last[name]
+            if seen[0] is not None and exclusion is None:
+                assert seen[0].evacuate is Evacuate.NO  # only decided, and nothing but new workers hung on it
+                seen = None, *seen[1:]
+            elif heard and (exclusion, fault, suspicion) != seen:
+                assert len(stage.api.calls) == number + 1  # the answer that the last one did not hear
+                continue
+            assert seen == (exclusion, fault, suspicion), (number, name)
+        if len(stage.api.calls) < number:
+            break
+        number += 1
+    assert number >= 8
+    assert {name for name, (exclusion, _, _) in last.items() if exclusion} == {"fatal", "degraded", "cordoned", "spot"}

@@ -1,0 +1,70 @@
+"""What jobs see of a node by its record: each field, and the texts for jobs that wait."""
+
+import pytest
+from tests.unit.health.builders import NOW, after
+
+from muster.api.maintenance import NodeMaintenance
+from muster.api.nodehealth import (
+    Evacuate,
+    ExclusionCause,
+    NodeExclusion,
+    NodeHealthStatus,
+    NodeRemoval,
+    NodeSuspicion,
+    VerdictState,
+)
+from muster.health.fitness import Fitness, fitness_of, until_recorded
+from muster.world.fleet import Exclusion, Removal, Suspicion
+
+WINDOW = NodeMaintenance.model_validate(
+    {"window": "rack-7", "stage": "InProgress", "startTime": NOW, "endTime": after(3600)}
+)
+
+
+def test_every_field_comes_to_jobs() -> None:
+    status = NodeHealthStatus(
+        state=VerdictState.UNHEALTHY,
+        exclusion=NodeExclusion(
+            reason="Xid79",
+            message="fell off the bus",
+            last_choice=True,
+            evacuate=Evacuate.NOW,
+            gone_by_time=after(60),
+            removal=NodeRemoval(announced_by="karpenter", gone_by_time=after(120), final=True),
+        ),
+        fault="Xid79: fell off the bus",
+        suspicion=NodeSuspicion(followed_time=NOW, wants_test=True),
+    )
+    assert fitness_of(status) == Fitness(
+        Exclusion(
+            "Xid79",
+            "fell off the bus",
+            Evacuate.NOW,
+            after(60),
+            last_choice=True,
+            removal=Removal("karpenter", after(120), final=True),
+        ),
+        "Xid79: fell off the bus",
+        Suspicion(NOW, wants_check=True),
+    )
+    assert fitness_of(NodeHealthStatus(state=VerdictState.UNHEALTHY)) == Fitness()
+
+
+@pytest.mark.parametrize(
+    ("cause", "text"),
+    [
+        (ExclusionCause.HEALTH, ""),
+        (ExclusionCause.REMOVAL, "being removed by karpenter"),
+        (ExclusionCause.MAINTENANCE, "in maintenance (rack-7) until 2026-11-20 10:41 UTC"),
+    ],
+)
+def test_jobs_that_wait_are_told_what_the_node_waits_for(cause: ExclusionCause, text: str) -> None:
+    excluded = NodeExclusion(reason="Reason", cause=cause, removal=NodeRemoval(announced_by="karpenter"))
+    found = fitness_of(NodeHealthStatus(exclusion=excluded, maintenance=WINDOW)).exclusion
+    assert found is not None
+    assert found.waiting_text == text
+
+
+def test_what_is_only_decided_keeps_new_workers_away_and_nothing_else() -> None:
+    excluded = NodeExclusion(reason="Xid79", message="fell off the bus", evacuate=Evacuate.NOW, gone_by_time=NOW)
+    assert until_recorded(excluded) == Exclusion("Xid79", "fell off the bus")
