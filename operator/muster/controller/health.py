@@ -40,7 +40,7 @@ from muster.health.breaker import BreakerState
 from muster.health.effects import Effect, exclusion_of
 from muster.health.engine import Engine
 from muster.health.facts import NodeFacts
-from muster.health.job_failures import LASTS, JobFailureReports, TestRequests
+from muster.health.job_failures import LASTS, JobFailureReports, JobRecord, TestRequests
 from muster.health.memory import identity, same_machine
 from muster.health.node_world import FailedBurnIn, NodeWorld
 from muster.health.orders import Order
@@ -408,12 +408,9 @@ class HealthKeeper:
         """
         if not isinstance(new, Gang) or (isinstance(old, Gang) and comparable_facts(old) == comparable_facts(new)):
             return
-        node, words = failures_that_followed(new)
-        self._mark_dirty(
-            self._job_words.replace_reports(
-                new.metadata.namespace, qualified_job_name(new), new.spec.job_uid, node, words
-            )
-        )
+        node, reports = failures_that_followed(new)
+        record = JobRecord(new.metadata.namespace, qualified_job_name(new), new.spec.job_uid, node, reports)
+        self._mark_dirty(self._job_words.replace_record(record))
 
     def _forget_reports(self, now: datetime) -> None:
         self._job_words.forget(now)

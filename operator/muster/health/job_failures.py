@@ -10,7 +10,7 @@ after each half-life. An owner whose jobs fail on many nodes is ignored, because
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
@@ -126,6 +126,25 @@ def _fades(value: float, limit: float, now: datetime) -> datetime:
     return now + timedelta(seconds=HALF_LIFE_SECONDS * math.log2(value / limit)) + _LATER
 
 
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """What one record of a job says about a node.
+
+    Attributes:
+        owner: of the job.
+        job: its namespace and name.
+        uid: of the job: a job that is created again under the same name has another one.
+        node: the blamed node; not used without failures.
+        reports: the failures that blame the node; empty: the job blames none.
+    """
+
+    owner: str
+    job: str
+    uid: str
+    node: str = ""
+    reports: tuple[JobFailureReport, ...] = ()
+
+
 class JobFailureReports:
     """All failures of jobs that blame a node, by node. Failures of deleted jobs are kept for a while.
 
@@ -134,40 +153,30 @@ class JobFailureReports:
     """
 
     def __init__(self) -> None:
-        self._records: dict[str, dict[str, tuple[str, Sequence[JobFailureReport]]]] = {}  # job -> uid -> node, reports
+        self._records: dict[str, dict[str, JobRecord]] = {}  # job -> uid -> record
         # node -> job -> reports
         self._by_node: defaultdict[str, dict[str, Sequence[JobFailureReport]]] = defaultdict(dict)
         self._by_owner: defaultdict[str, dict[str, str]] = defaultdict(dict)  # owner -> job -> node
         self._repeated_at: tuple[datetime | None, dict[str, int]] = None, {}  # for one time: owner -> nodes
 
-    def replace_reports(
-        self, owner: str, job: str, uid: str, node: str, reports: Sequence[JobFailureReport]
-    ) -> set[str]:
-        """Replace the failures that one record of a job reports, with the node that they blame.
-
-        Args:
-            owner: of the job.
-            job: its namespace and name.
-            uid: of the job: a job that is created again under the same name has another one.
-            node: the blamed node; not used without failures.
-            reports: the failures that blame the node; empty: the job blames none.
+    def replace_record(self, record: JobRecord) -> set[str]:
+        """Replace what one record of a job says.
 
         Returns:
             The names of the nodes whose verdict may change as a result.
         """
-        records = self._records.setdefault(job, {})
-        if records.get(uid, ("", ())) == (node, reports):
-            if not records:
-                del self._records[job]
+        known = self._records.get(record.job, {}).get(record.uid)
+        if record == known or (known is None and not record.reports):
             return set()
-        before = self._heard_on(owner)
-        records.pop(uid, None)
-        if reports:
-            records[uid] = (node, reports)
+        before = self._blamed_by(record.owner)
+        records = self._records.setdefault(record.job, {})
+        records.pop(record.uid, None)
+        if record.reports:
+            records[record.uid] = record
             while len(records) > MAX_RECORDS:
                 del records[next(iter(records))]
-        self._settle(owner, job)
-        return before | self._heard_on(owner)
+        self._settle(record.owner, record.job)
+        return before | self._blamed_by(record.owner)
 
     def failures_on(self, node: str, nodes: int, now: datetime) -> list[JobFailureReport]:
         """Return the failures that blame a node, without those of owners whose failures follow too many nodes.
@@ -185,14 +194,13 @@ class JobFailureReports:
     def forget(self, now: datetime) -> None:
         """Forget the records that are too old to count."""
         for job, records in list(self._records.items()):
-            old = [
-                uid for uid, (_, reports) in records.items() if all(now - report.time >= LASTS for report in reports)
+            outdated = [
+                record for record in records.values() if all(now - report.time >= LASTS for report in record.reports)
             ]
-            if old:
-                owner = next(report.owner for _, reports in records.values() for report in reports)
-                for uid in old:
-                    del records[uid]
-                self._settle(owner, job)
+            for record in outdated:
+                del records[record.uid]
+            if outdated:
+                self._settle(outdated[0].owner, job)
 
     def _settle(self, owner: str, job: str) -> None:
         """Update which node a job blames, after a change of the job's records."""
@@ -202,7 +210,7 @@ class JobFailureReports:
             self._by_node[before].pop(job, None)
             if not self._by_node[before]:
                 del self._by_node[before]
-        node, reports = _blamed(self._records.get(job, {}))
+        node, reports = _blamed(self._records.get(job, {}).values())
         if node:
             self._by_node[node][job] = reports
             self._by_owner[owner][job] = node
@@ -211,7 +219,7 @@ class JobFailureReports:
         if not self._by_owner[owner]:
             del self._by_owner[owner]
 
-    def _heard_on(self, owner: str) -> set[str]:
+    def _blamed_by(self, owner: str) -> set[str]:
         return set(self._by_owner.get(owner, {}).values())
 
     def _repeated(self, owner: str, now: datetime) -> int:
@@ -298,16 +306,12 @@ class TestRequests:
             del self._served[next(iter(self._served))]
 
 
-def _blamed(records: Mapping[str, tuple[str, Sequence[JobFailureReport]]]) -> tuple[str, Sequence[JobFailureReport]]:
+def _blamed(records: Collection[JobRecord]) -> tuple[str, list[JobFailureReport]]:
     """Return the node that more than half of a job's records blame, and the failures that blame it; "" if there is
-    none.
-
-    Args:
-        records: by the UID of the job, the blamed node and the failures.
-    """
+    none."""
     if not records:
-        return "", ()
-    (node, most), *_ = Counter(node for node, _ in records.values()).most_common(1)
+        return "", []
+    (node, most), *_ = Counter(record.node for record in records).most_common(1)
     if 2 * most <= len(records):
-        return "", ()
-    return node, [report for of, reports in records.values() if of == node for report in reports]
+        return "", []
+    return node, [report for record in records if record.node == node for report in record.reports]

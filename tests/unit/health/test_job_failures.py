@@ -9,7 +9,7 @@ from tests.unit.health.builders import NOW, after
 from tests.unit.health.words import assert_that_work_goes_by_the_jobs_of_an_owner, word
 
 from muster.health import job_failures  # its TestRequests by its module: pytest takes a class of that name for tests
-from muster.health.job_failures import LASTS, MAX_NODES, JobFailureReports, following, weight
+from muster.health.job_failures import LASTS, MAX_NODES, JobFailureReports, JobRecord, following, weight
 from muster.world.jobfailures import JobFailureReport
 
 DAY = 86400
@@ -84,7 +84,7 @@ def told(*of: tuple[str, str, Iterable[JobFailureReport]]) -> JobFailureReports:
     """Job, node, words; each job with a record of its own."""
     found = JobFailureReports()
     for number, (job, node, words) in enumerate(of):
-        found.replace_reports(job.split("/")[0], job, f"uid-{number}", node, tuple(words))
+        found.replace_record(JobRecord(job.split("/")[0], job, f"uid-{number}", node, tuple(words)))
     return found
 
 
@@ -96,10 +96,10 @@ class TestJobWords:
 
     def test_what_changes_is_told(self) -> None:
         words = JobFailureReports()
-        assert words.replace_reports("a", "a/llama", "u", "n1", (word(),)) == {"n1"}
-        assert words.replace_reports("a", "a/llama", "u", "n1", (word(),)) == set()
-        assert words.replace_reports("a", "a/llama", "u", "n2", (word(),)) == {"n1", "n2"}
-        assert words.replace_reports("a", "a/llama", "u", "", ()) == {"n2"}
+        assert words.replace_record(JobRecord("a", "a/llama", "u", "n1", (word(),))) == {"n1"}
+        assert words.replace_record(JobRecord("a", "a/llama", "u", "n1", (word(),))) == set()
+        assert words.replace_record(JobRecord("a", "a/llama", "u", "n2", (word(),))) == {"n1", "n2"}
+        assert words.replace_record(JobRecord("a", "a/llama", "u", "", ())) == {"n2"}
         assert words.failures_on("n2", 100, NOW) == []
 
     def test_a_job_that_was_created_again_and_fails_elsewhere_blames_nobody(self) -> None:
@@ -122,7 +122,7 @@ class TestJobWords:
 
     def test_who_is_not_heard_any_more_is_told_of_all_nodes(self) -> None:
         words = told(("a/x", "n1", [word(job="x")]), ("a/y", "n2", [word(job="y")]))
-        assert words.replace_reports("a", "a/z", "uid-z", "n3", (word(job="z"),)) == {"n1", "n2", "n3"}
+        assert words.replace_record(JobRecord("a", "a/z", "uid-z", "n3", (word(job="z"),))) == {"n1", "n2", "n3"}
 
     def test_old_words_are_forgotten_and_leave_nothing(self) -> None:
         words = told(("a/x", "n1", [word(job="x")]), ("b/y", "n1", [word("b", "y", at=60)]))
@@ -135,7 +135,7 @@ class TestJobWords:
     def test_a_name_has_few_records(self) -> None:
         words = JobFailureReports()
         for number in range(1000):
-            words.replace_reports("a", "a/llama", f"uid-{number}", "n1", (word(at=number),))
+            words.replace_record(JobRecord("a", "a/llama", f"uid-{number}", "n1", (word(at=number),)))
         assert len(words.failures_on("n1", 100, after(1000))) == 4
 
     def test_the_index_is_what_a_new_one_would_be(self) -> None:
@@ -146,7 +146,7 @@ class TestJobWords:
             owner, job = rng.choice("abc"), rng.choice("xyz")
             node = f"n{rng.randrange(4)}"
             said = (word(owner, job, at=step),) if rng.random() < 0.7 else ()
-            words.replace_reports(owner, f"{owner}/{job}", owner + job, node if said else "", said)
+            words.replace_record(JobRecord(owner, f"{owner}/{job}", owner + job, node if said else "", said))
             records[owner, job] = (node, said)
         fresh = told(*((f"{owner}/{job}", node, said) for (owner, job), (node, said) in records.items() if said))
         for node in range(4):

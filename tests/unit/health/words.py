@@ -5,7 +5,7 @@ from typing import Any
 from tests.unit.counting import CountedWork
 from tests.unit.health.builders import after
 
-from muster.health.job_failures import JobFailureReports
+from muster.health.job_failures import JobFailureReports, JobRecord
 from muster.world.jobfailures import JobFailureReport
 
 
@@ -21,7 +21,7 @@ def assert_that_work_goes_by_the_jobs_of_an_owner(owners: int) -> None:
         owner, job = f"t{number % owners}", f"j{number}"
         said = tuple(word(owner, job, at=i) for i in range(8))
         with CountedWork() as counted:
-            for node in words.replace_reports(owner, f"{owner}/{job}", job, f"n{number * 31 % 16384}", said):
+            for node in words.replace_record(JobRecord(owner, f"{owner}/{job}", job, f"n{number * 31 % 16384}", said)):
                 words.failures_on(node, 16384, after(10))
         steps.append(counted.steps)
     assert max(steps) < 6_000
