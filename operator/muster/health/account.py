@@ -83,7 +83,7 @@ def _recorded(world: NodeWorld) -> tuple[Offences, tuple[Offences, ...], Decimal
     own = score(offences, world.now, half_life)
     earlier = tuple(before.earlier_offences)
     if replaced:
-        earlier = accounts_to_keep(earlier, before.offences, machine, world.now, half_life)
+        earlier = accounts_to_keep((before.offences, *earlier), machine, world.now, half_life)
     known = before.offences.hardware
     met = bool(machine) and (replaced or not known or may_be_same(known, machine))
     elsewhere = world.memory.highest_score(machine, world.now, half_life) if world.memory and met else Decimal(0)

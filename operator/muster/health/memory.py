@@ -84,24 +84,23 @@ def score(offences: Offences, now: datetime, half_life_seconds: int) -> Decimal:
 
 
 def accounts_to_keep(
-    earlier: Iterable[Offences], replaced: Offences, machine: str, now: datetime, half_life_seconds: int
+    accounts: Iterable[Offences], machine: str, now: datetime, half_life_seconds: int
 ) -> tuple[Offences, ...]:
     """Return the accounts to keep in a node's record of the machines that had its name, the highest first.
 
     Args:
-        earlier: those kept until now.
-        replaced: the account of the machine that has just lost the name.
+        accounts: of these machines; among equals the first are kept.
         machine: the identity of the machine that has the name now; its own account is in use again.
         now: the time.
         half_life_seconds: the time in which an account loses half of its weight.
     """
-    owed = [
+    scored = [
         (score(account, now, half_life_seconds), account)
-        for account in (replaced, *earlier)
+        for account in accounts
         if not same_machine(machine, account.hardware)
     ]
-    owed.sort(key=lambda pair: pair[0], reverse=True)
-    return tuple(account for left, account in owed[:MAX_EARLIER_OFFENCES] if left)
+    scored.sort(key=lambda pair: pair[0], reverse=True)
+    return tuple(account for left, account in scored[:MAX_EARLIER_OFFENCES] if left)
 
 
 class MachineOffences:

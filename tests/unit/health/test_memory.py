@@ -83,9 +83,9 @@ class TestScore:
 def test_of_many_machines_that_had_a_name_the_worst_are_kept() -> None:
     boards = [machine(system_uuid=f"board-{number}", gpu_serials=[]) for number in range(12)]
     accounts = [Offences(hardware=board, score=str(number), as_of=NOW) for number, board in enumerate(boards)]
-    kept = accounts_to_keep(accounts[:10], accounts[10], boards[9], NOW, WEEK)
+    kept = accounts_to_keep(accounts[:11], boards[9], NOW, WEEK)
     assert [account.score for account in kept] == ["10", "8", "7", "6", "5", "4", "3", "2"]
-    assert accounts_to_keep([], accounts[0], boards[1], NOW, WEEK) == ()
+    assert accounts_to_keep(accounts[:1], boards[1], NOW, WEEK) == ()
 
 
 class TestMemory:
