@@ -19,7 +19,7 @@ from muster.api.base import API_VERSION
 from muster.api.repairrequest import RepairRequest
 from muster.controller.cluster import Cluster
 from muster.controller.health import HealthKeeper
-from muster.health.repairs import NOT_EMPTY, Case, Plan, RepairStatus, Request, Stage, plan
+from muster.health.repairs import NOT_EMPTY, Case, Plan, RepairStatus, RepairWorld, Request, Stage, plan
 from muster.kube import decode, paths
 from muster.kube.client import Client
 from muster.kube.errors import AlreadyExists, ApiError, Conflict, LeadershipLost, NotFound
@@ -149,11 +149,13 @@ class RepairKeeper:
         self._rests_until = {name: until for name, until in self._rests_until.items() if until > now}
         self._missing_since = {name: self._missing_since.get(name, now) for name in found if not self._exists(name)}
         return plan(
-            cases,
-            {name: each.request for name, each in found.items()},
-            self._cluster.policy().health.repair,
-            {name: now - since for name, since in self._missing_since.items()},
-            self._rests_until,
+            RepairWorld(
+                cases,
+                {name: each.request for name, each in found.items()},
+                self._cluster.policy().health.repair,
+                {name: now - since for name, since in self._missing_since.items()},
+                self._rests_until,
+            )
         )
 
     async def _carry_out(self, what: Plan, found: Mapping[str, _Found], words: dict[str, RepairStatus]) -> None:

@@ -7,7 +7,7 @@ succeeds or the repair system's write does, and the node comes back only after t
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
@@ -125,23 +125,18 @@ def hold_signs(findings: Iterable[Finding], status: RepairStatus | None, now: da
     return [_sign(reason, since, now, f"{text}: {status.message}" if status.message else text)]
 
 
-def unverified_signs(
-    findings: Iterable[Finding], ended: datetime, is_seen: bool, now: datetime, what: str = "repair"
-) -> list[Sign]:
-    """Return the sign that keeps a node out after a repair until its agent has checked all of it; none after that.
+def unverified_sign(findings: Iterable[Finding], ended: datetime, now: datetime, work: str) -> Sign:
+    """Return the sign that keeps a node out after work on it, until its agent has checked all of it.
 
     Args:
         findings: on the node's record.
-        ended: when the repair was seen to have ended.
-        is_seen: whether the agent is Ready and reports about the present boot.
+        ended: when the work was seen to have ended.
         now: the time.
-        what: what has ended, as a word for the message: repair or maintenance.
+        work: what has ended, as a word for the message: repair or maintenance.
     """
-    if is_seen and (now - ended).total_seconds() >= LOOK_SECONDS:
-        return []
-    old = next((each for each in findings if each.source == REPAIR and each.reason == UNPROVEN), None)
-    text = f"the {what} has ended, and the node's agent has not checked the whole node since"
-    return [_sign(UNPROVEN, old.since if old is not None else ended, now, text)]
+    recorded = _recorded(findings, UNPROVEN)
+    text = f"the {work} has ended, and the node's agent has not checked the whole node since"
+    return _sign(UNPROVEN, recorded.since if recorded is not None else ended, now, text)
 
 
 def failure_signs(findings: Iterable[Finding], status: RepairStatus | None, now: datetime) -> list[Sign]:
@@ -152,24 +147,21 @@ def failure_signs(findings: Iterable[Finding], status: RepairStatus | None, now:
         status: the state of the node's RepairRequest; None: there is none.
         now: the time.
     """
-    old = next((each for each in findings if each.source == REPAIR and each.reason == FAILED), None)
-    since = old.since if old is not None else now
-    if status is not None and status.stage is Stage.UNKNOWN and old is not None:
-        return [_sign(FAILED, since, since, old.message, RecommendedAction.INSPECT)]
+    recorded = _recorded(findings, FAILED)
+    since = recorded.since if recorded is not None else now
+    if status is not None and status.stage is Stage.UNKNOWN and recorded is not None:
+        return [_sign(FAILED, since, since, recorded.message)]
     if status is None or status.stage is not Stage.FAILED:
         return []
     why = f": {status.message}" if status.message else "; its RepairRequest gives no reason"
-    text = f"{status.action} of the machine has failed{why}"
-    return [_sign(FAILED, since, since, text, RecommendedAction.INSPECT)]
+    return [_sign(FAILED, since, since, f"{status.action} of the machine has failed{why}")]
 
 
-def _sign(
-    reason: str,
-    since: datetime,
-    newest: datetime,
-    message: str,
-    action: RecommendedAction = RecommendedAction.NONE,
-) -> Sign:
+def _recorded(findings: Iterable[Finding], reason: str) -> Finding | None:
+    return next((finding for finding in findings if finding.source == REPAIR and finding.reason == reason), None)
+
+
+def _sign(reason: str, since: datetime, newest: datetime, message: str) -> Sign:
     """Return a sign for work of other systems on a node: it is no offence, and takes no budget."""
     return Sign(
         REPAIR,
@@ -177,7 +169,7 @@ def _sign(
         Severity.DEGRADED,
         since=min(since, newest),
         newest=newest,
-        action=action,
+        action=RecommendedAction.INSPECT if reason == FAILED else RecommendedAction.NONE,
         message=message,
         planned=True,
         offence=False,
@@ -292,45 +284,58 @@ class Request:
         return cls(RepairStatus(stage, "", f"the RepairRequest cannot be read ({error[:256]})"), None)
 
 
-def plan(
-    cases: Mapping[str, Case],
-    requests: Mapping[str, Request],
-    policy: RepairPolicy,
-    missing_seconds: Mapping[str, float],
-    resting: Collection[str] = frozenset(),
-) -> Plan:
-    """Return which RepairRequests to make, to keep and to delete; the node that has been out for longest comes first.
+@dataclass(frozen=True, slots=True)
+class RepairWorld:
+    """All that the plan of repairs reads, as one frozen value.
 
-    Args:
+    Attributes:
         cases: by name, the nodes that are out or have a request; absent: nothing is known of the node just now.
         requests: by node, all requests that exist.
         policy: what to request; without actions, only repairs in progress are awaited.
         missing_seconds: by name, for how long each node that does not exist has been missing, as far as known.
         resting: nodes for which no repair is requested now.
     """
-    ends: dict[str, str] = {}
-    kept: dict[str, RepairStatus] = {}
-    for name, request in requests.items():
-        why = _why_ended(cases.get(name), request, policy, missing_seconds.get(name))
-        if why:
-            ends[name] = why
-        else:
-            kept[name] = request.status
-    room = policy.max_concurrent - sum(word.stage in (Stage.ASKED, Stage.IN_PROGRESS) for word in kept.values())
-    wanting = [
-        case
-        for name, case in cases.items()
-        if case.asks(policy) and case.incident is not None and name not in requests and name not in resting
-    ]
-    # A node that is held already comes first, or its record would be changed to and fro.
-    wanting.sort(key=lambda case: (not case.held, case.incident, case.node))
-    chosen = wanting[: max(0, room)]
+
+    cases: Mapping[str, Case]
+    requests: Mapping[str, Request]
+    policy: RepairPolicy
+    missing_seconds: Mapping[str, float] = field(default_factory=dict)
+    resting: Collection[str] = frozenset()
+
+
+def plan(world: RepairWorld) -> Plan:
+    """Return which RepairRequests to make, to keep and to delete."""
+    why_ended = {
+        name: _why_ended(world.cases.get(name), request, world.policy, world.missing_seconds.get(name))
+        for name, request in world.requests.items()
+    }
+    kept = {name: request.status for name, request in world.requests.items() if not why_ended[name]}
+    room = world.policy.max_concurrent - sum(
+        status.stage in (Stage.ASKED, Stage.IN_PROGRESS) for status in kept.values()
+    )
+    chosen = _waiting(world)[: max(0, room)]
     return Plan(
-        ends,
+        {name: why for name, why in why_ended.items() if why},
         tuple(case.node for case in chosen if case.held),
         tuple(case.node for case in chosen if not case.held),
         kept,
     )
+
+
+def _waiting(world: RepairWorld) -> list[Case]:
+    """Return the nodes that need a request and have none; the one that has been out for longest comes first.
+
+    A node that is held already comes before all others, or its record would be changed to and fro.
+    """
+    waiting = [
+        case
+        for name, case in world.cases.items()
+        if case.asks(world.policy)
+        and case.incident is not None
+        and name not in world.requests
+        and name not in world.resting
+    ]
+    return sorted(waiting, key=lambda case: (not case.held, case.incident, case.node))
 
 
 def _why_ended(case: Case | None, request: Request, policy: RepairPolicy, missing_seconds: float | None) -> str:

@@ -14,7 +14,7 @@ from muster.health.incidents import History
 from muster.health.job_failures import Following
 from muster.health.maintenance import REASONS
 from muster.health.node_world import NodeWorld
-from muster.health.repairs import hold_signs, unverified_signs
+from muster.health.repairs import LOOK_SECONDS, hold_signs, unverified_sign
 from muster.health.signs import JOBS, MAINTENANCE, REPAIR, WEIGHT, Sign
 from muster.health.verdict import RELEASED
 from muster.world.fleet import Removal
@@ -125,16 +125,21 @@ def _held(world: NodeWorld, history: History) -> Iterator[Sign]:
     if world.window is not None:
         yield world.window.sign(world.known, world.now)
     ended = history.repair_ended
-    if ended is not None and (world.released is None or world.released < ended):
-        what = "maintenance" if history.open and history.open.reason in REASONS else "repair"
-        yield from unverified_signs(world.before.findings, ended, _is_seen(world), world.now, what)
+    if ended is None or (world.released is not None and world.released >= ended) or _is_verified(world, ended):
+        return
+    work = "maintenance" if history.open and history.open.reason in REASONS else "repair"
+    yield unverified_sign(world.before.findings, ended, world.now, work)
 
 
-def _is_seen(world: NodeWorld) -> bool:
-    """Whether the agent is Ready and reports about the node's present boot."""
+def _is_verified(world: NodeWorld, ended: datetime) -> bool:
+    """Whether the agent has checked the whole node since work on it ended.
+
+    For that it has to be Ready, and to report about the node's present boot.
+    """
     agent = world.before.agent
     boots = {boot for boot in (agent.boot_id if agent else "", world.facts.node.boot_id) if boot}
-    return world.silence is None and len(boots) < 2
+    is_reporting = world.silence is None and len(boots) < 2
+    return is_reporting and (world.now - ended).total_seconds() >= LOOK_SECONDS
 
 
 def _steady(sign: Sign, world: NodeWorld) -> Sign:

@@ -22,6 +22,7 @@ from muster.health.repairs import (
     NOT_READ,
     Case,
     RepairStatus,
+    RepairWorld,
     Request,
     Stage,
     is_held,
@@ -66,7 +67,7 @@ class TestPlan:
         ],
     )
     def test_who_is_asked_for(self, it: Case, policy: RepairPolicy, wanted: tuple[str, str] | None) -> None:
-        found = plan({"a": it}, {}, policy, {})
+        found = plan(RepairWorld({"a": it}, {}, policy))
         assert [*(("hold", n) for n in found.holds), *(("create", n) for n in found.creates)] == [wanted][
             : bool(wanted)
         ]
@@ -115,7 +116,7 @@ class TestPlan:
         self, it: Case | None, there: Request, policy: RepairPolicy, missing: float | None, why: str
     ) -> None:
         gone = {} if missing is None else {"a": missing}
-        found = plan({"a": it} if it else {}, {"a": there}, policy, gone)
+        found = plan(RepairWorld({"a": it} if it else {}, {"a": there}, policy, gone))
         assert (why in found.ends["a"] and why != "") if found.ends else why == ""
         assert set(found.kept) == (set() if why else {"a"})
         assert (found.creates, found.holds) == ((), ())  # the old one goes first
@@ -124,17 +125,17 @@ class TestPlan:
         cases = {name: case(name, incident=after(at)) for name, at in (("a", 3), ("b", 1), ("c", 2), ("d", 0))}
         cases["a"] = replace(cases["a"], held=True)
         there = {"d": request(Stage.IN_PROGRESS), "e": request(Stage.DONE)}
-        found = plan(cases, there, ALL.model_copy(update={"max_concurrent": 3}), {})
+        found = plan(RepairWorld(cases, there, ALL.model_copy(update={"max_concurrent": 3})))
         assert (found.creates, found.holds) == (("a",), ("b",))
 
     def test_a_node_that_rests_is_not_asked_for(self) -> None:
-        assert plan({"a": case()}, {}, ALL, {}, {"a"}).holds == ()
+        assert plan(RepairWorld({"a": case()}, {}, ALL, resting={"a"})).holds == ()
 
     @pytest.mark.parametrize(
         ("phase", "why"), [("InProgress", ""), ("", "a fault that has ended"), ("Done", "a fault that has ended")]
     )
     def test_one_that_cannot_be_read_is_let_be_only_while_somebody_is_at_it(self, phase: str, why: str) -> None:
-        found = plan({"a": case()}, {"a": Request.unreadable(phase, "x")}, ALL, {})
+        found = plan(RepairWorld({"a": case()}, {"a": Request.unreadable(phase, "x")}, ALL))
         assert bool(found.ends) == bool(why)
         assert why in found.ends.get("a", "")
 
