@@ -11,6 +11,7 @@ from prometheus_client import Gauge
 
 from muster.api.nodehealth import NodeHealth, Severity
 from muster.controller.cluster import Cluster
+from muster.health.pools import Pools
 from muster.health.signs import AGENT
 from muster.health.silence import AGENT_SILENT, AVOID_SECONDS, AgentContacts
 from muster.health.verdict_index import NodeIndex
@@ -105,9 +106,9 @@ class AgentSilences:
         Args:
             limit: returns how many agents of a pool may be silent by themselves, by the pool's number of nodes.
         """
-        ground = self._ground
         if self._met:
-            changed = self.contacts.changed(self._known_until(), ground.pools, ground.pool_sizes, limit, self._message)
+            pools = Pools(self._ground.pools, self._ground.pool_sizes)
+            changed = self.contacts.changed(self._known_until(), pools, limit, self._message)
         else:
             changed = set()
         self._measure()

@@ -8,6 +8,7 @@ Tests: tests/unit/health/test_budgets.py.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from muster.world.views import NodeView
 
@@ -24,6 +25,23 @@ OTHERS = "other accelerators"
 MAX_POOLS = 16
 """More pools share one budget: each pool may lose at least one node, so labels that differ on every node must not make
 many pools."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pools:
+    """The pools of a fleet's nodes.
+
+    Attributes:
+        by_node: by node, the name of its pool.
+        sizes: by pool, its number of nodes.
+    """
+
+    by_node: Mapping[str, str]
+    sizes: Mapping[str, int]
+
+    def name_of(self, node: str) -> str:
+        """Return the pool of a node; "" for a node without one."""
+        return self.by_node.get(node, "")
 
 
 def pool_of(node: NodeView, accelerator: str) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from muster.api.nodehealth import Severity
+from muster.health.pools import Pools
 
 AGENT_SILENT = "AgentSilent"
 AVOID_SECONDS = 600.0
@@ -147,30 +148,21 @@ class AgentContacts:
             is_news = True
         return is_news
 
-    def changed(
-        self,
-        now: float,
-        pools: Mapping[str, str],
-        pool_sizes: Mapping[str, int],
-        limit: Callable[[int], int],
-        message: Callable[[str], str],
-    ) -> set[str]:
+    def changed(self, now: float, pools: Pools, limit: Callable[[int], int], message: Callable[[str], str]) -> set[str]:
         """Compute all silences, and return the names of the nodes whose silence has changed since the last call.
 
         Args:
             now: the time up to which the agents are known.
-            pools: by node, its pool of like nodes.
-            pool_sizes: by pool, its number of nodes.
+            pools: of the fleet.
             limit: returns how many agents of a pool may be silent by themselves, by the pool's number of nodes.
             message: returns the text for users about a node's silent agent.
         """
         before, self._silences = self._silences, {}
-        quiet = self._measure_silences(now)
-        self.silent_pools = pools_silent_at_once(quiet, pools, pool_sizes, self.ready, limit)
+        measured = self._measure_silences(now)
+        self.silent_pools = pools_silent_at_once(measured, pools, self.ready, limit)
         for name in self.silent:
-            each = quiet.get(name)
-            free = each is not None and pools.get(name, "") not in self.silent_pools
-            self._silences[name] = Silence(each.weighs if each and free else None, message(name))
+            is_blamed = name in measured and pools.name_of(name) not in self.silent_pools
+            self._silences[name] = Silence(measured[name].weighs if is_blamed else None, message(name))
         return {name for name in before.keys() | self._silences.keys() if before.get(name) != self._silences.get(name)}
 
     def next_seconds(self, now: float) -> float | None:
@@ -189,28 +181,22 @@ class AgentContacts:
 
 
 def pools_silent_at_once(
-    silences: Mapping[str, AgentSilence],
-    pools: Mapping[str, str],
-    pool_sizes: Mapping[str, int],
-    heard: Collection[str],
-    limit: Callable[[int], int],
+    silences: Mapping[str, AgentSilence], pools: Pools, ready: Collection[str], limit: Callable[[int], int]
 ) -> dict[str, int]:
     """Return the pools in which so many agents are silent that no node is at fault: more than a share, or all.
 
     Args:
         silences: by node, how long its agent has been silent.
-        pools: by node, its pool of like nodes; absent: the pool "".
-        pool_sizes: by pool, its number of nodes.
-        heard: names of the nodes whose agent is Ready.
+        pools: of the fleet.
+        ready: names of the nodes whose agent is Ready.
         limit: returns how many agents may be silent, in a pool with the given number of nodes, without a common cause.
 
     Returns:
         By pool, the number of silent agents.
     """
-    counted = Counter(pools.get(name, "") for name, each in silences.items() if each.counts)
-    found = {}
-    for pool, count in counted.items():
-        alone = not any(pools.get(name, "") == pool for name in heard)
-        if alone or count > limit(pool_sizes.get(pool, 0)):
-            found[pool] = count
-    return found
+    counts = Counter(pools.name_of(node) for node, silence in silences.items() if silence.counts)
+    return {
+        pool: count
+        for pool, count in counts.items()
+        if count > limit(pools.sizes.get(pool, 0)) or not any(pools.name_of(node) == pool for node in ready)
+    }

@@ -3,6 +3,7 @@
 import pytest
 
 from muster.api.nodehealth import Severity
+from muster.health.pools import Pools
 from muster.health.silence import AgentContacts, AgentSilence, pools_silent_at_once
 
 SUSPECT, AVOIDED = Severity.WARNING, Severity.DEGRADED
@@ -50,14 +51,14 @@ def test_many_at_once_are_no_nodes_fault(silent: int, heard: int, percent: int, 
     well = [f"h{number}" for number in range(heard)]
     pools = dict.fromkeys((*quiet, *well), "p")
     assert pools_silent_at_once(
-        quiet, pools, {"p": len(pools)}, well, lambda nodes: max(1, nodes * percent // 100)
+        quiet, Pools(pools, {"p": len(pools)}), well, lambda nodes: max(1, nodes * percent // 100)
     ) == ({"p": silent} if crowd else {})
 
 
 def test_a_moments_silence_does_not_count_and_each_pool_counts_by_itself() -> None:
     quiet = {"a": AgentSilence(31, 31), "b": AgentSilence(29, 29), "c": AgentSilence(31, 31)}
-    pools = {"a": "p", "b": "p", "c": "q", "d": "p"}
-    assert pools_silent_at_once(quiet, pools, {"p": 3, "q": 1}, ["d"], lambda _: 1) == {"q": 1}
+    pools = Pools({"a": "p", "b": "p", "c": "q", "d": "p"}, {"p": 3, "q": 1})
+    assert pools_silent_at_once(quiet, pools, ["d"], lambda _: 1) == {"q": 1}
 
 
 @pytest.mark.parametrize(("was_away", "is_away", "weighs"), [(True, False, AVOIDED), (False, True, None)])
@@ -68,7 +69,7 @@ def test_a_silence_counts_anew_when_its_node_comes_or_goes(
     contacts.note_ready("another")
     contacts.note_silent("n", 0.0, paused=was_away)
     assert contacts.note_silent("n", 10.0, paused=is_away)
-    contacts.changed(5000.0, {}, {"": 100}, lambda _: 5, lambda _: "silent")
+    contacts.changed(5000.0, Pools({}, {"": 100}), lambda _: 5, lambda _: "silent")
     silence = contacts.silence_of("n")
     assert silence is not None
     assert silence.weighs is weighs

@@ -18,6 +18,7 @@ from muster.health.engine import Engine
 from muster.health.facts import NodeFacts
 from muster.health.node_world import FailedBurnIn, NodeWorld
 from muster.health.orders import InForce, Order
+from muster.health.pools import Pools
 from muster.health.silence import AgentContacts
 from muster.health.sources import UNHEALTHY_TAINT, Rules
 from muster.health.story import recorded_status
@@ -128,11 +129,9 @@ class Keeper:
         """Judge, decide, put into force; returns in how long something is due by time alone."""
         self.looks += 1
         moment = _time(now)
-        index = self.engine.node_index
+        pools = Pools(self.engine.node_index.pools, self.engine.node_index.pool_sizes)
         self.engine.mark_dirty(
-            self.agents.changed(
-                now, index.pools, index.pool_sizes, self.rules.budgets.window_limit, lambda _: "its agent is not Ready"
-            )
+            self.agents.changed(now, pools, self.rules.budgets.window_limit, lambda _: "its agent is not Ready")
         )
         names = self.engine.due(moment) & self.fleet.nodes.keys()
         for name in sorted(names):
