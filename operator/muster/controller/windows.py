@@ -17,9 +17,7 @@ from muster.api.base import API_VERSION
 from muster.api.maintenance import MaintenanceStage
 from muster.controller.cluster import Cluster
 from muster.controller.slices import Slices
-from muster.health.budgets import Budgets
 from muster.health.maintenance import Problem, problems
-from muster.health.pools import pool_of
 from muster.health.verdict import Verdict
 from muster.kube.decode import Undecodable
 from muster.kube.events import WARNING, EventRecorder, Regarding
@@ -76,17 +74,9 @@ class WindowKeeper:
         for stage, count in counts.items():
             _nodes.labels(stage.value).set(count)
         fleet = self._cluster.fleet
-        policy = fleet.policy
         found: list[Problem] = []
-        if policy.maintenance.windows:
-            asked = problems(
-                policy.maintenance,
-                list(fleet.nodes.values()),
-                lambda node: pool_of(node, policy.accelerator_resource),
-                Budgets.from_policy(policy.health.budgets).limit,
-                self._wall_clock(),
-            )
-            for problem in asked:
+        if fleet.policy.maintenance.windows:
+            for problem in problems(fleet.policy, list(fleet.nodes.values()), self._wall_clock()):
                 if problem is None:
                     await slices.pause()
                 else:

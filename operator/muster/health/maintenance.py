@@ -9,13 +9,16 @@ A user's release does not end a window, because someone may be at work on the ma
 changed.
 """
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
+from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.maintenance import MaintenancePolicy, MaintenanceStage, MaintenanceWindow, NodeMaintenance
 from muster.api.nodehealth import Finding, Severity
+from muster.health.budgets import Budgets
+from muster.health.pools import pool_of
 from muster.health.signs import MAINTENANCE, Sign
 from muster.placement.constraints import Expression
 from muster.placement.natural import natural
@@ -78,6 +81,9 @@ class _Window:
     def covers(self, node: NodeView) -> bool:
         return node.name in self.names or (self.selects is not None and self.selects(node))
 
+    def overlaps(self, other: "_Window") -> bool:
+        return self.starts < other.ends and other.starts < self.ends
+
     def stage(self, now: datetime) -> MaintenanceStage | None:
         """Return how near the window is; None: it is over, or far ahead."""
         if now >= self.ends or now < self.closes:
@@ -85,6 +91,15 @@ class _Window:
         if now >= self.starts:
             return MaintenanceStage.IN_PROGRESS
         return MaintenanceStage.EVACUATING if now >= self.leaves else MaintenanceStage.CLOSED
+
+
+def _is_sound(window: MaintenanceWindow) -> bool:
+    return window.end_time > window.start_time
+
+
+def _sound_windows(policy: MaintenancePolicy) -> list[_Window]:
+    """Return the windows of the policy that end after they start, in its order."""
+    return [_Window.from_policy(window, policy) for window in policy.windows if _is_sound(window)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,10 +153,7 @@ class Windows:
     @classmethod
     def from_policy(cls, policy: MaintenancePolicy) -> "Windows":
         """Return the sound windows of the policy, earliest first."""
-        sound = (window for window in policy.windows if window.end_time > window.start_time)
-        return cls(
-            tuple(sorted((_Window.from_policy(w, policy) for w in sound), key=lambda w: (w.starts, w.ends, w.name)))
-        )
+        return cls(tuple(sorted(_sound_windows(policy), key=lambda window: (window.starts, window.ends, window.name))))
 
     def state_of_node(self, node: NodeView, now: datetime) -> tuple[MaintenanceState | None, datetime | None]:
         """Return what the windows mean for a node now, and when that changes by time alone.
@@ -203,103 +215,136 @@ class Problem:
     message: str
 
 
-def problems(
-    policy: MaintenancePolicy,
-    nodes: Iterable[NodeView],
-    pool_of: Callable[[NodeView], str],
-    limit: Callable[[int], int],
-    now: datetime,
-) -> Iterator[Problem | None]:
+@dataclass(slots=True)
+class _Coverage:
+    """The nodes that a window covers, counted node by node.
+
+    Attributes:
+        window: one that is not over.
+        nodes: names of the nodes.
+        pools: by pool, the number of the nodes.
+        overlapping: names of those windows after it in the policy that cover one of the nodes at the same time.
+    """
+
+    window: _Window
+    nodes: list[str] = field(default_factory=list)
+    pools: Counter[str] = field(default_factory=Counter)
+    overlapping: set[str] = field(default_factory=set)
+
+    def add_node(self, node: str, pool: str, others: Iterable["_Coverage"]) -> None:
+        """Count a node.
+
+        Args:
+            node: its name.
+            pool: its pool of like nodes.
+            others: those of the windows after this one that cover the node, too.
+        """
+        self.nodes.append(node)
+        self.pools[pool] += 1
+        self.overlapping.update(other.window.name for other in others if self.window.overlaps(other.window))
+
+
+def problems(policy: FleetPolicySpec, nodes: Iterable[NodeView], now: datetime) -> Iterator[Problem | None]:
     """Yield the problems of the maintenance windows; None now and then between them, so that other work may run.
 
     Args:
-        policy: the windows, in any order.
+        policy: of the fleet; its windows are in any order.
         nodes: all nodes of the fleet.
-        pool_of: returns a node's pool of like nodes.
-        limit: returns how many nodes of a pool of the given size the breaker would have out at the same time.
         now: the time.
     """
-    windows = [_Window.from_policy(window, policy) for window in policy.windows if window.end_time > window.start_time]
-    sound = {window.name for window in windows}
-    for each in policy.windows:
-        if each.name not in sound:
-            yield Problem(
-                f"backwards/{each.name}",
-                f"spec.maintenance.windows[{each.name}].endTime is not after its startTime. Muster ignores the window. "
-                "Write a later endTime",
-            )
-    pending = []
-    for window in windows:
-        if (now - window.ends).total_seconds() >= OLD_SECONDS:
-            yield Problem(
-                f"over/{window.name}",
-                f"spec.maintenance.windows[{window.name}] has been over since {_moment(window.ends)}. Muster takes "
-                "no node out for it. Remove the window, or write its next times",
-            )
-        elif now < window.ends:
-            pending.append(window)
-    if not pending:
+    yield from _mistaken_times(policy.maintenance, now)
+    coverages = [_Coverage(window) for window in _sound_windows(policy.maintenance) if now < window.ends]
+    if not coverages:
         return
-    covered: dict[str, list[str]] = {window.name: [] for window in pending}
-    pools: defaultdict[str, defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))  # window -> pool -> nodes
-    sizes: defaultdict[str, int] = defaultdict(int)
-    shared: defaultdict[str, set[str]] = defaultdict(set)  # window -> later ones of the list that overlap with it
+    pool_sizes: Counter[str] = Counter()
     for index, node in enumerate(nodes):
         if index % 8 == 0:
             yield None
-        pool = pool_of(node)
-        sizes[pool] += 1
-        here = [window for window in pending if window.covers(node)]
-        for window in here:
-            covered[window.name].append(node.name)
-            pools[window.name][pool] += 1
-        for position, one in enumerate(here):
-            for other in here[position + 1 :]:
-                if one.starts < other.ends and other.starts < one.ends:
-                    shared[one.name].add(other.name)
-    for window in pending:
-        yield from _of_window(window, covered[window.name], pools[window.name], sizes, limit)
-    for name, others in sorted(shared.items()):
-        listed = sorted(others, key=natural)
-        more = f" and {len(listed) - _NAMED} more" if len(listed) > _NAMED else ""
-        yield Problem(
-            f"overlap/{name}",
-            f"spec.maintenance.windows[{name}] overlaps on some nodes with {', '.join(listed[:_NAMED])}{more}. "
-            "Muster uses these nodes again after the latest end. If that is not intended, merge the windows or change "
-            "their times",
-        )
+        pool = pool_of(node, policy.accelerator_resource)
+        pool_sizes[pool] += 1
+        covering = [coverage for coverage in coverages if coverage.window.covers(node)]
+        for position, coverage in enumerate(covering):
+            coverage.add_node(node.name, pool, covering[position + 1 :])
+    budgets = Budgets.from_policy(policy.health.budgets)
+    for coverage in coverages:
+        yield from _unmatched_nodes(coverage)
+        yield from _exceeded_budgets(coverage, pool_sizes, budgets)
+    yield from _overlaps(coverages)
 
 
-def _of_window(
-    window: _Window,
-    covered: Sequence[str],
-    pools: Mapping[str, int],
-    sizes: Mapping[str, int],
-    limit: Callable[[int], int],
-) -> Iterator[Problem]:
-    where = f"spec.maintenance.windows[{window.name}]"
-    if not covered:
+def _mistaken_times(policy: MaintenancePolicy, now: datetime) -> Iterator[Problem]:
+    """Yield the windows that end before they start, and then those that are long over."""
+    for window in policy.windows:
+        if not _is_sound(window):
+            yield Problem(
+                f"backwards/{window.name}",
+                f"{_path(window.name)}.endTime is not after its startTime. Muster ignores the window. Write a later "
+                "endTime",
+            )
+    for window in policy.windows:
+        if _is_sound(window) and (now - window.end_time).total_seconds() >= OLD_SECONDS:
+            yield Problem(
+                f"over/{window.name}",
+                f"{_path(window.name)} has been over since {_moment(window.end_time)}. Muster takes no node out for "
+                "it. Remove the window, or write its next times",
+            )
+
+
+def _unmatched_nodes(coverage: _Coverage) -> Iterator[Problem]:
+    """Yield that a window covers no node, or that some of its names are of no node."""
+    window = coverage.window
+    if not coverage.nodes:
         yield Problem(
             f"nothing/{window.name}",
-            f"{where}.nodes selects no node of the cluster. Muster takes none out. Check names and selector",
+            f"{_path(window.name)}.nodes selects no node of the cluster. Muster takes none out. Check names and "
+            "selector",
         )
-    absent = sorted(window.names.difference(covered), key=natural)
-    if covered and absent:
-        more = f" and {len(absent) - _NAMED} more" if len(absent) > _NAMED else ""
+        return
+    absent = window.names.difference(coverage.nodes)
+    if absent:
         yield Problem(
             f"absent/{window.name}",
-            f"{where}.nodes.names: there is no node {', '.join(absent[:_NAMED])}{more}. Muster takes out the others. "
+            f"{_path(window.name)}.nodes.names: there is no node {_listed(absent)}. Muster takes out the others. "
             "Check the spelling",
         )
-    for pool, count in sorted(pools.items()):
-        if count > limit(sizes[pool]):
+
+
+def _exceeded_budgets(coverage: _Coverage, pool_sizes: Mapping[str, int], budgets: Budgets) -> Iterator[Problem]:
+    """Yield the pools of which a window takes out more nodes than the budgets allow for faults."""
+    window = coverage.window
+    for pool, count in sorted(coverage.pools.items()):
+        size = pool_sizes[pool]
+        if count > budgets.limit(size):
             yield Problem(
                 f"many/{window.name}/{pool}",
-                f"{where} takes {count} of {_nodes(sizes[pool])} of {pool or 'the fleet'} out from "
-                f"{_moment(window.starts)} until {_moment(window.ends)}, more than the {limit(sizes[pool])} that "
+                f"{_path(window.name)} takes {count} of {size} node{'s' * (size != 1)} of {pool} out from "
+                f"{_moment(window.starts)} until {_moment(window.ends)}, more than the {budgets.limit(size)} that "
                 "spec.health.budgets allows for faults. Muster obeys the window, and jobs that find no other node stop "
                 "and wait. If that is not intended, divide the window",
             )
+
+
+def _overlaps(coverages: Iterable[_Coverage]) -> Iterator[Problem]:
+    """Yield the windows that overlap with later ones of the policy on some nodes, by name."""
+    for coverage in sorted(coverages, key=lambda coverage: coverage.window.name):
+        if coverage.overlapping:
+            name = coverage.window.name
+            yield Problem(
+                f"overlap/{name}",
+                f"{_path(name)} overlaps on some nodes with {_listed(coverage.overlapping)}. Muster uses these nodes "
+                "again after the latest end. If that is not intended, merge the windows or change their times",
+            )
+
+
+def _listed(names: Iterable[str]) -> str:
+    """Return some names as text: the first few in natural order, and how many more there are."""
+    listed = sorted(names, key=natural)
+    more = f" and {len(listed) - _NAMED} more" if len(listed) > _NAMED else ""
+    return f"{', '.join(listed[:_NAMED])}{more}"
+
+
+def _path(window: str) -> str:
+    return f"spec.maintenance.windows[{window}]"
 
 
 def _end_of_windows(window: _Window, here: Iterable[_Window]) -> datetime:
@@ -333,7 +378,3 @@ def _earlier(moment: datetime, seconds: float) -> datetime:
 
 def _moment(moment: datetime) -> str:
     return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
-
-
-def _nodes(count: int) -> str:
-    return f"{count} node{'s' * (count != 1)}"

@@ -316,8 +316,7 @@ class TestWhatIsDone:
 
 class TestProblems:
     def told(self, spec: FleetPolicySpec, nodes: Sequence[NodeView], at: float = 0) -> list[str]:
-        found = problems(spec.maintenance, nodes, lambda _: "h200", lambda nodes: nodes * 30 // 100, after(at))
-        return [each.message for each in found if each is not None]
+        return [problem.message for problem in problems(spec, nodes, after(at)) if problem is not None]
 
     @pytest.mark.parametrize(
         ("windows", "at", "words"),
@@ -343,7 +342,9 @@ class TestProblems:
                 ["there is no node nod-2. Muster takes out the others"],
                 id="a slip",
             ),
-            pytest.param([window(selector={})], 0, ["takes 10 of 10 nodes of h200 out"], id="the whole fleet"),
+            pytest.param(
+                [window(selector={})], 0, ["takes 10 of 10 nodes of nvidia.com/gpu H200 out"], id="the whole fleet"
+            ),
             pytest.param(
                 [window(), window("again", STARTS + HOUR, ENDS + HOUR)],
                 0,
@@ -357,16 +358,15 @@ class TestProblems:
         ],
     )
     def test_what_may_not_be_meant_is_told(self, windows: list[dict[str, Any]], at: float, words: list[str]) -> None:
-        found = self.told(policy(*windows), [node(f"node-{index}") for index in range(10)], at)
+        nodes = [node(f"node-{index}", labels={"nvidia.com/gpu.product": "H200"}) for index in range(10)]
+        found = self.told(policy(*windows), nodes, at)
         assert len(found) == len(words)
         assert all(part in text for part, text in zip(words, found, strict=True))
 
 
 def test_many_windows_that_overlap_are_told_once_each() -> None:
-    many = policy(*(window(f"w-{number}") for number in range(64))).maintenance
-    found = [
-        each for each in problems(many, [node()], lambda _: "h200", lambda nodes: nodes, after(0)) if each is not None
-    ]
+    many = policy(*(window(f"w-{number}") for number in range(64)))
+    found = [problem for problem in problems(many, [node()], after(0)) if problem is not None]
     assert len(found) == 63
     assert "overlaps on some nodes with w-1, w-2, w-3, w-4 and 59 more" in found[0].message
 
