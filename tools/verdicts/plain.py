@@ -103,7 +103,7 @@ def _facts(one: Plain) -> NodeFacts:
 
 def rows_of(one: Plain) -> set[str]:
     """The names of the rows of the table of marks that match a node."""
-    return {row.name for row, *_ in _rules_of(one)._matches(_facts(one))}  # noqa: SLF001
+    return {match.row.name for match in _rules_of(one)._matches(_facts(one))}  # noqa: SLF001
 
 
 def facts_input(facts: NodeFacts) -> Plain:

@@ -149,29 +149,14 @@ class Row:
     note: str = ""
 
 
-def _planned(
-    name: str,
-    source: SourceName,
-    mark: Mark,
-    reason: str = "",
-    removal: Notice | None = None,
-    only_on: str = "",
-    note: str = "",
-) -> Row:
-    """Return the row of a mark that users or systems set before they work on a node, or remove it."""
-    return Row(
-        name,
-        source,
-        mark,
-        DEGRADED,
-        NONE,
-        reason=reason,
-        planned=True,
-        repairs=True,
-        removal=removal,
-        only_on=only_on,
-        note=note,
-    )
+@dataclass(frozen=True, slots=True)
+class PlannedRow(Row):
+    """The row of a mark that users or systems set before they work on a node, or remove it."""
+
+    severity: Severity = DEGRADED
+    action: RecommendedAction = NONE
+    planned: bool = True
+    repairs: bool = True
 
 
 _NVSENTINEL_CONDITIONS = (
@@ -225,7 +210,7 @@ ROWS: tuple[Row, ...] = (
         INSPECT,
         action_in_message=True,
     ),
-    _planned("nvsentinel/maintenance", _S.NVSENTINEL, Condition("CSPMaintenance"), reason="CSPMaintenance"),
+    PlannedRow("nvsentinel/maintenance", _S.NVSENTINEL, Condition("CSPMaintenance"), reason="CSPMaintenance"),
     Row(
         "nvsentinel/state",
         _S.NVSENTINEL,
@@ -288,7 +273,7 @@ ROWS: tuple[Row, ...] = (
         REBOOT,
         minimum_age_seconds=60,
     ),
-    _planned(
+    PlannedRow(
         "ack/expired",
         _S.ACK,
         Condition("InstanceExpired", reason="InstanceToBeTerminated"),
@@ -340,13 +325,13 @@ ROWS: tuple[Row, ...] = (
         note="the fault is in software, not in the GPU",
     ),
     Row("aks/filesystem", _S.AKS, Condition("FilesystemCorruptionProblem"), DEGRADED, REBOOT, minimum_age_seconds=30),
-    _planned(
+    PlannedRow(
         "aks/maintenance",
         _S.AKS,
         Condition("VMEventScheduled", message=rf"(?!{_VM_EVENT}|Freeze Scheduled ?:).*"),
         reason="VMEventScheduled",
     ),
-    _planned(
+    PlannedRow(
         "aks/vm-event",
         _S.AKS,
         Condition("VMEventScheduled", message=_VM_EVENT + ".*"),
@@ -364,7 +349,7 @@ ROWS: tuple[Row, ...] = (
         reason="FreezeScheduled",
         note="the machine pauses for a few seconds, and keeps its memory",
     ),
-    _planned(
+    PlannedRow(
         "aks/preemption",
         _S.AKS,
         Condition("PreemptionScheduled"),
@@ -372,7 +357,7 @@ ROWS: tuple[Row, ...] = (
         removal=Notice(final=True, seconds=30, time=_VM_EVENT_TIME),
         note="the machine is removed at the time in the message, else 30 s after the mark",
     ),
-    _planned(
+    PlannedRow(
         "aks/drain",
         _S.AKS,
         TaintMark(r"remediator\.(kubernetes\.azure|aks\.microsoft)\.com/unschedulable"),
@@ -380,7 +365,7 @@ ROWS: tuple[Row, ...] = (
         removal=Notice(),
     ),
     *(
-        _planned(
+        PlannedRow(
             f"aks-nth/{event}",
             _S.AKS_NTH,
             TaintMark(f"aks-node-termination-handler/{event}"),
@@ -396,7 +381,7 @@ ROWS: tuple[Row, ...] = (
             ("freeze", Notice()),
         )
     ),
-    _planned(
+    PlannedRow(
         "aws-nth/spot",
         _S.AWS_NTH,
         TaintMark("aws-node-termination-handler/spot-itn"),
@@ -404,7 +389,7 @@ ROWS: tuple[Row, ...] = (
         removal=Notice(final=True, seconds=120),
         note="the machine is removed 120 s after the mark",
     ),
-    _planned(
+    PlannedRow(
         "aws-nth/maintenance",
         _S.AWS_NTH,
         TaintMark("aws-node-termination-handler/scheduled-maintenance"),
@@ -412,7 +397,7 @@ ROWS: tuple[Row, ...] = (
         removal=Notice(final=True, seconds=120),
         note="the machine is removed 120 s after the mark, by the handler's setting nodeTerminationGracePeriod",
     ),
-    _planned(
+    PlannedRow(
         "aws-nth/reboot",
         _S.AWS_NTH,
         Label("aws-node-termination-handler/action", "UncordonAfterReboot"),
@@ -420,7 +405,7 @@ ROWS: tuple[Row, ...] = (
         removal=Notice(final=True, seconds=120),
         note="the machine is removed 120 s after the mark, by the handler's setting nodeTerminationGracePeriod",
     ),
-    _planned(
+    PlannedRow(
         "aws-nth/scale-in",
         _S.AWS_NTH,
         TaintMark("aws-node-termination-handler/asg-lifecycle-termination"),
@@ -438,17 +423,17 @@ ROWS: tuple[Row, ...] = (
         reason="RebalanceRecommended",
         note="this announces no removal: the instance may stay",
     ),
-    _planned(
+    PlannedRow(
         "castai/interruption",
         _S.CASTAI,
         Label(r"autoscaling\.cast\.ai/draining", "spot-interruption"),
         reason="SpotInterruption",
         removal=Notice(final=True),
     ),
-    _planned(
+    PlannedRow(
         "castai/drain", _S.CASTAI, TaintMark(r"autoscaling\.cast\.ai/draining"), reason="CastAiDrains", removal=Notice()
     ),
-    _planned(
+    PlannedRow(
         "cluster-autoscaler/removal",
         _S.CLUSTER_AUTOSCALER,
         TaintMark("ToBeDeletedByClusterAutoscaler"),
@@ -456,14 +441,14 @@ ROWS: tuple[Row, ...] = (
         removal=Notice(),
         note="the autoscaler gives up where pods do not end within its maxPodEvictionTime",
     ),
-    _planned(
+    PlannedRow(
         "flatcar/reboot",
         _S.FLATCAR,
         Annotation("flatcar-linux-update.v1.flatcar-linux.net/reboot-in-progress", "true"),
         reason="FlatcarReboots",
         removal=Notice(final=True),
     ),
-    _planned(
+    PlannedRow(
         "gardener/deletion",
         _S.GARDENER,
         Annotation("node.machine.sapcloud.io/trigger-deletion-by-mcm", "true"),
@@ -471,7 +456,7 @@ ROWS: tuple[Row, ...] = (
         removal=Notice(final=True),
         note="a user has requested another machine",
     ),
-    _planned(
+    PlannedRow(
         "gardener/in-place-update",
         _S.GARDENER,
         Label(r"node\.machine\.sapcloud\.io/selected-for-update", "true"),
@@ -479,7 +464,7 @@ ROWS: tuple[Row, ...] = (
         removal=Notice(),
         note="the node is drained, updated and used again",
     ),
-    _planned(
+    PlannedRow(
         "gardener/terminating",
         _S.GARDENER,
         Condition("Terminating", reason="(?!TerminationRequested$).*"),
@@ -496,7 +481,7 @@ ROWS: tuple[Row, ...] = (
         minimum_age_seconds=60,
         note="Gardener's network-problem-detector writes it; the other end may be the cause",
     ),
-    _planned(
+    PlannedRow(
         "gpu-operator/driver-upgrade",
         _S.GPU_OPERATOR,
         Label(r"nvidia\.com/(gpu|ofed)-driver-upgrade-state", "(?!upgrade-)[a-z-]+-required"),
@@ -504,7 +489,7 @@ ROWS: tuple[Row, ...] = (
         removal=Notice(),
         note="the label is one of cordon-required to uncordon-required; a node in upgrade-required still waits",
     ),
-    _planned(
+    PlannedRow(
         "gpu-operator/mig-reboot",
         _S.GPU_OPERATOR,
         Label(r"nvidia\.com/mig\.config\.state", "rebooting"),
@@ -512,7 +497,7 @@ ROWS: tuple[Row, ...] = (
         removal=Notice(final=True),
         note="the MIG manager reboots the machine to partition its GPUs differently",
     ),
-    _planned(
+    PlannedRow(
         "karpenter/disrupted",
         _S.KARPENTER,
         TaintMark(r"karpenter\.sh/disrupted"),
@@ -521,7 +506,7 @@ ROWS: tuple[Row, ...] = (
         note="Karpenter removes the taint where no replacement comes; kubernetes/deletion follows where the removal "
         "is final",
     ),
-    _planned(
+    PlannedRow(
         "karpenter/disruption",
         _S.KARPENTER,
         TaintMark(r"karpenter\.sh/disruption", "disrupting"),
@@ -529,7 +514,7 @@ ROWS: tuple[Row, ...] = (
         removal=Notice(),
         note="Karpenter before v1 writes it",
     ),
-    _planned(
+    PlannedRow(
         "kubevirt/drain",
         _S.KUBEVIRT,
         TaintMark(r"kubevirt\.io/drain"),
@@ -537,10 +522,10 @@ ROWS: tuple[Row, ...] = (
         removal=Notice(),
         note="KubeVirt's maintenance operator and Harvester set the taint before they drain a node",
     ),
-    _planned(
+    PlannedRow(
         "medik8s/drain", _S.MEDIK8S, TaintMark(r"medik8s\.io/drain"), reason="NodeMaintenanceDrains", removal=Notice()
     ),
-    _planned(
+    PlannedRow(
         "medik8s/remediation",
         _S.MEDIK8S,
         TaintMark(r"medik8s\.io/(?:remediation|fence-agents-remediation)"),
@@ -548,14 +533,14 @@ ROWS: tuple[Row, ...] = (
         removal=Notice(final=True),
         note="the node is fenced, and reboots or is switched off",
     ),
-    _planned(
+    PlannedRow(
         "openshift/drain",
         _S.OPENSHIFT,
         Annotation("machineconfiguration.openshift.io/desiredDrain", "drain-.*"),
         reason="MachineConfigDrains",
         removal=Notice(),
     ),
-    _planned(
+    PlannedRow(
         "openshift/termination",
         _S.OPENSHIFT,
         Condition("Terminating", reason="TerminationRequested"),
@@ -563,7 +548,7 @@ ROWS: tuple[Row, ...] = (
         removal=Notice(final=True),
         note="the node is a spot instance; the cloud sets the time, and no mark names it",
     ),
-    _planned(
+    PlannedRow(
         "hyperpod/status",
         _S.HYPERPOD,
         Label(r"sagemaker\.amazonaws\.com/node-health-status", "Unschedulable"),
@@ -571,7 +556,7 @@ ROWS: tuple[Row, ...] = (
         note="SageMaker sets it during deep health checks, too; the labels fault-types and deep-health-check-status "
         "have their results",
     ),
-    _planned(
+    PlannedRow(
         "hyperpod/check",
         _S.HYPERPOD,
         Label(r"sagemaker\.amazonaws\.com/deep-health-check-status", "InProgress"),
@@ -595,7 +580,7 @@ ROWS: tuple[Row, ...] = (
         reason="HyperPodRepairs",
         repairs=True,
     ),
-    _planned(
+    PlannedRow(
         "hyperpod/taint",
         _S.HYPERPOD,
         TaintMark(r"sagemaker\.amazonaws\.com/node-health-status", "Unschedulable"),
@@ -621,7 +606,7 @@ ROWS: tuple[Row, ...] = (
         xid_in_reason=True,
         note="GKE's device plugin keeps it until a reboot; the reason lists XIDs, and the gravest counts",
     ),
-    _planned(
+    PlannedRow(
         "gke/termination",
         _S.GKE,
         TaintMark(r"cloud\.google\.com/impending-node-termination"),
@@ -629,7 +614,7 @@ ROWS: tuple[Row, ...] = (
         removal=Notice(final=True),
         note="the machine is removed within 60 min, by the grace periods of its pods; no mark names the time",
     ),
-    _planned(
+    PlannedRow(
         "gke/preemption",
         _S.GKE,
         TaintMark(r"cloud\.google\.com/impending-node-termination"),
@@ -638,7 +623,7 @@ ROWS: tuple[Row, ...] = (
         only_on=r"cloud\.google\.com/(gke-(spot|preemptible)=true|gke-provisioning=(spot|preemptible))",
         note="a spot or preemptible machine is removed 30 s after the mark",
     ),
-    _planned(
+    PlannedRow(
         "gke/maintenance",
         _S.GKE,
         Label(r"cloud\.google\.com/active-node-maintenance", "ONGOING|passthrough"),
@@ -646,7 +631,7 @@ ROWS: tuple[Row, ...] = (
         removal=Notice(final=True),
         note="GKE stops the workloads there; machines with GPUs have the value passthrough",
     ),
-    _planned(
+    PlannedRow(
         "gke/bare-metal-maintenance",
         _S.GKE,
         TaintMark(r"baremetal\.cluster\.gke\.io/maintenance"),
@@ -654,7 +639,7 @@ ROWS: tuple[Row, ...] = (
         removal=Notice(),
         note="Google Distributed Cloud evicts the pods, and gives up after 20 min",
     ),
-    _planned(
+    PlannedRow(
         "gke/perform-maintenance",
         _S.GKE,
         Label(r"cloud\.google\.com/perform-maintenance", "true"),
@@ -662,7 +647,7 @@ ROWS: tuple[Row, ...] = (
         removal=Notice(),
         note="a user lets the maintenance begin now; GKE removes the label as it begins",
     ),
-    _planned(
+    PlannedRow(
         "gke/maintenance-window",
         _S.GKE,
         TaintMark(r"(cloud\.google\.com/)?maintenance-window-started"),
@@ -720,10 +705,10 @@ ROWS: tuple[Row, ...] = (
         note="the fault is in software, not in the hardware",
     ),
     Row("nebius/suspected", _S.NEBIUS, Condition("HardwareIssuesSuspected"), DEGRADED, INSPECT),
-    _planned(
+    PlannedRow(
         "nebius/maintenance", _S.NEBIUS, Condition("NebiusMaintenanceScheduled"), reason="NebiusMaintenanceScheduled"
     ),
-    _planned(
+    PlannedRow(
         "nodeops/operation",
         _S.NODEOPS,
         TaintMark(r"nodeops\.k8s\.preferred\.jp/operating"),
@@ -759,7 +744,7 @@ ROWS: tuple[Row, ...] = (
         reason="CoreWeavePending",
         repairs=True,
     ),
-    _planned(
+    PlannedRow(
         "crusoe/remediation",
         _S.CRUSOE,
         TaintMark(r"crusoe\.ai/remediation\.(draining|maintenance)"),
@@ -861,7 +846,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row("soperator/drain", _S.SOPERATOR, Condition("SlurmNode(Drain|Reboot)"), DEGRADED, INSPECT, repairs=True),
     Row("soperator/degraded", _S.SOPERATOR, Condition("SoperatorChecksNodeDegraded"), DEGRADED, INSPECT),
-    _planned(
+    PlannedRow(
         "soperator/maintenance",
         _S.SOPERATOR,
         Condition("SoperatorChecksNodeMaintenance"),
@@ -940,8 +925,8 @@ ROWS: tuple[Row, ...] = (
         reason="NotReady",
         note="placement and recovery handle it; a failing control plane reports every node as Unknown",
     ),
-    _planned("kubernetes/maintenance", _S.KUBERNETES, Condition("Maintenance(Planned|InProgress)"), note="KEP-5683"),
-    _planned(
+    PlannedRow("kubernetes/maintenance", _S.KUBERNETES, Condition("Maintenance(Planned|InProgress)"), note="KEP-5683"),
+    PlannedRow(
         "kubernetes/drain",
         _S.KUBERNETES,
         Condition("DrainInProgress"),
@@ -949,7 +934,7 @@ ROWS: tuple[Row, ...] = (
         removal=Notice(),
         note="KEP-5683",
     ),
-    _planned(
+    PlannedRow(
         "kubernetes/shutdown",
         _S.KUBERNETES,
         Condition("GracefulNodeShutdownInProgress"),
@@ -957,7 +942,7 @@ ROWS: tuple[Row, ...] = (
         removal=Notice(final=True),
         note="KEP-5683",
     ),
-    _planned(
+    PlannedRow(
         "kubernetes/deletion",
         _S.KUBERNETES,
         Deletion(),
@@ -1011,6 +996,57 @@ class _Exact:
     key: re.Pattern[str]
     value: re.Pattern[str]
     message: re.Pattern[str] = re.compile("")
+
+
+@dataclass(frozen=True, slots=True)
+class _Match:
+    """A mark on a node that has a row.
+
+    Attributes:
+        row: of the mark.
+        message: the text of the mark.
+        since: since when it is there; None: the mark has no time of its own.
+        own_reason: the reason that it names itself; "" for all but conditions.
+        subject: of its sign; "" for all but conditions.
+    """
+
+    row: Row
+    message: str
+    since: datetime | None = None
+    own_reason: str = ""
+    subject: str = ""
+
+    def sign(self, known: Mapping[tuple[str, str, str], Finding], now: datetime) -> Sign:
+        """Return the sign of the mark.
+
+        Args:
+            known: the findings on record, by key of the sign.
+            now: the time.
+        """
+        row, reason = self.row, self.row.reason or self.own_reason
+        severity, action = row.severity, row.action
+        if row.xid_in_reason and (number := re.search(r"\d+", reason)):
+            code = xid(int(number.group()[:9]))
+            severity, action = code.severity, code.action
+        if row.action_in_message and (names := _NVSENTINEL_ACTION.findall(self.message)):
+            # One condition lists several faults.
+            action = min((_NVSENTINEL_ACTIONS.get(name, row.action) for name in names), key=_GRAVEST_FIRST.index)
+            severity = WARNING if action is NONE else severity
+        recorded = known.get((row.source, reason, self.subject))
+        since = min(self.since or (recorded.since if recorded else now), now)
+        return Sign(
+            row.source,
+            reason,
+            severity,
+            since=since,
+            newest=since,
+            action=action,
+            subject=self.subject,
+            message=self.message,
+            planned=row.planned,
+            repairs=row.repairs,
+            offence=not row.planned and severity in (DEGRADED, FATAL),
+        )
 
 
 @dataclass(frozen=True)
@@ -1108,22 +1144,23 @@ class Rules:
         Returns:
             The signs, and a time; None: no mark waits for its age.
         """
-        found = {sign.key: sign for sign in self._unknown_now(facts, known, now)}
+        strongest = {sign.key: sign for sign in self._unknown_now(facts, known, now)}
         ripe: list[datetime] = []
-        for row, since, own_reason, subject, message in self._matches(facts):
+        for match in self._matches(facts):
+            row = match.row
             if (row.only_on and not _has_label(facts, row.only_on)) or _is_over(row, facts):
                 continue
-            sign = _removing(_sign(row, own_reason, subject, message, since, known, now), row.removal)
+            sign = _removing(match.sign(known, now), row.removal)
             counts_from = sign.since + timedelta(seconds=row.minimum_age_seconds)
             if counts_from > now:
                 ripe.append(counts_from)
-                if since is not None:
+                if match.since is not None:
                     continue
                 # The age of a mark without a time is known only once it is recorded as a finding.
                 sign = replace(sign, severity=INFO, action=NONE, repairs=False, offence=False)
-            if sign.key not in found or sign.strength < found[sign.key].strength:
-                found[sign.key] = sign
-        return list(found.values()), min(ripe, default=None)
+            if sign.key not in strongest or sign.strength < strongest[sign.key].strength:
+                strongest[sign.key] = sign
+        return list(strongest.values()), min(ripe, default=None)
 
     def _unknown_now(
         self, facts: NodeFacts, known: Mapping[tuple[str, str, str], Finding], now: datetime
@@ -1133,72 +1170,67 @@ class Rules:
         for finding in known.values() if silent else ():
             if finding.subject in silent:
                 rows = [
-                    e.row
-                    for e in self._conditions
-                    if e.row.source == finding.source
-                    and e.key.fullmatch(finding.subject)
-                    and e.row.reason in ("", finding.reason)
+                    exact.row
+                    for exact in self._conditions
+                    if exact.row.source == finding.source
+                    and exact.key.fullmatch(finding.subject)
+                    and exact.row.reason in ("", finding.reason)
                 ]
                 if rows:
                     row = rows[0]
-                    sign = _sign(row, finding.reason, finding.subject, finding.message, finding.since, known, now)
+                    match = _Match(row, finding.message, finding.since, finding.reason, finding.subject)
+                    sign = match.sign(known, now)
                     if row.removal is not None:
                         sign = replace(sign, removal=row.removal.removal(row.source, finding.since, finding.message))
                     yield replace(sign, reason=finding.reason, severity=finding.severity)
 
-    def _matches(self, facts: NodeFacts) -> Iterator[tuple[Row, datetime | None, str, str, str]]:
-        """Yield the row, time, own reason, subject and message of each mark on the node that has a row.
+    def _matches(self, facts: NodeFacts) -> Iterator[_Match]:
+        """Yield each mark on the node that has a row."""
+        yield from self._condition_matches(facts)
+        yield from self._label_matches(facts)
+        yield from self._taint_matches(facts)
+        yield from self._annotation_matches(facts)
+        if facts.node.deleting is not None:
+            for row in self._deletions:
+                yield _Match(row, "the Node object is being deleted", facts.node.deleting)
+        has, may_use = facts.capacity.get(self.accelerator), facts.node.allocatable.get(self.accelerator)
+        if has is not None and may_use is not None and may_use < has:
+            for row in self._shortages:
+                yield _Match(row, f"{may_use} of {has} {self.accelerator} are allocatable")
 
-        The time is None where the mark has none of its own. Own reason and subject are "" for all but conditions.
-        """
+    def _condition_matches(self, facts: NodeFacts) -> Iterator[_Match]:
         for condition in facts.conditions:
             for exact in self._with_key("condition", condition.type, self._conditions):
-                mark = exact.row.mark
+                row, mark = exact.row, exact.row.mark
                 if (
                     isinstance(mark, Condition)
                     and condition.status in mark.statuses
                     and exact.value.fullmatch(condition.reason)
                     and exact.message.fullmatch(condition.message)
                 ):
-                    yield (
-                        exact.row,
-                        condition.since,
-                        _condition_reason(exact.row, condition),
-                        condition.type[:SUBJECT_LENGTH],
-                        condition.message,
-                    )
+                    subject = condition.type[:SUBJECT_LENGTH]
+                    yield _Match(row, condition.message, condition.since, _condition_reason(row, condition), subject)
+
+    def _label_matches(self, facts: NodeFacts) -> Iterator[_Match]:
         for key, value in facts.node.labels.items():
             for exact in self._with_key("label", key, self._labels):
                 if exact.value.fullmatch(value):
-                    yield (
-                        exact.row,
-                        None,
-                        "",
-                        "",
-                        f"label {key}={value}{_removal_command(exact.row, facts, 'label', key)}",
-                    )
+                    command = _removal_command(exact.row, facts, "label", key)
+                    yield _Match(exact.row, f"label {key}={value}{command}")
+
+    def _taint_matches(self, facts: NodeFacts) -> Iterator[_Match]:
         for taint in facts.node.taints:
             for exact in self._with_key("taint", taint.key, self._taints):
                 if exact.value.fullmatch(taint.value):
-                    left = _removal_command(exact.row, facts, "taint", taint.key)
-                    yield exact.row, None, "", "", f"taint {taint.key}={taint.value}:{taint.effect}{left}"
+                    command = _removal_command(exact.row, facts, "taint", taint.key)
+                    yield _Match(exact.row, f"taint {taint.key}={taint.value}:{taint.effect}{command}")
+
+    def _annotation_matches(self, facts: NodeFacts) -> Iterator[_Match]:
         for key, value in facts.node.annotations.items():
             for exact in self._with_key("annotation", key, self._annotations):
                 if exact.value.fullmatch(value):
-                    yield (
-                        exact.row,
-                        None,
-                        "",
-                        "",
-                        f"annotation {key}={value}{_removal_command(exact.row, facts, 'annotate', key)}",
-                    )
-        if facts.node.deleting is not None:
-            for row in self._deletions:
-                yield row, facts.node.deleting, "", "", "the Node object is being deleted"
-        has, may_use = facts.capacity.get(self.accelerator), facts.node.allocatable.get(self.accelerator)
-        if has is not None and may_use is not None and may_use < has:
-            for row in self._shortages:
-                yield row, None, "", "", f"{may_use} of {has} {self.accelerator} are allocatable"
+                    command = _removal_command(exact.row, facts, "annotate", key)
+                    yield _Match(exact.row, f"annotation {key}={value}{command}")
 
     def _with_key(self, kind: str, key: str, candidates: Sequence[_Exact]) -> tuple[_Exact, ...]:
         """Return the rows whose pattern matches this key; answers are cached, because fleets have few different keys.
@@ -1410,41 +1442,6 @@ def _condition_reason(row: Row, condition: ConditionView) -> str:
 
 # Reasons that are less specific than the condition's type.
 _EMPTY_REASONS = frozenset({"True", "False", "Unknown", "Error", "Unhealthy"})
-
-
-def _sign(
-    row: Row,
-    own_reason: str,
-    subject: str,
-    message: str,
-    since: datetime | None,
-    known: Mapping[tuple[str, str, str], Finding],
-    now: datetime,
-) -> Sign:
-    reason = row.reason or own_reason
-    severity, action = row.severity, row.action
-    if row.xid_in_reason and (number := re.search(r"\d+", reason)):
-        code = xid(int(number.group()[:9]))
-        severity, action = code.severity, code.action
-    if row.action_in_message and (named := _NVSENTINEL_ACTION.findall(message)):
-        # One condition lists several faults.
-        action = min((_NVSENTINEL_ACTIONS.get(word, row.action) for word in named), key=_GRAVEST_FIRST.index)
-        severity = WARNING if action is NONE else severity
-    old = known.get((row.source, reason, subject))
-    began = min(since or (old.since if old else now), now)
-    return Sign(
-        row.source,
-        reason,
-        severity,
-        since=began,
-        newest=began,
-        action=action,
-        subject=subject,
-        message=message,
-        planned=row.planned,
-        repairs=row.repairs,
-        offence=not row.planned and severity in (DEGRADED, FATAL),
-    )
 
 
 def _removing(sign: Sign, notice: Notice | None) -> Sign:
