@@ -88,13 +88,14 @@ def _notice(meaning: str) -> ErrorCode:
 
 
 def _now(
-    meaning: str,
-    action: RecommendedAction,
-    source: str = _CATALOGUE,
-    then: RecommendedAction | None = None,
-    fault: XidClass = XidClass.HARDWARE,
+    meaning: str, action: RecommendedAction, source: str = _CATALOGUE, then: RecommendedAction | None = None
 ) -> ErrorCode:
-    return ErrorCode(meaning, fault, FATAL, action, source, None, then)
+    return ErrorCode(meaning, XidClass.HARDWARE, FATAL, action, source, None, then)
+
+
+def _driver_now(meaning: str, action: RecommendedAction, source: str) -> ErrorCode:
+    """Return the row of a fatal error of the driver, for which no hardware is blamed."""
+    return ErrorCode(meaning, XidClass.DRIVER, FATAL, action, source)
 
 
 def _later(meaning: str, action: RecommendedAction, source: str = _CATALOGUE) -> ErrorCode:
@@ -159,9 +160,9 @@ XIDS: Mapping[int, ErrorCode] = {
     95: _now("uncontained ECC error", RESET, f"{_CATALOGUE}; EKS, DCGM, gpud"),
     **_each((106, 107), ErrorCode("test of the SMBPBI", XidClass.DRIVER, INFO, NONE, _CATALOGUE)),
     109: _later("context switch timeout", RESET, f"{_CATALOGUE}; EKS: fatal; device plugin, gcm: ignored"),
-    110: _now("security fault", RESET, f"{_CATALOGUE}; EKS, gpud", fault=XidClass.DRIVER),
-    119: _now("GSP RPC timeout", RESET, f"{_CATALOGUE}; EKS, Azure NHC, DCGM, gpud", fault=XidClass.DRIVER),
-    120: _now("GSP error", RESET, f"{_CATALOGUE}; EKS, Azure NHC, DCGM, gpud", fault=XidClass.DRIVER),
+    110: _driver_now("security fault", RESET, f"{_CATALOGUE}; EKS, gpud"),
+    119: _driver_now("GSP RPC timeout", RESET, f"{_CATALOGUE}; EKS, Azure NHC, DCGM, gpud"),
+    120: _driver_now("GSP error", RESET, f"{_CATALOGUE}; EKS, Azure NHC, DCGM, gpud"),
     121: _notice("corrected C2C error"),
     136: _now("link training failed", RESET, f"{_CATALOGUE}; EKS"),
     137: _application("NVLink privilege error: a remote access that was not allowed"),
@@ -170,7 +171,7 @@ XIDS: Mapping[int, ErrorCode] = {
     142: _notice("NVENC error"),
     143: _now("the GPU could not be initialised", RESET, f"{_CATALOGUE}; EKS; gpud: hardware", REPLACE),
     **_each(range(144, 151), _notice("NVLink 5 error; its log line has the details")),
-    151: _now("key rotation failed", REBOOT, f"{_CATALOGUE}; EKS, gpud", fault=XidClass.DRIVER),
+    151: _driver_now("key rotation failed", REBOOT, f"{_CATALOGUE}; EKS, gpud"),
     154: ErrorCode("the driver's recovery action has changed", XidClass.DRIVER, WARNING, INSPECT, _CATALOGUE),
     155: _later("an NVLink was taken down by software", RESET, f"{_CATALOGUE}; EKS, gpud"),
     156: _later("a resource was retired", RESET, f"{_CATALOGUE}; EKS, gpud"),
