@@ -268,9 +268,7 @@ class NodeActs:
         if before is None and conclusion.state in (None, VerdictState.HEALTHY):
             return
         well = conclusion.state in (None, VerdictState.HEALTHY)
-        text = (
-            status_message(name, verdict, ruling, wanted, enforcement) or "no finding counts against the node any more"
-        )
+        text = status_message(order, enforcement) or "no finding counts against the node any more"
         planned = "NodeMaintenance" if grounds.removal is None else "NodeRemoval"
         reason = planned if grounds.only_planned else f"Node{conclusion.state.value if conclusion.state else 'Healthy'}"
         kind = NORMAL if well or grounds.only_planned or conclusion.state is VerdictState.SUSPECT else WARNING

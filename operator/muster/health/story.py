@@ -7,15 +7,15 @@ comes back. It has no ages, so that it changes only when something has happened.
 from datetime import UTC, datetime
 
 from muster.api.fleetpolicy import Enforcement
-from muster.api.nodehealth import Evacuate, NodeHealthStatus, RecommendedAction, Severity, VerdictState
-from muster.health.breaker import Act, Ruling
-from muster.health.effects import Effect, exclusion_of, suspicion_of
+from muster.api.nodehealth import Evacuate, HealthIncident, NodeHealthStatus, RecommendedAction, Severity, VerdictState
+from muster.health.breaker import Act
+from muster.health.effects import exclusion_of, suspicion_of
 from muster.health.maintenance import REASONS
 from muster.health.orders import Order
 from muster.health.repairs import FAILED, UNPROVEN, is_held
 from muster.health.signs import FAILED_BURN_IN, REPAIR
 from muster.health.silence import AGENT_SILENT
-from muster.health.verdict import REPEAT_OFFENDER, ObservedEffect, Verdict, node_fault
+from muster.health.verdict import AWAITS_BURN_IN, REPEAT_OFFENDER, Conclusion, ObservedEffect, Verdict, node_fault
 
 MESSAGE_LENGTH, EFFECT_LENGTH = 1024, 256
 _MAX_OTHERS = 4
@@ -39,21 +39,29 @@ _WOULD_EVACUATE = {
     Evacuate.AFTER_CHECKPOINT: "running jobs would be evacuated after their next checkpoint",
     Evacuate.NOW: "running jobs would be evacuated now",
 }
+_USED_AGAIN = {
+    UNPROVEN: "once its agent is Ready and has checked the whole node, or after {release}",
+    REPEAT_OFFENDER: "when a user confirms its repair ({release}), or when its offence score has faded",
+    AWAITS_BURN_IN: "when it has passed its burn-in (kubectl muster check {node}), or after {release}",
+    FAILED_BURN_IN: "when a user confirms its repair: kubectl muster check {node}, then {release}",
+    AGENT_SILENT: "when its agent is Ready again, or after {release}",
+}
+"""By the reason of a verdict, when Muster uses the node again."""
 _ONLY_OBSERVES = "spec.health of the FleetPolicy only observes"
 
 
 def recorded_status(order: Order, enforcement: Enforcement) -> NodeHealthStatus:
     """Return the operator's part of the status that a node's NodeHealth gets by an order."""
-    verdict, ruling = order.verdict, order.ruling
+    verdict = order.verdict
     conclusion, record = verdict.conclusion, verdict.record
     return NodeHealthStatus(
         state=conclusion.state,
         reason=conclusion.reason,
-        message=status_message(order.name, verdict, ruling, order.effect, enforcement),
+        message=status_message(order, enforcement),
         since=conclusion.since,
         recommended_action=verdict.follow_up.recommended_action,
         findings=list(conclusion.findings),
-        effect=effect_text(verdict, ruling, order.effect, enforcement),
+        effect=effect_text(order, enforcement),
         exclusion=exclusion_of(verdict, order.effect),
         fault=node_fault(verdict),
         suspicion=suspicion_of(verdict, enforcement),
@@ -67,15 +75,9 @@ def recorded_status(order: Order, enforcement: Enforcement) -> NodeHealthStatus:
     )
 
 
-def effect_text(verdict: Verdict, ruling: Ruling, effect: Effect, enforcement: Enforcement) -> str:
-    """Return what Muster did about a node, at most 256 characters: the text of NodeHealth's `status.effect`.
-
-    Args:
-        verdict: on the node.
-        ruling: what the breaker allows.
-        effect: what Muster does.
-        enforcement: of the policy.
-    """
+def effect_text(order: Order, enforcement: Enforcement) -> str:
+    """Return what Muster did about a node, at most 256 characters: the text of NodeHealth's `status.effect`."""
+    verdict, ruling, effect = order.verdict, order.ruling, order.effect
     conclusion = verdict.conclusion
     if not verdict.out:
         return (
@@ -97,16 +99,14 @@ def effect_text(verdict: Verdict, ruling: Ruling, effect: Effect, enforcement: E
     return _cut("; ".join(part for part in parts if part), EFFECT_LENGTH)
 
 
-def status_message(node: str, verdict: Verdict, ruling: Ruling, effect: Effect, enforcement: Enforcement) -> str:
+def status_message(order: Order, enforcement: Enforcement) -> str:
     """Return the whole explanation of a verdict, at most 1,024 characters: the text of NodeHealth's `status.message`.
 
     Args:
-        node: its name.
-        verdict: on the node.
-        ruling: what the breaker allows.
-        effect: what Muster does.
+        order: the verdict on a node, with what is done about it.
         enforcement: of the policy.
     """
+    verdict = order.verdict
     conclusion = verdict.conclusion
     observed = "" if conclusion.would is None else observed_effect_text(conclusion.would, enforcement)
     if conclusion.state in (None, VerdictState.HEALTHY):
@@ -120,9 +120,9 @@ def status_message(node: str, verdict: Verdict, ruling: Ruling, effect: Effect, 
         parts.append(f"Other findings: {others}")
     if observed:
         parts.append(observed)
-    did = effect_text(verdict, ruling, effect, enforcement)
-    if did and verdict.out:
-        parts.append(f"Muster: {did}")
+    effect = effect_text(order, enforcement)
+    if effect and verdict.out:
+        parts.append(f"Muster: {effect}")
     elif conclusion.state is VerdictState.SUSPECT:
         after = "" if enforcement is Enforcement.OBSERVE else ", after other nodes that are as near"
         parts.append(f"Muster: nothing; the node stays in use{after}")
@@ -130,7 +130,7 @@ def status_message(node: str, verdict: Verdict, ruling: Ruling, effect: Effect, 
     if to_do:
         parts.append(f"To do: {to_do}")
     if verdict.out:
-        parts.append(_return_message(node, verdict))
+        parts.append(_return_message(order.name, verdict))
     return _cut(" ".join(_sentence(part) for part in parts), MESSAGE_LENGTH)
 
 
@@ -172,10 +172,11 @@ def _others(verdict: Verdict) -> str:
 
 
 def _return_message(node: str, verdict: Verdict) -> str:
-    conclusion, grounds = verdict.conclusion, verdict.grounds
-    by_hand = f"kubectl muster release {node} --reason ..."
+    """Return when the node is used again: by what people or other systems do with it, else by the verdict's reason."""
+    conclusion, grounds, incident = verdict.conclusion, verdict.grounds, verdict.open_incident
+    release = f"kubectl muster release {node} --reason ..."
     if grounds.cordoned:
-        return f"Muster uses the node again when a user ends the cordon: {by_hand}"
+        return f"Muster uses the node again when a user ends the cordon: {release}"
     if is_held(conclusion.findings):
         return (
             f"Muster uses the node again when its repair has ended (kubectl describe repairrequest {node}) and "
@@ -187,48 +188,36 @@ def _return_message(node: str, verdict: Verdict) -> str:
             f"Muster uses the node again after {end}, once its agent has checked the whole node. To end the window "
             "earlier, change spec.maintenance of the FleetPolicy"
         )
-    repairs = {
-        each.reason for each in conclusion.findings if each.source == REPAIR and each.severity is not Severity.INFO
-    }
-    if FAILED in repairs:
+    if _has_failed_repair(conclusion):
         return (
-            f"Its repair has failed. Muster uses the node again after {by_hand}. If the fault is still there, kubectl "
+            f"Its repair has failed. Muster uses the node again after {release}. If the fault is still there, kubectl "
             f"delete repairrequest {node} has Muster request the repair again"
         )
-    if conclusion.reason == UNPROVEN:
-        return f"Muster uses the node again once its agent is Ready and has checked the whole node, or after {by_hand}"
-    if conclusion.reason == REPEAT_OFFENDER:
-        return (
-            f"Muster uses the node again when a user confirms its repair ({by_hand}), or when its offence score has "
-            "faded"
-        )
-    if conclusion.state is VerdictState.VALIDATING:
-        return (
-            f"Muster uses the node again when it has passed its burn-in (kubectl muster check {node}), or after "
-            f"{by_hand}"
-        )
-    if conclusion.reason == FAILED_BURN_IN:
-        return (
-            f"Muster uses the node again when a user confirms its repair: kubectl muster check {node}, then {by_hand}"
-        )
-    if conclusion.reason == AGENT_SILENT:
-        return f"Muster uses the node again when its agent is Ready again, or after {by_hand}"
+    if conclusion.reason in _USED_AGAIN:
+        return f"Muster uses the node again {_USED_AGAIN[conclusion.reason].format(node=node, release=release)}"
     if grounds.in_charge:
         return f"Muster uses the node again when {grounds.in_charge} has finished with it"
-    incident = verdict.open_incident
     if incident is not None and incident.repair_ended_time is not None:
-        if incident.reason in REASONS:
-            return (
-                "Its maintenance has ended, but the evidence is still there. Muster uses the node again when the "
-                f"evidence is gone, or after {by_hand}"
-            )
-        return (
-            f"Its repair has ended, but the evidence is still there: kubectl delete repairrequest {node} has Muster "
-            f"request the repair again. Muster uses the node again when the evidence is gone, or after {by_hand}"
-        )
-    if grounds.needs_boot:
-        return f"Muster uses the node again after a reboot, or after {by_hand}"
-    return f"Muster uses the node again when the evidence is gone, or after {by_hand}"
+        return f"{_ended_work(node, incident)} Muster uses the node again when the evidence is gone, or after {release}"
+    event = "after a reboot" if grounds.needs_boot else "when the evidence is gone"
+    return f"Muster uses the node again {event}, or after {release}"
+
+
+def _has_failed_repair(conclusion: Conclusion) -> bool:
+    return any(
+        finding.source == REPAIR and finding.reason == FAILED and finding.severity is not Severity.INFO
+        for finding in conclusion.findings
+    )
+
+
+def _ended_work(node: str, incident: HealthIncident) -> str:
+    """Return which work on the node has ended in vain, and how it is requested again."""
+    if incident.reason in REASONS:
+        return "Its maintenance has ended, but the evidence is still there."
+    return (
+        f"Its repair has ended, but the evidence is still there: kubectl delete repairrequest {node} has Muster "
+        "request the repair again."
+    )
 
 
 def _moment(moment: datetime) -> str:

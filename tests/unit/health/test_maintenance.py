@@ -28,6 +28,7 @@ from muster.health.assess import assess
 from muster.health.breaker import Act
 from muster.health.maintenance import AHEAD, OLD_SECONDS, WITHIN, Windows, problems, was_within, window_text
 from muster.health.node_world import NodeWorld
+from muster.health.orders import Order
 from muster.health.repairs import LOOK_SECONDS, UNPROVEN
 from muster.health.silence import Silence
 from muster.health.sources import Rules
@@ -305,12 +306,12 @@ class TestWhatIsDone:
         fleet = self.fleet(1)
         verdicts, rulings, effects, _ = fleet.step(after(1.5 * HOUR))
         (name,) = verdicts
-        text = status_message(name, verdicts[name], rulings[name], effects[name], fleet.rules.enforcement)
+        text = status_message(Order(name, verdicts[name], rulings[name], effects[name]), fleet.rules.enforcement)
         assert text.startswith(f"{AHEAD}: maintenance window rack-7 is about to start")
         assert "running jobs are evacuated after their next checkpoint" in text
         assert "Muster uses the node again after 2026-11-20 13:41 UTC" in text
         verdicts, rulings, effects, _ = fleet.step(after(HOUR))
-        said = effect_text(verdicts[name], rulings[name], effects[name], fleet.rules.enforcement)
+        said = effect_text(Order(name, verdicts[name], rulings[name], effects[name]), fleet.rules.enforcement)
         assert said == "excluded from placement; running jobs stay"
 
 

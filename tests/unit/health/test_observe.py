@@ -24,6 +24,7 @@ from muster.health.assess import assess
 from muster.health.breaker import Act, BreakerState, Ruling
 from muster.health.effects import effect, suspicion_of
 from muster.health.node_world import FailedBurnIn, NodeWorld
+from muster.health.orders import Order
 from muster.health.repairs import RepairStatus, Stage
 from muster.health.silence import Silence
 from muster.health.sources import ROWS, Rules
@@ -50,9 +51,13 @@ def judged(health: NodeHealth, at: float = 0, policy: dict[str, Any] | None = No
     return assess(NodeWorld(options.pop("facts"), health, judging, after(at), **options))
 
 
+def order(verdict: Verdict, enforcement: Enforcement) -> Order:
+    ruling = Ruling(Act.NOTHING)
+    return Order("node-1", verdict, ruling, effect(verdict, ruling, enforcement))
+
+
 def told(verdict: Verdict, enforcement: Enforcement = Enforcement.NODES) -> str:
-    what = effect(verdict, Ruling(Act.NOTHING), enforcement)
-    return status_message("node-1", verdict, Ruling(Act.NOTHING), what, enforcement)
+    return status_message(order(verdict, enforcement), enforcement)
 
 
 class TestNothingFollows:
@@ -276,7 +281,7 @@ class TestTold:
         assert "would be Unhealthy" in text
         assert says in text
         assert "uses no budget and is not charged to the machine" in text
-        did = effect_text(verdict, Ruling(Act.NOTHING), effect(verdict, Ruling(Act.NOTHING), enforcement), enforcement)
+        did = effect_text(order(verdict, enforcement), enforcement)
         assert did == "nothing: spec.health of the FleetPolicy only observes Xid79"
         assert len(did) <= EFFECT_LENGTH
 

@@ -15,6 +15,7 @@ from muster.health.breaker import Act, Ruling
 from muster.health.effects import Effect, effect
 from muster.health.facts import NodeFacts
 from muster.health.node_world import NodeWorld
+from muster.health.orders import Order
 from muster.health.repairs import (
     GONE_SECONDS,
     LOOK_SECONDS,
@@ -309,7 +310,8 @@ class TestVerdict:
     )
     def test_people_read_what_it_waits_for(self, health: NodeHealth, repair: RepairStatus, words: str) -> None:
         verdict = judged(health, 30, repair)
-        text = status_message("n", verdict, Ruling(Act.TAKE), Effect(avoid=True, taint=True), rules().enforcement)
+        order = Order("n", verdict, Ruling(Act.TAKE), Effect(avoid=True, taint=True))
+        text = status_message(order, rules().enforcement)
         assert words in text
 
     def test_looks_that_follow_say_the_same(self) -> None:

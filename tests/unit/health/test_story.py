@@ -7,6 +7,7 @@ import pytest
 from tests.unit.health.builders import GPU, NOW, Stored, after, decided, evidence, rules
 
 from muster.api.nodehealth import Decision, NodeHealthStatus
+from muster.health.orders import Order
 from muster.health.story import EFFECT_LENGTH, MESSAGE_LENGTH, effect_text, status_message
 from muster.world.jobfailures import JobFailureReport
 from muster.world.views import ConditionView
@@ -19,8 +20,8 @@ NODE = "node-0001"
 def told(fleet: Stored, at: float = 60, node: str = NODE) -> tuple[str, str]:
     """Message and effect."""
     verdicts, rulings, effects, _ = fleet.step(after(at))
-    of = verdicts[node], rulings[node], effects[node], fleet.rules.enforcement
-    return status_message(node, *of), effect_text(*of)
+    order = Order(node, verdicts[node], rulings[node], effects[node])
+    return status_message(order, fleet.rules.enforcement), effect_text(order, fleet.rules.enforcement)
 
 
 def fleet(count: int = 10, **health: Any) -> Stored:
