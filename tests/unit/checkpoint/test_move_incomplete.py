@@ -14,7 +14,8 @@ from tests.unit.checkpoint.recordings import archive, recorded
 from tests.unit.checkpoint.saves import dcp
 
 from muster.node.checkpoint import move_incomplete
-from muster.node.checkpoint.move_incomplete import NAME, Moved, misleading, move_incomplete_beyond
+from muster.node.checkpoint.move_incomplete import NAME, Moved, move_incomplete_beyond
+from muster.node.checkpoint.unrecognized import misleading
 from muster.protocol.checkpoints import branch_of
 
 

@@ -9,7 +9,8 @@
 
 Besides an input, `dispensable` is a pattern of files that the framework does without when it loads: without any other
 one, or with its last byte missing, a complete checkpoint is incomplete. `pattern` is the job's
-`spec.checkpoint.pattern`. `named` is the path of what the warning names beside a complete one.
+`spec.checkpoint.pattern`. `named` is the path of what the warning names beside a complete one. `passed_over` has the
+paths of all newer ones that are said not to be complete, each with a text that is part of why.
 """
 
 from __future__ import annotations
@@ -37,6 +38,16 @@ def why(finder: Finder) -> str:
     return "; ".join(verdict.problem for verdict in finder._verdicts.values() if verdict.problem)
 
 
+def assert_passed_over(found: Found, right: dict[str, str]) -> None:
+    """Check what is said of newer checkpoints that are not complete: with a step one by one, else in the note."""
+    newer = {one.path: one.problem for one in found.incomplete if one.step > found.checkpoints[0].step}
+    noted = {place(path): found.note for path in right if place(path) in found.note}
+    assert sorted({**newer, **noted}) == sorted(map(place, right)), (newer, found.note)
+    assert bool(noted) == bool(found.note), found.note
+    for path, text in right.items():
+        assert text in {**newer, **noted}[place(path)]
+
+
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_each_tree_is_read_right(case: Case) -> None:
     finder, found = looked(written(case.given), case.besides.get("pattern", ""))
@@ -49,6 +60,8 @@ def test_each_tree_is_read_right(case: Case) -> None:
         assert newest is not None, said
         assert (newest.step, newest.path, newest.format) == right, said
         assert place(case.besides.get("named", "")) in found.warning or "named" not in case.besides, said
+        if "passed_over" in case.besides:
+            assert_passed_over(found, case.besides["passed_over"])
     elif "incomplete" in case.right:
         assert newest is None
         assert case.right["incomplete"] in why(finder)

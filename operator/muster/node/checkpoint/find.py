@@ -30,6 +30,7 @@ from muster.node.checkpoint.unrecognized import (
     is_stray,
     is_stray_below,
     may_lead_to_checkpoints,
+    misleading,
 )
 from muster.node.checkpoint.verdict import Verdict, digest, saving_ns, stamp
 from muster.node.checkpoint.whole import UNLIKE_OTHERS
@@ -134,7 +135,7 @@ class Found:
 
     Attributes:
         checkpoints: newest step first, and after them older ones that were requested.
-        incomplete: the newest of those that have their marker but are incomplete.
+        incomplete: the newest of those that are incomplete; without their marker only in a thorough look.
         done: whether nothing is left to verify.
         note: what could not be seen, though the directory is not known to be unreadable; "" = nothing.
         stamps: of all that have their marker, MAX_STAMPS at most; None = not known (yet).
@@ -306,13 +307,16 @@ class Finder:
                 dataclasses.replace(one, problem=self._verdict_of(one))
                 for one in newest_first(search.incomplete, how.limit)
             )
-            found = Found(tuple(newest), not open_ones, self._note or self._misread, incomplete, stamps)
+            note = self._note or (self._misread if how.thorough else "")  # else it may be under way
+            found = Found(tuple(newest), not open_ones, note, incomplete, stamps)
             if how.judges and found.is_settled:
                 pointed = self._pointed_elsewhere(newest, incomplete)
                 unrecognized = self._unrecognized(search.unrecognized, newest, incomplete) if found.done else ""
                 warning = self._suspicion(newest, incomplete, pointed, unrecognized, how.thorough) if found.done else ""
                 trap = pointed.words if pointed is not None and pointed.is_trap else ""
-                found = dataclasses.replace(found, warning=warning, trap=trap)
+                begun = self._begun(search.unrecognized, newest) if found.done and how.thorough else ()
+                incomplete = tuple(newest_first((*incomplete, *begun), how.limit))
+                found = dataclasses.replace(found, warning=warning, trap=trap, incomplete=incomplete)
             yield found
             if not open_ones:
                 return
@@ -410,6 +414,28 @@ class Finder:
         self._note_stray(os.path.join(self._directory, stray))
         path = readable(os.path.join(self._directory, stray))
         return _STEPLESS_UNRECOGNIZED % path if step_in_name(stray) is None else _UNRECOGNIZED % (path, "")
+
+    def _begun(self, paths: Sequence[str], complete: Sequence[Checkpoint]) -> Tuple[Checkpoint, ...]:
+        """The saves of higher steps than the newest complete checkpoint that ended before the file that makes them one:
+        directories of no format that are called as it is but for the numbers.
+
+        Args:
+            paths: of the directories that no format knows.
+            complete: the complete checkpoints, newest first.
+        """
+        kind = next((kind for kind in self._formats if complete and kind.name == complete[0].format), None)
+        if kind is None or not kind.markers:
+            return ()
+        above, name = os.path.split(complete[0].path)
+        alike = misleading([os.path.basename(path) for path in paths if os.path.dirname(path) == above], name)
+        problem = "%s does not exist, as in a save that was cut short" % " or ".join(kind.markers)
+        begun = []
+        for path in filter(is_plain, (os.path.join(above, name) for name in alike)):
+            status = self._stat(path)
+            if status is not None and holds_weights(self._files, path, self._sign):
+                step, written_ns = step_in_name(os.path.basename(path)) or 0, status.modified_ns
+                begun.append(Checkpoint(step, path, written_ns, judged=False, format=kind.name, problem=problem))
+        return tuple(begun)
 
     def _note_stray(self, path: str) -> None:
         """Note whether files of no format were written by more than one save: then the first one is finished.

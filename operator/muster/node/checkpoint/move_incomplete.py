@@ -14,22 +14,21 @@ import contextlib
 import dataclasses
 import errno
 import os
-import re
 import stat
 from typing import Callable, List, Optional, Set, Tuple
 
 from muster.node.checkpoint.find import TOO_MANY_FILES, Finder, Found, ScanOptions
 from muster.node.checkpoint.formats.base import WEIGHTS_ONLY
 from muster.node.checkpoint.listing import no_sign
+from muster.node.checkpoint.unrecognized import misleading, shape
 from muster.node.checkpoint.verdict import Verdict
-from muster.protocol.checkpoint_names import above, absolute, order_candidates, step_in_name
+from muster.protocol.checkpoint_names import above, absolute, step_in_name
 from muster.protocol.checkpoints import Branch
 
 NAME = ".muster-incomplete"
 MAX_EXAMINED = 32  # at one start, those of the highest steps
 _MAX_NAMES = 8  # told of
 _MAX_SUFFIX = 1000
-_NUMBER = re.compile(r"[0-9]+")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,26 +51,6 @@ class Moved:
         more = len(self.names) - _MAX_NAMES
         told = ", ".join(ascii(name)[1:-1] for name in self.names[:_MAX_NAMES])
         return "%s%s moved to %s" % (told, " and %d more" % more if more > 0 else "", NAME)
-
-
-def misleading(names: List[str], chosen: str) -> List[str]:
-    """The names that look like the chosen checkpoint's name but have a higher step; the highest first.
-
-    Args:
-        names: of the directories beside the chosen checkpoint.
-        chosen: the name of the checkpoint to resume from. Only numbers may differ from it: what else lies beside
-        checkpoints (logs, exports) has names of another form.
-    """
-    step = step_in_name(chosen)
-    if step is None:
-        return []
-    found = [name for name in order_candidates(names) if _shape(name) == _shape(chosen)]
-    return [name for name in found if (step_in_name(name) or 0) > step]
-
-
-def _shape(name: str) -> str:
-    """The name with its numbers replaced, so that names that differ in numbers only become equal."""
-    return _NUMBER.sub("0", name)
 
 
 def move_incomplete_beyond(
@@ -102,7 +81,7 @@ def move_incomplete_beyond(
             for name in _excluded_files(here, os.path.basename(absolute(path)), branch, sign):
                 moved += [name] if _move(here, name) else []
             names = misleading(_entries(here, sign), os.path.basename(absolute(path)))
-            parts = {_shape(name) for name in _parts(path, sign)} if names else set()
+            parts = {shape(name) for name in _parts(path, sign)} if names else set()
             for name in names[:MAX_EXAMINED]:
                 if _is_misleading(os.path.join(directory, name), parts, branch, sign, finder_of):
                     moved += [name] if _move(here, name) else []
@@ -160,7 +139,7 @@ def _is_misleading(
     """
 
     def counts(one: str) -> bool:
-        return one == path or _shape(os.path.basename(one)) not in parts
+        return one == path or shape(os.path.basename(one)) not in parts
 
     judged: List[Verdict] = []
     finder = finder_of(path, sign, judged.append)

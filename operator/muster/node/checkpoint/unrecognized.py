@@ -56,6 +56,7 @@ _CALLED_SO = re.compile(
 _CACHE = re.compile(r"(?:models|datasets|spaces)--")  # of Hugging Face's hub
 # A directory with one of these and weights, and without any state of a training, is a model.
 _MODEL_CONFIGS = frozenset({"config.json", "model_index.json", "params.json", "adapter_config.json"})
+_NUMBER = re.compile(r"[0-9]+")
 _STATE = re.compile(r"optim|sched|rng|random|state", re.IGNORECASE)
 # The state of a training beside weights: without a step in any name, a sign that they are no model to begin from.
 _TRAINED = re.compile(r"optim|sched|(?:rng|random|train(?:er|ing)?)_?state", re.IGNORECASE)
@@ -63,6 +64,26 @@ _TRAINED = re.compile(r"optim|sched|(?:rng|random|train(?:er|ing)?)_?state", re.
 _METADATA = re.compile(
     r"\.?(?:(?:checkpoint|ckpt)[_-])?(?:metadata|meta|manifest|train(?:er|ing)?_state)(?:\.[a-z]+)?\Z"
 )
+
+
+def misleading(names: List[str], chosen: str) -> List[str]:
+    """The names that look like the chosen checkpoint's name but have a higher step; the highest first.
+
+    Args:
+        names: of the directories beside the chosen checkpoint.
+        chosen: the name of the checkpoint to resume from. Only numbers may differ from it: what else lies beside
+        checkpoints (logs, exports) has names of another form.
+    """
+    step = step_in_name(chosen)
+    if step is None:
+        return []
+    found = [name for name in order_candidates(names) if shape(name) == shape(chosen)]
+    return [name for name in found if (step_in_name(name) or 0) > step]
+
+
+def shape(name: str) -> str:
+    """The name with its numbers replaced, so that names that differ in numbers only become equal."""
+    return _NUMBER.sub("0", name)
 
 
 def is_stray(name: str) -> bool:

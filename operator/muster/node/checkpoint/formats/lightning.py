@@ -18,7 +18,7 @@ from muster.node.checkpoint.dcp import METADATA_NAME
 from muster.node.checkpoint.formats.base import WEIGHTS_ONLY, Format, Words
 from muster.node.checkpoint.formats.deepspeed import MARKERS, tag_problem
 from muster.node.checkpoint.formats.torch_dcp import dcp_problem, shards_of
-from muster.node.checkpoint.whole import archive_problem, pickled
+from muster.node.checkpoint.whole import archive_problem, own_file_problem, pickled
 from muster.protocol.checkpoint_names import step_in_name
 
 META_NAME = "meta.pt"
@@ -56,6 +56,9 @@ def _step_of(candidate: Candidate, name: str) -> Optional[int]:
     try:
         inside = candidate.remembered(name, _inside).step
     except ValueError:
+        problem = own_file_problem(candidate, name)
+        if problem:  # else it is no archive: another framework's
+            raise ValueError(problem) from None
         inside = None
     return step_in_name(candidate.name) if inside is None else inside
 
