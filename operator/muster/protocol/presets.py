@@ -140,10 +140,16 @@ PRESETS: Tuple[Preset, ...] = (
                 "  Total optimization steps = 1,000",
                 "transformers 5.23.0, trainer.py",
             ),
+            Line(
+                "Total steps = ",
+                r"\b(?:Num Epochs|Total batch size) = [\d,]+ \| Total steps = (?P<total>[\d,]+)\s*$",
+                "   \\\\   /|    Num examples = 210,289 | Num Epochs = 1 | Total steps = 60",
+                "unsloth, unsloth/models/llama.py (the head in place of the Trainer's)",
+            ),
         ),
         needs="its bar looks like any other, so steps count from the first line of losses on (`logging_steps`, 500 "
-        "by default; `logging_first_step=True`), or from `Total optimization steps` (`log_level=info`). With "
-        "`disable_tqdm` no step is printed",
+        "by default; `logging_first_step=True`), or from `Total optimization steps` (`log_level=info`; in Unsloth's "
+        "head `Total steps`). With `disable_tqdm` no step is printed",
         loss=r"'loss': '?" + _VALUE,
         pace=_BAR_PACE,
     ),

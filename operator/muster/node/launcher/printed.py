@@ -25,6 +25,8 @@ STEP_SECONDS = "stepSeconds"  # what a step takes
 TFLOPS = "tflops"  # of each accelerator
 MFU = "mfu"  # the share of its peak
 
+# Between two drawings of a bar in a log that lost what moves back to the line's beginning; the first may end early
+_NEXT_DRAWING = re.compile(r"(?:(?<=it/s\])|(?<=s/it\])|(?<=\d%\|)) +(?=\d{1,3}%\|)")
 _NOT_FINITE_LINES = 2  # a single step that is skipped, as by mixed precision, is no concern
 _THOUSANDS = {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 _Kinds = Tuple[Tuple[str, Pattern[str]], ...]
@@ -183,6 +185,8 @@ class Reader:
             resumed_step: step of the checkpoint that the rank resumed from; 0 = none.
         """
         text = TERMINAL.sub("", line[:MAX_MATCHED_BYTES].decode("utf-8", "replace"))
+        if "%|" in text:
+            text = _NEXT_DRAWING.split(text)[-1]
         rank = self._ranks.setdefault(place, _Rank())
         found = self._read_by_presets(rank, text, resumed_step)
         if found is None and self._pattern is not None:
