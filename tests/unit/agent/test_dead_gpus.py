@@ -174,7 +174,14 @@ def test_a_gpu_that_the_driver_cannot_start(node: Any, run: Any) -> None:
     assert agent.evidence == []
 
 
-def test_an_old_driver_names_a_gpu_by_the_number_of_its_device_file(node: Any, run: Any) -> None:
+OLD, GSP = (
+    "NVRM: rm_init_adapter failed for device bearing minor number {}",
+    "NVRM: GPU{} _kgspLogRpcTimeout: ********************************* GSP Timeout **********************************",
+)
+
+
+@pytest.mark.parametrize("line", [OLD, GSP])
+def test_a_line_names_a_gpu_by_the_number_of_its_device_file(line: str, node: Any, run: Any) -> None:
     node.faults("count=7", "gpus=7")
     folder = node.folder / "proc/driver/nvidia/gpus"
     for bus, minor in (("11", 0), ("17", 1)):
@@ -182,10 +189,7 @@ def test_an_old_driver_names_a_gpu_by_the_number_of_its_device_file(node: Any, r
         (folder / f"0000:{bus}:00.0/information").write_text(f"Model: \t\t Tesla V100\nDevice Minor: \t {minor}\n")
     agent = run()
     agent.wait_until_looking()
-    node.log(
-        "NVRM: rm_init_adapter failed for device bearing minor number 1",
-        "NVRM: rm_init_adapter failed for device bearing minor number 7",
-    )
+    node.log(line.format(1), line.format(7))
     assert agent.wait_for(kinds.GPU_INIT)["subject"] == "PCI:0000:17:00"
     agent.wait_for_log(2)
     assert about(agent) == {(kinds.GPU_INIT, "PCI:0000:17:00")}

@@ -129,6 +129,15 @@ _NVIDIA = (
         r"NVRM: rm_init_adapter(?: failed for device bearing minor number "
         r"(?P<device>\d{1,3})\b|\((?P<device2>\d{1,3})\) failed)",
     ),
+    # kernel_gsp.c. The number is that of the GPU among those that were started, which is its device file's where all
+    # are. Its XID 119 has the address, and may be missing while the driver starts. A heartbeat that stood still says
+    # less: many come back.
+    _row(
+        "nvidia-gsp",
+        kinds.GPU_INIT,
+        "NVRM: ",
+        r"NVRM: GPU(?P<device>\d{1,3}) _kgspLog(?:RpcTimeout|Xid119): \*{20,40} GSP Timeout \*",
+    ),
     _lines(
         "nvidia-bar",
         kinds.GPU_INIT,
