@@ -13,6 +13,7 @@ from localcluster.patience import PATIENCE_SECONDS
 from muster.api.nodehealth import Evidence
 from muster.health.kinds import sign_of
 from muster.node.agent import kinds
+from muster.node.agent.bridges import Bridges
 from muster.node.agent.facts import Signal
 from muster.node.agent.infiniband import InfiniBand
 from muster.node.agent.interfaces import NodeNetwork
@@ -298,9 +299,20 @@ def test_a_bridge_above_a_gpu_takes_it_away(line: str, node: Any, run: Any) -> N
     kind = kinds.AER_FATAL if OF_BRIDGES[line] else kinds.AER_ELSEWHERE
     found = agent.wait_for(kind)
     assert found["subject"] == (f"PCI:{line[9:21]}" if OF_BRIDGES[line] else line[9:21])
+    assert ("(above nvidia 0000:11:00.0)" in found["message"]) is OF_BRIDGES[line]
     assert sign_of(Evidence.model_validate(found), datetime.now(UTC)).severity == (
         "Fatal" if OF_BRIDGES[line] else "Warning"
     )
+
+
+def test_of_many_devices_below_a_bridge_the_first_are_named(node: Any) -> None:
+    for number in range(3):
+        device(node, "nvidia", "0000:00:02.0", f"0000:0{number + 1}:00.0")
+    bridges = Bridges(node.folder / "sys")
+    bridges.inspect()
+    bridges.inspect()
+    assert bridges.below("0000:00:02.0") == "nvidia 0000:01:00.0, nvidia 0000:02:00.0 and 1 more"
+    assert bridges.below("0000:00:03.0") == ""
 
 
 def test_a_pcie_error_that_is_not_fatal_while_drivers_start(node: Any, run: Any) -> None:

@@ -43,6 +43,8 @@ WAYS: dict[str, Way] = {
     "serial console, of a core": each("<4>[12345.678901][   C47] "),
     "dmesg of a thread": each("[   12.345678] [  T123] "),
     "dmesg --ctime": each("[Thu Nov 20 09:00:00 2025] "),
+    "dmesg --reltime": lambda lines: ["[Nov20 09:00] " + lines[0], *("[  +0.000844] " + line for line in lines[1:])],
+    "dmesg --reltime, later": each("[  +0.000844] "),
     "dmesg --time-format=iso": each("2025-11-20T09:00:00,123456+00:00 "),
     "dmesg --decode": each("kern  :err   : [   12.345678] "),
     "syslog": each("Nov 20 09:00:00 gpu-17 kernel: [12345.678901] "),

@@ -466,8 +466,11 @@ class Agent:
             return
         if fact.kind == kinds.AMD_GPU and (self._gpus.seen or gpus_of_the_driver(self._settings.proc)):
             return  # beside GPUs of NVIDIA it is that of the processor
-        if fact.kind == kinds.AER_ELSEWHERE and fact.value in TAKEN_AWAY and self._bridges.is_above(fact.device):
-            fact = replace(fact, kind=kinds.AER_FATAL)
+        below = (
+            self._bridges.below(fact.device) if fact.kind == kinds.AER_ELSEWHERE and fact.value in TAKEN_AWAY else ""
+        )
+        if below:
+            fact = replace(fact, kind=kinds.AER_FATAL, message=f"{fact.message} (above {below})")
         if fact.kind == kinds.CLOCK_SOURCE:
             self._clock_source.why = fact.message
             return

@@ -15,6 +15,7 @@ from muster.node.agent.kernel_lines import DRIVERS_OF_JOBS
 
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _MOST_DEVICES = 4096
+_MOST_NAMED = 2
 
 
 class Bridges:
@@ -22,7 +23,7 @@ class Bridges:
 
     def __init__(self, sysfs: Path) -> None:
         self._root = sysfs / "bus/pci/devices"
-        self._above: set[str] = set()
+        self._below: dict[str, list[str]] = {}
 
     def inspect(self) -> None:
         """Read which devices are there now."""
@@ -30,16 +31,22 @@ class Bridges:
             names = os.listdir(self._root)[:_MOST_DEVICES]  # noqa: PTH208
         except OSError:
             return
-        for name in names:
+        for name in sorted(names):
             try:  # links are read and not followed: there are hundreds
-                if _link(f"{self._root}/{name}/driver")[-1] in DRIVERS_OF_JOBS:
-                    self._above.update(part for part in _link(f"{self._root}/{name}")[:-1] if _ADDRESS.fullmatch(part))
+                driver = _link(f"{self._root}/{name}/driver")[-1]
+                path = _link(f"{self._root}/{name}")[:-1] if driver in DRIVERS_OF_JOBS else []
             except OSError:  # the device has no driver, or has just vanished
                 continue
+            for bridge in filter(_ADDRESS.fullmatch, path):
+                below = self._below.setdefault(bridge, [])
+                if f"{driver} {name}" not in below:
+                    below.append(f"{driver} {name}")
 
-    def is_above(self, address: str) -> bool:
-        """Whether a device that jobs use is below the bridge."""
-        return address.lower() in self._above
+    def below(self, address: str) -> str:
+        """The devices that jobs use below the bridge, each with its driver, the first ones of many; "": none is."""
+        below = self._below.get(address.lower(), [])
+        more = f" and {len(below) - _MOST_NAMED} more" if len(below) > _MOST_NAMED else ""
+        return ", ".join(below[:_MOST_NAMED]) + more
 
 
 def _link(path: str) -> list[str]:

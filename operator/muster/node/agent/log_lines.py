@@ -19,10 +19,11 @@ from muster.node.agent.kernel_lines import CONTAINED, DISK_PATHS, KERNEL_LINES, 
 _MAX_LINE = 1024
 _KMSG = re.compile(r"(\d{1,6}),\d+,(\d{1,18}),[^;]{0,256};")
 # Of Linux, with and without a stamp and the caller's id (CONFIG_PRINTK_TIME, CONFIG_PRINTK_CALLER), from the console,
-# dmesg (also with
-# --ctime, --time-format=iso and --decode), the journal and syslog, whose program must be the kernel.
+# dmesg (also with --ctime, --reltime, --time-format=iso and --decode), the journal and syslog, whose program must be
+# the kernel.
 _STAMP = (
-    r"(?:\[ *\d+\.\d+\]|\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\]|[A-Z][a-z]{2} [ \d]\d "
+    r"(?:\[ *\+?\d+\.\d+\]|\[[A-Z][a-z]{2} ?[ \d]\d \d\d:\d\d\]"
+    r"|\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\]|[A-Z][a-z]{2} [ \d]\d "
     r"\d\d:\d\d:\d\d(?:\.\d+)?"
     r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?)"
 )
