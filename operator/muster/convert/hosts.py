@@ -95,7 +95,20 @@ def replace_first(container: dict[str, Any], hosts: HostNames, notes: Notes) -> 
 
 def note_remaining(template: Mapping[str, Any], container: Mapping[str, Any], hosts: HostNames, notes: Notes) -> None:
     """Note the host names that are left in a worker's pod, and the pieces of which its scripts make such names."""
-    remaining = sorted(set(re.findall(rf"\b{hosts.full_name}\b", text_of(template))))
+    host_name = re.compile(rf"\b{hosts.full_name}\b")
+    waiting = [
+        each
+        for kind, each in others(template, container)
+        if kind == "initContainer" and each.get("restartPolicy") != "Always" and host_name.search(text_of(each))
+    ]
+    for each in waiting:
+        notes.check.append(
+            f"initContainer {each.get('name')}: {host_name.findall(text_of(each))[0]}: no host will be called so, and "
+            "rank 0 starts once all init containers have ended: a wait for it has no end: take that out"
+        )
+    written = {**template, "spec": {**template["spec"], "initContainers": []}}
+    beside = [each for each in template["spec"].get("initContainers") or () if each not in waiting]
+    remaining = sorted(set(host_name.findall(text_of([written, beside]))))
     notes.check.extend(f"{host}: no host will be called so: rank 0 is at $(MASTER_ADDR)" for host in remaining)
     containers = [container, *(each for _, each in others(template, container))]
     pieces = dict.fromkeys(piece for each in containers for piece in _pieces_in(each, hosts))

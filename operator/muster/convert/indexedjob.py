@@ -50,6 +50,7 @@ def gang(source: Mapping[str, Any], others: Sequence[Any], notes: Notes) -> Gang
     template = spec.pop_field("template", dict) or {}
     if not isinstance(template.get("spec"), dict):
         raise RefusedError("spec.template.spec: is missing, or no mapping")
+    made.files = _files(source["metadata"].get("namespace"), others)
     made.hosts = HostNames(made.name, domain=str(template["spec"].get("subdomain") or ""))
     _refuse_a_part(made, template, others)
     written = template.get("metadata") or {}
@@ -66,6 +67,13 @@ def gang(source: Mapping[str, Any], others: Sequence[Any], notes: Notes) -> Gang
     made.joins(Fields({}, "spec.parallelism", notes), template, size, notes)
     spec.report_rest()
     return made
+
+
+def _files(namespace: Any, others: Sequence[Any]) -> dict[str, str]:
+    """Return the texts of the namespace's ConfigMaps in the input, by the names of their files."""
+    maps = (other for other in others if isinstance(other, dict) and other.get("kind") == "ConfigMap")
+    here = (other.get("data") for other in maps if (other.get("metadata") or {}).get("namespace") == namespace)
+    return {str(name): str(text) for data in here if isinstance(data, dict) for name, text in data.items()}
 
 
 def _refuse_a_part(made: Gang, template: Mapping[str, Any], others: Sequence[Any]) -> None:

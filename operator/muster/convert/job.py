@@ -41,6 +41,8 @@ class Gang:
         parts: the replicas that train: the path of each, the template of its pods, and the number of pods.
         restarts_containers: whether the other system restarts a container that ends in place.
         spec: fields of the TrainingJob's spec that are already known.
+        files: the texts of the ConfigMaps in the input, by the names of their files, where the other system numbers
+        pods by JOB_COMPLETION_INDEX; None: it does not.
     """
 
     metadata: Mapping[str, Any]
@@ -52,6 +54,7 @@ class Gang:
     parts: list[tuple[str, dict[str, Any], int]] = field(default_factory=list)
     restarts_containers: bool = False
     spec: dict[str, Any] = field(default_factory=dict)
+    files: Mapping[str, str] | None = None
 
     @property
     def name(self) -> str:
@@ -177,6 +180,8 @@ def _worker(gang: Gang, template: dict[str, Any], notes: Notes) -> Worker:
     worker.mounts(container, notes)
     env = container.get("env") or ()
     worker.variables(container, own, notes)
+    if gang.files is not None:
+        worker.unread_scripts(container, gang.files, notes)
     identity.convert_forms(container, env, gang.nodes, gang.given, notes)
     worker.neighbours(template, container, own, notes)
     if gang.nodes > 1:

@@ -11,7 +11,7 @@ from typing import Any
 
 from muster.convert.fields import Notes, RefusedError, short
 from muster.protocol.contract import IDENTITY
-from muster.protocol.starters import TORCHRUN, option, program_at, starter_of
+from muster.protocol.starters import PYTHON, TORCHRUN, commands_of, option, program_at, programs, starter_of
 from muster.world.resources import ACCELERATORS, amount
 from muster.world.views import INDEX_LABEL
 
@@ -29,6 +29,8 @@ _USED = re.compile(rf"\$[({{]?({'|'.join(sorted(IDENTITY))}|JOB_COMPLETION_INDEX
 # Names of variables with the index of a pod in its gang.
 _NUMBERS = frozenset({"JOB_COMPLETION_INDEX", "NODE_RANK", "GROUP_RANK", "PET_NODE_RANK", "RANK"})
 _NUMBERING = re.compile(r".*(?:RANK|INDEX|-index|PROCESS_ID)")
+# A script of a shell that is run, and not read into one (`source x.sh`, `. x.sh`).
+_SCRIPT = re.compile(r"(?<![\w./$}-])(?<!source )(?<!\. )[\w./$\{}-]*\w\.(?:sh|bash)(?![\w.-])")
 _REFERENCE = re.compile(r"\$\((\w+)\)")
 _MPI = re.compile(r"(?:^|[\s/])(mpirun|mpiexec|orterun|horovodrun)(?=\s|$)")
 _MEETING = re.compile(
@@ -202,6 +204,29 @@ def variables(container: dict[str, Any], own: Collection[str], notes: Notes) -> 
         )
     if kept:
         container["env"] = kept
+
+
+def unread_scripts(container: Mapping[str, Any], files: Mapping[str, str], notes: Notes) -> None:
+    """Note the scripts of a command that cannot be read, and may read the index that nothing sets any more.
+
+    Args:
+        container: with the variables that it has now.
+        files: the texts of the ConfigMaps in the input, by the names of their files.
+    """
+    command = words(container)
+    text = "\n".join(command)
+    is_set = any(each.get("name") == "JOB_COMPLETION_INDEX" for each in container.get("env") or ())
+    if is_set or commands_of(command) or any(map(PYTHON.match, programs(command))):
+        return  # what starts is written there
+    for script in dict.fromkeys(_SCRIPT.findall(text)):
+        is_made = re.search(rf">\s*[\"']?{re.escape(script)}", text) is not None
+        if is_made or "JOB_COMPLETION_INDEX" not in files.get(script.rpartition("/")[2], "JOB_COMPLETION_INDEX"):
+            continue
+        known = "reads it" if script.rpartition("/")[2] in files else "is not in the input and may read it"
+        notes.check.append(
+            f"{script}: nothing sets JOB_COMPLETION_INDEX now, and the script {known}: let it read NODE_RANK, or add "
+            "env JOB_COMPLETION_INDEX: $(NODE_RANK)"
+        )
 
 
 def neighbours(template: Mapping[str, Any], container: Mapping[str, Any], own: Collection[str], notes: Notes) -> None:
