@@ -169,6 +169,9 @@ _NVSENTINEL_LIGHT = "NVSwitchNonFatalError|GpuNvswitchNonfatalWatch|GpuDcgmUnres
 _ONLY_IMEX = r"(ErrorCode:DCGM_FR_IMEX_UNHEALTHY [^;]*(;|\Z))+"
 _NVSENTINEL_NETWORK = r"(InfiniBand(State|Degradation|CharDevice)|Ethernet\w*|EFA\w*)Check"
 
+# What EKS's agent has in excludedInterfaceNameRegexps by default.
+_OTHER_INTERFACE = r'Interface Name: "(((ip6)?gre|(ip6)?gretap|erspan|tunl|sit|ip6tnl|ib)\d+|ibp\d+s\d+(f\d+)?)", .*'
+
 _S = SourceName
 _BAD = ("False",)
 _VM_EVENT = r"(Preempt|Terminate|Reboot|Redeploy) Scheduled ?:"
@@ -266,9 +269,18 @@ ROWS: tuple[Row, ...] = (
         note="EKS's agent did not reach DCGM, be it at its start only; it never takes this back",
     ),
     Row(
+        "eks/other-interface",
+        _S.EKS,
+        Condition("NetworkingReady", _BAD, "InterfaceNot(Up|Running)", _OTHER_INTERFACE),
+        INFO,
+        NONE,
+        note="an interface of InfiniBand or a tunnel, neither the node's own nor EFA's: nothing may use it. EKS's "
+        "agent leaves them out since August 2026",
+    ),
+    Row(
         "eks/node",
         _S.EKS,
-        Condition("(Kernel|Storage|Networking|ContainerRuntime)Ready", _BAD),
+        Condition("(Kernel|Storage|Networking|ContainerRuntime)Ready", _BAD, message=rf"(?!{_OTHER_INTERFACE}\Z).*"),
         DEGRADED,
         REBOOT,
         minimum_age_seconds=60,
@@ -664,6 +676,16 @@ ROWS: tuple[Row, ...] = (
         note="the value is in epoch seconds; it is information only",
     ),
     Row(
+        "gke/prediction",
+        _S.GKE,
+        Label(r"gke\.(google\.com|io)/recommended-to-run-large-training-workload", "[Ff]alse"),
+        WARNING,
+        NONE,
+        reason="DegradationPredicted",
+        note="a CronJob of Google's sets it every 10 min where a GPU will likely degrade within five hours: no fault "
+        "has been seen yet",
+    ),
+    Row(
         "gke/fault",
         _S.GKE,
         Label(r"cloud\.google\.com/fault-behavior", ".+"),
@@ -681,6 +703,25 @@ ROWS: tuple[Row, ...] = (
         INSPECT,
         reason="AMDGPUUnhealthy",
         note="a node-problem-detector that queries AMD's metrics exporter writes it; its reason is free text",
+    ),
+    Row(
+        "amd-gpu-operator/gpu",
+        _S.AMD_GPU_OPERATOR,
+        Label(r"metricsexporter\.amd\.com\.gpu\..+\.state", "unhealthy"),
+        DEGRADED,
+        INSPECT,
+        reason="AMDGPUUnhealthy",
+        note="AMD's metrics exporter sets it for each GPU with uncorrectable ECC errors, a fatal error record or a "
+        "critical event, and removes it when the GPU is healthy; its device plugin offers that GPU no more",
+    ),
+    Row(
+        "amd-gpu-operator/nic",
+        _S.AMD_GPU_OPERATOR,
+        Label(r"metricsexporter\.amd\.com\.nic\..+\.state", "unhealthy"),
+        WARNING,
+        INSPECT,
+        reason="AMDNICDown",
+        note="AMD's metrics exporter sets it for each interface of a network card that is switched off",
     ),
     Row(
         "amd-gpu-operator/remediation",

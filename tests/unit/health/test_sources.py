@@ -89,6 +89,7 @@ class Case:
 
 _NVS = "dgxc.nvidia.com/nvsentinel-state"
 _EKS = "AcceleratedHardwareReady"
+_INTERFACE = 'Interface Name: "{}", MAC: "00:00:10:29:fe:80:00:00" is not up'
 _SPOT = "aws-node-termination-handler/spot-itn"
 _HP = "sagemaker.amazonaws.com/node-health-status"
 _HP_CHECK = "sagemaker.amazonaws.com/deep-health-check-status"
@@ -186,6 +187,13 @@ CASES: dict[str, Case] = {
         "Inspect",
         [with_(condition(_EKS, "True", "DCGMError"))],
     ),
+    "eks/other-interface": Case(
+        with_(condition("NetworkingReady", "False", "InterfaceNotUp", _INTERFACE.format("ibp115s0f0"))),
+        "InterfaceNotUp",
+        "Info",
+        "None",
+        [with_(condition("NetworkingReady", "True", "InterfaceNotUp", _INTERFACE.format("ibp115s0f0")))],
+    ),
     "eks/node": Case(
         with_(condition("KernelReady", "False", "ForkFailedOutOfPIDs")),
         "ForkFailedOutOfPIDs",
@@ -194,6 +202,7 @@ CASES: dict[str, Case] = {
         [
             with_(condition("KernelReady", "True", "KernelIsReady")),
             with_(condition("KernelReady", "False", "ForkFailedOutOfPIDs", at="2026-11-20T09:40:30Z")),
+            with_(condition("NetworkingReady", "False", "InterfaceNotRunning", _INTERFACE.format("ib0"))),
         ],
     ),
     "aks/gpu-missing": Case(
@@ -347,6 +356,16 @@ CASES: dict[str, Case] = {
         [with_(labels={"cloud.google.com/scheduled-maintenance-time": "soon"})],
         planned=True,
     ),
+    "gke/prediction": Case(
+        with_(labels={"gke.google.com/recommended-to-run-large-training-workload": "False"}),
+        "DegradationPredicted",
+        "Warning",
+        "None",
+        [
+            with_(labels={"gke.google.com/recommended-to-run-large-training-workload": "True"}),
+            with_(labels={"gke.google.com/recommended-to-run-large-training-workload": ""}),
+        ],
+    ),
     "ack/anomaly": Case(
         with_(taint=("alibabacloud.com/node-anomaly", "", "NoSchedule")),
         "NodeAnomaly",
@@ -489,6 +508,23 @@ CASES: dict[str, Case] = {
         "Degraded",
         "Inspect",
         [with_(condition("AMDGPUUnhealthy", "False", "NoProblem"))],
+    ),
+    "amd-gpu-operator/gpu": Case(
+        with_(labels={"metricsexporter.amd.com.gpu.0.state": "unhealthy"}),
+        "AMDGPUUnhealthy",
+        "Degraded",
+        "Inspect",
+        [
+            with_(labels={"metricsexporter.amd.com.gpu.0.state": "healthy"}),
+            with_(labels={"metricsexporter.amd.com.gpu.0.model": "unhealthy"}),
+        ],
+    ),
+    "amd-gpu-operator/nic": Case(
+        with_(labels={"metricsexporter.amd.com.nic.0000_84_00_0.state": "unhealthy"}),
+        "AMDNICDown",
+        "Warning",
+        "Inspect",
+        [with_(labels={"metricsexporter.amd.com.nic.0000_84_00_0.state": "healthy"})],
     ),
     "amd-gpu-operator/remediation": Case(
         with_(taint=("amd-gpu-unhealthy", "AMDGPUUnhealthy", "NoSchedule")),
