@@ -21,6 +21,7 @@ from pydantic import ValidationError
 from muster.api.fleetpolicy import FleetPolicySpec
 from muster.health import assess, breaker, orders
 from muster.health.node_world import NodeWorld
+from muster.health.situation import Situation
 from muster.health.sources import ROWS, Rules
 from muster.health.verdict import Verdict
 from simulate.fleets import keeper
@@ -88,7 +89,7 @@ class Recorder:
             self._asked("node", world.rules, sketch, lambda policy: node_input(policy, world))
             return verdict
 
-        def ruled(situation: breaker.Situation, rules: Rules, now: Any) -> Any:
+        def ruled(situation: Situation, rules: Rules, now: Any) -> Any:
             rulings, figures = rule(situation, rules, now)
             sketch = figures.state, figures.out, figures.held, figures.used
             if len(situation.verdicts) <= MOST_NODES:

@@ -23,6 +23,7 @@ from muster.health.memory import MachineOffences, same_machine
 from muster.health.node_world import FailedBurnIn, NodeWorld
 from muster.health.repairs import RepairStatus
 from muster.health.silence import Silence
+from muster.health.situation import Situation
 from muster.health.sources import Rules
 from muster.health.verdict import Conclusion, Grounds, Record, Verdict
 from muster.world.jobfailures import JobFailureReport
@@ -147,7 +148,7 @@ def sketch_of(verdict: Verdict) -> tuple[Any, ...]:
     return said.state, said.reason, said.own, marks, is_taken
 
 
-def fleet_input(policy: FleetPolicySpec, situation: breaker.Situation, now: datetime) -> Plain:
+def fleet_input(policy: FleetPolicySpec, situation: Situation, now: datetime) -> Plain:
     """What the breaker rules from."""
     sizes = situation.sizes
     said = {name: _said(verdict) for name, verdict in situation.verdicts.items()}
@@ -169,7 +170,7 @@ def fleet_input(policy: FleetPolicySpec, situation: breaker.Situation, now: date
 def fleet_result(one: Plain) -> Plain:
     """What may be done about each node, and the figures of the breaker."""
     sizes = one.get("sizes")
-    situation = breaker.Situation(
+    situation = Situation(
         {name: _verdict(plain) for name, plain in one.get("verdicts", {}).items()},
         frozenset(one.get("tainted", ())),
         {name: tuple(path) for name, path in one.get("domains", {}).items()},

@@ -36,10 +36,10 @@ from muster.controller.offenders import Offenders
 from muster.controller.slices import Slices
 from muster.health.ahead import FutureTimes
 from muster.health.assess import assess
-from muster.health.breaker import BreakerState
 from muster.health.effects import Effect, exclusion_of
 from muster.health.engine import Engine
 from muster.health.facts import NodeFacts
+from muster.health.figures import BreakerState
 from muster.health.job_failures import LASTS, JobFailureReports, JobRecord, TestRequests
 from muster.health.memory import identity, same_machine
 from muster.health.node_world import FailedBurnIn, NodeWorld

@@ -11,7 +11,7 @@ from prometheus_client import Gauge
 
 from muster.api.base import API_VERSION
 from muster.controller.cluster import Cluster
-from muster.health.breaker import Breaker
+from muster.health.figures import Breaker
 from muster.kube.decode import Undecodable
 from muster.kube.events import NORMAL, WARNING, EventRecorder, Regarding
 

@@ -16,7 +16,7 @@ from muster.api.nodehealth import (
     Severity,
     VerdictState,
 )
-from muster.health.breaker import Act, Ruling
+from muster.health.rulings import Act, Ruling
 from muster.health.signs import BURN_IN, WEIGHT
 from muster.health.sources import CORDONING_SOURCES
 from muster.health.verdict import OUT, Verdict

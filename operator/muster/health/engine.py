@@ -9,8 +9,8 @@ from dataclasses import replace
 from datetime import datetime
 
 from muster.api.nodehealth import NodeHealthStatus
-from muster.health.breaker import Breaker
 from muster.health.effects import Effect
+from muster.health.figures import Breaker
 from muster.health.memory import MachineOffences
 from muster.health.orders import InForce, Order, View, decide
 from muster.health.sources import Rules

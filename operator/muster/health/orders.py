@@ -5,8 +5,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from muster.api.nodehealth import VerdictState
-from muster.health.breaker import Act, Breaker, Ruling, Situation, held_back, rule
+from muster.health.breaker import rule
 from muster.health.effects import Effect, effect
+from muster.health.figures import Breaker
+from muster.health.rulings import Act, Ruling, held_back
+from muster.health.situation import Situation
 from muster.health.sources import Rules
 from muster.health.verdict import Verdict
 from muster.health.verdict_index import NodeIndex, VerdictIndex

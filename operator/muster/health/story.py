@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 
 from muster.api.fleetpolicy import Enforcement
 from muster.api.nodehealth import Evacuate, HealthIncident, NodeHealthStatus, RecommendedAction, Severity, VerdictState
-from muster.health.breaker import Act
 from muster.health.effects import exclusion_of, suspicion_of
 from muster.health.maintenance import REASONS
 from muster.health.orders import Order
 from muster.health.repairs import FAILED, UNPROVEN, is_held
+from muster.health.rulings import Act
 from muster.health.signs import FAILED_BURN_IN, REPAIR
 from muster.health.silence import AGENT_SILENT
 from muster.health.verdict import AWAITS_BURN_IN, REPEAT_OFFENDER, Conclusion, ObservedEffect, Verdict, node_fault

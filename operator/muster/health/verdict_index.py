@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from muster.api.nodehealth import HealthIncident, Severity
-from muster.health.breaker import concerned
 from muster.health.pools import pool_of
+from muster.health.situation import concerned
 from muster.health.sources import UNHEALTHY_TAINT
 from muster.health.verdict import Verdict
 from muster.placement.where import DomainPath, domain_path

@@ -12,7 +12,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from tests.unit.health.builders import NOW, Stored, after, decided, evidence, rules
 
 from muster.api.nodehealth import Decision
-from muster.health.breaker import MAX_PAUSE_SECONDS, Act, BreakerState
+from muster.health.figures import BreakerState
+from muster.health.pauses import MAX_PAUSE_SECONDS
+from muster.health.rulings import Act
 from muster.world.views import ConditionView
 
 XID_79 = evidence("Xid", 79)

@@ -22,11 +22,14 @@ from muster.api.nodehealth import (
     Severity,
 )
 from muster.health.assess import assess
-from muster.health.breaker import Act, Breaker, Ruling, Situation, concerned, rule
+from muster.health.breaker import rule
 from muster.health.effects import Effect, effect
 from muster.health.facts import NodeFacts
+from muster.health.figures import Breaker
 from muster.health.memory import MachineOffences
 from muster.health.node_world import NodeWorld
+from muster.health.rulings import Act, Ruling
+from muster.health.situation import Situation, concerned
 from muster.health.sources import Rules
 from muster.health.verdict import Verdict
 from muster.world.jobfailures import JobFailureReport

@@ -11,9 +11,9 @@ from tests.unit.health.builders import NOW, Stored, after, evidence, rules
 
 from muster.api.fleetpolicy import DEFAULT_BUDGETS
 from muster.api.nodehealth import Evidence, HealthIncident
-from muster.health.breaker import Act
 from muster.health.budgets import Budgets
 from muster.health.pools import MAX_POOLS, WITHOUT, pools_with_own_budget
+from muster.health.rulings import Act
 from muster.world.views import ConditionView
 
 GPU_POOL = "nvidia.com/gpu NVIDIA-H200"

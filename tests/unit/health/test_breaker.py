@@ -20,7 +20,8 @@ from tests.unit.health.alarms import (
 from tests.unit.health.builders import NOW, Stored, after, budgets, decided, evidence, rules
 
 from muster.api.nodehealth import Decision
-from muster.health.breaker import Act, BreakerState
+from muster.health.figures import BreakerState
+from muster.health.rulings import Act
 from muster.world.views import ConditionView
 
 

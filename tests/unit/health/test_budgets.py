@@ -23,12 +23,13 @@ from tests.unit.health.pools import (
 from muster.api.fleetpolicy import DisruptionBudget
 from muster.api.nodehealth import Decision, Evidence, HealthIncident, NodeHealth, VerdictState
 from muster.health.assess import assess
-from muster.health.breaker import Act, BreakerState
 from muster.health.budgets import Budgets, Share, in_nodes
 from muster.health.causes import CERTAIN
+from muster.health.figures import BreakerState
 from muster.health.kinds import KINDS
 from muster.health.node_world import NodeWorld
 from muster.health.pools import WITHOUT, pool_of
+from muster.health.rulings import Act
 from muster.health.xids import RECOVERY_ACTIONS, XIDS
 from muster.world.views import ConditionView
 

@@ -8,7 +8,8 @@ import pytest
 from apidocs.node_health import node_health
 from muster.api.fleetpolicy import SourceName
 from muster.api.nodehealth import RecommendedAction, Severity, VerdictState
-from muster.health.breaker import Act, BreakerState
+from muster.health.figures import BreakerState
+from muster.health.rulings import Act
 from muster.health.sources import CORDONING_SOURCES
 
 PAGE = Path(__file__).parents[3] / "docs/node-health.md"

@@ -25,11 +25,11 @@ from muster.api.maintenance import MaintenancePolicy, MaintenanceStage
 from muster.api.nodehealth import Decision, Evacuate, NodeHealth, VerdictState
 from muster.api.preflight import PreflightPolicy, Profile
 from muster.health.assess import assess
-from muster.health.breaker import Act
 from muster.health.maintenance import AHEAD, OLD_SECONDS, WITHIN, Windows, problems, was_within, window_text
 from muster.health.node_world import NodeWorld
 from muster.health.orders import Order
 from muster.health.repairs import LOOK_SECONDS, UNPROVEN
+from muster.health.rulings import Act
 from muster.health.silence import Silence
 from muster.health.sources import Rules
 from muster.health.story import effect_text, status_message

@@ -21,11 +21,12 @@ from tests.unit.health.builders import (
 from muster.api.fleetpolicy import Enforcement, FleetPolicySpec
 from muster.api.nodehealth import Decision, Evacuate, NodeHealth, RecommendedAction, Severity, VerdictState
 from muster.health.assess import assess
-from muster.health.breaker import Act, BreakerState, Ruling
 from muster.health.effects import effect, suspicion_of
+from muster.health.figures import BreakerState
 from muster.health.node_world import FailedBurnIn, NodeWorld
 from muster.health.orders import Order
 from muster.health.repairs import RepairStatus, Stage
+from muster.health.rulings import Act, Ruling
 from muster.health.silence import Silence
 from muster.health.sources import ROWS, Rules
 from muster.health.story import EFFECT_LENGTH, MESSAGE_LENGTH, effect_text, status_message

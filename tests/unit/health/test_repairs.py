@@ -11,7 +11,6 @@ from muster.api.fleetpolicy import Enforcement, RepairPolicy
 from muster.api.nodehealth import MAX_EVIDENCE, Decision, NodeHealth, RecommendedAction, VerdictState
 from muster.api.repairrequest import RepairAction, RepairRequest
 from muster.health.assess import assess
-from muster.health.breaker import Act, Ruling
 from muster.health.effects import Effect, effect
 from muster.health.facts import NodeFacts
 from muster.health.node_world import NodeWorld
@@ -29,6 +28,7 @@ from muster.health.repairs import (
     is_held,
     plan,
 )
+from muster.health.rulings import Act, Ruling
 from muster.health.silence import Silence
 from muster.health.sources import Rules
 from muster.health.story import status_message

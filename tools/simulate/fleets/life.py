@@ -24,10 +24,10 @@ from typing import Any
 from muster.api.fleetpolicy import FleetPolicySpec, HealthPolicy
 from muster.api.nodehealth import Decision, Evacuate, RecommendedAction, VerdictState
 from muster.api.preflight import PreflightPolicy, Profile
-from muster.health.breaker import Act
 from muster.health.effects import Effect
 from muster.health.orders import Order
 from muster.health.pools import WITHOUT, pool_of
+from muster.health.rulings import Act
 from muster.world.views import ConditionView, NodeView
 from simulate.clocks import START
 from simulate.fleets import rates

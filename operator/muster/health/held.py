@@ -1,0 +1,64 @@
+"""Says why the budgets keep an unhealthy node in use.
+
+The text has no figures that change, so that it stays the same while the reason lasts.
+
+Tests: tests/unit/health/test_breaker.py, tests/unit/health/test_budgets.py.
+"""
+
+from muster.health.figures import nodes
+from muster.health.limits import Limits
+from muster.health.remaining import Budget, Choices, Part, Remaining, Span
+
+_REMEDY = "find what they share, or raise spec.health.budgets"
+
+
+def why_held(choices: Choices, left: Remaining, limits: Limits) -> str:
+    """Return, as text for users, which budget does not let a node be taken out.
+
+    Args:
+        choices: the removals that would take the node out.
+        left: what remains of the budgets.
+        limits: the budgets of the node's pool.
+    """
+    domain = choices[0].domain
+    if left.is_used_up(Span.AT_ONCE, choices):
+        return _too_many_out(choices, left, limits)
+    if domain is not None and left.is_used_up(domain, choices):
+        return _too_many_in_domain(choices, limits)
+    return _window_exhausted(choices, left, limits)
+
+
+def _too_many_out(choices: Choices, left: Remaining, limits: Limits) -> str:
+    cap, first = limits.share(Span.AT_ONCE), choices[0]
+    most = cap.total if first.certain else cap.uncertain
+    part = Part.CERTAIN if first.certain else Part.UNCERTAIN
+    if not all(left.has_room(Budget(Span.AT_ONCE, each)) for each in (Part.ALL, part)):
+        kept = "" if most == cap.total else " for uncertain faults"
+        return f"of the pool's {limits.size} nodes, at most {most} may be out{kept} ({cap.total} in all): {_REMEDY}"
+    return (
+        f"of the pool's {limits.size} nodes, at most {cap.cause} may be out for {first.cause} "
+        f"({cap.uncertain} for all uncertain faults): {_REMEDY}"
+    )
+
+
+def _too_many_in_domain(choices: Choices, limits: Limits) -> str:
+    first = choices[0]
+    assert first.domain is not None
+    share = limits.share(first.domain)
+    most = share.total if first.certain else share.uncertain
+    kept = "" if most == share.total else " for uncertain faults"
+    size, path = limits.domain_sizes[first.domain], "/".join(first.domain[1])
+    return f"of the pool's {size} nodes in {path}, at most {most} may be out{kept}"
+
+
+def _window_exhausted(choices: Choices, left: Remaining, limits: Limits) -> str:
+    share, first, seconds = limits.share(Span.WINDOW), choices[0], limits.budgets.window_seconds
+    if first.certain:
+        return f"the budget of {nodes(share.total)} of the pool in {seconds} s is exhausted"
+    most, whose = share.uncertain, "uncertain faults"
+    if all(left.has_room(Budget(Span.WINDOW, part)) for part in (Part.ALL, Part.UNCERTAIN)):
+        most, whose = share.cause, first.cause
+    return (
+        f"the budget of {nodes(most)} in {seconds} s for {whose} is exhausted ({share.total} of the "
+        f"pool's {limits.size} nodes for all faults)"
+    )

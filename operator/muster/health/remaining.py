@@ -1,0 +1,138 @@
+"""What remains of each budget of a pool, and which budgets pay for a node.
+
+A node is taken out if every budget that pays for it has room. The budgets limit three things: the nodes of the pool
+that are out at the same time, those of one innermost domain, and those taken out within the window. Each has a part for
+all faults. A fault that is not certain needs room in two more: the part for uncertain faults, so that the rest stays
+reserved for certain ones, and that of its cause, so that a false alarm leaves room for others (`muster.health.causes`).
+
+Tests: tests/unit/health/test_breaker.py, tests/unit/health/test_budgets.py.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import Enum, auto
+from functools import lru_cache
+from typing import NamedTuple
+
+from muster.health.charges import Domain
+from muster.health.pauses import Gate, latest
+
+
+class Span(Enum):
+    """What a budget of the whole pool limits: the nodes out at the same time, or those taken out within the window."""
+
+    AT_ONCE = auto()
+    WINDOW = auto()
+
+
+class Part(Enum):
+    """The faults that a part of a budget is for. A part for the uncertain faults of one cause is named by the cause."""
+
+    ALL = auto()
+    CERTAIN = auto()
+    UNCERTAIN = auto()
+
+
+class Budget(NamedTuple):
+    """One budget of a pool.
+
+    Attributes:
+        limits: what it limits; a domain stands for its nodes that are out at the same time.
+        part: for which faults.
+    """
+
+    limits: Span | Domain
+    part: Part | str
+
+
+class Removal(NamedTuple):
+    """A node that is taken out, or could be, as the budgets see it.
+
+    Attributes:
+        certain: whether the fault is certain.
+        cause: to which the removal is charged, e.g. `agent/Xid79`.
+        domain: of the node; None: it is in none.
+    """
+
+    certain: bool
+    cause: str
+    domain: Domain | None
+
+
+Choices = tuple[Removal, ...]
+"""The removals that would take one node out: one for each cause of its fault, strongest first."""
+
+
+class Candidate(NamedTuple):
+    """A node that waits for the budgets.
+
+    Attributes:
+        name: of the node.
+        since: since when it is unhealthy.
+        choices: the removals that would take it out.
+    """
+
+    name: str
+    since: datetime
+    choices: Choices
+
+
+@lru_cache(maxsize=4096)  # thousands of nodes wait for the same few
+def budgets_for(removal: Removal) -> tuple[Budget, ...]:
+    """Return the budgets that pay for this removal."""
+    parts = (Part.ALL, Part.CERTAIN) if removal.certain else (Part.ALL, Part.UNCERTAIN, removal.cause)
+    limited = (Span.AT_ONCE, removal.domain, Span.WINDOW)
+    return tuple(Budget(limits, part) for limits in limited if limits is not None for part in parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Remaining:
+    """What remains of a pool's budgets.
+
+    Attributes:
+        room: by budget, how many more nodes it lets be taken out now; absent: none.
+        gates: by part, the budget per window with its pause.
+    """
+
+    room: Mapping[Budget, int]
+    gates: Mapping[Part | str, Gate]
+
+    def payer(self, choices: Choices) -> Removal | None:
+        """Return the first of these removals that the budgets pay for; None: they pay for none."""
+        return next((choice for choice in choices if all(map(self.has_room, budgets_for(choice)))), None)
+
+    def after(self, removal: Removal) -> "Remaining":
+        """Return what remains once the budgets have paid for this removal."""
+        return replace(self, room={**self.room, **{budget: self.room[budget] - 1 for budget in budgets_for(removal)}})
+
+    def has_room(self, budget: Budget) -> bool:
+        """Whether this budget lets one more node be taken out."""
+        return self.room.get(budget, 0) > 0
+
+    def is_used_up(self, limits: Span | Domain, choices: Choices) -> bool:
+        """Whether the budgets that limit this pay for none of these removals."""
+        return not any(
+            all(self.has_room(budget) for budget in budgets_for(choice) if budget.limits == limits)
+            for choice in choices
+        )
+
+    def waits_for_others(self, choices: Choices) -> bool:
+        """Whether only the return of other nodes, and no time, lets a node with these choices be taken out."""
+        domain = choices[0].domain
+        return self.is_used_up(Span.AT_ONCE, choices) or (domain is not None and self.is_used_up(domain, choices))
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the breaker of a budget per window is open."""
+        return any(gate.is_open for gate in self.gates.values())
+
+    def opens_at(self, choices: Choices) -> datetime | None:
+        """Return when the budgets per window pay for one of these removals by time alone; None: they do now."""
+        if choices[0].certain:
+            return latest(self.gates[Part.ALL], self.gates[Part.CERTAIN])
+        own = [moment for choice in choices if (moment := latest(self.gates[choice.cause])) is not None]
+        others = latest(self.gates[Part.ALL], self.gates[Part.UNCERTAIN])
+        if len(own) < len(choices):  # one of its causes has room
+            return others
+        return max(min(own), others) if others is not None else min(own)
