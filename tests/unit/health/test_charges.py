@@ -1,0 +1,49 @@
+"""A removal is charged when it is decided, and a write that fails frees its place."""
+
+from hypothesis import settings
+from tests.unit.health.builders import NOW, evidence, sick
+from tests.unit.health.writes import Operator, Writes, a_fleet, all_healthy
+
+
+def an_operator(*names: str) -> Operator:
+    """Of two nodes, of which these are Degraded. The budgets allow one for what is not certain."""
+    fleet = a_fleet(2)
+    store = all_healthy(fleet)
+    store |= {name: sick(evidence("RowRemapPending"), health=store[name]) for name in names}
+    operator = Operator(fleet, store)
+    operator.decide(NOW)
+    return operator
+
+
+def taken(operator: Operator) -> set[str]:
+    return {name for name, order in operator.writing.items() if order.ruling.charge}
+
+
+def test_the_last_place_is_taken_by_the_decision_and_not_by_the_write() -> None:
+    operator = an_operator("node-00")
+    assert taken(operator) == {"node-00"}
+    operator.answered("node-01", is_stored=True, is_told=True)
+    operator.store["node-01"] = sick(evidence("IbPortDown"), health=operator.store["node-01"])
+    operator.notice("node-01")
+    operator.decide(NOW)
+    assert taken(operator) == {"node-00"}, "a graver fault comes too late"
+
+
+def test_a_write_that_fails_gives_its_place_to_the_next() -> None:
+    operator = an_operator("node-00", "node-01")
+    operator.answered("node-01", is_stored=True, is_told=True)
+    operator.answered("node-00", is_stored=False, is_told=False)
+    operator.decide(NOW)
+    assert taken(operator) == set(), "it may have been stored: the place is free when the record has been read"
+    operator.store["node-00"] = sick(health=operator.store["node-00"])
+    operator.rested("node-00")
+    operator.decide(NOW)
+    assert "node-01" in taken(operator)
+
+
+class FewWrites(Writes):
+    """More examples run in tests/unit/nightly/health/test_charges.py."""
+
+
+FewWrites.TestCase.settings = settings(max_examples=8, stateful_step_count=30, deadline=None)
+TestWrites = FewWrites.TestCase
