@@ -10,7 +10,9 @@ from enum import StrEnum
 from random import Random
 
 from muster.preflight.evidence import SPREAD
-from muster.preflight.outcomes import How, Member, PairOutcome, Yardstick
+from muster.preflight.outcomes import How, Member, PairOutcome
+from muster.preflight.pair_thresholds import PairThresholds
+from muster.world.checks import ProbeThreshold
 
 UPLINKS = 8
 # GB/s of healthy pairs by level: through the spine, through a leaf, inside an NVLink domain.
@@ -188,9 +190,9 @@ def rate(random: Random, noise: Noise) -> float:
     return random.uniform(0.05, noise.weakest)
 
 
-def yardsticks(made: Gang) -> list[Yardstick]:
-    """What the fleet's history would say of each level."""
+def thresholds(made: Gang) -> PairThresholds:
+    """What pairs of each level have to reach by the fleet's history, if it had one."""
     depth = len(made.members[0].domains)
-    network = Yardstick(NETWORK_GBPS, made.noise.ratio, miss_share=made.noise.miss_share)
-    nvlink = Yardstick(NVLINK_GBPS, made.noise.ratio, miss_share=made.noise.miss_share)
-    return [nvlink if level == 3 else network for level in range(depth + 1)]
+    network = ProbeThreshold(middle=NETWORK_GBPS, ratio=made.noise.ratio, miss_share=made.noise.miss_share)
+    nvlink = ProbeThreshold(middle=NVLINK_GBPS, ratio=made.noise.ratio, miss_share=made.noise.miss_share)
+    return PairThresholds(tuple(nvlink if level == 3 else network for level in range(depth + 1)))

@@ -1,8 +1,8 @@
 """`python -m bench.burnin_rules`: whom the burn-in blames in random gangs, into build/bench/burnin-rules.json.
 
-Gangs of 8 to 2,048 members with faults drawn at random; only the shipped `next_round` and `judge` decide. Members die
-in rounds, leaders change in rounds: the new one gets the outcomes again in another order, some twice, some late, some
-never. Each noise and each kind of trouble is a row of its own.
+Gangs of 8 to 2,048 members with faults drawn at random; only the shipped `next_round` and `reach_verdict` decide.
+Members die in rounds, leaders change in rounds: the new one gets the outcomes again in another order, some twice, some
+late, some never. Each noise and each kind of trouble is a row of its own.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from random import Random
 from typing import Any
 
 from bench.bed import ROOT
-from bench.burnin_gangs import Faults, Gang, Noise, cut, gang, yardsticks
+from bench.burnin_gangs import Faults, Gang, Noise, cut, gang, thresholds
 from bench.facts import facts
 from muster.controller.settings import COLLECT_AFTER
+from muster.preflight.evidence import Evidence, MemberTopology, merge_outcomes
 from muster.preflight.outcomes import How, Member, Pair, PairOutcome
 from muster.preflight.rounds import next_round
 from muster.preflight.verdict import Outcome, Part, Verdict, reach_verdict
@@ -101,11 +102,11 @@ def drawn(random: Random, case: Case, size: int) -> Faults:
 def run(made: Gang, faults: Faults, seed: str, case: Case) -> tuple[Verdict, list[PairOutcome], Spent]:
     """One burn-in from the first round to the verdict."""
     random, outcomes, late = made.random, list[PairOutcome](), list[PairOutcome]()
-    sticks, spent = yardsticks(made), Spent()
+    known, spent = thresholds(made), Spent()
     members: Sequence[Member] = made.members
     while True:
         begun = time.process_time()
-        due = next_round(members, seed, outcomes, sticks)
+        due = next_round(members, seed, outcomes, known)
         spent.plan_seconds = max(spent.plan_seconds, time.process_time() - begun)
         if due is None:
             break
@@ -123,7 +124,7 @@ def run(made: Gang, faults: Faults, seed: str, case: Case) -> tuple[Verdict, lis
         outcomes += tests(made, pairs, due.number) + late
         late = []
     begun = time.process_time()
-    verdict = reach_verdict(members, outcomes, yardsticks=sticks)
+    verdict = reach_verdict(Evidence(MemberTopology(members), merge_outcomes(outcomes), known))
     spent.verdict_seconds = time.process_time() - begun
     return verdict, outcomes, spent
 

@@ -36,7 +36,7 @@ from muster.lifecycle.resume import fork_point_of
 from muster.lifecycle.template import quota_claim
 from muster.protocol.checks import CheckReport
 from muster.queueing.quotas import Held, NamespaceQuotas
-from muster.world.checks import CheckerView, Standard
+from muster.world.checks import CheckerView, ProbeThreshold
 from muster.world.fleet import STALE_HEARTBEAT_SECONDS, Fleet, Silence, claim_of
 from muster.world.job import CreateError, JobWorld, NodeLimit, OtherJob, TemplateVerdict
 from muster.world.joblimits import lowered_fields, within_limits
@@ -111,7 +111,7 @@ class _Reservation:
 
 
 # What nodes with these reports are judged by, where the policy says this.
-StandardsOf = Callable[[Iterable[CheckReport], PreflightPolicy], tuple[Standard, ...]]
+ThresholdsOf = Callable[[Iterable[CheckReport], PreflightPolicy], tuple[ProbeThreshold, ...]]
 
 
 class Cluster:
@@ -120,7 +120,7 @@ class Cluster:
     Args:
         rings: called synchronously with the key of each job that a change concerns; must only enqueue.
         checkers: the hub of the checkers' reports; None where there are none.
-        standards: see `StandardsOf`.
+        thresholds: see `ThresholdsOf`.
         agent_namespace: where the nodes' agents run. Empty: there are none, and no Pod is taken for one.
     """
 
@@ -132,12 +132,12 @@ class Cluster:
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         checkers: CheckerHub | None = None,
-        standards: StandardsOf = lambda _reports, _policy: (),
+        thresholds: ThresholdsOf = lambda _reports, _policy: (),
         agent_namespace: str = AGENT_NAMESPACE,
     ) -> None:
         self.hub = hub
         self.checkers = checkers or CheckerHub(clock)
-        self._standards = standards
+        self._thresholds = thresholds
         self._answers = client.answers
         self.jobs = informer.training_jobs(client, clock)
         self.gangs = informer.gangs(client, clock)
@@ -472,7 +472,7 @@ class Cluster:
             sharing_first=() if gang is not None and gang.spec.members else self.sharing_first(job),
             limit=self._limit_of(job),
             beyond_limit=gang is not None and gang.metadata.name in self._refused.get(gang.metadata.namespace, ()),
-            standards=self._standards([each.report for each in checkers.values()], self._policy.preflight)
+            thresholds=self._thresholds([each.report for each in checkers.values()], self._policy.preflight)
             if checkers
             else (),
         )

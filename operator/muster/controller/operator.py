@@ -31,11 +31,11 @@ from muster.controller.nodefitness import NodeFitness
 from muster.controller.patterns import StepPatterns
 from muster.controller.perform import Performer
 from muster.controller.ports import Ports
+from muster.controller.probe_thresholds import LimitsKeeper, ProbeThresholds
 from muster.controller.queue import Queue
 from muster.controller.reconciler import Reconciler
 from muster.controller.repairs import RepairKeeper
 from muster.controller.settings import Settings
-from muster.controller.standards import LimitsKeeper, Standards
 from muster.controller.upkeep import UpkeepKeeper
 from muster.controller.windows import WindowKeeper
 from muster.controller.worlds import KeptWorlds
@@ -97,7 +97,7 @@ class Operator:
         self._tasks: list[asyncio.Task[None]] = []
         self.hub = Hub(clock)
         self.checkers = CheckerHub(clock)
-        self.standards = Standards(self.checkers, clock, wall_clock)
+        self.thresholds = ProbeThresholds(self.checkers, clock, wall_clock)
         self.dirty = DirtyKeys(clock)
         self.cluster = Cluster(
             client,
@@ -106,14 +106,14 @@ class Operator:
             clock,
             wall_clock,
             self.checkers,
-            self.standards.standards_for,
+            self.thresholds.thresholds_for,
             settings.agent_namespace,
         )
         self.queue = Queue(self.cluster, self.dirty.add, clock, lambda: wall_clock().timestamp())
         self.events = EventRecorder(
             client, "muster.dev/operator", settings.pod_name or settings.identity, clock=clock, wall_clock=wall_clock
         )
-        self.limits = LimitsKeeper(self.standards, self.cluster, self._report_policy)
+        self.limits = LimitsKeeper(self.thresholds, self.cluster, self._report_policy)
         self.health = HealthKeeper(
             client,
             self.cluster,
@@ -156,7 +156,7 @@ class Operator:
             self.cluster,
             self.checkers,
             self.health,
-            self.standards.standards_for,
+            self.thresholds.thresholds_for,
             self._orders_changed,
             wall_clock,
             clock,
@@ -305,7 +305,7 @@ class Operator:
         self._spawn(self.ports.renew(self._mark_all_jobs), "certificates")
         if self.settings.checker_namespace:
             self._spawn(self.ports.publish(), "checkers' authority")
-        self._spawn(self.standards.run(), "standards")
+        self._spawn(self.thresholds.run(), "thresholds")
         self.queue.expect(self.cluster.job_keys())
         self.reconciler.expect(self.cluster.job_keys(), self.checkers.note_all_decided)
         self._mark_all_jobs()

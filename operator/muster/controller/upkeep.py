@@ -11,7 +11,7 @@ from prometheus_client import Counter, Histogram
 
 from muster.api.gang import Gang
 from muster.api.nodehealth import CheckRequest, NodeHealth
-from muster.controller.cluster import Cluster, StandardsOf
+from muster.controller.cluster import Cluster, ThresholdsOf
 from muster.controller.health import HealthKeeper
 from muster.coordinator.checkers import CheckerHub
 from muster.health.memory import score
@@ -39,7 +39,7 @@ class UpkeepKeeper:
     """Gives the checkers of idle nodes the tests that are due; to be run by the leader.
 
     Args:
-        standards_of: returns the standards of healthy figures.
+        thresholds_of: returns the thresholds of healthy figures.
         told: called with the nodes whose directive has changed.
     """
 
@@ -48,7 +48,7 @@ class UpkeepKeeper:
         cluster: Cluster,
         checkers: CheckerHub,
         health: HealthKeeper,
-        standards_of: StandardsOf,
+        thresholds_of: ThresholdsOf,
         told: Callable[[Iterable[str]], None],
         wall_clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         clock: Callable[[], float] = time.monotonic,
@@ -56,7 +56,7 @@ class UpkeepKeeper:
         self._cluster = cluster
         self._checkers = checkers
         self._health = health
-        self._standards_of = standards_of
+        self._thresholds_of = thresholds_of
         self._told = told
         self._wall_clock = wall_clock
         self._clock = clock
@@ -118,8 +118,8 @@ class UpkeepKeeper:
             )
             for node, view in sorted(views.items())
         ]
-        standards = self._standards_of([view.report for view in views.values()], policy.preflight)
-        found = plan_upkeep(sites, policy.preflight, standards)
+        thresholds = self._thresholds_of([view.report for view in views.values()], policy.preflight)
+        found = plan_upkeep(sites, policy.preflight, thresholds)
         self._told(self._checkers.set_orders(OWNER, found.checks, job=False))
         standing = set()
         for finding in found.findings:

@@ -12,6 +12,9 @@ from muster.api.gang import Gang, GangSpec, Member
 from muster.fencing.proofs import is_pod_given_up
 from muster.fencing.survivors import awaited_proof_message, is_fenced
 from muster.lifecycle import burnin, local, members, move_incomplete, record, resume, resuming
+from muster.lifecycle.burnin_conclusion import patience_seconds
+from muster.lifecycle.burnin_state import INCONCLUSIVE, BurnInState
+from muster.lifecycle.burnin_view import tries
 from muster.lifecycle.commit import commit, leftovers
 from muster.lifecycle.ending import budget_exhausted
 from muster.lifecycle.facts import Facts
@@ -168,7 +171,7 @@ def _plan_after_burn_in(
         if tested.untested:
             nodes = f"{len(tested.untested)} of {len(begun.members)} nodes"
             note = f"the ranks start, though the tests of {nodes} have no result: {tested.message}"
-            told.append(Announcement(burnin.INCONCLUSIVE, note, warning=True))
+            told.append(Announcement(INCONCLUSIVE, note, warning=True))
         elif tested.message:
             told.append(Announcement("BurnInWarning", tested.message, warning=True))
         if tested.measured and not tested.is_odd:
@@ -192,14 +195,14 @@ def _plan_of_burn_in(world: JobWorld, gang: Gang) -> Plan | None:
     return Plan((), StatusReport(State.STARTING, told, message), wake_in_seconds=TICK_SECONDS)
 
 
-def _plan_after_burn_in_failed(world: JobWorld, gang: Gang, tested: burnin.BurnInState) -> Plan:
+def _plan_after_burn_in_failed(world: JobWorld, gang: Gang, tested: BurnInState) -> Plan:
     """Return the plan after nodes failed the burn-in: their members move to other nodes.
 
     After too many tries in a row, all nodes are given back.
     """
     spec, profile = gang.spec, str(burnin.profile_of(world))
     why = "; ".join(f"{fail.node}: {fail.message}" for fail in tested.fails[:MAX_FAILS_IN_NOTE])
-    count, most = burnin.tries(spec) + 1, world.fleet.policy.preflight.max_replacements
+    count, most = tries(spec) + 1, world.fleet.policy.preflight.max_replacements
     if count > most:
         other = record.after_burn_in_release(world, spec, tested.fails, profile)
         pause = holds.held_seconds(world, other)
@@ -213,28 +216,28 @@ def _plan_after_burn_in_failed(world: JobWorld, gang: Gang, tested: burnin.BurnI
     return commit(world, other, Announcement(other.reason, note, warning=True))
 
 
-def _plan_after_inconclusive(world: JobWorld, gang: Gang, tested: burnin.BurnInState) -> Plan:
+def _plan_after_inconclusive(world: JobWorld, gang: Gang, tested: BurnInState) -> Plan:
     """Return the plan after the tests of some nodes have given no answer for too long: their members move to other
     nodes.
 
     Where no other nodes are free, or too many are concerned, all nodes are given back.
     """
     spec, profile = gang.spec, str(burnin.profile_of(world))
-    count, nodes = burnin.tries(spec) + 1, tested.untested
-    minutes = burnin.patience_seconds(world) / 60
+    count, nodes = tries(spec) + 1, tested.untested
+    minutes = patience_seconds(burnin.profile_of(world)) / 60
     what = (
         f"the burn-in of {len(nodes)} of {len(spec.members)} nodes gave no result within {minutes:.0f} min "
         f"({tested.message})"
     )
     if _are_few(len(nodes), len(spec.members)) and count <= world.fleet.policy.preflight.max_replacements:
-        other = record.after_inconclusive(world, spec, nodes, profile, burnin.INCONCLUSIVE)
+        other = record.after_inconclusive(world, spec, nodes, profile, INCONCLUSIVE)
         if all(member.node for member in other.members):
             note = f"{what}; attempt {other.attempt}: {on_nodes(other)}"
-            return commit(world, other, Announcement(burnin.INCONCLUSIVE, note, warning=True))
-    other = record.after_inconclusive_release(world, spec, nodes, what, burnin.INCONCLUSIVE)
+            return commit(world, other, Announcement(INCONCLUSIVE, note, warning=True))
+    other = record.after_inconclusive_release(world, spec, nodes, what, INCONCLUSIVE)
     pause = (other.hold_until - world.now).total_seconds() if other.hold_until else 0.0
     note = f"{what}. Muster frees all nodes of the job and tries again in {pause:.0f} s"
-    return commit(world, other, Announcement(burnin.INCONCLUSIVE, note, warning=True))
+    return commit(world, other, Announcement(INCONCLUSIVE, note, warning=True))
 
 
 def _are_few(some: int, members: int) -> bool:

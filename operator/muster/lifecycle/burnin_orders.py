@@ -7,13 +7,14 @@ Tests: tests/unit/lifecycle/test_burnin.py.
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from hashlib import blake2b
 
 from muster.api.preflight import Profile
 from muster.preflight import local
 from muster.preflight.evidence import merge_outcomes
-from muster.preflight.outcomes import How, Member, PairOutcome, Round, Yardstick
+from muster.preflight.outcomes import How, Member, PairOutcome, Round
+from muster.preflight.pair_thresholds import PairThresholds
 from muster.preflight.rounds import MOST_ROUNDS, next_round
 from muster.protocol.checks import GANG, NODE, PAIR, CheckAnswer, CheckOrder
 from muster.protocol.profiles import PROFILES
@@ -42,10 +43,11 @@ class Pair:
 Told = Mapping[Pair, Sequence[PairOutcome]]
 
 
+@dataclass(frozen=True)
 class Orders:
     """The orders of one burn-in, and what checkers have answered to them.
 
-    Args:
+    Attributes:
         key: the name of the burn-in, which its orders bear.
         profile: of the burn-in.
         checkers: by node, the reports of the checkers that are heard.
@@ -54,28 +56,23 @@ class Orders:
         namespace: of the job.
     """
 
-    def __init__(
-        self,
-        key: str,
-        profile: Profile,
-        checkers: Mapping[str, CheckerView],
-        indices: Mapping[str, int],
-        gpus: int,
-        namespace: str,
-    ) -> None:
-        self.key = key
-        self._profile = profile
-        self._checkers = checkers
-        self._indices = indices
-        self._nodes = {index: node for node, index in indices.items()}
-        self._gpus = gpus
-        self._namespace = namespace
+    key: str
+    profile: Profile
+    checkers: Mapping[str, CheckerView]
+    indices: Mapping[str, int]
+    gpus: int
+    namespace: str
+
+    @cached_property
+    def nodes(self) -> Mapping[int, str]:
+        """The node of each member, by its index."""
+        return {index: node for node, index in self.indices.items()}
 
     # Any order
 
     def answer(self, node: str, order_id: str) -> CheckAnswer | None:
         """Return the answer of a node's checker to an order; None: it has not answered, or is not heard."""
-        view = self._checkers.get(node)
+        view = self.checkers.get(node)
         return view.answer(order_id) if view else None
 
     def is_open(self, node: str, order: CheckOrder) -> bool:
@@ -90,13 +87,13 @@ class Orders:
             order_id: of the order.
             kind: of the order: node, pair or gang.
         """
-        view = self._checkers.get(node)
+        view = self.checkers.get(node)
         if view is None:
             return True
         return view.given.get(order_id, 0.0) > self._limit_seconds(kind, view) + ANSWER_SECONDS
 
     def _limit_seconds(self, kind: str, view: CheckerView) -> float:
-        profile = PROFILES[str(self._profile)]
+        profile = PROFILES[str(self.profile)]
         if kind == NODE:
             return profile.limit_seconds
         deadline = profile.deadline_seconds[_device(view)]
@@ -105,7 +102,7 @@ class Orders:
 
     def device_on(self, node: str) -> str:
         """Return the device on which a node is tested whose checker is heard: "cuda" or "cpu"."""
-        return _device(self._checkers[node])
+        return _device(self.checkers[node])
 
     # Each node by itself
 
@@ -127,7 +124,7 @@ class Orders:
             again: whether it is the second such order.
         """
         order_id = self.again_id if again else self.node_id
-        return CheckOrder(order_id, NODE, str(self._profile), gpus=self._gpus, namespace=self._namespace)
+        return CheckOrder(order_id, NODE, str(self.profile), gpus=self.gpus, namespace=self.namespace)
 
     # Pairs
 
@@ -136,8 +133,8 @@ class Orders:
         way."""
         known, pairs = frozenset(nodes), set()
         read: dict[str, Pair | None] = {}  # both ends have it
-        for node in known & self._checkers.keys():
-            view = self._checkers[node]
+        for node in known & self.checkers.keys():
+            view = self.checkers[node]
             for order_id in {*view.given, *(answer.order for answer in view.report.answers)}:
                 pair = read[order_id] if order_id in read else read.setdefault(order_id, self._pair_of(order_id))
                 # A node's report about a pair counts only if the node is in it.
@@ -148,15 +145,14 @@ class Orders:
 
     def newest_seconds(self, told: Told) -> float:
         """Return for how many seconds the newest of these pairs has been ordered; 0 without any."""
-        ends = ((self._checkers.get(node), self._pair_id(pair)) for pair in told for node in (pair.a, pair.b))
+        ends = ((self.checkers.get(node), self._pair_id(pair)) for pair in told for node in (pair.a, pair.b))
         return min((view.given.get(order_id, 0.0) for view, order_id in ends if view is not None), default=0.0)
 
     def round(
         self,
         members: tuple[Member, ...],
         told: Told,
-        yardsticks: tuple[Yardstick, ...],
-        transport: str,
+        thresholds: PairThresholds,
         pass_number: int,
     ) -> tuple[int | None, list[Pair]]:
         """Return the round of pairs that is under way, and those of its pairs that can begin now.
@@ -164,8 +160,7 @@ class Orders:
         Args:
             members: the nodes that take part.
             told: the outcomes of the pairs so far.
-            yardsticks: what pairs should reach.
-            transport: the transport that is expected; "": any.
+            thresholds: what pairs have to reach.
             pass_number: the number of the pass through all rounds, from 0.
 
         Returns:
@@ -180,7 +175,7 @@ class Orders:
         for upto in (last, last + 1):
             before = [outcome for found in told.values() for outcome in found if outcome.round < upto]
             seed = f"{self.key}/{pass_number}" if pass_number else self.key
-            planned = _planned(members, seed, tuple(merge_outcomes(before)), yardsticks, transport)
+            planned = _planned(members, seed, tuple(merge_outcomes(before)), thresholds)
             fresh = [pair for pair in _pairs_of(planned, pass_number) if pair not in told] if planned else []
             if planned and fresh and not under_way:
                 return planned.number, pairs_that_can_begin(fresh, ())
@@ -206,15 +201,15 @@ class Orders:
 
     def _meeting(self, order_id: str, kind: str, nodes: Sequence[str]) -> Iterator[CheckOrder]:
         """Yield the orders of an all-reduce of several nodes, one for each in their order; the first node listens."""
-        first = self._checkers.get(nodes[0])
+        first = self.checkers.get(nodes[0])
         digest = blake2b(order_id.encode(), digest_size=4).digest()
         for rank in range(len(nodes)):
             yield CheckOrder(
                 order_id,
                 kind,
-                str(self._profile),
-                gpus=self._gpus,
-                namespace=self._namespace,
+                str(self.profile),
+                gpus=self.gpus,
+                namespace=self.namespace,
                 master_address=first.report.address if first else "",
                 master_port=PORTS[int.from_bytes(digest, "big") % len(PORTS)],
                 node_rank=rank,
@@ -223,7 +218,7 @@ class Orders:
 
     def _pair_id(self, pair: Pair) -> str:
         """Return the ID of a pair's order, made of the members' indices, because names of nodes may be long."""
-        return f"{self.key}/{_TURN * pair.pass_number + pair.round}/{self._indices[pair.a]}+{self._indices[pair.b]}"
+        return f"{self.key}/{_TURN * pair.pass_number + pair.round}/{self.indices[pair.a]}+{self.indices[pair.b]}"
 
     def _pair_of(self, order_id: str) -> Pair | None:
         """Return the pair that an order of this burn-in is for; None for any other order."""
@@ -232,7 +227,7 @@ class Orders:
         if found is None:
             return None
         pass_number, number = divmod(int(found["round"]), _TURN)
-        a, b = (self._nodes.get(int(found[end]), "") for end in ("a", "b"))
+        a, b = (self.nodes.get(int(found[end]), "") for end in ("a", "b"))
         return Pair(number, a, b, pass_number) if a < b and 1 <= number <= CONTROL_ROUND else None
 
     def _outcomes(self, pair: Pair) -> list[PairOutcome]:
@@ -244,7 +239,7 @@ class Orders:
             answer = self.answer(node, order_id)
             if answer is not None:
                 told.append(_outcome(pair, answer))
-            elif node not in self._checkers:
+            elif node not in self.checkers:
                 gone = node
             elif not self.is_overdue(node, order_id, PAIR):
                 silent = True
@@ -264,7 +259,7 @@ class Orders:
     @property
     def members(self) -> list[str]:
         """The nodes of the gang, by index of the member."""
-        return [node for _, node in sorted(self._nodes.items())]
+        return [node for _, node in sorted(self.nodes.items())]
 
     def of_gang(self) -> dict[str, CheckOrder]:
         """Return the orders of the all-reduce of the whole gang, by node."""
@@ -272,7 +267,7 @@ class Orders:
 
     def has_begun(self, order_id: str) -> bool:
         """Whether any checker has an order with this ID, or has answered it."""
-        return any(order_id in view.given or view.answer(order_id) for view in self._checkers.values())
+        return any(order_id in view.given or view.answer(order_id) for view in self.checkers.values())
 
 
 def pairs_that_can_begin(pairs: Iterable[Pair], under_way: Iterable[Pair]) -> list[Pair]:
@@ -304,14 +299,10 @@ def _pairs_of(planned: Round, pass_number: int) -> Iterator[Pair]:
 
 @lru_cache(maxsize=16)
 def _planned(
-    members: tuple[Member, ...],
-    seed: str,
-    outcomes: tuple[PairOutcome, ...],
-    yardsticks: tuple[Yardstick, ...],
-    transport: str,
+    members: tuple[Member, ...], seed: str, outcomes: tuple[PairOutcome, ...], thresholds: PairThresholds
 ) -> Round | None:
     """Return the round that follows these outcomes; the plan is cached, as it is asked for at each decision."""
-    return next_round(members, seed, outcomes, yardsticks, transport)
+    return next_round(members, seed, outcomes, thresholds)
 
 
 def _device(view: CheckerView) -> str:

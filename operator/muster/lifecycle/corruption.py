@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from muster.api.gang import Corruption, Examination, FaultClass, GangSpec
 from muster.lifecycle import resume
 from muster.lifecycle.resume import Start
-from muster.preflight.verdict import Fail
+from muster.preflight.outcomes import Fail
 from muster.recovery import budgets
 from muster.recovery.corruption import CorruptionReport, new_reports
 from muster.world.job import JobWorld

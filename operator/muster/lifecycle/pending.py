@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from muster.api.gang import GangSpec, Member
 from muster.lifecycle import members, record, resume, warnings
-from muster.lifecycle.burnin import INCONCLUSIVE
+from muster.lifecycle.burnin_state import INCONCLUSIVE
 from muster.lifecycle.commit import commit, leftovers
 from muster.lifecycle.facts import Facts
 from muster.lifecycle.place import DIRECTORY_IN_USE

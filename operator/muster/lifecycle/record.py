@@ -33,7 +33,7 @@ from muster.lifecycle.resume import Missing, Start
 from muster.lifecycle.template import mounted_names
 from muster.lifecycle.words import and_more_workers
 from muster.lifecycle.worker_pod import PLAIN_MASTER_PORT
-from muster.preflight.verdict import Fail
+from muster.preflight.outcomes import Fail
 from muster.protocol.fence import doubled_seconds, wanted_fence_seconds
 from muster.protocol.messages import IDLE
 from muster.recovery import blame, budgets, exits, holds

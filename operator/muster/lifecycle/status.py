@@ -31,7 +31,7 @@ from muster.goodput.opened import RESUMED, SUSPENDED
 from muster.lifecycle import care, evacuating, resume, resuming, warnings
 from muster.lifecycle import record as records
 from muster.lifecycle.assembling import ASSEMBLING
-from muster.lifecycle.burnin import BURNING_IN
+from muster.lifecycle.burnin_state import BURNING_IN
 from muster.lifecycle.ending import budget_exhausted, success_warnings
 from muster.lifecycle.figures import compute_or_fallback
 from muster.lifecycle.modes import mode_of

@@ -1,4 +1,4 @@
-"""What a healthy figure is: by the fleet's own history, and by floors below which no figure is healthy.
+"""What the fleet's own history says of healthy figures, and the published floors below which no figure is healthy.
 
 A history is kept for each key, because figures of another library or probe are not comparable. Only figures that
 Muster's own checkers measured enter it: a program in a tenant's pod could be made to lie. Frequent tests cannot bend
@@ -16,6 +16,7 @@ from hashlib import blake2b
 from statistics import median
 
 from muster.protocol.profiles import is_for_slot
+from muster.world.checks import ProbeThreshold
 
 # A young history says nothing: so many nodes have to be in it.
 LEAST_NODES = 8
@@ -74,46 +75,25 @@ class Sample:
     own: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Floor:
-    """A figure below which a node is bad, whatever the fleet's history says.
-
-    Attributes:
-        probe: as in Key.
-        model: start of the GPU's product name.
-        transport: as in Key; "" for any.
-        at_least: the figure.
-        unit: of the figure.
-        source: where the figure is published.
-    """
-
-    probe: str
-    model: str
-    transport: str
-    at_least: float
-    unit: str
-    source: str
-
-
 _MAMF = "stas00/ml-engineering, compute/accelerator: MAMF bf16, seven tenths of it"
 _AZURE = "Azure/azurehpc-health-checks, conf: host to device"
 _AZURE_16_GIB = "Azure/azurehpc-health-checks, conf: all-reduce of 16 GiB in the node, seven tenths of it"
 _WITHOUT_SHARP = "NVIDIA/nccl-tests#212: 370 GB/s without NVLink SHARP, seven tenths of it"
 # Seven tenths of what is published where that is a peak, or was measured with longer messages; as published where it is
 # a floor already. Pairs have none: what they reach hangs on how many network cards a node has.
-FLOORS = (
-    Floor("gemm-bf16", "NVIDIA A100-SXM4-80GB", "", 190.0, "TFLOP/s", _MAMF),
-    Floor("gemm-bf16", "NVIDIA H100 80GB", "", 556.0, "TFLOP/s", _MAMF),
-    Floor("gemm-bf16", "NVIDIA H200", "", 556.0, "TFLOP/s", _MAMF),
-    Floor("gemm-bf16", "NVIDIA B200", "", 1221.0, "TFLOP/s", _MAMF),
-    Floor("gemm-bf16", "NVIDIA GB200", "", 1275.0, "TFLOP/s", _MAMF),
-    Floor("gemm-bf16", "NVIDIA B300", "", 1238.0, "TFLOP/s", _MAMF),
-    Floor("host-to-device", "NVIDIA A100", "", 21.0, "GB/s", _AZURE),
-    Floor("host-to-device", "NVIDIA H100", "", 48.0, "GB/s", _AZURE),
-    Floor("host-to-device", "NVIDIA H200", "", 48.0, "GB/s", _AZURE),
-    Floor("all-reduce-node", "NVIDIA A100", "NVLink", 160.0, "GB/s", _AZURE_16_GIB),
-    Floor("all-reduce-node", "NVIDIA H100", "NVLink", 259.0, "GB/s", _WITHOUT_SHARP),
-    Floor("all-reduce-node", "NVIDIA H200", "NVLink", 259.0, "GB/s", _WITHOUT_SHARP),
+FLOORS = (  # of each the model is the start of the product's name
+    ProbeThreshold("gemm-bf16", "NVIDIA A100-SXM4-80GB", "", floor=190.0, unit="TFLOP/s", source=_MAMF),
+    ProbeThreshold("gemm-bf16", "NVIDIA H100 80GB", "", floor=556.0, unit="TFLOP/s", source=_MAMF),
+    ProbeThreshold("gemm-bf16", "NVIDIA H200", "", floor=556.0, unit="TFLOP/s", source=_MAMF),
+    ProbeThreshold("gemm-bf16", "NVIDIA B200", "", floor=1221.0, unit="TFLOP/s", source=_MAMF),
+    ProbeThreshold("gemm-bf16", "NVIDIA GB200", "", floor=1275.0, unit="TFLOP/s", source=_MAMF),
+    ProbeThreshold("gemm-bf16", "NVIDIA B300", "", floor=1238.0, unit="TFLOP/s", source=_MAMF),
+    ProbeThreshold("host-to-device", "NVIDIA A100", "", floor=21.0, unit="GB/s", source=_AZURE),
+    ProbeThreshold("host-to-device", "NVIDIA H100", "", floor=48.0, unit="GB/s", source=_AZURE),
+    ProbeThreshold("host-to-device", "NVIDIA H200", "", floor=48.0, unit="GB/s", source=_AZURE),
+    ProbeThreshold("all-reduce-node", "NVIDIA A100", "NVLink", floor=160.0, unit="GB/s", source=_AZURE_16_GIB),
+    ProbeThreshold("all-reduce-node", "NVIDIA H100", "NVLink", floor=259.0, unit="GB/s", source=_WITHOUT_SHARP),
+    ProbeThreshold("all-reduce-node", "NVIDIA H200", "NVLink", floor=259.0, unit="GB/s", source=_WITHOUT_SHARP),
 )
 
 
@@ -228,7 +208,7 @@ def _most(counts: list[int], free: int) -> int:
     return max(1, min(counts, default=1)) if 1 < len(counts) < fewest_that_share else max(counts, default=0)
 
 
-def floor(probe: str, model: str, transport: str = "") -> Floor | None:
+def floor(probe: str, model: str, transport: str = "") -> ProbeThreshold | None:
     """Return the floor of a probe on a model, the one with the longest model name that fits; None: none is published.
 
     The floors for NVLink do not hold for boards in PCIe slots.

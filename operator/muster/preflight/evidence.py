@@ -3,7 +3,7 @@ nodes.
 
 A level is how many domains a pair shares from the outside in. It is 0 for two nodes with nothing in common, and the
 number of levels for two nodes of one innermost domain. A test at a level says something about every link up to it. Each
-level has a yardstick of its own: NVLink is ten times as fast as a network port.
+level has a threshold of its own: NVLink is ten times as fast as a network port.
 
 Tests: tests/unit/preflight/test_verdict.py.
 """
@@ -13,8 +13,10 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from muster.preflight.outcomes import COUNTS_FOR_NOBODY, NVLINK, How, Member, PairOutcome, Yardstick
+from muster.preflight.outcomes import COUNTS_FOR_NOBODY, How, Member, PairOutcome
+from muster.preflight.pair_thresholds import PairThresholds
 from muster.protocol.numerals import significant
+from muster.world.checks import ProbeThreshold
 
 # A node is blamed for what happens to a healthy one once in exp(this): a million times.
 SURPRISE = 13.8
@@ -29,9 +31,9 @@ OFTEN = 2
 LEAST_MISSES, LEAST_WITNESSES, LEAST_ROUNDS = 3, 2, 2
 # Where one domain outnumbers all others by more than this, its members are not all tested across.
 SPREAD = 2
-# The round's own pairs are a yardstick from so many on; their upper quartile, because the middle is a bad pair's where
+# The round's own pairs are a measure from so many on; their upper quartile, because the middle is a bad pair's where
 # a quarter of the nodes is bad.
-OWN_YARDSTICK = 8
+OWN_MEASURE = 8
 FIRST_ROUNDS = 2
 # Before that, and without a history, the best of a few tests is all there is: more than a healthy pair reaches, and
 # their spread is not known. A gang of three that varies by 20 % would blame a healthy node once in ten times.
@@ -153,33 +155,29 @@ class MemberTopology:
         return found
 
 
+NOTHING_KNOWN = PairThresholds()
+
+
 class Evidence:
     """What all tests of a burn-in say together: about nodes, about levels, and about the noise between healthy
-    nodes."""
+    nodes.
+
+    Args:
+        topology: the members' places.
+        outcomes: one for each pair and round, see `merge_outcomes`.
+        thresholds: what pairs have to reach.
+    """
 
     def __init__(
         self,
-        ground: MemberTopology,
+        topology: MemberTopology,
         outcomes: Iterable[PairOutcome],
-        yardsticks: Sequence[Yardstick] = (),
-        transport: str = "",
+        thresholds: PairThresholds = NOTHING_KNOWN,
     ) -> None:
-        """Weigh the outcomes.
-
-        Args:
-            ground: the members' places.
-            outcomes: one for each pair and round, see `merge_outcomes`.
-            yardsticks: by transport; those without a transport by level, from 0 on, the last one for deeper levels too.
-                Empty:
-            nothing is known.
-            transport: what tests have to run over, where they do not run over NVLink; "": any.
-        """
-        self.members, self.number, self.depth = ground.members, ground.number, ground.depth
-        self.places, self.levels, self.level_of = ground.places, ground.levels, ground.level_of
-        self.lone = ground.lone
-        self.yardsticks = tuple(each for each in yardsticks if not each.transport)
-        self.by_transport = {each.transport: each for each in yardsticks if each.transport}
-        self.transport = transport
+        self.members, self.number, self.depth = topology.members, topology.number, topology.depth
+        self.places, self.levels, self.level_of = topology.places, topology.levels, topology.level_of
+        self.lone = topology.lone
+        self.thresholds = thresholds
         self.ended: set[int] = set()
         self.tests = self._counting(outcomes)
         self.ran_over = {level: self._ran_over(level) for level in range(self.depth + 1)}
@@ -202,42 +200,34 @@ class Evidence:
         self._own: dict[tuple[int, int], Counter[int]] = defaultdict(Counter)
         self._count_by_domain()
 
-    def yardstick(self, level: int) -> Yardstick:
-        """Return the yardstick of a level, for the transport that most of its pairs run over."""
-        over, _ = self.ran_over[level]
-        if over in self.by_transport:
-            return self.by_transport[over]
-        if not self.yardsticks:
-            return Yardstick()
-        return self.yardsticks[min(level, len(self.yardsticks) - 1)]
+    def threshold(self, level: int) -> ProbeThreshold:
+        """Return the threshold of a level, for the transport that most of its pairs run over."""
+        return self.thresholds.at_level(level, self.ran_over[level][0])
 
     def slow_level(self, level: int) -> str:
         """Return what speaks against the network of a whole level rather than against nodes, as text; "" where nothing
         does."""
-        reference, yardstick = self.reference[level], self.yardstick(level)
+        reference, threshold = self.reference[level], self.threshold(level)
         tests = self._first_tests(level)
-        if len(tests) < OWN_YARDSTICK:
+        if len(tests) < OWN_MEASURE:
             return ""
         if self.is_foreign(level):
-            return f"most pairs run over {self.is_foreign(level)}, where {self.transport} is expected"
+            return f"most pairs run over {self.is_foreign(level)}, where {self.thresholds.transport} is expected"
         if sum(test.silent for test in tests) > 0.75 * len(tests):
             return "most pairs give no result"
         if sum(test.wrong for test in tests) > 0.75 * len(tests):
             return "most pairs give wrong sums"
         if reference is None:
             return ""
-        limit = max(yardstick.floor_gbps, (yardstick.middle_gbps or 0.0) * yardstick.ratio)
-        if reference < limit:
-            return (
-                f"three of four pairs reach no more than {significant(reference)} GB/s, where {significant(limit)} is "
-                "the least"
-            )
+        if reference < threshold.least:
+            least = significant(threshold.least)
+            return f"three of four pairs reach no more than {significant(reference)} GB/s, where {least} is the least"
         return ""
 
     def is_foreign(self, level: int) -> str:
         """Return the transport that most pairs of a level ran over though another is expected; "" if they did not."""
         over, share = self.ran_over[level]
-        return over if is_foreign(over, self.transport) and share > 0.5 else ""
+        return over if self.thresholds.is_foreign(over) and share > 0.5 else ""
 
     def _ran_over(self, level: int) -> tuple[str, float]:
         """Return the transport of most tests of a level, "" if unknown, and its share of those whose transport is
@@ -248,11 +238,11 @@ class Evidence:
 
     def threshold_gbps(self, level: int) -> float:
         """Return the figure in GB/s below which a test of the level is a miss; 0 where nothing is known."""
-        reference, yardstick = self.reference[level], self.yardstick(level)
+        reference, threshold = self.reference[level], self.threshold(level)
         if reference is None:
-            return yardstick.floor_gbps
+            return threshold.floor
         own = self._ratio(level) * reference
-        return own if reference < yardstick.floor_gbps else max(own, yardstick.floor_gbps)
+        return own if reference < threshold.floor else max(own, threshold.floor)
 
     def counted_misses(self, node: int, level: int) -> list[tuple[int, Test]]:
         """Return a node's misses at a level with partners that are proven there, at most two with each.
@@ -378,24 +368,24 @@ class Evidence:
         """
         tests = self._first_tests(level)
         figures = sorted(0.0 if test.silent else test.gbps for test in tests)
-        middle = self.yardstick(level).middle_gbps
-        if len(figures) < OWN_YARDSTICK:
+        middle = self.threshold(level).middle
+        if len(figures) < OWN_MEASURE:
             if middle is not None or not figures:
                 return middle
-            # Nodes that are closer together reach no less: a bad node's only pair would be its own yardstick.
+            # Nodes that are closer together reach no less: a bad node's only pair would be its own measure.
             return max([*figures, *(self.reference[outer] or 0.0 for outer in range(level))])
         own = figures[len(figures) * 3 // 4]
         return own if middle is None else min(middle, own)
 
     def has_history(self, level: int) -> bool:
         """Whether the fleet's history says what a healthy pair of this level reaches."""
-        return self.yardstick(level).middle_gbps is not None
+        return self.threshold(level).middle is not None
 
     def _ratio(self, level: int) -> float:
         """Return the share of the level's reference below which a figure is a miss."""
-        yardstick = self.yardstick(level)
-        few = not self.has_history(level) and len(self._first_tests(level)) < OWN_YARDSTICK
-        return min(FEW_RATIO, yardstick.ratio) if few else yardstick.ratio
+        ratio = self.threshold(level).ratio
+        few = not self.has_history(level) and len(self._first_tests(level)) < OWN_MEASURE
+        return min(FEW_RATIO, ratio) if few else ratio
 
     def _first_tests(self, level: int) -> list[Test]:
         return [test for test in self.tests if test.level == level and test.round <= FIRST_ROUNDS]
@@ -403,7 +393,7 @@ class Evidence:
     def _is_good(self, test: Test, limit_gbps: float) -> bool:
         if test.is_rare or test.retransmits > RETRANSMITS_PER_THOUSAND:
             return False
-        if is_foreign(test.transport, self.transport) and not self.is_foreign(test.level):
+        if self.thresholds.is_foreign(test.transport) and not self.is_foreign(test.level):
             return False
         return test.gbps >= limit_gbps
 
@@ -439,7 +429,7 @@ class Evidence:
         silent = sum(test.is_rare for test in pairs)
         slow = sum(not test.good for test in pairs) - silent
         tests = len(pairs) + _HISTORY_WEIGHT
-        slow_share = (slow + _HISTORY_WEIGHT * self.yardstick(level).miss_share) / tests
+        slow_share = (slow + _HISTORY_WEIGHT * self.threshold(level).miss_share) / tests
         return slow_share, (silent + _HISTORY_WEIGHT * _SILENT_SHARE) / tests
 
     def _count_by_domain(self) -> None:
@@ -461,12 +451,6 @@ class Evidence:
                     for counts in keys:
                         counts[0] += 1
                         counts[2 if test.is_rare else 1] += not test.good
-
-
-def is_foreign(transport: str, expected: str) -> bool:
-    """Whether a test ran over another transport than the expected one; NVLink is better than any network and never
-    foreign."""
-    return bool(transport and expected) and transport not in (expected, NVLINK)
 
 
 def merge_outcomes(outcomes: Iterable[PairOutcome]) -> list[PairOutcome]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from muster.api.preflight import LimitedProbe, PreflightLimit
 from muster.protocol.numerals import significant
-from muster.world.checks import Standard
+from muster.world.checks import ProbeThreshold
 
 SOURCE = "spec.preflight.limits of the FleetPolicy"
 
@@ -20,101 +20,110 @@ class Best:
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """The standards after the FleetPolicy's limits were applied.
+    """The thresholds after the FleetPolicy's limits were applied.
 
     Attributes:
-        standards: what probes have to reach.
+        thresholds: what probes have to reach.
         unused: the limits that have no effect, and why, as messages.
     """
 
-    standards: tuple[Standard, ...]
+    thresholds: tuple[ProbeThreshold, ...]
     unused: tuple[str, ...] = ()
 
 
 def apply_limits(
-    like: Standard,
-    known: Iterable[Standard],
+    like: ProbeThreshold,
+    known: Iterable[ProbeThreshold],
     best: Mapping[tuple[str, str], Best],
     limits: Sequence[PreflightLimit],
 ) -> Tuned:
-    """Return the standards of one kind of node under the FleetPolicy's limits.
+    """Return the thresholds of one kind of node under the FleetPolicy's limits.
 
-    A figure that no node has reached proves nothing. So a limit above today's standard counts only once a node that is
+    A figure that no node has reached proves nothing. So a limit above today's threshold counts only once a node that is
     heard has reached it; until then history and floors hold. A percentage changes the share of the history's middle,
     and published floors hold beside it. For pairs the history's middle stays, as what a healthy pair reaches.
 
     Args:
-        like: a standard of this kind that asks for nothing.
-        known: the standards by history and floors.
+        like: a threshold of this kind that asks for nothing.
+        known: the thresholds by history and floors.
         best: by probe and transport, the best figure reached.
         limits: of the FleetPolicy.
     """
     found = {(one.probe, one.transport): one for one in known}
     unused = []
-    for probe, over in sorted(found.keys() | best.keys()):
-        limit = _limit(probe, like.model, limits)
+    for key in sorted(found.keys() | best.keys()):
+        plain, shown = replace(like, probe=key[0], transport=key[1]), best.get(key)
+        one, limit = found.get(key, plain), _limit(plain, limits)
         if limit is None:
             continue
-        one, shown = found.get((probe, over)), best.get((probe, over))
         if limit.minimum_percent is not None:
-            if one is not None and one.middle is not None:
-                # Healthy figures vary: what they do not all reach says nothing about nodes either.
-                ratio = min(limit.minimum_percent / 100, max(one.healthy, one.ratio))
-                if ratio < limit.minimum_percent / 100:
-                    unused.append(_too_strict(probe, like.model, limit.minimum_percent, over, ratio))
-                source = (
-                    f"{significant(100 * ratio, 4)} % of the fleet's middle of {significant(one.middle, 4)} ({SOURCE})"
-                )
-                source += f"; not below {significant(one.floor, 4)}" if one.floor else ""
-                found[probe, over] = replace(one, ratio=ratio, source=source)
+            if one.middle is not None:
+                found[key] = _with_share(one, limit.minimum_percent)
+                unused += _too_strict(found[key], limit.minimum_percent)
         elif limit.minimum is not None:
             least = float(limit.minimum)
-            if least > max(one.least if one is not None else 0.0, shown.figure if shown is not None else 0.0):
-                # Where another transport reaches it, this one is not what the owner means.
-                others = (each.figure for (name, _), each in best.items() if name == probe)
-                if shown is not None and max(others) < least:
-                    unused.append(_unused(probe, like.model, limit.minimum, over, shown))
-                continue
-            unit = shown.unit if shown is not None else one.unit if one is not None else ""
-            plain = replace(like, probe=probe, transport=over, unit=unit)
-            found[probe, over] = replace(_of_pairs(plain, one, least), floor=least, source=SOURCE)
+            if least <= max(one.least, shown.figure if shown is not None else 0.0):
+                unit = shown.unit if shown is not None else one.unit
+                found[key] = _with_minimum(replace(plain, unit=unit), one, least)
+            # Where another transport reaches it, this one is not what the owner means.
+            elif shown is not None and max(each.figure for (name, _), each in best.items() if name == key[0]) < least:
+                unused.append(_unused(plain, limit.minimum, shown))
     return Tuned(tuple(found.values()), tuple(unused))
 
 
-def _of_pairs(plain: Standard, one: Standard | None, least: float) -> Standard:
-    """Return the standard; for a pair with what a healthy pair reaches, of which the limit is a share (perhaps above
-    1).
+def _with_share(one: ProbeThreshold, percent: int) -> ProbeThreshold:
+    """Return the threshold with another share of the history's middle, as far as healthy figures reach that.
+
+    Healthy figures vary: what they do not all reach says nothing about nodes either.
+    """
+    ratio = min(percent / 100, max(one.healthy, one.ratio))
+    source = f"{significant(100 * ratio, 4)} % of the fleet's middle of {significant(one.middle or 0.0, 4)} ({SOURCE})"
+    source += f"; not below {significant(one.floor, 4)}" if one.floor else ""
+    return replace(one, ratio=ratio, source=source)
+
+
+def _with_minimum(plain: ProbeThreshold, one: ProbeThreshold, least: float) -> ProbeThreshold:
+    """Return the threshold by a minimum; for pairs with what a healthy pair reaches, of which it is a share (perhaps
+    above 1).
 
     Args:
-        plain: the standard by the limit alone.
-        one: the standard by history; None: there is none.
-        least: the limit's figure.
+        plain: a threshold that asks for nothing.
+        one: the threshold by history and floors.
+        least: the minimum.
     """
+    found = replace(plain, floor=least, source=SOURCE)
     if plain.probe != LimitedProbe.PAIR:
-        return plain
-    if one is None or not one.middle:
-        return plain if least else replace(plain, ratio=0.0)
-    return replace(plain, middle=one.middle, ratio=least / one.middle, miss_share=one.miss_share)
+        return found
+    if not one.middle:
+        return found if least else replace(found, ratio=0.0)
+    return replace(found, middle=one.middle, ratio=least / one.middle, miss_share=one.miss_share)
 
 
-def _limit(probe: str, model: str, limits: Iterable[PreflightLimit]) -> PreflightLimit | None:
+def _limit(plain: ProbeThreshold, limits: Iterable[PreflightLimit]) -> PreflightLimit | None:
     """Return the limit that counts for a probe on a model: the one with the longest model name that fits; None: none
     fits."""
-    fitting = [each for each in limits if str(each.probe) == probe and model.startswith(each.model)]
+    fitting = [each for each in limits if str(each.probe) == plain.probe and plain.model.startswith(each.model)]
     return max(fitting, key=lambda each: len(each.model), default=None)
 
 
-def _too_strict(probe: str, model: str, percent: int, over: str, ratio: float) -> str:
-    way = f" over {over}" if over else ""
+def _too_strict(one: ProbeThreshold, percent: int) -> list[str]:
+    """Return the message that a share is lowered to the one that healthy figures reach; empty where it is not."""
+    if one.ratio >= percent / 100:
+        return []
+    return [
+        f"spec.preflight.limits: {one.probe} asks for {percent} % of the middle, and healthy figures of "
+        f"{one.model or 'nodes'}{_way(one)} vary by more than that: {significant(100 * one.ratio)} % counts. Lower "
+        "percent"
+    ]
+
+
+def _unused(plain: ProbeThreshold, least: str, shown: Best) -> str:
     return (
-        f"spec.preflight.limits: {probe} asks for {percent} % of the middle, and healthy figures of "
-        f"{model or 'nodes'}{way} vary by more than that: {significant(100 * ratio)} % counts. Lower percent"
+        f"spec.preflight.limits: {plain.probe} asks for {least}, and no {plain.model or 'node'} that is heard has "
+        f"reached more than {significant(shown.figure, 4)} {shown.unit}{_way(plain)}: it counts for nothing until one "
+        "does. Lower minimum"
     )
 
 
-def _unused(probe: str, model: str, least: str, over: str, shown: Best) -> str:
-    way = f" over {over}" if over else ""
-    return (
-        f"spec.preflight.limits: {probe} asks for {least}, and no {model or 'node'} that is heard has reached more "
-        f"than {significant(shown.figure, 4)} {shown.unit}{way}: it counts for nothing until one does. Lower minimum"
-    )
+def _way(one: ProbeThreshold) -> str:
+    return f" over {one.transport}" if one.transport else ""

@@ -1,12 +1,12 @@
-"""Checkers' reports as outcomes to be judged: a node's own probes, their names, and their limits. Pure."""
+"""Checkers' reports as outcomes to be judged: a node's own probes, their names, and their thresholds. Pure."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from muster.preflight.outcomes import How, Limit, LocalOutcome
+from muster.preflight.outcomes import How, LocalOutcome
 from muster.protocol.checks import READY, CheckAnswer
-from muster.world.checks import CheckerView, Standard
+from muster.world.checks import CheckerView, ProbeThreshold
 
 CHECKER = "checker"
 """The name of the outcome that nothing could be tested."""
@@ -148,39 +148,39 @@ def _difference(kind: tuple[int, str, str], usual: tuple[int, str, str]) -> str:
     return "its checker has another version of the probes than those of most others"
 
 
-def with_limits(
-    outcomes: Iterable[LocalOutcome], checkers: Mapping[str, CheckerView], standards: Sequence[Standard]
-) -> tuple[dict[str, Limit], list[LocalOutcome]]:
+def with_thresholds(
+    outcomes: Iterable[LocalOutcome], checkers: Mapping[str, CheckerView], thresholds: Sequence[ProbeThreshold]
+) -> tuple[dict[str, ProbeThreshold], list[LocalOutcome]]:
     """Return what probes have to reach, by the probe's name, and the outcomes under these names.
 
-    A probe on another GPU model than the first node's has a name of its own, as limits differ.
+    A probe on another GPU model than the first node's has a name of its own, as thresholds differ.
 
     Args:
         outcomes: of nodes' own probes.
         checkers: by node.
-        standards: of the fleet.
+        thresholds: of the fleet.
     """
     # Of several transports the one that asks for most: a node that has fallen back to a slower one must not be its own
-    # yardstick.
-    by_key: dict[tuple[str, str, str, str], Standard] = {}
-    for each in standards:
+    # measure.
+    by_key: dict[tuple[str, str, str, str], ProbeThreshold] = {}
+    for each in thresholds:
         key = (each.probe, each.model, each.library, each.version)
         if key not in by_key or each.least > by_key[key].least:
             by_key[key] = each
     first = next(iter(checkers.values())).report if checkers else None
     usual = (first.model, first.library, first.version) if first else ("", "", "")
-    limits: dict[str, Limit] = {}
+    by_name: dict[str, ProbeThreshold] = {}
     found = []
     for outcome in outcomes:
         view = checkers.get(outcome.node)
         report = view.report if view else None
-        standard = by_key.get((outcome.probe, report.model, report.library, report.version)) if report else None
-        if standard is None:
+        threshold = by_key.get((outcome.probe, report.model, report.library, report.version)) if report else None
+        if threshold is None:
             found.append(outcome)
             continue
-        kind = (standard.model, standard.library, standard.version)
+        kind = (threshold.model, threshold.library, threshold.version)
         by = " ".join(part for part in kind if part not in usual)
         name = outcome.probe if kind == usual else f"{outcome.probe} on {by}"
-        limits[name] = Limit(standard.least, standard.unit, standard.source)
+        by_name[name] = threshold
         found.append(replace(outcome, probe=name))
-    return limits, found
+    return by_name, found

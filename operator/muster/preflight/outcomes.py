@@ -1,4 +1,5 @@
-"""What the burn-in knows: the members with their places in the fabric, and the report of each test. Plain data."""
+"""What the burn-in knows: the members with their places in the fabric, the report of each test, and what fails a node.
+Plain data."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -24,6 +25,8 @@ class Member:
     witness: bool = False
 
 
+PAIR = "pair"
+"""The probe of two nodes, as failures and thresholds name it."""
 NVLINK = "NVLink"
 """The transport between GPUs that share a node or rack, without a network."""
 
@@ -77,10 +80,10 @@ class LocalOutcome:
 
     Attributes:
         node: its name.
-        probe: its name, the key of a limit.
+        probe: its name, the key of a threshold.
         how: RESULT; NO_RESULT (ended at its deadline); LATE (the node's probes together took too long); or ENVIRONMENT.
         Only other nodes that were in time show what LATE means.
-        figure: the result in the unit of its limit; None: nothing was measured.
+        figure: the result in the unit of its threshold; None: nothing was measured.
         message: what the probe says, for people.
         wrong: whether a result must not be (other bits, a missing device), whatever the figure.
         unit: of the figure.
@@ -98,32 +101,30 @@ class LocalOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Yardstick:
-    """What a healthy pair of one level or transport reaches.
+class Fail:
+    """A node that failed the burn-in, and what proves it.
 
     Attributes:
-        middle_gbps: by the fleet's history, in GB/s; None while it is too young: then the gang's own pairs are
-            compared.
-        ratio: the share of a healthy pair's figure below which a test is a miss.
-        floor_gbps: the figure below which every pair is slow, whatever others reach.
-        miss_share: the share of healthy tests that miss all the same.
-        transport: of the levels whose pairs run over it; "": of all transports without another yardstick.
+        node: its name.
+        probe: PAIR, or the node's own probe.
+        figure: the best that the node reached with proven partners, or in the local probe; None: no result.
+        threshold: what it had to reach, in the same unit.
+        unit: of both.
+        partners: proven nodes with which it missed; empty for a local probe.
+        message: what happened, for people.
+        wrong: whether a result was wrong; else something is slow or does not answer.
+        levels: at which its pairs speak against it.
     """
 
-    middle_gbps: float | None = None
-    ratio: float = 0.75
-    floor_gbps: float = 0.0
-    miss_share: float = 0.01
-    transport: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Limit:
-    """The figure that a probe of one node has to reach, with its unit and source."""
-
-    at_least: float
+    node: str
+    probe: str
+    figure: float | None
+    threshold: float
     unit: str
-    source: str
+    partners: tuple[str, ...]
+    message: str
+    wrong: bool = False
+    levels: tuple[int, ...] = ()
 
 
 class Pair(NamedTuple):

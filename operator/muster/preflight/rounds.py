@@ -14,6 +14,7 @@ from hashlib import blake2b
 from muster.preflight.evidence import (
     FIRST_ROUNDS,
     LEAST_MISSES,
+    NOTHING_KNOWN,
     SURPRISE,
     Evidence,
     MemberTopology,
@@ -21,7 +22,8 @@ from muster.preflight.evidence import (
     Test,
     merge_outcomes,
 )
-from muster.preflight.outcomes import Member, Pair, PairOutcome, Round, Yardstick
+from muster.preflight.outcomes import Member, Pair, PairOutcome, Round
+from muster.preflight.pair_thresholds import PairThresholds
 
 MOST_ROUNDS = 5
 # Few nodes have few partners: a gang of so many makes so many pairings in each of its first two rounds.
@@ -44,8 +46,7 @@ def next_round(
     members: Iterable[Member],
     seed: str,
     outcomes: Iterable[PairOutcome],
-    yardsticks: Sequence[Yardstick] = (),
-    transport: str = "",
+    thresholds: PairThresholds = NOTHING_KNOWN,
 ) -> Round | None:
     """Return what is still due of the round that the outcomes belong to, or the next round; None: nothing more to test.
 
@@ -54,15 +55,14 @@ def next_round(
         seed: of the gang's UID and its attempt, so that every leader draws the same pairs.
         outcomes: all so far, in any order, repeated or not. The caller adds one for each pair that will not report:
         OTHER_ENDED for a dead member, UNHEARD else.
-        yardsticks: see Evidence.
-        transport: what tests have to run over, see Evidence.
+        thresholds: what pairs have to reach.
     """
-    ground, told = MemberTopology(members), merge_outcomes(outcomes)
+    topology, told = MemberTopology(members), merge_outcomes(outcomes)
     number = max((outcome.round for outcome in told), default=1)
     while number <= MOST_ROUNDS:
         done = [outcome for outcome in told if outcome.round == number]
         before = [outcome for outcome in told if outcome.round < number]
-        evidence = Evidence(ground, before, yardsticks, transport)
+        evidence = Evidence(topology, before, thresholds)
         pairs = _PairDrawer(evidence, f"{seed}/{number}").pairs(number)
         if not pairs and not done:
             return None
@@ -216,9 +216,9 @@ class _PairDrawer:
     def _compare(self, level: int) -> None:
         """Draw one pair of members that are not judged, where no history says what a healthy pair reaches.
 
-        Without it, slow replacements would be their own yardstick.
+        Without it, slow replacements would be their own measure.
         """
-        if self.evidence.yardstick(level).middle_gbps is not None:
+        if self.evidence.has_history(level):
             return
         first: dict[Prefix, int] = {}
         for node in filter(self._is_decided, self.order):

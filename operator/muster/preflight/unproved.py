@@ -2,23 +2,14 @@
 blame at all. Pure."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
 
 from muster.preflight.evidence import LEAST_WITNESSES, Evidence
-from muster.preflight.outcomes import LocalOutcome
-from muster.preflight.verdict import (
-    LEAST_ALIKE,
-    MOST_ALIKE_SHARE,
-    OWN_SHARE,
-    PAIR,
-    Fail,
-    Outcome,
-    Verdict,
-    is_of_many,
-    ran_on,
-)
+from muster.preflight.outcomes import PAIR, Fail
+from muster.preflight.own_tests import LEAST_ALIKE, MOST_ALIKE_SHARE, OwnTests, is_of_many, ran_on
+from muster.preflight.verdict import OWN_SHARE, Outcome, Verdict
 
 MOST_CONTROLS = 4
 """The largest number of a node's partners that are tested with each other."""
@@ -152,46 +143,64 @@ def _slow_models(verdict: Verdict, evidence: Evidence, models: Mapping[str, str]
     }
 
 
-def without_unproved_failures(
-    verdict: Verdict,
-    evidence: Evidence,
-    own: Iterable[LocalOutcome],
-    models: Mapping[str, str],
-    earlier: Iterable[tuple[str, str]],
-    members: int,
-) -> Verdict:
+@dataclass(frozen=True, slots=True)
+class GangNodes:
+    """What else is known of the nodes of a gang, beside its tests.
+
+    Attributes:
+        count: how many the gang has now.
+        models: by node, its GPU model.
+        earlier: node and probe of each failure in this gang before, whose node has left.
+    """
+
+    count: int
+    models: Mapping[str, str] = field(default_factory=dict)
+    earlier: Collection[tuple[str, str]] = ()
+
+
+def without_unproved_failures(verdict: Verdict, evidence: Evidence, own: OwnTests, nodes: GangNodes) -> Verdict:
     """Return the verdict without failures that are not proved, or too common to be the nodes' fault.
 
     Args:
         verdict: on all tests.
         evidence: of all pairs.
-        own: the outcomes of the members' own probes.
-        models: by node, its GPU model.
-        earlier: node and probe of each failure in this gang before, whose node has left.
-        members: how many nodes the gang has now.
+        own: what the nodes' own probes have shown.
+        nodes: what else is known of them.
     """
-    before = list(earlier)
-    ran = ran_on(own)
-    pairs = unproved_failures(verdict, evidence) | _slow_models(verdict, evidence, models)
-    dropped = {(node, PAIR): words for node, words in pairs.items()}
-    tried = members + len({node for node, _ in before})
-    for fail in verdict.failed:
-        now = {each.node for each in verdict.failed if each.probe == fail.probe}
-        alike = now.union(node for node, probe in before if probe == fail.probe)
-        if len(alike) >= LEAST_ALIKE and len(alike) > MOST_ALIKE_SHARE * tried:
-            words = f"{fail.probe} has failed on {len(alike)} of {tried} nodes that were tried: not so many are bad"
-            dropped[fail.node, fail.probe] = words
-        elif is_of_many(fail.probe, len(now), ran):
-            words = f"{fail.message}; so it is on {len(now)} of {ran[fail.probe]} nodes, and it may not be the nodes"
-            dropped[fail.node, fail.probe] = words
+    pairs = unproved_failures(verdict, evidence) | _slow_models(verdict, evidence, nodes.models)
+    dropped = {(node, PAIR): words for node, words in pairs.items()} | _too_common(verdict, own, nodes)
     if not dropped:
         return verdict
     failed = tuple(fail for fail in verdict.failed if (fail.node, fail.probe) not in dropped)
-    nodes = {node for node, _ in dropped}.difference(fail.node for fail in failed)
+    undecided = {node for node, _ in dropped}.difference(fail.node for fail in failed)
     return replace(
         verdict,
         outcome=Outcome.FAIL if failed else Outcome.INCONCLUSIVE,
         failed=failed,
-        open=tuple(sorted(nodes.union(verdict.open))),
+        open=tuple(sorted(undecided.union(verdict.open))),
         message="; ".join(dict.fromkeys(dropped.values())),
     )
+
+
+def _too_common(verdict: Verdict, own: OwnTests, nodes: GangNodes) -> dict[tuple[str, str], str]:
+    """Return, by node and probe of a failure that too many nodes share, that as a message.
+
+    Nodes that have left the gang for the same failure are counted, too.
+
+    Args:
+        verdict: with the failures.
+        own: what the nodes' own probes have shown.
+        nodes: what else is known of them.
+    """
+    ran, common = ran_on(own.outcomes), dict[tuple[str, str], str]()
+    tried = nodes.count + len({node for node, _ in nodes.earlier})
+    for fail in verdict.failed:
+        now = {each.node for each in verdict.failed if each.probe == fail.probe}
+        alike = now.union(node for node, probe in nodes.earlier if probe == fail.probe)
+        if len(alike) >= LEAST_ALIKE and len(alike) > MOST_ALIKE_SHARE * tried:
+            words = f"{fail.probe} has failed on {len(alike)} of {tried} nodes that were tried: not so many are bad"
+            common[fail.node, fail.probe] = words
+        elif is_of_many(fail.probe, len(now), ran):
+            words = f"{fail.message}; so it is on {len(now)} of {ran[fail.probe]} nodes, and it may not be the nodes"
+            common[fail.node, fail.probe] = words
+    return common

@@ -13,7 +13,7 @@ other memory.
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import blake2b
@@ -21,12 +21,13 @@ from hashlib import blake2b
 from muster.api.nodehealth import CheckedProbe, CheckOutcome, CheckRequest, CheckResult
 from muster.api.preflight import PreflightPolicy, Profile
 from muster.preflight import local
-from muster.preflight.evidence import LEAST_WITNESSES
-from muster.preflight.outcomes import How, Limit, LocalOutcome, Member
-from muster.preflight.verdict import LEAST_ALIKE, MOST_ALIKE_SHARE, Fail, Outcome, reach_verdict
-from muster.protocol.checks import NODE, READY, UNFIT, CheckGrant, CheckOrder, PassReport
+from muster.preflight.evidence import LEAST_WITNESSES, Evidence, MemberTopology
+from muster.preflight.outcomes import Fail, How, Member
+from muster.preflight.own_tests import LEAST_ALIKE, MOST_ALIKE_SHARE, OwnTests, evaluate_own_tests
+from muster.preflight.verdict import Outcome, Verdict, reach_verdict
+from muster.protocol.checks import NODE, READY, UNFIT, CheckAnswer, CheckGrant, CheckOrder, PassReport
 from muster.protocol.numerals import significant
-from muster.world.checks import CheckerView, NodeChecks, Standard
+from muster.world.checks import CheckerView, NodeChecks, ProbeThreshold
 
 SINGLE_NODE_PREFIXES = ("new/", "check/", "idle/", "suspicion/")
 """How the IDs of orders for single nodes begin, and of the passes granted for them: links were not tested."""
@@ -114,22 +115,19 @@ class Upkeep:
     findings: tuple[Finding, ...]
 
 
-def plan_upkeep(sites: Sequence[IdleNode], policy: PreflightPolicy, standards: Sequence[Standard]) -> Upkeep:
+def plan_upkeep(sites: Sequence[IdleNode], policy: PreflightPolicy, thresholds: Sequence[ProbeThreshold]) -> Upkeep:
     """Return which idle nodes are to be tested now, and the results of tests.
 
     Args:
         sites: the nodes that no gang holds.
         policy: of burn-in.
-        standards: what probes have to reach.
+        thresholds: what probes have to reach.
     """
     checks: dict[str, NodeChecks] = {}
     findings: list[Finding] = []
     old: list[tuple[float, str, IdleNode, CheckOrder]] = []
-    passed = {
-        site.node: min(each.age_seconds for each in site.view.report.passes)
-        for site in sites
-        if site.view.report.passes
-    }
+    passes = {site.node: [each.age_seconds for each in site.view.report.passes] for site in sites}
+    fleet = _Fleet(thresholds, {node: min(ages) for node, ages in passes.items() if ages})
     for site in sites:
         if not site.view.is_fresh:
             continue
@@ -143,16 +141,17 @@ def plan_upkeep(sites: Sequence[IdleNode], policy: PreflightPolicy, standards: S
         if age is not None:
             old.append((-age, site.node, site, order))
             continue
-        checks[site.node] = _found(site, order, standards, findings, passed)
+        checks[site.node], finding = _evaluate(site, order, fleet)
+        findings += [finding] if finding else []
     room = max(1, int(MAX_TESTED_SHARE * len(sites)))
     # A test that has begun goes on; then the oldest passes come first.
     for _, _, site, order in sorted(old, key=lambda each: (each[3].id not in each[2].view.given, each[0], each[1])):
-        checks_of_it = _found(site, order, standards, findings, passed)
+        checks_of_it, finding = _evaluate(site, order, fleet)
+        findings += [finding] if finding else []
         if room > 0 or site.view.answer(order.id) is not None:
             checks[site.node] = checks_of_it
             room -= site.view.answer(order.id) is None
-    proved = sum(bool(site.view.report.passes) for site in sites)
-    return Upkeep(checks, tuple(_not_too_many(findings, proved)))
+    return Upkeep(checks, tuple(_not_too_many(findings, len(fleet.passed))))
 
 
 def _not_too_many(findings: Sequence[Finding], proved: int) -> Iterator[Finding]:
@@ -243,62 +242,103 @@ def _order(site: IdleNode, order_id: str, profile: Profile) -> CheckOrder:
     return CheckOrder(order_id, NODE, str(profile), gpus=site.accelerators)
 
 
-def _found(
-    site: IdleNode,
-    order: CheckOrder,
-    standards: Sequence[Standard],
-    findings: list[Finding],
-    passed: Mapping[str, float],
-) -> NodeChecks:
-    """Return the checker's tasks now; the result of the test, if there is one, is added to `findings`.
+@dataclass(frozen=True, slots=True)
+class _Fleet:
+    """What the test of one idle node is compared with.
+
+    Attributes:
+        thresholds: what probes have to reach.
+        passed: by idle node, the age of its newest pass in seconds.
+    """
+
+    thresholds: Sequence[ProbeThreshold]
+    passed: Mapping[str, float]
+
+    def passed_since(self, node: str, seconds: float) -> int:
+        """Return how many other nodes have passed in these last seconds."""
+        return sum(age < seconds for other, age in self.passed.items() if other != node)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tested:
+    """A test of an idle node that is answered.
+
+    Attributes:
+        answer: of its checker.
+        thresholds: what probes had to reach, by name.
+        own: what they have shown.
+        verdict: on the node.
+        message: the same, for people.
+    """
+
+    answer: CheckAnswer
+    thresholds: Mapping[str, ProbeThreshold]
+    own: OwnTests
+    verdict: Verdict
+    message: str
+
+
+def _tested(site: IdleNode, answer: CheckAnswer, thresholds: Sequence[ProbeThreshold]) -> _Tested:
+    # It is tested alone: that it was late says nothing of it.
+    told = local.without_common_delays(local.outcomes_of_answer(site.node, answer), ())
+    by_name, outcomes = local.with_thresholds(told, {site.node: site.view}, thresholds)
+    own = evaluate_own_tests([Member(site.node)], outcomes, by_name)
+    fit = [Member(site.node)] if site.node not in own.unfit else []
+    verdict = reach_verdict(Evidence(MemberTopology(fit), ()), own)
+    why = (each.message for each in outcomes if each.how is How.ENVIRONMENT and each.message)
+    message = "; ".join(fail.message for fail in verdict.failed) or next(why, "") or verdict.message
+    return _Tested(answer, by_name, own, verdict, message)
+
+
+def _evaluate(site: IdleNode, order: CheckOrder, fleet: _Fleet) -> tuple[NodeChecks, Finding | None]:
+    """Return the checker's tasks now, and the result of the test; None: there is none yet.
 
     Args:
         site: the node.
         order: the test that is due.
-        standards: what probes have to reach.
-        findings: the results so far; changed in place.
-        passed: by node, the age of its newest pass in seconds.
+        fleet: what the test is compared with.
     """
     answer = site.view.answer(order.id)
     if answer is None:
-        return NodeChecks((order,))
-    # It is tested alone: that it was late says nothing of it.
-    told = local.without_common_delays(local.outcomes_of_answer(site.node, answer), ())
-    limits, outcomes = local.with_limits(told, {site.node: site.view}, standards)
-    verdict = reach_verdict([Member(site.node)], (), outcomes, limits=limits)
+        return NodeChecks((order,)), None
+    tested = _tested(site, answer, fleet.thresholds)
     grant = CheckGrant(order.id, order.profile, site.view.tested_gpus(order.gpus))
-    grants = (grant,) if verdict.outcome is Outcome.PASS else ()
+    grants = (grant,) if tested.verdict.outcome is Outcome.PASS else ()
     if grants and not site.view.knows(order.id):
-        return NodeChecks((order,), grants)  # it does not know yet
-    words = "; ".join(fail.message for fail in verdict.failed) or _why(outcomes) or verdict.message
+        return NodeChecks((order,), grants), None  # it does not know yet
     given = site.view.given.get(order.id, 0.0)
-    if _may_be_a_moment(verdict.failed) and not order.id.endswith(_ONCE_MORE):
+    if _may_be_a_moment(tested.verdict.failed) and not order.id.endswith(_ONCE_MORE):
         again = replace(order, id=order.id + _ONCE_MORE)
         has_begun = again.id in site.view.given or site.view.answer(again.id) is not None
-        since = sum(age < given for node, age in passed.items() if node != site.node)
-        if has_begun or since >= LEAST_WITNESSES or not all(fail.probe in local.SHARED for fail in verdict.failed):
-            more = _found(site, again, standards, findings, passed)
-            return replace(more, orders=(order, *more.orders))
+        since = fleet.passed_since(site.node, given)
+        is_shared = all(fail.probe in local.SHARED for fail in tested.verdict.failed)
+        if has_begun or since >= LEAST_WITNESSES or not is_shared:
+            checks, second = _evaluate(site, again, fleet)
+            return replace(checks, orders=(order, *checks.orders)), second
         count = "only one" if since else "none"
-        words += f"; what it tests others use, too, and {count} of them has passed since: it may not be the node"
-        verdict = replace(verdict, outcome=Outcome.INCONCLUSIVE, failed=())
-    findings.append(
-        Finding(
-            site.node,
-            order.id,
-            Profile(order.profile),
-            verdict.outcome,
-            verdict.failed,
-            tuple(_probes(outcomes, limits, {fail.probe for fail in verdict.failed})),
-            answer.seconds,
-            site.view.report.model or site.view.report.device,
-            words,
-            site.check_request,
-        )
+        beside = f"what it tests others use, too, and {count} of them has passed since: it may not be the node"
+        open_verdict = replace(tested.verdict, outcome=Outcome.INCONCLUSIVE, failed=())
+        tested = replace(tested, verdict=open_verdict, message=f"{tested.message}; {beside}")
+    finding = _finding(site, order, tested)
+    if finding.outcome is Outcome.INCONCLUSIVE and site.check_request is None and given >= RETRY_SECONDS:
+        return NodeChecks(), finding  # what is not declared is forgotten, and asked again
+    return NodeChecks((order,), grants), finding
+
+
+def _finding(site: IdleNode, order: CheckOrder, tested: _Tested) -> Finding:
+    failed = tested.verdict.failed
+    return Finding(
+        site.node,
+        order.id,
+        Profile(order.profile),
+        tested.verdict.outcome,
+        failed,
+        tuple(_probes(tested, {fail.probe for fail in failed})),
+        tested.answer.seconds,
+        site.view.report.model or site.view.report.device,
+        tested.message,
+        site.check_request,
     )
-    if verdict.outcome is Outcome.INCONCLUSIVE and site.check_request is None and given >= RETRY_SECONDS:
-        return NodeChecks()  # what is not declared is forgotten, and asked again
-    return NodeChecks((order,), grants)
 
 
 def _may_be_a_moment(fails: Sequence[Fail]) -> bool:
@@ -313,19 +353,16 @@ def _unfit(site: IdleNode, request: CheckRequest) -> Finding:
     return Finding(site.node, order, request.profile, Outcome.INCONCLUSIVE, (), (), 0.0, "nothing", words, request)
 
 
-def _why(outcomes: Iterable[LocalOutcome]) -> str:
-    return next((each.message for each in outcomes if each.how is How.ENVIRONMENT and each.message), "")
-
-
-def _probes(outcomes: Iterable[LocalOutcome], limits: Mapping[str, Limit], failed: set[str]) -> Iterable[CheckedProbe]:
-    for each in outcomes:
-        limit = limits.get(each.probe)
-        unit = limit.unit if limit else each.unit
+def _probes(tested: _Tested, failed: Collection[str]) -> Iterator[CheckedProbe]:
+    for each in tested.own.outcomes:
+        threshold = tested.thresholds.get(each.probe)
+        unit = threshold.unit if threshold else each.unit
         bad = CheckOutcome.FAIL if each.probe in failed else CheckOutcome.PASS
+        least = f"{significant(threshold.least, 4)} {threshold.unit} ({threshold.source})" if threshold else ""
         yield CheckedProbe(
             probe=each.probe[:128],
             outcome=CheckOutcome.INCONCLUSIVE if each.how is How.ENVIRONMENT else bad,
             value="" if each.figure is None else f"{significant(each.figure, 4)} {unit}".strip()[:128],
-            threshold=f"{significant(limit.at_least, 4)} {limit.unit} ({limit.source})"[:256] if limit else "",
+            threshold=least[:256],
             message=each.message[:512],
         )

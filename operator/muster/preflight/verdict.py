@@ -5,32 +5,25 @@ The order is: what is wrong everywhere, then what a domain's members have in com
 for what neither explains.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from statistics import median
 
-from muster.preflight.evidence import LEAST_WITNESSES, Evidence, MemberTopology, Prefix, Test, alike, merge_outcomes
-from muster.preflight.local import SHARED
-from muster.preflight.outcomes import How, Limit, LocalOutcome, Member, PairOutcome, Yardstick
+from muster.preflight.evidence import LEAST_WITNESSES, Evidence, Prefix, Test, alike
+from muster.preflight.outcomes import PAIR, Fail
+from muster.preflight.own_tests import ALIKE, NO_OWN_TESTS, OwnTests, are_too_many, common_failures
 from muster.preflight.rounds import is_link, missing_pairs
 from muster.protocol.numerals import significant
 
-# More failures of one kind than these are not so many bad nodes.
-MOST_ALIKE_SHARE, LEAST_ALIKE = 0.25, 4
-# Beyond so many it does not matter whether they are alike: too few are left to prove anything.
-MOST_SHARE = 0.5
 # A domain is to blame where so many of its judged members are stuck; all of them where there are two.
 DOMAIN_SHARE, DOMAIN_LEAST = 0.8, 2
-# Figures within this factor of each other (their middle half) may have one cause.
-ALIKE = 1.3
 # Below this share of what its stuck mates reach a node has a fault of its own.
 OWN_SHARE = 0.5
 # NVLink inside a rack carries up to 18 times what a port of 400 Gbit/s does: less than this is told, and proves
 # nothing.
 FAR_SHARE = 1 / 25
-PAIR = "pair"
 
 
 class Outcome(StrEnum):
@@ -39,33 +32,6 @@ class Outcome(StrEnum):
     PASS = "Pass"  # noqa: S105
     FAIL = "Fail"
     INCONCLUSIVE = "Inconclusive"
-
-
-@dataclass(frozen=True, slots=True)
-class Fail:
-    """A node that failed the burn-in, and what proves it.
-
-    Attributes:
-        node: its name.
-        probe: "pair", or the local probe.
-        figure: the best that the node reached with proven partners, or in the local probe; None: no result.
-        threshold: what it had to reach, in the same unit.
-        unit: of both.
-        partners: proven nodes with which it missed; empty for a local probe.
-        message: what happened, for people.
-        wrong: whether a result was wrong; else something is slow or does not answer.
-        levels: at which its pairs speak against it.
-    """
-
-    node: str
-    probe: str
-    figure: float | None
-    threshold: float
-    unit: str
-    partners: tuple[str, ...]
-    message: str
-    wrong: bool = False
-    levels: tuple[int, ...] = ()
 
 
 class Part(StrEnum):
@@ -120,181 +86,46 @@ class Verdict:
     names_shared: bool = False
 
 
-def reach_verdict(
-    members: Iterable[Member],
-    outcomes: Iterable[PairOutcome],
-    local: Iterable[LocalOutcome] = (),
-    yardsticks: Sequence[Yardstick] = (),
-    limits: Mapping[str, Limit] | None = None,
-    transport: str = "",
-    levels: Sequence[str] = (),
-) -> Verdict:
-    """Return the verdict on all outcomes; the order in which they came does not matter.
+def reach_verdict(evidence: Evidence, own: OwnTests = NO_OWN_TESTS, levels: Sequence[str] = ()) -> Verdict:
+    """Return the verdict on all tests of a burn-in.
 
     Args:
-        members: the nodes that take part.
-        outcomes: of pairs.
-        local: outcomes of the nodes' own probes.
-        yardsticks: see Evidence.
-        limits: by local probe; a figure without a limit is only measured.
-        transport: what tests have to run over, see Evidence.
+        evidence: of the pairs of all nodes that are fit for them.
+        own: what the nodes' own probes have shown.
         levels: the names of domains from the outside in, say ("block", "rack"); for messages only.
     """
-    all_members, local_outcomes = list(members), list(local)
-    own, broken = find_local_failures(all_members, local_outcomes, limits or {})
-    # A node with a failure of its own is no partner, and no other stays open for lack of it.
-    out = unfit(all_members, own, broken, local_outcomes)
-    ground = MemberTopology(member for member in all_members if member.name not in out)
-    evidence = Evidence(ground, merge_outcomes(outcomes), yardsticks, transport)
-    return _VerdictMaker(evidence, levels, len(out)).verdict(own, broken)
-
-
-def find_local_failures(
-    members: Sequence[Member], local: Iterable[LocalOutcome], limits: Mapping[str, Limit]
-) -> tuple[list[Fail], list[str]]:
-    """Return the failures of nodes in their own probes, and the nodes on which a probe could not run.
-
-    Args:
-        members: the nodes that take part; witnesses are not judged.
-        local: outcomes of the nodes' own probes.
-        limits: by probe.
-    """
-    judged = {member.name for member in members if not member.witness}
-    broken, fails = set[str](), list[Fail]()
-    for outcome in local:
-        if outcome.node not in judged:
-            continue
-        if outcome.how is How.ENVIRONMENT:
-            broken.add(outcome.node)
-            continue
-        fail = _local_fail(outcome, limits.get(outcome.probe))
-        if fail is not None:
-            fails.append(fail)
-    worst: dict[tuple[str, str], Fail] = {}
-    for fail in sorted(fails, key=lambda each: (each.node, each.probe, each.figure is not None, each.figure or 0.0)):
-        worst.setdefault((fail.node, fail.probe), fail)
-    return list(worst.values()), sorted(broken)
-
-
-def unfit(
-    members: Sequence[Member], own: Sequence[Fail], broken: Collection[str], local: Iterable[LocalOutcome]
-) -> set[str]:
-    """Return the nodes that are not tested with others, because of their own probes.
-
-    A failure that so many nodes share that it may not be the nodes' fault excludes none. But a probe that hung may hang
-    again, and would then look like the node's links.
-
-    Args:
-        members: the nodes that take part.
-        own: the failures in nodes' own probes.
-        broken: nodes on which a probe could not run.
-        local: outcomes of the nodes' own probes.
-    """
-    count = sum(not member.witness for member in members)
-    many = _common(own, broken, count)
-    failed, ran = Counter(fail.probe for fail in own), ran_on(local)
-    found = set(broken)
-    for fail in own:
-        shared = is_of_many(fail.probe, failed[fail.probe], ran)
-        answered = fail.wrong or fail.figure is not None
-        if not shared and not (fail.probe in many and answered):
-            found.add(fail.node)
-    return found
-
-
-def ran_on(local: Iterable[LocalOutcome]) -> Counter[str]:
-    """Return, by probe, on how many nodes it could run."""
-    return Counter(probe for _, probe in {(each.node, each.probe) for each in local if each.how is not How.ENVIRONMENT})
-
-
-def is_of_many(probe: str, failed: int, ran: Mapping[str, int]) -> bool:
-    """Whether a probe of a service that many nodes share failed on so many that it may not be the nodes' fault.
-
-    Args:
-        probe: its name.
-        failed: on how many nodes it failed.
-        ran: by probe, on how many nodes it ran.
-    """
-    return probe.partition(" on ")[0] in SHARED and failed > MOST_ALIKE_SHARE * ran[probe]
-
-
-def _common(own: Sequence[Fail], broken: Collection[str], count: int) -> dict[str, str]:
-    """Return, by probe that fails on so many nodes alike that it may not be their fault, that as a message.
-
-    Args:
-        own: the failures in nodes' own probes.
-        broken: nodes on which a probe could not run.
-        count: how many nodes are judged.
-    """
-    by_probe: dict[str, list[Fail]] = defaultdict(list)
-    for fail in own:
-        by_probe[fail.probe].append(fail)
-    found = {}
-    for probe, fails in sorted(by_probe.items()):
-        nodes = {fail.node for fail in fails}
-        # In the smallest gangs no node is left that could show that the cause is not shared.
-        left = count - len(nodes.union(broken))
-        all_alike = len(fails) > 1 and left <= 0 and not any(fail.wrong for fail in fails)
-        if all_alike or _are_too_many([fail.figure or 0.0 for fail in fails], len(fails), count):
-            found[probe] = f"{probe} fails on {len(fails)} of {count} nodes alike: not so many are bad"
-    return found
-
-
-def _are_too_many(figures: Sequence[float], some: int, count: int) -> bool:
-    if some < LEAST_ALIKE or some <= MOST_ALIKE_SHARE * count:
-        return False
-    return some > MOST_SHARE * count or alike(figures, ALIKE)
-
-
-def _local_fail(outcome: LocalOutcome, limit: Limit | None) -> Fail | None:
-    said = f" ({outcome.message})" if outcome.message else ""
-    at_least, unit = (limit.at_least, limit.unit) if limit else (0.0, "")
-    if outcome.how is How.LATE:
-        words = f"its tests have not ended in time{said}"
-        return Fail(outcome.node, outcome.probe, None, at_least, unit, (), words)
-    if outcome.how is not How.RESULT:
-        words = f"{outcome.probe} gave no result within its deadline{said}"
-        return Fail(outcome.node, outcome.probe, None, at_least, unit, (), words)
-    if outcome.wrong:
-        words = f"{outcome.probe} found what must not be{said}"
-        return Fail(outcome.node, outcome.probe, outcome.figure, at_least, unit, (), words, wrong=True)
-    if limit is None or outcome.figure is None or outcome.figure >= limit.at_least:
-        return None  # without a figure there was nothing to measure, say with one GPU between GPUs
-    measured = f"{significant(outcome.figure, 4)} {unit}".strip()
-    words = (
-        f"{outcome.probe} measured {measured}, at least {significant(at_least, 4)} is expected by {limit.source}{said}"
-    )
-    return Fail(outcome.node, outcome.probe, outcome.figure, at_least, unit, (), words)
+    return _VerdictMaker(evidence, own, levels).verdict()
 
 
 class _VerdictMaker:
-    """Derives the verdict from one set of evidence.
+    """Derives the verdict from one set of evidence, and from what the nodes' own probes have shown.
 
     Args:
         evidence: of all pairs.
+        own: its unfit nodes are judged by their own probes alone.
         levels: the names of domains from the outside in.
-        out: how many nodes are judged by their own probes alone.
     """
 
-    def __init__(self, evidence: Evidence, levels: Sequence[str], out: int = 0) -> None:
-        self.evidence, self.names = evidence, levels
+    def __init__(self, evidence: Evidence, own: OwnTests, levels: Sequence[str]) -> None:
+        self.evidence, self.own, self.names = evidence, own, levels
         self.judged = [
             node for node, member in enumerate(evidence.members) if not member.witness and node not in evidence.ended
         ]
-        self.count = len(self.judged) + out
+        self.count = len(self.judged) + len(own.unfit)
         self.slow = {level: words for level in evidence.levels if (words := evidence.slow_level(level))}
         self.excused: dict[int, set[int]] = defaultdict(set)
         self.shared: list[Shared] = []
 
-    def verdict(self, own: Sequence[Fail], broken: Sequence[str]) -> Verdict:
-        evidence = self.evidence
+    def verdict(self) -> Verdict:
+        """Return the verdict."""
+        evidence, own, broken = self.evidence, self.own.failed, self.own.broken
         self._name_fabric()
         self._name_domains()
         self._name_links()
         self._name_far_levels()
         bad = [node for node in self.judged if evidence.is_bad(node, self.excused[node])]
         self._name_wrong_sums(bad)
-        common = _common(own, broken, self.count)
+        common = common_failures(own, broken, self.count)
         words = self._unjudgeable() or self._too_many_pairs(bad)
         fails = [] if words else [self._fail(node) for node in bad]
         fails += [fail for fail in own if fail.probe not in common]
@@ -343,7 +174,7 @@ class _VerdictMaker:
     def _name_far_levels(self) -> None:
         """Name the levels without a history that reach far less than an inner level does.
 
-        A node that is alone in its domain has no other pairs, and would be its own yardstick there.
+        A node that is alone in its domain has no other pairs, and would be its own measure there.
         """
         evidence = self.evidence
         inner = 0.0
@@ -361,7 +192,8 @@ class _VerdictMaker:
         evidence = self.evidence
         for level in sorted(evidence.levels):
             if evidence.is_foreign(level):
-                return f"the pairs run over {evidence.is_foreign(level)}, where {evidence.transport} is expected"
+                expected = evidence.thresholds.transport
+                return f"the pairs run over {evidence.is_foreign(level)}, where {expected} is expected"
         if self.slow and len(self.slow) == len(evidence.levels):
             return f"it is the whole gang: {self.slow[max(self.slow)]}"
         proven = frozenset[int]().union(*evidence.proven.values())
@@ -529,7 +361,7 @@ class _VerdictMaker:
         # Where a whole level is slow those that are stuck elsewhere are likely to be of the same kind.
         stuck = [node for node in self.judged if self.slow and node not in bad and self._is_open(node, bad)]
         count = len(bad) + len(stuck)
-        if _are_too_many([self._best(node)[0] for node in bad], count, self.count):
+        if are_too_many([self._best(node)[0] for node in bad], count, self.count):
             return f"{count} of {self.count} nodes fail alike: not so many are bad"
         return ""
 

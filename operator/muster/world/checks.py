@@ -62,11 +62,15 @@ class NodeChecks:
 
 
 @dataclass(frozen=True, slots=True)
-class Standard:
-    """Healthy figures for one key: from the fleet's own history and published floors (preflight.baselines).
+class ProbeThreshold:
+    """What a figure has to reach, by the fleet's history (preflight.baselines), published floors and the FleetPolicy.
 
     Attributes:
-        transport: "" for probes that use none.
+        probe: for which it holds, say "gemm-bf16" or "pair".
+        model: of the GPU; of a published floor the start of its name.
+        transport: "" for probes that use none; for pairs: for all transports that have no threshold of their own.
+        library: with its version.
+        version: of the probe.
         middle: median of the history; None while that is too young.
         ratio: below this share of the middle a figure is a miss.
         floor: below it a figure is bad whatever the history says; 0 where none is known.
@@ -76,17 +80,17 @@ class Standard:
             is not known.
     """
 
-    probe: str
-    model: str
-    transport: str
-    library: str
-    version: str
-    middle: float | None
-    ratio: float
-    floor: float
-    miss_share: float
-    unit: str
-    source: str
+    probe: str = ""
+    model: str = ""
+    transport: str = ""
+    library: str = ""
+    version: str = ""
+    middle: float | None = None
+    ratio: float = 0.75
+    floor: float = 0.0
+    miss_share: float = 0.01
+    unit: str = ""
+    source: str = ""
     healthy: float = 1.0
 
     @property

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from muster.api.gang import Gang, Member
 from muster.api.trainingjob import TrainingJob
-from muster.world.checks import CheckerView, Standard
+from muster.world.checks import CheckerView, ProbeThreshold
 from muster.world.fleet import Fleet, Silence
 from muster.world.names import gang_name, pod_name_in
 from muster.world.queuedecision import QueueDecision
@@ -173,7 +173,7 @@ class JobWorld:
         removed_seconds: by uid of an unfenced worker, for how many seconds its pod was gone or ended in the API server
             while its node's kubelet was ready, without a gap in its heartbeats: the kubelet ends its processes.
         checkers: last reports of the checkers of the members' nodes, by node; before the start.
-        standards: healthy figures, for the keys of these checkers.
+        thresholds: what figures have to reach, for the kinds of these checkers' nodes.
         other: the job that spec.checkpoint.resumeFrom names, None where it names none.
         sharing: other jobs that want nodes and save to the same directory.
         sharing_first: those of them that this job, while it has no nodes, lets go first: they hold nodes, or are older
@@ -205,7 +205,7 @@ class JobWorld:
     template_verdict: TemplateVerdict | None = None
     create_error: CreateError | None = None
     checkers: Mapping[str, CheckerView] = field(default_factory=dict)
-    standards: tuple[Standard, ...] = ()
+    thresholds: tuple[ProbeThreshold, ...] = ()
     other: OtherJob | None = None
     sharing: tuple[str, ...] = ()
     sharing_first: tuple[str, ...] = ()

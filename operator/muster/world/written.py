@@ -1,7 +1,8 @@
 """Serialise a world as plain JSON and back, so that a decision can be repeated elsewhere and later.
 
 The JSON follows the types of the world's fields: a new field of a view, a record or the world itself needs no change
-here. Only the fleet is written as its parts, since what is derived from them can be derived again.
+here. Only the fleet is written as its parts, since what is derived from them can be derived again. A field that was
+renamed keeps its first name in the JSON, so that worlds of another version can be read.
 """
 
 from dataclasses import MISSING, fields
@@ -13,11 +14,13 @@ from pydantic import TypeAdapter
 from muster.world.fleet import Fleet, FleetParts
 from muster.world.job import JobWorld
 
+_WRITTEN_AS = {"thresholds": "standards"}
+
 
 def write(world: JobWorld) -> dict[str, Any]:
     """Convert the world to values that `json` takes. Numbers such as inf and nan stay what they are."""
     return {
-        name: adapter.dump_python(_to_parts(getattr(world, name)), mode="json", by_alias=True)
+        _WRITTEN_AS.get(name, name): adapter.dump_python(_to_parts(getattr(world, name)), mode="json", by_alias=True)
         for name, adapter in _adapters().items()
     }
 
@@ -32,7 +35,11 @@ def read(written: dict[str, Any]) -> JobWorld:
     missing = [name for name in _needed() if name not in written]
     if missing:
         raise ValueError(f"no world: it has no {' and no '.join(missing)}")
-    values = {name: adapters[name].validate_python(value) for name, value in written.items() if name in adapters}
+    values = {
+        name: adapter.validate_python(written[_WRITTEN_AS.get(name, name)])
+        for name, adapter in adapters.items()
+        if _WRITTEN_AS.get(name, name) in written
+    }
     return JobWorld(**{name: _from_parts(value) for name, value in values.items()})
 
 

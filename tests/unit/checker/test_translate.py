@@ -274,7 +274,7 @@ def test_what_a_real_gpu_has_answered_is_read_and_above_the_published_floors(
     assert translate.overall(reports) == "Result"
     least = {each.probe: each for each in (floor(report.probe, key["model"]) for report in reports) if each is not None}
     assert {"gemm-bf16", "host-to-device"} <= set(least)
-    assert all((found[name] or 0.0) >= each.at_least for name, each in least.items())
+    assert all((found[name] or 0.0) >= each.floor for name, each in least.items())
 
 
 def test_a_probe_that_ran_out_of_memory_says_nothing_of_the_node() -> None:

@@ -22,7 +22,7 @@ from muster.protocol.messages import RankReport, Report
 from muster.queueing.charges import Charges
 from muster.queueing.quotas import NamespaceQuotas
 from muster.world import written
-from muster.world.checks import Standard
+from muster.world.checks import ProbeThreshold
 from muster.world.fleet import Exclusion, Silence
 from muster.world.job import NodeLimit, OtherJob
 from muster.world.quotas import QuotaView, Scope
@@ -841,24 +841,24 @@ def hear_checker(scene: Any, node: str, sequence: int = 1, **changes: Any) -> No
 
 
 def test_a_gang_that_has_not_begun_sees_the_checkers_of_its_nodes(scene: Any, make: Any) -> None:
-    standard = Standard("p", "m", "", "", "", None, 0.75, 1.0, 0.01, "GB/s", "")
+    threshold = ProbeThreshold("p", "m", "", "", "", None, 0.75, 1.0, 0.01, "GB/s", "")
     asked: list[list[str]] = []
-    scene.cluster._standards = lambda reports, _policy: asked.append([r.model for r in reports]) or (standard,)
+    scene.cluster._thresholds = lambda reports, _policy: asked.append([r.model for r in reports]) or (threshold,)
     job = make.job()
     scene.cluster.jobs.store.assume(job)
     answers = (CheckAnswer("o", NODE, "Result", probes=(ProbeReport("p", "Result", 1.5),)),)
     for node in ("n0", "n1", "n2"):
         hear_checker(scene, node, answers=answers, passes=(PassReport("Quick", 1.0),))
-    assert (scene.cluster.world(job).checkers, scene.cluster.world(job).standards) == ({}, ())
+    assert (scene.cluster.world(job).checkers, scene.cluster.world(job).thresholds) == ({}, ())
     scene.cluster.gangs.store.assume(make.gang(job, "p0", "p1", start=None))
     scene.clock.advance(2.0)
     world = scene.cluster.world(job)
     assert {node: view.heard_age_seconds for node, view in world.checkers.items()} == {"n0": 2.0, "n1": 2.0}
-    assert (world.standards, asked) == ((standard,), [["m", "m"]])
+    assert (world.thresholds, asked) == ((threshold,), [["m", "m"]])
     again = written.read(json.loads(json.dumps(written.write(world))))
-    assert (again.checkers, again.standards) == (world.checkers, world.standards)
+    assert (again.checkers, again.thresholds) == (world.checkers, world.thresholds)
     scene.cluster.gangs.store.assume(make.gang(job, "p0", "p1", version=11))
-    assert (scene.cluster.world(job).checkers, scene.cluster.world(job).standards) == ({}, ())
+    assert (scene.cluster.world(job).checkers, scene.cluster.world(job).thresholds) == ({}, ())
     assert len(asked) == 1
 
 

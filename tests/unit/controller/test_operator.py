@@ -353,7 +353,7 @@ async def test_a_limit_that_counts_for_nothing_is_told_as_soon_as_it_is_set(
     caller = Caller("muster-check", "c", "c-uid", "n0", "nu", "muster-check")
     figures = (FigureReport("storage", 3.0, 1.0, "GB/s"),)
     process.checkers.record(caller, CheckReport(1, state=READY, figures=figures))
-    await process.standards.make()
+    await process.thresholds.make()
     spec = {"preflight": {"limits": [{"probe": "storage", "minimum": "9"}]}}
     meta = {"name": "default", "uid": "p", "resourceVersion": "5"}
     process.cluster.policies.store.assume(FleetPolicy.model_validate({"metadata": meta, "spec": spec}))

@@ -9,7 +9,7 @@ from tests.unit.lifecycle.checkers import Play
 
 from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.gang import GangSpec
-from muster.lifecycle import burnin
+from muster.lifecycle.burnin_state import INCONCLUSIVE
 from muster.lifecycle.plan import CommitGang, Plan
 from muster.lifecycle.step import decide
 
@@ -64,7 +64,7 @@ def ends_with_another_node(pace: float) -> None:
     """A node that gives no answer for half an hour, of which time passes at this pace."""
     found = play(rules=policy(onInconclusive="Wait"), n1={"environment": "GPU 0 is in use: process 7"})
     reason, message = wait_in_vain(found, 40)
-    assert reason == burnin.INCONCLUSIVE
+    assert reason == INCONCLUSIVE
     assert "repeats the tests every 120 s, for 31 min at most" in message
     plan = found.until_commit(1000, pace)
     spec = spec_of(plan)
@@ -73,7 +73,7 @@ def ends_with_another_node(pace: float) -> None:
     assert (spec.burn_in.failures, spec.burn_in.tries) == ([], 1)  # nothing is held against the node
     assert found.scene.seconds <= 31 * 60 + 200.0
     (event,) = plan.announcements
-    assert event.reason == burnin.INCONCLUSIVE
+    assert event.reason == INCONCLUSIVE
     assert "the burn-in of 1 of 4 nodes gave no result within 31 min" in event.note
     assert "GPU 0 is in use: process 7" in event.note
     found.take(plan)
@@ -90,14 +90,14 @@ def all_are_given_back(left: str, pace: float) -> None:
         plan = found.until_commit(1000, pace)
         spec = spec_of(plan)
         assert spec.members == []
-        assert spec.reason == burnin.INCONCLUSIVE
+        assert spec.reason == INCONCLUSIVE
         assert "has no CUDA" in plan.announcements[0].note
         assert spec.hold_until is not None
         pauses.append((spec.hold_until - found.world().now).total_seconds())
         members = found.scene.record.members  # type: ignore[union-attr]
         found.scene.record = spec
         reason, message = told_pending(found)
-        assert reason == burnin.INCONCLUSIVE
+        assert reason == INCONCLUSIVE
         assert "has no CUDA" in message
         (given_back,) = [action for action in plan.actions if isinstance(action, CommitGang)]
         found.pass_time(3600.0)

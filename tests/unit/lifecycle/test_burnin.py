@@ -24,13 +24,15 @@ from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.gang import BurnIn, Corruption, Examination, FaultClass
 from muster.api.trainingjob import CompletionRecord, CompletionResult
 from muster.lifecycle import burnin
+from muster.lifecycle.burnin_nodes import AGAIN_SECONDS
 from muster.lifecycle.burnin_orders import ANSWER_SECONDS
+from muster.lifecycle.burnin_state import BURNING_IN, CHECKERS_MISSING, INCONCLUSIVE
 from muster.lifecycle.plan import CommitGang, CreatePod, Plan, State, StatusReport
 from muster.lifecycle.step import decide
 from muster.protocol.checks import READY, STARTING, UNFIT, CheckAnswer, PassReport
 from muster.protocol.profiles import PROFILES
 from muster.recovery import holds
-from muster.world.checks import NodeChecks, Standard
+from muster.world.checks import NodeChecks, ProbeThreshold
 from muster.world.fleet import Suspicion
 
 
@@ -68,7 +70,7 @@ def test_a_healthy_gang_is_tested_and_starts() -> None:
         assert [each.granted for each in found.checkers[node].passes.values()] == ["uid-of-job.q/1"]
     assert not found.checkers["n4"].runs
     reasons = [told(each)[0] for each in found.plans if each.status is not None]
-    assert set(reasons[:-1]) == {burnin.BURNING_IN}
+    assert set(reasons[:-1]) == {BURNING_IN}
 
 
 def test_words_change_with_rounds_and_not_with_every_answer() -> None:
@@ -297,7 +299,7 @@ def test_a_node_without_a_usable_checker_is_waited_for_and_then_left_untested(
         found.checkers["n1"] = Checker("n1", state=state, problem=problem)
     if seconds:
         plan = found.decide()
-        assert told(plan) == (burnin.CHECKERS_MISSING, words)
+        assert told(plan) == (CHECKERS_MISSING, words)
         found.answer()
     found.pass_time(seconds + 60)
     plan = found.until_commit()
@@ -306,7 +308,7 @@ def test_a_node_without_a_usable_checker_is_waited_for_and_then_left_untested(
     assert spec.burn_in is not None
     assert spec.burn_in.untested == ["n1"]
     assert words in spec.burn_in.message
-    assert [event.reason for event in plan.announcements] == ["Started", burnin.INCONCLUSIVE]
+    assert [event.reason for event in plan.announcements] == ["Started", INCONCLUSIVE]
     assert not any(1 in ends(run) for checker in found.checkers.values() for run in checker.runs)
 
 
@@ -314,10 +316,10 @@ def test_a_checker_that_falls_silent_late_is_waited_for_like_any_other() -> None
     found = play()
     found.scene.seconds = 1000.0
     found.checkers["n1"].silent_seconds = 30.0
-    assert told(found.decide())[0] == burnin.CHECKERS_MISSING
+    assert told(found.decide())[0] == CHECKERS_MISSING
     found.checkers["n1"].silent_seconds = 61.0
     found.answer()
-    assert told(found.decide())[0] == burnin.BURNING_IN
+    assert told(found.decide())[0] == BURNING_IN
 
 
 def test_nodes_with_long_names_are_tested_in_pairs() -> None:
@@ -427,12 +429,12 @@ def test_a_bad_link_within_a_rack_of_two_blames_neither() -> None:
     assert spec_of(found.until_commit()).start is not None
 
 
-HISTORY = Standard("pair", "", "TCP", "", "", 4.0, 0.85, 0.0, 0.01, "GB/s", "history")
+HISTORY = ProbeThreshold("pair", "", "TCP", "", "", 4.0, 0.85, 0.0, 0.01, "GB/s", "history")
 PUBLISHED = replace(HISTORY, transport="RoCE", middle=None, floor=250.0, source="published")
 
 
 @pytest.mark.parametrize(
-    ("standards", "proven"),
+    ("thresholds", "proven"),
     [
         pytest.param((PUBLISHED,), True, id="published for another transport"),
         pytest.param((HISTORY,), False, id="all are slow for what history says"),
@@ -442,9 +444,9 @@ PUBLISHED = replace(HISTORY, transport="RoCE", middle=None, floor=250.0, source=
         pytest.param((HISTORY, replace(HISTORY, transport="IB", middle=1.0)), False, id="each transport has its own"),
     ],
 )
-def test_pairs_are_measured_by_what_they_run_over(standards: tuple[Standard, ...], proven: bool) -> None:
+def test_pairs_are_measured_by_what_they_run_over(thresholds: tuple[ProbeThreshold, ...], proven: bool) -> None:
     found = play(8, fleet=10)
-    found.scene.but(standards=standards)
+    found.scene.but(thresholds=thresholds)
     spec = spec_of(found.until_commit())
     assert [bool(found.checkers[f"n{index}"].passes) for index in range(8)] == [proven] * 8
     assert len(spec.burn_in.untested if spec.burn_in else ()) == (0 if proven else 8)
@@ -456,7 +458,7 @@ def test_where_a_gang_waits_what_could_not_be_tested_is_tried_again() -> None:
         found.decide()
         found.answer()
     found.checkers["n1"].environment = ""
-    found.pass_time(burnin.AGAIN_SECONDS + 1)
+    found.pass_time(AGAIN_SECONDS + 1)
     assert spec_of(found.until_commit()).start is not None
 
 
@@ -464,7 +466,7 @@ def test_where_a_gang_waits_what_could_not_be_tested_is_tried_again() -> None:
 def test_where_a_gang_waits_pairs_that_have_shown_nothing_are_tried_again_until_they_do(later: bool) -> None:
     found = play(3, rules=policy(onInconclusive="Wait"))
     found.broken_ends = {"n2"}  # its port is taken, or a network policy is in the way
-    assert wait_in_vain(found, 60)[0] == burnin.INCONCLUSIVE
+    assert wait_in_vain(found, 60)[0] == INCONCLUSIVE
     found.broken_ends = set()
     if later:
         for checker in found.checkers.values():
@@ -479,7 +481,7 @@ def test_where_a_gang_waits_pairs_that_have_shown_nothing_are_tried_again_until_
 def test_a_transport_that_is_put_right_is_seen_in_the_next_turn() -> None:
     found = play(4, rules=policy(onInconclusive="Wait", transport="IB"))
     reason, message = wait_in_vain(found, 60)
-    assert (reason, "run over TCP, where IB is expected" in message) == (burnin.INCONCLUSIVE, True)
+    assert (reason, "run over TCP, where IB is expected" in message) == (INCONCLUSIVE, True)
     first = {run for checker in found.checkers.values() for run in checker.runs}
     wait_in_vain(found, 60)
     assert len({run for checker in found.checkers.values() for run in checker.runs} - first) > 4
@@ -503,17 +505,17 @@ def test_where_one_probe_has_no_result_on_a_whole_small_gang_nobody_is_blamed_an
         assert not plan.actions
         found.answer()
     reason, message = told(plan)
-    assert reason == burnin.INCONCLUSIVE
+    assert reason == INCONCLUSIVE
     assert "memory-pattern fails on 3 of 3 nodes alike: not so many are bad" in message
     for checker in found.checkers.values():
         checker.starved = False
     # They were not given it at the same moment, and one of them misses the word that it is forgotten.
     found.checkers["n0"].given = dict.fromkeys(found.checkers["n0"].given, 5.0)
-    found.pass_time(burnin.AGAIN_SECONDS - 3)
+    found.pass_time(AGAIN_SECONDS - 3)
     deaf = found.checkers["n2"].answers
     found.decide()
     found.checkers["n2"].answers = deaf
-    found.checkers["n2"].given = dict.fromkeys(deaf, burnin.AGAIN_SECONDS)
+    found.checkers["n2"].given = dict.fromkeys(deaf, AGAIN_SECONDS)
     spec = spec_of(found.until_commit())
     assert spec.start is not None
     assert spec.attempt == 1
@@ -522,12 +524,12 @@ def test_where_one_probe_has_no_result_on_a_whole_small_gang_nobody_is_blamed_an
 def test_a_probe_that_is_too_slow_on_a_whole_small_gang_is_tried_again_where_it_waits() -> None:
     everybody = {name: {"tflops": 300.0} for name in ("n0", "n1", "n2")}
     found = play(3, rules=policy(onInconclusive="Wait"), **everybody)
-    found.scene.but(standards=(replace(HISTORY, probe="gemm-bf16", transport="", middle=600.0, floor=500.0),))
+    found.scene.but(thresholds=(replace(HISTORY, probe="gemm-bf16", transport="", middle=600.0, floor=500.0),))
     reason, message = wait_in_vain(found, 10)
-    assert (reason, "gemm-bf16 fails on 3 of 3 nodes alike" in message) == (burnin.INCONCLUSIVE, True)
+    assert (reason, "gemm-bf16 fails on 3 of 3 nodes alike" in message) == (INCONCLUSIVE, True)
     for checker in found.checkers.values():
         checker.tflops = 600.0  # their power limit is lifted
-    found.pass_time(burnin.AGAIN_SECONDS + 1)
+    found.pass_time(AGAIN_SECONDS + 1)
     assert spec_of(found.until_commit()).start is not None
 
 
@@ -538,7 +540,7 @@ def test_the_owner_may_have_gangs_wait_where_nothing_can_be_said() -> None:
         assert not plan.actions
         found.answer()
     reason, message = told(plan)
-    assert reason == burnin.INCONCLUSIVE
+    assert reason == INCONCLUSIVE
     assert "n1: GPU 0 is in use: process 7" in message
 
 
@@ -877,7 +879,7 @@ def test_a_wrong_result_stands_though_the_checker_falls_silent(wrong: str, retur
     found.answer()
     bad = found.checkers["n2"]
     bad.silent_seconds = 30.0
-    assert told(found.decide())[0] == burnin.CHECKERS_MISSING
+    assert told(found.decide())[0] == CHECKERS_MISSING
     assert [order.id for order in bad.orders] == list(bad.answers), "what is not listed would be forgotten"
     bad.silent_seconds = 0.5 if returns else 70.0
     spec = spec_of(found.until_commit())
@@ -983,7 +985,7 @@ def test_while_one_is_not_heard_the_others_go_on_with_what_has_begun() -> None:
     until_it_begins(found)
     found.checkers["n2"].silent_seconds = 30.0
     plan = found.decide()
-    assert told(plan)[0] == burnin.CHECKERS_MISSING
+    assert told(plan)[0] == CHECKERS_MISSING
     assert plan.checks is not None
     assert all(GANG_RUN in [order.id for order in plan.checks[node].orders] for node in ("n0", "n1", "n3"))
 
@@ -1134,7 +1136,7 @@ def test_a_replacement_is_not_blamed_for_an_uplink_that_its_neighbours_do_not_ge
     new = next(member.node for member in spec_of(plan).members if member.incarnation > 1)
     across = {frozenset((a, b)) for a in found.checkers for b in found.checkers if int(a[1:]) % 2 != int(b[1:]) % 2}
     found.bad_links = across  # since the others have passed
-    found.scene.but(standards=(Standard("pair", "", "TCP", "", "", 1.0, 0.8, 0.0, 0.01, "GB/s", "history"),))
+    found.scene.but(thresholds=(ProbeThreshold("pair", "", "TCP", "", "", 1.0, 0.8, 0.0, 0.01, "GB/s", "history"),))
     spec = spec_of(found.until_commit())
     assert spec.start is not None
     assert spec.burn_in is not None
@@ -1150,7 +1152,7 @@ NODE, AGAIN = "uid-of-job.q/1/node", "uid-of-job.q/1/node/again"
 @pytest.mark.parametrize("fault", ["hung_tests", "slow_tests"])
 def test_one_bad_moment_of_a_node_by_itself_does_not_blame_it(nodes: int, fault: str) -> None:
     found = play(nodes=nodes, fleet=12, n0={fault: 1})
-    found.scene.but(standards=(GEMM,))
+    found.scene.but(thresholds=(GEMM,))
     spec = spec_of(found.until_commit())
     assert spec.start is not None
     assert spec.burn_in is None or (spec.burn_in.failures, spec.burn_in.untested) == ([], [])
@@ -1174,7 +1176,7 @@ def test_one_bad_moment_of_a_node_by_itself_does_not_blame_it(nodes: int, fault:
 )
 def test_who_is_bad_twice_is_blamed_and_who_is_wrong_at_once(fault: dict[str, Any], probe: str) -> None:
     found = play(nodes=4, n2=fault)
-    found.scene.but(standards=(GEMM,))
+    found.scene.but(thresholds=(GEMM,))
     spec = spec_of(found.until_commit())
     assert spec.burn_in is not None
     assert probe in [failure.probe for failure in spec.burn_in.failures]
@@ -1196,7 +1198,7 @@ def test_the_second_answer_counts() -> None:
 def asked_once_more(**fault: Any) -> Play:
     """A gang in which n2 has just been told to test itself once more."""
     found = play(nodes=4, n2=fault)
-    found.scene.but(standards=(GEMM,))
+    found.scene.but(thresholds=(GEMM,))
     found.decide()
     found.answer()
     found.decide()
@@ -1206,7 +1208,7 @@ def asked_once_more(**fault: Any) -> Play:
 
 def test_a_new_leader_with_another_history_goes_on_with_it() -> None:
     found = asked_once_more(slow_tests=2)
-    found.scene.but(standards=())
+    found.scene.but(thresholds=())
     found.decide()
     assert [order.id for order in found.checkers["n2"].orders] == [NODE, AGAIN]
     found.answer()
@@ -1288,7 +1290,7 @@ def test_a_replacement_is_not_blamed_for_storage_that_has_gone_away_since() -> N
 @pytest.mark.parametrize("many", [{"tflops": 100.0}, {"storage": "full"}], ids=str)
 def test_what_many_have_in_common_hides_no_culprit(fault: dict[str, Any], probe: str, many: dict[str, Any]) -> None:
     found = play(nodes=12, fleet=16, n7=fault, **{f"n{index}": many for index in range(4)})
-    found.scene.but(standards=(replace(HISTORY, probe="gemm-bf16", transport="", middle=600.0, floor=0.0),))
+    found.scene.but(thresholds=(replace(HISTORY, probe="gemm-bf16", transport="", middle=600.0, floor=0.0),))
     spec = spec_of(found.until_commit())
     assert spec.burn_in is not None
     assert [(failure.node, failure.probe) for failure in spec.burn_in.failures] == [("n7", probe)]
@@ -1301,7 +1303,7 @@ def test_who_fails_what_many_fail_is_paired_all_the_same(many: dict[str, Any]) -
     faults: dict[str, dict[str, Any]] = {f"n{index}": dict(many) for index in range(4)}
     faults["n2"]["bad_pairs"] = True
     found = play(nodes=12, fleet=16, **faults)
-    found.scene.but(standards=(GEMM,))
+    found.scene.but(thresholds=(GEMM,))
     spec = spec_of(found.until_commit(400))
     assert spec.burn_in is not None
     assert [(failure.node, failure.probe) for failure in spec.burn_in.failures] == [("n2", "pair")]
@@ -1319,9 +1321,9 @@ def test_what_hung_on_many_is_not_paired_it_may_hang_again() -> None:
 def test_where_it_waits_for_what_many_fail_pairs_that_have_passed_are_not_tried_again() -> None:
     rules = policy(onInconclusive="Wait")
     found = play(nodes=12, fleet=12, rules=rules, **{f"n{index}": {"tflops": 100.0} for index in range(4)})
-    found.scene.but(standards=(GEMM,))
+    found.scene.but(thresholds=(GEMM,))
     reason, _ = wait_in_vain(found, 60)
-    assert reason == burnin.INCONCLUSIVE
+    assert reason == INCONCLUSIVE
     runs = [run for checker in found.checkers.values() for run in checker.runs if ends(run)]
     assert found.checkers["n0"].runs.count(NODE) > 1
     assert any(ends(run) for run in found.checkers["n0"].runs)
@@ -1329,7 +1331,7 @@ def test_where_it_waits_for_what_many_fail_pairs_that_have_passed_are_not_tried_
     assert all(int(run.split("/")[2]) < 10 for run in runs), "another turn"
     for checker in found.checkers.values():
         checker.tflops = 600.0
-    found.pass_time(burnin.AGAIN_SECONDS + 1)
+    found.pass_time(AGAIN_SECONDS + 1)
     spec = spec_of(found.until_commit())
     assert spec.start is not None
     assert spec.burn_in is not None
@@ -1349,7 +1351,7 @@ def test_a_culprit_that_shares_what_many_have_leaves_for_its_own() -> None:
 def test_slow_on_all_that_could_be_tested_blames_nobody(others: dict[str, Any]) -> None:
     """In a small gang nobody is left who could show that it is not what they have in common."""
     found = play(nodes=3, fleet=8, n0=others, **{f"n{index}": {"tflops": 100.0} for index in range(1, 8)})
-    found.scene.but(standards=(replace(HISTORY, probe="gemm-bf16", transport="", middle=600.0, floor=0.0),))
+    found.scene.but(thresholds=(replace(HISTORY, probe="gemm-bf16", transport="", middle=600.0, floor=0.0),))
     spec = spec_of(found.until_commit())
     assert spec.start is not None
     assert spec.burn_in is not None

@@ -35,7 +35,7 @@ CASES: dict[str, tuple[dict[str, CheckAnswer], list[PairOutcome], str, tuple[str
         answers(n2={"gbps": 9.0}), pairs(48.0, 44.0, 2.0), "",
         ("all-reduce over 3 nodes: 9 GB/s (IB), where pairs of them reach 44 GB/s", True),
     ),
-    "pairs inside a domain are no yardstick": (
+    "pairs inside a domain are no measure": (
         answers(), pairs(400.0, transport="NVLink"), "", ("all-reduce over 3 nodes: 40 GB/s (IB)", False)
     ),
     "a wrong sum": (

@@ -1,14 +1,18 @@
 """Gangs whose tests go as a plain function of the pair says, without noise, and burn-ins of them."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from muster.preflight.outcomes import How, Member, PairOutcome, Round, Yardstick
+from muster.preflight.evidence import NOTHING_KNOWN, Evidence, MemberTopology, merge_outcomes
+from muster.preflight.outcomes import How, LocalOutcome, Member, PairOutcome, Round
+from muster.preflight.own_tests import evaluate_own_tests
+from muster.preflight.pair_thresholds import PairThresholds
 from muster.preflight.rounds import next_round
 from muster.preflight.verdict import Verdict, reach_verdict
+from muster.world.checks import ProbeThreshold
 
 HEALTHY_GBPS = 50.0
-YARDSTICKS = (Yardstick(HEALTHY_GBPS, 0.8),)
+THRESHOLDS = PairThresholds((ProbeThreshold(middle=HEALTHY_GBPS, ratio=0.8),))
 WRONG = -1.0
 """As a rate: the sums are wrong."""
 Rate = Callable[[str, str], float | How]
@@ -62,22 +66,32 @@ def burned_in(
     members: Sequence[Member],
     rate: Rate,
     seed: str = "uid/1",
-    yardsticks: Sequence[Yardstick] = YARDSTICKS,
-    transport: str = "",
+    thresholds: PairThresholds = THRESHOLDS,
 ) -> list[PairOutcome]:
     """All outcomes from the first round to the last."""
     outcomes: list[PairOutcome] = []
-    while (due := next_round(members, seed, outcomes, yardsticks, transport)) is not None:
+    while (due := next_round(members, seed, outcomes, thresholds)) is not None:
         outcomes += ran(due, rate)
     return outcomes
 
 
-def judged(
-    members: Sequence[Member], rate: Rate, seed: str = "uid/1", yardsticks: Sequence[Yardstick] = YARDSTICKS
+def verdict_on(
+    members: Sequence[Member],
+    outcomes: Iterable[PairOutcome],
+    thresholds: PairThresholds = NOTHING_KNOWN,
+    own: Sequence[LocalOutcome] = (),
+    own_thresholds: Mapping[str, ProbeThreshold] | None = None,
 ) -> Verdict:
-    return reach_verdict(
-        members, burned_in(members, rate, seed, yardsticks), yardsticks=yardsticks, levels=("block", "leaf")
-    )
+    """The verdict on the pairs and on the nodes' own probes; who fails these is not paired."""
+    tested = evaluate_own_tests(members, own, own_thresholds or {})
+    fit = MemberTopology(member for member in members if member.name not in tested.unfit)
+    return reach_verdict(Evidence(fit, merge_outcomes(outcomes), thresholds), tested, ("block", "leaf"))
+
+
+def judged(
+    members: Sequence[Member], rate: Rate, seed: str = "uid/1", thresholds: PairThresholds = THRESHOLDS
+) -> Verdict:
+    return verdict_on(members, burned_in(members, rate, seed, thresholds), thresholds)
 
 
 def standing(members: Iterable[Member], *, but: Iterable[str]) -> list[Member]:

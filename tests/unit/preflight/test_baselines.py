@@ -154,9 +154,9 @@ def test_boards_for_slots_do_not_owe_what_nvlink_carries(model: str) -> None:
 
 
 def test_every_floor_says_where_it_comes_from() -> None:
-    assert all(each.source and each.unit and each.at_least > 0 for each in FLOORS)
+    assert all(each.source and each.unit and each.floor > 0 for each in FLOORS)
     assert len({(each.probe, each.model, each.transport) for each in FLOORS}) == len(FLOORS)
     found = floor("gemm-bf16", "NVIDIA H100 80GB HBM3")
     assert found
-    assert found.at_least == 556.0
+    assert found.floor == 556.0
     assert not any(each.probe == "pair" for each in FLOORS), "what pairs reach hangs on their fabric"

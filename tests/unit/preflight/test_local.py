@@ -6,9 +6,9 @@ import pytest
 
 from muster.preflight import local
 from muster.preflight.outcomes import How, LocalOutcome, Member
-from muster.preflight.verdict import find_local_failures
+from muster.preflight.own_tests import evaluate_own_tests
 from muster.protocol.checks import NODE, CheckAnswer, CheckReport, ProbeReport
-from muster.world.checks import CheckerView, Standard
+from muster.world.checks import CheckerView, ProbeThreshold
 
 Prints = dict[str, str]
 
@@ -70,7 +70,8 @@ def test_who_does_not_agree_with_itself_has_no_voice() -> None:
 
 def test_it_is_a_failure_of_the_node_by_its_result() -> None:
     found = compared({"n0": "k:a", "n1": "k:a", "n2": "k:b"})
-    ((fail,), broken) = find_local_failures([Member(name) for name in ("n0", "n1", "n2")], found, {})
+    own = evaluate_own_tests([Member(name) for name in ("n0", "n1", "n2")], found, {})
+    (fail,), broken = own.failed, list(own.broken)
     assert (fail.node, fail.probe, fail.wrong, broken) == ("n2", "bit-exact", True, [])
 
 
@@ -78,13 +79,15 @@ def test_a_limit_of_another_version_of_the_probes_judges_nobody_else() -> None:
     def view(version: str) -> CheckerView:
         return CheckerView(0.0, CheckReport(1, model="NVIDIA H200", library="nccl-2", version=version))
 
-    def standard(version: str, middle: float) -> Standard:
-        return Standard("gemm-bf16", "NVIDIA H200", "", "nccl-2", version, middle, 0.9, 0.0, 0.01, "TFLOP/s", version)
+    def threshold(version: str, middle: float) -> ProbeThreshold:
+        return ProbeThreshold(
+            "gemm-bf16", "NVIDIA H200", "", "nccl-2", version, middle, 0.9, 0.0, 0.01, "TFLOP/s", version
+        )
 
     outcomes = [LocalOutcome(node, "gemm-bf16", How.RESULT, 600.0) for node in ("n1", "n2", "n3")]
     views = {"n1": view("1"), "n2": view("1"), "n3": view("2")}
-    limits, found = local.with_limits(outcomes, views, [standard("1", 600.0), standard("2", 1000.0)])
-    assert [limits[each.probe].at_least for each in found] == [540.0, 540.0, 900.0]
+    by_name, found = local.with_thresholds(outcomes, views, [threshold("1", 600.0), threshold("2", 1000.0)])
+    assert [by_name[each.probe].least for each in found] == [540.0, 540.0, 900.0]
 
 
 LATE = CheckAnswer(
@@ -131,6 +134,7 @@ def test_being_late_says_something_beside_others_that_were_in_time(
     assert (late.node, late.how) == ("n0", how)
     assert late.message.endswith(words)
     assert other == well
-    fails, broken = find_local_failures([Member("n0")], [late], {})
+    own = evaluate_own_tests([Member("n0")], [late], {})
+    fails, broken = own.failed, list(own.broken)
     assert [fail.node for fail in fails] == (["n0"] if how is How.LATE else [])
     assert broken == ([] if how is How.LATE else ["n0"])

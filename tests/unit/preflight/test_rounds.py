@@ -7,12 +7,23 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.preflight.fabric import YARDSTICKS, Rate, burned_in, dead, gang, outcome, ran, slow, standing
+from tests.unit.preflight.fabric import (
+    THRESHOLDS,
+    Rate,
+    burned_in,
+    dead,
+    gang,
+    outcome,
+    ran,
+    slow,
+    standing,
+    verdict_on,
+)
 
-from muster.preflight.evidence import Evidence, MemberTopology, merge_outcomes
+from muster.preflight.evidence import NOTHING_KNOWN, Evidence, MemberTopology, merge_outcomes
 from muster.preflight.outcomes import How, Member, Pair, PairOutcome, Round
 from muster.preflight.rounds import FEW, MARGIN, MOST_ROUNDS, MOST_TESTS, SERVES, next_round
-from muster.preflight.verdict import Outcome, reach_verdict
+from muster.preflight.verdict import Outcome
 
 healthy: Rate = slow()
 EXAMPLES = settings().max_examples // 4  # gangs are dear: 7 in the gate, 25 in `make test-all`
@@ -51,9 +62,9 @@ def test_the_first_round_tests_everybody_inside_the_innermost_domain(size: int) 
 def test_the_second_round_tests_everybody_at_each_level_further_out() -> None:
     members = gang(96, per_leaf=8, leaves_per_block=3, nvlink=4)
     where = domains(members)
-    first = next_round(members, "uid/1", [], YARDSTICKS)
+    first = next_round(members, "uid/1", [], THRESHOLDS)
     assert first
-    due = next_round(members, "uid/1", ran(first, healthy), YARDSTICKS)
+    due = next_round(members, "uid/1", ran(first, healthy), THRESHOLDS)
     shared = Counter(
         (name, sum(mine == theirs for mine, theirs in zip(where[pair.a], where[pair.b], strict=True)))
         for pair in pairs_of(due)
@@ -65,11 +76,11 @@ def test_the_second_round_tests_everybody_at_each_level_further_out() -> None:
 def test_suspects_meet_proven_partners_only() -> None:
     members = gang(64)
     rate = slow("n003", "n030", "n031")
-    first = next_round(members, "uid/1", [], YARDSTICKS)
+    first = next_round(members, "uid/1", [], THRESHOLDS)
     assert first
     outcomes = ran(first, rate)
     missed = {name for each in outcomes if each.gbps < 40 for name in (each.a, each.b)}
-    second = next_round(members, "uid/1", outcomes, YARDSTICKS)
+    second = next_round(members, "uid/1", outcomes, THRESHOLDS)
     assert all(len(missed & {pair.a, pair.b}) <= 1 for pair in pairs_of(second))
     assert missed <= {pair.a for pair in pairs_of(second) if not pair.both}
 
@@ -90,7 +101,7 @@ def test_suspects_meet_proven_partners_only() -> None:
 def test_healthy_gangs_are_done_after_two_rounds(members: list[Member], rounds: int) -> None:
     outcomes = burned_in(members, healthy)
     assert max((each.round for each in outcomes), default=0) == rounds
-    verdict = reach_verdict(members, outcomes, yardsticks=YARDSTICKS)
+    verdict = verdict_on(members, outcomes, THRESHOLDS)
     assert sorted(verdict.passed) == sorted(member.name for member in members)
 
 
@@ -105,18 +116,18 @@ def test_only_replacements_are_tested_beside_survivors() -> None:
 @pytest.mark.parametrize("size", [3, 4, 64])
 def test_without_history_survivors_show_what_a_healthy_pair_reaches(size: int) -> None:
     members = standing(gang(size), but=["n001"])
-    outcomes = burned_in(members, slow("n001", rate=0.4), yardsticks=())
+    outcomes = burned_in(members, slow("n001", rate=0.4), thresholds=NOTHING_KNOWN)
     assert any("n001" not in (each.a, each.b) for each in outcomes if each.round == 1)
-    assert [fail.node for fail in reach_verdict(members, outcomes).failed] == ["n001"]
-    well = burned_in(members, healthy, yardsticks=())
+    assert [fail.node for fail in verdict_on(members, outcomes).failed] == ["n001"]
+    well = burned_in(members, healthy, thresholds=NOTHING_KNOWN)
     assert len(well) <= 4
-    assert reach_verdict(members, well).outcome is Outcome.PASS
+    assert verdict_on(members, well).outcome is Outcome.PASS
 
 
 def test_a_witness_is_borrowed_by_a_gang_of_one_and_of_two() -> None:
     idle = [replace(member, witness=True) for member in gang(8)[4:]]
-    one = reach_verdict([*gang(1), *idle], burned_in([*gang(1), *idle], slow("n000")), yardsticks=YARDSTICKS)
-    two = reach_verdict([*gang(2), *idle], burned_in([*gang(2), *idle], slow("n000")), yardsticks=YARDSTICKS)
+    one = verdict_on([*gang(1), *idle], burned_in([*gang(1), *idle], slow("n000")), THRESHOLDS)
+    two = verdict_on([*gang(2), *idle], burned_in([*gang(2), *idle], slow("n000")), THRESHOLDS)
     assert [fail.node for fail in one.failed] == ["n000"]
     assert [fail.node for fail in two.failed] == ["n000"]
     assert two.passed == ("n001",)
@@ -124,17 +135,17 @@ def test_a_witness_is_borrowed_by_a_gang_of_one_and_of_two() -> None:
 
 def test_who_has_died_is_not_planned_again_and_the_partner_is() -> None:
     members = gang(40)
-    first = next_round(members, "uid/1", [], YARDSTICKS)
+    first = next_round(members, "uid/1", [], THRESHOLDS)
     victim = pairs_of(first)[0]
     assert first
     outcomes = [
         PairOutcome(1, each.a, each.b, How.OTHER_ENDED, ended=victim.a) if victim.a in (each.a, each.b) else each
         for each in ran(first, healthy)
     ]
-    while (due := next_round(members, "uid/1", outcomes, YARDSTICKS)) is not None:
+    while (due := next_round(members, "uid/1", outcomes, THRESHOLDS)) is not None:
         assert victim.a not in {name for pair in pairs_of(due) for name in pair[:2]}
         outcomes += ran(due, healthy)
-    verdict = reach_verdict(members, outcomes, yardsticks=YARDSTICKS)
+    verdict = verdict_on(members, outcomes, THRESHOLDS)
     assert victim.b in verdict.passed
     assert victim.a not in (*verdict.passed, *verdict.open)
     assert verdict.failed == ()
@@ -143,10 +154,10 @@ def test_who_has_died_is_not_planned_again_and_the_partner_is() -> None:
 def test_a_round_ends_though_nobody_tells_of_it() -> None:
     members = gang(40)
     outcomes: list[PairOutcome] = []
-    while (due := next_round(members, "uid/1", outcomes, YARDSTICKS)) is not None:
+    while (due := next_round(members, "uid/1", outcomes, THRESHOLDS)) is not None:
         outcomes += [PairOutcome(due.number, pair.a, pair.b, How.UNHEARD) for pair in pairs_of(due)]
     assert max(each.round for each in outcomes) <= MOST_ROUNDS
-    assert reach_verdict(members, outcomes, yardsticks=YARDSTICKS).failed == ()
+    assert verdict_on(members, outcomes, THRESHOLDS).failed == ()
 
 
 @settings(max_examples=EXAMPLES)
@@ -156,7 +167,7 @@ def test_rounds_are_few_and_their_slots_disjoint(members: list[Member], seed: in
     bad = [member.name for member in members if random.random() < share]
     outcomes: list[PairOutcome] = []
     before = 0
-    while (due := next_round(members, str(seed), outcomes, YARDSTICKS)) is not None:
+    while (due := next_round(members, str(seed), outcomes, THRESHOLDS)) is not None:
         assert before < due.number <= MOST_ROUNDS
         before = due.number
         for slot in due.slots:
@@ -180,11 +191,9 @@ def test_the_order_of_arrival_and_repetition_change_nothing(members: list[Member
         shuffled = [each if random.random() < 0.5 else replace(each, a=each.b, b=each.a) for each in outcomes]
         shuffled += [each for each in outcomes if random.random() < 0.3]
         random.shuffle(shuffled)
-        due = next_round(random.sample(members, len(members)), "uid/1", shuffled, YARDSTICKS)
-        assert due == next_round(members, "uid/1", outcomes, YARDSTICKS)
-        assert reach_verdict(members, shuffled, yardsticks=YARDSTICKS) == reach_verdict(
-            members, outcomes, yardsticks=YARDSTICKS
-        )
+        due = next_round(random.sample(members, len(members)), "uid/1", shuffled, THRESHOLDS)
+        assert due == next_round(members, "uid/1", outcomes, THRESHOLDS)
+        assert verdict_on(members, shuffled, THRESHOLDS) == verdict_on(members, outcomes, THRESHOLDS)
         if due is None:
             break
         outcomes += ran(due, rate)
@@ -197,11 +206,11 @@ def test_a_new_leader_goes_on_with_the_same_round(members: list[Member], seed: i
     rate = slow(*(member.name for member in random.sample(members, min(bad, len(members)))))
     whole = burned_in(members, rate)
     outcomes: list[PairOutcome] = []
-    while (due := next_round(members, "uid/1", outcomes, YARDSTICKS)) is not None:
+    while (due := next_round(members, "uid/1", outcomes, THRESHOLDS)) is not None:
         pairs = pairs_of(due)
         some = random.sample(pairs, random.randint(0, len(pairs)))
         outcomes += [outcome(due.number, pair.a, pair.b, rate) for pair in some]
-        again = next_round(members, "uid/1", outcomes, YARDSTICKS)
+        again = next_round(members, "uid/1", outcomes, THRESHOLDS)
         rest = [pair for pair in pairs if pair not in some]
         if rest:
             assert again is not None
@@ -219,7 +228,7 @@ def test_outcomes_that_are_lost_or_late_change_no_verdict(size: int, seed: int) 
     rate = slow(*bad)
     outcomes: list[PairOutcome] = []
     late: list[PairOutcome] = []
-    while (due := next_round(members, "uid/1", outcomes, YARDSTICKS)) is not None:
+    while (due := next_round(members, "uid/1", outcomes, THRESHOLDS)) is not None:
         outcomes += ran(due, rate) + late
         late = [each for each in outcomes if random.random() < 0.03]
         outcomes = [each for each in outcomes if each not in late]
@@ -227,7 +236,7 @@ def test_outcomes_that_are_lost_or_late_change_no_verdict(size: int, seed: int) 
         if due.number == MOST_ROUNDS:
             outcomes, late = outcomes + late, []
             break
-    assert {fail.node for fail in reach_verdict(members, outcomes, yardsticks=YARDSTICKS).failed} <= bad
+    assert {fail.node for fail in verdict_on(members, outcomes, THRESHOLDS).failed} <= bad
 
 
 @settings(max_examples=2 * EXAMPLES)
@@ -241,8 +250,8 @@ def test_nobody_is_blamed_without_two_proven_witnesses(members: list[Member], se
         return 1.0 if lucky else random.choice([How.NO_RESULT, How.COULD_NOT_CONNECT, How.OTHER_ENDED, 0.1, 0.6])
 
     outcomes = burned_in(members, rate)
-    verdict = reach_verdict(members, outcomes, yardsticks=YARDSTICKS)
-    evidence = Evidence(MemberTopology(members), merge_outcomes(outcomes), YARDSTICKS)
+    verdict = verdict_on(members, outcomes, THRESHOLDS)
+    evidence = Evidence(MemberTopology(members), merge_outcomes(outcomes), THRESHOLDS)
     proven = {members[node].name for level in evidence.proven.values() for node in level}
     for fail in verdict.failed:
         assert len(set(fail.partners) & proven) >= 2

@@ -1,12 +1,24 @@
 """What of a verdict stands: partners who are well themselves, and ways that somebody else gets through."""
 
 import pytest
-from tests.unit.preflight.fabric import YARDSTICKS, Rate, both, burned_in, dead, gang, outcome, slow, standing
+from tests.unit.preflight.fabric import (
+    THRESHOLDS,
+    Rate,
+    both,
+    burned_in,
+    dead,
+    gang,
+    outcome,
+    slow,
+    standing,
+    verdict_on,
+)
 
 from muster.preflight.evidence import Evidence, MemberTopology, merge_outcomes
 from muster.preflight.outcomes import Member
-from muster.preflight.unproved import control_pairs, unproved_failures, without_unproved_failures
-from muster.preflight.verdict import Outcome, Verdict, reach_verdict
+from muster.preflight.own_tests import NO_OWN_TESTS
+from muster.preflight.unproved import GangNodes, control_pairs, unproved_failures, without_unproved_failures
+from muster.preflight.verdict import Outcome, Verdict
 
 LEAF = 4
 
@@ -17,11 +29,12 @@ def upheld_verdict(
     """What stands after the controls, and which they were."""
     outcomes, asked = burned_in(members, rate), list[tuple[str, str]]()
     while True:
-        verdict = reach_verdict(members, outcomes, yardsticks=YARDSTICKS, levels=("block", "leaf"))
-        evidence = Evidence(MemberTopology(members), merge_outcomes(outcomes), YARDSTICKS)
+        verdict = verdict_on(members, outcomes, THRESHOLDS)
+        evidence = Evidence(MemberTopology(members), merge_outcomes(outcomes), THRESHOLDS)
         more = [pair for pair in control_pairs(verdict, evidence) if pair not in asked]
         if not more:
-            return without_unproved_failures(verdict, evidence, (), models or {}, (), len(members)), asked
+            nodes = GangNodes(len(members), models or {})
+            return without_unproved_failures(verdict, evidence, NO_OWN_TESTS, nodes), asked
         asked += more
         outcomes += [outcome(6, a, b, rate) for a, b in more]
 
@@ -82,8 +95,8 @@ def test_where_nobody_else_can_be_tested_the_node_is_blamed() -> None:
 def test_partners_that_are_slow_with_each_other_condemn_nobody() -> None:
     members = standing(gang(4, per_leaf=LEAF), but=["n003"])
     outcomes = burned_in(members, slow("n003", "n000", "n001", "n002", rate=0.3))
-    verdict = reach_verdict(members, outcomes, yardsticks=YARDSTICKS)
-    evidence = Evidence(MemberTopology(members), merge_outcomes(outcomes), YARDSTICKS)
+    verdict = verdict_on(members, outcomes, THRESHOLDS)
+    evidence = Evidence(MemberTopology(members), merge_outcomes(outcomes), THRESHOLDS)
     assert [fail.node for fail in verdict.failed] == list(unproved_failures(verdict, evidence)) == ["n003"]
 
 

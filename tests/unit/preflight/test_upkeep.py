@@ -10,11 +10,11 @@ from muster.api.preflight import PreflightPolicy, Profile
 from muster.preflight.upkeep import IdleNode, Upkeep, plan_upkeep
 from muster.preflight.verdict import Outcome
 from muster.protocol.checks import READY, UNFIT, CheckAnswer, CheckReport, PassReport, ProbeReport
-from muster.world.checks import CheckerView, Standard
+from muster.world.checks import CheckerView, ProbeThreshold
 
 QUICK = PreflightPolicy(profile=Profile.QUICK)
 WISH = CheckRequest(id="w1", profile=Profile.STANDARD, time=at(0))
-GEMM = Standard("gemm-bf16", "H200", "", "nccl", "1", 660.0, 0.85, 556.0, 0.01, "TFLOP/s", "the fleet's history")
+GEMM = ProbeThreshold("gemm-bf16", "H200", "", "nccl", "1", 660.0, 0.85, 556.0, 0.01, "TFLOP/s", "the fleet's history")
 NEW = "new/Quick/8/boot-1/this/"
 
 
@@ -222,7 +222,7 @@ def test_a_wish_for_a_node_that_cannot_be_tested_is_answered_with_the_reason() -
     )
 
 
-STORAGE = Standard("storage", "H200", "", "nccl", "1", None, 0.75, 1.0, 0.01, "GB/s", "spec.preflight.limits")
+STORAGE = ProbeThreshold("storage", "H200", "", "nccl", "1", None, 0.75, 1.0, 0.01, "GB/s", "spec.preflight.limits")
 SLOW = (ProbeReport("storage", "Result", 0.1, "GB/s"),)
 
 

@@ -5,11 +5,27 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 import pytest
-from tests.unit.preflight.fabric import HEALTHY_GBPS, WRONG, YARDSTICKS, Rate, both, burned_in, dead, gang, judged, slow
+from tests.unit.preflight.fabric import (
+    HEALTHY_GBPS,
+    THRESHOLDS,
+    WRONG,
+    Rate,
+    both,
+    burned_in,
+    dead,
+    gang,
+    judged,
+    slow,
+    verdict_on,
+)
 
-from muster.preflight.evidence import Evidence, MemberTopology, merge_outcomes
-from muster.preflight.outcomes import How, Limit, LocalOutcome, Member, PairOutcome, Yardstick
-from muster.preflight.verdict import Outcome, Part, reach_verdict
+from muster.preflight.evidence import NOTHING_KNOWN, Evidence, MemberTopology, merge_outcomes
+from muster.preflight.outcomes import How, LocalOutcome, Member, PairOutcome
+from muster.preflight.pair_thresholds import PairThresholds
+from muster.preflight.verdict import Outcome, Part
+from muster.world.checks import ProbeThreshold
+
+OVER_IB = replace(THRESHOLDS, transport="IB")
 
 healthy: Rate = slow()
 
@@ -156,7 +172,7 @@ def test_of_a_bad_link_is_said_what_ails_it(rate: float | How, retransmits: floa
         else each
         for each in burned_in(members, lambda a, b: rate if {a, b} == {*ends} else 1.0)
     ]
-    (part,) = reach_verdict(members, outcomes, yardsticks=YARDSTICKS).shared
+    (part,) = verdict_on(members, outcomes, THRESHOLDS).shared
     assert part.message == f"the link between {ends[0]} and {ends[1]} {want}; both pass with others"
 
 
@@ -179,10 +195,10 @@ def test_where_the_mates_miss_too_a_miss_says_less_of_a_node() -> None:
         return 0.4 if len({a, b} & behind) == 1 and (int(a[1:]) + int(b[1:])) % 4 == 0 else 1.0
 
     outcomes = burned_in(members, uplink)
-    evidence = Evidence(MemberTopology(members), merge_outcomes(outcomes), YARDSTICKS)
+    evidence = Evidence(MemberTopology(members), merge_outcomes(outcomes), THRESHOLDS)
     here, elsewhere = evidence.number["n025"], evidence.number["n050"]
     assert evidence.weights(here, 1)[0] < evidence.weights(elsewhere, 1)[0]
-    assert reach_verdict(members, outcomes, yardsticks=YARDSTICKS).failed == ()
+    assert verdict_on(members, outcomes, THRESHOLDS).failed == ()
 
 
 def test_the_partner_of_a_bad_node_is_not_counted_among_those_that_fail_alike() -> None:
@@ -194,8 +210,8 @@ def test_the_partner_of_a_bad_node_is_not_counted_among_those_that_fail_alike() 
     assert verdict.open == ()
 
 
-def test_without_history_the_round_is_its_own_yardstick() -> None:
-    verdict = judged(gang(64), slow("n011"), yardsticks=())
+def test_without_history_the_round_is_its_own_measure() -> None:
+    verdict = judged(gang(64), slow("n011"), thresholds=NOTHING_KNOWN)
     assert [fail.node for fail in verdict.failed] == ["n011"]
 
 
@@ -204,39 +220,43 @@ def test_the_noise_of_three_nodes_without_history_blames_nobody() -> None:
     blamed = 0
     for number in range(100):
         drawn = Random(number)
-        blamed += len(judged(gang(3), lambda a, b, drawn=drawn: drawn.lognormvariate(0.0, 0.2), yardsticks=()).failed)
+        blamed += len(
+            judged(gang(3), lambda a, b, drawn=drawn: drawn.lognormvariate(0.0, 0.2), thresholds=NOTHING_KNOWN).failed
+        )
     assert blamed == 0
 
 
 def test_a_node_alone_in_its_rack_whose_links_carry_next_to_nothing_is_told_where_no_history_is() -> None:
     members = gang(5, per_leaf=4)
     (alone,) = (name for name, where in ((m.name, m.domains[-1]) for m in members) if where == members[-1].domains[-1])
-    told = judged(members, slow(alone, rate=0.03), yardsticks=())
+    told = judged(members, slow(alone, rate=0.03), thresholds=NOTHING_KNOWN)
     assert not told.failed
     assert "and no history says what is usual" in " ".join(each.message for each in told.shared)
-    for rate, yardsticks in ((0.03, YARDSTICKS), (0.1, ())):
-        told = judged(members, slow(alone, rate=rate), yardsticks=yardsticks)
+    for rate, thresholds in ((0.03, THRESHOLDS), (0.1, NOTHING_KNOWN)):
+        told = judged(members, slow(alone, rate=rate), thresholds=thresholds)
         assert "no history says" not in " ".join(each.message for each in told.shared)
 
 
 def test_below_the_floor_all_are_slow_whatever_the_others_reach() -> None:
-    verdict = judged(gang(64), healthy, yardsticks=[Yardstick(floor_gbps=HEALTHY_GBPS + 1)])
+    verdict = judged(gang(64), healthy, thresholds=PairThresholds((ProbeThreshold(floor=HEALTHY_GBPS + 1),)))
     assert verdict.outcome is Outcome.INCONCLUSIVE
     assert verdict.message.startswith("it is the whole gang")
 
 
 @pytest.mark.parametrize(
-    "yardsticks", [YARDSTICKS, (), (Yardstick(ratio=0.0),)], ids=["history", "none", "any will do"]
+    "thresholds",
+    [THRESHOLDS, NOTHING_KNOWN, PairThresholds((ProbeThreshold(ratio=0.0),))],
+    ids=["history", "none", "any will do"],
 )
-def test_whose_sums_with_others_are_wrong_is_told_apart_from_who_is_slow(yardsticks: tuple[Yardstick, ...]) -> None:
-    verdict = judged(gang(16), slow("n005", rate=WRONG), yardsticks=yardsticks)
+def test_whose_sums_with_others_are_wrong_is_told_apart_from_who_is_slow(thresholds: PairThresholds) -> None:
+    verdict = judged(gang(16), slow("n005", rate=WRONG), thresholds=thresholds)
     (fail,) = verdict.failed
     assert (fail.node, fail.probe, fail.figure, fail.wrong) == ("n005", "pair", None, True)
     assert fail.message.startswith("gave wrong sums ")
     assert fail.message.endswith(" proven partners")
     assert not verdict.shared
-    if yardsticks == YARDSTICKS:
-        (fail,) = judged(gang(16), slow("n005"), yardsticks=yardsticks).failed
+    if thresholds == THRESHOLDS:
+        (fail,) = judged(gang(16), slow("n005"), thresholds=thresholds).failed
         assert not fail.wrong
 
 
@@ -244,7 +264,7 @@ def test_wrong_sums_that_blame_nobody_are_told() -> None:
     members = gang(8)
     outcomes = burned_in(members, healthy)
     first = replace(outcomes[0], gbps=0.0, wrong=True)
-    verdict = reach_verdict(members, [first, *outcomes[1:]], yardsticks=YARDSTICKS)
+    verdict = verdict_on(members, [first, *outcomes[1:]], THRESHOLDS)
     assert verdict.failed == ()
     (part,) = verdict.shared
     assert (
@@ -272,7 +292,7 @@ def test_within_a_domain_nvlink_is_as_good_as_the_network_and_nothing_else_is() 
         return [replace(each, transport=name if leaf[each.a] == leaf[each.b] else "IB") for each in told]
 
     for over, outcome in (("NVLink", Outcome.PASS), ("IB", Outcome.PASS), ("TCP", Outcome.INCONCLUSIVE)):
-        assert reach_verdict(members, within(over), yardsticks=YARDSTICKS, transport="IB").outcome is outcome
+        assert verdict_on(members, within(over), OVER_IB).outcome is outcome
 
 
 def test_each_level_is_measured_by_what_its_pairs_run_over() -> None:
@@ -281,7 +301,13 @@ def test_each_level_is_measured_by_what_its_pairs_run_over() -> None:
         PairOutcome(1, "a", "b", How.RESULT, 400.0, transport="NVLink"),
         PairOutcome(1, "a", "c", How.RESULT, 40.0, transport="IB"),
     ]
-    known = [Yardstick(40.0, 0.8, transport="IB"), Yardstick(400.0, 0.8, transport="NVLink"), Yardstick(1.0, 0.5)]
+    known = PairThresholds(
+        (
+            ProbeThreshold(transport="IB", middle=40.0, ratio=0.8),
+            ProbeThreshold(transport="NVLink", middle=400.0, ratio=0.8),
+            ProbeThreshold(middle=1.0, ratio=0.5),
+        )
+    )
     evidence = Evidence(MemberTopology(members), told, known)
     assert [evidence.threshold_gbps(level) for level in (0, 1)] == pytest.approx([32.0, 320.0])
     assert Evidence(MemberTopology(members), [], known).threshold_gbps(0) == pytest.approx(0.5)
@@ -293,11 +319,11 @@ def test_another_transport_than_expected_blames_the_environment_or_the_one_node(
     def over(name: str) -> list[PairOutcome]:
         return [replace(each, transport=name) for each in burned_in(members, healthy)]
 
-    everybody = reach_verdict(members, over("TCP"), yardsticks=YARDSTICKS, transport="IB")
+    everybody = verdict_on(members, over("TCP"), OVER_IB)
     assert everybody.outcome is Outcome.INCONCLUSIVE
     assert "the pairs run over TCP, where IB is expected" in everybody.message
     assert everybody.failed == ()
-    assert reach_verdict(members, over("IB"), yardsticks=YARDSTICKS, transport="IB").outcome is Outcome.PASS
+    assert verdict_on(members, over("IB"), OVER_IB).outcome is Outcome.PASS
 
 
 def test_loss_is_a_miss_at_full_rate() -> None:
@@ -305,12 +331,15 @@ def test_loss_is_a_miss_at_full_rate() -> None:
     outcomes = [
         replace(each, retransmits=12.0 if "n003" in (each.a, each.b) else 0.5) for each in burned_in(members, healthy)
     ]
-    (fail,) = reach_verdict(members, outcomes, yardsticks=YARDSTICKS).failed
+    (fail,) = verdict_on(members, outcomes, THRESHOLDS).failed
     assert fail.node == "n003"
     assert "12 segments of 1,000 sent again" in fail.message
 
 
-LIMITS = {"gpus": Limit(8, "GPUs", "the node's own labels"), "gemm-bf16": Limit(560, "TFLOP/s", "the floor")}
+OWN = {
+    "gpus": ProbeThreshold(floor=8, unit="GPUs", source="the node's own labels"),
+    "gemm-bf16": ProbeThreshold(floor=560, unit="TFLOP/s", source="the floor"),
+}
 LOCAL = {
     "enough": (LocalOutcome("n001", "gemm-bf16", How.RESULT, 660.0), ""),
     "too slow": (
@@ -333,7 +362,7 @@ LOCAL = {
 
 @pytest.mark.parametrize(("told", "want"), LOCAL.values(), ids=LOCAL)
 def test_what_a_node_shows_by_itself(told: LocalOutcome, want: str) -> None:
-    verdict = reach_verdict(gang(8), burned_in(gang(8), healthy), [told], YARDSTICKS, LIMITS)
+    verdict = verdict_on(gang(8), burned_in(gang(8), healthy), THRESHOLDS, [told], OWN)
     assert [fail.message for fail in verdict.failed] == ([want] if want else [])
     assert verdict.outcome is (Outcome.FAIL if want else Outcome.PASS)
     assert ("n001" in verdict.passed) is not bool(want)
@@ -341,13 +370,13 @@ def test_what_a_node_shows_by_itself(told: LocalOutcome, want: str) -> None:
 
 def test_every_node_that_fails_a_probe_is_blamed_for_it() -> None:
     told = [LocalOutcome(node, "gpus", How.RESULT, 7.0) for node in ("n001", "n005")]
-    verdict = reach_verdict(gang(8), burned_in(gang(8), healthy), told, YARDSTICKS, LIMITS)
+    verdict = verdict_on(gang(8), burned_in(gang(8), healthy), THRESHOLDS, told, OWN)
     assert [(fail.node, fail.probe) for fail in verdict.failed] == [("n001", "gpus"), ("n005", "gpus")]
 
 
 def test_a_probe_that_could_not_run_blames_nobody() -> None:
     told = LocalOutcome("n001", "gpus", How.ENVIRONMENT, message="GPUs in use by process 4711")
-    verdict = reach_verdict(gang(8), burned_in(gang(8), healthy), [told], YARDSTICKS, LIMITS)
+    verdict = verdict_on(gang(8), burned_in(gang(8), healthy), THRESHOLDS, [told], OWN)
     assert verdict.outcome is Outcome.INCONCLUSIVE
     assert verdict.open == ("n001",)
     assert verdict.message == "a probe could not run on 1 node, n001 first"
@@ -355,31 +384,31 @@ def test_a_probe_that_could_not_run_blames_nobody() -> None:
 
 def test_a_probe_that_fails_on_most_nodes_alike_is_not_the_nodes() -> None:
     told = [LocalOutcome(f"n{place:03}", "gemm-bf16", How.RESULT, 400.0 + place) for place in range(5)]
-    verdict = reach_verdict(gang(8), burned_in(gang(8), healthy), told, YARDSTICKS, LIMITS)
+    verdict = verdict_on(gang(8), burned_in(gang(8), healthy), THRESHOLDS, told, OWN)
     assert verdict.outcome is Outcome.INCONCLUSIVE
     assert verdict.message == "gemm-bf16 fails on 5 of 8 nodes alike: not so many are bad"
-    assert reach_verdict(gang(8), burned_in(gang(8), healthy), told[:3], YARDSTICKS, LIMITS).outcome is Outcome.FAIL
+    assert verdict_on(gang(8), burned_in(gang(8), healthy), THRESHOLDS, told[:3], OWN).outcome is Outcome.FAIL
 
 
 @pytest.mark.parametrize("size", [2, 3])
 def test_a_probe_that_fails_on_all_of_a_few_is_not_the_nodes_unless_a_result_is_wrong(size: int) -> None:
     members = gang(size)
     hung = [LocalOutcome(member.name, "memory-pattern", How.NO_RESULT) for member in members]
-    verdict = reach_verdict(members, (), hung)
+    verdict = verdict_on(members, (), own=hung)
     assert (verdict.outcome, verdict.failed) == (Outcome.INCONCLUSIVE, ())
     assert verdict.message == f"memory-pattern fails on {size} of {size} nodes alike: not so many are bad"
     assert verdict.open == tuple(member.name for member in members)
     wrong = [replace(each, how=How.RESULT, wrong=True) for each in hung]
-    assert len(reach_verdict(members, (), wrong).failed) == size
-    assert len(reach_verdict(members, (), hung[1:]).failed) == size - 1
+    assert len(verdict_on(members, (), own=wrong).failed) == size
+    assert len(verdict_on(members, (), own=hung[1:]).failed) == size - 1
 
 
 def test_results_that_are_wrong_on_many_nodes_blame_nobody() -> None:
     """A library can give wrong bits on all."""
     members = gang(12)
     wrong = [LocalOutcome(member.name, "bit-exact", How.RESULT, wrong=True) for member in members]
-    assert [fail.node for fail in reach_verdict(members, (), wrong[:3]).failed] == ["n000", "n001", "n002"]
-    found = reach_verdict(members, (), wrong[:4])
+    assert [fail.node for fail in verdict_on(members, (), own=wrong[:3]).failed] == ["n000", "n001", "n002"]
+    found = verdict_on(members, (), own=wrong[:4])
     assert (found.outcome, found.failed) == (Outcome.INCONCLUSIVE, ())
     assert found.message == "bit-exact fails on 4 of 12 nodes alike: not so many are bad"
 

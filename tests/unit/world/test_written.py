@@ -9,6 +9,7 @@ from tests.unit.world.odd_worlds import again, content, odd_worlds
 
 from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.nodehealth import Evacuate
+from muster.world.checks import ProbeThreshold
 from muster.world.fleet import Exclusion, Fleet, KnownAges, Suspicion
 from muster.world.job import JobWorld
 from muster.world.written import read, write
@@ -62,6 +63,13 @@ def test_a_field_that_an_older_release_did_not_know_has_its_default() -> None:
     written = write(JobWorld(at(1), a_job(), leader_age_seconds=5.0))
     del written["leader_age_seconds"]
     assert read(written).leader_age_seconds == 0.0
+
+
+def test_a_field_that_was_renamed_is_written_under_its_first_name() -> None:
+    written = write(JobWorld(at(1), a_job(), thresholds=(ProbeThreshold("pair", floor=5.0),)))
+    assert "thresholds" not in written
+    assert written["standards"][0]["floor"] == 5.0
+    assert read(written).thresholds == (ProbeThreshold("pair", floor=5.0),)
 
 
 def test_what_is_no_world_is_refused_with_the_field() -> None:

@@ -12,9 +12,9 @@ from tests.unit.controller.conftest import Api
 
 from localcluster.patience import PATIENCE_SECONDS
 from muster.api.fleetpolicy import FleetPolicy
-from muster.controller import slices, standards
+from muster.controller import probe_thresholds, slices
 from muster.controller.cluster import Cluster
-from muster.controller.standards import GROWING_SECONDS, PAUSE_SECONDS, LimitsKeeper, Standards
+from muster.controller.probe_thresholds import GROWING_SECONDS, PAUSE_SECONDS, LimitsKeeper, ProbeThresholds
 from muster.coordinator.auth import Caller
 from muster.coordinator.checkers import CheckerHub
 from muster.coordinator.hub import Hub
@@ -22,7 +22,7 @@ from muster.preflight import baselines
 from muster.preflight.baselines import LEAST_NODES, Sample
 from muster.protocol import checks
 from muster.protocol.checks import CheckReport, FigureReport
-from muster.world.checks import Standard
+from muster.world.checks import ProbeThreshold
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 H200, A10 = "NVIDIA H200 141GB HBM3e", "NVIDIA A10"
@@ -39,9 +39,9 @@ class Fleet:
         self.clock = clock
         self.hub = CheckerHub(clock)
         self.unused: list[str] = []
-        self.standards = Standards(self.hub, clock, lambda: NOW)
+        self.thresholds = ProbeThresholds(self.hub, clock, lambda: NOW)
         self.cluster = Cluster(Api(clock), Hub(clock), lambda _: None)  # type: ignore[arg-type]
-        self.keeper = LimitsKeeper(self.standards, self.cluster, lambda _, message: self.unused.append(message))
+        self.keeper = LimitsKeeper(self.thresholds, self.cluster, lambda _, message: self.unused.append(message))
         self._sequence = itertools.count(1)
 
     def say(self, node: str, *figures: FigureReport, model: str = A10) -> None:
@@ -57,10 +57,10 @@ class Fleet:
         spec = {"preflight": {"limits": limits}}
         self.cluster.policies.store.assume(FleetPolicy.model_validate({"metadata": meta, "spec": spec}))
 
-    def of(self, *reports: CheckReport) -> tuple[Standard, ...]:
-        return self.standards.standards_for(reports, self.cluster.policy().preflight)
+    def of(self, *reports: CheckReport) -> tuple[ProbeThreshold, ...]:
+        return self.thresholds.thresholds_for(reports, self.cluster.policy().preflight)
 
-    def known(self, model: str = A10) -> dict[tuple[str, str], Standard]:
+    def known(self, model: str = A10) -> dict[tuple[str, str], ProbeThreshold]:
         return {(one.probe, one.transport): one for one in self.of(report(model=model))}
 
 
@@ -75,10 +75,10 @@ def fleet(clock: Clock) -> Fleet:
 
 async def test_a_young_history_says_nothing(fleet: Fleet) -> None:
     fleet.all_say(50.0, LEAST_NODES - 1)
-    await fleet.standards.make()
+    await fleet.thresholds.make()
     assert fleet.known() == {}
     fleet.say("one more", figure_of(50.0))
-    await fleet.standards.make()
+    await fleet.thresholds.make()
     found = fleet.known()["host-to-device", ""]
     assert (found.middle, found.floor, found.unit) == (50.0, 0.0, "GB/s")
     assert (found.model, found.library, found.version) == (A10, "nccl-2.28.9", "1")
@@ -93,7 +93,7 @@ async def test_floors_hold_before_any_history_and_beside_it(fleet: Fleet) -> Non
         ("all-reduce-node", "NVLink"): (None, 259.0),
     }
     fleet.all_say(55.0, model=H200)
-    await fleet.standards.make()
+    await fleet.thresholds.make()
     after = fleet.known(H200)
     assert after.keys() == before.keys()
     host = after["host-to-device", ""]
@@ -107,7 +107,7 @@ async def test_only_what_is_comparable_is_compared(fleet: Fleet) -> None:
         each = [figure_of(10.0 * (place + 1), probe="pair", transport=name) for place, name in enumerate(("IB", "TCP"))]
         fleet.say(f"n{number}", *each)
         fleet.say(f"h{number}", figure_of(99.0, probe="pair", transport="IB"), model=H200)
-    await fleet.standards.make()
+    await fleet.thresholds.make()
     assert {key: one.middle for key, one in fleet.known().items()} == {("pair", "IB"): 10.0, ("pair", "TCP"): 20.0}
     assert fleet.known(H200)["pair", "IB"].middle == 99.0
     both = fleet.of(report(), report(model=H200), report())
@@ -117,7 +117,7 @@ async def test_only_what_is_comparable_is_compared(fleet: Fleet) -> None:
 async def test_a_tenant_cannot_bend_what_counts_for_all(fleet: Fleet) -> None:
     fleet.all_say(50.0, 30)
     fleet.all_say(5.0, 300, namespace="tenant")
-    await fleet.standards.make()
+    await fleet.thresholds.make()
     assert fleet.known()["host-to-device", ""].middle == 50.0
 
 
@@ -128,31 +128,31 @@ async def test_how_old_a_figure_is_is_reckoned_from_when_it_came(
     monkeypatch.setattr(baselines, "baseline", lambda _key, samples: seen.extend(samples))
     fleet.all_say(50.0)
     clock.advance(5.0)
-    await fleet.standards.make()
+    await fleet.thresholds.make()
     assert {(NOW - sample.at).total_seconds() for sample in seen} == {15.0}
     assert all(sample.own for sample in seen)
 
 
 async def test_they_are_made_anew_when_figures_have_changed_and_not_too_often(fleet: Fleet, clock: Clock) -> None:
-    assert not fleet.standards.due()
+    assert not fleet.thresholds.due()
     fleet.all_say(50.0)
-    assert fleet.standards.due()
-    await fleet.standards.make()
+    assert fleet.thresholds.due()
+    await fleet.thresholds.make()
     clock.advance(10 * PAUSE_SECONDS)
-    assert not fleet.standards.due(), "nothing has changed"
+    assert not fleet.thresholds.due(), "nothing has changed"
     fleet.say("0", figure_of(51.0))
-    assert fleet.standards.due()
-    await fleet.standards.make()
+    assert fleet.thresholds.due()
+    await fleet.thresholds.make()
     clock.advance(PAUSE_SECONDS - 1.0)
     fleet.say("0", figure_of(52.0))
-    assert not fleet.standards.due()
+    assert not fleet.thresholds.due()
     fleet.say("new", figure_of(50.0))
-    assert fleet.standards.due(), "more and more are heard"
+    assert fleet.thresholds.due(), "more and more are heard"
 
 
 async def test_it_keeps_them_up_to_date_by_itself(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(standards, "GROWING_SECONDS", 0.001)
-    running = asyncio.create_task(fleet.standards.run())
+    monkeypatch.setattr(probe_thresholds, "GROWING_SECONDS", 0.001)
+    running = asyncio.create_task(fleet.thresholds.run())
     fleet.all_say(50.0)
     async with asyncio.timeout(PATIENCE_SECONDS):
         while not fleet.known():  # noqa: ASYNC110 - it tells nobody
@@ -174,7 +174,7 @@ async def test_others_have_their_turn_while_they_are_made(fleet: Fleet, monkeypa
             await asyncio.sleep(0)
 
     beside = asyncio.create_task(others())
-    await fleet.standards.make()
+    await fleet.thresholds.make()
     beside.cancel()
     assert turns > 10, "one for each key at least"
     assert len(fleet.known()) == 10
@@ -183,13 +183,13 @@ async def test_others_have_their_turn_while_they_are_made(fleet: Fleet, monkeypa
 async def test_the_owners_limits_go_before_and_what_is_out_of_reach_is_told_once(fleet: Fleet) -> None:
     fleet.all_say(50.0)
     fleet.set_limits({"probe": "host-to-device", "minimum": "49"})
-    await fleet.standards.make()
+    await fleet.thresholds.make()
     found = fleet.known()["host-to-device", ""]
     assert (found.middle, found.floor, fleet.unused) == (None, 49.0, [])
     fleet.set_limits({"probe": "host-to-device", "minimum": "60"})
     assert len(fleet.unused) == 1, "the policy alone has changed"
     assert "Lower minimum" in fleet.unused[0]
-    await fleet.standards.make()
+    await fleet.thresholds.make()
     assert fleet.known()["host-to-device", ""].middle == 50.0
     assert len(fleet.unused) == 1
 
@@ -197,7 +197,7 @@ async def test_the_owners_limits_go_before_and_what_is_out_of_reach_is_told_once
 async def test_a_share_is_no_stricter_than_healthy_figures_vary(fleet: Fleet) -> None:
     for number in range(32):
         fleet.say(f"n{number}", figure_of(50.0 * (0.96, 0.99, 1.01, 1.04)[number % 4]))
-    await fleet.standards.make()
+    await fleet.thresholds.make()
     (before,) = fleet.known().values()
     fleet.set_limits({"probe": "host-to-device", "minimumPercent": 95})
     (found,) = fleet.known().values()

@@ -1,5 +1,5 @@
-"""The figures of healthy nodes, made of what all checkers have measured: the fleet's own history
-(`preflight.baselines`).
+"""The thresholds of the fleet: from the history of what all checkers have measured (`preflight.baselines`), published
+floors and the FleetPolicy's limits.
 
 The history is what the checkers report now: each keeps the newest good figure of its node for each probe. So nothing of
 it is stored here, and a new leader has it as soon as it has heard them.
@@ -22,16 +22,14 @@ from muster.coordinator.checkers import CheckerHub, Heard
 from muster.preflight import baselines
 from muster.preflight.baselines import LEAST_NODES, Key, Sample
 from muster.preflight.limits import Best, Tuned, apply_limits
-from muster.preflight.outcomes import Yardstick
 from muster.protocol.checks import CheckReport
-from muster.world.checks import Standard
+from muster.world.checks import ProbeThreshold
 
 # Histories change slowly, but not while a new leader hears one checker after the other.
 PAUSE_SECONDS = 60.0
 GROWING_SECONDS = 5.0
 GROWN = 1.1  # so many times the nodes that were counted last
 _NODES_AT_ONCE = 64  # nodes read between two looks at the clock
-_UNKNOWN = Yardstick()
 
 Reached = dict[tuple[str, str], Best]
 """By probe and transport."""
@@ -52,8 +50,8 @@ class NodeKind(NamedTuple):
         return cls(report.model, report.library, report.version)
 
 
-class Standards:
-    """The standards of the fleet, which are made anew now and then.
+class ProbeThresholds:
+    """The thresholds of the fleet, which are made anew now and then.
 
     Args:
         clock: monotonic seconds, the hub's.
@@ -69,7 +67,7 @@ class Standards:
         self._hub = hub
         self._clock = clock
         self._wall_clock = wall_clock
-        self._history: dict[NodeKind, tuple[Standard, ...]] = {}
+        self._history: dict[NodeKind, tuple[ProbeThreshold, ...]] = {}
         self._best: dict[NodeKind, Reached] = {}
         self._nodes = 0  # whose figures are in it
         self._made_at = float("-inf")
@@ -78,13 +76,13 @@ class Standards:
         hub.subscribe_figures(self._changed.set)
 
     def subscribe(self, callback: Callable[[], None]) -> None:
-        """Call `callback` whenever the standards have been made anew."""
+        """Call `callback` whenever the thresholds have been made anew."""
         self._subscribers.append(callback)
 
-    def standards_for(self, reports: Iterable[CheckReport], policy: PreflightPolicy) -> tuple[Standard, ...]:
-        """The standards that apply to nodes with these reports. A probe without history, floor and limit has none."""
+    def thresholds_for(self, reports: Iterable[CheckReport], policy: PreflightPolicy) -> tuple[ProbeThreshold, ...]:
+        """The thresholds that apply to nodes with these reports. A probe without history, floor and limit has none."""
         kinds = sorted({NodeKind.from_report(report) for report in reports})
-        return tuple(standard for kind in kinds for standard in self._tuned(kind, policy).standards)
+        return tuple(threshold for kind in kinds for threshold in self._tuned(kind, policy).thresholds)
 
     def unused(self, policy: PreflightPolicy) -> str:
         """Which of the policy's limits have no effect, and why; "" if none."""
@@ -92,13 +90,13 @@ class Standards:
 
     def _tuned(self, kind: NodeKind, policy: PreflightPolicy) -> Tuned:
         history = self._history.get(kind, ())
-        known = {(standard.probe, standard.transport) for standard in history}
+        known = {(threshold.probe, threshold.transport) for threshold in history}
         floors = [floor for floor in _floors(kind) if (floor.probe, floor.transport) not in known]
         best = self._best.get(kind, {})
         return apply_limits(_like(kind), [*history, *floors], best, policy.limits)
 
     async def run(self) -> None:
-        """Make the standards anew when figures have changed, until cancelled."""
+        """Make the thresholds anew when figures have changed, until cancelled."""
         while True:
             await self._changed.wait()
             if self.due():
@@ -106,12 +104,12 @@ class Standards:
             await asyncio.sleep(GROWING_SECONDS)
 
     def due(self) -> bool:
-        """Whether it is time to make the standards anew."""
+        """Whether it is time to make the thresholds anew."""
         growing = len(self._hub.nodes) > GROWN * self._nodes
         return self._changed.is_set() and (growing or self._clock() - self._made_at >= PAUSE_SECONDS)
 
     async def make(self) -> None:
-        """Make the standards from the checkers' reports, in slices, so that other tasks can run meanwhile."""
+        """Make the thresholds from the checkers' reports, in slices, so that other tasks can run meanwhile."""
         self._changed.clear()
         self._made_at, heard = self._clock(), self._hub.heard()
         now, wall = self._clock(), self._wall_clock()
@@ -128,17 +126,17 @@ class LimitsKeeper:
         report: called with a reason and a message.
     """
 
-    def __init__(self, standards: Standards, cluster: Cluster, report: Callable[[str, str], None]) -> None:
-        self._standards = standards
+    def __init__(self, thresholds: ProbeThresholds, cluster: Cluster, report: Callable[[str, str], None]) -> None:
+        self._thresholds = thresholds
         self._cluster = cluster
         self._report = report
         self._reported = ""
-        standards.subscribe(self.compare)
+        thresholds.subscribe(self.compare)
         cluster.policies.store.subscribe(lambda _old, _new: self.compare())
 
     def compare(self) -> None:
         """Report the limits that have no effect now, if they are not those reported last."""
-        message = self._standards.unused(self._cluster.policy().preflight)
+        message = self._thresholds.unused(self._cluster.policy().preflight)
         if message != self._reported:
             self._reported = message
             log.warning("limits of the FleetPolicy", unused=message or "none")
@@ -148,8 +146,8 @@ class LimitsKeeper:
 
 def _history(
     heard: list[Heard], now: float, wall: datetime
-) -> Generator[None, None, tuple[dict[NodeKind, tuple[Standard, ...]], dict[NodeKind, Reached]]]:
-    """Make the standards and the best figures of each kind of node from the reports, step by step."""
+) -> Generator[None, None, tuple[dict[NodeKind, tuple[ProbeThreshold, ...]], dict[NodeKind, Reached]]]:
+    """Make the thresholds and the best figures of each kind of node from the reports, step by step."""
     best: dict[NodeKind, Reached] = defaultdict(dict)
     by_name: dict[tuple[NodeKind, str, str], tuple[Key, list[Sample], Counter[str]]] = {}
     for number, one in enumerate(heard):
@@ -167,7 +165,7 @@ def _history(
                 reached[name[1:]] = Best(figure.figure, figure.unit)
         if number % _NODES_AT_ONCE == 0:
             yield
-    found: dict[NodeKind, list[Standard]] = defaultdict(list)
+    found: dict[NodeKind, list[ProbeThreshold]] = defaultdict(list)
     for name in sorted(by_name):
         key, samples, units = by_name[name]
         if len(samples) < LEAST_NODES:
@@ -178,7 +176,7 @@ def _history(
             continue
         floor = baselines.floor(key.probe, key.model, key.transport)
         source = f"the history of {known.nodes} nodes, whose middle is {known.middle:.4g}"
-        standard = Standard(
+        threshold = ProbeThreshold(
             probe=key.probe,
             model=key.model,
             transport=key.transport,
@@ -186,38 +184,26 @@ def _history(
             version=key.version,
             middle=known.middle,
             ratio=known.ratio,
-            floor=floor.at_least if floor else 0.0,
+            floor=floor.floor if floor else 0.0,
             miss_share=known.miss_share,
             unit=floor.unit if floor else max(sorted(units), key=units.__getitem__),
-            source=f"{source}; not below {floor.at_least:.4g}: {floor.source}" if floor else source,
+            source=f"{source}; not below {floor.floor:.4g}: {floor.source}" if floor else source,
             healthy=known.healthy,
         )
-        found[name[0]].append(standard)
-    return {kind: tuple(standards) for kind, standards in found.items()}, dict(best)
+        found[name[0]].append(threshold)
+    return {kind: tuple(thresholds) for kind, thresholds in found.items()}, dict(best)
 
 
-def _floors(kind: NodeKind) -> list[Standard]:
-    """The standards from the published figures of a model, where there is no history yet."""
+def _floors(kind: NodeKind) -> list[ProbeThreshold]:
+    """The thresholds from the published figures of a model, where there is no history yet."""
     found = {}
     for each in baselines.FLOORS:
         floor = baselines.floor(each.probe, kind.model, each.transport)
         if floor is not None:
             found[each.probe, floor.transport] = floor
-    return [
-        replace(
-            _like(kind),
-            probe=floor.probe,
-            transport=floor.transport,
-            floor=floor.at_least,
-            unit=floor.unit,
-            source=floor.source,
-        )
-        for floor in found.values()
-    ]
+    return [replace(floor, model=kind.model, library=kind.library, version=kind.version) for floor in found.values()]
 
 
-def _like(kind: NodeKind) -> Standard:
-    """A standard for this kind of node that demands nothing."""
-    return Standard(
-        "", kind.model, "", kind.library, kind.version, None, _UNKNOWN.ratio, 0.0, _UNKNOWN.miss_share, "", ""
-    )
+def _like(kind: NodeKind) -> ProbeThreshold:
+    """A threshold for this kind of node that demands nothing."""
+    return ProbeThreshold(model=kind.model, library=kind.library, version=kind.version)
