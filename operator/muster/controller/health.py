@@ -43,7 +43,7 @@ from muster.health.figures import BreakerState
 from muster.health.job_failures import LASTS, JobFailureReports, JobRecord, TestRequests
 from muster.health.memory import identity, same_machine
 from muster.health.node_world import FailedBurnIn, NodeWorld
-from muster.health.orders import Order
+from muster.health.orders import Circumstances, Order
 from muster.health.repairs import NOT_READ, Case, RepairStatus, Stage, is_held
 from muster.health.signs import JOBS, REPAIR
 from muster.health.silence import AVOID_SECONDS
@@ -460,16 +460,14 @@ class HealthKeeper:
         self._engine.mark_dirty(self._agents.changed(self._rules.budgets.window_limit))
         self._engine.mark_dirty(self._equipment.changed() & self._cluster.fleet.nodes.keys())
         judged = await self._observe(now)
-        orders = self._engine.decide(
-            now,
-            self._rules,
+        circumstances = Circumstances(
             self._cluster.fleet.nodes.keys(),
-            judged,
             self._acts.in_force,
             {name: doing.effect for name, doing in self._doing.items()},
-            policy_unknown=self._cluster.policy_unknown,
-            ahead=self._ahead.ages_of_future_times(self._times_taken_out(), now, self._clock()),
+            self._cluster.policy_unknown,
+            self._ahead.ages_of_future_times(self._times_taken_out(), now, self._clock()),
         )
+        orders = self._engine.decide(now, self._rules, judged, circumstances)
         self._measure()
         for order in orders:
             self._fitness.decide(order.name, exclusion_of(order.verdict, order.effect))

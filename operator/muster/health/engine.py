@@ -4,15 +4,14 @@ The operator and the simulator of fleets run it. The caller marks nodes, evaluat
 their verdicts here, and carries out the orders of `decide`.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from datetime import datetime
 
 from muster.api.nodehealth import NodeHealthStatus
-from muster.health.effects import Effect
 from muster.health.figures import Breaker
 from muster.health.memory import MachineOffences
-from muster.health.orders import InForce, Order, View, decide
+from muster.health.orders import Circumstances, Order, View, decide
 from muster.health.sources import Rules
 from muster.health.verdict import Verdict
 from muster.health.verdict_index import NodeIndex, VerdictIndex
@@ -96,43 +95,16 @@ class Engine:
         self._echoes.discard(name)
         return not (is_echo and before is not None and _same(before, self.verdict_index.verdicts.get(name)))
 
-    def decide(
-        self,
-        now: datetime,
-        rules: Rules,
-        nodes: Collection[str],
-        judged: Collection[str],
-        in_force: Mapping[str, InForce],
-        under_way: Mapping[str, Effect],
-        *,
-        policy_unknown: bool = False,
-        ahead: Mapping[datetime, float] | None = None,
-    ) -> list[Order]:
+    def decide(self, now: datetime, rules: Rules, judged: Collection[str], circumstances: Circumstances) -> list[Order]:
         """Return the orders: what to put into force, and for which nodes. The breaker's state is kept in `breaker`.
 
         Args:
             now: the time.
             rules: the fleet's policy.
-            nodes: the names of all nodes that exist.
             judged: the names of the nodes whose verdict or record is not what is in force.
-            in_force: by node, what was last put into force.
-            under_way: by node, what is being put into force.
-            policy_unknown: whether the policy cannot be read: then no node is newly taken out.
-            ahead: for how many seconds times that lie ahead have been known; None: there are none.
+            circumstances: what else is known.
         """
-        view = View(
-            now,
-            rules,
-            self.verdict_index,
-            self.node_index,
-            nodes,
-            judged,
-            in_force,
-            under_way,
-            policy_unknown,
-            ahead or {},
-        )
-        orders, self.breaker = decide(view)
+        orders, self.breaker = decide(View(now, rules, self.verdict_index, self.node_index, judged, circumstances))
         return orders
 
     def moments(self) -> list[datetime]:

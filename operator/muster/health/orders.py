@@ -64,6 +64,25 @@ def observed_effect(verdict: Verdict) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Circumstances:
+    """What is known beside the verdicts when one decision about all nodes is made.
+
+    Attributes:
+        nodes: names of the nodes that exist.
+        in_force: by node, what was last put into force.
+        under_way: by node, what is being put into force.
+        policy_unknown: whether the policy cannot be read: then no node is newly taken out.
+        ahead: for how many seconds times that lie ahead have been known.
+    """
+
+    nodes: Collection[str]
+    in_force: Mapping[str, InForce]
+    under_way: Mapping[str, Effect]
+    policy_unknown: bool = False
+    ahead: Mapping[datetime, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class View:
     """The facts from which one decision about all nodes is made.
 
@@ -72,30 +91,22 @@ class View:
         rules: the fleet's policy.
         verdict_index: the verdicts on all nodes, and counts of them.
         node_index: facts about all nodes that rulings need.
-        nodes: names of the nodes that exist.
         judged: names of the nodes whose verdict or record is not what is in force.
-        in_force: by node, what was last put into force.
-        under_way: by node, what is being put into force.
-        policy_unknown: whether the policy cannot be read: then no node is newly taken out.
-        ahead: for how many seconds times that lie ahead have been known.
+        circumstances: what else is known.
     """
 
     now: datetime
     rules: Rules
     verdict_index: VerdictIndex
     node_index: NodeIndex
-    nodes: Collection[str]
     judged: Collection[str]
-    in_force: Mapping[str, InForce]
-    under_way: Mapping[str, Effect]
-    policy_unknown: bool = False
-    ahead: Mapping[datetime, float] = field(default_factory=dict)
+    circumstances: Circumstances
 
 
 def decide(view: View) -> tuple[list[Order], Breaker]:
     """Return the orders to put into force, for the gravest nodes first, and the breaker's state."""
     rulings, breaker = rule(_situation(view), view.rules, view.now)
-    if view.policy_unknown:
+    if view.circumstances.policy_unknown:
         rulings = {name: held_back(ruling) for name, ruling in rulings.items()}
     return list(_orders(view, rulings)), breaker
 
@@ -113,7 +124,7 @@ def _orders(view: View, rulings: Mapping[str, Ruling]) -> Iterator[Order]:
 
 def _wanted(view: View, name: str, ruling: Ruling) -> Effect:
     wanted = effect(view.verdict_index.verdicts[name], ruling, view.rules.enforcement)
-    if view.policy_unknown:  # the policy on taints is unknown, too, so taints stay as they are
+    if view.circumstances.policy_unknown:  # the policy on taints is unknown, too, so taints stay as they are
         return wanted._replace(taint=name in view.node_index.tainted)
     return wanted
 
@@ -131,9 +142,9 @@ def _is_news(view: View, name: str, ruling: Ruling, wanted: Effect) -> bool:
         ruling: what the breaker allows.
         wanted: what Muster should do about the node.
     """
-    if name in view.under_way:
-        return view.under_way[name] != wanted
-    known = view.in_force.get(name)
+    if name in view.circumstances.under_way:
+        return view.circumstances.under_way[name] != wanted
+    known = view.circumstances.in_force.get(name)
     tainted = name in view.node_index.tainted
     return ruling.charge or known is None or known.effect != wanted or wanted.taint != tainted
 
@@ -142,14 +153,16 @@ def _situation(view: View) -> Situation:
     """Return the breaker's view of the fleet: the nodes that are out, were out, or bear Muster's taint, and the
     counts."""
     books, ground = view.verdict_index, view.node_index
-    names = [name for name in books.concerned | ground.tainted if name in books.verdicts and name in view.nodes]
+    names = [
+        name for name in books.concerned | ground.tainted if name in books.verdicts and name in view.circumstances.nodes
+    ]
     return Situation(
         verdicts={name: books.verdicts[name] for name in names},
         tainted=ground.tainted,
         domains=ground.domains,
         pools=ground.pools,
-        gone=[i for name, several in ground.incidents.items() if name not in view.nodes for i in several],
+        gone=[i for name, several in ground.incidents.items() if name not in view.circumstances.nodes for i in several],
         pool_sizes=ground.pool_sizes,
         sizes=ground.sizes,
-        ahead=view.ahead,
+        ahead=view.circumstances.ahead,
     )

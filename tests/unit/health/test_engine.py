@@ -8,6 +8,7 @@ from tests.unit.health.test_orders import verdict
 from tests.unit.lifecycle.builders import a_fleet, a_node
 
 from muster.health.engine import Engine
+from muster.health.orders import Circumstances
 from muster.health.sources import Rules
 from muster.health.verdict import Verdict
 
@@ -63,7 +64,7 @@ def test_a_budget_that_is_used_up_is_asked_again_when_it_says() -> None:
     engine.node_index.rebuild(fleet)
     for name in names:
         engine.set_verdict(name, verdict(name))
-    orders = engine.decide(NOW, Rules.from_policy(fleet.policy), names, {"n0", "n1"}, {}, {})
+    orders = engine.decide(NOW, Rules.from_policy(fleet.policy), {"n0", "n1"}, Circumstances(names, {}, {}))
     assert [order.name for order in orders] == ["n0", "n2", "n1"]
     assert engine.breaker is not None
     assert (engine.breaker.held, engine.moments()) == (1, [])

@@ -10,7 +10,7 @@ from muster.health.assess import assess
 from muster.health.effects import Effect
 from muster.health.facts import NodeFacts
 from muster.health.node_world import NodeWorld
-from muster.health.orders import InForce, View, decide
+from muster.health.orders import Circumstances, InForce, View, decide
 from muster.health.sources import Rules
 from muster.health.verdict import Verdict
 from muster.health.verdict_index import NodeIndex, VerdictIndex
@@ -32,17 +32,10 @@ def view(**changes: Any) -> View:
     nodes.rebuild(fleet)
     for name in names:
         index.set_verdict(name, verdict(name))
-    values: dict[str, Any] = {
-        "now": NOW,
-        "rules": Rules.from_policy(fleet.policy),
-        "verdict_index": index,
-        "node_index": nodes,
-        "nodes": names,
-        "judged": {"n0", "n1"},
-        "in_force": {},
-        "under_way": {},
-    }
-    return View(**(values | changes))
+    circumstances: dict[str, Any] = {"nodes": names, "in_force": {}, "under_way": {}}
+    judged = changes.pop("judged", {"n0", "n1"})
+    rules = Rules.from_policy(fleet.policy)
+    return View(NOW, rules, index, nodes, judged, Circumstances(**(circumstances | changes)))
 
 
 def test_the_same_view_gives_the_same_orders() -> None:

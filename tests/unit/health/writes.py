@@ -21,7 +21,7 @@ from muster.health.budgets import Share
 from muster.health.engine import Engine
 from muster.health.facts import NodeFacts
 from muster.health.node_world import NodeWorld
-from muster.health.orders import InForce, Order
+from muster.health.orders import Circumstances, InForce, Order
 from muster.health.sources import Rules
 from muster.world.fleet import Fleet
 
@@ -84,7 +84,7 @@ class Operator:
         judged = {name for name in sorted(self.engine.due(now, self.writing.keys())) if self._differs(name, now)}
         under_way = {name: order.effect for name, order in self.writing.items()}
         nodes = self.fleet.nodes.keys()
-        for order in self.engine.decide(now, self.rules, nodes, judged, self.in_force, under_way):
+        for order in self.engine.decide(now, self.rules, judged, Circumstances(nodes, self.in_force, under_way)):
             if order.name in self.writing:
                 self.engine.mark_dirty([order.name])
             elif order.name not in self.resting:

@@ -24,7 +24,7 @@ from muster.health.assess import assess
 from muster.health.facts import NodeFacts
 from muster.health.fitness import fitness_of
 from muster.health.node_world import NodeWorld
-from muster.health.orders import View, decide
+from muster.health.orders import Circumstances, View, decide
 from muster.health.sources import ROWS, Annotation, Row, Rules
 from muster.health.story import recorded_status
 from muster.health.verdict_index import NodeIndex, VerdictIndex
@@ -58,7 +58,7 @@ def exclusion_for(node: NodeView) -> Exclusion | None:
     for each in nodes:
         books.set_verdict(each.name, assess(NodeWorld(NodeFacts.from_node(each), healthy(), rules, NOW)))
     names = [each.name for each in nodes]
-    orders, _ = decide(View(NOW, rules, books, ground, names, {node.name}, {}, {}))
+    orders, _ = decide(View(NOW, rules, books, ground, {node.name}, Circumstances(names, {}, {})))
     order = next(order for order in orders if order.name == node.name)
     return fitness_of(recorded_status(order, rules.enforcement)).exclusion
 

@@ -17,7 +17,7 @@ from muster.health.effects import Effect
 from muster.health.engine import Engine
 from muster.health.facts import NodeFacts
 from muster.health.node_world import FailedBurnIn, NodeWorld
-from muster.health.orders import InForce, Order
+from muster.health.orders import Circumstances, InForce, Order
 from muster.health.pools import Pools
 from muster.health.silence import AgentContacts
 from muster.health.sources import UNHEALTHY_TAINT, Rules
@@ -136,7 +136,8 @@ class Keeper:
         names = self.engine.due(moment) & self.fleet.nodes.keys()
         for name in sorted(names):
             self._assess(name, moment)
-        for order in self.engine.decide(moment, self.rules, self.fleet.nodes.keys(), names, self.in_force, {}):
+        circumstances = Circumstances(self.fleet.nodes.keys(), self.in_force, {})
+        for order in self.engine.decide(moment, self.rules, names, circumstances):
             self._put_into_force(order, now)
         return self._pause(now, moment)
 
