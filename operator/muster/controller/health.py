@@ -52,7 +52,7 @@ from muster.health.verdict import Verdict
 from muster.health.verdict_index import is_tainted
 from muster.kube.client import Client
 from muster.kube.decode import Undecodable
-from muster.kube.errors import ApiError, LeadershipLost
+from muster.kube.errors import ApiError, LeadershipLost, ServerError, Unreachable
 from muster.kube.events import EventRecorder
 from muster.preflight.upkeep import Finding
 from muster.recovery.followed import comparable_facts, failures_that_followed, qualified_job_name
@@ -515,6 +515,10 @@ class HealthKeeper:
         async with self._room:
             try:
                 await self._acts.put_into_force(order, self._rules.enforcement, now)
+            except (ServerError, Unreachable) as error:
+                log.warning("whether a node was dealt with is not known", node=order.name, error=str(error))
+                await self._acts.read_record(order.name)  # what was decided counts until then
+                self._rest(order.name)
             except ApiError as error:
                 log.warning("node not dealt with", node=order.name, error=str(error))
                 self._rest(order.name)

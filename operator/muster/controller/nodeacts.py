@@ -31,7 +31,17 @@ from muster.health.verdict_index import is_tainted
 from muster.kube import decode, paths
 from muster.kube.client import APPLY_PATCH, Client
 from muster.kube.decode import Undecodable
-from muster.kube.errors import AlreadyExists, ApiError, Conflict, Forbidden, Invalid, NotFound
+from muster.kube.errors import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotFound,
+    ServerError,
+    TooManyRequests,
+    Unreachable,
+)
 from muster.kube.events import NORMAL, WARNING, EventRecorder, Regarding
 from muster.world.views import NodeView
 
@@ -40,6 +50,7 @@ FIELD_MANAGER = "muster"
 # The agent's part of the status; the rest is the operator's.
 _AGENTS = frozenset({"evidence", "agent"})
 JSON_PATCH = "application/json-patch+json"
+READ_AGAIN_SECONDS = 2.0
 REFUSED_SECONDS = 300.0
 """Pause after the API server refused a taint, of one node."""
 
@@ -158,6 +169,23 @@ class NodeActs:
         if health.status.exclusion is None and status.exclusion is not None:
             _measure(order.verdict, now)
         return True
+
+    async def read_record(self, name: str) -> None:
+        """Read a node's record after a write whose outcome is not known, however long the API server does not answer.
+
+        The watch may be behind: without this, the next decision could count the node's place as free.
+        """
+        path = paths.muster("nodehealths", name=name)
+        while True:
+            try:
+                self._cluster.healths.assume(await self._client.get(path))
+                return
+            except (ServerError, Unreachable, TooManyRequests) as error:
+                log.warning("waits for the API server, to read the record of a node", node=name, error=str(error))
+                await asyncio.sleep(READ_AGAIN_SECONDS)
+            except ApiError as error:  # there is none, or it may not be read
+                log.warning("the record of a node is not read", node=name, error=str(error))
+                return
 
     def _later(self, name: str, seconds: float) -> None:
         if name not in self._postponed:

@@ -186,6 +186,8 @@ def _settle(pool: BudgetPool, window: Window) -> _Settled:
         if not verdict.out or (grounds.stays and not acted):
             # `muster.health.silence` limits how many nodes may stay out so at once.
             rulings[name] = _UNTAINTED if name in pool.tainted else _USED
+            if (incident := pool.uncleared.get(name)) is not None:  # its place is free once its return is on record
+                out.append(Removal(incident.certain, incident.charged_to, pool.domains.get(name)))
         elif acted or grounds.cordoned or grounds.only_planned:
             # This holds even if another system has begun a repair since: a taint should not come and go.
             rulings[name] = _TAKEN

@@ -1,10 +1,10 @@
 """The orders of health: what has to be put into force for which nodes, as one decision about all of them. Pure."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from muster.api.nodehealth import VerdictState
+from muster.api.nodehealth import HealthIncident, VerdictState
 from muster.health.breaker import rule
 from muster.health.effects import Effect, effect
 from muster.health.figures import Breaker
@@ -160,9 +160,16 @@ def _situation(view: View) -> Situation:
         verdicts={name: books.verdicts[name] for name in names},
         tainted=ground.tainted,
         domains=ground.domains,
+        uncleared={name: last for name in names if (last := _taken_out(ground.incidents.get(name, ()))) is not None},
         pools=ground.pools,
         gone=[i for name, several in ground.incidents.items() if name not in view.circumstances.nodes for i in several],
         pool_sizes=ground.pool_sizes,
         sizes=ground.sizes,
         ahead=view.circumstances.ahead,
     )
+
+
+def _taken_out(incidents: Sequence[HealthIncident]) -> HealthIncident | None:
+    """Return the incident for which Muster has a node out by these incidents on record; None: it has not."""
+    last = incidents[-1] if incidents else None
+    return last if last is not None and last.cleared_time is None and last.taken_out_time is not None else None

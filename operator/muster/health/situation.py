@@ -31,6 +31,7 @@ class Situation:
         sizes: by pool and domain path, the number of nodes; None: the nodes in `verdicts` are counted.
         ahead: for how many seconds each incident time in the future has been known; absent: it is new
         (`muster.health.ahead`).
+        uncleared: by node that Muster has out by its record, the incident there, whatever the verdict is by now.
     """
 
     verdicts: Mapping[str, Verdict]
@@ -41,6 +42,7 @@ class Situation:
     pool_sizes: Mapping[str, int] | None = None
     sizes: Mapping[Domain, int] | None = None
     ahead: Mapping[datetime, float] = field(default_factory=dict)
+    uncleared: Mapping[str, HealthIncident] = field(default_factory=dict)
 
     def pool_of(self, name: str) -> str:
         """Return the pool of like nodes of a node."""
@@ -61,6 +63,7 @@ class BudgetPool:
         limits: the budgets as numbers of nodes.
         verdicts: by node.
         domains: by node that is out, its innermost domain within its pool of like nodes; absent: it is in none.
+        uncleared: by node that Muster has out by its record, the incident there.
         tainted: names of the nodes that have Muster's taint.
         gone: incidents of nodes of the pool that do not exist any more.
     """
@@ -69,6 +72,7 @@ class BudgetPool:
     limits: Limits
     verdicts: Mapping[str, Verdict]
     domains: Mapping[str, Domain]
+    uncleared: Mapping[str, HealthIncident]
     tainted: Collection[str]
     gone: Sequence[HealthIncident]
 
@@ -100,8 +104,9 @@ def budget_pools(situation: Situation, budgets: Budgets) -> list[BudgetPool]:
             {
                 name: (situation.pool_of(name), tuple(path))
                 for name, verdict in verdicts.items()
-                if verdict.out and (path := situation.domains.get(name)) and all(path)
+                if (verdict.out or name in situation.uncleared) and (path := situation.domains.get(name)) and all(path)
             },
+            situation.uncleared,
             situation.tainted,
             gone[pool],
         )

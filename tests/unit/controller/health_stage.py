@@ -64,8 +64,11 @@ class ApiServer:
         return data
 
     async def get(self, path: str, query: Any = None) -> bytes:
-        await self._called("GET", "nodes", path.split("/")[-1])
-        return json.dumps(self.objects["nodes", path.split("/")[-1]]).encode()
+        kind, name = path.split("/")[-2:]
+        await self._called("GET", kind, name)
+        if (kind, name) not in self.objects:
+            raise NotFound(404, "NotFound", "there is none")
+        return json.dumps(self.objects[kind, name]).encode()
 
     async def post(self, path: str, body: Any, query: Any = None, *, one_of_many: bool = False) -> bytes:
         name = body["metadata"]["name"]

@@ -43,6 +43,7 @@ from muster.kube import decode
 from muster.kube.decode import Undecodable
 from muster.kube.errors import (
     ApiError,
+    Conflict,
     Forbidden,
     LeadershipLost,
     ServerError,
@@ -502,7 +503,7 @@ async def test_what_fails_is_left_alone_for_a_while_and_the_others_are_not(stage
     stage.add("a", "b")
     await stage.look()
     stage.say("a", 79)
-    stage.api.fails["a"] = [ServerError(500, "", "no") for _ in range(10)]
+    stage.api.fails["a"] = [Conflict(409, "Conflict", "no") for _ in range(10)]
     await stage.look()
     stage.say("b", 79)
     await stage.look()

@@ -1,15 +1,18 @@
 """What jobs see of nodes whose records cannot be written or read, or were forged or deleted."""
 
 import copy
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from tests.unit.controller.health_stage import Stage, mark, stage_with_a_policy
+from tests.unit.health.builders import budgets
 
 from muster.api.nodehealth import Evacuate, NodeHealth
+from muster.controller import nodeacts
 from muster.health.fitness import UNREADABLE
 from muster.kube.decode import Undecodable
-from muster.kube.errors import ApiError, Forbidden, Invalid, LeadershipLost, NotFound, ServerError
+from muster.kube.errors import ApiError, Forbidden, Invalid, LeadershipLost, NotFound, ServerError, Unreachable
 from muster.world.fleet import Exclusion, Fleet, Suspicion
 
 
@@ -219,3 +222,68 @@ async def test_a_new_leader_sees_what_the_last_one_saw_wherever_it_died(heard: b
         number += 1
     assert number >= 8
     assert {name for name, (exclusion, _, _) in last.items() if exclusion} == {"fatal", "degraded", "cordoned", "spot"}
+
+
+def degrade(stage: Stage, name: str) -> None:
+    mark(stage, name, "EVICT")
+
+
+def one_place(stage: Stage) -> None:
+    """Four nodes in a domain each; one of them may be out for what is not certain."""
+    stage.policy(budgets=budgets(out=1))
+    for number in range(4):
+        stage.add(f"n{number}", rack=f"r{number}")
+
+
+async def test_a_write_without_an_answer_keeps_its_place_although_the_watch_is_behind(stage: Stage) -> None:
+    one_place(stage)
+    degrade(stage, "n1")
+    api, patch = stage.api, stage.api.patch
+
+    async def answer_lost(path: str, *rest: Any, **more: Any) -> bytes:
+        if "/n1/" in path:
+            shown, api.shown = api.shown, lambda _kind, _data: None
+            await patch(path, *rest, **more)
+            api.shown = shown
+            raise Unreachable(0, "", "no answer")
+        return await patch(path, *rest, **more)
+
+    api.patch = answer_lost  # type: ignore[method-assign]
+    await stage.look()
+    assert "takenOutTime" in stage.status("n1")["incidents"][-1]
+    stage.keeper._rested("n1")
+    stage.say("n0", 48)  # graver
+    await stage.look()
+    assert "takenOutTime" not in stage.status("n0")["incidents"][-1]
+
+
+async def test_the_record_is_read_once_the_api_server_answers(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nodeacts, "READ_AGAIN_SECONDS", 0.001)
+    stage.add("a")
+    stage.say("a", 79)
+    stage.api.fails["a"] = [Unreachable(0, "", "no answer"), ServerError(503, "", "not yet"), Unreachable(0, "", "no")]
+    await stage.look()
+    assert stage.api.count("GET", "nodehealths") == 3
+    stage.keeper._rested("a")
+    await stage.look()
+    assert "takenOutTime" in stage.status("a")["incidents"][-1]
+
+
+async def test_the_place_of_a_node_is_free_once_its_return_is_on_record(stage: Stage) -> None:
+    one_place(stage)
+    degrade(stage, "n1")
+    await stage.look()
+    assert "takenOutTime" in stage.status("n1")["incidents"][-1]
+    stage.now += timedelta(hours=1)
+    mark(stage, "n1", "")
+    degrade(stage, "n2")
+    stage.api.refuses["PATCH", "nodehealths"] = Forbidden(403, "Forbidden", "cannot patch nodehealths")
+    await stage.look()
+    assert stage.keeper._engine.breaker is not None
+    assert (stage.keeper._engine.breaker.out, stage.keeper._engine.breaker.held) == (1, 1)
+    stage.api.refuses.clear()
+    for name in ("n1", "n2"):
+        stage.keeper._rested(name)
+    await stage.look()
+    assert "clearedTime" in stage.status("n1")["incidents"][-1]
+    assert "takenOutTime" in stage.status("n2")["incidents"][-1]
