@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.unit.checkpoint.directories import (
@@ -13,10 +14,12 @@ from tests.unit.checkpoint.directories import (
     write,
 )
 from tests.unit.checkpoint.recordings import START_NS, InMemory, archive, complete, finder_of, safetensors
+from tests.unit.reports.trees import Deep, written
 
 from muster.node.checkpoint import find, listing
 from muster.node.checkpoint.find import Finder, ScanOptions
 from muster.node.checkpoint.formats import manifest as manifest_format
+from muster.node.checkpoint.formats.table import formats_by
 from muster.node.checkpoint.manifest import ManifestError, parse_manifest
 from muster.protocol.checkpoint_names import PUT_AWAY_WORDS, WRITTEN_BEHIND, order_candidates, put_away, step_in_name
 from muster.protocol.checkpoints import MAX_LISTED
@@ -613,3 +616,26 @@ def test_a_checkpoint_that_is_a_file_is_not_hidden_by_directories_without_a_numb
     for number in range(find.MAX_WITHOUT_STEP):
         files.put(f"extra{chr(97 + number)}/file", b"")
     assert complete(files) == [(500, "last.ckpt")]
+
+
+def _trainer_save(step: int, *, is_marked: bool = True, is_torn: bool = False) -> dict[str, Any]:
+    weights = {"bytes": "c800000000000000", "zeros": 50} if is_torn else 200
+    path = f"checkpoint-{step}"
+    files = {f"{path}/config.json": "{}", f"{path}/model.safetensors": weights, f"{path}/optimizer.pt": 300}
+    marker = {
+        f"{path}/scheduler.pt": 100,
+        f"{path}/rng_state.pth": 100,
+        f"{path}/trainer_state.json": {"json": {"global_step": step}},
+    }
+    return {**files, **(marker if is_marked else {})}
+
+
+def test_begun_saves_leave_room_for_those_that_were_judged() -> None:
+    """Workers that do not verify list the judged one: without it in the verifiers' lists they would wait for it."""
+    tree = _trainer_save(500) | _trainer_save(1000, is_torn=True)
+    for step in range(2000, 14000, 1000):
+        tree |= _trainer_save(step, is_marked=False)
+    found = list(finder_of(Deep(written(tree)), formats_by("")).scan(ScanOptions()))[-1]
+    assert [one.step for one in found.checkpoints] == [500]
+    assert found.incomplete[0].step == 1000
+    assert len(found.incomplete) == ScanOptions().limit

@@ -315,7 +315,7 @@ class Finder:
                 warning = self._suspicion(newest, incomplete, pointed, unrecognized, how.thorough) if found.done else ""
                 trap = pointed.words if pointed is not None and pointed.is_trap else ""
                 begun = self._begun(search.unrecognized, newest) if found.done and how.thorough else ()
-                incomplete = tuple(newest_first((*incomplete, *begun), how.limit))
+                incomplete += tuple(newest_first(begun, max(how.limit - len(incomplete), 0)))  # judged ones first
                 found = dataclasses.replace(found, warning=warning, trap=trap, incomplete=incomplete)
             yield found
             if not open_ones:
