@@ -170,7 +170,10 @@ _ONLY_IMEX = r"(ErrorCode:DCGM_FR_IMEX_UNHEALTHY [^;]*(;|\Z))+"
 _NVSENTINEL_NETWORK = r"(InfiniBand(State|Degradation|CharDevice)|Ethernet\w*|EFA\w*)Check"
 
 # What EKS's agent has in excludedInterfaceNameRegexps by default.
-_OTHER_INTERFACE = r'Interface Name: "(((ip6)?gre|(ip6)?gretap|erspan|tunl|sit|ip6tnl|ib)\d+|ibp\d+s\d+(f\d+)?)", .*'
+_OTHER_INTERFACE = (
+    r'(Interface Name: "(((ip6)?gre|(ip6)?gretap|erspan|tunl|sit|ip6tnl|ib)\d+|ibp\d+s\d+(f\d+)?)"'
+    r"((?!Interface Name:).)*)+"
+)
 
 _S = SourceName
 _BAD = ("False",)
