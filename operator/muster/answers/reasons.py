@@ -1470,11 +1470,11 @@ REASONS: tuple[Reason, ...] = (
         Topic.NODES,
         NODE_EVENT,
         "The NodeHealth of the node does not fit its schema; the message names the field.",
-        "The last verdict stays in effect.",
+        "New workers are placed on the node only where no other node is left, and no worker leaves it.",
         "Correct that field, or delete the NodeHealth.",
-        "NodeHealth n0 does not fit its schema (status.state: not one of the values). The last verdict stays in "
-        "effect. Correct that field, or delete the NodeHealth; that also deletes the node's incidents and offence "
-        "score.",
+        "NodeHealth n0 does not fit its schema (status.state: not one of the values). Until it does, new workers are "
+        "placed on the node only where no other node is left, and no worker leaves it. Correct that field, or delete "
+        "the NodeHealth; that also deletes the node's incidents and offence score.",
     ),
     Reason(
         "InternalError",

@@ -40,6 +40,7 @@ from muster.health.effects import Effect, exclusion_of
 from muster.health.engine import Engine
 from muster.health.facts import NodeFacts
 from muster.health.figures import BreakerState
+from muster.health.fitness import Decided
 from muster.health.job_failures import LASTS, JobFailureReports, JobRecord, TestRequests
 from muster.health.memory import identity, same_machine
 from muster.health.node_world import FailedBurnIn, NodeWorld
@@ -48,7 +49,7 @@ from muster.health.repairs import NOT_READ, Case, RepairStatus, Stage, is_held
 from muster.health.signs import JOBS, REPAIR
 from muster.health.silence import AVOID_SECONDS
 from muster.health.sources import Rules
-from muster.health.verdict import Verdict
+from muster.health.verdict import Verdict, node_fault
 from muster.health.verdict_index import is_tainted
 from muster.kube.client import Client
 from muster.kube.decode import Undecodable
@@ -183,22 +184,26 @@ class HealthKeeper:
         self._engine.forget_echoes()
         self._mark_dirty(self._cluster.fleet.nodes)
 
-    async def run(self, all_judged: Callable[[], None] = lambda: None) -> None:
-        """Evaluate nodes and act until cancelled; to be run by the leader.
+    async def begin(self) -> None:
+        """Judge all nodes, before a new leader gives any to a job: a fault that could not be recorded is on no record.
 
-        Args:
-            all_judged: called once all nodes have been judged, or that has failed.
+        The writes that follow are begun, and not waited for.
+        """
+        self._leads_since = self._clock()
+        self.everything()
+        await self._note_changes()
+
+    async def run(self) -> None:
+        """Evaluate nodes and act until cancelled; to be run by the leader.
 
         Raises:
             LeadershipLost: this process may not write any more.
         """
-        self._leads_since = self._clock()
+        self._leads_since = self._clock() if self._leads_since is None else self._leads_since
         self.everything()
         forgetting = asyncio.create_task(self._forget(), name="forgetting machines that are gone")
         marking = asyncio.create_task(self._mark(), name="conditions of nodes")
         try:
-            await self._note_changes()
-            all_judged()
             while True:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(self._pause()):
@@ -470,11 +475,12 @@ class HealthKeeper:
         orders = self._engine.decide(now, self._rules, judged, circumstances)
         self._measure()
         for order in orders:
-            self._fitness.decide(order.name, exclusion_of(order.verdict, order.effect))
+            decided = Decided(exclusion_of(order.verdict, order.effect), node_fault(order.verdict))
+            self._fitness.note_decision(order.name, decided)
             if order.name in self._doing:
                 self._engine.mark_dirty([order.name])
-            elif order.name not in self._resting:
-                self._begin(order, now)
+            elif order.name not in self._resting and self._health(order.name) is not None:
+                self._begin(order, now)  # nothing is done that cannot be recorded
 
     def _times_taken_out(self) -> Iterator[datetime]:
         """The times at which Muster has taken nodes out of use, as far as they may be charged to a budget."""
@@ -505,8 +511,7 @@ class HealthKeeper:
             await asyncio.wait([doing.task for doing in self._doing.values()])
 
     def _begin(self, order: Order, now: datetime) -> None:
-        if order.ruling.charge:  # the next look must know, though it is written only in a moment
-            self._engine.verdict_index.set_verdict(order.name, order.verdict)
+        self._engine.begin(order)
         task = asyncio.create_task(self._deal_with(order, now), name=f"health of {order.name}")
         self._doing[order.name] = _Doing(task, order.effect)
         task.add_done_callback(lambda task: self._done(order.name, task))
@@ -582,7 +587,6 @@ class HealthKeeper:
             self._acts.forget(name)
             self._marks.forget(name)
             self._faded.pop(name, None)
-            self._fitness.decide(name, None)
             self._mark_dirty(self._test_requests.set_request(name, None))
             return
         burned = [word for words in self._burned.get(name, {}).values() for word in words]

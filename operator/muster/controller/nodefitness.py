@@ -1,20 +1,18 @@
 """Shows jobs each node as its NodeHealth has it, corrected by what the leader has decided since.
 
 It is the only way by which a node's health comes to jobs: placement, evacuation, blame. A decision that is not on
-record yet keeps new workers away, and nothing else follows from it. So no worker is placed on a node whose fault could
-not be recorded, and none leaves a node for a reason that the next leader would not know.
+record yet keeps new workers away and says what is wrong with the node. So no worker is placed on a node whose fault
+could not be recorded, and none leaves a node for a reason that the next leader would not know.
 
 Tests: tests/unit/controller/test_nodefitness.py.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 
-from muster.api.nodehealth import NodeExclusion, NodeHealth
+from muster.api.nodehealth import NodeHealth
 from muster.controller.cluster import Cluster
-from muster.health.fitness import UNREADABLE, Fitness, fitness_of, until_recorded
+from muster.health.fitness import UNREADABLE, Decided, Fitness, corrected, fitness_of
 from muster.kube.decode import Undecodable
-from muster.world.fleet import Exclusion
 from muster.world.views import NodeView
 
 _NOTHING = Fitness()
@@ -32,19 +30,17 @@ class NodeFitness:
         self._cluster = cluster
         self._rings = rings
         self._freed = freed
-        self._decided: dict[str, Exclusion] = {}  # by node that this leader excludes, as it is before it is on record
+        self._decided: dict[str, Decided] = {}  # by node that this leader has decided about
         cluster.healths.store.subscribe(self._record_changed)
         cluster.nodes.store.subscribe(self._node_changed)
 
-    def decide(self, name: str, exclusion: NodeExclusion | None) -> None:
-        """Take in the leader's newest decision about a node; None: the node may be used.
+    def note_decision(self, name: str, decided: Decided) -> None:
+        """Take in the leader's newest decision about a node.
 
         It holds whatever becomes of the record: one that cannot be written, or that a user deletes.
         """
-        before = self._decided.pop(name, None)
-        if exclusion is not None:
-            self._decided[name] = until_recorded(exclusion)
-        if self._decided.get(name) != before:
+        if self._decided.get(name) != decided:
+            self._decided[name] = decided
             self._show(name)
 
     def _record_changed(self, old: NodeHealth | Undecodable | None, new: NodeHealth | Undecodable | None) -> None:
@@ -69,12 +65,13 @@ class NodeFitness:
                 self._rings(uid)
 
     def _fitness_of(self, name: str) -> Fitness:
-        if name not in self._cluster.fleet.nodes:
-            return _NOTHING
         record = self._cluster.healths.store.get(("", name))
-        if isinstance(record, Undecodable):
-            return UNREADABLE
-        recorded = fitness_of(record.status) if record is not None else _NOTHING
-        if recorded.exclusion is None and name in self._decided:
-            return replace(recorded, exclusion=self._decided[name])
-        return recorded
+        if name not in self._cluster.fleet.nodes:
+            if record is None:
+                self._decided.pop(name, None)
+            return _NOTHING
+        recorded = UNREADABLE if isinstance(record, Undecodable) else _NOTHING
+        if isinstance(record, NodeHealth):
+            recorded = fitness_of(record.status)
+        decided = self._decided.get(name)
+        return recorded if decided is None else corrected(recorded, decided)

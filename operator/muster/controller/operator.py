@@ -306,11 +306,12 @@ class Operator:
         if self.settings.checker_namespace:
             self._spawn(self.ports.publish(), "checkers' authority")
         self._spawn(self.thresholds.run(), "thresholds")
+        await self.health.begin()
         self.queue.expect(self.cluster.job_keys())
         self.reconciler.expect(self.cluster.job_keys(), self.checkers.note_all_decided)
         self._mark_all_jobs()
         self._spawn(self.queue.run(), "queue")
-        self._spawn(self.health.run(self.queue.note_nodes_judged), "health")
+        self._spawn(self.health.run(), "health")
         self._spawn(self.upkeep.run(), "upkeep")
         if self.history is not None:
             self._spawn(self.history.run(), "history")

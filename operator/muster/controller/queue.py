@@ -85,7 +85,6 @@ class Queue:
         self._uids: dict[Key, str] = {}
         self._turns: dict[str, QueueDecision] = {}
         self._unseen: set[Key] = set()
-        self._nodes_judged = True
         self._stale = asyncio.Event()
         self._failed: dict[str, str] = {}  # jobs that planning failed at -> how
         self.reserved: frozenset[str] = frozenset()  # free nodes that wait for the rest of a gang
@@ -96,17 +95,9 @@ class Queue:
         cluster.reservation_unused = self._charge
 
     def expect(self, keys: list[Key]) -> None:
-        """Make no plan before these jobs have been looked at once, and all nodes judged once.
-
-        A new leader must not serve first the job it sees first, nor give out a node whose fault could not be recorded.
-        """
-        self._unseen, self._nodes_judged = set(keys), False
-
-    def note_nodes_judged(self) -> None:
-        """Note that all nodes have been judged once."""
-        if not self._nodes_judged:
-            self._nodes_judged = True
-            self._stale.set()
+        """Make no plan before these jobs have been looked at once: a new leader must not serve first the job it sees
+        first."""
+        self._unseen = set(keys)
 
     def set_waiting(self, key: Key, job_uid: str, waiting: Waiting | None, waited_seconds: float = 0.0) -> None:
         """Set what a job waits for now.
@@ -190,7 +181,7 @@ class Queue:
                 async with asyncio.timeout(REPLAN_SECONDS):  # wait_for can lose a cancellation before Python 3.12
                     await self._stale.wait()
             self._stale.clear()
-            if self._unseen or not self._nodes_judged:
+            if self._unseen:
                 continue
             begun = self._clock()
             try:

@@ -107,6 +107,11 @@ class Engine:
         orders, self.breaker = decide(View(now, rules, self.verdict_index, self.node_index, judged, circumstances))
         return orders
 
+    def begin(self, order: Order) -> None:
+        """Take in that an order is being carried out: what it charges counts now, not once it is written."""
+        if order.ruling.charge:
+            self.verdict_index.set_verdict(order.name, order.verdict)
+
     def moments(self) -> list[datetime]:
         """Return the moments at which a node has to be judged, or a held node may be taken out, by time alone."""
         next_try = self.breaker.next_try if self.breaker is not None else None

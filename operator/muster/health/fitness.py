@@ -5,9 +5,9 @@ Jobs act on what is on record and on nothing else, so that a new leader sees wha
 Tests: tests/unit/health/test_fitness.py, tests/unit/controller/test_nodefitness.py.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from muster.api.nodehealth import ExclusionCause, NodeExclusion, NodeHealthStatus
+from muster.api.nodehealth import Evacuate, ExclusionCause, NodeExclusion, NodeHealthStatus
 from muster.health.maintenance import window_text
 from muster.world.fleet import Exclusion, Removal, Suspicion
 
@@ -30,7 +30,7 @@ class Fitness:
 UNREADABLE = Fitness(
     Exclusion(
         "RecordUnreadable",
-        "its NodeHealth cannot be read by this version of Muster, so that it is not known whether the node is fit",
+        "its NodeHealth cannot be read, so that Muster does not know whether the node is fit: correct or delete it",
         last_choice=True,
     )
 )
@@ -47,10 +47,46 @@ def fitness_of(status: NodeHealthStatus) -> Fitness:
     )
 
 
-def until_recorded(excluded: NodeExclusion) -> Exclusion:
-    """Return what jobs see of a node whose exclusion is decided and not on record: no new worker goes there, and the
-    present ones stay until it is recorded."""
-    return Exclusion(excluded.reason, excluded.message, last_choice=excluded.last_choice, cause=excluded.cause)
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What this leader has decided about a node, whether or not it is on record.
+
+    Attributes:
+        exclusion: why no new worker is placed there; None: the node may be used.
+        fault: what is wrong with it; "" if nothing is known.
+    """
+
+    exclusion: NodeExclusion | None = None
+    fault: str = ""
+
+
+def corrected(recorded: Fitness, decided: Decided) -> Fitness:
+    """Return what jobs see of a node: what is on record, as far as this leader's decision does not contradict it.
+
+    New workers stay away as far as either says. Present ones leave only as far as both say: no worker leaves a node for
+    a reason that is not on record, nor for one that the leader has taken back and cannot write.
+
+    Args:
+        recorded: what the record says.
+        decided: what the leader has decided.
+    """
+    wanted, known = decided.exclusion, recorded.exclusion
+    fault = recorded.fault or decided.fault
+    if wanted is None or known is None:
+        if wanted is not None:
+            known = Exclusion(wanted.reason, wanted.message, last_choice=wanted.last_choice, cause=wanted.cause)
+        elif known is not None:
+            known = replace(known, evacuate=Evacuate.NO)
+        return replace(recorded, exclusion=known, fault=fault)
+    exclusion = replace(
+        known,
+        evacuate=min(known.evacuate, wanted.evacuate, key=_URGENCY.index),
+        last_choice=known.last_choice and wanted.last_choice,
+    )
+    return replace(recorded, exclusion=exclusion, fault=fault)
+
+
+_URGENCY = (Evacuate.NO, Evacuate.AFTER_CHECKPOINT, Evacuate.NOW)
 
 
 def _exclusion(excluded: NodeExclusion, status: NodeHealthStatus) -> Exclusion:

@@ -98,7 +98,6 @@ async def test_who_waits_in_vain_is_rung_again_when_the_answer_changes(keeper: K
 
 async def test_a_new_leader_plans_nothing_before_it_has_looked_at_every_job(keeper: Keeper) -> None:
     keeper.queue.expect([("ns", "a"), ("ns", "b"), ("ns", "gone")])
-    keeper.queue.note_nodes_judged()
     keeper.put("b", 3, minutes=1)
     for _ in range(50):
         await asyncio.sleep(0)
@@ -108,16 +107,6 @@ async def test_a_new_leader_plans_nothing_before_it_has_looked_at_every_job(keep
     await keeper.until(lambda: keeper.queue.decision_of("b"))
     assert isinstance(keeper.queue.decision_of("a").answer, Placed)  # type: ignore[union-attr]
     assert isinstance(keeper.queue.decision_of("b").answer, NotPlaced)  # type: ignore[union-attr]
-
-
-async def test_a_new_leader_plans_nothing_before_it_has_judged_all_nodes(keeper: Keeper) -> None:
-    keeper.queue.expect([])
-    keeper.put("a", 2)
-    for _ in range(50):
-        await asyncio.sleep(0)
-    assert keeper.queue.decision_of("a") is None
-    keeper.queue.note_nodes_judged()
-    await keeper.until(lambda: keeper.queue.decision_of("a"))
 
 
 async def test_who_has_left_makes_room(keeper: Keeper) -> None:

@@ -1,5 +1,7 @@
 """What jobs see of a node by its record: each field, and the texts for jobs that wait."""
 
+from dataclasses import replace
+
 import pytest
 from tests.unit.health.builders import NOW, after
 
@@ -13,7 +15,7 @@ from muster.api.nodehealth import (
     NodeSuspicion,
     VerdictState,
 )
-from muster.health.fitness import Fitness, fitness_of, until_recorded
+from muster.health.fitness import Decided, Fitness, corrected, fitness_of
 from muster.world.fleet import Exclusion, Removal, Suspicion
 
 WINDOW = NodeMaintenance.model_validate(
@@ -65,6 +67,30 @@ def test_jobs_that_wait_are_told_what_the_node_waits_for(cause: ExclusionCause, 
     assert found.waiting_text == text
 
 
-def test_what_is_only_decided_keeps_new_workers_away_and_nothing_else() -> None:
-    excluded = NodeExclusion(reason="Xid79", message="fell off the bus", evacuate=Evacuate.NOW, gone_by_time=NOW)
-    assert until_recorded(excluded) == Exclusion("Xid79", "fell off the bus")
+KNOWN = Exclusion("Xid79", "fell off the bus", Evacuate.NOW)
+AFTERWARDS = replace(KNOWN, evacuate=Evacuate.AFTER_CHECKPOINT)
+WANTED = NodeExclusion(reason="Xid79", message="fell off the bus", evacuate=Evacuate.NOW, gone_by_time=NOW)
+
+
+@pytest.mark.parametrize(
+    ("recorded", "decided", "seen"),
+    [
+        (None, None, None),
+        (None, WANTED, Exclusion("Xid79", "fell off the bus")),
+        (KNOWN, None, replace(KNOWN, evacuate=Evacuate.NO)),
+        (KNOWN, WANTED, KNOWN),
+        (KNOWN, WANTED.model_copy(update={"evacuate": Evacuate.AFTER_CHECKPOINT}), AFTERWARDS),
+        (AFTERWARDS, WANTED, AFTERWARDS),
+        (replace(KNOWN, last_choice=True), WANTED, KNOWN),
+        (KNOWN, WANTED.model_copy(update={"last_choice": True}), KNOWN),
+    ],
+)
+def test_new_workers_stay_away_if_either_says_so_and_present_ones_leave_if_both_do(
+    recorded: Exclusion | None, decided: NodeExclusion | None, seen: Exclusion | None
+) -> None:
+    assert corrected(Fitness(recorded), Decided(decided)) == Fitness(seen)
+
+
+def test_a_fault_counts_once_it_is_decided() -> None:
+    assert corrected(Fitness(), Decided(None, "Xid79: fell off the bus")).fault == "Xid79: fell off the bus"
+    assert corrected(Fitness(fault="on record"), Decided()).fault == "on record"

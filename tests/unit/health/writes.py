@@ -99,8 +99,7 @@ class Operator:
         return self.engine.differs(name, before)
 
     def begin(self, order: Order) -> None:
-        if order.ruling.charge:
-            self.engine.verdict_index.set_verdict(order.name, order.verdict)
+        self.engine.begin(order)
         self.writing[order.name] = order
 
     def answered(self, name: str, *, is_stored: bool, is_told: bool) -> None:
