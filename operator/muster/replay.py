@@ -1,8 +1,8 @@
 """`python3 -m muster.replay FILE`: repeat an operator's recorded decisions, and show both results.
 
-FILE has the lines that `GET /worlds/NAMESPACE/JOB` of the operator gives; `-` is standard input. Exit status: 0 when
-every repeated decision is equal to the recorded one, 1 when one differs, 2 when the file cannot be read. No cluster is
-contacted.
+FILE has the lines that `GET /worlds/NAMESPACE/JOB` or `GET /nodes/NODE` of the operator gives; `-` is standard input.
+Exit status: 0 when every repeated decision is equal to the recorded one, 1 when one differs, 2 when the file cannot be
+read. No cluster is contacted.
 """
 
 import json
@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from muster.health import node_decision
+from muster.health.node_decision import ReplayedNode
 from muster.lifecycle.decided import Replayed, replay
 
 SAME, DIFFERS, UNREADABLE = 0, 1, 2
@@ -35,7 +37,7 @@ def _show(lines: Iterable[str]) -> int:
         if not line.strip():
             continue
         try:
-            replayed = replay(line)
+            replayed = _replayed(line)
         except ValueError as error:
             print(f"line {number}: {error}", file=sys.stderr)
             return UNREADABLE
@@ -48,24 +50,62 @@ def _show(lines: Iterable[str]) -> int:
     return status
 
 
-def decision_lines(replayed: Replayed) -> Iterator[str]:
+def _replayed(line: str) -> Replayed | ReplayedNode:
+    document = json.loads(line)
+    is_of_node = isinstance(document, dict) and "verdict" in document
+    return node_decision.replay(document) if is_of_node else replay(line)
+
+
+def decision_lines(replayed: Replayed | ReplayedNode) -> Iterator[str]:
     """Describe one decision: its object, the recorded result, and the repeated result where it differs."""
-    world = replayed.world
-    attempt = f"attempt {world.gang.spec.attempt}" if world.gang else "no attempt yet"
-    yield f"{world.now.isoformat()} {world.job.metadata.namespace}/{world.job.metadata.name}, {attempt}"
+    yield _title(replayed)
+    describe = _plan if isinstance(replayed, Replayed) else _verdict
     if replayed.same:
         yield "  decided, then and now:"
-        yield from _plan(replayed.then)
+        yield from describe(replayed.then)
+    else:
+        yield "  decided then:"
+        yield from describe(replayed.then)
+        yield "  DECIDED NOW:"
+        yield from describe(replayed.now)
+        yield "  differs in:"
+        for name in sorted(replayed.then.keys() | replayed.now.keys()):
+            then, now = replayed.then.get(name), replayed.now.get(name)
+            if then != now:
+                yield f"    {name}: {json.dumps(then)} -> {json.dumps(now)}"
+    if isinstance(replayed, ReplayedNode):
+        yield f"  ordered then, by the budgets of all nodes: {_order(replayed.order)}"
+
+
+def _title(replayed: Replayed | ReplayedNode) -> str:
+    if isinstance(replayed, ReplayedNode):
+        return f"{replayed.world.now.isoformat()} node {replayed.world.facts.node.name}"
+    world = replayed.world
+    attempt = f"attempt {world.gang.spec.attempt}" if world.gang else "no attempt yet"
+    return f"{world.now.isoformat()} {world.job.metadata.namespace}/{world.job.metadata.name}, {attempt}"
+
+
+def _verdict(verdict: dict[str, Any]) -> Iterator[str]:
+    if "error" in verdict:
+        yield f"    failed: {verdict['error']}"
         return
-    yield "  decided then:"
-    yield from _plan(replayed.then)
-    yield "  DECIDED NOW:"
-    yield from _plan(replayed.now)
-    yield "  differs in:"
-    for name in sorted(replayed.then.keys() | replayed.now.keys()):
-        then, now = replayed.then.get(name), replayed.now.get(name)
-        if then != now:
-            yield f"    {name}: {json.dumps(then)} -> {json.dumps(now)}"
+    yield f"    says {' '.join(filter(None, map(verdict.get, ('state', 'reason', 'message')))) or 'nothing'}"
+    for finding in verdict.get("findings", ()):
+        found = f"{finding['severity']} {finding['source']}/{finding['reason']} {finding.get('subject', '')}".rstrip()
+        yield f"    finds {found}{' (only observed)' if finding.get('observed') else ''}"
+    yield f"    recommends {verdict.get('recommended_action', 'None')}"
+    wake = verdict.get("wake")
+    yield "    judges again when something changes" + (f", or at {wake}" if wake is not None else "")
+
+
+def _order(order: dict[str, Any] | None) -> str:
+    if order is None:
+        return "nothing new"
+    ruling, effect = order["ruling"], order["effect"]
+    why = f" ({ruling['why']})" if ruling["why"] else f" (charged to {ruling['cause']})" if ruling["cause"] else ""
+    effects = [name for name in ("avoid", "taint", "last_choice") if effect[name]]
+    evacuates = [] if effect["evacuate"] == "No" else [f"evacuate {effect['evacuate']}"]
+    return f"{ruling['act']}{why}: {', '.join((*effects, *evacuates)) or 'no effect'}"
 
 
 def _plan(plan: dict[str, Any]) -> Iterator[str]:

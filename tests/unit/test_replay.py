@@ -8,12 +8,21 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.unit.health.builders import evidence, sick
+from tests.unit.health.builders import world as node_world
 from tests.unit.lifecycle import theatre as stage
 from tests.unit.lifecycle.builders import SETTINGS, a_job, at
 from tests.unit.lifecycle.theatre import Theatre
 
 from localcluster.patience import PATIENCE_SECONDS
 from muster import replay
+from muster.api.fleetpolicy import FleetPolicySpec
+from muster.health import node_decision
+from muster.health.assess import assess
+from muster.health.effects import effect
+from muster.health.node_decision import NodeDecision
+from muster.health.orders import Order
+from muster.health.rulings import Act, Ruling
 from muster.lifecycle.decided import Decided, write
 from muster.lifecycle.plan import BindPod, DeletePod, Plan
 from muster.lifecycle.step import decide
@@ -70,6 +79,40 @@ def test_from_standard_input(life: list[str]) -> None:
     assert command("-", input=life[-1]).returncode == 0
 
 
+@pytest.fixture(scope="module")
+def judged() -> str:
+    """The line of a node that is taken out."""
+    world = node_world(sick(evidence("Xid", 79)))
+    verdict, ruling = assess(world), Ruling(Act.TAKE, charge=True, cause="agent/Xid79")
+    order = Order("node-1", verdict, ruling, effect(verdict, ruling, world.rules.enforcement))
+    return node_decision.write(NodeDecision(FleetPolicySpec(), world, verdict, order=order))
+
+
+def test_a_node_is_judged_again_the_same_in_another_process(judged: str, life: list[str]) -> None:
+    done = command("-", input=f"{judged}\n{life[0]}\n")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("decided, then and now:") == 2
+    assert "2026-11-20T09:42:07+00:00 node node-1" in done.stdout
+    assert "says Unhealthy Xid79" in done.stdout
+    assert "finds Fatal agent/Xid79 GPU-5d2a3f0e" in done.stdout
+    assert "recommends Reboot" in done.stdout
+    assert "ordered then, by the budgets of all nodes: Take (charged to agent/Xid79): avoid" in done.stdout
+
+
+def test_a_verdict_that_is_another_one_now_is_shown_beside(
+    judged: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = json.loads(judged)
+    document["verdict"]["reason"] = "Xid48"
+    file = tmp_path / "worlds.jsonl"
+    file.write_text(f"{json.dumps(document | {'order': None})}\n")
+    assert replay.main([str(file)]) == replay.DIFFERS
+    shown = capsys.readouterr().out
+    assert "says Unhealthy Xid48" in shown.partition("DECIDED NOW:")[0]
+    assert 'reason: "Xid48" -> "Xid79"' in shown
+    assert "of all nodes: nothing new" in shown
+
+
 Change = Callable[[dict[str, object]], object]
 
 
@@ -106,7 +149,13 @@ def test_every_action_has_words() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "why"), [("{}\n", "line 1: an object with world"), ("\n", "no decision"), ("{\n", "line 1:")]
+    ("text", "why"),
+    [
+        ("{}\n", "line 1: an object with world"),
+        ("\n", "no decision"),
+        ("{\n", "line 1:"),
+        ('{"verdict": {}}\n', "line 1: an object with world and verdict"),
+    ],
 )
 def test_what_cannot_be_read_is_refused(
     text: str, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -20,6 +20,7 @@ from pydantic import ValidationError
 
 from muster.api.fleetpolicy import FleetPolicySpec
 from muster.health import assess, breaker, orders
+from muster.health.node_decision import DEFAULTS, Plain, node_input
 from muster.health.node_world import NodeWorld
 from muster.health.situation import Situation
 from muster.health.sources import ROWS, Rules
@@ -28,7 +29,7 @@ from simulate.fleets import keeper
 from simulate.fleets.life import Life, live, plan
 from simulate.hashes import fix_hashes
 from simulate.play import play, story
-from verdicts.plain import DEFAULTS, Plain, fleet_input, fleet_result, node_input, node_result, rows_of, sketch_of
+from verdicts.plain import fleet_input, fleet_result, node_result, rows_of, sketch_of
 from verdicts.variants import of_tables, variants
 
 RESULTS = {"node": node_result, "fleet": fleet_result}

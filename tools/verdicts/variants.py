@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from muster.health.kinds import KINDS, RECOVERY_ACTION
+from muster.health.node_decision import Plain, facts_input
 from muster.health.sources import ROWS, Condition
-from verdicts.plain import Plain, facts_input
 
 _AFTER_SECONDS = (61, 901, 3601, 8 * 86400)
 _RECORDED = {

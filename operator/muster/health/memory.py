@@ -141,18 +141,20 @@ class MachineOffences:
             now: the time at which the accounts are compared.
             half_life_seconds: the time in which an account loses half of its weight.
         """
+        scores = (score(account, now, half_life_seconds) for account in self.accounts_of(machine))
+        return max(scores, default=Decimal(0))
+
+    def accounts_of(self, machine: str) -> list[Offences]:
+        """Return the accounts of a machine under any node name.
+
+        Args:
+            machine: its identity.
+        """
         board, gpus = _parts(machine)
         candidates = {name: account for gpu in gpus for name, account in self._by_gpu.get(gpu, {}).items()}
         if board:
             candidates |= self._by_board.get(board, {})
-        return max(
-            (
-                score(account, now, half_life_seconds)
-                for account in candidates.values()
-                if same_machine(machine, account.hardware)
-            ),
-            default=Decimal(0),
-        )
+        return [account for account in candidates.values() if same_machine(machine, account.hardware)]
 
     def _drop(self, name: Hashable, account: Offences) -> None:
         board, gpus = _parts(account.hardware)

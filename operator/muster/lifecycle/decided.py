@@ -70,7 +70,10 @@ def replay(line: str) -> Replayed:
     """
     document = json.loads(line)
     if not isinstance(document, dict) or not document.keys() >= _KEYS:
-        raise ValueError("an object with world, settings and plan is needed, as GET /worlds/NAMESPACE/JOB gives it")
+        raise ValueError(
+            "an object with world, settings and plan is needed, as GET /worlds/NAMESPACE/JOB gives it, or with world "
+            "and verdict, as GET /nodes/NODE does"
+        )
     world, settings = written.read(document["world"]), _adapter(WorkerSettings).validate_python(document["settings"])
     now = json.loads(json.dumps(outcome(_attempted(world, settings))))
     return Replayed(world, document["plan"], now)
