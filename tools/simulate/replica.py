@@ -12,6 +12,7 @@ from muster.controller.operator import Operator
 from muster.controller.patterns import StepPatterns
 from muster.controller.ports import Ports
 from muster.controller.settings import Settings
+from muster.health.node_decision import NodeDecision
 from muster.kube.lease import LeaderLease
 from muster.lifecycle.decided import Decided
 from simulate.client import SimulatedClient, Way
@@ -165,7 +166,11 @@ class _SimulatedPorts:
         self._lease = lease
 
     async def open(
-        self, not_healthy: Callable[[], str], not_ready: Callable[[], str], kept: Callable[[Key], Sequence[Decided]]
+        self,
+        not_healthy: Callable[[], str],
+        not_ready: Callable[[], str],
+        kept: Callable[[Key], Sequence[Decided]],
+        kept_of_node: Callable[[str], Sequence[NodeDecision]],
     ) -> None:
         """Nobody asks."""
 

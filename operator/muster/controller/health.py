@@ -28,6 +28,7 @@ from muster.controller.agents import AgentSilences
 from muster.controller.cluster import AGENT_NAMESPACE, Cluster
 from muster.controller.equipment import Equipment
 from muster.controller.forgetting import PERIOD_SECONDS, Forgetting
+from muster.controller.keptnodes import KeptNodes
 from muster.controller.nodeacts import TAINT_KEY, NodeActs
 from muster.controller.nodefitness import NodeFitness
 from muster.controller.nodemarks import NodeMarks
@@ -139,6 +140,7 @@ class HealthKeeper:
         self._clock = clock
         self._wall_clock = wall_clock
         self._engine = Engine()
+        self.kept = KeptNodes()
         self._stirred = asyncio.Event()
         self._room = asyncio.Semaphore(NODES_AT_ONCE)
         self._doing: dict[str, _Doing] = {}
@@ -512,6 +514,7 @@ class HealthKeeper:
 
     def _begin(self, order: Order, now: datetime) -> None:
         self._engine.begin(order)
+        self.kept.note_order(order)
         task = asyncio.create_task(self._deal_with(order, now), name=f"health of {order.name}")
         self._doing[order.name] = _Doing(task, order.effect)
         task.add_done_callback(lambda task: self._done(order.name, task))
@@ -592,7 +595,9 @@ class HealthKeeper:
         burned = [word for words in self._burned.get(name, {}).values() for word in words]
         age = self._pass_age_seconds(name) if self._rules.validates else None
         words = self._failure_reports(name, health, now)
-        verdict = assess(
+        verdict = self.kept.assess_and_keep(
+            assess,
+            self._policy or FleetPolicySpec(),
             NodeWorld(
                 NodeFacts.from_node(node),
                 health,
@@ -607,7 +612,7 @@ class HealthKeeper:
                 lack=self._equipment.lack_of(name),
                 repair=NOT_READ if self._repairs is None else self._repairs.get(name),
                 time_is_sure=self._unsure_seconds(name) <= 0,
-            )
+            ),
         )
         if verdict.follow_up.faded:
             self._faded.setdefault(name, self._clock())

@@ -204,7 +204,7 @@ class Operator:
         Raises:
             UnsupportedServerError: the API server is too old.
         """
-        await self.ports.open(self.not_healthy, self.not_ready, self.kept.decisions_of)
+        await self.ports.open(self.not_healthy, self.not_ready, self.kept.decisions_of, self.health.kept.decisions_of)
         version = await self._server_version()
         log.info("starting", identity=self.settings.identity, server=version)
         for source in self.cluster.informers:

@@ -7,6 +7,7 @@ Tests: tests/unit/controller/test_operator.py.
 import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import structlog
 from prometheus_client import Gauge, generate_latest
@@ -18,12 +19,15 @@ from muster.controller.settings import COORDINATOR_SERVICE, EXTERNAL_ISSUER, Set
 from muster.coordinator.probes import LoopHeartbeat
 from muster.coordinator.server import CoordinatorServer, load_pair, server_context
 from muster.coordinator.worlds import serve_worlds
+from muster.health import node_decision
+from muster.health.node_decision import NodeDecision
 from muster.kube import paths
 from muster.kube.access import Access
 from muster.kube.certificates import CertificateKeeper, Certificates, NoCertificatesError, Pair
 from muster.kube.client import APPLY_PATCH, Client
 from muster.kube.errors import ApiError, NotFound
 from muster.kube.lease import LeaderLease
+from muster.lifecycle import decided
 from muster.lifecycle.decided import Decided
 from muster.serve import Server
 
@@ -70,7 +74,11 @@ class Ports:
         return self._certificates.bundle.decode() if self._certificates else ""
 
     async def open(
-        self, not_healthy: Callable[[], str], not_ready: Callable[[], str], kept: Callable[[Key], Sequence[Decided]]
+        self,
+        not_healthy: Callable[[], str],
+        not_ready: Callable[[], str],
+        kept: Callable[[Key], Sequence[Decided]],
+        kept_of_node: Callable[[str], Sequence[NodeDecision]],
     ) -> None:
         """Answer probes, and administrators who want to read decisions.
 
@@ -80,13 +88,18 @@ class Ports:
             not_healthy: says why the process should be restarted; "" = all is well.
             not_ready: says why it could not lead now; "" = it could.
             kept: returns the last decisions about a job.
+            kept_of_node: returns the last decisions about a node.
         """
         beat = LoopHeartbeat(not_healthy, not_ready)
         await self._stack.enter_async_context(beat.running())
         probes = Server(("", self._settings.probe_port), beat.endpoints(), node=self._settings.node_addresses)
         self._stack.callback(probes.close)
         try:
-            worlds = await serve_worlds(self._settings.worlds_port, kept)
+            worlds = await serve_worlds(
+                self._settings.worlds_port,
+                lambda key: [partial(decided.write, each) for each in kept(key)],
+                lambda node: [partial(node_decision.write, each) for each in kept_of_node(node)],
+            )
         except OSError as error:
             log.warning("decisions cannot be read", port=self._settings.worlds_port, error=str(error))
             return

@@ -15,14 +15,17 @@ from typing import Any
 import aiohttp
 import pytest
 from kubernetes.aio.client import Configuration
+from tests.unit.health.builders import evidence, sick
+from tests.unit.health.builders import world as node_world
 
 from localcluster.patience import PATIENCE_SECONDS
-from muster.api.fleetpolicy import FleetPolicy
+from muster.api.fleetpolicy import FleetPolicy, FleetPolicySpec
 from muster.controller import operator, ports
 from muster.controller.cluster import Cluster
 from muster.controller.operator import STALE_SECONDS, Operator
 from muster.controller.settings import Settings
 from muster.coordinator.auth import Caller
+from muster.health.assess import assess
 from muster.kube import certificates
 from muster.kube.client import Client
 from muster.kube.decode import Undecodable
@@ -256,9 +259,27 @@ async def test_what_the_reconciler_keeps_is_what_is_shown(process: Operator, mak
         port = probe.getsockname()[1]
     process.ports._settings = replace(process.settings, probe_port=0, worlds_port=port)
     process.kept.keep(("ns", "j"), Decided(JobWorld(NOW, make.job()), process.worker_settings(), Plan()))
-    await process.ports.open(process.not_healthy, process.not_ready, process.kept.decisions_of)
+    await process.ports.open(
+        process.not_healthy, process.not_ready, process.kept.decisions_of, process.health.kept.decisions_of
+    )
     try:
         async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}/worlds/ns/j") as answer:
+            assert (answer.status, len((await answer.text()).splitlines())) == (200, 1)
+    finally:
+        await process.ports.close()
+
+
+async def test_what_the_keeper_of_health_keeps_is_what_is_shown(process: Operator) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    process.ports._settings = replace(process.settings, probe_port=0, worlds_port=port)
+    process.health.kept.assess_and_keep(assess, FleetPolicySpec(), node_world(sick(evidence("Xid", 79))))
+    await process.ports.open(
+        process.not_healthy, process.not_ready, process.kept.decisions_of, process.health.kept.decisions_of
+    )
+    try:
+        async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}/nodes/node-1") as answer:
             assert (answer.status, len((await answer.text()).splitlines())) == (200, 1)
     finally:
         await process.ports.close()
@@ -269,7 +290,9 @@ async def test_a_port_that_is_taken_costs_the_view_and_not_the_operator(process:
         other.bind(("127.0.0.1", 0))
         other.listen()
         process.ports._settings = replace(process.settings, probe_port=0, worlds_port=other.getsockname()[1])
-        await process.ports.open(process.not_healthy, process.not_ready, process.kept.decisions_of)
+        await process.ports.open(
+            process.not_healthy, process.not_ready, process.kept.decisions_of, process.health.kept.decisions_of
+        )
         await process.ports.close()
 
 
