@@ -69,6 +69,10 @@ def fleet_input(policy: FleetPolicySpec, situation: Situation, now: datetime) ->
         "pool_sizes": None if situation.pool_sizes is None else dict(situation.pool_sizes),
         "sizes": None if sizes is None else [[pool, list(path), count] for (pool, path), count in sizes.items()],
         "ahead": [[to_plain("now", time), seconds] for time, seconds in situation.ahead.items()],
+        "uncleared": {
+            name: _INCIDENTS.dump_python((each,), mode="json", by_alias=True, exclude_defaults=True)[0]
+            for name, each in situation.uncleared.items()
+        },
     }
     return {name: value for name, value in found.items() if name == "policy" or value not in ({}, [], None)}
 
@@ -85,6 +89,7 @@ def fleet_result(one: Plain) -> Plain:
         Counter(one["pool_sizes"]) if "pool_sizes" in one else None,
         None if sizes is None else Counter({(pool, tuple(path)): count for pool, path, count in sizes}),
         {from_plain("now", time): seconds for time, seconds in one.get("ahead", ())},
+        {name: _INCIDENTS.validate_python([plain])[0] for name, plain in one.get("uncleared", {}).items()},
     )
     rulings, figures = breaker.rule(situation, rules_of(one), from_plain("now", one["now"]))
     found: Plain = to_jsonable_python({"rulings": rulings, "breaker": figures}, by_alias=True)

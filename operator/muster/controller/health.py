@@ -115,8 +115,7 @@ class HealthKeeper:
         agent_namespace: where the nodes' agents run, for messages.
         agent_silence_seconds: how long an agent may be silent before its node takes no new jobs.
         deep_pass_age_seconds: returns the seconds since a node last passed a burn-in of the deepest profile; None where
-            no
-        such pass holds.
+            no such pass holds.
         pass_age_seconds: returns the seconds since a node last passed its burn-in; None where no pass of it holds.
     """
 

@@ -139,16 +139,15 @@ class NodeActs:
         Returns False where the write has to wait: it changes no decision, and such changes come and go all the time.
         """
         name, health = order.name, self._health(order.name)
-        if health is None:
-            return True
+        if health is None:  # it has become unreadable just now
+            return False
         status = recorded_status(order, enforcement)
         ours = _operator_part(status)
         exists = bool(health.metadata.uid)
         if ours == _operator_part(health.status) or (not exists and _says_nothing(status)):
             return True
-        if _may_wait(
-            order, status, health.status, self.in_force.get(name)
-        ):  # what has none neither waits nor keeps others waiting
+        # What changes a decision neither waits nor keeps others waiting.
+        if _may_wait(order, status, health.status, self.in_force.get(name)):
             wait = self._pace.wait_seconds(name)
             if wait > 0:
                 self._later(name, wait)

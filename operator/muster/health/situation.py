@@ -22,7 +22,7 @@ class Situation:
 
     Attributes:
         verdicts: by node, on nodes that exist. A node that is neither tainted nor `concerned` may be absent: nothing is
-        ruled about it.
+            ruled about it.
         tainted: names of the nodes that have Muster's taint.
         domains: by node, the path of its innermost domain; absent, or with an empty last part: the node is in none.
         gone: incidents of NodeHealth objects whose node does not exist; they count for the window.
@@ -30,7 +30,7 @@ class Situation:
         pool_sizes: by pool, its number of nodes; None: the nodes in `verdicts` are counted.
         sizes: by pool and domain path, the number of nodes; None: the nodes in `verdicts` are counted.
         ahead: for how many seconds each incident time in the future has been known; absent: it is new
-        (`muster.health.ahead`).
+            (`muster.health.ahead`).
         uncleared: by node that Muster has out by its record, the incident there, whatever the verdict is by now.
     """
 

@@ -48,7 +48,7 @@ def known_to_have_passed(tests: BurnInTests) -> BurnInState:
 
 def concluded(tests: BurnInTests) -> BurnInState:
     """Return the state of a burn-in all of whose tests are answered."""
-    verdict = tests.proved
+    verdict = tests.verdict
     if verdict.outcome is Outcome.INCONCLUSIVE:
         return _inconclusive(tests)
     state = BurnInState(checks=tests.checks(tests.last_orders, tests.passed), message=tests.notice)
@@ -59,7 +59,7 @@ def concluded(tests: BurnInTests) -> BurnInState:
 
 def _inconclusive(tests: BurnInTests) -> BurnInState:
     """Return the state of a burn-in that proves nothing of some nodes: the gang waits, or starts with them."""
-    verdict, measured = tests.proved, tests.measured
+    verdict, measured = tests.verdict, tests.measured
     broken_by = [each.message for each in tests.own.outcomes if each.how is How.ENVIRONMENT and each.message]
     others = "" if verdict.names_shared and len(verdict.shared) == 1 and not measured.is_odd else tests.notice
     words = "; ".join(dict.fromkeys(part for part in (verdict.message, *broken_by[:1], others) if part))
@@ -100,7 +100,7 @@ def _pairs_again(tests: BurnInTests) -> list[Pair]:
     """Return the first pairs of another pass, once the last pass is old that has proved nothing of some of its
     nodes."""
     burn_in, orders = tests.burn_in, tests.burn_in.orders
-    unproven = set(tests.proved.open) - _not_good_alone(tests)
+    unproven = set(tests.verdict.open) - _not_good_alone(tests)
     if unproven.isdisjoint(member.name for member in tests.fit) or not _must_wait(tests):
         return []
     if orders.newest_seconds(tests.pairs) < AGAIN_SECONDS:
@@ -117,7 +117,7 @@ def _without_stale_orders(tests: BurnInTests, checks: Mapping[str, NodeChecks]) 
     """
     burn_in, nodes = tests.burn_in, tests.nodes
     # Of these nothing is proved, because too many had the same result.
-    unproven = _not_good_alone(tests).intersection(tests.proved.open)
+    unproven = _not_good_alone(tests).intersection(tests.verdict.open)
     found, order_ids = dict(checks), (burn_in.orders.node_id, burn_in.orders.again_id)
     void = [
         node

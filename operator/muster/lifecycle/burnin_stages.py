@@ -77,7 +77,7 @@ def pairs_missing(tests: BurnInTests) -> BurnInState | None:
 def controls_missing(tests: BurnInTests) -> BurnInState | None:
     """Return the state while partners are tested by which alone a node would fail, and nodes that share its way."""
     turn = pass_of_pairs(tests.pairs)
-    asked = (Pair(CONTROL_ROUND, *ends, turn) for ends in control_pairs(tests.verdict, tests.evidence))
+    asked = (Pair(CONTROL_ROUND, *ends, turn) for ends in control_pairs(tests.draft_verdict, tests.evidence))
     unheard = [pair for pair in asked if not tests.pairs.get(pair)]
     if not unheard:
         return None
@@ -88,7 +88,7 @@ def controls_missing(tests: BurnInTests) -> BurnInState | None:
 def gang_missing(tests: BurnInTests) -> BurnInState | None:
     """Return the state while a gang that has passed is measured as a whole."""
     is_open = tests.burn_in.orders.is_open
-    if tests.proved.outcome is not Outcome.PASS or not any(
+    if tests.verdict.outcome is not Outcome.PASS or not any(
         is_open(node, order) for node, order in tests.gang_orders(begins=True).items()
     ):
         return None
@@ -97,7 +97,7 @@ def gang_missing(tests: BurnInTests) -> BurnInState | None:
 
 def echoes_missing(tests: BurnInTests) -> BurnInState | None:
     """Return the state while checkers do not know yet that their nodes have passed."""
-    if tests.proved.outcome is not Outcome.PASS and not tests.proved.failed:
+    if tests.verdict.outcome is not Outcome.PASS and not tests.verdict.failed:
         return None
     orders, passed = tests.last_orders, tests.passed
     if not any(_has_to_hear(tests, node, orders) for node in passed):

@@ -65,13 +65,13 @@ class BurnInTests:
         return _evidence(self.fit, tuple(merge_outcomes(self.outcomes)), self.burn_in.thresholds)
 
     @cached_property
-    def verdict(self) -> Verdict:
+    def draft_verdict(self) -> Verdict:
         """The verdict on all tests, before its failures are proved."""
         levels = self.burn_in.world.fleet.policy.topology.levels
         return _verdict(self.evidence, self.own, tuple(level.name for level in levels))
 
     @cached_property
-    def proved(self) -> Verdict:
+    def verdict(self) -> Verdict:
         """The verdict with the failures that are proved."""
         record = self.burn_in.record
         earlier = record.burn_in.failures if record.burn_in else ()
@@ -80,7 +80,7 @@ class BurnInTests:
             {node: view.report.model for node, view in self.burn_in.checkers.items()},
             [(failure.node, failure.probe) for failure in earlier],
         )
-        return without_unproved_failures(self.verdict, self.evidence, self.own, nodes)
+        return without_unproved_failures(self.draft_verdict, self.evidence, self.own, nodes)
 
     @cached_property
     def measured(self) -> Measured:
@@ -91,7 +91,7 @@ class BurnInTests:
     @property
     def notice(self) -> str:
         """What people should know although it blames no node; "" if nothing."""
-        shared = (each.message for each in self.verdict.shared)
+        shared = (each.message for each in self.draft_verdict.shared)
         return "; ".join([*shared, *([self.measured.message] if self.measured.is_odd else [])])
 
     @property
@@ -99,7 +99,7 @@ class BurnInTests:
         """The nodes that have passed. A partner that was proven before was not tested: its pass stays as old as it
         is."""
         subjects = self.burn_in.subject_nodes
-        return [node for node in self.proved.passed if node in subjects]
+        return [node for node in self.verdict.passed if node in subjects]
 
     # Orders
 
@@ -133,7 +133,7 @@ class BurnInTests:
     @property
     def last_orders(self) -> NodeOrders:
         """All orders by node, once nothing of nodes and pairs is missing."""
-        return self.all_orders(self.pairs, gang_begins=self.proved.outcome is Outcome.PASS)
+        return self.all_orders(self.pairs, gang_begins=self.verdict.outcome is Outcome.PASS)
 
     def checks(self, orders: NodeOrders, passed: Iterable[str] = ()) -> dict[str, NodeChecks]:
         """Return the checkers' tasks by node.

@@ -404,7 +404,7 @@ class Evidence:
         A node with only one partner at the level, which has passed further out, is not suspect because that partner is
         bad.
         """
-        before = {place for place, member in enumerate(self.members) if member.proven or member.witness}
+        before = {place for place, member in enumerate(self.members) if member.proven}
         before |= {node for node in self.lone[level] if any(self.passes(node, outer) for outer in range(level))}
         proven = (before | {node for node in range(len(self.members)) if self.passes(node, level)}) - self.ended
         for _ in range(3):

@@ -14,15 +14,12 @@ class Member:
         name: the node's name.
         domains: its place from the outside in, say ("block-1", "rack-7", "nvlink-7"); any number of levels.
         proven: whether it has passed before, such as a member beside which a replacement is tested. It serves as
-            partner,
-        and is judged only if it misses.
-        witness: whether it is an idle node with a fresh pass that is no member of the gang; it is never judged.
+            partner, and is judged only if it misses.
     """
 
     name: str
     domains: tuple[str, ...] = ()
     proven: bool = False
-    witness: bool = False
 
 
 PAIR = "pair"

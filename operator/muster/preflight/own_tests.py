@@ -48,11 +48,11 @@ def evaluate_own_tests(
     """Return what the outcomes of nodes' own probes show.
 
     Args:
-        members: the nodes that take part; witnesses are not judged.
+        members: the nodes that take part.
         outcomes: of their own probes.
         thresholds: by probe; a figure without a threshold is only measured.
     """
-    judged = {member.name for member in members if not member.witness}
+    judged = {member.name for member in members}
     ended = [outcome for outcome in outcomes if outcome.node in judged]
     broken = sorted({outcome.node for outcome in ended if outcome.how is How.ENVIRONMENT})
     failed = _failures((outcome for outcome in ended if outcome.how is not How.ENVIRONMENT), thresholds)

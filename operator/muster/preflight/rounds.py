@@ -174,8 +174,7 @@ class _PairDrawer:
         return self.found
 
     def _is_decided(self, node: int) -> bool:
-        member = self.evidence.members[node]
-        return member.proven or member.witness
+        return self.evidence.members[node].proven
 
     def _draw_pair(self, a: int, b: int, *, both: bool) -> None:
         self.found.append((a, b, both))

@@ -108,9 +108,7 @@ class _VerdictMaker:
 
     def __init__(self, evidence: Evidence, own: OwnTests, levels: Sequence[str]) -> None:
         self.evidence, self.own, self.names = evidence, own, levels
-        self.judged = [
-            node for node, member in enumerate(evidence.members) if not member.witness and node not in evidence.ended
-        ]
+        self.judged = [node for node in range(len(evidence.members)) if node not in evidence.ended]
         self.count = len(self.judged) + len(own.unfit)
         self.slow = {level: words for level in evidence.levels if (words := evidence.slow_level(level))}
         self.excused: dict[int, set[int]] = defaultdict(set)

@@ -124,15 +124,6 @@ def test_without_history_survivors_show_what_a_healthy_pair_reaches(size: int) -
     assert verdict_on(members, well).outcome is Outcome.PASS
 
 
-def test_a_witness_is_borrowed_by_a_gang_of_one_and_of_two() -> None:
-    idle = [replace(member, witness=True) for member in gang(8)[4:]]
-    one = verdict_on([*gang(1), *idle], burned_in([*gang(1), *idle], slow("n000")), THRESHOLDS)
-    two = verdict_on([*gang(2), *idle], burned_in([*gang(2), *idle], slow("n000")), THRESHOLDS)
-    assert [fail.node for fail in one.failed] == ["n000"]
-    assert [fail.node for fail in two.failed] == ["n000"]
-    assert two.passed == ("n001",)
-
-
 def test_who_has_died_is_not_planned_again_and_the_partner_is() -> None:
     members = gang(40)
     first = next_round(members, "uid/1", [], THRESHOLDS)
