@@ -114,6 +114,7 @@ class ApiServer:
         self._agenda = agenda
         self.clock = clock
         self._objects: dict[str, dict[Key, Stored]] = {}
+        self._applied: dict[tuple[str, str, str], Object] = {}  # uid, subresource, manager -> what it applied last
         self._history: dict[str, list[Change]] = {}
         self._oldest: dict[str, int] = {}  # what is no newer than this is forgotten
         self._versions = itertools.count(1)
@@ -197,8 +198,11 @@ class ApiServer:
         value["metadata"].setdefault("namespace", at.namespace)
         return self._replace(at, stored, value)
 
-    def patch(self, at: Where, body: Any, content_type: str) -> bytes:
-        """Patch an object: merge, apply (where there is none it is created) or JSON patch."""
+    def patch(self, at: Where, body: Any, content_type: str, manager: str = "") -> bytes:
+        """Patch an object: merge, apply (where there is none it is created) or JSON patch.
+
+        What a manager has applied and leaves out of its next apply is removed.
+        """
         self.requests += 1
         if content_type == "application/json-patch+json":
             stored = self._found(at)
@@ -208,15 +212,19 @@ class ApiServer:
                 self.requests -= 1
                 return self.create(at, body)
             stored = self._found(at)
+            owner = (stored.value["metadata"]["uid"], at.subresource, manager)
+            kept = _without(stored.value, self._applied.get(owner, {}), body)
+            self._applied[owner] = {key: body[key] for key in ("spec", "status") if key in body}
         else:
             stored = self._expected(at, body)
+            kept = stored.value
         changes = {"status": body["status"]} if at.subresource == "status" and "status" in body else dict(body)
         changes.pop("apiVersion", None)
         changes.pop("kind", None)
         metadata = {k: v for k, v in changes.pop("metadata", {}).items() if k not in ("resourceVersion", "uid")}
         if metadata and at.subresource != "status":
             changes["metadata"] = metadata
-        return self._replace(at, stored, _merged(stored.value, changes))
+        return self._replace(at, stored, _merged(kept, changes))
 
     def delete(self, at: Where, body: Mapping[str, Any] | None) -> bytes:
         """Delete an object: a pod that a kubelet knows, and what has finalizers, is Terminating first."""
@@ -447,6 +455,17 @@ def _field_test(term: str) -> Callable[[Object], bool]:
         return bool((found == wanted) == (sign == "="))
 
     return holds
+
+
+def _without(value: Any, before: Any, now: Any) -> Any:
+    """Return a value without what was applied before and is not applied now."""
+    if not (isinstance(value, Mapping) and isinstance(before, Mapping) and isinstance(now, Mapping)):
+        return value
+    return {
+        key: _without(each, before.get(key), now.get(key))
+        for key, each in value.items()
+        if key not in before or key in now
+    }
 
 
 def _merged(value: Any, changes: Any) -> Any:

@@ -173,7 +173,7 @@ class SimulatedClient(Client):
             case "PUT":
                 return server.update(at, body)
             case "PATCH":
-                return server.patch(at, body, content_type)
+                return server.patch(at, body, content_type, query.get("fieldManager", ""))
             case "DELETE":
                 return server.delete(at, body)
         raise AssertionError(f"not simulated: {verb} {paths.resource_of(path)}")

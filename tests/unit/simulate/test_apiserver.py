@@ -120,6 +120,23 @@ def test_a_patch_that_changes_nothing_makes_no_version_and_one_of_the_spec_a_gen
     assert json.loads(cluster.server.get(GANG))["spec"] == {"a": 1}
 
 
+def test_what_a_manager_applies_no_more_is_removed_and_what_others_applied_stays(cluster: Cluster) -> None:
+    def applied(manager: str, **status: Any) -> Any:
+        at = Where("nodehealths", "", "n0", "status")
+        answer = cluster.server.patch(at, {"status": status}, "application/apply-patch+yaml", manager)
+        return json.loads(answer)["status"]
+
+    cluster.server.create(Where("nodehealths", "", "n0", ""), {"metadata": {"name": "n0"}})
+    applied("agent", evidence=[1])
+    assert applied("muster", state="Degraded", exclusion={"reason": "Xid79", "lastChoice": True}) == {
+        "evidence": [1],
+        "state": "Degraded",
+        "exclusion": {"reason": "Xid79", "lastChoice": True},
+    }
+    assert applied("muster", exclusion={"reason": "Xid79"}) == {"evidence": [1], "exclusion": {"reason": "Xid79"}}
+    assert applied("muster", state="Healthy") == {"evidence": [1], "state": "Healthy"}
+
+
 @pytest.mark.parametrize(
     ("node", "options", "gone"),
     [("n0", {}, False), ("", {}, True), ("n0", {"gracePeriodSeconds": 0}, True)],
