@@ -149,8 +149,8 @@ def _end_at_least(world: JobWorld, record: GangSpec, account: Account, before: G
     if record.start is None or None not in (world.ahead_seconds, account.clock_ahead_seconds):
         return ends
     ages = [milliseconds(view.started_age_seconds) for view in world.views.values() if view.attempt == record.attempt]
-    ranks_end = account.counted_until + max(ages, default=0) * MILLISECOND
-    return max(ends, min(ranks_end, max(ends, world.now) + MOST_BEHIND))
+    most = max(ends, world.now) + MOST_BEHIND - account.counted_until  # any age may be reported
+    return max(ends, account.counted_until + min(max(ages, default=0) * MILLISECOND, most))
 
 
 def model_of(world: JobWorld, before: str) -> str:

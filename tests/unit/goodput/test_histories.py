@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from tests.unit.goodput.histories import (
     histories,
     histories_with_a_liar,
@@ -13,6 +13,7 @@ from tests.unit.goodput.histories import (
 
 @settings(suppress_health_check=list(HealthCheck))
 @given(histories)
+@example([("lies", {"started_age_seconds": 1e308})])
 def test_whatever_happens_the_sum_is_the_wall_clock(history: list[tuple[str, Any]]) -> None:
     the_sum_is_the_wall_clock(history)
 
