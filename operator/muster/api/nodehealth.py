@@ -587,8 +587,8 @@ class NodeExclusion(ApiModel):
     last_choice: bool = Field(
         False,
         description=(
-            "lastChoice is true if a new worker that finds no other node takes this one all the same, because a "
-            "disruption budget keeps the node in use."
+            "lastChoice is true if a new worker that finds no other node takes this one all the same. A disruption "
+            "budget keeps the node in use then."
         ),
     )
     evacuate: Evacuate = Field(
@@ -626,7 +626,7 @@ class NodeSuspicion(ApiModel):
     wants_test: bool = Field(
         False,
         description=(
-            "wantsTest is true if failures of several owners' jobs have followed the node, so that it is tested before "
+            "wantsTest is true if failures of several owners' jobs have followed the node. It is then tested before "
             "the next gang starts on it, whatever it passed before."
         ),
     )

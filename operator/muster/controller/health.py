@@ -81,15 +81,17 @@ _observed = Gauge(
     "Nodes with a finding that would count against them if the FleetPolicy did not only observe it, by its reason.",
     ["reason"],
 )
-_breaker = Gauge("muster_breaker_open", "1 while the budget keeps Muster from cordoning at least one unhealthy node.")
-_held = Gauge("muster_breaker_held_nodes", "Unhealthy nodes that the budget does not let Muster cordon yet.")
+_breaker = Gauge(
+    "muster_breaker_open", "1 while the budget keeps Muster from taking at least one unhealthy node out of use."
+)
+_held = Gauge("muster_breaker_held_nodes", "Unhealthy nodes that the budget does not let Muster take out of use yet.")
 _held_yields = Gauge(
     "muster_breaker_held_repairs",
     "Nodes that other systems claim to repair, where the budget ignores the claim: too many of a pool at once.",
 )
 _held_of_pool = Gauge(
     "muster_breaker_pool_held_nodes",
-    "Unhealthy nodes in a pool of like nodes that the budget does not let Muster cordon yet.",
+    "Unhealthy nodes in a pool of like nodes that the budget does not let Muster take out of use yet.",
     ["pool"],
 )
 _contradictions = Gauge(
@@ -200,8 +202,9 @@ class HealthKeeper:
         Raises:
             LeadershipLost: this process may not write any more.
         """
-        self._leads_since = self._clock() if self._leads_since is None else self._leads_since
-        self.everything()
+        if self._leads_since is None:  # `begin` was not called
+            self._leads_since = self._clock()
+            self.everything()
         forgetting = asyncio.create_task(self._forget(), name="forgetting machines that are gone")
         marking = asyncio.create_task(self._mark(), name="conditions of nodes")
         try:

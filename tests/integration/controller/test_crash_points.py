@@ -43,7 +43,7 @@ START = Act(
         "PATCH configmaps": 1,
         "PUT gangs": 1,  # the go
         STATUS: 2,
-        "POST events": 2,
+        "POST events": 3,  # one is the warning that a single process has all GPUs
     },
 )
 IN_PLACE = Act("R0", {"PUT gangs": 2, STATUS: 1, "POST events": 2}, 2, (1, 1, 1), "R0")
