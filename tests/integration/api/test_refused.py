@@ -1258,6 +1258,17 @@ FULL_HEALTH: dict[str, Any] = {
             "repairEndedTime": TIME,
         }
     ],
+    "exclusion": {
+        "reason": "Xid79",
+        "message": "the GPU has fallen off the bus",
+        "cause": "Health",
+        "lastChoice": True,
+        "evacuate": "Now",
+        "goneByTime": TIME,
+        "removal": {"announcedBy": "karpenter", "goneByTime": TIME, "final": True},
+    },
+    "fault": "Xid79: the GPU has fallen off the bus",
+    "suspicion": {"followedTime": TIME, "wantsTest": True},
     "offences": {"hardware": "h-1", "score": "1.5", "asOf": TIME},
     "earlierOffences": [{"hardware": "h-0", "score": "0.5", "asOf": TIME}],
     "maintenance": {"stage": "InProgress", "window": "rack-7", "startTime": TIME, "endTime": TIME},

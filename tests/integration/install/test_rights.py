@@ -34,8 +34,8 @@ IMPLIED_BY_APPLY = {
 # Asked for by the admission plugin OwnerReferencesPermissionEnforcement, which is on here, not by a request.
 ASKED_BY_ADMISSION = {("", "muster.dev", "trainingjobs/finalizers", "update")}
 # Used when the answer to a write is lost on its way, which nothing here brings about
-# (tests/unit/controller/test_records.py).
-USED_WHEN_AN_ANSWER_IS_LOST = {("", "muster.dev", "gangs", "get")}
+# (tests/unit/controller/test_records.py, tests/unit/controller/test_nodefitness.py).
+USED_WHEN_AN_ANSWER_IS_LOST = {("", "muster.dev", kind, "get") for kind in ("gangs", "nodehealths")}
 # Used when a machine has been gone for long (tests/integration/controller/test_health.py).
 USED_AFTER_DAYS = {("", "muster.dev", "nodehealths", "delete")}
 # What every service account may read: kopf looks for the resources that there are.
