@@ -160,7 +160,9 @@ class Hand:
     def health(self, node: str, state: str, reason: str, seconds_ago: float = 60) -> None:
         """The operator's verdict on a node, which may have a NodeHealth already."""
         body = {"apiVersion": "muster.dev/v1alpha1", "kind": "NodeHealth", "metadata": {"name": node}}
-        status = {"state": state, "reason": reason, "message": f"{reason}: seen", "since": ago(seconds_ago)}
+        status: Object = {"state": state, "reason": reason, "message": f"{reason}: seen", "since": ago(seconds_ago)}
+        is_out = state in ("Validating", "Degraded", "Unhealthy", "Quarantined")
+        status["exclusion"] = {"reason": reason} if is_out else None
         result = self.kubectl("apply", "--server-side", "-f", "-", stdin=json.dumps({**body, "spec": {}}))
         assert result.returncode == 0, result.stderr
         self.patch_status("nodehealth", node, status)
