@@ -56,6 +56,7 @@ from muster.kube.client import Client
 from muster.kube.decode import Undecodable
 from muster.kube.errors import ApiError, LeadershipLost, ServerError, Unreachable
 from muster.kube.events import EventRecorder
+from muster.lifecycle.burnin_view import NEW_LEADER_SECONDS
 from muster.preflight.upkeep import Finding
 from muster.recovery.followed import comparable_facts, failures_that_followed, qualified_job_name
 from muster.world.jobfailures import JobFailureReport
@@ -66,8 +67,6 @@ NODES_AT_ONCE = 32
 GATHER_SECONDS = 0.1
 RETRY_SECONDS = 2.0
 CLOCK_CHECK_SECONDS = 30.0
-# As a burn-in does (muster.lifecycle.burnin): the leader that a checker asks does so at least as often.
-NEW_LEADER_SECONDS = 15.0
 # A clock that has jumped ahead has everything faded: a quarantine ends only when that was so for so long by another
 # clock.
 SURE_SECONDS = 3600.0

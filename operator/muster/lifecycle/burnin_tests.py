@@ -130,7 +130,7 @@ class BurnInTests:
             found.setdefault(node, []).append(order)
         return found
 
-    @property
+    @cached_property
     def last_orders(self) -> NodeOrders:
         """All orders by node, once nothing of nodes and pairs is missing."""
         return self.all_orders(self.pairs, gang_begins=self.verdict.outcome is Outcome.PASS)
