@@ -34,3 +34,43 @@ def test_no_function_has_more_lines_or_parameters_than_a_reader_can_hold() -> No
     found = {room: modules(room) for room in ROOMS}
     assert all(found.values()), "a room has moved"
     assert [text for room in ROOMS for module in found[room] for text in too_large(module)] == []
+
+
+MAX_ATTRIBUTES = 15
+OF_NODES = (
+    "node*",
+    "agents",
+    "dirty",
+    "equipment",
+    "failurereports",
+    "forgetting",
+    "keptnodes",
+    "offenders",
+    "repairs",
+)
+"""What of the room `controller` is about nodes."""
+
+
+def attributes(of: ast.ClassDef) -> set[str]:
+    """What methods assign to `self`, and what the class declares."""
+    fields = {
+        node.target.id for node in of.body if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+    }
+    assigned = {
+        node.attr
+        for node in ast.walk(of)
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+        if isinstance(node.value, ast.Name) and node.value.id == "self"
+    }
+    return fields | assigned
+
+
+def test_no_class_about_nodes_has_more_attributes_than_a_reader_can_hold() -> None:
+    modules = [path for name in OF_NODES for path in (ROOT / "operator/muster/controller").glob(f"{name}.py")]
+    assert len(modules) >= len(OF_NODES), "a module has moved"
+    classes = [
+        node for path in modules for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ClassDef)
+    ]
+    counted = {node.name: len(attributes(node)) for node in classes}
+    assert counted["NodeReconciler"] > 10, "it counts"
+    assert {name: count for name, count in counted.items() if count > MAX_ATTRIBUTES} == {}

@@ -33,8 +33,8 @@ from verdicts.plain import fleet_input, fleet_result, node_result, rows_of, sket
 from verdicts.variants import of_tables, variants
 
 RESULTS = {"node": node_result, "fleet": fleet_result}
-TESTS = ("health", "controller/test_health.py", "controller/test_nodemarks.py", "reports/test_marks.py")
-NIGHTLY = ("health", "controller/test_health.py")
+TESTS = ("health", "controller/test_nodereconciler.py", "controller/test_nodemarks.py", "reports/test_marks.py")
+NIGHTLY = ("health", "controller/test_nodereconciler.py")
 BUSY_FLEETS, LIVES = range(1, 5), (0, 2, 5)
 FILE = Path(__file__).parents[2] / "tests" / "data" / "verdicts.json.xz"
 MONTHS, LEAST, MOST_ALIKE, MOST_SKETCHED, MOST_NODES = range(1, 13), 20, 3, 12, 120

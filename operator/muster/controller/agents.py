@@ -6,6 +6,7 @@ not blamed.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 from prometheus_client import Gauge
 
@@ -34,8 +35,8 @@ class AgentSilences:
         namespace: where the agents run. Empty: there are none, and none is missed.
         clock: seconds that stand still while the API server is away.
         blind_seconds: returns for how long nothing has been heard of these Pods.
-        ground: the pools of the nodes.
-        stirred: called when the result of `changed` may differ.
+        node_index: the pools of the nodes.
+        mark_node: called with a node because of which the result of `changed` may differ.
         avoid_seconds: how long an agent may be silent before its node takes no new jobs.
 
     Attributes:
@@ -48,26 +49,37 @@ class AgentSilences:
         namespace: str,
         clock: Callable[[], float],
         blind_seconds: Callable[[], float],
-        ground: NodeIndex,
-        stirred: Callable[[], None],
+        node_index: NodeIndex,
+        mark_node: Callable[[str], None],
         avoid_seconds: float = AVOID_SECONDS,
     ) -> None:
         self._cluster = cluster
         self._namespace = namespace
         self._clock = clock
         self._blind_seconds = blind_seconds
-        self._ground = ground
-        self._stirred = stirred
+        self._node_index = node_index
+        self._mark_node = mark_node
         self.contacts = AgentContacts(avoid_seconds)
         self._told: set[str] = set()
         self._unheard: set[str] = set()  # nodes with accelerators whose agent has never reported
         self._met = False  # whether there has ever been such a Pod: agents may run in another way
         cluster.agents.store.subscribe(self._pod_changed)
+        cluster.nodes.store.subscribe(self._node_changed)
+        cluster.healths.store.subscribe(self._record_changed)
 
     def _pod_changed(self, old: AgentPod | None, new: AgentPod | None) -> None:
         self._met = True
         for node in {pod.node for pod in (old, new) if pod is not None and pod.node}:
             self.note(node)
+
+    def _node_changed(self, old: NodeView | None, new: NodeView | None) -> None:
+        if old is None or new is None or _facts(old) != _facts(new):
+            self.note((new or old).name)  # type: ignore[union-attr] # one of them is there
+
+    def _record_changed(self, old: NodeHealth | Undecodable | None, new: NodeHealth | Undecodable | None) -> None:
+        value = new or old
+        assert value is not None
+        self.note(value.name if isinstance(value, Undecodable) else value.metadata.name)
 
     def note(self, name: str) -> None:
         """Take in a change of a node, its record or its agent's Pod."""
@@ -80,25 +92,25 @@ class AgentSilences:
             if (
                 node is None or health is None or isinstance(health, NodeHealth)
             ):  # one that cannot be read says nothing new
-                self._stir_if(self.contacts.forget(name))
+                self._mark_if(name, self.contacts.forget(name))
             return
         if any(pod.ready for pod in pods):
-            self._stir_if(self.contacts.note_ready(name))
+            self._mark_if(name, self.contacts.note_ready(name))
             return
         # Where one was missed before, there were Pods of agents, though there may be none at all now.
         self._met = self._met or _was_missed(health)
         newest = max(pods, key=lambda pod: pod.resource_version, default=None)
         pod = None if newest is None else (newest.uid, newest.starting)
-        self._stir_if(self.contacts.note_silent(name, self._clock(), paused=not node.ready, pod=pod))
+        self._mark_if(name, self.contacts.note_silent(name, self._clock(), paused=not node.ready, pod=pod))
 
     def _is_unheard(self, node: NodeView | None, health: NodeHealth | Undecodable | None) -> bool:
         if node is None or not node.capacity.get(self._cluster.fleet.policy.accelerator_resource):
             return False
         return health is None or (isinstance(health, NodeHealth) and health.status.agent is None)
 
-    def _stir_if(self, is_news: bool) -> None:
+    def _mark_if(self, name: str, is_news: bool) -> None:
         if is_news:
-            self._stirred()
+            self._mark_node(name)
 
     def changed(self, limit: Callable[[int], int]) -> set[str]:
         """Work out all silences anew, and return the names of the nodes whose silence differs from the last call's.
@@ -107,7 +119,7 @@ class AgentSilences:
             limit: returns how many agents of a pool may be silent by themselves, by the pool's number of nodes.
         """
         if self._met:
-            pools = Pools(self._ground.pools, self._ground.pool_sizes)
+            pools = Pools(self._node_index.pools, self._node_index.pool_sizes)
             changed = self.contacts.changed(self._known_until(), pools, limit, self._message)
         else:
             changed = set()
@@ -151,3 +163,8 @@ def _was_missed(health: NodeHealth) -> bool:
     """
     said = (finding for finding in health.status.findings if finding.severity is not Severity.INFO)
     return any((finding.source, finding.reason) == (AGENT, AGENT_SILENT) for finding in said)
+
+
+def _facts(node: NodeView) -> tuple[Any, ...]:
+    """The facts about a node that matter to whether its agent is missed."""
+    return node.ready, node.boot_id, node.capacity

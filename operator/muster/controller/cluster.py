@@ -12,6 +12,7 @@ from typing import Any
 import structlog
 from prometheus_client import Gauge
 
+from muster.api.base import ObjectMeta
 from muster.api.fleetpolicy import FleetPolicy, FleetPolicySpec
 from muster.api.gang import Gang, Member
 from muster.api.nodehealth import LostNode, NodeHealth
@@ -1064,6 +1065,13 @@ class Cluster:
             return given
         unreadable = isinstance(self.gangs.store.get(_record_key(job)), Undecodable)  # it may name any node
         return frozenset({pod.place}) if unreadable and self._nodes_allowed(pod.namespace) is None else frozenset()
+
+    def node_record(self, name: str) -> NodeHealth | None:
+        """The NodeHealth of a node, an empty one where there is none; None for one that cannot be read."""
+        record = self.healths.store.get(("", name))
+        if isinstance(record, Undecodable):
+            return None
+        return record or NodeHealth(metadata=ObjectMeta(name=name))
 
     def has_node(self, name: str) -> bool:
         """Whether there is a node of this name."""

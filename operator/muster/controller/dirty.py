@@ -1,10 +1,13 @@
 """A queue of keys to work on: each at most once, some due later, none handed out twice at a time.
 
+There is one of jobs and one of nodes.
+
 Namespaces take turns among the keys that are due. A namespace may have thousands of jobs, or change its own all the
 time. It then keeps another namespace's jobs waiting for one decision, not for thousands.
 """
 
 import asyncio
+import contextlib
 import heapq
 import time
 from collections import OrderedDict
@@ -58,20 +61,48 @@ class DirtyKeys:
 
     async def next_key(self) -> Key:
         """Wait for the next key that is due, and return it; `done` must follow."""
+        await self.wait()
+        key = self._next()
+        self._changed.set()  # others waiting have a new head to look at
+        return key
+
+    async def wait(self, seconds: float | None = None) -> None:
+        """Wait until a key is due, for so many seconds at most; None: for as long as it takes."""
+        ends = None if seconds is None else self._clock() + seconds
         while True:
             self._changed.clear()
-            pause = self._wait_seconds()
-            if self._ready:
-                key = self._next()
-                del self._due[key]
-                self._busy[key] = None
-                self._changed.set()  # others waiting have a new head to look at
-                return key
-            try:
-                async with asyncio.timeout(pause):  # wait_for can lose a cancellation before Python 3.12
+            pauses = [self._wait_seconds(), None if ends is None else ends - self._clock()]
+            if self._ready or (ends is not None and self._clock() >= ends):
+                return
+            with contextlib.suppress(TimeoutError):
+                # wait_for can lose a cancellation before Python 3.12
+                async with asyncio.timeout(min((pause for pause in pauses if pause is not None), default=None)):
                     await self._changed.wait()
-            except TimeoutError:
-                continue
+
+    def next_keys(self) -> list[Key]:
+        """Return all keys that are due, for one decision about all of them; `done` must follow for each."""
+        self._wait_seconds()
+        keys = []
+        while self._ready:
+            keys.append(self._next())
+        return keys
+
+    def reserve_key(self, key: Key) -> bool:
+        """Take a key for work that is to be done now, whether it is due or not; `done` must follow.
+
+        Returns:
+            False if the key is being worked on or rests. Then it is due afterwards.
+        """
+        if key in self._busy or self._rests.get(key, 0.0) > self._clock():
+            self.add(key)
+            return False
+        self._due.pop(key, None)
+        ready = self._ready.get(key[0], OrderedDict())
+        ready.pop(key, None)
+        if not ready:
+            self._ready.pop(key[0], None)
+        self._busy[key] = None
+        return True
 
     def _wait_seconds(self) -> float | None:
         """Make the keys ready that are due; returns the seconds until the next one is due, None when there is none."""
@@ -90,6 +121,8 @@ class DirtyKeys:
         key, _ = keys.popitem(last=False)
         if keys:
             self._ready[namespace] = keys
+        del self._due[key]
+        self._busy[key] = None
         return key
 
     def done(self, key: Key, rest_seconds: float = 0.0) -> None:

@@ -16,13 +16,13 @@ class Equipment:
 
     Args:
         clock: seconds that stand still while the API server is away.
-        stirred: called when the result of `changed` may differ.
+        mark_node: called with a node because of which the result of `changed` may differ.
     """
 
-    def __init__(self, cluster: Cluster, clock: Callable[[], float], stirred: Callable[[], None]) -> None:
+    def __init__(self, cluster: Cluster, clock: Callable[[], float], mark_node: Callable[[str], None]) -> None:
         self._cluster = cluster
         self._clock = clock
-        self._stirred = stirred
+        self._mark_node = mark_node
         self._equals = MachineKinds()
         self._ignored = IgnoredPorts()
         cluster.nodes.store.subscribe(self._node_changed)
@@ -67,4 +67,4 @@ class Equipment:
                 name, kind, MachineEquipment(agent.gpus_expected, self._ignored.ports_that_count(node.labels, agent))
             )
         if self._equals.has_changes:
-            self._stirred()
+            self._mark_node(name)

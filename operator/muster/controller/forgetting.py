@@ -1,7 +1,7 @@
 """Deletes the records of machines that are gone, when nothing in them could matter any more: a few at a time, and
 guarded.
 
-Tests: tests/unit/controller/test_health.py.
+Tests: tests/unit/controller/test_nodereconciler.py.
 """
 
 from collections.abc import Callable
@@ -10,6 +10,7 @@ from itertools import islice
 
 import structlog
 
+from muster.api.nodehealth import NodeHealth
 from muster.controller.cluster import Cluster
 from muster.health.forget import GONE_SECONDS, may_be_forgotten
 from muster.health.sources import Rules
@@ -17,6 +18,7 @@ from muster.kube import paths
 from muster.kube.client import Client
 from muster.kube.decode import Undecodable
 from muster.kube.errors import ApiError, LeadershipLost
+from muster.world.views import NodeView
 
 LOOKED_AT = 64
 DELETED = 8
@@ -37,8 +39,20 @@ class Forgetting:
         self._clock = clock
         self._gone: dict[str, float] = {}  # since when, those looked at last at the end
 
+    def node_changed(self, old: NodeView | None, new: NodeView | None) -> None:
+        """Take in a change of a node."""
+        if old is None or new is None:
+            self.note((new or old).name)  # type: ignore[union-attr] # one of them is there
+
+    def record_changed(self, old: NodeHealth | Undecodable | None, new: NodeHealth | Undecodable | None) -> None:
+        """Take in a change of a node's record."""
+        value = new or old
+        assert value is not None
+        if old is None or new is None:
+            self.note(value.name if isinstance(value, Undecodable) else value.metadata.name)
+
     def note(self, name: str) -> None:
-        """Take in a change of the node or the record of this name."""
+        """Take in that the node or the record of this name has come or is gone."""
         record = self._cluster.healths.store.get(("", name))
         if record is None or name in self._cluster.fleet.nodes:
             self._gone.pop(name, None)
@@ -48,6 +62,8 @@ class Forgetting:
     async def forget_some(self, rules: Rules, now: datetime) -> None:
         """Look at some of the records, and delete those that may be forgotten."""
         deleted = 0
+        if self._cluster.policy_unknown:  # how long an account lasts the policy says
+            return
         for name in list(islice(self._gone, LOOKED_AT)):
             if deleted >= DELETED:
                 return

@@ -1,10 +1,10 @@
 """Reports, once each, what keeps Muster from evaluating nodes: policy, records, refuted declarations, its own
 defects.
 
-Tests: tests/unit/controller/test_health.py.
+Tests: tests/unit/controller/test_nodereconciler.py.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import structlog
 from prometheus_client import Gauge
@@ -18,6 +18,9 @@ from muster.kube.events import NORMAL, WARNING, EventRecorder, Regarding
 _YIELDS = ""  # no cause: what others claim
 
 log = structlog.get_logger()
+_contradictions = Gauge(
+    "muster_health_policy_problems", "Contradictions in the FleetPolicy's health; the log names them."
+)
 _unread_policy = Gauge(
     "muster_fleet_policy_unreadable",
     "1 while the FleetPolicy cannot be read, and an older one or the defaults apply.",
@@ -117,6 +120,12 @@ class NodeReports:
         uid = policy.uid if isinstance(policy, Undecodable) else policy.metadata.uid
         about = Regarding(API_VERSION, "FleetPolicy", "default", uid)
         self._events.record(about, WARNING if now else NORMAL, "AgentsSilent" if now else "AgentsRecovered", text)
+
+    def contradictions(self, problems: Sequence[str]) -> None:
+        """Report the contradictions of a FleetPolicy that has changed."""
+        _contradictions.set(len(problems))
+        for problem in problems:
+            log.warning("the FleetPolicy contradicts itself", problem=problem)
 
     def policy(self) -> None:
         """Report that the FleetPolicy cannot be read, and what holds meanwhile."""

@@ -11,8 +11,9 @@ from datetime import datetime
 from prometheus_client import REGISTRY
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from muster.api.nodehealth import Offences
+from muster.api.nodehealth import NodeHealth, Offences
 from muster.health.memory import score
+from muster.kube.decode import Undecodable
 
 MAX_NODES = 100
 LEAST_SCORE = 1.5
@@ -33,6 +34,13 @@ class Offenders:
         self._wall_clock = wall_clock
         self._accounts: dict[str, Offences] = {}
         _collector.offenders = self
+
+    def record_changed(self, old: NodeHealth | Undecodable | None, new: NodeHealth | Undecodable | None) -> None:
+        """Take in a change of a node's record. An account that cannot be read is not one that is settled."""
+        if isinstance(new, NodeHealth):
+            self.set_account(new.metadata.name, new.status.offences)
+        elif new is None and old is not None:
+            self.set_account(old.name if isinstance(old, Undecodable) else old.metadata.name, None)
 
     def set_account(self, node: str, account: Offences | None) -> None:
         """Set the account of a node; None removes it."""

@@ -25,9 +25,9 @@ from muster.controller.admission import AdmissionCheck
 from muster.controller.cluster import Cluster
 from muster.controller.dirty import DirtyKeys
 from muster.controller.fleethours import FleetHoursKeeper
-from muster.controller.health import HealthKeeper
 from muster.controller.history import HistoryKeeper
 from muster.controller.nodefitness import NodeFitness
+from muster.controller.nodes import Nodes
 from muster.controller.patterns import StepPatterns
 from muster.controller.perform import Performer
 from muster.controller.ports import Ports
@@ -114,7 +114,7 @@ class Operator:
             client, "muster.dev/operator", settings.pod_name or settings.identity, clock=clock, wall_clock=wall_clock
         )
         self.limits = LimitsKeeper(self.thresholds, self.cluster, self._report_policy)
-        self.health = HealthKeeper(
+        self.nodes = Nodes(
             client,
             self.cluster,
             self.events,
@@ -122,9 +122,9 @@ class Operator:
             clock,
             wall_clock,
             self._pass_age_seconds,
+            functools.partial(self._pass_age_seconds, least=Profile.DEEP),
             settings.agent_namespace,
             settings.agent_silence_seconds,
-            functools.partial(self._pass_age_seconds, least=Profile.DEEP),
         )
         # Hundreds of pods may be waiting for a connection to be created on; a renewal cannot wait with them.
         self._lease_client = client.sibling()
@@ -155,7 +155,8 @@ class Operator:
         self.upkeep = UpkeepKeeper(
             self.cluster,
             self.checkers,
-            self.health,
+            self.nodes.reconciler,
+            self.nodes.failures,
             self.thresholds.thresholds_for,
             self._orders_changed,
             wall_clock,
@@ -165,8 +166,8 @@ class Operator:
         self.hours = FleetHoursKeeper(
             client, self.cluster, lambda: self.queue.reserved, settings.namespace, clock, wall_clock
         )
-        self.repairs = RepairKeeper(client, self.cluster, self.health, self.events, clock)
-        self.windows = WindowKeeper(self.cluster, self.events, self.health.verdicts, clock, wall_clock)
+        self.repairs = RepairKeeper(client, self.cluster, self.nodes.reconciler, self.nodes.worlds, self.events, clock)
+        self.windows = WindowKeeper(self.cluster, self.events, self.nodes.reconciler.verdicts, clock, wall_clock)
         self.kept = KeptWorlds()
         self.performer = Performer(
             client,
@@ -204,7 +205,9 @@ class Operator:
         Raises:
             UnsupportedServerError: the API server is too old.
         """
-        await self.ports.open(self.not_healthy, self.not_ready, self.kept.decisions_of, self.health.kept.decisions_of)
+        await self.ports.open(
+            self.not_healthy, self.not_ready, self.kept.decisions_of, self.nodes.reconciler.kept.decisions_of
+        )
         version = await self._server_version()
         log.info("starting", identity=self.settings.identity, server=version)
         for source in self.cluster.informers:
@@ -306,12 +309,14 @@ class Operator:
         if self.settings.checker_namespace:
             self._spawn(self.ports.publish(), "checkers' authority")
         self._spawn(self.thresholds.run(), "thresholds")
-        await self.health.begin()
+        await self.nodes.reconciler.begin()
         self.queue.expect(self.cluster.job_keys())
         self.reconciler.expect(self.cluster.job_keys(), self.checkers.note_all_decided)
         self._mark_all_jobs()
         self._spawn(self.queue.run(), "queue")
-        self._spawn(self.health.run(), "health")
+        self._spawn(self.nodes.reconciler.run(), "nodes")
+        self._spawn(self.nodes.marks.run(), "conditions of nodes")
+        self._spawn(self.nodes.forget(), "forgetting machines that are gone")
         self._spawn(self.upkeep.run(), "upkeep")
         if self.history is not None:
             self._spawn(self.history.run(), "history")
@@ -420,7 +425,7 @@ class Operator:
             self.events.record(about, WARNING, reason, words)
 
     def _checker_heard(self, node: str) -> None:
-        self.health.heard(node)
+        self.nodes.reconciler.checker_heard(node)
         pause = GATHER_SECONDS * self.checkers.awaited(node)
         for uid in self.cluster.tested_on(node):
             for key in self.cluster.keys_of(uid):

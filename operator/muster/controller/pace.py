@@ -1,6 +1,6 @@
 """Limits the writes about one node in an hour: what comes and goes all the time must not cost a write each time.
 
-Tests: tests/unit/controller/test_health.py.
+Tests: tests/unit/controller/test_nodereconciler.py.
 """
 
 from collections import deque

@@ -16,10 +16,12 @@ import structlog
 from prometheus_client import Gauge
 
 from muster.api.base import API_VERSION
-from muster.api.repairrequest import RepairRequest
+from muster.api.nodehealth import AgentStatus, RecommendedAction
+from muster.api.repairrequest import Machine, RepairAction, RepairRequest
 from muster.controller.cluster import Cluster
-from muster.controller.health import HealthKeeper
-from muster.health.repairs import NOT_EMPTY, Case, Plan, RepairStatus, RepairWorld, Request, Stage, plan
+from muster.controller.nodereconciler import NodeReconciler
+from muster.controller.nodeworlds import NodeWorlds
+from muster.health.repairs import NOT_EMPTY, Case, Plan, RepairStatus, RepairWorld, Request, Stage, is_held, plan
 from muster.kube import decode, paths
 from muster.kube.client import Client
 from muster.kube.errors import AlreadyExists, ApiError, Conflict, LeadershipLost, NotFound
@@ -68,6 +70,17 @@ def _phase_of(data: bytes) -> str:
         return ""
 
 
+def _machine_of(agent: AgentStatus | None) -> Machine:
+    if agent is None:
+        return Machine()
+    return Machine(
+        system_uuid=agent.system_uuid,
+        gpu_model=agent.gpu_model,
+        gpu_serials=agent.gpu_serials,
+        boot_id=agent.boot_id,
+    )
+
+
 class RepairKeeper:
     """Keeps RepairRequests in line with what nodes need; to be run by the leader."""
 
@@ -75,13 +88,15 @@ class RepairKeeper:
         self,
         client: Client,
         cluster: Cluster,
-        health: HealthKeeper,
+        nodes: NodeReconciler,
+        worlds: NodeWorlds,
         events: EventRecorder,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client = client
         self._cluster = cluster
-        self._health = health
+        self._nodes = nodes
+        self._worlds = worlds
         self._events = events
         self._clock = clock
         self._changed = asyncio.Event()
@@ -114,7 +129,7 @@ class RepairKeeper:
             await asyncio.sleep(PERIOD_SECONDS)
 
     def _is_wanted(self) -> bool:
-        return bool(self._cluster.policy().health.repair.actions) or self._health.knows_of_repairs()
+        return bool(self._cluster.policy().health.repair.actions) or self._worlds.knows_of_repairs()
 
     async def reconcile(self) -> None:
         """Read all requests, then create, keep and delete them as nodes need.
@@ -126,7 +141,7 @@ class RepairKeeper:
         found = await self._listed()
         if self._cluster.policy_unknown:
             return
-        cases = {name: self._health.repair_case(name) for name in {*self._health.out(), *found, *(self._words or ())}}
+        cases = {name: self._case(name) for name in {*self._nodes.out(), *found, *(self._words or ())}}
         what = self._planned(found, {name: case for name, case in cases.items() if case is not None})
         words = dict(what.kept)
         words |= {name: found[name].request.status for name in what.ends}
@@ -176,8 +191,36 @@ class RepairKeeper:
             except ApiError as error:
                 log.warning("repair not asked for", node=name, error=str(error))
 
+    def _case(self, name: str) -> Case | None:
+        """The facts about a node for the decision whether to request a repair; None while they are not known."""
+        record, verdict = self._cluster.node_record(name), self._nodes.verdict_of(name)
+        in_force = self._nodes.effect_in_force(name)
+        if record is None or verdict is None or in_force is None:
+            return None
+        incident = verdict.open_incident
+        if not verdict.out or incident is None:
+            return Case(name, None, held=is_held(record.status.findings))
+        ours = (
+            incident.taken_out_time is not None
+            and in_force.avoid
+            and not (verdict.grounds.cordoned or verdict.grounds.in_charge)
+        )
+        repair = verdict.follow_up.repair
+        return Case(
+            name,
+            incident.time,
+            RepairAction(repair.value) if ours and repair is not RecommendedAction.NONE else None,
+            verdict.conclusion.reason,
+            verdict.conclusion.message,
+            verdict.conclusion.findings,
+            verdict.record.node_uid,
+            _machine_of(record.status.agent),
+            is_held(record.status.findings),
+            self._cluster.is_empty(name),
+        )
+
     async def _create(self, name: str) -> None:
-        case = self._health.repair_case(name)  # again: other writes have taken their time
+        case = self._case(name)  # again: other writes have taken their time
         action = case.asks(self._cluster.policy().health.repair) if case is not None else None
         if case is None or action is None or not case.held or case.incident is None:
             return
@@ -229,7 +272,7 @@ class RepairKeeper:
 
     def _report_statuses(self, words: Mapping[str, RepairStatus]) -> None:
         before, self._words = self._words, dict(words)
-        self._health.note_repairs(words)
+        self._worlds.note_repairs(words)
         for stage in _TOLD:
             _requests.labels(stage.value).set(sum(word.stage is stage for word in words.values()))
         for name, word in words.items():

@@ -12,7 +12,8 @@ from prometheus_client import Counter, Histogram
 from muster.api.gang import Gang
 from muster.api.nodehealth import CheckRequest, NodeHealth
 from muster.controller.cluster import Cluster, ThresholdsOf
-from muster.controller.health import HealthKeeper
+from muster.controller.failurereports import FailureReports
+from muster.controller.nodereconciler import NodeReconciler
 from muster.coordinator.checkers import CheckerHub
 from muster.health.memory import score
 from muster.kube.decode import Undecodable
@@ -47,7 +48,8 @@ class UpkeepKeeper:
         self,
         cluster: Cluster,
         checkers: CheckerHub,
-        health: HealthKeeper,
+        nodes: NodeReconciler,
+        reports: FailureReports,
         thresholds_of: ThresholdsOf,
         told: Callable[[Iterable[str]], None],
         wall_clock: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -55,7 +57,8 @@ class UpkeepKeeper:
     ) -> None:
         self._cluster = cluster
         self._checkers = checkers
-        self._health = health
+        self._nodes = nodes
+        self._reports = reports
         self._thresholds_of = thresholds_of
         self._told = told
         self._wall_clock = wall_clock
@@ -129,12 +132,12 @@ class UpkeepKeeper:
                 _tests.labels(str(finding.outcome)).inc()
                 _test_seconds.labels(str(finding.profile)).observe(finding.seconds)
                 log.info("node tested", node=finding.node, outcome=str(finding.outcome), why=finding.message[:300])
-                self._health.tested(finding)
+                self._reports.tested(finding)
         self._known = standing
 
     def _is_free(self, node: str) -> bool:
         fleet, resource = self._cluster.fleet, self._cluster.policy().accelerator_resource
-        if self._health.is_repaired(node):
+        if self._nodes.is_repaired(node):
             return False
         return node in fleet.nodes and not fleet.holders(node) and not fleet.used(node).get(resource)
 
@@ -142,7 +145,7 @@ class UpkeepKeeper:
         return self._cluster.fleet.nodes[node].capacity.get(resource) or None
 
     def _out_of_use(self, node: str) -> tuple[str, float] | None:
-        since = self._health.open_since(node)
+        since = self._nodes.open_since(node)
         if since is None:
             return None
         return f"{since:%Y%m%dT%H%M%S}", max(0.0, (self._wall_clock() - since).total_seconds())

@@ -1,15 +1,17 @@
-"""The loop of health: which nodes have to be evaluated, and what is decided about all of them. Pure.
+"""What is known of all nodes from one decision to the next, and the decision about all of them. Pure.
 
-The operator and the simulator of fleets run it. The caller marks nodes, evaluates those that `due` returns, stores
-their verdicts here, and carries out the orders of `decide`.
+The operator and the simulator of fleets run it. The caller judges the nodes that have changed and those that `woken`
+returns, stores their verdicts here, and carries out the orders of `decide`.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from datetime import datetime
 
 from muster.api.nodehealth import NodeHealthStatus
+from muster.health.ahead import FutureTimes
 from muster.health.figures import Breaker
+from muster.health.job_failures import TestRequests
 from muster.health.memory import MachineOffences
 from muster.health.orders import Circumstances, Order, View, decide
 from muster.health.sources import Rules
@@ -18,26 +20,22 @@ from muster.health.verdict_index import NodeIndex, VerdictIndex
 
 
 class Engine:
-    """The health loop's state: what is known of all nodes from one decision to the next.
+    """What is known of all nodes from one decision to the next.
 
     Attributes:
         node_index: facts about all nodes that rulings need.
         verdict_index: the verdicts on all nodes, and counts of them.
         memory: the offences on record, by machine.
-        dirty: names of the nodes about which something may have changed since they were judged.
         breaker: the breaker's state after the last decision; None before the first.
     """
 
     def __init__(self) -> None:
         self.node_index, self.verdict_index, self.memory = NodeIndex(), VerdictIndex(), MachineOffences()
-        self.dirty: set[str] = set()
         self.breaker: Breaker | None = None
-        self._wakes: dict[str, datetime] = {}  # node -> when to evaluate it again by time alone
+        self._wakes: dict[str, datetime] = {}  # node -> when to judge it again by time alone
         self._echoes: set[str] = set()  # nodes whose record is what Muster wrote last
-
-    def mark_dirty(self, nodes: Iterable[str]) -> None:
-        """Mark these nodes to be judged again, because something about them may have changed."""
-        self.dirty.update(nodes)
+        self._ahead = FutureTimes()
+        self._test_requests = TestRequests()
 
     def note_record(self, name: str, status: NodeHealthStatus | None) -> None:
         """Take in a node's record as it was read: its offences and incidents.
@@ -60,18 +58,12 @@ class Engine:
         """Forget which records are what Muster wrote last: none of the records is to be relied on."""
         self._echoes.clear()
 
-    def due(self, now: datetime, busy: Collection[str] = ()) -> set[str]:
-        """Return the names of the nodes to be judged now, and remove them from the nodes to be judged.
-
-        Args:
-            now: the time.
-            busy: nodes whose record is being written. They are not returned and stay to be judged.
-        """
-        names = self.dirty | {name for name, moment in self._wakes.items() if moment <= now}
-        self.dirty = names & set(busy)
+    def woken(self, now: datetime) -> set[str]:
+        """Return the names of the nodes to be judged now by time alone, each once."""
+        names = {name for name, moment in self._wakes.items() if moment <= now}
         for name in names:
-            self._wakes.pop(name, None)
-        return names - self.dirty
+            del self._wakes[name]
+        return names
 
     def wake_at(self, name: str, moment: datetime) -> None:
         """Have a node judged again at this moment at the latest."""
@@ -111,6 +103,43 @@ class Engine:
         """Take in that an order is being carried out: what it charges counts now, not once it is written."""
         if order.ruling.charge:
             self.verdict_index.set_verdict(order.name, order.verdict)
+
+    def with_test_if_allowed(self, name: str, verdict: Verdict, rules: Rules) -> tuple[Verdict, set[str]]:
+        """Decide whether a node whose verdict asks for a test is offered for one: only a share of a pool is at a time.
+
+        Returns:
+            The verdict, which asks for a test only if it is the node's turn, and the names of the nodes whose turn it
+            may be as a result.
+        """
+        pool, follow_up = self.node_index.pools.get(name, ""), verdict.follow_up
+        others = self._test_requests.set_request(name, pool if follow_up.wants_check else None, follow_up.asked_by)
+        if not follow_up.wants_check:
+            return verdict, others
+        most = rules.budgets.window_limit(self.node_index.pool_sizes[pool])
+        is_allowed = self._test_requests.may_be_tested(name, most)
+        return replace(verdict, follow_up=replace(follow_up, wants_check=is_allowed)), others
+
+    def forget_test(self, name: str) -> set[str]:
+        """Drop a node's request for a test; returns the names of the nodes whose turn it may be as a result."""
+        return self._test_requests.set_request(name, None)
+
+    def ages_of_future_times(self, nodes: Collection[str], now: datetime, clock: float) -> dict[datetime, float]:
+        """Return for how many seconds this process has known each time ahead of `now` at which a node was taken out.
+
+        Args:
+            nodes: names of the nodes that exist.
+            now: the time.
+            clock: seconds of a monotonic clock.
+        """
+        return self._ahead.ages_of_future_times(self._times_taken_out(nodes), now, clock)
+
+    def _times_taken_out(self, nodes: Collection[str]) -> Iterator[datetime]:
+        """The times at which Muster has taken nodes out of use, as far as they may be charged to a budget."""
+        verdicts, incidents = self.verdict_index.verdicts, self.node_index.incidents
+        present = (verdicts[name].record.incidents for name in self.verdict_index.concerned)
+        gone = (incidents[name] for name in incidents if name not in nodes)
+        for several in (*present, *gone):
+            yield from (i.taken_out_time for i in several if i.taken_out_time is not None)
 
     def moments(self) -> list[datetime]:
         """Return the moments at which a node has to be judged, or a held node may be taken out, by time alone."""

@@ -1,6 +1,6 @@
 """Verdicts and facts about all nodes, for rulings and metrics; they are updated with each change of a node.
 
-Tests: tests/unit/controller/test_health.py, tests/unit/health/test_orders.py.
+Tests: tests/unit/controller/test_nodereconciler.py, tests/unit/health/test_orders.py.
 """
 
 from collections import Counter

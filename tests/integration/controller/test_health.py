@@ -11,7 +11,7 @@ import pytest
 from muster.api.base import rfc3339
 from muster.api.nodehealth import NodeHealth
 from muster.controller.forgetting import Forgetting
-from muster.controller.nodeacts import JSON_PATCH, TAINT_KEY, taint_patch
+from muster.controller.nodeperform import JSON_PATCH, TAINT_KEY, taint_patch
 from muster.kube import decode, paths
 from muster.kube.errors import Invalid
 from stage.hand import patiently
@@ -140,7 +140,9 @@ async def test_a_humans_word_sticks(scene: Scene) -> None:
 async def test_the_record_of_a_machine_that_is_gone_is_deleted_unless_somebody_has_written_to_it(scene: Scene) -> None:
     ticks = [0.0]
     store: dict[tuple[str, str], Any] = {}
-    cluster: Any = SimpleNamespace(healths=SimpleNamespace(store=store), fleet=SimpleNamespace(nodes={}))
+    cluster: Any = SimpleNamespace(
+        healths=SimpleNamespace(store=store), fleet=SimpleNamespace(nodes={}), policy_unknown=False
+    )
     forgetting = Forgetting(scene.api, cluster, lambda: ticks[0])
     for name in ("gone", "written"):
         await agent_says(scene, name)

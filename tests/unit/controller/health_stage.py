@@ -1,4 +1,4 @@
-"""The keeper of node health over an API server that is played, with the time in the test's hand."""
+"""The loop over nodes over an API server that is played, with the time in the test's hand."""
 
 import asyncio
 import copy
@@ -15,11 +15,11 @@ from tests.unit.health.builders import budgets
 from localcluster.patience import PATIENCE_SECONDS
 from muster.api.fleetpolicy import FleetPolicy
 from muster.api.nodehealth import NodeHealth
-from muster.controller import health as module
+from muster.controller import nodereconciler as module
 from muster.controller.cluster import Cluster
-from muster.controller.health import HealthKeeper
-from muster.controller.nodeacts import TAINT_KEY
 from muster.controller.nodefitness import NodeFitness
+from muster.controller.nodeperform import TAINT_KEY
+from muster.controller.nodes import Nodes
 from muster.controller.pace import MAX_WRITES_PER_HOUR, Pace
 from muster.coordinator.hub import Hub
 from muster.kube import decode
@@ -150,12 +150,12 @@ class Told:
 
 
 class Stage:
-    """A keeper over a fleet, with the time in the test's hand."""
+    """The loop over a fleet's nodes, with the time in the test's hand."""
 
     def __init__(self, api: ApiServer | None = None) -> None:
         self.api, self.told, self.now, self.later_seconds = api or ApiServer(), Told(), NOW, 0.0
         self.cluster = Cluster(self.api, Hub(lambda: 0.0), lambda _key: None)  # type: ignore[arg-type]
-        self.keeper = HealthKeeper(
+        self.nodes = Nodes(
             self.api,  # type: ignore[arg-type]
             self.cluster,
             self.told,  # type: ignore[arg-type]
@@ -212,7 +212,7 @@ class Stage:
         new.now = self.now
         for (kind, _), value in sorted(self.api.objects.items()):
             new._show(kind, json.dumps(value).encode())
-        new.keeper.everything()
+        new.nodes.reconciler.mark_all_nodes()
         return new
 
     def remove_node(self, name: str) -> None:
@@ -225,8 +225,8 @@ class Stage:
     async def look(self) -> None:
         """Look until nothing changes any more."""
         for _ in range(4):
-            await self.keeper.evaluate()
-            await self.keeper.settled()
+            await self.nodes.reconciler.reconcile()
+            await self.nodes.reconciler.settled()
 
 
 def stage_with_a_policy() -> Stage:
@@ -238,7 +238,7 @@ def stage_with_a_policy() -> Stage:
 def clocked_stage() -> Stage:
     """The monotonic clock goes with the other one."""
     made = stage_with_a_policy()
-    made.keeper._acts._pace = Pace(lambda: (made.now - NOW).total_seconds())
+    made.nodes.performer._pace = Pace(lambda: (made.now - NOW).total_seconds())
     return made
 
 
@@ -246,7 +246,7 @@ def clocked_stage() -> Stage:
 async def running(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[asyncio.Task[None]]:
     monkeypatch.setattr(module, "GATHER_SECONDS", 0.001)
     monkeypatch.setattr(module, "RETRY_SECONDS", 0.001)
-    task = asyncio.create_task(stage.keeper.run())
+    task = asyncio.create_task(stage.nodes.reconciler.run())
     yield task
     task.cancel()
     with suppress(asyncio.CancelledError, LeadershipLost):

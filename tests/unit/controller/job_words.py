@@ -1,4 +1,4 @@
-"""The keeper of node health with records of jobs, and an owner of many jobs that all fail."""
+"""The loop over nodes with records of jobs, and an owner of many jobs that all fail."""
 
 from datetime import datetime
 from typing import Any
@@ -20,8 +20,9 @@ class Jobs(Stage):
         self.passed: dict[str, datetime] = {}
         self.clock = 0.0
         self.words: list[tuple[str, str, str]] = []
-        self.keeper._clock = lambda: self.clock
-        self.keeper._deep_pass_age_seconds = lambda node: (
+        for part in (self.nodes.reconciler, self.nodes.worlds, self.nodes.failures, self.nodes.queue):
+            part._clock = lambda: self.clock
+        self.nodes.failures._deep_pass_age_seconds = lambda node: (
             (self.now - self.passed[node]).total_seconds() if node in self.passed else None
         )
         record = self.told.record
@@ -85,7 +86,7 @@ async def an_owner_who_fails_everywhere_costs_little(count: int) -> None:
     for number in range(10):
         jobs.job(f"team-a/more-{number}", (f"n{count + number}", NOW))
         with CountedWork() as counted:
-            await jobs.keeper.evaluate()
+            await jobs.nodes.reconciler.reconcile()
         steps.append(counted.steps)
     assert max(steps) < 5_000 * count, "each of the nodes is judged once, since the owner is not heard from now on"
     assert max(steps[1:]) < 190 * count + 5_000

@@ -1,4 +1,4 @@
-"""The keeper of RepairRequests with the keeper of health, over an API server that is played, and whole lives of a node
+"""The keeper of RepairRequests with the loop over nodes, over an API server that is played, and whole lives of a node
 there."""
 
 import asyncio
@@ -60,7 +60,7 @@ class WithRequests(ApiServer):
 
 
 class Shop(Stage):
-    """Both keepers, somebody who repairs, and time."""
+    """The keeper and the loop, somebody who repairs, and time."""
 
     api: WithRequests
 
@@ -69,7 +69,8 @@ class Shop(Stage):
         self.repairs = RepairKeeper(
             self.api,  # type: ignore[arg-type]
             self.cluster,
-            self.keeper,
+            self.nodes.reconciler,
+            self.nodes.worlds,
             self.told,  # type: ignore[arg-type]
             lambda: self.now.timestamp(),
         )
@@ -200,9 +201,9 @@ class Life:
             await shop.repairs.reconcile()
         elif shop.repairs._words is None:
             shop.repairs._report_statuses({})
-        shop.keeper._rested("a")
+        shop.nodes.queue.hurry(("", "a"))
         await shop.look()
-        shop.keeper._rested("a")
+        shop.nodes.queue.hurry(("", "a"))
         await shop.look()
         if shop.api.count("POST", KIND) > posts:
             assert {"RepairRequested", "RepairInProgress"} & set(was)

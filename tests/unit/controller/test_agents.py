@@ -25,12 +25,12 @@ class Fleet(Stage):
     def __init__(self) -> None:
         super().__init__()
         self.seconds = 0.0
-        self.restart_keeper()
+        self.use_clock()
         self.policy(budgets=budgets(window=10))
 
-    def restart_keeper(self) -> None:
-        self.keeper._agents._clock = lambda: self.seconds
-        self.keeper._agents._blind_seconds = lambda: 0.0
+    def use_clock(self) -> None:
+        self.nodes.worlds._agents._clock = lambda: self.seconds
+        self.nodes.worlds._agents._blind_seconds = lambda: 0.0
 
     def node(
         self,
@@ -307,28 +307,28 @@ async def test_a_fault_beside_the_silence_weighs_as_it_does(fleet: Fleet) -> Non
     assert fleet.tainted() == {"n0"}
 
 
-async def test_the_keeper_wakes_by_itself(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_loop_wakes_by_itself(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     await fleet.with_agents(20)
     fleet.pod("n0", ready=False)
     fleet.seconds = 119.0
     async with running(fleet, monkeypatch):
-        await until(lambda: bool(fleet.keeper._agents.contacts.silence_of("n0")))
+        await until(lambda: bool(fleet.nodes.worlds._agents.contacts.silence_of("n0")))
         fleet.seconds = 121.0
         await until(lambda: fleet.state("n0")[0] == "Suspect")
 
 
-async def test_the_keeper_wakes_for_a_pod_that_began_to_run_late(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_loop_wakes_for_a_pod_that_began_to_run_late(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("muster.health.silence._SHORTEST_SECONDS", 0.001)
     await fleet.with_agents(20)
     fleet.pod("n0", ready=False, phase="Pending")
     fleet.seconds = 60.0
     await fleet.look()
-    assert fleet.keeper._pause() == pytest.approx(540.0)
-    fleet.keeper._stirred.clear()
+    assert fleet.nodes.reconciler._pause() == pytest.approx(540.0)
     fleet.pod("n0", ready=False)
-    assert fleet.keeper._stirred.is_set()
+    assert fleet.nodes.queue.next_keys() == [("", "n0")]
+    fleet.nodes.queue.done(("", "n0"))
     await fleet.look()
-    assert fleet.keeper._pause() == pytest.approx(120.0)
+    assert fleet.nodes.reconciler._pause() == pytest.approx(120.0)
 
 
 def test_a_pod_is_read_and_one_that_cannot_be_is_not_ready() -> None:
@@ -353,7 +353,7 @@ async def test_without_a_namespace_of_agents_no_pod_is_one(fleet: Fleet) -> None
     read = {source.name for source in trusts_none.informers}
     assert {source.name for source in trusting.informers} - read == {"agent_pods"}
     assert Settings(launcher_image="it").agent_namespace == ""
-    fleet.keeper._agents._namespace = ""
+    fleet.nodes.worlds._agents._namespace = ""
     await fleet.with_agents(20)
     fleet.pod("n0", ready=False)
     fleet.gone("n1")

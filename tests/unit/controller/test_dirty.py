@@ -6,7 +6,7 @@ from typing import Any
 from localcluster.patience import PATIENCE_SECONDS
 from muster.controller.dirty import DirtyKeys
 
-A, B = ("ns", "a"), ("ns", "b")
+A, B, C = ("ns", "a"), ("ns", "b"), ("other", "c")
 
 
 async def taken(dirty: DirtyKeys) -> tuple[str, str] | None:
@@ -122,3 +122,44 @@ async def test_a_key_that_is_always_changed_and_due_in_a_year_leaves_nothing_beh
     assert len(dirty._heap) < 1100
     clock.advance(1e7)
     assert {await taken(dirty), await taken(dirty)} == {A, B}
+
+
+async def test_all_that_is_due_is_handed_out_at_once_and_each_is_done_by_itself(clock: Any) -> None:
+    dirty = DirtyKeys(clock)
+    for key, seconds in ((A, 0.0), (B, 0.0), (C, 5.0)):
+        dirty.add(key, seconds)
+    assert dirty.next_keys() == [A, B]
+    assert dirty.next_keys() == []
+    dirty.add(A)
+    dirty.done(B)
+    assert dirty.next_keys() == [], "A is being worked on"
+    dirty.done(A)
+    assert dirty.next_keys() == [A]
+
+
+async def test_a_key_that_is_not_due_is_taken_unless_it_is_busy_or_rests(clock: Any) -> None:
+    dirty = DirtyKeys(clock)
+    dirty.add(A)
+    assert dirty.reserve_key(A), "and not handed out again"
+    assert dirty.next_keys() == []
+    assert dirty.reserve_key(B)
+    assert not dirty.reserve_key(B)
+    dirty.done(B, rest_seconds=2.0)
+    clock.advance(1.0)
+    assert not dirty.reserve_key(B)
+    assert dirty.next_keys() == []
+    clock.advance(1.0)
+    assert dirty.next_keys() == [B], "it was asked for while it was busy"
+
+
+async def test_who_waits_is_woken_by_a_key_or_when_the_time_is_over(clock: Any) -> None:
+    dirty = DirtyKeys(clock)
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        await dirty.wait(0.0)
+        waits = asyncio.create_task(dirty.wait(3600.0))
+        await asyncio.sleep(0)
+        assert not waits.done()
+        dirty.add(A)
+        await waits
+        await dirty.wait(3600.0)
+    assert dirty.next_keys() == [A], "to wait takes nothing"

@@ -13,9 +13,9 @@ TYPE = {"node.kubernetes.io/instance-type": "p5"}
 class Kind(Fleet):
     """Four nodes of one kind."""
 
-    def restart_keeper(self) -> None:
-        super().restart_keeper()
-        self.keeper._equipment._clock = lambda: self.seconds
+    def use_clock(self) -> None:
+        super().use_clock()
+        self.nodes.worlds._equipment._clock = lambda: self.seconds
 
     def has(self, name: str, gpus: int, *, ports: int = 8, **labels: str) -> None:
         self.node(name, **(labels or TYPE))
@@ -56,7 +56,7 @@ async def test_a_node_whose_labels_say_that_it_is_another_kind_lacks_nothing(fle
     fleet.node("n3", **{"node.kubernetes.io/instance-type": "p5.half"})
     await fleet.after(2 * LASTS_SECONDS)
     assert fleet.state("n3")[0] == "Healthy"
-    assert fleet.keeper._equipment.next_seconds() is None
+    assert fleet.nodes.worlds._equipment.next_seconds() is None
 
 
 async def test_it_is_looked_at_again_when_it_has_lasted(fleet: Kind) -> None:
@@ -64,7 +64,7 @@ async def test_it_is_looked_at_again_when_it_has_lasted(fleet: Kind) -> None:
         fleet.has(f"n{number}", 8)
     fleet.has("n3", 7)
     await fleet.after(0)
-    pause = fleet.keeper._pause()
+    pause = fleet.nodes.reconciler._pause()
     assert pause is not None
     assert pause <= LASTS_SECONDS
 

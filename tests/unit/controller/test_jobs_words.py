@@ -1,4 +1,4 @@
-"""What the keeper of node health makes of jobs' failures: from the records that the operator has, to placement and
+"""What the loop over nodes makes of jobs' failures: from the records that the operator has, to placement and
 Events."""
 
 from datetime import timedelta
@@ -9,7 +9,8 @@ from tests.unit.controller.health_stage import NOW
 from tests.unit.controller.job_words import Jobs, an_owner_who_fails_everywhere_costs_little
 
 from muster.api.gang import Gang
-from muster.controller import health as module
+from muster.controller import failurereports
+from muster.controller import nodereconciler as module
 from muster.world.fleet import Suspicion
 
 
@@ -36,7 +37,7 @@ async def test_of_a_pool_no_more_are_tested_at_once_than_its_budget_and_the_next
     jobs.now += timedelta(minutes=1)
     for node in first:
         jobs.passed[node] = jobs.now
-        jobs.keeper.heard(node)
+        jobs.nodes.reconciler.checker_heard(node)
     await jobs.look()
     assert {node for node in doubts if jobs.doubt(node) == Suspicion(NOW, True)} == doubts.keys() - first
 
@@ -110,7 +111,7 @@ async def test_it_is_remembered_when_the_job_is_gone_until_it_has_faded(jobs: Jo
     jobs.now += timedelta(hours=2)
     await jobs.look()
     assert (jobs.doubt("n1"), jobs.status("n1").get("state")) == (None, None)
-    assert jobs.keeper._engine.moments() == []
+    assert jobs.nodes.engine.moments() == []
 
 
 async def test_a_thorough_test_that_is_passed_answers_it(jobs: Jobs) -> None:
@@ -119,7 +120,7 @@ async def test_a_thorough_test_that_is_passed_answers_it(jobs: Jobs) -> None:
     await jobs.look()
     jobs.now += timedelta(hours=1)
     jobs.passed["n1"] = jobs.now
-    jobs.keeper.heard("n1")
+    jobs.nodes.reconciler.checker_heard("n1")
     await jobs.look()
     assert (jobs.doubt("n1"), jobs.status("n1").get("state")) == (None, None)
     jobs.job("team-b/gpt", ("n1", NOW), ("n1", NOW + timedelta(hours=2)))
@@ -183,14 +184,14 @@ async def test_what_was_said_of_another_machine_does_not_count(jobs: Jobs) -> No
 
 
 async def test_an_exception_about_one_record_ends_nothing(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
-    words_of = module.failures_that_followed
+    words_of = failurereports.failures_that_followed
 
     def odd(gang: Gang) -> Any:
         if gang.metadata.namespace == "team-x":
             raise ValueError("a defect")
         return words_of(gang)
 
-    monkeypatch.setattr(module, "failures_that_followed", odd)
+    monkeypatch.setattr(failurereports, "failures_that_followed", odd)
     jobs.job("team-x/odd", ("n1", NOW))
     jobs.job("team-a/llama", ("n1", NOW))
     jobs.job("team-b/gpt", ("n1", NOW))
@@ -209,7 +210,7 @@ async def test_a_new_leader_waits_for_the_checkers_before_it_suspects_anybody_an
         "spec": {"preflight": {"profile": "Quick"}},
     }
     jobs.cluster.policies.store.assume(type(known).model_validate(raw))  # type: ignore[union-attr]
-    jobs.keeper._leads_since = 0.0
+    jobs.nodes.failures._leads_since = 0.0
     jobs.job("team-a/llama", ("n1", NOW))
     jobs.job("team-b/gpt", ("n1", NOW))
     await jobs.look()
@@ -228,7 +229,7 @@ async def test_a_record_that_changes_and_says_nothing_new_has_no_node_judged(
     monkeypatch.setattr(module, "assess", lambda world: judged.append(world.facts.node.name))
     for _ in range(10):
         jobs.job("team-a/llama", ("n1", NOW))
-        await jobs.keeper.evaluate()
+        await jobs.nodes.reconciler.reconcile()
     assert judged == []
 
 

@@ -10,7 +10,7 @@ from tests.unit.health.builders import NOW, after, agent, evidence, facts, healt
 
 from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.nodehealth import NodeHealth, Offences, VerdictState
-from muster.controller import health as module
+from muster.controller import nodereconciler as module
 from muster.controller.keptnodes import ENTRIES_PER_NODE, PER_NODE, KeptNodes
 from muster.health.assess import assess
 from muster.health.effects import Effect
@@ -143,27 +143,25 @@ def stage() -> Stage:
 
 
 def again(stage: Stage, name: str) -> list[tuple[bool, str]]:
-    lines = [write(each) for each in stage.keeper.kept.decisions_of(name)]
+    lines = [write(each) for each in stage.nodes.reconciler.kept.decisions_of(name)]
     replayed = [replay(json.loads(line)) for line in lines]
     return [(each.same, (each.order or {"ruling": {"act": ""}})["ruling"]["act"]) for each in replayed]
 
 
-async def test_the_keeper_of_health_keeps_what_it_judged_and_what_followed(stage: Stage) -> None:
+async def test_the_loop_over_nodes_keeps_what_it_judged_and_what_followed(stage: Stage) -> None:
     stage.add("a", "b")
     stage.say("a", 79)
     stage.say("b")
     await stage.look()
     assert again(stage, "a") == [(True, "Take"), (True, "")]
-    first, _ = stage.keeper.kept.decisions_of("a")
+    first, _ = stage.nodes.reconciler.kept.decisions_of("a")
     assert first.order is not None
     assert (first.order.ruling.charge, first.order.effect.taint) == (True, True)
     assert first.policy == stage.cluster.fleet.policy
-    assert stage.keeper.kept.decisions_of("b") == []
+    assert stage.nodes.reconciler.kept.decisions_of("b") == []
 
 
-async def test_the_keeper_of_health_keeps_a_judgement_that_failed(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_loop_over_nodes_keeps_a_judgement_that_failed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(_world: NodeWorld) -> None:
         raise OverflowError("date value out of range")
 
@@ -171,4 +169,4 @@ async def test_the_keeper_of_health_keeps_a_judgement_that_failed(
     stage.add("a")
     stage.say("a")
     await stage.look()
-    assert reasons(stage.keeper.kept.decisions_of("a")) == ["OverflowError: date value out of range"]
+    assert reasons(stage.nodes.reconciler.kept.decisions_of("a")) == ["OverflowError: date value out of range"]

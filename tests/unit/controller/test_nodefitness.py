@@ -11,7 +11,7 @@ from tests.unit.controller.health_stage import Stage, mark, stage_with_a_policy
 from tests.unit.health.builders import budgets
 
 from muster.api.nodehealth import Evacuate, NodeHealth
-from muster.controller import nodeacts
+from muster.controller import nodeperform
 from muster.health.fitness import UNREADABLE, fitness_of
 from muster.kube.decode import Undecodable
 from muster.kube.errors import ApiError, Forbidden, Invalid, LeadershipLost, NotFound, ServerError, Unreachable
@@ -76,7 +76,7 @@ async def test_no_worker_comes_to_a_node_whose_fault_cannot_be_recorded_and_none
     assert stage.tainted() == set()
     assert "Xid79" in stage.cluster.fleet.node_fault("a")  # a failure there is not the program's
     stage.api.refuses.clear()
-    stage.keeper._rested("a")
+    stage.nodes.queue.hurry(("", "a"))
     await stage.look()
     recorded = excluded(stage)
     assert recorded is not None
@@ -92,7 +92,7 @@ async def test_a_node_is_not_free_before_its_record_says_so(stage: Stage) -> Non
     await stage.look()
     assert excluded(stage) is not None
     stage.api.refuses.clear()
-    stage.keeper._rested("a")
+    stage.nodes.queue.hurry(("", "a"))
     await stage.look()
     assert excluded(stage) is None
 
@@ -159,7 +159,7 @@ async def test_jobs_are_woken_by_what_is_on_record(stage: Stage, monkeypatch: py
         found = excluded(stage)
         woken.append((uid, found.evacuate if found is not None else Evacuate.NO))
 
-    monkeypatch.setattr(stage.keeper._fitness, "_rings", ring)
+    monkeypatch.setattr(stage.nodes.reconciler._fitness, "_rings", ring)
     monkeypatch.setattr(stage.cluster, "jobs_on", lambda _node: ["uid"])
     stage.add("a")
     stage.say("a", 79)
@@ -267,7 +267,7 @@ async def test_nothing_is_done_to_a_node_whose_record_cannot_be_read(stage: Stag
     held = next(name for name in ("n1", "n2") if name not in stage.tainted())
     stage.cluster.healths.store.assume(Undecodable("", held, f"health-{held}", 10_000, 1, "status.state: Peaky"))
     stage.policy()
-    stage.keeper.everything()
+    stage.nodes.reconciler.mark_all_nodes()
     await stage.look()
     assert held not in stage.tainted()
 
@@ -310,7 +310,7 @@ async def test_a_write_without_an_answer_keeps_its_place_although_the_watch_is_b
     api.patch = answer_lost  # type: ignore[method-assign]
     await stage.look()
     assert "takenOutTime" in stage.status("n1")["incidents"][-1]
-    stage.keeper._rested("n1")
+    stage.nodes.queue.hurry(("", "n1"))
     stage.say("n0", 48)  # graver
     await stage.look()
     assert "takenOutTime" not in stage.status("n0")["incidents"][-1]
@@ -320,10 +320,10 @@ async def test_a_removal_is_charged_while_its_write_is_under_way(stage: Stage) -
     one_place(stage)
     degrade(stage, "n1")
     stage.api.gates["n1"] = asyncio.Event()
-    await stage.keeper.evaluate()
+    await stage.nodes.reconciler.reconcile()
     await asyncio.sleep(0)
     stage.say("n0", 48)  # graver
-    await stage.keeper.evaluate()
+    await stage.nodes.reconciler.reconcile()
     stage.api.gates["n1"].set()
     await stage.look()
     assert "takenOutTime" in stage.status("n1")["incidents"][-1]
@@ -331,13 +331,13 @@ async def test_a_removal_is_charged_while_its_write_is_under_way(stage: Stage) -
 
 
 async def test_the_record_is_read_once_the_api_server_answers(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nodeacts, "READ_AGAIN_SECONDS", 0.001)
+    monkeypatch.setattr(nodeperform, "READ_AGAIN_SECONDS", 0.001)
     stage.add("a")
     stage.say("a", 79)
     stage.api.fails["a"] = [Unreachable(0, "", "no answer"), ServerError(503, "", "not yet"), Unreachable(0, "", "no")]
     await stage.look()
     assert stage.api.count("GET", "nodehealths") == 3
-    stage.keeper._rested("a")
+    stage.nodes.queue.hurry(("", "a"))
     await stage.look()
     assert "takenOutTime" in stage.status("a")["incidents"][-1]
 
@@ -352,11 +352,11 @@ async def test_the_place_of_a_node_is_free_once_its_return_is_on_record(stage: S
     degrade(stage, "n2")
     stage.api.refuses["PATCH", "nodehealths"] = Forbidden(403, "Forbidden", "cannot patch nodehealths")
     await stage.look()
-    assert stage.keeper._engine.breaker is not None
-    assert (stage.keeper._engine.breaker.out, stage.keeper._engine.breaker.held) == (1, 1)
+    assert stage.nodes.engine.breaker is not None
+    assert (stage.nodes.engine.breaker.out, stage.nodes.engine.breaker.held) == (1, 1)
     stage.api.refuses.clear()
     for name in ("n1", "n2"):
-        stage.keeper._rested(name)
+        stage.nodes.queue.hurry(("", name))
     await stage.look()
     assert "clearedTime" in stage.status("n1")["incidents"][-1]
     assert "takenOutTime" in stage.status("n2")["incidents"][-1]

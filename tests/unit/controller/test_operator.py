@@ -260,7 +260,7 @@ async def test_what_the_reconciler_keeps_is_what_is_shown(process: Operator, mak
     process.ports._settings = replace(process.settings, probe_port=0, worlds_port=port)
     process.kept.keep(("ns", "j"), Decided(JobWorld(NOW, make.job()), process.worker_settings(), Plan()))
     await process.ports.open(
-        process.not_healthy, process.not_ready, process.kept.decisions_of, process.health.kept.decisions_of
+        process.not_healthy, process.not_ready, process.kept.decisions_of, process.nodes.reconciler.kept.decisions_of
     )
     try:
         async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}/worlds/ns/j") as answer:
@@ -269,14 +269,14 @@ async def test_what_the_reconciler_keeps_is_what_is_shown(process: Operator, mak
         await process.ports.close()
 
 
-async def test_what_the_keeper_of_health_keeps_is_what_is_shown(process: Operator) -> None:
+async def test_what_the_loop_over_nodes_keeps_is_what_is_shown(process: Operator) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     process.ports._settings = replace(process.settings, probe_port=0, worlds_port=port)
-    process.health.kept.assess_and_keep(assess, FleetPolicySpec(), node_world(sick(evidence("Xid", 79))))
+    process.nodes.reconciler.kept.assess_and_keep(assess, FleetPolicySpec(), node_world(sick(evidence("Xid", 79))))
     await process.ports.open(
-        process.not_healthy, process.not_ready, process.kept.decisions_of, process.health.kept.decisions_of
+        process.not_healthy, process.not_ready, process.kept.decisions_of, process.nodes.reconciler.kept.decisions_of
     )
     try:
         async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}/nodes/node-1") as answer:
@@ -291,7 +291,10 @@ async def test_a_port_that_is_taken_costs_the_view_and_not_the_operator(process:
         other.listen()
         process.ports._settings = replace(process.settings, probe_port=0, worlds_port=other.getsockname()[1])
         await process.ports.open(
-            process.not_healthy, process.not_ready, process.kept.decisions_of, process.health.kept.decisions_of
+            process.not_healthy,
+            process.not_ready,
+            process.kept.decisions_of,
+            process.nodes.reconciler.kept.decisions_of,
         )
         await process.ports.close()
 

@@ -57,7 +57,7 @@ async def test_it_is_on_record_that_the_node_is_held_before_anybody_is_asked(sho
     await shop.repairs.reconcile()
     assert (shop.reasons(), shop.request()) == ([], None)
     shop.api.fails.clear()
-    shop.keeper._rested("a")
+    shop.nodes.queue.hurry(("", "a"))
     await shop.turn()
     assert shop.reasons() == ["RepairRequested"]
     assert shop.request() is not None
@@ -154,7 +154,7 @@ async def test_the_policy_wants_no_repairs_any_more(shop: Shop, phase: str, stay
     if phase != "Failed":
         await shop.turn(4, LOOK_SECONDS)
         assert (shop.state(), shop.request()) == ("Healthy", None)
-        assert not shop.keeper.knows_of_repairs()  # nothing is read any more
+        assert not shop.nodes.worlds.knows_of_repairs()  # nothing is read any more
     else:
         await shop.turn(4, LOOK_SECONDS)
         assert (shop.state(), shop.reasons()) == ("Degraded", ["RepairFailed"])
@@ -248,7 +248,7 @@ async def test_a_request_of_which_the_answer_was_lost_is_met_again(shop: Shop) -
     shop.say("a", 79)
     await shop.look()
     await shop.turn(1)
-    case = shop.keeper.repair_case("a")
+    case = shop.repairs._case("a")
     assert case is not None
     await shop.api.post(f"/x/{KIND}", {"metadata": {"name": "a"}, "spec": case.spec().to_json()})
     await shop.repairs._create("a")

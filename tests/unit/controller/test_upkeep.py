@@ -62,6 +62,7 @@ class Everything:
             self,  # type: ignore[arg-type]
             self.hub,
             self,  # type: ignore[arg-type]
+            self,  # type: ignore[arg-type]
             lambda _reports, _policy: (),
             self.tell,
             lambda: NOW,

@@ -1,4 +1,4 @@
-"""The loop that operator and simulator share: which nodes are judged, when, and of which something has to be done."""
+"""What operator and simulator share: when nodes are judged again, and for which something has to be done."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -19,29 +19,14 @@ def waking(verdict: Verdict, moment: datetime) -> Verdict:
     return replace(verdict, follow_up=replace(verdict.follow_up, wake=moment))
 
 
-def test_a_node_is_judged_once_for_each_change() -> None:
-    engine = Engine()
-    engine.mark_dirty(["n0", "n1"])
-    assert engine.due(NOW) == {"n0", "n1"}
-    assert engine.due(NOW) == set()
-
-
-def test_a_node_that_is_being_dealt_with_is_judged_afterwards() -> None:
-    engine = Engine()
-    engine.mark_dirty(["n0", "n1"])
-    engine.wake_at("n2", NOW)
-    assert engine.due(NOW, {"n0", "n2", "n3"}) == {"n1"}
-    assert engine.due(NOW) == {"n0", "n2"}
-
-
 def test_a_node_is_judged_again_at_the_first_moment_that_asks_for_it() -> None:
     engine = Engine()
     engine.wake_at("n0", LATER)
     engine.set_verdict("n0", waking(verdict("n0"), NOW))
     engine.wake_at("n0", LATER)
     assert engine.moments() == [NOW]
-    assert engine.due(NOW) == {"n0"}
-    assert (engine.due(LATER), engine.moments()) == (set(), [])
+    assert engine.woken(NOW) == {"n0"}
+    assert (engine.woken(LATER), engine.moments()) == (set(), [])
 
 
 def test_nothing_is_done_for_a_record_that_says_what_was_written_and_a_verdict_that_stays() -> None:

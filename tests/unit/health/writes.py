@@ -1,7 +1,7 @@
 """Decisions whose writes succeed, fail or are answered late, and leaders that die between the two.
 
-`Operator` drives the engine as `muster.controller.health` does: it charges a removal when that is decided, does not
-judge a node again while its record is being written, and leaves it alone for a moment after a write that failed.
+`Operator` drives the engine as `muster.controller.nodereconciler` does: it charges a removal when that is decided, does
+not judge a node again while its record is being written, and leaves it alone for a moment after a write that failed.
 """
 
 from collections import Counter
@@ -59,6 +59,7 @@ class Operator:
         in_force: what was put into force, by node.
         writing: the orders whose record is being written, by node.
         resting: nodes of which a write failed just now.
+        dirty: nodes to be judged.
     """
 
     fleet: Fleet
@@ -67,6 +68,7 @@ class Operator:
     in_force: dict[str, InForce] = field(default_factory=dict)
     writing: dict[str, Order] = field(default_factory=dict)
     resting: set[str] = field(default_factory=set)
+    dirty: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.rules = Rules.from_policy(self.fleet.policy)
@@ -78,15 +80,17 @@ class Operator:
         """The informer has a node's record; an echo is what this operator wrote."""
         self.engine.note_record(name, self.store[name].status)
         self.engine.note_echo(name, is_echo=is_echo)
-        self.engine.mark_dirty([name])
+        self.dirty.add(name)
 
     def decide(self, now: datetime) -> None:
-        judged = {name for name in sorted(self.engine.due(now, self.writing.keys())) if self._differs(name, now)}
+        self.dirty |= self.engine.woken(now)
+        due, self.dirty = self.dirty - self.writing.keys(), self.dirty & self.writing.keys()
+        judged = {name for name in sorted(due) if self._differs(name, now)}
         under_way = {name: order.effect for name, order in self.writing.items()}
         nodes = self.fleet.nodes.keys()
         for order in self.engine.decide(now, self.rules, judged, Circumstances(nodes, self.in_force, under_way)):
             if order.name in self.writing:
-                self.engine.mark_dirty([order.name])
+                self.dirty.add(order.name)
             elif order.name not in self.resting:
                 self.begin(order)
 
@@ -121,7 +125,7 @@ class Operator:
 
     def rested(self, name: str) -> None:
         self.resting.discard(name)
-        self.engine.mark_dirty([name])
+        self.dirty.add(name)
 
     def settle(self, now: datetime) -> None:
         """Let all writes succeed, until nothing is left to write."""

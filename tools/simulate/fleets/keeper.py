@@ -1,6 +1,6 @@
 """The operator's part: hands the shipped engine what is known, and keeps what it answers. Decides nothing itself.
 
-`muster.health.engine` is the loop, as in the operator. What is decided is put on record and in force at once, without
+`muster.health.engine` decides, as in the operator. What is decided is put on record and in force at once, without
 an API server, and read from the records when another operator takes over.
 """
 
@@ -49,6 +49,7 @@ class Keeper:
 
     def _adopt(self) -> None:
         self.engine = Engine()
+        self.dirty: set[str] = set()  # nodes to be judged
         self.in_force: dict[str, InForce] = {}
         self.agents = AgentContacts()
 
@@ -63,7 +64,7 @@ class Keeper:
         self.agents.ready = before.ready
         for name, since in before.silent.items():
             self.agents.note_silent(name, now, paused=since.paused)
-        self.engine.dirty.update(self.fleet.nodes)
+        self.dirty.update(self.fleet.nodes)
 
     def effect(self, name: str) -> Effect:
         """What is in force for a node."""
@@ -82,7 +83,7 @@ class Keeper:
         if node.name not in self.agents.silent:
             self.agents.note_ready(node.name)
         self.engine.node_index.set_node(node.name, node, self.fleet)
-        self.engine.dirty.add(node.name)
+        self.dirty.add(node.name)
 
     def record_of(self, name: str) -> NodeHealth:
         """The node's record, an empty one where there is none."""
@@ -101,7 +102,7 @@ class Keeper:
         spec = health.spec.model_copy(update={"override": human})
         self.health[name] = health.model_copy(update={"spec": spec})
         self.burned.pop(name, None)
-        self.engine.dirty.add(name)
+        self.dirty.add(name)
 
     def tested(self, name: str, fails: str, now: float) -> None:
         """A burn-in of the node came to an end; `fails`: what it failed, "" for none."""
@@ -112,13 +113,13 @@ class Keeper:
             self.burned.setdefault(name, []).append(
                 FailedBurnIn(agent.boot_id if agent else "", fails, f"test of the node: {fails}", _time(now))
             )
-        self.engine.dirty.add(name)
+        self.dirty.add(name)
 
     def _put(self, name: str, status: NodeHealthStatus) -> None:
         health = self.record_of(name).model_copy(update={"status": status})
         self.health[name] = health
         self._recorded(name, health)
-        self.engine.dirty.add(name)
+        self.dirty.add(name)
 
     def _recorded(self, name: str, health: NodeHealth) -> None:
         self.engine.note_record(name, health.status)
@@ -130,10 +131,11 @@ class Keeper:
         self.looks += 1
         moment = _time(now)
         pools = Pools(self.engine.node_index.pools, self.engine.node_index.pool_sizes)
-        self.engine.mark_dirty(
+        self.dirty.update(
             self.agents.changed(now, pools, self.rules.budgets.window_limit, lambda _: "its agent is not Ready")
         )
-        names = self.engine.due(moment) & self.fleet.nodes.keys()
+        names = (self.dirty | self.engine.woken(moment)) & self.fleet.nodes.keys()
+        self.dirty.clear()
         for name in sorted(names):
             self._assess(name, moment)
         circumstances = Circumstances(self.fleet.nodes.keys(), self.in_force, {})
@@ -165,14 +167,14 @@ class Keeper:
         ours = ours.model_copy(update={"evidence": status.evidence, "agent": status.agent})
         if ours != status:
             # As it comes back from the API server.
-            dirty = name in self.engine.dirty
+            dirty = name in self.dirty
             self._put(name, NodeHealthStatus.model_validate(ours.to_json()))
             if not dirty:
-                self.engine.dirty.discard(name)
+                self.dirty.discard(name)
         self.in_force[name] = order.outcome
         if order.effect.taint != (name in self.engine.node_index.tainted):
             self.put_node(self.fleet.nodes[name])
-            self.engine.dirty.discard(name)
+            self.dirty.discard(name)
         self._on_order(order, now)
 
     def _pause(self, now: float, moment: datetime) -> float | None:

@@ -295,7 +295,7 @@ class Life:
             return  # an earlier appointment has moved
         self._inspection_at = math.inf
         pause = self.keeper.look(self.now)
-        if self.keeper.engine.dirty:
+        if self.keeper.dirty:
             self._stir()
         if pause is not None:
             self._inspect_by(self.now + pause)

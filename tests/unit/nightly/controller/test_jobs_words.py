@@ -6,7 +6,7 @@ from tests.unit.controller.health_stage import NOW
 from tests.unit.controller.job_words import Jobs, an_owner_who_fails_everywhere_costs_little
 from tests.unit.counting import CountedWork
 
-from muster.controller import health as module
+from muster.controller import nodereconciler as module
 
 
 async def test_five_hundred_jobs_on_a_large_fleet_cost_little() -> None:
@@ -31,12 +31,12 @@ async def test_five_hundred_jobs_on_a_large_fleet_cost_little() -> None:
         for number in range(500):
             jobs.job(f"team-{number % 50}/job-{number}", *[(f"n{number * 32}", NOW)] * 3)
             if number % 10:
-                await jobs.keeper.evaluate()
+                await jobs.nodes.reconciler.reconcile()
             else:
                 with CountedWork() as counted:
-                    await jobs.keeper.evaluate()
+                    await jobs.nodes.reconciler.reconcile()
                 steps.append(counted.steps)
-        await jobs.keeper.settled()
+        await jobs.nodes.reconciler.settled()
     finally:
         module.assess = assess
     assert judged <= 500 * 24

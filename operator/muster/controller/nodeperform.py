@@ -3,7 +3,7 @@
 The record comes first, with the incident marked as acted on, so that the budget is charged before anything is done. A
 crash in between is repaired by the next pass, which starts from what is stored.
 
-Tests: tests/unit/controller/test_health.py.
+Tests: tests/unit/controller/test_nodereconciler.py.
 """
 
 import asyncio
@@ -19,8 +19,9 @@ from prometheus_client import Histogram
 
 from muster.api.base import API_VERSION
 from muster.api.fleetpolicy import Enforcement
-from muster.api.nodehealth import NodeHealth, NodeHealthStatus, VerdictState
+from muster.api.nodehealth import NodeHealthStatus, VerdictState
 from muster.controller.cluster import Cluster
+from muster.controller.nodereports import NodeReports
 from muster.controller.pace import Pace
 from muster.health.orders import InForce, Order
 from muster.health.signs import CHECK_WANTED
@@ -37,6 +38,7 @@ from muster.kube.errors import (
     Conflict,
     Forbidden,
     Invalid,
+    LeadershipLost,
     NotFound,
     ServerError,
     TooManyRequests,
@@ -45,6 +47,7 @@ from muster.kube.errors import (
 from muster.kube.events import NORMAL, WARNING, EventRecorder, Regarding
 from muster.world.views import NodeView
 
+NODES_AT_ONCE = 32
 TAINT_KEY = UNHEALTHY_TAINT
 FIELD_MANAGER = "muster"
 # The agent's part of the status; the rest is the operator's.
@@ -62,12 +65,12 @@ _latency = Histogram(
 )
 
 
-class NodeActs:
+class NodePerformer:
     """Puts orders about nodes into force.
 
     Args:
-        health: returns the node's record, an empty one where there is none; None for one that cannot be read.
-        stir: called with the name of a node that has to be looked at again.
+        mark_node: has a node judged again.
+        reports: reports defects.
         clock: monotonic seconds.
 
     Attributes:
@@ -79,15 +82,16 @@ class NodeActs:
         client: Client,
         cluster: Cluster,
         events: EventRecorder,
-        health: Callable[[str], NodeHealth | None],
-        stir: Callable[[str], None],
+        mark_node: Callable[[str], None],
+        reports: NodeReports,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client = client
         self._cluster = cluster
         self._events = events
-        self._health = health
-        self._stir = stir
+        self._mark_node = mark_node
+        self._reports = reports
+        self._room = asyncio.Semaphore(NODES_AT_ONCE)
         self.in_force: dict[str, InForce] = {}
         self._written: dict[str, Mapping[str, Any]] = {}  # what we are writing into a record
         self._pace = Pace(clock)
@@ -101,7 +105,30 @@ class NodeActs:
         written = self._written.pop(name, None)
         return status is not None and written is not None and _operator_part(status) == written
 
-    async def put_into_force(self, order: Order, enforcement: Enforcement, now: datetime) -> None:
+    async def perform(self, order: Order, enforcement: Enforcement, now: datetime) -> bool:
+        """Put an order into force, once there is room; returns whether that has succeeded.
+
+        Raises:
+            LeadershipLost: this process may not write any more.
+        """
+        async with self._room:
+            try:
+                await self._put_into_force(order, enforcement, now)
+            except (ServerError, Unreachable) as error:
+                log.warning("whether a node was dealt with is not known", node=order.name, error=str(error))
+                await self._read_record(order.name)  # what was decided counts until then
+            except ApiError as error:
+                log.warning("node not dealt with", node=order.name, error=str(error))
+            except LeadershipLost:
+                raise
+            except Exception as error:
+                log.exception("node not dealt with", node=order.name)
+                self._reports.defect(order.name, error)
+            else:
+                return True
+        return False
+
+    async def _put_into_force(self, order: Order, enforcement: Enforcement, now: datetime) -> None:
         """Write the record, which is what jobs see, set the taint and emit Events, as ordered.
 
         Raises:
@@ -138,7 +165,7 @@ class NodeActs:
 
         Returns False where the write has to wait: it changes no decision, and such changes come and go all the time.
         """
-        name, health = order.name, self._health(order.name)
+        name, health = order.name, self._cluster.node_record(order.name)
         if health is None:  # it has become unreadable just now
             return False
         status = recorded_status(order, enforcement)
@@ -169,7 +196,7 @@ class NodeActs:
             _measure(order.verdict, now)
         return True
 
-    async def read_record(self, name: str) -> None:
+    async def _read_record(self, name: str) -> None:
         """Read a node's record after a write whose outcome is not known, however long the API server does not answer.
 
         The watch may be behind: without this, the next decision could count the node's place as free.
@@ -193,7 +220,7 @@ class NodeActs:
 
     def _due(self, name: str) -> None:
         self._postponed.discard(name)
-        self._stir(name)
+        self._mark_node(name)
 
     async def _create(self, name: str) -> None:
         body = {"apiVersion": API_VERSION, "kind": "NodeHealth", "metadata": {"name": name}}
@@ -230,7 +257,7 @@ class NodeActs:
         except (NotFound, ValueError):
             return
         except Conflict:
-            self._stir(name)  # another client was writing to it
+            self._mark_node(name)  # another client was writing to it
             return
         self._cluster.nodes.assume(answer)
         log.info("tainted" if wanted else "taint removed", node=name, reason=reason)
@@ -308,7 +335,7 @@ class NodeActs:
         )
         # Events of nodes carry the node's name as uid: so `kubectl describe node` finds them.
         self._events.record(Regarding("v1", "Node", name, name), kind, reason, text)
-        health = self._health(name)
+        health = self._cluster.node_record(name)
         if health is not None and health.metadata.uid:
             about = Regarding(API_VERSION, "NodeHealth", name, health.metadata.uid)
             self._events.record(about, kind, reason, text)

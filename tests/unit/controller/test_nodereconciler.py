@@ -1,4 +1,4 @@
-"""The keeper of node health: what it asks of the API server, in which order, and how much it looks at."""
+"""The loop over nodes: what it asks of the API server, in which order, and how much it looks at."""
 
 import asyncio
 import copy
@@ -29,11 +29,11 @@ from tests.unit.health.builders import budgets
 from localcluster.patience import PATIENCE_SECONDS
 from muster.api.fleetpolicy import FleetPolicy
 from muster.api.nodehealth import Evacuate, NodeHealthStatus
-from muster.controller import health as module
-from muster.controller import nodeacts, slices
+from muster.controller import nodeperform, nodeworlds, slices
+from muster.controller import nodereconciler as module
 from muster.controller.forgetting import Forgetting
-from muster.controller.health import MAX_REASONS, publish_by_reason
-from muster.controller.nodeacts import TAINT_KEY
+from muster.controller.nodefigures import MAX_REASONS, publish_by_reason
+from muster.controller.nodeperform import TAINT_KEY
 from muster.controller.pace import MAX_WRITES_PER_HOUR
 from muster.health.node_world import NodeWorld
 from muster.health.orders import Order
@@ -118,7 +118,7 @@ async def test_what_had_to_wait_is_written_in_its_turn(clocked: Stage) -> None:
     await stage.look()
     assert (stage.status("a")["state"], stage.api.count("PATCH", "nodehealths")) == (before, writes)
     stage.now += timedelta(hours=1)
-    stage.keeper._acts._due("a")
+    stage.nodes.performer._due("a")
     await stage.look()
     assert (stage.status("a")["state"], stage.api.count("PATCH", "nodehealths")) == (true, writes + 1)
 
@@ -156,20 +156,20 @@ async def test_a_clock_that_has_jumped_ends_no_quarantine_before_it_has_held_for
     assert stage.status("a")["reason"] == "RepeatOffender"
     right = stage.now
     stage.now += timedelta(days=30)
-    for later_seconds in (0, module.SURE_SECONDS - 60):
+    for later_seconds in (0, nodeworlds.SURE_SECONDS - 60):
         stage.later_seconds = later_seconds
-        stage.keeper.everything()
+        stage.nodes.reconciler.mark_all_nodes()
         await stage.look()
         assert stage.status("a")["state"] == "Quarantined"
     stage.now = right
-    stage.keeper.everything()
+    stage.nodes.reconciler.mark_all_nodes()
     await stage.look()
-    stage.now, stage.later_seconds = right + timedelta(days=30), 2 * module.SURE_SECONDS
-    stage.keeper.everything()
+    stage.now, stage.later_seconds = right + timedelta(days=30), 2 * nodeworlds.SURE_SECONDS
+    stage.nodes.reconciler.mark_all_nodes()
     await stage.look()
     assert stage.status("a")["state"] == "Quarantined", "the right time has put an end to it in between"
-    stage.later_seconds += module.SURE_SECONDS + 1
-    stage.now += timedelta(seconds=module.SURE_SECONDS + 1)
+    stage.later_seconds += nodeworlds.SURE_SECONDS + 1
+    stage.now += timedelta(seconds=nodeworlds.SURE_SECONDS + 1)
     await stage.look()
     assert stage.status("a")["state"] == "Healthy", "it wakes by itself"
 
@@ -186,7 +186,7 @@ async def test_what_a_leader_whose_clock_was_ahead_has_taken_counts_for_the_next
     new.policy(budgets=budgets(window=20))
     for (kind, _), value in sorted(stage.api.objects.items()):
         new._show(kind, json.dumps(value).encode())
-    new.keeper.everything()
+    new.nodes.reconciler.mark_all_nodes()
     for later_seconds in (0.0, 590.0):
         new.later_seconds, new.now = later_seconds, NOW + timedelta(seconds=later_seconds)
         await new.look()
@@ -200,8 +200,8 @@ async def test_the_record_is_written_before_the_taint(stage: Stage) -> None:
     stage.add("a")
     stage.say("a", 79)
     stage.api.fails["a"] = [ServerError(500, "", "the record is not written")]
-    await stage.keeper.evaluate()
-    await stage.keeper.settled()
+    await stage.nodes.reconciler.reconcile()
+    await stage.nodes.reconciler.settled()
     assert stage.tainted() == set()
 
 
@@ -217,7 +217,7 @@ async def test_a_taint_that_is_refused_holds_up_nothing_and_names_its_component(
     assert stage.told.reasons == [("a", "NodeUnhealthy")]
     assert stage.told.policies.count("NodeTaintRefused") == 1
     del stage.api.refuses["PATCH", "nodes"]
-    stage.keeper._mark_dirty(["a"])  # as it is after a pause
+    stage.nodes.reconciler.mark_nodes(["a"])  # as it is after a pause
     await stage.look()
     assert stage.tainted() == {"a"}
 
@@ -236,7 +236,7 @@ async def test_a_taint_that_may_not_be_removed_any_more_is_said_with_the_command
         new._show(kind, json.dumps(value).encode())
     refused = Forbidden(403, "Forbidden", "cannot get nodes")
     stage.api.refuses["GET", "nodes"] = refused
-    new.keeper.everything()
+    new.nodes.reconciler.mark_all_nodes()
     await new.look()
     await new.look()
     assert new.tainted() == {"a"}
@@ -244,7 +244,7 @@ async def test_a_taint_that_may_not_be_removed_any_more_is_said_with_the_command
     (text,) = [text for name, text in new.told.texts if "taint" in text]
     assert "`kubectl taint node a muster.dev/unhealthy-`" in text
     del stage.api.refuses["GET", "nodes"]
-    new.keeper._mark_dirty(["a"])  # as it is after a pause
+    new.nodes.reconciler.mark_nodes(["a"])  # as it is after a pause
     await new.look()
     assert new.tainted() == set()
 
@@ -257,8 +257,8 @@ async def test_taints_that_came_meanwhile_stay(stage: Stage, taints: list[dict[s
     node = copy.deepcopy(stage.api.objects["nodes", "a"])
     node["spec"]["taints"] = [new]
     stage.api.put("nodes", node, show=False)  # the watch has not brought it
-    await stage.keeper.evaluate()
-    await stage.keeper.settled()
+    await stage.nodes.reconciler.reconcile()
+    await stage.nodes.reconciler.settled()
     found = stage.api.objects["nodes", "a"]["spec"]["taints"]
     assert [taint["key"] for taint in found] == [new["key"], TAINT_KEY]
 
@@ -301,9 +301,9 @@ async def test_a_write_that_hangs_holds_up_no_other_node(stage: Stage) -> None:
     await stage.look()
     stage.api.gates["a"] = asyncio.Event()
     stage.say("a", 79)
-    await stage.keeper.evaluate()
+    await stage.nodes.reconciler.reconcile()
     stage.say("b", 79)
-    await stage.keeper.evaluate()
+    await stage.nodes.reconciler.reconcile()
     await until(lambda: stage.tainted() == {"b"})
     stage.api.gates.pop("a").set()
     await stage.look()
@@ -314,10 +314,10 @@ async def test_what_changes_while_a_node_is_dealt_with_is_looked_at_afterwards(s
     stage.add("a")
     stage.api.gates["a"] = asyncio.Event()
     stage.say("a", 79)
-    await stage.keeper.evaluate()
+    await stage.nodes.reconciler.reconcile()
     await asyncio.sleep(0.01)
     stage.say("a", boot="boot-2")
-    await stage.keeper.evaluate()
+    await stage.nodes.reconciler.reconcile()
     assert stage.api.count("PATCH", "nodehealths") == 1
     stage.api.gates.pop("a").set()
     await stage.look()
@@ -368,7 +368,7 @@ async def test_what_is_being_taken_counts_before_it_is_written(stage: Stage) -> 
         stage.api.gates[f"n{number}"] = asyncio.Event()
     for number in range(0, 10, 2):
         stage.say(f"n{number}", 79)
-        await stage.keeper.evaluate()
+        await stage.nodes.reconciler.reconcile()
         await asyncio.sleep(0)
     for gate in stage.api.gates.values():
         gate.set()
@@ -394,13 +394,13 @@ async def test_domains_follow_the_policy(stage: Stage) -> None:
     stage.add("c", "d", rack="r2")
     stage.policy(budgets=budgets(domain=50))
     await stage.look()
-    assert stage.keeper._engine.node_index.sizes == {(WITHOUT, ("b0", "r1")): 2, (WITHOUT, ("b0", "r2")): 2}
+    assert stage.nodes.engine.node_index.sizes == {(WITHOUT, ("b0", "r1")): 2, (WITHOUT, ("b0", "r2")): 2}
     stage.api.version += 1
     meta = {"name": "default", "uid": "policy", "resourceVersion": str(stage.api.version)}
     spec = {"topology": {"levels": [{"name": "block", "label": "topology.muster.dev/block"}]}}
     stage.cluster.policies.store.assume(FleetPolicy.model_validate({"metadata": meta, "spec": spec}))
     await stage.look()
-    assert stage.keeper._engine.node_index.sizes == {(WITHOUT, ("b0",)): 4}
+    assert stage.nodes.engine.node_index.sizes == {(WITHOUT, ("b0",)): 4}
 
 
 async def test_the_third_offence_puts_the_machine_into_quarantine_at_once(stage: Stage) -> None:
@@ -511,6 +511,33 @@ async def test_what_fails_is_left_alone_for_a_while_and_the_others_are_not(stage
     assert stage.tainted() == {"b"}
 
 
+async def test_news_of_a_node_whose_write_was_refused_do_not_wait_until_it_has_rested(stage: Stage) -> None:
+    stage.add("a")
+    await stage.look()
+    stage.say("a", 94)
+    stage.api.fails["a"] = [Forbidden(403, "Forbidden", "no") for _ in range(10)]
+    await stage.look()
+    assert stage.cluster.fleet.node_fault("a").startswith("Xid94")
+    stage.say("a", 94, 79)
+    await stage.nodes.reconciler.reconcile()
+    assert stage.cluster.fleet.node_fault("a").startswith("Xid79"), "jobs see what could not be recorded"
+
+
+async def test_a_decision_that_fails_leaves_no_node_out(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage.add("a")
+    await stage.look()
+    decide = stage.nodes.engine.decide
+
+    def fails_once(*arguments: Any) -> list[Order]:
+        monkeypatch.setattr(stage.nodes.engine, "decide", decide)
+        raise OverflowError("date value out of range")
+
+    monkeypatch.setattr(stage.nodes.engine, "decide", fails_once)
+    stage.say("a", 79)
+    async with running(stage, monkeypatch):
+        await until(lambda: stage.tainted() == {"a"})
+
+
 async def test_who_may_not_write_any_more_stops(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     stage.add("a")
     stage.say("a", 79)
@@ -537,7 +564,7 @@ async def test_nodes_are_counted_by_what_is_held_against_them(stage: Stage) -> N
     stage.say("a", 79)
     stage.say("b")
     await stage.look()
-    books = stage.keeper._engine.verdict_index
+    books = stage.nodes.engine.verdict_index
     assert {state: n for state, n in books.states.items() if n} == {"Unhealthy": 1, "Healthy": 1, "Unknown": 1}
     stage.say("a", boot="boot-2")
     await stage.look()
@@ -584,19 +611,19 @@ async def test_a_node_that_breaks_what_is_done_about_it_harms_no_other(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage.add("n0", "n1")
-    record = nodeacts.recorded_status
+    record = nodeperform.recorded_status
 
     def fails(order: Order, *arguments: Any) -> NodeHealthStatus:
         if order.name == "n0":
             raise OverflowError("date value out of range")
         return record(order, *arguments)
 
-    monkeypatch.setattr(nodeacts, "recorded_status", fails)
+    monkeypatch.setattr(nodeperform, "recorded_status", fails)
     stage.say("n0", 79)
     stage.say("n1", 79)
     await stage.look()
     assert stage.tainted() == {"n1"}
-    assert stage.keeper._failure is None
+    assert stage.nodes.reconciler._failure is None
     assert ("n0", "InternalError") in stage.told.reasons
 
 
@@ -714,7 +741,7 @@ async def test_many_nodes_are_judged_in_parts(stage: Stage, judged: list[str], m
             await asyncio.sleep(0)
 
     beside = asyncio.create_task(others())
-    await stage.keeper.evaluate()
+    await stage.nodes.reconciler.reconcile()
     beside.cancel()
     assert len(judged) == 50
     assert max(after - before for before, after in itertools.pairwise(seen)) == 1
@@ -747,7 +774,7 @@ async def test_records_of_machines_that_are_gone_are_deleted_in_time_a_few_at_a_
     names = [name for kind, name in stage.api.objects if kind == "nodehealths"]
     for name in names:
         forgetting.note(name)
-    rules = stage.keeper._rules
+    rules = stage.nodes.worlds.rules
     await forgetting.forget_some(rules, NOW)
     assert stage.api.count("DELETE", "nodehealths") == 0, "it may be a reboot"
     ticks[0] = 3601.0
@@ -764,7 +791,7 @@ async def test_a_record_that_somebody_has_just_written_to_is_kept(stage: Stage) 
     forgetting.note("gone")
     ticks[0] = 3601.0
     stage.api.put("nodehealths", stage.api.objects["nodehealths", "gone"], show=False)
-    await forgetting.forget_some(stage.keeper._rules, NOW)
+    await forgetting.forget_some(stage.nodes.worlds.rules, NOW)
     assert ("nodehealths", "gone") in stage.api.objects
 
 
