@@ -1,4 +1,7 @@
-"""The parts of the operator that are about nodes, wired."""
+"""The parts of the operator that are about nodes, wired.
+
+Tests: tests/unit/controller/test_nodereconciler.py.
+"""
 
 import asyncio
 import time
