@@ -19,16 +19,14 @@ from prometheus_client import Histogram
 
 from muster.api.base import API_VERSION
 from muster.api.fleetpolicy import Enforcement
-from muster.api.nodehealth import NodeHealthStatus, VerdictState
+from muster.api.nodehealth import NodeHealthStatus
 from muster.controller.cluster import Cluster
 from muster.controller.nodereports import NodeReports
 from muster.controller.pace import Pace
+from muster.health.node_plan import Announcement, ChangeTaint, Present, WriteRecord, operator_part, plan_node
 from muster.health.orders import InForce, Order
-from muster.health.signs import CHECK_WANTED
 from muster.health.sources import UNHEALTHY_TAINT
-from muster.health.story import observed_effect_text, recorded_status, status_message
 from muster.health.verdict import Verdict
-from muster.health.verdict_index import is_tainted
 from muster.kube import decode, paths
 from muster.kube.client import APPLY_PATCH, Client
 from muster.kube.decode import Undecodable
@@ -50,8 +48,6 @@ from muster.world.views import NodeView
 NODES_AT_ONCE = 32
 TAINT_KEY = UNHEALTHY_TAINT
 FIELD_MANAGER = "muster"
-# The agent's part of the status; the rest is the operator's.
-_AGENTS = frozenset({"evidence", "agent"})
 JSON_PATCH = "application/json-patch+json"
 READ_AGAIN_SECONDS = 2.0
 REFUSED_SECONDS = 300.0
@@ -103,7 +99,7 @@ class NodePerformer:
         """Whether a changed record says what this process has just written into it; to be asked once for each
         change."""
         written = self._written.pop(name, None)
-        return status is not None and written is not None and _operator_part(status) == written
+        return status is not None and written is not None and operator_part(status) == written
 
     async def perform(self, order: Order, enforcement: Enforcement, now: datetime) -> bool:
         """Put an order into force, once there is room; returns whether that has succeeded.
@@ -134,56 +130,44 @@ class NodePerformer:
         Raises:
             ApiError: a part failed; those after it were not begun.
         """
-        name, verdict, wanted = order.name, order.verdict, order.effect
-        before = self.in_force.get(name)
-        if not await self._record(order, enforcement, now):
+        name, record, node = (
+            order.name,
+            self._cluster.node_record(order.name),
+            self._cluster.fleet.nodes.get(order.name),
+        )
+        if record is None:  # it has become unreadable just now
             return
+        if node is not None and node.ready_reason == decode.UNREADABLE:
+            node = None
+        plan = plan_node(order, Present(record, node, self.in_force.get(name)), enforcement)
+        if plan.record is not None:
+            if plan.record.may_wait and (seconds := self._pace.wait_seconds(name)) > 0:
+                self._later(name, seconds)
+                return
+            await self._record(name, plan.record)
+            if plan.record.excludes:
+                _measure(order.verdict, now)
         self.in_force[name] = order.outcome
-        node = self._cluster.fleet.nodes.get(name)
-        # The taints of a node that cannot be read are unknown, ours and those of others.
-        is_readable = node is not None and node.ready_reason != decode.UNREADABLE
-        if node is not None and is_readable and is_tainted(node) != wanted.taint:
-            try:
-                reason = verdict.conclusion.reason
-                await (self._taint(node, reason) if wanted.taint else self._change_taint(name, False, ""))
-                self._is_refused = False
-                self._left_tainted.discard(name)
-            except Forbidden as error:  # all else is done without it
-                if wanted.taint:
-                    self._taint_refused(name, error)
-                else:
-                    self._removal_refused(name, error)
-        self._emit_events(order, enforcement, before)
+        if plan.taint is not None and node is not None:
+            await self._taint(node, plan.taint)
+        for announcement in plan.announcements:
+            self._announce(order, announcement)
 
     def forget(self, name: str) -> None:
         """Drop what is known of a node that is gone."""
         self.in_force.pop(name, None)
         self._pace.forget(name)
 
-    async def _record(self, order: Order, enforcement: Enforcement, now: datetime) -> bool:
-        """Write the operator's part of NodeHealth, if it says anything new.
-
-        Returns False where the write has to wait: it changes no decision, and such changes come and go all the time.
-        """
-        name, health = order.name, self._cluster.node_record(order.name)
-        if health is None:  # it has become unreadable just now
-            return False
-        status = recorded_status(order, enforcement)
-        ours = _operator_part(status)
-        exists = bool(health.metadata.uid)
-        if ours == _operator_part(health.status) or (not exists and _says_nothing(status)):
-            return True
+    async def _record(self, name: str, action: WriteRecord) -> None:
+        """Write the operator's part of a NodeHealth."""
         # What changes a decision neither waits nor keeps others waiting.
-        if _may_wait(order, status, health.status, self.in_force.get(name)):
-            wait = self._pace.wait_seconds(name)
-            if wait > 0:
-                self._later(name, wait)
-                return False
+        if action.may_wait:
             self._pace.wrote(name)
+        ours = operator_part(action.status)
         path = paths.muster("nodehealths", name=name, subresource="status")
         body = {"apiVersion": API_VERSION, "kind": "NodeHealth", "metadata": {"name": name}, "status": ours}
         query = {"fieldManager": FIELD_MANAGER, "force": "true"}
-        if not exists:
+        if action.is_new:
             await self._create(name)
         self._written[name] = ours
         try:
@@ -192,9 +176,6 @@ class NodePerformer:
             await self._create(name)
             answer = await self._client.patch(path, body, APPLY_PATCH, query, one_of_many=True)
         self._cluster.healths.assume(answer)
-        if health.status.exclusion is None and status.exclusion is not None:
-            _measure(order.verdict, now)
-        return True
 
     async def _read_record(self, name: str) -> None:
         """Read a node's record after a write whose outcome is not known, however long the API server does not answer.
@@ -227,7 +208,21 @@ class NodePerformer:
         with contextlib.suppress(AlreadyExists):
             await self._client.post(paths.muster("nodehealths"), body, one_of_many=True)
 
-    async def _taint(self, node: NodeView, reason: str) -> None:
+    async def _taint(self, node: NodeView, action: ChangeTaint) -> None:
+        """Put Muster's taint on a node, or remove it. All else is done without the right to do so."""
+        try:
+            if action.is_wanted:
+                await self._add_taint(node, action.reason)
+            else:
+                await self._change_taint(node.name, False, "")
+        except Forbidden as error:
+            report = self._taint_refused if action.is_wanted else self._removal_refused
+            report(node.name, error)
+            return
+        self._is_refused = False
+        self._left_tainted.discard(node.name)
+
+    async def _add_taint(self, node: NodeView, reason: str) -> None:
         """Put Muster's taint on the node beside all others, in one request that touches none of them."""
         path = paths.core("nodes", name=node.name)
         try:
@@ -303,52 +298,23 @@ class NodePerformer:
             uid = policy.uid if isinstance(policy, Undecodable) else policy.metadata.uid
             self._events.record(Regarding(API_VERSION, "FleetPolicy", "default", uid), WARNING, reason, text)
 
-    def _emit_events(self, order: Order, enforcement: Enforcement, before: InForce | None) -> None:
-        name, verdict, ruling, wanted = order.name, order.verdict, order.ruling, order.effect
-        conclusion, grounds = verdict.conclusion, verdict.grounds
-        known = before.state if before else None
-        asks = conclusion.reason == CHECK_WANTED and before is not None and before.reason != CHECK_WANTED
-        same = conclusion.state is known and (before is None or before.effect == wanted)
-        observed = order.outcome.observed
-        if observed and (before is None or before.observed != observed) and same:
-            assert conclusion.would is not None
-            would = conclusion.would
-            log.info("only observed", node=name, reason=would.reason, would=would.state.value)
-            if before is not None:  # a new leader has nothing new to tell
-                text = observed_effect_text(would, enforcement)
-                self._events.record(Regarding("v1", "Node", name, name), NORMAL, "NodeObserved", text)
-        if same and not asks:
-            return
-        if before is None and conclusion.state in (None, VerdictState.HEALTHY):
-            return
-        well = conclusion.state in (None, VerdictState.HEALTHY)
-        text = status_message(order, enforcement) or "no finding counts against the node any more"
-        planned = "NodeMaintenance" if grounds.removal is None else "NodeRemoval"
-        reason = planned if grounds.only_planned else f"Node{conclusion.state.value if conclusion.state else 'Healthy'}"
-        kind = NORMAL if well or grounds.only_planned or conclusion.state is VerdictState.SUSPECT else WARNING
+    def _announce(self, order: Order, announcement: Announcement) -> None:
+        name, conclusion = order.name, order.verdict.conclusion
         log.info(
             "verdict",
             node=name,
             state=conclusion.state and conclusion.state.value,
             reason=conclusion.reason,
-            act=ruling.act,
+            act=order.ruling.act,
+            announced=announcement.reason,
         )
+        kind = WARNING if announcement.is_warning else NORMAL
         # Events of nodes carry the node's name as uid: so `kubectl describe node` finds them.
-        self._events.record(Regarding("v1", "Node", name, name), kind, reason, text)
-        health = self._cluster.node_record(name)
-        if health is not None and health.metadata.uid:
-            about = Regarding(API_VERSION, "NodeHealth", name, health.metadata.uid)
-            self._events.record(about, kind, reason, text)
-
-
-def _says_nothing(status: NodeHealthStatus) -> bool:
-    """Whether a record has nothing to tell people or jobs, so that none need be made for it."""
-    for_jobs = status.exclusion or status.fault or status.suspicion
-    return (
-        status.state in (None, VerdictState.HEALTHY)
-        and not for_jobs
-        and not any(finding.observed for finding in status.findings)
-    )
+        self._events.record(Regarding("v1", "Node", name, name), kind, announcement.reason, announcement.text)
+        record = self._cluster.node_record(name)
+        if announcement.is_of_record and record is not None and record.metadata.uid:
+            about = Regarding(API_VERSION, "NodeHealth", name, record.metadata.uid)
+            self._events.record(about, kind, announcement.reason, announcement.text)
 
 
 def _measure(verdict: Verdict, now: datetime) -> None:
@@ -375,34 +341,3 @@ def taint_patch(node: NodeView, reason: str) -> list[dict[str, Any]]:
 
 def _taint(reason: str) -> dict[str, str]:
     return {"key": TAINT_KEY, "value": reason[:63], "effect": "NoSchedule"}
-
-
-def _may_wait(order: Order, status: NodeHealthStatus, known: NodeHealthStatus, before: InForce | None) -> bool:
-    """Whether the new record only informs people, so that its write may wait.
-
-    It is so where the node is used as before, nothing is counted by time, and no decision, charge or request has
-    changed. That other nodes come before it is a preference, which may come late.
-    """
-    light, follow_up = (None, VerdictState.HEALTHY, VerdictState.SUSPECT), order.verdict.follow_up
-    if before is None or order.effect != before.effect or order.ruling.charge or follow_up.wake is not None:
-        return False
-    if status.state not in light or known.state not in light or order.outcome.observed != before.observed:
-        return False
-    kept = (
-        "incidents",
-        "offences",
-        "earlier_offences",
-        "check",
-        "maintenance",
-        "node_uid",
-        "boot_id",
-        "effect",
-        "exclusion",
-        "fault",
-    )
-    return all(getattr(status, name) == getattr(known, name) for name in kept) and follow_up.followed is None
-
-
-def _operator_part(status: NodeHealthStatus) -> dict[str, Any]:
-    """The operator's part of a NodeHealth status, in the form in which it is written."""
-    return {key: value for key, value in status.to_json().items() if key not in _AGENTS}

@@ -29,12 +29,13 @@ from tests.unit.health.builders import budgets
 from localcluster.patience import PATIENCE_SECONDS
 from muster.api.fleetpolicy import FleetPolicy
 from muster.api.nodehealth import Evacuate, NodeHealthStatus
-from muster.controller import nodeperform, nodeworlds, slices
 from muster.controller import nodereconciler as module
+from muster.controller import nodeworlds, slices
 from muster.controller.forgetting import Forgetting
 from muster.controller.nodefigures import MAX_REASONS, publish_by_reason
 from muster.controller.nodeperform import TAINT_KEY
 from muster.controller.pace import MAX_WRITES_PER_HOUR
+from muster.health import node_plan
 from muster.health.node_world import NodeWorld
 from muster.health.orders import Order
 from muster.health.pools import WITHOUT
@@ -611,14 +612,14 @@ async def test_a_node_that_breaks_what_is_done_about_it_harms_no_other(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage.add("n0", "n1")
-    record = nodeperform.recorded_status
+    record = node_plan.recorded_status
 
     def fails(order: Order, *arguments: Any) -> NodeHealthStatus:
         if order.name == "n0":
             raise OverflowError("date value out of range")
         return record(order, *arguments)
 
-    monkeypatch.setattr(nodeperform, "recorded_status", fails)
+    monkeypatch.setattr(node_plan, "recorded_status", fails)
     stage.say("n0", 79)
     stage.say("n1", 79)
     await stage.look()

@@ -1,0 +1,103 @@
+"""What is done about a node, by what is there: record, taint, Events."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.unit.health.builders import Stored, after, evidence, rules
+
+from muster.api.base import ObjectMeta
+from muster.api.fleetpolicy import Enforcement
+from muster.api.nodehealth import NodeHealth
+from muster.health.node_plan import ChangeTaint, NodePlan, Present, plan_node
+from muster.health.orders import Order
+from muster.health.sources import UNHEALTHY_TAINT
+from muster.world.views import Taint
+
+NODE = "node-0001"
+OURS = (Taint(UNHEALTHY_TAINT, "Xid79", "NoSchedule"),)
+
+
+def an_order(*codes: int) -> tuple[Order, Present]:
+    """What is decided about a node with these XIDs, before anything was done."""
+    stored = Stored.of(10, rules(enforcement="Nodes"))
+    stored.report(NODE, *(evidence("Xid", code) for code in codes))
+    metadata = ObjectMeta(name=NODE, uid="health")
+    record = stored.healths[NODE].model_copy(update={"metadata": metadata})
+    verdicts, rulings, effects, _ = stored.step(after(60))
+    order = Order(NODE, verdicts[NODE], rulings[NODE], effects[NODE])
+    return order, Present(record, stored.facts[NODE].node, None)
+
+
+def planned(order: Order, present: Present, **changes: Any) -> NodePlan:
+    return plan_node(order, replace(present, **changes), Enforcement.NODES)
+
+
+def recorded(order: Order, present: Present) -> Present:
+    """The record is written, and nothing else is done."""
+    write = planned(order, present).record
+    assert write is not None
+    status = write.status.model_copy(update={"agent": present.record.status.agent})
+    return replace(present, record=present.record.model_copy(update={"status": status}))
+
+
+def test_a_sick_node_is_recorded_tainted_and_announced() -> None:
+    plan = planned(*an_order(79))
+    assert plan.record is not None
+    assert (plan.record.excludes, plan.record.may_wait) == (True, False)
+    assert plan.record.status.exclusion is not None
+    assert plan.taint == ChangeTaint(True, "Xid79")
+    (event,) = plan.announcements
+    assert (event.reason, event.is_warning, event.is_of_record) == ("NodeUnhealthy", True, True)
+    assert event.text == plan.record.status.message
+
+
+def test_what_is_there_already_is_not_done_again() -> None:
+    order, present = an_order(79)
+    present = recorded(order, present)
+    assert present.node is not None
+    tainted = replace(present.node, taints=OURS)
+    plan = planned(order, present, node=tainted, in_force=order.outcome)
+    assert plan == NodePlan(None, None, ())
+    assert planned(order, present, in_force=order.outcome).taint == ChangeTaint(True, "Xid79"), "somebody took it away"
+    assert planned(order, present, node=None, in_force=order.outcome) == NodePlan(None, None, ())
+
+
+def test_a_new_leader_announces_what_is_wrong_and_nothing_of_nodes_that_are_well() -> None:
+    order, present = an_order(79)
+    assert [event.reason for event in planned(order, recorded(order, present)).announcements] == ["NodeUnhealthy"]
+    assert planned(*an_order()).announcements == ()
+
+
+def test_a_node_that_is_well_again_loses_the_taint_and_is_announced() -> None:
+    sick, _ = an_order(79)
+    order, present = an_order()
+    assert present.node is not None
+    plan = planned(order, present, node=replace(present.node, taints=OURS), in_force=sick.outcome)
+    assert plan.taint == ChangeTaint(False, "")
+    assert [(event.reason, event.is_warning) for event in plan.announcements] == [("NodeHealthy", False)]
+
+
+@pytest.mark.parametrize(
+    ("codes", "may_wait"),
+    [((), True), ((79,), False), (None, False)],
+    ids=["it is used as before", "it was out of use", "a new leader"],
+)
+def test_what_only_informs_people_may_wait(codes: tuple[int, ...] | None, may_wait: bool) -> None:
+    present, (order, _) = recorded(*an_order()), an_order(13)
+    before = None if codes is None else an_order(*codes)[0].outcome
+    write = planned(order, present, in_force=before).record
+    assert write is not None
+    assert [finding.reason for finding in write.status.findings] == ["Xid13"]
+    assert write.may_wait is may_wait
+
+
+def test_a_record_that_says_nothing_is_not_made() -> None:
+    order, present = an_order()
+    bare = NodeHealth(metadata=ObjectMeta(name=NODE))
+    assert planned(order, present).record is not None
+    assert planned(order, present, record=bare).record is None
+    sick, present = an_order(79)
+    write = planned(sick, present, record=bare).record
+    assert write is not None
+    assert write.is_new
