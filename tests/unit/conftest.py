@@ -1,19 +1,14 @@
 """What tests of more than one room ask for."""
 
-import functools
 import gc
 import sys
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
-from pydantic import BaseModel
 from tests.unit.clock import Clock
-
-from muster.api.base import ApiModel
 
 # One seed for all, from the command line (pyproject.toml has the gate's): what passes today passes tomorrow. A property
 # that says nothing else is tried on 30 examples in the gate, and on 100 in parts of `make test-all`.
@@ -35,24 +30,6 @@ gc.disable()
 def pytest_collection_finish() -> None:
     gc.freeze()
     gc.enable()
-
-
-_copy = BaseModel.model_copy
-
-
-@functools.cache
-def _fields(kind: type[ApiModel]) -> frozenset[str]:
-    return frozenset(kind.model_fields)
-
-
-def _checked_copy(self: ApiModel, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> ApiModel:
-    """pydantic keeps what `update` names, whether the model has such a field or not: a misspelt name would be lost."""
-    unknown = set(update or ()) - _fields(type(self))
-    assert not unknown, f"{type(self).__name__} has no field {', '.join(sorted(unknown))}"
-    return _copy(self, update=update, deep=deep)
-
-
-ApiModel.model_copy = _checked_copy  # type: ignore[assignment, method-assign]
 
 
 @pytest.fixture

@@ -4,8 +4,9 @@ Tests: tests/unit/api/test_models.py, tests/unit/apidocs/test_render.py.
 """
 
 import functools
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import (
     AfterValidator,
@@ -19,7 +20,8 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 from pydantic.config import JsonDict
 from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema
+from pydantic_core import CoreConfig, CoreSchema, SchemaValidator
+from pydantic_core.core_schema import definitions_schema
 
 GROUP = "muster.dev"
 VERSION = "v1alpha1"
@@ -53,6 +55,32 @@ class ApiModel(BaseModel):
     def to_json(self) -> dict[str, Any]:
         """The object as JSON for the API server, with camelCase names and without nulls."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A copy with other values, each of which is validated as the constructor validates this field.
+
+        Parts that are models already stay the same objects, and their fields are not validated again. Validators of
+        the copied model as a whole do not run.
+
+        Raises:
+            ValidationError: a name is no field of the model, or a value is none of its field; it names both.
+        """
+        return super().model_copy(update=update and _validated(type(self), update), deep=deep)
+
+
+@functools.cache
+def _validator_of_fields(model: type[ApiModel]) -> SchemaValidator:
+    """The validator of a model's fields, without those of the model as a whole: these read the other fields, too."""
+    core: Any = model.__pydantic_core_schema__
+    definitions = core.get("definitions", [])
+    while core["type"] != "model-fields":
+        core = core["schema"]
+    return SchemaValidator(definitions_schema(core, definitions), CoreConfig(title=model.__name__))
+
+
+def _validated(model: type[ApiModel], values: Mapping[str, Any]) -> dict[str, Any]:
+    validator: Any = _validator_of_fields(model)
+    return {name: validator.validate_assignment({}, name, value)[0][name] for name, value in values.items()}
 
 
 class CompactModel(ApiModel):

@@ -14,7 +14,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Annotated, Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 from pydantic.alias_generators import to_camel
 
 from muster.api.base import (
@@ -836,6 +836,16 @@ class SuspectCheckpoint(ApiModel):
     )
 
 
+MAX_EXCLUDED_NODES = 4096
+
+
+def _longest_of(excluded: object) -> object:
+    """The exclusions that a record has room for, those that last longest: a whole gang's may join those before."""
+    if not isinstance(excluded, dict) or len(excluded) <= MAX_EXCLUDED_NODES:
+        return excluded
+    return dict(sorted(excluded.items(), key=lambda item: str(item[1]))[-MAX_EXCLUDED_NODES:])
+
+
 class GangSpec(ApiModel):
     """GangSpec is the record of the job's current attempt. The operator alone writes it, one guarded update at a
     time.
@@ -905,9 +915,9 @@ class GangSpec(ApiModel):
         max_length=256,
         description="incidents are the newest 256 failures and planned moves of the job, oldest first.",
     )
-    excluded_nodes: dict[str, Time] = Field(
+    excluded_nodes: Annotated[dict[str, Time], BeforeValidator(_longest_of)] = Field(
         {},
-        max_length=4096,
+        max_length=MAX_EXCLUDED_NODES,
         description=(
             "excludedNodes are the nodes that this job avoids. Each name maps to the time until which the job avoids "
             "the node."

@@ -1,14 +1,14 @@
 """The models themselves: what they forgive and what they do not."""
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
 from muster.api.fleetpolicy import DisruptionBudget
-from muster.api.gang import GangIncident, GangSpec
+from muster.api.gang import FaultClass, GangIncident, GangSpec
 from muster.api.trainingjob import CompletionRecord, Condition, Incident, TrainingJob, TrainingJobSpec
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -111,3 +111,61 @@ def test_the_workers_of_a_copied_record_are_counted_anew() -> None:
     assert (fewer.node_count, record.node_count) == (2, 3)
     assert record == GangSpec.model_validate(record.to_json())
     assert "nodeCount" not in record.to_json()
+
+
+def test_a_copy_with_a_name_that_is_no_field_is_refused() -> None:
+    record = GangSpec.model_validate(RECORD)
+    for name in ("incidentz", "jobUid", "node_count", "to_json"):
+        with pytest.raises(ValidationError, match=rf"for GangSpec\n{name}\n  Object has no attribute"):
+            record.model_copy(update={name: [1]})
+
+
+@pytest.mark.parametrize(
+    ("changes", "place"),
+    [
+        ({"attempt": "three"}, "attempt"),
+        ({"attempt": 3, "releases": -1}, "releases"),
+        ({"incidents": [1]}, "incidents.0"),
+        ({"incidents": [{**FAULT, "attempt": None}]}, "incidents.0.attempt"),
+        ({"excluded_nodes": {"n0": datetime(2026, 1, 31)}}, "excluded_nodes.n0"),  # noqa: DTZ001 - no zone is the point
+        ({"level": "R9"}, "level"),
+    ],
+)
+def test_a_copy_with_a_value_that_is_none_of_its_field_is_refused(changes: dict[str, Any], place: str) -> None:
+    with pytest.raises(ValidationError, match=rf"for GangSpec\n{place}\n"):
+        GangSpec.model_validate(RECORD).model_copy(update=changes)
+
+
+def test_what_is_right_already_is_in_the_copy_as_it_is() -> None:
+    record = GangSpec.model_validate(
+        {**RECORD, "members": [{}, {}], "incidents": [FAULT], "checkpoint": {"step": 5, "path": "/c"}}
+    )
+    parts: dict[str, Any] = {"members": record.members, "incidents": record.incidents, "checkpoint": record.checkpoint}
+    copied = record.model_copy(update={**parts, "time": NOW, "hold_until": None, "level": record.level})
+    assert copied == record.model_copy(update={"time": NOW})
+    assert copied.time is NOW
+    assert copied.checkpoint is record.checkpoint
+    assert all(one is other for one, other in zip(copied.members, record.members, strict=True))
+    assert all(one is other for one, other in zip(copied.incidents, record.incidents, strict=True))
+
+
+def test_a_copy_forgives_what_the_model_forgives() -> None:
+    record = GangSpec.model_validate({**RECORD, "incidents": [FAULT]})
+    incident = record.incidents[0].model_copy(update={"message": "x" * 2049, "fault_class": "Hardware"})
+    assert (incident.message[-2:], len(incident.message)) == ("x…", 2048)
+    assert incident.fault_class is FaultClass.HARDWARE
+    of_dicts = record.model_copy(update={"incidents": ({**FAULT, "faultClass": "Hardware"},)})
+    assert of_dicts.incidents == [record.incidents[0].model_copy(update={"fault_class": FaultClass.HARDWARE})]
+
+
+def test_the_fields_of_parts_that_are_models_already_are_not_validated_again() -> None:
+    made = GangIncident.model_construct(attempt=-1)
+    assert GangSpec.model_validate(RECORD).model_copy(update={"incidents": [made]}).incidents == [made]
+
+
+def test_of_more_excluded_nodes_than_a_record_has_room_for_those_are_kept_that_last_longest() -> None:
+    """A gang of 4,096 workers, all of which come late, on nodes that join those of the burn-in before."""
+    before = {f"old-{number}": NOW for number in range(512)}
+    late = {f"late-{number}": NOW + timedelta(hours=1) for number in range(4096)}
+    record = GangSpec.model_validate({**RECORD, "excludedNodes": before})
+    assert record.model_copy(update={"excluded_nodes": {**late, **before}}).excluded_nodes == late

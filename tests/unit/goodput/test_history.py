@@ -86,7 +86,7 @@ def test_whatever_a_job_did_its_account_is_whole_and_fits(
     job = job.model_copy(
         update={
             "metadata": job.metadata.model_copy(update={"labels": labels, "name": "n" * 40, "namespace": "s" * 63}),
-            "status": job.status.model_copy(update={"completion": ended, "attempt": 2**40, "step": 2**60}),
+            "status": job.status.model_copy(update={"completion": ended, "attempt": 2**40, "step": 2**53 - 1}),
         }
     )
     goodput = a_goodput(
