@@ -24,7 +24,7 @@ from muster.api.endedjob import (
     Ending,
 )
 from muster.api.gang import FaultClass, Gang, GangIncident
-from muster.api.goodput import LONGEST_MILLISECONDS, MAX_STEP, Bucket, Goodput
+from muster.api.goodput import LONGEST_MILLISECONDS, Bucket, Goodput
 from muster.api.trainingjob import CompletionResult, Incident, TrainingJob
 from muster.goodput.failure_rate import by_class
 from muster.goodput.figures import KeptWork, figures, give_up_unsaved
@@ -120,7 +120,7 @@ def ended_job_record(
             failures=goodput.failures,
             failed_starts=goodput.failed_starts,
             failures_by_class=goodput.failures_by_class,
-            step=None if status.step is None else min(status.step, MAX_STEP),
+            step=status.step,
             steps=goodput.steps,
             throughput=job.spec.throughput,
             measured_tflops=goodput.measured_tflops,
@@ -316,4 +316,4 @@ def _lost_seconds(job: TrainingJob, gang: Gang | None, goodput: Goodput) -> int:
 def _checkpoint(job: TrainingJob, gang: Gang | None) -> int | None:
     steps = [job.status.checkpoint.step] if job.status.checkpoint else []
     steps += [gang.spec.checkpoint.step] if gang and gang.spec.checkpoint else []
-    return min(max(steps), MAX_STEP) if steps else None
+    return max(steps, default=None)
