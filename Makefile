@@ -101,7 +101,7 @@ bench-gang: venv ## Gangs of 64 to 2,048 pods, Muster and its peers (SIZES=64 SY
 bench-agent: venv ## What the node agent costs: CPU and memory over ten minutes beside eight GPUs of a fake driver
 	@$(PY) -m bench.agent
 
-HEALTH_OPTIONS := $(call options,NODES BAD RUNS)
+HEALTH_OPTIONS := $(call options,NODES BAD GANGS RUNS)
 bench-health: venv ## 200 of 2,048 nodes fall sick at once: how soon each is tainted, and whether the budget holds (NODES=256 BAD=40 RUNS=1)
 	@$(PY) -m bench.health $(HEALTH_OPTIONS)
 

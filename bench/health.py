@@ -4,9 +4,9 @@ A control plane with as many KWOK nodes as asked for. Every second node has an a
 each with the token of its own node, under the shipped rights and admission policy. The other nodes have conditions. Run
 A, with the budget raised: every sick node is tainted; timed from the sending of the evidence to the watch event. Run B,
 with the default budget and twice as many sick nodes as it allows, for two causes (the agents' and the conditions'):
-exactly the part for what is not certain is tainted, and for no cause more than one may have. Before each run nothing is
-remembered against any node, and the operator is started anew. `bare` is the same number of taints by one raw client
-that decides nothing.
+exactly the part for what is not certain is tainted, and for no cause more than one may have. Run C is run A while one
+pod of each of 100 gangs fails within the same second. Before each run nothing is remembered against any node, and the
+operator is started anew. `bare` is the same number of taints by one raw client that decides nothing.
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bench.api import Object
-from bench.bed import ROOT, Bed, documents
+from bench.bed import NAMESPACE, PODS, ROOT, Bed, documents
 from bench.child import Child
 from bench.facts import facts
 from bench.nodepods import enrol, share
-from bench.peers.muster import Muster
+from bench.peers.muster import Muster, training_job
 from bench.processes import cpu_seconds, peak_mebibytes, reset_peaks, spent
 from bench.sick.requests import nodes_by_verdict, requests_made, writes
 from bench.sick.taintwatch import TaintWatch
@@ -43,7 +44,8 @@ from muster.api.fleetpolicy import DEFAULT_BUDGETS
 from muster.health.budgets import Budgets, Share
 
 OUTPUT = ROOT / "build" / "bench" / "health.json"
-NODES, BAD, RUNS = 2048, 200, 3
+NODES, BAD, GANGS, RUNS = 2048, 200, 100, 3
+_GANG_SIZE = 2
 SECONDS = 1.0
 GOALS = {"p50": 1.0, "p99": 5.0}
 _AGENTS = "muster-agent"
@@ -64,6 +66,8 @@ class Ward:
     speaker: Child
     nodes: list[str]
     lain: set[str]
+    gangs: int = 0
+    """How many gangs run, of each of which a pod fails when the nodes fall sick."""
 
     @property
     def agents(self) -> list[str]:
@@ -89,7 +93,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        measured = measure(arguments.nodes, arguments.bad, arguments.runs)
+        measured = measure(arguments.nodes, arguments.bad, arguments.gangs, arguments.runs)
     except KeyboardInterrupt:
         sys.exit("stopped: nothing is written")
     except LocalClusterError as error:
@@ -99,7 +103,9 @@ def main() -> None:
     took, budget = measured["evidence_to_taint_seconds"], measured["budget_run"]
     print(
         f"{measured['bad_nodes']} of {measured['nodes']} nodes: tainted after {took['p50']} s (p50), {took['p99']} s "
-        f"(p99), {measured['taints_per_second']} a second; bare: {measured['bare']['p50']} s, "
+        f"(p99), {measured['taints_per_second']} a second; beside {measured['gangs']} failing gangs: "
+        f"{measured['beside_gangs_seconds']['p50']} s, {measured['beside_gangs_seconds']['p99']} s; "
+        f"bare: {measured['bare']['p50']} s, "
         f"{measured['bare']['p99']} s, {measured['bare']['taints_per_second']} a second"
     )
     print(f"wrong verdicts: {measured['wrong_verdicts']}; budget of {budget['budget']}: {budget['tainted']} tainted")
@@ -111,28 +117,33 @@ def main() -> None:
         sys.exit("; ".join(missed))
 
 
-def measure(nodes: int, bad: int, runs: int) -> dict[str, Any]:
+def measure(nodes: int, bad: int, gangs: int, runs: int) -> dict[str, Any]:
     """All figures."""
     _say(f"{nodes} nodes ...")
     with KwokControlPlane.temporary_with(nodes) as cluster, _ward(cluster, nodes) as ward:
-        sick, raised, bare = choose(ward.nodes, bad), list[Outcome](), list[dict[str, float]]()
+        sick, raised, beside, bare = choose(ward.nodes, bad), list[Outcome](), list[Outcome](), list[dict[str, float]]()
         for _ in range(runs):  # in turn: what else the machine does meanwhile meets both
             raised.append(_run(ward, sick, {"enforcement": "Nodes", "budgets": _WIDE}, len(sick)))
+            with _gangs(ward, gangs):
+                beside.append(_run(ward, sick, {"enforcement": "Nodes", "budgets": _WIDE}, len(sick)))
             bare.append(_bare(ward, sick))
         share = Budgets.from_policy(DEFAULT_BUDGETS).in_window(nodes)
         budget = let_through(share)
         many = choose(ward.nodes, 2 * budget)
         kept = [_run(ward, many, {"enforcement": "Nodes"}, budget, share) for _ in range(runs)]
     took = [run.delays for run in raised if run.delays is not None]
-    if len(took) < runs:
+    took_beside = [run.delays for run in beside if run.delays is not None]
+    if len(took) < runs or len(took_beside) < runs:
         raise LocalClusterError("not every sick node was tainted: see above")
-    middle = medians(took)
+    middle, middle_beside = medians(took), medians(took_beside)
     costs = medians([{"cpu_s": run.cpu_s, "writes": writes(run.requests) / bad} for run in raised])
     return {
         "nodes": nodes,
         "bad_nodes": bad,
-        "wrong_verdicts": sum(len(run.wrong) for run in (*raised, *kept)),
+        "gangs": gangs,
+        "wrong_verdicts": sum(len(run.wrong) for run in (*raised, *beside, *kept)),
         "evidence_to_taint_seconds": {"p50": middle["p50"], "p99": middle["p99"]},
+        "beside_gangs_seconds": {"p50": middle_beside["p50"], "p99": middle_beside["p99"]},
         "stored_to_taint_seconds": {"p50": middle["stored_p50"], "p99": middle["stored_p99"]},
         "taints_per_second": middle["taints_per_second"],
         "sending_seconds": middle["sending_seconds"],
@@ -151,6 +162,7 @@ def measure(nodes: int, bad: int, runs: int) -> dict[str, Any]:
             {**took_, "requests": run.requests, "cpu_s": run.cpu_s, "rss_mb": run.rss_mb}
             for took_, run in zip(took, raised, strict=True)
         ],
+        "beside_gangs_runs": took_beside,
         "bare_runs": bare,
     }
 
@@ -159,7 +171,7 @@ def measure(nodes: int, bad: int, runs: int) -> dict[str, Any]:
 def _ward(cluster: KwokControlPlane, nodes: int) -> Iterator[Ward]:
     bed = Bed(cluster, nodes)
     names = [node.name for node in fleet_nodes(nodes)]
-    Muster(bed, "Scheduler", "Plain").install()
+    Muster(bed, "Direct", "Plain").install()
     with tempfile.TemporaryDirectory(prefix="muster-bench-tokens-") as folder:
         started = time.monotonic()
         _enrol(bed, names[::2], Path(folder))
@@ -184,9 +196,10 @@ def _run(ward: Ward, sick: Sequence[Sick], health: Object, tainted: int, share: 
     """The nodes fall sick under a policy that has so many of them tainted, and no more of a cause than one may have of
     this budget; ends when the operator has nothing more to write."""
     _heal(ward)
-    system = Muster(ward.bed, "Scheduler", "Plain", health)
+    system = Muster(ward.bed, "Direct", "Plain", health)
     system.begin()
     try:
+        _wait_running(ward, ward.gangs * _GANG_SIZE)
         # At its start the operator writes down that the nodes with an agent are well.
         well = {"Healthy": len(ward.agents), "Unknown": len(ward.nodes) - len(ward.agents)}
         wait_for(
@@ -208,7 +221,10 @@ def _observe(
     before, asked = cpu_seconds(pids), requests_made(system.metrics())
     reset_peaks(pids.values())
     order = {"sick": [[each.node, each.by] for each in sick], "seconds": SECONDS}
-    times: dict[str, tuple[float, float]] = ward.speaker.ask(order)
+    with ThreadPoolExecutor(1) as pool:
+        failing = pool.submit(_fail_gangs, ward)
+        times: dict[str, tuple[float, float]] = ward.speaker.ask(order)
+        failing.result()
     sent = {node: moment for node, (moment, _) in times.items()}
     watch.wait(lambda tainted: len(tainted) >= wanted, _SETTLED_SECONDS)
     cpu = sum(spent(before, cpu_seconds(pids)).values())
@@ -228,6 +244,44 @@ def _observe(
     outcome = Outcome(took, wrong, len(tainted), writes_between(asked, after), round(cpu, 2), round(memory, 1))
     _print_outcome("A" if all_out else "B", outcome)
     return outcome
+
+
+@contextmanager
+def _gangs(ward: Ward, count: int) -> Iterator[None]:
+    """So many gangs are asked for before, and gone after."""
+    jobs = f"/apis/muster.dev/v1alpha1/namespaces/{NAMESPACE}/trainingjobs"
+    names = [f"beside-{number:03}" for number in range(count)]
+    for name in names:
+        job = training_job(_GANG_SIZE, "Plain")
+        ward.bed.connection.post(jobs, {**job, "metadata": {"name": name}})
+    ward.gangs = count
+    yield
+    ward.gangs = 0
+    for name in names:
+        ward.bed.connection.delete(f"{jobs}/{name}", {"propagationPolicy": "Background"})
+    _wait_running(ward, 0)
+
+
+def _wait_running(ward: Ward, count: int) -> None:
+    """Until so many pods of gangs run, and there are no others."""
+
+    def running() -> bool:
+        pods = ward.bed.connection.get(PODS)["items"]
+        return [pod["status"].get("phase") for pod in pods] == ["Running"] * count
+
+    wait_for(running, f"{count} running pods of gangs", _SETTLED_SECONDS)
+
+
+def _fail_gangs(ward: Ward) -> None:
+    """A pod of each gang fails."""
+    pods = ward.bed.connection.get(PODS)["items"]
+    first = {pod["metadata"]["labels"]["muster.dev/job"]: pod["metadata"]["name"] for pod in pods}
+
+    def some(mine: Sequence[str]) -> None:
+        ward.bed.fail(mine)
+
+    if first:
+        share(some, list(first.values()))
 
 
 def _bare(ward: Ward, sick: Sequence[Sick]) -> dict[str, float]:
@@ -311,6 +365,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.health", description=__doc__)
     parser.add_argument("--nodes", type=int, default=NODES, help=f"default {NODES}")
     parser.add_argument("--bad", type=int, default=BAD, help=f"nodes that fall sick in run A, default {BAD}")
+    parser.add_argument("--gangs", type=int, default=GANGS, help=f"of which a pod fails in run C, default {GANGS}")
     parser.add_argument("--runs", type=int, default=RUNS, help=f"of each kind, default {RUNS}")
     parser.add_argument("--output", type=Path, default=OUTPUT)
     return parser.parse_args()
