@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from muster.controller import pattern_child
-from muster.controller.cluster import Key
+from muster.controller.bus import Key
 from muster.controller.operator import Operator
 from muster.controller.patterns import StepPatterns
 from muster.controller.ports import Ports

@@ -18,6 +18,7 @@ from muster.api.gang import Gang, Member
 from muster.api.nodehealth import LostNode, NodeHealth
 from muster.api.preflight import PreflightPolicy
 from muster.api.trainingjob import LaunchMode, TrainingJob
+from muster.controller.bus import Bus, Key
 from muster.controller.heartbeats import LeaseAges
 from muster.controller.nodecounts import NodeCounts
 from muster.controller.sightings import Sightings
@@ -46,8 +47,6 @@ from muster.world.quotas import QuotaClaim, QuotaView
 from muster.world.record import is_record, record_flaw, record_key
 from muster.world.resources import PODS
 from muster.world.views import FRESH_SECONDS, LauncherView, NodeView, OccupantView, PodView
-
-Key = tuple[str, str]  # namespace, name of a TrainingJob
 
 MAX_REMEMBERED_DEAD = 65536
 AGENT_NAMESPACE = "muster-agent"
@@ -119,7 +118,7 @@ class Cluster:
     """The observed state of the cluster.
 
     Args:
-        rings: called synchronously with the key of each job that a change concerns; must only enqueue.
+        bus: where what follows from changes is published.
         checkers: the hub of the checkers' reports; None where there are none.
         thresholds: see `ThresholdsOf`.
         agent_namespace: where the nodes' agents run. Empty: there are none, and no Pod is taken for one.
@@ -129,7 +128,7 @@ class Cluster:
         self,
         client: Client,
         hub: Hub,
-        rings: Callable[[Key], None],
+        bus: Bus,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         checkers: CheckerHub | None = None,
@@ -153,14 +152,7 @@ class Cluster:
         self.agents = informer.agent_pods(client, agent_namespace, clock)
         self._trusts_agents = bool(agent_namespace)
         self.memories: dict[str, JobMemory] = {}
-        # Called with a job that is gone or going, while what is remembered of it is still there.
-        self.job_goes: Callable[[TrainingJob], None] = lambda _: None
-        # Called when a node has become free or otherwise changed in a way that placement may care about.
-        self.node_freed: Callable[[], None] = lambda: None
-        # Called with namespace and uid of a job that has held nodes for too long without a start, and has let go of
-        # them.
-        self.reservation_unused: Callable[[str, str], None] = lambda _namespace, _uid: None
-        self._rings = rings
+        self._bus = bus
         self._clock = clock
         self._wall_clock = wall_clock
         self.heartbeats = LeaseAges(self._answers.attended_seconds)
@@ -564,7 +556,7 @@ class Cluster:
         else:
             self._going.pop(uid, None)
         for other in self._places.get(place, ()):
-            self._rings(other)
+            self._bus.job_changed.publish(other)
 
     def _is_first(self, one: TrainingJob, other: TrainingJob) -> bool:
         """Whether the one job holds nodes, or would come first if both waited for some."""
@@ -590,7 +582,7 @@ class Cluster:
         if after:
             self._places.setdefault(after, set()).add(key)
         for other in {*self._places.get(before, ()), *self._places.get(after, ())} - {key}:
-            self._rings(other)
+            self._bus.job_changed.publish(other)
 
     def _checkers_of(self, gang: Gang | None) -> Mapping[str, CheckerView]:
         """The checkers' views for the nodes of a gang that has not begun, by node name; empty for others, which are not
@@ -679,12 +671,12 @@ class Cluster:
         else:
             self._lost[name] = word, self._clock()
         for key in self.job_keys():  # jobs that have had a pod there, or wait for its death
-            self._rings(key)
+            self._bus.job_changed.publish(key)
 
     def mark_job(self, job_uid: str) -> None:
         """Have the job of this uid decided about again."""
         for key in self.keys_of(job_uid):
-            self._rings(key)
+            self._bus.job_changed.publish(key)
 
     def keys_of(self, job_uid: str) -> list[Key]:
         """The key of the job of this uid in a list; empty if there is no such job."""
@@ -709,7 +701,7 @@ class Cluster:
 
     def _mark_all_jobs(self) -> None:
         for key in self.job_keys():
-            self._rings(key)
+            self._bus.job_changed.publish(key)
 
     def _job_changed(self, old: TrainingJob | Undecodable | None, new: TrainingJob | Undecodable | None) -> None:
         if old is not None and new is not None and job_identity(old).uid != job_identity(new).uid:
@@ -721,7 +713,7 @@ class Cluster:
         uid = job_identity(job).uid
         going = old if new is None else new
         if isinstance(going, TrainingJob) and (new is None or going.metadata.deletion_timestamp is not None):
-            self.job_goes(going)
+            self._bus.job_gone.publish(going)
             self._note_going(going)
         self.fleet.set_name(uid, "/".join(_key(job)) if new is not None else "")
         self._note_uid(_key(job)[0], uid, is_there=new is not None)
@@ -734,7 +726,7 @@ class Cluster:
             self._count_pods(_key(job)[0], uid)
         if new is None:
             self.memories.pop(uid, None)
-        self._rings(_key(job))
+        self._bus.job_changed.publish(_key(job))
 
     def _note_uid(self, namespace: str, uid: str, *, is_there: bool) -> None:
         """Add a job's uid to those of its namespace, or remove it."""
@@ -818,7 +810,7 @@ class Cluster:
         """Account anew for the nodes that the pods of a job take."""
         freed = [self._occupies(pod, here=not pod.terminal) for pod in self.pods_of(namespace, job_uid)]
         if any(freed):
-            self.node_freed()
+            self._bus.nodes_freed.publish()
 
     def _account_record(self, key: Key, before: Gang | None, after: Gang | None) -> None:
         """Account for the nodes of a record that has changed. Those of a job that has ended, or is being deleted, are
@@ -853,7 +845,7 @@ class Cluster:
         held = names if self._has_room(key, uid, names) else frozenset()
         self._note_reservation(key, before, after, held)
         if self.fleet.occupy(("gang", *key), uid, held):
-            self.node_freed()
+            self._bus.nodes_freed.publish()
 
     def _has_room(self, key: Key, uid: str, nodes: frozenset[str]) -> bool:
         """Whether the limit of its namespace leaves a record these nodes.
@@ -936,7 +928,7 @@ class Cluster:
         memory.unused_seconds += now - mine.since
         if memory.unused_seconds > UNUSED_SECONDS or self._adds_up(key[0], now - mine.since):
             memory.unused_seconds = 0.0
-            self.reservation_unused(key[0], uid)
+            self._bus.reservation_unused.publish(key[0], uid)
 
     def _adds_up(self, namespace: str, seconds: float) -> bool:
         """Whether the short reservations of a namespace that came to nothing together count as one, with these seconds
@@ -974,13 +966,13 @@ class Cluster:
         if new is None and not self._is_named(pod):
             self._forget(pod.uid)
         if self._occupies(pod, here=new is not None and not new.terminal):
-            self.node_freed()
+            self._bus.nodes_freed.publish()
         if self._met:
             self._reconsider_met(pod)
         if any(view is not None and view.owner_uid == view.job_uid for view in (old, new)):
             job = self.job_of(pod)
             if job is not None:
-                self._rings(_key(job))
+                self._bus.job_changed.publish(_key(job))
             for uid in {view.job_uid for view in (old, new) if view is not None} & self._going.keys():
                 self._note_going(self._going[uid])
 
@@ -997,7 +989,7 @@ class Cluster:
         pod = new or old
         assert pod is not None
         if self._occupies(pod, here=new is not None):
-            self.node_freed()
+            self._bus.nodes_freed.publish()
 
     def _occupies(self, pod: PodView | OccupantView, *, here: bool) -> bool:
         """Account for the node that a pod takes; returns whether that made room for another job.
@@ -1042,7 +1034,7 @@ class Cluster:
         late = [pod for pod, until in self._unbound.values() if now >= until]
         freed = [self._occupies(pod, here=True) for pod in late]
         if any(freed):
-            self.node_freed()
+            self._bus.nodes_freed.publish()
 
     def _note_pod_place(self, pod: PodView | OccupantView, place: str) -> None:
         before = self._places_of_pods.pop(pod.uid, "")
@@ -1102,7 +1094,7 @@ class Cluster:
             return
         for uid in self._jobs_on.get(node.name, ()):
             self.mark_job(uid)
-        self.node_freed()
+        self._bus.nodes_freed.publish()
 
     def _is_named(self, pod: PodView) -> bool:
         """Whether the job's record names this pod: Muster may have to wait for the fence of its ranks."""

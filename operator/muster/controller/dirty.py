@@ -13,7 +13,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 
-from muster.controller.cluster import Key
+from muster.controller.bus import Key
 
 _STALE = 1024  # entries of the heap that an earlier time of their key has replaced: they go when they are so many
 

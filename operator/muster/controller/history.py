@@ -37,6 +37,7 @@ from muster.api.gang import Gang
 from muster.api.goodput import Goodput
 from muster.api.trainingjob import TrainingJob
 from muster.controller.backoff import doubled
+from muster.controller.bus import Bus
 from muster.controller.cluster import Cluster
 from muster.controller.round_robin import in_round_robin
 from muster.controller.slices import Slices
@@ -134,6 +135,7 @@ class HistoryKeeper:
         self,
         client: Client,
         cluster: Cluster,
+        bus: Bus,
         namespace: str,
         tell: Callable[[str, str], None] = lambda _reason, _words: None,
         clock: Callable[[], float] = time.monotonic,
@@ -155,7 +157,7 @@ class HistoryKeeper:
         self._stirred = asyncio.Event()
         self._leads = False
         cluster.jobs.store.subscribe(self._job_changed)
-        cluster.job_goes = self._keep_vanished
+        bus.job_gone.subscribe(self._keep_vanished)
 
     # Noticing.
 

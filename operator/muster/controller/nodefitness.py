@@ -7,9 +7,8 @@ could not be recorded, and none leaves a node for a reason that the next leader 
 Tests: tests/unit/controller/test_nodefitness.py.
 """
 
-from collections.abc import Callable
-
 from muster.api.nodehealth import NodeHealth
+from muster.controller.bus import Bus
 from muster.controller.cluster import Cluster
 from muster.health.fitness import UNREADABLE, Decided, Fitness, corrected, fitness_of
 from muster.kube.decode import Undecodable
@@ -22,14 +21,12 @@ class NodeFitness:
     """Keeps what jobs see of nodes in line with the records.
 
     Args:
-        rings: called with the uid of each job on a node of which something has changed for jobs.
-        freed: called when a node may be used again.
+        bus: where it is published that nodes may be used again.
     """
 
-    def __init__(self, cluster: Cluster, rings: Callable[[str], None], freed: Callable[[], None]) -> None:
+    def __init__(self, cluster: Cluster, bus: Bus) -> None:
         self._cluster = cluster
-        self._rings = rings
-        self._freed = freed
+        self._bus = bus
         self._decided: dict[str, Decided] = {}  # by node that this leader has decided about
         cluster.healths.store.subscribe(self._record_changed)
         cluster.nodes.store.subscribe(self._node_changed)
@@ -59,10 +56,10 @@ class NodeFitness:
         if fleet.exclude(name, fitness.exclusion):
             is_changed = True
             if fitness.exclusion is None or fitness.exclusion.last_choice:
-                self._freed()
+                self._bus.nodes_freed.publish()
         if is_changed:
             for uid in self._cluster.jobs_on(name):
-                self._rings(uid)
+                self._cluster.mark_job(uid)
 
     def _fitness_of(self, name: str) -> Fitness:
         record = self._cluster.healths.store.get(("", name))

@@ -10,7 +10,7 @@ import contextlib
 import functools
 import os
 import time
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,10 +18,11 @@ import structlog
 
 from muster.api.base import API_VERSION
 from muster.api.fleetpolicy import FleetPolicy
-from muster.api.gang import Gang
 from muster.api.preflight import Profile
 from muster.api.trainingjob import TrainingJob
 from muster.controller.admission import AdmissionCheck
+from muster.controller.bus import Bus
+from muster.controller.checks import Checks
 from muster.controller.cluster import Cluster
 from muster.controller.dirty import DirtyKeys
 from muster.controller.fleethours import FleetHoursKeeper
@@ -38,6 +39,7 @@ from muster.controller.repairs import RepairKeeper
 from muster.controller.settings import Settings
 from muster.controller.upkeep import UpkeepKeeper
 from muster.controller.windows import WindowKeeper
+from muster.controller.workers import Workers
 from muster.controller.worlds import KeptWorlds
 from muster.coordinator import endpoints
 from muster.coordinator.auth import Caller, TokenVerifier
@@ -45,27 +47,18 @@ from muster.coordinator.checkers import CheckerHub
 from muster.coordinator.hub import Hub, Membership
 from muster.coordinator.server import CoordinatorServer
 from muster.kube.client import Client
-from muster.kube.decode import Undecodable
 from muster.kube.errors import ApiError, LeadershipLost
 from muster.kube.events import WARNING, EventRecorder, Regarding
 from muster.kube.lease import LeaderLease
 from muster.kube.version import check_server_version
-from muster.lifecycle.directive import directive_for
 from muster.lifecycle.worker_pod import WorkerSettings
 from muster.preflight.upkeep import newest_pass_seconds
-from muster.protocol.messages import Directive, Report
 from muster.recovery.exits import reported_cause
-from muster.serve import plain_address
-from muster.world.checks import NodeChecks
-from muster.world.views import FRESH_SECONDS, PodView
 
 LEASE_NAME = "muster-leader"
 START_RETRY_SECONDS = 2.0
 # A sound watch hears a bookmark each minute and lists anew when it does not; this is far beyond both.
 STALE_SECONDS = 300.0
-# Answers of checkers come together: for each that is still missing a decision waits so long, about as long as one
-# takes.
-GATHER_SECONDS = 0.0005
 
 log = structlog.get_logger()
 
@@ -95,21 +88,23 @@ class Operator:
         self._leading = False
         self._stopping = False
         self._tasks: list[asyncio.Task[None]] = []
-        self.hub = Hub(clock)
+        self.bus = Bus()
+        self.hub = Hub(clock, membership=self._membership, cause_of=reported_cause)
         self.checkers = CheckerHub(clock)
         self.thresholds = ProbeThresholds(self.checkers, clock, wall_clock)
         self.dirty = DirtyKeys(clock)
+        self.bus.job_changed.subscribe(self.dirty.add)
         self.cluster = Cluster(
             client,
             self.hub,
-            self.dirty.add,
+            self.bus,
             clock,
             wall_clock,
             self.checkers,
             self.thresholds.thresholds_for,
             settings.agent_namespace,
         )
-        self.queue = Queue(self.cluster, self.dirty.add, clock, lambda: wall_clock().timestamp())
+        self.queue = Queue(self.cluster, self.bus, clock, lambda: wall_clock().timestamp())
         self.events = EventRecorder(
             client, "muster.dev/operator", settings.pod_name or settings.identity, clock=clock, wall_clock=wall_clock
         )
@@ -118,7 +113,7 @@ class Operator:
             client,
             self.cluster,
             self.events,
-            NodeFitness(self.cluster, self.cluster.mark_job, self.queue.replan),
+            NodeFitness(self.cluster, self.bus),
             clock,
             wall_clock,
             self._pass_age_seconds,
@@ -140,25 +135,27 @@ class Operator:
             clock=clock,
             wall_clock=wall_clock,
         )
+        self.workers = Workers(self.cluster, self.hub, self.bus, self._expected_launchers)
         self.server = CoordinatorServer(
             self.hub,
-            TokenVerifier(self._read),
-            self._directive_for,
-            self._is_worker,
+            TokenVerifier(client.get),
+            self.workers.directive_for,
+            self.workers.is_worker,
             self.not_serving,
             self.leader_elsewhere,
             cpu_clock,
             endpoints.checker_endpoint(self.checkers, settings.checker_namespace, self.cluster.has_node),
-            self._addresses_of,
+            self.workers.addresses_of,
         )
         self.ports = self._make_ports()
+        self.checks = Checks(self.cluster, self.checkers, self.dirty, self.nodes.reconciler, self.server)
         self.upkeep = UpkeepKeeper(
             self.cluster,
             self.checkers,
             self.nodes.reconciler,
             self.nodes.failures,
             self.thresholds.thresholds_for,
-            self._orders_changed,
+            self.checks.orders_changed,
             wall_clock,
             clock,
         )
@@ -186,18 +183,10 @@ class Operator:
             self._directives_changed,
             clock,
             kept=self.kept,
-            checks_wanted=self._checks_wanted,
+            checks_wanted=self.checks.set_orders,
             wall_clock=wall_clock,
         )
-        # From here on parts that are there hear of each other.
         client.before_write = self.lease.check
-        self.hub.membership = self.cluster.membership
-        self.hub.cause_of = reported_cause
-        self.cluster.node_freed = self.queue.replan
-        self.hub.subscribe(self._heard)
-        self.checkers.subscribe(self._checker_heard)
-        self.checkers.subscribe_done(self._checkers_done)
-        self.checkers.subscribe_meetings(self._orders_changed)
 
     async def start(self) -> None:
         """Start probes, watches and the candidacy for the lease.
@@ -339,7 +328,9 @@ class Operator:
 
     def _make_history(self, clock: Callable[[], float], wall_clock: Callable[[], datetime]) -> HistoryKeeper | None:
         """The keeper of ended jobs' accounts; None in a simulator, which overrides this."""
-        return HistoryKeeper(self.client, self.cluster, self.settings.namespace, self._report_policy, clock, wall_clock)
+        return HistoryKeeper(
+            self.client, self.cluster, self.bus, self.settings.namespace, self._report_policy, clock, wall_clock
+        )
 
     def _make_admission(self) -> AdmissionCheck | None:
         """The check of admission policies; None in a simulator, which overrides this."""
@@ -358,57 +349,12 @@ class Operator:
         for key in self.cluster.job_keys():
             self.dirty.add(key)
 
-    async def _read(self, path: str) -> bytes:
-        return await self.client.get(path)
-
-    def _worker(self, caller: Caller) -> tuple[PodView, TrainingJob | None, Gang | None] | None:
-        """The pod that calls, its job and its record; None for a pod of no job, or where an object cannot be read."""
-        pod = self.cluster.pods.store.get((caller.namespace, caller.pod_name))
-        if pod is None or pod.uid != caller.pod_uid or pod.owner_uid != pod.job_uid:
-            return None
-        job, gang = self.cluster.job_of(pod), self.cluster.gang_of(pod.job_uid)
-        # A job or a record that cannot be read is not a job or a record that is gone: the launcher goes on as it is.
-        if isinstance(job, Undecodable) or (job is not None and self.cluster.unreadable_record_of(job)):
-            return None
-        if isinstance(gang, Undecodable):
-            gang = None  # the job has ended or is gone, and that is enough to know
-        return pod, job, gang
-
-    def _is_worker(self, caller: Caller) -> bool:
-        return self._worker(caller) is not None
-
-    def _addresses_of(self, caller: Caller) -> Collection[str]:
-        """The addresses of a present worker's pod and of its node, in whose name a cluster may masquerade pods."""
-        pod = self.cluster.pods.store.get((caller.namespace, caller.pod_name))
-        if pod is None or self.cluster.membership(caller) is not Membership.MEMBER:
-            return ()
-        return {plain_address(address) for address in (pod.pod_ip, pod.host_ip) if address}
-
-    def _directive_for(self, caller: Caller) -> Directive | None:
-        found = self._worker(caller)
-        if found is None:
-            return None
-        pod, job, gang = found
-
-        def launcher_of(index: int) -> Report | None:
-            return self.hub.last(gang.spec.members[index].pod_uid) if gang else None
-
-        def heard_lately(index: int) -> Report | None:
-            uid = self.cluster.uid_of(gang, gang.spec.members[index]) if gang else ""
-            return self.hub.last(uid, FRESH_SECONDS)
-
-        other = self.cluster.other_job(job) if job is not None else None
-        return directive_for(job, gang, pod.name, pod.uid, launcher_of, self._expected_launchers(), heard_lately, other)
+    def _membership(self, caller: Caller) -> Membership:
+        return self.cluster.membership(caller)
 
     def _expected_launchers(self) -> int:
         """About how many launchers report here; a simulator, which overrides this, may have more elsewhere."""
         return self.hub.expected_launchers()
-
-    def _heard(self, caller: Caller, _: Report) -> None:
-        pod = self.cluster.pods.store.get((caller.namespace, caller.pod_name))
-        job = self.cluster.job_of(pod) if pod else None
-        if isinstance(job, TrainingJob):
-            self.dirty.add((job.metadata.namespace, job.metadata.name))
 
     def _pass_age_seconds(self, node: str, least: Profile | None = None) -> float | None:
         """The seconds since the node last passed a profile of at least `least` (None = the fleet's); None if it has
@@ -423,30 +369,6 @@ class Operator:
         if isinstance(policy, FleetPolicy):
             about = Regarding(API_VERSION, "FleetPolicy", policy.metadata.name, policy.metadata.uid)
             self.events.record(about, WARNING, reason, words)
-
-    def _checker_heard(self, node: str) -> None:
-        self.nodes.reconciler.checker_heard(node)
-        pause = GATHER_SECONDS * self.checkers.awaited(node)
-        for uid in self.cluster.tested_on(node):
-            for key in self.cluster.keys_of(uid):
-                self.dirty.add(key, pause)
-        self._orders_changed([node])  # another one may speak for the node now
-
-    def _checkers_done(self, owner: str) -> None:
-        """Have a job decided about at once when the last answer of its burn-in is there."""
-        for key in self.cluster.keys_of(owner):
-            self.dirty.hurry(key)
-
-    def _checks_wanted(self, job_uid: str, checks: Mapping[str, NodeChecks] | None) -> None:
-        self._orders_changed(self.checkers.set_orders(job_uid, checks))
-
-    def _orders_changed(self, nodes: Iterable[str]) -> None:
-        """Answer the checkers on these nodes whose directives have changed."""
-        large, small = list[str](), list[str]()
-        for node in nodes:
-            (large if self.checkers.meeting_of(node) else small).append(node)
-        self.server.notify(self.checkers.pods_on(small))
-        self.server.notify_one_by_one(self.checkers.pods_on(large))
 
     def _directives_changed(self, job: TrainingJob) -> None:
         self.server.notify([pod.uid for pod in self.cluster.pods_of(job.metadata.namespace, job.metadata.uid)])

@@ -12,7 +12,7 @@ from functools import partial
 import structlog
 from prometheus_client import Gauge, generate_latest
 
-from muster.controller.cluster import Key
+from muster.controller.bus import Key
 from muster.controller.metrics import PATH, guarded_metrics
 from muster.controller.perform import FIELD_MANAGER
 from muster.controller.settings import COORDINATOR_SERVICE, EXTERNAL_ISSUER, Settings

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import structlog
 from prometheus_client import Gauge, Histogram
 
-from muster.controller.cluster import Cluster, Key
+from muster.controller.bus import Bus, Key
+from muster.controller.cluster import Cluster
 from muster.controller.slices import Slices, in_slices
 from muster.placement.fragmentation import fragmentation
 from muster.queueing.charges import Charges
@@ -67,18 +68,18 @@ class Queue:
     """The waiting jobs, with their answers from the newest plan.
 
     Args:
-        rings: called with the key of each job whose answer has changed.
+        bus: where jobs are named whose answer has changed.
     """
 
     def __init__(
         self,
         cluster: Cluster,
-        rings: Callable[[Key], None],
+        bus: Bus,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self._cluster = cluster
-        self._rings = rings
+        self._bus = bus
         self._clock = clock
         self._wall_clock = wall_clock
         self._entries: dict[str, _Entry] = {}
@@ -92,7 +93,8 @@ class Queue:
         self._gave_back: dict[Key, tuple[str, int]] = {}  # uid, and attempt of the record that says so
         self._without_room: set[str] = set()  # namespaces with a job that a ResourceQuota keeps waiting
         cluster.quotas.store.subscribe(self._quota_changed)
-        cluster.reservation_unused = self._charge
+        bus.nodes_freed.subscribe(self.replan)
+        bus.reservation_unused.subscribe(self._charge)
 
     def expect(self, keys: list[Key]) -> None:
         """Make no plan before these jobs have been looked at once: a new leader must not serve first the job it sees
@@ -244,4 +246,4 @@ class Queue:
             _pending.labels(reason).set(count)
         for uid, turn in turns.items():
             if isinstance(turn.answer, Placed) or turn != before.get(uid):
-                self._rings(self._entries[uid].key)
+                self._bus.job_changed.publish(self._entries[uid].key)

@@ -22,7 +22,8 @@ from muster.api.base import API_VERSION
 from muster.api.gang import Gang
 from muster.api.trainingjob import TrainingJob
 from muster.controller.backoff import doubled
-from muster.controller.cluster import Cluster, Key, named_class
+from muster.controller.bus import Key
+from muster.controller.cluster import Cluster, named_class
 from muster.controller.dirty import DirtyKeys
 from muster.controller.jobfigures import JobFigures
 from muster.controller.perform import Performer

@@ -9,7 +9,7 @@ import itertools
 from collections import Counter, OrderedDict
 from dataclasses import replace
 
-from muster.controller.cluster import Key
+from muster.controller.bus import Key
 from muster.lifecycle.decided import Decided
 from muster.world.job import JobWorld
 

@@ -59,17 +59,23 @@ class _Entry:
 class Hub:
     """The last reports of launchers, by pod uid. Only the event loop's thread may touch it.
 
-    Attributes:
+    Args:
         membership: says what a caller is to Muster's jobs; asked of each caller without a known report.
         cause_of: reads from a rank's last lines why it ended. It is asked once, when they come, so that its pod pays
             for what it sends: decisions look at all ranks of a gang again and again.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic, max_launchers: int = MAX_LAUNCHERS) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        max_launchers: int = MAX_LAUNCHERS,
+        membership: Callable[[Caller], Membership] = lambda _: Membership.MEMBER,
+        cause_of: Callable[[RankReport], str] = lambda _: "",
+    ) -> None:
         self._clock = clock
         self._max_launchers = max_launchers
-        self.membership: Callable[[Caller], Membership] = lambda _: Membership.MEMBER
-        self.cause_of: Callable[[RankReport], str] = lambda _: ""
+        self._membership = membership
+        self._cause_of = cause_of
         self._entries: OrderedDict[str, _Entry] = OrderedDict()  # the one heard longest ago comes first
         # Those that are expected to go on talking -> when heard, the one heard longest ago first: one that has finished
         # is none of them, and is not met again when the silent ones are counted.
@@ -103,7 +109,7 @@ class Hub:
         now = self._clock()
         entry = self._entries.get(caller.pod_uid)
         if entry is None:
-            membership = self.membership(caller)
+            membership = self._membership(caller)
             if membership is Membership.NONE:
                 return False
             self._entries[caller.pod_uid] = _Entry(caller, report, now, now, now, self._with_causes(report, None))
@@ -157,7 +163,7 @@ class Hub:
             if rank.alive:
                 return rank
             cause = known.get(_end_of(rank))
-            return RankView(**vars(rank), cause=self.cause_of(rank) if cause is None else cause)
+            return RankView(**vars(rank), cause=self._cause_of(rank) if cause is None else cause)
 
         return tuple(map(shown, report.ranks)), tuple(map(shown, report.previous_ranks))
 

@@ -11,6 +11,7 @@ from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.gang import Gang
 from muster.api.trainingjob import TrainingJob
 from muster.cli.observe import FleetObservation, fleet_of, heartbeat_ages
+from muster.controller.bus import Bus
 from muster.controller.cluster import Cluster
 from muster.coordinator.hub import Hub
 from muster.kube.client import Answers
@@ -91,7 +92,7 @@ NODES = [NodeView(f"n{i}", f"uid-n{i}", 3, ready=True, allocatable={GPU: 8}) for
 
 
 def test_it_is_the_operators_account() -> None:
-    cluster = Cluster(Silent(), Hub(time.monotonic), lambda _: None)  # type: ignore[arg-type]
+    cluster = Cluster(Silent(), Hub(time.monotonic), Bus())  # type: ignore[arg-type]
     stores: list[tuple[Any, Any]] = [
         (cluster.nodes, NODES),
         (cluster.jobs, JOBS),

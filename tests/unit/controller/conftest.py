@@ -13,6 +13,7 @@ from tests.unit.clock import Clock
 
 from muster.api.gang import Gang
 from muster.api.trainingjob import TrainingJob
+from muster.controller.bus import Bus
 from muster.controller.cluster import Cluster
 from muster.coordinator.hub import Hub
 from muster.kube.client import Answers
@@ -172,8 +173,10 @@ class Scene:
         self.hub = Hub(clock)
         self.rung: list[tuple[str, str]] = []
         self.freed = 0
-        self.cluster = Cluster(self.api, self.hub, self.ring, clock, lambda: NOW)  # type: ignore[arg-type]
-        self.cluster.node_freed = self.free
+        self.bus = Bus()
+        self.bus.job_changed.subscribe(self.ring)
+        self.bus.nodes_freed.subscribe(self.free)
+        self.cluster = Cluster(self.api, self.hub, self.bus, clock, lambda: NOW)  # type: ignore[arg-type]
         self.api.job = lambda name: self.cluster.job(("ns", name))  # type: ignore[assignment, return-value]
 
     def ring(self, key: tuple[str, str]) -> None:

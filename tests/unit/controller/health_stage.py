@@ -16,6 +16,7 @@ from localcluster.patience import PATIENCE_SECONDS
 from muster.api.fleetpolicy import FleetPolicy
 from muster.api.nodehealth import NodeHealth
 from muster.controller import nodereconciler as module
+from muster.controller.bus import Bus
 from muster.controller.cluster import Cluster
 from muster.controller.nodefitness import NodeFitness
 from muster.controller.nodeperform import TAINT_KEY
@@ -154,12 +155,13 @@ class Stage:
 
     def __init__(self, api: ApiServer | None = None) -> None:
         self.api, self.told, self.now, self.later_seconds = api or ApiServer(), Told(), NOW, 0.0
-        self.cluster = Cluster(self.api, Hub(lambda: 0.0), lambda _key: None)  # type: ignore[arg-type]
+        self.bus = Bus()
+        self.cluster = Cluster(self.api, Hub(lambda: 0.0), self.bus)  # type: ignore[arg-type]
         self.nodes = Nodes(
             self.api,  # type: ignore[arg-type]
             self.cluster,
             self.told,  # type: ignore[arg-type]
-            NodeFitness(self.cluster, lambda _uid: None, lambda: None),
+            NodeFitness(self.cluster, self.bus),
             clock=lambda: time.monotonic() + self.later_seconds,
             wall_clock=lambda: self.now,
         )

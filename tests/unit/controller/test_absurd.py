@@ -84,8 +84,8 @@ class Loops:
             scene.cluster.nodes.store.assume(a_node(f"n{number}"))
         self.events: list[tuple[str, str, str]] = []
         self.dirty = DirtyKeys()
-        self.queue = Queue(scene.cluster, self.dirty.add)
-        scene.cluster._node_freed = self.queue.replan
+        scene.bus.job_changed.subscribe(self.dirty.add)
+        self.queue = Queue(scene.cluster, scene.bus)
         performer = Performer(scene.api, scene.cluster)
         self.reconciler = Reconciler(
             scene.cluster,

@@ -10,6 +10,7 @@ from tests.unit.health.builders import budgets
 
 from muster.api.fleetpolicy import FleetPolicy
 from muster.api.nodehealth import Evacuate
+from muster.controller.bus import Bus
 from muster.controller.cluster import Cluster
 from muster.controller.settings import Settings
 from muster.coordinator.hub import Hub
@@ -347,8 +348,7 @@ async def test_without_a_namespace_of_agents_no_pod_is_one(fleet: Fleet) -> None
     """Whoever may create a namespace that nobody has installed would say there which agents are alive."""
     api: Any = fleet.api
     trusting, trusts_none = (
-        Cluster(api, Hub(lambda: 0.0), lambda _key: None, agent_namespace=namespace)
-        for namespace in ("muster-agent", "")
+        Cluster(api, Hub(lambda: 0.0), Bus(), agent_namespace=namespace) for namespace in ("muster-agent", "")
     )
     read = {source.name for source in trusts_none.informers}
     assert {source.name for source in trusting.informers} - read == {"agent_pods"}

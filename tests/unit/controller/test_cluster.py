@@ -1041,7 +1041,7 @@ def test_a_job_replaced_while_nobody_watched_leaves_nothing_behind(scene: Any, m
     old, new = make.job(), make.job(version=9)
     new = new.model_copy(update={"metadata": new.metadata.model_copy(update={"uid": "uid-new"})})
     gone = []
-    scene.cluster.job_goes = gone.append
+    scene.bus.job_gone.subscribe(gone.append)
     scene.cluster.jobs.store.assume(old)
     scene.cluster.gangs.store.assume(make.gang(old, "p0", "p1"))
     scene.cluster.memory("uid-j").create_failures = 3
@@ -1060,7 +1060,7 @@ class TestAReservationThatIsNotUsed:
     @pytest.fixture
     def charged(self, scene: Any) -> list[tuple[str, str]]:
         found: list[tuple[str, str]] = []
-        scene.cluster.reservation_unused = lambda namespace, uid: found.append((namespace, uid))
+        scene.bus.reservation_unused.subscribe(lambda namespace, uid: found.append((namespace, uid)))
         return found
 
     @pytest.fixture
@@ -1115,7 +1115,7 @@ class TestAReservationThatIsNotUsed:
     ) -> None:
         """A thousand jobs made in advance would hold the fleet for 59 s each, one after the other."""
         charges, passed = Charges(), 0
-        scene.cluster.reservation_unused = lambda namespace, uid: charges.charge(namespace, uid, scene.clock.now)
+        scene.bus.reservation_unused.subscribe(lambda namespace, uid: charges.charge(namespace, uid, scene.clock.now))
         begun = scene.clock.now
         for number in range(1000):
             if scene.clock.now - begun >= 86400:

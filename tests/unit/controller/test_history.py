@@ -120,6 +120,7 @@ class Process:
         self.keeper = HistoryKeeper(
             server,  # type: ignore[arg-type]
             self.cluster,
+            scene.bus,
             SYSTEM,
             lambda reason, _words: self.told.append(reason),
             scene.clock,

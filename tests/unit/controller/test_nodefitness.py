@@ -159,7 +159,7 @@ async def test_jobs_are_woken_by_what_is_on_record(stage: Stage, monkeypatch: py
         found = excluded(stage)
         woken.append((uid, found.evacuate if found is not None else Evacuate.NO))
 
-    monkeypatch.setattr(stage.nodes.reconciler._fitness, "_rings", ring)
+    monkeypatch.setattr(stage.cluster, "mark_job", ring)
     monkeypatch.setattr(stage.cluster, "jobs_on", lambda _node: ["uid"])
     stage.add("a")
     stage.say("a", 79)

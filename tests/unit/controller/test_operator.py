@@ -95,7 +95,7 @@ def worker(process: Operator, make: Any) -> Any:
 
 
 def told(process: Operator, caller: Caller) -> str | None:
-    directive = process._directive_for(caller)
+    directive = process.workers.directive_for(caller)
     return directive.kind if directive else None
 
 
@@ -106,14 +106,14 @@ def test_a_worker_runs_while_all_is_clear(process: Operator, worker: Caller) -> 
 def test_a_record_that_cannot_be_read_ends_nobody(process: Operator, worker: Caller, make: Any) -> None:
     gang = make.gang(make.job(), "p0")
     process.cluster.gangs.store.assume(replace(BAD_GANG, name=gang.metadata.name))
-    assert process._directive_for(worker) is None
+    assert process.workers.directive_for(worker) is None
     process.cluster.jobs.store.assume(make.job(workers=1, version=60, completion=ENDED))
     assert told(process, worker) == EXIT, "that the job has ended is clear"
 
 
 def test_a_job_that_cannot_be_read_ends_nobody(process: Operator, worker: Caller) -> None:
     process.cluster.jobs.store.assume(BAD_JOB)
-    assert process._directive_for(worker) is None
+    assert process.workers.directive_for(worker) is None
 
 
 def test_a_job_that_is_gone_ends_its_workers(process: Operator, worker: Caller) -> None:
@@ -125,17 +125,17 @@ def test_a_job_that_is_gone_ends_its_workers(process: Operator, worker: Caller) 
 def test_who_is_no_worker_is_told_nothing(process: Operator, worker: Caller, make: Any, changes: Any) -> None:
     pod = replace(make.pod(make.job(workers=1), 0, "p0", version=30), **changes)
     process.cluster.pods.store.assume(pod)
-    assert process._directive_for(worker) is None
+    assert process.workers.directive_for(worker) is None
 
 
 def test_a_worker_connects_from_its_pods_address_or_its_nodes(process: Operator, worker: Caller, make: Any) -> None:
     job = make.job(workers=1)
     pod = replace(make.pod(job, 0, "p0", version=30), pod_ip="10.0.0.7", host_ip="::ffff:192.168.0.1")
     process.cluster.pods.store.assume(pod)
-    assert set(process._addresses_of(worker)) == {"10.0.0.7", "192.168.0.1"}
-    assert process._addresses_of(replace(worker, pod_uid="p9")) == ()
+    assert set(process.workers.addresses_of(worker)) == {"10.0.0.7", "192.168.0.1"}
+    assert process.workers.addresses_of(replace(worker, pod_uid="p9")) == ()
     process.cluster.pods.store.assume(replace(pod, resource_version=31, phase="Failed"))
-    assert process._addresses_of(worker) == (), "a pod that has ended is no worker of a running job"
+    assert process.workers.addresses_of(worker) == (), "a pod that has ended is no worker of a running job"
 
 
 def test_the_lease_has_connections_of_its_own(process: Operator) -> None:
@@ -364,7 +364,7 @@ async def test_a_checker_gets_the_orders_of_the_gang_on_its_node_and_its_news_ri
     waiting = Asking()
     assert says(2, waiting, messages.digest_of(first[1])) is None
     orders = NodeChecks((CheckOrder("o1", NODE),))
-    process._checks_wanted("uid-j", {"n0": orders, "n1": orders})
+    process.checks.set_orders("uid-j", {"n0": orders, "n1": orders})
     assert [decode_check_directive(body).orders for _, body in waiting.answers] == [orders.orders]
     assert process.cluster.world(job).checkers["n0"].given.keys() == {"o1"}
     process.cluster.nodes.store.assume_deleted(("", "n0"), "nu")

@@ -13,6 +13,7 @@ from tests.unit.controller.conftest import Api
 from localcluster.patience import PATIENCE_SECONDS
 from muster.api.fleetpolicy import FleetPolicy
 from muster.controller import probe_thresholds, slices
+from muster.controller.bus import Bus
 from muster.controller.cluster import Cluster
 from muster.controller.probe_thresholds import GROWING_SECONDS, PAUSE_SECONDS, LimitsKeeper, ProbeThresholds
 from muster.coordinator.auth import Caller
@@ -40,7 +41,7 @@ class Fleet:
         self.hub = CheckerHub(clock)
         self.unused: list[str] = []
         self.thresholds = ProbeThresholds(self.hub, clock, lambda: NOW)
-        self.cluster = Cluster(Api(clock), Hub(clock), lambda _: None)  # type: ignore[arg-type]
+        self.cluster = Cluster(Api(clock), Hub(clock), Bus())  # type: ignore[arg-type]
         self.keeper = LimitsKeeper(self.thresholds, self.cluster, lambda _, message: self.unused.append(message))
         self._sequence = itertools.count(1)
 

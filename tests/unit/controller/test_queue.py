@@ -37,7 +37,8 @@ class Keeper:
         for number in range(3):
             self.fleet.put_node(a_node(f"n{number}"))
         self.rung: list[Key] = []
-        self.queue = Queue(scene.cluster, self.rung.append)
+        scene.bus.job_changed.subscribe(self.rung.append)
+        self.queue = Queue(scene.cluster, scene.bus)
 
     def put(self, name: str, nodes: int = 1, minutes: int = 0) -> None:
         self.queue.set_waiting(("ns", name), name, waiting(name, nodes, minutes))
@@ -193,7 +194,7 @@ async def test_who_leaves_while_a_plan_is_made_is_not_told_of_it(
 async def test_a_level_that_the_policy_no_longer_names_is_not_told(scene: Any) -> None:
     fleet = scene.cluster.fleet
     fleet.put_node(a_node("n0"))
-    queue = Queue(scene.cluster, lambda _: None)
+    queue = Queue(scene.cluster, scene.bus)
 
     def levels() -> set[str]:
         (family,) = (each for each in REGISTRY.collect() if each.name == "muster_free_nodes_fragmentation")

@@ -56,7 +56,8 @@ class Loop:
         self.dirty = DirtyKeys()
         self.plans: dict[str, Decide] = {}
         performer = Performer(scene.api, scene.cluster)
-        self.queue = Queue(scene.cluster, self.dirty.add)
+        scene.bus.job_changed.subscribe(self.dirty.add)
+        self.queue = Queue(scene.cluster, scene.bus)
         self.kept = KeptWorlds()
         self.wanted: list[tuple[str, Any]] = []  # of checkers
         self.reconciler = Reconciler(

@@ -223,7 +223,8 @@ async def test_two_jobs_never_take_the_same_node_though_an_answer_is_lost(
 
     monkeypatch.setattr(reconciler, "decide", decide)
     dirty = DirtyKeys()
-    queue = Queue(scene.cluster, dirty.add)
+    scene.bus.job_changed.subscribe(dirty.add)
+    queue = Queue(scene.cluster, scene.bus)
     performer = Performer(scene.api, scene.cluster)
     loop = Reconciler(
         scene.cluster,

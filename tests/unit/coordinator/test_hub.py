@@ -106,9 +106,14 @@ def test_every_field_of_a_report_is_shown_and_every_age_grows(hub: Hub, clock: A
             assert shown == (value + 2.0 if name.endswith("_age_seconds") else value), name
 
 
-def test_last_lines_are_read_once_when_they_come_and_not_for_each_decision(hub: Hub, clock: Any) -> None:
+def test_last_lines_are_read_once_when_they_come_and_not_for_each_decision(clock: Any) -> None:
     read: list[str] = []
-    hub.cause_of = lambda rank: read.append(rank.tail) or f"why {rank.tail}"  # type: ignore[func-returns-value]
+
+    def cause_of(rank: RankReport) -> str:
+        read.append(rank.tail)
+        return f"why {rank.tail}"
+
+    hub = Hub(clock, cause_of=cause_of)
     dead = RankReport(0, 0, alive=False, exit_code=1, exited_age_seconds=1.0, tail="no")
     for sequence in (1, 2):
         ranks = (replace(dead, exited_age_seconds=float(sequence)), replace(dead, rank=1, tail="nor this"))
@@ -252,8 +257,7 @@ def test_counting_the_silent_ones_meets_nobody_who_has_finished(clock: Any) -> N
 
 def test_a_stranger_is_not_heard_and_a_former_member_is_not_missed(clock: Any) -> None:
     known = {"u1": Membership.MEMBER, "u2": Membership.FORMER}
-    hub = Hub(clock)
-    hub.membership = lambda caller: known.get(caller.pod_uid, Membership.NONE)
+    hub = Hub(clock, membership=lambda caller: known.get(caller.pod_uid, Membership.NONE))
     heard: list[str] = []
     hub.subscribe(lambda caller, _: heard.append(caller.pod_uid))
     for uid in ("u1", "u2", "u3"):
@@ -266,9 +270,8 @@ def test_a_stranger_is_not_heard_and_a_former_member_is_not_missed(clock: Any) -
 
 def test_of_pods_that_no_record_names_few_reports_of_a_namespace_are_kept(clock: Any) -> None:
     """A tenant can make its job the owner of thousands of pods, and each report takes as much memory as it likes."""
-    hub = Hub(clock)
     known = {"member": Membership.MEMBER, "former": Membership.FORMER}
-    hub.membership = lambda caller: known.get(caller.pod_uid, Membership.STRAY)
+    hub = Hub(clock, membership=lambda caller: known.get(caller.pod_uid, Membership.STRAY))
     others = [f"u{number}" for number in range(MAX_STRAYS + 5)]
     for uid in ("member", "former", *others):
         hub.record(caller(uid), RUNNING)

@@ -1,0 +1,85 @@
+"""Which worker of which job calls, and what its launcher is to do.
+
+Tests: tests/unit/controller/test_operator.py.
+"""
+
+from collections.abc import Callable, Collection
+
+from muster.api.gang import Gang
+from muster.api.trainingjob import TrainingJob
+from muster.controller.bus import Bus
+from muster.controller.cluster import Cluster
+from muster.coordinator.auth import Caller
+from muster.coordinator.hub import Hub, Membership
+from muster.kube.decode import Undecodable
+from muster.lifecycle.directive import directive_for
+from muster.protocol.messages import Directive, Report
+from muster.serve import plain_address
+from muster.world.views import FRESH_SECONDS, PodView
+
+
+class Workers:
+    """The workers' pods as the coordinator sees them.
+
+    Args:
+        hub: what their launchers report.
+        bus: where jobs are named of which a launcher has news.
+        expected_launchers: returns about how many launchers report.
+    """
+
+    def __init__(self, cluster: Cluster, hub: Hub, bus: Bus, expected_launchers: Callable[[], int]) -> None:
+        self._cluster = cluster
+        self._hub = hub
+        self._bus = bus
+        self._expected_launchers = expected_launchers
+        hub.subscribe(self._heard)
+
+    def directive_for(self, caller: Caller) -> Directive | None:
+        """What the caller's launcher is to do; None for a pod of no job, or where an object cannot be read."""
+        known = self._job_of(caller)
+        if known is None:
+            return None
+        pod, job, gang = known
+
+        def launcher_of(index: int) -> Report | None:
+            return self._hub.last(gang.spec.members[index].pod_uid) if gang else None
+
+        def heard_lately(index: int) -> Report | None:
+            uid = self._cluster.uid_of(gang, gang.spec.members[index]) if gang else ""
+            return self._hub.last(uid, FRESH_SECONDS)
+
+        other = self._cluster.other_job(job) if job is not None else None
+        return directive_for(job, gang, pod.name, pod.uid, launcher_of, self._expected_launchers(), heard_lately, other)
+
+    def is_worker(self, caller: Caller) -> bool:
+        """Whether the caller is a pod of a job, and the job can be read."""
+        return self._job_of(caller) is not None
+
+    def addresses_of(self, caller: Caller) -> Collection[str]:
+        """The addresses of a present worker's pod and of its node, in whose name a cluster may masquerade pods."""
+        pod = self._pod(caller)
+        if pod is None or self._cluster.membership(caller) is not Membership.MEMBER:
+            return ()
+        return {plain_address(address) for address in (pod.pod_ip, pod.host_ip) if address}
+
+    def _pod(self, caller: Caller) -> PodView | None:
+        return self._cluster.pods.store.get((caller.namespace, caller.pod_name))
+
+    def _job_of(self, caller: Caller) -> tuple[PodView, TrainingJob | None, Gang | None] | None:
+        """The pod that calls, its job and its record; None for a pod of no job, or where an object cannot be read."""
+        pod = self._pod(caller)
+        if pod is None or pod.uid != caller.pod_uid or pod.owner_uid != pod.job_uid:
+            return None
+        job, gang = self._cluster.job_of(pod), self._cluster.gang_of(pod.job_uid)
+        # A job or a record that cannot be read is not a job or a record that is gone: the launcher goes on as it is.
+        if isinstance(job, Undecodable) or (job is not None and self._cluster.unreadable_record_of(job)):
+            return None
+        if isinstance(gang, Undecodable):
+            gang = None  # the job has ended or is gone, and that is enough to know
+        return pod, job, gang
+
+    def _heard(self, caller: Caller, _: Report) -> None:
+        pod = self._pod(caller)
+        job = self._cluster.job_of(pod) if pod else None
+        if isinstance(job, TrainingJob):
+            self._bus.job_changed.publish((job.metadata.namespace, job.metadata.name))
