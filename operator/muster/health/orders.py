@@ -162,11 +162,25 @@ def _situation(view: View) -> Situation:
         domains=ground.domains,
         uncleared={name: last for name in names if (last := _taken_out(ground.incidents.get(name, ()))) is not None},
         pools=ground.pools,
-        gone=[i for name, several in ground.incidents.items() if name not in view.circumstances.nodes for i in several],
+        gone=_incidents_of_gone(view),
         pool_sizes=ground.pool_sizes,
         sizes=ground.sizes,
         ahead=view.circumstances.ahead,
     )
+
+
+def _incidents_of_gone(view: View) -> list[HealthIncident]:
+    """Return the incidents of nodes that do not exist any more.
+
+    A node that has a verdict still was deleted while its record is being written: what that charges counts already.
+    """
+    verdicts, recorded = view.verdict_index.verdicts, view.node_index.incidents
+    return [
+        incident
+        for name in recorded.keys() | view.verdict_index.concerned
+        if name not in view.circumstances.nodes
+        for incident in (verdicts[name].record.incidents if name in verdicts else recorded[name])
+    ]
 
 
 def _taken_out(incidents: Sequence[HealthIncident]) -> HealthIncident | None:

@@ -1,5 +1,6 @@
 """A removal is charged when it is decided, and a write that fails frees its place."""
 
+import pytest
 from hypothesis import settings
 from tests.unit.health.builders import NOW, evidence, sick
 from tests.unit.health.writes import Operator, Writes, a_fleet, all_healthy
@@ -39,6 +40,21 @@ def test_a_write_that_fails_gives_its_place_to_the_next() -> None:
     operator.rested("node-00")
     operator.decide(NOW)
     assert "node-01" in taken(operator)
+
+
+@pytest.mark.parametrize("is_stored", [None, True, False], ids=["under way", "stored", "failed"])
+def test_a_node_that_is_deleted_while_it_is_charged_keeps_its_place_unless_the_write_fails(
+    is_stored: bool | None,
+) -> None:
+    operator = an_operator("node-00")
+    operator.answered("node-01", is_stored=True, is_told=True)
+    operator.delete_node("node-00")
+    if is_stored is not None:
+        operator.answered("node-00", is_stored=is_stored, is_told=is_stored)
+    operator.store["node-01"] = sick(evidence("IbPortDown"), health=operator.store["node-01"])
+    operator.notice("node-01")
+    operator.decide(NOW)
+    assert ("node-01" in taken(operator)) is (is_stored is False)
 
 
 class FewWrites(Writes):

@@ -82,6 +82,12 @@ class Operator:
         self.engine.note_echo(name, is_echo=is_echo)
         self.dirty.add(name)
 
+    def delete_node(self, name: str) -> None:
+        """The Node object goes; its record stays."""
+        del self.fleet.nodes[name]
+        self.engine.node_index.set_node(name, None, self.fleet)
+        self.engine.mark_dirty([name])
+
     def decide(self, now: datetime) -> None:
         self.dirty |= self.engine.woken(now)
         due, self.dirty = self.dirty - self.writing.keys(), self.dirty & self.writing.keys()
@@ -96,6 +102,9 @@ class Operator:
 
     def _differs(self, name: str, now: datetime) -> bool:
         """Judge a node; whether its verdict may ask for something new."""
+        if name not in self.fleet.nodes:
+            self.engine.set_verdict(name, None)
+            return False
         before = self.engine.verdict_index.verdicts.get(name)
         facts = NodeFacts.from_node(self.fleet.nodes[name])
         world = NodeWorld(facts, self.store[name], self.rules, now, memory=self.engine.memory)
