@@ -73,6 +73,7 @@ def fleet_input(policy: FleetPolicySpec, situation: Situation, now: datetime) ->
             name: _INCIDENTS.dump_python((each,), mode="json", by_alias=True, exclude_defaults=True)[0]
             for name, each in situation.uncleared.items()
         },
+        "refused": sorted(situation.refused),
     }
     return {name: value for name, value in found.items() if name == "policy" or value not in ({}, [], None)}
 
@@ -90,6 +91,7 @@ def fleet_result(one: Plain) -> Plain:
         None if sizes is None else Counter({(pool, tuple(path)): count for pool, path, count in sizes}),
         {from_plain("now", time): seconds for time, seconds in one.get("ahead", ())},
         {name: _INCIDENTS.validate_python([plain])[0] for name, plain in one.get("uncleared", {}).items()},
+        frozenset(one.get("refused", ())),
     )
     rulings, figures = breaker.rule(situation, rules_of(one), from_plain("now", one["now"]))
     found: Plain = to_jsonable_python({"rulings": rulings, "breaker": figures}, by_alias=True)

@@ -82,12 +82,14 @@ class _Settled:
     """What is clear about a pool's nodes before any budget is asked.
 
     Attributes:
-        rulings: by node.
+        rulings: by node, about all but those below.
+        yields: by node that another system claims, the rulings about these.
         out: the removals of the nodes that are out.
         waiting: the nodes that need the budgets, in the order in which these are asked.
     """
 
     rulings: Mapping[str, Ruling]
+    yields: Mapping[str, Ruling]
     out: Sequence[Removal]
     waiting: Sequence[Candidate]
 
@@ -115,7 +117,7 @@ def _rule_pool(pool: BudgetPool, window: Window) -> _RuledPool:
     out = [*settled.out, *paid.out]
     taken += [Charge(window.now, removal.certain, removal.cause) for removal in paid.out]
     after = pool.limits.remaining(out, taken, paid.held, window)
-    claims = Counter(ruling.act for ruling in settled.rulings.values())
+    claims = Counter(ruling.act for ruling in settled.yields.values())
     by_cause = Counter(candidate.choices[0].cause for candidate in paid.held)
     figures = PoolFigures(
         pool=pool.name,
@@ -129,7 +131,9 @@ def _rule_pool(pool: BudgetPool, window: Window) -> _RuledPool:
         held_yields=claims[Act.HOLD],
         by_cause=tuple(sorted(by_cause.items(), key=lambda item: (-item[1], item[0]))),
     )
-    return _RuledPool({**settled.rulings, **paid.rulings}, figures, _next_try(after, paid.held, window.now))
+    return _RuledPool(
+        {**settled.rulings, **settled.yields, **paid.rulings}, figures, _next_try(after, paid.held, window.now)
+    )
 
 
 def _pay(pool: BudgetPool, waiting: Iterable[Candidate], left: Remaining) -> _Paid:
@@ -198,7 +202,7 @@ def _settle(pool: BudgetPool, window: Window) -> _Settled:
     yields = _rule_claimed(pool, claimed, window.now)
     waiting += [name for name in claimed if name not in yields]
     waiting.sort(key=lambda name: _urgency(name, pool))
-    return _Settled({**rulings, **yields}, out, [_candidate(name, pool, window.now) for name in waiting])
+    return _Settled(rulings, yields, out, [_candidate(name, pool, window.now) for name in waiting])
 
 
 def _rule_claimed(pool: BudgetPool, claimed: Sequence[str], now: datetime) -> dict[str, Ruling]:
@@ -208,13 +212,23 @@ def _rule_claimed(pool: BudgetPool, claimed: Sequence[str], now: datetime) -> di
     """
     claims = []
     for name in claimed:
-        incident, grounds = pool.verdicts[name].open_incident, pool.verdicts[name].grounds
-        was_yielded = incident is not None and incident.yielded_time is not None
-        claims.append(Claim(name, grounds.in_charge, grounds.certain, pool.domains.get(name), was_yielded))
-    claims.sort(key=lambda claim: (not claim.was_yielded, _began(pool.verdicts[claim.name], now), claim.name))
+        verdict, grounds = pool.verdicts[name], pool.verdicts[name].grounds
+        claims.append(Claim(name, grounds.in_charge, grounds.certain, pool.domains.get(name), _was_yielded(verdict)))
+    claims.sort(key=lambda claim: _precedence(claim, pool, now))
     limits = pool.limits
     most = limits.budgets.repaired_by_others(limits.size)
     return rule_claims(claims, YieldLimit(most, limits.size, limits.domain_sizes))
+
+
+def _was_yielded(verdict: Verdict) -> bool:
+    """Whether the node is on record as left to the system that repairs it now."""
+    incident = verdict.open_incident
+    return bool(verdict.grounds.in_charge) and incident is not None and incident.yielded_time is not None
+
+
+def _precedence(claim: Claim, pool: BudgetPool, now: datetime) -> tuple[bool, bool, datetime, str]:
+    """Return the sort key of a claim: nodes left to others before come first, those whose record was refused last."""
+    return not claim.was_yielded, claim.name in pool.refused, _began(pool.verdicts[claim.name], now), claim.name
 
 
 def _candidate(name: str, pool: BudgetPool, now: datetime) -> Candidate:
@@ -223,15 +237,17 @@ def _candidate(name: str, pool: BudgetPool, now: datetime) -> Candidate:
     return Candidate(name, _began(pool.verdicts[name], now), choices)
 
 
-def _urgency(name: str, pool: BudgetPool) -> tuple[bool, bool, bool, float, str]:
+def _urgency(name: str, pool: BudgetPool) -> tuple[bool, bool, bool, bool, float, str]:
     """Return the sort key of a node that waits: certain faults come first, and of equals the nodes out for longest.
 
-    A taint without a record (a user has deleted it, or has ended a cordon) needs a budget, but comes before nodes
-    without the taint.
+    A node whose record was refused comes after all others, however grave its fault. While it is refused it cannot be
+    taken out, and the place that it holds is of no use. A held node is recorded, too: that succeeds as soon as the API
+    server takes its record again. A taint without a record (a user has deleted it, or has ended a cordon) needs a
+    budget, but comes before nodes without the taint.
     """
     grounds, incident = pool.verdicts[name].grounds, pool.verdicts[name].open_incident
     began = incident.time.timestamp() if incident else 0.0
-    return not grounds.certain, name not in pool.tainted, not grounds.fatal, began, name
+    return name in pool.refused, not grounds.certain, name not in pool.tainted, not grounds.fatal, began, name
 
 
 def _began(verdict: Verdict, now: datetime) -> datetime:

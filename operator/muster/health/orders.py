@@ -73,6 +73,7 @@ class Circumstances:
         under_way: by node, what is being put into force.
         policy_unknown: whether the policy cannot be read: then no node is newly taken out.
         ahead: for how many seconds times that lie ahead have been known.
+        refused: names of the nodes whose last record the API server refused.
     """
 
     nodes: Collection[str]
@@ -80,6 +81,7 @@ class Circumstances:
     under_way: Mapping[str, Effect]
     policy_unknown: bool = False
     ahead: Mapping[datetime, float] = field(default_factory=dict)
+    refused: Collection[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +168,7 @@ def _situation(view: View) -> Situation:
         pool_sizes=ground.pool_sizes,
         sizes=ground.sizes,
         ahead=view.circumstances.ahead,
+        refused=view.circumstances.refused,
     )
 
 

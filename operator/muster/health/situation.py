@@ -32,6 +32,7 @@ class Situation:
         ahead: for how many seconds each incident time in the future has been known; absent: it is new
             (`muster.health.ahead`).
         uncleared: by node that Muster has out by its record, the incident there, whatever the verdict is by now.
+        refused: names of the nodes whose last record the API server refused.
     """
 
     verdicts: Mapping[str, Verdict]
@@ -43,6 +44,7 @@ class Situation:
     sizes: Mapping[Domain, int] | None = None
     ahead: Mapping[datetime, float] = field(default_factory=dict)
     uncleared: Mapping[str, HealthIncident] = field(default_factory=dict)
+    refused: Collection[str] = frozenset()
 
     def pool_of(self, name: str) -> str:
         """Return the pool of like nodes of a node."""
@@ -66,6 +68,7 @@ class BudgetPool:
         uncleared: by node that Muster has out by its record, the incident there.
         tainted: names of the nodes that have Muster's taint.
         gone: incidents of nodes of the pool that do not exist any more.
+        refused: names of the nodes whose last record the API server refused.
     """
 
     name: str
@@ -75,6 +78,7 @@ class BudgetPool:
     uncleared: Mapping[str, HealthIncident]
     tainted: Collection[str]
     gone: Sequence[HealthIncident]
+    refused: Collection[str]
 
 
 def budget_pools(situation: Situation, budgets: Budgets) -> list[BudgetPool]:
@@ -109,6 +113,7 @@ def budget_pools(situation: Situation, budgets: Budgets) -> list[BudgetPool]:
             situation.uncleared,
             situation.tainted,
             gone[pool],
+            situation.refused,
         )
         for pool in sorted(members.keys() | {pool for pool, size in size_of.items() if size > 0})
     ]

@@ -14,7 +14,6 @@ from muster.api.nodehealth import (
     Decision,
     Evidence,
     Finding,
-    HealthIncident,
     HumanDecision,
     NodeHealth,
     NodeHealthSpec,
@@ -197,6 +196,7 @@ class Stored:
     tainted: set[str] = field(default_factory=set)
     taken_at: list[tuple[datetime, str]] = field(default_factory=list)
     ahead: dict[datetime, float] = field(default_factory=dict)
+    refused: set[str] = field(default_factory=set)
 
     @classmethod
     def of(cls, count: int, rules: Rules, per_domain: int = 0) -> "Stored":
@@ -244,9 +244,17 @@ class Stored:
             for name in self.facts
         }
         gone = [i for name, health in self.healths.items() if name not in self.facts for i in health.status.incidents]
-        situation = Situation(verdicts, self.tainted, self.domains, gone, self.pools, ahead=self.ahead)
+        situation = Situation(
+            verdicts,
+            self.tainted,
+            self.domains,
+            gone,
+            self.pools,
+            ahead=self.ahead,
+            refused=self.refused,
+        )
         rulings, breaker = rule(situation, self.rules, now)
-        self._assert_the_rest_may_be_left_out(verdicts, gone, rulings, breaker, now)
+        self._assert_the_rest_may_be_left_out(situation, rulings, breaker, now)
         for name, ruling in rulings.items():
             if ruling.charge:
                 verdicts[name] = ruling.charged(verdicts[name], now)
@@ -259,18 +267,13 @@ class Stored:
         return verdicts, rulings, effects, breaker
 
     def _assert_the_rest_may_be_left_out(
-        self,
-        verdicts: dict[str, Verdict],
-        gone: list[HealthIncident],
-        rulings: dict[str, Ruling],
-        breaker: Breaker,
-        now: datetime,
+        self, situation: Situation, rulings: dict[str, Ruling], breaker: Breaker, now: datetime
     ) -> None:
         """A large fleet is not counted at each look: what is left out changes nothing."""
-        few = {name: v for name, v in verdicts.items() if concerned(v) or name in self.tainted}
+        few = {name: v for name, v in situation.verdicts.items() if concerned(v) or name in self.tainted}
         sizes = Counter((self.pools.get(name, ""), self.domains[name]) for name in self.facts if name in self.domains)
         pool_sizes = Counter(self.pools.get(name, "") for name in self.facts)
-        situation = Situation(few, self.tainted, self.domains, gone, self.pools, pool_sizes, sizes, self.ahead)
+        situation = replace(situation, verdicts=few, pool_sizes=pool_sizes, sizes=sizes)
         found, same = rule(situation, self.rules, now)
         assert same == breaker
         assert found == {name: rulings[name] for name in few}

@@ -284,6 +284,13 @@ class TestYield:
         _, rulings, _, _ = fleet.step(after(600))
         assert acts(rulings) == {"Nothing": 1, "Yield": 3, "Hold": 6}
 
+    def test_a_node_whose_record_is_refused_leaves_the_place_to_others(self) -> None:
+        fleet = Stored.of(10, rules(**NODES))
+        claim(fleet, *fleet.facts)
+        fleet.refused = {"node-0000"}
+        _, rulings, _, _ = fleet.step(NOW)
+        assert {name for name, ruling in rulings.items() if ruling.charge} == {"node-0001", "node-0002", "node-0003"}
+
     def test_a_certain_fault_on_a_node_that_is_held_so_is_taken(self) -> None:
         fleet = Stored.of(100, rules(**NODES))
         claim(fleet, *fleet.facts)

@@ -42,6 +42,29 @@ def test_a_write_that_fails_gives_its_place_to_the_next() -> None:
     assert "node-01" in taken(operator)
 
 
+def test_a_node_whose_record_is_refused_leaves_the_last_place_to_a_less_grave_one() -> None:
+    operator = an_operator("node-01")
+    operator.answered("node-00", is_stored=True, is_told=True)
+    operator.refuse("node-01")
+    operator.store["node-00"] = sick(evidence("RowRemapPending"), health=operator.store["node-00"])
+    operator.store["node-01"] = sick(evidence("Xid", 79), health=operator.store["node-01"])
+    operator.notice("node-00")
+    operator.decide(NOW)
+    assert taken(operator) == set(), "until it is tried again its place is its own"
+    operator.answered("node-00", is_stored=True, is_told=True)
+    operator.rested("node-01")
+    operator.decide(NOW)
+    assert taken(operator) == {"node-00"}
+
+
+def test_a_node_whose_record_is_refused_is_tried_again_where_a_place_is_left() -> None:
+    operator = an_operator("node-00")
+    operator.refuse("node-00")
+    operator.rested("node-00")
+    operator.decide(NOW)
+    assert taken(operator) == {"node-00"}
+
+
 @pytest.mark.parametrize("is_stored", [None, True, False], ids=["under way", "stored", "failed"])
 def test_a_node_that_is_deleted_while_it_is_charged_keeps_its_place_unless_the_write_fails(
     is_stored: bool | None,

@@ -65,6 +65,12 @@ def test_what_is_in_force_or_under_way_is_not_ordered_again() -> None:
     assert decide(view(judged=set(), under_way={**effects, held.name: Effect()}))[0] == [held]
 
 
+def test_a_node_whose_record_was_refused_comes_after_the_others() -> None:
+    orders, _ = decide(view(refused={"n0"}))
+    assert [order.name for order in orders if order.ruling.charge] == ["n2"]
+    assert decide(view(refused={"n0", "n2"})) == decide(view())
+
+
 def test_while_the_policy_is_unknown_nothing_is_charged() -> None:
     orders, _ = decide(view(policy_unknown=True))
     assert not any(order.ruling.charge for order in orders)

@@ -60,6 +60,7 @@ class Operator:
         writing: the orders whose record is being written, by node.
         resting: nodes of which a write failed just now.
         dirty: nodes to be judged.
+        refused: nodes whose last record the API server refused.
     """
 
     fleet: Fleet
@@ -69,6 +70,7 @@ class Operator:
     writing: dict[str, Order] = field(default_factory=dict)
     resting: set[str] = field(default_factory=set)
     dirty: set[str] = field(default_factory=set)
+    refused: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.rules = Rules.from_policy(self.fleet.policy)
@@ -86,7 +88,7 @@ class Operator:
         """The Node object goes; its record stays."""
         del self.fleet.nodes[name]
         self.engine.node_index.set_node(name, None, self.fleet)
-        self.engine.mark_dirty([name])
+        self.dirty.add(name)
 
     def decide(self, now: datetime) -> None:
         self.dirty |= self.engine.woken(now)
@@ -94,7 +96,8 @@ class Operator:
         judged = {name for name in sorted(due) if self._differs(name, now)}
         under_way = {name: order.effect for name, order in self.writing.items()}
         nodes = self.fleet.nodes.keys()
-        for order in self.engine.decide(now, self.rules, judged, Circumstances(nodes, self.in_force, under_way)):
+        circumstances = Circumstances(nodes, self.in_force, under_way, refused=self.refused)
+        for order in self.engine.decide(now, self.rules, judged, circumstances):
             if order.name in self.writing:
                 self.dirty.add(order.name)
             elif order.name not in self.resting:
@@ -129,8 +132,14 @@ class Operator:
             self.notice(name, is_echo=True)
         if is_told:
             self.in_force[name] = order.outcome
+            self.refused.discard(name)
         else:
             self.resting.add(name)
+
+    def refuse(self, name: str) -> None:
+        """The API server refuses the record of a node."""
+        self.answered(name, is_stored=False, is_told=False)
+        self.refused.add(name)
 
     def rested(self, name: str) -> None:
         self.resting.discard(name)
@@ -200,6 +209,12 @@ class Writes(RuleBasedStateMachine):
         """A success is told only of what was stored."""
         name = self._one_of(self.operator.writing, index)
         self.operator.answered(name, is_stored=is_stored, is_told=is_stored and is_told)
+        self.operator.decide(self.now)
+
+    @precondition(lambda self: self.operator.writing)
+    @rule(index=st.integers(0, 23))
+    def a_write_is_refused(self, index: int) -> None:
+        self.operator.refuse(self._one_of(self.operator.writing, index))
         self.operator.decide(self.now)
 
     @precondition(lambda self: self.operator.resting)
