@@ -74,6 +74,7 @@ def fleet_input(policy: FleetPolicySpec, situation: Situation, now: datetime) ->
             for name, each in situation.uncleared.items()
         },
         "refused": sorted(situation.refused),
+        "unreadable": sorted(situation.unreadable),
     }
     return {name: value for name, value in found.items() if name == "policy" or value not in ({}, [], None)}
 
@@ -92,6 +93,7 @@ def fleet_result(one: Plain) -> Plain:
         {from_plain("now", time): seconds for time, seconds in one.get("ahead", ())},
         {name: _INCIDENTS.validate_python([plain])[0] for name, plain in one.get("uncleared", {}).items()},
         frozenset(one.get("refused", ())),
+        frozenset(one.get("unreadable", ())),
     )
     rulings, figures = breaker.rule(situation, rules_of(one), from_plain("now", one["now"]))
     found: Plain = to_jsonable_python({"rulings": rulings, "breaker": figures}, by_alias=True)

@@ -36,6 +36,7 @@ from muster.health.verdict import Verdict
 from muster.health.yields import Claim, YieldLimit, rule_claims
 
 _USED, _UNTAINTED, _TAKEN = Ruling(Act.NOTHING), Ruling(Act.UNTAINT), Ruling(Act.TAKE)
+_UNREADABLE = Ruling(Act.HOLD, "its NodeHealth cannot be read, so that Muster cannot record that it takes the node out")
 
 
 def rule(situation: Situation, rules: Rules, now: datetime) -> tuple[dict[str, Ruling], Breaker]:
@@ -197,6 +198,8 @@ def _settle(pool: BudgetPool, window: Window) -> _Settled:
             rulings[name] = _TAKEN
             if acted and incident is not None:
                 out.append(Removal(incident.certain, incident.charged_to, pool.domains.get(name)))
+        elif name in pool.unreadable and not _was_yielded(verdict):
+            rulings[name] = _UNREADABLE
         else:
             (claimed if grounds.in_charge else waiting).append(name)
     yields = _rule_claimed(pool, claimed, window.now)

@@ -74,6 +74,7 @@ class Circumstances:
         policy_unknown: whether the policy cannot be read: then no node is newly taken out.
         ahead: for how many seconds times that lie ahead have been known.
         refused: names of the nodes whose last record the API server refused.
+        unreadable: names of the nodes whose record cannot be read, so that nothing is begun about them.
     """
 
     nodes: Collection[str]
@@ -82,6 +83,7 @@ class Circumstances:
     policy_unknown: bool = False
     ahead: Mapping[datetime, float] = field(default_factory=dict)
     refused: Collection[str] = frozenset()
+    unreadable: Collection[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +171,7 @@ def _situation(view: View) -> Situation:
         sizes=ground.sizes,
         ahead=view.circumstances.ahead,
         refused=view.circumstances.refused,
+        unreadable=view.circumstances.unreadable,
     )
 
 

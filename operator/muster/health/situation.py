@@ -33,6 +33,7 @@ class Situation:
             (`muster.health.ahead`).
         uncleared: by node that Muster has out by its record, the incident there, whatever the verdict is by now.
         refused: names of the nodes whose last record the API server refused.
+        unreadable: names of the nodes whose record cannot be read.
     """
 
     verdicts: Mapping[str, Verdict]
@@ -45,6 +46,7 @@ class Situation:
     ahead: Mapping[datetime, float] = field(default_factory=dict)
     uncleared: Mapping[str, HealthIncident] = field(default_factory=dict)
     refused: Collection[str] = frozenset()
+    unreadable: Collection[str] = frozenset()
 
     def pool_of(self, name: str) -> str:
         """Return the pool of like nodes of a node."""
@@ -69,6 +71,7 @@ class BudgetPool:
         tainted: names of the nodes that have Muster's taint.
         gone: incidents of nodes of the pool that do not exist any more.
         refused: names of the nodes whose last record the API server refused.
+        unreadable: names of the nodes whose record cannot be read.
     """
 
     name: str
@@ -79,6 +82,7 @@ class BudgetPool:
     tainted: Collection[str]
     gone: Sequence[HealthIncident]
     refused: Collection[str]
+    unreadable: Collection[str]
 
 
 def budget_pools(situation: Situation, budgets: Budgets) -> list[BudgetPool]:
@@ -114,6 +118,7 @@ def budget_pools(situation: Situation, budgets: Budgets) -> list[BudgetPool]:
             situation.tainted,
             gone[pool],
             situation.refused,
+            situation.unreadable,
         )
         for pool in sorted(members.keys() | {pool for pool, size in size_of.items() if size > 0})
     ]

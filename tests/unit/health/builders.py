@@ -197,6 +197,7 @@ class Stored:
     taken_at: list[tuple[datetime, str]] = field(default_factory=list)
     ahead: dict[datetime, float] = field(default_factory=dict)
     refused: set[str] = field(default_factory=set)
+    unreadable: set[str] = field(default_factory=set)
 
     @classmethod
     def of(cls, count: int, rules: Rules, per_domain: int = 0) -> "Stored":
@@ -252,6 +253,7 @@ class Stored:
             self.pools,
             ahead=self.ahead,
             refused=self.refused,
+            unreadable=self.unreadable,
         )
         rulings, breaker = rule(situation, self.rules, now)
         self._assert_the_rest_may_be_left_out(situation, rulings, breaker, now)

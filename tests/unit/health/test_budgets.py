@@ -291,6 +291,16 @@ class TestYield:
         _, rulings, _, _ = fleet.step(NOW)
         assert {name for name, ruling in rulings.items() if ruling.charge} == {"node-0001", "node-0002", "node-0003"}
 
+    def test_a_node_whose_record_cannot_be_read_takes_no_place_but_keeps_the_one_on_record(self) -> None:
+        fleet = Stored.of(10, rules(**NODES))
+        claim(fleet, *fleet.facts)
+        fleet.unreadable = {"node-0000"}
+        _, rulings, _, breaker = fleet.step(NOW)
+        assert {name for name, ruling in rulings.items() if ruling.charge} == {"node-0001", "node-0002", "node-0003"}
+        assert (rulings["node-0000"].act, breaker.held) == (Act.HOLD, 6)
+        fleet.unreadable = {"node-0001"}
+        assert fleet.step(after(60))[1]["node-0001"].act is Act.YIELD
+
     def test_a_certain_fault_on_a_node_that_is_held_so_is_taken(self) -> None:
         fleet = Stored.of(100, rules(**NODES))
         claim(fleet, *fleet.facts)

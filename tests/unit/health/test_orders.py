@@ -11,6 +11,7 @@ from muster.health.effects import Effect
 from muster.health.facts import NodeFacts
 from muster.health.node_world import NodeWorld
 from muster.health.orders import Circumstances, InForce, View, decide
+from muster.health.rulings import Act
 from muster.health.sources import Rules
 from muster.health.verdict import Verdict
 from muster.health.verdict_index import NodeIndex, VerdictIndex
@@ -69,6 +70,14 @@ def test_a_node_whose_record_was_refused_comes_after_the_others() -> None:
     orders, _ = decide(view(refused={"n0"}))
     assert [order.name for order in orders if order.ruling.charge] == ["n2"]
     assert decide(view(refused={"n0", "n2"})) == decide(view())
+
+
+def test_no_budget_is_asked_for_a_node_whose_record_cannot_be_read() -> None:
+    orders, breaker = decide(view(unreadable={"n0"}))
+    assert [order.name for order in orders if order.ruling.charge] == ["n2"]
+    ruling = next(order.ruling for order in orders if order.name == "n0")
+    assert (ruling.act, breaker.held, breaker.out) == (Act.HOLD, 0, 1)
+    assert "NodeHealth cannot be read" in ruling.why
 
 
 def test_while_the_policy_is_unknown_nothing_is_charged() -> None:
