@@ -1556,9 +1556,12 @@ REASONS: tuple[Reason, ...] = (
         Topic.POLICY,
         POLICY_EVENT,
         "More nodes are unhealthy, or claimed by other systems, than [the budgets](docs/node-health.md#the-breaker) "
-        "allow. The message names pool and cause.",
+        "allow. The message names the pool and the causes, and each budget with the number of nodes that it holds.",
         "Muster keeps further nodes in use.",
-        "Look for what these nodes share.",
+        "Look for what these nodes share. If each has a fault of its own, raise the budget that the message names.",
+        "The budgets keep 3 unhealthy nodes of pool 'nvidia.com/gpu NVIDIA-H200' in use (agent/IbPortDown: 3). 3 wait "
+        "because at most 2 of the pool's 10 nodes in block/rack-0 may be out for uncertain faults. Now 2 of at most 30 "
+        "nodes are out; 2 of at most 10 were taken out in this window.",
     ),
     Reason(
         "BudgetAvailable",

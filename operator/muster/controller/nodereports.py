@@ -35,7 +35,7 @@ class NodeReports:
         self._events = events
         self._policy_problem = ""
         self._refuted: set[str] = set()
-        self._held: frozenset[tuple[str, str]] = frozenset()  # pools and causes
+        self._held: frozenset[tuple[str, str]] = frozenset()  # pools with causes and kinds of budgets
         self._silent: frozenset[str] = frozenset()  # pools
         self._unreadable: dict[str, str] = {}  # nodes whose record cannot be read -> why
 
@@ -76,12 +76,16 @@ class NodeReports:
         (self._refuted.add if why else self._refuted.discard)(name)
 
     def held(self, breaker: Breaker) -> None:
-        """Report that nodes are held back by a breaker: when it begins, when another pool or cause joins, and when it
-        is over."""
+        """Report that nodes are held back by a breaker: when it begins, when another pool, cause or kind of budget
+        joins, and when it is over."""
         now = frozenset(
-            (pool.pool, cause)
+            (pool.pool, what)
             for pool in breaker.pools
-            for cause in (*(cause for cause, _ in pool.by_cause), *([_YIELDS] if pool.held_yields else []))
+            for what in (
+                *(cause for cause, _ in pool.by_cause),
+                *(budget.kind for budget, _ in pool.by_budget),
+                *([_YIELDS] if pool.held_yields else []),
+            )
         )
         news, over, self._held = now - self._held, bool(self._held) and not now, now
         if not news and not over:

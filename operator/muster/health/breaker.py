@@ -26,8 +26,8 @@ from datetime import datetime, timedelta
 
 from muster.api.fleetpolicy import Enforcement
 from muster.health.charges import Charge, Window, charges_on_record
-from muster.health.figures import Breaker, BreakerState, PoolFigures, breaker_of
-from muster.health.held import why_held
+from muster.health.figures import Breaker, BreakerState, ExhaustedBudget, PoolFigures, breaker_of
+from muster.health.held import exhausted_budget, why_held
 from muster.health.remaining import Candidate, Choices, Remaining, Removal, Span
 from muster.health.rulings import Act, Ruling
 from muster.health.situation import BudgetPool, Situation, budget_pools
@@ -103,11 +103,13 @@ class _Paid:
         rulings: by node that waited.
         out: the new removals.
         held: the nodes that wait on.
+        held_by: the budget that holds each of these.
     """
 
     rulings: Mapping[str, Ruling]
     out: Sequence[Removal]
     held: Sequence[Candidate]
+    held_by: Sequence[ExhaustedBudget]
 
 
 def _rule_pool(pool: BudgetPool, window: Window) -> _RuledPool:
@@ -122,7 +124,7 @@ def _rule_pool(pool: BudgetPool, window: Window) -> _RuledPool:
     by_cause = Counter(candidate.choices[0].cause for candidate in paid.held)
     figures = PoolFigures(
         pool=pool.name,
-        state=_state(before, paid, after, claims[Act.HOLD]),
+        state=_state(before, paid, claims[Act.HOLD]),
         budget=pool.limits.share(Span.WINDOW).total,
         used=sum(charge.time > window.now - window.length for charge in taken),
         cap=pool.limits.share(Span.AT_ONCE).total,
@@ -131,6 +133,7 @@ def _rule_pool(pool: BudgetPool, window: Window) -> _RuledPool:
         yields=claims[Act.YIELD],
         held_yields=claims[Act.HOLD],
         by_cause=tuple(sorted(by_cause.items(), key=lambda item: (-item[1], item[0]))),
+        by_budget=tuple(Counter(paid.held_by).most_common()),
     )
     return _RuledPool(
         {**settled.rulings, **settled.yields, **paid.rulings}, figures, _next_try(after, paid.held, window.now)
@@ -139,8 +142,8 @@ def _rule_pool(pool: BudgetPool, window: Window) -> _RuledPool:
 
 def _pay(pool: BudgetPool, waiting: Iterable[Candidate], left: Remaining) -> _Paid:
     """Have the budgets pay for the nodes that wait, one after the other, as long as they have room."""
-    rulings, out, held = dict[str, Ruling](), list[Removal](), list[Candidate]()
-    refused: dict[Choices, Ruling] = {}  # of all that are alike, until the budgets pay for another one
+    rulings, out, held, held_by = dict[str, Ruling](), list[Removal](), list[Candidate](), list[ExhaustedBudget]()
+    refused: dict[Choices, tuple[ExhaustedBudget, Ruling]] = {}  # of all alike, until the budgets pay for another one
     for candidate in waiting:
         choices = candidate.choices
         removal = None if choices in refused else left.payer(choices)
@@ -151,27 +154,25 @@ def _pay(pool: BudgetPool, waiting: Iterable[Candidate], left: Remaining) -> _Pa
             refused.clear()
         else:
             if choices not in refused:
-                refused[choices] = Ruling(Act.HOLD, why_held(choices, left, pool.limits))
-            rulings[candidate.name] = refused[choices]
+                budget = exhausted_budget(choices, left, pool.limits)
+                refused[choices] = budget, Ruling(Act.HOLD, why_held(budget))
+            budget, rulings[candidate.name] = refused[choices]
             held.append(candidate)
-    return _Paid(rulings, out, held)
+            held_by.append(budget)
+    return _Paid(rulings, out, held, held_by)
 
 
-def _state(before: Remaining, paid: _Paid, after: Remaining, held_yields: int) -> BreakerState:
+def _state(before: Remaining, paid: _Paid, held_yields: int) -> BreakerState:
     """Return the state of a pool's breaker.
 
     Args:
         before: what remained of the budgets before they paid.
         paid: what they paid for.
-        after: what remains of them.
         held_yields: how many nodes other systems claim beyond the number that may be left to them.
     """
     if not paid.held and not held_yields:
         return BreakerState.CLOSED
-    if before.is_open and paid.out:
-        return BreakerState.HALF_OPEN
-    is_full = any(after.is_used_up(Span.AT_ONCE, choices) for choices in {each.choices for each in paid.held})
-    return BreakerState.OPEN if before.is_open or held_yields or is_full else BreakerState.CLOSED
+    return BreakerState.HALF_OPEN if before.is_open and paid.out else BreakerState.OPEN
 
 
 def _next_try(after: Remaining, held: Sequence[Candidate], now: datetime) -> datetime | None:

@@ -8,18 +8,45 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from operator import attrgetter
+from typing import NamedTuple
+
+MESSAGE_LENGTH = 1024
+"""The most that an Event holds."""
+
+_MAX_BUDGETS = 3
+"""Racks have budgets of their own: a message names those of a pool that hold most nodes."""
 
 
 class BreakerState(StrEnum):
     """The state of a pool's breaker, which limits how many nodes are taken out.
 
-    Closed: the demand is within the budgets. Open: more nodes are unhealthy than a budget or a cap allows. HalfOpen:
-    the breaker is open, and one more node is tried now.
+    Closed: no node is held. Open: a budget, of whatever kind, holds at least one node. HalfOpen: the breaker of a
+    window's budget holds nodes, and one more is tried now.
     """
 
     CLOSED = "Closed"
     OPEN = "Open"
     HALF_OPEN = "HalfOpen"
+
+
+class BudgetKind(StrEnum):
+    """A kind of budget: its value says which items of `spec.health.budgets` are meant."""
+
+    AT_ONCE = "without windowSeconds"
+    DOMAIN = "with per: Domain"
+    WINDOW = "with windowSeconds"
+
+
+class ExhaustedBudget(NamedTuple):
+    """A budget that holds nodes.
+
+    Attributes:
+        kind: of the budget.
+        limit: what it allows, as text for users: of which pool or domain, for which faults or cause, in which window.
+    """
+
+    kind: BudgetKind
+    limit: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +64,7 @@ class PoolFigures:
         yields: how many nodes are left to other systems that repair them.
         held_yields: how many nodes other systems claim beyond the number that may be left to them.
         by_cause: for each cause, how many of the `held` nodes name it first.
+        by_budget: for each budget that holds nodes, how many of the `held` nodes, most first.
     """
 
     pool: str
@@ -49,6 +77,7 @@ class PoolFigures:
     yields: int = 0
     held_yields: int = 0
     by_cause: tuple[tuple[str, int], ...] = ()
+    by_budget: tuple[tuple[ExhaustedBudget, int], ...] = ()
 
     @property
     def is_quiet(self) -> bool:
@@ -117,25 +146,42 @@ def nodes(count: int) -> str:
 
 
 def _message(pools: Sequence[PoolFigures], next_try: datetime | None, now: datetime) -> str:
-    parts = [part for pool in pools for part in _held_parts(pool)]
-    parts.append("New workers are placed on these nodes only where no other node is left.")
+    """Return what is held, and by which budgets, with what follows and what to do, as text that fits into an Event."""
+    parts = ["New workers are placed on held nodes only where no other node is left."]
     if next_try and next_try > now:
         parts.append(f"Muster takes the next node out at {next_try:%Y-%m-%d %H:%M:%S} UTC.")
-    if any(pool.state is not BreakerState.CLOSED for pool in pools):
+    parts.append(
+        "Several unhealthy nodes at once usually have one cause: look for what they share (a rack, a roll-out, a "
+        "driver, a switch, the monitor itself)."
+    )
+    if kinds := sorted({budget.kind for pool in pools for budget, _ in pool.by_budget}):
+        items = " and ".join(kinds)
         parts.append(
-            "So many nodes at once usually have one cause: look for what they share (a roll-out, a driver, a switch, "
-            "the monitor itself). If the nodes are really unhealthy, raise spec.health.budgets of the FleetPolicy."
+            f"If each has a fault of its own, raise the items {items} in spec.health.budgets of the FleetPolicy."
         )
-    return " ".join(parts)
+    rest = " ".join(parts)
+    most_held = sorted(pools, key=lambda pool: -(pool.held + pool.held_yields))
+    return f"{_cut(' '.join(part for pool in most_held for part in _held_parts(pool)), len(rest))} {rest}"
+
+
+def _cut(facts: str, rest: int) -> str:
+    """Return the facts, cut so that they fit into a message beside so many other characters."""
+    room = MESSAGE_LENGTH - rest - 1
+    return facts if len(facts) <= room else f"{facts[: room - 3]}..."
 
 
 def _held_parts(pool: PoolFigures) -> Iterable[str]:
     where = f" of pool {pool.pool!r}" if pool.pool else ""
     if pool.held:
         causes = ", ".join(f"{cause}: {count}" for cause, count in pool.by_cause[:4])
+        yield f"The budgets keep {pool.held} unhealthy node{'s' * (pool.held != 1)}{where} in use ({causes})."
+        for budget, count in pool.by_budget[:_MAX_BUDGETS]:
+            yield f"{count} wait{'s' * (count == 1)} because {budget.limit}."
+        if rest := sum(count for _, count in pool.by_budget[_MAX_BUDGETS:]):
+            yield f"{rest} wait{'s' * (rest == 1)} for other budgets."
         yield (
-            f"The budget keeps {pool.held} unhealthy node{'s' * (pool.held != 1)}{where} in use ({causes}): Muster "
-            f"took out {pool.used} of {pool.budget} nodes in this window; {pool.out} of at most {pool.cap} are out."
+            f"Now {pool.out} of at most {pool.cap} nodes are out; {pool.used} of at most {pool.budget} were taken out "
+            "in this window."
         )
     if pool.held_yields:
         yield (

@@ -1,19 +1,19 @@
-"""Says why the budgets keep an unhealthy node in use.
+"""Says which budget keeps an unhealthy node in use.
 
 The text has no figures that change, so that it stays the same while the reason lasts.
 
 Tests: tests/unit/health/test_breaker.py, tests/unit/health/test_budgets.py.
 """
 
-from muster.health.figures import nodes
+from muster.health.figures import BudgetKind, ExhaustedBudget, nodes
 from muster.health.limits import Limits
 from muster.health.remaining import Budget, Choices, Part, Remaining, Span
 
 _REMEDY = "find what they share, or raise spec.health.budgets"
 
 
-def why_held(choices: Choices, left: Remaining, limits: Limits) -> str:
-    """Return, as text for users, which budget does not let a node be taken out.
+def exhausted_budget(choices: Choices, left: Remaining, limits: Limits) -> ExhaustedBudget:
+    """Return the budget that does not let a node be taken out.
 
     Args:
         choices: the removals that would take the node out.
@@ -22,10 +22,16 @@ def why_held(choices: Choices, left: Remaining, limits: Limits) -> str:
     """
     domain = choices[0].domain
     if left.is_used_up(Span.AT_ONCE, choices):
-        return _too_many_out(choices, left, limits)
+        return ExhaustedBudget(BudgetKind.AT_ONCE, _too_many_out(choices, left, limits))
     if domain is not None and left.is_used_up(domain, choices):
-        return _too_many_in_domain(choices, limits)
-    return _window_exhausted(choices, left, limits)
+        return ExhaustedBudget(BudgetKind.DOMAIN, _too_many_in_domain(choices, limits))
+    return ExhaustedBudget(BudgetKind.WINDOW, _window_exhausted(choices, left, limits))
+
+
+def why_held(budget: ExhaustedBudget) -> str:
+    """Return, as text for users of a node, why this budget does not let it be taken out; with the remedy, where time
+    alone does not help."""
+    return budget.limit if budget.kind is BudgetKind.WINDOW else f"{budget.limit}: {_REMEDY}"
 
 
 def _too_many_out(choices: Choices, left: Remaining, limits: Limits) -> str:
@@ -34,10 +40,10 @@ def _too_many_out(choices: Choices, left: Remaining, limits: Limits) -> str:
     part = Part.CERTAIN if first.certain else Part.UNCERTAIN
     if not all(left.has_room(Budget(Span.AT_ONCE, each)) for each in (Part.ALL, part)):
         kept = "" if most == cap.total else " for uncertain faults"
-        return f"of the pool's {limits.size} nodes, at most {most} may be out{kept} ({cap.total} in all): {_REMEDY}"
+        return f"at most {most} of the pool's {limits.size} nodes may be out{kept} ({cap.total} in all)"
     return (
-        f"of the pool's {limits.size} nodes, at most {cap.cause} may be out for {first.cause} "
-        f"({cap.uncertain} for all uncertain faults): {_REMEDY}"
+        f"at most {cap.cause} of the pool's {limits.size} nodes may be out for {first.cause} "
+        f"({cap.uncertain} for all uncertain faults)"
     )
 
 
@@ -48,7 +54,7 @@ def _too_many_in_domain(choices: Choices, limits: Limits) -> str:
     most = share.total if first.certain else share.uncertain
     kept = "" if most == share.total else " for uncertain faults"
     size, path = limits.domain_sizes[first.domain], "/".join(first.domain[1])
-    return f"of the pool's {size} nodes in {path}, at most {most} may be out{kept}"
+    return f"at most {most} of the pool's {size} nodes in {path} may be out{kept}"
 
 
 def _window_exhausted(choices: Choices, left: Remaining, limits: Limits) -> str:

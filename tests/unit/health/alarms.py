@@ -64,7 +64,7 @@ def assert_that_one_is_tried_after_pauses_that_double(count: int, at_once: int, 
     assert len(fleet.tainted) == cap
     _, rulings, _, _ = fleet.step(after(60 * 60 * 120))
     assert {r.why for r in rulings.values() if r.act is Act.HOLD} == {
-        f"of the pool's {count} nodes, at most {cap} may be out for agent/IbPortDown ({uncertain} for all uncertain "
+        f"at most {cap} of the pool's {count} nodes may be out for agent/IbPortDown ({uncertain} for all uncertain "
         "faults): find what they share, or raise spec.health.budgets"
     }
     assert breaker.held == count - cap

@@ -20,7 +20,14 @@ from tests.unit.health.alarms import (
 from tests.unit.health.builders import NOW, Stored, after, budgets, decided, evidence, rules
 
 from muster.api.nodehealth import Decision
-from muster.health.figures import BreakerState
+from muster.health.figures import (
+    MESSAGE_LENGTH,
+    BreakerState,
+    BudgetKind,
+    ExhaustedBudget,
+    PoolFigures,
+    breaker_of,
+)
 from muster.health.rulings import Act
 from muster.world.views import ConditionView
 
@@ -132,7 +139,8 @@ class TestDomains:
         _, rulings, _, breaker = fleet.step(NOW)
         assert set(Counter(fleet.domains[name] for name in fleet.tainted).values()) == {1}
         assert {r.why for r in rulings.values() if r.act is Act.HOLD} == {
-            f"of the pool's 8 nodes in block/rack-{rack}, at most 1 may be out for uncertain faults"
+            f"at most 1 of the pool's 8 nodes in block/rack-{rack} may be out for uncertain faults: find what they "
+            "share, or raise spec.health.budgets"
             for rack in range(10)
         }
         assert breaker.next_try is None, "no time will do"
@@ -151,7 +159,32 @@ class TestDomains:
         fleet.step(NOW)
         assert len(fleet.tainted) == 20
 
-    def test_one_full_rack_does_not_open_the_breaker_for_the_others(self) -> None:
+    def test_a_budget_of_a_rack_opens_the_breaker_and_is_named_with_the_number_of_nodes(self) -> None:
+        fleet = Stored.of(100, rules(**NODES), per_domain=10)
+        all_sick(fleet, *sorted(fleet.facts)[:5])
+        _, _, _, breaker = fleet.step(NOW)
+        assert (breaker.state, breaker.held, breaker.next_try) == (BreakerState.OPEN, 3, None)
+        assert "The budgets keep 3 unhealthy nodes in use (agent/IbPortDown: 3)." in breaker.message
+        limit = "3 wait because at most 2 of the pool's 10 nodes in block/rack-0 may be out for uncertain faults."
+        assert limit in breaker.message
+        assert "raise the items with per: Domain in spec.health.budgets" in breaker.message
+
+    def test_each_kind_of_budget_is_named_with_its_nodes(self) -> None:
+        fleet = Stored.of(100, rules(**NODES), per_domain=10)
+        all_sick(fleet, *sorted(fleet.facts)[:40])
+        _, _, _, breaker = fleet.step(NOW)
+        assert [(budget.kind, count) for budget, count in breaker.pools[0].by_budget] == [
+            (BudgetKind.WINDOW, 10),
+            (BudgetKind.DOMAIN, 8),
+            (BudgetKind.DOMAIN, 8),
+            (BudgetKind.DOMAIN, 8),
+        ]
+        assert "10 wait because the budget of 6 nodes in 600 s for agent/IbPortDown is exhausted" in breaker.message
+        assert "8 wait for other budgets." in breaker.message
+        assert "raise the items with per: Domain and with windowSeconds in" in breaker.message
+        assert "next node out at 2026-11-20 09:51:07 UTC" in breaker.message
+
+    def test_one_full_rack_holds_no_node_of_the_others(self) -> None:
         fleet = Stored.of(100, rules(**NODES), per_domain=10)
         rack = sorted(fleet.facts)[:10]
         all_sick(fleet, *rack)
@@ -161,7 +194,7 @@ class TestDomains:
             fleet.report(f"node-00{minute}", PORT_DOWN)
             _, _, _, breaker = fleet.step(after(minute * 60))
             assert f"node-00{minute}" in fleet.tainted
-            assert breaker.state is BreakerState.CLOSED
+            assert breaker.held == 8
 
 
 class TestOthers:
@@ -281,6 +314,18 @@ class TestClocks:
         fleet.ahead = {wrong: 600.0}
         fleet.step(after(660))
         assert 6 < len(fleet.tainted) <= 12
+
+
+def test_a_message_about_much_fits_into_an_event_and_keeps_what_to_do() -> None:
+    budget = ExhaustedBudget(BudgetKind.DOMAIN, f"at most 1 of the pool's 8 nodes in {'b' * 63}/{'r' * 63} may be out")
+    pools = [
+        PoolFigures(f"{number}-{'p' * 126}", BreakerState.OPEN, 1, 1, 3, 1, number, by_budget=((budget, number),))
+        for number in range(1, 17)
+    ]
+    message = breaker_of(pools, after(60), NOW).message
+    assert len(message) == MESSAGE_LENGTH
+    assert message.startswith("The budgets keep 16 unhealthy nodes of pool '16-")
+    assert message.endswith("raise the items with per: Domain in spec.health.budgets of the FleetPolicy.")
 
 
 def test_after_a_clock_that_was_wrong_nodes_can_still_be_taken() -> None:
