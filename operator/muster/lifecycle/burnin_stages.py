@@ -6,6 +6,8 @@ Each stage returns the state of the burn-in where something of it is missing, el
 Tests: tests/unit/lifecycle/test_burnin.py.
 """
 
+from collections.abc import Sequence
+
 from muster.lifecycle.burnin_orders import CONTROL_ROUND, Pair, pairs_that_can_begin, pass_of_pairs
 from muster.lifecycle.burnin_state import BURNING_IN, CHECKERS_MISSING, BurnInState
 from muster.lifecycle.burnin_tests import BurnInTests, NodeOrders
@@ -44,12 +46,17 @@ def _missing_answer(tests: BurnInTests) -> str | None:
         return None
     again = sorted(tests.nodes.repeated.intersection(orders))
     if again and waited == {burn_in.orders.again_id}:
-        more = f" and {len(again) - 1} more" if again[1:] else ""
-        beside = f", beside {', '.join(sorted(tests.nodes.beside))}" if tests.nodes.beside else ""
-        text = f"slow, late or hung, and by itself once more: {again[0]}{more}{beside}"
+        text = _repeated_text(again, sorted(tests.nodes.beside))
     else:
-        text = f"each node by itself, {len(burn_in.subject_nodes.intersection(orders))} of them"
+        count = len(burn_in.subject_nodes.intersection(orders))
+        text = "1 node is tested alone" if count == 1 else f"{count} nodes are tested, each alone"
     return f"burn-in {burn_in.profile}: {text}"
+
+
+def _repeated_text(again: Sequence[str], beside: Sequence[str]) -> str:
+    nodes = f"{again[0]} was" if len(again) == 1 else f"{again[0]} and {len(again) - 1} more were"
+    compared = f"; for comparison also {', '.join(beside)}" if beside else ""
+    return f"{nodes} slow, late or hung, and {'is' if len(again) == 1 else 'are'} tested alone once more{compared}"
 
 
 def _missing_node(tests: BurnInTests) -> str | None:

@@ -78,7 +78,7 @@ def test_words_change_with_rounds_and_not_with_every_answer() -> None:
     found.until_commit()
     words = [told(each)[1] for each in found.plans if each.status is not None]
     assert len(set(words)) <= 6
-    assert "burn-in Quick: each node by itself, 4 of them" in words
+    assert "burn-in Quick: 4 nodes are tested, each alone" in words
     assert "burn-in Quick: nodes in pairs, round 1" in words
 
 
@@ -1161,8 +1161,10 @@ def test_one_bad_moment_of_a_node_by_itself_does_not_blame_it(nodes: int, fault:
     beside = [node for node, checker in found.checkers.items() if node != "n0" and AGAIN in checker.runs]
     assert beside == ["n1", "n2"][: nodes - 1]
     words = [told(each)[1] for each in found.plans if each.status is not None]
-    more = f", beside {', '.join(beside)}" if beside else ""
-    assert f"burn-in Quick: slow, late or hung, and by itself once more: n0{more}" in words
+    more = f"; for comparison also {', '.join(beside)}" if beside else ""
+    assert f"burn-in Quick: n0 was slow, late or hung, and is tested alone once more{more}" in words
+    alone = "1 node is tested alone" if nodes == 1 else f"{nodes} nodes are tested, each alone"
+    assert f"burn-in Quick: {alone}" in words
 
 
 @pytest.mark.parametrize(
