@@ -1,4 +1,4 @@
-"""The floor: one raw client creates all pods, then posts all bindings. It decides nothing and keeps no books.
+"""The floor: one raw client creates all pods, then posts all bindings. It decides nothing and keeps no record.
 
 Its own pods are the smallest that there can be. With a mode it makes the pods that Muster makes in that mode: the floor
 of everything but what a pod costs the API server.

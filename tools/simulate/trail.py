@@ -69,8 +69,8 @@ class _Hit:
 
 
 @dataclass(slots=True)
-class _VerdictIndex:
-    """Of one job."""
+class _JobHistory:
+    """What one job was charged, and when it saved."""
 
     charges: dict[int, _Charge] = field(default_factory=dict)  # by attempt
     saved: list[tuple[float, int]] = field(default_factory=list)  # when, step
@@ -82,7 +82,7 @@ class Trail:
     def __init__(self, around: Surroundings, hold: Hold) -> None:
         self._around = around
         self._hold = hold
-        self._books: dict[str, _VerdictIndex] = {}
+        self._histories: dict[str, _JobHistory] = {}
         self._hits: list[_Hit] = []
         self._unseen: list[_Hit] = []  # those of them that may not have been seen yet
         self._troubled_until = 0.0  # the operator may be away until then, or deaf
@@ -148,11 +148,11 @@ class Trail:
         )
         for incident in kept:
             self._changed(name, known[_identity(incident)], incident)
-        books = self._of(spec["jobUid"])
+        history = self._of(spec["jobUid"])
         for incident in has:
-            charge = books.charges.get(incident["attempt"])
+            charge = history.charges.get(incident["attempt"])
             if charge is None:
-                books.charges[incident["attempt"]] = _Charge(self._around.agenda.now, incident)
+                history.charges[incident["attempt"]] = _Charge(self._around.agenda.now, incident)
             else:
                 charge.incident = incident
 
@@ -194,13 +194,13 @@ class Trail:
         if reason not in _BUDGETS:
             return
         classes, name, most = _BUDGETS[reason]
-        books, now = self._of(job["metadata"]["uid"]), self._around.agenda.now
+        history, now = self._of(job["metadata"]["uid"]), self._around.agenda.now
         lag = max(self._around.directories[job["metadata"]["uid"]].lag_seconds.values(), default=0.0)
         is_looked_for = (job["spec"].get("checkpoint") or {}).get("directory")  # else a program saves for itself alone
-        listed = [(at, step) for at, step in books.saved if is_looked_for and at < now - LISTED_SECONDS - lag]
+        listed = [(at, step) for at, step in history.saved if is_looked_for and at < now - LISTED_SECONDS - lag]
         left = [
             charge.incident
-            for charge in books.charges.values()
+            for charge in history.charges.values()
             if charge.incident["faultClass"] in classes
             and not any(at > charge.at and step > _furthest(charge.incident) for at, step in listed)
         ]
@@ -212,8 +212,8 @@ class Trail:
             f"{_incident_text(left)}",
         )
 
-    def _of(self, uid: str) -> _VerdictIndex:
-        return self._books.setdefault(uid, _VerdictIndex())
+    def _of(self, uid: str) -> _JobHistory:
+        return self._histories.setdefault(uid, _JobHistory())
 
 
 def _furthest(incident: Incident) -> int:

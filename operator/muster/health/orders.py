@@ -156,19 +156,20 @@ def _is_news(view: View, name: str, ruling: Ruling, wanted: Effect) -> bool:
 def _situation(view: View) -> Situation:
     """Return the breaker's view of the fleet: the nodes that are out, were out, or bear Muster's taint, and the
     counts."""
-    books, ground = view.verdict_index, view.node_index
-    names = [
-        name for name in books.concerned | ground.tainted if name in books.verdicts and name in view.circumstances.nodes
-    ]
+    verdicts, node_index = view.verdict_index.verdicts, view.node_index
+    known = view.verdict_index.concerned | node_index.tainted
+    names = [name for name in known if name in verdicts and name in view.circumstances.nodes]
     return Situation(
-        verdicts={name: books.verdicts[name] for name in names},
-        tainted=ground.tainted,
-        domains=ground.domains,
-        uncleared={name: last for name in names if (last := _taken_out(ground.incidents.get(name, ()))) is not None},
-        pools=ground.pools,
+        verdicts={name: verdicts[name] for name in names},
+        tainted=node_index.tainted,
+        domains=node_index.domains,
+        uncleared={
+            name: last for name in names if (last := _taken_out(node_index.incidents.get(name, ()))) is not None
+        },
+        pools=node_index.pools,
         gone=_incidents_of_gone(view),
-        pool_sizes=ground.pool_sizes,
-        sizes=ground.sizes,
+        pool_sizes=node_index.pool_sizes,
+        sizes=node_index.sizes,
         ahead=view.circumstances.ahead,
         refused=view.circumstances.refused,
         unreadable=view.circumstances.unreadable,

@@ -20,7 +20,7 @@ from muster.protocol.checks import GANG, NODE, PAIR, CheckAnswer, CheckOrder
 from muster.protocol.profiles import PROFILES
 from muster.world.checks import CheckerView
 
-# Beyond a test's own deadline: the checker has to end it, and to tell.
+# Beyond a test's own deadline: the checker has to end it, and to report.
 ANSWER_SECONDS = 30.0
 # Partners by which a node would fail are tested with each other after all rounds.
 CONTROL_ROUND = MOST_ROUNDS + 1
@@ -40,7 +40,7 @@ class Pair:
     pass_number: int = 0
 
 
-Told = Mapping[Pair, Sequence[PairOutcome]]
+OutcomesByPair = Mapping[Pair, Sequence[PairOutcome]]
 
 
 @dataclass(frozen=True)
@@ -143,15 +143,15 @@ class Orders:
         newest = pass_of_pairs(pairs)
         return {pair: self._outcomes(pair) for pair in sorted(pairs) if pair.pass_number == newest}
 
-    def newest_seconds(self, told: Told) -> float:
+    def newest_seconds(self, outcomes: OutcomesByPair) -> float:
         """Return for how many seconds the newest of these pairs has been ordered; 0 without any."""
-        ends = ((self.checkers.get(node), self._pair_id(pair)) for pair in told for node in (pair.a, pair.b))
+        ends = ((self.checkers.get(node), self._pair_id(pair)) for pair in outcomes for node in (pair.a, pair.b))
         return min((view.given.get(order_id, 0.0) for view, order_id in ends if view is not None), default=0.0)
 
     def round(
         self,
         members: tuple[Member, ...],
-        told: Told,
+        outcomes: OutcomesByPair,
         thresholds: PairThresholds,
         pass_number: int,
     ) -> tuple[int | None, list[Pair]]:
@@ -159,24 +159,24 @@ class Orders:
 
         Args:
             members: the nodes that take part.
-            told: the outcomes of the pairs so far.
+            outcomes: of the pairs so far.
             thresholds: what pairs have to reach.
             pass_number: the number of the pass through all rounds, from 0.
 
         Returns:
             The number of the round, None where all is tested; and the pairs.
         """
-        told = {pair: found for pair, found in told.items() if pair.round <= MOST_ROUNDS}
-        under_way = [pair for pair, found in told.items() if not found]
-        last = max((pair.round for pair in told), default=0)
+        outcomes = {pair: found for pair, found in outcomes.items() if pair.round <= MOST_ROUNDS}
+        under_way = [pair for pair, found in outcomes.items() if not found]
+        last = max((pair.round for pair in outcomes), default=0)
         if len(members) < 2 or all(member.proven for member in members):
             return (last if under_way else None), []
         # While a round lasts its plan hangs on those before it alone, and is made once.
         for upto in (last, last + 1):
-            before = [outcome for found in told.values() for outcome in found if outcome.round < upto]
+            before = [each for found in outcomes.values() for each in found if each.round < upto]
             seed = f"{self.key}/{pass_number}" if pass_number else self.key
             planned = _planned(members, seed, tuple(merge_outcomes(before)), thresholds)
-            fresh = [pair for pair in _pairs_of(planned, pass_number) if pair not in told] if planned else []
+            fresh = [pair for pair in _pairs_of(planned, pass_number) if pair not in outcomes] if planned else []
             if planned and fresh and not under_way:
                 return planned.number, pairs_that_can_begin(fresh, ())
             if under_way:
@@ -234,11 +234,11 @@ class Orders:
         """Return the outcomes that both ends of a pair report, or what their silence means; empty: the pair is under
         way."""
         order_id = self._pair_id(pair)
-        told, silent, gone = [], False, ""
+        reported, silent, gone = [], False, ""
         for node in (pair.a, pair.b):
             answer = self.answer(node, order_id)
             if answer is not None:
-                told.append(_outcome(pair, answer))
+                reported.append(_outcome(pair, answer))
             elif node not in self.checkers:
                 gone = node
             elif not self.is_overdue(node, order_id, PAIR):
@@ -246,8 +246,8 @@ class Orders:
         if silent and not gone:
             return []
         if gone:
-            told.append(PairOutcome(pair.round, pair.a, pair.b, How.OTHER_ENDED, ended=gone))
-        return told or [PairOutcome(pair.round, pair.a, pair.b, How.UNHEARD)]
+            reported.append(PairOutcome(pair.round, pair.a, pair.b, How.OTHER_ENDED, ended=gone))
+        return reported or [PairOutcome(pair.round, pair.a, pair.b, How.UNHEARD)]
 
     # The whole gang
 

@@ -10,7 +10,7 @@ from functools import cached_property, lru_cache
 from muster.lifecycle import burnin_gang
 from muster.lifecycle.burnin_gang import Measured
 from muster.lifecycle.burnin_nodes import NodeTests, absent_nodes, evaluate_nodes, node_orders, node_tests
-from muster.lifecycle.burnin_orders import Pair, Told
+from muster.lifecycle.burnin_orders import OutcomesByPair, Pair
 from muster.lifecycle.burnin_view import BurnInView
 from muster.preflight.evidence import Evidence, MemberTopology, merge_outcomes
 from muster.preflight.outcomes import Member, PairOutcome
@@ -47,7 +47,7 @@ class BurnInTests:
     orders: NodeOrders
     members: tuple[Member, ...]
     own: OwnTests
-    pairs: Told
+    pairs: OutcomesByPair
 
     @cached_property
     def fit(self) -> tuple[Member, ...]:
@@ -169,7 +169,7 @@ def ended_tests(burn_in: BurnInView) -> BurnInTests:
     return BurnInTests(burn_in, nodes, {}, "", orders, members, own, _pairs(burn_in))
 
 
-def _pairs(burn_in: BurnInView) -> Told:
+def _pairs(burn_in: BurnInView) -> OutcomesByPair:
     nodes = (worker_view.member.node for worker_view in (*burn_in.subjects, *burn_in.proven))
     return burn_in.orders.pair_outcomes(nodes)
 

@@ -308,13 +308,13 @@ class TestTold:
         assert len(told(judged(sick(long), policy=XID_OBSERVED))) <= MESSAGE_LENGTH
 
     def test_counted_by_reason(self) -> None:
-        books = VerdictIndex()
-        books.set_verdict("node-1", judged(sick(XID_79), policy=XID_OBSERVED))
-        assert (dict(books.observed), dict(books.reasons)) == ({"Xid79": 1}, {})
-        books.set_verdict("node-1", judged(decided(sick(XID_79), Decision.CORDON), policy=XID_OBSERVED))
-        assert (dict(books.observed), +books.reasons) == ({"Xid79": 1}, {})
-        books.set_verdict("node-1", None)
-        assert not books.observed
+        index = VerdictIndex()
+        index.set_verdict("node-1", judged(sick(XID_79), policy=XID_OBSERVED))
+        assert (dict(index.observed), dict(index.reasons)) == ({"Xid79": 1}, {})
+        index.set_verdict("node-1", judged(decided(sick(XID_79), Decision.CORDON), policy=XID_OBSERVED))
+        assert (dict(index.observed), +index.reasons) == ({"Xid79": 1}, {})
+        index.set_verdict("node-1", None)
+        assert not index.observed
 
 
 class TestNames:

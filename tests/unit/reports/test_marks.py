@@ -52,13 +52,13 @@ def a_node_with(marks: dict[str, Any]) -> NodeView:
 def exclusion_for(node: NodeView) -> Exclusion | None:
     """What placement and jobs are told of the node, beside three that are well."""
     policy = FleetPolicySpec()
-    rules, books, ground = Rules.from_policy(policy), VerdictIndex(), NodeIndex()
+    rules, verdict_index, node_index = Rules.from_policy(policy), VerdictIndex(), NodeIndex()
     nodes = [node, *(a_node(f"n{number}") for number in (1, 2, 3))]
-    ground.rebuild(a_fleet(nodes))
+    node_index.rebuild(a_fleet(nodes))
     for each in nodes:
-        books.set_verdict(each.name, assess(NodeWorld(NodeFacts.from_node(each), healthy(), rules, NOW)))
+        verdict_index.set_verdict(each.name, assess(NodeWorld(NodeFacts.from_node(each), healthy(), rules, NOW)))
     names = [each.name for each in nodes]
-    orders, _ = decide(View(NOW, rules, books, ground, {node.name}, Circumstances(names, {}, {})))
+    orders, _ = decide(View(NOW, rules, verdict_index, node_index, {node.name}, Circumstances(names, {}, {})))
     order = next(order for order in orders if order.name == node.name)
     return fitness_of(recorded_status(order, rules.enforcement)).exclusion
 
