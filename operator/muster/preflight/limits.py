@@ -91,7 +91,7 @@ def _with_minimum(plain: ProbeThreshold, one: ProbeThreshold, least: float) -> P
         one: the threshold by history and floors.
         least: the minimum.
     """
-    found = replace(plain, floor=least, source=SOURCE)
+    found = replace(plain, floor=least, source=SOURCE, is_required=True)
     if plain.probe != LimitedProbe.PAIR:
         return found
     if not one.middle:

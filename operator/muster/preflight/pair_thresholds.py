@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
-from muster.preflight.limits import SOURCE
 from muster.preflight.outcomes import NVLINK, PAIR
 from muster.world.checks import ProbeThreshold
 
@@ -50,8 +49,9 @@ class PairThresholds:
     ) -> "PairThresholds":
         """Return the thresholds of a gang's pairs: one for each transport of which anything is known.
 
-        A history of one transport alone also judges pairs over any other: a gang that has fallen back to a slower one
-        must not be its own measure. A published floor holds for its own transport only.
+        A history of one transport alone, or one figure that the FleetPolicy requires, also judges pairs over any other:
+        a gang that has fallen back to a slower one must not be its own measure. A published floor holds for its own
+        transport only.
 
         Args:
             thresholds: of the fleet.
@@ -68,7 +68,7 @@ class PairThresholds:
             and not any_of_it.is_foreign(each.transport)
         ]
         counts = Counter(each.transport for each in known)
-        own = [each for each in known if each.middle is not None or each.source == SOURCE]
+        own = [each for each in known if each.middle is not None or each.is_required]
         found = (
             replace(each, transport="") if len(own) == 1 and each is own[0] else each
             for each in known

@@ -78,6 +78,7 @@ class ProbeThreshold:
         source: for people.
         healthy: share of the middle below which hardly any healthy figure lies, however strict `ratio` is; 1 where that
             is not known.
+        is_required: whether `floor` is a figure that the FleetPolicy requires, and no published one.
     """
 
     probe: str = ""
@@ -92,6 +93,7 @@ class ProbeThreshold:
     unit: str = ""
     source: str = ""
     healthy: float = 1.0
+    is_required: bool = False
 
     @property
     def least(self) -> float:

@@ -36,7 +36,7 @@ def test_a_figure_goes_before_history_and_floor() -> None:
     assert least(limit(minimum="650")) == 650.0
     assert least(limit(minimum="500")) == 500.0, "lower, too"
     (one,) = apply_limits(LIKE, [HISTORY], SHOWN, [limit(minimum="650")]).thresholds
-    assert (one.unit, one.source) == ("TFLOP/s", SOURCE)
+    assert (one.unit, one.source, one.is_required) == ("TFLOP/s", SOURCE, True)
 
 
 def test_a_share_is_of_the_fleets_own_middle() -> None:
@@ -63,6 +63,7 @@ def test_a_published_floor_holds_beside_a_share_and_is_named() -> None:
     (one,) = apply_limits(LIKE, [HISTORY], SHOWN, [limit(minimum_percent=50)]).thresholds
     assert one.least == 556.0
     assert one.source == f"50 % of the fleet's middle of 690 ({SOURCE}); not below 556"
+    assert not one.is_required
 
 
 def test_what_nobody_has_reached_counts_for_nothing_and_is_named() -> None:

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from muster.preflight.limits import SOURCE
 from muster.preflight.outcomes import PAIR
 from muster.preflight.pair_thresholds import PairThresholds
 from muster.world.checks import ProbeThreshold
@@ -41,9 +40,9 @@ def test_with_several_histories_each_judges_its_own() -> None:
     assert transports(a_threshold("IB"), a_threshold("Socket")) == ["IB", "Socket"]
 
 
-def test_a_published_floor_holds_for_its_own_transport_only() -> None:
+def test_a_published_floor_holds_for_its_own_transport_only_and_a_required_figure_for_any() -> None:
     assert transports(a_threshold("IB", middle=None, floor=10.0)) == ["IB"]
-    assert transports(a_threshold("IB", middle=None, floor=10.0, source=SOURCE)) == [""]
+    assert transports(a_threshold("IB", middle=None, floor=10.0, is_required=True)) == [""]
 
 
 def test_others_figures_judge_nobody() -> None:
