@@ -9,11 +9,11 @@ budget is reserved for certain faults. No single cause may exhaust the rest, so 
 causes (`muster.health.remaining`). New workers are placed on a held node only where no other node is left, and never
 where its fault is certain (`muster.health.effects`). The status and an Event report that.
 
-The breaker opens when a window's budget, for a cause or for all uncertain faults, is exhausted and more nodes are
-unhealthy. It then tries one node at a time (`muster.health.pauses`). Its state is not stored. The state follows from
-the incidents in NodeHealth and from the taints on nodes, so that a restart loses nothing. An incident records when it
-began, and when and for which cause Muster acted. An action is written into its incident before it is done
-(`Verdict.after_taking_out`), and is not counted again when it is repeated.
+The breaker is open while a budget holds nodes (`muster.health.held`). Once a window's budget is exhausted and more
+nodes become unhealthy, it tries one node at a time (`muster.health.window_budgets`). Its state is not stored. It
+follows from the incidents in NodeHealth and from the taints on nodes, so that a restart loses nothing. An incident
+records when it began, and when and for which cause Muster acted. An action is written into its incident before it is
+done (`Verdict.after_taking_out`), and is not counted again when it is repeated.
 
 Muster leaves a node to another system that claims to repair it, without a charge, but not a whole pool at once
 (`muster.health.yields`).
@@ -25,7 +25,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from muster.api.fleetpolicy import Enforcement
-from muster.health.charges import Charge, Window, charges_on_record
 from muster.health.figures import Breaker, BreakerState, ExhaustedBudget, PoolFigures, breaker_of
 from muster.health.held import exhausted_budget, why_held
 from muster.health.remaining import Candidate, Choices, Remaining, Removal, Span
@@ -33,6 +32,7 @@ from muster.health.rulings import Act, Ruling
 from muster.health.situation import BudgetPool, Situation, budget_pools
 from muster.health.sources import Rules
 from muster.health.verdict import Verdict
+from muster.health.window_budgets import Charge, Window, charges_on_record
 from muster.health.yields import Claim, YieldLimit, rule_claims
 
 _USED, _UNTAINTED, _TAKEN = Ruling(Act.NOTHING), Ruling(Act.UNTAINT), Ruling(Act.TAKE)

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from muster.health.budgets import Budgets, Share
-from muster.health.charges import Charge, Domain, Times, Window
-from muster.health.pauses import Gate, WindowBudget
-from muster.health.remaining import Budget, Candidate, Part, Remaining, Removal, Span, budgets_for
+from muster.health.remaining import Budget, Candidate, Domain, Part, Remaining, Removal, Span, budgets_for
+from muster.health.window_budgets import Charge, Gate, Times, Window, WindowBudget
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,10 @@ from enum import Enum, auto
 from functools import lru_cache
 from typing import NamedTuple
 
-from muster.health.charges import Domain
-from muster.health.pauses import Gate, latest
+from muster.health.window_budgets import Gate, latest
+
+Domain = tuple[str, tuple[str, ...]]
+"""A pool of like nodes, and the path of an innermost domain: the pool's nodes there have budgets of their own."""
 
 
 class Span(Enum):

@@ -8,7 +8,7 @@ Tests: tests/unit/health/test_budgets.py.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from muster.health.charges import Domain
+from muster.health.remaining import Domain
 from muster.health.rulings import Act, Ruling
 
 

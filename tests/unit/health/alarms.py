@@ -13,8 +13,8 @@ from tests.unit.health.builders import NOW, Stored, after, decided, evidence, ru
 
 from muster.api.nodehealth import Decision
 from muster.health.figures import BreakerState
-from muster.health.pauses import MAX_PAUSE_SECONDS
 from muster.health.rulings import Act
+from muster.health.window_budgets import MAX_PAUSE_SECONDS
 from muster.world.views import ConditionView
 
 XID_79 = evidence("Xid", 79)
