@@ -71,6 +71,7 @@ class NodePerformer:
 
     Attributes:
         in_force: what was last put into force, by node.
+        refused: names of the nodes whose last order has failed for a reason of their own.
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class NodePerformer:
         self._reports = reports
         self._room = asyncio.Semaphore(NODES_AT_ONCE)
         self.in_force: dict[str, InForce] = {}
+        self.refused: set[str] = set()
         self._written: dict[str, Mapping[str, Any]] = {}  # what we are writing into a record
         self._pace = Pace(clock)
         self._postponed: set[str] = set()  # nodes that are looked at again when there may be another write
@@ -115,12 +117,16 @@ class NodePerformer:
                 await self._read_record(order.name)  # what was decided counts until then
             except ApiError as error:
                 log.warning("node not dealt with", node=order.name, error=str(error))
+                if not isinstance(error, TooManyRequests):
+                    self.refused.add(order.name)
             except LeadershipLost:
                 raise
             except Exception as error:
                 log.exception("node not dealt with", node=order.name)
+                self.refused.add(order.name)
                 self._reports.defect(order.name, error)
             else:
+                self.refused.discard(order.name)
                 return True
         return False
 
@@ -156,6 +162,7 @@ class NodePerformer:
     def forget(self, name: str) -> None:
         """Drop what is known of a node that is gone."""
         self.in_force.pop(name, None)
+        self.refused.discard(name)
         self._pace.forget(name)
 
     async def _record(self, name: str, action: WriteRecord) -> None:

@@ -247,6 +247,8 @@ class NodeReconciler:
             {name: writes.effect for name, writes in self._writes.items()},
             self._cluster.policy_unknown,
             self._engine.ages_of_future_times(nodes, now, self._clock()),
+            self._performer.refused,
+            self._reports.unreadable,
         )
 
     def _publish(self) -> None:

@@ -4,7 +4,7 @@ defects.
 Tests: tests/unit/controller/test_nodereconciler.py.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import structlog
 from prometheus_client import Gauge
@@ -38,6 +38,11 @@ class NodeReports:
         self._held: frozenset[tuple[str, str]] = frozenset()  # pools with causes and kinds of budgets
         self._silent: frozenset[str] = frozenset()  # pools
         self._unreadable: dict[str, str] = {}  # nodes whose record cannot be read -> why
+
+    @property
+    def unreadable(self) -> Collection[str]:
+        """The names of the nodes whose record cannot be read."""
+        return self._unreadable.keys()
 
     def defect(self, name: str, error: Exception) -> None:
         """Report that a defect of Muster prevents it from handling a node."""

@@ -46,6 +46,7 @@ from muster.kube.errors import (
     ApiError,
     Conflict,
     Forbidden,
+    Invalid,
     LeadershipLost,
     ServerError,
 )
@@ -537,6 +538,34 @@ async def test_a_decision_that_fails_leaves_no_node_out(stage: Stage, monkeypatc
     stage.say("a", 79)
     async with running(stage, monkeypatch):
         await until(lambda: stage.tainted() == {"a"})
+
+
+async def test_a_node_whose_record_alone_is_refused_leaves_its_place_to_another(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.policy(budgets=budgets(window=10))
+    stage.add("n0", "n1")
+    stage.api.fails["n0"] = [Invalid(422, "Invalid", "no") for _ in range(10_000)]
+    stage.say("n0", 79)
+    stage.say("n1", 79)
+    async with running(stage, monkeypatch):
+        await until(lambda: stage.tainted() == {"n1"})
+        stage.api.fails["n0"].clear()
+        await until(lambda: bool(stage.status("n0").get("exclusion")))
+    assert not stage.nodes.performer.refused
+
+
+async def test_a_node_whose_record_cannot_be_read_leaves_its_place_to_another(stage: Stage) -> None:
+    stage.policy(budgets=budgets(window=10))
+    stage.add("n0", "n1", "n2")
+    for name in ("n2", "n0", "n1"):
+        stage.say(name, 79)
+        await stage.look()
+    stage.api.version += 1
+    stage.cluster.healths.store.assume(Undecodable("", "n0", "health-n0", stage.api.version, 1, "wrong"))
+    stage.now += timedelta(seconds=601)
+    await stage.look()
+    assert stage.tainted() == {"n1", "n2"}
 
 
 async def test_who_may_not_write_any_more_stops(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
