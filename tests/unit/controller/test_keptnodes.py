@@ -11,7 +11,8 @@ from tests.unit.health.builders import NOW, after, agent, evidence, facts, healt
 from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.nodehealth import NodeHealth, Offences, VerdictState
 from muster.controller import nodereconciler as module
-from muster.controller.keptnodes import ENTRIES_PER_NODE, PER_NODE, KeptNodes
+from muster.controller.keptdecisions import PER_KEY
+from muster.controller.keptnodes import ENTRIES_PER_NODE, KeptNodes
 from muster.health.assess import assess
 from muster.health.effects import Effect
 from muster.health.memory import MachineOffences, identity
@@ -51,7 +52,7 @@ def test_the_last_decisions_about_a_node_are_kept_with_the_one_that_clears_it() 
     for health in (sick(XID_48), sick(XID_79), sick(XID_48), healthy()):
         keep(kept, health)
     assert reasons(kept.decisions_of("node-1")) == ["Xid79", "Xid48", ""]
-    assert len(kept.decisions_of("node-1")) == PER_NODE
+    assert len(kept.decisions_of("node-1")) == PER_KEY
 
 
 def test_a_new_leader_keeps_the_decision_that_clears_a_node() -> None:
@@ -93,7 +94,7 @@ def test_all_together_are_bounded_and_the_oldest_go_first() -> None:
     keep(kept, sick(XID_48, health=healthy("d")))
     keep(kept, sick(XID_48, health=healthy("e")))
     assert sum(len(kept.decisions_of(name)) for name in "abcde") == 4
-    assert (kept.entries, len(kept._of)) == (4 * (ENTRIES_PER_NODE + 1), 4)
+    assert (kept.size, len(kept._of)) == (4 * (ENTRIES_PER_NODE + 1), 4)
 
 
 def test_a_large_record_counts_for_more_and_the_newest_is_kept_whatever_its_size() -> None:
@@ -101,7 +102,7 @@ def test_a_large_record_counts_for_more_and_the_newest_is_kept_whatever_its_size
     keep(kept, sick(XID_79, health=healthy("small")))
     keep(kept, sick(*(evidence("Xid", code) for code in range(64)), health=healthy("large")))
     assert [len(kept.decisions_of(name)) for name in ("small", "large")] == [0, 1]
-    assert kept.entries == ENTRIES_PER_NODE + 64
+    assert kept.size == ENTRIES_PER_NODE + 64
 
 
 def test_an_order_for_a_node_of_which_nothing_is_kept_is_none() -> None:

@@ -5,7 +5,8 @@ import itertools
 import pytest
 from tests.unit.lifecycle.builders import SETTINGS, a_job, a_node, at, in_queue
 
-from muster.controller.worlds import NODES_PER_WORKER_VIEW, PER_JOB, KeptWorlds
+from muster.controller.keptdecisions import PER_KEY
+from muster.controller.worlds import NODES_PER_WORKER_VIEW, KeptWorlds
 from muster.lifecycle.decided import Decided, replay, write
 from muster.lifecycle.plan import Announcement, DeletePod, Plan, State, StatusReport
 from muster.lifecycle.step import decide
@@ -28,10 +29,10 @@ def times(kept: KeptWorlds, key: tuple[str, str] = KEY) -> list[object]:
 
 
 def test_the_last_decisions_of_a_job_are_kept_the_newest_last() -> None:
-    kept, made = KeptWorlds(), [decided() for _ in range(PER_JOB + 2)]
+    kept, made = KeptWorlds(), [decided() for _ in range(PER_KEY + 2)]
     for each in made:
         kept.keep(KEY, each)
-    assert times(kept) == [each.world.now for each in made[-PER_JOB:]]
+    assert times(kept) == [each.world.now for each in made[-PER_KEY:]]
     assert kept.decisions_of(("default", "other")) == []
 
 
@@ -77,7 +78,7 @@ def test_all_together_are_bounded_and_the_oldest_go_first() -> None:
     kept = KeptWorlds(most_worker_views=100)
     for name in "abcdef":
         kept.keep(("ns", name), decided(workers=24))
-    assert kept.worker_views <= 100
+    assert kept.size <= 100
     assert [name for name in "abcdef" if kept.decisions_of(("ns", name))] == ["c", "d", "e", "f"]
 
 
@@ -93,10 +94,10 @@ def test_a_snapshot_counts_once_for_all_worlds_that_share_it() -> None:
     kept = KeptWorlds()
     for name in "abc":
         kept.keep(("ns", name), decided(fleet=fleet.snapshot(KnownAges({}))))
-    assert kept.worker_views == 3 + 10
+    assert kept.size == 3 + 10
     fleet.put_node(a_node("n1", ready=False))
     kept.keep(("ns", "d"), decided(fleet=fleet.snapshot(KnownAges({}))))
-    assert kept.worker_views == 4 + 2 * 10
+    assert kept.size == 4 + 2 * 10
 
 
 def test_what_is_dropped_is_not_counted_any_more() -> None:
@@ -107,10 +108,7 @@ def test_what_is_dropped_is_not_counted_any_more() -> None:
         kept.keep(("ns", str(number % 7)), decided(workers=number % 5, fleet=fleet.snapshot(KnownAges({}))))
     left = [each.world for name in range(7) for each in kept.decisions_of(("ns", str(name)))]
     snapshots = {id(world.fleet.nodes): len(world.fleet.nodes) for world in left}
-    assert (
-        kept.worker_views
-        == sum(1 + len(world.pods) for world in left) + sum(snapshots.values()) / NODES_PER_WORKER_VIEW
-    )
+    assert kept.size == sum(1 + len(world.pods) for world in left) + sum(snapshots.values()) / NODES_PER_WORKER_VIEW
     assert len(kept._of) <= 7
 
 
