@@ -6,6 +6,7 @@ not, except where the server said 429 and therefore did nothing: whether to writ
 """
 
 import asyncio
+import contextlib
 import email.utils
 import functools
 import os
@@ -27,6 +28,7 @@ from prometheus_client import Counter, Histogram
 from muster.kube import jitter, library, paths
 from muster.kube.errors import (
     ApiError,
+    Invalid,
     PageTooLarge,
     ServerError,
     TooManyRequests,
@@ -52,6 +54,7 @@ QUIET_SECONDS = 5.0
 # How long its clients may take to reconnect after its first answer: kubelets retry every seven seconds, streams here
 # every ten.
 RETURN_SECONDS = 15.0
+_CLOSE_SECONDS = 2.0  # for the other side to confirm the end of a websocket
 _IN_CLUSTER_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 
 Query = Mapping[str, str | int]
@@ -287,6 +290,34 @@ class Client:
             ApiError: the stream could not be opened, or the connection broke (Unreachable).
         """
         return self._lines("GET", path, query, None, 0.0)
+
+    async def websocket(self, path: str, query: Query, protocol: str) -> aiohttp.ClientWebSocketResponse:
+        """Open a websocket that speaks a protocol, e.g. to forward a port of a pod. Close it when done.
+
+        Raises:
+            ApiError: it was refused, or the API server did not answer.
+        """
+        if self._transport.pool_manager is None:  # as the library's own websockets do
+            self._transport.pool_manager = self._transport._create_pool_manager()  # noqa: SLF001
+        configuration = self._configuration
+        try:
+            async with asyncio.timeout(DEFAULT_DEADLINE_SECONDS):
+                socket: aiohttp.ClientWebSocketResponse = await self._transport.pool_manager.ws_connect(
+                    f"{self._host}{path}?{urlencode(query)}",
+                    protocols=(protocol,),
+                    headers={**_HEADERS, **await self._credentials()},
+                    proxy=configuration.proxy,
+                    proxy_headers=configuration.proxy_headers,
+                    server_hostname=configuration.tls_server_name,
+                    timeout=aiohttp.ClientWSTimeout(ws_close=_CLOSE_SECONDS),
+                )
+                return socket
+        except aiohttp.WSServerHandshakeError as error:
+            with contextlib.suppress(Invalid):
+                await self.get(path, query)  # the refusal of a plain request says why
+            raise ApiError(error.status, "", f"no websocket at {path}") from error
+        except (TimeoutError, aiohttp.ClientError, OSError) as error:
+            raise self._unreachable("GET", path, error) from error
 
     async def _lines(
         self, verb: str, path: str, query: Query, read_timeout_seconds: float | None, gather_seconds: float

@@ -80,7 +80,7 @@ class Pipes:
             answer, keep = None, False
             try:
                 pipe.writer.write(head.encode() + body)
-                answer, keep = await _read(pipe.reader)
+                answer, keep = await read_answer(pipe.reader)
             except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError) as error:
                 raise ConnectionResetError(f"the answer was cut short: {error}") from error
             finally:
@@ -111,8 +111,12 @@ class Pipes:
         return _Pipe(*streams)
 
 
-async def _read(reader: asyncio.StreamReader) -> tuple[Answer, bool]:
-    """Read an answer; also return whether the connection may be used again."""
+async def read_answer(reader: asyncio.StreamReader) -> tuple[Answer, bool]:
+    """Read an answer; also return whether the connection may be used again.
+
+    Raises:
+        OSError, EOFError, ValueError, asyncio.LimitOverrunError: the connection broke, or this is no HTTP.
+    """
     head = await reader.readuntil(b"\r\n\r\n")
     while head[9:10] == b"1":  # 100 Continue and the like come before the answer
         head = await reader.readuntil(b"\r\n\r\n")
