@@ -1,6 +1,7 @@
 """`python3 -m muster.replay FILE`: repeat an operator's recorded decisions, and show both results.
 
-FILE has the lines that `GET /worlds/NAMESPACE/JOB` or `GET /nodes/NODE` of the operator gives; `-` is standard input.
+FILE is of the folder decisions/ of a `kubectl muster bundle`, or has the lines that `GET /worlds/NAMESPACE/JOB` or
+`GET /nodes/NODE` of the operator gives; `-` is standard input.
 Exit status: 0 when every repeated decision is equal to the recorded one, 1 when one differs, 2 when the file cannot be
 read. No cluster is contacted.
 """
@@ -73,6 +74,8 @@ def decision_lines(replayed: Replayed | ReplayedNode) -> Iterator[str]:
             then, now = replayed.then.get(name), replayed.now.get(name)
             if then != now:
                 yield f"    {name}: {json.dumps(then)} -> {json.dumps(now)}"
+        if replayed.redacted:
+            yield "  the file is redacted: what was taken out can be the cause"
     if isinstance(replayed, ReplayedNode):
         yield f"  ordered then, by the budgets of all nodes: {_order(replayed.order)}"
 

@@ -133,6 +133,19 @@ def test_what_is_decided_otherwise_now_is_shown_beside(
     assert "wake_in_seconds: 77.0 -> " in shown
 
 
+def test_where_a_redacted_file_differs_it_says_that_this_can_be_the_cause(
+    life: list[str], judged: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wakes = json.loads(changed(life[0], lambda plan: plan.update(wake_in_seconds=77.0)))
+    verdict = json.loads(judged)
+    verdict["verdict"]["reason"] = "Xid48"
+    file = tmp_path / "worlds.jsonl"
+    for document, says in ((wakes, 1), (wakes | {"redacted": False}, 0), (verdict, 1), (json.loads(judged), 0)):
+        file.write_text(json.dumps({"redacted": True} | document))
+        replay.main([str(file)])
+        assert capsys.readouterr().out.count("redacted: what was taken out can be the cause") == says
+
+
 def test_an_error_of_then_is_shown(life: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = tmp_path / "worlds.jsonl"
     file.write_text(json.dumps({**json.loads(life[0]), "plan": {"error": "KeyError: 'x'"}}))

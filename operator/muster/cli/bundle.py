@@ -1,7 +1,8 @@
 """`kubectl muster bundle`: everything for a bug report in one archive, without secrets.
 
 Secrets and ConfigMaps are never read. What may not be read, or is too large, is left out, and the archive says so: it
-is useful all the same. The archive's size is bounded, whatever a cluster holds.
+is useful all the same. The archive's size is bounded, whatever a cluster holds. Names of other tenants' jobs are in it,
+as far as its user may read them.
 """
 
 import asyncio
@@ -11,7 +12,7 @@ import os
 import sys
 import tarfile
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib import metadata
@@ -26,7 +27,7 @@ from rich.text import Text
 from muster.answers.explanation import OUTPUT_VERSION
 from muster.answers.lists import PAGE_SIZE
 from muster.api.base import ApiModel, Time
-from muster.cli import show
+from muster.cli import recorded_decisions, show
 from muster.cli.convert import as_document
 from muster.cli.errors import CliError, one_line
 from muster.cli.jobs import read_job
@@ -72,6 +73,8 @@ _HOW_TO_REPORT = (
     "tests/data/reports, with other",
     "names and addresses. Keep the cases that were read wrong, fill in meaning and right, and send the file: "
     "docs/reporting.md says how.",
+    f"{recorded_decisions.FOLDER}/ has what the operator decided last about the job and its nodes, with what it saw: "
+    "python3 -m muster.replay FILE decides again.",
     "A checkpoint directory's names and sizes: kubectl exec POD -- python3 /muster/run.pyz --tree DIRECTORY",
     "",
 )
@@ -154,9 +157,12 @@ async def find(session: Session, name: str | None, target: Path, now: datetime) 
         await _part(session, found, folder, namespace, kind, nodes)
     await _list(session, found, "operator/leases.json", paths.leases(SYSTEM))
     await _get(session, found, "cluster/version.json", "/version")
+    if name is not None:
+        await _decisions(session, name, found)
     if sys.stderr.isatty():
         typer.echo("redacting and packing", err=True)
-    literals = [value for kept in found.files.values() if not isinstance(kept, str) for value in values_of(kept)]
+    objects = [kept for kept in found.files.values() if not isinstance(kept, str)]
+    literals = {value for kept in objects for value in values_of(kept)} - _stated(found.files)
     packed, redactor = packs(found, Redactor(literals), now, session)
     size = await asyncio.to_thread(write, target, packed, now)
     return Bundle(
@@ -167,6 +173,41 @@ async def find(session: Session, name: str | None, target: Path, now: datetime) 
         redacted=redactor.count,
         missing=[*(MissingPart(name=what, reason=why) for what, why in NEVER), *found.missing],
     )
+
+
+async def _decisions(session: Session, name: str, found: Collected) -> None:
+    """Collect what the operator decided last about the job and its nodes."""
+    if sys.stderr.isatty():
+        typer.echo(f"reading {recorded_decisions.FOLDER}", err=True)
+    recorded = await recorded_decisions.read(session, name, SYSTEM, found.files, MAX_FILE_BYTES)
+    found.files |= recorded.files
+    for missing in recorded.missing:
+        found.note_missing(*missing)
+
+
+def _stated(files: Mapping[str, Any]) -> set[str]:
+    """Return names, and what the job's manifest states outside its template: no secrets, though variables repeat
+    them."""
+    found = {
+        str(each["metadata"].get(field))
+        for kept in files.values()
+        for each in (kept if isinstance(kept, list) else [kept])
+        if isinstance(each, Mapping) and isinstance(each.get("metadata"), Mapping)
+        for field in ("name", "namespace")
+    }
+    job = files.get("job/trainingjob.json", {})
+    spec = job.get("spec") if isinstance(job, Mapping) else None
+    if isinstance(spec, Mapping):
+        found.update(_texts([value for key, value in spec.items() if key != "template"]))
+    return found
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list):
+        for each in value.values() if isinstance(value, Mapping) else value:
+            yield from _texts(each)
 
 
 async def _job(session: Session, name: str, found: Collected) -> frozenset[str]:
@@ -328,7 +369,7 @@ def packs(found: Collected, redactor: Redactor, now: datetime, session: Session)
         name: show.printable(redactor.text(kept)) if isinstance(kept, str) else redactor.object(kept)
         for name, kept in sorted(found.files.items())
     }
-    texts = {name: kept if isinstance(kept, str) else json.dumps(kept, indent=1) for name, kept in clean.items()}
+    texts = {name: _text(name, kept) for name, kept in clean.items()}
     source = f"kubectl muster bundle {_version()}, {now:%Y-%m-%d}"
     texts |= {name: as_document(piece) for name, piece in pieces(clean, source).items()}
     for name, text in texts.items():
@@ -344,6 +385,12 @@ def packs(found: Collected, redactor: Redactor, now: datetime, session: Session)
     return packed, redactor
 
 
+def _text(name: str, kept: Any) -> str:
+    if name.endswith(".jsonl"):
+        return "".join(f"{json.dumps(each, separators=(',', ':'))}\n" for each in kept)
+    return kept if isinstance(kept, str) else json.dumps(kept, indent=1)
+
+
 def _readme(packed: Mapping[str, bytes], found: Collected, now: datetime, session: Session) -> str:
     left = [*NEVER, *((each.name, each.reason) for each in found.missing)]
     lines = [
@@ -353,6 +400,8 @@ def _readme(packed: Mapping[str, bytes], found: Collected, now: datetime, sessio
         "",
         "Look through it before you send it: what looks like a secret was taken out, but a program can print what "
         "looks like nothing.",
+        "Of other tenants it names jobs and namespaces: in NodeHealths, in decisions and in the operator's log, which "
+        "can quote last lines of their ranks.",
         "",
         *_HOW_TO_REPORT,
         "## In it",

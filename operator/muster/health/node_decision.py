@@ -79,13 +79,15 @@ class NodeDecision:
 class ReplayedNode:
     """The verdict on a node then and the verdict on the same inputs now, both as `outcome` gives them.
 
-    The order depends on all nodes, so that it is not repeated: `order` has its ruling and effect as they were.
+    The order depends on all nodes, so that it is not repeated: `order` has its ruling and effect as they were. If the
+    line was `redacted`, what was taken out can change the verdict now.
     """
 
     world: NodeWorld
     then: Plain
     now: Plain
     order: Plain | None
+    redacted: bool = False
 
     @property
     def same(self) -> bool:
@@ -124,7 +126,13 @@ def replay(document: Plain) -> ReplayedNode:
         raise ValueError("an object with world and verdict is needed, as GET /nodes/NODE gives it")
     plain = document["world"]
     world, policy = read(plain), from_plain("policy", plain["policy"])
-    return ReplayedNode(world, document["verdict"], outcome(_attempted(policy, world)), document.get("order"))
+    return ReplayedNode(
+        world,
+        document["verdict"],
+        outcome(_attempted(policy, world)),
+        document.get("order"),
+        bool(document.get("redacted")),
+    )
 
 
 def outcome(decision: NodeDecision) -> Plain:

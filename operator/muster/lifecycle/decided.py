@@ -13,6 +13,7 @@ from muster.lifecycle.step import decide
 from muster.lifecycle.worker_pod import WorkerSettings
 from muster.world import written
 from muster.world.job import JobWorld
+from muster.world.redact import Redactor
 
 _KEYS = frozenset({"world", "settings", "plan"})
 _SPLIT_DEPTH = 4  # so deep lie the nodes: world, fleet, nodes, name
@@ -37,11 +38,15 @@ class Decided:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """The result of a decision then and of the same decision now, both as `outcome` gives them."""
+    """The result of a decision then and of the same decision now, both as `outcome` gives them.
+
+    If the line was `redacted`, what was taken out can change the result now.
+    """
 
     world: JobWorld
     then: dict[str, Any]
     now: dict[str, Any]
+    redacted: bool = False
 
     @property
     def same(self) -> bool:
@@ -63,7 +68,7 @@ def write(decided: Decided) -> str:
 
 
 def replay(line: str) -> Replayed:
-    """Decide again with the inputs of a line that `write` has written.
+    """Decide again with the inputs of a line that `write` has written, or that a bundle has redacted since.
 
     Raises:
         ValueError: the line is not of that form; the message says why.
@@ -76,7 +81,10 @@ def replay(line: str) -> Replayed:
         )
     world, settings = written.read(document["world"]), _adapter(WorkerSettings).validate_python(document["settings"])
     now = json.loads(json.dumps(outcome(_attempted(world, settings))))
-    return Replayed(world, document["plan"], now)
+    redacted = bool(document.get("redacted"))
+    if redacted:
+        now = Redactor().object(now)  # the values of all variables are gone from the recorded plan, Muster's own, too
+    return Replayed(world, document["plan"], now, redacted)
 
 
 def error_text(error: Exception) -> str:

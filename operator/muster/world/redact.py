@@ -12,11 +12,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
+from muster.world.views import READ_ANNOTATIONS
+
 GONE = "<redacted>"
 # Shorter values are frequent words and numbers: without them a text would be unreadable.
 LEAST_LITERAL = 8
 _MAX_NAME_CHARS = 128
-# Annotations whose values are Muster's or Kubernetes' own; the values of others are removed.
+# Annotations whose values are Muster's or Kubernetes' own. Those of nodes that decisions are made of stay as well; the
+# values of others are removed.
 _KNOWN_ANNOTATIONS = re.compile(r"(?:[a-z0-9-]+\.)*muster\.dev/.*|deployment\.kubernetes\.io/revision")
 # Values of these keys anywhere in an object are removed, with all that is below them.
 _SECRET_KEYS = re.compile(
@@ -98,8 +101,15 @@ _LINE_OF_PEM = re.compile(r"(?:\S{1,64}\s)?[ \t]{0,64}[A-Za-z0-9+/=]{1,76}\s*")
 
 def values_of(manifest: Any) -> Iterator[str]:
     """Yield the literal values of variables in an object, however deep its pods are: they are removed from texts,
-    too."""
-    return (value for _, value in _variables_of(manifest))
+    too.
+
+    Muster's own say nothing that the manifest of a job does not: its checkpoint directory, names.
+    """
+    return (
+        value
+        for name, value in _variables_of(manifest)
+        if not name.startswith("MUSTER_") or _SECRET_VARIABLE.match(name[:_MAX_NAME_CHARS])
+    )
 
 
 def _variables_of(manifest: Any) -> Iterator[tuple[str, str]]:
@@ -251,7 +261,8 @@ class Redactor:
         return {**{key: value for key, value in each.items() if key != "value"}, "value": self._gone()}
 
     def _annotation(self, name: str, value: Any) -> Any:
-        return self.object(value) if _KNOWN_ANNOTATIONS.fullmatch(name) else self._gone()
+        known = name in READ_ANNOTATIONS or _KNOWN_ANNOTATIONS.fullmatch(name)
+        return self.object(value) if known else self._gone()
 
     def _gone(self) -> str:
         self.count += 1

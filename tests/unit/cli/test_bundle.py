@@ -8,11 +8,25 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.unit.cli.test_status import GANG, JOBS, PODS, a_gang, a_job, a_pod
+from tests.unit.cli.leading import LEASE, Leader
+from tests.unit.cli.test_status import GANG, JOBS, PODS, a_gang, a_health, a_job, a_pod
+from tests.unit.health.builders import evidence, facts, healthy, sick
+from tests.unit.health.builders import world as node_world
+from tests.unit.lifecycle import builders
+from tests.unit.lifecycle.builders import SETTINGS, Scene
 from typer.testing import Result
 
+from muster import replay
+from muster.api.fleetpolicy import FleetPolicySpec
 from muster.cli.bundle import MAX_OBJECTS
+from muster.health import node_decision
+from muster.health.assess import assess
+from muster.health.node_decision import NodeDecision
+from muster.kube import portforward
 from muster.kube.errors import Forbidden, Unreachable
+from muster.lifecycle import decided
+from muster.lifecycle.decided import Decided
+from muster.lifecycle.step import decide
 from muster.world.redact import GONE
 
 Run = Callable[..., Result]
@@ -211,3 +225,91 @@ def test_the_number_of_objects_is_bounded(cluster: Any, command: Run) -> None:
     assert {"name": "fleet/nodes.json", "reason": f"the first {MAX_OBJECTS} objects are in it: there are more"} in told[
         "missing"
     ]
+
+
+def decisions_about_the_job() -> bytes:
+    """It waits, then gets its pods: their template has secrets, and Muster's own variables."""
+    template = secretive_job()["spec"]["template"]
+    template["metadata"] = {"annotations": {"x": "very-private-value"}}
+    template["spec"]["containers"][0]["env"].append({"name": "SAVE_TO", "value": "/checkpoints"})
+    job = builders.a_job("llama", "u", template=template)
+    lines = []
+    for scene in (Scene(job).fleet(1), Scene(job).fleet().gang(go=False)):
+        world = scene.world()
+        lines.append(decided.write(Decided(world, SETTINGS, decide(world, SETTINGS))))
+    assert '"MUSTER_CHECKPOINT_DIRECTORY"' in lines[1]
+    return "\n".join(lines).encode()
+
+
+def decision_about(name: str) -> bytes:
+    """Another system marks the node for a reboot, and it has lost a GPU."""
+    marks = {"flatcar-linux-update.v1.flatcar-linux.net/reboot-in-progress": "true"}
+    health = sick(evidence("Xid", 79), health=healthy(name))
+    world = node_world(health, facts=facts(name, annotations=marks))
+    return node_decision.write(NodeDecision(FleetPolicySpec(), world, assess(world))).encode()
+
+
+@pytest.fixture
+def leader(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> Leader:
+    """The leader has decided about the job, and about the one of its nodes that lost a GPU."""
+    made = Leader()
+    monkeypatch.setattr(portforward, "forwarded_port", made.forwarded_port)
+    cluster.lists("/apis/coordination.k8s.io/v1/namespaces/muster-system/leases", LEASE)
+    fleet = (a_health("gpu-0", "Healthy"), a_health("gpu-1", "Unhealthy"), a_health("gpu-9", "Healthy"))
+    cluster.lists("/apis/muster.dev/v1alpha1/nodehealths", *fleet)
+    job = secretive_job()
+    job["spec"]["checkpoint"] = {"directory": "/checkpoints"}
+    cluster.put(f"{JOBS}/llama", job)
+    made.answers = {"/worlds/team-a/llama": decisions_about_the_job(), "/nodes/gpu-1": decision_about("gpu-1")}
+    return made
+
+
+def test_decisions_are_in_it_without_secrets_and_are_made_again_the_same(
+    leader: Leader, command: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = json.loads(command("bundle", "llama", "--file", "b.tar.gz", "-o", "json").stdout)
+    files = contents(tmp_path / "b.tar.gz")
+    found = {name: text for name, text in files.items() if name.startswith("decisions/")}
+    assert set(found) == {"decisions/job.jsonl", "decisions/nodes/gpu-1.jsonl"} <= set(told["files"])
+    assert not [each for each in told["missing"] if each["name"].startswith("decisions")]
+    for name, text in found.items():
+        assert not [secret for secret in SECRETS if secret in text]
+        file = tmp_path / "decisions.jsonl"
+        file.write_text(text)
+        assert replay.main([str(file)]) == replay.SAME, capsys.readouterr().out
+        assert "decided, then and now:" in capsys.readouterr().out, name
+    assert found["decisions/job.jsonl"].count("\n") == 2
+    assert '"directory":"/checkpoints"' in found["decisions/job.jsonl"], "a variable repeats it: it is no secret"
+    assert '"directory": "/checkpoints"' in files["job/trainingjob.json"]
+    assert 'reboot-in-progress":"true"' in found["decisions/nodes/gpu-1.jsonl"]
+    assert "python3 -m muster.replay FILE decides again" in files["README.md"]
+
+
+def test_without_the_right_to_forward_ports_the_rest_is_there(leader: Leader, command: Run, tmp_path: Path) -> None:
+    leader.refuses = Forbidden(403, "Forbidden", 'User "bob" cannot create resource "pods/portforward"')
+    told = json.loads(command("bundle", "llama", "--file", "b.tar.gz", "-o", "json").stdout)
+    files = contents(tmp_path / "b.tar.gz")
+    assert {"job/trainingjob.json", "fleet/nodehealths.json"} <= set(files)
+    assert not [name for name in files if name.startswith("decisions/")]
+    (why,) = [each["reason"] for each in told["missing"] if each["name"] == "decisions"]
+    assert "ask for get and create of pods/portforward in namespace muster-system" in why
+    assert f"decisions: {why}" in files["README.md"]
+
+
+def test_without_a_job_no_port_is_forwarded(leader: Leader, command: Run, tmp_path: Path) -> None:
+    assert command("bundle", "--file", "b.tar.gz").exit_code == 0
+    assert leader.opened == []
+    assert not [name for name in contents(tmp_path / "b.tar.gz") if name.startswith("decisions/")]
+
+
+def test_names_of_other_tenants_jobs_are_in_it_and_it_says_so(
+    cluster: Any, leader: Leader, command: Run, tmp_path: Path
+) -> None:
+    finding = {"source": "jobs", "reason": "JobFailures", "message": "failures of team-b/bert"}
+    health = a_health("gpu-1", "Suspect")
+    health["status"]["findings"] = [finding]
+    cluster.lists("/apis/muster.dev/v1alpha1/nodehealths", health)
+    assert command("bundle", "llama", "--file", "b.tar.gz").exit_code == 0
+    files = contents(tmp_path / "b.tar.gz")
+    assert "team-b/bert" in files["fleet/nodehealths.json"]
+    assert "Of other tenants it names jobs and namespaces" in files["README.md"]

@@ -83,6 +83,23 @@ def test_what_all_pods_have_goes_however_much_each_has_of_its_own() -> None:
     assert redactor.text("x hunter2hunter2") == f"x {GONE}"
 
 
+def test_what_musters_own_variables_repeat_stays_unless_their_name_calls_it_a_secret() -> None:
+    variables = [
+        {"name": "MUSTER_CHECKPOINT_DIRECTORY", "value": "/checkpoints"},
+        {"name": "MUSTER_X_TOKEN", "value": "hunter2hunter2"},
+    ]
+    assert list(values_of({"env": variables})) == ["hunter2hunter2"]
+    assert [each["value"] for each in Redactor().object({"env": variables})["env"]] == [GONE, GONE]
+
+
+def test_annotations_of_nodes_that_decisions_are_made_of_stay() -> None:
+    marks = {"quarantinedNodeUncordonedManually": "True", "example.org/anything": "hunter2hunter2"}
+    assert Redactor().object({"annotations": marks})["annotations"] == {
+        "quarantinedNodeUncordonedManually": "True",
+        "example.org/anything": GONE,
+    }
+
+
 def test_a_value_that_contains_another_goes_whole() -> None:
     redactor = Redactor(
         values_of({"env": [{"value": "password1"}, {"value": "password1-and-more"}, {"value": "a\nlonger-line"}]})
