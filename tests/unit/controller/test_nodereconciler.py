@@ -492,13 +492,16 @@ async def test_an_account_is_found_once_the_gpus_of_a_machine_with_a_new_board_a
     assert float(stage.status("new")["offences"].get("score", "0")) > 0.9
 
 
-async def test_what_failed_is_tried_again(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_failed_is_tried_again_and_reported_once_it_is_on_record(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stage.add("a")
     stage.say("a", 79)
     stage.api.fails["a"] = [ServerError(500, "", "no"), ApiError(0, "", "no")]
     async with running(stage, monkeypatch):
         await until(lambda: stage.tainted() == {"a"})
     assert len(stage.status("a")["incidents"]) == 1
+    assert stage.told.reasons == [("a", "NodeUnhealthy")]
 
 
 async def test_what_fails_is_left_alone_for_a_while_and_the_others_are_not(stage: Stage) -> None:

@@ -20,6 +20,7 @@ from tests.unit.health.builders import world as node_world
 
 from localcluster.patience import PATIENCE_SECONDS
 from muster.api.fleetpolicy import FleetPolicy, FleetPolicySpec
+from muster.api.nodehealth import NodeHealth
 from muster.controller import operator, ports
 from muster.controller.cluster import Cluster
 from muster.controller.operator import STALE_SECONDS, Operator
@@ -28,7 +29,7 @@ from muster.coordinator.auth import Caller
 from muster.health.assess import assess
 from muster.kube import certificates
 from muster.kube.client import Client
-from muster.kube.decode import Undecodable
+from muster.kube.decode import AgentPod, Undecodable
 from muster.kube.errors import Forbidden, NotFound, Unreachable
 from muster.lifecycle.decided import Decided
 from muster.lifecycle.plan import Plan
@@ -64,8 +65,8 @@ class Pair:
 
 
 @pytest.fixture
-async def process(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Operator]:
-    """A process that has not been started: it has asked nobody anything.
+async def process(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> AsyncIterator[Operator]:
+    """A process that has not been started: it has asked nobody anything. A parameter has settings of it.
 
     Its clients trust none of the machine's authorities: they are not asked for TLS, and reading those takes long.
     """
@@ -75,7 +76,10 @@ async def process(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Operator]:
     client = Client(configuration)
     made = Operator(
         client,
-        Settings(identity="me", launcher_image="muster/launcher", worlds_port=0, checker_namespace="muster-check"),
+        replace(
+            Settings(identity="me", launcher_image="muster/launcher", worlds_port=0, checker_namespace="muster-check"),
+            **getattr(request, "param", {}),
+        ),
     )
     yield made
     await made.ports.close()
@@ -228,6 +232,19 @@ async def test_a_standby_listens_and_names_the_leader(process: Operator, monkeyp
         process.ports._port = 0
         await process.ports._listen(Pair())  # type: ignore[arg-type]
         assert process.lease.address == want, "published with the next renewal"
+
+
+@pytest.mark.parametrize(
+    "process", [{"agent_namespace": "muster-agent", "agent_silence_seconds": 600_000}], indirect=True
+)
+async def test_an_agent_may_be_silent_for_as_long_as_is_set(process: Operator) -> None:
+    process.cluster.nodes.store.assume(NodeView("n0", "nu", 1, ready=True))
+    meta = {"name": "n0", "uid": "health", "resourceVersion": "1"}
+    status = {"agent": {"bootId": "boot-1"}}
+    process.cluster.healths.store.assume(NodeHealth.model_validate({"metadata": meta, "status": status}))
+    process.cluster.agents.store.assume(AgentPod("muster-agent", "agent", "uid", 1, "n0", ready=False, starting=False))
+    (seconds,) = process.nodes.worlds.pauses()
+    assert seconds > 20_000, "where nothing is set, something follows within 30 s"
 
 
 def test_its_parts_are_made_of_parts_that_are_there() -> None:

@@ -116,6 +116,17 @@ async def test_what_was_done_while_nobody_led_is_seen_to_have_been_done(shop: Sh
     assert shop.reasons() == ["RepairNotVerified"]
 
 
+async def test_a_request_that_was_deleted_while_nobody_led_holds_its_node_no_longer(shop: Shop) -> None:
+    await shop.asked()
+    del shop.api.objects[KIND, "a"]
+    shop.say("a", boot="boot-2")
+    shop = shop.restarted()
+    await shop.look()
+    assert shop.reasons() == ["RepairRequested"], "no request has been read yet"
+    await shop.turn()
+    assert (shop.state(), shop.reasons(), shop.tainted()) == ("Healthy", [], set())
+
+
 async def test_a_fault_that_goes_away_takes_the_request_with_it_unless_somebody_has_taken_it_on(shop: Shop) -> None:
     await shop.asked()
     shop.say("a", boot="boot-2")

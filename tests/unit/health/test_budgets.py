@@ -127,6 +127,20 @@ class TestCauses:
         fleet.step(after(60))
         assert "node-0095" in fleet.tainted
 
+    def test_a_false_alarm_that_waits_for_its_next_try_keeps_no_other_cause_waiting(self) -> None:
+        fleet = Stored.of(100, rules(**NODES))
+        for name in sorted(fleet.facts)[:90]:
+            fleet.mark(name, eks())
+        for name in ("node-0095", "node-0096"):
+            fleet.report(name, evidence("IbPortDown"))
+        fleet.step(NOW)
+        assert len(fleet.tainted) == 8, "all that is not certain"
+        fleet.step(after(600))
+        assert len(fleet.tainted) == 9, "one is tried"
+        fleet.report("node-0099", evidence("NvLinkDown", at=660))
+        fleet.step(after(660))
+        assert "node-0099" in fleet.tainted
+
     def test_another_system_that_names_another_reason_each_time_has_one_budget(self) -> None:
         fleet = Stored.of(100, rules(**NODES))
         for number, name in enumerate(sorted(fleet.facts)):

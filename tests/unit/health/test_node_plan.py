@@ -8,7 +8,8 @@ from tests.unit.health.builders import Stored, after, evidence, rules
 
 from muster.api.base import ObjectMeta
 from muster.api.fleetpolicy import Enforcement
-from muster.api.nodehealth import NodeHealth
+from muster.api.nodehealth import CheckOutcome, CheckResult, NodeHealth, Offences
+from muster.api.preflight import Profile
 from muster.health.node_plan import ChangeTaint, NodePlan, Present, plan_node
 from muster.health.orders import Order
 from muster.health.sources import UNHEALTHY_TAINT
@@ -90,6 +91,25 @@ def test_what_only_informs_people_may_wait(codes: tuple[int, ...] | None, may_wa
     assert write is not None
     assert [finding.reason for finding in write.status.findings] == ["Xid13"]
     assert write.may_wait is may_wait
+
+
+@pytest.mark.parametrize(
+    "lasts",
+    [
+        {"check": CheckResult(id="1", profile=Profile.DEEP, outcome=CheckOutcome.PASS, time=after(60))},
+        {"offences": Offences(score="1", as_of=after(60))},
+        {"earlier_offences": (Offences(hardware="board:", score="1", as_of=after(60)),)},
+        {"node_uid": "another"},
+        {"boot_id": "boot-2"},
+    ],
+    ids=lambda lasts: next(iter(lasts)),
+)
+def test_what_lasts_does_not_wait(lasts: dict[str, Any]) -> None:
+    order, present = an_order()
+    verdict = replace(order.verdict, record=replace(order.verdict.record, **lasts))
+    write = planned(replace(order, verdict=verdict), recorded(order, present), in_force=order.outcome).record
+    assert write is not None
+    assert write.may_wait is False
 
 
 def test_a_record_that_says_nothing_is_not_made() -> None:

@@ -11,13 +11,11 @@ from muster.protocol.checks import NODE, CheckAnswer, CheckReport, ProbeReport
 from muster.world.checks import CheckerView, ProbeThreshold
 
 Prints = dict[str, str]
+PLAIN = CheckReport(1, library="torch 2.9", version="1")
 
 
-def compared(prints: Prints, libraries: Prints | None = None, wrong: str = "") -> list[LocalOutcome]:
-    checkers = {
-        node: CheckerView(0.5, CheckReport(1, library=(libraries or {}).get(node, "torch 2.9"), version="1"))
-        for node in prints
-    }
+def compared(prints: Prints, reports: dict[str, CheckReport] | None = None, wrong: str = "") -> list[LocalOutcome]:
+    checkers = {node: CheckerView(0.5, (reports or {}).get(node, PLAIN)) for node in prints}
     told = [
         LocalOutcome(node, "bit-exact", How.RESULT, wrong=node == wrong, fingerprint=fingerprint)
         for node, fingerprint in prints.items()
@@ -36,20 +34,30 @@ def test_who_has_other_bits_than_the_others_of_its_kind_is_wrong() -> None:
 
 
 @pytest.mark.parametrize(
-    ("prints", "libraries"),
+    ("prints", "reports"),
     [
         ({"n0": "k:a", "n1": "k:a"}, {}),
         ({"n0": "k:a", "n1": "k:a", "n2": "other:b"}, {}),
-        ({"n0": "k:a", "n1": "k:a", "n2": "k:b"}, {"n2": "torch 3.0"}),
+        ({"n0": "k:a", "n1": "k:a", "n2": "k:b"}, {"n2": replace(PLAIN, library="torch 3.0")}),
+        ({"n0": "k:a", "n1": "k:a", "n2": "k:b"}, {"n2": replace(PLAIN, version="2")}),
         ({"n0": "k:a", "n1": "k:a", "n2": ""}, {}),
         ({"n0": "a", "n1": "a", "n2": "b"}, {}),
         ({"n0": "k:a"}, {}),
         ({}, {}),
     ],
-    ids=["equal", "another kind", "another library", "an old checker", "no kind", "alone", "nobody"],
+    ids=[
+        "equal",
+        "another kind",
+        "another library",
+        "other probes",
+        "an old checker",
+        "no kind",
+        "alone",
+        "nobody",
+    ],
 )
-def test_nobody_is_wrong_who_owes_the_others_nothing(prints: Prints, libraries: Prints) -> None:
-    found = compared(prints, libraries)
+def test_nobody_is_wrong_who_owes_the_others_nothing(prints: Prints, reports: dict[str, CheckReport]) -> None:
+    found = compared(prints, reports)
     assert not blamed(found)
     assert {each.how for each in found} <= {How.RESULT}
 
