@@ -112,6 +112,19 @@ def test_what_lasts_does_not_wait(lasts: dict[str, Any]) -> None:
     assert write.may_wait is False
 
 
+@pytest.mark.parametrize("name", ["incidents", "offences", "effect", "exclusion", "fault"])
+def test_what_jobs_and_budgets_read_does_not_wait(name: str) -> None:
+    sick, (order, _) = planned(*an_order(79)).record, an_order()
+    assert sick is not None
+    present = recorded(*an_order())
+    status = present.record.status.model_copy(update={name: getattr(sick.status, name)})
+    write = planned(
+        order, present, record=present.record.model_copy(update={"status": status}), in_force=order.outcome
+    ).record
+    assert write is not None
+    assert write.may_wait is False
+
+
 def test_a_record_that_says_nothing_is_not_made() -> None:
     order, present = an_order()
     bare = NodeHealth(metadata=ObjectMeta(name=NODE))
