@@ -1,4 +1,4 @@
-"""Puts into force what was decided about a node: its record, placement and jobs, the taint, Events; in this order.
+"""Puts into force what was decided about a node: its record, Events, the taint; in this order.
 
 The record comes first, with the incident marked as acted on, so that the budget is charged before anything is done. A
 crash in between is repaired by the next pass, which starts from what is stored.
@@ -33,7 +33,6 @@ from muster.kube.decode import Undecodable
 from muster.kube.errors import (
     AlreadyExists,
     ApiError,
-    Conflict,
     Forbidden,
     Invalid,
     LeadershipLost,
@@ -71,7 +70,7 @@ class NodePerformer:
 
     Attributes:
         in_force: what was last put into force, by node.
-        refused: names of the nodes whose last order has failed for a reason of their own.
+        refused: names of the nodes whose last record the API server has refused, or Muster could not make.
     """
 
     def __init__(
@@ -117,8 +116,6 @@ class NodePerformer:
                 await self._read_record(order.name)  # what was decided counts until then
             except ApiError as error:
                 log.warning("node not dealt with", node=order.name, error=str(error))
-                if not isinstance(error, TooManyRequests):
-                    self.refused.add(order.name)
             except LeadershipLost:
                 raise
             except Exception as error:
@@ -126,21 +123,17 @@ class NodePerformer:
                 self.refused.add(order.name)
                 self._reports.defect(order.name, error)
             else:
-                self.refused.discard(order.name)
                 return True
         return False
 
     async def _put_into_force(self, order: Order, enforcement: Enforcement, now: datetime) -> None:
-        """Write the record, which is what jobs see, set the taint and emit Events, as ordered.
+        """Write the record, which is what jobs see, emit Events and set the taint, as ordered.
 
         Raises:
             ApiError: a part failed; those after it were not begun.
         """
-        name, record, node = (
-            order.name,
-            self._cluster.node_record(order.name),
-            self._cluster.fleet.nodes.get(order.name),
-        )
+        name = order.name
+        record, node = self._cluster.node_record(name), self._cluster.fleet.nodes.get(name)
         if record is None:  # it has become unreadable just now
             return
         if node is not None and node.ready_reason == decode.UNREADABLE:
@@ -153,11 +146,12 @@ class NodePerformer:
             await self._record(name, plan.record)
             if plan.record.excludes:
                 _measure(order.verdict, now)
+        self.refused.discard(name)
         self.in_force[name] = order.outcome
+        for announcement in plan.announcements:  # a taint that fails is tried again, and announces nothing
+            self._announce(order, announcement)
         if plan.taint is not None and node is not None:
             await self._taint(node, plan.taint)
-        for announcement in plan.announcements:
-            self._announce(order, announcement)
 
     def forget(self, name: str) -> None:
         """Drop what is known of a node that is gone."""
@@ -182,6 +176,11 @@ class NodePerformer:
         except NotFound:  # it has just been deleted
             await self._create(name)
             answer = await self._client.patch(path, body, APPLY_PATCH, query, one_of_many=True)
+        except (ServerError, Unreachable, TooManyRequests):  # not for a reason of its own
+            raise
+        except ApiError:
+            self.refused.add(name)
+            raise
         self._cluster.healths.assume(answer)
 
     async def _read_record(self, name: str) -> None:
@@ -257,9 +256,6 @@ class NodePerformer:
             ]
             answer = await self._client.patch(path, patch, JSON_PATCH)
         except (NotFound, ValueError):
-            return
-        except Conflict:
-            self._mark_node(name)  # another client was writing to it
             return
         self._cluster.nodes.assume(answer)
         log.info("tainted" if wanted else "taint removed", node=name, reason=reason)

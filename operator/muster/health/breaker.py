@@ -189,6 +189,8 @@ def _settle(pool: BudgetPool, window: Window) -> _Settled:
     for name, verdict in pool.verdicts.items():
         incident, grounds = verdict.open_incident, verdict.grounds
         acted = incident is not None and incident.taken_out_time is not None
+        # What was charged for a record that cannot be read was never done, unless it is on the record that was read.
+        acted = acted and (name not in pool.unreadable or name in pool.uncleared)
         if not verdict.out or (grounds.stays and not acted):
             # `muster.health.silence` limits how many nodes may stay out so at once.
             rulings[name] = _UNTAINTED if name in pool.tainted else _USED

@@ -1,4 +1,4 @@
-"""What is to be done to put an order about a node into force: its record, the taint, Events, in this order. Pure.
+"""What is to be done to put an order about a node into force: its record, Events, the taint; in this order. Pure.
 
 Tests: tests/unit/health/test_node_plan.py, tests/unit/controller/test_nodereconciler.py.
 """
@@ -73,13 +73,13 @@ class NodePlan:
 
     Attributes:
         record: None: it says what it should.
-        taint: None: it is as it should be, or is not known.
         announcements: about the node.
+        taint: None: it is as it should be, or is not known.
     """
 
     record: WriteRecord | None
-    taint: ChangeTaint | None
     announcements: tuple[Announcement, ...]
+    taint: ChangeTaint | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +107,8 @@ def plan_node(order: Order, present: Present, enforcement: Enforcement) -> NodeP
     """
     return NodePlan(
         _record(order, present, enforcement),
-        _taint(order, present.node),
         tuple(_announcements(order, present.in_force, enforcement)),
+        _taint(order, present.node),
     )
 
 

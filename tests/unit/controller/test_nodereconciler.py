@@ -205,6 +205,38 @@ async def test_the_record_is_written_before_the_taint(stage: Stage) -> None:
     await stage.nodes.reconciler.reconcile()
     await stage.nodes.reconciler.settled()
     assert stage.tainted() == set()
+    assert ("PATCH", "nodes", "a") not in stage.api.calls
+
+
+async def test_what_was_decided_is_announced_though_the_taint_is_not_set_yet(stage: Stage) -> None:
+    stage.add("a")
+    stage.say("a", 79)
+    stage.api.refuses["PATCH", "nodes"] = ServerError(503, "", "not now")
+    await stage.look()
+    assert (stage.told.reasons, stage.tainted()) == ([("a", "NodeUnhealthy")], set())
+    assert not stage.nodes.performer.refused, "its record is written"
+    del stage.api.refuses["PATCH", "nodes"]
+    stage.nodes.queue.hurry(("", "a"))
+    await stage.look()
+    assert (stage.told.reasons, stage.tainted()) == ([("a", "NodeUnhealthy")], {"a"})
+
+
+async def test_a_node_that_is_charged_and_becomes_unreadable_before_its_write_leaves_its_place(stage: Stage) -> None:
+    stage.policy(budgets=budgets(window=0, out=10))
+    stage.add("a", "b")
+    await stage.look()
+    stage.api.gates["a"] = asyncio.Event()
+    stage.say("a", 79)
+    await stage.nodes.reconciler.reconcile()
+    stage.api.version += 1
+    stage.cluster.healths.store.assume(Undecodable("", "a", "health-a", stage.api.version, 1, "wrong"))
+    stage.api.fails["a"] = [ServerError(500, "", "not written")]
+    stage.api.gates.pop("a").set()
+    await stage.look()
+    stage.now += timedelta(seconds=700)
+    stage.say("b", 79)
+    await stage.look()
+    assert stage.tainted() == {"b"}
 
 
 async def test_a_taint_that_is_refused_holds_up_nothing_and_names_its_component(stage: Stage) -> None:

@@ -59,9 +59,9 @@ def test_what_is_there_already_is_not_done_again() -> None:
     assert present.node is not None
     tainted = replace(present.node, taints=OURS)
     plan = planned(order, present, node=tainted, in_force=order.outcome)
-    assert plan == NodePlan(None, None, ())
+    assert plan == NodePlan(None, (), None)
     assert planned(order, present, in_force=order.outcome).taint == ChangeTaint(True, "Xid79"), "somebody took it away"
-    assert planned(order, present, node=None, in_force=order.outcome) == NodePlan(None, None, ())
+    assert planned(order, present, node=None, in_force=order.outcome) == NodePlan(None, (), None)
 
 
 def test_a_new_leader_announces_what_is_wrong_and_nothing_of_nodes_that_are_well() -> None:
