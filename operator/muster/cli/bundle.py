@@ -365,10 +365,12 @@ def packs(found: Collected, redactor: Redactor, now: datetime, session: Session)
     """Return the files of the archive by name, redacted and bounded; `found` notes what is left out for its size."""
     packed: dict[str, bytes] = {}
     total = 0
-    clean = {
-        name: show.printable(redactor.text(kept)) if isinstance(kept, str) else redactor.object(kept)
-        for name, kept in sorted(found.files.items())
-    }
+    clean: dict[str, Any] = {}
+    for name, kept in sorted(found.files.items()):
+        try:
+            clean[name] = show.printable(redactor.text(kept)) if isinstance(kept, str) else redactor.object(kept)
+        except RecursionError:
+            found.note_missing(name, "its objects lie too deep in each other")
     texts = {name: _text(name, kept) for name, kept in clean.items()}
     source = f"kubectl muster bundle {_version()}, {now:%Y-%m-%d}"
     texts |= {name: as_document(piece) for name, piece in pieces(clean, source).items()}

@@ -6,6 +6,7 @@ forwarding a port, with the user's own rights. `python3 -m muster.replay` reads 
 
 import asyncio
 import json
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +20,7 @@ LEASE = "muster-leader"
 PORT, PORT_VARIABLE = 8081, "MUSTER_WORLDS_PORT"
 MAX_NODES = 64
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
+MAX_LINES = 100  # the operator keeps three of each
 DEADLINE_SECONDS = 120.0
 _BY_HAND = "docs/troubleshooting.md says how to read them without this command"
 
@@ -127,19 +129,19 @@ def _keep(recorded: Recorded, file: str, status: int, body: bytes, most_bytes: i
         if status != 404 or file == f"{FOLDER}/job.jsonl":  # of a node that was healthy all along there are none
             recorded.missing.append((file, f"HTTP {status}: {body[:1000].decode(errors='replace')}"))
         return
-    lines, kept, size = body.splitlines(), list[Any](), 0
+    lines, kept, size = body.splitlines(), deque[Any](), 0
     try:
         for line in reversed(lines):
             size += len(line)
-            if size > most_bytes:
+            if size > most_bytes or len(kept) == MAX_LINES:
                 recorded.missing.append(
                     (file, f"the newest {len(kept)} of {len(lines)} decisions are in it: too large")
                 )
                 break
             # `muster.replay` then compares what it decides in the same redacted form.
-            kept.insert(0, {**json.loads(line), "redacted": True})
+            kept.appendleft({**json.loads(line), "redacted": True})
     except (ValueError, TypeError, RecursionError):
         recorded.missing.append((file, "the answer is no decision"))
         return
     if kept:
-        recorded.files[file] = kept
+        recorded.files[file] = list(kept)

@@ -30,6 +30,7 @@ class DirtyKeys:
         self._ready: OrderedDict[str, OrderedDict[Key, None]] = OrderedDict()
         self._busy: dict[Key, float | None] = {}  # being worked on -> when due again, if added meanwhile
         self._rests: dict[Key, float] = {}  # until when a key is left alone
+        self._purged_at = _STALE  # the number of rests at which those that are over are dropped
         self._hurried: set[Key] = set()  # being worked on, and not to rest afterwards
         self._changed = asyncio.Event()
 
@@ -88,21 +89,22 @@ class DirtyKeys:
         return keys
 
     def reserve_key(self, key: Key) -> bool:
-        """Take a key for work that is to be done now, whether it is due or not; `done` must follow.
+        """Take a key that is not due for work that is to be done now; `done` must follow. It is due later as before.
 
         Returns:
-            False if the key is being worked on or rests. Then it is due afterwards.
+            False if the key is due, is being worked on or rests. Then it is due, or will be afterwards.
         """
-        if key in self._busy or self._rests.get(key, 0.0) > self._clock():
+        now = self._clock()
+        if key in self._busy or self._rests.get(key, now) > now or self._due.get(key, now + 1) <= now:
             self.add(key)
             return False
-        self._due.pop(key, None)
-        ready = self._ready.get(key[0], OrderedDict())
-        ready.pop(key, None)
-        if not ready:
-            self._ready.pop(key[0], None)
-        self._busy[key] = None
+        self._busy[key] = self._due.pop(key, None)
         return True
+
+    def has_news(self, key: Key) -> bool:
+        """Whether a key that is being worked on was added meanwhile, so that it is due again at once."""
+        due = self._busy.get(key)
+        return due is not None and due <= self._clock()
 
     def _wait_seconds(self) -> float | None:
         """Make the keys ready that are due; returns the seconds until the next one is due, None when there is none."""
@@ -134,7 +136,9 @@ class DirtyKeys:
             self._hurried.discard(key)
             rest_seconds = 0.0
         if rest_seconds > 0:
-            self._rests = {other: until for other, until in self._rests.items() if until > now}
+            if len(self._rests) >= self._purged_at:
+                self._rests = {other: until for other, until in self._rests.items() if until > now}
+                self._purged_at = 2 * len(self._rests) + _STALE
             self._rests[key] = now + rest_seconds
         if due is not None:
             self.add(key, due - now)

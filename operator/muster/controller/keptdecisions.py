@@ -56,9 +56,10 @@ class KeptDecisions(ABC, Generic[Key, Decision]):
         elif len(mine) >= PER_KEY:
             self._drop(mine[0])
         number = next(self._numbers)
-        self._kept[number] = (key, decision if merged is None else merged)
+        kept = decision if merged is None else merged
+        self._kept[number] = (key, kept)
         self._of.setdefault(key, []).append(number)
-        self.size += self._size_change(decision, 1)
+        self.size += self._size_change(kept, 1)
         while self.size > self._most and len(self._kept) > 1:
             self._drop(next(iter(self._kept)))
 

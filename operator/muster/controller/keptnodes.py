@@ -57,8 +57,9 @@ class KeptNodes(KeptDecisions[str, NodeDecision]):
         return sign * _entries_of(decision.world)
 
     def _merged(self, before: NodeDecision, now: NodeDecision) -> NodeDecision | None:
-        charged = before.order is not None and before.order.ruling.charge
-        return None if charged or _summary(before) != _summary(now) else replace(now, order=before.order)
+        # A charge whose write has failed is decided again and again.
+        is_charged = before.order is not None and before.order.ruling.charge and _has_charge(now.world)
+        return None if is_charged or _summary(before) != _summary(now) else replace(now, order=before.order)
 
 
 def _frozen(world: NodeWorld) -> NodeWorld:
@@ -71,6 +72,11 @@ def _entries_of(world: NodeWorld) -> int:
     before = world.before
     listed = len(before.evidence) + len(before.findings) + len(before.incidents)
     return ENTRIES_PER_NODE + listed + len(world.reports) + len(world.burn_ins)
+
+
+def _has_charge(world: NodeWorld) -> bool:
+    """Whether the node is on record as taken out."""
+    return any(incident.taken_out_time is not None for incident in world.before.incidents[-1:])
 
 
 def _is_healthy(state: VerdictState | None) -> bool:

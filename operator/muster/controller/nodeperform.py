@@ -49,6 +49,8 @@ TAINT_KEY = UNHEALTHY_TAINT
 FIELD_MANAGER = "muster"
 JSON_PATCH = "application/json-patch+json"
 READ_AGAIN_SECONDS = 2.0
+REST_SECONDS = 2.0
+"""Pause after an order that has failed, of one node."""
 REFUSED_SECONDS = 300.0
 """Pause after the API server refused a taint, of one node."""
 
@@ -87,12 +89,14 @@ class NodePerformer:
         self._events = events
         self._mark_node = mark_node
         self._reports = reports
+        self._clock = clock
         self._room = asyncio.Semaphore(NODES_AT_ONCE)
+        self._rests_until: dict[str, float] = {}
         self.in_force: dict[str, InForce] = {}
         self.refused: set[str] = set()
         self._written: dict[str, Mapping[str, Any]] = {}  # what we are writing into a record
         self._pace = Pace(clock)
-        self._postponed: set[str] = set()  # nodes that are looked at again when there may be another write
+        self._postponed: dict[str, asyncio.TimerHandle] = {}  # nodes that are looked at again later
         self._is_refused = False  # the last taint, by the API server
         self._left_tainted: set[str] = set()  # nodes whose taint could not be removed, and it was said
 
@@ -102,28 +106,47 @@ class NodePerformer:
         written = self._written.pop(name, None)
         return status is not None and written is not None and operator_part(status) == written
 
-    async def perform(self, order: Order, enforcement: Enforcement, now: datetime) -> bool:
-        """Put an order into force, once there is room; returns whether that has succeeded.
+    def rest_seconds(self, name: str) -> float:
+        """The seconds for which nothing is done about a node, because an order has failed."""
+        return max(0.0, self._rests_until.get(name, 0.0) - self._clock())
+
+    async def perform(
+        self, order: Order, enforcement: Enforcement, now: datetime, is_outdated: Callable[[], bool]
+    ) -> bool:
+        """Put an order into force; returns False if that has failed. One that had to wait for room is left out if it is
+        outdated by then: its node is judged anew.
 
         Raises:
             LeadershipLost: this process may not write any more.
         """
+        waits = self._room.locked()
         async with self._room:
-            try:
-                await self._put_into_force(order, enforcement, now)
-            except (ServerError, Unreachable) as error:
-                log.warning("whether a node was dealt with is not known", node=order.name, error=str(error))
-                await self._read_record(order.name)  # what was decided counts until then
-            except ApiError as error:
-                log.warning("node not dealt with", node=order.name, error=str(error))
-            except LeadershipLost:
-                raise
-            except Exception as error:
-                log.exception("node not dealt with", node=order.name)
-                self.refused.add(order.name)
-                self._reports.defect(order.name, error)
-            else:
-                return True
+            is_done = (waits and is_outdated()) or await self._try(order, enforcement, now)
+        if is_done is None:
+            await self._read_record(order.name)  # what was decided counts until then
+        if is_done:
+            self._rests_until.pop(order.name, None)
+        else:
+            self._rests_until[order.name] = self._clock() + REST_SECONDS
+        return bool(is_done)
+
+    async def _try(self, order: Order, enforcement: Enforcement, now: datetime) -> bool | None:
+        """Put an order into force; returns whether that has succeeded, None where it is not known."""
+        try:
+            await self._put_into_force(order, enforcement, now)
+        except (ServerError, Unreachable) as error:
+            log.warning("whether a node was dealt with is not known", node=order.name, error=str(error))
+            return None
+        except ApiError as error:
+            log.warning("node not dealt with", node=order.name, error=str(error))
+        except LeadershipLost:
+            raise
+        except Exception as error:
+            log.exception("node not dealt with", node=order.name)
+            self.refused.add(order.name)
+            self._reports.defect(order.name, error)
+        else:
+            return True
         return False
 
     async def _put_into_force(self, order: Order, enforcement: Enforcement, now: datetime) -> None:
@@ -157,6 +180,7 @@ class NodePerformer:
         """Drop what is known of a node that is gone."""
         self.in_force.pop(name, None)
         self.refused.discard(name)
+        self._rests_until.pop(name, None)
         self._pace.forget(name)
 
     async def _record(self, name: str, action: WriteRecord) -> None:
@@ -201,12 +225,15 @@ class NodePerformer:
                 return
 
     def _later(self, name: str, seconds: float) -> None:
-        if name not in self._postponed:
-            self._postponed.add(name)
-            asyncio.get_running_loop().call_later(seconds, self._due, name)
+        loop, before = asyncio.get_running_loop(), self._postponed.get(name)
+        if before is not None:
+            if before.when() <= loop.time() + seconds:
+                return
+            before.cancel()
+        self._postponed[name] = loop.call_later(seconds, self._due, name)
 
     def _due(self, name: str) -> None:
-        self._postponed.discard(name)
+        self._postponed.pop(name, None)
         self._mark_node(name)
 
     async def _create(self, name: str) -> None:

@@ -43,6 +43,7 @@ from muster.world.views import NodeView
 # Nodes become unhealthy many at a time: they are judged together, so that the budget sees them together.
 GATHER_SECONDS = 0.1
 RETRY_SECONDS = 2.0
+BEGIN_TRIES = 3
 CLOCK_CHECK_SECONDS = 30.0
 
 log = structlog.get_logger()
@@ -98,6 +99,7 @@ class NodeReconciler:
         self.kept = KeptNodes()
         self._figures = NodeFigures()
         self._writes: dict[str, _Writes] = {}
+        self._unjudged: set[str] = set()  # nodes that a defect of Muster keeps from being judged
         self._failure: BaseException | None = None
         cluster.nodes.store.subscribe(self._node_changed)
         cluster.healths.store.subscribe(self._record_changed)
@@ -120,7 +122,11 @@ class NodeReconciler:
         """
         self._worlds.lead()
         self.mark_all_nodes()
-        await self._pass()
+        for _ in range(BEGIN_TRIES):
+            if await self._pass():
+                return
+            await asyncio.sleep(RETRY_SECONDS)
+        log.error("nodes not judged: until they are, jobs see them as their records have them")
 
     async def run(self) -> None:
         """Judge nodes and act until cancelled; to be run by the leader, after `begin`.
@@ -134,16 +140,20 @@ class NodeReconciler:
                 await asyncio.sleep(GATHER_SECONDS)
                 if self._failure is not None:
                     raise self._failure
-                await self._pass()
+                if not await self._pass():
+                    await asyncio.sleep(RETRY_SECONDS)
         finally:
             for writes in self._writes.values():
                 writes.task.cancel()
 
-    async def _pass(self) -> None:
+    async def _pass(self) -> bool:
+        """Judge and decide once; returns whether that has succeeded."""
         try:
             await self.reconcile()
         except Exception:  # what is in force stays; whatever it was is met again, or is over
             log.exception("nodes not judged")
+            return False
+        return True
 
     def _pause(self) -> float | None:
         """The seconds until something is due by time alone; None = never."""
@@ -159,7 +169,7 @@ class NodeReconciler:
         """Judge the nodes that are due, decide about all nodes, and begin to put that into force.
 
         Raises:
-            Exception: no orders were given. The nodes are judged again after a while.
+            Exception: not all orders were given. The nodes are judged again after a while.
         """
         now = self._wall_clock()
         self._apply_policy()
@@ -205,8 +215,10 @@ class NodeReconciler:
             except Exception as error:  # its last verdict stays
                 log.exception("node not judged", node=name)
                 self._reports.defect(name, error)
+                self._unjudged.add(name)
                 continue
             failed.discard(name)
+            self._unjudged.discard(name)
             if self._engine.differs(name, before):
                 judged.add(name)
         return judged
@@ -234,6 +246,7 @@ class NodeReconciler:
         self._reports.readable(name)
         self._reports.refuted(name)
         self._engine.set_verdict(name, None)
+        self._unjudged.discard(name)
         self._performer.forget(name)
         self._marks.forget(name)
         self._worlds.note_verdict(name, None, now)
@@ -247,7 +260,7 @@ class NodeReconciler:
             {name: writes.effect for name, writes in self._writes.items()},
             self._cluster.policy_unknown,
             self._engine.ages_of_future_times(nodes, now, self._clock()),
-            self._performer.refused,
+            self._performer.refused | self._unjudged,
             self._reports.unreadable,
         )
 
@@ -271,29 +284,34 @@ class NodeReconciler:
             now: the time.
             is_taken: whether the node is taken from the queue. One of which only the budget has changed is not.
         """
-        name = order.name
-        if self._cluster.node_record(name) is None or not (is_taken or self._queue.reserve_key(("", name))):
+        name, key = order.name, ("", order.name)
+        if self._cluster.node_record(name) is None:
+            return
+        if (rest := self._performer.rest_seconds(name)) > 0:
+            self._queue.add(key, rest)
+            return
+        if not is_taken and not self._queue.reserve_key(key):
             return
         self._engine.begin(order)
         self.kept.note_order(order)
-        task = asyncio.create_task(
-            self._performer.perform(order, self._worlds.rules.enforcement, now), name=f"health of {name}"
+        performing = self._performer.perform(
+            order, self._worlds.rules.enforcement, now, lambda: self._queue.has_news(key)
         )
+        task = asyncio.create_task(performing, name=f"health of {name}")
         self._writes[name] = _Writes(task, order.effect)
         task.add_done_callback(lambda task: self._ended(name, task))
 
     def _ended(self, name: str, task: asyncio.Task[bool]) -> None:
         del self._writes[name]
+        self._queue.done(("", name))
         if task.cancelled():
             return
-        error = task.exception()
-        self._release(name, has_failed=error is None and not task.result())
-        if error is not None:
-            self._failure = error
-            self.mark_nodes([name])
+        self._failure = task.exception() or self._failure
+        if self._failure is not None or not task.result():
+            self._queue.add(("", name), self._performer.rest_seconds(name))
 
     def _release(self, name: str, *, has_failed: bool) -> None:
-        """Let a node be judged again; after a failure only when it has rested, or when something about it changes."""
+        """Let a node be judged again when something about it changes; after a failure in any case, after a while."""
         self._queue.done(("", name), RETRY_SECONDS if has_failed else 0.0)
         if has_failed:
             self.mark_nodes([name])
@@ -350,11 +368,11 @@ class NodeReconciler:
         assert node is not None
         self._engine.node_index.set_node(node.name, new, self._cluster.fleet)
         if old is None or new is None or _facts(old) != _facts(new):
-            self._queue.hurry(("", node.name))
+            self.mark_nodes([node.name])
         elif is_tainted(old) != is_tainted(new):
             outcome = self._performer.in_force.get(node.name)
             if outcome is None or outcome.effect.taint != is_tainted(new):
-                self._queue.hurry(("", node.name))  # it was not we who did it
+                self.mark_nodes([node.name])  # it was not we who did it
 
     def _record_changed(self, old: NodeHealth | Undecodable | None, new: NodeHealth | Undecodable | None) -> None:
         value = new or old
@@ -364,7 +382,7 @@ class NodeReconciler:
             self._engine.note_record(name, new.status if new else None)
         is_echo = self._performer.is_echo(name, new.status if isinstance(new, NodeHealth) else None)
         self._engine.note_echo(name, is_echo=is_echo)
-        (self._queue.add if is_echo else self._queue.hurry)(("", name))
+        self.mark_nodes([name])
 
 
 def _facts(node: NodeView) -> tuple[Any, ...]:

@@ -93,7 +93,6 @@ class Operator:
         self.checkers = CheckerHub(clock)
         self.thresholds = ProbeThresholds(self.checkers, clock, wall_clock)
         self.dirty = DirtyKeys(clock)
-        self.bus.job_changed.subscribe(self.dirty.add)
         self.cluster = Cluster(
             client,
             self.hub,
@@ -299,6 +298,7 @@ class Operator:
             self._spawn(self.ports.publish(), "checkers' authority")
         self._spawn(self.thresholds.run(), "thresholds")
         await self.nodes.reconciler.begin()
+        self.bus.job_changed.subscribe(self.dirty.add)  # a standby would keep the names of all jobs that have gone
         self.queue.expect(self.cluster.job_keys())
         self.reconciler.expect(self.cluster.job_keys(), self.checkers.note_all_decided)
         self._mark_all_jobs()

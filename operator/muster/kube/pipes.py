@@ -137,6 +137,8 @@ async def _read_chunks(reader: asyncio.StreamReader) -> bytes:
     chunks: list[bytes] = []
     while True:
         size = int((await reader.readuntil(b"\r\n")).split(b";")[0], 16)
+        if size < 0:
+            raise ValueError("a chunk of less than nothing")
         chunk = await reader.readexactly(size + 2)
         if size == 0:
             return b"".join(chunks)

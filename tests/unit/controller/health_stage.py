@@ -15,6 +15,7 @@ from tests.unit.health.builders import budgets
 from localcluster.patience import PATIENCE_SECONDS
 from muster.api.fleetpolicy import FleetPolicy
 from muster.api.nodehealth import NodeHealth
+from muster.controller import nodeperform
 from muster.controller import nodereconciler as module
 from muster.controller.bus import Bus
 from muster.controller.cluster import Cluster
@@ -224,6 +225,11 @@ class Stage:
         gone["metadata"]["resourceVersion"] = str(self.api.version)
         self.cluster.nodes.store.apply("DELETED", decode.node(json.dumps(gone).encode()))
 
+    def rested(self, name: str) -> None:
+        """The pause after what has failed about a node is over."""
+        self.nodes.performer._rests_until.pop(name, None)
+        self.nodes.queue.hurry(("", name))
+
     async def look(self) -> None:
         """Look until nothing changes any more."""
         for _ in range(4):
@@ -248,6 +254,7 @@ def clocked_stage() -> Stage:
 async def running(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[asyncio.Task[None]]:
     monkeypatch.setattr(module, "GATHER_SECONDS", 0.001)
     monkeypatch.setattr(module, "RETRY_SECONDS", 0.001)
+    monkeypatch.setattr(nodeperform, "REST_SECONDS", 0.001)
     task = asyncio.create_task(stage.nodes.reconciler.run())
     yield task
     task.cancel()

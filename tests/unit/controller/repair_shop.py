@@ -201,9 +201,9 @@ class Life:
             await shop.repairs.reconcile()
         elif shop.repairs._words is None:
             shop.repairs._report_statuses({})
-        shop.nodes.queue.hurry(("", "a"))
+        shop.rested("a")
         await shop.look()
-        shop.nodes.queue.hurry(("", "a"))
+        shop.rested("a")
         await shop.look()
         if shop.api.count("POST", KIND) > posts:
             assert {"RepairRequested", "RepairInProgress"} & set(was)

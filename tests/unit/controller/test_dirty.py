@@ -3,6 +3,8 @@
 import asyncio
 from typing import Any
 
+from tests.unit.counting import CountedWork
+
 from localcluster.patience import PATIENCE_SECONDS
 from muster.controller.dirty import DirtyKeys
 
@@ -137,11 +139,39 @@ async def test_all_that_is_due_is_handed_out_at_once_and_each_is_done_by_itself(
     assert dirty.next_keys() == [A]
 
 
-async def test_a_key_that_is_not_due_is_taken_unless_it_is_busy_or_rests(clock: Any) -> None:
+async def test_a_key_with_news_is_not_reserved_and_one_that_is_due_later_stays_so(clock: Any) -> None:
     dirty = DirtyKeys(clock)
     dirty.add(A)
-    assert dirty.reserve_key(A), "and not handed out again"
-    assert dirty.next_keys() == []
+    assert not dirty.reserve_key(A), "it is looked at first"
+    assert dirty.next_keys() == [A]
+    dirty.add(B, 5.0)
+    assert dirty.reserve_key(B)
+    assert not dirty.has_news(B)
+    dirty.done(B)
+    clock.advance(5.0)
+    assert dirty.next_keys() == [B]
+    dirty.add(B)
+    assert dirty.has_news(B)
+
+
+async def test_rests_that_are_over_are_dropped_now_and_then(clock: Any) -> None:
+    dirty, keys = DirtyKeys(clock), [("", f"n{number}") for number in range(3000)]
+    for key in keys:
+        dirty.add(key)
+    assert sorted(dirty.next_keys()) == sorted(keys)
+    with CountedWork() as counted:
+        for key in keys:
+            dirty.done(key, rest_seconds=1.0)
+    assert counted.steps < 100 * len(keys)
+    for turn in range(5000):
+        clock.advance(2.0)
+        assert dirty.reserve_key(("", f"m{turn}"))
+        dirty.done(("", f"m{turn}"), rest_seconds=1.0)
+    assert len(dirty._rests) <= 4096
+
+
+async def test_a_key_that_is_not_due_is_reserved_unless_it_is_busy_or_rests(clock: Any) -> None:
+    dirty = DirtyKeys(clock)
     assert dirty.reserve_key(B)
     assert not dirty.reserve_key(B)
     dirty.done(B, rest_seconds=2.0)

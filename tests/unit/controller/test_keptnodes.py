@@ -9,7 +9,7 @@ from tests.unit.controller.health_stage import Stage, stage_with_a_policy
 from tests.unit.health.builders import NOW, after, agent, evidence, facts, healthy, rules, sick
 
 from muster.api.fleetpolicy import FleetPolicySpec
-from muster.api.nodehealth import NodeHealth, Offences, VerdictState
+from muster.api.nodehealth import HealthIncident, NodeHealth, Offences, VerdictState
 from muster.controller import nodereconciler as module
 from muster.controller.keptdecisions import PER_KEY
 from muster.controller.keptnodes import ENTRIES_PER_NODE, KeptNodes
@@ -20,6 +20,7 @@ from muster.health.node_decision import NodeDecision, replay, write
 from muster.health.node_world import NodeWorld
 from muster.health.orders import Order
 from muster.health.rulings import Act, Ruling
+from muster.kube.errors import Invalid
 
 XID_79, XID_48 = evidence("Xid", 79), evidence("Xid", 48)
 POLICY, RULES = FleetPolicySpec(), rules()
@@ -79,8 +80,10 @@ def test_the_decision_that_took_the_node_out_is_not_driven_out_by_those_that_say
     kept = KeptNodes()
     keep(kept, sick(XID_79))
     order(kept, Ruling(Act.TAKE, charge=True, cause="agent/Xid79"))
+    taken = [HealthIncident(time=NOW, state=VerdictState.UNHEALTHY, reason="Xid79", taken_out_time=NOW)]
     for _ in range(5):
-        keep(kept, sick(XID_79))
+        health = sick(XID_79)
+        keep(kept, health.model_copy(update={"status": health.status.model_copy(update={"incidents": taken})}))
         order(kept, Ruling(Act.TAKE))
     charged = [each.order.ruling.charge for each in kept.decisions_of("node-1") if each.order]
     assert charged == [True, False]
@@ -136,6 +139,19 @@ def test_an_error_is_kept_and_raised() -> None:
         with pytest.raises(OverflowError):
             kept.assess_and_keep(fails, POLICY, NodeWorld(facts(), healthy(), RULES, NOW))  # type: ignore[arg-type]
     assert reasons(kept.decisions_of("node-1")) == ["OverflowError: date value out of range"]
+
+
+async def test_an_order_that_cannot_be_recorded_drives_out_nothing() -> None:
+    stage = stage_with_a_policy()
+    stage.add("a")
+    stage.say("a", 94)
+    await stage.look()
+    stage.say("a", 79)
+    stage.api.fails["a"] = [Invalid(422, "Invalid", "no") for _ in range(5)]
+    for _ in range(5):
+        await stage.look()
+        stage.rested("a")
+    assert "Xid94" in str(stage.nodes.reconciler.kept.decisions_of("a"))
 
 
 @pytest.fixture

@@ -76,7 +76,7 @@ async def test_no_worker_comes_to_a_node_whose_fault_cannot_be_recorded_and_none
     assert stage.tainted() == set()
     assert "Xid79" in stage.cluster.fleet.node_fault("a")  # a failure there is not the program's
     stage.api.refuses.clear()
-    stage.nodes.queue.hurry(("", "a"))
+    stage.rested("a")
     await stage.look()
     recorded = excluded(stage)
     assert recorded is not None
@@ -92,7 +92,7 @@ async def test_a_node_is_not_free_before_its_record_says_so(stage: Stage) -> Non
     await stage.look()
     assert excluded(stage) is not None
     stage.api.refuses.clear()
-    stage.nodes.queue.hurry(("", "a"))
+    stage.rested("a")
     await stage.look()
     assert excluded(stage) is None
 
@@ -310,7 +310,7 @@ async def test_a_write_without_an_answer_keeps_its_place_although_the_watch_is_b
     api.patch = answer_lost  # type: ignore[method-assign]
     await stage.look()
     assert "takenOutTime" in stage.status("n1")["incidents"][-1]
-    stage.nodes.queue.hurry(("", "n1"))
+    stage.rested("n1")
     stage.say("n0", 48)  # graver
     await stage.look()
     assert "takenOutTime" not in stage.status("n0")["incidents"][-1]
@@ -337,7 +337,7 @@ async def test_the_record_is_read_once_the_api_server_answers(stage: Stage, monk
     stage.api.fails["a"] = [Unreachable(0, "", "no answer"), ServerError(503, "", "not yet"), Unreachable(0, "", "no")]
     await stage.look()
     assert stage.api.count("GET", "nodehealths") == 3
-    stage.nodes.queue.hurry(("", "a"))
+    stage.rested("a")
     await stage.look()
     assert "takenOutTime" in stage.status("a")["incidents"][-1]
 
@@ -356,7 +356,7 @@ async def test_the_place_of_a_node_is_free_once_its_return_is_on_record(stage: S
     assert (stage.nodes.engine.breaker.out, stage.nodes.engine.breaker.held) == (1, 1)
     stage.api.refuses.clear()
     for name in ("n1", "n2"):
-        stage.nodes.queue.hurry(("", name))
+        stage.rested(name)
     await stage.look()
     assert "clearedTime" in stage.status("n1")["incidents"][-1]
     assert "takenOutTime" in stage.status("n2")["incidents"][-1]

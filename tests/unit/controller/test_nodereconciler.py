@@ -29,8 +29,8 @@ from tests.unit.health.builders import budgets
 from localcluster.patience import PATIENCE_SECONDS
 from muster.api.fleetpolicy import FleetPolicy
 from muster.api.nodehealth import Evacuate, NodeHealthStatus
+from muster.controller import nodeperform, nodeworlds, slices
 from muster.controller import nodereconciler as module
-from muster.controller import nodeworlds, slices
 from muster.controller.forgetting import Forgetting
 from muster.controller.nodefigures import MAX_REASONS, publish_by_reason
 from muster.controller.nodeperform import TAINT_KEY
@@ -216,7 +216,7 @@ async def test_what_was_decided_is_announced_though_the_taint_is_not_set_yet(sta
     assert (stage.told.reasons, stage.tainted()) == ([("a", "NodeUnhealthy")], set())
     assert not stage.nodes.performer.refused, "its record is written"
     del stage.api.refuses["PATCH", "nodes"]
-    stage.nodes.queue.hurry(("", "a"))
+    stage.rested("a")
     await stage.look()
     assert (stage.told.reasons, stage.tainted()) == ([("a", "NodeUnhealthy")], {"a"})
 
@@ -601,6 +601,88 @@ async def test_a_node_whose_record_cannot_be_read_leaves_its_place_to_another(st
     stage.now += timedelta(seconds=601)
     await stage.look()
     assert stage.tainted() == {"n1", "n2"}
+
+
+async def test_orders_that_waited_for_room_are_left_out_if_they_are_outdated_by_then(stage: Stage) -> None:
+    names = [f"n{number:02}" for number in range(nodeperform.NODES_AT_ONCE + 2)]
+    stage.add(*names)
+    await stage.look()
+    for name in names:
+        stage.say(name, 79)
+        stage.api.gates[name] = asyncio.Event()
+    await stage.nodes.reconciler.reconcile()
+    await until(lambda: len(stage.api.calls) == nodeperform.NODES_AT_ONCE)
+    stage.policy(enforcement="Observe")
+    for gate in stage.api.gates.values():
+        gate.set()
+    await stage.look()
+    late = set(names) - {name for _, _, name in stage.api.calls[: nodeperform.NODES_AT_ONCE]}
+    assert len(late) == 2
+    assert all("takenOutTime" not in stage.status(name)["incidents"][0] for name in late)
+
+
+async def test_records_that_cannot_be_read_again_hold_up_no_other_node(stage: Stage) -> None:
+    broken = [f"n{number:02}" for number in range(nodeperform.NODES_AT_ONCE)]
+    stage.add(*broken, "z")
+    await stage.look()
+    for name in broken:
+        stage.api.fails[name] = [ServerError(500, "", "no") for _ in range(100)]
+        stage.say(name, 79)
+    await stage.nodes.reconciler.reconcile()
+    await until(lambda: stage.api.count("GET", "nodehealths") == len(broken))
+    stage.say("z", 79)
+    await stage.nodes.reconciler.reconcile()
+    await until(lambda: stage.tainted() == {"z"})
+
+
+async def test_a_node_that_cannot_be_judged_leaves_its_place_to_another(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.policy(budgets=budgets(window=0, out=10))
+    stage.add("a", "b", "c")
+    stage.say("c", 79)
+    await stage.look()
+    stage.say("a", 79)
+    stage.say("b", 79)
+    await stage.look()
+    assert stage.tainted() == {"c"}
+    assess = module.assess
+
+    def fails(world: NodeWorld) -> Verdict:
+        if world.facts.node.name == "a":
+            raise OverflowError("date value out of range")
+        return assess(world)
+
+    monkeypatch.setattr(module, "assess", fails)
+    stage.say("a", 79, 48)
+    stage.now += timedelta(seconds=700)
+    stage.say("c", boot="boot-2")
+    await stage.look()
+    assert stage.tainted() == {"b"}
+
+
+async def test_a_new_leader_judges_again_before_it_decides_about_jobs(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "RETRY_SECONDS", 0.001)
+    stage.add("a")
+    stage.say("a", 79)
+    changed = stage.nodes.worlds.changed
+
+    def fails_once() -> set[str]:
+        monkeypatch.setattr(stage.nodes.worlds, "changed", changed)
+        raise OverflowError("date value out of range")
+
+    monkeypatch.setattr(stage.nodes.worlds, "changed", fails_once)
+    await stage.nodes.reconciler.begin()
+    assert stage.cluster.fleet.exclusion("a") is not None
+
+
+async def test_a_later_look_does_not_put_off_a_sooner_one(stage: Stage) -> None:
+    stage.nodes.performer._later("a", 3600.0)
+    stage.nodes.performer._later("a", 0.0)
+    stage.nodes.performer._later("a", 3600.0)
+    await until(lambda: stage.nodes.queue.next_keys() == [("", "a")])
 
 
 async def test_who_may_not_write_any_more_stops(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

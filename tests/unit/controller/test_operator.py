@@ -247,6 +247,11 @@ async def test_an_agent_may_be_silent_for_as_long_as_is_set(process: Operator) -
     assert seconds > 20_000, "where nothing is set, something follows within 30 s"
 
 
+def test_a_standby_remembers_no_names_of_jobs_that_have_gone(process: Operator) -> None:
+    process.bus.job_changed.publish(("ns", "gone"))
+    assert len(process.dirty) == 0
+
+
 def test_its_parts_are_made_of_parts_that_are_there() -> None:
     """In a straight list: nothing is named, not even for later, before the line that makes it."""
     (made,) = ast.parse(textwrap.dedent(inspect.getsource(Operator.__init__))).body

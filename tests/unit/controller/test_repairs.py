@@ -57,7 +57,7 @@ async def test_it_is_on_record_that_the_node_is_held_before_anybody_is_asked(sho
     await shop.repairs.reconcile()
     assert (shop.reasons(), shop.request()) == ([], None)
     shop.api.fails.clear()
-    shop.nodes.queue.hurry(("", "a"))
+    shop.rested("a")
     await shop.turn()
     assert shop.reasons() == ["RepairRequested"]
     assert shop.request() is not None
