@@ -9,6 +9,7 @@ sum is the wall clock, whichever replica leads and whatever any clock does (docs
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from itertools import takewhile
 
 from muster.api.gang import FaultClass, GangIncident, GangSpec
 from muster.api.goodput import (
@@ -28,7 +29,6 @@ from muster.api.trainingjob import Condition, ConditionStatus, LaunchMode
 from muster.goodput.evidence import (
     burn_in_milliseconds,
     current_evidence,
-    last_step_of,
     measured_tflops,
     milliseconds,
     milliseconds_ago,
@@ -37,6 +37,7 @@ from muster.goodput.evidence import (
 from muster.goodput.fingerprint import with_fingerprint, with_library
 from muster.goodput.opened import ONE_CHANGE, RESUMED, SUSPENDED
 from muster.goodput.segments import MILLISECOND, cut_after, with_first_checkpoint, with_segment
+from muster.recovery.exits import last_step_of
 from muster.recovery.failure import Kind
 from muster.world.job import JobWorld
 
@@ -96,11 +97,11 @@ def with_account(world: JobWorld, spec: GangSpec) -> GangSpec:
         incidents = resumed(incidents, record, split.seen, split.taken_back, account_offset(world, account))
     if fault is not None:
         lost = split.amounts.get(Bucket.LOST_WORK, 0) - split.gone_back if split.seen is not None else None
-        incidents[-1] = incidents[-1].model_copy(update={"lost_milliseconds": lost, "trained": split.seen is not None})
+        incidents[-1] = incidents[-1].model_copy(update={"lost_milliseconds": lost})
         changes = {"failures": account.failures + 1, "failed_starts": account.failed_starts + (split.seen is None)}
         account = account.model_copy(update=changes)
     if spec.start is not None and record is not None:
-        account, incidents = _with_steps_made_again(world, record, account, incidents)
+        account = _with_steps_made_again(world, record, account)
     if (
         spec.start is not None and spec.start.resume is not None
     ):  # without fields, its first step shows where the program resumes
@@ -133,25 +134,18 @@ def _measured(world: JobWorld, spec: GangSpec, account: Account) -> Account:
     return account.model_copy(update={"measured_tflops": found})
 
 
-def _with_steps_made_again(
-    world: JobWorld, record: GangSpec, account: Account, incidents: Sequence[GangIncident]
-) -> tuple[Account, list[GangIncident]]:
+def _with_steps_made_again(world: JobWorld, record: GangSpec, account: Account) -> Account:
     """Add the steps made after the last report that was known when Muster acted on the failure.
 
     The time of these steps is counted already, in buckets for time of unknown use.
     """
-    found = list(incidents)
-    first = len(record.incidents)  # of those that no start has followed: it ended what ran last
-    while first > 0 and record.incidents[first - 1].resumed_step is None:
-        first -= 1
-    if first == len(record.incidents) or not account.segments:
-        return account, found
-    top = account.segments[-1].step
-    last = min(last_step_of(world, record, found[first].attempt) or 0, MAX_STEP)
-    if last <= top:
-        return account, found
-    found[first] = found[first].model_copy(update={"step": max(found[first].step or 0, last)})
-    return with_segment(account, Segment(after_step=top, step=last, gpus=held_gpus(world, record))), found
+    since = list(takewhile(lambda incident: incident.resumed_step is None, reversed(record.incidents)))
+    if not since or not account.segments:  # the first of these incidents ended what ran last
+        return account
+    top, last = account.segments[-1].step, last_step_of(world, record, since[-1].attempt)
+    if last is None or last <= top:
+        return account
+    return with_segment(account, Segment(after_step=top, step=last, gpus=held_gpus(world, record)))
 
 
 def _noted(world: JobWorld, record: GangSpec, spec: GangSpec) -> GangSpec:

@@ -242,17 +242,6 @@ def reclaim_milliseconds(world: JobWorld, record: GangSpec, elapsed: int) -> int
     return milliseconds_ago(elapsed, min(ages)) if ages else 0
 
 
-def last_step_of(world: JobWorld, record: GangSpec, attempt: int) -> int | None:
-    """Return the newest step of an ended attempt, as its remaining launchers report it; None without a report.
-
-    They watch until its ranks are gone; Muster may have acted on the failure before their next report.
-    """
-    views = (view for view in world.views.values() if view.attempt == record.attempt)
-    return max(
-        (v.previous_step for v in views if v.previous_step is not None and v.previous_attempt == attempt), default=None
-    )
-
-
 def measured_tflops(world: JobWorld, record: GangSpec) -> int | None:
     """Return the burn-in's speed of one accelerator on the slowest node; None if a node has no such report."""
     views = [world.checkers.get(member.node) for member in record.members]

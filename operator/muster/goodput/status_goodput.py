@@ -29,7 +29,6 @@ from muster.goodput.history import cleaned_text
 from muster.goodput.history import model_of as label_of
 from muster.goodput.opened import close_phase
 from muster.goodput.segments import MILLISECOND, with_first_checkpoint
-from muster.recovery.failure import Failure, Kind
 from muster.world.job import JobWorld
 
 # A little less than the interval of status writes for steps alone: figures are computed for a write, and seldom else.
@@ -202,21 +201,3 @@ def _with_end(record: GangSpec, goodput: Goodput | None) -> list[GangIncident]:
         lost = (last.lost_milliseconds or 0) + goodput.lost_at_end_seconds * 1000
         changes["lost_milliseconds"] = min(lost, LONGEST_MILLISECONDS)
     return [*record.incidents[:-1], last.model_copy(update=changes)]
-
-
-def fault_time(world: JobWorld, cause: Failure) -> datetime:
-    """Return when a failure happened, as far as is known: not before the newest step, which proves all ranks alive."""
-    last_step = world.newest_step_age_seconds
-    age = cause.age_seconds
-    if cause.kind is Kind.HANG:
-        age = last_step
-    elif not age:  # a silent launcher last reported then
-        view = world.views.get(cause.index)
-        age = view.heard_age_seconds if view is not None else 0.0
-    age = min(age, last_step, (world.now - _since(world)).total_seconds())
-    return world.now - timedelta(seconds=max(age, 0.0))
-
-
-def _since(world: JobWorld) -> datetime:
-    """Return the beginning of the attempt."""
-    return min(world.gang.spec.time, world.now) if world.gang else world.now

@@ -26,7 +26,6 @@ from muster.api.gang import (
 )
 from muster.fencing.proofs import BOOT_CHARACTERS
 from muster.fencing.survivors import awaited_proof_message, is_fenced, unfenced_workers
-from muster.goodput.status_goodput import fault_time
 from muster.lifecycle import corruption, local, members, resume, resuming, unloadable
 from muster.lifecycle.modes import mode_of
 from muster.lifecycle.resume import Missing, Start
@@ -38,6 +37,7 @@ from muster.protocol.fence import doubled_seconds, wanted_fence_seconds
 from muster.protocol.messages import IDLE
 from muster.recovery import blame, budgets, exits, holds
 from muster.recovery.failure import Failure, Kind, is_hang, kinds_with
+from muster.recovery.failures import fault_time
 from muster.recovery.stacks import stacks_of
 from muster.recovery.verification import LAUNCHER_SILENT, NOT_LISTED
 from muster.world.job import JobWorld, WorkerView
@@ -653,7 +653,7 @@ def with_barrier_open(world: JobWorld, record: GangSpec) -> tuple[GangSpec, str]
         time=world.now, master_address=address, master_port=port, resume=where.resume, resume_preset=preset
     )
     fence_file = _fence_file_of_most(world)
-    incidents = [_with_stacks(world, incident) for incident in record.incidents]
+    incidents = [_with_stacks(world, incident) for incident in _with_later_steps(world, record)]
     spec = record.model_copy(
         update={
             "members": [_member_at_start(worker_view, fence_file) for worker_view in world.worker_views],
@@ -801,6 +801,23 @@ def _member_at_start(worker_view: WorkerView, fence_file: str = "") -> Member:
             and view.fence_file_id == fence_file,
         }
     )
+
+
+def _with_later_steps(world: JobWorld, record: GangSpec) -> list[GangIncident]:
+    """Return the incidents; the one that ended what ran last with a step that was reported only after it.
+
+    Checkpoints refill the restart budgets only beyond that step.
+    """
+    attempt = _first_open(record)
+    last = exits.last_step_of(world, record, attempt)
+    if last is None:
+        return record.incidents
+    return [
+        incident.model_copy(update={"step": max(incident.step or 0, last)})
+        if incident.attempt == attempt and incident.resumed_step is None
+        else incident
+        for incident in record.incidents
+    ]
 
 
 def _with_resume_step(record: GangSpec, where: Start) -> list[GangIncident]:

@@ -7,7 +7,8 @@ import re
 import signal
 from dataclasses import replace
 
-from muster.api.gang import Level
+from muster.api.gang import GangSpec, Level
+from muster.api.goodput import MAX_STEP
 from muster.protocol.messages import RankReport
 from muster.recovery.ended_well import raised_at_the_end
 from muster.recovery.failure import ORDER_ERROR_SECONDS, Failure, Kind, failure_of
@@ -338,3 +339,12 @@ def _last_lines(tail: str) -> str:
         return text
     before = f"{error}{BETWEEN_LINES}…"
     return before + text[len(before) - LAST_LINES_CHARS :]
+
+
+def last_step_of(world: JobWorld, record: GangSpec, attempt: int) -> int | None:
+    """Return the newest step of an ended attempt, as its remaining launchers report it; None without a report.
+
+    They watch until its ranks are gone; Muster may have acted on the failure before their next report.
+    """
+    views = (v for v in world.views.values() if (v.attempt, v.previous_attempt) == (record.attempt, attempt))
+    return max((min(v.previous_step, MAX_STEP) for v in views if v.previous_step is not None), default=None)

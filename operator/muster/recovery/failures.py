@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime, timedelta
 
 from muster.api.gang import Gang, Level
 from muster.api.nodehealth import Evacuate
@@ -316,3 +317,17 @@ def _hung_before(gang: Gang, step: int) -> bool:
     if last is None or not is_hang(last.reason):
         return False
     return step <= (-1 if last.step is None else last.step)
+
+
+def fault_time(world: JobWorld, cause: Failure) -> datetime:
+    """Return when a failure happened, as far as is known: not before the newest step, which proves all ranks alive."""
+    last_step = world.newest_step_age_seconds
+    age = cause.age_seconds
+    if cause.kind is Kind.HANG:
+        age = last_step
+    elif not age:  # a silent launcher last reported then
+        view = world.views.get(cause.index)
+        age = view.heard_age_seconds if view is not None else 0.0
+    begun = min(world.gang.spec.time, world.now) if world.gang else world.now
+    age = min(age, last_step, (world.now - begun).total_seconds())
+    return world.now - timedelta(seconds=max(age, 0.0))

@@ -71,6 +71,7 @@ def fault(scene: Scene, age_seconds: float = 0.0, kind: Kind = Kind.RANK_FAILED)
         level=Level.IN_PLACE,
         fault_class=FaultClass.APPLICATION,
         reason=kind,
+        trained=any(view.step is not None for view in scene.launchers.values()),
     )
 
 
@@ -235,8 +236,6 @@ def test_steps_that_were_made_after_the_last_report_that_was_known_are_lost_too(
     ends = [each.model_copy(update={"resumed_step": 40}) for each in (known, twice)]
     spec = with_account(later.world(), later.record.model_copy(update={"start": go, "incidents": ends}))
     assert account_of(spec).lost_steps == lost
-    assert spec.incidents[0].step == 40 + lost
-    assert spec.incidents[1].step is None
     assert account_of(spec).segments[-1].step == 40
 
 

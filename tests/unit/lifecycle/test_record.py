@@ -26,7 +26,7 @@ from muster.lifecycle.plan import CommitGang, CreatePod, DeletePod
 from muster.lifecycle.resume import NOT_VISIBLE_SECONDS, Missing
 from muster.lifecycle.step import decide
 from muster.protocol.messages import IDLE, RECLAIMING, RankReport, StackReport
-from muster.recovery import failures
+from muster.recovery import budgets, failures
 from muster.world.job import JobWorld, PodAges, TemplateVerdict, VerdictKind
 from muster.world.queuedecision import NotPlaced, Placed
 
@@ -208,6 +208,33 @@ def test_what_was_won_counts_before_what_was_lost() -> None:
 def test_a_failure_before_the_first_step_stands_at_the_resume_step() -> None:
     here = Scene(a_job()).fleet().gang(resume=5).pods().all(running(1))
     assert recover(here.launcher(1, failed(1)).world()).incidents[-1].step == 5
+
+
+@pytest.mark.parametrize(
+    ("reported", "attempt", "step"), [(105, 1, 105), (None, 1, 101), (90, 1, 101), (105, 7, 101), (2**60, 1, 2**53 - 1)]
+)
+def test_a_step_that_was_reported_after_the_failure_counts_for_the_restart_budgets(
+    reported: int | None, attempt: int, step: int
+) -> None:
+    """A checkpoint has to lie beyond it before the failure is refunded. Attempt 2 failed before its start."""
+    ended = [an_incident(1, step=101, trained=True), an_incident(2, step=None)]
+    scene = Scene(a_job()).fleet().gang(3, go=False, incidents=ended).pods()
+    record = start(scene.all(idle(3, previous_attempt=attempt, previous_step=reported)))
+    assert isinstance(record, GangSpec)
+    assert [incident.step for incident in record.incidents] == [step, None]
+    for saved, restarts in ((step, 1), (step + 1, 0)):
+        later = record.model_copy(update={"checkpoint": Resume.model_construct(step=saved, path="/checkpoints/x")})
+        assert budgets.application_restarts(later, record.time) == restarts
+
+
+def test_a_later_step_counts_as_made_again_before_a_new_branch_lowers_it() -> None:
+    job = a_job(checkpoint={"directory": "/checkpoints", "resumeFrom": "40"})
+    scene = Scene(job).fleet().gang(2, go=False, incidents=[an_incident(1, step=101)]).pods()
+    saved = ((40, "/checkpoints/40"), (100, "/checkpoints/100"))
+    record = start(scene.all(idle(2, previous_attempt=1, previous_step=105, checkpoints=saved, stamps="")))
+    assert isinstance(record, GangSpec), record
+    (incident,) = record.incidents
+    assert (incident.step, incident.resumed_step, incident.lost_steps) == (40, 40, 65)
 
 
 def test_a_back_off_outlives_the_wait_for_a_node() -> None:

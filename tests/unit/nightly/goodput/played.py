@@ -29,6 +29,7 @@ from muster.goodput.prices import Prices
 from muster.goodput.status_goodput import goodput_of_status
 from muster.lifecycle.commit import commit
 from muster.lifecycle.plan import CommitGang
+from muster.lifecycle.record import newest_step
 from muster.node.launcher.progress import ProgressFile
 from muster.node.launcher.snapshot import RankView, Snapshot
 from muster.node.launcher.stepclock import StepClock
@@ -369,6 +370,7 @@ class Player:
             level=Level.IN_PLACE,
             fault_class=FaultClass(attempt.fault_class),
             reason=Kind.HANG if attempt.end is End.HANG else Kind.RANK_FAILED,
+            trained=newest_step(self.world(), self.record) is not None,
         )
 
     def finish(self, attempt: Attempt) -> Outcome:
