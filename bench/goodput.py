@@ -24,7 +24,7 @@ import json
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -43,12 +43,13 @@ from muster.controller.history import NOTE_SECONDS, packed
 from muster.controller.jobfigures import JobFigures
 from muster.controller.perform import PROGRESS_WRITE_SECONDS
 from muster.coordinator.hub import STEP_NEWS_SECONDS
+from muster.decision import accounted
 from muster.goodput import status_goodput
 from muster.goodput.history import ended_job_record as kept
 from muster.goodput.history import last_known
-from muster.lifecycle import commit
 from muster.lifecycle import record as records
-from muster.lifecycle.plan import Action, CommitGang
+from muster.lifecycle.commit import commit
+from muster.lifecycle.plan import CommitGang, Plan
 from muster.lifecycle.step import decide
 from muster.lifecycle.worker_pod import WorkerSettings
 from muster.protocol.messages import RUNNING, RankReport
@@ -166,8 +167,9 @@ class Job:
             template_verdict=TemplateVerdict(VerdictKind.ACCEPTED, self.job.metadata.generation),
         )
 
-    def take(self, actions: Sequence[Action]) -> None:
+    def take(self, world: JobWorld, plan: Plan) -> None:
         """The record as it has been written now."""
+        actions = accounted.plan_with_account(world, plan).actions
         (spec,) = (action.spec for action in actions if isinstance(action, CommitGang))
         self.record = GangSpec.model_validate(spec.to_json())
         self.version += 1
@@ -227,10 +229,11 @@ def measure(seconds: float, sizes: tuple[tuple[int, int], ...] = SIZES) -> dict[
             if failures and failures[0] <= now:
                 failures.pop(0)
                 fail(each, now, fleet)
-            plan = deciding(each.world(now, fleet), SETTINGS)
+            world = each.world(now, fleet)
+            plan = deciding(world, SETTINGS)
             decisions += 1
             if plan.commits:
-                each.take(plan.actions)
+                each.take(world, plan)
                 heapq.heappush(due, (now, number))
                 continue
             assert plan.status is not None
@@ -391,7 +394,7 @@ def fail(each: Job, now: float, fleet: Fleet) -> None:
     world = each.world(now, fleet)
     node = each.record.members[0].node
     failure = Failure(Kind.RANK_FAILED, Level.IN_PLACE, 0, node, "exit code 1", exit_code=1, age_seconds=1.0)
-    each.take(commit.commit(world, records.after_failures(world, each.record, [failure])).actions)
+    each.take(world, commit(world, records.after_failures(world, each.record, [failure])))
     resume = each.step(now) - 10
     go = AttemptStart(
         time=moment(now + 1.0),
@@ -404,7 +407,7 @@ def fail(each: Job, now: float, fleet: Fleet) -> None:
         for one in each.record.incidents
     ]
     world = each.world(now + 1.0, fleet)
-    each.take(commit.commit(world, each.record.model_copy(update={"start": go, "incidents": ended})).actions)
+    each.take(world, commit(world, each.record.model_copy(update={"start": go, "incidents": ended})))
     each.base, each.since = resume, now + 1.0
 
 
@@ -445,7 +448,7 @@ def _metered(meter: Meter) -> Iterator[None]:
     places: list[tuple[Any, str, str]] = [
         (status_goodput, "goodput_of_status", "told"),
         (status_goodput, "incidents_of_status", "told"),
-        (commit, "with_account", "committed"),
+        (accounted, "with_account", "committed"),
     ]
     before = [getattr(where, name) for where, name, _ in places]
     for (where, name, part), act in zip(places, before, strict=True):

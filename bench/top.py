@@ -108,11 +108,12 @@ def told(each: Job) -> Mapping[str, Any]:
     for number in range(FAILURES):
         fail(each, 60.0 * (number + 1), fleet)
     while True:
-        plan = decide(each.world(60.0 * (FAILURES + 2), fleet), SETTINGS)
+        world = each.world(60.0 * (FAILURES + 2), fleet)
+        plan = decide(world, SETTINGS)
         if not plan.commits:
             assert plan.status is not None
             return plan.status.to_json()
-        each.take(plan.actions)
+        each.take(world, plan)
 
 
 def _job(each: Job) -> dict[str, Any]:

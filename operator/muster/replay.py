@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from muster.decision.decided import Replayed, replay
 from muster.health import node_decision
 from muster.health.node_decision import ReplayedNode
-from muster.lifecycle.decided import Replayed, replay
 
 SAME, DIFFERS, UNREADABLE = 0, 1, 2
 

@@ -17,13 +17,14 @@ from tests.unit.lifecycle.theatre import Theatre
 from localcluster.patience import PATIENCE_SECONDS
 from muster import replay
 from muster.api.fleetpolicy import FleetPolicySpec
+from muster.decision.accounted import plan_with_account
+from muster.decision.decided import Decided, write
 from muster.health import node_decision
 from muster.health.assess import assess
 from muster.health.effects import effect
 from muster.health.node_decision import NodeDecision
 from muster.health.orders import Order
 from muster.health.rulings import Act, Ruling
-from muster.lifecycle.decided import Decided, write
 from muster.lifecycle.plan import BindPod, DeletePod, Plan
 from muster.lifecycle.step import decide
 from muster.lifecycle.worker_pod import WorkerSettings
@@ -37,7 +38,7 @@ def life() -> list[str]:
 
     def noted(world: JobWorld, settings: WorkerSettings) -> Plan:
         plan = decide(world, settings)
-        lines.append(write(Decided(world, settings, plan)))
+        lines.append(write(Decided(world, settings, plan_with_account(world, plan))))
         return plan
 
     with pytest.MonkeyPatch.context() as patch:

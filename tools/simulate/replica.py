@@ -12,9 +12,9 @@ from muster.controller.operator import Operator
 from muster.controller.patterns import StepPatterns
 from muster.controller.ports import Ports
 from muster.controller.settings import Settings
+from muster.decision.decided import Decided
 from muster.health.node_decision import NodeDecision
 from muster.kube.lease import LeaderLease
-from muster.lifecycle.decided import Decided
 from simulate.client import SimulatedClient, Way
 from simulate.loop import whose
 from simulate.network import API

@@ -19,6 +19,8 @@ from muster.controller.settings import COORDINATOR_SERVICE, EXTERNAL_ISSUER, Set
 from muster.coordinator.probes import LoopHeartbeat
 from muster.coordinator.server import CoordinatorServer, load_pair, server_context
 from muster.coordinator.worlds import serve_worlds
+from muster.decision import decided
+from muster.decision.decided import Decided
 from muster.health import node_decision
 from muster.health.node_decision import NodeDecision
 from muster.kube import paths
@@ -27,8 +29,6 @@ from muster.kube.certificates import CertificateKeeper, Certificates, NoCertific
 from muster.kube.client import APPLY_PATCH, Client
 from muster.kube.errors import ApiError, NotFound
 from muster.kube.lease import LeaderLease
-from muster.lifecycle import decided
-from muster.lifecycle.decided import Decided
 from muster.serve import Server
 
 CERTIFICATE_CHECK_SECONDS = 600.0

@@ -32,13 +32,14 @@ from muster.controller.queue import Queue
 from muster.controller.saves import SaveFigures
 from muster.controller.slices import in_slices
 from muster.controller.worlds import KeptWorlds
+from muster.decision.accounted import plan_with_account
+from muster.decision.decided import Decided, error_text
 from muster.goodput.prices import listed
 from muster.kube.decode import Undecodable
 from muster.kube.errors import ApiError, Conflict, LeadershipLost
 from muster.kube.events import NORMAL, WARNING, EventRecorder, Regarding
 from muster.lifecycle import pending, status
 from muster.lifecycle import record as records
-from muster.lifecycle.decided import Decided, error_text
 from muster.lifecycle.figures import compute_or_fallback
 from muster.lifecycle.plan import Action, Announcement, ApplySupport, CommitGang, CreatePod, Plan, State, StatusReport
 from muster.lifecycle.step import decide
@@ -328,7 +329,7 @@ class Reconciler:
         """Make the plan for a job, and keep the world it was made of, also where that fails."""
         settings = self._settings()
         try:
-            plan = decide(world, settings)
+            plan = plan_with_account(world, decide(world, settings))
         except NotAtHandError:
             raise
         except Exception as error:

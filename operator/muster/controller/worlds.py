@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from muster.controller.bus import Key
 from muster.controller.keptdecisions import KeptDecisions
-from muster.lifecycle.decided import Decided
+from muster.decision.decided import Decided
 from muster.world.job import JobWorld
 
 # In all: 15 MB at most. The launcher of each worker is seen anew in every world; a node is one entry in dictionaries of

@@ -3,9 +3,6 @@
 import json
 
 from muster.api.gang import GangSpec
-from muster.api.goodput import Account
-from muster.goodput.account import with_account, with_held_gpus
-from muster.lifecycle.figures import compute_or_fallback
 from muster.lifecycle.plan import Announcement, CommitGang, DeletePod, Plan
 from muster.recovery.stacks import is_printing
 from muster.world.job import JobWorld
@@ -19,22 +16,9 @@ FEW_INCIDENTS = 32
 
 
 def commit(world: JobWorld, spec: GangSpec, *announcements: Announcement) -> Plan:
-    """Return the plan that commits the record with the job's goodput account; the status follows in the next step."""
+    """Return the plan that commits the record; the status follows in the next step."""
     version = world.gang.metadata.resource_version if world.gang else ""
-    kept = compute_or_fallback("the account", lambda: _with_account(world, spec), spec)
-    return Plan((CommitGang(within_etcd_limit(kept), version),), None, announcements, wake_in_seconds=0.0)
-
-
-def _with_account(world: JobWorld, spec: GangSpec) -> GangSpec:
-    """Return the record with its account.
-
-    Raises:
-        ValidationError: the API server would refuse the account, because it was edited.
-    """
-    kept = with_account(world, with_held_gpus(world, spec))
-    if kept.account is not None:
-        Account.model_validate(kept.account.to_json())
-    return kept
+    return Plan((CommitGang(spec, version),), None, announcements, wake_in_seconds=0.0)
 
 
 def within_etcd_limit(spec: GangSpec) -> GangSpec:

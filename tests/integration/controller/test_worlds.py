@@ -1,6 +1,6 @@
 """What a real operator saw is decided again the same by another process."""
 
-from muster.lifecycle.decided import replay
+from muster.decision.decided import replay
 from stage.scene import Scene
 
 

@@ -19,13 +19,13 @@ from typer.testing import Result
 from muster import replay
 from muster.api.fleetpolicy import FleetPolicySpec
 from muster.cli.bundle import MAX_OBJECTS
+from muster.decision import decided
+from muster.decision.decided import Decided
 from muster.health import node_decision
 from muster.health.assess import assess
 from muster.health.node_decision import NodeDecision
 from muster.kube import portforward
 from muster.kube.errors import Forbidden, Unreachable
-from muster.lifecycle import decided
-from muster.lifecycle.decided import Decided
 from muster.lifecycle.step import decide
 from muster.world.redact import GONE
 

@@ -26,12 +26,12 @@ from muster.controller.cluster import Cluster
 from muster.controller.operator import STALE_SECONDS, Operator
 from muster.controller.settings import Settings
 from muster.coordinator.auth import Caller
+from muster.decision.decided import Decided
 from muster.health.assess import assess
 from muster.kube import certificates
 from muster.kube.client import Client
 from muster.kube.decode import AgentPod, Undecodable
 from muster.kube.errors import Forbidden, NotFound, Unreachable
-from muster.lifecycle.decided import Decided
 from muster.lifecycle.plan import Plan
 from muster.protocol import messages
 from muster.protocol.checks import (

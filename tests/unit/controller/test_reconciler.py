@@ -202,6 +202,21 @@ async def test_a_conflict_that_comes_again_is_not_hurried_by_what_waits_in_betwe
     assert rests[2::2][:4] == [0.02, 0.04, 0.08, 0.16]
 
 
+async def test_what_is_committed_has_its_account_and_is_kept_with_it(loop: Loop, make: Any) -> None:
+    def commit(world: JobWorld, _: Any) -> Plan:
+        return Plan() if world.gang else Plan((CommitGang(make.gang(world.job, "p0").spec, ""),))
+
+    loop.add(make.job("j"), commit)
+    await loop.until(lambda: loop.scene.api.count("POST") == 1)
+    account = loop.scene.api.bodies[0]["spec"]["account"]
+    first = loop.kept.decisions_of(("ns", "j"))[0].plan
+    assert first is not None
+    (action,) = first.actions
+    assert isinstance(action, CommitGang)
+    assert action.spec.account is not None
+    assert action.spec.account.to_json() == account
+
+
 async def test_what_was_decided_is_kept_with_what_was_seen(loop: Loop, make: Any) -> None:
     plan = Plan(wake_in_seconds=50.0)
     loop.add(make.job("j"), lambda _world, _settings: plan)

@@ -7,7 +7,7 @@ from tests.unit.lifecycle.builders import SETTINGS, a_job, a_node, at, in_queue
 
 from muster.controller.keptdecisions import PER_KEY
 from muster.controller.worlds import NODES_PER_WORKER_VIEW, KeptWorlds
-from muster.lifecycle.decided import Decided, replay, write
+from muster.decision.decided import Decided, replay, write
 from muster.lifecycle.plan import Announcement, DeletePod, Plan, State, StatusReport
 from muster.lifecycle.step import decide
 from muster.world.fleet import Fleet, KnownAges

@@ -12,10 +12,10 @@ from tests.unit.lifecycle.builders import SETTINGS, a_fleet, a_job, a_node, at
 
 from muster.api.fleetpolicy import FleetPolicySpec
 from muster.coordinator.worlds import Line, serve_worlds
+from muster.decision.decided import Decided, replay, write
 from muster.health import node_decision
 from muster.health.assess import assess
 from muster.health.node_decision import NodeDecision
-from muster.lifecycle.decided import Decided, replay, write
 from muster.lifecycle.step import decide
 from muster.world.job import JobWorld
 

@@ -4,11 +4,10 @@ import pytest
 from tests.unit.lifecycle.builders import GPU, Scene, a_job, a_node
 
 from muster.api.gang import GangSpec
+from muster.decision.accounted import record_with_account
 from muster.goodput.account import close_account
 from muster.goodput.status_goodput import goodput_of_status
 from muster.lifecycle import record as records
-from muster.lifecycle.commit import commit
-from muster.lifecycle.plan import CommitGang
 from muster.world.queuedecision import Placed
 
 
@@ -22,9 +21,7 @@ def placed(gpus_per_node: int, gpus: int = 8) -> tuple[Scene, GangSpec]:
 
 def committed(scene: Scene, spec: GangSpec) -> GangSpec:
     """The record as it is written."""
-    (write,) = commit(scene.world(), spec).actions
-    assert isinstance(write, CommitGang)
-    return write.spec
+    return record_with_account(scene.world(), spec)
 
 
 @pytest.mark.parametrize(("asked", "gpus"), [(1, 8), (8, 8), (0, 8), (0, 0), (1, 4000)])

@@ -9,12 +9,9 @@ from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, at, running
 from tests.unit.lifecycle.saving import GB, HOUR, START_NS, Life, hourly, report, room_comes_and_goes
 
 from muster.api.gang import Resume
-from muster.api.goodput import Account
 from muster.api.trainingjob import MAX_SAVES, CheckpointStatus, TrainingJobStatus
 from muster.goodput import status_goodput as goodput
 from muster.lifecycle import care, figures
-from muster.lifecycle import commit as lifecycle_commit
-from muster.lifecycle.plan import CommitGang
 from muster.lifecycle.step import decide
 from muster.protocol.messages import CheckpointReport
 
@@ -92,27 +89,11 @@ def test_a_defect_in_what_is_told_of_saves_keeps_no_job_from_its_pods(monkeypatc
         (care, "with_save_concerns"),
         (goodput, "goodput_of_status"),
         (goodput, "incidents_of_status"),
-        (lifecycle_commit, "with_account"),
     ):
         monkeypatch.setattr(room, name, broken)
     life = Life()
     status = life.look(605, report(10, 600), step=11)
     assert (status.state, status.checkpoint is not None) == ("Running", True)
-    assert decide(Scene(a_job()).fleet().world(), SETTINGS).commits
-
-
-def test_an_account_that_somebody_has_spoiled_keeps_no_job_from_its_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(figures, "_logged", set())
-    scene = Scene(a_job(), seconds=10).fleet()
-    spoiled = Account(creation_time=at(0), counted_until=at(0), milliseconds={f"bucket-{n}": 1 for n in range(15)})
-    plan = decide(scene.world(), SETTINGS)
-    (commit,) = plan.actions
-    assert isinstance(commit, CommitGang)
-    scene.record = commit.spec.model_copy(update={"account": spoiled, "start": None})
-    scene.seconds = 500
-    kept = lifecycle_commit.commit(scene.world(), scene.record.model_copy(update={"attempt": 2})).actions[0]
-    assert isinstance(kept, CommitGang)
-    assert kept.spec.account == spoiled, "what the API server would refuse is not committed"
 
 
 class TestNoNewCheckpoint:

@@ -1,14 +1,13 @@
-"""A record stays small enough for etcd: what is old goes first. Its account goes with it."""
+"""A record stays small enough for etcd: what is old goes first."""
 
 from datetime import timedelta
 
 import pytest
-from tests.unit.lifecycle.builders import EPOCH, Scene, a_job, an_incident, idle
+from tests.unit.lifecycle.builders import EPOCH, an_incident
 
-from muster.api.gang import AttemptStart, GangSpec, Level, Member
+from muster.api.gang import GangSpec, Level, Member
 from muster.lifecycle import commit
 from muster.lifecycle.commit import FEW_INCIDENTS, MAX_EXCLUDED, SURELY_SMALL, within_etcd_limit
-from muster.lifecycle.plan import CommitGang
 
 INCIDENTS = [an_incident(attempt) for attempt in range(FEW_INCIDENTS + 8)]
 EXCLUDED = {f"n{number}": EPOCH + timedelta(seconds=number) for number in range(MAX_EXCLUDED + 3)}
@@ -39,17 +38,3 @@ def test_a_large_record_loses_its_oldest_incidents(
 def test_a_record_that_fits_stays_as_it_is() -> None:
     record = a_record(SURELY_SMALL + 1)
     assert within_etcd_limit(record) is record
-
-
-def test_a_record_with_its_go_counts_each_millisecond_until_then_once() -> None:
-    job = a_job()
-    job = job.model_copy(update={"metadata": job.metadata.model_copy(update={"creation_timestamp": EPOCH})})
-    world = Scene(job).fleet().gang(go=False).pods().all(idle(1)).world()
-    assert world.gang is not None
-    go = AttemptStart(time=world.now, master_address="10.0.0.1", master_port=20001)
-    (action,) = commit.commit(world, world.gang.spec.model_copy(update={"start": go})).actions
-    assert isinstance(action, CommitGang)
-    account = action.spec.account
-    assert account is not None
-    assert (account.creation_time, account.counted_until) == (EPOCH, world.now)
-    assert sum(account.milliseconds.values()) == (world.now - EPOCH).total_seconds() * 1000 > 0

@@ -59,7 +59,7 @@ SHOWN_BY = {
         "fencing/test_survivors.py::test_a_pod_that_was_force_deleted_on_a_node_that_is_cut_off_is_waited_for"
     ),
     "second-counted-twice": (
-        "lifecycle/test_commit.py::test_a_record_with_its_go_counts_each_millisecond_until_then_once"
+        "decision/test_accounted.py::test_a_record_with_its_go_counts_each_millisecond_until_then_once"
     ),
     "short-fence": "fencing/test_survivors.py::test_the_fence_file_waits_longer_for_a_longer_fence",
     "start-forgotten": (

@@ -23,12 +23,11 @@ from muster.api.goodput import Account, Goodput
 from muster.api.trainingjob import CheckpointStatus, Condition, ConditionStatus
 from muster.coordinator.auth import Caller
 from muster.coordinator.hub import Hub
+from muster.decision.accounted import record_with_account
 from muster.goodput.account import MILLISECOND, close_account
 from muster.goodput.figures import KeptWork, settle_account
 from muster.goodput.prices import Prices
 from muster.goodput.status_goodput import goodput_of_status
-from muster.lifecycle.commit import commit
-from muster.lifecycle.plan import CommitGang
 from muster.lifecycle.record import newest_step
 from muster.node.launcher.progress import ProgressFile
 from muster.node.launcher.snapshot import RankView, Snapshot
@@ -175,10 +174,7 @@ class Player:
         return scene.world()
 
     def commit(self, spec: GangSpec) -> None:
-        world = self.world()
-        (action,) = commit(world, spec).actions
-        assert isinstance(action, CommitGang)
-        kept = GangSpec.model_validate(action.spec.to_json())
+        kept = GangSpec.model_validate(record_with_account(self.world(), spec).to_json())
         if self.record is None or self.record.attempt != kept.attempt:
             self.attempt_since = self.now
         self.record = kept

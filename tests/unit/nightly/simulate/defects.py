@@ -15,12 +15,13 @@ from muster.api.gang import GangSpec, Resume
 from muster.api.goodput import AttemptProgress, added
 from muster.controller import cluster
 from muster.controller.records import RecordWriter
+from muster.decision import accounted
 from muster.fencing import managed, survivors
 from muster.fencing.plain import PlainProofs
 from muster.goodput import account
 from muster.kube import decode, informer
 from muster.kube.errors import ServerError, Unreachable
-from muster.lifecycle import assembling, commit, evacuating, members, record, resume, status
+from muster.lifecycle import assembling, evacuating, members, record, resume, status
 from muster.node.checkpoint import candidate
 from muster.node.launcher import moves, supervisor
 from muster.node.launcher.fence_file import FenceFile
@@ -279,7 +280,7 @@ def _second_counted_twice(patch: Patch) -> None:
         twice = added(made.account.milliseconds, {"starting": 1})
         return made.model_copy(update={"account": made.account.model_copy(update={"milliseconds": twice})})
 
-    patch.setattr(commit, "with_account", carried)
+    patch.setattr(accounted, "with_account", carried)
 
 
 def _begun_anew(patch: Patch) -> None:
@@ -292,7 +293,7 @@ def _begun_anew(patch: Patch) -> None:
             return kept(world, spec)
         return spec.model_copy(update={"account": account.Account(creation_time=world.now, counted_until=world.now)})
 
-    patch.setattr(commit, "with_account", carried)
+    patch.setattr(accounted, "with_account", carried)
 
 
 def _first_follows(patch: Patch) -> None:

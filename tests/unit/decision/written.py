@@ -10,7 +10,8 @@ from tests.unit.lifecycle import theatre as stage
 from tests.unit.lifecycle.builders import a_job
 from tests.unit.lifecycle.theatre import VICTIM_TAIL, Play, Theatre
 
-from muster.lifecycle.decided import Decided, replay, write
+from muster.decision.accounted import plan_with_account
+from muster.decision.decided import Decided, replay, write
 from muster.lifecycle.plan import Plan
 from muster.lifecycle.step import decide
 from muster.lifecycle.worker_pod import WorkerSettings
@@ -27,7 +28,7 @@ def written_down() -> Iterator[list[str]]:
         plan = decide(world, settings)
         if not plan.actions and next(idle) % 10:
             return plan
-        written.append(write(Decided(world, settings, plan)))
+        written.append(write(Decided(world, settings, plan_with_account(world, plan))))
         replayed = replay(written[-1])
         assert replayed.now == replayed.then
         assert decide(replayed.world, settings) == plan
@@ -81,8 +82,9 @@ def a_life_is_decided_again_the_same(fault: Callable[[Theatre, Play], None], mod
         fault(theatre, play)
         theatre.finish(play)
     assert len(lines) > 20
-    actions = {action["action"] for line in lines for action in json.loads(line)["plan"]["actions"]}
-    assert {"CommitGang", "CheckTemplate", "CreatePod", "ApplySupport"} <= actions
+    actions = [action for line in lines for action in json.loads(line)["plan"]["actions"]]
+    assert {"CommitGang", "CheckTemplate", "CreatePod", "ApplySupport"} <= {action["action"] for action in actions}
+    assert all(action["spec"]["account"] for action in actions if action["action"] == "CommitGang")
 
 
 def two_jobs_for_one_place_are_decided_again_the_same(until_the_end: bool) -> None:

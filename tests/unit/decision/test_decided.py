@@ -4,17 +4,18 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from tests.unit.lifecycle.builders import SETTINGS, a_fleet, a_job, a_node, at
-from tests.unit.lifecycle.theatre import Play, Theatre
-from tests.unit.lifecycle.written import (
+from tests.unit.decision.written import (
     CHIEF_LIVES,
     a_life_is_decided_again_the_same,
     two_jobs_for_one_place_are_decided_again_the_same,
 )
+from tests.unit.lifecycle.builders import SETTINGS, a_fleet, a_job, a_node, at
+from tests.unit.lifecycle.theatre import Play, Theatre
 
 from muster.api.nodehealth import Evacuate
-from muster.lifecycle import decided
-from muster.lifecycle.decided import Decided, replay, write
+from muster.decision import decided
+from muster.decision.accounted import plan_with_account
+from muster.decision.decided import Decided, replay, write
 from muster.lifecycle.plan import Plan
 from muster.lifecycle.step import decide
 from muster.lifecycle.worker_pod import WorkerSettings
@@ -37,14 +38,14 @@ def test_a_node_that_has_to_be_left() -> None:
     theatre.until(lambda: play.step >= 7)
     world = theatre.world(play)
     world.fleet.exclude(theatre.node_of(play, 1).name, Exclusion("Xid79", "fell off the bus", Evacuate.NOW))
-    plan = decide(world, SETTINGS)
+    plan = plan_with_account(world, decide(world, SETTINGS))
     assert plan.commits
     assert replay(write(Decided(world, SETTINGS, plan))).same
 
 
 def test_another_decision_is_seen() -> None:
     world = JobWorld(at(1), a_job(), fleet=a_fleet([a_node("n0")]))
-    plan = decide(world, SETTINGS)
+    plan = plan_with_account(world, decide(world, SETTINGS))
     assert replay(write(Decided(world, SETTINGS, plan))).same
     assert not replay(write(Decided(world, SETTINGS, replace(plan, wake_in_seconds=77.0)))).same
 

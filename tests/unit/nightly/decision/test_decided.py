@@ -3,13 +3,13 @@
 from collections.abc import Callable
 
 import pytest
-from tests.unit.lifecycle.theatre import Play, Theatre
-from tests.unit.lifecycle.written import (
+from tests.unit.decision.written import (
     ALL_LIVES,
     CHIEF_LIVES,
     a_life_is_decided_again_the_same,
     two_jobs_for_one_place_are_decided_again_the_same,
 )
+from tests.unit.lifecycle.theatre import Play, Theatre
 
 
 @pytest.mark.parametrize(("fault", "mode"), [life for life in ALL_LIVES if life not in CHIEF_LIVES])

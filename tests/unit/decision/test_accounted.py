@@ -1,0 +1,127 @@
+"""The account is added to what was decided: it is in the same write, and changes nothing else."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.unit.decision.unaccounted import (
+    bare_plan,
+    crash_loop,
+    lost_node_and_new_leader,
+    no_decision_of_a_story_reads_the_account,
+    only_pod_deleted,
+    progress_between_failures,
+    silent_node_of_a_plain_job,
+    the_same_is_decided_without_accounts,
+)
+from tests.unit.lifecycle.builders import EPOCH, SETTINGS, Scene, a_job, an_incident, at, failed, idle, running
+
+from muster.api.gang import AttemptStart, GangSpec
+from muster.api.goodput import Account
+from muster.decision import accounted
+from muster.decision.accounted import plan_with_account, record_with_account
+from muster.lifecycle import commit, figures
+from muster.lifecycle.commit import FEW_INCIDENTS
+from muster.lifecycle.plan import CommitGang, Plan
+from muster.lifecycle.step import decide
+from muster.world.job import JobWorld
+
+
+def committed(plan: Plan) -> GangSpec:
+    (action,) = plan.actions
+    assert isinstance(action, CommitGang)
+    return action.spec
+
+
+def crashed() -> JobWorld:
+    """A rank of a gang that trains has failed."""
+    scene = Scene(a_job()).fleet().gang(account=Account(creation_time=at(0), counted_until=at(50)))
+    return scene.pods().all(running(1, step=9)).launcher(0, failed(1, step=9)).world()
+
+
+def test_a_record_with_its_go_counts_each_millisecond_until_then_once() -> None:
+    job = a_job()
+    job = job.model_copy(update={"metadata": job.metadata.model_copy(update={"creation_timestamp": EPOCH})})
+    world = Scene(job).fleet().gang(go=False).pods().all(idle(1)).world()
+    assert world.gang is not None
+    go = AttemptStart(time=world.now, master_address="10.0.0.1", master_port=20001)
+    account = record_with_account(world, world.gang.spec.model_copy(update={"start": go})).account
+    assert account is not None
+    assert (account.creation_time, account.counted_until) == (EPOCH, world.now)
+    assert sum(account.milliseconds.values()) == (world.now - EPOCH).total_seconds() * 1000 > 0
+
+
+def test_what_is_decided_has_no_account_and_what_is_committed_has() -> None:
+    world = Scene(a_job()).fleet().world()
+    plan = decide(world, SETTINGS)
+    kept = plan_with_account(world, plan)
+    assert (committed(plan).account, [member.gpus for member in committed(plan).members]) == (None, [None] * 3)
+    assert committed(kept).account is not None
+    assert [member.gpus for member in committed(kept).members] == [8] * 3
+    assert bare_plan(kept) == plan
+
+
+def test_a_plan_that_commits_nothing_stays_as_it_is() -> None:
+    world = Scene(a_job()).fleet().gang().pods().all(running(1, step=9)).world()
+    plan = decide(world, SETTINGS)
+    assert plan_with_account(world, plan) is plan
+
+
+def test_an_account_that_fails_leaves_the_record_as_decided(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: Any) -> Any:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(figures, "_logged", set())
+    monkeypatch.setattr(accounted, "with_account", broken)
+    world = crashed()
+    plan = decide(world, SETTINGS)
+    assert plan.commits
+    assert plan_with_account(world, plan) == plan
+    assert "the account could not be computed, which is a defect of Muster" in caplog.text
+
+
+def test_an_account_that_a_user_has_edited_keeps_no_job_from_its_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the API server would refuse is not committed."""
+    monkeypatch.setattr(figures, "_logged", set())
+    edited = Account(creation_time=at(0), counted_until=at(0), milliseconds={f"bucket-{n}": 1 for n in range(15)})
+    world = Scene(a_job(), seconds=500).fleet().gang(go=False, account=edited).world()
+    assert world.gang is not None
+    spec = world.gang.spec.model_copy(update={"attempt": 2})
+    assert record_with_account(world, spec) == spec
+
+
+def test_the_size_of_a_record_is_that_with_its_account(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = crashed()
+    assert world.gang is not None
+    incidents = [an_incident(number, resumed_step=1) for number in range(FEW_INCIDENTS + 8)]
+    spec = world.gang.spec.model_copy(update={"attempt": 2, "start": None, "incidents": incidents})
+    monkeypatch.setattr(commit, "SURELY_SMALL", 0)
+    monkeypatch.setattr(commit, "MAX_BYTES", commit._bytes(spec))
+    kept = record_with_account(world, spec)
+    assert kept.account is not None
+    assert len(kept.incidents) == FEW_INCIDENTS
+    monkeypatch.setattr(commit, "MAX_BYTES", commit._bytes(record_with_account(world, spec)) * 2)
+    assert len(record_with_account(world, spec).incidents) == FEW_INCIDENTS + 8
+
+
+def test_whether_a_step_was_seen_is_the_record_s_to_say() -> None:
+    """The account counts by more: a start has failed where no report of a step can be true."""
+    scene = Scene(a_job()).fleet().gang(account=Account(creation_time=at(0), counted_until=at(50)))
+    world = scene.pods().all(running(1)).launcher(0, failed(1, step=9)).world()
+    kept = committed(plan_with_account(world, decide(world, SETTINGS)))
+    assert kept.account is not None
+    assert (kept.account.failed_starts, kept.incidents[-1].trained) == (1, True), "the step has no age"
+
+
+@pytest.mark.parametrize(
+    "life",
+    [crash_loop, progress_between_failures, lost_node_and_new_leader, only_pod_deleted, silent_node_of_a_plain_job],
+)
+def test_without_accounts_the_same_is_decided(life: Callable[[], object]) -> None:
+    the_same_is_decided_without_accounts(life)
+
+
+def test_in_a_story_no_decision_reads_what_the_account_has_written() -> None:
+    no_decision_of_a_story_reads_the_account("old-refund")
