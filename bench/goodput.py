@@ -44,7 +44,6 @@ from muster.controller.jobfigures import JobFigures
 from muster.controller.perform import PROGRESS_WRITE_SECONDS
 from muster.coordinator.hub import STEP_NEWS_SECONDS
 from muster.decision import accounted
-from muster.goodput import status_goodput
 from muster.goodput.history import ended_job_record as kept
 from muster.goodput.history import last_known
 from muster.lifecycle import record as records
@@ -167,10 +166,9 @@ class Job:
             template_verdict=TemplateVerdict(VerdictKind.ACCEPTED, self.job.metadata.generation),
         )
 
-    def take(self, world: JobWorld, plan: Plan) -> None:
+    def take(self, plan: Plan) -> None:
         """The record as it has been written now."""
-        actions = accounted.plan_with_account(world, plan).actions
-        (spec,) = (action.spec for action in actions if isinstance(action, CommitGang))
+        (spec,) = (action.spec for action in plan.actions if isinstance(action, CommitGang))
         self.record = GangSpec.model_validate(spec.to_json())
         self.version += 1
 
@@ -216,7 +214,7 @@ def measure(seconds: float, sizes: tuple[tuple[int, int], ...] = SIZES) -> dict[
     scrape, note = meter.of("scraped", generate_latest), meter.of("noted", _note)
     decisions = 0
     with _metered(meter):
-        deciding = meter.of("deciding", decide)
+        deciding = meter.of("deciding", plan_of)
         while due[0][0] < seconds:
             now, number = heapq.heappop(due)
             each = jobs[number]
@@ -229,11 +227,10 @@ def measure(seconds: float, sizes: tuple[tuple[int, int], ...] = SIZES) -> dict[
             if failures and failures[0] <= now:
                 failures.pop(0)
                 fail(each, now, fleet)
-            world = each.world(now, fleet)
-            plan = deciding(world, SETTINGS)
+            plan = deciding(each.world(now, fleet))
             decisions += 1
             if plan.commits:
-                each.take(world, plan)
+                each.take(plan)
                 heapq.heappush(due, (now, number))
                 continue
             assert plan.status is not None
@@ -389,12 +386,17 @@ def _node(name: str) -> NodeView:
     )
 
 
+def plan_of(world: JobWorld) -> Plan:
+    """What the operator performs."""
+    return accounted.plan_with_goodput(world, decide(world, SETTINGS))
+
+
 def fail(each: Job, now: float, fleet: Fleet) -> None:
     """A rank fails, and the gang starts again from its newest checkpoint: both are committed as they would be."""
     world = each.world(now, fleet)
     node = each.record.members[0].node
     failure = Failure(Kind.RANK_FAILED, Level.IN_PLACE, 0, node, "exit code 1", exit_code=1, age_seconds=1.0)
-    each.take(world, commit(world, records.after_failures(world, each.record, [failure])))
+    each.take(accounted.plan_with_goodput(world, commit(world, records.after_failures(world, each.record, [failure]))))
     resume = each.step(now) - 10
     go = AttemptStart(
         time=moment(now + 1.0),
@@ -407,7 +409,8 @@ def fail(each: Job, now: float, fleet: Fleet) -> None:
         for one in each.record.incidents
     ]
     world = each.world(now + 1.0, fleet)
-    each.take(world, commit(world, each.record.model_copy(update={"start": go, "incidents": ended})))
+    started = each.record.model_copy(update={"start": go, "incidents": ended})
+    each.take(accounted.plan_with_goodput(world, commit(world, started)))
     each.base, each.since = resume, now + 1.0
 
 
@@ -446,8 +449,8 @@ class _Scraped:
 def _metered(meter: Meter) -> Iterator[None]:
     """The functions that do the accounting are measured wherever the shipped code calls them."""
     places: list[tuple[Any, str, str]] = [
-        (status_goodput, "goodput_of_status", "told"),
-        (status_goodput, "incidents_of_status", "told"),
+        (accounted, "goodput_of_status", "told"),
+        (accounted, "incidents_of_status", "told"),
         (accounted, "with_account", "committed"),
     ]
     before = [getattr(where, name) for where, name, _ in places]

@@ -20,9 +20,8 @@ from typing import Any
 from bench.api import Connection
 from bench.bed import ROOT
 from bench.facts import facts
-from bench.goodput import SETTINGS, SIZES, Job, a_job, fail
+from bench.goodput import SIZES, Job, a_job, fail, plan_of
 from localcluster.controlplane import ControlPlane
-from muster.lifecycle.step import decide
 from muster.world.fleet import Fleet
 
 OUTPUT = ROOT / "build" / "bench" / "top.json"
@@ -108,12 +107,11 @@ def told(each: Job) -> Mapping[str, Any]:
     for number in range(FAILURES):
         fail(each, 60.0 * (number + 1), fleet)
     while True:
-        world = each.world(60.0 * (FAILURES + 2), fleet)
-        plan = decide(world, SETTINGS)
+        plan = plan_of(each.world(60.0 * (FAILURES + 2), fleet))
         if not plan.commits:
             assert plan.status is not None
             return plan.status.to_json()
-        each.take(world, plan)
+        each.take(plan)
 
 
 def _job(each: Job) -> dict[str, Any]:

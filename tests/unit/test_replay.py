@@ -17,7 +17,7 @@ from tests.unit.lifecycle.theatre import Theatre
 from localcluster.patience import PATIENCE_SECONDS
 from muster import replay
 from muster.api.fleetpolicy import FleetPolicySpec
-from muster.decision.accounted import plan_with_account
+from muster.decision.accounted import plan_with_goodput
 from muster.decision.decided import Decided, write
 from muster.health import node_decision
 from muster.health.assess import assess
@@ -38,7 +38,7 @@ def life() -> list[str]:
 
     def noted(world: JobWorld, settings: WorkerSettings) -> Plan:
         plan = decide(world, settings)
-        lines.append(write(Decided(world, settings, plan_with_account(world, plan))))
+        lines.append(write(Decided(world, settings, plan_with_goodput(world, plan))))
         return plan
 
     with pytest.MonkeyPatch.context() as patch:

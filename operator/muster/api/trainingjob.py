@@ -19,6 +19,9 @@ from muster.api.throughput import Throughput
 from muster.protocol.messages import MAX_NUMBER
 
 MAX_NAME_LENGTH = 40
+SUSPENDED = "Suspended"
+RESUMED = "Resumed"
+"""Reason of the condition Suspended once a suspension is over: until its transition the job was suspended."""
 """Longest name of a job: its pods are called `<job>-<hash>-<index>-<incarnation>`, and that has to be a host name."""
 NAME_RULES = f"at most {MAX_NAME_LENGTH} lower-case letters, digits and '-', beginning with a letter"
 """The rules for a job's name, as a phrase for messages."""

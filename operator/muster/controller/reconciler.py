@@ -32,7 +32,7 @@ from muster.controller.queue import Queue
 from muster.controller.saves import SaveFigures
 from muster.controller.slices import in_slices
 from muster.controller.worlds import KeptWorlds
-from muster.decision.accounted import plan_with_account
+from muster.decision.accounted import plan_with_goodput
 from muster.decision.decided import Decided, error_text
 from muster.goodput.prices import listed
 from muster.kube.decode import Undecodable
@@ -329,7 +329,7 @@ class Reconciler:
         """Make the plan for a job, and keep the world it was made of, also where that fails."""
         settings = self._settings()
         try:
-            plan = plan_with_account(world, decide(world, settings))
+            plan = plan_with_goodput(world, decide(world, settings))
         except NotAtHandError:
             raise
         except Exception as error:

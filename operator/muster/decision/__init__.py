@@ -1,1 +1,1 @@
-"""A decision about a job as it is performed and recorded: its plan with the goodput account, and its inputs. Pure."""
+"""A decision about a job as it is performed and recorded: its plan with goodput, and its inputs. Pure."""

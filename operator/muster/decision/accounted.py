@@ -1,6 +1,6 @@
-"""Add the goodput account to the record that a plan commits. Pure.
+"""Add goodput to a plan: the account to the record that it commits, figures to the status. Pure.
 
-A decision is made without it and reads none of it, so that a defect in the account changes no decision. It is added
+A decision is made without them and reads none of them, so that a defect there changes no decision. The account is added
 before the write, because a phase is counted in the very write that ends it (docs/decisions/0025, 0076).
 """
 
@@ -8,20 +8,23 @@ from dataclasses import replace
 
 from muster.api.gang import GangSpec
 from muster.api.goodput import Account
+from muster.api.trainingjob import CompletionResult, TrainingJobStatus
 from muster.goodput.account import with_account, with_held_gpus
+from muster.goodput.status_goodput import goodput_of_status, incidents_of_status
 from muster.lifecycle.commit import within_etcd_limit
 from muster.lifecycle.figures import compute_or_fallback
 from muster.lifecycle.plan import CommitGang, Plan
+from muster.lifecycle.status import published_incidents
 from muster.world.job import JobWorld
 
 
-def plan_with_account(world: JobWorld, plan: Plan) -> Plan:
-    """Return the plan as it is performed: with the account in the record that it commits, if it commits one."""
-    actions = (
+def plan_with_goodput(world: JobWorld, plan: Plan) -> Plan:
+    """Return the plan as it is performed: with the account in the record that it commits, and figures in the status."""
+    actions = tuple(
         replace(action, spec=record_with_account(world, action.spec)) if isinstance(action, CommitGang) else action
         for action in plan.actions
     )
-    return replace(plan, actions=tuple(actions)) if plan.commits else plan
+    return replace(plan, actions=actions, status=plan.status and status_with_figures(world, plan.status))
 
 
 def record_with_account(world: JobWorld, spec: GangSpec) -> GangSpec:
@@ -46,3 +49,33 @@ def _with_valid_account(world: JobWorld, spec: GangSpec) -> GangSpec:
     if kept.account is not None:
         Account.model_validate(kept.account.to_json())
     return kept
+
+
+def status_with_figures(world: JobWorld, status: TrainingJobStatus) -> TrainingJobStatus:
+    """Return the status with the job's goodput, and with the figures of its incidents.
+
+    Where these cannot be computed, the status stays as it was decided, with the goodput that is published.
+    """
+    end, before = status.completion, world.job.status.completion
+    goodput = compute_or_fallback(
+        "goodput",
+        lambda: goodput_of_status(
+            world,
+            step=status.step,
+            saved=None if status.checkpoint is None else status.checkpoint.step,
+            ended=end is not None and before is None,
+            succeeded=end is not None and end.result is CompletionResult.SUCCEEDED,
+            suspended=status.state == "Suspended",
+        ),
+        status.goodput,
+    )
+    status = status.model_copy(update={"goodput": goodput})
+    if world.gang is None:
+        return status
+    record, failed = world.gang.spec, end is not None and end.result is CompletionResult.FAILED
+    incidents = compute_or_fallback(
+        "incidents",
+        lambda: published_incidents(incidents_of_status(world, record, goodput, failed=failed)),
+        status.incidents,
+    )
+    return status.model_copy(update={"incidents": incidents})

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from muster.decision.accounted import plan_with_account
+from muster.decision.accounted import plan_with_goodput
 from muster.lifecycle.plan import Plan
 from muster.lifecycle.step import decide
 from muster.lifecycle.worker_pod import WorkerSettings
@@ -27,7 +27,7 @@ class Decided:
     Attributes:
         world: the state of the job that `decide` was given.
         settings: the settings that `decide` was given.
-        plan: the result as it is performed, with the account; None where `decide` failed.
+        plan: the result as it is performed, with goodput; None where `decide` failed.
         error: the error with which it failed; "" where it did not.
     """
 
@@ -106,7 +106,7 @@ def outcome(decided: Decided) -> dict[str, Any]:
 
 def _attempted(world: JobWorld, settings: WorkerSettings) -> Decided:
     try:
-        return Decided(world, settings, plan_with_account(world, decide(world, settings)))
+        return Decided(world, settings, plan_with_goodput(world, decide(world, settings)))
     except Exception as error:  # noqa: BLE001 - it is what there is to tell
         return Decided(world, settings, None, error_text(error))
 

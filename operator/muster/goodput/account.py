@@ -25,7 +25,7 @@ from muster.api.goodput import (
     Segment,
     added,
 )
-from muster.api.trainingjob import Condition, ConditionStatus, LaunchMode
+from muster.api.trainingjob import RESUMED, SUSPENDED, Condition, ConditionStatus, LaunchMode
 from muster.goodput.evidence import (
     burn_in_milliseconds,
     current_evidence,
@@ -35,7 +35,7 @@ from muster.goodput.evidence import (
     reclaim_milliseconds,
 )
 from muster.goodput.fingerprint import with_fingerprint, with_library
-from muster.goodput.opened import ONE_CHANGE, RESUMED, SUSPENDED
+from muster.goodput.opened import ONE_CHANGE
 from muster.goodput.segments import MILLISECOND, cut_after, with_first_checkpoint, with_segment
 from muster.recovery.exits import last_step_of
 from muster.recovery.failure import Kind

@@ -8,7 +8,7 @@ lasts.
 from datetime import datetime, timedelta
 
 from muster.api.goodput import LONGEST_MILLISECONDS, Bucket, Goodput, OpenPhase, added
-from muster.api.trainingjob import TrainingJob
+from muster.api.trainingjob import RESUMED, SUSPENDED, TrainingJob
 from muster.goodput.figures import ettr_fields
 
 TRAINS = frozenset({"Running", "Saving"})
@@ -21,9 +21,6 @@ UNSEEN = timedelta(minutes=10)
 """Ranks whose steps Muster has never seen count as starting for so long."""
 # The generation of a job whose spec has been changed once: it was created suspended and resumed, or the other way.
 ONE_CHANGE = 2
-SUSPENDED = "Suspended"
-RESUMED = "Resumed"
-"""Reason of the condition Suspended once a suspension is over: until its transition the job was suspended."""
 
 
 def shortest_phase(goodput: Goodput) -> timedelta:

@@ -13,6 +13,8 @@ from dataclasses import replace
 from muster.api.gang import CorruptionStatus, Gang, GangIncident, GangSpec, Level
 from muster.api.trainingjob import (
     MAX_WARNINGS,
+    RESUMED,
+    SUSPENDED,
     CheckpointStatus,
     CompletionRecord,
     CompletionResult,
@@ -26,8 +28,6 @@ from muster.api.trainingjob import (
     Waiting,
 )
 from muster.fencing.proofs import WHOLE_GANG_SECONDS, unproved_seconds
-from muster.goodput import status_goodput as goodput
-from muster.goodput.opened import RESUMED, SUSPENDED
 from muster.lifecycle import care, evacuating, resume, resuming, warnings
 from muster.lifecycle import record as records
 from muster.lifecycle.assembling import ASSEMBLING
@@ -345,20 +345,6 @@ def _build(
             "saves", lambda: care.with_save_concerns(world, record, bare, trains=trains), bare
         )
     step = _step(world, record, checkpoint, ended=end is not None)
-    succeeded = completion is not None and completion.result is CompletionResult.SUCCEEDED
-    account = compute_or_fallback(
-        "goodput",
-        lambda: goodput.goodput_of_status(
-            world,
-            step=step,
-            saved=None if checkpoint is None else checkpoint.step,
-            ended=completion is not None,
-            succeeded=succeeded,
-            suspended=state == "Suspended",
-        ),
-        before.goodput,
-    )
-    failed = end is not None and end.result is CompletionResult.FAILED
     return TrainingJobStatus(
         observed_generation=generation,
         state=state,
@@ -370,17 +356,11 @@ def _build(
         step=step,
         checkpoint=checkpoint,
         restarts=sum(i.resumed_step is not None for i in record.incidents) if record else before.restarts,
-        incidents=compute_or_fallback(
-            "incidents",
-            lambda: _incidents(goodput.incidents_of_status(world, record, account, failed=failed)),
-            before.incidents,
-        )
-        if record
-        else before.incidents,
+        incidents=published_incidents(record.incidents) if record else before.incidents,
         corruption=_corruption(world, record, ended=end is not None) if record else before.corruption,
         conditions=sorted(conditions, key=lambda condition: condition.type),
         warnings=_warnings(world, end, of_spec, troubles),
-        goodput=account,
+        goodput=before.goodput,
         completion=end,
     )
 
@@ -766,7 +746,8 @@ def _corruption(world: JobWorld, record: GangSpec, *, ended: bool) -> Corruption
     return CorruptionStatus(**{**told, "message": "; ".join(part for part in parts if part)[:1024]})
 
 
-def _incidents(incidents: Sequence[GangIncident]) -> list[Incident]:
+def published_incidents(incidents: Sequence[GangIncident]) -> list[Incident]:
+    """Return the newest incidents of a record as the status has them."""
     return [
         Incident(
             attempt=incident.attempt,

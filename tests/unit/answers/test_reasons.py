@@ -18,8 +18,8 @@ from muster.controller.repairs import _TOLD as REPAIRS
 from muster.recovery.failure import Kind
 
 PACKAGE = Path(muster.__file__).parent
-# The rooms that decide and write; what runs on nodes and what only reads writes no reasons.
-ROOMS = ("controller", "goodput", "health", "kube", "lifecycle", "placement", "queueing", "recovery")
+# The rooms that decide and write, and the names in the API; what runs on nodes and what only reads writes no reasons.
+ROOMS = ("api", "controller", "goodput", "health", "kube", "lifecycle", "placement", "queueing", "recovery")
 # Here each constant in the form of a reason is one, wherever it stands: in a call, a tuple, a name of its own.
 STRICT = (
     "controller",

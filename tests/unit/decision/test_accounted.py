@@ -17,9 +17,10 @@ from tests.unit.decision.unaccounted import (
 from tests.unit.lifecycle.builders import EPOCH, SETTINGS, Scene, a_job, an_incident, at, failed, idle, running
 
 from muster.api.gang import AttemptStart, GangSpec
-from muster.api.goodput import Account
+from muster.api.goodput import Account, Goodput
+from muster.api.trainingjob import TrainingJobStatus
 from muster.decision import accounted
-from muster.decision.accounted import plan_with_account, record_with_account
+from muster.decision.accounted import plan_with_goodput, record_with_account
 from muster.lifecycle import commit, figures
 from muster.lifecycle.commit import FEW_INCIDENTS
 from muster.lifecycle.plan import CommitGang, Plan
@@ -31,6 +32,10 @@ def committed(plan: Plan) -> GangSpec:
     (action,) = plan.actions
     assert isinstance(action, CommitGang)
     return action.spec
+
+
+def broken(*_: Any, **__: Any) -> Any:
+    raise ZeroDivisionError
 
 
 def crashed() -> JobWorld:
@@ -54,31 +59,50 @@ def test_a_record_with_its_go_counts_each_millisecond_until_then_once() -> None:
 def test_what_is_decided_has_no_account_and_what_is_committed_has() -> None:
     world = Scene(a_job()).fleet().world()
     plan = decide(world, SETTINGS)
-    kept = plan_with_account(world, plan)
+    kept = plan_with_goodput(world, plan)
     assert (committed(plan).account, [member.gpus for member in committed(plan).members]) == (None, [None] * 3)
     assert committed(kept).account is not None
     assert [member.gpus for member in committed(kept).members] == [8] * 3
     assert bare_plan(kept) == plan
 
 
-def test_a_plan_that_commits_nothing_stays_as_it_is() -> None:
-    world = Scene(a_job()).fleet().gang().pods().all(running(1, step=9)).world()
+def test_a_status_is_decided_without_goodput_and_written_with_it() -> None:
+    scene = Scene(a_job()).fleet().gang(account=Account(creation_time=at(0), counted_until=at(50)))
+    world = scene.pods().all(running(1, step=9, first_step=1, first_step_age_seconds=9.0)).world()
     plan = decide(world, SETTINGS)
-    assert plan_with_account(world, plan) is plan
+    kept = plan_with_goodput(world, plan)
+    assert plan.status is not None
+    assert kept.status is not None
+    assert (plan.status.goodput is None, kept.status.goodput is not None) == (True, True)
+    assert bare_plan(kept) == plan
+
+
+@pytest.mark.parametrize("name", ["goodput_of_status", "incidents_of_status"])
+def test_figures_that_fail_leave_the_status_as_decided(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(figures, "_logged", set())
+    monkeypatch.setattr(accounted, name, broken)
+    published = Goodput(creation_time=at(0), counted_until=at(20))
+    scene = Scene(a_job()).fleet().gang(2, incidents=[an_incident(1, resumed_step=1, settled=True)])
+    scene.job = scene.job.model_copy(update={"status": TrainingJobStatus(goodput=published)})
+    world = scene.pods().all(running(2, step=9)).world()
+    plan = decide(world, SETTINGS)
+    assert plan.status is not None
+    assert plan.status.incidents
+    status = plan_with_goodput(world, plan).status
+    assert status is not None
+    assert status.incidents == plan.status.incidents
+    assert (status.goodput == published) is (name == "goodput_of_status")
 
 
 def test_an_account_that_fails_leaves_the_record_as_decided(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def broken(*_: Any) -> Any:
-        raise ZeroDivisionError
-
     monkeypatch.setattr(figures, "_logged", set())
     monkeypatch.setattr(accounted, "with_account", broken)
     world = crashed()
     plan = decide(world, SETTINGS)
     assert plan.commits
-    assert plan_with_account(world, plan) == plan
+    assert plan_with_goodput(world, plan) == plan
     assert "the account could not be computed, which is a defect of Muster" in caplog.text
 
 
@@ -110,7 +134,7 @@ def test_whether_a_step_was_seen_is_the_record_s_to_say() -> None:
     """The account counts by more: a start has failed where no report of a step can be true."""
     scene = Scene(a_job()).fleet().gang(account=Account(creation_time=at(0), counted_until=at(50)))
     world = scene.pods().all(running(1)).launcher(0, failed(1, step=9)).world()
-    kept = committed(plan_with_account(world, decide(world, SETTINGS)))
+    kept = committed(plan_with_goodput(world, decide(world, SETTINGS)))
     assert kept.account is not None
     assert (kept.account.failed_starts, kept.incidents[-1].trained) == (1, True), "the step has no age"
 

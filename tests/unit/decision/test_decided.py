@@ -14,7 +14,7 @@ from tests.unit.lifecycle.theatre import Play, Theatre
 
 from muster.api.nodehealth import Evacuate
 from muster.decision import decided
-from muster.decision.accounted import plan_with_account
+from muster.decision.accounted import plan_with_goodput
 from muster.decision.decided import Decided, replay, write
 from muster.lifecycle.plan import Plan
 from muster.lifecycle.step import decide
@@ -38,14 +38,14 @@ def test_a_node_that_has_to_be_left() -> None:
     theatre.until(lambda: play.step >= 7)
     world = theatre.world(play)
     world.fleet.exclude(theatre.node_of(play, 1).name, Exclusion("Xid79", "fell off the bus", Evacuate.NOW))
-    plan = plan_with_account(world, decide(world, SETTINGS))
+    plan = plan_with_goodput(world, decide(world, SETTINGS))
     assert plan.commits
     assert replay(write(Decided(world, SETTINGS, plan))).same
 
 
 def test_another_decision_is_seen() -> None:
     world = JobWorld(at(1), a_job(), fleet=a_fleet([a_node("n0")]))
-    plan = plan_with_account(world, decide(world, SETTINGS))
+    plan = plan_with_goodput(world, decide(world, SETTINGS))
     assert replay(write(Decided(world, SETTINGS, plan))).same
     assert not replay(write(Decided(world, SETTINGS, replace(plan, wake_in_seconds=77.0)))).same
 

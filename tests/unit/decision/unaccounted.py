@@ -15,7 +15,7 @@ from tests.unit.lifecycle.theatre import Theatre
 from muster.api.gang import GangSpec
 from muster.api.trainingjob import TrainingJob, TrainingJobStatus
 from muster.controller import reconciler
-from muster.decision.accounted import plan_with_account
+from muster.decision.accounted import plan_with_goodput
 from muster.lifecycle.plan import Action, CommitGang, Plan
 from muster.lifecycle.step import decide
 from muster.lifecycle.worker_pod import WorkerSettings
@@ -85,7 +85,7 @@ def decisions_of(life: Callable[[], object], *, accounts: bool) -> tuple[list[De
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stage, "decide", noted)
         if not accounts:
-            patch.setattr(stage, "plan_with_account", lambda _world, plan: plan)
+            patch.setattr(stage, "plan_with_goodput", lambda _world, plan: plan)
             patch.setattr(Theatre, "_check_account", lambda *_: None)
         life()
     return decisions, worlds
@@ -116,7 +116,7 @@ def no_decision_of_a_story_reads_the_account(name: str) -> None:
         return plan
 
     def accounted(world: JobWorld, plan: Plan) -> Plan:
-        kept = plan_with_account(world, plan)
+        kept = plan_with_goodput(world, plan)
         if bare_plan(plan) != bare_plan(kept):
             differing.append((plan, kept))
         commits.extend(action.spec for action in kept.actions if isinstance(action, CommitGang))
@@ -124,7 +124,7 @@ def no_decision_of_a_story_reads_the_account(name: str) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reconciler, "decide", twice)
-        patch.setattr(reconciler, "plan_with_account", accounted)
+        patch.setattr(reconciler, "plan_with_goodput", accounted)
         outcome = play(stories.read(STORIES / f"{name}.json"))
     assert not outcome.violation
     assert differing == []

@@ -10,7 +10,7 @@ from tests.unit.lifecycle import theatre as stage
 from tests.unit.lifecycle.builders import a_job
 from tests.unit.lifecycle.theatre import VICTIM_TAIL, Play, Theatre
 
-from muster.decision.accounted import plan_with_account
+from muster.decision.accounted import plan_with_goodput
 from muster.decision.decided import Decided, replay, write
 from muster.lifecycle.plan import Plan
 from muster.lifecycle.step import decide
@@ -28,7 +28,7 @@ def written_down() -> Iterator[list[str]]:
         plan = decide(world, settings)
         if not plan.actions and next(idle) % 10:
             return plan
-        written.append(write(Decided(world, settings, plan_with_account(world, plan))))
+        written.append(write(Decided(world, settings, plan_with_goodput(world, plan))))
         replayed = replay(written[-1])
         assert replayed.now == replayed.then
         assert decide(replayed.world, settings) == plan

@@ -24,6 +24,7 @@ from muster.api.gang import Gang, GangSpec
 from muster.api.goodput import Goodput
 from muster.api.trainingjob import CheckpointStatus, CompletionRecord, CompletionResult, Incident, TrainingJob
 from muster.controller.jobfigures import JobFigures
+from muster.decision.accounted import plan_with_goodput
 from muster.goodput.account import with_account
 from muster.goodput.history import NOT_SAVED, ended_job_record, last_known
 from muster.goodput.status_goodput import goodput_of_status
@@ -219,10 +220,10 @@ def test_the_incident_by_which_a_job_failed_has_what_no_checkpoint_holds(
     scene.record = broken(scene)
     end = CompletionRecord(result=CompletionResult.FAILED, reason="X", message="", time=at(WALL), attempt=1)
     plan = Plan((), StatusReport(State.COMPLETED, completion=end))
-    written = status.with_status(scene.world(), plan).status
+    written = plan_with_goodput(scene.world(), status.with_status(scene.world(), plan)).status
     assert written is not None
     (incident,) = written.incidents
     assert (incident.lost_steps, incident.lost_seconds) == (steps, seconds)
     with_status(scene, **{name: getattr(written, name) for name in ("completion", "goodput", "incidents")})
-    again = status.with_status(scene.world(), plan).status
+    again = plan_with_goodput(scene.world(), status.with_status(scene.world(), plan)).status
     assert (again or written).incidents == [incident], "and no later status takes it back"

@@ -10,7 +10,6 @@ from tests.unit.lifecycle.saving import GB, HOUR, START_NS, Life, hourly, report
 
 from muster.api.gang import Resume
 from muster.api.trainingjob import MAX_SAVES, CheckpointStatus, TrainingJobStatus
-from muster.goodput import status_goodput as goodput
 from muster.lifecycle import care, figures
 from muster.lifecycle.step import decide
 from muster.protocol.messages import CheckpointReport
@@ -85,12 +84,7 @@ def test_a_defect_in_what_is_told_of_saves_keeps_no_job_from_its_pods(monkeypatc
         raise ZeroDivisionError
 
     monkeypatch.setattr(figures, "_logged", set())
-    for room, name in (
-        (care, "with_save_concerns"),
-        (goodput, "goodput_of_status"),
-        (goodput, "incidents_of_status"),
-    ):
-        monkeypatch.setattr(room, name, broken)
+    monkeypatch.setattr(care, "with_save_concerns", broken)
     life = Life()
     status = life.look(605, report(10, 600), step=11)
     assert (status.state, status.checkpoint is not None) == ("Running", True)

@@ -21,7 +21,7 @@ from muster.api.trainingjob import CompletionRecord, LaunchMode, TrainingJob, Tr
 from muster.controller.sightings import Sightings
 from muster.coordinator.auth import Caller
 from muster.coordinator.hub import Hub
-from muster.decision.accounted import plan_with_account
+from muster.decision.accounted import plan_with_goodput
 from muster.fencing.ages import Beats, UnfencedAges
 from muster.lifecycle.directive import directive_for
 from muster.lifecycle.plan import Announcement, CheckTemplate, CommitGang, CreatePod, DeleteJob, DeletePod, Plan
@@ -800,7 +800,7 @@ class Theatre:
             if play.deleted:
                 return
             world = self.world(play)
-            plan = plan_with_account(world, decide(world, SETTINGS))
+            plan = plan_with_goodput(world, decide(world, SETTINGS))
             self._perform(play, plan)
             if plan.wake_in_seconds != 0.0 and not any(isinstance(a, CheckTemplate) for a in plan.actions):
                 return
