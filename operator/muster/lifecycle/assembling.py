@@ -17,7 +17,6 @@ from muster.lifecycle.burnin_state import INCONCLUSIVE, BurnInState
 from muster.lifecycle.burnin_view import tries
 from muster.lifecycle.commit import commit, leftovers
 from muster.lifecycle.ending import budget_exhausted
-from muster.lifecycle.facts import Facts
 from muster.lifecycle.modes import mode_of
 from muster.lifecycle.plan import (
     Action,
@@ -57,10 +56,8 @@ MAX_FAILS_IN_NOTE = 4
 TICK_SECONDS = 1.0
 
 
-def plan(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
+def plan(world: JobWorld, gang: Gang, settings: WorkerSettings) -> Plan:
     """Return the plan of a job that has a gang and whose start barrier is not yet open."""
-    gang = facts.gang
-    assert gang is not None
     if world.beyond_limit:
         return _refused(world, gang)
     if not all(member.node for member in gang.spec.members):

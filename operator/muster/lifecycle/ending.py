@@ -8,12 +8,10 @@ from muster.api.trainingjob import CompletionRecord, CompletionResult, LaunchMod
 from muster.lifecycle import burnin, launching, resume, unloadable
 from muster.lifecycle import record as records
 from muster.lifecycle.commit import commit
-from muster.lifecycle.facts import Facts
 from muster.lifecycle.modes import mode_of
 from muster.lifecycle.plan import Announcement, DeleteJob, DeletePod, Plan, State, StatusReport
 from muster.lifecycle.warned import Warned
 from muster.lifecycle.words import failures_text, what_tests_show
-from muster.lifecycle.worker_pod import WorkerSettings
 from muster.recovery import budgets, exits, repeats
 from muster.recovery.failure import Kind
 from muster.recovery.last_lines import Cause, cause_of
@@ -31,30 +29,25 @@ def completion_of(world: JobWorld, gang: Gang) -> CompletionRecord | None:
     return _success_record(world, gang.spec) or _failure_record(world, gang.spec)
 
 
-def record_end(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
+def record_end(world: JobWorld, gang: Gang, end: CompletionRecord) -> Plan:
     """Return the plan that records the end of the job.
 
     What tests have shown about wrong results is recorded before that, since no step follows the end.
     """
-    end, gang = facts.end, facts.gang
-    assert end is not None
-    assert gang is not None
-    found = gang.spec.open_corruption
-    if found is not None and found.examination is None:
+    corruption = gang.spec.open_corruption
+    if corruption is not None and corruption.examination is None:
         spec, shown = burnin.with_test_results(world, gang.spec, ended=True)
         return commit(world, spec, shown)
-    told = Announcement(end.reason, end.message, warning=end.result is CompletionResult.FAILED)
-    return Plan((), StatusReport(State.COMPLETED, completion=end), (told,), wake_in_seconds=0.0)
+    event = Announcement(end.reason, end.message, warning=end.result is CompletionResult.FAILED)
+    return Plan((), StatusReport(State.COMPLETED, completion=end), (event,), wake_in_seconds=0.0)
 
 
-def clean_up(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
+def clean_up(world: JobWorld, end: CompletionRecord) -> Plan:
     """Return the plan of a job that has ended: it deletes pods that do not go by themselves, and later the job.
 
     Launchers exit by their directive. A pod whose sidecar outlives the worker is deleted.
     """
-    completion = facts.completion
-    assert completion is not None
-    age = (world.now - completion.time).total_seconds()
+    age = (world.now - end.time).total_seconds()
     alive = [pod for pod in world.pods.values() if not pod.terminal]
     mode = mode_of(world.job)
     overdue = tuple(
@@ -68,8 +61,8 @@ def clean_up(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
         if age >= ttl:
             return Plan((DeleteJob(),))
         wakes.append(ttl - age)
-    told = StatusReport(State.COMPLETED, completion=completion)
-    return Plan(overdue, told, wake_in_seconds=min(wakes, default=None))
+    report = StatusReport(State.COMPLETED, completion=end)
+    return Plan(overdue, report, wake_in_seconds=min(wakes, default=None))
 
 
 def budget_exhausted(world: JobWorld, record: GangSpec) -> str:

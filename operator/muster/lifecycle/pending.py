@@ -9,7 +9,6 @@ from muster.api.gang import GangSpec, Member
 from muster.lifecycle import members, record, resume, warnings
 from muster.lifecycle.burnin_state import INCONCLUSIVE
 from muster.lifecycle.commit import commit, leftovers
-from muster.lifecycle.facts import Facts
 from muster.lifecycle.place import DIRECTORY_IN_USE
 from muster.lifecycle.plan import Action, Announcement, CheckTemplate, Plan, State, StatusReport
 from muster.lifecycle.template import claims_of, problem
@@ -44,14 +43,15 @@ class Obstacle:
     wake_in_seconds: float | None = None
 
 
-def plan(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
+def plan(world: JobWorld, settings: WorkerSettings) -> Plan:
     """Return the plan of a job without nodes."""
-    forgotten = resume.without_cleared_request(world.job, facts.gang.spec) if facts.gang else None
-    if forgotten is not None:
-        return commit(world, forgotten)
+    spec = world.gang.spec if world.gang else None
+    cleared = resume.without_cleared_request(world.job, spec) if spec else None
+    if cleared is not None:
+        return commit(world, cleared)
     stale, obstacle = leftovers(world), obstacle_of(world)
     if obstacle is None:
-        return _plan_of_waiting(world, facts.gang.spec if facts.gang else None, stale)
+        return _plan_of_waiting(world, spec, stale)
     if obstacle.status_report is None:
         return _plan_of_check(world, settings)
     return Plan(stale, obstacle.status_report, wake_in_seconds=obstacle.wake_in_seconds)
@@ -100,8 +100,8 @@ def obstacle_of(world: JobWorld) -> Obstacle | None:
         passing = verdict.reason in PASSING_REFUSALS
         state = State.PENDING if passing else State.STALLED
         of_template = not passing and verdict.reason != INVALID_STEP_PATTERN
-        telling = StatusReport(state, verdict.reason, verdict.message, template_refused=of_template)
-        return Obstacle(telling, verdict.retry_seconds or TEMPLATE_RETRY_SECONDS)
+        report = StatusReport(state, verdict.reason, verdict.message, template_refused=of_template)
+        return Obstacle(report, verdict.retry_seconds or TEMPLATE_RETRY_SECONDS)
     held = warnings.held_by(world)
     if held is not None:
         state = State.PENDING if held.reason == DIRECTORY_IN_USE else State.STALLED

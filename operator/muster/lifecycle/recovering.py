@@ -3,31 +3,27 @@
 Tests: tests/unit/lifecycle/test_scenarios.py.
 """
 
+from collections.abc import Sequence
+
 from muster.api.gang import Gang
 from muster.lifecycle import record
 from muster.lifecycle.commit import commit
 from muster.lifecycle.ending import budget_exhausted
-from muster.lifecycle.facts import Facts
 from muster.lifecycle.plan import Announcement, Plan
 from muster.lifecycle.words import WHAT_LEVELS_DO, after_corruption
-from muster.lifecycle.worker_pod import WorkerSettings
 from muster.recovery import blame, repeats
 from muster.recovery.exits import message_of
 from muster.recovery.failure import Failure, is_hang
 from muster.world.job import JobWorld
 
 
-def plan(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
-    """Return the plan after failures: it commits the next attempt, or the final blame for earlier ones."""
-    gang = facts.gang
-    assert gang is not None
-    if facts.settles:
-        return commit(world, record.with_incidents_settled(world, gang))
-    pause = blame.gathering_seconds(facts.failures)
+def plan(world: JobWorld, gang: Gang, failures: Sequence[Failure]) -> Plan:
+    """Return the plan after failures: it commits the next attempt."""
+    pause = blame.gathering_seconds(failures)
     if pause > 0 and gang.spec.start is not None:
         return Plan(wake_in_seconds=pause)
-    spec = record.after_failures(world, gang.spec, facts.failures)
-    cause = blame.culprit(facts.failures)
+    spec = record.after_failures(world, gang.spec, failures)
+    cause = blame.culprit(failures)
     follows = "its nodes are given back"
     if spec.members:
         follows = f"attempt {spec.attempt} follows ({spec.level.value}: {WHAT_LEVELS_DO[spec.level]})"

@@ -28,7 +28,7 @@ from muster.api.trainingjob import (
     Waiting,
 )
 from muster.fencing.proofs import WHOLE_GANG_SECONDS, unproved_seconds
-from muster.lifecycle import care, evacuating, resume, resuming, warnings
+from muster.lifecycle import care, evacuation_step, resume, resuming, warnings
 from muster.lifecycle import record as records
 from muster.lifecycle.assembling import ASSEMBLING
 from muster.lifecycle.burnin_state import BURNING_IN
@@ -229,7 +229,7 @@ def _training(world: JobWorld, telling: StatusReport) -> TrainingJobStatus:
             troubles.append(Warned(reason, message))
     if evacuation:
         when = f"after its next complete checkpoint, at {evacuation.deadline:%H:%M:%S} UTC at the latest"
-        if unsaved := evacuating.saves_unseen(world.job):
+        if unsaved := evacuation_step.saves_unseen(world.job):
             when = f"at once, without waiting for a checkpoint: {unsaved}"
         message = f"The job leaves {', '.join(evacuation.nodes) or 'all nodes'} {when}."
     if evacuation and stuck:  # the place is gone since
@@ -478,7 +478,7 @@ def _checkpoint_warning(world: JobWorld) -> str:
 
 def _held_up(world: JobWorld) -> str:
     """Return the message that the gang should leave nodes and none of its workers has one to move to; "" otherwise."""
-    stuck = evacuating.nodes_without_place(world)
+    stuck = evacuation_step.nodes_without_place(world)
     if not stuck:
         return ""
     nodes = names_in_note([f"{name} ({reason})" for name, reason in stuck.items()])

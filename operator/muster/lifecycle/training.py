@@ -1,10 +1,10 @@
 """The ranks run without a failure: report how training goes. Pure."""
 
+from muster.api.gang import Gang, GangSpec
 from muster.api.trainingjob import LaunchMode
 from muster.lifecycle import record, resume
 from muster.lifecycle.assembling import support
 from muster.lifecycle.commit import commit, leftovers
-from muster.lifecycle.facts import Facts
 from muster.lifecycle.plan import Action, Announcement, ApplySupport, Plan, State, StatusReport
 from muster.lifecycle.worker_pod import WorkerSettings, disruption_budget
 from muster.protocol.messages import RUNNING
@@ -16,19 +16,19 @@ TICK_SECONDS = 1.0
 CALM_SECONDS = 10.0
 
 
-def plan(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
+def plan(world: JobWorld, gang: Gang, settings: WorkerSettings) -> Plan:
     """Return the plan of a job whose ranks run without a failure.
 
     It keeps the objects that workers share, lengthens fences where steps need longer ones, and notes a late resumeFrom.
     """
-    assert facts.gang is not None
-    longer = record.with_longer_fences(world, facts.gang.spec)
+    spec = gang.spec
+    longer = record.with_longer_fences(world, spec)
     if longer is not None:
         return commit(world, longer)
-    marked = record.with_fence_file(world, facts.gang.spec)
+    marked = record.with_fence_file(world, spec)
     if marked is not None:
         return commit(world, marked)
-    noted = resume.with_ignored_request(world.job, facts.gang.spec)
+    noted = resume.with_ignored_request(world.job, spec)
     if noted is not None:
         requested = world.job.spec.checkpoint.resume_from
         text = (
@@ -36,23 +36,22 @@ def plan(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
             "the job, clear the field, then set it again."
         )
         return commit(world, noted, Announcement("ResumeFromIgnored", text, warning=True))
-    forgotten = resume.without_cleared_request(world.job, facts.gang.spec)
-    if forgotten is not None:
-        return commit(world, forgotten)
+    cleared = resume.without_cleared_request(world.job, spec)
+    if cleared is not None:
+        return commit(world, cleared)
     budget = ApplySupport(disruption_budget(world.job))
     actions: tuple[Action, ...] = (*leftovers(world), *support(world, settings), budget)
-    return Plan(actions, StatusReport(State.TRAINING), wake_in_seconds=max(TICK_SECONDS, _calm_seconds(world)))
+    return Plan(actions, StatusReport(State.TRAINING), wake_in_seconds=max(TICK_SECONDS, _calm_seconds(world, spec)))
 
 
-def _calm_seconds(world: JobWorld) -> float:
+def _calm_seconds(world: JobWorld, spec: GangSpec) -> float:
     """Return for how many seconds time alone can change nothing about the job; 0 as soon as any member is in another
     state.
 
     Without this, each of a thousand training jobs would be decided every second. An effect of time that is not
     considered here is late by `CALM_SECONDS` at most.
     """
-    assert world.gang is not None
-    spec, nodes = world.gang.spec, [worker_view.node for worker_view in world.worker_views]
+    nodes = [worker_view.node for worker_view in world.worker_views]
     if spec.unfenced_workers or spec.evacuation or not all(incident.settled for incident in spec.incidents):
         return 0.0
     if not all(

@@ -9,7 +9,7 @@ from random import Random
 from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, a_node, at, running
 
 from muster.api.nodehealth import Evacuate, ExclusionCause
-from muster.lifecycle import evacuating
+from muster.lifecycle import evacuation_step
 from muster.lifecycle import record as records
 from muster.lifecycle.step import decide
 from muster.world.fleet import Exclusion, Removal
@@ -147,8 +147,8 @@ def those_move_that_can(gang: Gang) -> None:
     assert world.gang is not None
     record, marked = world.gang.spec, {index for index, mark in enumerate(gang.marks) if mark}
     last = {index for index in marked if gang.marks[index] == "last call"}
-    plan, due = decide(world, SETTINGS), evacuating.due(world, record)
-    if due is None:
+    plan, step = decide(world, SETTINGS), evacuation_step.next_step(world, record)
+    if step is None:
         check_choice(gang, frozenset())
         events = [each.note for each in plan.announcements if each.reason == "NoNodeToMoveTo"]
         assert len(events) == bool(marked)
@@ -156,17 +156,18 @@ def those_move_that_can(gang: Gang) -> None:
         assert plan.status is not None
         assert (plan.status.reason == "NoNodeToMoveTo") is bool(marked)
         return
-    leaves = frozenset(int(name.removeprefix("n")) for name in due.why)
-    if due.reason in evacuating.STOPS:
+    assert isinstance(step, evacuation_step.BeginEvacuation)
+    leaves = frozenset(int(name.removeprefix("n")) for name in step.why)
+    if step.reason in evacuation_step.STOPS:
         assert leaves == last
         assert not any(last <= subset for subset in movable_subsets(gang))
         return
     assert last <= leaves
     check_choice(gang, leaves)
-    begun = records.with_evacuation_begun(world, record, due.reason, sorted(due.why), at(400))
+    begun = records.with_evacuation_begun(world, record, step.reason, sorted(step.why), at(400))
     assert begun.evacuation is not None
     moved = records.after_evacuation(world, begun, begun.evacuation)
-    assert all(member.node and member.node not in due.why for member in moved.members)
+    assert all(member.node and member.node not in step.why for member in moved.members)
 
 
 def _of(racks: str, marks: Sequence[str], free: str = "", **changes: object) -> Gang:

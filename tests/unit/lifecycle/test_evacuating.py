@@ -13,9 +13,9 @@ from tests.unit.lifecycle.leaving import A_FEW, CORDON, Gang, those_move_that_ca
 
 from muster.api.gang import Evacuation, GangSpec
 from muster.api.nodehealth import Evacuate, ExclusionCause
-from muster.lifecycle import evacuating, members
+from muster.lifecycle import members
 from muster.lifecycle import record as records
-from muster.lifecycle.facts import Step
+from muster.lifecycle.evacuation_step import BeginEvacuation, EndEvacuation, next_step
 from muster.lifecycle.plan import Announcement, Plan, State, StatusReport
 from muster.lifecycle.status import with_status
 from muster.lifecycle.step import decide
@@ -49,9 +49,9 @@ def reason(**excluded: Exclusion | None) -> str:
         if exclusion is not None:
             world.fleet.exclude(name, exclusion)
     assert world.gang is not None
-    due = evacuating.due(world, world.gang.spec)
-    assert due is not None
-    return due.reason
+    step = next_step(world, world.gang.spec)
+    assert isinstance(step, BeginEvacuation)
+    return step.reason
 
 
 @pytest.mark.parametrize(
@@ -84,8 +84,9 @@ def left(cordoned: Sequence[str], nodes: int, **excluded: Exclusion) -> tuple[li
     for name, exclusion in excluded.items():
         world.fleet.exclude(name, exclusion)
     assert world.gang is not None
-    due = evacuating.due(world, world.gang.spec)
-    return sorted(due.why) if due else [], list(decide(world, SETTINGS).announcements)
+    step = next_step(world, world.gang.spec)
+    leaves = sorted(step.why) if isinstance(step, BeginEvacuation) else []
+    return leaves, list(decide(world, SETTINGS).announcements)
 
 
 def test_the_degraded_node_is_left_before_the_cordoned_one_and_what_stays_is_said() -> None:
@@ -158,9 +159,9 @@ def test_a_cordoned_node_is_cordoned_whatever_its_name(name: str) -> None:
     scene.record = scene.record.model_copy(update={"members": [first.model_copy(update={"node": name}), *others]})
     world = scene.pods().all(running(1, step=7)).world()
     assert world.gang is not None
-    due = evacuating.due(world, world.gang.spec)
-    assert due is not None
-    assert (due.reason, due.why) == ("NodeCordoned", {name: f"{name} is cordoned"})
+    step = next_step(world, world.gang.spec)
+    assert isinstance(step, BeginEvacuation)
+    assert (step.reason, step.why) == ("NodeCordoned", {name: f"{name} is cordoned"})
 
 
 @pytest.mark.parametrize("has_begun", [True, False], ids=["pending", "stops-for-maintenance"])
@@ -199,8 +200,8 @@ def test_a_save_is_waited_for_until_a_minute_before_a_window_or_for_five_by_who_
         world = scene.pods().all(running(1, step=7)).world()
         world.fleet.exclude("n1", replace(MAINTENANCE, gone_by=at(gone_by)))
         assert world.gang is not None
-        due = evacuating.due(world, world.gang.spec)
-        assert (due is not None and due.step is evacuating.Step.OVER) is is_over
+        step = next_step(world, world.gang.spec)
+        assert isinstance(step, EndEvacuation) is is_over
 
 
 def test_a_gang_of_many_segments_that_all_have_to_leave_is_tried_a_bounded_number_of_times(
@@ -230,11 +231,10 @@ def test_the_deadline_stays_while_places_come_and_go() -> None:
         assert world.gang is not None
         spec = world.gang.spec.model_copy(update={"evacuation": record})
         world = replace(world, now=world.now + timedelta(seconds=40 * look))
-        found = evacuating.due(world, spec)
-        assert found is not None
-        if found.step is Step.BEGUN:
-            assert found.saves_until is not None
-            begun = records.with_evacuation_begun(world, spec, found.reason, sorted(found.why), found.saves_until)
+        step = next_step(world, spec)
+        assert step is not None
+        if isinstance(step, BeginEvacuation):
+            begun = records.with_evacuation_begun(world, spec, step.reason, sorted(step.why), step.saves_until)
             record = begun.evacuation
         assert record is not None
         deadlines.append(record.deadline)

@@ -21,7 +21,7 @@ from muster.fencing.plain import PlainProofs
 from muster.goodput import account
 from muster.kube import decode, informer
 from muster.kube.errors import ServerError, Unreachable
-from muster.lifecycle import assembling, evacuating, members, record, resume, status
+from muster.lifecycle import assembling, evacuation_step, members, record, resume, status
 from muster.node.checkpoint import candidate
 from muster.node.launcher import moves, supervisor
 from muster.node.launcher.fence_file import FenceFile
@@ -261,7 +261,7 @@ def _leave_for_ever(patch: Patch) -> None:
 
 def _drain_for_ever(patch: Patch) -> None:
     """A node that nobody gives back is kept as long as no other one is free: its drain waits for ever."""
-    patch.setattr(evacuating, "_is_last_call", lambda *_: False)
+    patch.setattr(evacuation_step, "_is_last_call", lambda *_: False)
 
 
 def _leave_unsaid(patch: Patch) -> None:

@@ -1,0 +1,278 @@
+"""Which step of a planned evacuation is due: of a suspension, or of members on nodes that are cordoned or degraded.
+Pure.
+
+An evacuation asks for a new checkpoint and waits for it, or for its deadline; then the ranks stop. Without another node
+to go to training goes on, unless the node has to be empty at some moment (maintenance), or is taken away for good
+(docs/decisions/0044): then the job stops before it, saved, and waits in the queue. Its pods are deleted, so that no
+drain waits for it any longer.
+
+Tests: tests/unit/lifecycle/test_evacuating.py, tests/unit/lifecycle/test_scenarios.py.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TypeGuard
+
+from muster.api.gang import Evacuation, GangSpec
+from muster.api.nodehealth import Evacuate, ExclusionCause
+from muster.api.trainingjob import TrainingJob
+from muster.lifecycle import members, record, resume
+from muster.lifecycle.modes import mode_of
+from muster.world.fleet import Exclusion, Removal
+from muster.world.job import JobWorld
+from muster.world.views import FRESH_SECONDS
+
+MAINTENANCE_STARTS = "MaintenanceStarts"
+"""The reason of an evacuation whose nodes have to be empty while no other nodes are free for their workers."""
+NODE_TAKEN_AWAY = "NodeRemoved"
+"""The reason of an evacuation whose nodes are taken away while no other nodes are free for their workers."""
+STOPS = frozenset({MAINTENANCE_STARTS, NODE_TAKEN_AWAY})
+"""The reasons of evacuations after which the job waits in the queue."""
+_GRAVEST_FIRST = ("NodeDegraded", "NodeRemoval", "NodeMaintenance", "NodeCordoned")
+
+# Nodes that have to be empty at some moment are so a little earlier: ranks take their time to stop.
+STOP_SECONDS = 60.0
+# The same for a machine that is taken away: less is lost by a save that is cut off than by one that is not waited for.
+REMOVED_SECONDS = 15.0
+# A job that learns late, or too late, that its nodes have to be empty waits no longer than this for a checkpoint.
+LATE_SAVE_SECONDS = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class CancelEvacuation:
+    """The evacuation is not needed any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseNodes:
+    """A suspended job that has not started gives its nodes back."""
+
+
+@dataclass(frozen=True, slots=True)
+class MoveMembers:
+    """Members move before the start.
+
+    Attributes:
+        why: by node to leave, why, as text.
+        reason: in CamelCase.
+    """
+
+    why: Mapping[str, str]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class BeginEvacuation:
+    """The gang is asked to save.
+
+    Attributes:
+        why: by node to leave, why, as text; empty: all nodes, because of a suspension.
+        reason: of the evacuation, in CamelCase.
+        saves_until: until when the evacuation waits for a checkpoint.
+        remaining: nodes that should be left, too, and whose workers have no other node to go to.
+    """
+
+    why: Mapping[str, str]
+    reason: str
+    saves_until: datetime
+    remaining: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EndEvacuation:
+    """The ranks stop, saved or out of time.
+
+    Attributes:
+        evacuation: as recorded.
+        why: by node to leave, why, as text; empty: all nodes, because of a suspension.
+        is_saved: whether what was trained before the evacuation is saved, as far as checkpoints are seen.
+    """
+
+    evacuation: Evacuation
+    why: Mapping[str, str]
+    is_saved: bool
+
+
+EvacuationStep = CancelEvacuation | ReleaseNodes | MoveMembers | BeginEvacuation | EndEvacuation
+
+
+def next_step(world: JobWorld, spec: GangSpec) -> EvacuationStep | None:
+    """Return the next step of a planned evacuation; None while there is nothing to do."""
+    if world.job.spec.suspend:
+        return ReleaseNodes() if spec.start is None else _step_while_ranks_run(world, spec, {}, record.SUSPENDED)
+    why = world.derived(_nodes_to_evacuate)
+    if not why:
+        return CancelEvacuation() if spec.evacuation else None
+    if spec.start is None:
+        return _move_before_start(world, spec, why)
+    last, movable = _last_calls(world, why), world.derived(_movable_nodes)
+    if _is_stopping(spec) or not movable.issuperset(last):
+        leaving = {name: why[name] for name in why if name in last}
+        return _step_while_ranks_run(world, spec, leaving, _stop_reason(world, leaving)) if last else CancelEvacuation()
+    if not movable:
+        return None  # an evacuation that has begun goes on when a node becomes free
+    # The reason is that of all nodes to leave: neither it nor the deadline changes with the places that others take.
+    leaving = {name: why[name] for name in why if name in movable}
+    return _step_while_ranks_run(world, spec, leaving, _reason(world, why))
+
+
+def _step_while_ranks_run(
+    world: JobWorld, spec: GangSpec, why: Mapping[str, str], reason: str
+) -> BeginEvacuation | EndEvacuation | None:
+    """Return the step by which these nodes are left; empty: all nodes. None: a checkpoint is waited for."""
+    evacuation = spec.evacuation
+    if evacuation is None or (evacuation.reason, evacuation.nodes) != (reason, sorted(why)):
+        has_all_reports = len(world.views) == len(spec.members)
+        if evacuation is None and world.leader_age_seconds < FRESH_SECONDS and not has_all_reports:
+            return None  # which checkpoint is NEW is known once every worker has listed those that exist
+        remaining = sorted(world.derived(_nodes_to_evacuate).keys() - why.keys()) if why else ()
+        return BeginEvacuation(why, reason, _saves_until(world, world.now, why), tuple(remaining))
+    # A time may be said only now, or be of another window.
+    deadline = min([evacuation.deadline, *_stops(world, evacuation.since, why)])
+    is_saved = _is_saved(world, spec, evacuation)
+    return EndEvacuation(evacuation, why, is_saved) if is_saved or world.now >= deadline else None
+
+
+def _move_before_start(world: JobWorld, spec: GangSpec, why: Mapping[str, str]) -> MoveMembers | None:
+    """Return the step that moves members off nodes that are taken away for good, before the ranks start; None: none is.
+
+    No work is lost by it. A job that fails again and again lets the drains of its nodes proceed, too.
+
+    Args:
+        world: the state of the job.
+        spec: the record.
+        why: by node, why the gang should leave it.
+    """
+    final = {name: text for name, text in why.items() if (removal := _removal(world, name)) and removal.final}
+    leaves = _movable(world, spec, final).union(_last_calls(world, final))
+    leaving = {name: text for name, text in final.items() if name in leaves}
+    return MoveMembers(leaving, _reason(world, leaving)) if leaving else None
+
+
+def nodes_without_place(world: JobWorld) -> dict[str, str]:
+    """Return, by node, the reason to leave it, where the ranks train on because no worker has a node to move to."""
+    spec = world.gang.spec if world.gang else None
+    if spec is None or spec.start is None or world.job.spec.suspend or _is_stopping(spec):
+        return {}
+    why = world.derived(_nodes_to_evacuate)
+    if world.derived(_movable_nodes) or _last_calls(world, why):
+        return {}
+    return {name: _reason_of(world, name) for name in why}
+
+
+def saves_unseen(job: TrainingJob) -> str:
+    """Return why Muster sees no checkpoint of the job, so that an evacuation waits for none; "" where it sees them."""
+    if mode_of(job).starts_with_pods:
+        return "launch.mode is Plain"
+    return "" if job.spec.checkpoint.directory else "spec.checkpoint.directory is not set"
+
+
+def _is_saved(world: JobWorld, spec: GangSpec, evacuation: Evacuation) -> bool:
+    """Whether what was trained before the evacuation is saved; one whose checkpoints are not seen counts as saved."""
+    if saves_unseen(world.job):
+        return True
+    newest = resume.newest_checkpoint(world, spec)
+    return newest is not None and newest.step > (-1 if evacuation.after_step is None else evacuation.after_step)
+
+
+def _nodes_to_evacuate(world: JobWorld) -> dict[str, str]:
+    """Return, by node, why the gang should leave it at its next checkpoint, as text."""
+    why = {}
+    for worker_view in world.worker_views:
+        name, exclusion = worker_view.member.node, world.fleet.exclusion(worker_view.member.node)
+        if _asks_for_evacuation(exclusion):
+            why[name] = f"{name} is {exclusion.waiting_text or f'degraded ({exclusion.reason})'}"
+        elif worker_view.node is not None and worker_view.node.unschedulable:
+            why[name] = f"{name} is cordoned"
+    return why
+
+
+def _movable_nodes(world: JobWorld) -> frozenset[str]:
+    """Return those of the nodes to leave whose workers have other nodes to go to, all at once."""
+    return _movable(world, world.gang.spec, world.derived(_nodes_to_evacuate)) if world.gang else frozenset()
+
+
+def _movable(world: JobWorld, spec: GangSpec, nodes: Collection[str]) -> frozenset[str]:
+    """Return those of these nodes whose workers have other nodes to go to; those first that have to be left most."""
+    last = _last_calls(world, nodes)
+    names = {member.index: member.node for member in spec.members if member.node in nodes}
+
+    def urgency(index: int) -> tuple[bool, int, int]:
+        return names[index] not in last, _GRAVEST_FIRST.index(_reason_of(world, names[index])), index
+
+    movable = members.movable_indices(world, spec, (), sorted(names, key=urgency))
+    return frozenset(names[index] for index in movable)
+
+
+def _reason(world: JobWorld, nodes: Collection[str]) -> str:
+    """Return the reason to leave these nodes: the gravest one."""
+    return min({_reason_of(world, name) for name in nodes}, key=_GRAVEST_FIRST.index)
+
+
+def _reason_of(world: JobWorld, node: str) -> str:
+    exclusion = world.fleet.exclusion(node)
+    if _asks_for_evacuation(exclusion) and exclusion.cause is ExclusionCause.HEALTH:
+        return "NodeDegraded"
+    if _removal(world, node):
+        return "NodeRemoval"
+    planned = _asks_for_evacuation(exclusion) and exclusion.cause is ExclusionCause.MAINTENANCE
+    return "NodeMaintenance" if planned else "NodeCordoned"
+
+
+def _asks_for_evacuation(exclusion: Exclusion | None) -> TypeGuard[Exclusion]:
+    return exclusion is not None and exclusion.evacuate is Evacuate.AFTER_CHECKPOINT
+
+
+def _stop_reason(world: JobWorld, why: Mapping[str, str]) -> str:
+    return NODE_TAKEN_AWAY if any(_removal(world, name) for name in why) else MAINTENANCE_STARTS
+
+
+def _is_stopping(spec: GangSpec) -> bool:
+    return spec.evacuation is not None and spec.evacuation.reason in STOPS
+
+
+def _removal(world: JobWorld, node: str) -> Removal | None:
+    exclusion = world.fleet.exclusion(node)
+    return None if exclusion is None else exclusion.removal
+
+
+def _saves_until(world: JobWorld, since: datetime, nodes: Iterable[str]) -> datetime:
+    """Return until when an evacuation of these nodes waits for a checkpoint, if it began at the given time."""
+    timeout = timedelta(seconds=world.job.spec.checkpoint.save_timeout_seconds)
+    return min([since + timeout, *_stops(world, since, nodes)])
+
+
+def _stops(world: JobWorld, since: datetime, nodes: Iterable[str]) -> Iterator[datetime]:
+    """Yield, for each of these nodes that has to be empty at a known time, when the ranks have to stop.
+
+    Args:
+        world: the state of the job.
+        since: when the evacuation began.
+        nodes: their names.
+    """
+    late_seconds = min(world.job.spec.checkpoint.save_timeout_seconds, LATE_SAVE_SECONDS)
+    for exclusion in filter(None, map(world.fleet.exclusion, nodes)):
+        if exclusion.gone_by is None:
+            continue
+        if exclusion.removal is not None:
+            yield max(since, exclusion.gone_by - timedelta(seconds=REMOVED_SECONDS))
+        else:  # people wait for a job that is told late
+            late = since + timedelta(seconds=late_seconds)
+            yield max(late, exclusion.gone_by - timedelta(seconds=STOP_SECONDS))
+
+
+def _last_calls(world: JobWorld, nodes: Iterable[str]) -> set[str]:
+    return {name for name in nodes if _is_last_call(world, name)}
+
+
+def _is_last_call(world: JobWorld, node: str) -> bool:
+    """Whether a job without other nodes has to begin to stop now, to have its time to save before the node goes."""
+    exclusion, removal = world.fleet.exclusion(node), _removal(world, node)
+    if exclusion is None:
+        return False
+    if exclusion.gone_by is None:
+        return removal is not None and removal.final  # the removal waits for this job, and for nothing else
+    stops = STOP_SECONDS if removal is None else REMOVED_SECONDS
+    needs = timedelta(seconds=world.job.spec.checkpoint.save_timeout_seconds + stops)
+    return world.now >= exclusion.gone_by - needs

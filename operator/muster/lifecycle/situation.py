@@ -1,0 +1,109 @@
+"""The situation of a job: the one thing that a decision about it deals with. Pure."""
+
+from dataclasses import dataclass
+
+from muster.api.gang import Gang
+from muster.api.trainingjob import CompletionRecord
+from muster.lifecycle import ending, evacuation_step, record
+from muster.lifecycle.evacuation_step import EvacuationStep
+from muster.recovery import failures
+from muster.recovery.failure import Failure
+from muster.world.job import JobWorld
+
+
+@dataclass(frozen=True, slots=True)
+class Deleting:
+    """The job is being deleted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The job has ended, and its end is recorded."""
+
+    end: CompletionRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The job has no nodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """The job has just ended, and its end is not recorded yet."""
+
+    gang: Gang
+    end: CompletionRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Failing:
+    """The current attempt is broken, or the last ranks of a job without nodes report wrong results."""
+
+    gang: Gang
+    failures: tuple[Failure, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BlameDue:
+    """The class and the blame of earlier incidents become final."""
+
+    gang: Gang
+
+
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """A step of a planned evacuation is due."""
+
+    gang: Gang
+    step: EvacuationStep
+
+
+@dataclass(frozen=True, slots=True)
+class Starting:
+    """The ranks have not started."""
+
+    gang: Gang
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """The ranks run."""
+
+    gang: Gang
+
+
+Situation = Deleting | Finished | Waiting | Ending | Failing | BlameDue | Leaving | Starting | Training
+
+
+def situation_of(world: JobWorld) -> Situation:
+    """Return the situation of a job: the first that holds, in the order of this function."""
+    # What a deleted job owns is removed by Kubernetes.
+    if world.job.metadata.deletion_timestamp is not None:
+        return Deleting()
+    # Nothing undoes an end.
+    if world.job.status.completion is not None:
+        return Finished(world.job.status.completion)
+    gang = world.gang
+    # A job that never had nodes.
+    if gang is None:
+        return Waiting()
+    # An end comes before failures: once all ranks have exited with 0, a lost node is no failure of the job.
+    if gang.spec.members and (end := ending.completion_of(world, gang)) is not None:
+        return Ending(gang, end)
+    # A failure comes before all that is planned. Ranks whose nodes were given back may still report wrong results.
+    if broken := tuple(failures.find(world)):
+        return Failing(gang, broken)
+    # A job that has given its nodes back. What follows is about members.
+    if not gang.spec.members:
+        return Waiting()
+    # What failed first may be reported some seconds later: only then is the blame for it final.
+    if record.incidents_to_settle(world, gang.spec):
+        return BlameDue(gang)
+    # Nodes that have to be left are left before a start, so that no work is lost on them, and during training.
+    if (step := evacuation_step.next_step(world, gang.spec)) is not None:
+        return Leaving(gang, step)
+    # The start barrier is closed, or not all pods of mode Plain run.
+    if gang.spec.start is None:
+        return Starting(gang)
+    return Training(gang)
