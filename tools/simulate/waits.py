@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 from muster.api.trainingjob import Checkpoint
-from muster.lifecycle.assembling import ASSEMBLING
 from muster.lifecycle.record import ASSEMBLY_TIMED_OUT
+from muster.lifecycle.start_wait import ASSEMBLING
 from muster.recovery.budgets import BACK_OFF_LIMIT_SECONDS
 from simulate.apiserver import Key, Object
 from simulate.machines import Machine
@@ -21,7 +21,7 @@ from simulate.violation import Hold
 LOOK_SECONDS = 20.0
 # A plan is made every 15 s at the latest, another replica leads after as long, and a status is written at once.
 TOLD_SECONDS = 60.0
-# What a start waits for is named after a minute (`muster.lifecycle.assembling`).
+# What a start waits for is named after a minute (`muster.lifecycle.start_wait`).
 NAMED_SECONDS = 120.0
 # Late evidence waits for launchers that do not answer, until they are given up.
 SETTLED_SECONDS = 600.0

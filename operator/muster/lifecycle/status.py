@@ -30,12 +30,12 @@ from muster.api.trainingjob import (
 from muster.fencing.proofs import WHOLE_GANG_SECONDS, unproved_seconds
 from muster.lifecycle import care, evacuation_step, resume, resuming, warnings
 from muster.lifecycle import record as records
-from muster.lifecycle.assembling import ASSEMBLING
 from muster.lifecycle.burnin_state import BURNING_IN
 from muster.lifecycle.ending import budget_exhausted, success_warnings
 from muster.lifecycle.figures import compute_or_fallback
 from muster.lifecycle.modes import mode_of
 from muster.lifecycle.plan import Announcement, Plan, State, StatusReport
+from muster.lifecycle.start_wait import ASSEMBLING
 from muster.lifecycle.warned import Warned
 from muster.lifecycle.words import MAX_NODES_IN_NOTE, after_corruption, names_in_note, on_nodes
 from muster.placement.eligibility import unhealthy

@@ -8,7 +8,7 @@ never both. So after a crash the next step finds a state that an earlier step ha
 Tests: tests/unit/lifecycle/test_waiting_and_binding.py.
 """
 
-from muster.lifecycle import assembling, burnin, ending, evacuating, pending, record, recovering, status, training
+from muster.lifecycle import burnin, ending, evacuating, pending, record, recovering, starting, status, training
 from muster.lifecycle.commit import commit
 from muster.lifecycle.plan import Plan
 from muster.lifecycle.situation import (
@@ -49,6 +49,6 @@ def _plan(world: JobWorld, settings: WorkerSettings) -> Plan:
         case Leaving(gang, step):
             return evacuating.plan(world, gang.spec, step)
         case Starting(gang):
-            return assembling.plan(world, gang, settings)
+            return starting.plan(world, gang, settings)
         case Training(gang):
             return training.plan(world, gang, settings)

@@ -3,9 +3,9 @@
 from muster.api.gang import Gang, GangSpec
 from muster.api.trainingjob import LaunchMode
 from muster.lifecycle import record, resume
-from muster.lifecycle.assembling import support
 from muster.lifecycle.commit import commit, leftovers
 from muster.lifecycle.plan import Action, Announcement, ApplySupport, Plan, State, StatusReport
+from muster.lifecycle.start_pods import support
 from muster.lifecycle.worker_pod import WorkerSettings, disruption_budget
 from muster.protocol.messages import RUNNING
 from muster.world.job import JobWorld

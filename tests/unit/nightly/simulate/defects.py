@@ -21,7 +21,16 @@ from muster.fencing.plain import PlainProofs
 from muster.goodput import account
 from muster.kube import decode, informer
 from muster.kube.errors import ServerError, Unreachable
-from muster.lifecycle import assembling, evacuation_step, members, record, resume, status
+from muster.lifecycle import (
+    evacuation_step,
+    members,
+    record,
+    resume,
+    start_earlier_attempts,
+    start_pods,
+    start_wait,
+    status,
+)
 from muster.node.checkpoint import candidate
 from muster.node.launcher import moves, supervisor
 from muster.node.launcher.fence_file import FenceFile
@@ -64,7 +73,7 @@ def _short_fence(patch: Patch) -> None:
 def _plain_unfenced(patch: Patch) -> None:
     """A Plain pod whose node is not heard is taken for dead."""
     patch.setattr(PlainProofs, "is_ended", lambda *_: True)
-    patch.setattr(assembling, "_predecessor", lambda *_: None)
+    patch.setattr(start_pods, "find_predecessor", lambda *_: None)
 
 
 def _lost_commit(patch: Patch) -> None:
@@ -210,7 +219,7 @@ def _marker_is_enough(patch: Patch) -> None:
 
 def _listed_before(patch: Patch) -> None:
     """Found on real nodes: what was listed while a rank of before still saved counts once that is proved dead."""
-    patch.setattr(assembling, "_are_all_fenced", lambda *_: False)
+    patch.setattr(start_earlier_attempts, "_are_all_fenced", lambda *_: False)
 
 
 def _torn_hide(patch: Patch) -> None:
@@ -243,7 +252,7 @@ def _never_refunded(patch: Patch) -> None:
 
 def _never_named(patch: Patch) -> None:
     """A start says that it is under way, however long it takes."""
-    patch.setattr(assembling, "WORTH_TELLING_SECONDS", math.inf)
+    patch.setattr(start_wait, "WORTH_TELLING_SECONDS", math.inf)
 
 
 def _leave_for_ever(patch: Patch) -> None:
