@@ -2,8 +2,6 @@
 
 Each gate returns the plan of a start that goes no further now, or None to let it pass. The last gate of a list always
 returns a plan: of the start itself, or of what that waits for.
-
-Tests: tests/unit/lifecycle/test_waiting_and_binding.py.
 """
 
 from collections.abc import Callable
