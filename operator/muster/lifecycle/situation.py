@@ -100,7 +100,7 @@ def situation_of(world: JobWorld) -> Situation:
     # What failed first may be reported some seconds later: only then is the blame for it final.
     if record.incidents_to_settle(world, gang.spec):
         return BlameDue(gang)
-    # Nodes that have to be left are left before a start, so that no work is lost on them, and during training.
+    # What is planned comes before a start: ranks that would have to stop at once do not start.
     if (step := evacuation_step.next_step(world, gang.spec)) is not None:
         return Leaving(gang, step)
     # The start barrier is closed, or not all pods of mode Plain run.
