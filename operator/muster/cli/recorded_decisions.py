@@ -67,8 +67,9 @@ async def read(session: Session, job: str, system: str, collected: Mapping[str, 
                 answered += 1
     except Forbidden as error:
         why = (
-            f"{error}: ask for get and create of pods/portforward in namespace {system}, or have it made by a user "
-            "with this right, which shows data of all tenants (docs/security.md)"
+            f"{error}: you may not forward a port of the leader's pod. Ask for get and create of pods/portforward in "
+            f"namespace {system}, or ask a user with this right for the bundle: it shows data of all tenants "
+            "(docs/security.md)"
         )
     except ApiError as error:
         why = f"pod {pod}: {error}: try again; {_BY_HAND}"

@@ -1,4 +1,4 @@
-"""Who hears of what has happened: who notices it publishes it, and who acts on it subscribes when it is made.
+"""Signals between the loops of the operator: the one that notices publishes, the one that acts subscribes.
 
 Tests: tests/unit/controller/test_cluster.py.
 """

@@ -1,4 +1,4 @@
-"""Who hears of what checkers report, and which checkers hear of other orders.
+"""Passes checkers' reports on to jobs and nodes, and new orders on to checkers.
 
 Tests: tests/unit/controller/test_operator.py.
 """

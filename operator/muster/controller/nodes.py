@@ -33,7 +33,7 @@ log = structlog.get_logger()
 
 
 class Nodes:
-    """What is known of nodes, what is decided about them, and who does it.
+    """What is known of nodes, what is decided about them, and what carries it out.
 
     Args:
         fitness: shows the decisions to jobs.

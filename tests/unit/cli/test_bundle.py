@@ -292,7 +292,7 @@ def test_without_the_right_to_forward_ports_the_rest_is_there(leader: Leader, co
     assert {"job/trainingjob.json", "fleet/nodehealths.json"} <= set(files)
     assert not [name for name in files if name.startswith("decisions/")]
     (why,) = [each["reason"] for each in told["missing"] if each["name"] == "decisions"]
-    assert "ask for get and create of pods/portforward in namespace muster-system" in why
+    assert "Ask for get and create of pods/portforward in namespace muster-system" in why
     assert f"decisions: {why}" in files["README.md"]
 
 

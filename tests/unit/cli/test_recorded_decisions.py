@@ -57,7 +57,7 @@ async def test_who_may_not_forward_ports_learns_which_right_lacks(leader: Leader
     ((name, why),) = (await recorded()).missing
     assert name == FOLDER
     assert 'User "bob" cannot get resource "pods/portforward"' in why
-    assert "ask for get and create of pods/portforward in namespace muster-system" in why
+    assert "Ask for get and create of pods/portforward in namespace muster-system" in why
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """What is done about a node, by what is there: record, taint, Events."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,15 +14,16 @@ from muster.api.preflight import Profile
 from muster.health.node_plan import ChangeTaint, NodePlan, Present, plan_node
 from muster.health.orders import Order
 from muster.health.sources import UNHEALTHY_TAINT
+from muster.world.fleet import Removal
 from muster.world.views import Taint
 
 NODE = "node-0001"
 OURS = (Taint(UNHEALTHY_TAINT, "Xid79", "NoSchedule"),)
 
 
-def an_order(*codes: int) -> tuple[Order, Present]:
+def an_order(*codes: int, observes: Sequence[str] = ()) -> tuple[Order, Present]:
     """What is decided about a node with these XIDs, before anything was done."""
-    stored = Stored.of(10, rules(enforcement="Nodes"))
+    stored = Stored.of(10, rules(enforcement="Nodes", observedReasons=list(observes)))
     stored.report(NODE, *(evidence("Xid", code) for code in codes))
     metadata = ObjectMeta(name=NODE, uid="health")
     record = stored.healths[NODE].model_copy(update={"metadata": metadata})
@@ -110,6 +112,27 @@ def test_what_lasts_does_not_wait(lasts: dict[str, Any]) -> None:
     write = planned(replace(order, verdict=verdict), recorded(order, present), in_force=order.outcome).record
     assert write is not None
     assert write.may_wait is False
+
+
+def test_what_the_policy_only_observes_is_announced_once_it_is_new() -> None:
+    order, present = an_order(79, observes=["Xid79"])
+    assert order.outcome.observed
+    before = replace(order.outcome, observed="")
+    (event,) = planned(order, present, in_force=before).announcements
+    assert (event.reason, event.is_warning, event.is_of_record) == ("NodeObserved", False, False)
+    assert planned(order, present, in_force=order.outcome).announcements == ()
+    assert planned(order, present).announcements == (), "a new leader has nothing new to tell"
+
+
+@pytest.mark.parametrize(
+    ("removal", "reason"), [(None, "NodeMaintenance"), (Removal("gke", None, False), "NodeRemoval")]
+)
+def test_what_is_planned_is_announced_as_such(removal: Removal | None, reason: str) -> None:
+    order, present = an_order(79)
+    grounds = replace(order.verdict.grounds, only_planned=True, removal=removal)
+    planned_order = replace(order, verdict=replace(order.verdict, grounds=grounds))
+    (event,) = planned(planned_order, present).announcements
+    assert (event.reason, event.is_warning) == (reason, False)
 
 
 @pytest.mark.parametrize("name", ["incidents", "offences", "effect", "exclusion", "fault"])
