@@ -68,7 +68,13 @@ PARTS = (
     ),
     Part("unit-fuzz", tests=_nightly("unit", "fuzz"), workers=2, pytest=_SPREAD, draws=True),
     Part("unit-what-if", tests=_nightly("unit", "whatif"), workers=2, pytest=_SPREAD),
-    Part("unit-streams", tests=_nightly("unit", "lifecycle", "queueing"), workers=2, pytest=_SPREAD, draws=True),
+    Part(
+        "unit-streams",
+        tests=_nightly("unit", "decision", "lifecycle", "queueing"),
+        workers=2,
+        pytest=_SPREAD,
+        draws=True,
+    ),
     Part(
         "unit-large",
         tests=_nightly("unit", *("bench", "cli", "controller", "goodput", "health", "page", "placement", "world")),
