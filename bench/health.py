@@ -20,12 +20,12 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.api import Object
+from bench.api import NotThereError, Object
 from bench.bed import NAMESPACE, PODS, ROOT, Bed, documents
 from bench.child import Child
 from bench.facts import facts
@@ -278,7 +278,9 @@ def _fail_gangs(ward: Ward) -> None:
     first = {pod["metadata"]["labels"]["muster.dev/job"]: pod["metadata"]["name"] for pod in pods}
 
     def some(mine: Sequence[str]) -> None:
-        ward.bed.fail(mine)
+        for pod in mine:
+            with suppress(NotThereError):  # its gang had a node that fell sick, and has left it already
+                ward.bed.fail([pod])
 
     if first:
         share(some, list(first.values()))
