@@ -46,12 +46,12 @@ from muster.coordinator.hub import STEP_NEWS_SECONDS
 from muster.decision import accounted
 from muster.goodput.history import ended_job_record as kept
 from muster.goodput.history import last_known
-from muster.lifecycle import record as records
 from muster.lifecycle.commit import commit
 from muster.lifecycle.plan import CommitGang, Plan
 from muster.lifecycle.step import decide
-from muster.lifecycle.worker_pod import WorkerSettings
+from muster.pods.worker_pod import WorkerSettings
 from muster.protocol.messages import RUNNING, RankReport
+from muster.record import record as records
 from muster.recovery.failure import Failure, Kind
 from muster.world.fleet import Fleet
 from muster.world.job import JobWorld, PodAges, TemplateVerdict, VerdictKind

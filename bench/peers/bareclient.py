@@ -19,7 +19,7 @@ from bench.burst import Burst
 from bench.peers.muster import LAUNCHER_IMAGE
 from muster.api.gang import Member
 from muster.api.trainingjob import TrainingJob
-from muster.lifecycle.worker_pod import WorkerSettings, worker_manifest
+from muster.pods.worker_pod import WorkerSettings, worker_manifest
 
 _SCHEDULER = "bench-bare"
 _SETTINGS = WorkerSettings(LAUNCHER_IMAGE, "https://127.0.0.1:8443", "muster-coordinator", "", "nvidia.com/gpu")

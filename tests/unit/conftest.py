@@ -41,7 +41,7 @@ def clock() -> Clock:
 def _figures_are_worked_out() -> Iterator[None]:
     """A defect in what only people are told is logged and stops nothing: here it fails the test."""
     yield
-    figures = sys.modules.get("muster.lifecycle.figures")
+    figures = sys.modules.get("muster.status.figures")
     if figures is not None and figures._logged:
         found = sorted(f"{what}: {error.__name__}" for what, error in figures._logged)
         figures._logged.clear()

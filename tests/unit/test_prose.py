@@ -56,13 +56,15 @@ ALLOWED = {
 }
 
 
-# What decisions may read of a job's own status, which is written for users: see muster.lifecycle.status.
+# What decisions may read of a job's own status, which is written for users: see muster.status.status.
 READ_BACK = {"completion", "checkpoint", "attempt"}
-DECIDING = ("fencing", "lifecycle", "placement", "queueing", "recovery")
+DECIDING = (
+    *("burnin", "checkpoints", "fencing", "lifecycle", "placement", "pods", "queueing", "record", "recovery", "status"),
+)
 PROJECTS = {
-    "lifecycle/status.py",
-    "lifecycle/unshared.py",
-    "lifecycle/warnings.py",
+    "status/status.py",
+    "checkpoints/unshared.py",
+    "status/warnings.py",
     "queueing/explain.py",
 }  # these write the status
 

@@ -27,7 +27,7 @@ from muster.health.orders import Order
 from muster.health.rulings import Act, Ruling
 from muster.lifecycle.plan import BindPod, DeletePod, Plan
 from muster.lifecycle.step import decide
-from muster.lifecycle.worker_pod import WorkerSettings
+from muster.pods.worker_pod import WorkerSettings
 from muster.world.job import JobWorld
 
 

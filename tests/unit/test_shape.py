@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-ROOMS = ("operator/muster/health", "operator/muster/preflight", "operator/muster/lifecycle/burnin*.py")
+ROOMS = ("operator/muster/health", "operator/muster/preflight", "operator/muster/burnin")
 """Folders, and patterns of files, from the root of the repository."""
 MAX_LINES, MAX_PARAMETERS = 40, 4
 

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from muster.lifecycle.unloadable import FAILED_STARTS
+from muster.checkpoints.unloadable import FAILED_STARTS
 from muster.queueing.limits import NAMESPACE_LIMIT
 from muster.world.views import JOB_UID_LABEL
 from simulate.accounts import Accounts

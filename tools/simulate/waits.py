@@ -10,9 +10,9 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 from muster.api.trainingjob import Checkpoint
-from muster.lifecycle.record import ASSEMBLY_TIMED_OUT
-from muster.lifecycle.start_wait import ASSEMBLING
+from muster.record.record import ASSEMBLY_TIMED_OUT
 from muster.recovery.budgets import BACK_OFF_LIMIT_SECONDS
+from muster.status.report import ASSEMBLING
 from simulate.apiserver import Key, Object
 from simulate.machines import Machine
 from simulate.surroundings import Surroundings

@@ -17,9 +17,9 @@ from muster.answers.training import OpenIncident, open_incident, step_rate, stil
 from muster.api.base import ApiModel, LevelCount, Time
 from muster.api.gang import FaultClass, GangSpec, Role
 from muster.api.trainingjob import CheckpointConcern, Incident, JobWarning, ProgressPreset, TrainingJob, Waiting
+from muster.checkpoints.resume import NOT_FOUND
 from muster.goodput.figures import ettr_at_most, thousandth
 from muster.goodput.opened import TRAINS, figures_as_of
-from muster.lifecycle.resume import NOT_FOUND
 from muster.placement.names import NEVER_FITS
 from muster.protocol.resuming import is_own
 from muster.world.views import ContainerView, PodView

@@ -1,6 +1,6 @@
 """The burn-in of nodes: what a TrainingJob and the FleetPolicy set about it.
 
-Tests: tests/unit/lifecycle/test_burnin.py.
+Tests: tests/unit/burnin/test_progress.py.
 """
 
 from enum import StrEnum

@@ -18,12 +18,12 @@ import yaml
 from muster.api.base import API_VERSION, LAST_APPLIED
 from muster.api.trainingjob import NAME_RULES, LaunchMode, TrainingJob, is_job_name, parsed
 from muster.cli.errors import CliError
-from muster.lifecycle.launching import command_of, is_shell_line
-from muster.lifecycle.template import AGAIN, shape_problem
-from muster.lifecycle.worker_pod import worker_container
+from muster.pods.launching import command_of, is_shell_line
+from muster.pods.worker_pod import worker_container
 from muster.protocol import resuming
 from muster.protocol.checkpoint_names import above, absolute, is_url
 from muster.protocol.contract import IDENTITY
+from muster.status.template import AGAIN, shape_problem
 
 _OWN = "MUSTER_CHECKPOINT_DIRECTORY"  # a program that reads it saves to the directory of its own job
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")

@@ -18,6 +18,8 @@ from muster.api.gang import Gang, Member
 from muster.api.nodehealth import LostNode, NodeHealth
 from muster.api.preflight import PreflightPolicy
 from muster.api.trainingjob import LaunchMode, TrainingJob
+from muster.checkpoints.place import ELSEWHERE, ENDING, place_of
+from muster.checkpoints.resume import fork_point_of
 from muster.controller.bus import Bus, Key
 from muster.controller.heartbeats import LeaseAges
 from muster.controller.nodecounts import NodeCounts
@@ -32,12 +34,10 @@ from muster.kube.client import Client
 from muster.kube.decode import Undecodable, job_identity
 from muster.kube.informer import Informer
 from muster.kube.nodeleases import NodeLeases
-from muster.lifecycle.place import ELSEWHERE, ENDING, place_of
-from muster.lifecycle.record import SUSPENDED
-from muster.lifecycle.resume import fork_point_of
-from muster.lifecycle.template import quota_claim
+from muster.pods.requirements import quota_claim
 from muster.protocol.checks import CheckReport
 from muster.queueing.quotas import Held, NamespaceQuotas
+from muster.record.record import SUSPENDED
 from muster.world.checks import CheckerView, ProbeThreshold
 from muster.world.fleet import STALE_HEARTBEAT_SECONDS, Fleet, Silence, claim_of
 from muster.world.job import CreateError, JobWorld, NodeLimit, OtherJob, TemplateVerdict

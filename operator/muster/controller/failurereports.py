@@ -9,12 +9,12 @@ from datetime import UTC, datetime, timedelta
 
 from muster.api.gang import Gang
 from muster.api.nodehealth import CheckResult, NodeHealth
+from muster.burnin.view import NEW_LEADER_SECONDS
 from muster.controller.cluster import Cluster
 from muster.health.job_failures import LASTS, JobFailureReports, JobRecord
 from muster.health.memory import identity, same_machine
 from muster.health.node_world import FailedBurnIn
 from muster.kube.decode import Undecodable
-from muster.lifecycle.burnin_view import NEW_LEADER_SECONDS
 from muster.preflight.upkeep import Finding
 from muster.recovery.followed import comparable_facts, failures_that_followed, qualified_job_name
 from muster.world.jobfailures import JobFailureReport

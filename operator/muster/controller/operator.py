@@ -51,7 +51,7 @@ from muster.kube.errors import ApiError, LeadershipLost
 from muster.kube.events import WARNING, EventRecorder, Regarding
 from muster.kube.lease import LeaderLease
 from muster.kube.version import check_server_version
-from muster.lifecycle.worker_pod import WorkerSettings
+from muster.pods.worker_pod import WorkerSettings
 from muster.preflight.upkeep import newest_pass_seconds
 from muster.recovery.exits import reported_cause
 

@@ -53,8 +53,8 @@ from muster.lifecycle.plan import (
     DeletePod,
     Plan,
 )
-from muster.lifecycle.template import AGAIN
-from muster.lifecycle.worker_pod import owner_reference
+from muster.pods.worker_pod import owner_reference
+from muster.status.template import AGAIN
 from muster.world.job import CreateError, TemplateVerdict, VerdictKind
 from muster.world.names import gang_name
 from muster.world.quotas import claim_of_pod

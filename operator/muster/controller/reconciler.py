@@ -38,15 +38,16 @@ from muster.goodput.prices import listed
 from muster.kube.decode import Undecodable
 from muster.kube.errors import ApiError, Conflict, LeadershipLost
 from muster.kube.events import NORMAL, WARNING, EventRecorder, Regarding
-from muster.lifecycle import pending, status
-from muster.lifecycle import record as records
-from muster.lifecycle.figures import compute_or_fallback
-from muster.lifecycle.plan import Action, Announcement, ApplySupport, CommitGang, CreatePod, Plan, State, StatusReport
-from muster.lifecycle.step import decide
-from muster.lifecycle.worker_pod import WorkerSettings
+from muster.lifecycle import pending
+from muster.lifecycle.plan import Action, ApplySupport, CommitGang, CreatePod, Plan
+from muster.lifecycle.step import decide, with_status
 from muster.placement.request import Request
 from muster.placement.tree import NotAtHandError, Tree
+from muster.pods.worker_pod import WorkerSettings
 from muster.queueing.waiting import Waiting
+from muster.record import record as records
+from muster.status.figures import compute_or_fallback
+from muster.status.report import Announcement, State, StatusReport
 from muster.world.checks import NodeChecks
 from muster.world.job import JobWorld
 
@@ -473,7 +474,7 @@ def _without_record(world: JobWorld, record: Undecodable) -> Plan:
     )
     before = world.job.status
     seen = {"attempt": before.attempt, "nodes_ready": before.nodes_ready, "nodes": before.nodes}
-    plan = status.with_status(world, Plan((), StatusReport(State.STALLED, "RecordUnreadable", message)))
+    plan = with_status(world, Plan((), StatusReport(State.STALLED, "RecordUnreadable", message)))
     return replace(plan, status=plan.status and plan.status.model_copy(update=seen))
 
 

@@ -13,8 +13,8 @@ from muster.api.trainingjob import NAME_RULES, is_job_name, parsed
 from muster.convert import hosts, identity, pod, saving, worker
 from muster.convert.fields import Fields, Notes, RefusedError
 from muster.convert.hosts import HostNames
-from muster.lifecycle import launching
-from muster.lifecycle.template import AGAIN, problem
+from muster.pods import launching
+from muster.status.template import AGAIN, problem
 from muster.world.fleet import Fleet
 
 EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"

@@ -12,9 +12,9 @@ from muster.api.trainingjob import CompletionResult, TrainingJobStatus
 from muster.goodput.account import with_account, with_held_gpus
 from muster.goodput.status_goodput import goodput_of_status, incidents_of_status
 from muster.lifecycle.commit import within_etcd_limit
-from muster.lifecycle.figures import compute_or_fallback
 from muster.lifecycle.plan import CommitGang, Plan
-from muster.lifecycle.status import published_incidents
+from muster.status.figures import compute_or_fallback
+from muster.status.status import published_incidents
 from muster.world.job import JobWorld
 
 

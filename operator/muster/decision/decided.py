@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from muster.decision.accounted import plan_with_goodput
 from muster.lifecycle.plan import Plan
 from muster.lifecycle.step import decide
-from muster.lifecycle.worker_pod import WorkerSettings
+from muster.pods.worker_pod import WorkerSettings
 from muster.world import written
 from muster.world.job import JobWorld
 from muster.world.redact import Redactor

@@ -3,8 +3,9 @@
 import json
 
 from muster.api.gang import GangSpec
-from muster.lifecycle.plan import Announcement, CommitGang, DeletePod, Plan
+from muster.lifecycle.plan import CommitGang, DeletePod, Plan
 from muster.recovery.stacks import is_printing
+from muster.status.report import Announcement
 from muster.world.job import JobWorld
 
 # etcd takes 1.5 MiB in one request, of which some is the API server's own bookkeeping.

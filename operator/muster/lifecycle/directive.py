@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 from muster.api.gang import Gang, GangIncident, GangSpec
 from muster.api.trainingjob import CompletionResult, TrainingJob
-from muster.lifecycle import local, resume
+from muster.checkpoints import local, resume
 from muster.protocol.checkpoint_names import is_url
 from muster.protocol.fence import peer_distances
 from muster.protocol.messages import EXIT, RUN, WAIT, Directive, Peer

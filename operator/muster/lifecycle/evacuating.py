@@ -1,7 +1,7 @@
 """What is done at each step of a planned evacuation: `evacuation_step` has when each is due. Pure."""
 
 from muster.api.gang import GangSpec
-from muster.lifecycle import members, record, resume
+from muster.checkpoints import resume
 from muster.lifecycle.commit import commit
 from muster.lifecycle.evacuation_step import (
     MAINTENANCE_STARTS,
@@ -12,10 +12,11 @@ from muster.lifecycle.evacuation_step import (
     EvacuationStep,
     MoveMembers,
     ReleaseNodes,
-    saves_unseen,
 )
-from muster.lifecycle.plan import Announcement, Plan
-from muster.lifecycle.words import names_in_note, on_nodes
+from muster.lifecycle.plan import Plan
+from muster.record import members, record
+from muster.recovery.words import names_in_note, on_nodes
+from muster.status.report import Announcement
 from muster.world.job import JobWorld
 
 
@@ -46,7 +47,7 @@ def _plan_begin(world: JobWorld, spec: GangSpec, step: BeginEvacuation) -> Plan:
     begun = record.with_evacuation_begun(world, spec, step.reason, sorted(step.why), step.saves_until)
     limit = (begun.evacuation.deadline - world.now).total_seconds() if begun.evacuation else 0.0
     note = f"{what}. The job stops after its next complete checkpoint, at the latest in {limit:.0f} s."
-    if unsaved := saves_unseen(world.job):
+    if unsaved := resume.saves_unseen(world.job):
         note = f"{what}. The job stops at once, without waiting for a checkpoint: {unsaved}."
     elif (needs := _save_seconds(world)) is not None and needs > limit:
         note += f" The newest save took {needs:.0f} s: one that begins now may be incomplete by then."
@@ -76,7 +77,7 @@ def _plan_end(world: JobWorld, spec: GangSpec, step: EndEvacuation) -> Plan:
 
 def _after_which_save(world: JobWorld, spec: GangSpec, step: EndEvacuation) -> str:
     """Return after which checkpoint the ranks stop, or why after none, for people."""
-    if unsaved := saves_unseen(world.job):
+    if unsaved := resume.saves_unseen(world.job):
         return f"without waiting for a checkpoint ({unsaved})"
     newest = resume.newest_checkpoint(world, spec)
     if step.is_saved and newest:

@@ -9,16 +9,15 @@ drain waits for it any longer.
 Tests: tests/unit/lifecycle/test_evacuating.py, tests/unit/lifecycle/test_scenarios.py.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TypeGuard
 
 from muster.api.gang import Evacuation, GangSpec
 from muster.api.nodehealth import Evacuate, ExclusionCause
-from muster.api.trainingjob import TrainingJob
-from muster.lifecycle import members, record, resume
-from muster.lifecycle.modes import mode_of
+from muster.checkpoints import resume
+from muster.record import members, record
 from muster.world.fleet import Exclusion, Removal
 from muster.world.job import JobWorld
 from muster.world.views import FRESH_SECONDS
@@ -97,45 +96,64 @@ class EndEvacuation:
 EvacuationStep = CancelEvacuation | ReleaseNodes | MoveMembers | BeginEvacuation | EndEvacuation
 
 
-def next_step(world: JobWorld, spec: GangSpec) -> EvacuationStep | None:
-    """Return the next step of a planned evacuation; None while there is nothing to do."""
+@dataclass(frozen=True, slots=True)
+class NothingDue:
+    """No step of an evacuation is due.
+
+    Attributes:
+        without_place: by node, the reason to leave it, where the ranks train on because no worker has a node to move
+            to.
+    """
+
+    without_place: Mapping[str, str] = field(default_factory=dict)
+
+
+def next_step(world: JobWorld, spec: GangSpec) -> EvacuationStep | NothingDue:
+    """Return the step of a planned evacuation that is due."""
     if world.job.spec.suspend:
         return ReleaseNodes() if spec.start is None else _step_while_ranks_run(world, spec, {}, record.SUSPENDED)
-    why = world.derived(_nodes_to_evacuate)
+    why = _nodes_to_evacuate(world)
     if not why:
-        return CancelEvacuation() if spec.evacuation else None
+        return CancelEvacuation() if spec.evacuation else NothingDue()
     if spec.start is None:
         return _move_before_start(world, spec, why)
-    last, movable = _last_calls(world, why), world.derived(_movable_nodes)
+    last, movable = _last_calls(world, why), _movable(world, spec, why)
     if _is_stopping(spec) or not movable.issuperset(last):
         leaving = {name: why[name] for name in why if name in last}
         return _step_while_ranks_run(world, spec, leaving, _stop_reason(world, leaving)) if last else CancelEvacuation()
-    if not movable:
-        return None  # an evacuation that has begun goes on when a node becomes free
+    if not movable:  # an evacuation that has begun goes on when a node becomes free
+        return NothingDue({name: _reason_of(world, name) for name in why})
     # The reason is that of all nodes to leave: neither it nor the deadline changes with the places that others take.
     leaving = {name: why[name] for name in why if name in movable}
-    return _step_while_ranks_run(world, spec, leaving, _reason(world, why))
+    return _step_while_ranks_run(world, spec, leaving, _reason(world, why), sorted(why.keys() - leaving.keys()))
 
 
 def _step_while_ranks_run(
-    world: JobWorld, spec: GangSpec, why: Mapping[str, str], reason: str
-) -> BeginEvacuation | EndEvacuation | None:
-    """Return the step by which these nodes are left; empty: all nodes. None: a checkpoint is waited for."""
+    world: JobWorld, spec: GangSpec, why: Mapping[str, str], reason: str, remaining: Sequence[str] = ()
+) -> BeginEvacuation | EndEvacuation | NothingDue:
+    """Return the step by which nodes are left; nothing is due while a checkpoint is waited for.
+
+    Args:
+        world: the state of the job.
+        spec: the record.
+        why: by node, why the gang leaves it; empty: it leaves all.
+        reason: of the evacuation.
+        remaining: names of nodes that it should leave, too, and does not.
+    """
     evacuation = spec.evacuation
     if evacuation is None or (evacuation.reason, evacuation.nodes) != (reason, sorted(why)):
         has_all_reports = len(world.views) == len(spec.members)
         if evacuation is None and world.leader_age_seconds < FRESH_SECONDS and not has_all_reports:
-            return None  # which checkpoint is NEW is known once every worker has listed those that exist
-        remaining = sorted(world.derived(_nodes_to_evacuate).keys() - why.keys()) if why else ()
+            return NothingDue()  # which checkpoint is NEW is known once every worker has listed those that exist
         return BeginEvacuation(why, reason, _saves_until(world, world.now, why), tuple(remaining))
     # A time may be said only now, or be of another window.
     deadline = min([evacuation.deadline, *_stops(world, evacuation.since, why)])
     is_saved = _is_saved(world, spec, evacuation)
-    return EndEvacuation(evacuation, why, is_saved) if is_saved or world.now >= deadline else None
+    return EndEvacuation(evacuation, why, is_saved) if is_saved or world.now >= deadline else NothingDue()
 
 
-def _move_before_start(world: JobWorld, spec: GangSpec, why: Mapping[str, str]) -> MoveMembers | None:
-    """Return the step that moves members off nodes that are taken away for good, before the ranks start; None: none is.
+def _move_before_start(world: JobWorld, spec: GangSpec, why: Mapping[str, str]) -> MoveMembers | NothingDue:
+    """Return the step that moves members off nodes that are taken away for good, before the ranks start.
 
     No work is lost by it. A job that fails again and again lets the drains of its nodes proceed, too.
 
@@ -147,30 +165,12 @@ def _move_before_start(world: JobWorld, spec: GangSpec, why: Mapping[str, str]) 
     final = {name: text for name, text in why.items() if (removal := _removal(world, name)) and removal.final}
     leaves = _movable(world, spec, final).union(_last_calls(world, final))
     leaving = {name: text for name, text in final.items() if name in leaves}
-    return MoveMembers(leaving, _reason(world, leaving)) if leaving else None
-
-
-def nodes_without_place(world: JobWorld) -> dict[str, str]:
-    """Return, by node, the reason to leave it, where the ranks train on because no worker has a node to move to."""
-    spec = world.gang.spec if world.gang else None
-    if spec is None or spec.start is None or world.job.spec.suspend or _is_stopping(spec):
-        return {}
-    why = world.derived(_nodes_to_evacuate)
-    if world.derived(_movable_nodes) or _last_calls(world, why):
-        return {}
-    return {name: _reason_of(world, name) for name in why}
-
-
-def saves_unseen(job: TrainingJob) -> str:
-    """Return why Muster sees no checkpoint of the job, so that an evacuation waits for none; "" where it sees them."""
-    if mode_of(job).starts_with_pods:
-        return "launch.mode is Plain"
-    return "" if job.spec.checkpoint.directory else "spec.checkpoint.directory is not set"
+    return MoveMembers(leaving, _reason(world, leaving)) if leaving else NothingDue()
 
 
 def _is_saved(world: JobWorld, spec: GangSpec, evacuation: Evacuation) -> bool:
     """Whether what was trained before the evacuation is saved; one whose checkpoints are not seen counts as saved."""
-    if saves_unseen(world.job):
+    if resume.saves_unseen(world.job):
         return True
     newest = resume.newest_checkpoint(world, spec)
     return newest is not None and newest.step > (-1 if evacuation.after_step is None else evacuation.after_step)
@@ -186,11 +186,6 @@ def _nodes_to_evacuate(world: JobWorld) -> dict[str, str]:
         elif worker_view.node is not None and worker_view.node.unschedulable:
             why[name] = f"{name} is cordoned"
     return why
-
-
-def _movable_nodes(world: JobWorld) -> frozenset[str]:
-    """Return those of the nodes to leave whose workers have other nodes to go to, all at once."""
-    return _movable(world, world.gang.spec, world.derived(_nodes_to_evacuate)) if world.gang else frozenset()
 
 
 def _movable(world: JobWorld, spec: GangSpec, nodes: Collection[str]) -> frozenset[str]:

@@ -6,11 +6,11 @@ under ranks, under any leader.
 """
 
 from muster.api.gang import GangSpec
-from muster.lifecycle.plan import Announcement
-from muster.lifecycle.resume import Missing
+from muster.checkpoints.resume import Missing
 from muster.protocol.checkpoint_names import is_url
 from muster.protocol.resuming import is_own
 from muster.recovery.verification import NOT_MOVED
+from muster.status.report import Announcement
 from muster.world.job import JobWorld
 
 SET_ASIDE = "IncompleteMoved"

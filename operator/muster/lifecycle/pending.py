@@ -6,16 +6,20 @@ Tests: tests/unit/lifecycle/test_waiting_and_binding.py.
 from dataclasses import dataclass
 
 from muster.api.gang import GangSpec, Member
-from muster.lifecycle import members, record, resume, warnings
-from muster.lifecycle.burnin_state import INCONCLUSIVE
+from muster.burnin.state import INCONCLUSIVE
+from muster.checkpoints import resume
+from muster.checkpoints.place import DIRECTORY_IN_USE
 from muster.lifecycle.commit import commit, leftovers
-from muster.lifecycle.place import DIRECTORY_IN_USE
-from muster.lifecycle.plan import Action, Announcement, CheckTemplate, Plan, State, StatusReport
-from muster.lifecycle.template import claims_of, problem
-from muster.lifecycle.words import on_nodes
-from muster.lifecycle.worker_pod import WorkerSettings, worker_manifest
+from muster.lifecycle.plan import Action, CheckTemplate, Plan
 from muster.placement.request import Request
+from muster.pods.requirements import claims_of
+from muster.pods.worker_pod import WorkerSettings, worker_manifest
+from muster.record import members, record
 from muster.recovery import holds
+from muster.recovery.words import on_nodes
+from muster.status import warnings
+from muster.status.report import Announcement, State, StatusReport
+from muster.status.template import problem
 from muster.world.job import JobWorld, VerdictKind
 from muster.world.queuedecision import NotPlaced
 

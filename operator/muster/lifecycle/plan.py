@@ -5,13 +5,12 @@ Tests: tests/unit/controller/test_reconciler.py.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 from muster.api.gang import GangSpec
-from muster.api.trainingjob import CompletionRecord, TrainingJobStatus
+from muster.api.trainingjob import TrainingJobStatus
+from muster.status.report import Announcement, StatusReport
 from muster.world.checks import NodeChecks
-from muster.world.queuedecision import NotPlaced
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,47 +81,6 @@ class DeleteJob:
 
 
 Action = CommitGang | CheckTemplate | ApplySupport | CreatePod | BindPod | DeletePod | DeleteJob
-
-
-@dataclass(frozen=True, slots=True)
-class Announcement:
-    """An Event about the job: `reason` is stable CamelCase, `note` is for people."""
-
-    reason: str
-    note: str
-    warning: bool = False
-
-
-class State(StrEnum):
-    """The state of a job that its status reports, before conditions and messages are made of it."""
-
-    PENDING = "Pending"
-    STALLED = "Stalled"
-    SUSPENDED = "Suspended"
-    STARTING = "Starting"
-    TRAINING = "Training"
-    COMPLETED = "Completed"
-
-
-@dataclass(frozen=True, slots=True)
-class StatusReport:
-    """What the status of the job has to report.
-
-    Attributes:
-        state: of the job.
-        reason: stable and in CamelCase; "" where the state itself has a better one.
-        message: for people.
-        answer: why a job that waits for nodes gets none; None: it does not wait.
-        template_refused: whether the API server does not accept the template.
-        completion: the end of a job that has ended; None: it has not.
-    """
-
-    state: State
-    reason: str = ""
-    message: str = ""
-    answer: NotPlaced | None = None
-    template_refused: bool = False
-    completion: CompletionRecord | None = None
 
 
 @dataclass(frozen=True, slots=True)

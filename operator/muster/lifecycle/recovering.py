@@ -6,14 +6,14 @@ Tests: tests/unit/lifecycle/test_scenarios.py.
 from collections.abc import Sequence
 
 from muster.api.gang import Gang
-from muster.lifecycle import record
 from muster.lifecycle.commit import commit
-from muster.lifecycle.ending import budget_exhausted
-from muster.lifecycle.plan import Announcement, Plan
-from muster.lifecycle.words import WHAT_LEVELS_DO, after_corruption
+from muster.lifecycle.plan import Plan
+from muster.record import record
 from muster.recovery import blame, repeats
 from muster.recovery.exits import message_of
 from muster.recovery.failure import Failure, is_hang
+from muster.recovery.words import WHAT_LEVELS_DO, after_corruption
+from muster.status.report import Announcement
 from muster.world.job import JobWorld
 
 
@@ -27,7 +27,7 @@ def plan(world: JobWorld, gang: Gang, failures: Sequence[Failure]) -> Plan:
     follows = "its nodes are given back"
     if spec.members:
         follows = f"attempt {spec.attempt} follows ({spec.level.value}: {WHAT_LEVELS_DO[spec.level]})"
-    is_last = bool(budget_exhausted(world, spec))
+    is_last = bool(record.budget_exhausted(world, spec))
     if spec.open_corruption is not None:
         consequence = after_corruption(spec, budget_exhausted=is_last)
         follows = consequence if is_last else f"{follows}; {consequence}"

@@ -1,11 +1,13 @@
 """The situation of a job: the one thing that a decision about it deals with. Pure."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from muster.api.gang import Gang
 from muster.api.trainingjob import CompletionRecord
-from muster.lifecycle import ending, evacuation_step, record
-from muster.lifecycle.evacuation_step import EvacuationStep
+from muster.lifecycle import ending, evacuation_step
+from muster.lifecycle.evacuation_step import EvacuationStep, NothingDue
+from muster.record import record
 from muster.recovery import failures
 from muster.recovery.failure import Failure
 from muster.world.job import JobWorld
@@ -68,9 +70,15 @@ class Starting:
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """The ranks run."""
+    """The ranks run.
+
+    Attributes:
+        gang: of the job.
+        without_place: by node, the reason to leave it, where no worker has a node to move to.
+    """
 
     gang: Gang
+    without_place: Mapping[str, str] = field(default_factory=dict)
 
 
 Situation = Deleting | Finished | Waiting | Ending | Failing | BlameDue | Leaving | Starting | Training
@@ -101,9 +109,10 @@ def situation_of(world: JobWorld) -> Situation:
     if record.incidents_to_settle(world, gang.spec):
         return BlameDue(gang)
     # What is planned comes before a start: ranks that would have to stop at once do not start.
-    if (step := evacuation_step.next_step(world, gang.spec)) is not None:
+    step = evacuation_step.next_step(world, gang.spec)
+    if not isinstance(step, NothingDue):
         return Leaving(gang, step)
     # The start barrier is closed, or not all pods of mode Plain run.
     if gang.spec.start is None:
         return Starting(gang)
-    return Training(gang)
+    return Training(gang, step.without_place)

@@ -1,22 +1,26 @@
 """The last gates of a start: the barrier opens, or all pods run that start their ranks themselves. Pure.
 
-Tests: tests/unit/lifecycle/test_waiting_and_binding.py, tests/unit/lifecycle/test_resume.py.
+Tests: tests/unit/lifecycle/test_waiting_and_binding.py, tests/unit/checkpoints/test_resume.py.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 from muster.api.gang import GangSpec, Resume
-from muster.lifecycle import burnin, local, move_incomplete, record, resume, resuming
-from muster.lifecycle.burnin_state import INCONCLUSIVE
+from muster.burnin import progress as burnin
+from muster.burnin.state import INCONCLUSIVE
+from muster.checkpoints import local, resume, resuming
+from muster.checkpoints.resume import Missing
+from muster.lifecycle import move_incomplete
 from muster.lifecycle.commit import commit
-from muster.lifecycle.plan import Announcement, Plan, State, StatusReport
-from muster.lifecycle.resume import Missing
+from muster.lifecycle.plan import Plan
 from muster.lifecycle.start_context import StartContext
 from muster.lifecycle.start_wait import TICK_SECONDS, plan_of_wait
 from muster.protocol.checkpoint_names import above
 from muster.protocol.resuming import is_own
+from muster.record import record
 from muster.recovery import verification
+from muster.status.report import Announcement, State, StatusReport
 
 
 def open_barrier(start: StartContext) -> Plan:
@@ -90,8 +94,8 @@ def _plan_of_start(
         if tested.measured and not tested.is_odd:
             started = replace(started, note=f"{started.note}; {tested.measured}")
     if start.spec.open_corruption is not None:
-        begun, examined = burnin.with_test_results(world, begun)
-        events.append(examined)
+        begun, note = burnin.with_test_results(world, begun)
+        events.append(Announcement("CorruptionExamined", note, warning=True))
     return commit(world, begun, started, *events)
 
 

@@ -1,19 +1,21 @@
 """The gates of a start that are about the burn-in: a gang starts once its nodes are tested. Pure.
 
-Tests: tests/unit/lifecycle/test_burnin.py.
+Tests: tests/unit/burnin/test_progress.py.
 """
 
-from muster.lifecycle import burnin, record
-from muster.lifecycle.burnin_conclusion import patience_seconds
-from muster.lifecycle.burnin_state import INCONCLUSIVE, BurnInState
-from muster.lifecycle.burnin_view import tries
+from muster.burnin import progress as burnin
+from muster.burnin.conclusion import patience_seconds
+from muster.burnin.state import INCONCLUSIVE, BurnInState
+from muster.burnin.view import tries
 from muster.lifecycle.commit import commit
-from muster.lifecycle.plan import Announcement, Plan, State, StatusReport
+from muster.lifecycle.plan import Plan
 from muster.lifecycle.start_context import StartContext
 from muster.lifecycle.start_nodes import are_few
 from muster.lifecycle.start_wait import TICK_SECONDS, find_start_trouble
-from muster.lifecycle.words import on_nodes
+from muster.record import record
 from muster.recovery import holds
+from muster.recovery.words import on_nodes
+from muster.status.report import Announcement, State, StatusReport
 
 MAX_FAILS_IN_NOTE = 4
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from muster.api.gang import GangSpec
-from muster.lifecycle.worker_pod import WorkerSettings
+from muster.pods.worker_pod import WorkerSettings
 from muster.world.job import JobWorld
 
 

@@ -5,16 +5,16 @@ Tests: tests/unit/fencing/test_survivors.py, tests/unit/lifecycle/test_waiting_a
 """
 
 from muster.api.gang import GangSpec
+from muster.checkpoints.resume import Missing
 from muster.fencing.survivors import awaited_proof_message, is_fenced
-from muster.lifecycle import record
 from muster.lifecycle.commit import commit, leftovers
-from muster.lifecycle.ending import budget_exhausted
-from muster.lifecycle.plan import Plan, State, StatusReport
-from muster.lifecycle.resume import Missing
+from muster.lifecycle.plan import Plan
 from muster.lifecycle.start_context import StartContext
 from muster.lifecycle.start_wait import TICK_SECONDS, plan_of_wait
+from muster.record import record
 from muster.recovery import budgets, holds
 from muster.recovery.stacks import is_printing
+from muster.status.report import State, StatusReport
 from muster.world.job import JobWorld
 
 
@@ -53,7 +53,7 @@ def await_fences(start: StartContext) -> Plan | None:
 def back_off(start: StartContext) -> Plan | None:
     """Return the plan of a start that has to wait because of earlier failures; None: it need not wait."""
     world, spec = start.world, start.spec
-    if budget_exhausted(world, spec):
+    if record.budget_exhausted(world, spec):
         message = (
             "the restart budget is used up: Muster waits a few seconds for evidence that the job did not cause its "
             "failures, and otherwise ends the job"

@@ -6,19 +6,20 @@ Tests: tests/unit/lifecycle/test_waiting_and_binding.py.
 from collections.abc import Mapping
 
 from muster.api.gang import GangSpec
-from muster.lifecycle import members, record, start_pods
+from muster.lifecycle import start_pods
 from muster.lifecycle.commit import commit, leftovers
-from muster.lifecycle.ending import budget_exhausted
-from muster.lifecycle.plan import Announcement, Plan, State, StatusReport
+from muster.lifecycle.plan import Plan
 from muster.lifecycle.start_context import StartContext
 from muster.lifecycle.start_earlier_attempts import back_off
 from muster.lifecycle.start_wait import TICK_SECONDS, find_pod_trouble
-from muster.lifecycle.words import on_nodes
 from muster.queueing.charges import JOBS_THAT_PAY_ALONE
 from muster.queueing.limits import NAMESPACE_LIMIT
 from muster.queueing.phrases import nodes_text
+from muster.record import members, record
 from muster.recovery import holds
 from muster.recovery.starts import POD_START_SECONDS
+from muster.recovery.words import on_nodes
+from muster.status.report import Announcement, State, StatusReport
 from muster.world.job import JobWorld, WorkerView
 
 NODE_CLOSED = "NodeNotUsable"
@@ -54,7 +55,7 @@ def give_members_nodes(start: StartContext) -> Plan | None:
     world, spec = start.world, start.spec
     if all(member.node for member in spec.members):
         return None
-    if budget_exhausted(world, spec):
+    if record.budget_exhausted(world, spec):
         return back_off(start)
     old_pods, answer = leftovers(world), record.with_queued_nodes(world, spec)
     if isinstance(answer, GangSpec):

@@ -5,17 +5,19 @@ Tests: tests/unit/lifecycle/test_waiting_and_binding.py, tests/unit/lifecycle/te
 
 from muster.api.fleetpolicy import Binding
 from muster.api.gang import Member
+from muster.checkpoints.resume import Missing
 from muster.fencing.proofs import is_pod_given_up
-from muster.lifecycle import record
 from muster.lifecycle.commit import commit, leftovers
-from muster.lifecycle.modes import mode_of
-from muster.lifecycle.plan import Action, ApplySupport, BindPod, CreatePod, Plan, State, StatusReport
-from muster.lifecycle.resume import Missing
+from muster.lifecycle.plan import Action, ApplySupport, BindPod, CreatePod, Plan
 from muster.lifecycle.start_context import StartContext
-from muster.lifecycle.start_wait import ASSEMBLING, TICK_SECONDS, plan_of_wait
-from muster.lifecycle.template import scheduler_for, shape_problem
-from muster.lifecycle.worker_pod import WorkerSettings, support_manifests, worker_manifest
+from muster.lifecycle.start_wait import TICK_SECONDS, plan_of_wait
 from muster.placement.eligibility import binding_of
+from muster.pods.requirements import scheduler_for
+from muster.pods.worker_pod import WorkerSettings, support_manifests, worker_manifest
+from muster.record import record
+from muster.recovery.modes import mode_of
+from muster.status.report import ASSEMBLING, State, StatusReport
+from muster.status.template import shape_problem
 from muster.world.job import JobWorld
 from muster.world.views import SCHEDULER_NAME, PodView
 

@@ -5,12 +5,12 @@ Tests: tests/unit/lifecycle/test_waiting_and_binding.py.
 
 import re
 
-from muster.lifecycle.plan import Action, Plan, State, StatusReport
-from muster.lifecycle.resume import Missing
+from muster.checkpoints.resume import Missing
+from muster.lifecycle.plan import Action, Plan
+from muster.status.report import ASSEMBLING, State, StatusReport
 from muster.world.job import CreateError, JobWorld
 from muster.world.views import PodView
 
-ASSEMBLING = "Assembling"
 # A start that takes longer names what it waits for.
 WORTH_TELLING_SECONDS = 60.0
 # While something is under way that no watch announces (ages, deadlines), look again this often.

@@ -7,7 +7,6 @@ returns a plan: of the start itself, or of what that waits for.
 from collections.abc import Callable
 
 from muster.api.gang import Gang
-from muster.lifecycle.modes import mode_of
 from muster.lifecycle.plan import Plan
 from muster.lifecycle.start_barrier import await_all_pods, open_barrier
 from muster.lifecycle.start_burn_in import burn_in, burn_in_before_pods
@@ -26,7 +25,8 @@ from muster.lifecycle.start_pods import (
     create_pods,
     record_pod_uids,
 )
-from muster.lifecycle.worker_pod import WorkerSettings
+from muster.pods.worker_pod import WorkerSettings
+from muster.recovery.modes import mode_of
 from muster.world.job import JobWorld
 
 Gate = Callable[[StartContext], Plan | None]
@@ -44,7 +44,7 @@ MANAGED: tuple[Gate, ...] = (
     move_off_closed_nodes,
     # No pod can be made of a misshapen template.
     check_template_shape,
-    # Pods are made while nodes are tested: `burnin.with_checks` orders the tests of every gang that has not started.
+    # Pods are made while nodes are tested: `step.decide` orders the tests of every gang that has not started.
     create_pods,
     # All pods are bound together: while one of them cannot be, none is.
     await_bindable_pods,

@@ -8,9 +8,13 @@ never both. So after a crash the next step finds a state that an earlier step ha
 Tests: tests/unit/lifecycle/test_waiting_and_binding.py.
 """
 
-from muster.lifecycle import burnin, ending, evacuating, pending, record, recovering, starting, status, training
+from collections.abc import Mapping
+from dataclasses import replace
+
+from muster.burnin import progress as burnin
+from muster.lifecycle import ending, evacuating, pending, recovering, starting, training
 from muster.lifecycle.commit import commit
-from muster.lifecycle.plan import Plan
+from muster.lifecycle.plan import CommitGang, Plan
 from muster.lifecycle.situation import (
     BlameDue,
     Deleting,
@@ -23,13 +27,46 @@ from muster.lifecycle.situation import (
     Waiting,
     situation_of,
 )
-from muster.lifecycle.worker_pod import WorkerSettings
+from muster.pods.worker_pod import WorkerSettings
+from muster.record import record
+from muster.status import status
+from muster.world.checks import NodeChecks
 from muster.world.job import JobWorld
 
 
 def decide(world: JobWorld, settings: WorkerSettings) -> Plan:
     """Return the plan for one job: what to do next, with the checkers' tasks and the job's status."""
-    return status.with_status(world, burnin.with_checks(world, _plan(world, settings)))
+    plan = _plan(world, settings)
+    return with_status(world, replace(plan, checks=checks_of(world, plan)))
+
+
+def with_status(world: JobWorld, plan: Plan) -> Plan:
+    """Return the plan with the job's status made of its report, and with Events where the reason is new."""
+    if plan.status_report is None:
+        return plan
+    now, events = status.status_of(world, plan.status_report)
+    return replace(plan, status=now, announcements=(*plan.announcements, *events))
+
+
+def checks_of(world: JobWorld, plan: Plan) -> Mapping[str, NodeChecks] | None:
+    """Return the checkers' tasks, as long as the attempt lasts that is tested; None: they have none.
+
+    A job that is over has given its nodes back, whatever its record says.
+    """
+    gang, report = world.gang, plan.status_report
+    is_over = (
+        (report is not None and report.completion is not None)
+        or world.job.status.completion is not None
+        or world.job.metadata.deletion_timestamp is not None
+    )
+    if gang is None or gang.spec.start is not None or is_over:
+        return None
+    tested = (gang.spec.attempt, None)
+    records = (action.spec for action in plan.actions if isinstance(action, CommitGang))
+    if any((spec.attempt, spec.start) != tested for spec in records):
+        return None
+    state = burnin.burn_in_state(world)
+    return None if state is None else state.checks
 
 
 def _plan(world: JobWorld, settings: WorkerSettings) -> Plan:
@@ -50,5 +87,5 @@ def _plan(world: JobWorld, settings: WorkerSettings) -> Plan:
             return evacuating.plan(world, gang.spec, step)
         case Starting(gang):
             return starting.plan(world, gang, settings)
-        case Training(gang):
-            return training.plan(world, gang, settings)
+        case Training(gang, without_place):
+            return training.plan(world, gang, settings, without_place)

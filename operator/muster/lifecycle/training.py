@@ -1,13 +1,17 @@
 """The ranks run without a failure: report how training goes. Pure."""
 
+from collections.abc import Mapping
+
 from muster.api.gang import Gang, GangSpec
 from muster.api.trainingjob import LaunchMode
-from muster.lifecycle import record, resume
+from muster.checkpoints import resume
 from muster.lifecycle.commit import commit, leftovers
-from muster.lifecycle.plan import Action, Announcement, ApplySupport, Plan, State, StatusReport
+from muster.lifecycle.plan import Action, ApplySupport, Plan
 from muster.lifecycle.start_pods import support
-from muster.lifecycle.worker_pod import WorkerSettings, disruption_budget
+from muster.pods.worker_pod import WorkerSettings, disruption_budget
 from muster.protocol.messages import RUNNING
+from muster.record import record
+from muster.status.report import Announcement, State, StatusReport
 from muster.world.job import JobWorld
 from muster.world.views import FRESH_SECONDS
 
@@ -16,10 +20,16 @@ TICK_SECONDS = 1.0
 CALM_SECONDS = 10.0
 
 
-def plan(world: JobWorld, gang: Gang, settings: WorkerSettings) -> Plan:
+def plan(world: JobWorld, gang: Gang, settings: WorkerSettings, without_place: Mapping[str, str]) -> Plan:
     """Return the plan of a job whose ranks run without a failure.
 
     It keeps the objects that workers share, lengthens fences where steps need longer ones, and notes a late resumeFrom.
+
+    Args:
+        world: the state of the job.
+        gang: of the job.
+        settings: for its pods.
+        without_place: by node, the reason to leave it, where no worker has a node to move to.
     """
     spec = gang.spec
     longer = record.with_longer_fences(world, spec)
@@ -41,7 +51,8 @@ def plan(world: JobWorld, gang: Gang, settings: WorkerSettings) -> Plan:
         return commit(world, cleared)
     budget = ApplySupport(disruption_budget(world.job))
     actions: tuple[Action, ...] = (*leftovers(world), *support(world, settings), budget)
-    return Plan(actions, StatusReport(State.TRAINING), wake_in_seconds=max(TICK_SECONDS, _calm_seconds(world, spec)))
+    report = StatusReport(State.TRAINING, without_place=without_place)
+    return Plan(actions, report, wake_in_seconds=max(TICK_SECONDS, _calm_seconds(world, spec)))
 
 
 def _calm_seconds(world: JobWorld, spec: GangSpec) -> float:

@@ -3,7 +3,7 @@
 A rank reports it by a line in its progress file, or by its exit code. The report ends the tenant's attempt, is charged
 to the job, and sends the job back to an earlier checkpoint. Only Muster's own tests say whether a node is bad.
 
-Tests: tests/unit/lifecycle/test_corruption.py.
+Tests: tests/unit/record/test_corruption.py.
 """
 
 from collections.abc import Iterator

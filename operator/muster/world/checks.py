@@ -1,6 +1,6 @@
 """Define what decisions know of checkers, and what checkers shall run.
 
-Tests: tests/unit/lifecycle/test_burnin.py.
+Tests: tests/unit/burnin/test_progress.py.
 """
 
 from collections.abc import Mapping

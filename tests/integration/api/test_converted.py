@@ -15,7 +15,7 @@ from muster.api.trainingjob import TrainingJob
 from muster.cli.convert import as_document
 from muster.convert import pod
 from muster.convert.documents import convert_objects
-from muster.lifecycle.worker_pod import worker_manifest
+from muster.pods.worker_pod import worker_manifest
 
 MANIFESTS = cases("manifests")
 JOBS = [

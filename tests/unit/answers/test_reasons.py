@@ -19,7 +19,10 @@ from muster.recovery.failure import Kind
 
 PACKAGE = Path(muster.__file__).parent
 # The rooms that decide and write, and the names in the API; what runs on nodes and what only reads writes no reasons.
-ROOMS = ("api", "controller", "goodput", "health", "kube", "lifecycle", "placement", "queueing", "recovery")
+ROOMS = (
+    *("api", "burnin", "checkpoints", "controller", "goodput", "health", "kube", "lifecycle", "placement", "pods"),
+    *("queueing", "record", "recovery", "status"),
+)
 # Here each constant in the form of a reason is one, wherever it stands: in a call, a tuple, a name of its own.
 STRICT = (
     "controller",
@@ -136,7 +139,7 @@ def chosen(path: str, tree: ast.AST) -> Iterator[str]:
                 yield from values_of(default)
             case ast.keyword(arg="reason", value=argument) if path.startswith("kube/"):
                 yield from values_of(argument)
-            case ast.IfExp() if path == "lifecycle/status.py":
+            case ast.IfExp() if path == "status/status.py":
                 yield from values_of(node)
 
 

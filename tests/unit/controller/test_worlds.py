@@ -8,8 +8,9 @@ from tests.unit.lifecycle.builders import SETTINGS, a_job, a_node, at, in_queue
 from muster.controller.keptdecisions import PER_KEY
 from muster.controller.worlds import NODES_PER_WORKER_VIEW, KeptWorlds
 from muster.decision.decided import Decided, replay, write
-from muster.lifecycle.plan import Announcement, DeletePod, Plan, State, StatusReport
+from muster.lifecycle.plan import DeletePod, Plan
 from muster.lifecycle.step import decide
+from muster.status.report import Announcement, State, StatusReport
 from muster.world.fleet import Fleet, KnownAges
 from muster.world.job import JobWorld
 from muster.world.views import PodView

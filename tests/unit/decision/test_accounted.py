@@ -21,10 +21,11 @@ from muster.api.goodput import Account, Goodput
 from muster.api.trainingjob import TrainingJobStatus
 from muster.decision import accounted
 from muster.decision.accounted import plan_with_goodput, record_with_account
-from muster.lifecycle import commit, figures
+from muster.lifecycle import commit
 from muster.lifecycle.commit import FEW_INCIDENTS
 from muster.lifecycle.plan import CommitGang, Plan
 from muster.lifecycle.step import decide
+from muster.status import figures
 from muster.world.job import JobWorld
 
 

@@ -18,7 +18,7 @@ from muster.controller import reconciler
 from muster.decision.accounted import plan_with_goodput
 from muster.lifecycle.plan import Action, CommitGang, Plan
 from muster.lifecycle.step import decide
-from muster.lifecycle.worker_pod import WorkerSettings
+from muster.pods.worker_pod import WorkerSettings
 from muster.recovery import budgets
 from muster.world.job import JobWorld
 from simulate import stories

@@ -14,7 +14,7 @@ from muster.decision.accounted import plan_with_goodput
 from muster.decision.decided import Decided, replay, write
 from muster.lifecycle.plan import Plan
 from muster.lifecycle.step import decide
-from muster.lifecycle.worker_pod import WorkerSettings
+from muster.pods.worker_pod import WorkerSettings
 from muster.world.job import JobWorld
 
 

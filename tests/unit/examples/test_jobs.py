@@ -10,14 +10,14 @@ import pytest
 import yaml
 
 from muster.api.trainingjob import TrainingJob, parsed
-from muster.lifecycle.launching import command_of, start_text
-from muster.lifecycle.template import problem
-from muster.lifecycle.worker_pod import worker_container
 from muster.node.launcher.environment import RankFiles, rank_environment
 from muster.node.launcher.printed import Reader
+from muster.pods.launching import command_of, start_text
+from muster.pods.worker_pod import worker_container
 from muster.protocol import presets, resuming
 from muster.protocol.expansion import expanded
 from muster.protocol.messages import RUN, Directive
+from muster.status.template import problem
 from muster.world.fleet import Fleet
 from recipes.table import RECIPES
 

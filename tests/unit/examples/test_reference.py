@@ -13,7 +13,7 @@ import yaml
 
 from muster.api.fleetpolicy import FleetPolicy
 from muster.api.trainingjob import parsed
-from muster.lifecycle.template import problem
+from muster.status.template import problem
 from muster.world.fleet import Fleet
 
 ROOT = Path(__file__).parents[3]

@@ -17,7 +17,7 @@ from localcluster.patience import PATIENCE_SECONDS
 from muster.answers.reasons import REASONS
 from muster.api.trainingjob import parsed
 from muster.cli.main import app
-from muster.lifecycle.template import problem
+from muster.status.template import problem
 from muster.world.fleet import Fleet
 
 ROOT = Path(__file__).parents[3]

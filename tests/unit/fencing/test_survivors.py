@@ -8,13 +8,13 @@ import pytest
 from tests.unit.lifecycle.builders import FENCE_FILE, SETTINGS, Scene, a_job, at, failed, idle, running
 
 from muster.api.gang import FENCE_SECONDS, GangSpec, Proof, UnfencedWorker
+from muster.checkpoints.resume import Missing
 from muster.fencing.proofs import WHOLE_GANG_SECONDS, is_pod_given_up, moment_text
-from muster.lifecycle import record as records
 from muster.lifecycle.directive import directive_for
 from muster.lifecycle.plan import CommitGang, CreatePod
-from muster.lifecycle.resume import Missing
 from muster.lifecycle.step import decide
 from muster.protocol.messages import RECLAIMING, RUNNING
+from muster.record import record as records
 from muster.recovery import failures
 from muster.recovery.failure import Kind
 from muster.world.views import ContainerView, LauncherView

@@ -16,10 +16,10 @@ from muster.goodput.failure_rate import by_class
 from muster.goodput.figures import KeptWork, figures
 from muster.goodput.segments import cut_after
 from muster.goodput.status_goodput import goodput_of_status, incidents_of_status
-from muster.lifecycle import record as records
 from muster.node.launcher.progress import ProgressFile
 from muster.protocol.checks import CheckAnswer, CheckReport, FigureReport
 from muster.protocol.messages import CheckpointReport
+from muster.record import record as records
 from muster.recovery.failure import Failure, Kind
 from muster.world.checks import CheckerView
 from muster.world.queuedecision import Placed

@@ -27,7 +27,7 @@ from muster.controller.jobfigures import JobFigures
 from muster.goodput.account import close_account, with_account
 from muster.goodput.opened import figures_as_of
 from muster.goodput.status_goodput import goodput_of_status, incidents_of_status
-from muster.lifecycle import record as records
+from muster.record import record as records
 from muster.recovery.failure import Kind
 from muster.world.job import JobWorld
 from muster.world.queuedecision import Placed

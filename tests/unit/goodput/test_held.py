@@ -7,7 +7,7 @@ from muster.api.gang import GangSpec
 from muster.decision.accounted import record_with_account
 from muster.goodput.account import close_account
 from muster.goodput.status_goodput import goodput_of_status
-from muster.lifecycle import record as records
+from muster.record import record as records
 from muster.world.queuedecision import Placed
 
 

@@ -28,8 +28,9 @@ from muster.decision.accounted import plan_with_goodput
 from muster.goodput.account import with_account
 from muster.goodput.history import NOT_SAVED, ended_job_record, last_known
 from muster.goodput.status_goodput import goodput_of_status
-from muster.lifecycle import status
-from muster.lifecycle.plan import Plan, State, StatusReport
+from muster.lifecycle import step as lifecycle_step
+from muster.lifecycle.plan import Plan
+from muster.status.report import State, StatusReport
 
 WALL, STEPS, SAVED = 160, 101, 60
 LABELS = {"namespace": "ns", "job_name": "job"}
@@ -220,10 +221,10 @@ def test_the_incident_by_which_a_job_failed_has_what_no_checkpoint_holds(
     scene.record = broken(scene)
     end = CompletionRecord(result=CompletionResult.FAILED, reason="X", message="", time=at(WALL), attempt=1)
     plan = Plan((), StatusReport(State.COMPLETED, completion=end))
-    written = plan_with_goodput(scene.world(), status.with_status(scene.world(), plan)).status
+    written = plan_with_goodput(scene.world(), lifecycle_step.with_status(scene.world(), plan)).status
     assert written is not None
     (incident,) = written.incidents
     assert (incident.lost_steps, incident.lost_seconds) == (steps, seconds)
     with_status(scene, **{name: getattr(written, name) for name in ("completion", "goodput", "incidents")})
-    again = plan_with_goodput(scene.world(), status.with_status(scene.world(), plan)).status
+    again = plan_with_goodput(scene.world(), lifecycle_step.with_status(scene.world(), plan)).status
     assert (again or written).incidents == [incident], "and no later status takes it back"

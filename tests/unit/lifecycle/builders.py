@@ -23,7 +23,7 @@ from muster.api.gang import (
 )
 from muster.api.trainingjob import TrainingJob
 from muster.lifecycle.pending import request_of
-from muster.lifecycle.worker_pod import WorkerSettings
+from muster.pods.worker_pod import WorkerSettings
 from muster.protocol.messages import EXITED, IDLE, RUNNING, CheckpointReport, PeerReport, RankReport
 from muster.queueing.queue import plan
 from muster.queueing.waiting import Waiting

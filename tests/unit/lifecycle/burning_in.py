@@ -9,7 +9,7 @@ from tests.unit.lifecycle.checkers import Play
 
 from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.gang import GangSpec
-from muster.lifecycle.burnin_state import INCONCLUSIVE
+from muster.burnin.state import INCONCLUSIVE
 from muster.lifecycle.plan import CommitGang, Plan
 from muster.lifecycle.step import decide
 

@@ -10,8 +10,8 @@ from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, a_node, at, ru
 
 from muster.api.nodehealth import Evacuate, ExclusionCause
 from muster.lifecycle import evacuation_step
-from muster.lifecycle import record as records
 from muster.lifecycle.step import decide
+from muster.record import record as records
 from muster.world.fleet import Exclusion, Removal
 from muster.world.job import JobWorld
 
@@ -148,7 +148,7 @@ def those_move_that_can(gang: Gang) -> None:
     record, marked = world.gang.spec, {index for index, mark in enumerate(gang.marks) if mark}
     last = {index for index in marked if gang.marks[index] == "last call"}
     plan, step = decide(world, SETTINGS), evacuation_step.next_step(world, record)
-    if step is None:
+    if isinstance(step, evacuation_step.NothingDue):
         check_choice(gang, frozenset())
         events = [each.note for each in plan.announcements if each.reason == "NoNodeToMoveTo"]
         assert len(events) == bool(marked)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, an_incident, running, succeeded
-from tests.unit.lifecycle.test_warnings import reasons, started_with
+from tests.unit.status.test_warnings import reasons, started_with
 
 from muster.api.trainingjob import CompletionResult, TrainingJob
 from muster.lifecycle.plan import Plan

@@ -6,11 +6,11 @@ import pytest
 from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, at, idle
 
 from muster.api.gang import GangSpec, Resume
-from muster.lifecycle import record
 from muster.lifecycle.directive import directive_for
 from muster.lifecycle.plan import CommitGang, Plan
 from muster.lifecycle.step import decide
 from muster.protocol.messages import WAIT
+from muster.record import record
 from muster.recovery import verification
 
 WHOLE = (100, "/checkpoints/step-100")

@@ -12,14 +12,15 @@ from tests.unit.lifecycle.builders import GPU, SETTINGS, Scene, a_fleet, a_job, 
 from muster.api.gang import Member
 from muster.api.trainingjob import TrainingJob
 from muster.kube import decode
-from muster.lifecycle.launching import start_text
 from muster.lifecycle.plan import CommitGang, CreatePod, DeletePod
 from muster.lifecycle.step import decide
-from muster.lifecycle.template import problem, requirements
-from muster.lifecycle.worker_pod import worker_manifest
 from muster.placement.eligibility import Requirements, refusal
+from muster.pods.launching import start_text
+from muster.pods.requirements import requirements
+from muster.pods.worker_pod import worker_manifest
 from muster.recovery.exits import message_of
 from muster.recovery.failures import find
+from muster.status.template import problem
 from muster.world.fleet import Fleet
 from muster.world.job import JobWorld, PodAges
 from muster.world.resources import template_requests

@@ -9,12 +9,13 @@ from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, at, in_queue
 from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.gang import Level, Member
 from muster.api.trainingjob import TrainingJobStatus
-from muster.lifecycle import members, pending, record
+from muster.lifecycle import pending
 from muster.lifecycle.pending import request_of
 from muster.lifecycle.plan import BindPod, CommitGang, CreatePod, Plan
-from muster.lifecycle.record import came_to_nothing
 from muster.lifecycle.step import decide
-from muster.lifecycle.template import scheduler_for
+from muster.pods.requirements import scheduler_for
+from muster.record import members, record
+from muster.record.record import came_to_nothing
 from muster.recovery import holds
 from muster.world.fleet import Exclusion
 from muster.world.job import CreateError, JobWorld, NodeLimit

@@ -24,12 +24,13 @@ from muster.coordinator.hub import Hub
 from muster.decision.accounted import plan_with_goodput
 from muster.fencing.ages import Beats, UnfencedAges
 from muster.lifecycle.directive import directive_for
-from muster.lifecycle.plan import Announcement, CheckTemplate, CommitGang, CreatePod, DeleteJob, DeletePod, Plan
+from muster.lifecycle.plan import CheckTemplate, CommitGang, CreatePod, DeleteJob, DeletePod, Plan
 from muster.lifecycle.step import decide
 from muster.node.launcher.fence_file import FenceFile, FenceState
 from muster.node.launcher.moves import GangView, Move, is_alone, next_move, wanted_listing, why_to_fence
 from muster.protocol import messages
 from muster.protocol.messages import CheckpointReport, Directive, PeerReport, RankReport, Report, StackReport
+from muster.status.report import Announcement
 from muster.world.fleet import Exclusion, Fleet
 from muster.world.job import JobWorld, TemplateVerdict, VerdictKind
 from muster.world.names import gang_name

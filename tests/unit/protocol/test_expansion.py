@@ -8,7 +8,7 @@ import pytest
 from tests.unit.lifecycle.builders import SETTINGS, a_job
 
 from muster.api.gang import Member
-from muster.lifecycle.worker_pod import LAUNCHER_PATH, worker_manifest
+from muster.pods.worker_pod import LAUNCHER_PATH, worker_manifest
 from muster.protocol.expansion import REFERRING, expanded, resolved, with_identity
 from muster.protocol.starters import option, starter_of
 

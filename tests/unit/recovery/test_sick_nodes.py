@@ -9,9 +9,9 @@ from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, an_incident, a
 
 from muster.api.gang import FaultClass, GangSpec, Level
 from muster.api.nodehealth import Evacuate
-from muster.lifecycle import record as records
 from muster.lifecycle.plan import BindPod, CommitGang, CreatePod, DeletePod
 from muster.lifecycle.step import decide
+from muster.record import record as records
 from muster.recovery import blame, budgets
 from muster.recovery.failure import Kind
 from muster.recovery.failures import find
@@ -321,7 +321,7 @@ class TestANodeThatIsFoundSickAMomentLater:
 
 def test_a_large_gang_whose_nodes_are_all_sick_is_decided_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """How many of them fit elsewhere is found by halving, not one by one."""
-    from muster.lifecycle import members
+    from muster.record import members
 
     asked: list[int] = []
     solve = members.solve

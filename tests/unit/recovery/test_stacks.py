@@ -7,9 +7,9 @@ import pytest
 from tests.unit.lifecycle.builders import Scene, a_job, an_incident, an_unfenced_worker, at, idle, running
 
 from muster.api.gang import FaultClass, GangSpec
-from muster.lifecycle import record as records
 from muster.lifecycle.commit import leftovers
 from muster.protocol.messages import IDLE, RECLAIMING, StackReport
+from muster.record import record as records
 from muster.recovery.failure import Kind
 from muster.recovery.stacks import is_printing, stacks_of
 from muster.world.job import JobWorld

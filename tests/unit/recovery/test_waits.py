@@ -10,7 +10,7 @@ from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, an_incident, a
 from muster.api.gang import FaultClass, GangSpec, Level
 from muster.api.trainingjob import TrainingJob
 from muster.fencing.proofs import WHOLE_GANG_SECONDS
-from muster.lifecycle.plan import CommitGang, DeletePod, State
+from muster.lifecycle.plan import CommitGang, DeletePod
 from muster.lifecycle.step import decide
 from muster.protocol.checkpoints import UNVERIFIED, UNVERIFIED_FOR_NOW
 from muster.protocol.messages import CheckpointReport
@@ -18,6 +18,7 @@ from muster.recovery import blame
 from muster.recovery.failure import Failure, Kind
 from muster.recovery.failures import find
 from muster.recovery.verification import is_verifier
+from muster.status.report import State
 from muster.world.fleet import Silence
 from muster.world.job import PodAges
 from muster.world.views import ContainerView

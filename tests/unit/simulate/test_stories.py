@@ -31,30 +31,31 @@ SHOWN_BY = {
     "age-alone": "queueing/test_queue.py::test_reservation",
     "any-list": "kube/test_informer.py::test_a_list_names_no_version_which_means_the_newest",
     "by-phase": "recovery/test_waits.py::test_does_not_hide_a_death",
-    "charged-twice": "lifecycle/test_record.py::test_those_that_follow_at_once_are_part_of_the_same_incident",
+    "charged-twice": "record/test_record.py::test_those_that_follow_at_once_are_part_of_the_same_incident",
     "closed-set": "launcher/test_cut_off.py::test_who_asks_for_news_gets_it",
     "culprit-again": "lifecycle/test_scenarios.py::test_a_pod_that_does_not_terminate_costs_the_node",
     "drain-for-ever": "lifecycle/test_scenarios.py::test_without_another_node_the_job_stops_in_time_saved_and_waits",
-    "fenced": "lifecycle/test_record.py::test_who_fell_because_others_had_been_fenced_is_not_the_program",
+    "fenced": "record/test_record.py::test_who_fell_because_others_had_been_fenced_is_not_the_program",
     "first-follows": (
         "goodput/test_account.py::"
         "test_a_program_that_has_gone_back_to_before_its_first_step_tells_the_same_wherever_it_is_then"
     ),
-    "forgotten-resume": "lifecycle/test_resume.py::test_one_that_starts_from_zero_is_stopped_once",
+    "forgotten-resume": "checkpoints/test_resume.py::test_one_that_starts_from_zero_is_stopped_once",
     "given-up": "simulate/test_checks.py::test_a_rank_starts_on_another_node_than_one_for_which_sigkill_waits",
     "leave-for-ever": "lifecycle/test_scenarios.py::test_or_for_the_deadline",
     "leave-unsaid": (
-        "lifecycle/test_status.py::"
-        "test_a_planned_leave_without_a_place_to_go_to_says_so_and_no_deadline_that_has_passed"
+        "status/test_status.py::test_a_planned_leave_without_a_place_to_go_to_says_so_and_no_deadline_that_has_passed"
     ),
-    "listed-wins": "lifecycle/test_resume.py::test_what_is_gone_for_everybody_was_removed_by_somebody",
-    "marker-is-enough": "lifecycle/test_resume.py::test_what_all_judges_find_torn_is_gone_though_others_see_its_marker",
+    "listed-wins": "checkpoints/test_resume.py::test_what_is_gone_for_everybody_was_removed_by_somebody",
+    "marker-is-enough": (
+        "checkpoints/test_resume.py::test_what_all_judges_find_torn_is_gone_though_others_see_its_marker"
+    ),
     "nanoseconds": "checkpoint/test_dcp.py::test_a_shard_stamped_by_a_clock_that_is_a_little_ahead",
     "never-named": "lifecycle/test_waiting_and_binding.py::test_whose_pod_does_not_come_to_run_is_said_after_a_minute",
     "never-refunded": "recovery/test_budgets.py::test_a_checkpoint_beyond_the_failing_step_refills",
     "nothing-reserved": "queueing/test_queue.py::test_reservation",
     "old-refund": "recovery/test_budgets.py::test_a_checkpoint_that_was_there_before_refunds_nothing",
-    "oldest-common": "lifecycle/test_resume.py::test_a_worker_that_does_not_see_the_newest_stops_the_start",
+    "oldest-common": "checkpoints/test_resume.py::test_a_worker_that_does_not_see_the_newest_stops_the_start",
     "plain-unfenced": (
         "fencing/test_survivors.py::test_a_pod_that_was_force_deleted_on_a_node_that_is_cut_off_is_waited_for"
     ),
@@ -68,7 +69,7 @@ SHOWN_BY = {
     "terminating-is-gone": (
         "controller/test_cluster.py::test_a_pod_that_is_being_deleted_holds_its_node_until_it_is_gone"
     ),
-    "torn-ones-hide": "lifecycle/test_resume.py::test_a_listing_that_is_full_of_torn_ones_hides_nothing",
+    "torn-ones-hide": "checkpoints/test_resume.py::test_a_listing_that_is_full_of_torn_ones_hides_nothing",
     "unbound-is-nowhere": "kube/test_decode.py::test_where_a_pod_may_be_bound_is_known_before_it_is",
     "unfenced-workers-forgotten": (
         "fencing/test_survivors.py::"

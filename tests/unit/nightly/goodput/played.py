@@ -28,7 +28,6 @@ from muster.goodput.account import MILLISECOND, close_account
 from muster.goodput.figures import KeptWork, settle_account
 from muster.goodput.prices import Prices
 from muster.goodput.status_goodput import goodput_of_status
-from muster.lifecycle.record import newest_step
 from muster.node.launcher.progress import ProgressFile
 from muster.node.launcher.snapshot import RankView, Snapshot
 from muster.node.launcher.stepclock import StepClock
@@ -42,6 +41,7 @@ from muster.protocol.messages import (
     CheckpointReport,
     Report,
 )
+from muster.record.record import newest_step
 from muster.recovery.failure import Kind
 from muster.world.checks import CheckerView
 from muster.world.job import JobWorld

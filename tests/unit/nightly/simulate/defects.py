@@ -13,6 +13,7 @@ import pytest
 
 from muster.api.gang import GangSpec, Resume
 from muster.api.goodput import AttemptProgress, added
+from muster.checkpoints import resume
 from muster.controller import cluster
 from muster.controller.records import RecordWriter
 from muster.decision import accounted
@@ -21,16 +22,7 @@ from muster.fencing.plain import PlainProofs
 from muster.goodput import account
 from muster.kube import decode, informer
 from muster.kube.errors import ServerError, Unreachable
-from muster.lifecycle import (
-    evacuation_step,
-    members,
-    record,
-    resume,
-    start_earlier_attempts,
-    start_pods,
-    start_wait,
-    status,
-)
+from muster.lifecycle import evacuation_step, start_earlier_attempts, start_pods, start_wait
 from muster.node.checkpoint import candidate
 from muster.node.launcher import moves, supervisor
 from muster.node.launcher.fence_file import FenceFile
@@ -39,7 +31,9 @@ from muster.node.launcher.supervisor import Supervisor
 from muster.protocol.fence import fenced_after_seconds, marked_after_seconds
 from muster.queueing import queue
 from muster.queueing.limits import Limits
+from muster.record import members, record
 from muster.recovery import budgets, exits, failures, silence
+from muster.status import status
 from muster.world import fleet
 from muster.world.job import JobWorld, WorkerView
 from muster.world.views import PodView

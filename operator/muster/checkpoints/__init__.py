@@ -1,0 +1,1 @@
+"""Which checkpoint a job resumes from, and how its program is told."""

@@ -1,0 +1,186 @@
+"""Where a job saves, so that two jobs of one place are reported: neither could tell its own checkpoints. Pure.
+
+Two jobs that save to one directory resume from each other's checkpoints, and may overwrite them. Whether they do is
+seen by the URL with the store that the container names, or by the volume mounted where spec.checkpoint.directory lies,
+as far as it names its storage. Claims belong to a namespace. What a driver or a path of the node leads to is not known.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from posixpath import normpath
+from typing import Any
+
+from muster.api.trainingjob import TrainingJob
+from muster.pods.objects import objects
+from muster.pods.warned import Warned
+from muster.pods.worker_pod import worker_container
+from muster.protocol.checkpoint_names import absolute, is_url
+from muster.world.job import JobWorld
+
+DIRECTORY_SHARED = "DirectoryShared"
+DIRECTORY_IN_USE = "DirectoryInUse"
+ON_NO_VOLUME = "DirectoryOnNoVolume"
+ON_POD_VOLUME = "DirectoryOnPodVolume"
+# Kinds of volumes that end with their pod, or that a program cannot write to.
+_OF_POD = ("emptyDir", "ephemeral")
+_READ_ONLY = ("configMap", "secret", "downwardAPI", "projected", "image")
+NO_STORAGE = (*_OF_POD, *_READ_ONLY)
+MAX_TOLD = 3
+SECOND_NS = 1_000_000_000
+# By which of the container's variables programs know the store of a URL, by its scheme: the first that is set counts.
+_OF_S3 = ("FSSPEC_S3_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+_OF_AZURE = ("AZURE_STORAGE_ACCOUNT_NAME",)
+_STORES = {"s3": _OF_S3, "s3a": _OF_S3, "az": _OF_AZURE, "abfs": _OF_AZURE, "abfss": _OF_AZURE}
+ELSEWHERE = "a job of another namespace"
+ENDING = "{} (deleted; its pods have not ended)"
+
+
+def place_of(job: TrainingJob) -> str:
+    """Return a text that is equal for jobs that save to one directory; "": the job saves to none, or that is not
+    known."""
+    directory = job.spec.checkpoint.directory
+    if not directory:
+        return ""
+    container = worker_container(job) or {}
+    if is_url(directory):
+        return f"{absolute(directory)} {_store_of(container, directory)}"
+    mount = _mount_of(container, normpath(directory))
+    if mount is None or not _storage(job, _volume_of(job, mount)):
+        return ""
+    return location(job, normpath(directory))
+
+
+def location(job: TrainingJob, path: str) -> str:
+    """Return where a path of the trainer lies, as the storage that its volume names, else the volume itself, and the
+    path in that; "": on no volume, or that is not known.
+
+    Args:
+        job: the job.
+        path: absolute, without needless parts.
+    """
+    mount = _mount_of(worker_container(job) or {}, path)
+    if mount is None or mount.get("subPathExpr"):
+        return ""
+    storage = _storage(job, _volume_of(job, mount)) or f"volume {mount.get('name')}"
+    inner = path[len(normpath(str(mount["mountPath"])).rstrip("/")) :]
+    return f"{storage}:{normpath('/' + str(mount.get('subPath') or '') + '/' + inner)}"
+
+
+def _store_of(container: Mapping[str, Any], url: str) -> str:
+    """Return the store that a container's own variables name for a URL; "": the usual one, or it is not known.
+
+    What comes from Secrets, ConfigMaps and the image is not known.
+    """
+    env = {str(each.get("name")): str(each.get("value") or "") for each in objects(container, "env")}
+    known = (env.get(name, "").rstrip("/") for name in _STORES.get(url.partition("://")[0], ()))
+    return next(filter(None, known), "")
+
+
+def volume_warning(world: JobWorld) -> Warned | None:
+    """Return the warning that checkpoints are lost with the first pod, by what the trainer mounts; None: none is known.
+
+    What a path of the node or a driver leads to is not known. Admission may add volumes that no template shows, and an
+    image may have a link to a mount: once workers see one checkpoint, the directory is shared all the same.
+    """
+    job = world.job
+    directory, container = job.spec.checkpoint.directory, worker_container(job)
+    if not directory or is_url(directory) or container is None:
+        return None
+    path = normpath(directory)
+    mount = _mount_of(container, path)
+    if mount is None:
+        return None if _is_seen_shared(world) else _no_volume_warning(container, path)
+    volume = _volume_of(job, mount)
+    kind = next((kind for kind in NO_STORAGE if kind in volume), "")
+    if not kind:
+        return None
+    what = "which ends with its pod: what the trainer saves is lost then, and no other worker sees it"
+    if kind in _READ_ONLY:
+        what = "to which no program can write"
+    return Warned(
+        ON_POD_VOLUME,
+        f"spec.checkpoint.directory {path} lies on volume {mount.get('name')}, of kind {kind}, {what}. Mount a volume "
+        "there that all workers share (a claim with ReadWriteMany, NFS)",
+    )
+
+
+def _is_seen_shared(world: JobWorld) -> bool:
+    """Whether two workers see one checkpoint of this job, or did before.
+
+    It is one and the same where it was written at the same nanosecond. What an image contains is older than the job,
+    and mostly of a whole second. A leader that has heard no launcher yet goes by the status.
+    """
+    created = world.job.metadata.creation_timestamp
+    seen = Counter(
+        (c.step, c.path, c.written_ns)
+        for view in world.views.values()
+        for c in view.checkpoints
+        if c.written_ns % SECOND_NS and (created is None or c.written_ns > created.timestamp() * SECOND_NS)
+    )
+    if any(count > 1 for count in seen.values()):
+        return True
+    status = world.job.status
+    return status.checkpoint is not None and all(warning.reason != ON_NO_VOLUME for warning in status.warnings)
+
+
+def _no_volume_warning(container: Mapping[str, Any], path: str) -> Warned:
+    there = sorted({normpath(str(each["mountPath"])) for each in _mounts(container)})
+    mounted, or_else = "mounts none", ""
+    if there:
+        mounted = f"mounts {', '.join(there[:MAX_TOLD])}{' and others' * (len(there) > MAX_TOLD)}"
+        or_else = f", or name {f'a directory below {there[0]}' if len(there) == 1 else 'one below a mount'}"
+    return Warned(
+        ON_NO_VOLUME,
+        f"spec.checkpoint.directory {path} lies on no volume: the trainer (container {container.get('name')}) "
+        f"{mounted}. What it saves there is lost with its pod, and no other worker sees it. Mount a volume there "
+        f"that all workers share (a claim with ReadWriteMany, NFS){or_else}",
+    )
+
+
+def shared_directory_warning(world: JobWorld) -> Warned | None:
+    """Return the warning that other jobs save to the same directory; None: there are none.
+
+    The job waits for those that come before it: they run, are older and wait for nodes, or are deleted and still end.
+    """
+    names, first = world.sharing, () if world.worker_views else world.sharing_first
+    if not names:
+        return None
+    reason = DIRECTORY_IN_USE if first else DIRECTORY_SHARED
+    shown = first or names
+    more = f" and {len(shown) - MAX_TOLD} more" if len(shown) > MAX_TOLD else ""
+    return Warned(
+        reason,
+        f"spec.checkpoint.directory is that of {', '.join(shown[:MAX_TOLD])}{more}, too: each may go on from the "
+        "checkpoints of the other, or write over them. Give each job a directory of its own",
+        holds=bool(first),
+    )
+
+
+def _storage(job: TrainingJob, volume: Mapping[str, Any]) -> str:
+    claim, nfs = volume.get("persistentVolumeClaim"), volume.get("nfs")
+    if isinstance(claim, dict) and claim.get("claimName"):
+        return f"claim {job.metadata.namespace}/{claim['claimName']}"
+    if isinstance(nfs, dict) and nfs.get("server"):
+        return f"nfs {nfs['server']}:{nfs.get('path')}"
+    return ""
+
+
+def _mounts(container: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [each for each in objects(container, "volumeMounts") if each.get("mountPath")]
+
+
+def _mount_of(container: Mapping[str, Any], path: str) -> Mapping[str, Any] | None:
+    """Return the mount of a container that a path lies on; None: it lies on none."""
+    above = [each for each in _mounts(container) if is_below(path, str(each["mountPath"]))]
+    return max(above, key=lambda each: len(normpath(str(each["mountPath"]))), default=None)
+
+
+def _volume_of(job: TrainingJob, mount: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the volume of a mount; empty where the template has none of that name."""
+    return next((each for each in objects(job.spec.pod, "volumes") if each.get("name") == mount.get("name")), {})
+
+
+def is_below(path: str, mount: str) -> bool:
+    """Whether a path without needless parts is that of a mount, or lies below it."""
+    mount = normpath(mount).rstrip("/")
+    return path == mount or path.startswith(mount + "/")

@@ -1,0 +1,1 @@
+"""The Gang record: the next one after each change."""

@@ -1,0 +1,286 @@
+"""How saving goes: what each save was like, and what users should look at before it becomes expensive. Pure.
+
+Facts come from launchers. Verifiers list the files of checkpoints anyway, and those whose ranks report steps see what a
+save costs. The last few saves stand in the job's status, because trainers delete the old ones. Nothing here decides
+anything: a concern is only reported.
+"""
+
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+
+from muster.api.base import EARLIEST, LATEST
+from muster.api.gang import GangSpec
+from muster.api.trainingjob import (
+    MAX_SAVE_SECONDS,
+    MAX_SAVES,
+    CheckpointConcern,
+    CheckpointSave,
+    CheckpointStatus,
+    CheckpointTrouble,
+)
+from muster.checkpoints import resume
+from muster.protocol.checkpoint_names import is_url
+from muster.protocol.messages import CheckpointReport
+from muster.record import record as records
+from muster.recovery.verification import verifiers
+from muster.world.job import JobWorld
+from muster.world.views import FRESH_SECONDS, LauncherView
+
+FIRST_SAVES = 4  # by which later ones are measured
+MISSED_INTERVALS = 3
+# Of intervals of seconds three are no time: a listing may take half a minute.
+MISSED_SECONDS = 120.0
+LEAST_INTERVALS = 2  # known, before one is called usual
+# Of the newest checkpoint's size: so much room is little while room becomes less, and this little at any time.
+LITTLE_ROOM = 5
+NO_ROOM = 1
+SHRUNK = 2  # of that size, in all the saves that are known: then room becomes less, and not only between two deletions
+LONGER = 1.5  # than the first ones
+LONGER_STILL = 1.3  # until then it is called so
+LEAST_STILL = 0.6  # of the seconds below, likewise
+NEWEST_SAVES = 3
+_SAME_TIME_SECONDS = 30.0  # two mounts may tell one file's time with that difference; to save a step anew takes longer
+_STANDS = timedelta(minutes=10)  # at least: what comes and goes is told once
+
+_Measure = Callable[[CheckpointSave], int | None]
+# What grows, in words, and by how many seconds at least: the moment at which one is seen whole depends on when it is
+# looked for.
+_MEASURES: Sequence[tuple[_Measure, str, int]] = (
+    (lambda save: save.stall_seconds, "hold up the training for", 5),
+    (lambda save: save.save_seconds, "take from their first file to their last", 10),
+    (lambda save: save.durable_seconds, "are whole only after", 60),
+)
+
+
+def with_save_concerns(
+    world: JobWorld, record: GangSpec, checkpoint: CheckpointStatus, *, trains: bool
+) -> CheckpointStatus:
+    """Return the newest checkpoint with the saves that are known and with concerns about saving.
+
+    Args:
+        world: the state of the job.
+        record: of the gang.
+        checkpoint: the newest one, as the status shows it.
+        trains: whether the ranks have started. While they have not, the concerns stay as they are.
+    """
+    before = world.job.status.checkpoint
+    found = _saves(world, record, checkpoint)
+    told = checkpoint.model_copy(update={"saves": found})
+    if trains:
+        told = told.model_copy(update={"concerns": _concerns(world, record, told, before)})
+    # Equal is the same: a status that changes is a write.
+    return before if before is not None and before == told else told
+
+
+def _saves(world: JobWorld, record: GangSpec, checkpoint: CheckpointStatus) -> list[CheckpointSave]:
+    known = {save.step: save for save in checkpoint.saves if save.step <= checkpoint.step}
+    told = [one for one in resume.complete_checkpoints(world, record) if one.step <= checkpoint.step]
+    paths: dict[int, str] = {checkpoint.step: checkpoint.path}
+    for one in sorted(told, key=lambda one: one.path):
+        paths.setdefault(one.step, one.path)
+    for one in told:  # a trainer may write a step twice, such as `last` beside it: one of them counts
+        if one.path == paths[one.step]:
+            known[one.step] = _merge_save(known.get(one.step), one)
+    newest = known.get(checkpoint.step)
+    if newest is not None and newest.free_bytes is None:
+        known[checkpoint.step] = newest.model_copy(update={"free_bytes": _free_bytes(world, record)})
+    ordered = [known[step] for step in sorted(known)]
+    return ordered if len(ordered) <= MAX_SAVES else ordered[:FIRST_SAVES] + ordered[FIRST_SAVES - MAX_SAVES :]
+
+
+def _merge_save(known: CheckpointSave | None, told: CheckpointReport) -> CheckpointSave:
+    """Return what is known of a save after a launcher's report; earlier values count while it is the same save.
+
+    Args:
+        known: before the report; None: nothing.
+        told: the report.
+    """
+    written = _time(told.written_ns)
+    if known is None or not _is_same(known.time, written):
+        known = CheckpointSave(step=told.step, time=written)
+    measured = {
+        "bytes": told.size_bytes,
+        "save_seconds": _seconds(told.save_seconds),
+        "stall_seconds": _seconds(told.stall_seconds),
+        "durable_seconds": _seconds(told.durable_seconds),
+    }
+    news = {name: value for name, value in measured.items() if value is not None and getattr(known, name) is None}
+    return known.model_copy(update=news) if news else known
+
+
+def _time(written_ns: int) -> datetime | None:
+    """Return the time of a save; None where it is not known, or outside sensible limits.
+
+    Args:
+        written_ns: nanoseconds since the epoch; 0: not known.
+    """
+    moment = datetime.fromtimestamp(written_ns // 1_000_000_000, UTC)
+    return moment if EARLIEST < moment < LATEST else None
+
+
+def _is_same(one: datetime | None, other: datetime | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return abs((one - other).total_seconds()) <= _SAME_TIME_SECONDS
+
+
+def _seconds(told: float | None) -> int | None:
+    return None if told is None else min(round(told), MAX_SAVE_SECONDS)
+
+
+def _free_bytes(world: JobWorld, record: GangSpec) -> int | None:
+    """Return the free space of the checkpoint directory in bytes, as the verifiers see it; None: none of them reports
+    it."""
+    told = (
+        worker_view.launcher.free_bytes for worker_view in verifiers(world, record) if worker_view.launcher is not None
+    )
+    return min((free for free in told if free is not None), default=None)
+
+
+def _concerns(
+    world: JobWorld, record: GangSpec, told: CheckpointStatus, before: CheckpointStatus | None
+) -> list[CheckpointConcern]:
+    standing = {concern.reason: concern for concern in before.concerns} if before is not None else {}
+    # While the newest is the same, so are the words: the room that is left changes all the time.
+    same = before is not None and (before.step, before.path) == (told.step, told.path)
+    found = []
+    for reason, message in (
+        (CheckpointTrouble.NO_NEW_CHECKPOINT, _missed_saves_message(world, record, told)),
+        (CheckpointTrouble.SPACE_LOW, _full_disk_message(world, record, told, CheckpointTrouble.SPACE_LOW in standing)),
+        (
+            CheckpointTrouble.SAVES_TAKE_LONGER,
+            _slow_saves_message(told, CheckpointTrouble.SAVES_TAKE_LONGER in standing),
+        ),
+    ):
+        old = standing.get(reason)
+        if message is None or (not message and old is not None and world.now < old.since + _STANDS):
+            found += [old] if old is not None else []  # not known now, or it may come again at once
+        elif message:
+            words = old.message if old is not None and same else message
+            found.append(CheckpointConcern(reason=reason, message=words, since=old.since if old else world.now))
+    return found
+
+
+def _missed_saves_message(world: JobWorld, record: GangSpec, told: CheckpointStatus) -> str | None:
+    """Return the message that three saves in a row did not come; "" when saves come, None while no verifier looks.
+
+    The time counts from the last save or from the start of the ranks. The steps must have gone on as far, too: a slow
+    or evaluating training saves late. Steps alone say little, because a name may count epochs.
+    """
+    if record.start is None:
+        return ""
+    if not any(_sees(worker_view.launcher) for worker_view in verifiers(world, record)):
+        return None
+    newest = told.saves[-(MAX_SAVES - FIRST_SAVES) :]
+    seconds, steps = _longest(_seconds_between(newest)), _longest(b.step - a.step for a, b in pairwise(newest))
+    if seconds is None:
+        return ""
+    limit = max(MISSED_INTERVALS * seconds, MISSED_SECONDS)
+    if (world.now - max(told.time, record.start.time)).total_seconds() < limit:
+        return ""
+    step = records.newest_step(world, record)
+    if step is None or (steps is not None and step - told.step < MISSED_INTERVALS * steps):
+        return ""
+    return (
+        f"checkpoint {told.step} ({told.path}) is the newest complete one, and {MISSED_INTERVALS} more should have "
+        f"come since: the last ones came at most {_span(seconds)} apart. A fault now loses all steps beyond it. See "
+        f"whether the trainer still saves, and whether {world.job.spec.checkpoint.directory} can be written to"
+    )
+
+
+def _full_disk_message(world: JobWorld, record: GangSpec, told: CheckpointStatus, stands: bool) -> str | None:
+    """Return the message that the directory's file system is about to be full; "" when it is not, None when it is
+    unknown.
+
+    Args:
+        world: the state of the job.
+        record: of the gang.
+        told: the newest checkpoint with its saves.
+        stands: whether the concern is in the status already.
+    """
+    newest = told.saves[-(MAX_SAVES - FIRST_SAVES) :]
+    size = max(
+        (save.bytes for save in newest if save.bytes is not None), default=0
+    )  # full ones and light ones may take turns
+    free = _free_bytes(world, record)
+    if free is None or not size:
+        return "" if is_url(world.job.spec.checkpoint.directory or "") else None
+    known = [save.free_bytes for save in newest if save.free_bytes is not None]
+    lost = known[0] - known[-1] if len(known) > 1 else 0
+    shrinks = lost >= SHRUNK * size
+    rooms = (LITTLE_ROOM if shrinks else NO_ROOM) + (1 if stands else 0)  # a deletion more or less changes nothing
+    if free >= rooms * size:
+        return ""
+    directory = world.job.spec.checkpoint.directory
+    message = f"{_size(free)} can still be written below {directory}, and a checkpoint has {_size(size)}"
+    if shrinks:
+        each = lost / (len(known) - 1)
+        left, seconds = int(free / each), _usual(_seconds_between(newest))
+        when = f", in about {_span(left * seconds)}" if seconds is not None and left else ""
+        saves = f"after {left} more save{'s' * (left != 1)}{when}" if left else "with the next save"
+        message += f"; each save leaves {_size(int(each))} less, and it is full {saves}"
+    return (
+        message + ". Delete what is not needed, let the trainer keep fewer, or make the volume larger: "
+        "a save on a full disk is lost"
+    )
+
+
+def _slow_saves_message(told: CheckpointStatus, stands: bool) -> str:
+    """Return the message that saves take longer than the first ones did; "" while they do not, or too few are known.
+
+    Args:
+        told: the newest checkpoint with its saves.
+        stands: whether the concern is in the status already.
+    """
+    factor = LONGER_STILL if stands else LONGER
+    for measure, words, least in _MEASURES:
+        known = [seconds for save in told.saves if (seconds := measure(save)) is not None]
+        first, newest = known[: min(FIRST_SAVES, len(known) - NEWEST_SAVES)], known[-NEWEST_SAVES:]
+        if len(first) < NEWEST_SAVES:
+            continue
+        then, now = statistics.median(first), statistics.median(newest)
+        if now >= factor * then and now - then >= (LEAST_STILL if stands else 1) * least:
+            return (
+                f"checkpoints {words} {_span(now)} now, and the first ones {_span(then)}. See what else uses the "
+                "storage, and how full it is; longer intervals cost less until it is repaired"
+            )
+    return ""
+
+
+def _sees(launcher: LauncherView | None) -> bool:
+    """Whether the launcher is heard and looks through the checkpoint directory."""
+    return launcher is not None and launcher.heard_age_seconds < FRESH_SECONDS and not launcher.checkpoint_error
+
+
+def _seconds_between(saves: Sequence[CheckpointSave]) -> list[float]:
+    times = [save.time for save in saves if save.time is not None]
+    return [(later - earlier).total_seconds() for earlier, later in pairwise(times)]
+
+
+def _usual(gaps: Iterable[float]) -> float | None:
+    """Return the median of the positive gaps, in seconds; None where too few are known."""
+    positive = [gap for gap in gaps if gap > 0]
+    return statistics.median(positive) if len(positive) >= LEAST_INTERVALS else None
+
+
+def _longest(gaps: Iterable[float]) -> float | None:
+    """Return the longest of the positive gaps, in seconds; None where too few are known."""
+    positive = [gap for gap in gaps if gap > 0]
+    return max(positive) if len(positive) >= LEAST_INTERVALS else None
+
+
+def _span(seconds: float) -> str:
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    if seconds < 6000:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.0f} h"
+
+
+def _size(count: int) -> str:
+    for unit, bytes_each in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
+        if count >= bytes_each:
+            return f"{count / bytes_each:.3g} {unit}"
+    return f"{count / 1e3:.3g} kB"
