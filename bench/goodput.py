@@ -46,12 +46,12 @@ from muster.coordinator.hub import STEP_NEWS_SECONDS
 from muster.decision import accounted
 from muster.goodput.history import ended_job_record as kept
 from muster.goodput.history import last_known
+from muster.lifecycle import repair
 from muster.lifecycle.commit import commit
 from muster.lifecycle.plan import CommitGang, Plan
 from muster.lifecycle.step import decide
 from muster.pods.worker_pod import WorkerSettings
 from muster.protocol.messages import RUNNING, RankReport
-from muster.record import record as records
 from muster.recovery.failure import Failure, Kind
 from muster.world.fleet import Fleet
 from muster.world.job import JobWorld, PodAges, TemplateVerdict, VerdictKind
@@ -396,7 +396,7 @@ def fail(each: Job, now: float, fleet: Fleet) -> None:
     world = each.world(now, fleet)
     node = each.record.members[0].node
     failure = Failure(Kind.RANK_FAILED, Level.IN_PLACE, 0, node, "exit code 1", exit_code=1, age_seconds=1.0)
-    each.take(accounted.plan_with_goodput(world, commit(world, records.after_failures(world, each.record, [failure]))))
+    each.take(accounted.plan_with_goodput(world, commit(world, repair.after_failures(world, each.record, [failure]))))
     resume = each.step(now) - 10
     go = AttemptStart(
         time=moment(now + 1.0),

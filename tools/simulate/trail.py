@@ -12,7 +12,7 @@ from typing import Any
 
 from muster.api.gang import FaultClass
 from muster.api.trainingjob import Recovery
-from muster.record.record import MAX_INCIDENTS
+from muster.record.incidents import MAX_INCIDENTS
 from muster.recovery.budgets import APPLICATION_EXHAUSTED, HARDWARE_EXHAUSTED, NOT_OWN_DOING, OWN_DOING
 from simulate.apiserver import Object
 from simulate.fault import Fault, Kind

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 from muster.api.trainingjob import Checkpoint
-from muster.record.record import ASSEMBLY_TIMED_OUT
+from muster.record.attempts import ASSEMBLY_TIMED_OUT
 from muster.recovery.budgets import BACK_OFF_LIMIT_SECONDS
 from muster.status.report import ASSEMBLING
 from simulate.apiserver import Key, Object

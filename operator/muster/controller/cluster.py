@@ -37,7 +37,7 @@ from muster.kube.nodeleases import NodeLeases
 from muster.pods.requirements import quota_claim
 from muster.protocol.checks import CheckReport
 from muster.queueing.quotas import Held, NamespaceQuotas
-from muster.record.record import SUSPENDED
+from muster.record.attempts import SUSPENDED
 from muster.world.checks import CheckerView, ProbeThreshold
 from muster.world.fleet import STALE_HEARTBEAT_SECONDS, Fleet, Silence, claim_of
 from muster.world.job import CreateError, JobWorld, NodeLimit, OtherJob, TemplateVerdict

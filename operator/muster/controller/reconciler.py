@@ -45,7 +45,7 @@ from muster.placement.request import Request
 from muster.placement.tree import NotAtHandError, Tree
 from muster.pods.worker_pod import WorkerSettings
 from muster.queueing.waiting import Waiting
-from muster.record import record as records
+from muster.record import attempts
 from muster.status.figures import compute_or_fallback
 from muster.status.report import Announcement, State, StatusReport
 from muster.world.checks import NodeChecks
@@ -310,7 +310,7 @@ class Reconciler:
         if record is not None:
             self._queue.set_waiting(key, uid, None)
             return _without_record(world, record)
-        if world.gang is not None and records.came_to_nothing(world.gang.spec):
+        if world.gang is not None and attempts.came_to_nothing(world.gang.spec):
             spec = world.gang.spec
             ago = max((world.now - spec.time).total_seconds(), 0.0)
             self._queue.charge_returned_nodes(key, uid, spec.attempt, ago)
@@ -440,7 +440,7 @@ def _queued_since(world: JobWorld) -> datetime:
     """The time from which the job's age in the queue counts: a gang that could not be assembled has lost its place."""
     created = world.job.metadata.creation_timestamp or world.now
     spec = world.gang.spec if world.gang else None
-    return max(created, spec.time) if spec is not None and records.came_to_nothing(spec) else created
+    return max(created, spec.time) if spec is not None and attempts.came_to_nothing(spec) else created
 
 
 def _nodes_of(action: Action) -> Iterable[str]:

@@ -9,7 +9,8 @@ from muster.burnin import progress as burnin
 from muster.checkpoints import unloadable
 from muster.lifecycle.commit import commit
 from muster.lifecycle.plan import DeleteJob, DeletePod, Plan
-from muster.record import record as records
+from muster.record import incidents
+from muster.record.attempts import budget_exhausted
 from muster.recovery import budgets, repeats
 from muster.recovery.failure import Kind
 from muster.recovery.modes import mode_of
@@ -66,7 +67,7 @@ def clean_up(world: JobWorld, end: CompletionRecord) -> Plan:
 def _success_record(world: JobWorld, record: GangSpec) -> CompletionRecord | None:
     if not mode_of(world.job).has_succeeded(world, record):
         return None
-    step = records.newest_step(world, record)
+    step = incidents.newest_step(world, record)
     message = f"every rank exited with code 0 in attempt {record.attempt}"
     if step is not None:
         message += f" after step {step}"
@@ -88,7 +89,7 @@ def _failure_record(world: JobWorld, record: GangSpec) -> CompletionRecord | Non
         return None
     if last.reason == Kind.START_FAILED:
         return _completion(world, record, CompletionResult.FAILED, Kind.START_FAILED, f"{last.message}.")
-    reason = records.budget_exhausted(world, record)
+    reason = budget_exhausted(world, record)
     if not reason or not last.settled or mode_of(world.job).awaits_evidence(world, record) or burnin.is_testing(world):
         return None
     remedy = (

@@ -2,6 +2,7 @@
 
 from muster.api.gang import GangSpec
 from muster.checkpoints import resume
+from muster.lifecycle import moves, placing
 from muster.lifecycle.commit import commit
 from muster.lifecycle.evacuation_step import (
     MAINTENANCE_STARTS,
@@ -14,7 +15,9 @@ from muster.lifecycle.evacuation_step import (
     ReleaseNodes,
 )
 from muster.lifecycle.plan import Plan
-from muster.record import members, record
+from muster.record import incidents, members
+from muster.record.attempts import next_attempt, without_nodes
+from muster.record.evacuation import with_evacuation_begun
 from muster.recovery.words import names_in_note, on_nodes
 from muster.status.report import Announcement
 from muster.world.job import JobWorld
@@ -27,7 +30,7 @@ def plan(world: JobWorld, spec: GangSpec, step: EvacuationStep) -> Plan:
             event = Announcement("EvacuationCancelled", "The job no longer has to leave a node. It trains on.")
             return commit(world, spec.model_copy(update={"evacuation": None}), event)
         case ReleaseNodes():
-            return commit(world, record.without_nodes(world, spec))
+            return commit(world, without_nodes(world, spec))
         case MoveMembers():
             return _plan_move(world, spec, step)
         case BeginEvacuation():
@@ -37,14 +40,14 @@ def plan(world: JobWorld, spec: GangSpec, step: EvacuationStep) -> Plan:
 
 
 def _plan_move(world: JobWorld, spec: GangSpec, step: MoveMembers) -> Plan:
-    moved = record.with_members_moved(world, spec, members.indices_on(spec, step.why), step.reason)
+    moved = moves.with_members_moved(world, spec, members.indices_on(spec, step.why), step.reason)
     note = f"{', '.join(step.why.values())}: attempt {moved.attempt} starts without it: {on_nodes(moved)}"
     return commit(world, moved, Announcement("NodeEvacuated", note))
 
 
 def _plan_begin(world: JobWorld, spec: GangSpec, step: BeginEvacuation) -> Plan:
     what = ", ".join(step.why.values()) if step.why else "the job is suspended"
-    begun = record.with_evacuation_begun(world, spec, step.reason, sorted(step.why), step.saves_until)
+    begun = with_evacuation_begun(world, spec, step.reason, sorted(step.why), step.saves_until)
     limit = (begun.evacuation.deadline - world.now).total_seconds() if begun.evacuation else 0.0
     note = f"{what}. The job stops after its next complete checkpoint, at the latest in {limit:.0f} s."
     if unsaved := resume.saves_unseen(world.job):
@@ -63,14 +66,16 @@ def _plan_end(world: JobWorld, spec: GangSpec, step: EndEvacuation) -> Plan:
     after = _after_which_save(world, spec, step)
     if not step.why:
         event = Announcement("Suspended", f"stopped {after}; its nodes are free", warning=not is_saved)
-        return commit(world, record.without_nodes(world, spec), event)
+        return commit(world, without_nodes(world, spec), event)
     leaving = members.indices_on(spec, step.why)
-    if evacuation.reason in STOPS and not members.are_replaceable(world, spec, leaving):
+    if evacuation.reason in STOPS and not placing.are_replaceable(world, spec, leaving):
         note = f"stopped {after}: {nodes}, and no other node is free; the job waits for nodes in the queue"
         name = "StoppedForMaintenance" if evacuation.reason == MAINTENANCE_STARTS else "StoppedForRemoval"
-        released = record.without_nodes(world, spec, evacuation.reason)
+        released = without_nodes(world, spec, evacuation.reason)
         return commit(world, released, Announcement(name, note, warning=not is_saved))
-    moved = record.after_evacuation(world, spec, evacuation)
+    choice = placing.move(world, spec, members.indices_on(spec, evacuation.nodes))
+    incident = incidents.planned_incident(world, spec, choice.level, evacuation)
+    moved = next_attempt(world, spec, choice, evacuation.reason, incident)
     note = f"attempt {moved.attempt} leaves {', '.join(evacuation.nodes)}: {on_nodes(moved)}"
     return commit(world, moved, Announcement("NodeEvacuated", note, warning=not is_saved))
 

@@ -17,7 +17,8 @@ from typing import TypeGuard
 from muster.api.gang import Evacuation, GangSpec
 from muster.api.nodehealth import Evacuate, ExclusionCause
 from muster.checkpoints import resume
-from muster.record import members, record
+from muster.lifecycle import placing
+from muster.record.attempts import SUSPENDED
 from muster.world.fleet import Exclusion, Removal
 from muster.world.job import JobWorld
 from muster.world.views import FRESH_SECONDS
@@ -111,7 +112,7 @@ class NothingDue:
 def next_step(world: JobWorld, spec: GangSpec) -> EvacuationStep | NothingDue:
     """Return the step of a planned evacuation that is due."""
     if world.job.spec.suspend:
-        return ReleaseNodes() if spec.start is None else _step_while_ranks_run(world, spec, {}, record.SUSPENDED)
+        return ReleaseNodes() if spec.start is None else _step_while_ranks_run(world, spec, {}, SUSPENDED)
     why = _nodes_to_evacuate(world)
     if not why:
         return CancelEvacuation() if spec.evacuation else NothingDue()
@@ -196,7 +197,7 @@ def _movable(world: JobWorld, spec: GangSpec, nodes: Collection[str]) -> frozens
     def urgency(index: int) -> tuple[bool, int, int]:
         return names[index] not in last, _GRAVEST_FIRST.index(_reason_of(world, names[index])), index
 
-    movable = members.movable_indices(world, spec, (), sorted(names, key=urgency))
+    movable = placing.movable_indices(world, spec, (), sorted(names, key=urgency))
     return frozenset(names[index] for index in movable)
 
 

@@ -9,12 +9,14 @@ from muster.api.gang import GangSpec, Member
 from muster.burnin.state import INCONCLUSIVE
 from muster.checkpoints import resume
 from muster.checkpoints.place import DIRECTORY_IN_USE
+from muster.lifecycle import placing
 from muster.lifecycle.commit import commit, leftovers
 from muster.lifecycle.plan import Action, CheckTemplate, Plan
 from muster.placement.request import Request
 from muster.pods.requirements import claims_of
 from muster.pods.worker_pod import WorkerSettings, worker_manifest
-from muster.record import members, record
+from muster.record.attempts import with_new_placement
+from muster.record.burn_in import BURN_IN_FAILED
 from muster.recovery import holds
 from muster.recovery.words import on_nodes
 from muster.status import warnings
@@ -70,13 +72,13 @@ def request_of(world: JobWorld) -> Request | None:
     if record is not None and record.members:
         nodeless = {member.index for member in record.members if not member.node}
         return (
-            members.replacement_request(world, record, nodeless, members.with_firm_exclusions(world, record))
+            placing.replacement_request(world, record, nodeless, placing.with_firm_exclusions(world, record))
             if nodeless
             else None
         )
     if obstacle_of(world) is not None:
         return None
-    return members.gang_request(world, members.with_firm_exclusions(world, record) if record else None)
+    return placing.gang_request(world, placing.with_firm_exclusions(world, record) if record else None)
 
 
 def obstacle_of(world: JobWorld) -> Obstacle | None:
@@ -120,7 +122,7 @@ def obstacle_of(world: JobWorld) -> Obstacle | None:
 def _why_given_back(spec: GangSpec) -> str:
     if spec.burn_in is not None and spec.reason == INCONCLUSIVE:
         return spec.burn_in.message
-    if spec.burn_in is not None and spec.reason == record.BURN_IN_FAILED and spec.burn_in.failures:
+    if spec.burn_in is not None and spec.reason == BURN_IN_FAILED and spec.burn_in.failures:
         failure = spec.burn_in.failures[-1]
         return f"too many nodes in a row have failed the burn-in, {failure.node} last ({failure.message})"
     return "it could not be assembled on them"
@@ -143,7 +145,7 @@ def _plan_of_waiting(world: JobWorld, spec: GangSpec | None, stale: tuple[Action
     if isinstance(answer, NotPlaced):
         # Exclusions end with time alone: no watch announces that.
         return Plan(stale, StatusReport(State.PENDING, answer=answer), wake_in_seconds=PLACE_RETRY_SECONDS)
-    if not members.are_still_free(world, answer):
+    if not placing.are_still_free(world, answer):
         return Plan(stale, wake_in_seconds=TICK_SECONDS, overtaken=True)
-    placed = record.with_new_placement(world, answer, "Resumed" if spec else "Started")
+    placed = with_new_placement(world, answer, "Resumed" if spec else "Started")
     return commit(world, placed, Announcement("Placed", f"attempt {placed.attempt}: {on_nodes(placed)}"))

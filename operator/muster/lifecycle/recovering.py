@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from muster.api.gang import Gang
 from muster.lifecycle.commit import commit
 from muster.lifecycle.plan import Plan
-from muster.record import record
+from muster.lifecycle.repair import after_failures
+from muster.record.attempts import budget_exhausted
 from muster.recovery import blame, repeats
 from muster.recovery.exits import message_of
 from muster.recovery.failure import Failure, is_hang
@@ -22,12 +23,12 @@ def plan(world: JobWorld, gang: Gang, failures: Sequence[Failure]) -> Plan:
     pause = blame.gathering_seconds(failures)
     if pause > 0 and gang.spec.start is not None:
         return Plan(wake_in_seconds=pause)
-    spec = record.after_failures(world, gang.spec, failures)
+    spec = after_failures(world, gang.spec, failures)
     cause = blame.culprit(failures)
     follows = "its nodes are given back"
     if spec.members:
         follows = f"attempt {spec.attempt} follows ({spec.level.value}: {WHAT_LEVELS_DO[spec.level]})"
-    is_last = bool(record.budget_exhausted(world, spec))
+    is_last = bool(budget_exhausted(world, spec))
     if spec.open_corruption is not None:
         consequence = after_corruption(spec, budget_exhausted=is_last)
         follows = consequence if is_last else f"{follows}; {consequence}"

@@ -7,7 +7,7 @@ from muster.api.gang import Gang
 from muster.api.trainingjob import CompletionRecord
 from muster.lifecycle import ending, evacuation_step
 from muster.lifecycle.evacuation_step import EvacuationStep, NothingDue
-from muster.record import record
+from muster.record.incidents import incidents_to_settle
 from muster.recovery import failures
 from muster.recovery.failure import Failure
 from muster.world.job import JobWorld
@@ -106,7 +106,7 @@ def situation_of(world: JobWorld) -> Situation:
     if not gang.spec.members:
         return Waiting()
     # What failed first may be reported some seconds later: only then is the blame for it final.
-    if record.incidents_to_settle(world, gang.spec):
+    if incidents_to_settle(world, gang.spec):
         return BlameDue(gang)
     # What is planned comes before a start: ranks that would have to stop at once do not start.
     step = evacuation_step.next_step(world, gang.spec)

@@ -15,10 +15,12 @@ from muster.lifecycle import move_incomplete
 from muster.lifecycle.commit import commit
 from muster.lifecycle.plan import Plan
 from muster.lifecycle.start_context import StartContext
+from muster.lifecycle.start_missing import not_running, resume_point
 from muster.lifecycle.start_wait import TICK_SECONDS, plan_of_wait
 from muster.protocol.checkpoint_names import above
 from muster.protocol.resuming import is_own
-from muster.record import record
+from muster.record.burn_in import after_burn_in_passed
+from muster.record.starts import with_attempt_beyond_fence_file, with_barrier_open, with_plain_start
 from muster.recovery import verification
 from muster.status.report import Announcement, State, StatusReport
 
@@ -26,13 +28,14 @@ from muster.status.report import Announcement, State, StatusReport
 def open_barrier(start: StartContext) -> Plan:
     """Return the plan that opens the start barrier, or waits for what is missing for that."""
     world, spec = start.world, start.spec
-    changed = record.with_attempt_beyond_fence_file(world, spec) or resume.without_cleared_request(world.job, spec)
+    changed = with_attempt_beyond_fence_file(world, spec) or resume.without_cleared_request(world.job, spec)
     if changed is not None:
         return commit(world, changed)
-    opened = record.with_barrier_open(world, spec)
-    if isinstance(opened, Missing):
-        return _plan_before_start(start, opened)
-    begun, warning = opened
+    point = resume_point(world, spec)
+    if isinstance(point, Missing):
+        return _plan_before_start(start, point)
+    where, preset = point
+    begun = with_barrier_open(world, spec, where, preset)
     ordered = move_incomplete.with_move_ordered(world, spec, begun)
     if ordered is not None:
         return commit(world, ordered)
@@ -41,8 +44,8 @@ def open_barrier(start: StartContext) -> Plan:
         return _plan_before_start(start, move)
     resumed = begun.start.resume if begun.start else None
     passed_over, how = resume.passed_over_text(world, spec, resumed), resuming.resume_text(world.job, begun)
-    parts = (f"attempt {spec.attempt} starts {_from_where(start, begun, resumed)}", passed_over, how, warning)
-    started = Announcement("Started", "; ".join(filter(None, parts)), warning=bool(warning))
+    parts = (f"attempt {spec.attempt} starts {_from_where(start, begun, resumed)}", passed_over, how, where.warning)
+    started = Announcement("Started", "; ".join(filter(None, parts)), warning=bool(where.warning))
     return _plan_of_start(start, begun, started, move_incomplete.move_events(world, spec))
 
 
@@ -51,9 +54,9 @@ def await_all_pods(start: StartContext) -> Plan:
     world, spec = start.world, start.spec
     late = next((worker_view for worker_view in world.worker_views if not worker_view.runs), None)
     if late is not None:
-        return plan_of_wait(world, record.not_running(world, late))
+        return plan_of_wait(world, not_running(world, late))
     started = Announcement("Started", f"attempt {spec.attempt} runs")
-    return _plan_of_start(start, record.with_plain_start(world, spec), started)
+    return _plan_of_start(start, with_plain_start(world, spec), started)
 
 
 def _from_where(start: StartContext, begun: GangSpec, resumed: Resume | None) -> str:
@@ -84,7 +87,7 @@ def _plan_of_start(
     tested = burnin.burn_in_state(world)
     if tested is not None and tested.missing is None:
         profile = str(burnin.profile_of(world))
-        begun = record.after_burn_in_passed(world, begun, profile, tested.untested, tested.message, tested.measured)
+        begun = after_burn_in_passed(world, begun, profile, tested.untested, tested.message, tested.measured)
         if tested.untested:
             nodes = f"{len(tested.untested)} of {len(begun.members)} nodes"
             note = f"the ranks start, though the tests of {nodes} have no result: {tested.message}"

@@ -8,11 +8,19 @@ from muster.burnin.conclusion import patience_seconds
 from muster.burnin.state import INCONCLUSIVE, BurnInState
 from muster.burnin.view import tries
 from muster.lifecycle.commit import commit
+from muster.lifecycle.moves import with_members_moved
 from muster.lifecycle.plan import Plan
 from muster.lifecycle.start_context import StartContext
 from muster.lifecycle.start_nodes import are_few
 from muster.lifecycle.start_wait import TICK_SECONDS, find_start_trouble
-from muster.record import record
+from muster.record import members
+from muster.record.burn_in import (
+    BURN_IN_FAILED,
+    after_burn_in_release,
+    after_inconclusive_release,
+    with_failed,
+    with_inconclusive,
+)
 from muster.recovery import holds
 from muster.recovery.words import on_nodes
 from muster.status.report import Announcement, State, StatusReport
@@ -49,14 +57,15 @@ def _plan_after_failed(start: StartContext, tested: BurnInState) -> Plan:
     why = "; ".join(f"{fail.node}: {fail.message}" for fail in tested.fails[:MAX_FAILS_IN_NOTE])
     count, most = tries(spec) + 1, world.fleet.policy.preflight.max_replacements
     if count > most:
-        after = record.after_burn_in_release(world, spec, tested.fails, profile)
+        after = after_burn_in_release(world, spec, tested.fails, profile)
         pause = holds.held_seconds(world, after)
         note = (
             f"nodes have failed the burn-in {count} times in a row ({why}). Muster frees all nodes of the job and "
             f"tries again in {pause:.0f} s"
         )
     else:
-        after = record.after_burn_in_failed(world, spec, tested.fails, profile)
+        failed = members.indices_on(spec, {fail.node for fail in tested.fails})
+        after = with_members_moved(world, with_failed(world, spec, tested.fails, profile), failed, BURN_IN_FAILED)
         note = f"failed the burn-in: {why}; attempt {after.attempt}: {on_nodes(after)}"
     return commit(world, after, Announcement(after.reason, note, warning=True))
 
@@ -75,11 +84,12 @@ def _plan_after_inconclusive(start: StartContext, tested: BurnInState) -> Plan:
         f"({tested.message})"
     )
     if are_few(len(nodes), len(spec.members)) and count <= world.fleet.policy.preflight.max_replacements:
-        moved = record.after_inconclusive(world, spec, nodes, profile, INCONCLUSIVE)
+        avoiding = with_inconclusive(world, spec, nodes, profile)
+        moved = with_members_moved(world, avoiding, members.indices_on(spec, nodes), INCONCLUSIVE)
         if all(member.node for member in moved.members):
             note = f"{what}; attempt {moved.attempt}: {on_nodes(moved)}"
             return commit(world, moved, Announcement(INCONCLUSIVE, note, warning=True))
-    released = record.after_inconclusive_release(world, spec, nodes, what, INCONCLUSIVE)
+    released = after_inconclusive_release(world, spec, nodes, what, INCONCLUSIVE)
     pause = (released.hold_until - world.now).total_seconds() if released.hold_until else 0.0
     note = f"{what}. Muster frees all nodes of the job and tries again in {pause:.0f} s"
     return commit(world, released, Announcement(INCONCLUSIVE, note, warning=True))

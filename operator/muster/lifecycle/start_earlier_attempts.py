@@ -11,7 +11,8 @@ from muster.lifecycle.commit import commit, leftovers
 from muster.lifecycle.plan import Plan
 from muster.lifecycle.start_context import StartContext
 from muster.lifecycle.start_wait import TICK_SECONDS, plan_of_wait
-from muster.record import record
+from muster.record.attempts import budget_exhausted
+from muster.record.starts import after_all_fenced
 from muster.recovery import budgets, holds
 from muster.recovery.stacks import is_printing
 from muster.status.report import State, StatusReport
@@ -23,7 +24,7 @@ def list_checkpoints_again(start: StartContext) -> Plan | None:
     some may still save, or there are none."""
     if not _are_all_fenced(start.world, start.spec):
         return None
-    return commit(start.world, record.after_all_fenced(start.world, start.spec))
+    return commit(start.world, after_all_fenced(start.world, start.spec))
 
 
 def _are_all_fenced(world: JobWorld, spec: GangSpec) -> bool:
@@ -46,14 +47,14 @@ def await_fences(start: StartContext) -> Plan | None:
         return None
     alive = next((worker for worker in spec.unfenced_workers if not is_fenced(world, worker)), None)
     if alive is None:
-        return commit(world, record.after_all_fenced(world, spec))
+        return commit(world, after_all_fenced(world, spec))
     return plan_of_wait(world, Missing("OldRanksNotFenced", awaited_proof_message(world, alive)), leftovers(world))
 
 
 def back_off(start: StartContext) -> Plan | None:
     """Return the plan of a start that has to wait because of earlier failures; None: it need not wait."""
     world, spec = start.world, start.spec
-    if record.budget_exhausted(world, spec):
+    if budget_exhausted(world, spec):
         message = (
             "the restart budget is used up: Muster waits a few seconds for evidence that the job did not cause its "
             "failures, and otherwise ends the job"

@@ -6,7 +6,7 @@ Tests: tests/unit/lifecycle/test_waiting_and_binding.py.
 from collections.abc import Mapping
 
 from muster.api.gang import GangSpec
-from muster.lifecycle import start_pods
+from muster.lifecycle import moves, placing, start_pods
 from muster.lifecycle.commit import commit, leftovers
 from muster.lifecycle.plan import Plan
 from muster.lifecycle.start_context import StartContext
@@ -15,7 +15,14 @@ from muster.lifecycle.start_wait import TICK_SECONDS, find_pod_trouble
 from muster.queueing.charges import JOBS_THAT_PAY_ALONE
 from muster.queueing.limits import NAMESPACE_LIMIT
 from muster.queueing.phrases import nodes_text
-from muster.record import members, record
+from muster.record.attempts import (
+    ASSEMBLY_TIMED_OUT,
+    GAVE_WAY,
+    after_assembly_failed,
+    budget_exhausted,
+    came_to_nothing,
+    without_nodes,
+)
 from muster.recovery import holds
 from muster.recovery.starts import POD_START_SECONDS
 from muster.recovery.words import on_nodes
@@ -43,7 +50,7 @@ def return_nodes_beyond_limit(start: StartContext) -> Plan | None:
         "Muster makes no pods on them and puts the job back into the queue. End other jobs of the namespace, or ask "
         "the fleet's administrators for a higher limit (spec.queueing of FleetPolicy default)."
     )
-    released = record.without_nodes(world, spec, NAMESPACE_LIMIT)
+    released = without_nodes(world, spec, NAMESPACE_LIMIT)
     return commit(world, released, Announcement(NAMESPACE_LIMIT, note, warning=True))
 
 
@@ -55,19 +62,19 @@ def give_members_nodes(start: StartContext) -> Plan | None:
     world, spec = start.world, start.spec
     if all(member.node for member in spec.members):
         return None
-    if record.budget_exhausted(world, spec):
+    if budget_exhausted(world, spec):
         return back_off(start)
-    old_pods, answer = leftovers(world), record.with_queued_nodes(world, spec)
+    old_pods, answer = leftovers(world), moves.with_queued_nodes(world, spec)
     if isinstance(answer, GangSpec):
         return commit(world, answer, Announcement("Placed", f"attempt {answer.attempt}: {on_nodes(answer)}"))
     if answer is None:
         return Plan(old_pods, wake_in_seconds=TICK_SECONDS, overtaken=world.queue_decision is not None)
     if holds.free_seconds(world, spec) >= _assembly_timeout(world):
         if world.queue_decision and world.queue_decision.queued > 1:
-            return _give_nodes_back(start, {}, f"{answer.message}; and other jobs wait for nodes", record.GAVE_WAY)
-        if answer.reason == members.TOPOLOGY_UNSATISFIED and members.over_limit(world, (), len(spec.members)):
+            return _give_nodes_back(start, {}, f"{answer.message}; and other jobs wait for nodes", GAVE_WAY)
+        if answer.reason == placing.TOPOLOGY_UNSATISFIED and placing.over_limit(world, (), len(spec.members)):
             why = f"{answer.message}; and the limit of its namespace has no room for the gang elsewhere"
-            return _give_nodes_back(start, {}, why, record.GAVE_WAY)
+            return _give_nodes_back(start, {}, why, GAVE_WAY)
     return Plan(old_pods, StatusReport(State.STARTING, answer=answer), wake_in_seconds=TICK_SECONDS)
 
 
@@ -82,7 +89,7 @@ def move_late_workers(start: StartContext) -> Plan | None:
         return None
     why, few = next(iter(late.values())), are_few(len(late), len(spec.members))
     if few and world.create_error is None:
-        moved = record.after_late_workers(world, spec, late.keys())
+        moved = moves.after_late_workers(world, spec, late.keys())
         if all(member.node for member in moved.members):
             limit = _assembly_timeout(world)
             note = (
@@ -99,10 +106,10 @@ def move_off_closed_nodes(start: StartContext) -> Plan | None:
     world = start.world
     if world.attempt_age_seconds < SHUT_OUT_SECONDS:
         return None
-    why = members.closed_before_binding(world, start.spec)
+    why = placing.closed_before_binding(world, start.spec)
     if not why:
         return None
-    moved = record.with_members_moved(world, start.spec, why.keys(), NODE_CLOSED)
+    moved = moves.with_members_moved(world, start.spec, why.keys(), NODE_CLOSED)
     if not all(member.node for member in moved.members):
         return None
     workers = ", ".join(f"{world.by_index[index].where} ({text})" for index, text in why.items())
@@ -150,18 +157,16 @@ def _why_late(world: JobWorld, worker_view: WorkerView, *, is_overdue: bool) -> 
     return trouble.message if trouble else "its pod does not start"
 
 
-def _give_nodes_back(
-    start: StartContext, late: Mapping[int, str], why: str, reason: str = record.ASSEMBLY_TIMED_OUT
-) -> Plan:
+def _give_nodes_back(start: StartContext, late: Mapping[int, str], why: str, reason: str = ASSEMBLY_TIMED_OUT) -> Plan:
     world = start.world
-    released = record.after_assembly_failed(world, start.spec, late.keys(), reason)
+    released = after_assembly_failed(world, start.spec, late.keys(), reason)
     pause = (released.hold_until - world.now).total_seconds() if released.hold_until else 0
-    lacked = "found no nodes for all of its workers" if reason == record.GAVE_WAY else "was not assembled"
+    lacked = "found no nodes for all of its workers" if reason == GAVE_WAY else "was not assembled"
     note = (
         f"The gang {lacked} within {_assembly_timeout(world):.0f} s: {why.rstrip('.')}. Muster has given its nodes "
         f"back and tries again in {pause:.0f} s. Until then, repair what is named or free other nodes"
     )
-    if record.came_to_nothing(released):
+    if came_to_nothing(released):
         namespace = world.job.metadata.namespace
         note += (
             ". For an hour or longer the job stands behind all other jobs in the queue. After "

@@ -14,7 +14,7 @@ from muster.lifecycle.start_wait import TICK_SECONDS, plan_of_wait
 from muster.placement.eligibility import binding_of
 from muster.pods.requirements import scheduler_for
 from muster.pods.worker_pod import WorkerSettings, support_manifests, worker_manifest
-from muster.record import record
+from muster.record.starts import with_pod_uids
 from muster.recovery.modes import mode_of
 from muster.status.report import ASSEMBLING, State, StatusReport
 from muster.status.template import shape_problem
@@ -82,7 +82,7 @@ def record_pod_uids(start: StartContext) -> Plan | None:
     world = start.world
     if all(worker_view.member.pod_uid or not worker_view.pod for worker_view in world.worker_views):
         return None
-    return commit(world, record.with_pod_uids(world, start.spec))
+    return commit(world, with_pod_uids(world, start.spec))
 
 
 def bind_pods(start: StartContext) -> Plan | None:

@@ -28,7 +28,7 @@ from muster.lifecycle.situation import (
     situation_of,
 )
 from muster.pods.worker_pod import WorkerSettings
-from muster.record import record
+from muster.record.incidents import with_incidents_settled
 from muster.status import status
 from muster.world.checks import NodeChecks
 from muster.world.job import JobWorld
@@ -82,7 +82,7 @@ def _plan(world: JobWorld, settings: WorkerSettings) -> Plan:
         case Failing(gang, failures):
             return recovering.plan(world, gang, failures)
         case BlameDue(gang):
-            return commit(world, record.with_incidents_settled(world, gang))
+            return commit(world, with_incidents_settled(world, gang))
         case Leaving(gang, step):
             return evacuating.plan(world, gang.spec, step)
         case Starting(gang):

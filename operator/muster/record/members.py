@@ -1,67 +1,20 @@
-"""The members of a gang and their nodes: which nodes to request, and the members of the next record. Pure.
+"""The members of the next record. Pure.
 
 Tests: tests/unit/lifecycle/test_waiting_and_binding.py.
 """
 
-from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Sequence
 from datetime import timedelta
 
 from muster.api.base import LevelCount
-from muster.api.gang import GangSpec, Level, Member, Role
-from muster.placement.eligibility import is_out_of_service, refusal
-from muster.placement.request import Broken, Request
-from muster.placement.space import solve
+from muster.api.gang import GangSpec, Member, Role
 from muster.placement.where import domain_counts
-from muster.pods.requirements import requirements
-from muster.queueing.limits import NAMESPACE_LIMIT
-from muster.recovery.modes import mode_of
 from muster.world.job import JobWorld
-from muster.world.queuedecision import NotPlaced, Placed
+from muster.world.queuedecision import Placed
 
 EXCLUSION = timedelta(minutes=10)
 # Of a node that was proved bad; others learn it from its NodeHealth.
 FAILED_EXCLUSION = timedelta(hours=24)
-# So soon a node with a failure is taken again when there is no other.
-RETRY_EXCLUDED = timedelta(minutes=1)
-# Of one decision to move members of a gang with segments.
-MOST_TRIES = 32
-TOPOLOGY_UNSATISFIED = "TopologyUnsatisfied"
-
-
-def are_still_free(world: JobWorld, placed: Placed) -> bool:
-    """Whether the nodes that the queue has promised are still free for this job."""
-    record = world.gang.spec if world.gang else None
-    kept = [member.node for member in record.members if member.node] if record else []
-    if over_limit(world, kept, len(placed.nodes)) is not None:
-        return False
-    needs = replace(requirements(world, with_firm_exclusions(world, record) if record else None), takes_last=True)
-    nodes = (world.fleet.nodes.get(name) for name in placed.nodes)
-    return all(node is not None and not refusal(node, needs, world.fleet, world.uid) for node in nodes)
-
-
-def over_limit(world: JobWorld, kept: Collection[str], count: int) -> NotPlaced | None:
-    """Return why the namespace's limit keeps the job from this many more nodes; None if it does not.
-
-    A node that the job leaves counts while a pod of the job is on it, unless the node is out of service.
-
-    Args:
-        world: the state of the job.
-        kept: names of the nodes that the job keeps.
-        count: how many more nodes it needs.
-    """
-    limit = world.limit
-    if limit is None:
-        return None
-    pods = {pod.place for pod in world.pods.values() if not pod.terminal}
-    left = (pods & set(world.fleet.nodes_of(world.uid))) - set(kept)
-    held = limit.beside + len(kept) + sum(not is_out_of_service(node, world.fleet) for node in left)
-    if held + count <= limit.nodes:
-        return None
-    namespace = world.job.metadata.namespace
-    text = f"needs {count} more: namespace {namespace} holds {held} of the {limit.nodes} nodes that its limit allows"
-    return NotPlaced(NAMESPACE_LIMIT, text)
 
 
 def members_on(nodes: Sequence[str], incarnation: int) -> list[Member]:
@@ -83,132 +36,7 @@ def with_queued_nodes(record: GangSpec, answer: Placed) -> list[Member] | None:
     kept = {member.node for member in record.members if member.node}
     if len(answer.nodes) != len(open_places) or not kept.isdisjoint(answer.nodes):
         return None
-    return _with_answer(record.members, open_places, answer)
-
-
-def next_members(
-    world: JobWorld,
-    record: GangSpec,
-    level: Level,
-    lost: Collection[int],
-    moved: Collection[int],
-    *,
-    takes_last: bool = True,
-) -> tuple[Level, list[Member]]:
-    """Return the level and the members of the next attempt, after some pods and some nodes were lost.
-
-    The member of a lost pod moves, too, where its node takes no new pod. Where only the node's health prevents that,
-    the member moves only if another node is free.
-
-    Args:
-        world: the state of the job.
-        record: of the gang.
-        level: the least level that is needed.
-        lost: indices of the members whose pods are lost.
-        moved: indices of the members that leave their nodes.
-        takes_last: whether nodes that are a last choice for their health may be used where there are no others.
-    """
-    if level is Level.REBUILD:
-        elsewhere = rebuild_elsewhere(world, record, takes_last=takes_last)
-        return elsewhere or (level, _rebuild_in_place(world, record, moved))
-    away = set(moved) | _closed_nodes(world, record, lost, is_there=True).keys()
-    away |= movable_indices(world, record, away, sorted(_closed_nodes(world, record, lost).keys() - away))
-    if away:
-        level = Level.REPLACE
-    members = without_nodes(world, record, away)
-    if not away:
-        return level, with_new_pods(world, members, lost)
-
-    def ask(excluded: GangSpec) -> Request:
-        return replace(replacement_request(world, record, away, excluded), may_use_last_choices=takes_last)
-
-    answer = _solve(world, record, ask)
-    if isinstance(answer, Placed):
-        members = _with_answer(members, away, answer)
-    elif answer.reason == TOPOLOGY_UNSATISFIED and (
-        elsewhere := rebuild_elsewhere(world, record, takes_last=takes_last)
-    ):
-        return elsewhere
-    return level, with_new_pods(world, members, set(lost) - away)
-
-
-def rebuild_elsewhere(
-    world: JobWorld, record: GangSpec, *, takes_last: bool = True
-) -> tuple[Level, list[Member]] | None:
-    """Return level and members of the whole gang on new nodes; None where there are not enough."""
-    answer = _solve(
-        world, record, lambda excluded: replace(gang_request(world, excluded), may_use_last_choices=takes_last)
-    )
-    if isinstance(answer, NotPlaced):
-        return None
-    return Level.REBUILD, members_on(answer.nodes, max(next_incarnation(world, member) for member in record.members))
-
-
-def _rebuild_in_place(world: JobWorld, record: GangSpec, moved: Collection[int]) -> list[Member]:
-    """Return the members with new pods on the same nodes, if every node takes one; else without nodes."""
-    all_workers = {member.index for member in record.members}
-    if moved or _closed_nodes(world, record, all_workers, is_there=True):
-        return without_nodes(world, record, all_workers)
-    return with_new_pods(world, record.members, all_workers)
-
-
-def movable_indices(world: JobWorld, record: GangSpec, away: Collection[int], optional: Sequence[int]) -> set[int]:
-    """Return the indices of those members for which other nodes are free, beside those that need one in any case.
-
-    One that moves keeps no member before it in `optional` from moving, however many there are behind it.
-
-    Args:
-        world: the state of the job.
-        record: of the gang.
-        away: indices of the members that need another node.
-        optional: indices of the members that may stay if necessary, those first that should move first.
-    """
-
-    def can_move(indices: Collection[int]) -> bool:
-        return are_replaceable(world, record, {*away, *indices})
-
-    if not optional or can_move(optional):
-        return set(optional)
-    if (world.job.spec.placement.segment_size or 1) > 1:
-        return _movable_of_segments(world, record, away, optional)
-    # One member is as good as another: only their number counts.
-    return set(optional[: bisect_left(range(1, len(optional)), True, key=lambda count: not can_move(optional[:count]))])
-
-
-def _movable_of_segments(world: JobWorld, record: GangSpec, away: Collection[int], optional: Sequence[int]) -> set[int]:
-    """Return what `movable_indices` does for a gang with segments.
-
-    A member finds a place beside the rest of its segment, or all of the segment moves. Once all of it moves, the places
-    beside it are free for others, which are tried again. It ends after `MOST_TRIES`: a gang that has to leave all its
-    nodes decides each second, and what moves at all makes room for the rest.
-    """
-    size = world.job.spec.placement.segment_size or 1
-    leaving, moved = {*away, *optional}, set(away)
-    segment_of = {member.index: member.rank // size for member in record.members}
-    stuck: set[int] = set()
-    for _ in range(MOST_TRIES):
-        index = next((i for i in optional if i not in moved and segment_of[i] not in stuck), None)
-        if index is None:
-            break
-        segment = {each for each, number in segment_of.items() if number == segment_of[index]}
-        sets = [{index}, segment] if segment <= leaving else [{index}]
-        more = next((each for each in sets if are_replaceable(world, record, moved | each)), None)
-        if more is None:
-            stuck.add(segment_of[index])
-            continue
-        moved |= more
-        if segment <= moved:
-            stuck.clear()
-    return moved.intersection(optional)
-
-
-def are_replaceable(world: JobWorld, record: GangSpec, indices: Collection[int]) -> bool:
-    """Whether these members could move to healthy nodes now; a node that is a last choice for its health does not
-    count."""
-    # Ranks that start with their pods all get new ones, and these come to no node that has to be left.
-    level = Level.REBUILD if mode_of(world.job).starts_with_pods else Level.REPLACE
-    _, members = next_members(world, record, level, (), indices, takes_last=False)
-    return all(member.node for member in members)
+    return with_answer(record.members, open_places, answer)
 
 
 def indices_on(record: GangSpec, nodes: Collection[str]) -> set[int]:
@@ -235,65 +63,15 @@ def next_incarnation(world: JobWorld, member: Member) -> int:
     return 1 + max([member.incarnation, *used])
 
 
-def with_firm_exclusions(world: JobWorld, record: GangSpec) -> GangSpec:
-    """Return the record with only those nodes excluded that must not be used, even where there are no others.
-
-    These are nodes with a failure less than a minute ago, and nodes that failed the burn-in in the same boot. A
-    recorded time may be of another leader's clock, so one that lies ahead is judged by its distance from now.
-    """
-    excluded = record.excluded_nodes.items()
-    recent = {node: until for node, until in excluded if abs(until - EXCLUSION - world.now) < RETRY_EXCLUDED}
-    for failure in record.burn_in.failures if record.burn_in else ():
-        node = world.fleet.nodes.get(failure.node)
-        if node and node.boot_id == failure.boot and abs(world.now - failure.time) < FAILED_EXCLUSION:
-            recent[failure.node] = failure.time + FAILED_EXCLUSION
-    return record.model_copy(update={"excluded_nodes": recent})
-
-
-def gang_request(world: JobWorld, record: GangSpec | None) -> Request:
-    """Return the request for nodes for the whole gang."""
-    placement = world.job.spec.placement
-    return Request(
-        count=world.job.spec.nodes,
-        needs=requirements(world, record),
-        job_uid=world.uid,
-        required=placement.required,
-        preferred=placement.preferred,
-        segment_size=placement.segment_size or 1,
-    )
-
-
-def replacement_request(world: JobWorld, record: GangSpec, moved: Collection[int], excluded: GangSpec) -> Request:
-    """Return the request for nodes for some members, beside the nodes of the others.
-
-    Segments are made of members with neighbouring ranks.
-
-    Args:
-        world: the state of the job.
-        record: of the gang.
-        moved: indices of the members that need a node.
-        excluded: the record with the nodes to avoid.
-    """
-    in_order = sorted(record.members, key=_by_rank)
-    kept = tuple(member.node for member in in_order if member.node and member.index not in moved)
-    size = world.job.spec.placement.segment_size or 1
-    segments = [in_order[first : first + size] for first in range(0, len(in_order), size)] if size > 1 else []
-    broken = []
-    for segment in segments:
-        beside = tuple(member.node for member in segment if member.index not in moved)
-        if len(beside) < len(segment):
-            broken.append(Broken(len(segment) - len(beside), beside))
-    return replace(gang_request(world, excluded), count=len(moved), kept=kept, broken=tuple(broken))
-
-
-def _with_answer(members: Sequence[Member], moved: Collection[int], answer: Placed) -> list[Member]:
+def with_answer(members: Sequence[Member], moved: Collection[int], answer: Placed) -> list[Member]:
     """Return the members; those with the given indices are on the nodes of an answer to `replacement_request`."""
-    in_order = (member.index for member in sorted(members, key=_by_rank) if member.index in moved)
+    in_order = (member.index for member in sorted(members, key=by_rank) if member.index in moved)
     nodes = dict(zip(in_order, answer.nodes, strict=True))
     return [m.model_copy(update={"node": nodes[m.index]}) if m.index in nodes else m for m in members]
 
 
-def _by_rank(member: Member) -> int:
+def by_rank(member: Member) -> int:
+    """Return the rank of a member: the order of the nodes in a request."""
     return member.rank
 
 
@@ -307,62 +85,3 @@ def _new_member(world: JobWorld, member: Member, node: str) -> Member:
     return Member(
         index=member.index, role=member.role, rank=member.rank, node=node, incarnation=next_incarnation(world, member)
     )
-
-
-def _closed_nodes(
-    world: JobWorld,
-    record: GangSpec,
-    indices: Collection[int],
-    *,
-    is_there: bool = False,
-    takes_last: bool = False,
-) -> dict[int, str]:
-    """Return, by index, why the node of a member takes no new pod of this job; members whose node takes one are absent.
-
-    Args:
-        world: the state of the job.
-        record: of the gang.
-        indices: of the members to look at.
-        is_there, takes_last: see `Requirements`.
-    """
-    if not indices:
-        return {}
-    needs = replace(requirements(world, record), is_there=is_there, takes_last=takes_last)
-    places = ((m.index, world.fleet.nodes.get(m.node)) for m in record.members if m.index in indices)
-    found = ((i, "gone" if node is None else refusal(node, needs, world.fleet, world.uid)) for i, node in places)
-    return {index: str(why) for index, why in found if why}
-
-
-def closed_before_binding(world: JobWorld, record: GangSpec) -> dict[int, str]:
-    """Return, by index, why a member's pod that is on no node yet cannot come to the node that was chosen.
-
-    A node is cordoned and its pods are evicted: Muster sees each of the two in its own time.
-    """
-    unbound = {
-        worker_view.index
-        for worker_view in world.worker_views
-        if worker_view.member.node and not (worker_view.pod and worker_view.pod.node)
-    }
-    return _closed_nodes(world, with_firm_exclusions(world, record), unbound, takes_last=True)
-
-
-def _solve(world: JobWorld, record: GangSpec, ask: Callable[[GangSpec], Request]) -> Placed | NotPlaced:
-    """Return nodes for a request at once, without the queue, within the namespace's limit; or why there are none.
-
-    Nodes with a recent failure are used only where no others are left.
-
-    Args:
-        world: the state of the job.
-        record: of the gang.
-        ask: returns the request for a record with the nodes to avoid.
-    """
-    request = ask(record)
-    over = over_limit(world, request.kept, request.count)
-    if over is not None:
-        return over
-    answer = solve(world.fleet, request)
-    if isinstance(answer, Placed):
-        return answer
-    again = ask(with_firm_exclusions(world, record))
-    second = solve(world.fleet, again) if again != request else answer
-    return second if isinstance(second, Placed) else answer

@@ -13,6 +13,13 @@ from muster.protocol.messages import EXITED, IDLE
 from muster.world.job import JobWorld
 from muster.world.views import PodView
 
+_FROM_LEAST = (Level.START, Level.IN_PLACE, Level.POD, Level.REPLACE, Level.REBUILD)
+
+
+def greater_level(one: Level, other: Level) -> Level:
+    """Return the level of recovery that repairs more."""
+    return max(one, other, key=_FROM_LEAST.index)
+
 
 class Mode(Protocol):
     """What depends on who starts the ranks of a job: launchers (Managed) or the pods themselves (Plain).

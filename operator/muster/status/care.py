@@ -23,7 +23,7 @@ from muster.api.trainingjob import (
 from muster.checkpoints import resume
 from muster.protocol.checkpoint_names import is_url
 from muster.protocol.messages import CheckpointReport
-from muster.record import record as records
+from muster.record import incidents
 from muster.recovery.verification import verifiers
 from muster.world.job import JobWorld
 from muster.world.views import FRESH_SECONDS, LauncherView
@@ -180,7 +180,7 @@ def _missed_saves_message(world: JobWorld, record: GangSpec, told: CheckpointSta
     limit = max(MISSED_INTERVALS * seconds, MISSED_SECONDS)
     if (world.now - max(told.time, record.start.time)).total_seconds() < limit:
         return ""
-    step = records.newest_step(world, record)
+    step = incidents.newest_step(world, record)
     if step is None or (steps is not None and step - told.step < MISSED_INTERVALS * steps):
         return ""
     return (

@@ -37,7 +37,8 @@ from muster.protocol.messages import readable
 from muster.protocol.numerals import significant
 from muster.protocol.presets import BY_NAME
 from muster.queueing import explain
-from muster.record import record as records
+from muster.record.attempts import budget_exhausted
+from muster.record.incidents import newest_step, steps_made_again
 from muster.recovery.failure import Kind
 from muster.recovery.failures import age_at_report, runs_behind
 from muster.recovery.modes import mode_of
@@ -184,7 +185,7 @@ def _training(world: JobWorld, telling: StatusReport) -> TrainingJobStatus:
     gang = world.gang
     assert gang is not None
     evacuation = gang.spec.evacuation
-    stepping = records.newest_step(world, gang.spec) is not None
+    stepping = newest_step(world, gang.spec) is not None
     state, reason = (
         ("Saving", evacuation.reason) if evacuation else ("Running", "Training" if stepping else "RanksStarted")
     )
@@ -412,7 +413,7 @@ def _step(world: JobWorld, record: GangSpec | None, checkpoint: CheckpointStatus
     The launchers of a job that has ended report no step any more: then the last step on the status stands. Between two
     attempts it is the step at which the last one failed, which may be newer than the status.
     """
-    newest = records.newest_step(world, record) if record else None
+    newest = newest_step(world, record) if record else None
     failed = record.incidents[-1] if record and record.start is None and record.incidents else None
     if newest is None and failed is not None and failed.resumed_step is None:
         newest = failed.step
@@ -450,7 +451,7 @@ def _unsaved(world: JobWorld, gang: Gang) -> str:
     directory, go = world.job.spec.checkpoint.directory, gang.spec.start
     if directory is None or go is None or resume.newest_checkpoint(world, gang.spec) is not None:
         return ""
-    seconds, step = (world.now - go.time).total_seconds(), records.newest_step(world, gang.spec)
+    seconds, step = (world.now - go.time).total_seconds(), newest_step(world, gang.spec)
     if step is None or seconds < UNSAVED_SECONDS:
         return ""
     return (
@@ -534,7 +535,7 @@ def _unseen(world: JobWorld, gang: Gang) -> str:
         for worker_view in world.worker_views
         if worker_view.launcher and worker_view.launcher.attempt == gang.spec.attempt
     ]
-    if go is None or not launchers or records.newest_step(world, gang.spec) is not None:
+    if go is None or not launchers or newest_step(world, gang.spec) is not None:
         return ""
     remedy = _likely_steps(world, launchers)
     least = LIKELY_SECONDS if remedy else UNSEEN_SECONDS
@@ -632,7 +633,7 @@ def _quiet(world: JobWorld, gang: Gang) -> str:
     saved = _checkpoint(world, gang.spec)
     if saved is not None and (world.now - saved.time).total_seconds() < QUIET_SECONDS:
         return ""
-    step = records.newest_step(world, gang.spec)
+    step = newest_step(world, gang.spec)
     where = "before the first step" if step is None else f"after step {step}"
     return (
         f"no rank has printed or written anything for more than {QUIET_SECONDS / 60:.0f} min, {where}: it hangs, or "
@@ -657,7 +658,7 @@ def _stopped(world: JobWorld, gang: Gang) -> str:
     if not any(rank.alive for view in views for rank in view.ranks):
         return ""
     longest = max((view.longest_wait_seconds for view in views if view.longest_wait_seconds is not None), default=None)
-    step = records.newest_step(world, gang.spec)
+    step = newest_step(world, gang.spec)
     if longest is None or step is None:
         return ""
     limit = max(STOPPED_SECONDS, STOPPED_TIMES * longest)
@@ -738,7 +739,7 @@ def _corruption(world: JobWorld, record: GangSpec, *, ended: bool) -> Corruption
     found = record.corruption
     if found is None:
         return None
-    is_last = found.open and bool(records.budget_exhausted(world, record))
+    is_last = found.open and bool(budget_exhausted(world, record))
     parts = [found.message, after_corruption(record, budget_exhausted=is_last, ended=ended)]
     if found.resumed_step is not None:
         parts.append(f"it went on from step {found.resumed_step}")
@@ -757,7 +758,7 @@ def published_incidents(incidents: Sequence[GangIncident]) -> list[Incident]:
             reason=incident.reason,
             node=incident.node,
             message=incident.message[:1024],
-            lost_steps=records.steps_made_again(incident),
+            lost_steps=steps_made_again(incident),
             fault_time=incident.fault_time,
             resumed_time=incident.resumed_time,
             lost_seconds=None if incident.lost_milliseconds is None else incident.lost_milliseconds // 1000,

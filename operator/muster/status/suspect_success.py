@@ -8,7 +8,7 @@ from muster.api.trainingjob import CompletionRecord, CompletionResult, LaunchMod
 from muster.checkpoints import resume
 from muster.pods import launching
 from muster.pods.warned import Warned
-from muster.record import record as records
+from muster.record import incidents
 from muster.recovery import exits
 from muster.recovery.last_lines import Cause, cause_of
 from muster.world.job import JobWorld
@@ -70,7 +70,7 @@ def is_without_step(world: JobWorld, record: GangSpec) -> bool:
     job = world.job
     looks = job.spec.launch.mode is LaunchMode.MANAGED and job.spec.progress.preset is not ProgressPreset.OFF
     resumed = record.start is not None and record.start.resume is not None
-    is_seen = records.newest_step(world, record) is not None or any(incident.trained for incident in record.incidents)
+    is_seen = incidents.newest_step(world, record) is not None or any(incident.trained for incident in record.incidents)
     is_saved = job.status.checkpoint is not None or resume.newest_checkpoint(world, record) is not None
     return looks and not (resumed or is_seen or is_saved)
 

@@ -13,7 +13,7 @@ from muster.checkpoints import place, save_options, unloadable, unshared
 from muster.pods import launching
 from muster.pods.warned import Warned
 from muster.protocol.messages import readable
-from muster.record import record as records
+from muster.record import incidents
 from muster.recovery import repeats
 from muster.recovery.failure import is_hang
 from muster.status import template
@@ -51,7 +51,7 @@ def of_attempt(world: JobWorld) -> list[Warned]:
 def _same_step_warning(world: JobWorld, record: GangSpec) -> Warned | None:
     """Return the warning that the job's failures so far ended at one step; None: they did not, or it got beyond."""
     step = repeats.same_step(record.incidents)
-    newest = records.newest_step(world, record) if step is not None else None
+    newest = incidents.newest_step(world, record) if step is not None else None
     if step is None or (newest is not None and newest > step):
         return None
     budget = f"Muster restarts it {world.job.spec.recovery.application_restarts_per_day} times within 24 hours at most"

@@ -8,11 +8,11 @@ from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, at, idle, runn
 from muster.api.gang import GangSpec, Resume
 from muster.checkpoints import local
 from muster.checkpoints.resume import Missing, Start
+from muster.lifecycle import moves
 from muster.lifecycle.directive import directive_for
 from muster.lifecycle.plan import CommitGang, Plan
 from muster.lifecycle.step import decide
 from muster.protocol.messages import LocalReport
-from muster.record import record
 
 SHARED = Resume(step=100, path="/checkpoints/step-100")
 OURS = LocalReport(140, "/local/step-140", 1, "Manifest")
@@ -199,9 +199,9 @@ def test_one_from_which_no_step_was_made_is_not_tried_again(step: int | None, si
     assert world.gang.spec.start is not None
     go = world.gang.spec.start.model_copy(update={"resume": Resume(step=140, path="/local/step-140")})
     spec = world.gang.spec.model_copy(update={"start": go})
-    assert record.with_members_moved(world, spec, [0], "NodeNotUsable").local_since_attempt == since
+    assert moves.with_members_moved(world, spec, [0], "NodeNotUsable").local_since_attempt == since
     other = spec.model_copy(update={"start": go.model_copy(update={"resume": SHARED})})
-    assert record.with_members_moved(world, other, [0], "NodeNotUsable").local_since_attempt == 1
+    assert moves.with_members_moved(world, other, [0], "NodeNotUsable").local_since_attempt == 1
 
 
 def test_launchers_are_told_which_share_they_look_for() -> None:

@@ -5,16 +5,17 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 import pytest
-from tests.unit.lifecycle.builders import FENCE_FILE, SETTINGS, Scene, a_job, at, failed, idle, running
+from tests.unit.lifecycle.builders import FENCE_FILE, SETTINGS, Scene, a_job, at, failed, idle, opened, running
 
 from muster.api.gang import FENCE_SECONDS, GangSpec, Proof, UnfencedWorker
 from muster.checkpoints.resume import Missing
 from muster.fencing.proofs import WHOLE_GANG_SECONDS, is_pod_given_up, moment_text
+from muster.lifecycle import moves, repair
 from muster.lifecycle.directive import directive_for
 from muster.lifecycle.plan import CommitGang, CreatePod
 from muster.lifecycle.step import decide
 from muster.protocol.messages import RECLAIMING, RUNNING
-from muster.record import record as records
+from muster.record import starts
 from muster.recovery import failures
 from muster.recovery.failure import Kind
 from muster.world.views import ContainerView, LauncherView
@@ -38,7 +39,7 @@ def after_loss(here: Scene) -> GangSpec:
     assert world.gang is not None
     found = failures.find(world)
     assert found
-    return records.after_failures(world, world.gang.spec, found)
+    return repair.after_failures(world, world.gang.spec, found)
 
 
 def waits(
@@ -61,10 +62,7 @@ def waits(
     for member, view in zip(record.members, views, strict=True):
         here.launchers[here.uid(member.index, member.incarnation)] = view
     here.launchers.update(heard or {})
-    world = here.but(leader_age_seconds=leader).world()
-    assert world.gang is not None
-    found = records.with_barrier_open(world, world.gang.spec)
-    return found if isinstance(found, Missing) else found[0]
+    return opened(here.but(leader_age_seconds=leader).world())
 
 
 class TestAWholeGangThatFellSilent:
@@ -237,7 +235,7 @@ class TestAPartOfAGang:
         world = here.world()
         assert world.gang is not None
         (unreachable,) = [found for found in failures.find(world) if found.kind is Kind.NODE_UNREACHABLE]
-        record = records.after_failures(world, world.gang.spec, [unreachable])
+        record = repair.after_failures(world, world.gang.spec, [unreachable])
         assert [
             (unfenced_worker.proof, unfenced_worker.remaining_seconds) for unfenced_worker in record.unfenced_workers
         ] == [(Proof.FENCE, left)]
@@ -550,10 +548,7 @@ class TestThePodOfAnUnfencedWorker:
         return here
 
     def start(self, here: Scene) -> GangSpec | Missing:
-        world = here.world()
-        assert world.gang is not None
-        found = records.with_barrier_open(world, world.gang.spec)
-        return found if isinstance(found, Missing) else found[0]
+        return opened(here.world())
 
     def test_its_end_is_waited_for_while_its_kubelet_is_heard(self) -> None:
         found = self.start(self.fenced())
@@ -615,11 +610,11 @@ class TestClocks:
         here.pods().but(unfenced_ages={unfenced_worker.pod_uid: 14.0})
         for member in record.members:
             here.launchers[here.uid(member.index, member.incarnation)] = idle(2)
-        found = records.with_barrier_open(here.world(), here.record)
+        found = opened(here.world())
         assert isinstance(found, Missing)
         assert f"its launcher ends its ranks by {moment_text(here.world().now, 1.0)}" in found.message
         here.but(unfenced_ages={unfenced_worker.pod_uid: 15.0})
-        assert not isinstance(records.with_barrier_open(here.world(), here.record), Missing)
+        assert not isinstance(opened(here.world()), Missing)
 
     def test_nor_does_it_make_the_ranks_older_than_they_are(self) -> None:
         here = trains().node("n1", ready=False).lease("n1", 60.0).but(start_age_seconds=3.0)
@@ -635,9 +630,9 @@ class TestClocks:
         here.pods().but(leader_age_seconds=299.0)
         for member in record.members:
             here.launchers[here.uid(member.index, member.incarnation)] = idle(2)
-        assert isinstance(records.with_barrier_open(here.world(), record), Missing)
+        assert isinstance(opened(here.world()), Missing)
         here.but(leader_age_seconds=300.0)
-        assert not isinstance(records.with_barrier_open(here.world(), record), Missing)
+        assert not isinstance(opened(here.world()), Missing)
 
 
 class TestTheDirectoryOfTheFenceFile:
@@ -646,17 +641,17 @@ class TestTheDirectoryOfTheFenceFile:
     def test_a_reader_of_another_fence_file_is_not_stopped_by_it(self) -> None:
         here = Scene(a_job()).fleet().gang(go=False).pods().all(idle(1, reads_fence_file=True))
         here.launcher(2, idle(1, reads_fence_file=True, fence_file_id="of its own container"))
-        found = records.with_barrier_open(here.world(), here.world().gang.spec)  # type: ignore[union-attr]
+        found = opened(here.world())
         assert not isinstance(found, Missing)
-        assert [member.reads_fence_file for member in found[0].members] == [True, True, False]
-        assert found[0].fence_file_id == FENCE_FILE
+        assert [member.reads_fence_file for member in found.members] == [True, True, False]
+        assert found.fence_file_id == FENCE_FILE
 
     def test_nor_one_who_has_found_none(self) -> None:
         here = Scene(a_job()).fleet().gang(go=False).pods()
         here.all(idle(1, reads_fence_file=True, fence_file_id=""))
-        found = records.with_barrier_open(here.world(), here.world().gang.spec)  # type: ignore[union-attr]
+        found = opened(here.world())
         assert not isinstance(found, Missing)
-        assert not any(map(found[0].obeys_fence_file, found[0].members))
+        assert not any(map(found.obeys_fence_file, found.members))
 
     def test_an_attempt_whose_number_has_been_passed_there_takes_one_beyond(self) -> None:
         """The Gang was deleted by hand, and the status from which the new one counts had not kept up."""
@@ -763,9 +758,9 @@ def test_a_start_that_was_held_back_is_not_held_back_anew_when_the_last_unfenced
     )
     world = held.but(attempt_age_seconds=3600.0).world()
     assert world.gang is not None
-    assert records.after_all_fenced(world, world.gang.spec).hold_until is None
+    assert starts.after_all_fenced(world, world.gang.spec).hold_until is None
     early = held.but(attempt_age_seconds=3000.0).world()
-    assert records.after_all_fenced(early, world.gang.spec).hold_until == at(5600)
+    assert starts.after_all_fenced(early, world.gang.spec).hold_until == at(5600)
 
 
 class TestWhatWasListedBeforeTheyWereProvedDead:
@@ -843,7 +838,7 @@ class TestWhatWasListedBeforeTheyWereProvedDead:
         here = self.after(self.outwaited())
         world = here.world()
         assert world.gang is not None
-        assert records.with_members_moved(world, world.gang.spec, [0], "Because").listing_round == 0
+        assert moves.with_members_moved(world, world.gang.spec, [0], "Because").listing_round == 0
 
     def test_without_a_directory_nobody_lists(self) -> None:
         (action,) = decide(self.outwaited(checkpoint={}).world(), SETTINGS).actions

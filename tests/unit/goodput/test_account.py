@@ -16,10 +16,11 @@ from muster.goodput.failure_rate import by_class
 from muster.goodput.figures import KeptWork, figures
 from muster.goodput.segments import cut_after
 from muster.goodput.status_goodput import goodput_of_status, incidents_of_status
+from muster.lifecycle import repair
 from muster.node.launcher.progress import ProgressFile
 from muster.protocol.checks import CheckAnswer, CheckReport, FigureReport
 from muster.protocol.messages import CheckpointReport
-from muster.record import record as records
+from muster.record import attempts
 from muster.recovery.failure import Failure, Kind
 from muster.world.checks import CheckerView
 from muster.world.queuedecision import Placed
@@ -103,7 +104,7 @@ def test_the_time_until_the_first_nodes_is_the_queues() -> None:
             update={"metadata": world.job.metadata.model_copy(update={"creation_timestamp": at(0)})}
         ),
     )
-    spec = records.with_new_placement(world, Placed(("n0", "n1", "n2")), "Started")
+    spec = attempts.with_new_placement(world, Placed(("n0", "n1", "n2")), "Started")
     account = account_of(with_account(world, spec))
     assert (account.milliseconds, account.gpu_milliseconds) == ({"queued": 30_000}, {})
 
@@ -117,7 +118,7 @@ def test_a_record_that_was_deleted_by_hand_leaves_its_time_unknown() -> None:
         }
     )
     world = Scene(job, seconds=30).fleet().world()
-    spec = records.with_new_placement(world, Placed(("n0", "n1", "n2")), "Started")
+    spec = attempts.with_new_placement(world, Placed(("n0", "n1", "n2")), "Started")
     assert account_of(with_account(world, spec)).milliseconds == {"unknown": 30_000}
 
 
@@ -441,10 +442,10 @@ def test_what_failed_says_when_it_happened() -> None:
     scene = trains(now=170, step=101)
     assert scene.record is not None
     failure = Failure(Kind.RANK_FAILED, Level.IN_PLACE, 0, "n0", "exit 3", exit_code=3, age_seconds=4.0)
-    spec = records.after_failures(scene.world(), scene.record, [failure])
+    spec = repair.after_failures(scene.world(), scene.record, [failure])
     assert spec.incidents[-1].fault_time == at(166)
     earlier = replace(failure, age_seconds=30.0)  # a step is newer than that
-    assert records.after_failures(scene.world(), scene.record, [earlier]).incidents[-1].fault_time == at(160)
+    assert repair.after_failures(scene.world(), scene.record, [earlier]).incidents[-1].fault_time == at(160)
 
 
 @pytest.mark.parametrize("step", [2**53 - 1, 10_000_000, 5000])
@@ -667,7 +668,7 @@ def test_a_clock_that_differs_from_the_api_servers_makes_the_first_wait_no_longe
     world = Scene(a_job(), seconds=30 + shown).fleet().world()
     metadata = world.job.metadata.model_copy(update={"creation_timestamp": at(0)})
     world = replace(world, job=world.job.model_copy(update={"metadata": metadata}), ahead_seconds=ahead)
-    spec = with_account(world, records.with_new_placement(world, Placed(("n0", "n1", "n2")), "Started"))
+    spec = with_account(world, attempts.with_new_placement(world, Placed(("n0", "n1", "n2")), "Started"))
     assert spec.account is not None
     total = sum(spec.account.milliseconds.values())
     assert timedelta(milliseconds=total) == spec.account.counted_until - spec.account.creation_time

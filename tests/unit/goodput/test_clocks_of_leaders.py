@@ -27,7 +27,7 @@ from muster.controller.jobfigures import JobFigures
 from muster.goodput.account import close_account, with_account
 from muster.goodput.opened import figures_as_of
 from muster.goodput.status_goodput import goodput_of_status, incidents_of_status
-from muster.record import record as records
+from muster.record import attempts
 from muster.recovery.failure import Kind
 from muster.world.job import JobWorld
 from muster.world.queuedecision import Placed
@@ -98,7 +98,7 @@ class Cluster:
 
     def until_the_failure(self) -> None:
         world = self.world(50)
-        self.commit(world, records.with_new_placement(world, Placed(("n0", "n1", "n2")), "Started"))
+        self.commit(world, attempts.with_new_placement(world, Placed(("n0", "n1", "n2")), "Started"))
         self.start(50, 1, None)
 
     def fail(self) -> None:

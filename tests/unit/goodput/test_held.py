@@ -7,7 +7,7 @@ from muster.api.gang import GangSpec
 from muster.decision.accounted import record_with_account
 from muster.goodput.account import close_account
 from muster.goodput.status_goodput import goodput_of_status
-from muster.record import record as records
+from muster.record import attempts
 from muster.world.queuedecision import Placed
 
 
@@ -16,7 +16,7 @@ def placed(gpus_per_node: int, gpus: int = 8) -> tuple[Scene, GangSpec]:
     scene = Scene(a_job(nodes=2, gpusPerNode=gpus_per_node), seconds=30)
     scene.nodes = {name: a_node(name, allocatable={GPU: gpus}) for name in ("n0", "n1")}
     world = scene.world()
-    return scene, committed(scene, records.with_new_placement(world, Placed(("n0", "n1")), "Started"))
+    return scene, committed(scene, attempts.with_new_placement(world, Placed(("n0", "n1")), "Started"))
 
 
 def committed(scene: Scene, spec: GangSpec) -> GangSpec:

@@ -22,11 +22,14 @@ from muster.api.gang import (
     UnfencedWorker,
 )
 from muster.api.trainingjob import TrainingJob
+from muster.checkpoints.resume import Missing
+from muster.lifecycle import start_missing
 from muster.lifecycle.pending import request_of
 from muster.pods.worker_pod import WorkerSettings
 from muster.protocol.messages import EXITED, IDLE, RUNNING, CheckpointReport, PeerReport, RankReport
 from muster.queueing.queue import plan
 from muster.queueing.waiting import Waiting
+from muster.record import starts
 from muster.world.fleet import Fleet, Silence
 from muster.world.job import JobWorld, PodAges, TemplateVerdict, VerdictKind
 from muster.world.names import gang_name, pod_name
@@ -344,3 +347,10 @@ def an_unfenced_worker(uid: str, fenced_in_seconds: float, now: float = 100.0) -
     return UnfencedWorker(
         pod="job-old", pod_uid=uid, node="n0", fenced_time=at(now + fenced_in_seconds), remaining_seconds=30
     )
+
+
+def opened(world: JobWorld) -> GangSpec | Missing:
+    """The record with the start barrier open, or what the start waits for."""
+    assert world.gang is not None
+    point = start_missing.resume_point(world, world.gang.spec)
+    return point if isinstance(point, Missing) else starts.with_barrier_open(world, world.gang.spec, *point)

@@ -9,9 +9,9 @@ from random import Random
 from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, a_node, at, running
 
 from muster.api.nodehealth import Evacuate, ExclusionCause
-from muster.lifecycle import evacuation_step
+from muster.lifecycle import evacuation_step, placing
 from muster.lifecycle.step import decide
-from muster.record import record as records
+from muster.record import evacuation, members
 from muster.world.fleet import Exclusion, Removal
 from muster.world.job import JobWorld
 
@@ -164,9 +164,9 @@ def those_move_that_can(gang: Gang) -> None:
         return
     assert last <= leaves
     check_choice(gang, leaves)
-    begun = records.with_evacuation_begun(world, record, step.reason, sorted(step.why), at(400))
+    begun = evacuation.with_evacuation_begun(world, record, step.reason, sorted(step.why), at(400))
     assert begun.evacuation is not None
-    moved = records.after_evacuation(world, begun, begun.evacuation)
+    moved = placing.move(world, begun, members.indices_on(begun, begun.evacuation.nodes))
     assert all(member.node and member.node not in step.why for member in moved.members)
 
 

@@ -13,11 +13,11 @@ from tests.unit.lifecycle.leaving import A_FEW, CORDON, Gang, those_move_that_ca
 
 from muster.api.gang import Evacuation, GangSpec
 from muster.api.nodehealth import Evacuate, ExclusionCause
+from muster.lifecycle import placing
 from muster.lifecycle.evacuation_step import BeginEvacuation, EndEvacuation, next_step
 from muster.lifecycle.plan import Plan
 from muster.lifecycle.step import decide, with_status
-from muster.record import members
-from muster.record import record as records
+from muster.record import evacuation
 from muster.status.report import Announcement, State, StatusReport
 from muster.world.fleet import Exclusion, Removal
 from muster.world.job import JobWorld
@@ -169,13 +169,13 @@ def test_an_evacuation_without_a_place_is_solved_once_for_each_decision(
     monkeypatch: pytest.MonkeyPatch, has_begun: bool
 ) -> None:
     asked: list[frozenset[int]] = []
-    are_replaceable = members.are_replaceable
+    are_replaceable = placing.are_replaceable
 
     def counted(world: JobWorld, record: GangSpec, indices: Collection[int]) -> bool:
         asked.append(frozenset(indices))
         return are_replaceable(world, record, indices)
 
-    monkeypatch.setattr(members, "are_replaceable", counted)
+    monkeypatch.setattr(placing, "are_replaceable", counted)
     begun = Evacuation(reason="NodeMaintenance", nodes=["n1"], since=at(0), deadline=at(300))
     scene = Scene(a_job(), seconds=400.0).fleet(3).gang(evacuation=begun if has_begun else None)
     world = scene.pods().all(running(1, step=7)).world()
@@ -207,19 +207,19 @@ def test_a_save_is_waited_for_until_a_minute_before_a_window_or_for_five_by_who_
 def test_a_gang_of_many_segments_that_all_have_to_leave_is_tried_a_bounded_number_of_times(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    count = 4 * members.MOST_TRIES
+    count = 4 * placing.MOST_TRIES
     world = world_of(Gang(("r0",) * count, (CORDON,) * count, Counter(), size=2))
     assert world.gang is not None
     tries: list[Collection[int]] = []
-    asked = members.are_replaceable
+    asked = placing.are_replaceable
 
     def counted(world: JobWorld, record: GangSpec, indices: Collection[int]) -> bool:
         tries.append(indices)
         return asked(world, record, indices)
 
-    monkeypatch.setattr(members, "are_replaceable", counted)
-    assert members.movable_indices(world, world.gang.spec, (), range(count)) == set()
-    assert len(tries) <= 1 + 2 * members.MOST_TRIES
+    monkeypatch.setattr(placing, "are_replaceable", counted)
+    assert placing.movable_indices(world, world.gang.spec, (), range(count)) == set()
+    assert len(tries) <= 1 + 2 * placing.MOST_TRIES
 
 
 def test_the_deadline_stays_while_places_come_and_go() -> None:
@@ -233,7 +233,7 @@ def test_the_deadline_stays_while_places_come_and_go() -> None:
         world = replace(world, now=world.now + timedelta(seconds=40 * look))
         step = next_step(world, spec)
         if isinstance(step, BeginEvacuation):
-            begun = records.with_evacuation_begun(world, spec, step.reason, sorted(step.why), step.saves_until)
+            begun = evacuation.with_evacuation_begun(world, spec, step.reason, sorted(step.why), step.saves_until)
             record = begun.evacuation
         assert record is not None
         deadlines.append(record.deadline)

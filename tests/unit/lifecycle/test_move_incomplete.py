@@ -6,11 +6,11 @@ import pytest
 from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, at, idle
 
 from muster.api.gang import GangSpec, Resume
+from muster.lifecycle import moves
 from muster.lifecycle.directive import directive_for
 from muster.lifecycle.plan import CommitGang, Plan
 from muster.lifecycle.step import decide
 from muster.protocol.messages import WAIT
-from muster.record import record
 from muster.recovery import verification
 
 WHOLE = (100, "/checkpoints/step-100")
@@ -91,7 +91,7 @@ def test_what_was_done_is_an_event_and_what_could_not_be_a_warning() -> None:
 def test_the_next_attempt_asks_anew() -> None:
     world = scene(move_incomplete_beyond=ORDER, done=2).world()
     assert world.gang is not None
-    other = record.with_members_moved(world, world.gang.spec, [0], "NodeNotUsable")
+    other = moves.with_members_moved(world, world.gang.spec, [0], "NodeNotUsable")
     assert (other.attempt, other.move_incomplete_beyond) == (3, None)
 
 

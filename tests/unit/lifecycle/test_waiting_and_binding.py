@@ -9,13 +9,12 @@ from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, at, in_queue
 from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.gang import Level, Member
 from muster.api.trainingjob import TrainingJobStatus
-from muster.lifecycle import pending
+from muster.lifecycle import moves, pending, placing
 from muster.lifecycle.pending import request_of
 from muster.lifecycle.plan import BindPod, CommitGang, CreatePod, Plan
 from muster.lifecycle.step import decide
 from muster.pods.requirements import scheduler_for
-from muster.record import members, record
-from muster.record.record import came_to_nothing
+from muster.record.attempts import came_to_nothing
 from muster.recovery import holds
 from muster.world.fleet import Exclusion
 from muster.world.job import CreateError, JobWorld, NodeLimit
@@ -81,9 +80,9 @@ def test_a_pod_that_is_on_its_way_to_the_last_choice_goes_on() -> None:
     world = Scene(a_job(nodes=2)).fleet(3).gang().world()
     world.fleet.exclude("n1", Exclusion("IbPortDown", last_choice=True))
     assert world.gang is not None
-    assert members.closed_before_binding(world, world.gang.spec) == {}
+    assert placing.closed_before_binding(world, world.gang.spec) == {}
     world.fleet.exclude("n1", Exclusion("IbPortDown"))
-    assert members.closed_before_binding(world, world.gang.spec) == {1: "unhealthy (IbPortDown)"}
+    assert placing.closed_before_binding(world, world.gang.spec) == {1: "unhealthy (IbPortDown)"}
 
 
 def test_who_waits_says_why_in_numbers() -> None:
@@ -407,7 +406,7 @@ def test_no_node_is_taken_in_place_of_a_lost_one_beyond_the_limit(limit: NodeLim
     scene.fleet_changes["holders"] = {f"n{number}": {scene.job.metadata.uid} for number in range(3)}
     world = scene.world()
     assert world.gang is not None
-    found = record.with_members_moved(world, world.gang.spec, {1}, "NodeUnreachable")
+    found = moves.with_members_moved(world, world.gang.spec, {1}, "NodeUnreachable")
     assert [member.node for member in found.members] == nodes
 
 
@@ -461,7 +460,7 @@ def test_a_node_that_a_gang_has_left_counts_while_its_pod_is_there_unless_it_is_
     scene.pod(1, node="n1")
     scene.fleet_changes["holders"] = {f"n{number}": {scene.job.metadata.uid} for number in range(3)}
     world = scene.but(limit=NodeLimit(3)).world()
-    over = members.over_limit(world, ("n0", "n2"), 1)
+    over = placing.over_limit(world, ("n0", "n2"), 1)
     assert (over is not None) == bool(count)
 
 

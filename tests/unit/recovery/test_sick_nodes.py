@@ -9,9 +9,10 @@ from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, an_incident, a
 
 from muster.api.gang import FaultClass, GangSpec, Level
 from muster.api.nodehealth import Evacuate
+from muster.lifecycle import placing
 from muster.lifecycle.plan import BindPod, CommitGang, CreatePod, DeletePod
 from muster.lifecycle.step import decide
-from muster.record import record as records
+from muster.record import incidents
 from muster.recovery import blame, budgets
 from muster.recovery.failure import Kind
 from muster.recovery.failures import find
@@ -289,7 +290,7 @@ class TestANodeThatIsFoundSickAMomentLater:
         here.launcher(1, replace(running(2, 7), previous_attempt=1, previous_ranks=failed(1).ranks))
         world = sick(here.world(), "n1")
         assert world.gang is not None
-        return records.with_incidents_settled(world, world.gang)
+        return incidents.with_incidents_settled(world, world.gang)
 
     @pytest.mark.parametrize("kind", [Kind.RANK_FAILED, Kind.POD_ENDED, Kind.HANG])
     def test_pays_for_the_crash(self, kind: Kind) -> None:
@@ -303,7 +304,7 @@ class TestANodeThatIsFoundSickAMomentLater:
         here.gang(2, incidents=[incident]).pods().all(running(2, 7))
         world = sick(here.world(), "n1")
         assert world.gang is not None
-        found = records.with_incidents_settled(world, world.gang).incidents[-1]
+        found = incidents.with_incidents_settled(world, world.gang).incidents[-1]
         assert (found.fault_class, found.node) == (HARDWARE, "n1")
         assert "(node n1 is unhealthy: Xid79" in found.message
 
@@ -316,21 +317,20 @@ class TestANodeThatIsFoundSickAMomentLater:
         here.gang(2, incidents=[incident]).pods().all(running(2, 7))
         world = sick(here.world(), "n1")
         assert world.gang is not None
-        assert charged(records.with_incidents_settled(world, world.gang)) == (1, 0)
+        assert charged(incidents.with_incidents_settled(world, world.gang)) == (1, 0)
 
 
 def test_a_large_gang_whose_nodes_are_all_sick_is_decided_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """How many of them fit elsewhere is found by halving, not one by one."""
-    from muster.record import members
 
     asked: list[int] = []
-    solve = members.solve
+    solve = placing.solve
 
     def counted(fleet: Fleet, request: Any) -> Any:
         asked.append(request.count)
         return solve(fleet, request)
 
-    monkeypatch.setattr(members, "solve", counted)
+    monkeypatch.setattr(placing, "solve", counted)
     here = training(nodes=64, free=20)
     for index in range(64):
         here.launcher(index, failed(1, rank=index))

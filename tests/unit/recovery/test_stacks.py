@@ -9,7 +9,7 @@ from tests.unit.lifecycle.builders import Scene, a_job, an_incident, an_unfenced
 from muster.api.gang import FaultClass, GangSpec
 from muster.lifecycle.commit import leftovers
 from muster.protocol.messages import IDLE, RECLAIMING, StackReport
-from muster.record import record as records
+from muster.record import incidents
 from muster.recovery.failure import Kind
 from muster.recovery.stacks import is_printing, stacks_of
 from muster.world.job import JobWorld
@@ -131,7 +131,7 @@ def settled(world: JobWorld, **changes: object) -> GangSpec:
     fields = {"fault_class": FaultClass.UNKNOWN, "reason": Kind.HANG, "time": at(90.0), "message": "no step", **changes}
     spec = world.gang.spec.model_copy(update={"incidents": [an_incident(1, **fields)]})
     gang = world.gang.model_copy(update={"spec": spec})
-    return records.with_incidents_settled(replace(world, gang=gang), gang)
+    return incidents.with_incidents_settled(replace(world, gang=gang), gang)
 
 
 def test_an_incident_says_where_its_ranks_stood_and_names_no_node_for_it() -> None:
@@ -150,7 +150,7 @@ def test_another_failure_has_no_stacks() -> None:
 def test_stacks_of_the_newest_hangs_alone_are_kept() -> None:
     groups, _ = stacks_of(world((REDUCE, "")), 1)
     hangs = [an_incident(n, reason=Kind.HANG, stacks=groups) for n in range(4)]
-    assert [bool(each.stacks) for each in records._without_old_stacks(hangs)] == [False, False, True, True]
+    assert [bool(each.stacks) for each in incidents._without_old_stacks(hangs)] == [False, False, True, True]
 
 
 def test_a_hang_after_which_ranks_have_started_gets_no_stacks_of_later_ones() -> None:

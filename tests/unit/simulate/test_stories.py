@@ -31,11 +31,11 @@ SHOWN_BY = {
     "age-alone": "queueing/test_queue.py::test_reservation",
     "any-list": "kube/test_informer.py::test_a_list_names_no_version_which_means_the_newest",
     "by-phase": "recovery/test_waits.py::test_does_not_hide_a_death",
-    "charged-twice": "record/test_record.py::test_those_that_follow_at_once_are_part_of_the_same_incident",
+    "charged-twice": "record/test_incidents.py::test_those_that_follow_at_once_are_part_of_the_same_incident",
     "closed-set": "launcher/test_cut_off.py::test_who_asks_for_news_gets_it",
     "culprit-again": "lifecycle/test_scenarios.py::test_a_pod_that_does_not_terminate_costs_the_node",
     "drain-for-ever": "lifecycle/test_scenarios.py::test_without_another_node_the_job_stops_in_time_saved_and_waits",
-    "fenced": "record/test_record.py::test_who_fell_because_others_had_been_fenced_is_not_the_program",
+    "fenced": "record/test_incidents.py::test_who_fell_because_others_had_been_fenced_is_not_the_program",
     "first-follows": (
         "goodput/test_account.py::"
         "test_a_program_that_has_gone_back_to_before_its_first_step_tells_the_same_wherever_it_is_then"

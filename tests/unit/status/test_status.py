@@ -13,7 +13,7 @@ from muster.lifecycle.plan import Plan
 from muster.lifecycle.step import decide, with_status
 from muster.protocol.checkpoints import UNVERIFIED
 from muster.protocol.messages import CheckpointReport, RankReport
-from muster.record import record as records
+from muster.record import incidents
 from muster.status import status
 from muster.status.report import State, StatusReport
 from muster.world.fleet import Exclusion
@@ -537,8 +537,8 @@ def test_another_history_leaves_what_earlier_incidents_have_cost() -> None:
     assert record is not None
     branch = Branch(step=100, resume_from="100", time=at(0))
     start = Start(resume=Resume(step=100, path="/c/100"), branch=branch)
-    (cut,) = records._with_resume_step(record, start)
+    (cut,) = incidents.with_resume_step(record, start)
     assert (cut.step, cut.resumed_step) == (100, 100), "budgets go by these"
-    assert records.steps_made_again(cut) == records.steps_made_again(earlier) == 100
-    (again,) = records._with_resume_step(record.model_copy(update={"incidents": [cut]}), start)
-    assert records.steps_made_again(again) == 100
+    assert incidents.steps_made_again(cut) == incidents.steps_made_again(earlier) == 100
+    (again,) = incidents.with_resume_step(record.model_copy(update={"incidents": [cut]}), start)
+    assert incidents.steps_made_again(again) == 100

@@ -41,7 +41,7 @@ from muster.protocol.messages import (
     CheckpointReport,
     Report,
 )
-from muster.record.record import newest_step
+from muster.record.incidents import newest_step
 from muster.recovery.failure import Kind
 from muster.world.checks import CheckerView
 from muster.world.job import JobWorld

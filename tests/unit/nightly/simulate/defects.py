@@ -22,7 +22,7 @@ from muster.fencing.plain import PlainProofs
 from muster.goodput import account
 from muster.kube import decode, informer
 from muster.kube.errors import ServerError, Unreachable
-from muster.lifecycle import evacuation_step, start_earlier_attempts, start_pods, start_wait
+from muster.lifecycle import evacuating, evacuation_step, start_earlier_attempts, start_pods, start_wait
 from muster.node.checkpoint import candidate
 from muster.node.launcher import moves, supervisor
 from muster.node.launcher.fence_file import FenceFile
@@ -31,7 +31,7 @@ from muster.node.launcher.supervisor import Supervisor
 from muster.protocol.fence import fenced_after_seconds, marked_after_seconds
 from muster.queueing import queue
 from muster.queueing.limits import Limits
-from muster.record import members, record
+from muster.record import attempts, incidents, members
 from muster.recovery import budgets, exits, failures, silence
 from muster.status import status
 from muster.world import fleet
@@ -130,7 +130,7 @@ def _late_evidence(patch: Patch) -> None:
 
     The program prints nothing about the connection that it has lost: its last line would name the cause as well.
     """
-    patch.setattr(record, "_first_open", lambda gang: int(gang.attempt))
+    patch.setattr(incidents, "first_open", lambda gang: int(gang.attempt))
     patch.setattr(training, "VICTIM_TAIL", "")
 
 
@@ -191,7 +191,7 @@ def _unfenced_workers_forgotten(patch: Patch) -> None:
     def unfenced_workers(world: JobWorld, gang: GangSpec, worker_views: Any) -> Any:
         return original(world, gang if gang.start else gang.model_copy(update={"unfenced_workers": []}), worker_views)
 
-    for module in (survivors, record):
+    for module in (survivors, attempts):
         patch.setattr(module, "unfenced_workers", unfenced_workers)
 
 
@@ -236,7 +236,7 @@ def _nothing_reserved(patch: Patch) -> None:
 
 def _charged_twice(patch: Patch) -> None:
     """Whoever is seen to fail a moment after the others is an incident of his own."""
-    patch.setattr(record, "_is_same_incident", lambda *_: False)
+    patch.setattr(incidents, "is_same_incident", lambda *_: False)
 
 
 def _never_refunded(patch: Patch) -> None:
@@ -251,7 +251,7 @@ def _never_named(patch: Patch) -> None:
 
 def _leave_for_ever(patch: Patch) -> None:
     """A planned evacuation waits for its checkpoint whatever was asked for."""
-    original = record.with_evacuation_begun
+    original = evacuating.with_evacuation_begun
 
     def leaving(*of_what: Any) -> GangSpec:
         spec = original(*of_what)
@@ -259,7 +259,7 @@ def _leave_for_ever(patch: Patch) -> None:
         late = spec.evacuation.model_copy(update={"deadline": spec.evacuation.deadline + timedelta(days=1)})
         return spec.model_copy(update={"evacuation": late})
 
-    patch.setattr(record, "with_evacuation_begun", leaving)
+    patch.setattr(evacuating, "with_evacuation_begun", leaving)
 
 
 def _drain_for_ever(patch: Patch) -> None:

@@ -15,17 +15,18 @@ from tests.unit.lifecycle.builders import (
     failed,
     idle,
     in_queue,
+    opened,
     running,
 )
 
 from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.gang import FaultClass, GangSpec, Level, Member, Proof, Resume
 from muster.checkpoints.resume import NOT_VISIBLE_SECONDS, Missing
+from muster.lifecycle import moves, repair
 from muster.lifecycle.plan import CommitGang, CreatePod, DeletePod
 from muster.lifecycle.step import decide
 from muster.protocol.messages import IDLE, RECLAIMING, RankReport, StackReport
-from muster.record import members
-from muster.record import record as records
+from muster.record import attempts, evacuation, incidents, members
 from muster.recovery import budgets, failures
 from muster.world.job import JobWorld, PodAges, TemplateVerdict, VerdictKind
 from muster.world.queuedecision import NotPlaced, Placed
@@ -37,15 +38,12 @@ def waiting(**changes: object) -> Scene:
 
 
 def start(scene: Scene) -> GangSpec | Missing:
-    world = scene.world()
-    assert world.gang is not None
-    found = records.with_barrier_open(world, world.gang.spec)
-    return found if isinstance(found, Missing) else found[0]
+    return opened(scene.world())
 
 
 def recover(world: JobWorld) -> GangSpec:
     assert world.gang is not None
-    return records.after_failures(world, world.gang.spec, failures.find(world))
+    return repair.after_failures(world, world.gang.spec, failures.find(world))
 
 
 def test_with_nothing_missing_the_go_is_given() -> None:
@@ -244,10 +242,10 @@ def test_a_back_off_outlives_the_wait_for_a_node() -> None:
     lost = here.record.members[1].model_copy(update={"node": "", "incarnation": 2})
     here.record = here.record.model_copy(update={"members": [here.record.members[0], lost, here.record.members[2]]})
     world = in_queue(here.world())[0]
-    record = records.with_queued_nodes(world, here.record)
+    record = moves.with_queued_nodes(world, here.record)
     assert isinstance(record, GangSpec)
     assert (record.members[1].node, record.hold_until) == ("n1", until)
-    assert records.without_nodes(world, here.record).hold_until is None, "who suspends a job begins anew"
+    assert attempts.without_nodes(world, here.record).hold_until is None, "who suspends a job begins anew"
 
 
 def test_nodes_that_were_promised_before_the_gang_took_one_of_them_are_not_taken() -> None:
@@ -259,7 +257,7 @@ def test_nodes_that_were_promised_before_the_gang_took_one_of_them_are_not_taken
     world = in_queue(here.world())[0]
     assert world.queue_decision is not None
     of_old = replace(world, queue_decision=replace(world.queue_decision, answer=Placed((kept,))))
-    assert records.with_queued_nodes(of_old, here.record) is None
+    assert moves.with_queued_nodes(of_old, here.record) is None
 
 
 def test_several_losses_are_one_attempt() -> None:
@@ -350,7 +348,7 @@ def test_the_blame_goes_to_the_culprit_that_is_heard_of_late() -> None:
     scene.launcher(1, running(2, step=3, rank=1, previous_attempt=1, previous_ranks=(culprit,)))
     world = scene.world()
     assert world.gang is not None
-    record = records.with_incidents_settled(world, world.gang)
+    record = incidents.with_incidents_settled(world, world.gang)
     assert record is not None
     (incident,) = record.incidents
     assert (incident.rank, incident.index, incident.exit_code, incident.settled) == (1, 1, 7, True)
@@ -368,7 +366,7 @@ def test_who_fell_because_others_had_been_fenced_is_not_the_program(fenced: bool
     scene.launcher(2, running(2, step=3, rank=2, previous_attempt=1, previous_ranks=lost))
     world = scene.world()
     assert world.gang is not None
-    (incident,) = records.with_incidents_settled(world, world.gang).incidents
+    (incident,) = incidents.with_incidents_settled(world, world.gang).incidents
     assert incident.fault_class is (FaultClass.INFRASTRUCTURE if fenced else FaultClass.UNKNOWN)
     assert ("worker 0 had lost contact with Muster" in incident.message) is fenced
 
@@ -381,7 +379,7 @@ def test_who_fell_by_himself_pays_although_others_were_fenced_afterwards() -> No
     scene.launcher(2, running(2, step=3, rank=2, previous_attempt=1, previous_ranks=(fallen(2),)))
     world = scene.world()
     assert world.gang is not None
-    assert records.with_incidents_settled(world, world.gang).incidents[0].fault_class is FaultClass.APPLICATION
+    assert incidents.with_incidents_settled(world, world.gang).incidents[0].fault_class is FaultClass.APPLICATION
 
 
 def fallen(rank: int, tail: str = "ValueError", **changes: object) -> RankReport:
@@ -406,7 +404,7 @@ def test_it_is_written_down_how_many_failed_by_themselves(ranks: dict[int, list[
         scene.launcher(index, running(2, step=3, rank=index, previous_attempt=1, previous_ranks=tuple(several)))
     world = scene.world()
     assert world.gang is not None
-    (incident,) = records.with_incidents_settled(world, world.gang).incidents
+    (incident,) = incidents.with_incidents_settled(world, world.gang).incidents
     assert (incident.node, incident.other_workers, incident.settled) == ("n0", others, True)
 
 
@@ -416,7 +414,7 @@ def test_of_a_lone_worker_its_ranks_are_counted() -> None:
     several = tuple(fallen(rank) for rank in range(8))
     world = scene.launcher(0, running(2, step=3, previous_attempt=1, previous_ranks=several)).world()
     assert world.gang is not None
-    (incident,) = records.with_incidents_settled(world, world.gang).incidents
+    (incident,) = incidents.with_incidents_settled(world, world.gang).incidents
     assert incident.other_workers == 7
 
 
@@ -446,7 +444,7 @@ def test_it_is_written_down_whether_an_exception_of_the_program_s_own_ended_the_
     second = fallen(1, OWN)
     world = later.launcher(1, running(2, 3, 1, previous_attempt=1, previous_ranks=(second,))).world()
     assert world.gang is not None
-    (incident,) = records.with_incidents_settled(replace(world, now=at(200.0)), world.gang).incidents
+    (incident,) = incidents.with_incidents_settled(replace(world, now=at(200.0)), world.gang).incidents
     assert (incident.index, incident.own_exception) == (0, False)
 
 
@@ -467,7 +465,7 @@ def test_a_node_with_a_failure_is_taken_again_when_there_is_no_other() -> None:
         )
         world = scene.pods().world()
         assert world.gang is not None
-        return records.with_queued_nodes(world, world.gang.spec)
+        return moves.with_queued_nodes(world, world.gang.spec)
 
     assert isinstance(placed(5.0), NotPlaced)
     record = placed(90.0)
@@ -501,12 +499,12 @@ def test_more_nodes_to_leave_push_the_deadline_of_an_evacuation_back_for_nobody(
     scene = Scene(a_job()).fleet(6).gang().pods().all(running(1, step=7))
     world = scene.world()
     assert world.gang is not None
-    first = records.with_evacuation_begun(
+    first = evacuation.with_evacuation_begun(
         world, world.gang.spec, "NodeCordoned", ["n1"], world.now + timedelta(minutes=10)
     )
     scene.record, scene.seconds = first, 200.0
     later = scene.world()
-    second = records.with_evacuation_begun(
+    second = evacuation.with_evacuation_begun(
         later, first, "NodeCordoned", ["n1", "n2"], later.now + timedelta(minutes=10)
     )
     assert first.evacuation is not None
@@ -548,7 +546,7 @@ def test_an_evacuation_waits_for_a_checkpoint_of_what_was_done_until_it_began() 
         Scene(a_job()).fleet().gang(checkpoint=Resume(step=40, path="/c/40")).pods().all(running(1, step=57)).world()
     )
     assert world.gang is not None
-    begun = records.with_evacuation_begun(world, world.gang.spec, "Suspended", [], world.now + timedelta(minutes=10))
+    begun = evacuation.with_evacuation_begun(world, world.gang.spec, "Suspended", [], world.now + timedelta(minutes=10))
     assert begun.evacuation is not None
     assert begun.evacuation.after_step == 56
 

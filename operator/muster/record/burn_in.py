@@ -1,0 +1,127 @@
+"""The results of the burn-in in the record. Pure.
+
+Tests: tests/unit/burnin/test_progress.py.
+"""
+
+from collections.abc import Collection, Sequence
+
+from muster.api.gang import BurnIn, BurnInAllReduce, BurnInFailure, GangSpec
+from muster.preflight.outcomes import Fail
+from muster.record import corruption, members
+from muster.record.attempts import after_assembly_failed
+from muster.world.job import JobWorld
+
+BURN_IN_FAILED = "BurnInFailed"
+MAX_BURN_IN_FAILURES = 64
+
+
+def after_burn_in_release(world: JobWorld, record: GangSpec, fails: Sequence[Fail], profile: str) -> GangSpec:
+    """Return the record of a gang that gives its nodes back, because too many in a row have failed the burn-in.
+
+    The next try is held back for a while.
+    """
+    record = corruption.with_culprits(record, fails)
+    spec = after_assembly_failed(world, record, members.indices_on(record, {fail.node for fail in fails}))
+    excluded = {**spec.excluded_nodes, **dict.fromkeys((f.node for f in fails), world.now + members.FAILED_EXCLUSION)}
+    told = _after_try(world, record, fails, profile).model_copy(update={"tries": 0})
+    return spec.model_copy(update={"reason": BURN_IN_FAILED, "excluded_nodes": excluded, "burn_in": told})
+
+
+def after_inconclusive_release(
+    world: JobWorld, record: GangSpec, nodes: Collection[str], message: str, reason: str
+) -> GangSpec:
+    """Return the record of a gang that gives its nodes back, because the tests of some nodes have given no answer.
+
+    The next try is held back for a while.
+    """
+    told = (record.burn_in or BurnIn(time=world.now)).model_copy(
+        update={"time": world.now, "tries": 0, "message": message[:512]}
+    )
+    spec = after_assembly_failed(world, record, members.indices_on(record, nodes), reason)
+    return spec.model_copy(update={"burn_in": told})
+
+
+def with_failed(world: JobWorld, record: GangSpec, fails: Sequence[Fail], profile: str) -> GangSpec:
+    """Return the record with nodes that failed the burn-in, which the gang avoids.
+
+    Args:
+        world: the state of the job.
+        record: of the gang.
+        fails: the failed nodes.
+        profile: of the burn-in.
+    """
+    excluded = {
+        **record.excluded_nodes,
+        **dict.fromkeys({fail.node for fail in fails}, world.now + members.FAILED_EXCLUSION),
+    }
+    changes = {"excluded_nodes": excluded, "burn_in": _after_try(world, record, fails, profile)}
+    return corruption.with_culprits(record, fails).model_copy(update=changes)
+
+
+def with_inconclusive(world: JobWorld, record: GangSpec, nodes: Collection[str], profile: str) -> GangSpec:
+    """Return the record with nodes whose tests have given no answer for too long. Nothing is held against them, but
+    the gang avoids them for a while.
+
+    Args:
+        world: the state of the job.
+        record: of the gang.
+        nodes: those that are not proved.
+        profile: of the burn-in.
+    """
+    excluded = {**record.excluded_nodes, **dict.fromkeys(nodes, world.now + members.EXCLUSION)}
+    changes = {"excluded_nodes": excluded, "burn_in": _after_try(world, record, (), profile)}
+    return record.model_copy(update=changes)
+
+
+def _after_try(world: JobWorld, record: GangSpec, fails: Sequence[Fail], profile: str) -> BurnIn:
+    """Return what the record has of the burn-in after one more try."""
+    before = record.burn_in
+    found = [
+        BurnInFailure(
+            node=fail.node,
+            boot=node.boot_id if (node := world.fleet.nodes.get(fail.node)) else "",
+            time=world.now,
+            probe=fail.probe,
+            message=fail.message[:512],
+            partners=list(fail.partners[:16]),
+        )
+        for fail in fails
+    ]
+    return BurnIn(
+        profile=profile,
+        time=world.now,
+        tries=1 + (before.tries if before else 0),
+        since_attempt=before.since_attempt if before is not None and before.tries else record.attempt,
+        failures=[*(before.failures if before else ()), *found][-MAX_BURN_IN_FAILURES:],
+        untested=before.untested if before else [],
+        all_reduce=before.all_reduce if before else None,
+    )
+
+
+def after_burn_in_passed(
+    world: JobWorld, record: GangSpec, profile: str, untested: Sequence[str], words: str, measured: str
+) -> GangSpec:
+    """Return the record with the results of the burn-in before a start; nodes that failed in the last day stay in it.
+
+    Args:
+        world: the state of the job.
+        record: with the start barrier open.
+        profile: of the burn-in.
+        untested: nodes of which nothing is proved.
+        words: why not; "" if all are proved.
+        measured: the result of the all-reduce of the whole gang; "": none was made, and an earlier one stays.
+    """
+    before = record.burn_in
+    whole = BurnInAllReduce(time=world.now, message=measured) if measured else before.all_reduce if before else None
+    recent = [f for f in before.failures if world.now - f.time < members.FAILED_EXCLUSION] if before else []
+    if not recent and not untested and whole is None:
+        return record.model_copy(update={"burn_in": None})
+    told = BurnIn(
+        profile=profile,
+        time=world.now,
+        failures=recent,
+        untested=sorted(untested),
+        message=words[:512],
+        all_reduce=whole,
+    )
+    return record.model_copy(update={"burn_in": told})
