@@ -42,7 +42,7 @@ from muster.lifecycle import pending
 from muster.lifecycle.plan import Action, ApplySupport, CommitGang, CreatePod, Plan
 from muster.lifecycle.step import decide, with_status
 from muster.placement.request import Request
-from muster.placement.tree import NotAtHandError, Tree
+from muster.placement.tree import Tree
 from muster.pods.worker_pod import WorkerSettings
 from muster.queueing.waiting import Waiting
 from muster.record import attempts
@@ -169,10 +169,9 @@ class Reconciler:
                 job = self._readable(key)
                 if job is None:
                     break
-                try:
-                    plan = self._decide(job)
-                except NotAtHandError as missing:
-                    await in_slices(Tree.prepare(self._cluster.fleet, missing.needs), self._clock)
+                plan = self._decide(job)
+                if plan.unprepared is not None:
+                    await in_slices(Tree.prepare(self._cluster.fleet, plan.unprepared), self._clock)
                     continue
                 self._assume(job, plan)
                 if plan.status is not None:
@@ -331,12 +330,11 @@ class Reconciler:
         settings = self._settings()
         try:
             plan = plan_with_goodput(world, decide(world, settings))
-        except NotAtHandError:
-            raise
         except Exception as error:
             self._kept.keep(key, Decided(world, settings, None, error_text(error)))
             raise
-        self._kept.keep(key, Decided(world, settings, plan))
+        if plan.unprepared is None:
+            self._kept.keep(key, Decided(world, settings, plan))
         return plan
 
     def _waiting(self, world: JobWorld, request: Request) -> Waiting:

@@ -9,6 +9,7 @@ from typing import Any
 
 from muster.api.gang import GangSpec
 from muster.api.trainingjob import TrainingJobStatus
+from muster.placement.eligibility import Requirements
 from muster.status.report import Announcement, StatusReport
 from muster.world.checks import NodeChecks
 
@@ -95,6 +96,8 @@ class Plan:
         overtaken: whether the nodes that the queue had promised are taken, so that the queue has to plan again.
         checks: by node, the tasks of the checkers of the gang's nodes from now on; None: none.
         status: the job's status made of `status_report`; filled in once, at the end of a decision.
+        unprepared: what the solver has to be prepared for, by `Tree.prepare`, before this job can be decided about; the
+            plan has nothing else then. None: it is prepared.
     """
 
     actions: tuple[Action, ...] = ()
@@ -104,6 +107,7 @@ class Plan:
     overtaken: bool = False
     checks: Mapping[str, NodeChecks] | None = None
     status: TrainingJobStatus | None = None
+    unprepared: Requirements | None = None
 
     @property
     def acts(self) -> bool:

@@ -27,6 +27,7 @@ from muster.lifecycle.situation import (
     Waiting,
     situation_of,
 )
+from muster.placement.tree import UnpreparedError
 from muster.pods.worker_pod import WorkerSettings
 from muster.record.incidents import with_incidents_settled
 from muster.status import status
@@ -35,8 +36,15 @@ from muster.world.job import JobWorld
 
 
 def decide(world: JobWorld, settings: WorkerSettings) -> Plan:
-    """Return the plan for one job: what to do next, with the checkers' tasks and the job's status."""
-    plan = _plan(world, settings)
+    """Return the plan for one job: what to do next, with the checkers' tasks and the job's status.
+
+    Where the fleet is large and the solver is not prepared, the plan names what it has to be prepared for, and nothing
+    else.
+    """
+    try:
+        plan = _plan(world, settings)
+    except UnpreparedError as missing:
+        return Plan(unprepared=missing.needs)
     return with_status(world, replace(plan, checks=checks_of(world, plan)))
 
 

@@ -21,7 +21,7 @@ MAX_SHAPES = 32
 MAX_FOLLOWED = 4096
 
 
-class NotAtHandError(Exception):
+class UnpreparedError(Exception):
     """A decision about a large fleet needs a tree that is not made yet, or is out of date: make it, and decide again.
 
     Attributes:
@@ -97,13 +97,13 @@ class Tree:
         """The fleet's tree for workers with these needs, brought up to date.
 
         Raises:
-            NotAtHandError: the fleet is a snapshot (a decision must not take long), and there is much to do first.
+            UnpreparedError: the fleet is a snapshot (a decision must not take long), and there is much to do first.
         """
         source = fleet.source
         tree = source.known((cls, needs.profile), cls)
         work = tree.behind if tree is not None else len(fleet.nodes)
         if fleet.is_snapshot and work > PART:
-            raise NotAtHandError(needs)
+            raise UnpreparedError(needs)
         if tree is None:
             for _ in cls.prepare(source, needs):
                 pass

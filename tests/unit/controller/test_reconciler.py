@@ -27,6 +27,7 @@ from muster.placement.eligibility import Requirements
 from muster.placement.fleet_index import PART, FleetIndex
 from muster.placement.request import Request
 from muster.placement.space import solve
+from muster.placement.tree import UnpreparedError
 from muster.protocol.checks import NODE, CheckOrder
 from muster.queueing.charges import Charged
 from muster.world.checks import NodeChecks
@@ -294,7 +295,10 @@ async def test_nodes_on_a_large_fleet_are_looked_through_in_parts_before_the_dec
             await asyncio.sleep(0)
 
     def replace_one(world: JobWorld, _: Any) -> Plan:
-        answers.append(solve(world.fleet, Request(2, Requirements(8, {}, {}), "uid-j")))
+        try:
+            answers.append(solve(world.fleet, Request(2, Requirements(8, {}, {}), "uid-j")))
+        except UnpreparedError as missing:
+            return Plan(unprepared=missing.needs)
         return Plan()
 
     beside = asyncio.create_task(others())

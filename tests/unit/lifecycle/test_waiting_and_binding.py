@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, at, in_queue
+from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, at, in_queue, running
 
 from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.gang import Level, Member
@@ -13,10 +13,12 @@ from muster.lifecycle import moves, pending, placing
 from muster.lifecycle.pending import request_of
 from muster.lifecycle.plan import BindPod, CommitGang, CreatePod, Plan
 from muster.lifecycle.step import decide
+from muster.placement.fleet_index import PART
+from muster.placement.tree import Tree
 from muster.pods.requirements import scheduler_for
 from muster.record.attempts import came_to_nothing
 from muster.recovery import holds
-from muster.world.fleet import Exclusion
+from muster.world.fleet import Exclusion, KnownAges
 from muster.world.job import CreateError, JobWorld, NodeLimit
 from muster.world.names import pod_name
 from muster.world.queuedecision import NotPlaced, Placed, QueueDecision
@@ -522,3 +524,19 @@ def test_what_the_kubelet_may_lack_for_a_pod_is_said_with_where_its_cause_stands
     assert "Secret s5 and 4 more. What" in waits(many)
     begun = (ContainerView("setup", init=True, terminated=True), ContainerView("main"))
     assert waits(VOLUMES, containers=begun) == waits(VOLUMES, node="") == "waiting for the pod of worker 0 on n0 to run"
+
+
+def test_a_decision_for_which_the_solver_is_not_prepared_names_what_to_prepare_and_nothing_else() -> None:
+    scene = Scene(a_job()).fleet(PART + 8).gang().pods().all(running(1, step=7))
+    del scene.nodes["n1"]
+    world = scene.world()
+    live = world.fleet
+
+    def decided() -> Plan:
+        return decide(replace(world, fleet=live.snapshot(KnownAges({}))), SETTINGS)
+
+    plan = decided()
+    assert plan.unprepared is not None
+    assert plan == Plan(unprepared=plan.unprepared)
+    list(Tree.prepare(live, plan.unprepared))
+    assert decided().commits

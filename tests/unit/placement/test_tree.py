@@ -5,7 +5,7 @@ from tests.unit.lifecycle.builders import a_node
 
 from muster.placement.eligibility import Requirements
 from muster.placement.fleet_index import PART
-from muster.placement.tree import NotAtHandError, Tree
+from muster.placement.tree import Tree, UnpreparedError
 from muster.world.fleet import Fleet, KnownAges
 
 NEEDS = Requirements(8, {}, {})
@@ -29,7 +29,7 @@ def test_a_small_fleet_is_looked_through_in_passing() -> None:
 
 def test_the_tree_of_a_large_fleet_is_made_beforehand_in_parts() -> None:
     fleet = a_live_fleet(3 * PART)
-    with pytest.raises(NotAtHandError) as missing:
+    with pytest.raises(UnpreparedError) as missing:
         look(fleet)
     assert missing.value.needs == NEEDS
     assert len(list(Tree.prepare(fleet, missing.value.needs))) >= 9, "outline, standings and layout, a part each"
@@ -43,7 +43,7 @@ def test_a_tree_that_has_fallen_far_behind_catches_up_in_parts(changed: int) -> 
     for number in range(changed):
         fleet.occupy(number, "somebody", frozenset({f"n{number}"}))
     if changed > PART:
-        with pytest.raises(NotAtHandError):
+        with pytest.raises(UnpreparedError):
             look(fleet)
         steps = Tree.prepare(fleet, NEEDS)
         next(steps)
