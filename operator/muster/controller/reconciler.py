@@ -38,14 +38,12 @@ from muster.goodput.prices import listed
 from muster.kube.decode import Undecodable
 from muster.kube.errors import ApiError, Conflict, LeadershipLost
 from muster.kube.events import NORMAL, WARNING, EventRecorder, Regarding
-from muster.lifecycle import pending
 from muster.lifecycle.plan import Action, ApplySupport, CommitGang, CreatePod, Plan
+from muster.lifecycle.queue_needs import QueueNeeds, queue_needs
 from muster.lifecycle.step import decide, with_status
-from muster.placement.request import Request
 from muster.placement.tree import Tree
 from muster.pods.worker_pod import WorkerSettings
 from muster.queueing.waiting import Waiting
-from muster.record import attempts
 from muster.status.figures import compute_or_fallback
 from muster.status.report import Announcement, State, StatusReport
 from muster.world.checks import NodeChecks
@@ -309,16 +307,10 @@ class Reconciler:
         if record is not None:
             self._queue.set_waiting(key, uid, None)
             return _without_record(world, record)
-        if world.gang is not None and attempts.came_to_nothing(world.gang.spec):
-            spec = world.gang.spec
-            ago = max((world.now - spec.time).total_seconds(), 0.0)
-            self._queue.charge_returned_nodes(key, uid, spec.attempt, ago)
-        request = pending.request_of(world)
-        waiting = self._waiting(world, request) if request else None
-        # Who has never had nodes has waited since it was made; the others begin to wait now.
-        created = job.metadata.creation_timestamp or world.now
-        waited = (world.now - created).total_seconds() if world.gang is None else 0.0
-        self._queue.set_waiting(key, uid, waiting, waited)
+        needs = queue_needs(world)
+        if needs.returned_nodes is not None:
+            self._queue.charge_returned_nodes(key, uid, needs.returned_nodes.attempt, needs.returned_nodes.seconds_ago)
+        self._queue.set_waiting(key, uid, self._waiting(job, needs), needs.waited_seconds)
         plan = self._plan(key, replace(world, queue_decision=self._queue.decision_of(uid)))
         # Who has just done something goes on at once; who only waits can wait for several changes together.
         idle = max(SPACING_SECONDS, (self._clock() - begun) / DECIDING_SHARE)
@@ -337,18 +329,21 @@ class Reconciler:
             self._kept.keep(key, Decided(world, settings, plan))
         return plan
 
-    def _waiting(self, world: JobWorld, request: Request) -> Waiting:
-        job = world.job
+    def _waiting(self, job: TrainingJob, needs: QueueNeeds) -> Waiting | None:
+        """What the job waits for, as the queue sees it; None = it waits for no nodes."""
+        if needs.request is None:
+            return None
         self._report_priority_class(job)
-        hidden = replace(request, viewer=job.metadata.namespace)
+        shows_all = self._cluster.policy().queueing.show_jobs_of_other_namespaces
+        request = needs.request if shows_all else replace(needs.request, viewer=job.metadata.namespace)
         return Waiting(
             job_uid=job.metadata.uid,
             name=f"{job.metadata.namespace}/{job.metadata.name}",
             namespace=job.metadata.namespace,
             priority=self._cluster.priority_of(job),
-            created=_queued_since(world),
-            request=request if self._cluster.policy().queueing.show_jobs_of_other_namespaces else hidden,
-            replacement=world.gang is not None and bool(world.gang.spec.members),
+            created=needs.queued_since,
+            request=request,
+            replacement=needs.is_replacement,
             claim=self._cluster.claim_of(job),
         )
 
@@ -432,13 +427,6 @@ class _Decision:
     job: TrainingJob
     plan: Plan
     begun: float
-
-
-def _queued_since(world: JobWorld) -> datetime:
-    """The time from which the job's age in the queue counts: a gang that could not be assembled has lost its place."""
-    created = world.job.metadata.creation_timestamp or world.now
-    spec = world.gang.spec if world.gang else None
-    return max(created, spec.time) if spec is not None and attempts.came_to_nothing(spec) else created
 
 
 def _nodes_of(action: Action) -> Iterable[str]:

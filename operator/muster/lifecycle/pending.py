@@ -12,7 +12,6 @@ from muster.checkpoints.place import DIRECTORY_IN_USE
 from muster.lifecycle import placing
 from muster.lifecycle.commit import commit, leftovers
 from muster.lifecycle.plan import Action, CheckTemplate, Plan
-from muster.placement.request import Request
 from muster.pods.requirements import claims_of
 from muster.pods.worker_pod import WorkerSettings, worker_manifest
 from muster.record.attempts import with_new_placement
@@ -61,24 +60,6 @@ def plan(world: JobWorld, settings: WorkerSettings) -> Plan:
     if obstacle.status_report is None:
         return _plan_of_check(world, settings)
     return Plan(stale, obstacle.status_report, wake_in_seconds=obstacle.wake_in_seconds)
-
-
-def request_of(world: JobWorld) -> Request | None:
-    """Return the request for the nodes that the job waits for; None where it has all, or something else is in its
-    way."""
-    job, record = world.job, world.gang.spec if world.gang else None
-    if job.metadata.deletion_timestamp is not None or job.status.completion is not None or job.spec.suspend:
-        return None
-    if record is not None and record.members:
-        nodeless = {member.index for member in record.members if not member.node}
-        return (
-            placing.replacement_request(world, record, nodeless, placing.with_firm_exclusions(world, record))
-            if nodeless
-            else None
-        )
-    if obstacle_of(world) is not None:
-        return None
-    return placing.gang_request(world, placing.with_firm_exclusions(world, record) if record else None)
 
 
 def obstacle_of(world: JobWorld) -> Obstacle | None:

@@ -23,6 +23,7 @@ from muster.controller.worlds import KeptWorlds
 from muster.kube.decode import Undecodable
 from muster.kube.errors import Conflict, LeadershipLost, ServerError
 from muster.lifecycle.plan import CommitGang, CreatePod, Plan
+from muster.lifecycle.queue_needs import queue_needs
 from muster.placement.eligibility import Requirements
 from muster.placement.fleet_index import PART, FleetIndex
 from muster.placement.request import Request
@@ -571,7 +572,7 @@ async def test_a_gang_that_could_not_be_assembled_costs_its_job_the_place_once(
         loop.reconciler._decide(job)
     assert [told[:2] for told in charged] == [("ns", "uid-j")]
     world = scene.cluster.world(job)
-    assert reconciler._queued_since(world) == gang.spec.time, "its age counts from then"
+    assert queue_needs(world).queued_since == gang.spec.time, "its age counts from then"
     trained = gang.model_copy(update={"spec": gang.spec.model_copy(update={"reason": "NodesYielded"})})
     world = replace(world, gang=trained)
-    assert reconciler._queued_since(world) == (job.metadata.creation_timestamp or world.now)
+    assert queue_needs(world).queued_since == (job.metadata.creation_timestamp or world.now)

@@ -24,7 +24,7 @@ from muster.api.gang import (
 from muster.api.trainingjob import TrainingJob
 from muster.checkpoints.resume import Missing
 from muster.lifecycle import start_missing
-from muster.lifecycle.pending import request_of
+from muster.lifecycle.queue_needs import request_of
 from muster.pods.worker_pod import WorkerSettings
 from muster.protocol.messages import EXITED, IDLE, RUNNING, CheckpointReport, PeerReport, RankReport
 from muster.queueing.queue import plan

@@ -9,9 +9,9 @@ from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, at, in_queue, 
 from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.gang import Level, Member
 from muster.api.trainingjob import TrainingJobStatus
-from muster.lifecycle import moves, pending, placing
-from muster.lifecycle.pending import request_of
+from muster.lifecycle import moves, placing
 from muster.lifecycle.plan import BindPod, CommitGang, CreatePod, Plan
+from muster.lifecycle.queue_needs import request_of
 from muster.lifecycle.step import decide
 from muster.placement.fleet_index import PART
 from muster.placement.tree import Tree
@@ -109,12 +109,12 @@ def test_who_waits_says_why_in_numbers() -> None:
     ],
 )
 def test_who_waits_for_no_nodes_is_not_in_the_queue(scene: Scene) -> None:
-    assert pending.request_of(scene.world()) is None
+    assert request_of(scene.world()) is None
 
 
 def test_a_gang_that_has_lost_a_node_waits_beside_the_others() -> None:
     lost_one = worker_views("n0", "", "n2")
-    request = pending.request_of(Scene(a_job()).fleet(3).gang(go=False, members=lost_one).world())
+    request = request_of(Scene(a_job()).fleet(3).gang(go=False, members=lost_one).world())
     assert request is not None
     assert (request.count, request.kept, request.broken) == (1, ("n0", "n2"), ())
 
@@ -122,7 +122,7 @@ def test_a_gang_that_has_lost_a_node_waits_beside_the_others() -> None:
 def test_a_broken_segment_is_mended_beside_what_is_left_of_it() -> None:
     job = a_job(nodes=4, placement={"segmentSize": 2})
     lost_three = worker_views("n0", "", "", "")
-    request = pending.request_of(Scene(job).fleet(4).gang(go=False, members=lost_three).world())
+    request = request_of(Scene(job).fleet(4).gang(go=False, members=lost_three).world())
     assert request is not None
     assert [(part.missing, part.beside) for part in request.broken] == [(1, ("n0",)), (2, ())]
 
@@ -137,7 +137,7 @@ def test_segments_and_nodes_go_by_rank_whatever_index_and_place_are() -> None:
         Member(index=5, rank=1, node=""),
     ]
     scene = Scene(job).fleet(4).gang(go=False, members=members)
-    request = pending.request_of(scene.world())
+    request = request_of(scene.world())
     assert request is not None
     assert [(part.missing, part.beside) for part in request.broken] == [(1, ("n0",)), (1, ("n3",))]
     answer = QueueDecision(1, 1, Placed(("n1", "n2")))

@@ -15,8 +15,8 @@ from tests.unit.lifecycle.builders import (
 
 from muster.api.gang import FaultClass
 from muster.api.trainingjob import MAX_WARNINGS, CompletionRecord, CompletionResult, TrainingJob, TrainingJobStatus
-from muster.lifecycle.pending import request_of
 from muster.lifecycle.plan import CommitGang, Plan
+from muster.lifecycle.queue_needs import request_of
 from muster.lifecycle.step import decide
 from muster.pods.launching import start_warnings
 from muster.pods.warned import Warned

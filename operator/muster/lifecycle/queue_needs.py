@@ -1,0 +1,72 @@
+"""What the queue has to know of a job, computed before each decision about it. Pure."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from muster.lifecycle import placing
+from muster.lifecycle.pending import obstacle_of
+from muster.placement.request import Request
+from muster.record.attempts import came_to_nothing
+from muster.world.job import JobWorld
+
+
+@dataclass(frozen=True, slots=True)
+class ReturnedNodes:
+    """A gang that could not be assembled on its nodes has given them back.
+
+    Attributes:
+        attempt: the number of the record that says so.
+        seconds_ago: for how long the record has said so; a new leader reads it late.
+    """
+
+    attempt: int
+    seconds_ago: float
+
+
+@dataclass(frozen=True, slots=True)
+class QueueNeeds:
+    """What the queue has to know of a job.
+
+    Attributes:
+        request: for the nodes that the job waits for; None: it waits for none.
+        queued_since: the time from which its age counts; whoever has given nodes back has lost its place.
+        waited_seconds: for how long it has waited when the queue first hears of it.
+        is_replacement: whether its gang holds its other nodes meanwhile.
+        returned_nodes: for which the job is charged; None: it is not.
+    """
+
+    request: Request | None
+    queued_since: datetime
+    waited_seconds: float
+    is_replacement: bool
+    returned_nodes: ReturnedNodes | None
+
+
+def queue_needs(world: JobWorld) -> QueueNeeds:
+    """Return what the queue has to know of a job."""
+    created, spec = world.job.metadata.creation_timestamp or world.now, world.gang.spec if world.gang else None
+    if spec is None:  # a job that never had nodes has waited since it was made
+        return QueueNeeds(request_of(world), created, (world.now - created).total_seconds(), False, None)
+    is_replacement = bool(spec.members)
+    if not came_to_nothing(spec):
+        return QueueNeeds(request_of(world), created, 0.0, is_replacement, None)
+    returned = ReturnedNodes(spec.attempt, max((world.now - spec.time).total_seconds(), 0.0))
+    return QueueNeeds(request_of(world), max(created, spec.time), 0.0, is_replacement, returned)
+
+
+def request_of(world: JobWorld) -> Request | None:
+    """Return the request for the nodes that the job waits for; None where it has all, or something else is in its
+    way."""
+    job, record = world.job, world.gang.spec if world.gang else None
+    if job.metadata.deletion_timestamp is not None or job.status.completion is not None or job.spec.suspend:
+        return None
+    if record is not None and record.members:
+        nodeless = {member.index for member in record.members if not member.node}
+        return (
+            placing.replacement_request(world, record, nodeless, placing.with_firm_exclusions(world, record))
+            if nodeless
+            else None
+        )
+    if obstacle_of(world) is not None:
+        return None
+    return placing.gang_request(world, placing.with_firm_exclusions(world, record) if record else None)

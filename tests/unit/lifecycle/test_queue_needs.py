@@ -1,0 +1,44 @@
+"""What the queue is told of a job: since when it waits, what it has to pay for, whether it keeps nodes meanwhile."""
+
+from tests.unit.lifecycle.builders import Scene, a_job, at
+
+from muster.api.gang import Member
+from muster.lifecycle.queue_needs import QueueNeeds, ReturnedNodes, queue_needs
+
+
+def needs_of(created: float, **gang: object) -> QueueNeeds:
+    """Of a job made at a time, looked at 100 s after the epoch; with `gang`, one with a record of 40 s after it."""
+    job = a_job()
+    job = job.model_copy(update={"metadata": job.metadata.model_copy(update={"creation_timestamp": at(created)})})
+    scene = Scene(job, seconds=100.0).fleet(6)
+    return queue_needs((scene.gang(go=False, **gang) if gang else scene).world())
+
+
+def test_a_job_that_never_had_nodes_has_waited_since_it_was_made() -> None:
+    needs = needs_of(10.0)
+    assert (needs.queued_since, needs.waited_seconds) == (at(10), 90.0)
+    assert (needs.is_replacement, needs.returned_nodes) == (False, None)
+    assert needs.request is not None
+
+
+def test_one_whose_gang_was_not_assembled_pays_and_waits_from_then_on() -> None:
+    needs = needs_of(10.0, members=[], reason="AssemblyTimedOut")
+    assert (needs.queued_since, needs.waited_seconds) == (at(40), 0.0)
+    assert needs.returned_nodes == ReturnedNodes(1, 60.0)
+
+
+def test_one_that_has_given_way_keeps_its_age_and_pays_nothing() -> None:
+    needs = needs_of(10.0, members=[], reason="NodesYielded")
+    assert (needs.queued_since, needs.returned_nodes) == (at(10), None)
+
+
+def test_a_gang_that_lacks_one_node_keeps_the_others_meanwhile() -> None:
+    members = [Member(index=i, rank=i, node=node, incarnation=1) for i, node in enumerate(("n0", "", "n2"))]
+    needs = needs_of(10.0, members=members)
+    assert needs.is_replacement
+    assert needs.request is not None
+    assert needs.request.count == 1
+
+
+def test_a_gang_with_all_its_nodes_waits_for_none() -> None:
+    assert needs_of(10.0, reason="Started").request is None
