@@ -56,13 +56,13 @@ ALLOWED = {
 }
 
 
-# What decisions may read of a job's own status, which is written for users: see muster.status.status.
+# What decisions may read of a job's own status, which is written for users: see muster.status.job_status.
 READ_BACK = {"completion", "checkpoint", "attempt"}
 DECIDING = (
     *("burnin", "checkpoints", "fencing", "lifecycle", "placement", "pods", "queueing", "record", "recovery", "status"),
 )
 PROJECTS = {
-    "status/status.py",
+    "status/job_status.py",
     "checkpoints/unshared.py",
     "status/warnings.py",
     "queueing/explain.py",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from muster.burnin.orders import Orders
-from muster.preflight import local
+from muster.preflight import single_node
 from muster.preflight.outcomes import NVLINK, How, PairOutcome
 from muster.protocol.checks import CheckAnswer, CheckOrder
 from muster.protocol.profiles import GANG_NODES
@@ -100,7 +100,7 @@ def measured(
         pairs: the results of pairs of these nodes.
         transport: the transport that is expected; "": any.
     """
-    wrong = next((node for node in nodes if node in answers and local.has_wrong_sums(answers[node])), None)
+    wrong = next((node for node in nodes if node in answers and single_node.has_wrong_sums(answers[node])), None)
     if wrong is not None:
         words = f"the all-reduce of the whole gang gave wrong sums: {wrong}: {answers[wrong].message}"
         return Measured(words, is_odd=True, is_wrong=True)
@@ -129,9 +129,9 @@ def _why_not(nodes: Sequence[str], answers: Mapping[str, CheckAnswer]) -> str:
         return f"no answer in time from {silent[0]}" + (f" and {len(silent) - 1} more" if silent[1:] else "")
     failed = [(node, answers[node]) for node in nodes if not _has_figure(answers[node])]
     # A node that reports that another has gone is a victim.
-    failed.sort(key=lambda each: local.how_ended(each[1].outcome) is How.OTHER_ENDED)
+    failed.sort(key=lambda each: single_node.how_ended(each[1].outcome) is How.OTHER_ENDED)
     return next((f"{node}: {answer.message or answer.outcome}" for node, answer in failed), "")
 
 
 def _has_figure(answer: CheckAnswer) -> bool:
-    return local.how_ended(answer.outcome) is How.RESULT and answer.gbps > 0.0
+    return single_node.how_ended(answer.outcome) is How.RESULT and answer.gbps > 0.0

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from muster.burnin.view import BurnInView
-from muster.preflight import local
+from muster.preflight import single_node
 from muster.preflight.outcomes import How, LocalOutcome, Member
 from muster.preflight.own_tests import OwnTests, evaluate_own_tests
 from muster.protocol.checks import NODE, READY, STARTING, CheckAnswer, CheckOrder
@@ -59,7 +59,7 @@ class NodeTests:
 
     def results(self, node: str) -> list[How]:
         """Return how the node's probes have ended."""
-        return [outcome.how for outcome in local.outcomes_of_answer(node, self.answer(node))]
+        return [outcome.how for outcome in single_node.outcomes_of_answer(node, self.answer(node))]
 
     def given_seconds(self, node: str) -> float:
         """Return for how many seconds the node's checker has had the first order."""
@@ -72,9 +72,9 @@ class NodeTests:
             absent: by node that cannot be tested, why.
         """
         for node in (worker_view.member.node for worker_view in self.burn_in.subjects):
-            outcomes = local.outcomes_of_answer(node, self.answer(node))
+            outcomes = single_node.outcomes_of_answer(node, self.answer(node))
             if node in absent:
-                yield LocalOutcome(node, local.CHECKER, How.ENVIRONMENT, message=absent[node])
+                yield LocalOutcome(node, single_node.CHECKER, How.ENVIRONMENT, message=absent[node])
                 # What it has found stands, whatever has become of the checker since.
                 yield from (outcome for outcome in outcomes if outcome.how is How.RESULT)
             else:
@@ -88,14 +88,14 @@ class NodeTests:
             outcomes: of nodes' own probes.
         """
         burn_in = self.burn_in
-        thresholds, named = local.with_thresholds(outcomes, burn_in.checkers, burn_in.world.thresholds)
+        thresholds, named = single_node.with_thresholds(outcomes, burn_in.checkers, burn_in.world.thresholds)
         return evaluate_own_tests(members, named, thresholds)
 
     def without_common_delays(self, outcomes: Iterable[LocalOutcome]) -> list[LocalOutcome]:
         """Return the outcomes, where late ones are compared with the nodes that repeated the tests beside them."""
         again = {node: self.burn_in.orders.answer(node, self.burn_in.orders.again_id) for node in self.beside}
-        in_time = [node for node, answer in again.items() if local.ended_in_time(node, answer)]
-        return local.without_common_delays(outcomes, in_time)
+        in_time = [node for node, answer in again.items() if single_node.ended_in_time(node, answer)]
+        return single_node.without_common_delays(outcomes, in_time)
 
 
 def node_tests(burn_in: BurnInView) -> NodeTests:
@@ -113,7 +113,7 @@ def evaluate_nodes(tests: NodeTests, members: Iterable[Member], absent: Mapping[
         absent: by node that cannot be tested, why.
     """
     burn_in = tests.burn_in
-    outcomes = local.with_wrong_bits(list(tests.outcomes(absent)), burn_in.world.checkers)
+    outcomes = single_node.with_wrong_bits(list(tests.outcomes(absent)), burn_in.world.checkers)
     # That a node cannot be paired is reported after what its own probes have found.
     subjects = burn_in.subject_nodes
     unlike = [each for node, each in sorted(burn_in.unlike.items()) if node in subjects]
@@ -134,13 +134,13 @@ def _repeated(burn_in: BurnInView) -> frozenset[str]:
     overdue = {node for node in burn_in.checkers if orders.is_overdue(node, orders.node_id, NODE)}
     first = {node: view.answer(orders.node_id) for node, view in views.items()}
     first = {node: answer for node, answer in first.items() if answer or node in overdue}
-    in_time = {node for node, answer in first.items() if local.ended_in_time(node, answer)}
-    outcomes = [each for node, answer in first.items() for each in local.outcomes_of_answer(node, answer)]
-    comparable = local.without_common_delays(
-        local.with_wrong_bits(outcomes, views),
+    in_time = {node for node, answer in first.items() if single_node.ended_in_time(node, answer)}
+    outcomes = [each for node, answer in first.items() for each in single_node.outcomes_of_answer(node, answer)]
+    comparable = single_node.without_common_delays(
+        single_node.with_wrong_bits(outcomes, views),
         in_time.union(worker_view.member.node for worker_view in burn_in.proven),
     )
-    thresholds, named = local.with_thresholds(comparable, views, burn_in.world.thresholds)
+    thresholds, named = single_node.with_thresholds(comparable, views, burn_in.world.thresholds)
     failed = evaluate_own_tests([Member(node) for node in first], named, thresholds).failed
     # What has begun goes on, whatever has become of the thresholds since.
     begun = {node for node in first if _has_begun_again(burn_in, node) and node not in in_time}
@@ -166,7 +166,7 @@ def _beside(burn_in: BurnInView, repeated: Collection[str]) -> frozenset[str]:
 def _was_in_time(burn_in: BurnInView, worker_view: WorkerView) -> bool:
     node = worker_view.member.node
     answer = burn_in.orders.answer(node, burn_in.orders.node_id)
-    return answer is not None and local.ended_in_time(node, answer)
+    return answer is not None and single_node.ended_in_time(node, answer)
 
 
 def _has_begun_again(burn_in: BurnInView, node: str) -> bool:

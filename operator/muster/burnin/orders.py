@@ -11,7 +11,7 @@ from functools import cached_property, lru_cache
 from hashlib import blake2b
 
 from muster.api.preflight import Profile
-from muster.preflight import local
+from muster.preflight import single_node
 from muster.preflight.evidence import merge_outcomes
 from muster.preflight.outcomes import How, Member, PairOutcome, Round
 from muster.preflight.pair_thresholds import PairThresholds
@@ -310,9 +310,9 @@ def _device(view: CheckerView) -> str:
 
 
 def _outcome(pair: Pair, answer: CheckAnswer) -> PairOutcome:
-    how = local.how_ended(answer.outcome)
+    how = single_node.how_ended(answer.outcome)
     plain = PairOutcome(pair.round, pair.a, pair.b, how)
     if how is not How.RESULT:
         return plain
     figures = replace(plain, gbps=answer.gbps, retransmits=answer.retransmits, transport=answer.transport)
-    return replace(figures, wrong=local.has_wrong_sums(answer))
+    return replace(figures, wrong=single_node.has_wrong_sums(answer))

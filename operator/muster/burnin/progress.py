@@ -45,7 +45,7 @@ def profile_of(world: JobWorld) -> Profile:
 def is_given_up(world: JobWorld, record: GangSpec, tested: BurnInState) -> bool:
     """Whether a gang has waited for too long for tests that give no answer."""
     inconclusive = tested.missing is not None and tested.missing.reason == INCONCLUSIVE
-    return inconclusive and holds.free_seconds(world, record) >= patience_seconds(profile_of(world))
+    return inconclusive and holds.seconds_since_hold(world, record) >= patience_seconds(profile_of(world))
 
 
 def is_testing(world: JobWorld) -> bool:

@@ -15,7 +15,7 @@ from muster.api.gang import FaultClass, GangSpec
 from muster.api.preflight import Profile, wanted
 from muster.burnin.orders import Orders
 from muster.placement.where import domain_path
-from muster.preflight import local
+from muster.preflight import single_node
 from muster.preflight.outcomes import LocalOutcome, Member
 from muster.preflight.pair_thresholds import PairThresholds
 from muster.preflight.upkeep import SINGLE_NODE_PREFIXES
@@ -171,7 +171,7 @@ def view_of(world: JobWorld, record: GangSpec, profile: Profile) -> BurnInView:
     # With another number of GPUs, or another library version during an update of checkers, an all-reduce hangs or
     # breaks.
     nodes = [worker_view.member.node for worker_view in (*subjects, *proven)]
-    unlike = local.unlike_nodes({node: heard.checkers[node] for node in nodes if node in heard.checkers})
+    unlike = single_node.unlike_nodes({node: heard.checkers[node] for node in nodes if node in heard.checkers})
     return BurnInView(
         **{field.name: getattr(heard, field.name) for field in fields(heard)},
         subjects=tuple(subjects),

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from muster.api.trainingjob import TrainingJob
-from muster.checkpoints import place, resume
+from muster.checkpoints import location, resume
 from muster.pods.launching import command_of
 from muster.pods.warned import Warned
 from muster.pods.worker_pod import worker_container
@@ -138,9 +138,9 @@ def _may_be_one(job: TrainingJob, value: str, named: str) -> bool:
     # A program may upload what it saves to a path, and a store may be mounted at one.
     if kind != own_kind or _overlap(path, posixpath.normpath(own)):
         return True
-    return not kind and _overlap(place.location(job, path), place.location(job, posixpath.normpath(own)))
+    return not kind and _overlap(location.location(job, path), location.location(job, posixpath.normpath(own)))
 
 
 def _overlap(one: str, other: str) -> bool:
     """Whether one of two directories is the other, or lies in it."""
-    return bool(one and other) and (place.is_below(one, other) or place.is_below(other, one))
+    return bool(one and other) and (location.is_below(one, other) or location.is_below(other, one))

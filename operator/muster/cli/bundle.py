@@ -29,9 +29,9 @@ from muster.answers.lists import PAGE_SIZE
 from muster.api.base import ApiModel, Time
 from muster.cli import recorded_decisions, show
 from muster.cli.convert import as_document
+from muster.cli.corpus import FOLDER, pieces
 from muster.cli.errors import CliError, one_line
 from muster.cli.jobs import read_job
-from muster.cli.pieces import FOLDER, pieces
 from muster.cli.printed import container_of
 from muster.cli.session import (
     ContextOption,

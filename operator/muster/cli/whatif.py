@@ -34,10 +34,10 @@ from muster.cli.session import (
     run,
 )
 from muster.whatif.answer import Answer, Estimate, Option, answer, others_than
+from muster.whatif.failure_model import Dice
 from muster.whatif.measured import measured
 from muster.whatif.plan import Plan, usual_start_seconds
 from muster.whatif.rates import PUBLISHED, Rates, RatesError, causes_from, of_nodes
-from muster.whatif.weather import Dice
 
 FLEET = "fleet"
 # A longer answer is refused: some fifteen minutes of a core.

@@ -18,7 +18,7 @@ from muster.api.gang import Gang, Member
 from muster.api.nodehealth import LostNode, NodeHealth
 from muster.api.preflight import PreflightPolicy
 from muster.api.trainingjob import LaunchMode, TrainingJob
-from muster.checkpoints.place import ELSEWHERE, ENDING, place_of
+from muster.checkpoints.location import ELSEWHERE, ENDING, place_of
 from muster.checkpoints.resume import fork_point_of
 from muster.controller.bus import Bus, Key
 from muster.controller.heartbeats import LeaseAges

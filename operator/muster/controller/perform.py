@@ -233,8 +233,8 @@ class Performer:
             attempt=action.spec.attempt,
             recovery=action.spec.level.value,
             reason=action.spec.reason,
-            go=action.spec.start is not None,
-            leave=action.spec.evacuation.reason if action.spec.evacuation else None,
+            started=action.spec.start is not None,
+            evacuation=action.spec.evacuation.reason if action.spec.evacuation else None,
             nodes=[member.node for member in action.spec.members][:16],
         )
 

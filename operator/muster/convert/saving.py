@@ -6,7 +6,7 @@ A directory in the command is proposed, and never set: an option of this name ma
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from muster.checkpoints.place import NO_STORAGE, is_below
+from muster.checkpoints.location import NO_STORAGE, is_below
 from muster.checkpoints.save_options import commands_in, is_directory, save_options
 from muster.convert.worker import words
 

@@ -14,7 +14,7 @@ from muster.goodput.status_goodput import goodput_of_status, incidents_of_status
 from muster.lifecycle.commit import within_etcd_limit
 from muster.lifecycle.plan import CommitGang, Plan
 from muster.status.figures import compute_or_fallback
-from muster.status.status import published_incidents
+from muster.status.job_status import published_incidents
 from muster.world.job import JobWorld
 
 

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 from muster.api.gang import Gang, GangIncident, GangSpec
 from muster.api.trainingjob import CompletionResult, TrainingJob
-from muster.checkpoints import local, resume
+from muster.checkpoints import node_local, resume
 from muster.protocol.checkpoint_names import is_url
 from muster.protocol.fence import peer_distances
 from muster.protocol.messages import EXIT, RUN, WAIT, Directive, Peer
@@ -107,7 +107,7 @@ def directive_for(
             if record.move_incomplete_beyond is not None and place == 0
             else None,
             requested_directory=resume.requested_directory(job, requested, other) or None,
-            local_share=local.share_of_gang(job, record, record.members[place]),
+            local_share=node_local.share_of_gang(job, record, record.members[place]),
             stacks_of_attempt=hung_attempt(record),
             **either,
         )

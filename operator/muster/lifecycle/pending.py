@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from muster.api.gang import GangSpec, Member
 from muster.burnin.state import INCONCLUSIVE
 from muster.checkpoints import resume
-from muster.checkpoints.place import DIRECTORY_IN_USE
+from muster.checkpoints.location import DIRECTORY_IN_USE
 from muster.lifecycle import placing
 from muster.lifecycle.commit import commit, leftovers
 from muster.lifecycle.plan import Action, CheckTemplate, Plan

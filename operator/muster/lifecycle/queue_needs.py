@@ -6,7 +6,7 @@ from datetime import datetime
 from muster.lifecycle import placing
 from muster.lifecycle.pending import obstacle_of
 from muster.placement.request import Request
-from muster.record.attempts import came_to_nothing
+from muster.record.attempts import was_never_assembled
 from muster.world.job import JobWorld
 
 
@@ -29,7 +29,7 @@ class QueueNeeds:
 
     Attributes:
         request: for the nodes that the job waits for; None: it waits for none.
-        queued_since: the time from which its age counts; whoever has given nodes back has lost its place.
+        queued_since: the time from which its age counts; a gang that has given its nodes back has lost its place.
         waited_seconds: for how long it has waited when the queue first hears of it.
         is_replacement: whether its gang holds its other nodes meanwhile.
         returned_nodes: for which the job is charged; None: it is not.
@@ -48,7 +48,7 @@ def queue_needs(world: JobWorld) -> QueueNeeds:
     if spec is None:  # a job that never had nodes has waited since it was made
         return QueueNeeds(request_of(world), created, (world.now - created).total_seconds(), False, None)
     is_replacement = bool(spec.members)
-    if not came_to_nothing(spec):
+    if not was_never_assembled(spec):
         return QueueNeeds(request_of(world), created, 0.0, is_replacement, None)
     returned = ReturnedNodes(spec.attempt, max((world.now - spec.time).total_seconds(), 0.0))
     return QueueNeeds(request_of(world), max(created, spec.time), 0.0, is_replacement, returned)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from muster.api.gang import GangSpec, Resume
 from muster.burnin import progress as burnin
 from muster.burnin.state import INCONCLUSIVE
-from muster.checkpoints import local, resume, resuming
+from muster.checkpoints import node_local, resume, resuming
 from muster.checkpoints.resume import Missing
 from muster.lifecycle import move_incomplete
 from muster.lifecycle.commit import commit
@@ -63,8 +63,8 @@ def _from_where(start: StartContext, begun: GangSpec, resumed: Resume | None) ->
     """Return from which checkpoint the ranks start, and where that was asked for, for people."""
     job, spec = start.world.job, start.spec
     where = f"from checkpoint {resumed.step} ({resumed.path})" if resumed else "without a checkpoint from Muster"
-    where += local.local_start_text(resumed, job, begun)
-    if resumed and spec.checkpoint is None and not local.is_local(job, resumed):
+    where += node_local.local_start_text(resumed, job, begun)
+    if resumed and spec.checkpoint is None and not node_local.is_local(job, resumed):
         own = is_own(resumed.path, job.spec.checkpoint.directory or "")
         where += f", found in {'spec.checkpoint.directory' if own else above(resumed.path)}"
     if begun.branch and begun.branch.resume_from not in ("", spec.branch.resume_from if spec.branch else ""):

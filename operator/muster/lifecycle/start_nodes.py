@@ -20,7 +20,7 @@ from muster.record.attempts import (
     GAVE_WAY,
     after_assembly_failed,
     budget_exhausted,
-    came_to_nothing,
+    was_never_assembled,
     without_nodes,
 )
 from muster.recovery import holds
@@ -69,7 +69,7 @@ def give_members_nodes(start: StartContext) -> Plan | None:
         return commit(world, answer, Announcement("Placed", f"attempt {answer.attempt}: {on_nodes(answer)}"))
     if answer is None:
         return Plan(old_pods, wake_in_seconds=TICK_SECONDS, overtaken=world.queue_decision is not None)
-    if holds.free_seconds(world, spec) >= _assembly_timeout(world):
+    if holds.seconds_since_hold(world, spec) >= _assembly_timeout(world):
         if world.queue_decision and world.queue_decision.queued > 1:
             return _give_nodes_back(start, {}, f"{answer.message}; and other jobs wait for nodes", GAVE_WAY)
         if answer.reason == placing.TOPOLOGY_UNSATISFIED and placing.over_limit(world, (), len(spec.members)):
@@ -134,7 +134,7 @@ def _find_late_workers(start: StartContext) -> dict[int, str]:
     """Return, by index of the worker, why each worker that should run by now does not; empty until the assembly
     timeout."""
     world = start.world
-    waited, timeout = holds.free_seconds(world, start.spec), _assembly_timeout(world)
+    waited, timeout = holds.seconds_since_hold(world, start.spec), _assembly_timeout(world)
     if waited < timeout:
         return {}
     is_overdue = waited >= max(timeout, POD_START_SECONDS)
@@ -166,7 +166,7 @@ def _give_nodes_back(start: StartContext, late: Mapping[int, str], why: str, rea
         f"The gang {lacked} within {_assembly_timeout(world):.0f} s: {why.rstrip('.')}. Muster has given its nodes "
         f"back and tries again in {pause:.0f} s. Until then, repair what is named or free other nodes"
     )
-    if came_to_nothing(released):
+    if was_never_assembled(released):
         namespace = world.job.metadata.namespace
         note += (
             ". For an hour or longer the job stands behind all other jobs in the queue. After "

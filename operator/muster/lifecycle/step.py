@@ -30,7 +30,7 @@ from muster.lifecycle.situation import (
 from muster.placement.tree import UnpreparedError
 from muster.pods.worker_pod import WorkerSettings
 from muster.record.incidents import with_incidents_settled
-from muster.status import status
+from muster.status import job_status
 from muster.world.checks import NodeChecks
 from muster.world.job import JobWorld
 
@@ -52,7 +52,7 @@ def with_status(world: JobWorld, plan: Plan) -> Plan:
     """Return the plan with the job's status made of its report, and with Events where the reason is new."""
     if plan.status_report is None:
         return plan
-    now, events = status.status_of(world, plan.status_report)
+    now, events = job_status.status_of(world, plan.status_report)
     return replace(plan, status=now, announcements=(*plan.announcements, *events))
 
 

@@ -1,7 +1,7 @@
 """What the nodes' own probes have shown: which nodes fail, which could not be tested, and which are not tested with
 others for that. Pure.
 
-Tests: tests/unit/preflight/test_verdict.py, tests/unit/preflight/test_local.py.
+Tests: tests/unit/preflight/test_verdict.py, tests/unit/preflight/test_single_node.py.
 """
 
 from collections import Counter, defaultdict
@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from muster.preflight.evidence import alike
-from muster.preflight.local import SHARED
 from muster.preflight.outcomes import Fail, How, LocalOutcome, Member
+from muster.preflight.single_node import SHARED
 from muster.protocol.numerals import significant
 from muster.world.checks import ProbeThreshold
 

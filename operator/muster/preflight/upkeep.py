@@ -20,7 +20,7 @@ from hashlib import blake2b
 
 from muster.api.nodehealth import CheckedProbe, CheckOutcome, CheckRequest, CheckResult
 from muster.api.preflight import PreflightPolicy, Profile
-from muster.preflight import local
+from muster.preflight import single_node
 from muster.preflight.evidence import LEAST_WITNESSES, Evidence, MemberTopology
 from muster.preflight.outcomes import Fail, How, Member
 from muster.preflight.own_tests import LEAST_ALIKE, MOST_ALIKE_SHARE, OwnTests, evaluate_own_tests
@@ -280,8 +280,8 @@ class _Tested:
 
 def _tested(site: IdleNode, answer: CheckAnswer, thresholds: Sequence[ProbeThreshold]) -> _Tested:
     # It is tested alone: that it was late says nothing of it.
-    told = local.without_common_delays(local.outcomes_of_answer(site.node, answer), ())
-    by_name, outcomes = local.with_thresholds(told, {site.node: site.view}, thresholds)
+    told = single_node.without_common_delays(single_node.outcomes_of_answer(site.node, answer), ())
+    by_name, outcomes = single_node.with_thresholds(told, {site.node: site.view}, thresholds)
     own = evaluate_own_tests([Member(site.node)], outcomes, by_name)
     fit = [Member(site.node)] if site.node not in own.unfit else []
     verdict = reach_verdict(Evidence(MemberTopology(fit), ()), own)
@@ -311,7 +311,7 @@ def _evaluate(site: IdleNode, order: CheckOrder, fleet: _Fleet) -> tuple[NodeChe
         again = replace(order, id=order.id + _ONCE_MORE)
         has_begun = again.id in site.view.given or site.view.answer(again.id) is not None
         since = fleet.passed_since(site.node, given)
-        is_shared = all(fail.probe in local.SHARED for fail in tested.verdict.failed)
+        is_shared = all(fail.probe in single_node.SHARED for fail in tested.verdict.failed)
         if has_begun or since >= LEAST_WITNESSES or not is_shared:
             checks, second = _evaluate(site, again, fleet)
             return replace(checks, orders=(order, *checks.orders)), second
@@ -344,7 +344,7 @@ def _finding(site: IdleNode, order: CheckOrder, tested: _Tested) -> Finding:
 def _may_be_a_moment(fails: Sequence[Fail]) -> bool:
     """Whether the failures may be of a moment, so that the test is repeated: no result was wrong, or only in shared
     services."""
-    return bool(fails) and not any(fail.wrong and fail.probe not in local.SHARED for fail in fails)
+    return bool(fails) and not any(fail.wrong and fail.probe not in single_node.SHARED for fail in fails)
 
 
 def _unfit(site: IdleNode, request: CheckRequest) -> Finding:

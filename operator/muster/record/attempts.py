@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from muster.api.gang import Examination, GangIncident, GangSpec, Level, Member
-from muster.checkpoints import local, resume, unloadable
+from muster.checkpoints import node_local, resume, unloadable
 from muster.fencing.survivors import unfenced_workers
 from muster.record import corruption, incidents, members
 from muster.recovery import budgets, holds
@@ -90,7 +90,9 @@ def next_attempt(
             "unfenced_workers": unfenced_workers(world, record, choice.members),
             "listing_round": 0,
             "move_incomplete_beyond": None,
-            "local_since_attempt": local.since_without_progress(world, record, incidents.newest_step(world, record)),
+            "local_since_attempt": node_local.since_without_progress(
+                world, record, incidents.newest_step(world, record)
+            ),
             "suspect_checkpoint": unloadable.after_attempt(world, record),
         }
     )
@@ -113,7 +115,7 @@ def without_nodes(world: JobWorld, record: GangSpec, reason: str = SUSPENDED) ->
     return spec.model_copy(update={"hold_until": None})
 
 
-def came_to_nothing(record: GangSpec) -> bool:
+def was_never_assembled(record: GangSpec) -> bool:
     """Whether the record is of a gang that held nodes and gave them back because its pods did not come to run."""
     return record.reason == ASSEMBLY_TIMED_OUT and not record.members
 

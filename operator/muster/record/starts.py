@@ -4,7 +4,7 @@ Tests: tests/unit/fencing/test_survivors.py, tests/unit/lifecycle/test_waiting_a
 """
 
 from muster.api.gang import FENCE_SECONDS, AttemptStart, GangSpec, Member
-from muster.checkpoints import local, resume, unloadable
+from muster.checkpoints import node_local, resume, unloadable
 from muster.checkpoints.resume import Start
 from muster.fencing.proofs import BOOT_CHARACTERS
 from muster.pods.worker_pod import PLAIN_MASTER_PORT
@@ -86,7 +86,7 @@ def with_barrier_open(world: JobWorld, record: GangSpec, where: Start, preset: s
             "incidents": incidents.with_resume_step(record.model_copy(update={"incidents": happened}), where),
             "branch": where.branch,
             "checkpoint": where.lasting if where.branch != record.branch else where.lasting or record.checkpoint,
-            "local_since_attempt": local.local_saves_since(world, record, where),
+            "local_since_attempt": node_local.local_saves_since(world, record, where),
             "last_published_checkpoint": resume.published_checkpoint(world),
             "corruption": corruption.close_report(record.corruption, where),
             "suspect_checkpoint": unloadable.after_start(record, where),

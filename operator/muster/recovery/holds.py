@@ -32,7 +32,7 @@ def held_until(world: JobWorld, record: GangSpec) -> datetime | None:
     return world.now + timedelta(seconds=held) if held else None
 
 
-def free_seconds(world: JobWorld, record: GangSpec) -> float:
+def seconds_since_hold(world: JobWorld, record: GangSpec) -> float:
     """Return for how many seconds this leader has seen that the start may begin; negative while it is held back."""
     age = world.attempt_age_seconds
     if record.hold_until is None:

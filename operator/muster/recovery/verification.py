@@ -6,7 +6,7 @@ Tests: tests/unit/recovery/test_waits.py.
 """
 
 from muster.api.gang import GangSpec
-from muster.recovery.holds import free_seconds
+from muster.recovery.holds import seconds_since_hold
 from muster.world.job import JobWorld, WorkerView
 
 JUDGES = 3
@@ -95,4 +95,4 @@ def _waited_seconds(world: JobWorld, record: GangSpec) -> float:
         for worker_view in world.worker_views
         if worker_view.pod and worker_view.pod.phase == "Running"
     )
-    return min(free_seconds(world, record), world.listing_age_seconds, world.leader_age_seconds, *begun)
+    return min(seconds_since_hold(world, record), world.listing_age_seconds, world.leader_age_seconds, *begun)

@@ -1,6 +1,6 @@
 """What a decision reports of a job, before conditions, messages and Events are made of it.
 
-Tests: tests/unit/status/test_status.py.
+Tests: tests/unit/status/test_job_status.py.
 """
 
 from collections.abc import Mapping

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from muster.api.gang import GangSpec
 from muster.api.trainingjob import MAX_WARNINGS, JobWarning
-from muster.checkpoints import place, save_options, unloadable, unshared
+from muster.checkpoints import location, save_options, unloadable, unshared
 from muster.pods import launching
 from muster.pods.warned import Warned
 from muster.protocol.messages import readable
@@ -27,8 +27,8 @@ def of_spec(world: JobWorld) -> list[Warned]:
     """Return what the job's spec shows by itself and beside the specs of other jobs, notes included."""
     found = (
         *launching.start_warnings(world.job),
-        place.shared_directory_warning(world),
-        place.volume_warning(world),
+        location.shared_directory_warning(world),
+        location.volume_warning(world),
         template.accelerator_warning(world.job, world.fleet),
         save_options.elsewhere_warning(world),
     )
@@ -68,9 +68,9 @@ def held_by(world: JobWorld) -> Warned | None:
     """
     accepted = world.job.spec.accepted_warnings
     for warned in of_spec(world):
-        goes_on = world.gang is not None and warned.reason != place.DIRECTORY_IN_USE
+        goes_on = world.gang is not None and warned.reason != location.DIRECTORY_IN_USE
         if warned.holds and warned.reason not in accepted and not goes_on:
-            waits = "waits until they have ended" if warned.reason == place.DIRECTORY_IN_USE else "does not start"
+            waits = "waits until they have ended" if warned.reason == location.DIRECTORY_IN_USE else "does not start"
             remedy = f"This job {waits}. To start it all the same, add {warned.reason} to spec.acceptedWarnings"
             return replace(warned, message=f"{warned.message}. {remedy}")
     return None

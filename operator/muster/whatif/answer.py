@@ -8,12 +8,12 @@ from statistics import fmean, stdev
 from pydantic import Field
 
 from muster.api.base import ApiModel
+from muster.whatif.failure_model import Blow, Dice, blows
 from muster.whatif.formula import expected_ettr, recovery_seconds, young_daly_seconds
 from muster.whatif.life import Account, Loss, live
 from muster.whatif.plan import Plan
 from muster.whatif.rates import Rates
-from muster.whatif.ways import Way, way_of
-from muster.whatif.weather import Blow, Dice, blows
+from muster.whatif.recovery_model import Way, way_of
 
 HOUR_SECONDS = 3600.0
 DEVIATIONS_95 = 1.96

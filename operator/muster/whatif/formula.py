@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 
 from muster.whatif.plan import Plan
-from muster.whatif.ways import Leaves, Way
+from muster.whatif.recovery_model import Leaves, Way
 
 
 def recovery_seconds(plan: Plan, ways: Sequence[Way], shares: Sequence[float]) -> float:

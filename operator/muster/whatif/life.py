@@ -10,9 +10,9 @@ from heapq import heapify, heappop, heappush
 
 from muster.api.trainingjob import Recovery
 from muster.recovery.budgets import WINDOW
+from muster.whatif.failure_model import Blow
 from muster.whatif.plan import Plan
-from muster.whatif.ways import Leaves, Way
-from muster.whatif.weather import Blow
+from muster.whatif.recovery_model import Leaves, Way
 
 
 @dataclass(slots=True)

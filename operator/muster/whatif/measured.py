@@ -1,6 +1,6 @@
 """Computes the failure rates of this fleet from the records of its jobs. Pure.
 
-Tests: tests/unit/whatif/test_ways.py.
+Tests: tests/unit/whatif/test_recovery_model.py.
 """
 
 from collections import Counter
@@ -13,7 +13,7 @@ from muster.lifecycle.commit import FEW_INCIDENTS
 from muster.recovery.failure import Kind, kinds_with
 from muster.whatif.plan import DAY_SECONDS
 from muster.whatif.rates import Cause, Rates, RatesError
-from muster.whatif.ways import CRASH, HANG, SILENT
+from muster.whatif.recovery_model import CRASH, HANG, SILENT
 
 _SILENT = kinds_with(lambda traits: traits.lost_node)
 _HANG = frozenset({Kind.HANG, Kind.START_HANG})

@@ -1,6 +1,6 @@
 """Describes how often nodes fail, and of what: published figures, and a user's own.
 
-Tests: tests/unit/whatif/test_ways.py.
+Tests: tests/unit/whatif/test_recovery_model.py.
 """
 
 import re
@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pydantic import Field
 
 from muster.api.base import ApiModel
-from muster.whatif.ways import CRASH, HANG, SILENT, SymptomError, severity_of_evidence
+from muster.whatif.recovery_model import CRASH, HANG, SILENT, SymptomError, severity_of_evidence
 
 PUBLISHED_GPUS_PER_NODE = 8
 _CAUSE = re.compile(r"(?P<name>[^=]+)=(?P<share>[0-9]*\.?[0-9]+):(?P<symptom>\w+)")

@@ -139,7 +139,7 @@ def chosen(path: str, tree: ast.AST) -> Iterator[str]:
                 yield from values_of(default)
             case ast.keyword(arg="reason", value=argument) if path.startswith("kube/"):
                 yield from values_of(argument)
-            case ast.IfExp() if path == "status/status.py":
+            case ast.IfExp() if path == "status/job_status.py":
                 yield from values_of(node)
 
 

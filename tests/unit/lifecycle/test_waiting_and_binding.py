@@ -16,7 +16,7 @@ from muster.lifecycle.step import decide
 from muster.placement.fleet_index import PART
 from muster.placement.tree import Tree
 from muster.pods.requirements import scheduler_for
-from muster.record.attempts import came_to_nothing
+from muster.record.attempts import was_never_assembled
 from muster.recovery import holds
 from muster.world.fleet import Exclusion, KnownAges
 from muster.world.job import CreateError, JobWorld, NodeLimit
@@ -282,7 +282,7 @@ def test_a_gang_that_cannot_be_assembled_gives_its_nodes_back(scene: Scene, word
     assert (spec.members, spec.reason, spec.releases, spec.hold_until) == ([], "AssemblyTimedOut", 1, at(160))
     assert f"worker 2 on n2: {words}" in plan.announcements[0].note
     assert "stand behind those of other namespaces" in plan.announcements[0].note
-    assert came_to_nothing(spec)
+    assert was_never_assembled(spec)
 
 
 def test_a_claim_that_is_not_there_is_said_once() -> None:
@@ -366,7 +366,7 @@ def test_nobody_waits_longer_than_the_longest_hold_whatever_the_clock_of_a_leade
         assert (told(plan), plan.wake_in_seconds) == (("Pending", "AssemblyTimedOut"), held_seconds)
     else:
         assert [member.node for member in committed(plan).members] == ["n0", "n1", "n2"]
-    assert holds.free_seconds(world, scene.record) == min(seen_seconds, max(-7 * 3600, seen_seconds - 3600))
+    assert holds.seconds_since_hold(world, scene.record) == min(seen_seconds, max(-7 * 3600, seen_seconds - 3600))
 
 
 def with_a_hole(scene: Scene) -> Scene:
@@ -388,7 +388,9 @@ def test_of_two_gangs_that_hold_what_the_other_needs_one_gives_back() -> None:
     assert committed(plan).members == []
     assert "other jobs wait for nodes" in plan.announcements[0].note
     spec = committed(plan)
-    assert (spec.reason, came_to_nothing(spec)) == ("NodesYielded", False), "it has trained: its namespace pays nothing"
+    assert (spec.reason, was_never_assembled(spec)) == ("NodesYielded", False), (
+        "it has trained: its namespace pays nothing"
+    )
 
 
 @pytest.mark.parametrize(
@@ -441,7 +443,7 @@ def test_for_a_record_beyond_its_namespaces_limit_no_pod_is_made_and_its_job_wai
     scene = Scene(a_job()).fleet(4).gang(go=False, members=worker_views(*members))
     plan = decide(scene.but(limit=NodeLimit(2), beyond_limit=True).world(), SETTINGS)
     spec = committed(plan)
-    assert (spec.members, spec.reason, came_to_nothing(spec)) == ([], "NamespaceLimit", False)
+    assert (spec.members, spec.reason, was_never_assembled(spec)) == ([], "NamespaceLimit", False)
     (told_so,) = plan.announcements
     assert (told_so.reason, told_so.warning) == ("NamespaceLimit", True)
     assert (

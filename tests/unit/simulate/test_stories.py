@@ -44,7 +44,7 @@ SHOWN_BY = {
     "given-up": "simulate/test_checks.py::test_a_rank_starts_on_another_node_than_one_for_which_sigkill_waits",
     "leave-for-ever": "lifecycle/test_scenarios.py::test_or_for_the_deadline",
     "leave-unsaid": (
-        "status/test_status.py::test_a_planned_leave_without_a_place_to_go_to_says_so_and_no_deadline_that_has_passed"
+        "status/test_job_status.py::test_a_planned_leave_without_a_place_to_go_to_says_so_and_no_deadline_that_has_passed"
     ),
     "listed-wins": "checkpoints/test_resume.py::test_what_is_gone_for_everybody_was_removed_by_somebody",
     "marker-is-enough": (

@@ -5,10 +5,10 @@ from dataclasses import asdict
 import pytest
 from tests.unit.whatif.builders import DICE, a_plan
 
+from muster.whatif.failure_model import blows
 from muster.whatif.life import Account, live
 from muster.whatif.rates import LLAMA3
-from muster.whatif.ways import way_of
-from muster.whatif.weather import blows
+from muster.whatif.recovery_model import way_of
 
 
 def total(account: Account) -> float:

@@ -16,10 +16,10 @@ from tests.unit.whatif.lives import (
 )
 
 from muster.whatif.answer import BudgetExhausted, answer
+from muster.whatif.failure_model import blows
 from muster.whatif.formula import expected_ettr, young_daly_seconds
 from muster.whatif.plan import DAY_SECONDS, usual_start_seconds
 from muster.whatif.rates import LLAMA3
-from muster.whatif.weather import blows
 
 
 def test_what_it_is_compared_with_changes_nothing_for_a_plan() -> None:

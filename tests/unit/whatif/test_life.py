@@ -6,10 +6,10 @@ import pytest
 from tests.unit.whatif.accounts import assert_that_every_second_is_on_one_account, total
 from tests.unit.whatif.builders import a_plan
 
+from muster.whatif.failure_model import Blow
 from muster.whatif.life import Account, Loss, live
 from muster.whatif.plan import DAY_SECONDS
-from muster.whatif.ways import Leaves, Way
-from muster.whatif.weather import Blow
+from muster.whatif.recovery_model import Leaves, Way
 
 IN_PLACE = Way(5.0, Leaves.NEVER, True)
 LOST = Way(20.0, Leaves.ALWAYS, False)

@@ -33,7 +33,7 @@ from muster.queueing import queue
 from muster.queueing.limits import Limits
 from muster.record import attempts, incidents, members
 from muster.recovery import budgets, exits, failures, silence
-from muster.status import status
+from muster.status import job_status
 from muster.world import fleet
 from muster.world.job import JobWorld, WorkerView
 from muster.world.views import PodView
@@ -98,7 +98,7 @@ def _old_refund(patch: Patch) -> None:
 
 def _forgotten_resume(patch: Patch) -> None:
     """Nobody compares the first step with the checkpoint."""
-    for module in (failures, status):
+    for module in (failures, job_status):
         patch.setattr(module, "runs_behind", lambda *_: False)
 
 
@@ -269,7 +269,7 @@ def _drain_for_ever(patch: Patch) -> None:
 
 def _leave_unsaid(patch: Patch) -> None:
     """Found by a life: a planned evacuation for which no node is free names a deadline that has passed."""
-    patch.setattr(status, "_held_up", lambda *_: "")
+    patch.setattr(job_status, "_held_up", lambda *_: "")
 
 
 def _second_counted_twice(patch: Patch) -> None:

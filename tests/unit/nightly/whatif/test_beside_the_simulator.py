@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from tests.unit.whatif.builders import a_plan
 
+from muster.whatif.failure_model import Blow
 from muster.whatif.life import live
 from muster.whatif.plan import DAY_SECONDS, Plan
-from muster.whatif.ways import CRASH, HANG, SILENT, Leaves, way_of
-from muster.whatif.weather import Blow
+from muster.whatif.recovery_model import CRASH, HANG, SILENT, Leaves, way_of
 from simulate.fault import FOR_EVER, Fault, MissedError
 from simulate.faults import begin
 from simulate.life import Life

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from muster.preflight import local
+from muster.preflight import single_node
 from muster.preflight.outcomes import How, LocalOutcome, Member
 from muster.preflight.own_tests import evaluate_own_tests
 from muster.protocol.checks import NODE, CheckAnswer, CheckReport, ProbeReport
@@ -20,7 +20,7 @@ def compared(prints: Prints, reports: dict[str, CheckReport] | None = None, wron
         LocalOutcome(node, "bit-exact", How.RESULT, wrong=node == wrong, fingerprint=fingerprint)
         for node, fingerprint in prints.items()
     ]
-    return local.with_wrong_bits(told, checkers)
+    return single_node.with_wrong_bits(told, checkers)
 
 
 def blamed(found: list[LocalOutcome]) -> dict[str, str]:
@@ -94,7 +94,7 @@ def test_a_limit_of_another_version_of_the_probes_judges_nobody_else() -> None:
 
     outcomes = [LocalOutcome(node, "gemm-bf16", How.RESULT, 600.0) for node in ("n1", "n2", "n3")]
     views = {"n1": view("1"), "n2": view("1"), "n3": view("2")}
-    by_name, found = local.with_thresholds(outcomes, views, [threshold("1", 600.0), threshold("2", 1000.0)])
+    by_name, found = single_node.with_thresholds(outcomes, views, [threshold("1", 600.0), threshold("2", 1000.0)])
     assert [by_name[each.probe].least for each in found] == [540.0, 540.0, 900.0]
 
 
@@ -120,9 +120,9 @@ ONLY_STORAGE = replace(LATE, probes=(LATE.probes[0], LATE.probes[2]))
     ],
 )
 def test_what_is_late_is_one_outcome(answer: CheckAnswer | None, probe: str, words: str) -> None:
-    (late,) = [each for each in local.outcomes_of_answer("n0", answer) if each.how is How.LATE]
+    (late,) = [each for each in single_node.outcomes_of_answer("n0", answer) if each.how is How.LATE]
     assert (late.probe, late.message) == (probe, words)
-    assert not local.ended_in_time("n0", answer)
+    assert not single_node.ended_in_time("n0", answer)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_being_late_says_something_beside_others_that_were_in_time(
     in_time: tuple[str, ...], how: How, words: str
 ) -> None:
     well = LocalOutcome("n3", "gemm-bf16", How.RESULT, 600.0)
-    late, other = local.without_common_delays([*local.outcomes_of_answer("n0", None), well], in_time)
+    late, other = single_node.without_common_delays([*single_node.outcomes_of_answer("n0", None), well], in_time)
     assert (late.node, late.how) == ("n0", how)
     assert late.message.endswith(words)
     assert other == well

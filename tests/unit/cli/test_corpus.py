@@ -8,7 +8,7 @@ import yaml
 from tests.unit.reports import corpus
 
 from muster.cli.convert import as_document
-from muster.cli.pieces import MAX_CASES, OF_ANSWERS, OF_THE_LOG, Pseudonyms, pieces
+from muster.cli.corpus import MAX_CASES, OF_ANSWERS, OF_THE_LOG, Pseudonyms, pieces
 from muster.node.agent.kernel_lines import KERNEL_LINES
 from muster.world.redact import GONE
 

@@ -6,7 +6,7 @@ import pytest
 from tests.unit.lifecycle.builders import EPOCH, SETTINGS, Scene, a_job, at, running
 
 from muster.api.trainingjob import CheckpointStatus, JobWarning
-from muster.checkpoints.place import place_of, volume_warning
+from muster.checkpoints.location import place_of, volume_warning
 from muster.lifecycle.step import decide
 from muster.protocol.messages import CheckpointReport
 

@@ -44,7 +44,7 @@ from muster.recovery.failures import age_at_report, runs_behind
 from muster.recovery.modes import mode_of
 from muster.recovery.verification import verifiers
 from muster.recovery.words import MAX_NODES_IN_NOTE, after_corruption, names_in_note, on_nodes
-from muster.status import care, warnings
+from muster.status import save_health, warnings
 from muster.status.figures import compute_or_fallback
 from muster.status.report import ASSEMBLING, Announcement, State, StatusReport
 from muster.status.suspect_success import success_warnings
@@ -339,7 +339,7 @@ def _build(
     if checkpoint is not None and record is not None and end is None:
         trains, bare = state in ("Running", "Saving"), checkpoint
         checkpoint = compute_or_fallback(
-            "saves", lambda: care.with_save_concerns(world, record, bare, trains=trains), bare
+            "saves", lambda: save_health.with_save_concerns(world, record, bare, trains=trains), bare
         )
     step = _step(world, record, checkpoint, ended=end is not None)
     return TrainingJobStatus(

@@ -6,7 +6,7 @@ import pytest
 from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, at, idle, running
 
 from muster.api.gang import GangSpec, Resume
-from muster.checkpoints import local
+from muster.checkpoints import node_local
 from muster.checkpoints.resume import Missing, Start
 from muster.lifecycle import moves
 from muster.lifecycle.directive import directive_for
@@ -36,7 +36,7 @@ def scene(
 def where(here: Scene) -> Start | Missing:
     world = here.world()
     assert world.gang is not None
-    return local.local_start(world, world.gang.spec)
+    return node_local.local_start(world, world.gang.spec)
 
 
 def begun(here: Scene) -> tuple[GangSpec, str]:
@@ -136,8 +136,8 @@ def test_a_node_that_has_not_looked_is_waited_for_and_not_for_ever() -> None:
     late = {"local": (OURS,), "local_attempt": 1}
     found = where(scene((OURS,), (OURS,), late))
     assert isinstance(found, Missing)
-    assert (found.reason, found.stalled, "worker 2 on n2" in found.message) == (local.NOT_LOOKED, False, True)
-    after = where(scene((OURS,), (OURS,), late, listed=local.WAIT_SECONDS))
+    assert (found.reason, found.stalled, "worker 2 on n2" in found.message) == (node_local.NOT_LOOKED, False, True)
+    after = where(scene((OURS,), (OURS,), late, listed=node_local.WAIT_SECONDS))
     assert isinstance(after, Start)
     assert after.resume == SHARED
 

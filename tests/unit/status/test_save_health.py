@@ -12,7 +12,7 @@ from muster.api.gang import Resume
 from muster.api.trainingjob import MAX_SAVES, CheckpointStatus, TrainingJobStatus
 from muster.lifecycle.step import decide
 from muster.protocol.messages import CheckpointReport
-from muster.status import care, figures
+from muster.status import figures, save_health
 
 
 def test_each_save_is_told_with_what_is_known_of_it() -> None:
@@ -84,7 +84,7 @@ def test_a_defect_in_what_is_told_of_saves_keeps_no_job_from_its_pods(monkeypatc
         raise ZeroDivisionError
 
     monkeypatch.setattr(figures, "_logged", set())
-    monkeypatch.setattr(care, "with_save_concerns", broken)
+    monkeypatch.setattr(save_health, "with_save_concerns", broken)
     life = Life()
     status = life.look(605, report(10, 600), step=11)
     assert (status.state, status.checkpoint is not None) == ("Running", True)

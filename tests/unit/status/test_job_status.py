@@ -14,7 +14,7 @@ from muster.lifecycle.step import decide, with_status
 from muster.protocol.checkpoints import UNVERIFIED
 from muster.protocol.messages import CheckpointReport, RankReport
 from muster.record import incidents
-from muster.status import status
+from muster.status import job_status
 from muster.status.report import State, StatusReport
 from muster.world.fleet import Exclusion
 from muster.world.queuedecision import NotPlaced, QueueDecision, Shortfall
@@ -107,7 +107,9 @@ def test_steps_that_nobody_counts_any_more_are_said() -> None:
     assert "progress.stepPattern takes for ever" in told
 
 
-def unseen(progress: dict[str, object], seconds: float = status.UNSEEN_SECONDS + 1, **views: object) -> tuple[str, str]:
+def unseen(
+    progress: dict[str, object], seconds: float = job_status.UNSEEN_SECONDS + 1, **views: object
+) -> tuple[str, str]:
     """The reason, and what the condition says, after so long."""
     scene = Scene(a_job(progress=progress), seconds=seconds).fleet().gang().pods().all(running(1, **views))
     assert scene.record is not None
@@ -127,13 +129,13 @@ def unseen(progress: dict[str, object], seconds: float = status.UNSEEN_SECONDS +
     ],
 )
 def test_that_no_step_is_seen_is_said_with_what_to_change(progress: dict[str, object], says: str) -> None:
-    assert unseen(progress, status.UNSEEN_SECONDS - 1)[0] == "RanksStarted"
+    assert unseen(progress, job_status.UNSEEN_SECONDS - 1)[0] == "RanksStarted"
     reason, message = unseen(progress)
     assert reason == "StepsNotSeen"
     assert says in message
     assert "MUSTER_PROGRESS" in message
     assert len(message) < 1024
-    assert unseen(progress, 3 * status.UNSEEN_SECONDS) == (reason, message)
+    assert unseen(progress, 3 * job_status.UNSEEN_SECONDS) == (reason, message)
 
 
 LIKELY = {"likely_pattern": r"^\s*step\s+([0-9]+)", "likely_line": "step 12 of block 3"}
@@ -153,20 +155,20 @@ LIKELY = {"likely_pattern": r"^\s*step\s+([0-9]+)", "likely_line": "step 12 of b
 def test_lines_that_look_like_steps_are_said_after_a_minute(
     progress: dict[str, object], views: dict[str, object], says: str
 ) -> None:
-    assert unseen(progress, status.LIKELY_SECONDS - 1, **views)[0] == "RanksStarted"
-    reason, message = unseen(progress, status.LIKELY_SECONDS, **views)
+    assert unseen(progress, job_status.LIKELY_SECONDS - 1, **views)[0] == "RanksStarted"
+    reason, message = unseen(progress, job_status.LIKELY_SECONDS, **views)
     assert reason == "StepsNotSeen"
     assert says in message
     assert "hunter2" not in message
     assert len(message) < 1024
-    assert unseen(progress, 3 * status.UNSEEN_SECONDS, **views) == (reason, message)
+    assert unseen(progress, 3 * job_status.UNSEEN_SECONDS, **views) == (reason, message)
     assert unseen({"preset": "Off"}, **views)[0] == "RanksStarted"
     assert unseen(progress, step=7, **views)[0] != "StepsNotSeen"
 
 
 def test_a_pattern_that_holds_a_secret_is_not_proposed() -> None:
     views = {"likely_pattern": "PASSWORD=hunter2 step ([0-9]+)", "likely_line": "PASSWORD=hunter2 step 5"}
-    assert unseen({}, status.LIKELY_SECONDS, **views)[0] == "RanksStarted"
+    assert unseen({}, job_status.LIKELY_SECONDS, **views)[0] == "RanksStarted"
 
 
 def test_a_loss_that_is_no_number_is_warned_of_until_it_is_one_again() -> None:
@@ -214,7 +216,7 @@ def test_a_loss_that_is_a_number_now_and_then_changes_what_is_told_once_a_minute
     scene.job = scene.job.model_copy(update={"status": first})
     for since in (None, 55, None):
         assert shown(scene.all(running(1, step=57, loss_not_finite_since=since))) == first
-    scene.seconds += status.STEADY_SECONDS
+    scene.seconds += job_status.STEADY_SECONDS
     assert shown(scene).warnings == []
     (again,) = shown(scene.all(running(1, step=57, loss_not_finite_since=55))).warnings
     assert "since step 55" in again.message
@@ -231,7 +233,7 @@ def test_what_is_amiss_with_steps_and_with_checkpoints_is_warned_of_at_once() ->
     """Neither stands in the place of the other."""
     uncounted = "/c/latest.pt is of no format that Muster knows"
     views = {**LIKELY, "checkpoint_warning": uncounted}
-    scene = Scene(a_job(), seconds=status.LIKELY_SECONDS).fleet().gang().pods().all(running(1, **views))
+    scene = Scene(a_job(), seconds=job_status.LIKELY_SECONDS).fleet().gang().pods().all(running(1, **views))
     assert scene.record is not None
     assert scene.record.start is not None
     scene.record = scene.record.model_copy(update={"start": scene.record.start.model_copy(update={"time": at(0)})})
@@ -252,7 +254,7 @@ def test_nobody_is_told_of_steps_that_are_seen_or_that_nobody_wants() -> None:
 
 
 def test_that_no_rank_prints_or_writes_anything_is_said() -> None:
-    late = status.QUIET_SECONDS + 1
+    late = job_status.QUIET_SECONDS + 1
 
     def told(quiet: float | None, **changes: object) -> tuple[str, str]:
         return unseen({}, late, quiet_age_seconds=quiet, **changes)
@@ -267,7 +269,7 @@ def test_that_no_rank_prints_or_writes_anything_is_said() -> None:
 
 
 def test_one_rank_that_prints_speaks_for_all_and_so_does_a_new_checkpoint() -> None:
-    late = status.QUIET_SECONDS + 1
+    late = job_status.QUIET_SECONDS + 1
     scene = Scene(a_job(), seconds=late).fleet().gang().pods().all(running(1, step=7, quiet_age_seconds=late))
     assert shown(scene).reason == "RanksQuiet"
     assert shown(scene.launcher(2, running(1, step=7, quiet_age_seconds=3.0))).reason == "Training"
@@ -345,16 +347,16 @@ def test_training_without_a_checkpoint_that_anybody_sees_is_said() -> None:
         scene.record = scene.record.model_copy(update={"start": scene.record.start.model_copy(update={"time": at(0)})})
         return shown(scene)
 
-    assert after(status.UNSAVED_SECONDS - 1).reason == "Training"
-    late = after(status.UNSAVED_SECONDS + 1)
+    assert after(job_status.UNSAVED_SECONDS - 1).reason == "Training"
+    late = after(job_status.UNSAVED_SECONDS + 1)
     assert late.reason == "NoCheckpointSeen"
     told = next(condition.message for condition in late.conditions if condition.type == "Running")
     assert "/checkpoints" in told
     assert "on a volume that the worker container mounts?" in told
-    late = after(status.UNSAVED_SECONDS + 1, a_job(checkpoint={"directory": "s3://b/run"}))
+    late = after(job_status.UNSAVED_SECONDS + 1, a_job(checkpoint={"directory": "s3://b/run"}))
     told = next(condition.message for condition in late.conditions if condition.type == "Running")
     assert told.endswith("Is it the directory that the trainer writes to?")
-    assert after(status.UNSAVED_SECONDS + 1, checkpoint=Resume(step=40, path="/c/40")).reason == "Training"
+    assert after(job_status.UNSAVED_SECONDS + 1, checkpoint=Resume(step=40, path="/c/40")).reason == "Training"
 
 
 def test_the_format_of_the_newest_checkpoint_is_named() -> None:

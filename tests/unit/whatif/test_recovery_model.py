@@ -10,7 +10,7 @@ from muster.api.gang import FaultClass, Gang
 from muster.api.trainingjob import TrainingJob
 from muster.whatif.measured import measured
 from muster.whatif.rates import FT_HSDP, LLAMA3, PUBLISHED, RatesError, causes_from, of_nodes
-from muster.whatif.ways import Leaves, SymptomError, silent_seconds, way_of
+from muster.whatif.recovery_model import Leaves, SymptomError, silent_seconds, way_of
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
