@@ -157,3 +157,13 @@ def test_a_name_that_is_no_field_is_found_where_the_model_is_known(line: str, wr
     function = f"def change(larger: Larger, either: Part | Whole | None, each):\n    {line}\n"
     found = wrong_keys(ast.parse(function), models_of([ast.parse(DECLARED)]))
     assert list(found) == [f"line 2: {words}" for words in wrong]
+
+
+DECIDING = ("lifecycle", "burnin")
+
+
+def test_who_decides_changes_no_record_but_by_calls_of_the_room_record() -> None:
+    modules = [file for room in DECIDING for file in (ROOT / "operator/muster" / room).rglob("*.py")]
+    copying = [str(file.relative_to(ROOT)) for file in modules if "model_copy(" in file.read_text()]
+    assert len(modules) > len(DECIDING)
+    assert copying == []

@@ -11,8 +11,8 @@ from muster.api.goodput import Account
 from muster.api.trainingjob import CompletionResult, TrainingJobStatus
 from muster.goodput.account import with_account, with_held_gpus
 from muster.goodput.status_goodput import goodput_of_status, incidents_of_status
-from muster.lifecycle.commit import within_etcd_limit
 from muster.lifecycle.plan import CommitGang, Plan
+from muster.record.size import within_etcd_limit
 from muster.status.figures import compute_or_fallback
 from muster.status.job_status import published_incidents
 from muster.world.job import JobWorld

@@ -17,7 +17,7 @@ from muster.lifecycle.evacuation_step import (
 from muster.lifecycle.plan import Plan
 from muster.record import incidents, members
 from muster.record.attempts import next_attempt, without_nodes
-from muster.record.evacuation import with_evacuation_begun
+from muster.record.evacuation import with_evacuation_begun, without_evacuation
 from muster.recovery.words import names_in_note, on_nodes
 from muster.status.report import Announcement
 from muster.world.job import JobWorld
@@ -28,7 +28,7 @@ def plan(world: JobWorld, spec: GangSpec, step: EvacuationStep) -> Plan:
     match step:
         case CancelEvacuation():
             event = Announcement("EvacuationCancelled", "The job no longer has to leave a node. It trains on.")
-            return commit(world, spec.model_copy(update={"evacuation": None}), event)
+            return commit(world, without_evacuation(spec), event)
         case ReleaseNodes():
             return commit(world, without_nodes(world, spec))
         case MoveMembers():

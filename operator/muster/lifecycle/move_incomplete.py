@@ -9,6 +9,7 @@ from muster.api.gang import GangSpec
 from muster.checkpoints.resume import Missing
 from muster.protocol.checkpoint_names import is_url
 from muster.protocol.resuming import is_own
+from muster.record import starts
 from muster.recovery.verification import NOT_MOVED
 from muster.status.report import Announcement
 from muster.world.job import JobWorld
@@ -32,14 +33,11 @@ def with_move_ordered(world: JobWorld, record: GangSpec, begun: GangSpec) -> Gan
     directory = checkpoint.directory or ""
     if is_url(directory) or not is_own(go.resume.path, directory):
         return None
-    order = record.model_copy(update={"move_incomplete_beyond": go.resume})
     suspect = begun.suspect_checkpoint
-    if suspect is None or suspect.fallback != go.resume:
-        return order
-    # It goes back from a checkpoint that seems to load nowhere, which is to be moved, too: only what the record
+    # Where it goes back from a checkpoint that seems to load nowhere, that is to be moved, too: only what the record
     # excludes is.
-    names = ("branch", "checkpoint", "last_published_checkpoint", "suspect_checkpoint")
-    return order.model_copy(update={name: getattr(begun, name) for name in names})
+    goes_back = suspect is not None and suspect.fallback == go.resume
+    return starts.with_move_ordered(record, go.resume, begun if goes_back else None)
 
 
 def awaited_move(world: JobWorld, record: GangSpec) -> Missing | None:

@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from muster.api.gang import GangSpec, Level
 from muster.lifecycle import placing
-from muster.record import members
+from muster.record import exclusions, members
 from muster.record.attempts import ASSEMBLY_TIMED_OUT, Choice, next_attempt
 from muster.world.job import JobWorld
 from muster.world.queuedecision import NotPlaced
@@ -43,10 +43,8 @@ def after_late_workers(world: JobWorld, record: GangSpec, indices: Collection[in
         indices: of those workers.
     """
     nodes = (world.by_index[index].member.node for index in indices)
-    excluded = {**record.excluded_nodes, **dict.fromkeys(nodes, world.now + members.EXCLUSION)}
-    return with_members_moved(
-        world, record.model_copy(update={"excluded_nodes": excluded}), indices, ASSEMBLY_TIMED_OUT
-    )
+    avoiding = exclusions.with_excluded(record, nodes, world.now + exclusions.EXCLUSION)
+    return with_members_moved(world, avoiding, indices, ASSEMBLY_TIMED_OUT)
 
 
 def with_members_moved(world: JobWorld, record: GangSpec, indices: Collection[int], reason: str) -> GangSpec:

@@ -6,7 +6,6 @@ Tests: tests/unit/lifecycle/test_waiting_and_binding.py.
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from datetime import timedelta
 
 from muster.api.gang import GangSpec, Level, Member
 from muster.placement.eligibility import is_out_of_service, refusal
@@ -16,12 +15,11 @@ from muster.pods.requirements import requirements
 from muster.queueing.limits import NAMESPACE_LIMIT
 from muster.record import members
 from muster.record.attempts import Choice
+from muster.record.exclusions import with_firm_exclusions
 from muster.recovery.modes import greater_level, mode_of
 from muster.world.job import JobWorld
 from muster.world.queuedecision import NotPlaced, Placed
 
-# So soon a node with a failure is taken again when there is no other.
-RETRY_EXCLUDED = timedelta(minutes=1)
 # Of one decision to move members of a gang with segments.
 MOST_TRIES = 32
 TOPOLOGY_UNSATISFIED = "TopologyUnsatisfied"
@@ -196,21 +194,6 @@ def are_replaceable(world: JobWorld, record: GangSpec, indices: Collection[int])
     level = Level.REBUILD if mode_of(world.job).starts_with_pods else Level.REPLACE
     moved = next_members(world, record, level, (), indices, takes_last=False)
     return all(member.node for member in moved.members)
-
-
-def with_firm_exclusions(world: JobWorld, record: GangSpec) -> GangSpec:
-    """Return the record with only those nodes excluded that must not be used, even where there are no others.
-
-    These are nodes with a failure less than a minute ago, and nodes that failed the burn-in in the same boot. A
-    recorded time may be of another leader's clock, so one that lies ahead is judged by its distance from now.
-    """
-    excluded = record.excluded_nodes.items()
-    recent = {node: until for node, until in excluded if abs(until - members.EXCLUSION - world.now) < RETRY_EXCLUDED}
-    for failure in record.burn_in.failures if record.burn_in else ():
-        node = world.fleet.nodes.get(failure.node)
-        if node and node.boot_id == failure.boot and abs(world.now - failure.time) < members.FAILED_EXCLUSION:
-            recent[failure.node] = failure.time + members.FAILED_EXCLUSION
-    return record.model_copy(update={"excluded_nodes": recent})
 
 
 def gang_request(world: JobWorld, record: GangSpec | None) -> Request:

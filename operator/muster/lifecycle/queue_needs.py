@@ -7,6 +7,7 @@ from muster.lifecycle import placing
 from muster.lifecycle.pending import obstacle_of
 from muster.placement.request import Request
 from muster.record.attempts import was_never_assembled
+from muster.record.exclusions import with_firm_exclusions
 from muster.world.job import JobWorld
 
 
@@ -63,10 +64,10 @@ def request_of(world: JobWorld) -> Request | None:
     if record is not None and record.members:
         nodeless = {member.index for member in record.members if not member.node}
         return (
-            placing.replacement_request(world, record, nodeless, placing.with_firm_exclusions(world, record))
+            placing.replacement_request(world, record, nodeless, with_firm_exclusions(world, record))
             if nodeless
             else None
         )
     if obstacle_of(world) is not None:
         return None
-    return placing.gang_request(world, placing.with_firm_exclusions(world, record) if record else None)
+    return placing.gang_request(world, with_firm_exclusions(world, record) if record else None)

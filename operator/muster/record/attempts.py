@@ -13,7 +13,7 @@ from typing import NamedTuple
 from muster.api.gang import Examination, GangIncident, GangSpec, Level, Member
 from muster.checkpoints import node_local, resume, unloadable
 from muster.fencing.survivors import unfenced_workers
-from muster.record import corruption, incidents, members
+from muster.record import corruption, exclusions, incidents, members
 from muster.recovery import budgets, holds
 from muster.world.job import JobWorld
 from muster.world.queuedecision import Placed
@@ -110,8 +110,7 @@ def _with_replacements_marked(record: GangSpec, chosen: Sequence[Member]) -> lis
 
 def without_nodes(world: JobWorld, record: GangSpec, reason: str = SUSPENDED) -> GangSpec:
     """Return the record without members, so that the nodes are free."""
-    record = record.model_copy(update={"checkpoint": resume.newest_checkpoint(world, record)})
-    spec = next_attempt(world, record, Choice(Level.START, []), reason)
+    spec = next_attempt(world, with_newest_checkpoint(world, record), Choice(Level.START, []), reason)
     return spec.model_copy(update={"hold_until": None})
 
 
@@ -137,13 +136,21 @@ def after_assembly_failed(
     pause = min(FIRST_RELEASE_SECONDS * 2.0 ** (releases - 1), holds.LONGEST_SECONDS)
     nodes = (world.by_index[index].member.node for index in late)
     # For as long as it waits and a little longer, or it would come back to them.
-    until = world.now + timedelta(seconds=pause) + members.EXCLUSION
-    excluded = {**record.excluded_nodes, **dict.fromkeys(filter(None, nodes), until)} if late else record.excluded_nodes
-    update = {"hold_until": world.now + timedelta(seconds=pause), "releases": releases, "excluded_nodes": excluded}
-    return without_nodes(world, record, reason).model_copy(update=update)
+    until = world.now + timedelta(seconds=pause) + exclusions.EXCLUSION
+    released = exclusions.with_excluded(without_nodes(world, record, reason), filter(None, nodes), until)
+    return held_for(world, released.model_copy(update={"releases": releases}), pause)
+
+
+def held_for(world: JobWorld, record: GangSpec, seconds: float) -> GangSpec:
+    """Return the record whose attempt starts no earlier than in so many seconds."""
+    return record.model_copy(update={"hold_until": world.now + timedelta(seconds=seconds)})
 
 
 def budget_exhausted(world: JobWorld, record: GangSpec) -> str:
     """Return the reason of the restart budget that is exhausted, given the newest checkpoint seen; "" if none is."""
-    seen = record.model_copy(update={"checkpoint": resume.newest_checkpoint(world, record)})
-    return budgets.exhausted(seen, world.job.spec.recovery, world.now)
+    return budgets.exhausted(with_newest_checkpoint(world, record), world.job.spec.recovery, world.now)
+
+
+def with_newest_checkpoint(world: JobWorld, record: GangSpec) -> GangSpec:
+    """Return the record with the newest complete checkpoint that is known."""
+    return record.model_copy(update={"checkpoint": resume.newest_checkpoint(world, record)})

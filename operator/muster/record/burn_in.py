@@ -9,6 +9,7 @@ from muster.api.gang import BurnIn, BurnInAllReduce, BurnInFailure, GangSpec
 from muster.preflight.outcomes import Fail
 from muster.record import corruption, members
 from muster.record.attempts import after_assembly_failed
+from muster.record.exclusions import EXCLUSION, FAILED_EXCLUSION, with_excluded
 from muster.world.job import JobWorld
 
 BURN_IN_FAILED = "BurnInFailed"
@@ -22,9 +23,9 @@ def after_burn_in_release(world: JobWorld, record: GangSpec, fails: Sequence[Fai
     """
     record = corruption.with_culprits(record, fails)
     spec = after_assembly_failed(world, record, members.indices_on(record, {fail.node for fail in fails}))
-    excluded = {**spec.excluded_nodes, **dict.fromkeys((f.node for f in fails), world.now + members.FAILED_EXCLUSION)}
+    spec = with_excluded(spec, (fail.node for fail in fails), world.now + FAILED_EXCLUSION)
     told = _after_try(world, record, fails, profile).model_copy(update={"tries": 0})
-    return spec.model_copy(update={"reason": BURN_IN_FAILED, "excluded_nodes": excluded, "burn_in": told})
+    return spec.model_copy(update={"reason": BURN_IN_FAILED, "burn_in": told})
 
 
 def after_inconclusive_release(
@@ -50,12 +51,9 @@ def with_failed(world: JobWorld, record: GangSpec, fails: Sequence[Fail], profil
         fails: the failed nodes.
         profile: of the burn-in.
     """
-    excluded = {
-        **record.excluded_nodes,
-        **dict.fromkeys({fail.node for fail in fails}, world.now + members.FAILED_EXCLUSION),
-    }
-    changes = {"excluded_nodes": excluded, "burn_in": _after_try(world, record, fails, profile)}
-    return corruption.with_culprits(record, fails).model_copy(update=changes)
+    told = _after_try(world, record, fails, profile)
+    avoiding = with_excluded(record, (fail.node for fail in fails), world.now + FAILED_EXCLUSION)
+    return corruption.with_culprits(avoiding, fails).model_copy(update={"burn_in": told})
 
 
 def with_inconclusive(world: JobWorld, record: GangSpec, nodes: Collection[str], profile: str) -> GangSpec:
@@ -68,9 +66,8 @@ def with_inconclusive(world: JobWorld, record: GangSpec, nodes: Collection[str],
         nodes: those that are not proved.
         profile: of the burn-in.
     """
-    excluded = {**record.excluded_nodes, **dict.fromkeys(nodes, world.now + members.EXCLUSION)}
-    changes = {"excluded_nodes": excluded, "burn_in": _after_try(world, record, (), profile)}
-    return record.model_copy(update=changes)
+    told = _after_try(world, record, (), profile)
+    return with_excluded(record, nodes, world.now + EXCLUSION).model_copy(update={"burn_in": told})
 
 
 def _after_try(world: JobWorld, record: GangSpec, fails: Sequence[Fail], profile: str) -> BurnIn:
@@ -113,7 +110,7 @@ def after_burn_in_passed(
     """
     before = record.burn_in
     whole = BurnInAllReduce(time=world.now, message=measured) if measured else before.all_reduce if before else None
-    recent = [f for f in before.failures if world.now - f.time < members.FAILED_EXCLUSION] if before else []
+    recent = [f for f in before.failures if world.now - f.time < FAILED_EXCLUSION] if before else []
     if not recent and not untested and whole is None:
         return record.model_copy(update={"burn_in": None})
     told = BurnIn(

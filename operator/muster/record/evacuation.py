@@ -38,3 +38,8 @@ def with_evacuation_begun(
         after_step=after if after >= 0 else None,
     )
     return record.model_copy(update={"evacuation": evacuation, "checkpoint": newest})
+
+
+def without_evacuation(record: GangSpec) -> GangSpec:
+    """Return the record without its evacuation, which is not needed any more."""
+    return record.model_copy(update={"evacuation": None})

@@ -109,18 +109,18 @@ def _was_there(world: JobWorld, worker_view: WorkerView, seconds: float) -> bool
 
 
 def with_later_failures(
-    world: JobWorld, record: GangSpec, level: Level, cause: Failure, found: Sequence[Failure]
-) -> list[GangIncident]:
-    """Return the incidents; the last one with what has failed since it was recorded.
+    world: JobWorld, record: GangSpec, heard: GangIncident, level: Level, found: Sequence[Failure]
+) -> GangSpec:
+    """Return the record; its last incident with what has failed since it was recorded.
 
     Args:
         world: the state of the job.
         record: of the gang.
+        heard: the last incident as it was recorded first.
         level: by which the new failures are repaired.
-        cause: the culprit among the new failures.
         found: the new failures.
     """
-    last, count = record.incidents[-1], len(found)
+    cause, last, count = blame.culprit(found), record.incidents[-1], len(found)
     more = f"; then {exits.with_more(exits.message_of(world, cause), and_more_workers(count - 1))}"
     changes: dict[str, object] = {
         "level": greater_level(level, last.level),
@@ -128,10 +128,20 @@ def with_later_failures(
     }
     if last.other_workers is not None and last.index is not None:
         changes["other_workers"] = min(last.other_workers + _count_other_failures(found, last.index), MAX_OTHERS)
-    return [*record.incidents[:-1], last.model_copy(update=changes)]
+    last = last.model_copy(update=changes)
+    if blame.is_cause_of(cause, heard):
+        last = _with_later_cause(world, last, heard, cause, found)
+    return record.model_copy(update={"incidents": [*record.incidents[:-1], last]})
 
 
-def with_later_cause(
+def with_open_blame(record: GangSpec, cause: Failure) -> GangSpec:
+    """Return the record in which a new cause explains open incidents, too."""
+    fault_class = blame.fault_class(cause)
+    upgraded = blame.upgrade(record.incidents, first_open(record), fault_class, cause.kind, cause.node)
+    return record.model_copy(update={"incidents": upgraded})
+
+
+def _with_later_cause(
     world: JobWorld,
     incident: GangIncident,
     heard: GangIncident,

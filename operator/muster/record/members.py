@@ -4,17 +4,12 @@ Tests: tests/unit/lifecycle/test_waiting_and_binding.py.
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from datetime import timedelta
 
 from muster.api.base import LevelCount
 from muster.api.gang import GangSpec, Member, Role
 from muster.placement.where import domain_counts
 from muster.world.job import JobWorld
 from muster.world.queuedecision import Placed
-
-EXCLUSION = timedelta(minutes=10)
-# Of a node that was proved bad; others learn it from its NodeHealth.
-FAILED_EXCLUSION = timedelta(hours=24)
 
 
 def members_on(nodes: Sequence[str], incarnation: int) -> list[Member]:

@@ -3,7 +3,7 @@
 Tests: tests/unit/fencing/test_survivors.py, tests/unit/lifecycle/test_waiting_and_binding.py.
 """
 
-from muster.api.gang import FENCE_SECONDS, AttemptStart, GangSpec, Member
+from muster.api.gang import FENCE_SECONDS, AttemptStart, GangSpec, Member, Resume
 from muster.checkpoints import node_local, resume, unloadable
 from muster.checkpoints.resume import Start
 from muster.fencing.proofs import BOOT_CHARACTERS
@@ -92,6 +92,19 @@ def with_barrier_open(world: JobWorld, record: GangSpec, where: Start, preset: s
             "suspect_checkpoint": unloadable.after_start(record, where),
         }
     )
+
+
+def with_move_ordered(record: GangSpec, beyond: Resume, begun: GangSpec | None) -> GangSpec:
+    """Return the record that orders incomplete checkpoints to be moved before the start.
+
+    Args:
+        record: of the gang.
+        beyond: the checkpoint beyond which they are.
+        begun: the record of the start whose branch and exclusions hold from now on; None: they hold from the start on.
+    """
+    names = ("branch", "checkpoint", "last_published_checkpoint", "suspect_checkpoint") if begun is not None else ()
+    changes = {name: getattr(begun, name) for name in names}
+    return record.model_copy(update={**changes, "move_incomplete_beyond": beyond})
 
 
 def with_plain_start(world: JobWorld, record: GangSpec) -> GangSpec:

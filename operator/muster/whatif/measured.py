@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from muster.api.gang import FaultClass, Gang, GangIncident, Level
 from muster.api.trainingjob import TrainingJob
-from muster.lifecycle.commit import FEW_INCIDENTS
+from muster.record.size import FEW_INCIDENTS
 from muster.recovery.failure import Kind, kinds_with
 from muster.whatif.plan import DAY_SECONDS
 from muster.whatif.rates import Cause, Rates, RatesError

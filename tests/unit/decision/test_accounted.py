@@ -21,10 +21,10 @@ from muster.api.goodput import Account, Goodput
 from muster.api.trainingjob import TrainingJobStatus
 from muster.decision import accounted
 from muster.decision.accounted import plan_with_goodput, record_with_account
-from muster.lifecycle import commit
-from muster.lifecycle.commit import FEW_INCIDENTS
 from muster.lifecycle.plan import CommitGang, Plan
 from muster.lifecycle.step import decide
+from muster.record import size
+from muster.record.size import FEW_INCIDENTS
 from muster.status import figures
 from muster.world.job import JobWorld
 
@@ -122,12 +122,12 @@ def test_the_size_of_a_record_is_that_with_its_account(monkeypatch: pytest.Monke
     assert world.gang is not None
     incidents = [an_incident(number, resumed_step=1) for number in range(FEW_INCIDENTS + 8)]
     spec = world.gang.spec.model_copy(update={"attempt": 2, "start": None, "incidents": incidents})
-    monkeypatch.setattr(commit, "SURELY_SMALL", 0)
-    monkeypatch.setattr(commit, "MAX_BYTES", commit._bytes(spec))
+    monkeypatch.setattr(size, "SURELY_SMALL", 0)
+    monkeypatch.setattr(size, "MAX_BYTES", size._bytes(spec))
     kept = record_with_account(world, spec)
     assert kept.account is not None
     assert len(kept.incidents) == FEW_INCIDENTS
-    monkeypatch.setattr(commit, "MAX_BYTES", commit._bytes(record_with_account(world, spec)) * 2)
+    monkeypatch.setattr(size, "MAX_BYTES", size._bytes(record_with_account(world, spec)) * 2)
     assert len(record_with_account(world, spec).incidents) == FEW_INCIDENTS + 8
 
 

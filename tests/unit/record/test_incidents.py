@@ -26,7 +26,7 @@ from muster.lifecycle import moves, repair
 from muster.lifecycle.plan import CommitGang, CreatePod, DeletePod
 from muster.lifecycle.step import decide
 from muster.protocol.messages import IDLE, RECLAIMING, RankReport, StackReport
-from muster.record import attempts, evacuation, incidents, members
+from muster.record import attempts, evacuation, exclusions, incidents
 from muster.recovery import budgets, failures
 from muster.world.job import JobWorld, PodAges, TemplateVerdict, VerdictKind
 from muster.world.queuedecision import NotPlaced, Placed
@@ -458,7 +458,7 @@ def test_a_hang_of_the_only_worker_is_compared_with_no_other(nodes: int, others:
 
 def test_a_node_with_a_failure_is_taken_again_when_there_is_no_other() -> None:
     def placed(seconds_since_failure: float) -> object:
-        until = at(100.0 - seconds_since_failure) + members.EXCLUSION
+        until = at(100.0 - seconds_since_failure) + exclusions.EXCLUSION
         scene = Scene(a_job()).fleet(3).gang(2, go=False, excluded_nodes={"n2": until})
         scene.record = scene.record.model_copy(
             update={"members": [*scene.record.members[:2], Member(index=2, rank=2, incarnation=2)]}

@@ -31,7 +31,7 @@ from muster.node.launcher.supervisor import Supervisor
 from muster.protocol.fence import fenced_after_seconds, marked_after_seconds
 from muster.queueing import queue
 from muster.queueing.limits import Limits
-from muster.record import attempts, incidents, members
+from muster.record import attempts, exclusions, incidents
 from muster.recovery import budgets, exits, failures, silence
 from muster.status import job_status
 from muster.world import fleet
@@ -114,7 +114,7 @@ def _unheard_for_ever(patch: Patch) -> None:
 
 def _culprit_again(patch: Patch) -> None:
     """The node that a failure came from is taken again."""
-    patch.setattr(members, "EXCLUSION", timedelta(0))
+    patch.setattr(exclusions, "EXCLUSION", timedelta(0))
 
 
 def _by_phase(patch: Patch) -> None:

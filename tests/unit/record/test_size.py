@@ -6,8 +6,8 @@ import pytest
 from tests.unit.lifecycle.builders import EPOCH, an_incident
 
 from muster.api.gang import GangSpec, Level, Member
-from muster.lifecycle import commit
-from muster.lifecycle.commit import FEW_INCIDENTS, MAX_EXCLUDED, SURELY_SMALL, within_etcd_limit
+from muster.record import size
+from muster.record.size import FEW_INCIDENTS, MAX_EXCLUDED, SURELY_SMALL, within_etcd_limit
 
 INCIDENTS = [an_incident(attempt) for attempt in range(FEW_INCIDENTS + 8)]
 EXCLUDED = {f"n{number}": EPOCH + timedelta(seconds=number) for number in range(MAX_EXCLUDED + 3)}
@@ -28,7 +28,7 @@ def test_of_many_excluded_nodes_the_latest_stay() -> None:
 def test_a_large_record_loses_its_oldest_incidents(
     monkeypatch: pytest.MonkeyPatch, members: int, limit: int, is_cut: bool
 ) -> None:
-    monkeypatch.setattr(commit, "MAX_BYTES", limit)
+    monkeypatch.setattr(size, "MAX_BYTES", limit)
     record = a_record(members, excluded_nodes={"n1": EPOCH})
     kept = within_etcd_limit(record)
     assert kept.incidents == (INCIDENTS[-FEW_INCIDENTS:] if is_cut else INCIDENTS)
