@@ -137,7 +137,7 @@ class HistoryKeeper:
         cluster: Cluster,
         bus: Bus,
         namespace: str,
-        tell: Callable[[str, str], None] = lambda _reason, _words: None,
+        tell: Callable[[str, str], object] = lambda _reason, _words: None,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:

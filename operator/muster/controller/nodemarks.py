@@ -13,16 +13,15 @@ from datetime import UTC, datetime
 
 import structlog
 
-from muster.api.base import API_VERSION
 from muster.controller.cluster import Cluster
 from muster.controller.pace import Pace
+from muster.controller.policyevents import record_policy_event
 from muster.health.condition import Mark, mark_of, patch
 from muster.health.verdict import Verdict
 from muster.kube import decode, paths
 from muster.kube.client import Client
-from muster.kube.decode import Undecodable
 from muster.kube.errors import ApiError, Forbidden, LeadershipLost, NotFound
-from muster.kube.events import WARNING, EventRecorder, Regarding
+from muster.kube.events import WARNING, EventRecorder
 
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 WRITE_SECONDS = 0.1
@@ -160,9 +159,4 @@ class NodeMarks:
             "manifests/components/node-condition to the overlay, or set spec.health.nodeCondition to false."
         )
         log.error("condition refused", error=str(error), message=text)
-        policy = self._cluster.policies.store.get(("", "default"))
-        if policy is not None:
-            uid = policy.uid if isinstance(policy, Undecodable) else policy.metadata.uid
-            self._events.record(
-                Regarding(API_VERSION, "FleetPolicy", "default", uid), WARNING, "NodeConditionRefused", text
-            )
+        record_policy_event(self._cluster, self._events, WARNING, "NodeConditionRefused", text)

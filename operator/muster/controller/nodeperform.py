@@ -23,13 +23,13 @@ from muster.api.nodehealth import NodeHealthStatus
 from muster.controller.cluster import Cluster
 from muster.controller.nodereports import NodeReports
 from muster.controller.pace import Pace
+from muster.controller.policyevents import record_policy_event
 from muster.health.node_plan import Announcement, ChangeTaint, Present, WriteRecord, operator_part, plan_node
 from muster.health.orders import InForce, Order
 from muster.health.sources import UNHEALTHY_TAINT
 from muster.health.verdict import Verdict
 from muster.kube import decode, paths
 from muster.kube.client import APPLY_PATCH, Client
-from muster.kube.decode import Undecodable
 from muster.kube.errors import (
     AlreadyExists,
     ApiError,
@@ -323,10 +323,7 @@ class NodePerformer:
     def _report_policy(self, event: str, name: str, error: ApiError, reason: str, text: str) -> None:
         """Log a problem, with an Event of the FleetPolicy where there is one."""
         log.error(event, node=name, error=str(error), message=text)
-        policy = self._cluster.policies.store.get(("", "default"))
-        if policy is not None:
-            uid = policy.uid if isinstance(policy, Undecodable) else policy.metadata.uid
-            self._events.record(Regarding(API_VERSION, "FleetPolicy", "default", uid), WARNING, reason, text)
+        record_policy_event(self._cluster, self._events, WARNING, reason, text)
 
     def _announce(self, order: Order, announcement: Announcement) -> None:
         name, conclusion = order.name, order.verdict.conclusion

@@ -9,8 +9,8 @@ from collections.abc import Collection, Mapping, Sequence
 import structlog
 from prometheus_client import Gauge
 
-from muster.api.base import API_VERSION
 from muster.controller.cluster import Cluster
+from muster.controller.policyevents import record_policy_event
 from muster.health.figures import Breaker
 from muster.kube.decode import Undecodable
 from muster.kube.events import NORMAL, WARNING, EventRecorder, Regarding
@@ -97,15 +97,8 @@ class NodeReports:
             return
         text = breaker.message or "The budgets suffice again: they keep no unhealthy node in use."
         (log.warning if now else log.info)("nodes held back", nodes=breaker.held, message=text)
-        policy = self._cluster.policies.store.get(("", "default"))
-        if policy is None:
-            return
-        uid = policy.uid if isinstance(policy, Undecodable) else policy.metadata.uid
-        about = Regarding(API_VERSION, "FleetPolicy", "default", uid)
-        if now:
-            self._events.record(about, WARNING, "BudgetExhausted", text)
-        else:
-            self._events.record(about, NORMAL, "BudgetAvailable", text)
+        event_type, reason = (WARNING, "BudgetExhausted") if now else (NORMAL, "BudgetAvailable")
+        record_policy_event(self._cluster, self._events, event_type, reason, text)
 
     def silent(self, silent_pools: Mapping[str, int]) -> None:
         """Report pools in which too many agents are silent at once for it to be their nodes' fault, and when that is
@@ -123,12 +116,8 @@ class NodeReports:
             else "Enough agents are Ready again: Muster sees faults on their nodes."
         )
         (log.warning if now else log.info)("agents silent", pools=dict(silent_pools), message=text)
-        policy = self._cluster.policies.store.get(("", "default"))
-        if policy is None:
-            return
-        uid = policy.uid if isinstance(policy, Undecodable) else policy.metadata.uid
-        about = Regarding(API_VERSION, "FleetPolicy", "default", uid)
-        self._events.record(about, WARNING if now else NORMAL, "AgentsSilent" if now else "AgentsRecovered", text)
+        event_type, reason = (WARNING, "AgentsSilent") if now else (NORMAL, "AgentsRecovered")
+        record_policy_event(self._cluster, self._events, event_type, reason, text)
 
     def contradictions(self, problems: Sequence[str]) -> None:
         """Report the contradictions of a FleetPolicy that has changed."""
@@ -143,8 +132,7 @@ class NodeReports:
         if problem == self._policy_problem:
             return
         self._policy_problem = problem
-        policy = self._cluster.policies.store.get(("", "default"))
-        if not isinstance(policy, Undecodable):
+        if not problem:
             log.info("FleetPolicy readable again")
             return
         holds = (
@@ -157,6 +145,4 @@ class NodeReports:
             "Muster that it was written for."
         )
         log.error("FleetPolicy unreadable", error=problem, holds=holds)
-        self._events.record(
-            Regarding(API_VERSION, "FleetPolicy", policy.name, policy.uid), WARNING, "PolicyUnreadable", text
-        )
+        record_policy_event(self._cluster, self._events, WARNING, "PolicyUnreadable", text)

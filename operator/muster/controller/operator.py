@@ -16,8 +16,6 @@ from typing import Any
 
 import structlog
 
-from muster.api.base import API_VERSION
-from muster.api.fleetpolicy import FleetPolicy
 from muster.api.preflight import Profile
 from muster.api.trainingjob import TrainingJob
 from muster.controller.admission import AdmissionCheck
@@ -31,6 +29,7 @@ from muster.controller.nodefitness import NodeFitness
 from muster.controller.nodes import Nodes
 from muster.controller.patterns import StepPatterns
 from muster.controller.perform import Performer
+from muster.controller.policyevents import record_policy_event
 from muster.controller.ports import Ports
 from muster.controller.probe_thresholds import LimitsKeeper, ProbeThresholds
 from muster.controller.queue import Queue
@@ -48,7 +47,7 @@ from muster.coordinator.hub import Hub, Membership
 from muster.coordinator.server import CoordinatorServer
 from muster.kube.client import Client
 from muster.kube.errors import ApiError, LeadershipLost
-from muster.kube.events import WARNING, EventRecorder, Regarding
+from muster.kube.events import WARNING, EventRecorder
 from muster.kube.lease import LeaderLease
 from muster.kube.version import check_server_version
 from muster.pods.worker_pod import WorkerSettings
@@ -107,7 +106,8 @@ class Operator:
         self.events = EventRecorder(
             client, "muster.dev/operator", settings.pod_name or settings.identity, clock=clock, wall_clock=wall_clock
         )
-        self.limits = LimitsKeeper(self.thresholds, self.cluster, self._report_policy)
+        report_policy = functools.partial(record_policy_event, self.cluster, self.events, WARNING)
+        self.limits = LimitsKeeper(self.thresholds, self.cluster, report_policy)
         self.nodes = Nodes(
             client,
             self.cluster,
@@ -158,7 +158,7 @@ class Operator:
             wall_clock,
             clock,
         )
-        self.history = self._make_history(clock, wall_clock)
+        self.history = self._make_history(report_policy, clock, wall_clock)
         self.hours = FleetHoursKeeper(
             client, self.cluster, lambda: self.queue.reserved, settings.namespace, clock, wall_clock
         )
@@ -326,11 +326,14 @@ class Operator:
                 log.warning("cannot list the state of the cluster", error=str(error))
                 await asyncio.sleep(START_RETRY_SECONDS)
 
-    def _make_history(self, clock: Callable[[], float], wall_clock: Callable[[], datetime]) -> HistoryKeeper | None:
+    def _make_history(
+        self,
+        report: Callable[[str, str], object],
+        clock: Callable[[], float],
+        wall_clock: Callable[[], datetime],
+    ) -> HistoryKeeper | None:
         """The keeper of ended jobs' accounts; None in a simulator, which overrides this."""
-        return HistoryKeeper(
-            self.client, self.cluster, self.bus, self.settings.namespace, self._report_policy, clock, wall_clock
-        )
+        return HistoryKeeper(self.client, self.cluster, self.bus, self.settings.namespace, report, clock, wall_clock)
 
     def _make_admission(self) -> AdmissionCheck | None:
         """The check of admission policies; None in a simulator, which overrides this."""
@@ -363,12 +366,6 @@ class Operator:
         policy, known = self.cluster.policy(), self.cluster.fleet.nodes.get(node)
         gpus = known.capacity.get(policy.accelerator_resource, 0) if known is not None else 0
         return newest_pass_seconds(view, least or policy.preflight.profile, gpus) if view is not None else None
-
-    def _report_policy(self, reason: str, words: str) -> None:
-        policy = self.cluster.policies.store.get(("", "default"))
-        if isinstance(policy, FleetPolicy):
-            about = Regarding(API_VERSION, "FleetPolicy", policy.metadata.name, policy.metadata.uid)
-            self.events.record(about, WARNING, reason, words)
 
     def _directives_changed(self, job: TrainingJob) -> None:
         self.server.notify([pod.uid for pod in self.cluster.pods_of(job.metadata.namespace, job.metadata.uid)])

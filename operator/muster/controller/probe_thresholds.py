@@ -126,7 +126,7 @@ class LimitsKeeper:
         report: called with a reason and a message.
     """
 
-    def __init__(self, thresholds: ProbeThresholds, cluster: Cluster, report: Callable[[str, str], None]) -> None:
+    def __init__(self, thresholds: ProbeThresholds, cluster: Cluster, report: Callable[[str, str], object]) -> None:
         self._thresholds = thresholds
         self._cluster = cluster
         self._report = report

@@ -13,14 +13,13 @@ from datetime import UTC, datetime
 import structlog
 from prometheus_client import Gauge
 
-from muster.api.base import API_VERSION
 from muster.api.maintenance import MaintenanceStage
 from muster.controller.cluster import Cluster
+from muster.controller.policyevents import record_policy_event
 from muster.controller.slices import Slices
 from muster.health.maintenance import Problem, problems
 from muster.health.verdict import Verdict
-from muster.kube.decode import Undecodable
-from muster.kube.events import WARNING, EventRecorder, Regarding
+from muster.kube.events import WARNING, EventRecorder
 
 PERIOD_SECONDS = 30.0
 REST = 50.0
@@ -86,11 +85,8 @@ class WindowKeeper:
 
     def _report_problems(self, found: list[Problem]) -> None:
         news = [problem for problem in found if problem.about not in self._told]
-        now = self._cluster.policies.store.get(("", "default"))
-        if now is None or isinstance(now, Undecodable):
-            return
-        about = Regarding(API_VERSION, "FleetPolicy", "default", now.metadata.uid)
         for problem in news[:TOLD_AT_ONCE]:
+            if not record_policy_event(self._cluster, self._events, WARNING, "MaintenanceWindow", problem.message):
+                return
             log.warning("maintenance window may not be meant", problem=problem.message)
-            self._events.record(about, WARNING, "MaintenanceWindow", problem.message)
         self._told = frozenset(problem.about for problem in found if problem not in news[TOLD_AT_ONCE:])

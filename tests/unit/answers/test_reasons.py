@@ -44,6 +44,7 @@ WRITERS = {
     "_report_policy",
     "_report_problem",
     "record",
+    "record_policy_event",
 }
 WRITERS |= {"_completion", "_remember_refusal", "_report"}
 REASON = re.compile(r"[A-Z][a-z]+(?:[A-Z][a-z0-9]*)*")
