@@ -4,12 +4,14 @@ Tests: tests/unit/controller/test_nodereconciler.py.
 """
 
 import asyncio
+import functools
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
 import structlog
 
+from muster.api.preflight import Profile
 from muster.controller.agents import AgentSilences
 from muster.controller.cluster import AGENT_NAMESPACE, Cluster
 from muster.controller.dirty import DirtyKeys
@@ -23,6 +25,7 @@ from muster.controller.nodereconciler import NodeReconciler
 from muster.controller.nodereports import NodeReports
 from muster.controller.nodeworlds import NodeWorlds
 from muster.controller.offenders import Offenders
+from muster.controller.passes import pass_age_seconds
 from muster.health.engine import Engine
 from muster.health.silence import AVOID_SECONDS
 from muster.kube.client import Client
@@ -37,9 +40,6 @@ class Nodes:
 
     Args:
         fitness: shows the decisions to jobs.
-        pass_age_seconds: returns the seconds since a node last passed its burn-in; None where no pass of it holds.
-        deep_pass_age_seconds: returns the seconds since a node last passed a burn-in of the deepest profile; None where
-            no such pass holds.
         agent_namespace: where the nodes' agents run.
         agent_silence_seconds: how long an agent may be silent before its node takes no new jobs.
 
@@ -61,8 +61,6 @@ class Nodes:
         fitness: NodeFitness,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-        pass_age_seconds: Callable[[str], float | None] = lambda _node: None,
-        deep_pass_age_seconds: Callable[[str], float | None] = lambda _node: None,
         agent_namespace: str = AGENT_NAMESPACE,
         agent_silence_seconds: float = AVOID_SECONDS,
     ) -> None:
@@ -76,9 +74,11 @@ class Nodes:
             cluster, agent_namespace, attended, unheard, index, self._mark_node, agent_silence_seconds
         )
         equipment = Equipment(cluster, attended, self._mark_node)
-        self.failures = FailureReports(cluster, self._mark_node, deep_pass_age_seconds, clock, wall_clock)
+        pass_age = functools.partial(pass_age_seconds, cluster)
+        deep_pass_age = functools.partial(pass_age_seconds, cluster, least=Profile.DEEP)
+        self.failures = FailureReports(cluster, self._mark_node, deep_pass_age, clock, wall_clock)
         self.worlds = NodeWorlds(
-            cluster, self.engine, self.failures, agents, equipment, self._mark_node, pass_age_seconds, clock
+            cluster, self.engine, self.failures, agents, equipment, self._mark_node, pass_age, clock
         )
         reports = NodeReports(cluster, events)
         self.performer = NodePerformer(client, cluster, events, self._mark_node, reports, clock)

@@ -16,7 +16,6 @@ from typing import Any
 
 import structlog
 
-from muster.api.preflight import Profile
 from muster.api.trainingjob import TrainingJob
 from muster.controller.admission import AdmissionCheck
 from muster.controller.bus import Bus
@@ -51,7 +50,6 @@ from muster.kube.events import WARNING, EventRecorder
 from muster.kube.lease import LeaderLease
 from muster.kube.version import check_server_version
 from muster.pods.worker_pod import WorkerSettings
-from muster.preflight.upkeep import newest_pass_seconds
 from muster.recovery.exits import reported_cause
 
 LEASE_NAME = "muster-leader"
@@ -115,8 +113,6 @@ class Operator:
             NodeFitness(self.cluster, self.bus),
             clock,
             wall_clock,
-            self._pass_age_seconds,
-            functools.partial(self._pass_age_seconds, least=Profile.DEEP),
             settings.agent_namespace,
             settings.agent_silence_seconds,
         )
@@ -358,14 +354,6 @@ class Operator:
     def _expected_launchers(self) -> int:
         """About how many launchers report here; a simulator, which overrides this, may have more elsewhere."""
         return self.hub.expected_launchers()
-
-    def _pass_age_seconds(self, node: str, least: Profile | None = None) -> float | None:
-        """The seconds since the node last passed a profile of at least `least` (None = the fleet's); None if it has
-        not."""
-        view = self.checkers.views_of([node]).get(node)
-        policy, known = self.cluster.policy(), self.cluster.fleet.nodes.get(node)
-        gpus = known.capacity.get(policy.accelerator_resource, 0) if known is not None else 0
-        return newest_pass_seconds(view, least or policy.preflight.profile, gpus) if view is not None else None
 
     def _directives_changed(self, job: TrainingJob) -> None:
         self.server.notify([pod.uid for pod in self.cluster.pods_of(job.metadata.namespace, job.metadata.uid)])

@@ -226,18 +226,6 @@ def newest_pass(view: CheckerView, least: Profile, gpus: int = 0) -> PassReport 
     return min(enough, key=lambda each: each.age_seconds, default=None)
 
 
-def newest_pass_seconds(view: CheckerView, least: Profile, gpus: int = 0) -> float | None:
-    """Return how many seconds ago the newest pass was that still holds; None where there is none.
-
-    Args:
-        view: the last report of the node's checker.
-        least: the profile that the pass must have at least.
-        gpus: with how many GPUs it must have been tested at least.
-    """
-    found = newest_pass(view, least, gpus)
-    return found.age_seconds if found else None
-
-
 def _order(site: IdleNode, order_id: str, profile: Profile) -> CheckOrder:
     return CheckOrder(order_id, NODE, str(profile), gpus=site.accelerators)
 
