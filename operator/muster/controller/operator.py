@@ -10,9 +10,8 @@ import contextlib
 import functools
 import os
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
 
 import structlog
 
@@ -24,6 +23,7 @@ from muster.controller.cluster import Cluster
 from muster.controller.dirty import DirtyKeys
 from muster.controller.fleethours import FleetHoursKeeper
 from muster.controller.history import HistoryKeeper
+from muster.controller.loops import Loops
 from muster.controller.nodefitness import NodeFitness
 from muster.controller.nodes import Nodes
 from muster.controller.patterns import StepPatterns
@@ -81,10 +81,8 @@ class Operator:
     ) -> None:
         self.settings = settings
         self.client = client
-        self._end = end
         self._leading = False
-        self._stopping = False
-        self._tasks: list[asyncio.Task[None]] = []
+        self._loops = Loops(settings.identity, end)
         self.bus = Bus()
         self.hub = Hub(clock, membership=self._membership, cause_of=reported_cause)
         self.checkers = CheckerHub(clock)
@@ -125,7 +123,7 @@ class Operator:
             settings.namespace,
             LEASE_NAME,
             settings.identity,
-            on_lost=functools.partial(self._give_up, "lease lost"),
+            on_lost=functools.partial(self._loops.give_up, "lease lost"),
             seen=self.cluster.heartbeats.versions.seen,
             clock=clock,
             wall_clock=wall_clock,
@@ -195,16 +193,13 @@ class Operator:
         version = await self._server_version()
         log.info("starting", identity=self.settings.identity, server=version)
         for source in self.cluster.informers:
-            self._spawn(source.run(), f"informer {source.name}")
-        self._spawn(self.ports.stand_by(), "coordinator")
-        self._spawn(self._lead(), "leader")
+            self._loops.start(f"informer {source.name}", source.run)
+        self._loops.start("coordinator", self.ports.stand_by)
+        self._loops.start("leader", self._lead)
 
     async def stop(self) -> None:
         """End gracefully: begin no new pass, answer launchers, hand over the lease."""
-        self._stopping = True
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._loops.stop()
         await self.server.stop()
         if self._leading:
             with contextlib.suppress(ApiError, LeadershipLost, TimeoutError):
@@ -240,15 +235,15 @@ class Operator:
 
     def not_ready(self) -> str:
         """Why this replica could not lead now; "" when it could (a standby is ready, too)."""
-        if self._stopping:
+        if self._loops.stopping:
             return "stopping"
         return "" if self.cluster.synced else "informers have not synced yet"
 
     def not_healthy(self) -> str:
         """Why this replica should be restarted; "" when all is well."""
-        dead = [task.get_name() for task in self._tasks if task.done()]
-        if dead and not self._stopping:
-            return f"task ended: {', '.join(dead)}"
+        ended = self._loops.ended()
+        if ended and not self._loops.stopping:
+            return f"task ended: {', '.join(ended)}"
         name, age = self.cluster.stalest_seconds()
         if age <= STALE_SECONDS:
             return ""
@@ -263,53 +258,38 @@ class Operator:
                 log.warning("waiting for the API server", error=str(error))
                 await asyncio.sleep(START_RETRY_SECONDS)
 
-    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        task = asyncio.create_task(self._guarded(work, name), name=name)
-        self._tasks.append(task)
-
-    async def _guarded(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        """Run a task that never ends by itself. If it does end, end the process, so that the next one begins clean."""
-        try:
-            await work
-        except LeadershipLost as lost:
-            self._give_up(str(lost))
-        except Exception:
-            log.exception("task failed", task=name)
-            self._give_up(f"task {name} failed")
-
     async def _lead(self) -> None:
         await self.cluster.wait_synced()
         await self.lease.acquire()
-        hold = asyncio.create_task(self.lease.hold(), name="lease")
-        self._tasks.append(hold)
+        self._loops.start("lease", self.lease.hold)
         await self._catch_up()
         await self.performer.learn_claims()
         await self.ports.lead()
         self._leading = True
         self.hub.start_serving()  # only now launchers are answered
         self.checkers.start_serving()
-        self._spawn(self.events.run(), "events")
-        self._spawn(self.ports.renew(self._mark_all_jobs), "certificates")
+        self._loops.start("events", self.events.run)
+        self._loops.start("certificates", functools.partial(self.ports.renew, self._mark_all_jobs))
         if self.settings.checker_namespace:
-            self._spawn(self.ports.publish(), "checkers' authority")
-        self._spawn(self.thresholds.run(), "thresholds")
+            self._loops.start("checkers' authority", self.ports.publish)
+        self._loops.start("thresholds", self.thresholds.run)
         await self.nodes.reconciler.begin()
         self.bus.job_changed.subscribe(self.dirty.add)  # a standby would keep the names of all jobs that have gone
         self.queue.expect(self.cluster.job_keys())
         self.reconciler.expect(self.cluster.job_keys(), self.checkers.note_all_decided)
         self._mark_all_jobs()
-        self._spawn(self.queue.run(), "queue")
-        self._spawn(self.nodes.reconciler.run(), "nodes")
-        self._spawn(self.nodes.marks.run(), "conditions of nodes")
-        self._spawn(self.nodes.forget(), "forgetting machines that are gone")
-        self._spawn(self.upkeep.run(), "upkeep")
+        self._loops.start("queue", self.queue.run)
+        self._loops.start("nodes", self.nodes.reconciler.run)
+        self._loops.start("conditions of nodes", self.nodes.marks.run)
+        self._loops.start("forgetting machines that are gone", self.nodes.forget)
+        self._loops.start("upkeep", self.upkeep.run)
         if self.history is not None:
-            self._spawn(self.history.run(), "history")
-            self._spawn(self.hours.run(), "hours of the fleet")
-        self._spawn(self.repairs.run(), "repairs")
-        self._spawn(self.windows.run(), "maintenance windows")
+            self._loops.start("history", self.history.run)
+            self._loops.start("hours of the fleet", self.hours.run)
+        self._loops.start("repairs", self.repairs.run)
+        self._loops.start("maintenance windows", self.windows.run)
         if self.admission is not None:
-            self._spawn(self.admission.run(), "admission policies")
+            self._loops.start("admission policies", self.admission.run)
         await self.reconciler.run()
 
     async def _catch_up(self) -> None:
@@ -357,10 +337,3 @@ class Operator:
 
     def _directives_changed(self, job: TrainingJob) -> None:
         self.server.notify([pod.uid for pod in self.cluster.pods_of(job.metadata.namespace, job.metadata.uid)])
-
-    def _give_up(self, reason: str) -> None:
-        """Exit now, so that nothing in flight is written by a process that may not write any more."""
-        if self._stopping:
-            return
-        log.error("exiting", reason=reason, identity=self.settings.identity)
-        self._end(1)

@@ -193,8 +193,7 @@ async def test_a_new_leader_catches_up_and_can_be_found_before_it_decides_or_cou
     monkeypatch.setattr(process.reconciler, "run", note("deciding"))
     await process._lead()
     await asyncio.sleep(0)
-    for task in process._tasks:
-        task.cancel()
+    await process._loops.stop()
     order = [step for step in done if step not in ("held", "events", "renewals", "published")]
     lead = ["synced", "acquired", "refresh", "refresh", "refresh"]
     assert order == [*lead, "certificates", "listening", "serving", "deciding"]
