@@ -140,7 +140,7 @@ class _Play:
             self._recovers()
         if life.leader is not leader:
             raise FuzzError("the operator goes on: another replica leads")
-        problem = self._operator.not_healthy()
+        problem = self._operator.readiness.not_healthy()
         if problem:
             raise FuzzError(f"the operator is healthy: {problem}")
 

@@ -32,6 +32,7 @@ from muster.controller.policyevents import record_policy_event
 from muster.controller.ports import Ports
 from muster.controller.probe_thresholds import LimitsKeeper, ProbeThresholds
 from muster.controller.queue import Queue
+from muster.controller.readiness import Readiness
 from muster.controller.reconciler import Reconciler
 from muster.controller.repairs import RepairKeeper
 from muster.controller.settings import Settings
@@ -54,8 +55,6 @@ from muster.recovery.exits import reported_cause
 
 LEASE_NAME = "muster-leader"
 START_RETRY_SECONDS = 2.0
-# A sound watch hears a bookmark each minute and lists anew when it does not; this is far beyond both.
-STALE_SECONDS = 300.0
 
 log = structlog.get_logger()
 
@@ -81,7 +80,6 @@ class Operator:
     ) -> None:
         self.settings = settings
         self.client = client
-        self._leading = False
         self._loops = Loops(settings.identity, end)
         self.bus = Bus()
         self.hub = Hub(clock, membership=self._membership, cause_of=reported_cause)
@@ -128,14 +126,15 @@ class Operator:
             clock=clock,
             wall_clock=wall_clock,
         )
+        self.readiness = Readiness(self.cluster, self.lease, self._loops)
         self.workers = Workers(self.cluster, self.hub, self.bus, self._expected_launchers)
         self.server = CoordinatorServer(
             self.hub,
             TokenVerifier(client.get),
             self.workers.directive_for,
             self.workers.is_worker,
-            self.not_serving,
-            self.leader_elsewhere,
+            self.readiness.not_serving,
+            self.readiness.leader_elsewhere,
             cpu_clock,
             endpoints.checker_endpoint(self.checkers, settings.checker_namespace, self.cluster.has_node),
             self.workers.addresses_of,
@@ -188,7 +187,10 @@ class Operator:
             UnsupportedServerError: the API server is too old.
         """
         await self.ports.open(
-            self.not_healthy, self.not_ready, self.kept.decisions_of, self.nodes.reconciler.kept.decisions_of
+            self.readiness.not_healthy,
+            self.readiness.not_ready,
+            self.kept.decisions_of,
+            self.nodes.reconciler.kept.decisions_of,
         )
         version = await self._server_version()
         log.info("starting", identity=self.settings.identity, server=version)
@@ -201,11 +203,11 @@ class Operator:
         """End gracefully: begin no new pass, answer launchers, hand over the lease."""
         await self._loops.stop()
         await self.server.stop()
-        if self._leading:
+        if self.readiness.is_leading:
             with contextlib.suppress(ApiError, LeadershipLost, TimeoutError):
                 async with asyncio.timeout(2):
                     await self.events.flush()
-        self._leading = False
+        self.readiness.is_leading = False
         await self.lease.release()
         await self.ports.close()  # who reads slowly there must not hold up the next leader
         await self._lease_client.close()
@@ -223,32 +225,6 @@ class Operator:
             accelerator_resource=self.cluster.policy().accelerator_resource,
         )
 
-    def not_serving(self) -> str:
-        """Why launchers cannot be answered now; "" when they can."""
-        ready = self._leading and self.cluster.synced
-        return "" if ready else "the operator is still reading the cluster's state: ask again"
-
-    def leader_elsewhere(self) -> str | None:
-        """The address at which the leading replica answers launchers, "" when it is not known; None when this replica
-        leads."""
-        return None if self.lease.leading else self.lease.leader_address
-
-    def not_ready(self) -> str:
-        """Why this replica could not lead now; "" when it could (a standby is ready, too)."""
-        if self._loops.stopping:
-            return "stopping"
-        return "" if self.cluster.synced else "informers have not synced yet"
-
-    def not_healthy(self) -> str:
-        """Why this replica should be restarted; "" when all is well."""
-        ended = self._loops.ended()
-        if ended and not self._loops.stopping:
-            return f"task ended: {', '.join(ended)}"
-        name, age = self.cluster.stalest_seconds()
-        if age <= STALE_SECONDS:
-            return ""
-        return f"informer {name} has heard nothing for {age:.0f} s in which the API server has answered others"
-
     async def _server_version(self) -> str:
         """Read the API server's version, and retry as long as it takes: the server may be away when this pod starts."""
         while True:
@@ -265,7 +241,7 @@ class Operator:
         await self._catch_up()
         await self.performer.learn_claims()
         await self.ports.lead()
-        self._leading = True
+        self.readiness.is_leading = True
         self.hub.start_serving()  # only now launchers are answered
         self.checkers.start_serving()
         self._loops.start("events", self.events.run)

@@ -23,7 +23,8 @@ from muster.api.fleetpolicy import FleetPolicy, FleetPolicySpec
 from muster.api.nodehealth import NodeHealth
 from muster.controller import operator, ports
 from muster.controller.cluster import Cluster
-from muster.controller.operator import STALE_SECONDS, Operator
+from muster.controller.operator import Operator
+from muster.controller.readiness import STALE_SECONDS
 from muster.controller.settings import Settings
 from muster.coordinator.auth import Caller
 from muster.decision.decided import Decided
@@ -98,6 +99,11 @@ def worker(process: Operator, make: Any) -> Any:
     return Caller("ns", pod.name, "p0", "n0", "nu")
 
 
+async def open_ports(process: Operator) -> None:
+    readiness, kept_of_node = process.readiness, process.nodes.reconciler.kept.decisions_of
+    await process.ports.open(readiness.not_healthy, readiness.not_ready, process.kept.decisions_of, kept_of_node)
+
+
 def told(process: Operator, caller: Caller) -> str | None:
     directive = process.workers.directive_for(caller)
     return directive.kind if directive else None
@@ -151,13 +157,13 @@ def test_it_is_ill_when_an_informer_is_deaf_not_when_the_api_server_is_away(
     process: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process.client.answers, "_last", process.cluster.nodes.last_contact + STALE_SECONDS - 1.0)
-    assert process.not_healthy() == ""
+    assert process.readiness.not_healthy() == ""
     monkeypatch.setattr(process.client.answers, "_last", process.cluster.nodes.last_contact + STALE_SECONDS + 9.0)
     for source in process.cluster.informers[2:]:
         source.last_contact += STALE_SECONDS
-    assert "has heard nothing for 309 s" in process.not_healthy()
+    assert "has heard nothing for 309 s" in process.readiness.not_healthy()
     monkeypatch.setattr(process.client.answers, "_back_since", process.client.answers._last)
-    assert process.not_healthy() == ""
+    assert process.readiness.not_healthy() == ""
 
 
 async def test_a_new_leader_catches_up_and_can_be_found_before_it_decides_or_counts_silence(
@@ -225,7 +231,7 @@ async def test_a_standby_listens_and_names_the_leader(process: Operator, monkeyp
         while done != ["listening", "renewed"]:  # noqa: ASYNC110 - it tells nobody
             await asyncio.sleep(0.001)
     listening.cancel()
-    assert process.leader_elsewhere() == "", "nobody is known to lead"
+    assert process.readiness.leader_elsewhere() == "", "nobody is known to lead"
     for address, want in (("", ""), ("10.0.0.3", "10.0.0.3:8443"), ("fd00::3", "[fd00::3]:8443")):
         process.ports._settings = replace(process.settings, pod_ip=address)
         process.ports._port = 0
@@ -268,9 +274,11 @@ def test_who_holds_the_lease_answers_itself_once_it_has_caught_up(
     process: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process.lease, "_renewed_at", process.lease._clock())
-    assert process.leader_elsewhere() is None
-    assert "still reading" in process.not_serving()
-    assert process.not_ready() == "informers have not synced yet", "to lead is not asked of a replica to be ready"
+    assert process.readiness.leader_elsewhere() is None
+    assert "still reading" in process.readiness.not_serving()
+    assert process.readiness.not_ready() == "informers have not synced yet", (
+        "to lead is not asked of a replica to be ready"
+    )
 
 
 async def test_what_the_reconciler_keeps_is_what_is_shown(process: Operator, make: Any) -> None:
@@ -280,9 +288,7 @@ async def test_what_the_reconciler_keeps_is_what_is_shown(process: Operator, mak
         port = probe.getsockname()[1]
     process.ports._settings = replace(process.settings, probe_port=0, worlds_port=port)
     process.kept.keep(("ns", "j"), Decided(JobWorld(NOW, make.job()), process.worker_settings(), Plan()))
-    await process.ports.open(
-        process.not_healthy, process.not_ready, process.kept.decisions_of, process.nodes.reconciler.kept.decisions_of
-    )
+    await open_ports(process)
     try:
         async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}/worlds/ns/j") as answer:
             assert (answer.status, len((await answer.text()).splitlines())) == (200, 1)
@@ -296,9 +302,7 @@ async def test_what_the_loop_over_nodes_keeps_is_what_is_shown(process: Operator
         port = probe.getsockname()[1]
     process.ports._settings = replace(process.settings, probe_port=0, worlds_port=port)
     process.nodes.reconciler.kept.assess_and_keep(assess, FleetPolicySpec(), node_world(sick(evidence("Xid", 79))))
-    await process.ports.open(
-        process.not_healthy, process.not_ready, process.kept.decisions_of, process.nodes.reconciler.kept.decisions_of
-    )
+    await open_ports(process)
     try:
         async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}/nodes/node-1") as answer:
             assert (answer.status, len((await answer.text()).splitlines())) == (200, 1)
@@ -311,12 +315,7 @@ async def test_a_port_that_is_taken_costs_the_view_and_not_the_operator(process:
         other.bind(("127.0.0.1", 0))
         other.listen()
         process.ports._settings = replace(process.settings, probe_port=0, worlds_port=other.getsockname()[1])
-        await process.ports.open(
-            process.not_healthy,
-            process.not_ready,
-            process.kept.decisions_of,
-            process.nodes.reconciler.kept.decisions_of,
-        )
+        await open_ports(process)
         await process.ports.close()
 
 
@@ -366,7 +365,7 @@ async def test_a_checker_gets_the_orders_of_the_gang_on_its_node_and_its_news_ri
     process: Operator, make: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process.lease, "_renewed_at", process.lease._clock())
-    monkeypatch.setattr(process, "_leading", True)
+    monkeypatch.setattr(process.readiness, "is_leading", True)
     monkeypatch.setattr(Cluster, "synced", True)
     job, caller = make.job(), Caller("muster-check", "c", "c-uid", "n0", "nu", "muster-check")
     process.cluster.jobs.store.assume(job)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from muster.controller import operator
+from muster.controller import readiness
 from muster.controller.operator import Operator
 from muster.controller.settings import Settings
 from muster.kube import client as kube_client
@@ -26,7 +26,7 @@ AWAY_SECONDS = 6.0
 @pytest.fixture
 async def standby(installation: Any, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Operator]:
     """A replica in this process that never leads: losing the lease would end the process."""
-    monkeypatch.setattr(operator, "STALE_SECONDS", STALE_SECONDS)
+    monkeypatch.setattr(readiness, "STALE_SECONDS", STALE_SECONDS)
     monkeypatch.setattr(kube_client, "AWAY_SECONDS", AWAY_SECONDS)
     monkeypatch.setattr(informer, "MAX_BACKOFF_SECONDS", 1.0)  # in proportion
     installation.apply(
@@ -98,8 +98,8 @@ async def test_liveness_fails_while_an_informer_is_deaf_and_the_api_server_answe
 
 
 def test_a_quiet_but_sound_watch_is_far_from_stale_and_so_is_one_that_waits_to_try_again() -> None:
-    assert operator.STALE_SECONDS >= 3 * READ_TIMEOUT_SECONDS
-    assert operator.STALE_SECONDS >= 3 * (informer.MAX_BACKOFF_SECONDS + kube_client.LIST_DEADLINE_SECONDS)
+    assert readiness.STALE_SECONDS >= 3 * READ_TIMEOUT_SECONDS
+    assert readiness.STALE_SECONDS >= 3 * (informer.MAX_BACKOFF_SECONDS + kube_client.LIST_DEADLINE_SECONDS)
 
 
 def _health(replica: Operator) -> tuple[int, str]:
