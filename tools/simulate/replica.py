@@ -8,12 +8,13 @@ from typing import Any
 
 from muster.controller import pattern_child
 from muster.controller.bus import Key
+from muster.controller.dependencies import Dependencies
 from muster.controller.operator import Operator
 from muster.controller.patterns import StepPatterns
-from muster.controller.ports import Ports
 from muster.controller.settings import Settings
 from muster.decision.decided import Decided
 from muster.health.node_decision import NodeDecision
+from muster.kube.client import Client
 from muster.kube.lease import LeaderLease
 from simulate.client import SimulatedClient, Way
 from simulate.loop import whose
@@ -60,7 +61,6 @@ class Replica:
         self.tasks: dict[asyncio.Task[Any], None] = {}
         self.parked: list[asyncio.Handle] | None = None
         self.way = Way(functools.partial(around.stream, "way", self.name), self._reaches_api)
-        clock = around.loop.time
         settings = Settings(
             pod_name=self.name,
             pod_ip=self.address,
@@ -73,11 +73,27 @@ class Replica:
         )
         token = whose.set(self)
         try:
-            client = SimulatedClient(around.server, self.way, clock)
-            self.operator = _Process(self, client, settings, clock, around.wall_clock, lambda: 0.0, self._exits)
+            client = SimulatedClient(around.server, self.way, around.loop.time)
+            self.operator = Operator(client, settings, self._dependencies())
             around.loop.create_task(self.operator.start())
         finally:
             whose.reset(token)
+
+    def _dependencies(self) -> Dependencies:
+        """What differs from the shipped process. Nobody reads the history; the simulated API server admits
+        everything."""
+        return Dependencies(
+            clock=self.around.loop.time,
+            wall_clock=self.around.wall_clock,
+            cpu_clock=lambda: 0.0,
+            end=self._exits,
+            server_version=_simulated_version,
+            make_ports=lambda _client, _settings, _server, lease: _SimulatedPorts(self, lease),  # type: ignore[arg-type, return-value]
+            make_step_patterns=_TriedHere,
+            least_launchers=lambda: LARGE_LAUNCHER_COUNT if self.around.is_large else 0,
+            keeps_history=False,
+            checks_admission=False,
+        )
 
     @property
     def leads(self) -> bool:
@@ -122,30 +138,8 @@ class Replica:
         return self.alive and around.api_is_up and around.network.connects(self.place, API)
 
 
-class _Process(Operator):
-    """The shipped process; only its ports are others."""
-
-    def __init__(self, replica: Replica, *arguments: Any) -> None:
-        self._replica = replica
-        super().__init__(*arguments)
-
-    def _make_step_patterns(self) -> StepPatterns:
-        return _TriedHere()
-
-    def _make_ports(self) -> Ports:
-        return _SimulatedPorts(self._replica, self.lease)  # type: ignore[return-value]
-
-    def _make_history(self, *_: Any) -> None:
-        """Nobody reads it."""
-
-    def _make_admission(self) -> None:
-        """The simulated API server admits everything."""
-
-    def _expected_launchers(self) -> int:
-        return max(super()._expected_launchers(), LARGE_LAUNCHER_COUNT if self._replica.around.is_large else 0)
-
-    async def _server_version(self) -> str:
-        return "simulated"
+async def _simulated_version(_client: Client) -> str:
+    return "simulated"
 
 
 class _TriedHere(StepPatterns):

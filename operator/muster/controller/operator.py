@@ -8,10 +8,6 @@ write.
 import asyncio
 import contextlib
 import functools
-import os
-import time
-from collections.abc import Callable
-from datetime import UTC, datetime
 
 import structlog
 
@@ -20,16 +16,15 @@ from muster.controller.admission import AdmissionCheck
 from muster.controller.bus import Bus
 from muster.controller.checks import Checks
 from muster.controller.cluster import Cluster
+from muster.controller.dependencies import SHIPPED, Dependencies
 from muster.controller.dirty import DirtyKeys
 from muster.controller.fleethours import FleetHoursKeeper
 from muster.controller.history import HistoryKeeper
 from muster.controller.loops import Loops
 from muster.controller.nodefitness import NodeFitness
 from muster.controller.nodes import Nodes
-from muster.controller.patterns import StepPatterns
 from muster.controller.perform import Performer
 from muster.controller.policyevents import record_policy_event
-from muster.controller.ports import Ports
 from muster.controller.probe_thresholds import LimitsKeeper, ProbeThresholds
 from muster.controller.queue import Queue
 from muster.controller.readiness import Readiness
@@ -49,7 +44,6 @@ from muster.kube.client import Client
 from muster.kube.errors import ApiError, LeadershipLost
 from muster.kube.events import WARNING, EventRecorder
 from muster.kube.lease import LeaderLease
-from muster.kube.version import check_server_version
 from muster.pods.worker_pod import WorkerSettings
 from muster.recovery.exits import reported_cause
 
@@ -63,24 +57,15 @@ class Operator:
     """The parts of one operator process. `start()` returns at once; `stop()` ends the process gracefully.
 
     Args:
-        clock: monotonic seconds.
-        wall_clock: aware times.
-        cpu_clock: seconds that the calling thread has computed so far.
-        end: ends the process there and then.
+        dependencies: what else comes from outside; a simulator has its own.
     """
 
-    def __init__(
-        self,
-        client: Client,
-        settings: Settings,
-        clock: Callable[[], float] = time.monotonic,
-        wall_clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-        cpu_clock: Callable[[], float] = time.thread_time,
-        end: Callable[[int], None] = os._exit,
-    ) -> None:
+    def __init__(self, client: Client, settings: Settings, dependencies: Dependencies = SHIPPED) -> None:
+        clock, wall_clock = dependencies.clock, dependencies.wall_clock
         self.settings = settings
         self.client = client
-        self._loops = Loops(settings.identity, end)
+        self._server_version = dependencies.server_version
+        self._loops = Loops(settings.identity, dependencies.end)
         self.bus = Bus()
         self.hub = Hub(clock, membership=self._membership, cause_of=reported_cause)
         self.checkers = CheckerHub(clock)
@@ -115,7 +100,7 @@ class Operator:
         # Hundreds of pods may be waiting for a connection to be created on; a renewal cannot wait with them.
         self._lease_client = client.sibling()
         self._dry_client = client.sibling()
-        self.admission = self._make_admission()
+        self.admission = AdmissionCheck(self._dry_client, settings.namespace) if dependencies.checks_admission else None
         self.lease = LeaderLease(
             self._lease_client,
             settings.namespace,
@@ -127,7 +112,7 @@ class Operator:
             wall_clock=wall_clock,
         )
         self.readiness = Readiness(self.cluster, self.lease, self._loops)
-        self.workers = Workers(self.cluster, self.hub, self.bus, self._expected_launchers)
+        self.workers = Workers(self.cluster, self.hub, self.bus, dependencies.least_launchers)
         self.server = CoordinatorServer(
             self.hub,
             TokenVerifier(client.get),
@@ -135,11 +120,11 @@ class Operator:
             self.workers.is_worker,
             self.readiness.not_serving,
             self.readiness.leader_elsewhere,
-            cpu_clock,
+            dependencies.cpu_clock,
             endpoints.checker_endpoint(self.checkers, settings.checker_namespace, self.cluster.has_node),
             self.workers.addresses_of,
         )
-        self.ports = self._make_ports()
+        self.ports = dependencies.make_ports(client, settings, self.server, self.lease)
         self.checks = Checks(self.cluster, self.checkers, self.dirty, self.nodes.reconciler, self.server)
         self.upkeep = UpkeepKeeper(
             self.cluster,
@@ -151,7 +136,11 @@ class Operator:
             wall_clock,
             clock,
         )
-        self.history = self._make_history(report_policy, clock, wall_clock)
+        self.history = (
+            HistoryKeeper(client, self.cluster, self.bus, settings.namespace, report_policy, clock, wall_clock)
+            if dependencies.keeps_history
+            else None
+        )
         self.hours = FleetHoursKeeper(
             client, self.cluster, lambda: self.queue.reserved, settings.namespace, clock, wall_clock
         )
@@ -163,7 +152,7 @@ class Operator:
             self.cluster,
             clock,
             self.history.keep_before_deletion if self.history else None,
-            self._make_step_patterns(),
+            dependencies.make_step_patterns(),
         )
         self.reconciler = Reconciler(
             self.cluster,
@@ -192,7 +181,7 @@ class Operator:
             self.kept.decisions_of,
             self.nodes.reconciler.kept.decisions_of,
         )
-        version = await self._server_version()
+        version = await self._read_server_version()
         log.info("starting", identity=self.settings.identity, server=version)
         for source in self.cluster.informers:
             self._loops.start(f"informer {source.name}", source.run)
@@ -225,11 +214,11 @@ class Operator:
             accelerator_resource=self.cluster.policy().accelerator_resource,
         )
 
-    async def _server_version(self) -> str:
+    async def _read_server_version(self) -> str:
         """Read the API server's version, and retry as long as it takes: the server may be away when this pod starts."""
         while True:
             try:
-                return await check_server_version(self.client)
+                return await self._server_version(self.client)
             except ApiError as error:
                 log.warning("waiting for the API server", error=str(error))
                 await asyncio.sleep(START_RETRY_SECONDS)
@@ -278,27 +267,6 @@ class Operator:
                 log.warning("cannot list the state of the cluster", error=str(error))
                 await asyncio.sleep(START_RETRY_SECONDS)
 
-    def _make_history(
-        self,
-        report: Callable[[str, str], object],
-        clock: Callable[[], float],
-        wall_clock: Callable[[], datetime],
-    ) -> HistoryKeeper | None:
-        """The keeper of ended jobs' accounts; None in a simulator, which overrides this."""
-        return HistoryKeeper(self.client, self.cluster, self.bus, self.settings.namespace, report, clock, wall_clock)
-
-    def _make_admission(self) -> AdmissionCheck | None:
-        """The check of admission policies; None in a simulator, which overrides this."""
-        return AdmissionCheck(self._dry_client, self.settings.namespace)
-
-    def _make_step_patterns(self) -> StepPatterns:
-        """The tester of users' step patterns; a simulator overrides this, because it starts no processes."""
-        return StepPatterns()
-
-    def _make_ports(self) -> Ports:
-        """The ports that the process listens on; a simulator overrides this."""
-        return Ports(self.client, self.settings, self.server, self.lease)
-
     def _mark_all_jobs(self) -> None:
         """Have every job decided about once."""
         for key in self.cluster.job_keys():
@@ -306,10 +274,6 @@ class Operator:
 
     def _membership(self, caller: Caller) -> Membership:
         return self.cluster.membership(caller)
-
-    def _expected_launchers(self) -> int:
-        """About how many launchers report here; a simulator, which overrides this, may have more elsewhere."""
-        return self.hub.expected_launchers()
 
     def _directives_changed(self, job: TrainingJob) -> None:
         self.server.notify([pod.uid for pod in self.cluster.pods_of(job.metadata.namespace, job.metadata.uid)])

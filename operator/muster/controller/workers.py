@@ -24,14 +24,14 @@ class Workers:
     Args:
         hub: what their launchers report.
         bus: where jobs are named of which a launcher has news.
-        expected_launchers: returns about how many launchers report.
+        least_launchers: returns how many launchers are to be expected at least, whatever the hub has heard.
     """
 
-    def __init__(self, cluster: Cluster, hub: Hub, bus: Bus, expected_launchers: Callable[[], int]) -> None:
+    def __init__(self, cluster: Cluster, hub: Hub, bus: Bus, least_launchers: Callable[[], int] = lambda: 0) -> None:
         self._cluster = cluster
         self._hub = hub
         self._bus = bus
-        self._expected_launchers = expected_launchers
+        self._least_launchers = least_launchers
         hub.subscribe(self._heard)
 
     def directive_for(self, caller: Caller) -> Directive | None:
@@ -49,7 +49,8 @@ class Workers:
             return self._hub.last(uid, FRESH_SECONDS)
 
         other = self._cluster.other_job(job) if job is not None else None
-        return directive_for(job, gang, pod.name, pod.uid, launcher_of, self._expected_launchers(), heard_lately, other)
+        launchers = max(self._hub.expected_launchers(), self._least_launchers())
+        return directive_for(job, gang, pod.name, pod.uid, launcher_of, launchers, heard_lately, other)
 
     def is_worker(self, caller: Caller) -> bool:
         """Whether the caller is a pod of a job, and the job can be read."""
