@@ -36,9 +36,9 @@ from muster.controller.windows import WindowKeeper
 from muster.controller.workers import Workers
 from muster.controller.worlds import KeptWorlds
 from muster.coordinator import endpoints
-from muster.coordinator.auth import Caller, TokenVerifier
+from muster.coordinator.auth import TokenVerifier
 from muster.coordinator.checkers import CheckerHub
-from muster.coordinator.hub import Hub, Membership
+from muster.coordinator.hub import Hub
 from muster.coordinator.server import CoordinatorServer
 from muster.kube.client import Client
 from muster.kube.errors import ApiError, LeadershipLost
@@ -67,7 +67,7 @@ class Operator:
         self._server_version = dependencies.server_version
         self._loops = Loops(settings.identity, dependencies.end)
         self.bus = Bus()
-        self.hub = Hub(clock, membership=self._membership, cause_of=reported_cause)
+        self.hub = Hub(clock, cause_of=reported_cause)
         self.checkers = CheckerHub(clock)
         self.thresholds = ProbeThresholds(self.checkers, clock, wall_clock)
         self.dirty = DirtyKeys(clock)
@@ -123,6 +123,7 @@ class Operator:
             dependencies.cpu_clock,
             endpoints.checker_endpoint(self.checkers, settings.checker_namespace, self.cluster.has_node),
             self.workers.addresses_of,
+            self.cluster.membership,
         )
         self.ports = dependencies.make_ports(client, settings, self.server, self.lease)
         self.checks = Checks(self.cluster, self.checkers, self.dirty, self.nodes.reconciler, self.server)
@@ -271,9 +272,6 @@ class Operator:
         """Have every job decided about once."""
         for key in self.cluster.job_keys():
             self.dirty.add(key)
-
-    def _membership(self, caller: Caller) -> Membership:
-        return self.cluster.membership(caller)
 
     def _directives_changed(self, job: TrainingJob) -> None:
         self.server.notify([pod.uid for pod in self.cluster.pods_of(job.metadata.namespace, job.metadata.uid)])

@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 
 from muster.coordinator.auth import Caller
 from muster.coordinator.checkers import CheckerHub
-from muster.coordinator.hub import Hub
+from muster.coordinator.hub import Hub, Membership
 from muster.coordinator.reports import decode_check_report, decode_report
 from muster.protocol import messages
 from muster.protocol.checks import CHECK_PATH, CheckDirective, CheckReport
@@ -76,16 +76,22 @@ _NO_PUTS = _PUTS + _END
 
 
 def launcher_endpoint(
-    hub: Hub, directive_for: Callable[[Caller], Directive | None], is_worker: Callable[[Caller], bool]
+    hub: Hub,
+    directive_for: Callable[[Caller], Directive | None],
+    is_worker: Callable[[Caller], bool],
+    membership_of: Callable[[Caller], Membership],
 ) -> ReportEndpoint[Report]:
     """The endpoint to which the launchers of jobs' workers report."""
+
+    def record_report(caller: Caller, report: Report) -> bool:
+        return hub.record(caller, report, membership_of)
 
     def encoded_for(caller: Caller) -> Encoded | None:
         directive = directive_for(caller)
         return None if directive is None else encoded(directive)
 
     return ReportEndpoint(
-        REPORT_PATH, "launcher", is_worker, _no_worker_message, decode_report, hub.record, encoded_for
+        REPORT_PATH, "launcher", is_worker, _no_worker_message, decode_report, record_report, encoded_for
     )
 
 

@@ -60,7 +60,6 @@ class Hub:
     """The last reports of launchers, by pod uid. Only the event loop's thread may touch it.
 
     Args:
-        membership: says what a caller is to Muster's jobs; asked of each caller without a known report.
         cause_of: reads from a rank's last lines why it ended. It is asked once, when they come, so that its pod pays
             for what it sends: decisions look at all ranks of a gang again and again.
     """
@@ -69,12 +68,10 @@ class Hub:
         self,
         clock: Callable[[], float] = time.monotonic,
         max_launchers: int = MAX_LAUNCHERS,
-        membership: Callable[[Caller], Membership] = lambda _: Membership.MEMBER,
         cause_of: Callable[[RankReport], str] = lambda _: "",
     ) -> None:
         self._clock = clock
         self._max_launchers = max_launchers
-        self._membership = membership
         self._cause_of = cause_of
         self._entries: OrderedDict[str, _Entry] = OrderedDict()  # the one heard longest ago comes first
         # Those that are expected to go on talking -> when heard, the one heard longest ago first: one that has finished
@@ -103,13 +100,22 @@ class Hub:
         """
         self._subscribers.append(callback)
 
-    def record(self, caller: Caller, report: Report) -> bool:
+    def record(
+        self,
+        caller: Caller,
+        report: Report,
+        membership_of: Callable[[Caller], Membership] = lambda _: Membership.MEMBER,
+    ) -> bool:
         """Take in a launcher's report. Returns False for one that is older than one already heard, or from no job's
-        pod."""
+        pod.
+
+        Args:
+            membership_of: says what a caller is to Muster's jobs; asked where no report of the caller is known.
+        """
         now = self._clock()
         entry = self._entries.get(caller.pod_uid)
         if entry is None:
-            membership = self._membership(caller)
+            membership = membership_of(caller)
             if membership is Membership.NONE:
                 return False
             self._entries[caller.pod_uid] = _Entry(caller, report, now, now, now, self._with_causes(report, None))

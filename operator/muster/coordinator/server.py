@@ -26,7 +26,7 @@ from muster.coordinator.auth import AuthError, Caller, claimed
 from muster.coordinator.connection_limiter import ConnectionLimiter
 from muster.coordinator.endpoints import ReportEndpoint
 from muster.coordinator.http import BadRequestError, Connection, Head, refusal
-from muster.coordinator.hub import Hub
+from muster.coordinator.hub import Hub, Membership
 from muster.coordinator.listening import Listening
 from muster.coordinator.memory import BurstDetector
 from muster.coordinator.metered_tls import MAX_BODY_SECONDS, TlsMeter
@@ -124,6 +124,7 @@ class CoordinatorServer:
         cpu_clock: seconds that the thread has computed so far.
         checkers: the desk for checkers; None = the server has none.
         addresses_of: the addresses from which a present worker's launcher connects; none for any other pod.
+        membership_of: what a pod is to Muster's jobs.
     """
 
     def __init__(
@@ -137,11 +138,12 @@ class CoordinatorServer:
         cpu_clock: Callable[[], float] = time.thread_time,
         checkers: ReportEndpoint[CheckReport] | None = None,
         addresses_of: Callable[[Caller], Collection[str]] = lambda _: (),
+        membership_of: Callable[[Caller], Membership] = lambda _: Membership.MEMBER,
     ) -> None:
         self._verifier = verifier
         self._hub = hub
         self._addresses_of = addresses_of
-        several = (endpoints.launcher_endpoint(hub, directive_for, is_worker), checkers)
+        several = (endpoints.launcher_endpoint(hub, directive_for, is_worker, membership_of), checkers)
         self._desks: dict[str, ReportEndpoint[Any]] = {desk.path: desk for desk in several if desk is not None}
         self._not_ready = not_ready
         self._leader = leader

@@ -46,7 +46,7 @@ from muster.protocol.checks import (
     Put,
     decode_check_directive,
 )
-from muster.protocol.messages import EXIT, RUN
+from muster.protocol.messages import EXIT, IDLE, REPORT_PATH, RUN, Report
 from muster.world.checks import NodeChecks
 from muster.world.job import JobWorld
 from muster.world.views import NodeView
@@ -389,6 +389,19 @@ async def test_a_checker_gets_the_orders_of_the_gang_on_its_node_and_its_news_ri
     assert process.cluster.world(job).checkers["n0"].given.keys() == {"o1"}
     process.cluster.nodes.store.assume_deleted(("", "n0"), "nu")
     assert says(3, Asking())[0] == 403
+
+
+async def test_a_worker_whose_pod_has_ended_is_heard_and_not_expected(
+    process: Operator, worker: Caller, make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process.lease, "_renewed_at", process.lease._clock())
+    monkeypatch.setattr(process.readiness, "is_leading", True)
+    monkeypatch.setattr(Cluster, "synced", True)
+    pod = make.pod(make.job(workers=1), 0, "p0", version=30, phase="Failed")
+    process.cluster.pods.store.assume(pod)
+    process.server.heard(Asking(), worker, Report(1, state=IDLE), REPORT_PATH)  # type: ignore[arg-type]
+    assert process.hub.last("p0") is not None
+    assert process.hub.expected_by_namespace() == {}
 
 
 async def test_a_limit_that_counts_for_nothing_is_told_as_soon_as_it_is_set(

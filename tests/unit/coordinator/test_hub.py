@@ -255,13 +255,12 @@ def test_counting_the_silent_ones_meets_nobody_who_has_finished(clock: Any) -> N
     assert hub.last("left0") is not None
 
 
-def test_a_stranger_is_not_heard_and_a_former_member_is_not_missed(clock: Any) -> None:
+def test_a_stranger_is_not_heard_and_a_former_member_is_not_missed(clock: Any, hub: Hub) -> None:
     known = {"u1": Membership.MEMBER, "u2": Membership.FORMER}
-    hub = Hub(clock, membership=lambda caller: known.get(caller.pod_uid, Membership.NONE))
     heard: list[str] = []
     hub.subscribe(lambda caller, _: heard.append(caller.pod_uid))
     for uid in ("u1", "u2", "u3"):
-        hub.record(caller(uid), RUNNING)
+        hub.record(caller(uid), RUNNING, lambda caller: known.get(caller.pod_uid, Membership.NONE))
     assert set(hub.views_of(["u1", "u2", "u3"])) == {"u1", "u2"} == set(heard)
     clock.advance(21.0)
     assert hub.silence(20.0, "team") == Silence(1, 1)
@@ -271,11 +270,15 @@ def test_a_stranger_is_not_heard_and_a_former_member_is_not_missed(clock: Any) -
 def test_of_pods_that_no_record_names_few_reports_of_a_namespace_are_kept(clock: Any) -> None:
     """A tenant can make its job the owner of thousands of pods, and each report takes as much memory as it likes."""
     known = {"member": Membership.MEMBER, "former": Membership.FORMER}
-    hub = Hub(clock, membership=lambda caller: known.get(caller.pod_uid, Membership.STRAY))
+    hub = Hub(clock)
+
+    def membership_of(caller: Caller) -> Membership:
+        return known.get(caller.pod_uid, Membership.STRAY)
+
     others = [f"u{number}" for number in range(MAX_STRAYS + 5)]
     for uid in ("member", "former", *others):
-        hub.record(caller(uid), RUNNING)
-    hub.record(replace(caller("neighbour"), namespace="other"), RUNNING)
+        hub.record(caller(uid), RUNNING, membership_of)
+    hub.record(replace(caller("neighbour"), namespace="other"), RUNNING, membership_of)
     assert set(hub.views_of(["member", "former", "neighbour", *others])) == {
         "member",
         "former",
