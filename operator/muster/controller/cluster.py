@@ -122,6 +122,7 @@ class Cluster:
         checkers: the hub of the checkers' reports; None where there are none.
         thresholds: see `ThresholdsOf`.
         agent_namespace: where the nodes' agents run. Empty: there are none, and no Pod is taken for one.
+        heartbeats: the ages of nodes' heartbeats; None = those that this process has seen through `client`.
     """
 
     def __init__(
@@ -134,6 +135,7 @@ class Cluster:
         checkers: CheckerHub | None = None,
         thresholds: ThresholdsOf = lambda _reports, _policy: (),
         agent_namespace: str = AGENT_NAMESPACE,
+        heartbeats: LeaseAges | None = None,
     ) -> None:
         self.hub = hub
         self.checkers = checkers or CheckerHub(clock)
@@ -155,7 +157,7 @@ class Cluster:
         self._bus = bus
         self._clock = clock
         self._wall_clock = wall_clock
-        self.heartbeats = LeaseAges(self._answers.attended_seconds)
+        self.heartbeats = heartbeats or LeaseAges(self._answers.attended_seconds)
         self.leases = NodeLeases(client, self.heartbeats.note_leases, clock)
         self._sightings = Sightings(clock)
         self.fleet = Fleet(heartbeats=self.heartbeats)

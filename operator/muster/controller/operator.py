@@ -19,6 +19,7 @@ from muster.controller.cluster import Cluster
 from muster.controller.dependencies import SHIPPED, Dependencies
 from muster.controller.dirty import DirtyKeys
 from muster.controller.fleethours import FleetHoursKeeper
+from muster.controller.heartbeats import LeaseAges
 from muster.controller.history import HistoryKeeper
 from muster.controller.loops import Loops
 from muster.controller.nodefitness import NodeFitness
@@ -57,15 +58,29 @@ class Operator:
     """The parts of one operator process. `start()` returns at once; `stop()` ends the process gracefully.
 
     Args:
+        unguarded: a client that has not asked yet whether this process may write.
         dependencies: what else comes from outside; a simulator has its own.
     """
 
-    def __init__(self, client: Client, settings: Settings, dependencies: Dependencies = SHIPPED) -> None:
+    def __init__(self, unguarded: Client, settings: Settings, dependencies: Dependencies = SHIPPED) -> None:
         clock, wall_clock = dependencies.clock, dependencies.wall_clock
         self.settings = settings
-        self.client = client
         self._server_version = dependencies.server_version
         self._loops = Loops(settings.identity, dependencies.end)
+        heartbeats = LeaseAges(unguarded.answers.attended_seconds)
+        # Hundreds of pods may be waiting for a connection to be created on; a renewal cannot wait with them.
+        self._lease_client = unguarded.sibling()
+        self.lease = LeaderLease(
+            self._lease_client,
+            settings.namespace,
+            LEASE_NAME,
+            settings.identity,
+            on_lost=functools.partial(self._loops.give_up, "lease lost"),
+            seen=heartbeats.versions.seen,
+            clock=clock,
+            wall_clock=wall_clock,
+        )
+        self.client = client = unguarded.guarded(self.lease.check)
         self.bus = Bus()
         self.hub = Hub(clock, cause_of=reported_cause)
         self.checkers = CheckerHub(clock)
@@ -80,6 +95,7 @@ class Operator:
             self.checkers,
             self.thresholds.thresholds_for,
             settings.agent_namespace,
+            heartbeats,
         )
         self.queue = Queue(self.cluster, self.bus, clock, lambda: wall_clock().timestamp())
         self.events = EventRecorder(
@@ -97,20 +113,8 @@ class Operator:
             settings.agent_namespace,
             settings.agent_silence_seconds,
         )
-        # Hundreds of pods may be waiting for a connection to be created on; a renewal cannot wait with them.
-        self._lease_client = client.sibling()
         self._dry_client = client.sibling()
         self.admission = AdmissionCheck(self._dry_client, settings.namespace) if dependencies.checks_admission else None
-        self.lease = LeaderLease(
-            self._lease_client,
-            settings.namespace,
-            LEASE_NAME,
-            settings.identity,
-            on_lost=functools.partial(self._loops.give_up, "lease lost"),
-            seen=self.cluster.heartbeats.versions.seen,
-            clock=clock,
-            wall_clock=wall_clock,
-        )
         self.readiness = Readiness(self.cluster, self.lease, self._loops)
         self.workers = Workers(self.cluster, self.hub, self.bus, dependencies.least_launchers)
         self.server = CoordinatorServer(
@@ -168,7 +172,6 @@ class Operator:
             checks_wanted=self.checks.set_orders,
             wall_clock=wall_clock,
         )
-        client.before_write = self.lease.check
 
     async def start(self) -> None:
         """Start probes, watches and the candidacy for the lease.

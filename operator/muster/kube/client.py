@@ -7,6 +7,7 @@ not, except where the server said 429 and therefore did nothing: whether to writ
 
 import asyncio
 import contextlib
+import copy
 import email.utils
 import functools
 import os
@@ -16,7 +17,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 from urllib.parse import urlencode, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -183,6 +184,12 @@ class Client:
         """Return a client of the same user and API server with connections of its own: its requests wait behind no
         writes."""
         return Client(self._configuration, self._refresh_credentials, self._clock, self.answers)
+
+    def guarded(self, before_write: Callable[[], float | None]) -> Self:
+        """Return a client on the same connections whose guarded writes ask `before_write` first."""
+        other = copy.copy(self)
+        other.before_write = before_write
+        return other
 
     async def close(self) -> None:
         """Close every connection."""

@@ -32,7 +32,7 @@ from muster.health.assess import assess
 from muster.kube import certificates
 from muster.kube.client import Client
 from muster.kube.decode import AgentPod, Undecodable
-from muster.kube.errors import Forbidden, NotFound, Unreachable
+from muster.kube.errors import Forbidden, LeadershipLost, NotFound, Unreachable
 from muster.lifecycle.plan import Plan
 from muster.protocol import messages
 from muster.protocol.checks import (
@@ -151,6 +151,18 @@ def test_a_worker_connects_from_its_pods_address_or_its_nodes(process: Operator,
 def test_the_lease_has_connections_of_its_own(process: Operator) -> None:
     assert process.lease._client is not process.client
     assert process.lease._client.answers is process.client.answers
+
+
+def test_what_writes_asks_the_lease_first(process: Operator) -> None:
+    clients = {name: part._client for name, part in vars(process).items() if hasattr(part, "_client")}
+    assert {"events", "history", "hours", "performer", "ports", "repairs"} <= clients.keys()
+    unasked = {name for name, client in clients.items() if client.before_write != process.lease.check}
+    assert unasked == {"lease", "admission"}, "the lease itself, and what writes in dry runs alone"
+
+
+async def test_a_process_that_does_not_lead_writes_nothing(process: Operator) -> None:
+    with pytest.raises(LeadershipLost):
+        await process.client.post("/api/v1/namespaces/ns/pods", {})
 
 
 def test_it_is_ill_when_an_informer_is_deaf_not_when_the_api_server_is_away(
