@@ -11,7 +11,9 @@ from muster.controller.bus import Key
 from muster.controller.dependencies import Dependencies
 from muster.controller.operator import Operator
 from muster.controller.patterns import StepPatterns
+from muster.controller.ports import Ports
 from muster.controller.settings import Settings
+from muster.coordinator.server import CoordinatorServer
 from muster.decision.decided import Decided
 from muster.health.node_decision import NodeDecision
 from muster.kube.client import Client
@@ -88,12 +90,17 @@ class Replica:
             cpu_clock=lambda: 0.0,
             end=self._exits,
             server_version=_simulated_version,
-            make_ports=lambda _client, _settings, _server, lease: _SimulatedPorts(self, lease),  # type: ignore[arg-type, return-value]
+            make_ports=self._make_ports,
             make_step_patterns=_TriedHere,
             least_launchers=lambda: LARGE_LAUNCHER_COUNT if self.around.is_large else 0,
             keeps_history=False,
             checks_admission=False,
         )
+
+    def _make_ports(
+        self, _client: Client, _settings: Settings, _server: CoordinatorServer, lease: LeaderLease
+    ) -> Ports:
+        return _SimulatedPorts(self, lease)  # type: ignore[return-value]
 
     @property
     def leads(self) -> bool:

@@ -190,7 +190,7 @@ class Cluster:
         self.jobs.store.subscribe(self._job_changed)
         self.gangs.store.subscribe(self._gang_changed)
         self.policies.store.subscribe(self._policy_changed)
-        self.priorities.store.subscribe(lambda _old, _new: self._mark_all_jobs())
+        self.priorities.store.subscribe(lambda _old, _new: self.mark_all_jobs())
         self.pods.store.subscribe(self._pod_changed)
         self.occupants.store.subscribe(self._occupant_changed)
         self.nodes.store.subscribe(self._node_changed)
@@ -680,6 +680,11 @@ class Cluster:
         for key in self.keys_of(job_uid):
             self._bus.job_changed.publish(key)
 
+    def mark_all_jobs(self) -> None:
+        """Have every job decided about again."""
+        for key in self.job_keys():
+            self._bus.job_changed.publish(key)
+
     def keys_of(self, job_uid: str) -> list[Key]:
         """The key of the job of this uid in a list; empty if there is no such job."""
         return [_key(job) for job in self.jobs.store.by_index(job_uid)]
@@ -699,11 +704,7 @@ class Cluster:
                 self._occupies(pod, here=True)
         for namespace in list(self._refused):
             self._reconsider(namespace)
-        self._mark_all_jobs()
-
-    def _mark_all_jobs(self) -> None:
-        for key in self.job_keys():
-            self._bus.job_changed.publish(key)
+        self.mark_all_jobs()
 
     def _job_changed(self, old: TrainingJob | Undecodable | None, new: TrainingJob | Undecodable | None) -> None:
         if old is not None and new is not None and job_identity(old).uid != job_identity(new).uid:

@@ -8,10 +8,11 @@ write.
 import asyncio
 import contextlib
 import functools
+from collections.abc import Awaitable, Callable, Iterator
+from typing import TypeVar
 
 import structlog
 
-from muster.api.trainingjob import TrainingJob
 from muster.controller.admission import AdmissionCheck
 from muster.controller.bus import Bus
 from muster.controller.checks import Checks
@@ -21,7 +22,7 @@ from muster.controller.dirty import DirtyKeys
 from muster.controller.fleethours import FleetHoursKeeper
 from muster.controller.heartbeats import LeaseAges
 from muster.controller.history import HistoryKeeper
-from muster.controller.loops import Loops
+from muster.controller.loops import Loop, Loops
 from muster.controller.nodefitness import NodeFitness
 from muster.controller.nodes import Nodes
 from muster.controller.perform import Performer
@@ -34,7 +35,7 @@ from muster.controller.repairs import RepairKeeper
 from muster.controller.settings import Settings
 from muster.controller.upkeep import UpkeepKeeper
 from muster.controller.windows import WindowKeeper
-from muster.controller.workers import Workers
+from muster.controller.workers import Workers, notify_launchers
 from muster.controller.worlds import KeptWorlds
 from muster.coordinator import endpoints
 from muster.coordinator.auth import TokenVerifier
@@ -51,6 +52,8 @@ from muster.recovery.exits import reported_cause
 LEASE_NAME = "muster-leader"
 START_RETRY_SECONDS = 2.0
 
+T = TypeVar("T")
+
 log = structlog.get_logger()
 
 
@@ -65,7 +68,6 @@ class Operator:
     def __init__(self, unguarded: Client, settings: Settings, dependencies: Dependencies = SHIPPED) -> None:
         clock, wall_clock = dependencies.clock, dependencies.wall_clock
         self.settings = settings
-        self._server_version = dependencies.server_version
         self._loops = Loops(settings.identity, dependencies.end)
         heartbeats = LeaseAges(unguarded.answers.attended_seconds)
         # Hundreds of pods may be waiting for a connection to be created on; a renewal cannot wait with them.
@@ -81,6 +83,7 @@ class Operator:
             wall_clock=wall_clock,
         )
         self.client = client = unguarded.guarded(self.lease.check)
+        self._read_server_version = functools.partial(dependencies.server_version, client)
         self.bus = Bus()
         self.hub = Hub(clock, cause_of=reported_cause)
         self.checkers = CheckerHub(clock)
@@ -166,7 +169,7 @@ class Operator:
             self.events,
             self.queue,
             self.worker_settings,
-            self._directives_changed,
+            functools.partial(notify_launchers, self.cluster, self.server),
             clock,
             kept=self.kept,
             checks_wanted=self.checks.set_orders,
@@ -185,7 +188,7 @@ class Operator:
             self.kept.decisions_of,
             self.nodes.reconciler.kept.decisions_of,
         )
-        version = await self._read_server_version()
+        version = await _retried(self._read_server_version, "waiting for the API server")
         log.info("starting", identity=self.settings.identity, server=version)
         for source in self.cluster.informers:
             self._loops.start(f"informer {source.name}", source.run)
@@ -203,78 +206,65 @@ class Operator:
         self.readiness.is_leading = False
         await self.lease.release()
         await self.ports.close()  # who reads slowly there must not hold up the next leader
-        await self._lease_client.close()
-        await self._dry_client.close()
-        await self.client.close()
+        for client in (self._lease_client, self._dry_client, self.client):
+            await client.close()
         log.info("stopped", identity=self.settings.identity)
 
     def worker_settings(self) -> WorkerSettings:
         """The settings that this installation adds to every worker, as of now."""
-        return WorkerSettings(
-            launcher_image=self.settings.launcher_image,
-            coordinator_url=self.settings.coordinator_url,
-            coordinator_name=self.settings.coordinator_name,
-            ca_bundle=self.ports.bundle,
-            accelerator_resource=self.cluster.policy().accelerator_resource,
-        )
-
-    async def _read_server_version(self) -> str:
-        """Read the API server's version, and retry as long as it takes: the server may be away when this pod starts."""
-        while True:
-            try:
-                return await self._server_version(self.client)
-            except ApiError as error:
-                log.warning("waiting for the API server", error=str(error))
-                await asyncio.sleep(START_RETRY_SECONDS)
+        return self.settings.for_workers(self.ports.bundle, self.cluster.policy().accelerator_resource)
 
     async def _lead(self) -> None:
         await self.cluster.wait_synced()
         await self.lease.acquire()
         self._loops.start("lease", self.lease.hold)
-        await self._catch_up()
+        # At least what the last leader wrote: the watches may be behind, and a missing Gang reads as none.
+        await _retried(self.cluster.refresh, "cannot list the state of the cluster")
         await self.performer.learn_claims()
         await self.ports.lead()
         self.readiness.is_leading = True
         self.hub.start_serving()  # only now launchers are answered
         self.checkers.start_serving()
-        self._loops.start("events", self.events.run)
-        self._loops.start("certificates", functools.partial(self.ports.renew, self._mark_all_jobs))
-        if self.settings.checker_namespace:
-            self._loops.start("checkers' authority", self.ports.publish)
-        self._loops.start("thresholds", self.thresholds.run)
+        for name, loop in self._serving_loops():
+            self._loops.start(name, loop)
         await self.nodes.reconciler.begin()
         self.bus.job_changed.subscribe(self.dirty.add)  # a standby would keep the names of all jobs that have gone
         self.queue.expect(self.cluster.job_keys())
         self.reconciler.expect(self.cluster.job_keys(), self.checkers.note_all_decided)
-        self._mark_all_jobs()
-        self._loops.start("queue", self.queue.run)
-        self._loops.start("nodes", self.nodes.reconciler.run)
-        self._loops.start("conditions of nodes", self.nodes.marks.run)
-        self._loops.start("forgetting machines that are gone", self.nodes.forget)
-        self._loops.start("upkeep", self.upkeep.run)
-        if self.history is not None:
-            self._loops.start("history", self.history.run)
-            self._loops.start("hours of the fleet", self.hours.run)
-        self._loops.start("repairs", self.repairs.run)
-        self._loops.start("maintenance windows", self.windows.run)
-        if self.admission is not None:
-            self._loops.start("admission policies", self.admission.run)
+        self.cluster.mark_all_jobs()
+        for name, loop in self._deciding_loops():
+            self._loops.start(name, loop)
         await self.reconciler.run()
 
-    async def _catch_up(self) -> None:
-        """Read at least what the last leader wrote: the watches may be behind, and a missing Gang reads as none."""
-        while True:
-            try:
-                await self.cluster.refresh()
-                return
-            except (ApiError, ValueError) as error:
-                log.warning("cannot list the state of the cluster", error=str(error))
-                await asyncio.sleep(START_RETRY_SECONDS)
+    def _serving_loops(self) -> Iterator[tuple[str, Loop]]:
+        """What runs as soon as this process leads, in this order."""
+        yield "events", self.events.run
+        yield "certificates", functools.partial(self.ports.renew, self.cluster.mark_all_jobs)
+        if self.settings.checker_namespace:
+            yield "checkers' authority", self.ports.publish
+        yield "thresholds", self.thresholds.run
 
-    def _mark_all_jobs(self) -> None:
-        """Have every job decided about once."""
-        for key in self.cluster.job_keys():
-            self.dirty.add(key)
+    def _deciding_loops(self) -> Iterator[tuple[str, Loop]]:
+        """What runs once all nodes have been judged, in this order."""
+        yield "queue", self.queue.run
+        yield "nodes", self.nodes.reconciler.run
+        yield "conditions of nodes", self.nodes.marks.run
+        yield "forgetting machines that are gone", self.nodes.forget
+        yield "upkeep", self.upkeep.run
+        if self.history is not None:
+            yield "history", self.history.run
+            yield "hours of the fleet", self.hours.run
+        yield "repairs", self.repairs.run
+        yield "maintenance windows", self.windows.run
+        if self.admission is not None:
+            yield "admission policies", self.admission.run
 
-    def _directives_changed(self, job: TrainingJob) -> None:
-        self.server.notify([pod.uid for pod in self.cluster.pods_of(job.metadata.namespace, job.metadata.uid)])
+
+async def _retried(request: Callable[[], Awaitable[T]], problem: str) -> T:
+    """Request something until there is an answer, as long as it takes: the API server may be away."""
+    while True:
+        try:
+            return await request()
+        except (ApiError, ValueError) as error:
+            log.warning(problem, error=str(error))
+            await asyncio.sleep(START_RETRY_SECONDS)

@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from muster.pods.worker_pod import WorkerSettings
 from muster.serve import node_addresses
 
 COORDINATOR_SERVICE = "muster-coordinator"
@@ -96,6 +97,21 @@ class Settings:
             agent_namespace=environment.get("MUSTER_AGENT_NAMESPACE", ""),
             agent_silence_seconds=_seconds(environment, "MUSTER_AGENT_SILENCE_SECONDS", 600, least=20),
             log_level=environment.get("MUSTER_LOG_LEVEL", "INFO").upper(),
+        )
+
+    def for_workers(self, ca_bundle: str, accelerator_resource: str) -> WorkerSettings:
+        """The settings that this installation adds to every worker.
+
+        Args:
+            ca_bundle: the authorities by which launchers know this installation, as PEM.
+            accelerator_resource: the FleetPolicy's.
+        """
+        return WorkerSettings(
+            launcher_image=self.launcher_image,
+            coordinator_url=self.coordinator_url,
+            coordinator_name=self.coordinator_name,
+            ca_bundle=ca_bundle,
+            accelerator_resource=accelerator_resource,
         )
 
 

@@ -11,6 +11,7 @@ from muster.controller.bus import Bus
 from muster.controller.cluster import Cluster
 from muster.coordinator.auth import Caller
 from muster.coordinator.hub import Hub, Membership
+from muster.coordinator.server import CoordinatorServer
 from muster.kube.decode import Undecodable
 from muster.lifecycle.directive import directive_for
 from muster.protocol.messages import Directive, Report
@@ -84,3 +85,8 @@ class Workers:
         job = self._cluster.job_of(pod) if pod else None
         if isinstance(job, TrainingJob):
             self._bus.job_changed.publish((job.metadata.namespace, job.metadata.name))
+
+
+def notify_launchers(cluster: Cluster, server: CoordinatorServer, job: TrainingJob) -> None:
+    """Answer the launchers of a job whose directives may have changed."""
+    server.notify([pod.uid for pod in cluster.pods_of(job.metadata.namespace, job.metadata.uid)])
