@@ -162,6 +162,9 @@ class Operator:
             self.history.keep_before_deletion if self.history else None,
             dependencies.make_step_patterns(),
         )
+        self.worker_settings: Callable[[], WorkerSettings] = lambda: settings.for_workers(
+            self.ports.bundle, self.cluster.policy().accelerator_resource
+        )
         self.reconciler = Reconciler(
             self.cluster,
             self.performer,
@@ -209,10 +212,6 @@ class Operator:
         for client in (self._lease_client, self._dry_client, self.client):
             await client.close()
         log.info("stopped", identity=self.settings.identity)
-
-    def worker_settings(self) -> WorkerSettings:
-        """The settings that this installation adds to every worker, as of now."""
-        return self.settings.for_workers(self.ports.bundle, self.cluster.policy().accelerator_resource)
 
     async def _lead(self) -> None:
         await self.cluster.wait_synced()

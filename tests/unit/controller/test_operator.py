@@ -270,10 +270,13 @@ def test_a_standby_remembers_no_names_of_jobs_that_have_gone(process: Operator) 
 
 
 def test_its_parts_are_made_of_parts_that_are_there() -> None:
-    """In a straight list: nothing is named, not even for later, before the line that makes it."""
+    """In a straight list: nothing is named, not even for later, before the line that makes it, and none is changed."""
     (made,) = ast.parse(textwrap.dedent(inspect.getsource(Operator.__init__))).body
     assert isinstance(made, ast.FunctionDef)
-    there, early = set(dir(Operator)), list[str]()
+    there, early = set[str](), list[str]()
+    targets = [node for node in ast.walk(made) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)]
+    assert {ast.unparse(target.value) for target in targets} == {"self"}
+    assert len({target.attr for target in targets}) == len(targets)
     for statement in made.body:
         own = [node for node in ast.walk(statement) if isinstance(node, ast.Attribute)]
         own = [node for node in own if isinstance(node.value, ast.Name) and node.value.id == "self"]
