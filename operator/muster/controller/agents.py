@@ -16,7 +16,7 @@ from muster.health.pools import Pools
 from muster.health.signs import AGENT
 from muster.health.silence import AGENT_SILENT, AVOID_SECONDS, AgentContacts
 from muster.health.verdict_index import NodeIndex
-from muster.kube.decode import AgentPod, Undecodable
+from muster.kube.decode import AgentPod, Undecodable, object_key
 from muster.world.views import NodeView
 
 _agents = Gauge("muster_node_agents", "Nodes whose agent has reported, by whether its Pod is Ready.", ["state"])
@@ -79,7 +79,7 @@ class AgentSilences:
     def _record_changed(self, old: NodeHealth | Undecodable | None, new: NodeHealth | Undecodable | None) -> None:
         value = new or old
         assert value is not None
-        self.note(value.name if isinstance(value, Undecodable) else value.metadata.name)
+        self.note(object_key(value)[1])
 
     def note(self, name: str) -> None:
         """Take in a change of a node, its record or its agent's Pod."""

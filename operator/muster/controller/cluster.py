@@ -31,7 +31,7 @@ from muster.fencing.ages import UnfencedAges
 from muster.fencing.lost_nodes import Heartbeat, counts_now, pods_proved_dead, sign_of_life
 from muster.kube import informer
 from muster.kube.client import Client
-from muster.kube.decode import Undecodable, job_identity
+from muster.kube.decode import Undecodable, job_identity, object_key
 from muster.kube.informer import Informer
 from muster.kube.nodeleases import NodeLeases
 from muster.pods.requirements import quota_claim
@@ -244,7 +244,7 @@ class Cluster:
 
     def job_keys(self) -> list[Key]:
         """The keys of all jobs."""
-        return [_key(job) for job in self.jobs.store.values()]
+        return [object_key(job) for job in self.jobs.store.values()]
 
     def job(self, key: Key) -> TrainingJob | Undecodable | None:
         """The job of this key; Undecodable where it cannot be read, None where there is none."""
@@ -253,7 +253,7 @@ class Cluster:
     def job_of(self, pod: PodView) -> TrainingJob | Undecodable | None:
         """The job that a worker's pod belongs to; Undecodable where it cannot be read, None where there is none."""
         jobs = self.jobs.store.by_index(pod.job_uid)
-        return next((job for job in jobs if _key(job)[0] == pod.namespace), None)
+        return next((job for job in jobs if object_key(job)[0] == pod.namespace), None)
 
     def pods_of(self, namespace: str, job_uid: str) -> list[PodView]:
         """The pods of a job, by their controlling owner: any tenant can put the job's labels on another pod."""
@@ -266,7 +266,7 @@ class Cluster:
         """
         job = self._job_by_uid(job_uid)
         if job is None:
-            found = [gang for gang in self.gangs.store.by_index(job_uid) if _key(gang) in self._records]
+            found = [gang for gang in self.gangs.store.by_index(job_uid) if object_key(gang) in self._records]
             return next((gang for gang in found if isinstance(gang, Gang)), found[0] if found else None)
         gang = self.gangs.store.get(_record_key(job))
         flaw = record_flaw(gang, job_identity(job)) if isinstance(gang, Gang) else ""
@@ -517,7 +517,7 @@ class Cluster:
     def sharing(self, job: TrainingJob) -> tuple[str, ...]:
         """The names of other jobs that want nodes, or whose pods have not ended, and save to the same directory. Jobs
         of other namespaces are not named."""
-        there = self._places.get(place_of(job), set()) - {_key(job)}
+        there = self._places.get(place_of(job), set()) - {object_key(job)}
         own = [name for namespace, name in there if namespace == job.metadata.namespace]
         others = {ELSEWHERE for namespace, _ in there if namespace != job.metadata.namespace}
         return (*sorted([*own, *self._ending_beside(job)]), *others)
@@ -528,7 +528,7 @@ class Cluster:
         They hold nodes, or are older and wait for some, or are deleted and have pods. A job of another namespace, or
         one that waits for a person, keeps none from its nodes.
         """
-        there = self._places.get(place_of(job), set()) - {_key(job)}
+        there = self._places.get(place_of(job), set()) - {object_key(job)}
         same = (self.jobs.store.get(key) for key in there if key[0] == job.metadata.namespace)
         first = [each.metadata.name for each in same if isinstance(each, TrainingJob) and self._is_first(each, job)]
         return tuple(sorted([*first, *self._ending_beside(job)]))
@@ -663,7 +663,7 @@ class Cluster:
         assert value is not None
         if isinstance(new, Undecodable):  # a word that cannot be read is not one that was taken back
             return
-        name = _key(value)[1]
+        name = object_key(value)[1]
         word = new.spec.lost if new else None
         before, _ = self._lost.get(name, (None, 0.0))
         if word == before:
@@ -687,12 +687,12 @@ class Cluster:
 
     def keys_of(self, job_uid: str) -> list[Key]:
         """The key of the job of this uid in a list; empty if there is no such job."""
-        return [_key(job) for job in self.jobs.store.by_index(job_uid)]
+        return [object_key(job) for job in self.jobs.store.by_index(job_uid)]
 
     def _policy_changed(self, old: FleetPolicy | Undecodable | None, new: FleetPolicy | Undecodable | None) -> None:
         value = new or old
         assert value is not None
-        if _key(value)[1] != "default":
+        if object_key(value)[1] != "default":
             return
         if not isinstance(new, Undecodable):  # what holds goes on to hold
             self._policy = new.spec if new is not None else FleetPolicySpec()
@@ -718,18 +718,18 @@ class Cluster:
         if isinstance(going, TrainingJob) and (new is None or going.metadata.deletion_timestamp is not None):
             self._bus.job_gone.publish(going)
             self._note_going(going)
-        self.fleet.set_name(uid, "/".join(_key(job)) if new is not None else "")
-        self._note_uid(_key(job)[0], uid, is_there=new is not None)
+        self.fleet.set_name(uid, "/".join(object_key(job)) if new is not None else "")
+        self._note_uid(object_key(job)[0], uid, is_there=new is not None)
         key = _record_key(job)
         gang = self.gangs.store.get(key)
         if gang is not None:
             self._note_record(key, self._records.get(key) if isinstance(gang, Undecodable) else gang)
-        self._saves_at(_key(job), _saves(old), _saves(new))
+        self._saves_at(object_key(job), _saves(old), _saves(new))
         if old is None or new is None or _wants_nodes(old) != _wants_nodes(new):
-            self._count_pods(_key(job)[0], uid)
+            self._count_pods(object_key(job)[0], uid)
         if new is None:
             self.memories.pop(uid, None)
-        self._bus.job_changed.publish(_key(job))
+        self._bus.job_changed.publish(object_key(job))
 
     def _note_uid(self, namespace: str, uid: str, *, is_there: bool) -> None:
         """Add a job's uid to those of its namespace, or remove it."""
@@ -746,7 +746,7 @@ class Cluster:
     def _gang_changed(self, old: Gang | Undecodable | None, new: Gang | Undecodable | None) -> None:
         value = new or old
         assert value is not None
-        key = _key(value)
+        key = object_key(value)
         if isinstance(new, Undecodable):  # it holds what it held
             self._count_pods(key[0], new.owner_uid)
             self.mark_job(new.owner_uid)
@@ -975,7 +975,7 @@ class Cluster:
         if any(view is not None and view.owner_uid == view.job_uid for view in (old, new)):
             job = self.job_of(pod)
             if job is not None:
-                self._bus.job_changed.publish(_key(job))
+                self._bus.job_changed.publish(object_key(job))
             for uid in {view.job_uid for view in (old, new) if view is not None} & self._going.keys():
                 self._note_going(self._going[uid])
 
@@ -1144,12 +1144,6 @@ def _kinds(node: NodeView) -> set[str]:
 def named_class(job: TrainingJob) -> str:
     """The PriorityClass that the job's template names; "" for none."""
     return str(job.spec.pod.get("priorityClassName") or "")
-
-
-def _key(value: TrainingJob | Gang | FleetPolicy | NodeHealth | Undecodable) -> Key:
-    if isinstance(value, Undecodable):
-        return (value.namespace, value.name)
-    return (value.metadata.namespace, value.metadata.name)
 
 
 def _record_key(job: TrainingJob | Undecodable) -> Key:

@@ -16,7 +16,7 @@ from muster.health.forget import GONE_SECONDS, may_be_forgotten
 from muster.health.sources import Rules
 from muster.kube import paths
 from muster.kube.client import Client
-from muster.kube.decode import Undecodable
+from muster.kube.decode import Undecodable, object_key
 from muster.kube.errors import ApiError, LeadershipLost
 from muster.world.views import NodeView
 
@@ -49,7 +49,7 @@ class Forgetting:
         value = new or old
         assert value is not None
         if old is None or new is None:
-            self.note(value.name if isinstance(value, Undecodable) else value.metadata.name)
+            self.note(object_key(value)[1])
 
     def note(self, name: str) -> None:
         """Take in that the node or the record of this name has come or is gone."""

@@ -11,7 +11,7 @@ from muster.api.nodehealth import NodeHealth
 from muster.controller.bus import Bus
 from muster.controller.cluster import Cluster
 from muster.health.fitness import UNREADABLE, Decided, Fitness, corrected, fitness_of
-from muster.kube.decode import Undecodable
+from muster.kube.decode import Undecodable, object_key
 from muster.world.views import NodeView
 
 _NOTHING = Fitness()
@@ -43,7 +43,7 @@ class NodeFitness:
     def _record_changed(self, old: NodeHealth | Undecodable | None, new: NodeHealth | Undecodable | None) -> None:
         value = new or old
         assert value is not None
-        self._show(value.name if isinstance(value, Undecodable) else value.metadata.name)
+        self._show(object_key(value)[1])
 
     def _node_changed(self, old: NodeView | None, new: NodeView | None) -> None:
         if old is None or new is None:

@@ -37,7 +37,7 @@ from muster.health.fitness import Decided
 from muster.health.orders import Circumstances, Order
 from muster.health.verdict import Verdict, node_fault
 from muster.health.verdict_index import is_tainted
-from muster.kube.decode import Undecodable
+from muster.kube.decode import Undecodable, object_key
 from muster.world.views import NodeView
 
 # Nodes become unhealthy many at a time: they are judged together, so that the budget sees them together.
@@ -377,7 +377,7 @@ class NodeReconciler:
     def _record_changed(self, old: NodeHealth | Undecodable | None, new: NodeHealth | Undecodable | None) -> None:
         value = new or old
         assert value is not None
-        name = value.name if isinstance(value, Undecodable) else value.metadata.name
+        name = object_key(value)[1]
         if not isinstance(new, Undecodable):  # an account that cannot be read is not one that is settled
             self._engine.note_record(name, new.status if new else None)
         is_echo = self._performer.is_echo(name, new.status if isinstance(new, NodeHealth) else None)

@@ -13,7 +13,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 
 from muster.api.nodehealth import NodeHealth, Offences
 from muster.health.memory import score
-from muster.kube.decode import Undecodable
+from muster.kube.decode import Undecodable, object_key
 
 MAX_NODES = 100
 LEAST_SCORE = 1.5
@@ -40,7 +40,7 @@ class Offenders:
         if isinstance(new, NodeHealth):
             self.set_account(new.metadata.name, new.status.offences)
         elif new is None and old is not None:
-            self.set_account(old.name if isinstance(old, Undecodable) else old.metadata.name, None)
+            self.set_account(object_key(old)[1], None)
 
     def set_account(self, node: str, account: Offences | None) -> None:
         """Set the account of a node; None removes it."""

@@ -17,6 +17,9 @@ import msgspec
 import pydantic
 
 from muster.api.base import EARLIEST, LATEST, UID_LENGTH, ApiModel
+from muster.api.fleetpolicy import FleetPolicy
+from muster.api.gang import Gang
+from muster.api.nodehealth import NodeHealth
 from muster.api.trainingjob import TrainingJob
 from muster.kube import paths
 from muster.kube.template_shares import MAX_NAMESPACE_BYTES, TemplateShares, parsed_bytes, texts_bytes
@@ -741,6 +744,13 @@ def training_job(shares: TemplateShares) -> Callable[[Raw], TrainingJob | Undeco
         return job
 
     return decode
+
+
+def object_key(value: TrainingJob | Gang | FleetPolicy | NodeHealth | Undecodable) -> Key:
+    """Return the key of an object of one of Muster's own kinds, decoded or not."""
+    if isinstance(value, Undecodable):
+        return value.namespace, value.name
+    return value.metadata.namespace, value.metadata.name
 
 
 def job_identity(job: TrainingJob | Undecodable) -> JobIdentity:

@@ -14,7 +14,7 @@ from muster.api.trainingjob import TrainingJob
 from muster.goodput.prices import NO_PRICES, Prices, listed
 from muster.kube import informer
 from muster.kube.client import Client
-from muster.kube.decode import Undecodable
+from muster.kube.decode import Undecodable, object_key
 from muster.world.views import NodeView
 
 
@@ -60,12 +60,12 @@ class Seen:
 
     def namespaces(self) -> set[str]:
         """Return the namespaces that have jobs."""
-        return {_namespace(job) for job in self._jobs.store.values()}
+        return {object_key(job)[0] for job in self._jobs.store.values()}
 
     def jobs(self, namespaces: frozenset[str] | None) -> list[TrainingJob | Undecodable]:
         """Return the jobs of these namespaces; None: of all."""
         found = self._jobs.store.values()
-        return found if namespaces is None else [job for job in found if _namespace(job) in namespaces]
+        return found if namespaces is None else [job for job in found if object_key(job)[0] in namespaces]
 
     def job(self, namespace: str, name: str) -> TrainingJob | Undecodable | None:
         """Return one job; None: there is none."""
@@ -99,7 +99,3 @@ class Seen:
 
 
 _DEFAULT = {"metadata": {"name": "default"}, "spec": {}}
-
-
-def _namespace(job: TrainingJob | Undecodable) -> str:
-    return job.namespace if isinstance(job, Undecodable) else job.metadata.namespace
