@@ -19,7 +19,7 @@ from prometheus_client import Histogram
 
 from muster.api.base import API_VERSION
 from muster.api.fleetpolicy import Enforcement
-from muster.api.nodehealth import NodeHealthStatus
+from muster.api.nodehealth import NodeHealth, NodeHealthStatus
 from muster.controller.cluster import Cluster
 from muster.controller.nodereports import NodeReports
 from muster.controller.pace import Pace
@@ -188,13 +188,12 @@ class NodePerformer:
         # What changes a decision neither waits nor keeps others waiting.
         if action.may_wait:
             self._pace.wrote(name)
-        ours = operator_part(action.status)
         path = paths.muster("nodehealths", name=name, subresource="status")
-        body = {"apiVersion": API_VERSION, "kind": "NodeHealth", "metadata": {"name": name}, "status": ours}
+        body = {"apiVersion": API_VERSION, "kind": "NodeHealth", "metadata": {"name": name}, "status": action.status}
         query = {"fieldManager": FIELD_MANAGER, "force": "true"}
         if action.is_new:
             await self._create(name)
-        self._written[name] = ours
+        self._written[name] = action.status
         try:
             answer = await self._client.patch(path, body, APPLY_PATCH, query, one_of_many=True)
         except NotFound:  # it has just been deleted
@@ -338,8 +337,8 @@ class NodePerformer:
         kind = WARNING if announcement.is_warning else NORMAL
         # Events of nodes carry the node's name as uid: so `kubectl describe node` finds them.
         self._events.record(Regarding("v1", "Node", name, name), kind, announcement.reason, announcement.text)
-        record = self._cluster.node_record(name)
-        if announcement.is_of_record and record is not None and record.metadata.uid:
+        record = self._cluster.healths.store.get(("", name))
+        if announcement.is_of_record and isinstance(record, NodeHealth):
             about = Regarding(API_VERSION, "NodeHealth", name, record.metadata.uid)
             self._events.record(about, kind, announcement.reason, announcement.text)
 

@@ -285,7 +285,7 @@ class NodeReconciler:
             is_taken: whether the node is taken from the queue. One of which only the budget has changed is not.
         """
         name, key = order.name, ("", order.name)
-        if self._cluster.node_record(name) is None:
+        if isinstance(self._cluster.healths.store.get(key), Undecodable):
             return
         if (rest := self._performer.rest_seconds(name)) > 0:
             self._queue.add(key, rest)

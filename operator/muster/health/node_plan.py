@@ -3,7 +3,7 @@
 Tests: tests/unit/health/test_node_plan.py, tests/unit/controller/test_nodereconciler.py.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,13 +25,13 @@ class WriteRecord:
     """Write the operator's part of a node's NodeHealth.
 
     Attributes:
-        status: what to write.
+        status: what to write, see `operator_part`.
         is_new: whether there is no NodeHealth yet.
         may_wait: whether it only informs people, so that the write may come late.
         excludes: whether jobs avoid the node from this write on.
     """
 
-    status: NodeHealthStatus
+    status: Mapping[str, Any]
     is_new: bool
     may_wait: bool
     excludes: bool
@@ -119,11 +119,11 @@ def operator_part(status: NodeHealthStatus) -> dict[str, Any]:
 
 def _record(order: Order, present: Present, enforcement: Enforcement) -> WriteRecord | None:
     status, known = recorded_status(order, enforcement), present.record.status
-    is_new = not present.record.metadata.uid
-    if operator_part(status) == operator_part(known) or (is_new and _says_nothing(status)):
+    is_new, part = not present.record.metadata.uid, operator_part(status)
+    if part == operator_part(known) or (is_new and _says_nothing(status)):
         return None
     return WriteRecord(
-        status,
+        part,
         is_new,
         _may_wait(order, status, known, present.in_force),
         known.exclusion is None and status.exclusion is not None,
