@@ -188,23 +188,26 @@ class NodePerformer:
         # What changes a decision neither waits nor keeps others waiting.
         if action.may_wait:
             self._pace.wrote(name)
-        path = paths.muster("nodehealths", name=name, subresource="status")
-        body = {"apiVersion": API_VERSION, "kind": "NodeHealth", "metadata": {"name": name}, "status": action.status}
-        query = {"fieldManager": FIELD_MANAGER, "force": "true"}
-        if action.is_new:
-            await self._create(name)
-        self._written[name] = action.status
         try:
-            answer = await self._client.patch(path, body, APPLY_PATCH, query, one_of_many=True)
-        except NotFound:  # it has just been deleted
-            await self._create(name)
-            answer = await self._client.patch(path, body, APPLY_PATCH, query, one_of_many=True)
+            try:
+                await self._apply(name, action.status, is_new=action.is_new)
+            except NotFound:  # it has just been deleted
+                await self._apply(name, action.status, is_new=True)
         except (ServerError, Unreachable, TooManyRequests):  # not for a reason of its own
             raise
         except ApiError:
             self.refused.add(name)
             raise
-        self._cluster.healths.assume(answer)
+
+    async def _apply(self, name: str, status: Mapping[str, Any], *, is_new: bool) -> None:
+        """Apply a status to a NodeHealth, which is created first if it is new."""
+        if is_new:
+            await self._create(name)
+        self._written[name] = status
+        path = paths.muster("nodehealths", name=name, subresource="status")
+        body = {"apiVersion": API_VERSION, "kind": "NodeHealth", "metadata": {"name": name}, "status": status}
+        query = {"fieldManager": FIELD_MANAGER, "force": "true"}
+        self._cluster.healths.assume(await self._client.patch(path, body, APPLY_PATCH, query, one_of_many=True))
 
     async def _read_record(self, name: str) -> None:
         """Read a node's record after a write whose outcome is not known, however long the API server does not answer.

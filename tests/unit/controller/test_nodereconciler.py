@@ -48,6 +48,7 @@ from muster.kube.errors import (
     Forbidden,
     Invalid,
     LeadershipLost,
+    NotFound,
     ServerError,
 )
 
@@ -588,6 +589,27 @@ async def test_a_node_whose_record_alone_is_refused_leaves_its_place_to_another(
         stage.api.fails["n0"].clear()
         await until(lambda: bool(stage.status("n0").get("exclusion")))
     assert not stage.nodes.performer.refused
+
+
+@pytest.mark.parametrize("verb", ["POST", "PATCH"])
+@pytest.mark.parametrize("is_new", [True, False], ids=["there is none yet", "it has just been deleted"])
+async def test_a_record_that_is_refused_while_there_is_none_counts_as_refused(
+    stage: Stage, verb: str, is_new: bool
+) -> None:
+    stage.add("a")
+    if is_new:
+        mark(stage, "a", "EVICT")
+    else:
+        stage.say("a", 79)
+        stage.api.fails["a"] = [NotFound(404, "NotFound", "it has just been deleted")]
+    stage.api.refuses[verb, "nodehealths"] = Forbidden(403, "Forbidden", "no")
+    await stage.look()
+    assert stage.nodes.performer.refused == {"a"}
+    stage.api.refuses.clear()
+    stage.rested("a")
+    await stage.look()
+    assert not stage.nodes.performer.refused
+    assert stage.status("a")["exclusion"]
 
 
 async def test_a_node_whose_record_cannot_be_read_leaves_its_place_to_another(stage: Stage) -> None:
