@@ -102,7 +102,7 @@ class Nodes:
         cluster.healths.store.subscribe(offenders.record_changed)
 
     def _mark_node(self, name: str) -> None:
-        self.queue.add(("", name))
+        self.reconciler.mark_nodes([name])
 
     async def forget(self) -> None:
         """Forget machines that are gone, and reports that are too old to count, until cancelled.
