@@ -9,6 +9,8 @@ from tests.unit.cli.test_status import a_gang, a_health, a_pod, incident
 from muster.cli import recorded_decisions
 from muster.cli.recorded_decisions import FOLDER, MAX_NODES, Recorded, leader_of, nodes_of, read
 from muster.cli.session import Session
+from muster.controller import operator
+from muster.controller.settings import Settings
 from muster.kube import portforward
 from muster.kube.client import Client
 from muster.kube.errors import Forbidden, PageTooLarge, Unreachable
@@ -118,6 +120,14 @@ async def test_the_port_is_the_one_that_the_leaders_pod_was_given(leader: Leader
     await recorded(operator__pods=[pod("another", "9000"), pod(POD, "9001")])
     await recorded(operator__pods=[pod(POD, "none")])
     assert [port for _, _, port in leader.opened] == [9001, 8081]
+
+
+def test_the_lease_and_the_port_are_the_operators() -> None:
+    assert recorded_decisions.LEASE == operator.LEASE_NAME
+    environment = {"MUSTER_LAUNCHER_IMAGE": "launcher"}
+    assert Settings.from_environment(environment).worlds_port == recorded_decisions.PORT
+    environment[recorded_decisions.PORT_VARIABLE] = "9001"
+    assert Settings.from_environment(environment).worlds_port == 9001
 
 
 def test_the_nodes_are_those_of_workers_incidents_and_pods_whose_health_was_read() -> None:
