@@ -228,15 +228,14 @@ def test_clients_that_never_end_their_request_keep_nobody_waiting(start: Any) ->
 
 
 def test_connections_that_say_nothing_have_no_thread(start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    threads: list[str] = []
-    begin = Server._answer_in_thread
+    server, threads = start(), list[str]()
+    begin = server._answer_in_thread
 
-    def note(server: Server, connection: socket.socket, client: str) -> None:
+    def note(connection: socket.socket, client: str) -> None:
         threads.append(client)
-        begin(server, connection, client)
+        begin(connection, client)
 
-    monkeypatch.setattr(Server, "_answer_in_thread", note)
-    server = start()
+    monkeypatch.setattr(server, "_answer_in_thread", note)  # those of other tests may still be ending
     with contextlib.ExitStack() as stack:
         quiet = [stack.enter_context(connected(server, TENANT)) for _ in range(serve._MAX_ANSWERED + 4)]
         for client in quiet[:4]:
@@ -251,9 +250,11 @@ def test_clients_that_have_gone_when_their_turn_comes_have_no_thread(
     start: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server, mine, theirs = start(), *socket.socketpair()
-    monkeypatch.setattr(Server, "_answer_in_thread", lambda *_: pytest.fail("nobody reads the answer"))
+    threads: list[str] = []
+    monkeypatch.setattr(server, "_answer_in_thread", lambda _, client: threads.append(client))
     mine.close()
     server._start(server._other_lane, time.monotonic(), TENANT, theirs)
+    assert threads == []
     assert theirs.fileno() < 0
 
 
