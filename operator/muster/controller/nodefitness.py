@@ -10,7 +10,7 @@ Tests: tests/unit/controller/test_nodefitness.py.
 from muster.api.nodehealth import NodeHealth
 from muster.controller.bus import Bus
 from muster.controller.cluster import Cluster
-from muster.health.fitness import UNREADABLE, Decided, Fitness, corrected, fitness_of
+from muster.health.fitness import UNREADABLE, DecidedFitness, Fitness, corrected, fitness_of
 from muster.kube.decode import Undecodable, object_key
 from muster.world.views import NodeView
 
@@ -27,11 +27,11 @@ class NodeFitness:
     def __init__(self, cluster: Cluster, bus: Bus) -> None:
         self._cluster = cluster
         self._bus = bus
-        self._decided: dict[str, Decided] = {}  # by node that this leader has decided about
+        self._decided: dict[str, DecidedFitness] = {}  # by node that this leader has decided about
         cluster.healths.store.subscribe(self._record_changed)
         cluster.nodes.store.subscribe(self._node_changed)
 
-    def note_decision(self, name: str, decided: Decided) -> None:
+    def note_decision(self, name: str, decided: DecidedFitness) -> None:
         """Take in the leader's newest decision about a node.
 
         It holds whatever becomes of the record: one that cannot be written, or that a user deletes.

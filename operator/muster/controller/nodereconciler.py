@@ -31,9 +31,9 @@ from muster.controller.nodereports import NodeReports
 from muster.controller.nodeworlds import NodeWorlds
 from muster.controller.slices import Slices
 from muster.health.assess import assess
-from muster.health.effects import Effect, exclusion_of
+from muster.health.effects import Effect
 from muster.health.engine import Engine
-from muster.health.fitness import Decided
+from muster.health.fitness import DecidedFitness, exclusion_of
 from muster.health.orders import Circumstances, Order
 from muster.health.verdict import Verdict, node_fault
 from muster.health.verdict_index import is_tainted
@@ -273,7 +273,7 @@ class NodeReconciler:
 
     def _show(self, order: Order) -> None:
         """Show the decision to jobs, whatever becomes of its record."""
-        decided = Decided(exclusion_of(order.verdict, order.effect), node_fault(order.verdict))
+        decided = DecidedFitness(exclusion_of(order.verdict, order.effect), node_fault(order.verdict))
         self._fitness.note_decision(order.name, decided)
 
     def _begin(self, order: Order, now: datetime, *, is_taken: bool) -> None:

@@ -7,15 +7,7 @@ Tests: tests/unit/health/test_budgets.py, tests/unit/health/test_observe.py.
 from typing import NamedTuple
 
 from muster.api.fleetpolicy import Enforcement
-from muster.api.nodehealth import (
-    Evacuate,
-    ExclusionCause,
-    NodeExclusion,
-    NodeRemoval,
-    NodeSuspicion,
-    Severity,
-    VerdictState,
-)
+from muster.api.nodehealth import Evacuate, Severity, VerdictState
 from muster.health.rulings import Act, Ruling
 from muster.health.signs import BURN_IN, WEIGHT
 from muster.health.sources import CORDONING_SOURCES
@@ -66,52 +58,6 @@ def effect(verdict: Verdict, ruling: Ruling, enforcement: Enforcement) -> Effect
         and enforcement is Enforcement.NODES
         and not (_is_only_removed(verdict) or _is_only_answered(verdict)),
     )
-
-
-def exclusion_of(verdict: Verdict, wanted: Effect) -> NodeExclusion | None:
-    """Return a node's exclusion as NodeHealth has it for the node's jobs and for placement; None: the node may be used.
-
-    Args:
-        verdict: on the node.
-        wanted: what Muster does about the node.
-    """
-    conclusion, grounds, removal = verdict.conclusion, verdict.grounds, verdict.grounds.removal
-    if not wanted.avoid:
-        return None
-    return NodeExclusion(
-        reason=conclusion.reason,
-        message=conclusion.message,
-        cause=_cause(verdict),
-        last_choice=wanted.last_choice,
-        evacuate=wanted.evacuate,
-        gone_by_time=grounds.gone_by,
-        removal=None
-        if removal is None
-        else NodeRemoval(announced_by=removal.by, gone_by_time=removal.gone_by, final=removal.final),
-    )
-
-
-def _cause(verdict: Verdict) -> ExclusionCause:
-    grounds = verdict.grounds
-    if grounds.only_planned and grounds.removal is not None:
-        return ExclusionCause.REMOVAL
-    if grounds.only_planned and grounds.maintenance is not None:
-        return ExclusionCause.MAINTENANCE
-    return ExclusionCause.HEALTH
-
-
-def suspicion_of(verdict: Verdict, enforcement: Enforcement) -> NodeSuspicion | None:
-    """Return why another node is the better choice than a node with this verdict; None: it is as good as others.
-
-    Args:
-        verdict: on the node.
-        enforcement: of the policy: under Observe nothing follows from a suspicion.
-    """
-    follow_up = verdict.follow_up
-    is_suspect = verdict.conclusion.state is VerdictState.SUSPECT or follow_up.followed is not None
-    if not is_suspect or enforcement is Enforcement.OBSERVE:
-        return None
-    return NodeSuspicion(followed_time=follow_up.followed, wants_test=follow_up.wants_check)
 
 
 def _is_only_removed(verdict: Verdict) -> bool:

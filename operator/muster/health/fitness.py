@@ -1,4 +1,4 @@
-"""What jobs see of a node: its exclusion, fault and suspicion, as NodeHealth has them. Pure.
+"""What jobs see of a node: its exclusion, fault and suspicion, as NodeHealth has them: written and read. Pure.
 
 Jobs act on what is on record and on nothing else, so that a new leader sees what the one before it saw.
 
@@ -7,8 +7,19 @@ Tests: tests/unit/health/test_fitness.py, tests/unit/controller/test_nodefitness
 
 from dataclasses import dataclass, replace
 
-from muster.api.nodehealth import Evacuate, ExclusionCause, NodeExclusion, NodeHealthStatus
+from muster.api.fleetpolicy import Enforcement
+from muster.api.nodehealth import (
+    Evacuate,
+    ExclusionCause,
+    NodeExclusion,
+    NodeHealthStatus,
+    NodeRemoval,
+    NodeSuspicion,
+    VerdictState,
+)
+from muster.health.effects import Effect
 from muster.health.maintenance import window_text
+from muster.health.verdict import Verdict
 from muster.world.fleet import Exclusion, Removal, Suspicion
 
 
@@ -37,6 +48,43 @@ UNREADABLE = Fitness(
 """What jobs see of a node whose record cannot be read: whether it is fit is not known, so others come first."""
 
 
+def exclusion_of(verdict: Verdict, wanted: Effect) -> NodeExclusion | None:
+    """Return a node's exclusion as NodeHealth has it for the node's jobs and for placement; None: the node may be used.
+
+    Args:
+        verdict: on the node.
+        wanted: what Muster does about the node.
+    """
+    conclusion, grounds, removal = verdict.conclusion, verdict.grounds, verdict.grounds.removal
+    if not wanted.avoid:
+        return None
+    return NodeExclusion(
+        reason=conclusion.reason,
+        message=conclusion.message,
+        cause=_cause(verdict),
+        last_choice=wanted.last_choice,
+        evacuate=wanted.evacuate,
+        gone_by_time=grounds.gone_by,
+        removal=None
+        if removal is None
+        else NodeRemoval(announced_by=removal.by, gone_by_time=removal.gone_by, final=removal.final),
+    )
+
+
+def suspicion_of(verdict: Verdict, enforcement: Enforcement) -> NodeSuspicion | None:
+    """Return why another node is the better choice than a node with this verdict; None: it is as good as others.
+
+    Args:
+        verdict: on the node.
+        enforcement: of the policy: under Observe nothing follows from a suspicion.
+    """
+    follow_up = verdict.follow_up
+    is_suspect = verdict.conclusion.state is VerdictState.SUSPECT or follow_up.followed is not None
+    if not is_suspect or enforcement is Enforcement.OBSERVE:
+        return None
+    return NodeSuspicion(followed_time=follow_up.followed, wants_test=follow_up.wants_check)
+
+
 def fitness_of(status: NodeHealthStatus) -> Fitness:
     """Return what jobs see of a node with this record."""
     excluded, suspicion = status.exclusion, status.suspicion
@@ -48,7 +96,7 @@ def fitness_of(status: NodeHealthStatus) -> Fitness:
 
 
 @dataclass(frozen=True, slots=True)
-class Decided:
+class DecidedFitness:
     """What this leader has decided about a node, whether or not it is on record.
 
     Attributes:
@@ -60,7 +108,7 @@ class Decided:
     fault: str = ""
 
 
-def corrected(recorded: Fitness, decided: Decided) -> Fitness:
+def corrected(recorded: Fitness, decided: DecidedFitness) -> Fitness:
     """Return what jobs see of a node: what is on record, as far as this leader's decision does not contradict it.
 
     New workers stay away as far as either says. Present ones leave only as far as both say: no worker leaves a node for
@@ -87,6 +135,15 @@ def corrected(recorded: Fitness, decided: Decided) -> Fitness:
 
 
 _URGENCY = (Evacuate.NO, Evacuate.AFTER_CHECKPOINT, Evacuate.NOW)
+
+
+def _cause(verdict: Verdict) -> ExclusionCause:
+    grounds = verdict.grounds
+    if grounds.only_planned and grounds.removal is not None:
+        return ExclusionCause.REMOVAL
+    if grounds.only_planned and grounds.maintenance is not None:
+        return ExclusionCause.MAINTENANCE
+    return ExclusionCause.HEALTH
 
 
 def _exclusion(excluded: NodeExclusion, status: NodeHealthStatus) -> Exclusion:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from muster.api.fleetpolicy import Enforcement
 from muster.api.nodehealth import Evacuate, HealthIncident, NodeHealthStatus, RecommendedAction, Severity, VerdictState
-from muster.health.effects import exclusion_of, suspicion_of
+from muster.health.fitness import exclusion_of, suspicion_of
 from muster.health.maintenance import REASONS
 from muster.health.orders import Order
 from muster.health.repairs import FAILED, UNPROVEN, is_held

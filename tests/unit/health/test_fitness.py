@@ -15,7 +15,7 @@ from muster.api.nodehealth import (
     NodeSuspicion,
     VerdictState,
 )
-from muster.health.fitness import Decided, Fitness, corrected, fitness_of
+from muster.health.fitness import DecidedFitness, Fitness, corrected, fitness_of
 from muster.world.fleet import Exclusion, Removal, Suspicion
 
 WINDOW = NodeMaintenance.model_validate(
@@ -88,9 +88,9 @@ WANTED = NodeExclusion(reason="Xid79", message="fell off the bus", evacuate=Evac
 def test_new_workers_stay_away_if_either_says_so_and_present_ones_leave_if_both_do(
     recorded: Exclusion | None, decided: NodeExclusion | None, seen: Exclusion | None
 ) -> None:
-    assert corrected(Fitness(recorded), Decided(decided)) == Fitness(seen)
+    assert corrected(Fitness(recorded), DecidedFitness(decided)) == Fitness(seen)
 
 
 def test_a_fault_counts_once_it_is_decided() -> None:
-    assert corrected(Fitness(), Decided(None, "Xid79: fell off the bus")).fault == "Xid79: fell off the bus"
-    assert corrected(Fitness(fault="on record"), Decided()).fault == "on record"
+    assert corrected(Fitness(), DecidedFitness(None, "Xid79: fell off the bus")).fault == "Xid79: fell off the bus"
+    assert corrected(Fitness(fault="on record"), DecidedFitness()).fault == "on record"

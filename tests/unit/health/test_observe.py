@@ -21,8 +21,9 @@ from tests.unit.health.builders import (
 from muster.api.fleetpolicy import Enforcement, FleetPolicySpec
 from muster.api.nodehealth import Decision, Evacuate, NodeHealth, RecommendedAction, Severity, VerdictState
 from muster.health.assess import assess
-from muster.health.effects import effect, suspicion_of
+from muster.health.effects import effect
 from muster.health.figures import BreakerState
+from muster.health.fitness import suspicion_of
 from muster.health.node_world import FailedBurnIn, NodeWorld
 from muster.health.orders import Order
 from muster.health.repairs import RepairStatus, Stage

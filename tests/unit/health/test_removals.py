@@ -8,7 +8,7 @@ from tests.unit.health.builders import NOW, Stored, after, decided, evidence, fa
 from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.nodehealth import Decision, Evacuate, ExclusionCause, VerdictState
 from muster.health.assess import assess
-from muster.health.effects import exclusion_of
+from muster.health.fitness import exclusion_of
 from muster.health.node_world import NodeWorld
 from muster.health.removals import Notice
 from muster.health.rulings import Act, Ruling
