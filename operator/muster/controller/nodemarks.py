@@ -86,7 +86,7 @@ class NodeMarks:
                 except LeadershipLost:
                     raise
                 except Forbidden as error:
-                    self._refused(error)
+                    self._report_refusal(error)
                     self._enqueue(name)
                     await asyncio.sleep(REFUSED_SECONDS)
                 except ApiError as error:  # of one node; the others' follow
@@ -149,7 +149,7 @@ class NodeMarks:
         if name in self._wanted:
             self._enqueue(name)
 
-    def _refused(self, error: Forbidden) -> None:
+    def _report_refusal(self, error: Forbidden) -> None:
         """Report once that the right to write conditions is missing, and what to do."""
         if self._is_refused:
             return

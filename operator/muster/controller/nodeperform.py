@@ -97,7 +97,7 @@ class NodePerformer:
         self._written: dict[str, Mapping[str, Any]] = {}  # what we are writing into a record
         self._pace = Pace(clock)
         self._postponed: dict[str, asyncio.TimerHandle] = {}  # nodes that are looked at again later
-        self._is_refused = False  # the last taint, by the API server
+        self._is_taint_refused = False  # the last taint, by the API server
         self._left_tainted: set[str] = set()  # nodes whose taint could not be removed, and it was said
 
     def is_echo(self, name: str, status: NodeHealthStatus | None) -> bool:
@@ -254,7 +254,7 @@ class NodePerformer:
             report = self._taint_refused if action.is_wanted else self._removal_refused
             report(node.name, error)
             return
-        self._is_refused = False
+        self._is_taint_refused = False
         self._left_tainted.discard(node.name)
 
     async def _add_taint(self, node: NodeView, reason: str) -> None:
@@ -292,9 +292,9 @@ class NodePerformer:
     def _taint_refused(self, name: str, error: ApiError) -> None:
         """Report once that the right to set taints is missing, and what to do; the node is tried again."""
         self._later(name, REFUSED_SECONDS)
-        if self._is_refused:
+        if self._is_taint_refused:
             return
-        self._is_refused = True
+        self._is_taint_refused = True
         self._report_policy(
             "taint refused",
             name,
