@@ -1,7 +1,4 @@
-"""What jobs and tests report about nodes: failed burn-ins and tests, and jobs' failures that have followed a node.
-
-Tests: tests/unit/controller/test_jobs_words.py.
-"""
+"""What jobs and tests report about nodes: failed burn-ins and tests, and jobs' failures that have followed a node."""
 
 import time
 from collections.abc import Callable, Sequence

@@ -151,7 +151,7 @@ class TestNothingFollows:
         assert verdict.conclusion.state is VerdictState.HEALTHY
         assert [finding.observed for finding in verdict.conclusion.findings] == [True]
 
-    def test_of_jobs_words(self) -> None:
+    def test_of_jobs_failures(self) -> None:
         words = [
             JobFailureReport(job=f"{team}/a", owner=team, attempt=1, what="crashed", time=after(-60), went_on=True)
             for team in ("a", "b")

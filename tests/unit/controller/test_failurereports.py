@@ -5,8 +5,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from tests.unit.controller.failing_jobs import Jobs, an_owner_who_fails_everywhere_costs_little
 from tests.unit.controller.health_stage import NOW
-from tests.unit.controller.job_words import Jobs, an_owner_who_fails_everywhere_costs_little
 
 from muster.api.gang import Gang
 from muster.controller import failurereports
@@ -234,5 +234,5 @@ async def test_a_record_that_changes_and_says_nothing_new_has_no_node_judged(
 
 
 async def test_an_owner_who_fails_everywhere_costs_little_too() -> None:
-    """Five hundred jobs: tests/unit/nightly/controller/test_jobs_words.py."""
+    """Five hundred jobs: tests/unit/nightly/controller/test_failurereports.py."""
     await an_owner_who_fails_everywhere_costs_little(50)

@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from tests.unit.controller.failing_jobs import Jobs, an_owner_who_fails_everywhere_costs_little
 from tests.unit.controller.health_stage import NOW
-from tests.unit.controller.job_words import Jobs, an_owner_who_fails_everywhere_costs_little
 from tests.unit.counting import CountedWork
 
 from muster.controller import nodereconciler as module
