@@ -6,8 +6,7 @@ Tests: tests/unit/health/test_breaker.py, tests/unit/health/test_budgets.py.
 """
 
 from muster.health.figures import BudgetKind, ExhaustedBudget, nodes
-from muster.health.limits import Limits
-from muster.health.remaining import Budget, Choices, Part, Remaining, Span
+from muster.health.remaining import Budget, Choices, Limits, Part, Remaining, Span
 
 _REMEDY = "find what they share, or raise spec.health.budgets"
 

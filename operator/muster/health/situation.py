@@ -10,9 +10,8 @@ from datetime import datetime
 
 from muster.api.nodehealth import HealthIncident
 from muster.health.budgets import Budgets
-from muster.health.limits import Limits
 from muster.health.pools import OTHERS, pools_with_own_budget
-from muster.health.remaining import Domain
+from muster.health.remaining import Domain, Limits
 from muster.health.verdict import Verdict
 
 
