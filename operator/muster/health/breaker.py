@@ -186,22 +186,23 @@ def _settle(pool: BudgetPool, window: Window) -> _Settled:
     """Make the rulings that need no budget, count the nodes that are out, and collect the nodes that wait for the
     budgets."""
     rulings, out, claimed, waiting = dict[str, Ruling](), list[Removal](), list[str](), list[str]()
+    known = pool.situation
     for name, verdict in pool.verdicts.items():
         incident, grounds = verdict.open_incident, verdict.grounds
         acted = incident is not None and incident.taken_out_time is not None
         # What was charged for a record that cannot be read was never done, unless it is on the record that was read.
-        acted = acted and (name not in pool.unreadable or name in pool.uncleared)
+        acted = acted and (name not in known.unreadable or name in known.uncleared)
         if not verdict.out or (grounds.stays and not acted):
             # `muster.health.silence` limits how many nodes may stay out so at once.
-            rulings[name] = _UNTAINTED if name in pool.tainted else _USED
-            if (incident := pool.uncleared.get(name)) is not None:  # its place is free once its return is on record
+            rulings[name] = _UNTAINTED if name in known.tainted else _USED
+            if (incident := known.uncleared.get(name)) is not None:  # its place is free once its return is on record
                 out.append(Removal(incident.certain, incident.charged_to, pool.domains.get(name)))
         elif acted or grounds.cordoned or grounds.only_planned:
             # This holds even if another system has begun a repair since: a taint should not come and go.
             rulings[name] = _TAKEN
             if acted and incident is not None:
                 out.append(Removal(incident.certain, incident.charged_to, pool.domains.get(name)))
-        elif name in pool.unreadable and not _was_yielded(verdict):
+        elif name in known.unreadable and not _was_yielded(verdict):
             rulings[name] = _UNREADABLE
         else:
             (claimed if grounds.in_charge else waiting).append(name)
@@ -234,7 +235,8 @@ def _was_yielded(verdict: Verdict) -> bool:
 
 def _precedence(claim: Claim, pool: BudgetPool, now: datetime) -> tuple[bool, bool, datetime, str]:
     """Return the sort key of a claim: nodes left to others before come first, those whose record was refused last."""
-    return not claim.was_yielded, claim.name in pool.refused, _began(pool.verdicts[claim.name], now), claim.name
+    began = _began(pool.verdicts[claim.name], now)
+    return not claim.was_yielded, claim.name in pool.situation.refused, began, claim.name
 
 
 def _candidate(name: str, pool: BudgetPool, now: datetime) -> Candidate:
@@ -251,9 +253,9 @@ def _urgency(name: str, pool: BudgetPool) -> tuple[bool, bool, bool, bool, float
     server takes its record again. A taint without a record (a user has deleted it, or has ended a cordon) needs a
     budget, but comes before nodes without the taint.
     """
-    grounds, incident = pool.verdicts[name].grounds, pool.verdicts[name].open_incident
+    grounds, incident, known = pool.verdicts[name].grounds, pool.verdicts[name].open_incident, pool.situation
     began = incident.time.timestamp() if incident else 0.0
-    return name in pool.refused, not grounds.certain, name not in pool.tainted, not grounds.fatal, began, name
+    return name in known.refused, not grounds.certain, name not in known.tainted, not grounds.fatal, began, name
 
 
 def _began(verdict: Verdict, now: datetime) -> datetime:

@@ -64,24 +64,18 @@ class BudgetPool:
     Attributes:
         name: of the pool.
         limits: the budgets as numbers of nodes.
-        verdicts: by node.
+        verdicts: by node of the pool.
         domains: by node that is out, its innermost domain within its pool of like nodes; absent: it is in none.
-        uncleared: by node that Muster has out by its record, the incident there.
-        tainted: names of the nodes that have Muster's taint.
         gone: incidents of nodes of the pool that do not exist any more.
-        refused: names of the nodes whose last record the API server refused.
-        unreadable: names of the nodes whose record cannot be read.
+        situation: the facts about all nodes.
     """
 
     name: str
     limits: Limits
     verdicts: Mapping[str, Verdict]
     domains: Mapping[str, Domain]
-    uncleared: Mapping[str, HealthIncident]
-    tainted: Collection[str]
     gone: Sequence[HealthIncident]
-    refused: Collection[str]
-    unreadable: Collection[str]
+    situation: Situation
 
 
 def budget_pools(situation: Situation, budgets: Budgets) -> list[BudgetPool]:
@@ -113,11 +107,8 @@ def budget_pools(situation: Situation, budgets: Budgets) -> list[BudgetPool]:
                 for name, verdict in verdicts.items()
                 if (verdict.out or name in situation.uncleared) and (path := situation.domains.get(name)) and all(path)
             },
-            situation.uncleared,
-            situation.tainted,
             gone[pool],
-            situation.refused,
-            situation.unreadable,
+            situation,
         )
         for pool in sorted(members.keys() | {pool for pool, size in size_of.items() if size > 0})
     ]
