@@ -46,7 +46,7 @@ def _sort(one: Plain, result: Plain) -> str:
     """What an input is an example of: of many that are alike a few are enough."""
     if "rulings" in result:
         acts = Counter((each["act"], each["charge"], each["certain"]) for each in result["rulings"].values())
-        pools = [(each["state"], each["held"], each["yields"], each["out"]) for each in result["breaker"]["pools"]]
+        pools = [(each["held"], each["yields"], each["out"]) for each in result["breaker"]["pools"]]
         return str((sorted(acts.items()), pools, result["breaker"]["used"]))
     found = [
         [each.get(part) for part in ("source", "reason", "severity", "observed")] for each in result.get("findings", ())
@@ -92,7 +92,7 @@ class Recorder:
 
         def ruled(situation: Situation, rules: Rules, now: Any) -> Any:
             rulings, figures = rule(situation, rules, now)
-            sketch = figures.state, figures.out, figures.held, figures.used
+            sketch = figures.out, figures.held, figures.used
             if len(situation.verdicts) <= MOST_NODES:
                 self._asked("fleet", rules, sketch, lambda policy: fleet_input(policy, situation, now))
             return rulings, figures
@@ -162,10 +162,7 @@ def _digest(plain: Any) -> str:
 def _marks(kind: str, one: Plain, result: Plain) -> set[str]:
     """What an input is counted for."""
     if kind == "fleet":
-        ruled = result["rulings"].values()
-        return {f"act {each['act']}" for each in ruled} | {
-            f"breaker {each['state']}" for each in result["breaker"]["pools"]
-        }
+        return {f"act {each['act']}" for each in result["rulings"].values()}
     findings = result.get("findings", [])
     marks = {
         f"state {result.get('state')}",

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from prometheus_client import Gauge
 
 from muster.api.nodehealth import VerdictState
-from muster.health.figures import Breaker, BreakerState
+from muster.health.figures import Breaker
 from muster.health.verdict_index import VerdictIndex
 
 _nodes = Gauge("muster_nodes", "Nodes by verdict; `Unknown` are those without any report.", ["state"])
@@ -49,7 +49,7 @@ class NodeFigures:
             _nodes.labels(str(state)).set(verdicts.states.get(str(state), 0))
         publish_by_reason(_findings, self._reasons, verdicts.reasons)
         publish_by_reason(_observed, self._observed, verdicts.observed)
-        _breaker.set(breaker.state is not BreakerState.CLOSED)
+        _breaker.set(breaker.held > 0)
         _held.set(breaker.held)
         _held_yields.set(sum(pool.held_yields for pool in breaker.pools))
         held = {pool.pool: pool.held + pool.held_yields for pool in breaker.pools}

@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from muster.api.fleetpolicy import Enforcement
-from muster.health.figures import Breaker, BreakerState, ExhaustedBudget, PoolFigures, breaker_of
+from muster.health.figures import Breaker, ExhaustedBudget, PoolFigures, breaker_of
 from muster.health.held import exhausted_budget, why_held
 from muster.health.remaining import Candidate, Choices, Remaining, Removal, Span
 from muster.health.rulings import Act, Ruling
@@ -40,7 +40,7 @@ _UNREADABLE = Ruling(Act.HOLD, "its NodeHealth cannot be read, so that Muster ca
 
 
 def rule(situation: Situation, rules: Rules, now: datetime) -> tuple[dict[str, Ruling], Breaker]:
-    """Return what may be done about each node in `situation.verdicts`, and the breaker's state.
+    """Return what may be done about each node in `situation.verdicts`, and the breaker's figures.
 
     Where the policy only observes, the rulings show what would be done, and no budget is charged. So a later change of
     the policy finds the whole budget.
@@ -115,8 +115,7 @@ class _Paid:
 def _rule_pool(pool: BudgetPool, window: Window) -> _RuledPool:
     settled = _settle(pool, window)
     taken = list(charges_on_record(pool.verdicts.values(), pool.gone, window))
-    before = pool.limits.remaining(settled.out, taken, settled.waiting, window)
-    paid = _pay(pool, settled.waiting, before)
+    paid = _pay(pool, settled.waiting, pool.limits.remaining(settled.out, taken, settled.waiting, window))
     out = [*settled.out, *paid.out]
     taken += [Charge(window.now, removal.certain, removal.cause) for removal in paid.out]
     after = pool.limits.remaining(out, taken, paid.held, window)
@@ -124,7 +123,6 @@ def _rule_pool(pool: BudgetPool, window: Window) -> _RuledPool:
     by_cause = Counter(candidate.choices[0].cause for candidate in paid.held)
     figures = PoolFigures(
         pool=pool.name,
-        state=_state(before, paid, claims[Act.HOLD]),
         budget=pool.limits.share(Span.WINDOW).total,
         used=sum(charge.time > window.now - window.length for charge in taken),
         cap=pool.limits.share(Span.AT_ONCE).total,
@@ -160,19 +158,6 @@ def _pay(pool: BudgetPool, waiting: Iterable[Candidate], left: Remaining) -> _Pa
             held.append(candidate)
             held_by.append(budget)
     return _Paid(rulings, out, held, held_by)
-
-
-def _state(before: Remaining, paid: _Paid, held_yields: int) -> BreakerState:
-    """Return the state of a pool's breaker.
-
-    Args:
-        before: what remained of the budgets before they paid.
-        paid: what they paid for.
-        held_yields: how many nodes other systems claim beyond the number that may be left to them.
-    """
-    if not paid.held and not held_yields:
-        return BreakerState.CLOSED
-    return BreakerState.HALF_OPEN if before.is_open and paid.out else BreakerState.OPEN
 
 
 def _next_try(after: Remaining, held: Sequence[Candidate], now: datetime) -> datetime | None:

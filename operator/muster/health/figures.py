@@ -17,18 +17,6 @@ _MAX_BUDGETS = 3
 """Racks have budgets of their own: a message names those of a pool that hold most nodes."""
 
 
-class BreakerState(StrEnum):
-    """The state of a pool's breaker, which limits how many nodes are taken out.
-
-    Closed: no node is held. Open: a budget, of whatever kind, holds at least one node. HalfOpen: the breaker of a
-    window's budget holds nodes, and one more is tried now.
-    """
-
-    CLOSED = "Closed"
-    OPEN = "Open"
-    HALF_OPEN = "HalfOpen"
-
-
 class BudgetKind(StrEnum):
     """A kind of budget: its value says which items of `spec.health.budgets` are meant."""
 
@@ -55,7 +43,6 @@ class PoolFigures:
 
     Attributes:
         pool: its name.
-        state: of the pool's breaker.
         budget: how many nodes may be taken out per window, for all causes together.
         used: how many nodes were taken out within the window that ends now.
         cap: how many nodes may be out at the same time.
@@ -68,7 +55,6 @@ class PoolFigures:
     """
 
     pool: str
-    state: BreakerState
     budget: int
     used: int
     cap: int
@@ -87,22 +73,20 @@ class PoolFigures:
 
 @dataclass(frozen=True, slots=True)
 class Breaker:
-    """The breaker's state and figures for status texts: the sums over all pools, and each pool that has something to
-    report.
+    """The breaker's figures for status texts: the sums over all pools, and each pool that has something to report.
 
     Attributes:
-        state: the worst of the pools' states: Open before HalfOpen before Closed.
         budget: how many nodes may be taken out per window.
         used: how many nodes were taken out within the window that ends now.
         cap: how many nodes may be out at the same time.
         out: how many nodes Muster has out now.
-        held: how many nodes the budget keeps in use, with those that other systems claim beyond their number.
+        held: how many nodes the budget keeps in use, with those that other systems claim beyond their number. The
+            breaker is open while there are any.
         next_try: when one of the held nodes may be taken out; None: none is held, or time alone frees none.
-        message: the state as text for users; "" while no node is held.
+        message: what is held and why, as text for users; "" while no node is held.
         pools: the figures of each pool that has a node out, held or yielded, or a used budget.
     """
 
-    state: BreakerState
     budget: int
     used: int
     cap: int
@@ -111,9 +95,6 @@ class Breaker:
     next_try: datetime | None
     message: str
     pools: tuple[PoolFigures, ...] = ()
-
-
-_WORST = (BreakerState.OPEN, BreakerState.HALF_OPEN, BreakerState.CLOSED)
 
 
 def breaker_of(pools: Iterable[PoolFigures], next_try: datetime | None, now: datetime) -> Breaker:
@@ -128,7 +109,6 @@ def breaker_of(pools: Iterable[PoolFigures], next_try: datetime | None, now: dat
     loud = [pool for pool in every if not pool.is_quiet]
     held = sum(pool.held + pool.held_yields for pool in loud)
     return Breaker(
-        state=min((pool.state for pool in loud), key=_WORST.index, default=BreakerState.CLOSED),
         budget=sum(pool.budget for pool in every),
         used=sum(pool.used for pool in loud),
         cap=sum(pool.cap for pool in every),

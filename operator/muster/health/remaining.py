@@ -126,11 +126,6 @@ class Remaining:
         domain = choices[0].domain
         return self.is_used_up(Span.AT_ONCE, choices) or (domain is not None and self.is_used_up(domain, choices))
 
-    @property
-    def is_open(self) -> bool:
-        """Whether the breaker of a budget per window is open."""
-        return any(gate.is_open for gate in self.gates.values())
-
     def opens_at(self, choices: Choices) -> datetime | None:
         """Return when the budgets per window pay for one of these removals by time alone; None: they do now."""
         if choices[0].certain:

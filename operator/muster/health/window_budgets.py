@@ -151,12 +151,10 @@ class Gate:
 
     Attributes:
         room: this many nodes.
-        is_open: whether the breaker of this budget is open, so that its pause counts and not the window alone.
         next: when the next node may pass, if none may now; None: one may now.
     """
 
     room: int
-    is_open: bool
     next: datetime | None
 
     @classmethod
@@ -174,11 +172,11 @@ class Gate:
         slot = in_window[len(in_window) - budget.limit] + window.length if not room else None
         opened = budget.opened(waiting_since, window)
         if opened is None:
-            return cls(room, False, slot)
+            return cls(room, slot)
         ends = budget.pause_ends(opened, window)
         if window.now < ends:
-            return cls(0, True, max(ends, slot) if slot else ends)
-        return cls(min(room, 1), True, slot)
+            return cls(0, max(ends, slot) if slot else ends)
+        return cls(min(room, 1), slot)
 
 
 def latest(*gates: Gate) -> datetime | None:

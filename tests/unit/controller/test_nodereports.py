@@ -3,7 +3,7 @@
 from tests.unit.controller.health_stage import stage_with_a_policy
 
 from muster.controller.nodereports import NodeReports
-from muster.health.figures import BreakerState, BudgetKind, ExhaustedBudget, PoolFigures, breaker_of
+from muster.health.figures import BudgetKind, ExhaustedBudget, PoolFigures, breaker_of
 
 
 def test_another_kind_of_budget_that_holds_nodes_is_reported_but_not_each_rack() -> None:
@@ -16,7 +16,7 @@ def test_another_kind_of_budget_that_holds_nodes_is_reported_but_not_each_rack()
         (BudgetKind.DOMAIN, "at most 2 of the pool's 10 nodes in block/rack-1 may be out"),
     ):
         by_budget = ((ExhaustedBudget(kind, limit), 1),)
-        pool = PoolFigures("gpu", BreakerState.OPEN, 6, 6, 18, 6, 1, by_cause=(("eks", 1),), by_budget=by_budget)
+        pool = PoolFigures("gpu", 6, 6, 18, 6, 1, by_cause=(("eks", 1),), by_budget=by_budget)
         reports.held(breaker_of([pool], None, stage.now))
         events.append(len(stage.told.policies))
     assert events == [1, 2, 2]

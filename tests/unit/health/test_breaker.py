@@ -22,7 +22,6 @@ from tests.unit.health.builders import NOW, Stored, after, budgets, decided, evi
 from muster.api.nodehealth import Decision
 from muster.health.figures import (
     MESSAGE_LENGTH,
-    BreakerState,
     BudgetKind,
     ExhaustedBudget,
     PoolFigures,
@@ -38,7 +37,7 @@ class TestOneNode:
         fleet.report("node-0001", PORT_DOWN)
         _, rulings, effects, breaker = fleet.step(NOW)
         assert acts(rulings) == {"Take": 1, "Nothing": 3}
-        assert (fleet.tainted, effects["node-0001"].evacuate, breaker.state) == ({"node-0001"}, "Now", "Closed")
+        assert (fleet.tainted, effects["node-0001"].evacuate, breaker.held) == ({"node-0001"}, "Now", 0)
         fleet.report("node-0001")
         _, rulings, effects, _ = fleet.step(after(60))
         assert rulings["node-0001"].act is Act.UNTAINT
@@ -88,14 +87,14 @@ class TestManyAtOnce:
     def test_it_tries_one_at_a_time_after_pauses_that_double_up_to_the_cap(self) -> None:
         assert_that_one_is_tried_after_pauses_that_double(30, at_once=2, cap=6, uncertain=8)
 
-    def test_half_open_is_said_when_one_may_be_tried(self) -> None:
+    def test_it_is_said_when_the_next_one_is_tried(self) -> None:
         fleet = Stored.of(100, rules(**NODES))
         all_sick(fleet)
         fleet.step(NOW)
         _, _, _, waits = fleet.step(after(599))
-        assert (waits.state, waits.next_try) == (BreakerState.OPEN, after(600))
+        assert (waits.held, waits.next_try) == (94, after(600))
         _, rulings, _, tried = fleet.step(after(600))
-        assert (tried.state, acts(rulings)["Take"]) == (BreakerState.HALF_OPEN, 7)
+        assert (tried.held, acts(rulings)["Take"]) == (93, 7)
 
     def test_every_node_reports_xid_79_at_once_and_it_was_all_wrong(self) -> None:
         assert_that_xid_79_on_every_node_may_be_wrong(100, 6, ())
@@ -117,7 +116,7 @@ class TestManyAtOnce:
         fleet.step(after(601))
         assert fleet.tainted == set()
         _, rulings, effects, breaker = fleet.step(after(602))
-        assert (acts(rulings), breaker.held, breaker.state) == ({"Nothing": 100}, 0, BreakerState.CLOSED)
+        assert (acts(rulings), breaker.held) == ({"Nothing": 100}, 0)
         assert not any(effect.avoid for effect in effects.values())
 
     def test_a_condition_that_flaps_on_every_node_does_not_creep(self) -> None:
@@ -163,7 +162,7 @@ class TestDomains:
         fleet = Stored.of(100, rules(**NODES), per_domain=10)
         all_sick(fleet, *sorted(fleet.facts)[:5])
         _, _, _, breaker = fleet.step(NOW)
-        assert (breaker.state, breaker.held, breaker.next_try) == (BreakerState.OPEN, 3, None)
+        assert (breaker.held, breaker.next_try) == (3, None)
         assert "The budgets keep 3 unhealthy nodes in use (agent/IbPortDown: 3)." in breaker.message
         limit = "3 wait because at most 2 of the pool's 10 nodes in block/rack-0 may be out for uncertain faults."
         assert limit in breaker.message
@@ -254,7 +253,7 @@ class TestOthers:
         fleet.healths["node-0001"] = decided(fleet.healths["node-0001"], Decision.CORDON, at=10)
         fleet.report("node-0002", evidence("IbPortDown", at=700))
         _, rulings, _, breaker = fleet.step(after(700))
-        assert (rulings["node-0002"].act, breaker.out, breaker.state) == (Act.HOLD, 1, "Open")
+        assert (rulings["node-0002"].act, breaker.out, breaker.held) == (Act.HOLD, 1, 1)
 
 
 class TestEnforcement:
@@ -310,7 +309,7 @@ class TestClocks:
         for seconds, known in ((60, {}), (360, {wrong: 300.0}), (659, {wrong: 599.0})):
             fleet.ahead = known
             _, _, _, breaker = fleet.step(after(seconds))
-            assert (len(fleet.tainted), breaker.used, breaker.state) == (6, 6, BreakerState.OPEN)
+            assert (len(fleet.tainted), breaker.used, breaker.held > 0) == (6, 6, True)
         fleet.ahead = {wrong: 600.0}
         fleet.step(after(660))
         assert 6 < len(fleet.tainted) <= 12
@@ -319,7 +318,7 @@ class TestClocks:
 def test_a_message_about_much_fits_into_an_event_and_keeps_what_to_do() -> None:
     budget = ExhaustedBudget(BudgetKind.DOMAIN, f"at most 1 of the pool's 8 nodes in {'b' * 63}/{'r' * 63} may be out")
     pools = [
-        PoolFigures(f"{number}-{'p' * 126}", BreakerState.OPEN, 1, 1, 3, 1, number, by_budget=((budget, number),))
+        PoolFigures(f"{number}-{'p' * 126}", 1, 1, 3, 1, number, by_budget=((budget, number),))
         for number in range(1, 17)
     ]
     message = breaker_of(pools, after(60), NOW).message

@@ -8,7 +8,6 @@ import pytest
 from apidocs.node_health import node_health
 from muster.api.fleetpolicy import SourceName
 from muster.api.nodehealth import RecommendedAction, Severity, VerdictState
-from muster.health.figures import BreakerState
 from muster.health.rulings import Act
 from muster.health.sources import CORDONING_SOURCES
 
@@ -47,7 +46,6 @@ def test_a_table_that_is_missing_is_an_error_that_names_it() -> None:
         ("States", [state.value for state in VerdictState]),
         ("Severities", [severity.value for severity in Severity]),
         ("What to do", [action.value for action in RecommendedAction]),
-        ("The breaker", [state.value for state in BreakerState]),
         ("Rulings", [act.value for act in Act]),
     ],
 )
