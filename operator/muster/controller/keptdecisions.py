@@ -4,7 +4,7 @@ They are kept as references, which costs next to nothing: an input does not chan
 there once. Of several decisions in a row that say the same, only the last is kept: a wait does not drive out what led
 to it.
 
-Tests: tests/unit/controller/test_keptnodes.py, tests/unit/controller/test_worlds.py.
+Tests: tests/unit/controller/test_keptnodes.py, tests/unit/controller/test_keptjobs.py.
 """
 
 import itertools

@@ -22,6 +22,7 @@ from muster.controller.dirty import DirtyKeys
 from muster.controller.fleethours import FleetHoursKeeper
 from muster.controller.heartbeats import LeaseAges
 from muster.controller.history import HistoryKeeper
+from muster.controller.keptjobs import KeptJobs
 from muster.controller.loops import Loop, Loops
 from muster.controller.nodefitness import NodeFitness
 from muster.controller.nodes import Nodes
@@ -36,7 +37,6 @@ from muster.controller.settings import Settings
 from muster.controller.upkeep import UpkeepKeeper
 from muster.controller.windows import WindowKeeper
 from muster.controller.workers import Workers, notify_launchers
-from muster.controller.worlds import KeptWorlds
 from muster.coordinator import endpoints
 from muster.coordinator.auth import TokenVerifier
 from muster.coordinator.checkers import CheckerHub
@@ -154,7 +154,7 @@ class Operator:
         )
         self.repairs = RepairKeeper(client, self.cluster, self.nodes.reconciler, self.nodes.worlds, self.events, clock)
         self.windows = WindowKeeper(self.cluster, self.events, self.nodes.reconciler.verdicts, clock, wall_clock)
-        self.kept = KeptWorlds()
+        self.kept = KeptJobs()
         self.performer = Performer(
             client,
             self.cluster,

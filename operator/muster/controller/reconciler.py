@@ -26,12 +26,12 @@ from muster.controller.bus import Key
 from muster.controller.cluster import Cluster, named_class
 from muster.controller.dirty import DirtyKeys
 from muster.controller.jobfigures import JobFigures
+from muster.controller.keptjobs import KeptJobs
 from muster.controller.perform import Performer
 from muster.controller.pool import Pool
 from muster.controller.queue import Queue
 from muster.controller.saves import SaveFigures
 from muster.controller.slices import in_slices
-from muster.controller.worlds import KeptWorlds
 from muster.decision.accounted import plan_with_goodput
 from muster.decision.decided import Decided, error_text
 from muster.goodput.prices import listed
@@ -90,7 +90,7 @@ class Reconciler:
         directives_changed: Callable[[TrainingJob], None],
         clock: Callable[[], float] = time.monotonic,
         pool: Pool | None = None,
-        kept: KeptWorlds | None = None,
+        kept: KeptJobs | None = None,
         checks_wanted: Callable[[str, Mapping[str, NodeChecks] | None], None] = lambda _uid, _checks: None,
         wall_clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
@@ -103,7 +103,7 @@ class Reconciler:
         self._directives_changed = directives_changed
         self._clock = clock
         self._pool = pool or Pool()
-        self._kept = kept or KeptWorlds()
+        self._kept = kept or KeptJobs()
         self._checks_wanted = checks_wanted
         self._saves = SaveFigures()
         self._figures = JobFigures(lambda: cluster.server_now(wall_clock()), lambda: listed(cluster.policy().prices))

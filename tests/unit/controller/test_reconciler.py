@@ -15,11 +15,11 @@ from tests.unit.lifecycle.builders import a_node
 from localcluster.patience import PATIENCE_SECONDS
 from muster.controller import reconciler, slices
 from muster.controller.dirty import DirtyKeys
+from muster.controller.keptjobs import KeptJobs
 from muster.controller.perform import Performer
 from muster.controller.pool import PASSES, SHARE, Pool
 from muster.controller.queue import Queue
 from muster.controller.reconciler import Reconciler
-from muster.controller.worlds import KeptWorlds
 from muster.kube.decode import Undecodable
 from muster.kube.errors import Conflict, LeadershipLost, ServerError
 from muster.lifecycle.plan import CommitGang, CreatePod, Plan
@@ -60,7 +60,7 @@ class Loop:
         performer = Performer(scene.api, scene.cluster)
         scene.bus.job_changed.subscribe(self.dirty.add)
         self.queue = Queue(scene.cluster, scene.bus)
-        self.kept = KeptWorlds()
+        self.kept = KeptJobs()
         self.wanted: list[tuple[str, Any]] = []  # of checkers
         self.reconciler = Reconciler(
             scene.cluster,

@@ -14,7 +14,7 @@ MOST_WORKER_VIEWS = 5_000
 NODES_PER_WORKER_VIEW = 16
 
 
-class KeptWorlds(KeptDecisions[Key, Decided]):
+class KeptJobs(KeptDecisions[Key, Decided]):
     """The last decisions, by job. Their size is the number of worker views in them."""
 
     def __init__(self, most_worker_views: float = MOST_WORKER_VIEWS) -> None:
