@@ -82,7 +82,8 @@ def upgrade(
 ) -> list[GangIncident]:
     """Return the incidents with the class that late evidence gives them, so that the job is not charged for them.
 
-    Only failures since the last start of the ranks change: no start has come between them, so they have one cause.
+    Only failures since the last start of the ranks change: no start has come between them, so they have one cause. What
+    the program itself has raised stays its own once that is settled.
 
     Args:
         incidents: of the job, oldest first.
@@ -97,7 +98,9 @@ def upgrade(
         incident.model_copy(
             update={"fault_class": cause, "message": f"{incident.message} (follows from {reason} on {node})"[:2048]}
         )
-        if incident.attempt >= first_open and incident.fault_class in (FaultClass.APPLICATION, FaultClass.UNKNOWN)
+        if incident.attempt >= first_open
+        and incident.fault_class in (FaultClass.APPLICATION, FaultClass.UNKNOWN)
+        and not (incident.settled and incident.own_exception)
         else incident
         for incident in incidents
     ]

@@ -133,6 +133,22 @@ def test_late_evidence_upgrades_what_no_start_has_come_between() -> None:
 
 
 @pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"settled": True, "own_exception": True}, APPLICATION),
+        ({"settled": False, "own_exception": True}, INFRASTRUCTURE),
+        ({"settled": True, "own_exception": False}, INFRASTRUCTURE),
+    ],
+)
+def test_what_the_program_raised_is_its_own_once_that_is_settled(
+    changes: dict[str, object], expected: FaultClass
+) -> None:
+    before = [an_incident(5).model_copy(update={"fault_class": APPLICATION, **changes})]
+    (after,) = blame.upgrade(before, 5, INFRASTRUCTURE, "NodeGone", "n1")
+    assert after.fault_class is expected
+
+
+@pytest.mark.parametrize(
     ("incident", "failure", "takes_over"),
     [
         ({"exit_code": 1}, a_failure(Kind.POD_DELETED, index=1), True),
