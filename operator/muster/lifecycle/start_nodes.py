@@ -24,6 +24,7 @@ from muster.record.attempts import (
     without_nodes,
 )
 from muster.recovery import holds
+from muster.recovery.modes import mode_of
 from muster.recovery.starts import POD_START_SECONDS
 from muster.recovery.words import on_nodes
 from muster.status.report import Announcement, State, StatusReport
@@ -57,7 +58,7 @@ def return_nodes_beyond_limit(start: StartContext) -> Plan | None:
 def give_members_nodes(start: StartContext) -> Plan | None:
     """Return the plan of a gang of which some members have no node; None: all have one.
 
-    It takes free nodes, waits, or gives all back.
+    It takes free nodes, or waits. After the assembly timeout it gives all nodes back, if other jobs wait for nodes.
     """
     world, spec = start.world, start.spec
     if all(member.node for member in spec.members):
@@ -102,7 +103,10 @@ def move_late_workers(start: StartContext) -> Plan | None:
 
 def move_off_closed_nodes(start: StartContext) -> Plan | None:
     """Return the plan that moves workers whose nodes cannot run their pods any more; None: there are none, or no
-    nodes."""
+    nodes.
+
+    A node that is gone from the API server is a failure, which is dealt with before any gate.
+    """
     world = start.world
     if world.attempt_age_seconds < SHUT_OUT_SECONDS:
         return None
@@ -148,6 +152,8 @@ def _why_late(world: JobWorld, worker_view: WorkerView, *, is_overdue: bool) -> 
     if pod is None or not pod.node:
         if start_pods.find_predecessor(world, worker_view.member) is not None:
             return ""  # it waits for proof, and the status says so
+        if pod is None and world.create_error is None and mode_of(world.job).starts_with_pods:
+            return ""  # a gate further on does not let it be made yet, for example while nodes are tested
         why = world.create_error.message if world.create_error else (pod and pod.unschedulable_message) or ""
         state = "does not exist" if pod is None else "is not bound"
         return f"its pod {state}" + (f": {why}" if why else "")

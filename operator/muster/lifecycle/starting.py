@@ -67,7 +67,7 @@ PLAIN: tuple[Gate, ...] = (
     # For the same reason former ranks have to be fenced by then: no barrier keeps the new ones from training beside
     # them.
     await_fences,
-    # As in MANAGED.
+    # As in MANAGED. A worker whose pod no gate has let be made yet is not late.
     move_late_workers,
     move_off_closed_nodes,
     # Nodes are tested before the first pod: a test beside ranks that train says nothing.
