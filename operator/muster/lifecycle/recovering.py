@@ -10,8 +10,8 @@ from muster.lifecycle.commit import commit
 from muster.lifecycle.plan import Plan
 from muster.lifecycle.repair import after_failures
 from muster.record.attempts import budget_exhausted
+from muster.record.incidents import message_of_all
 from muster.recovery import blame, repeats
-from muster.recovery.exits import message_of
 from muster.recovery.failure import Failure, is_hang
 from muster.recovery.words import WHAT_LEVELS_DO, after_corruption
 from muster.status.report import Announcement
@@ -35,7 +35,7 @@ def plan(world: JobWorld, gang: Gang, failures: Sequence[Failure]) -> Plan:
     elif is_last:
         follows = "no restart is left"
     again = repeats.repeated(spec.incidents)
-    what = f"attempt {gang.spec.attempt}: {message_of(world, cause)}"
+    what = f"attempt {gang.spec.attempt}: {message_of_all(world, failures)}"
     note = "; ".join(filter(None, (what, again, follows, _where_ranks_stood(world, gang, cause))))
     return commit(world, spec, Announcement(cause.kind, note, warning=True))
 

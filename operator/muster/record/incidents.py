@@ -7,7 +7,7 @@ from muster.api.gang import Evacuation, FaultClass, Gang, GangIncident, GangSpec
 from muster.checkpoints import unloadable
 from muster.checkpoints.resume import Start
 from muster.recovery import blame, budgets, exits
-from muster.recovery.failure import Failure, Kind, is_hang
+from muster.recovery.failure import Failure, Kind, is_hang, kinds_with
 from muster.recovery.failures import fault_time
 from muster.recovery.modes import greater_level
 from muster.recovery.stacks import stacks_of
@@ -23,6 +23,7 @@ SHORT_MESSAGE_CHARACTERS = 160
 STACKS_KEPT = 2
 # Failures of one cause (a rack, a network, a bad image) are all seen within this time.
 TOGETHER_SECONDS = 10.0
+_OF_LOST_NODES = kinds_with(lambda traits: traits.lost_node)
 _STEPS = ("step", "checkpoint_step", "resumed_step")
 
 
@@ -43,7 +44,6 @@ def new_incident(
         found: all of them.
     """
     is_known = not cause.unlocated or bool(cause.node_fault)
-    others = 0 if cause.unlocated else len(found) - 1
     is_alone = record.node_count == 1 and is_hang(cause.kind)  # with what no other worker does, it cannot be compared
     return GangIncident(
         attempt=record.attempt,
@@ -60,10 +60,19 @@ def new_incident(
         step=last_step(world, record),
         trained=newest_step(world, record) is not None,
         checkpoint_step=record.checkpoint.step if record.checkpoint else None,
-        message=exits.with_more(exits.message_of(world, cause), and_more_workers(others))[:2048],
+        message=message_of_all(world, found)[:2048],
         other_workers=None if is_alone else _count_other_failures(found, cause.index),
         own_exception=cause.own_exception,
     )
+
+
+def message_of_all(world: JobWorld, found: Sequence[Failure]) -> str:
+    """Return the message of the culprit among failures, with how many other workers failed, and which other nodes were
+    lost at the same time."""
+    cause = blame.culprit(found)
+    others = 0 if cause.unlocated else len(found) - 1
+    lost = {failure.node for failure in found if failure.kind in _OF_LOST_NODES} - {cause.node}
+    return exits.with_more(exits.message_of(world, cause), and_more_workers(others, sorted(lost)))
 
 
 def planned_incident(world: JobWorld, record: GangSpec, level: Level, evacuation: Evacuation) -> GangIncident:
@@ -86,9 +95,10 @@ def is_same_incident(world: JobWorld, record: GangSpec, found: Sequence[Failure]
     once.
 
     Only workers that were there when the incident happened count: a failure in a new pod is a new incident. Before the
-    first start, and of members that were replaced since the last one, the record does not name the pods: these were
-    there if this process had seen them by then. A rank's report of wrong results belongs to the end of its attempt,
-    however late it is heard. One start follows, and the job is charged once.
+    first start, and of members that were replaced since the last one, the record does not name the pods (in mode Plain
+    it does, before they are bound): these were there if this process had seen them by then, and a pod that does not
+    exist yet was not. A rank's report of wrong results belongs to the end of its attempt, however late it is heard. One
+    start follows, and the job is charged once.
     """
     last = record.incidents[-1] if record.incidents else None
     if record.start is not None or last is None or last.resumed_step is not None:
@@ -120,8 +130,8 @@ def with_later_failures(
         level: by which the new failures are repaired.
         found: the new failures.
     """
-    cause, last, count = blame.culprit(found), record.incidents[-1], len(found)
-    more = f"; then {exits.with_more(exits.message_of(world, cause), and_more_workers(count - 1))}"
+    cause, last = blame.culprit(found), record.incidents[-1]
+    more = f"; then {message_of_all(world, found)}"
     changes: dict[str, object] = {
         "level": greater_level(level, last.level),
         "message": (last.message + more)[:2048],
@@ -160,13 +170,14 @@ def _with_later_cause(
     words = f"{exits.message_of(world, cause)}; heard before: {heard.message}"
     others = min((heard.other_workers or 0) + _count_other_failures(found, cause.index), MAX_OTHERS)
     told = _with_culprit(incident, cause, blame.fault_class(cause), words)
-    return told.model_copy(update={"reason": cause.kind, "other_workers": others})
+    return told.model_copy(update={"other_workers": others})
 
 
 def _with_culprit(incident: GangIncident, cause: Failure, fault_class: FaultClass, message: str) -> GangIncident:
     """Return the incident with another culprit."""
     return incident.model_copy(
         update={
+            "reason": cause.kind,
             "fault_class": fault_class,
             "node": cause.node,
             "index": cause.index,

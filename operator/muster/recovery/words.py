@@ -39,9 +39,17 @@ def failures_text(count: int) -> str:
     return f"{count} failure{'s' if count != 1 else ''}"
 
 
-def and_more_workers(count: int) -> str:
-    """Return the end of a message about one worker where the same happened to more; "" where it did not."""
-    return f" (and {count} more worker{'s' if count != 1 else ''})" if count > 0 else ""
+def and_more_workers(count: int, nodes: Sequence[str] = ()) -> str:
+    """Return the end of a message about one worker where the same happened to more; "" where it did not.
+
+    Args:
+        count: how many more.
+        nodes: those of them whose nodes a reader has to know.
+    """
+    if count <= 0:
+        return ""
+    where = f", on {names_in_note(nodes)}" if nodes else ""
+    return f" (and {count} more worker{'s' if count != 1 else ''}{where})"
 
 
 def after_corruption(spec: GangSpec, *, budget_exhausted: bool = False, ended: bool = False) -> str:

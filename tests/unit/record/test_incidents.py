@@ -596,3 +596,33 @@ class TestTogether:
 
     def test_when_the_clock_has_gone_back_a_pod_that_no_start_names_counts_as_new(self) -> None:
         assert len(self.lost(1, seconds=90.0, go=False).incidents) == 2
+
+
+def test_of_nodes_that_are_lost_together_each_is_named_in_the_incident_and_in_the_event() -> None:
+    scene = Scene(a_job(nodes=4)).fleet(8).gang().pods().all(running(1, step=7))
+    del scene.nodes["n1"], scene.nodes["n3"]
+    world = scene.world()
+    named = "(and 1 more worker, on n3)"
+    assert named in recover(world).incidents[-1].message
+    (event,) = decide(world, SETTINGS).announcements
+    assert named in event.note
+
+
+def test_ranks_that_fail_together_name_no_nodes() -> None:
+    scene = Scene(a_job(nodes=4)).fleet(8).gang().pods().all(running(1, step=7))
+    scene.launcher(1, failed(1, rank=1)).launcher(3, failed(1, rank=3))
+    assert "(and 1 more worker)" in recover(scene.world()).incidents[-1].message
+
+
+def test_a_culprit_that_is_heard_later_gives_the_incident_its_reason_too() -> None:
+    seen = an_incident(1, reason="RankFailed", rank=0, index=0, exit_code=1, other_workers=0)
+    killed = RankReport(
+        rank=1, local_rank=0, alive=False, signal=9, tail="", exited_age_seconds=12.0, memory_limit_bytes=2**30
+    )
+    scene = Scene(a_job()).fleet().gang(2, incidents=[seen]).pods().all(running(2, step=3))
+    lost_peer = (fallen(0, "Connection reset by peer"),)
+    scene.launcher(0, running(2, step=3, previous_attempt=1, previous_ranks=lost_peer))
+    world = scene.launcher(1, running(2, step=3, rank=1, previous_attempt=1, previous_ranks=(killed,))).world()
+    assert world.gang is not None
+    (incident,) = incidents.with_incidents_settled(world, world.gang).incidents
+    assert (incident.reason, incident.index, incident.fault_class) == ("OutOfMemory", 1, FaultClass.APPLICATION)
