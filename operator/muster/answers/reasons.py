@@ -74,6 +74,10 @@ class Reason:
 OPERATOR_LOGS = "kubectl -n muster-system logs -l app.kubernetes.io/name=muster --tail=50"
 _SEE_IMAGE = ("see the image, its pull secret and the registry's answer: {pods}",)
 _NOTHING = "Nothing needs to be done."
+_GONE = (
+    "Nothing needs to be done in mode Managed. In mode Plain the status asks for `kubectl muster lost NODE`, where "
+    "nothing else proves that the ranks have ended."
+)
 _ACCEPT = (
     "Correct the manifest, delete the job and create it again. If it is right as it is, add the reason to "
     "`spec.acceptedWarnings`."
@@ -84,7 +88,10 @@ _NEXT_ACCEPT = (
 )
 _AGAIN = "Delete the job, correct it, and create it again."
 _RESTARTS = "It restarts the gang from the newest complete checkpoint."
-_MOVES = "It restarts the gang from the newest complete checkpoint, with this worker on another node."
+_MOVES = (
+    "It restarts the gang from the newest complete checkpoint, with this worker on another node. In mode Plain all "
+    "pods are new."
+)
 
 REASONS: tuple[Reason, ...] = (
     # Why a job waits.
@@ -1318,7 +1325,7 @@ REASONS: tuple[Reason, ...] = (
         _MOVES,
         "Run `kubectl describe pod` for that worker.",
     ),
-    Reason("NodeGone", Topic.FAILURES, INCIDENT, "The Node object of a worker was deleted.", _MOVES, _NOTHING),
+    Reason("NodeGone", Topic.FAILURES, INCIDENT, "The Node object of a worker was deleted.", _MOVES, _GONE),
     Reason(
         "NodeLost",
         Topic.FAILURES,

@@ -201,7 +201,8 @@ class Queueing(ApiModel):
         le=86400,
         description="assemblyTimeoutSeconds is how long a gang may hold nodes until all its pods exist there. Then "
         "the gang releases its nodes and waits in the queue, first for one minute and longer each time. Typical "
-        "causes are a quota, a webhook, or a node that does not answer.",
+        "causes are a quota, a webhook, or a node that does not answer. A gang for some of whose workers no node is "
+        "free releases the others after that time only if other jobs wait for nodes.",
     )
 
     def limits_of(self, namespaces: Iterable[str]) -> dict[str, int]:

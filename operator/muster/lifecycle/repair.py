@@ -1,5 +1,8 @@
 """The attempt that follows failures: by which level, and with which members. Pure.
 
+Events and status show the levels as R0 (IN_PLACE), R0b (POD), R2 (REPLACE) and R4 (REBUILD). Before the first start a
+gang keeps the level START where nothing has failed.
+
 Tests: tests/unit/record/test_incidents.py, tests/unit/lifecycle/test_scenarios.py.
 """
 

@@ -98,7 +98,7 @@ TRAITS: Mapping[Kind, Traits] = {
 }
 """Every kind, the stronger evidence first: a failure explains those of the kinds below it.
 
-Kinds above LauncherSilent happen to a worker from outside of it (`blame._OUTSIDE`).
+Kinds above LauncherSilent, but for PodEnded, happen to a worker from outside of it (`blame._OUTSIDE`).
 """
 
 
@@ -113,7 +113,8 @@ class Failure:
 
     Attributes:
         kind: what was seen.
-        level: the least level of recovery that repairs it.
+        level: the least level of recovery that repairs it. `lifecycle.placing.least_level` raises it to the least one
+            of the job's launch mode: ranks that start with their pods all get new ones.
         index: of the member.
         node: of the member.
         message: for people.

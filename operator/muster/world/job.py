@@ -163,7 +163,7 @@ class JobWorld:
         queue_decision: place in the queue of a job that waits for nodes; None before it is queued.
         leader_age_seconds: for how long this process has been the leader.
         ahead_seconds: by how much the wall clock of this process is ahead of the API server's; None: not known.
-        attempt_age_seconds: for how long this process has seen the current attempt.
+        attempt_age_seconds: for how long this process has seen the record with this attempt and this time.
         listing_age_seconds: for how long this process has seen the launchers asked to list the checkpoints as they are
             now, in this attempt; infinite where that is not known.
         start_age_seconds: for how long this process has seen the start of the current attempt; 0 before it.
