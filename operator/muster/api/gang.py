@@ -53,7 +53,8 @@ class FaultClass(StrEnum):
     """FaultClass is the kind of failure, and decides which restart budget pays.
 
     Application and Unknown count against the job's application restarts, Hardware and Infrastructure against its
-    hardware restarts. Planned is a move that Muster planned, and counts against neither.
+    hardware restarts. Planned is a move that Muster planned, and counts against neither. Hardware means that a finding
+    of the node explains the failure; Infrastructure that neither the program nor such a finding does.
     """
 
     APPLICATION = "Application"

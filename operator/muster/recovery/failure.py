@@ -53,8 +53,9 @@ class Traits:
         of_sick_node: whether an unhealthy node does this to a sound program. Other kinds name their cause: used-up
             memory, a command that is not in the image, or a cause outside of the job.
         follows_node: whether a node that looks healthy can do this to a sound program. Such failures of several
-            attempts speak against the node that they follow.
-        avoids_node: whether it speaks against the node when it takes the worker from it: no worker of the job returns.
+            attempts speak against the node that they follow: it is tested, so the tests have to be able to find the
+            cause.
+        avoids_node: whether this job avoids the node for a while after the failure has taken the worker from it.
         lost_node: whether the node went silent or away.
         of_one_cause: whether its tries count together with those of the others of which this is true.
     """
