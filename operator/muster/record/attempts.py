@@ -60,7 +60,9 @@ def with_new_placement(world: JobWorld, placed: Placed, reason: str) -> GangSpec
             members=chosen,
             topology=members.topology(world, chosen),
         )
-    return next_attempt(world, record, Choice(Level.START, chosen), reason)
+    spec = next_attempt(world, record, Choice(Level.START, chosen), reason)
+    # One of them whose fence is over may be heard again before the start.
+    return spec.model_copy(update={"unfenced_workers": record.unfenced_workers})
 
 
 def next_attempt(

@@ -626,3 +626,12 @@ def test_a_culprit_that_is_heard_later_gives_the_incident_its_reason_too() -> No
     assert world.gang is not None
     (incident,) = incidents.with_incidents_settled(world, world.gang).incidents
     assert (incident.reason, incident.index, incident.fault_class) == ("OutOfMemory", 1, FaultClass.APPLICATION)
+
+
+def test_a_gang_that_gets_nodes_again_keeps_all_its_unfenced_workers() -> None:
+    """One whose fence is over may be heard again before the start: what counts as fenced now may not then."""
+    fenced, alive = an_unfenced_worker("fenced", 900), an_unfenced_worker("alive", 900)
+    scene = Scene(a_job()).fleet(6).gang(2, go=False, members=[], unfenced_workers=[fenced, alive])
+    world = scene.but(lost={"fenced"}).world()
+    placed = attempts.with_new_placement(world, Placed(("n0", "n1", "n2")), "Started")
+    assert [worker.pod_uid for worker in placed.unfenced_workers] == ["fenced", "alive"]
