@@ -1,5 +1,6 @@
 """What the operator saw, written down, and what it would do now: the same."""
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -9,7 +10,7 @@ from tests.unit.decision.written import (
     a_life_is_decided_again_the_same,
     two_jobs_for_one_place_are_decided_again_the_same,
 )
-from tests.unit.lifecycle.builders import SETTINGS, a_fleet, a_job, a_node, at
+from tests.unit.lifecycle.builders import SETTINGS, Scene, a_fleet, a_job, a_node, at, running
 from tests.unit.lifecycle.theatre import Play, Theatre
 
 from muster.api.nodehealth import Evacuate
@@ -48,6 +49,15 @@ def test_another_decision_is_seen() -> None:
     plan = plan_with_goodput(world, decide(world, SETTINGS))
     assert replay(write(Decided(world, SETTINGS, plan))).same
     assert not replay(write(Decided(world, SETTINGS, replace(plan, wake_in_seconds=77.0)))).same
+
+
+def test_what_an_older_version_did_not_record_is_no_difference() -> None:
+    world = Scene(a_job()).fleet().gang().pods().all(running(1, step=7)).world()
+    document = json.loads(write(Decided(world, SETTINGS, plan_with_goodput(world, decide(world, SETTINGS)))))
+    assert document["plan"]["status_report"]["state"] == "Training"
+    assert "unprepared" not in document["plan"]
+    assert "without_place" not in document["plan"]["status_report"]
+    assert replay(json.dumps(document)).same
 
 
 @pytest.mark.parametrize(
