@@ -312,9 +312,10 @@ class Reconciler:
             self._queue.charge_returned_nodes(key, uid, needs.returned_nodes.attempt, needs.returned_nodes.seconds_ago)
         self._queue.set_waiting(key, uid, self._waiting(job, needs), needs.waited_seconds)
         plan = self._plan(key, replace(world, queue_decision=self._queue.decision_of(uid)))
-        # Who has just done something goes on at once; who only waits can wait for several changes together.
-        idle = max(SPACING_SECONDS, (self._clock() - begun) / DECIDING_SHARE)
-        self._pauses[key] = 0.0 if plan.acts else idle
+        if plan.unprepared is None:
+            # Who has just done something goes on at once; who only waits can wait for several changes together.
+            idle = max(SPACING_SECONDS, (self._clock() - begun) / DECIDING_SHARE)
+            self._pauses[key] = 0.0 if plan.acts else idle
         return plan
 
     def _plan(self, key: Key, world: JobWorld) -> Plan:

@@ -312,6 +312,14 @@ async def test_nodes_on_a_large_fleet_are_looked_through_in_parts_before_the_dec
     assert [kept.error for kept in loop.kept.decisions_of(("ns", "j"))] == [""]
 
 
+async def test_a_job_for_which_the_solver_is_not_prepared_is_looked_at_again_without_a_pause(
+    loop: Loop, make: Any
+) -> None:
+    loop.add(make.job("j"), lambda *_: Plan(unprepared=Requirements(8, {}, {})))
+    loop.reconciler._decide(loop.scene.cluster.job(("ns", "j")))
+    assert ("ns", "j") not in loop.reconciler._pauses
+
+
 def unreadable(gang: Any) -> Undecodable:
     return Undecodable("ns", gang.metadata.name, "g", 50, 1, "spec.level: bad", gang.spec.job_uid)
 
