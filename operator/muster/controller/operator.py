@@ -218,7 +218,7 @@ class Operator:
         await self.lease.acquire()
         self._loops.start("lease", self.lease.hold)
         # At least what the last leader wrote: the watches may be behind, and a missing Gang reads as none.
-        await _retried(self.cluster.refresh, "cannot list the state of the cluster")
+        await _retried(self.cluster.refresh, "cannot list the state of the cluster", (ApiError, ValueError))
         await self.performer.learn_claims()
         await self.ports.lead()
         self.readiness.is_leading = True
@@ -259,11 +259,19 @@ class Operator:
             yield "admission policies", self.admission.run
 
 
-async def _retried(request: Callable[[], Awaitable[T]], problem: str) -> T:
-    """Request something until there is an answer, as long as it takes: the API server may be away."""
+async def _retried(
+    request: Callable[[], Awaitable[T]], problem: str, passing: tuple[type[Exception], ...] = (ApiError,)
+) -> T:
+    """Request something until there is an answer, as long as it takes: the API server may be away.
+
+    Args:
+        request: returns the answer.
+        problem: for the log.
+        passing: errors after which it is requested again.
+    """
     while True:
         try:
             return await request()
-        except (ApiError, ValueError) as error:
+        except passing as error:
             log.warning(problem, error=str(error))
             await asyncio.sleep(START_RETRY_SECONDS)

@@ -483,3 +483,15 @@ async def test_what_a_checker_puts_is_handed_to_the_other_one_at_once(
         process.checkers.record(Caller("muster-check", node, f"pod-{node}", node, "nu", "muster-check"), report)
     assert "pod-n0" in answered
     assert process.checkers.puts_for("n0", "pair") == [messages.encode(Put(1, "here", "eJwDAAAAAAE="))]
+
+
+async def test_only_an_error_that_passes_is_requested_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operator, "START_RETRY_SECONDS", 0.0)
+    answers: list[Any] = [Unreachable(0, "Unreachable", "away"), ValueError("major: 1+")]
+
+    async def request() -> str:
+        raise answers.pop(0)
+
+    with pytest.raises(ValueError, match="major"):
+        await operator._retried(request, "waiting for the API server")
+    assert answers == []
