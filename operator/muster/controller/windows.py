@@ -19,6 +19,7 @@ from muster.controller.policyevents import record_policy_event
 from muster.controller.slices import Slices
 from muster.health.maintenance import Problem, problems
 from muster.health.verdict import Verdict
+from muster.kube.decode import Undecodable
 from muster.kube.events import WARNING, EventRecorder
 
 PERIOD_SECONDS = 30.0
@@ -84,9 +85,11 @@ class WindowKeeper:
         self._report_problems(found)
 
     def _report_problems(self, found: list[Problem]) -> None:
+        policy = self._cluster.policies.store.get(("", "default"))
+        if policy is None or isinstance(policy, Undecodable):
+            return
         news = [problem for problem in found if problem.about not in self._told]
         for problem in news[:TOLD_AT_ONCE]:
-            if not record_policy_event(self._cluster, self._events, WARNING, "MaintenanceWindow", problem.message):
-                return
+            record_policy_event(self._cluster, self._events, WARNING, "MaintenanceWindow", problem.message)
             log.warning("maintenance window may not be meant", problem=problem.message)
         self._told = frozenset(problem.about for problem in found if problem not in news[TOLD_AT_ONCE:])

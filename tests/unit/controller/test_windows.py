@@ -7,6 +7,7 @@ from typing import Any
 from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.maintenance import MaintenancePolicy
 from muster.controller.windows import TOLD_AT_ONCE, WindowKeeper
+from muster.kube.decode import Undecodable
 
 from .conftest import NOW
 
@@ -72,3 +73,15 @@ async def test_nothing_is_reported_before_the_policy_is_known() -> None:
     assert await setup.check("rack-7") == []
     setup.policies.store["", "default"] = setup.stored
     assert len(await setup.check("rack-7")) == 1
+
+
+async def test_what_was_reported_stays_reported_while_the_policy_is_away_or_cannot_be_read() -> None:
+    setup = Setup()
+    assert len(await setup.check("rack-7")) == 1
+    for away in (None, Undecodable("", "default", "u", 1, 1, "spec: bad")):
+        setup.policies.store.pop(("", "default"), None)
+        if away is not None:
+            setup.policies.store["", "default"] = away
+        assert await setup.check() == []
+    setup.policies.store["", "default"] = setup.stored
+    assert await setup.check("rack-7") == []
