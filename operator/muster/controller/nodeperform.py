@@ -33,6 +33,7 @@ from muster.kube.client import APPLY_PATCH, Client
 from muster.kube.errors import (
     AlreadyExists,
     ApiError,
+    Conflict,
     Forbidden,
     Invalid,
     LeadershipLost,
@@ -192,8 +193,10 @@ class NodePerformer:
             try:
                 await self._apply(name, action.status, is_new=action.is_new)
             except NotFound:  # it has just been deleted
+                if action.is_new:
+                    raise
                 await self._apply(name, action.status, is_new=True)
-        except (ServerError, Unreachable, TooManyRequests):  # not for a reason of its own
+        except (ServerError, Unreachable, TooManyRequests, NotFound, Conflict):  # not for a reason of its own
             raise
         except ApiError:
             self.refused.add(name)

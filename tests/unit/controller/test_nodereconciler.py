@@ -612,6 +612,18 @@ async def test_a_record_that_is_refused_while_there_is_none_counts_as_refused(
     assert stage.status("a")["exclusion"]
 
 
+@pytest.mark.parametrize("error", [NotFound(404, "NotFound", "no such kind"), Conflict(409, "Conflict", "changed")])
+async def test_a_record_whose_kind_is_away_or_that_changed_meanwhile_is_not_refused(
+    stage: Stage, error: ApiError
+) -> None:
+    stage.add("a")
+    mark(stage, "a", "EVICT")
+    stage.api.refuses["POST", "nodehealths"] = error
+    await stage.look()
+    assert not stage.nodes.performer.refused
+    assert stage.api.count("POST", "nodehealths") == 1
+
+
 async def test_a_node_whose_record_cannot_be_read_leaves_its_place_to_another(stage: Stage) -> None:
     stage.policy(budgets=budgets(window=10))
     stage.add("n0", "n1", "n2")
