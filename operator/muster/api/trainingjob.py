@@ -690,6 +690,7 @@ class CompletionRecord(ApiModel):
 
     result: CompletionResult = Field(description="result is Succeeded if every rank exited with code 0, else Failed.")
     reason: str = Field(
+        min_length=1,
         max_length=64,
         description="reason is why the job ended, as one CamelCase word, e.g. Completed or "
         "ApplicationRestartsExhausted.",
