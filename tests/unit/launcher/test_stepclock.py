@@ -164,3 +164,7 @@ def test_whatever_is_told_nothing_is_negative_and_no_more_is_lost_than_has_passe
     lines: list[tuple[int, float]],
 ) -> None:
     nothing_is_negative_and_no_more_is_lost_than_has_passed(lines)
+
+
+def test_a_long_time_between_two_lines_leaves_the_steps_in_order() -> None:
+    nothing_is_negative_and_no_more_is_lost_than_has_passed([(502, 0.1), (500, 1e7), (501, 0.0), (502, 0.1)])

@@ -152,7 +152,9 @@ class StepClock:
             self._before = None  # it has come there again, step by step
         if len(self._trail) >= _MOST_POINTS:
             del self._trail[1:-1:2]
-        self._trail.append(_StepTime(step, now - self.lost_seconds))
+        at = now - self.lost_seconds
+        # Of large numbers the difference may be a rounding error too small.
+        self._trail.append(_StepTime(step, max(at, self._trail[-1].at) if self._trail else at))
 
     def _note_interval(self, newest: _StepTime, step: int, now: float) -> None:
         if now != newest.at:
