@@ -80,7 +80,7 @@ def test_whatever_a_job_did_its_account_is_whole_and_fits(
     }
     job = a_job(uid=UID, nodes=4096, throughput=said)
     ended = CompletionRecord(
-        result=CompletionResult.FAILED, reason=texts[0][:64], message=texts[1], time=at(1000), attempt=1
+        result=CompletionResult.FAILED, reason=texts[0][:64] or "Failed", message=texts[1], time=at(1000), attempt=1
     )
     labels = {"muster.dev/experiment": texts[2], OWNER_LABEL: texts[3], "muster.dev/other": "x" * 9999}
     job = job.model_copy(
