@@ -275,7 +275,7 @@ def _next(job: TrainingJob, record: GangSpec | None, now: datetime) -> Iterator[
                 f"attempt {record.attempt} starts in {duration((record.hold_until - now).total_seconds())} (back-off "
                 "after failures)"
             )
-        else:
+        elif status.nodes_ready != f"{job.spec.nodes}/{job.spec.nodes}":  # else the message says what it waits for
             yield f"attempt {record.attempt} starts when all workers are ready ({status.nodes_ready or 'none yet'})"
     goodput, saved = status.goodput, status.checkpoint
     if (

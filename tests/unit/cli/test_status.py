@@ -292,6 +292,13 @@ def test_what_comes_and_what_can_be_done_in_a_recovery(printed: Callable[..., st
     assert "\x1b[31m" not in text
 
 
+@pytest.mark.parametrize(
+    ("ready", "next_steps"), [("1/2", ["attempt 3 starts when all workers are ready (1/2)"]), ("2/2", [])]
+)
+def test_a_start_waits_for_workers_only_while_one_is_not_ready(ready: str, next_steps: list[str]) -> None:
+    assert stood(state="Starting", reason="AwaitingCheckpoint", nodesReady=ready).next == next_steps
+
+
 def test_a_planned_leave_of_a_job_whose_checkpoints_are_not_seen_promises_none() -> None:
     leave = {"reason": "NodeCordoned", "nodes": ["gpu-1"], "since": ago(1), "deadline": rfc3339(NOW)}
     assert stood({"evacuation": leave}).next[0] == "it leaves gpu-1 without a checkpoint, now (NodeCordoned)"
