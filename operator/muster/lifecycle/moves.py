@@ -27,7 +27,7 @@ def with_queued_nodes(world: JobWorld, record: GangSpec) -> GangSpec | NotPlaced
         if choice is None:
             return answer
     else:
-        chosen = members.with_queued_nodes(record, answer)
+        chosen = members.with_open_places_filled(record, answer)
         if chosen is None or not placing.are_still_free(world, answer):
             return None
         choice = Choice(Level.REPLACE, chosen)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from muster.api.gang import GangSpec, Level
 from muster.checkpoints import unloadable
-from muster.lifecycle import placing
+from muster.lifecycle import moves, placing
 from muster.record import corruption, exclusions, incidents
 from muster.record.attempts import Choice, held_for, next_attempt, with_newest_checkpoint
 from muster.recovery import blame, budgets
@@ -31,8 +31,8 @@ def after_failures(world: JobWorld, record: GangSpec, found: Sequence[Failure]) 
     cause = blame.culprit(found)
     heard = record.incidents[-1] if record.incidents else None
     record = _with_excluded(world, record, found)
-    if cause.kind is Kind.NODE_CONFLICT:  # the strongest of all: nothing has failed
-        return _after_refused_pods(world, record, found)
+    if cause.kind is Kind.NODE_CONFLICT:  # the strongest of all: nothing has failed, and no budget is charged
+        return moves.with_members_moved(world, record, {failure.index for failure in found}, cause.kind)
     # What the attempt has won counts before what it has lost.
     record = with_newest_checkpoint(world, incidents.with_open_blame(record, cause))
     is_same = incidents.is_same_incident(world, record, found)
@@ -78,14 +78,3 @@ def _choose(world: JobWorld, record: GangSpec, found: Sequence[Failure]) -> Choi
     record = exclusions.without_excluded(record, {node for index, node in optional.items() if index not in moved})
     level = Level.REPLACE if moved else Level.POD if lost else Level.IN_PLACE
     return placing.next_members(world, record, placing.least_level(world, level), lost, moved)
-
-
-def _after_refused_pods(world: JobWorld, record: GangSpec, conflicts: Sequence[Failure]) -> GangSpec:
-    """Return the record after kubelets refused pods that Muster had bound because another pod was faster.
-
-    The refusal is no failure, and no budget is charged.
-    """
-    choice = placing.move(world, record, {failure.index for failure in conflicts})
-    if record.level is Level.START:
-        choice = choice._replace(level=Level.START)
-    return next_attempt(world, record, choice, Kind.NODE_CONFLICT)

@@ -25,7 +25,7 @@ def members_on(nodes: Sequence[str], incarnation: int) -> list[Member]:
     ]
 
 
-def with_queued_nodes(record: GangSpec, answer: Placed) -> list[Member] | None:
+def with_open_places_filled(record: GangSpec, answer: Placed) -> list[Member] | None:
     """Return the members with the queue's nodes for those that have none; None where the answer does not fit them."""
     open_places = {member.index for member in record.members if not member.node}
     kept = {member.node for member in record.members if member.node}
