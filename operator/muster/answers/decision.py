@@ -63,46 +63,46 @@ class Known:
     enforcement: Enforcement | None = None
 
 
-def consequence_of(decision: Decision, known: Known) -> list[str]:
+def consequence_of(decision: Decision, facts: Known) -> list[str]:
     """Say what follows from the decision."""
-    return _of_cordon(known) if decision is Decision.CORDON else _of_release(known)
+    return _of_cordon(facts) if decision is Decision.CORDON else _of_release(facts)
 
 
-def _of_cordon(known: Known) -> list[str]:
-    told = ["it takes no new worker of a training job"]
-    jobs = [name for name in known.used_by or () if not _foreign(name)]
-    others = [name for name in known.used_by or () if _foreign(name)]
-    if known.used_by is None:
-        told.append("jobs that have workers here are evacuated after their next checkpoint")
+def _of_cordon(facts: Known) -> list[str]:
+    consequences = ["it takes no new worker of a training job"]
+    jobs = [name for name in facts.used_by or () if not _foreign(name)]
+    others = [name for name in facts.used_by or () if _foreign(name)]
+    if facts.used_by is None:
+        consequences.append("jobs that have workers here are evacuated after their next checkpoint")
     elif jobs:
-        told.append(f"{_and(jobs)} {'is' if len(jobs) == 1 else 'are'} evacuated after the next checkpoint")
+        consequences.append(f"{_and(jobs)} {'is' if len(jobs) == 1 else 'are'} evacuated after the next checkpoint")
     if others:
-        told.append(f"{_and(others)} {'stays' if len(others) == 1 else 'stay'}: Muster moves only its own jobs")
-    if known.enforcement is Enforcement.NODES:
-        told.append("the taint muster.dev/unhealthy keeps new pods of other systems away, too")
-    elif known.enforcement is not None:
-        told.append("new pods of other systems still come: kubectl cordon keeps them away, too")
-    human = known.health.override if known.health else None
+        consequences.append(f"{_and(others)} {'stays' if len(others) == 1 else 'stay'}: Muster moves only its own jobs")
+    if facts.enforcement is Enforcement.NODES:
+        consequences.append("the taint muster.dev/unhealthy keeps new pods of other systems away, too")
+    elif facts.enforcement is not None:
+        consequences.append("new pods of other systems still come: kubectl cordon keeps them away, too")
+    human = facts.health.override if facts.health else None
     if human and human.decision is Decision.CORDON:
-        told.append(f"it was cordoned already, by {human.user or 'a user'}: {human.reason}")
-    return told
+        consequences.append(f"it was cordoned already, by {human.user or 'a user'}: {human.reason}")
+    return consequences
 
 
-def _of_release(known: Known) -> list[str]:
-    told = []
-    health = known.health
+def _of_release(facts: Known) -> list[str]:
+    consequences = []
+    health = facts.health
     human = health.override if health else None
     if human and human.decision is Decision.CORDON:
-        told.append(f"the cordon by {human.user or 'a user'} ends: {human.reason}")
+        consequences.append(f"the cordon by {human.user or 'a user'} ends: {human.reason}")
     if health and health.is_unhealthy and health.reason != CORDONED:
-        told.append(f"earlier findings no longer count ({verdict(health)}); new ones do")
-    if not told:
-        told.append("no finding counted against it")
-    if known.refused and known.refused.kind is RefusalKind.CORDONED:
-        told.append("it takes no worker yet, because it is cordoned for every pod: run kubectl uncordon")
-    elif known.refused:
-        told.append(f"it takes no worker yet: {known.refused}")
-    return told
+        consequences.append(f"earlier findings no longer count ({verdict(health)}); new ones do")
+    if not consequences:
+        consequences.append("no finding counted against it")
+    if facts.refused and facts.refused.kind is RefusalKind.CORDONED:
+        consequences.append("it takes no worker yet, because it is cordoned for every pod: run kubectl uncordon")
+    elif facts.refused:
+        consequences.append(f"it takes no worker yet: {facts.refused}")
+    return consequences
 
 
 def next_steps(decision: Decision, names: Sequence[str]) -> list[str]:
@@ -115,10 +115,10 @@ def next_steps(decision: Decision, names: Sequence[str]) -> list[str]:
 
 def groups(it: NodeDecisions) -> Mapping[tuple[str, ...], list[str]]:
     """Group the names of nodes by what follows for them, in the order given."""
-    found: dict[tuple[str, ...], list[str]] = {}
+    names_by_consequences: dict[tuple[str, ...], list[str]] = {}
     for node in it.nodes:
-        found.setdefault(tuple(node.consequences), []).append(node.name)
-    return found
+        names_by_consequences.setdefault(tuple(node.consequences), []).append(node.name)
+    return names_by_consequences
 
 
 def _foreign(holder: str) -> bool:

@@ -95,19 +95,19 @@ def experiment_report(
     Args:
         lives: at least one.
     """
-    found = sorted(lives, key=lambda each: (each.spec.creation_time, each.spec.name, each.spec.job_uid))
-    rated = [RatedJob.at_prices(each.spec, prices) for each in found]
+    lives = sorted(lives, key=lambda life: (life.spec.creation_time, life.spec.name, life.spec.job_uid))
+    rated = [RatedJob.at_prices(life.spec, prices) for life in lives]
     scaled = scaling(rated)
-    listed = [_job(life, job, scaled) for life, job in zip(found, rated, strict=True)]
-    begun, end = min(each.spec.creation_time for each in found), max(each.spec.end_time for each in found)
-    running = sum(each.running for each in found)
+    listed = [_job(life, job, scaled) for life, job in zip(lives, rated, strict=True)]
+    begun, end = min(life.spec.creation_time for life in lives), max(life.spec.end_time for life in lives)
+    running = sum(life.running for life in lives)
     states: dict[str, int] = {}
-    for each in found:
-        states[each.state] = states.get(each.state, 0) + 1
-    held = sum(sum(each.spec.gpu_seconds.values()) for each in found)
-    cost = _all([each.cost for each in listed if each.gpu_hours])
-    tokens = _all([each.tokens for each in listed if each.wall_seconds])
-    is_trained = not running and any(each.state == Ending.SUCCEEDED for each in found)
+    for life in lives:
+        states[life.state] = states.get(life.state, 0) + 1
+    held = sum(sum(life.spec.gpu_seconds.values()) for life in lives)
+    cost = _all([job.cost for job in listed if job.gpu_hours])
+    tokens = _all([job.tokens for job in listed if job.wall_seconds])
+    is_trained = not running and any(life.state == Ending.SUCCEEDED for life in lives)
     elapsed = max(int((end - begun).total_seconds()), 0)
     return ExperimentReport(
         experiment=experiment,
@@ -116,18 +116,18 @@ def experiment_report(
         end_time=end,
         running=running,
         elapsed_seconds=elapsed,
-        busy_seconds=_busy_seconds([(each.spec.creation_time, each.spec.end_time) for each in found]),
+        busy_seconds=_busy_seconds([(life.spec.creation_time, life.spec.end_time) for life in lives]),
         time_to_train_seconds=elapsed if is_trained else None,
         states=dict(sorted(states.items())),
         gpu_hours=held / HOUR,
-        goodput=progress_share((each.spec.gpu_seconds, each.spec.progress_unknown) for each in found),
-        failures=sum(each.spec.failures for each in found),
+        goodput=progress_share((life.spec.gpu_seconds, life.spec.progress_unknown) for life in lives),
+        failures=sum(life.spec.failures for life in lives),
         tokens=None if tokens is None else int(tokens),
         currency=prices.currency if cost is not None else "",
         cost=cost,
         cost_to_train=cost if is_trained else None,
         cost_per_million_tokens=cost_per_million(cost, None if tokens is None else int(tokens)),
-        end_unknown_jobs=sum(each.state == Ending.UNKNOWN for each in found),
+        end_unknown_jobs=sum(life.state == Ending.UNKNOWN for life in lives),
         job_details=listed,
         scaling=scaled.sizes,
         notes=[*notes, *scaled.why],
@@ -135,7 +135,7 @@ def experiment_report(
 
 
 def _job(life: Life, job: RatedJob, scaled: Scaling) -> ExperimentJob:
-    spec, found, rate = life.spec, job.efficiency, job.efficiency.tokens_per_gpu_second
+    spec, efficiency, rate = life.spec, job.efficiency, job.efficiency.tokens_per_gpu_second
     base = None if job.kind is None else scaled.bases.get(job.kind)
     return ExperimentJob(
         name=spec.name,
@@ -153,20 +153,20 @@ def _job(life: Life, job: RatedJob, scaled: Scaling) -> ExperimentJob:
         failures=spec.failures,
         step=spec.step,
         steps=spec.steps,
-        tokens=found.tokens,
-        tokens_per_second=found.tokens_per_second,
+        tokens=efficiency.tokens,
+        tokens_per_second=efficiency.tokens_per_second,
         scaling=rate / base if rate is not None and base else None,
-        mfu=found.mfu,
-        mfu_formula=found.formula,
-        mfu_unknown=found.why,
+        mfu=efficiency.mfu,
+        mfu_formula=efficiency.formula,
+        mfu_unknown=efficiency.why,
         cost=job.cost,
     )
 
 
 def _all(amounts: Sequence[float | None]) -> float | None:
     """Return the sum of the amounts; None where one of them is not known, or there is none."""
-    known = [each for each in amounts if each is not None]
-    return sum(known) if known and len(known) == len(amounts) else None
+    known_amounts = [amount for amount in amounts if amount is not None]
+    return sum(known_amounts) if known_amounts and len(known_amounts) == len(amounts) else None
 
 
 def _busy_seconds(spans: Sequence[tuple[datetime, datetime]]) -> int:

@@ -28,64 +28,64 @@ CUT = "* an estimate: a part of the job's life lies outside this time"
 
 def remarks(it: FleetReport) -> list[str]:
     """Say what limits the figures."""
-    found = []
+    sentences = []
     if it.estimated_share:
-        found.append(
+        sentences.append(
             f"{percent(it.estimated_share)} of the GPU-hours are an estimate: where a part of a job's life lies "
             "outside the time that was asked for, the same share of each figure counts"
         )
     if it.progress_unknown_jobs:
-        found.append(
+        sentences.append(
             f"goodput and ETTR leave out {count(it.progress_unknown_jobs, 'job')} with "
             f"{it.progress_unknown_gpu_hours:,.1f} GPU-hours: it is unknown what a job has kept that has no "
             "spec.checkpoint.directory and has not succeeded, nor how long steps took of which one line was "
             "printed, and no pace"
         )
-    unknown = sum(each.share for each in it.buckets if each.bucket == Bucket.UNKNOWN)
+    unknown = sum(bucket.share for bucket in it.buckets if bucket.bucket == Bucket.UNKNOWN)
     if unknown >= LEAST_UNKNOWN_SHARE:
         least = "" if it.ettr is None else ", so goodput and ETTR are at least what is said here"
-        found.append(f"{percent(unknown)} of the GPU-hours are unknown{least}")
+        sentences.append(f"{percent(unknown)} of the GPU-hours are unknown{least}")
     if it.unpriced_share:
-        found.append(
+        sentences.append(
             f"of {percent(it.unpriced_share)} of the GPU-hours the price is not known, so no cost is shown: name their "
             "models in the FleetPolicy (spec.prices), or give --price"
         )
     if it.scaling_unknown:
-        found.append(f"scaling is unknown: {it.scaling_unknown}")
+        sentences.append(f"scaling is unknown: {it.scaling_unknown}")
     if it.idle_cost_unknown and it.cost is not None and it.spend.cost is None and it.spend.parts:
         remedy = (
             "" if it.idle_cost_unknown == DIFFERENT_PRICES else "set spec.prices.perGpuHour of the FleetPolicy, or "
         )
-        found.append(
+        sentences.append(
             f"what the GPU-hours cost that no job held is not known: {it.idle_cost_unknown}, and the fleet's hours are "
             f"not counted by model; {remedy}give one price for all (--price)"
         )
     if it.spend.other_pods_gpu_hours:
-        found.append(
+        sentences.append(
             f"{it.spend.other_pods_gpu_hours:,.1f} GPU-hours of pods that are not Muster's are not among all "
             "GPU-hours: what they were spent on is unknown"
         )
     if it.runtime_unknown_jobs:
-        found.append(
+        sentences.append(
             f"{count(it.runtime_unknown_jobs, 'job')} left out of the time between failures: for more than a tenth "
             "of their time it is unknown whether ranks ran (launch.mode Plain, or no visible steps)"
         )
     if it.end_unknown_jobs:
-        found.append(
+        sentences.append(
             f"{count(it.end_unknown_jobs, 'job')} ended while no operator saw it: counted up to what was last known"
         )
     if it.uncounted_seconds:
-        found.append(
+        sentences.append(
             f"the last {duration(it.uncounted_seconds)} of running jobs, all together, are not in it yet: "
             "their next step is awaited"
         )
-    not_observed = sum(each.share for each in it.gpu_states if each.state is GpuState.NOT_OBSERVED)
+    not_observed = sum(gpu_state.share for gpu_state in it.gpu_states if gpu_state.state is GpuState.NOT_OBSERVED)
     if not_observed:
-        found.append(
+        sentences.append(
             f"in {percent(not_observed)} of the fleet's GPU-hours no operator ran that could see what they were spent "
             "on"
         )
-    return [*found, *(f"note: {note}" for note in it.notes)]
+    return [*sentences, *(f"note: {note}" for note in it.notes)]
 
 
 def period(it: FleetReport) -> str:
@@ -124,15 +124,23 @@ def between_failures(called: str, it: JobReport | FleetReport) -> list[tuple[str
         bounds = f"at least {hours(low)}" if high is None else f"{hours(low)} to {hours(high)}"
         return f"{hours(mean)} ({counted}; 95 %: {bounds})"
 
-    found = [(called, line(it.mttf_failures, it.mttf_hours, it.mttf_low_hours, it.mttf_high_hours))]
-    return found + [
-        (f"  {each.fault_class}", line(each.failures, each.mttf_hours, each.mttf_low_hours, each.mttf_high_hours))
-        for each in it.mttf_by_class
+    rows = [(called, line(it.mttf_failures, it.mttf_hours, it.mttf_low_hours, it.mttf_high_hours))]
+    return rows + [
+        (
+            f"  {class_failures.fault_class}",
+            line(
+                class_failures.failures,
+                class_failures.mttf_hours,
+                class_failures.mttf_low_hours,
+                class_failures.mttf_high_hours,
+            ),
+        )
+        for class_failures in it.mttf_by_class
     ]
 
 
 def _why_no_failure_time(it: JobReport | FleetReport) -> str:
-    if any(each.bucket == Bucket.UNKNOWN for each in it.buckets):
+    if any(bucket.bucket == Bucket.UNKNOWN for bucket in it.buckets):
         return "more than a tenth of the time in which ranks may have run is unknown"
     return "no rank was seen to train yet"
 
@@ -175,7 +183,7 @@ def number(value: float) -> str:
 
 def _spend_rows(it: FleetSpend) -> list[list[str]]:
     """Return a row for each part, and below them their sum."""
-    parts = [(each.part, each.gpu_hours, each.share, each.cost) for each in it.parts]
+    parts = [(part.part, part.gpu_hours, part.share, part.cost) for part in it.parts]
     if parts:
         parts.append(("all of it", it.gpu_hours, 1.0, it.cost))
     return [
@@ -193,7 +201,7 @@ def model_text(it: ScalingSize) -> str:
 
 def scaling_table(sizes: Sequence[ScalingSize], most: int) -> Rows:
     """Format how training scales; the figures with an x are relative to the smallest size."""
-    priced = any(each.cost_per_million_tokens is not None for each in sizes)
+    priced = any(size.cost_per_million_tokens is not None for size in sizes)
     return (
         "SCALING",
         [
@@ -202,21 +210,21 @@ def scaling_table(sizes: Sequence[ScalingSize], most: int) -> Rows:
         ],
         [
             [
-                model_text(each),
-                f"{each.gpus:,}",
-                f"{each.jobs:,}",
-                f"{each.tokens_per_second:,.0f}",
-                significant(each.times_gpus),
-                significant(each.times_speed),
-                percent(each.efficiency),
-                significant(each.times_cost),
+                model_text(size),
+                f"{size.gpus:,}",
+                f"{size.jobs:,}",
+                f"{size.tokens_per_second:,.0f}",
+                significant(size.times_gpus),
+                significant(size.times_speed),
+                percent(size.efficiency),
+                significant(size.times_cost),
                 *(
-                    ["" if each.cost_per_million_tokens is None else small_money(each.cost_per_million_tokens)]
+                    ["" if size.cost_per_million_tokens is None else small_money(size.cost_per_million_tokens)]
                     if priced
                     else []
                 ),
             ]
-            for each in sizes[:most]
+            for size in sizes[:most]
         ],
     )
 
@@ -229,19 +237,19 @@ def tables(it: FleetReport, jobs: int, nodes: int) -> list[Rows]:
         return [money(value)] if priced else []
 
     price = ["COST"] if priced else []
-    found: list[Rows] = [
+    all_tables: list[Rows] = [
         (
             "WHERE THE TIME WENT",
             ["BUCKET", "GPU-HOURS", "SHARE", *price, "WALL CLOCK"],
             [
                 [
-                    each.bucket,
-                    f"{each.gpu_hours:,.1f}",
-                    percent(each.share),
-                    *cost(each.cost),
-                    duration(each.seconds),
+                    bucket.bucket,
+                    f"{bucket.gpu_hours:,.1f}",
+                    percent(bucket.share),
+                    *cost(bucket.cost),
+                    duration(bucket.seconds),
                 ]
-                for each in it.buckets
+                for bucket in it.buckets
             ],
         ),
         (
@@ -254,51 +262,57 @@ def tables(it: FleetReport, jobs: int, nodes: int) -> list[Rows]:
             ["ENDED", "JOBS", "GPU-HOURS", "SHARE", "GOODPUT", *price],
             [
                 [
-                    each.state,
-                    str(each.jobs),
-                    f"{each.gpu_hours:,.1f}",
-                    percent(each.share),
-                    percent(each.goodput),
-                    *cost(each.cost),
+                    outcome.state,
+                    str(outcome.jobs),
+                    f"{outcome.gpu_hours:,.1f}",
+                    percent(outcome.share),
+                    percent(outcome.goodput),
+                    *cost(outcome.cost),
                 ]
-                for each in it.outcomes
+                for outcome in it.outcomes
             ],
         ),
         scaling_table(it.scaling, jobs),
         (
             "WHAT THE FLEET'S ACCELERATORS DID",
             ["STATE", "GPU-HOURS", "SHARE"],
-            [[each.state, f"{each.gpu_hours:,.1f}", percent(each.share)] for each in it.gpu_states],
+            [[gpu_state.state, f"{gpu_state.gpu_hours:,.1f}", percent(gpu_state.share)] for gpu_state in it.gpu_states],
         ),
         (
             "WHAT FAILURES TOOK",
             ["CAUSE", "CLASS", "INCIDENTS", "GPU-HOURS", "SHARE", *price],
             [
                 [
-                    each.reason,
-                    each.fault_class,
-                    number(each.incidents),
-                    f"{each.gpu_hours:,.1f}",
-                    percent(each.share),
-                    *cost(each.cost),
+                    cause.reason,
+                    cause.fault_class,
+                    number(cause.incidents),
+                    f"{cause.gpu_hours:,.1f}",
+                    percent(cause.share),
+                    *cost(cause.cost),
                 ]
-                for each in it.causes
+                for cause in it.causes
             ],
         ),
         (
             "WORST NODES",
             ["NODE", "INCIDENTS", "JOBS", "GPU-HOURS"],
             [
-                [each.node, number(each.incidents), str(each.jobs), f"{each.gpu_hours:,.1f}"]
-                for each in it.offenders[:nodes]
+                [offender.node, number(offender.incidents), str(offender.jobs), f"{offender.gpu_hours:,.1f}"]
+                for offender in it.offenders[:nodes]
             ],
         ),
         (
             "NAMESPACES",
             ["NAMESPACE", "JOBS", "GPU-HOURS", "GOODPUT", *price],
             [
-                [each.namespace, str(each.jobs), f"{each.gpu_hours:,.1f}", percent(each.goodput), *cost(each.cost)]
-                for each in it.namespaces[:jobs]
+                [
+                    namespace.namespace,
+                    str(namespace.jobs),
+                    f"{namespace.gpu_hours:,.1f}",
+                    percent(namespace.goodput),
+                    *cost(namespace.cost),
+                ]
+                for namespace in it.namespaces[:jobs]
             ],
         ),
         (
@@ -306,16 +320,16 @@ def tables(it: FleetReport, jobs: int, nodes: int) -> list[Rows]:
             ["JOB", "STATE", "GPUS", "GPU-HOURS", "GOODPUT", "FAILURES", "TAKEN"],
             [
                 [
-                    f"{each.namespace}/{each.name}",
-                    each.state,
-                    str(each.gpus),
-                    f"{each.gpu_hours:,.1f}{'' if each.counted_share == 1 else '*'}",
-                    percent(each.goodput),
-                    number(each.failures),
-                    f"{each.incident_gpu_hours:,.1f}",
+                    f"{job.namespace}/{job.name}",
+                    job.state,
+                    str(job.gpus),
+                    f"{job.gpu_hours:,.1f}{'' if job.counted_share == 1 else '*'}",
+                    percent(job.goodput),
+                    number(job.failures),
+                    f"{job.incident_gpu_hours:,.1f}",
                 ]
-                for each in it.job_details[:jobs]
+                for job in it.job_details[:jobs]
             ],
         ),
     ]
-    return [table for table in found if table[2]]
+    return [table for table in all_tables if table[2]]

@@ -58,15 +58,15 @@ async def lives(
     # Jobs first: a job that ends meanwhile is in both rather than in none.
     living, notes = await _living(client, now, namespace, experiment, progress)
     ended, more = await _ended(client, now, since, history, progress)
-    found = dict(ended)
+    by_uid = dict(ended)
     for uid, life in living.items():
-        kept = found.get(uid)
+        kept = by_uid.get(uid)
         # The end of a job that exists was not seen: it counted as gone.
         if kept is None or (life.running and kept.spec.state is Ending.UNKNOWN):
-            found[uid] = life
+            by_uid[uid] = life
     wanted = [
         life
-        for life in found.values()
+        for life in by_uid.values()
         if (namespace is None or life.spec.namespace == namespace)
         and (experiment is None or life.spec.experiment == experiment)
     ]
@@ -80,7 +80,7 @@ async def _living(
 
     Jobs without figures are left out, but for an experiment, which is not over before they are.
     """
-    read, found, unreadable, count = decode.custom(TrainingJob), dict[str, Life](), 0, 0
+    read, by_uid, unreadable, count = decode.custom(TrainingJob), dict[str, Life](), 0, 0
     async for item in items(client, paths.muster("trainingjobs", namespace=namespace or "")):
         progress("jobs", count)
         count += 1
@@ -96,17 +96,17 @@ async def _living(
             if goodput is not None:
                 spec = ended_job_record(job, None, goodput, Ending.DELETED)
                 state = job.status.state if running else str(spec.state)
-                found[job.metadata.uid] = Life(spec, state or "Pending", running, goodput.unsaved_seconds or 0)
+                by_uid[job.metadata.uid] = Life(spec, state or "Pending", running, goodput.unsaved_seconds or 0)
         except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError):
             unreadable += 1
-    return found, [f"{count_of(unreadable, 'job')} cannot be read by this version"] if unreadable else []
+    return by_uid, [f"{count_of(unreadable, 'job')} cannot be read by this version"] if unreadable else []
 
 
 async def _ended(
     client: "Client", now: datetime, since: datetime | None, history: History | None, progress: Progress
 ) -> tuple[dict[str, Life], list[str]]:
     """Return the ended jobs of the history, by uid."""
-    read, found, unreadable, count = decode.custom(EndedJob), dict[str, Life](), 0, 0
+    read, by_uid, unreadable, count = decode.custom(EndedJob), dict[str, Life](), 0, 0
     accounts = list[Kept]()
     without = "the report covers only jobs that still exist"
     try:
@@ -120,7 +120,7 @@ async def _ended(
                     continue
                 accounts.append(Kept(kept.spec.end_time, kept.spec.namespace))
                 if since is None or kept.spec.end_time > since:
-                    found[kept.spec.job_uid] = _life(kept.spec)
+                    by_uid[kept.spec.job_uid] = _life(kept.spec)
             except (msgspec.MsgspecError, ValueError, RecursionError):
                 unreadable += 1
     except Forbidden:
@@ -131,7 +131,7 @@ async def _ended(
     except NotFound:
         return {}, [f"this cluster's Muster is too old to keep a history of ended jobs: {without}"]
     notes = [f"{count_of(unreadable, 'ended job')} cannot be read by this version"] if unreadable else []
-    return found, [*notes, *(missing_accounts_message(accounts, history, since, now) if history is not None else [])]
+    return by_uid, [*notes, *(missing_accounts_message(accounts, history, since, now) if history is not None else [])]
 
 
 def _life(spec: EndedJobSpec) -> Life:

@@ -277,32 +277,32 @@ def fleet_report(
     states = hours_between(hours, since, until) if hours is not None else {}
     all_states = sum(states.values())
     lives = list(lives)
-    cuts = [found for life in lives if (found := _cut(life, since, until, prices)) is not None]
-    cuts.sort(key=lambda each: (-each.gpus, each.life.spec.namespace, each.life.spec.name, each.life.spec.job_uid))
-    seconds, gpu_seconds = _sums(each.seconds for each in cuts), _sums(each.gpu_seconds for each in cuts)
+    cuts = [cut for life in lives if (cut := _cut(life, since, until, prices)) is not None]
+    cuts.sort(key=lambda cut: (-cut.gpus, cut.life.spec.namespace, cut.life.spec.name, cut.life.spec.job_uid))
+    seconds, gpu_seconds = _sums(cut.seconds for cut in cuts), _sums(cut.gpu_seconds for cut in cuts)
     wall, gpus = sum(seconds.values()), sum(gpu_seconds.values())
-    failures = sum(each.life.spec.failures * each.share for each in cuts)
-    exposures = [(each, exposed_seconds(each.seconds)) for each in cuts]
+    failures = sum(cut.life.spec.failures * cut.share for cut in cuts)
+    exposures = [(cut, exposed_seconds(cut.seconds)) for cut in cuts]
     exposed = sum(own for _, own in exposures)
-    node_seconds = sum(each.life.spec.nodes * own for each, own in exposures)
+    node_seconds = sum(cut.life.spec.nodes * own for cut, own in exposures)
     seen_to_fail = sum(
-        in_steps(each.life.spec.failures, each.life.spec.failed_starts) * each.share for each, own in exposures if own
+        in_steps(cut.life.spec.failures, cut.life.spec.failed_starts) * cut.share for cut, own in exposures if own
     )
-    blind = sum(not own and each.seconds.get(Bucket.UNKNOWN, 0) > 0 for each, own in exposures)
-    running = [each for each in cuts if each.life.running]
+    blind = sum(not own and cut.seconds.get(Bucket.UNKNOWN, 0) > 0 for cut, own in exposures)
+    running = [cut for cut in cuts if cut.life.running]
     end = now if until is None else min(now, until)
     tails = [end - max(life.spec.end_time, since or life.spec.end_time) for life in lives if life.running]
 
-    unpriced = [each for each in cuts if each.price is None and each.gpus]
-    scaled = scaling(RatedJob.at_prices(each.life.spec, prices) for each in cuts)
+    unpriced = [cut for cut in cuts if cut.price is None and cut.gpus]
+    scaled = scaling(RatedJob.at_prices(cut.life.spec, prices) for cut in cuts)
     has_prices = prices != NO_PRICES
-    without = sum(each.gpus for each in unpriced) / gpus if gpus and has_prices else 0.0
+    without = sum(cut.gpus for cut in unpriced) / gpus if gpus and has_prices else 0.0
     is_told = has_prices and not unpriced
     costs = _costs(cuts) if is_told else None
-    known = {each.price for each in cuts if each.gpus} or {prices.flat}
+    distinct_prices = {cut.price for cut in cuts if cut.gpus} or {prices.flat}
 
-    def cost(found: Mapping[K, float] | None, name: K) -> float | None:
-        return None if found is None else found.get(name, 0.0)
+    def cost(amounts: Mapping[K, float] | None, name: K) -> float | None:
+        return None if amounts is None else amounts.get(name, 0.0)
 
     return FleetReport(
         since=since,
@@ -310,25 +310,25 @@ def fleet_report(
         time=now,
         jobs=len(cuts),
         running=len(running),
-        states=dict(sorted(Counter(each.life.state for each in cuts).items())),
+        states=dict(sorted(Counter(cut.life.state for cut in cuts).items())),
         wall_seconds=wall,
         gpu_seconds=gpus,
         gpu_hours=gpus / HOUR,
-        price_per_gpu_hour=known.pop() if is_told and len(known) == 1 else None,
+        price_per_gpu_hour=distinct_prices.pop() if is_told and len(distinct_prices) == 1 else None,
         currency=prices.currency if is_told else "",
         unpriced_share=without,
         cost=sum(costs.buckets.values()) if costs else None,
-        goodput=progress_share((each.gpu_seconds, each.life.spec.progress_unknown) for each in cuts),
-        ettr=progress_share(({**each.seconds, Bucket.SUSPENDED: 0}, each.life.spec.progress_unknown) for each in cuts),
-        progress_unknown_jobs=sum(each.life.spec.progress_unknown for each in cuts),
-        progress_unknown_gpu_hours=sum(each.gpus for each in cuts if each.life.spec.progress_unknown) / HOUR,
-        unsaved_gpu_hours=sum(each.unsaved for each in cuts) / HOUR,
+        goodput=progress_share((cut.gpu_seconds, cut.life.spec.progress_unknown) for cut in cuts),
+        ettr=progress_share(({**cut.seconds, Bucket.SUSPENDED: 0}, cut.life.spec.progress_unknown) for cut in cuts),
+        progress_unknown_jobs=sum(cut.life.spec.progress_unknown for cut in cuts),
+        progress_unknown_gpu_hours=sum(cut.gpus for cut in cuts if cut.life.spec.progress_unknown) / HOUR,
+        unsaved_gpu_hours=sum(cut.unsaved for cut in cuts) / HOUR,
         failures=failures,
-        **failure_times(exposed, seen_to_fail, _failures_by_class(each for each, own in exposures if own)),
+        **failure_times(exposed, seen_to_fail, _failures_by_class(cut for cut, own in exposures if own)),
         failures_per_thousand_node_days=seen_to_fail / (node_seconds / NODE_DAY) * 1000 if node_seconds else None,
         runtime_unknown_jobs=blind,
-        estimated_share=sum(each.gpus for each in cuts if each.share < 1) / gpus if gpus else 0.0,
-        end_unknown_jobs=sum(each.life.state == Ending.UNKNOWN for each in cuts),
+        estimated_share=sum(cut.gpus for cut in cuts if cut.share < 1) / gpus if gpus else 0.0,
+        end_unknown_jobs=sum(cut.life.state == Ending.UNKNOWN for cut in cuts),
         uncounted_seconds=sum(int(tail.total_seconds()) for tail in tails if tail > FRESH),
         buckets=[
             FleetBucket(
@@ -349,9 +349,9 @@ def fleet_report(
             if amount
         ],
         spend=fleet_spend(
-            [HeldTime(each.gpu_seconds, each.unsaved, each.life.spec.progress_unknown, each.price) for each in cuts],
+            [HeldTime(cut.gpu_seconds, cut.unsaved, cut.life.spec.progress_unknown, cut.price) for cut in cuts],
             hours,
-            since or min((each.life.spec.creation_time for each in cuts), default=None),
+            since or min((cut.life.spec.creation_time for cut in cuts), default=None),
             end,
             prices.price_of_any_model(),
         ),
@@ -371,17 +371,17 @@ def fleet_report(
                 share=amount / gpus if gpus else 0.0,
                 cost=cost(costs.causes if costs else None, (fault_class, reason)),
             )
-            for (fault_class, reason), (many, amount) in _worst(_pairs(each.causes for each in cuts))
+            for (fault_class, reason), (many, amount) in _worst(_pairs(cut.causes for cut in cuts))
         ],
         offenders=[
             FleetOffender(
-                node=node, incidents=many, jobs=sum(node in each.nodes for each in cuts), gpu_hours=amount / HOUR
+                node=node, incidents=many, jobs=sum(node in cut.nodes for cut in cuts), gpu_hours=amount / HOUR
             )
-            for node, (many, amount) in _worst(_pairs(each.nodes for each in cuts))[:MAX_OFFENDERS]
+            for node, (many, amount) in _worst(_pairs(cut.nodes for cut in cuts))[:MAX_OFFENDERS]
         ],
-        unlisted_offenders=sum(each.life.spec.other_blamed_nodes for each in cuts),
+        unlisted_offenders=sum(cut.life.spec.other_blamed_nodes for cut in cuts),
         namespaces=_namespaces(cuts, is_told=is_told),
-        job_details=[_job(each) for each in cuts],
+        job_details=[_job(cut) for cut in cuts],
         notes=[*notes],
     )
 
@@ -396,8 +396,10 @@ def _cut(life: Life, since: datetime | None, until: datetime | None, prices: Pri
         min(spec.end_time, until or spec.end_time) - max(spec.creation_time, since or spec.creation_time),
     )
     if part >= whole:
-        causes = {(each.fault_class, each.reason): (float(each.incidents), each.gpu_seconds) for each in spec.causes}
-        nodes = {each.node: (float(each.incidents), each.gpu_seconds) for each in spec.blamed_nodes}
+        causes = {
+            (cause.fault_class, cause.reason): (float(cause.incidents), cause.gpu_seconds) for cause in spec.causes
+        }
+        nodes = {blamed.node: (float(blamed.incidents), blamed.gpu_seconds) for blamed in spec.blamed_nodes}
         return _Cut(life, spec.seconds, spec.gpu_seconds, 1.0, 0.0, causes, nodes, price)
     share, later = part / whole, max(spec.end_time - (until or spec.end_time), timedelta()) / whole
 
@@ -408,12 +410,12 @@ def _cut(life: Life, since: datetime | None, until: datetime | None, prices: Pri
 
     gpu_seconds = scaled(spec.gpu_seconds)
     taken = sum(gpu_seconds.get(bucket, 0) for bucket in TAKEN)
-    parts = allot_amount(taken, [each.gpu_seconds for each in spec.causes])
+    parts = allot_amount(taken, [cause.gpu_seconds for cause in spec.causes])
     causes = {
-        (each.fault_class, each.reason): (each.incidents * share, amount)
-        for each, amount in zip(spec.causes, parts, strict=True)
+        (cause.fault_class, cause.reason): (cause.incidents * share, amount)
+        for cause, amount in zip(spec.causes, parts, strict=True)
     }
-    nodes = {each.node: (each.incidents * share, int(each.gpu_seconds * share)) for each in spec.blamed_nodes}
+    nodes = {blamed.node: (blamed.incidents * share, int(blamed.gpu_seconds * share)) for blamed in spec.blamed_nodes}
     return _Cut(life, scaled(spec.seconds), gpu_seconds, share, later, causes, nodes, price)
 
 
@@ -428,36 +430,34 @@ class _Costs:
 def _costs(cuts: Iterable[_Cut]) -> _Costs:
     """Sum up the costs of jobs whose prices are known."""
     buckets, causes = dict[str, float](), dict[tuple[str, str], float]()
-    for each in cuts:
-        price = (each.price or 0.0) / HOUR
-        for name, amount in each.gpu_seconds.items():
+    for cut in cuts:
+        price = (cut.price or 0.0) / HOUR
+        for name, amount in cut.gpu_seconds.items():
             buckets[name] = buckets.get(name, 0.0) + amount * price
-        for cause, (_, amount) in each.causes.items():
+        for cause, (_, amount) in cut.causes.items():
             causes[cause] = causes.get(cause, 0.0) + amount * price
     return _Costs(buckets, causes)
 
 
 def _failures_by_class(cuts: Iterable[_Cut]) -> dict[str, float]:
-    return _sums(
-        {name: count * each.share for name, count in each.life.spec.failures_by_class.items()} for each in cuts
-    )
+    return _sums({name: count * cut.share for name, count in cut.life.spec.failures_by_class.items()} for cut in cuts)
 
 
 def _sums(amounts: Iterable[Mapping[str, N]]) -> dict[str, N]:
-    found: dict[str, N] = {}
-    for each in amounts:
-        for name, amount in each.items():
-            found[name] = found[name] + amount if name in found else amount
-    return {name: amount for name, amount in found.items() if amount}
+    sums: dict[str, N] = {}
+    for summand in amounts:
+        for name, amount in summand.items():
+            sums[name] = sums[name] + amount if name in sums else amount
+    return {name: amount for name, amount in sums.items() if amount}
 
 
 def _pairs(amounts: Iterable[Mapping[K, tuple[float, int]]]) -> dict[K, tuple[float, int]]:
-    found: dict[K, tuple[float, int]] = {}
-    for each in amounts:
-        for name, (many, amount) in each.items():
-            before = found.get(name, (0.0, 0))
-            found[name] = before[0] + many, before[1] + amount
-    return found
+    sums: dict[K, tuple[float, int]] = {}
+    for summand in amounts:
+        for name, (many, amount) in summand.items():
+            so_far = sums.get(name, (0.0, 0))
+            sums[name] = so_far[0] + many, so_far[1] + amount
+    return sums
 
 
 def _worst(amounts: Mapping[K, tuple[float, int]]) -> list[tuple[K, tuple[float, int]]]:
@@ -466,41 +466,41 @@ def _worst(amounts: Mapping[K, tuple[float, int]]) -> list[tuple[K, tuple[float,
 
 def _namespaces(cuts: Sequence[_Cut], *, is_told: bool) -> list[FleetNamespace]:
     by_name: dict[str, list[_Cut]] = {}
-    for each in cuts:
-        by_name.setdefault(each.life.spec.namespace, []).append(each)
-    found = []
+    for cut in cuts:
+        by_name.setdefault(cut.life.spec.namespace, []).append(cut)
+    namespaces = []
     for name, theirs in by_name.items():
-        gpu_seconds = _sums(each.gpu_seconds for each in theirs)
+        gpu_seconds = _sums(cut.gpu_seconds for cut in theirs)
         amount = sum(gpu_seconds.values())
-        found.append(
+        namespaces.append(
             FleetNamespace(
                 namespace=name,
                 jobs=len(theirs),
                 gpu_seconds=amount,
                 gpu_hours=amount / HOUR,
-                goodput=progress_share((each.gpu_seconds, each.life.spec.progress_unknown) for each in theirs),
-                cost=sum(each.gpus / HOUR * (each.price or 0.0) for each in theirs) if is_told else None,
+                goodput=progress_share((cut.gpu_seconds, cut.life.spec.progress_unknown) for cut in theirs),
+                cost=sum(cut.gpus / HOUR * (cut.price or 0.0) for cut in theirs) if is_told else None,
             )
         )
-    return sorted(found, key=lambda each: (-each.gpu_seconds, each.namespace))
+    return sorted(namespaces, key=lambda namespace: (-namespace.gpu_seconds, namespace.namespace))
 
 
 def _outcomes(cuts: Sequence[_Cut], gpus: int, *, is_told: bool) -> list[FleetOutcome]:
     by_state: dict[str, list[_Cut]] = {}
-    for each in cuts:
-        by_state.setdefault(RUNNING if each.life.running else each.life.state, []).append(each)
-    found = [
+    for cut in cuts:
+        by_state.setdefault(RUNNING if cut.life.running else cut.life.state, []).append(cut)
+    outcomes = [
         FleetOutcome(
             state=state,
             jobs=len(theirs),
-            gpu_hours=sum(each.gpus for each in theirs) / HOUR,
-            share=sum(each.gpus for each in theirs) / gpus if gpus else 0.0,
-            goodput=progress_share((each.gpu_seconds, each.life.spec.progress_unknown) for each in theirs),
-            cost=sum(each.gpus / HOUR * (each.price or 0.0) for each in theirs) if is_told else None,
+            gpu_hours=sum(cut.gpus for cut in theirs) / HOUR,
+            share=sum(cut.gpus for cut in theirs) / gpus if gpus else 0.0,
+            goodput=progress_share((cut.gpu_seconds, cut.life.spec.progress_unknown) for cut in theirs),
+            cost=sum(cut.gpus / HOUR * (cut.price or 0.0) for cut in theirs) if is_told else None,
         )
         for state, theirs in by_state.items()
     ]
-    return sorted(found, key=lambda each: (-each.gpu_hours, each.state))
+    return sorted(outcomes, key=lambda outcome: (-outcome.gpu_hours, outcome.state))
 
 
 def _job(cut: _Cut) -> FleetJob:

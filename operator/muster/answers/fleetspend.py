@@ -149,13 +149,13 @@ def _of_jobs(held: Iterable[HeldTime]) -> tuple[dict[str, float], dict[str, floa
     for job in held:
         for name, amount in _parts_of_job(job).items():
             amounts[name] += amount
-            known = costs[name]
+            cost_so_far = costs[name]
             costs[name] = (
-                known
+                cost_so_far
                 if not amount
                 else None
-                if known is None or job.price is None
-                else known + amount * job.price / HOUR
+                if cost_so_far is None or job.price is None
+                else cost_so_far + amount * job.price / HOUR
             )
     return {name: amount for name, amount in amounts.items() if amount}, costs
 
@@ -175,5 +175,5 @@ def _parts_of_job(job: HeldTime) -> dict[str, float]:
 
 
 def _sum_if_known(amounts: Iterable[float | None]) -> float | None:
-    known = [*amounts]
-    return None if None in known else sum(each for each in known if each is not None)
+    all_amounts = [*amounts]
+    return None if None in all_amounts else sum(amount for amount in all_amounts if amount is not None)

@@ -128,13 +128,15 @@ def inquire(
         events: of the job; None: they may not be read.
         health: of the incident's node; None: nothing is known, or it may not be read.
     """
-    told = next((each for each in reversed(job.status.incidents) if each.attempt == number), None)
-    kept = next((each for each in reversed(record.incidents if record else ()) if each.attempt == number), None)
-    base: Incident | GangIncident | None = told or kept
+    reported = next((incident for incident in reversed(job.status.incidents) if incident.attempt == number), None)
+    kept = next(
+        (incident for incident in reversed(record.incidents if record else ()) if incident.attempt == number), None
+    )
+    base: Incident | GangIncident | None = reported or kept
     if base is None:
         return None
     what, lines = split((kept or base).message)
-    lost = told.lost_steps if told else None
+    lost = reported.lost_steps if reported else None
     if lost is None and kept and kept.step is not None and kept.resumed_step is not None:
         lost = max(kept.step - kept.resumed_step, 0)
     said = list(notes)
@@ -167,8 +169,8 @@ def inquire(
         step=kept.step if kept else None,
         resumed_step=kept.resumed_step if kept else None,
         lost_steps=lost,
-        lost_seconds=told.lost_seconds if told else None,
-        timeline=sorted(_timeline(base, what, worker, events or (), health), key=lambda each: each.time)[
+        lost_seconds=reported.lost_seconds if reported else None,
+        timeline=sorted(_timeline(base, what, worker, events or (), health), key=lambda entry: entry.time)[
             -MAX_TIMELINE:
         ],
         decisions=list(_decisions(job, record, base, kept, lost)),
@@ -276,7 +278,7 @@ def _paid(fault_class: str, recovery: Recovery) -> str:
         FaultClass.HARDWARE: "the machine is to blame",
         FaultClass.INFRASTRUCTURE: "the program is not to blame",
     }
-    why = next((text for known, text in whose.items() if known == fault_class), "")
+    why = next((text for name, text in whose.items() if name == fault_class), "")
     field, most = (
         ("applicationRestartsPerDay", recovery.application_restarts_per_day)
         if own

@@ -50,15 +50,15 @@ def _progress(it: JobReport) -> list[tuple[str, str]]:
     """Return the share of the time that became progress, and what of it could still be lost."""
     if it.progress_unknown:
         return [("ETTR", why_no_ettr(it.state, untimed_steps=it.untimed_steps))]
-    found: list[tuple[str, str]] = [
+    rows: list[tuple[str, str]] = [
         ("ETTR", ettr_text(it.ettr, it.ettr_at_most)),
         ("  without the first queue", percent(it.ettr_after_queue)),
     ]
     if it.unsaved_seconds:
-        found.append(("  not saved yet", duration(it.unsaved_seconds)))
+        rows.append(("  not saved yet", duration(it.unsaved_seconds)))
     if it.lost_at_end_seconds:
-        found.append(("  not saved at the end", duration(it.lost_at_end_seconds)))
-    return found
+        rows.append(("  not saved at the end", duration(it.lost_at_end_seconds)))
+    return rows
 
 
 def why_no_ettr(state: str, *, untimed_steps: bool) -> str:
@@ -91,22 +91,22 @@ def step_text(it: JobReport) -> str:
         printed = it.printed_step_seconds
         return "unknown: fewer than two have been seen" if printed is None else f"{significant(printed)} s, as printed"
     if it.step_stride > 1:
-        each = it.step_seconds * it.step_stride
-        return f"unknown: {it.step_stride:,} of them take {significant(each)} s, and the program prints no other"
+        seconds = it.step_seconds * it.step_stride
+        return f"unknown: {it.step_stride:,} of them take {significant(seconds)} s, and the program prints no other"
     slow = f"; one in ten more than {significant(it.step_p90_seconds)} s" if it.step_p90_seconds is not None else ""
     return f"{significant(it.step_seconds)} s{slow}"
 
 
 def _as_printed(it: JobReport) -> list[tuple[str, str]]:
     """Return the program's own figures of its steps, in this attempt."""
-    found: list[tuple[str, str]] = [("Loss, as printed", it.printed_loss)] if it.printed_loss else []
+    rows: list[tuple[str, str]] = [("Loss, as printed", it.printed_loss)] if it.printed_loss else []
     if it.printed_tokens_per_gpu_second:
-        found.append(("Tokens per second, as printed", f"{it.printed_tokens_per_gpu_second:,} for each GPU"))
+        rows.append(("Tokens per second, as printed", f"{it.printed_tokens_per_gpu_second:,} for each GPU"))
     if it.printed_tflops_per_gpu is not None:
-        found.append(("TFLOP/s, as printed", f"{significant(it.printed_tflops_per_gpu, 4)} for each GPU"))
+        rows.append(("TFLOP/s, as printed", f"{significant(it.printed_tflops_per_gpu, 4)} for each GPU"))
     if it.printed_mfu is not None:
-        found.append(("MFU, as printed", percent(it.printed_mfu)))
-    return found
+        rows.append(("MFU, as printed", percent(it.printed_mfu)))
+    return rows
 
 
 def _yield_rows(it: Yield | None, *, ended: bool) -> list[tuple[str, str]]:
@@ -115,30 +115,28 @@ def _yield_rows(it: Yield | None, *, ended: bool) -> list[tuple[str, str]]:
         return [("Tokens per second, MFU", NO_WORTH_OF_A_STEP)]
     unknown = "unknown" if it.tokens_per_second is None or ended else "unknown until the job succeeds"
     tokens = unknown if it.tokens is None else f"{it.tokens:,}"
-    found: list[tuple[str, str]] = [("Tokens", tokens)]
+    rows: list[tuple[str, str]] = [("Tokens", tokens)]
     if it.tokens_per_second is not None:
-        each = f" ({it.tokens_per_gpu_second:,.1f} for each GPU)" if it.tokens_per_gpu_second is not None else ""
-        found.append(("Tokens per second", f"{it.tokens_per_second:,.0f}{each}"))
+        per_gpu = f" ({it.tokens_per_gpu_second:,.1f} for each GPU)" if it.tokens_per_gpu_second is not None else ""
+        rows.append(("Tokens per second", f"{it.tokens_per_second:,.0f}{per_gpu}"))
     elif not it.mfu_unknown:
-        found.append(("Tokens per second", f"unknown: it has made steps that count for less than {LEAST_SECONDS} s"))
+        rows.append(("Tokens per second", f"unknown: it has made steps that count for less than {LEAST_SECONDS} s"))
     if it.mfu is not None:
-        found.append(("MFU", f"{percent(it.mfu)} of {it.peak_tflops:,} TFLOP/s ({it.mfu_formula})"))
-        found.append(("  of all GPU-hours", percent(it.mfu_overall)))
+        rows.append(("MFU", f"{percent(it.mfu)} of {it.peak_tflops:,} TFLOP/s ({it.mfu_formula})"))
+        rows.append(("  of all GPU-hours", percent(it.mfu_overall)))
     elif it.mfu_unknown:
-        found.append(("MFU", f"unknown: {it.mfu_unknown}"))
+        rows.append(("MFU", f"unknown: {it.mfu_unknown}"))
     elif it.tokens_per_second is not None:
-        found.append(("MFU", "unknown: spec.throughput has neither parameters nor flopsPerToken, or it holds no GPUs"))
+        rows.append(("MFU", "unknown: spec.throughput has neither parameters nor flopsPerToken, or it holds no GPUs"))
     if it.delivered is not None:
         peak = it.peak_tflops
         machine = f", which is {percent((it.measured_tflops or 0) / peak)} of the peak" if peak else ""
-        found.append(
-            ("Of what burn-in measured", f"{percent(it.delivered)} of {it.measured_tflops:,} TFLOP/s{machine}")
-        )
+        rows.append(("Of what burn-in measured", f"{percent(it.delivered)} of {it.measured_tflops:,} TFLOP/s{machine}"))
     elif it.mfu is not None:
-        found.append(
+        rows.append(
             ("Of what burn-in measured", "unknown: not of all of its nodes a burn-in has measured bf16 matrices")
         )
-    return found
+    return rows
 
 
 def _cost(report: JobReport) -> list[tuple[str, str]]:
@@ -146,11 +144,11 @@ def _cost(report: JobReport) -> list[tuple[str, str]]:
     if it is None:
         return [("Cost", NO_PRICE)] if report.gpu_hours else []
     million, checkpoint = it.per_million_tokens, it.per_checkpoint
-    found: list[tuple[str, str]] = [
+    rows: list[tuple[str, str]] = [
         ("Cost", money(it.total, it.currency)),
         ("  no steps that count", _not_productive(report, it)),
     ]
-    found += [
+    rows += [
         (
             "  a million tokens",
             "unknown: its tokens are unknown" if million is None else small_money(million, it.currency),
@@ -163,8 +161,8 @@ def _cost(report: JobReport) -> list[tuple[str, str]]:
         ),
     ]
     if it.per_save is not None:
-        found.append(("  a save", small_money(it.per_save, it.currency)))
-    return found
+        rows.append(("  a save", small_money(it.per_save, it.currency)))
+    return rows
 
 
 def _not_productive(report: JobReport, it: Cost) -> str:
@@ -178,12 +176,12 @@ def _energy(report: JobReport) -> list[tuple[str, str]]:
     if it is None:
         return [("Energy", f"unknown: {report.energy_unknown}")] if report.energy_unknown else []
     part = "" if it.metered > ALL_OF_IT else f", metered for {it.metered:.0%} of the time"
-    each = (
+    per_token = (
         f"unknown: {it.joules_per_token_unknown}"
         if it.joules_per_token is None
         else f"{significant(it.joules_per_token)} J"
     )
     return [
         ("Energy", f"{significant(it.joules / JOULES_PER_KWH)} kWh ({it.watts_per_gpu:,.0f} W for each GPU{part})"),
-        ("  a token", each),
+        ("  a token", per_token),
     ]

@@ -134,7 +134,7 @@ def job_status(
     status, base = job.status, explain(job)
     goodput, saved = figures_as_of(job, now), status.checkpoint
     since = None if saved is None or status.step is None else max(status.step - saved.step, 0)
-    found = open_incident(job)
+    incident = open_incident(job)
     return JobStatusView(
         name=job.metadata.name,
         namespace=job.metadata.namespace,
@@ -166,10 +166,10 @@ def job_status(
         topology=status.topology,
         workers=[] if status.state in ENDED else list(_workers(job, record, pods, healths or {})),
         nodes=status.nodes,
-        open_incident=found,
+        open_incident=incident,
         waiting=status.waiting,
         next=list(_next(job, record, now)),
-        actions=list(_actions(job, base.next, found, healths or {})),
+        actions=list(_actions(job, base.next, incident, healths or {})),
         events=None if events is None else newest_events(events),
         notes=[*base.notes, *notes, *([UNREADABLE_EVENTS] if events is None else [])],
     )
@@ -211,10 +211,10 @@ def _end(container: ContainerView) -> str:
 
 def newest_pods(pods: Sequence[PodView]) -> dict[int, PodView]:
     """Return the newest pod of each worker, by index."""
-    found: dict[int, PodView] = {}
+    newest: dict[int, PodView] = {}
     for pod in sorted(pods, key=lambda pod: pod.incarnation):
-        found[pod.index] = pod
-    return found
+        newest[pod.index] = pod
+    return newest
 
 
 def _workers(
@@ -295,18 +295,18 @@ def _next(job: TrainingJob, record: GangSpec | None, now: datetime) -> Iterator[
 
 
 def _actions(
-    job: TrainingJob, steps: Sequence[str], found: OpenIncident | None, healths: Mapping[str, HealthRow]
+    job: TrainingJob, steps: Sequence[str], incident: OpenIncident | None, healths: Mapping[str, HealthRow]
 ) -> Iterator[str]:
     """Yield what the user can do. Only what is known to help: a job that runs needs nothing."""
     status, called = job.status, f"{job.metadata.namespace}/{job.metadata.name}"
     if status.waiting is not None:
         yield from status.waiting.remedies
-    if found is not None:
-        yield f"see what was seen and decided: kubectl muster report {called} --incident {found.number}"
+    if incident is not None:
+        yield f"see what was seen and decided: kubectl muster report {called} --incident {incident.number}"
     if status.reason == NOT_FOUND:
         yield from _instead_of_resume_from(job)
     last: Incident | None = status.incidents[-1] if status.incidents else None
-    failed = status.state == "Failed" or (found is not None and found.fault_class == FaultClass.APPLICATION)
+    failed = status.state == "Failed" or (incident is not None and incident.fault_class == FaultClass.APPLICATION)
     if failed and last is not None and last.node:  # of a hang it may not be known
         yield f"what the failed rank printed: kubectl muster logs {called} --failed"
     yield from steps

@@ -41,11 +41,11 @@ async def listed(
     Raises:
         ApiError: it could not be listed.
     """
-    found: list[T] = []
+    objects: list[T] = []
     unreadable = 0
     async for item in items(client, path, query):
         try:
-            found.append(read(item))
+            objects.append(read(item))
         except (msgspec.MsgspecError, ValueError, RecursionError):  # one object must not hide the others
             unreadable += 1
-    return found, unreadable
+    return objects, unreadable

@@ -94,7 +94,7 @@ def life(
     name: str,
     health: NodeHealth | None,
     node: NodeView | None,
-    known: bool | None,
+    exists: bool | None,
     jobs: Sequence[TrainingJob],
     gangs: Sequence[Gang],
     levels: Iterable[str] = (),
@@ -104,7 +104,7 @@ def life(
     """Build what is known of a node.
 
     Args:
-        known: whether the cluster has such a Node; None: it may not be read.
+        exists: whether the cluster has such a Node; None: it may not be read.
         jobs, gangs: those that this user may read.
         levels: labels with the node's place in the network.
         request: for its repair.
@@ -115,14 +115,14 @@ def life(
     if repair is not None and repair.since is not None:
         why = f": {repair.reason}" if repair.reason else ""
         happened.append(Happening(time=repair.since, kind="Repair", event=f"{repair.action} asked for{why}"))
-    happened.sort(key=lambda each: each.time, reverse=True)
+    happened.sort(key=lambda happening: happening.time, reverse=True)
     said = list(notes)
     if len(happened) > MAX_LIFE:
         said.append(f"only the newest {MAX_LIFE} of {len(happened)} entries of its history are shown")
     offences = status.offences if status and status.offences.as_of else None
     return NodeLife(
         name=name,
-        exists=known,
+        exists=exists,
         ready=node.ready if node else None,
         cordoned=bool(node and node.unschedulable),
         taints=[f"{t.key}{'=' if t.value else ''}{t.value}:{t.effect}" for t in node.taints] if node else [],
@@ -155,22 +155,24 @@ def _repair(request: RepairRequest | None) -> NodeRepair | None:
 
 def _of_health(health: NodeHealth) -> Iterator[Happening]:
     status, human = health.status, health.spec.override
-    for each in status.incidents:
-        over = f"; cleared by {each.cleared_by}" if each.cleared_by else ""
-        planned = each.reason in REASONS
-        held = "" if each.taken_out_time or each.yielded_time or planned else " (not taken out)"
-        left = " (left to the system that repairs it)" if each.yielded_time else ""
+    for incident in status.incidents:
+        over = f"; cleared by {incident.cleared_by}" if incident.cleared_by else ""
+        planned = incident.reason in REASONS
+        held = "" if incident.taken_out_time or incident.yielded_time or planned else " (not taken out)"
+        left = " (left to the system that repairs it)" if incident.yielded_time else ""
         yield Happening(
-            time=each.time,
-            until=each.cleared_time,
+            time=incident.time,
+            until=incident.cleared_time,
             kind="Verdict",
-            event=f"{each.state}: {each.reason}{held}{left}{over}",
+            event=f"{incident.state}: {incident.reason}{held}{left}{over}",
         )
-        if each.repair_ended_time is not None:
+        if incident.repair_ended_time is not None:
             if planned:
-                yield Happening(time=each.repair_ended_time, kind="Maintenance", event="its window ended")
+                yield Happening(time=incident.repair_ended_time, kind="Maintenance", event="its window ended")
             else:
-                yield Happening(time=each.repair_ended_time, kind="Repair", event=f"its repair ended ({each.reason})")
+                yield Happening(
+                    time=incident.repair_ended_time, kind="Repair", event=f"its repair ended ({incident.reason})"
+                )
     for seen in status.evidence:
         often = f", {seen.count} times" if seen.count > 1 else ""
         yield Happening(
@@ -204,14 +206,14 @@ def evidence_name(seen: Evidence) -> str:
 def _of_jobs(name: str, jobs: Sequence[TrainingJob], gangs: Sequence[Gang]) -> Iterator[Happening]:
     for job in jobs:
         called = f"{job.metadata.namespace}/{job.metadata.name}"
-        for each in job.status.incidents:
-            if each.node == name:
-                what, _ = split(each.message)
+        for incident in job.status.incidents:
+            if incident.node == name:
+                what, _ = split(incident.message)
                 yield Happening(
-                    time=each.time,
-                    until=each.resumed_time,
+                    time=incident.time,
+                    until=incident.resumed_time,
                     kind="Job",
-                    event=f"{called} incident {each.attempt}: {each.reason} ({each.fault_class})"
+                    event=f"{called} incident {incident.attempt}: {incident.reason} ({incident.fault_class})"
                     + (f": {what}" if what else ""),
                 )
     names = {job.metadata.uid: f"{job.metadata.namespace}/{job.metadata.name}" for job in jobs}
@@ -228,7 +230,7 @@ def _of_jobs(name: str, jobs: Sequence[TrainingJob], gangs: Sequence[Gang]) -> I
 
 def _jobs(name: str, jobs: Sequence[TrainingJob], gangs: Sequence[Gang]) -> list[NodeJob]:
     records = {gang.spec.job_uid: gang.spec for gang in gangs}
-    found = []
+    node_jobs = []
     for job in jobs:
         record = records.get(job.metadata.uid)
         going = job.status.completion is None
@@ -239,9 +241,9 @@ def _jobs(name: str, jobs: Sequence[TrainingJob], gangs: Sequence[Gang]) -> list
         avoids = record.excluded_nodes.get(name) if record and going else None
         if record is None and going:
             members = [index for index, node in enumerate(job.status.nodes) if node == name]
-        failures = sum(_failed_on(name, each) for each in job.status.incidents)
+        failures = sum(_failed_on(name, incident) for incident in job.status.incidents)
         if members or unfenced_workers or avoids:
-            found.append(
+            node_jobs.append(
                 NodeJob(
                     name=f"{job.metadata.namespace}/{job.metadata.name}",
                     state=job.status.state,
@@ -251,7 +253,7 @@ def _jobs(name: str, jobs: Sequence[TrainingJob], gangs: Sequence[Gang]) -> list
                     avoids_until=avoids,
                 )
             )
-    return sorted(found, key=lambda job: job.name)
+    return sorted(node_jobs, key=lambda job: job.name)
 
 
 def _failed_on(name: str, incident: Incident) -> bool:

@@ -84,16 +84,18 @@ def overview(
     listed = [row for row in rows if ended or row.state not in ENDED]
     listed.sort(key=_place)
     shown = {(row.namespace, row.name) for row in listed}
-    known = [j for j in jobs if isinstance(j, TrainingJob) and (j.metadata.namespace, j.metadata.name) in shown]
-    accounts = [goodput for job in known if (goodput := figures_as_of(job, now)) is not None]
+    shown_jobs = [j for j in jobs if isinstance(j, TrainingJob) and (j.metadata.namespace, j.metadata.name) in shown]
+    accounts = [goodput for job in shown_jobs if (goodput := figures_as_of(job, now)) is not None]
     return JobsTop(
         namespace=namespace,
         time=now,
         jobs=listed,
         states=dict(sorted(states.items())),
         nodes=sum(row.nodes for row in rows if row.state in TRAINS),
-        goodput=progress_share((each.gpu_seconds, each.progress_unknown) for each in accounts),
-        ettr=progress_share(({**each.seconds, Bucket.SUSPENDED: 0}, each.progress_unknown) for each in accounts),
+        goodput=progress_share((account.gpu_seconds, account.progress_unknown) for account in accounts),
+        ettr=progress_share(
+            ({**account.seconds, Bucket.SUSPENDED: 0}, account.progress_unknown) for account in accounts
+        ),
         notes=list(notes),
     )
 
@@ -112,7 +114,7 @@ def _row(job: TrainingJob | Undecodable, now: datetime) -> TopRow:
     if isinstance(job, Undecodable):
         return TopRow(name=job.name, namespace=job.namespace, state="Unreadable", message=job.error[:_MAX_WHY])
     status, waiting = job.status, job.status.waiting
-    base, found = explain(job), open_incident(job)
+    base, incident = explain(job), open_incident(job)
     goodput = figures_as_of(job, now)
     return TopRow(
         name=job.metadata.name,
@@ -129,7 +131,7 @@ def _row(job: TrainingJob | Undecodable, now: datetime) -> TopRow:
         checkpoint_time=status.checkpoint.time if status.checkpoint else None,
         restarts=status.restarts,
         position=waiting.position or None if waiting else None,
-        open_incident=found.number if found else None,
+        open_incident=incident.number if incident else None,
         warnings=[warning.reason for warning in status.warnings],
         message=_why(job, base.message, now),
     )

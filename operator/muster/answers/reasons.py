@@ -1660,5 +1660,7 @@ REASONS: tuple[Reason, ...] = (
     ),
 )
 
-NEXT_BY_REASON: Mapping[str, Sequence[str]] = {name: each.next for each in REASONS for name in each.each if each.next}
+NEXT_BY_REASON: Mapping[str, Sequence[str]] = {
+    name: reason.next for reason in REASONS for name in reason.each if reason.next
+}
 """By reason, the commands of `Reason.next`."""

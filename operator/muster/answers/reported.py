@@ -317,11 +317,11 @@ def report(
         incidents=job.status.incidents,
         advice=[],
     )
-    found = job_efficiency(goodput, job.spec.throughput)
-    used = _energy(job, goodput, found.tokens, metered)
+    efficiency = job_efficiency(goodput, job.spec.throughput)
+    used = _energy(job, goodput, efficiency.tokens, metered)
     changes = {
-        "throughput": yield_of(found),
-        "cost": _cost(job, goodput, found.tokens, prices),
+        "throughput": yield_of(efficiency),
+        "cost": _cost(job, goodput, efficiency.tokens, prices),
         "energy": used,
         "energy_unknown": "" if used or not made.gpu_hours else _why_no_energy(goodput, metered),
         "incident_costs": _incident_costs(job, goodput, prices.price_of_model(goodput.gpu_model)),
@@ -349,17 +349,17 @@ def failure_times(exposed: float, failures: float, by_class: Mapping[str, float]
 
 def _classes_of(exposed: float, counts: Mapping[str, float]) -> list[ClassFailures]:
     """Return the time between failures of each class; most failures first."""
-    found = {name: time_between(exposed, count) for name, count in counts.items()}
+    by_class = {name: time_between(exposed, count) for name, count in counts.items()}
     return [
         ClassFailures(
             fault_class=name,
-            failures=each.failures,
-            mttf_hours=each.mean,
-            mttf_low_hours=each.low,
-            mttf_high_hours=each.high,
+            failures=between.failures,
+            mttf_hours=between.mean,
+            mttf_low_hours=between.low,
+            mttf_high_hours=between.high,
         )
-        for name, each in sorted(found.items(), key=lambda item: (-counts[item[0]], item[0]))
-        if each is not None
+        for name, between in sorted(by_class.items(), key=lambda item: (-counts[item[0]], item[0]))
+        if between is not None
     ]
 
 
@@ -378,21 +378,21 @@ def _input_wait(goodput: Goodput) -> float | None:
     return waited / productive if productive and (waited or Bucket.INPUT_WAIT in goodput.reported_buckets) else None
 
 
-def yield_of(found: Efficiency) -> Yield | None:
+def yield_of(efficiency: Efficiency) -> Yield | None:
     """Return the efficiency for the report; None where the job does not have the tokens of a step."""
-    if found.tokens is None and found.tokens_per_second is None and not found.why:
+    if efficiency.tokens is None and efficiency.tokens_per_second is None and not efficiency.why:
         return None
     return Yield(
-        tokens=found.tokens,
-        tokens_per_second=found.tokens_per_second,
-        tokens_per_gpu_second=found.tokens_per_gpu_second,
-        mfu=found.mfu,
-        mfu_overall=found.overall,
-        mfu_formula=found.formula,
-        peak_tflops=found.peak_tflops,
-        mfu_unknown=found.why,
-        delivered=found.delivered,
-        measured_tflops=found.measured_tflops,
+        tokens=efficiency.tokens,
+        tokens_per_second=efficiency.tokens_per_second,
+        tokens_per_gpu_second=efficiency.tokens_per_gpu_second,
+        mfu=efficiency.mfu,
+        mfu_overall=efficiency.overall,
+        mfu_formula=efficiency.formula,
+        peak_tflops=efficiency.peak_tflops,
+        mfu_unknown=efficiency.why,
+        delivered=efficiency.delivered,
+        measured_tflops=efficiency.measured_tflops,
     )
 
 
@@ -429,8 +429,8 @@ def _energy(job: TrainingJob, goodput: Goodput, tokens: int | None, metered: Met
         return EnergyUsed(source=EnergySource.PROMETHEUS, **dataclasses.asdict(of_nodes))
     asked = job.spec.nodes * job.spec.gpus_per_node
     gpu_seconds = {bucket: asked * seconds for bucket, seconds in goodput.seconds.items()}
-    found = energy(goodput.joules, goodput.metered_gpu_seconds, gpu_seconds, tokens)
-    return None if found is None else EnergyUsed(source=EnergySource.LAUNCHERS, **dataclasses.asdict(found))
+    used = energy(goodput.joules, goodput.metered_gpu_seconds, gpu_seconds, tokens)
+    return None if used is None else EnergyUsed(source=EnergySource.LAUNCHERS, **dataclasses.asdict(used))
 
 
 def _incident_costs(job: TrainingJob, goodput: Goodput, price: float | None) -> list[Took]:
@@ -439,19 +439,19 @@ def _incident_costs(job: TrainingJob, goodput: Goodput, price: float | None) -> 
     Times of suspensions and of waiting without nodes in between are not known. All incidents together have not taken
     more than the job has held without making steps that count: the excess is taken off the longest.
     """
-    gpus, known = gpus_while_running(goodput, job.spec.nodes * job.spec.gpus_per_node), job.status.incidents
+    gpus, job_incidents = gpus_while_running(goodput, job.spec.nodes * job.spec.gpus_per_node), job.status.incidents
     weights, lost = [], lost_before_the_end(job, goodput)
-    for place, each in enumerate(known):
-        then = known[place + 1] if place + 1 < len(known) else None
-        until = each.resumed_time or ((then.fault_time or then.time) if then is not None else goodput.counted_until)
-        weights.append((_seconds_between(each, until) + lost[place]) * gpus)
+    for place, incident in enumerate(job_incidents):
+        then = job_incidents[place + 1] if place + 1 < len(job_incidents) else None
+        until = incident.resumed_time or ((then.fault_time or then.time) if then is not None else goodput.counted_until)
+        weights.append((_seconds_between(incident, until) + lost[place]) * gpus)
     held: float = sum(goodput.gpu_seconds.get(bucket, 0) for bucket in (Bucket.LOST_WORK, *_AWAY))
     held -= min(goodput.lost_at_end_seconds * gpus, goodput.gpu_seconds.get(Bucket.LOST_WORK, 0))
     made = []
-    for each, gpu_seconds in zip(known, level_amounts(weights, held), strict=True):
+    for incident, gpu_seconds in zip(job_incidents, level_amounts(weights, held), strict=True):
         hours = gpu_seconds / HOUR
         cost = None if price is None else hours * price
-        made.append(Took(attempt=each.attempt, time=each.time, gpu_hours=hours, cost=cost))
+        made.append(Took(attempt=incident.attempt, time=incident.time, gpu_hours=hours, cost=cost))
     return made
 
 
@@ -487,20 +487,21 @@ def _seconds_between(incident: Incident, until: datetime) -> float:
     return max((until - (incident.fault_time or incident.time)).total_seconds(), 0.0)
 
 
-def _recovery_seconds(known: Sequence[Incident], goodput: Goodput) -> float | None:
+def _recovery_seconds(job_incidents: Sequence[Incident], goodput: Goodput) -> float | None:
     """Return the mean time from a failure to its first step, where both are known; suspensions are not in it."""
     took = [
-        _seconds_between(each, each.resumed_time)
-        for each in known
-        if each.resumed_time is not None and each.fault_class != FaultClass.PLANNED
+        _seconds_between(incident, incident.resumed_time)
+        for incident in job_incidents
+        if incident.resumed_time is not None and incident.fault_class != FaultClass.PLANNED
     ]
     return statistics.mean(level_amounts(took, goodput.amount(*_AWAY))) if took else None
 
 
-def _are_hangs(known: Sequence[Incident]) -> bool:
+def _are_hangs(job_incidents: Sequence[Incident]) -> bool:
     """Whether most undetected time was that of hangs; the job's settings decide only about these."""
     unseen = [
-        (each.reason == Kind.HANG, (each.time - (each.fault_time or each.time)).total_seconds()) for each in known
+        (incident.reason == Kind.HANG, (incident.time - (incident.fault_time or incident.time)).total_seconds())
+        for incident in job_incidents
     ]
     return 2 * sum(seconds for is_hang, seconds in unseen if is_hang) > sum(seconds for _, seconds in unseen)
 
@@ -508,8 +509,8 @@ def _are_hangs(known: Sequence[Incident]) -> bool:
 def durable_seconds(job: TrainingJob) -> float | None:
     """Return the median time until a checkpoint is durable, else of its files' writing, over the known saves."""
     saves = job.status.checkpoint.saves if job.status.checkpoint else []
-    for known in ([save.durable_seconds for save in saves], [save.save_seconds for save in saves]):
-        took = [seconds for seconds in known if seconds is not None]
+    for times in ([save.durable_seconds for save in saves], [save.save_seconds for save in saves]):
+        took = [seconds for seconds in times if seconds is not None]
         if took:
             return float(statistics.median(took))
     return None
@@ -522,8 +523,8 @@ def _checkpoints(goodput: Goodput, exposed: int, recovery: float, durable: float
     stall = goodput.checkpoint_stall_milliseconds
     broken = in_steps(goodput.failures, goodput.failed_starts)
     if not stall or not broken or not exposed:
-        known = None if stall is None else stall / 1000
-        return Checkpoints(interval_seconds=interval, stall_seconds=known, durable_seconds=durable)
+        stall_seconds = None if stall is None else stall / 1000
+        return Checkpoints(interval_seconds=interval, stall_seconds=stall_seconds, durable_seconds=durable)
     mttf, save, lasts = exposed / broken, stall / 1000, durable or 0.0
     best = max(best_interval_seconds(save, mttf), lasts, goodput.step_milliseconds / 1000)
     gain = ettr(mttf, best, save, lasts, recovery) - ettr(mttf, interval, save, lasts, recovery)
@@ -536,7 +537,7 @@ def _checkpoints(goodput: Goodput, exposed: int, recovery: float, durable: float
 
 def _advice(job: TrainingJob, goodput: Goodput, made: JobReport) -> Iterator[str]:
     """Yield what would help, as far as the figures prove it."""
-    shares = {each.bucket: each.share for each in made.buckets}
+    shares = {bucket.bucket: bucket.share for bucket in made.buckets}
     saved = made.checkpoints
     if saved is not None and saved.gain is not None and saved.best_interval_seconds is not None:
         if saved.gain >= WORTH_A_WORD / 10:

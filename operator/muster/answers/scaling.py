@@ -101,7 +101,7 @@ class _Size:
         seconds = [sum(job.spec.seconds.get(bucket, 0) for bucket in PRODUCTIVE) for job in jobs]
         gpu_seconds = sum(job.spec.gpu_seconds.get(bucket, 0) for job in jobs for bucket in PRODUCTIVE)
         rates = [job.efficiency.tokens_per_second or 0.0 for job in jobs]
-        tokens = sum(rate * each for rate, each in zip(rates, seconds, strict=True))
+        tokens = sum(rate * job_seconds for rate, job_seconds in zip(rates, seconds, strict=True))
         return cls(jobs, tokens, sum(seconds), gpu_seconds)
 
     @property
@@ -117,22 +117,22 @@ class _Size:
         costs, tokens = [job.cost for job in self.jobs], [job.efficiency.tokens for job in self.jobs]
         if None in costs or None in tokens:
             return None
-        return cost_per_million(sum(each or 0.0 for each in costs), sum(each or 0 for each in tokens))
+        return cost_per_million(sum(cost or 0.0 for cost in costs), sum(token_count or 0 for token_count in tokens))
 
 
 def scaling(jobs: Iterable[RatedJob]) -> Scaling:
     """Compute how training scales from these jobs."""
     rated = [job for job in jobs if job.efficiency.tokens_per_gpu_second]
-    known: dict[ModelKind, dict[int, list[RatedJob]]] = {}
+    by_kind: dict[ModelKind, dict[int, list[RatedJob]]] = {}
     for job in rated:
         if job.kind is not None:
-            known.setdefault(job.kind, {}).setdefault(job.spec.gpus, []).append(job)
+            by_kind.setdefault(job.kind, {}).setdefault(job.spec.gpus, []).append(job)
     sizes, bases = list[ScalingSize](), dict[ModelKind, float]()
-    for kind, by_gpus in sorted(known.items(), key=lambda item: -_weight(item[1])):
+    for kind, by_gpus in sorted(by_kind.items(), key=lambda item: -_weight(item[1])):
         if len(by_gpus) > 1:
-            found = [(gpus, _Size.of_jobs(theirs)) for gpus, theirs in sorted(by_gpus.items())]
-            bases[kind] = found[0][1].speed_of_gpu
-            sizes += [_as_size(kind, gpus, size, found[0][1]) for gpus, size in found]
+            own_sizes = [(gpus, _Size.of_jobs(theirs)) for gpus, theirs in sorted(by_gpus.items())]
+            bases[kind] = own_sizes[0][1].speed_of_gpu
+            sizes += [_as_size(kind, gpus, size, own_sizes[0][1]) for gpus, size in own_sizes]
     return Scaling(sizes, bases, list(_why_not(rated, bases)))
 
 

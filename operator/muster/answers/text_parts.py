@@ -102,8 +102,8 @@ def folded(names: Iterable[str]) -> str:
     """Fold host names with their last numbers into ranges, the way Slurm does: gpu-[001-016,018], login."""
     series: dict[tuple[str, int, str], set[int]] = {}
     for name in names:
-        found = _NUMBERED.fullmatch(name)
-        head, digits, tail = found.groups() if found else (name, "", "")
+        match = _NUMBERED.fullmatch(name)
+        head, digits, tail = match.groups() if match else (name, "", "")
         numbers = series.setdefault((head, len(digits), tail), set())
         if digits:
             numbers.add(int(digits))

@@ -54,8 +54,8 @@ def open_incident(job: TrainingJob) -> OpenIncident | None:
     if last is None or last.resumed_time is not None or status.state in ENDED | {"Suspended"}:
         return None
     if status.state in TRAINS:
-        told = status.goodput is not None and status.goodput.step_milliseconds is not None
-        if not told or status.reason != "RanksStarted":
+        steps_reported = status.goodput is not None and status.goodput.step_milliseconds is not None
+        if not steps_reported or status.reason != "RanksStarted":
             return None
     return OpenIncident(
         number=last.attempt,
