@@ -150,20 +150,20 @@ async def find(session: Session, name: str | None, target: Path, now: datetime) 
         CliError: there is no such job, or the archive cannot be written.
         ApiError: the API server does not answer, or does not know this user.
     """
-    found = Collected()
-    nodes = await _job(session, name, found) if name is not None else frozenset[str]()
-    await _fleet(session, found)
+    collected = Collected()
+    nodes = await _job(session, name, collected) if name is not None else frozenset[str]()
+    await _fleet(session, collected)
     for folder, namespace, kind in PARTS:
-        await _part(session, found, folder, namespace, kind, nodes)
-    await _list(session, found, "operator/leases.json", paths.leases(SYSTEM))
-    await _get(session, found, "cluster/version.json", "/version")
+        await _part(session, collected, folder, namespace, kind, nodes)
+    await _list(session, collected, "operator/leases.json", paths.leases(SYSTEM))
+    await _get(session, collected, "cluster/version.json", "/version")
     if name is not None:
-        await _decisions(session, name, found)
+        await _decisions(session, name, collected)
     if sys.stderr.isatty():
         typer.echo("redacting and packing", err=True)
-    objects = [kept for kept in found.files.values() if not isinstance(kept, str)]
-    literals = {value for kept in objects for value in values_of(kept)} - _stated(found.files)
-    packed, redactor = packs(found, Redactor(literals), now, session)
+    objects = [kept for kept in collected.files.values() if not isinstance(kept, str)]
+    literals = {value for kept in objects for value in values_of(kept)} - _stated(collected.files)
+    packed, redactor = packs(collected, Redactor(literals), now, session)
     size = await asyncio.to_thread(write, target, packed, now)
     return Bundle(
         file=str(target),
@@ -171,46 +171,46 @@ async def find(session: Session, name: str | None, target: Path, now: datetime) 
         time=now,
         files=sorted(packed),
         redacted=redactor.count,
-        missing=[*(MissingPart(name=what, reason=why) for what, why in NEVER), *found.missing],
+        missing=[*(MissingPart(name=what, reason=why) for what, why in NEVER), *collected.missing],
     )
 
 
-async def _decisions(session: Session, name: str, found: Collected) -> None:
+async def _decisions(session: Session, name: str, collected: Collected) -> None:
     """Collect what the operator decided last about the job and its nodes."""
     if sys.stderr.isatty():
         typer.echo(f"reading {recorded_decisions.FOLDER}", err=True)
-    recorded = await recorded_decisions.read(session, name, SYSTEM, found.files, MAX_FILE_BYTES)
-    found.files |= recorded.files
+    recorded = await recorded_decisions.read(session, name, SYSTEM, collected.files, MAX_FILE_BYTES)
+    collected.files |= recorded.files
     for missing in recorded.missing:
-        found.note_missing(*missing)
+        collected.note_missing(*missing)
 
 
 def _stated(files: Mapping[str, Any]) -> set[str]:
     """Return names, and what the job's manifest states outside its template: no secrets, though variables repeat
     them."""
-    found = {
-        str(each["metadata"].get(field))
+    stated = {
+        str(item["metadata"].get(field))
         for kept in files.values()
-        for each in (kept if isinstance(kept, list) else [kept])
-        if isinstance(each, Mapping) and isinstance(each.get("metadata"), Mapping)
+        for item in (kept if isinstance(kept, list) else [kept])
+        if isinstance(item, Mapping) and isinstance(item.get("metadata"), Mapping)
         for field in ("name", "namespace")
     }
     job = files.get("job/trainingjob.json", {})
     spec = job.get("spec") if isinstance(job, Mapping) else None
     if isinstance(spec, Mapping):
-        found.update(_texts([value for key, value in spec.items() if key != "template"]))
-    return found
+        stated.update(_texts([value for key, value in spec.items() if key != "template"]))
+    return stated
 
 
 def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping | list):
-        for each in value.values() if isinstance(value, Mapping) else value:
-            yield from _texts(each)
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from _texts(item)
 
 
-async def _job(session: Session, name: str, found: Collected) -> frozenset[str]:
+async def _job(session: Session, name: str, collected: Collected) -> frozenset[str]:
     """Collect what concerns the job; returns the nodes of its pods."""
     try:
         data, job = await read_job(session, name)
@@ -225,53 +225,53 @@ async def _job(session: Session, name: str, found: Collected) -> frozenset[str]:
         if meta is None:
             raise
         job, uid = None, str(meta.get("metadata", {}).get("uid", ""))
-        found.note_missing("logs of the job", "the job does not fit its definition: its containers are not known")
-    found.files["job/trainingjob.json"] = meta
+        collected.note_missing("logs of the job", "the job does not fit its definition: its containers are not known")
+    collected.files["job/trainingjob.json"] = meta
     where = session.namespace
     await _list(
-        session, found, "job/gangs.json", paths.muster("gangs", namespace=where), keep=lambda it: _owned(it, uid)
+        session, collected, "job/gangs.json", paths.muster("gangs", namespace=where), keep=lambda it: _owned(it, uid)
     )
     await _list(
         session,
-        found,
+        collected,
         "job/events.json",
         paths.core("events", namespace=where),
         {"fieldSelector": f"involvedObject.uid={uid}"},
     )
     pods = await _list(
         session,
-        found,
+        collected,
         "job/pods.json",
         paths.core("pods", namespace=where),
         {"labelSelector": f"{JOB_UID_LABEL}={uid}"},
     )
     if job is not None:
-        await _logs(session, found, "job/logs", pods, container_of(job))
+        await _logs(session, collected, "job/logs", pods, container_of(job))
     return frozenset(filter(None, (pod.get("spec", {}).get("nodeName") for pod in pods)))
 
 
-async def _fleet(session: Session, found: Collected) -> None:
-    await _get(session, found, "fleet/fleetpolicy.json", paths.muster("fleetpolicies", name="default"))
+async def _fleet(session: Session, collected: Collected) -> None:
+    await _get(session, collected, "fleet/fleetpolicy.json", paths.muster("fleetpolicies", name="default"))
     for name, path in (
         ("fleet/nodehealths.json", paths.muster("nodehealths")),
         ("fleet/repairrequests.json", paths.muster("repairrequests")),
         ("fleet/nodes.json", paths.core("nodes")),
     ):
-        await _list(session, found, name, path)
+        await _list(session, collected, name, path)
 
 
 async def _part(
-    session: Session, found: Collected, folder: str, namespace: str, kind: str, nodes: frozenset[str]
+    session: Session, collected: Collected, folder: str, namespace: str, kind: str, nodes: frozenset[str]
 ) -> None:
     """Collect one part of Muster, nothing if it is not installed. Of many pods the most informative logs come first."""
     where = {"namespace": namespace}
-    made = await _list(session, found, f"{folder}/{kind}.json", paths.group("apps/v1", kind, **where))
-    if not made and namespace != SYSTEM and found.files.pop(f"{folder}/{kind}.json", None) is not None:
+    made = await _list(session, collected, f"{folder}/{kind}.json", paths.group("apps/v1", kind, **where))
+    if not made and namespace != SYSTEM and collected.files.pop(f"{folder}/{kind}.json", None) is not None:
         return
-    await _list(session, found, f"{folder}/events.json", paths.core("events", **where))
-    pods = await _list(session, found, f"{folder}/pods.json", paths.core("pods", **where))
+    await _list(session, collected, f"{folder}/events.json", paths.core("events", **where))
+    pods = await _list(session, collected, f"{folder}/pods.json", paths.core("pods", **where))
     own = [pod for pod in pods if _called(pod).startswith("muster")]
-    await _logs(session, found, f"{folder}/logs", sorted(own, key=lambda pod: _rank(pod, nodes)), "")
+    await _logs(session, collected, f"{folder}/logs", sorted(own, key=lambda pod: _rank(pod, nodes)), "")
 
 
 def _called(pod: Mapping[str, Any]) -> str:
@@ -281,23 +281,23 @@ def _called(pod: Mapping[str, Any]) -> str:
 def _rank(pod: Mapping[str, Any], nodes: frozenset[str]) -> tuple[bool, bool]:
     """Order pods: unhealthy ones come first, then those on a node of the job."""
     states = pod.get("status", {}).get("containerStatuses") or []
-    well = bool(states) and all(each.get("ready") and not each.get("restartCount") for each in states)
+    well = bool(states) and all(state.get("ready") and not state.get("restartCount") for state in states)
     return well, pod.get("spec", {}).get("nodeName") not in nodes
 
 
-async def _get(session: Session, found: Collected, name: str, path: str) -> None:
+async def _get(session: Session, collected: Collected, name: str, path: str) -> None:
     """Read one object into one file; what cannot be read is left out."""
     try:
-        found.files[name] = json.loads(await session.client.get(path))
+        collected.files[name] = json.loads(await session.client.get(path))
     except ApiError as error:
-        if not found.files and isinstance(error, (Unauthorized, Unreachable)):
+        if not collected.files and isinstance(error, (Unauthorized, Unreachable)):
             raise
-        found.note_missing(name, str(error))
+        collected.note_missing(name, str(error))
 
 
 async def _list(
     session: Session,
-    found: Collected,
+    collected: Collected,
     name: str,
     path: str,
     query: Mapping[str, str | int] | None = None,
@@ -311,18 +311,18 @@ async def _list(
     try:
         while True:
             page = decode.list_page(await session.client.get(path, asked, deadline_seconds=DEADLINE_SECONDS))
-            kept += [each for item in page.items or () if keep(each := json.loads(bytes(item)))]
+            kept += [loaded for item in page.items or () if keep(loaded := json.loads(bytes(item)))]
             if not page.metadata.continue_ or len(kept) >= MAX_OBJECTS:
                 break
             asked["continue"] = page.metadata.continue_
         if page.metadata.continue_ or len(kept) > MAX_OBJECTS:
-            found.note_missing(name, f"the first {MAX_OBJECTS} objects are in it: there are more")
+            collected.note_missing(name, f"the first {MAX_OBJECTS} objects are in it: there are more")
     except ApiError as error:
-        if not found.files and isinstance(error, (Unauthorized, Unreachable)):
+        if not collected.files and isinstance(error, (Unauthorized, Unreachable)):
             raise
-        found.note_missing(name, str(error))
+        collected.note_missing(name, str(error))
         return []
-    found.files[name] = kept[:MAX_OBJECTS]
+    collected.files[name] = kept[:MAX_OBJECTS]
     return kept[:MAX_OBJECTS]
 
 
@@ -330,12 +330,12 @@ def _owned(item: Any, uid: str) -> bool:
     return isinstance(item, Mapping) and item.get("spec", {}).get("jobUid") == uid
 
 
-async def _logs(session: Session, found: Collected, folder: str, pods: list[Any], container: str) -> None:
+async def _logs(session: Session, collected: Collected, folder: str, pods: list[Any], container: str) -> None:
     """Read the last lines of each pod, a few pods at a time."""
     turn = asyncio.Semaphore(8)
     names = [(pod["metadata"]["namespace"], pod["metadata"]["name"]) for pod in pods]
     if len(names) > MAX_LOGS:
-        found.note_missing(folder, f"logs of {MAX_LOGS} pods are in it: there are {len(names)}")
+        collected.note_missing(folder, f"logs of {MAX_LOGS} pods are in it: there are {len(names)}")
 
     async def one(namespace: str, pod: str) -> None:
         query: dict[str, str | int] = {
@@ -348,53 +348,55 @@ async def _logs(session: Session, found: Collected, folder: str, pods: list[Any]
             async with turn:
                 data = await session.client.get(path, query, deadline_seconds=DEADLINE_SECONDS)
         except ApiError as error:
-            found.note_missing(f"{folder}/{pod}.log", str(error))
+            collected.note_missing(f"{folder}/{pod}.log", str(error))
             return
         if len(data) > LOG_BYTES:
-            found.note_missing(
+            collected.note_missing(
                 f"{folder}/{pod}.log", f"its last {LOG_BYTES >> 10} KiB are in it: it has {len(data) >> 10} KiB"
             )
         # The first line may have been cut within a secret: its shape would not show it.
         text = data[-LOG_BYTES:].decode(errors="replace")
-        found.files[f"{folder}/{pod}.log"] = text.partition("\n")[2] if len(data) > LOG_BYTES else text
+        collected.files[f"{folder}/{pod}.log"] = text.partition("\n")[2] if len(data) > LOG_BYTES else text
 
-    await asyncio.gather(*(one(*each) for each in names[:MAX_LOGS]))
+    await asyncio.gather(*(one(namespace, pod) for namespace, pod in names[:MAX_LOGS]))
 
 
-def packs(found: Collected, redactor: Redactor, now: datetime, session: Session) -> tuple[dict[str, bytes], Redactor]:
-    """Return the files of the archive by name, redacted and bounded; `found` notes what is left out for its size."""
+def packs(
+    collected: Collected, redactor: Redactor, now: datetime, session: Session
+) -> tuple[dict[str, bytes], Redactor]:
+    """Return the files of the archive by name, redacted and bounded; `collected` notes what is too large."""
     packed: dict[str, bytes] = {}
     total = 0
     clean: dict[str, Any] = {}
-    for name, kept in sorted(found.files.items()):
+    for name, kept in sorted(collected.files.items()):
         try:
             clean[name] = show.printable(redactor.text(kept)) if isinstance(kept, str) else redactor.object(kept)
         except RecursionError:
-            found.note_missing(name, "its objects lie too deep in each other")
+            collected.note_missing(name, "its objects lie too deep in each other")
     texts = {name: _text(name, kept) for name, kept in clean.items()}
     source = f"kubectl muster bundle {_version()}, {now:%Y-%m-%d}"
     texts |= {name: as_document(piece) for name, piece in pieces(clean, source).items()}
     for name, text in texts.items():
         data = text.encode()
         if len(data) > MAX_FILE_BYTES or total + len(data) > MAX_BYTES:
-            found.note_missing(name, f"too large ({len(data) >> 20} MiB)")
+            collected.note_missing(name, f"too large ({len(data) >> 20} MiB)")
             continue
         packed[name] = data
         total += len(data)
     # An API server's answer may repeat the request.
-    found.missing = [MissingPart(name=each.name, reason=redactor.text(each.reason)) for each in found.missing]
-    packed["README.md"] = _readme(packed, found, now, session).encode()
+    collected.missing = [MissingPart(name=part.name, reason=redactor.text(part.reason)) for part in collected.missing]
+    packed["README.md"] = _readme(packed, collected, now, session).encode()
     return packed, redactor
 
 
 def _text(name: str, kept: Any) -> str:
     if name.endswith(".jsonl"):
-        return "".join(f"{json.dumps(each, separators=(',', ':'))}\n" for each in kept)
+        return "".join(f"{json.dumps(entry, separators=(',', ':'))}\n" for entry in kept)
     return kept if isinstance(kept, str) else json.dumps(kept, indent=1)
 
 
-def _readme(packed: Mapping[str, bytes], found: Collected, now: datetime, session: Session) -> str:
-    left = [*NEVER, *((each.name, each.reason) for each in found.missing)]
+def _readme(packed: Mapping[str, bytes], collected: Collected, now: datetime, session: Session) -> str:
+    left = [*NEVER, *((part.name, part.reason) for part in collected.missing)]
     lines = [
         "# What kubectl muster bundle has collected",
         "",
@@ -458,7 +460,7 @@ def render(console: Console, it: Bundle) -> None:
     )
     console.print()
     console.print(Text("LEFT OUT", style="bold"))
-    for each in it.missing:
-        console.print(Text(f"-  {show.on_one_line(each.name)}: {show.on_one_line(each.reason)}"), soft_wrap=True)
+    for part in it.missing:
+        console.print(Text(f"-  {show.on_one_line(part.name)}: {show.on_one_line(part.reason)}"), soft_wrap=True)
     console.print()
     console.print(Text("look through it before you send it: README.md in it says what it holds", style="dim"))

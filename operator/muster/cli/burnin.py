@@ -100,20 +100,20 @@ async def _record(session: Session, job: TrainingJob) -> GangSpec | None:
 
     path = paths.muster("gangs", namespace=job.metadata.namespace, name=gang_name(job.metadata.name, job.metadata.uid))
     try:
-        found = custom(Gang)(await session.client.get(path))
+        gang = custom(Gang)(await session.client.get(path))
     except NotFound:
         return None
-    if isinstance(found, Undecodable):
-        raise CliError(f"the record of {job.metadata.namespace}/{job.metadata.name} cannot be read: {found.error}")
-    return found.spec
+    if isinstance(gang, Undecodable):
+        raise CliError(f"the record of {job.metadata.namespace}/{job.metadata.name} cannot be read: {gang.error}")
+    return gang.spec
 
 
 def burn_in_report(
     job: TrainingJob, record: GangSpec | None, policy: FleetPolicySpec | None, notes: Sequence[str]
 ) -> JobBurnIn:
     """Build the report of the burn-in from these objects."""
-    own, known = job.spec.preflight, policy.preflight if policy is not None else PreflightPolicy()
-    profile: Profile | None = wanted(own, known, record.least_profile if record else Profile.DISABLED)
+    own, preflight_policy = job.spec.preflight, policy.preflight if policy is not None else PreflightPolicy()
+    profile: Profile | None = wanted(own, preflight_policy, record.least_profile if record else Profile.DISABLED)
     if policy is None and profile is Profile.DISABLED:
         profile = own.profile  # if it has none, only the policy has
     running = next((c for c in job.status.conditions if c.type == _RUNNING), None)
@@ -139,7 +139,7 @@ def burn_in_report(
 def _nodes(record: GangSpec, profile: Profile | None) -> list[BurnInNode]:
     burn_in = record.burn_in or BurnIn(time=record.time)
     left_out = set(burn_in.untested)
-    found = []
+    nodes = []
     for member in record.members:
         if not member.node:
             state = NodeState.MISSING
@@ -150,8 +150,8 @@ def _nodes(record: GangSpec, profile: Profile | None) -> list[BurnInNode]:
         else:
             state = NodeState.TESTING
         message = burn_in.message if state is NodeState.UNTESTED else ""
-        found.append(BurnInNode(name=member.node, worker=member.index, state=state, message=message))
-    return [*found, *map(_failed, burn_in.failures)]
+        nodes.append(BurnInNode(name=member.node, worker=member.index, state=state, message=message))
+    return [*nodes, *map(_failed, burn_in.failures)]
 
 
 def _failed(failure: BurnInFailure) -> BurnInNode:

@@ -74,8 +74,8 @@ def command(
     A node that a job uses is tested as soon as it is idle.
     """
     options = Options(kubeconfig, kube_context, namespace, output).over(context.obj)
-    known = {name.lower(): Profile(name) for name in PROFILES}
-    chosen = known.get(profile.lower())
+    profiles = {name.lower(): Profile(name) for name in PROFILES}
+    chosen = profiles.get(profile.lower())
     if chosen is None:
         raise typer.BadParameter(
             f"there is no profile {profile}: choose one of {', '.join(PROFILES)}", param_hint="--profile"
@@ -124,20 +124,20 @@ async def _results(session: Session, names: Sequence[str], request: CheckRequest
     """Wait for the results, and return those that came in time."""
     from muster.kube.decode import Undecodable, custom
 
-    found: dict[str, CheckResult] = {}
+    results: dict[str, CheckResult] = {}
     loop = asyncio.get_running_loop()
     # A node that is slow or hangs is tested twice.
     until = loop.time() + 2 * PROFILES[request.profile].limit_seconds + PATIENCE_SECONDS
-    while len(found) < len(names) and loop.time() < until:
+    while len(results) < len(names) and loop.time() < until:
         await asyncio.sleep(LOOK_SECONDS)
         for name in names:
-            if name in found:
+            if name in results:
                 continue
             health = custom(NodeHealth)(await session.client.get(paths.muster("nodehealths", name=name)))
             result = None if isinstance(health, Undecodable) else health.status.check
             if result is not None and result.id == request.id:
-                found[name] = result
-    return found
+                results[name] = result
+    return results
 
 
 def render(console: Console, it: NodeChecks) -> None:

@@ -51,7 +51,7 @@ def command(files: FilesArgument) -> None:
     field is told on stderr. Exit code 2: not all could be converted; the others are printed.
     """
     try:
-        documents = [each for file in files for each in _documents(file)]
+        documents = [document for file in files for document in _documents(file)]
     except OSError as error:
         typer.echo(f"error: {show.printable(f'{error.filename}: {error.strerror}')}", err=True)
         raise typer.Exit(1) from error
@@ -87,9 +87,9 @@ def _print_result(document: Document, result: Result) -> None:
     became = title(result.job) if result.job else f"refused: {result.refused}"
     lines = [f"{title(document.value)} ({document.where}): {became}"]
     if result.job:
-        lines += [f"  became    {each}" for each in result.notes.became]
-        lines += [f"  left out  {each}" for each in result.notes.left_out]
-        lines += [f"  check     {each}" for each in result.notes.check]
+        lines += [f"  became    {line}" for line in result.notes.became]
+        lines += [f"  left out  {line}" for line in result.notes.left_out]
+        lines += [f"  check     {line}" for line in result.notes.check]
     typer.echo(show.printable("\n".join(lines)), err=True)
 
 
@@ -115,8 +115,8 @@ def _documents(file: str) -> Iterator[Document]:
         except (yaml.YAMLError, TypeError, ValueError, RecursionError) as error:
             raise ValueError(f"{where} cannot be read: {error}") from error
         items = list(_items(value, where))
-        if any(is_gang(each) for _, each in items):
-            yield from (Document(place, as_document(each), each) for place, each in items)
+        if any(is_gang(item) for _, item in items):
+            yield from (Document(place, as_document(item), item) for place, item in items)
         elif value is not None:
             yield Document(where, part, value)
 
@@ -132,22 +132,22 @@ def _items(value: Any, where: str) -> Iterator[tuple[str, Any]]:
         yield where, value
         return
     lacking = {} if kind == "List" else {"apiVersion": value.get("apiVersion"), "kind": kind[: -len("List")]}
-    for number, each in enumerate(items, start=1):
-        yield from _items(lacking | each if isinstance(each, dict) else each, f"{where}, item {number}")
+    for number, item in enumerate(items, start=1):
+        yield from _items(lacking | item if isinstance(item, dict) else item, f"{where}, item {number}")
 
 
-def _values(it: Any, known: dict[int, int]) -> int:
+def _values(it: Any, counts: dict[int, int]) -> int:
     """Count the values of an object with all aliases written out.
 
     Args:
-        known: counts of objects so far, by id.
+        counts: of the values of objects so far, by id.
     """
     if not isinstance(it, dict | list):
         return 1
-    if id(it) not in known:
-        known[id(it)] = 1  # an object within itself is refused later
-        known[id(it)] += sum(_values(each, known) for each in (it.values() if isinstance(it, dict) else it))
-    return known[id(it)]
+    if id(it) not in counts:
+        counts[id(it)] = 1  # an object within itself is refused later
+        counts[id(it)] += sum(_values(child, counts) for child in (it.values() if isinstance(it, dict) else it))
+    return counts[id(it)]
 
 
 _INTEGER = re.compile(r"[-+]?(?:0b[01_]+|0x[0-9a-fA-F_]+|0[0-7_]*|[1-9][0-9_]*)$")
@@ -160,12 +160,12 @@ class _Loader(yaml.SafeLoader):
         """Limit what `<<` merges, and then merge: the base class copies all fields, also those of repeated objects."""
         merged = [value for key, value in node.value if key.tag == "tag:yaml.org,2002:merge"]
         taken = [
-            each for value in merged for each in (value.value if isinstance(value, yaml.SequenceNode) else [value])
+            source for value in merged for source in (value.value if isinstance(value, yaml.SequenceNode) else [value])
         ]
-        mappings = [each for each in taken if isinstance(each, yaml.MappingNode)]
-        for each in {id(each): each for each in mappings}.values():
-            self.flatten_mapping(each)
-        if sum(len(each.value) for each in mappings) > _MOST_MERGED:
+        mappings = [source for source in taken if isinstance(source, yaml.MappingNode)]
+        for mapping in {id(mapping): mapping for mapping in mappings}.values():
+            self.flatten_mapping(mapping)
+        if sum(len(mapping.value) for mapping in mappings) > _MOST_MERGED:
             raise yaml.YAMLError("it merges (<<) too much: write it out")
         super().flatten_mapping(node)
 
@@ -173,9 +173,11 @@ class _Loader(yaml.SafeLoader):
 _RESOLVERS = yaml.SafeLoader.yaml_implicit_resolvers
 _Loader.yaml_implicit_resolvers = {
     first: [
-        (tag, _INTEGER if tag.endswith(":int") else pattern) for tag, pattern in known if not tag.endswith(":timestamp")
+        (tag, _INTEGER if tag.endswith(":int") else pattern)
+        for tag, pattern in resolvers
+        if not tag.endswith(":timestamp")
     ]
-    for first, known in _RESOLVERS.items()
+    for first, resolvers in _RESOLVERS.items()
 }
 
 

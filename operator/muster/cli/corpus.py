@@ -101,25 +101,25 @@ class Pseudonyms:
     def text(self, text: str) -> str:
         """Replace identifiers in a text."""
         if self._names is not None:
-            text = self._names.sub(lambda found: self._known[found[0]], text)
+            text = self._names.sub(lambda match: self._known[match[0]], text)
         for instead, shape in _SHAPES:
-            text = shape.sub(lambda found, instead=instead: self._another(instead, found[0]), text)  # type: ignore[misc]
+            text = shape.sub(lambda match, instead=instead: self._another(instead, match[0]), text)  # type: ignore[misc]
         return text
 
-    def _another(self, instead: str, found: str) -> str:
-        if found not in self._known:
+    def _another(self, instead: str, identifier: str) -> str:
+        if identifier not in self._known:
             self._counts[instead] = number = self._counts.get(instead, 0) + 1
-            self._known[found] = instead.format(number)
-        return self._known[found]
+            self._known[identifier] = instead.format(number)
+        return self._known[identifier]
 
     def value(self, value: Any) -> Any:
         """Replace identifiers in an object; names of fields stay, and what was redacted is left empty."""
         if isinstance(value, str):
             return "" if value == GONE else self.text(value)
         if isinstance(value, list):
-            return [self.value(each) for each in value]
+            return [self.value(item) for item in value]
         if isinstance(value, Mapping):
-            return {key: self._image(each) if key == "image" else self.value(each) for key, each in value.items()}
+            return {key: self._image(item) if key == "image" else self.value(item) for key, item in value.items()}
         return value
 
     def _image(self, image: Any) -> Any:
@@ -137,7 +137,7 @@ def pieces(files: Mapping[str, Any], source: str) -> dict[str, dict[str, Any]]:
         source: its origin, for people.
     """
     other = Pseudonyms(_names(files))
-    found: dict[str, dict[str, Any]] = {}
+    by_name: dict[str, dict[str, Any]] = {}
     for name, cases in (
         ("kernel/findings", _kernel_lines(files)),
         ("marks/nodes", _marks(files)),
@@ -146,10 +146,10 @@ def pieces(files: Mapping[str, Any], source: str) -> dict[str, dict[str, Any]]:
         ("last_lines/ranks", _last_lines(files)),
         ("printed/logs", _printed(files)),
     ):
-        told = _once({**case, "input": _given(other.value(case["input"])), "right": ""} for case in cases)
-        if told:
-            found[f"{FOLDER}/{name}.yaml"] = {"source": source, "meaning": "", "cases": told}
-    return found
+        unique_cases = _once({**case, "input": _given(other.value(case["input"])), "right": ""} for case in cases)
+        if unique_cases:
+            by_name[f"{FOLDER}/{name}.yaml"] = {"source": source, "meaning": "", "cases": unique_cases}
+    return by_name
 
 
 def _given(value: Any) -> Any:
@@ -159,24 +159,24 @@ def _given(value: Any) -> Any:
 
 def _once(cases: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the cases without repetitions: a thousand nodes bear the same marks."""
-    found: list[dict[str, Any]] = []
+    unique: list[dict[str, Any]] = []
     for case in cases:
-        if case not in found:
-            found.append(case)
-        if len(found) >= MAX_CASES:
+        if case not in unique:
+            unique.append(case)
+        if len(unique) >= MAX_CASES:
             break
-    return found
+    return unique
 
 
 def _names(files: Mapping[str, Any]) -> dict[str, list[str]]:
     pods = _objects(files, "job/pods.json")
     job = _metadata(files.get("job/trainingjob.json"))
-    nodes = [_metadata(each).get("name", "") for each in _objects(files, "fleet/nodes.json")]
-    nodes += [_metadata(each).get("name", "") for each in _objects(files, "fleet/nodehealths.json")]
-    nodes += [each.get("spec", {}).get("nodeName", "") for each in pods]
+    nodes = [_metadata(node).get("name", "") for node in _objects(files, "fleet/nodes.json")]
+    nodes += [_metadata(health).get("name", "") for health in _objects(files, "fleet/nodehealths.json")]
+    nodes += [pod.get("spec", {}).get("nodeName", "") for pod in pods]
     return {
         "node": nodes,
-        "pod": [_metadata(each).get("name", "") for each in pods],
+        "pod": [_metadata(pod).get("name", "") for pod in pods],
         "job": [job.get("name", "")],
         "namespace": [job.get("namespace", "")],
     }
@@ -184,16 +184,16 @@ def _names(files: Mapping[str, Any]) -> dict[str, list[str]]:
 
 def _kernel_lines(files: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     for health in _objects(files, "fleet/nodehealths.json"):
-        for each in (health.get("status") or {}).get("evidence") or ():
-            if each.get("kind") in OF_THE_LOG and each.get("message"):
-                read = {key: each[key] for key in ("kind", "code") if each.get(key)}
-                yield {"input": each["message"], "read": read}
+        for evidence in (health.get("status") or {}).get("evidence") or ():
+            if evidence.get("kind") in OF_THE_LOG and evidence.get("message"):
+                read = {key: evidence[key] for key in ("kind", "code") if evidence.get(key)}
+                yield {"input": evidence["message"], "read": read}
 
 
 def _marks(files: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     marks = map(_marks_of, _objects(files, "fleet/nodes.json"))
-    for each in sorted(filter(None, marks), key=lambda each: not each.keys() - {"metadata"}):
-        yield {"input": each}
+    for node_marks in sorted(filter(None, marks), key=lambda node_marks: not node_marks.keys() - {"metadata"}):
+        yield {"input": node_marks}
 
 
 def _marks_of(node: Mapping[str, Any]) -> dict[str, Any]:
@@ -202,16 +202,16 @@ def _marks_of(node: Mapping[str, Any]) -> dict[str, Any]:
     if "labels" in about:
         about["labels"] = {key: value for key, value in about["labels"].items() if not _NO_LABELS.fullmatch(key)}
     conditions = [
-        {key: value for key, value in each.items() if key != "lastHeartbeatTime"}
-        for each in (node.get("status") or {}).get("conditions") or ()
-        if each.get("status") != ("True" if each.get("type") == "Ready" else "False")
+        {key: value for key, value in condition.items() if key != "lastHeartbeatTime"}
+        for condition in (node.get("status") or {}).get("conditions") or ()
+        if condition.get("status") != ("True" if condition.get("type") == "Ready" else "False")
     ]
-    found = {
+    marks = {
         "metadata": {key: value for key, value in about.items() if value},
         "spec": {key: spec[key] for key in ("taints", "unschedulable") if spec.get(key)},
         "status": {"conditions": conditions} if conditions else {},
     }
-    return {key: value for key, value in found.items() if value}
+    return {key: value for key, value in marks.items() if value}
 
 
 def _manifests(files: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -226,9 +226,9 @@ def _answers(files: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the API server's answers about the job's pods. Their status code is not kept."""
     job = files.get("job/trainingjob.json")
     status = job.get("status") if isinstance(job, Mapping) else None
-    for each in (status.get("conditions") or ()) if isinstance(status, Mapping) else ():
-        if each.get("reason") in OF_ANSWERS and each.get("message"):
-            yield {"input": {"codes": [], "message": each["message"]}, "read": {"reason": each["reason"]}}
+    for condition in (status.get("conditions") or ()) if isinstance(status, Mapping) else ():
+        if condition.get("reason") in OF_ANSWERS and condition.get("message"):
+            yield {"input": {"codes": [], "message": condition["message"]}, "read": {"reason": condition["reason"]}}
 
 
 def _last_lines(files: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -247,10 +247,10 @@ def _printed(files: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _objects(files: Mapping[str, Any], name: str) -> list[Any]:
-    found = files.get(name)
-    return [each for each in found if isinstance(each, Mapping)] if isinstance(found, list) else []
+    listed = files.get(name)
+    return [item for item in listed if isinstance(item, Mapping)] if isinstance(listed, list) else []
 
 
 def _metadata(value: Any) -> Mapping[str, Any]:
-    found = value.get("metadata") if isinstance(value, Mapping) else None
-    return found if isinstance(found, Mapping) else {}
+    metadata = value.get("metadata") if isinstance(value, Mapping) else None
+    return metadata if isinstance(metadata, Mapping) else {}

@@ -127,10 +127,10 @@ async def decide(session: Session, decision: Decision, names: Sequence[str], rea
     )
 
 
-def _decided(decision: Decision, name: str, known: Known) -> DecidedNode:
-    used_by = None if known.used_by is None else list(known.used_by)
+def _decided(decision: Decision, name: str, facts: Known) -> DecidedNode:
+    used_by = None if facts.used_by is None else list(facts.used_by)
     return DecidedNode(
-        name=name, health_before=known.health, used_by=used_by, consequences=consequence_of(decision, known)
+        name=name, health_before=facts.health, used_by=used_by, consequences=consequence_of(decision, facts)
     )
 
 
@@ -178,8 +178,8 @@ async def _health(session: Session, name: str) -> HealthRow | None:
         raise CliError(no_nodehealth_text(session)) from error
     except Forbidden as error:
         raise CliError(missing_right_text(error)) from error
-    found = custom(NodeHealth)(answer)
-    return None if isinstance(found, Undecodable) else health_row(found)
+    health = custom(NodeHealth)(answer)
+    return None if isinstance(health, Undecodable) else health_row(health)
 
 
 class _UserInfo(msgspec.Struct):

@@ -46,7 +46,7 @@ async def find(session: "Session", experiment: str, price: float | None) -> Expe
         ApiError: the namespace's jobs may not be listed, or the API server did not answer as it should.
     """
     policy = await fleet_policy(session)
-    found, notes = await lives(
+    job_lives, notes = await lives(
         session.client,
         session.now(),
         namespace=session.namespace,
@@ -54,12 +54,12 @@ async def find(session: "Session", experiment: str, price: float | None) -> Expe
         history=policy.history if policy else None,
         progress=show_progress,
     )
-    if not found:
+    if not job_lives:
         raise CliError(
             f"no job in namespace {session.namespace} with the label muster.dev/experiment={experiment} has had nodes"
             + "".join(f"; {note}" for note in notes)
         )
-    return experiment_report(experiment, session.namespace, found, prices_by(policy, price), notes)
+    return experiment_report(experiment, session.namespace, job_lives, prices_by(policy, price), notes)
 
 
 def render(console: Console, it: ExperimentReport) -> None:
@@ -72,12 +72,12 @@ def render(console: Console, it: ExperimentReport) -> None:
     show.headline(
         console, f"JOBS ({'the newest ' if len(it.job_details) > LISTED else ''}{min(LISTED, len(it.job_details))})"
     )
-    costs = any(each.cost is not None for each in it.job_details)
+    costs = any(job.cost is not None for job in it.job_details)
     heads = ["JOB", "STATE", "GPUS", "TIME", "GPU-HOURS", "GOODPUT", "STEPS", "TOKENS/S", "SCALING", "MFU"]
     heads += ["COST"] if costs else []
     made = show.table(*heads, numbers=heads[2:], whole=("JOB",))
-    for each in it.job_details[-LISTED:]:
-        show.add(made, *map(show.on_one_line, _row(each, costs=costs)))
+    for job in it.job_details[-LISTED:]:
+        show.add(made, *map(show.on_one_line, _row(job, costs=costs)))
     console.print(made)
     if it.scaling:
         title, heads, rows = fleet_text.scaling_table(it.scaling, LISTED)
@@ -86,7 +86,7 @@ def render(console: Console, it: ExperimentReport) -> None:
         for row in rows:
             show.add(made, *map(show.on_one_line, row))
         console.print(made)
-    lines = list(dict.fromkeys(f"no MFU: {each.mfu_unknown}" for each in it.job_details if each.mfu_unknown))
+    lines = list(dict.fromkeys(f"no MFU: {job.mfu_unknown}" for job in it.job_details if job.mfu_unknown))
     lines += (
         [f"{show.count(it.end_unknown_jobs, 'job')} ended while no operator saw it: counted up to what was last known"]
         if it.end_unknown_jobs
@@ -99,19 +99,19 @@ def render(console: Console, it: ExperimentReport) -> None:
         console.print(Text(show.printable(line), style="dim"))
 
 
-def _row(each: ExperimentJob, *, costs: bool) -> list[str]:
+def _row(job: ExperimentJob, *, costs: bool) -> list[str]:
     return [
-        each.name,
-        each.state,
-        str(each.gpus),
-        show.duration(each.wall_seconds),
-        f"{each.gpu_hours:,.1f}",
-        show.percent(each.goodput),
-        "" if each.steps is None else f"{each.steps:,}",
-        "" if each.tokens_per_second is None else f"{each.tokens_per_second:,.0f}",
-        "" if each.scaling is None else show.percent(each.scaling),
-        "" if each.mfu is None else show.percent(each.mfu),
-        *([fleet_text.money(each.cost)] if costs else []),
+        job.name,
+        job.state,
+        str(job.gpus),
+        show.duration(job.wall_seconds),
+        f"{job.gpu_hours:,.1f}",
+        show.percent(job.goodput),
+        "" if job.steps is None else f"{job.steps:,}",
+        "" if job.tokens_per_second is None else f"{job.tokens_per_second:,.0f}",
+        "" if job.scaling is None else show.percent(job.scaling),
+        "" if job.mfu is None else show.percent(job.mfu),
+        *([fleet_text.money(job.cost)] if costs else []),
     ]
 
 
@@ -122,16 +122,16 @@ def _figures(it: ExperimentReport) -> list[tuple[str, str]]:
     else:
         time = ("Time", f"{show.duration(it.elapsed_seconds)}{so_far if it.running else ', and no job has succeeded'}")
     idle = it.elapsed_seconds - it.busy_seconds
-    found = [time, ("From", f"{show.moment(it.creation_time)} to {show.moment(it.end_time)}")]
+    rows = [time, ("From", f"{show.moment(it.creation_time)} to {show.moment(it.end_time)}")]
     if idle >= 1:
-        found.append(("Without a job", show.duration(idle)))
-    found += [
+        rows.append(("Without a job", show.duration(idle)))
+    rows += [
         ("Goodput", show.percent(it.goodput)),
         ("GPU-hours", f"{it.gpu_hours:,.1f}"),
         ("Failures", f"{it.failures:,}"),
     ]
     called = "Cost" if it.cost_to_train is None else "Cost to train"
-    found += [
+    rows += [
         (called, fleet_text.NO_PRICE if it.cost is None else fleet_text.money(it.cost, it.currency)),
         (
             "Tokens",
@@ -141,5 +141,5 @@ def _figures(it: ExperimentReport) -> list[tuple[str, str]]:
         ),
     ]
     if it.cost_per_million_tokens is not None:
-        found.append(("Cost of a million tokens", fleet_text.small_money(it.cost_per_million_tokens, it.currency)))
-    return found
+        rows.append(("Cost of a million tokens", fleet_text.small_money(it.cost_per_million_tokens, it.currency)))
+    return rows

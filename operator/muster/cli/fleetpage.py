@@ -58,7 +58,7 @@ def markdown(it: FleetReport) -> str:
             _row(["---", *["---:"] * (len(heads) - 1)], raw=True),
         ]
         lines += [_row(row) for row in rows]
-    if any(each.counted_share < 1 for each in it.job_details[:LISTED_JOBS]):
+    if any(job.counted_share < 1 for job in it.job_details[:LISTED_JOBS]):
         lines += ["", _marked(CUT)]
     notes = remarks(it)
     lines += ["", *(f"> {_marked(line)}  " for line in notes)] if notes else []
@@ -70,12 +70,12 @@ def page(it: FleetReport) -> str:
     facts = "".join(f"<dt>{_text(name)}</dt><dd>{_text(value)}</dd>" for name, value in figures(it))
     parts = [f"<h1>The fleet, {_text(period(it))}</h1>", f"<dl>{facts}</dl>", _bar(it)]
     for title, heads, rows in tables(it, LISTED_JOBS, LISTED_NODES):
-        head = "".join(f'<th scope="col">{_text(each)}</th>' for each in heads)
+        head = "".join(f'<th scope="col">{_text(column)}</th>' for column in heads)
         body = "".join(f"<tr>{''.join(f'<td>{_text(cell)}</td>' for cell in row)}</tr>\n" for row in rows)
         parts.append(
             f"<table><caption>{_text(title.capitalize())}</caption><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table>"
         )
-    if any(each.counted_share < 1 for each in it.job_details[:LISTED_JOBS]):
+    if any(job.counted_share < 1 for job in it.job_details[:LISTED_JOBS]):
         parts.append(f"<p>{_text(CUT)}</p>")
     parts += [f'<p class="notes">{_text(line)}</p>' for line in remarks(it)]
     return (
@@ -89,12 +89,12 @@ def page(it: FleetReport) -> str:
 def _bar(it: FleetReport) -> str:
     """Draw all buckets side by side; the table below has the same figures."""
     spans = "".join(
-        f'<span style="flex:{each.gpu_seconds};background:{_COLOURS.get(each.bucket, _OTHER)}" '
-        f'title="{_text(each.bucket)} {_text(percent(each.share))}"></span>'
-        for each in it.buckets
-        if each.gpu_seconds
+        f'<span style="flex:{bucket.gpu_seconds};background:{_COLOURS.get(bucket.bucket, _OTHER)}" '
+        f'title="{_text(bucket.bucket)} {_text(percent(bucket.share))}"></span>'
+        for bucket in it.buckets
+        if bucket.gpu_seconds
     )
-    words = ", ".join(f"{each.bucket} {percent(each.share)}" for each in it.buckets if each.gpu_seconds)
+    words = ", ".join(f"{bucket.bucket} {percent(bucket.share)}" for bucket in it.buckets if bucket.gpu_seconds)
     return f'<div class="bar" role="img" aria-label="{_text(words)}">{spans}</div>' if spans else ""
 
 

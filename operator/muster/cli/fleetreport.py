@@ -40,13 +40,13 @@ def moment_of(text: str, now: datetime) -> datetime:
     if ago is not None:
         return max(now - min(int(ago["number"]) * _UNITS[ago["unit"]], LONGEST), EARLIEST)
     try:
-        found = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except ValueError:
         raise ValueError("write how long ago (90d, 12h, 2w), or when (2026-01-31, 2026-01-31T12:00:00Z)") from None
-    found = max(found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC), EARLIEST)
-    if found >= now:
+    moment = max(moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC), EARLIEST)
+    if moment >= now:
         raise ValueError("it is in the future: write how long ago (90d), or an earlier day")
-    return found
+    return moment
 
 
 def time_between(since: str | None, until: str | None, now: datetime) -> tuple[datetime | None, datetime | None]:
@@ -55,14 +55,14 @@ def time_between(since: str | None, until: str | None, now: datetime) -> tuple[d
     Raises:
         ValueError: one of them is none, or nothing lies between them; says which option, and what to write.
     """
-    found = dict[str, datetime]()
+    moments = dict[str, datetime]()
     for option, text in (("--since", since), ("--until", until)):
         try:
             if text is not None:
-                found[option] = moment_of(text, now)
+                moments[option] = moment_of(text, now)
         except ValueError as error:
             raise ValueError(f"{option} {text}: {error}") from error
-    begin, end = found.get("--since"), found.get("--until")
+    begin, end = moments.get("--since"), moments.get("--until")
     if begin is not None and end is not None and begin >= end:
         raise ValueError(f"--since {since} is not before --until {until}: write the earlier of the two with --since")
     return begin, end
@@ -97,11 +97,11 @@ async def find(
         begin, end = time_between(since, until, now)
     except ValueError as error:
         raise CliError(str(error)) from error
-    found, notes = await lives(
+    job_lives, notes = await lives(
         session.client, now, since=begin, history=policy.history if policy else None, progress=progress
     )
-    known, more = await hours(session.client)
-    return fleet_report(found, now, begin, prices_by(policy, price), [*notes, *more], known, end)
+    fleet_hours, more = await hours(session.client)
+    return fleet_report(job_lives, now, begin, prices_by(policy, price), [*notes, *more], fleet_hours, end)
 
 
 def render(console: Console, it: FleetReport) -> None:
@@ -118,7 +118,7 @@ def render(console: Console, it: FleetReport) -> None:
         console.print(made)
     if not it.jobs:
         console.print(Text("no job has had nodes in this time"))
-    if any(each.counted_share < 1 for each in it.job_details[:LISTED_JOBS]):
+    if any(job.counted_share < 1 for job in it.job_details[:LISTED_JOBS]):
         console.print(Text(CUT, style="dim"))
     if lines := remarks(it):
         console.print()

@@ -105,8 +105,8 @@ async def _fork(
         CliError: it cannot be built, or the API server refuses it.
         ApiError: the API server did not answer as it should.
     """
-    data, found = await read_job(session, job)
-    made = forked(found, json.loads(data), name=name, from_step=from_step, directory=directory, sets=sets)
+    data, source_job = await read_job(session, job)
+    made = forked(source_job, json.loads(data), name=name, from_step=from_step, directory=directory, sets=sets)
     new = made.manifest["metadata"]["name"]
     path = paths.muster("trainingjobs", namespace=session.namespace)
     query = {"fieldValidation": "Strict", **({"dryRun": "All"} if dry_run else {})}
@@ -124,7 +124,7 @@ async def _fork(
     return Fork(
         name=new,
         namespace=session.namespace,
-        source_job=found.metadata.name,
+        source_job=source_job.metadata.name,
         resume_from=made.start,
         directory=made.directory,
         created=not dry_run,
@@ -147,4 +147,6 @@ def render(console: Console, it: Fork) -> None:
 
 
 def _notes(it: Fork) -> str:
-    return "\n".join([*(f"  changed  {each}" for each in it.changes), *(f"  check    {each}" for each in it.checks)])
+    return "\n".join(
+        [*(f"  changed  {change}" for change in it.changes), *(f"  check    {check}" for check in it.checks)]
+    )

@@ -99,8 +99,8 @@ def forked(
     container = _worker(manifest, job)
     made.changed += [*_moved(container, old, new), *_replace_in_resume_argument(spec["checkpoint"], old)]
     _name_preset(job, spec["checkpoint"], old, made)
-    for each in sets:
-        _set(manifest, container, each, made)
+    for assignment in sets:
+        _set(manifest, container, assignment, made)
     text = _text(container)
     if not directory and _OWN not in text and not _naming(new).search(text):
         raise CliError(
@@ -141,9 +141,9 @@ def _start(job: TrainingJob, from_step: int | None) -> tuple[int, str]:
 def _mounts(job: TrainingJob, directory: str) -> list[Mapping[str, Any]]:
     """Return the mounts of the worker container that hold a directory, the innermost first."""
     listed = (worker_container(job) or {}).get("volumeMounts")
-    found = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
-    holding = [each for each in found if _holds(str(each.get("mountPath") or "/"), directory)]
-    return sorted(holding, key=lambda each: -len(str(each["mountPath"])))
+    mounts = [mount for mount in listed if isinstance(mount, dict)] if isinstance(listed, list) else []
+    holding = [mount for mount in mounts if _holds(str(mount.get("mountPath") or "/"), directory)]
+    return sorted(holding, key=lambda mount: -len(str(mount["mountPath"])))
 
 
 def _beside(old: str, name: str, mounts: Sequence[Mapping[str, Any]]) -> str:
@@ -166,10 +166,10 @@ def bare_manifest(raw: Mapping[str, Any], job: TrainingJob, name: str) -> dict[s
     """Return the job as a user would have written it, under another name."""
     spec = copy.deepcopy(dict(raw["spec"]))
     spec.pop("suspend", None)
-    before = raw.get("metadata") or {}
+    raw_metadata = raw.get("metadata") or {}
     metadata: dict[str, Any] = {"name": name, "namespace": job.metadata.namespace}
     for part in ("labels", "annotations"):
-        kept = {key: value for key, value in (before.get(part) or {}).items() if key != LAST_APPLIED}
+        kept = {key: value for key, value in (raw_metadata.get(part) or {}).items() if key != LAST_APPLIED}
         if kept:
             metadata[part] = kept
     return {"apiVersion": API_VERSION, "kind": "TrainingJob", "metadata": metadata, "spec": spec}
@@ -179,12 +179,14 @@ def _worker(manifest: Mapping[str, Any], job: TrainingJob) -> dict[str, Any]:
     """Return the container that trains, within the manifest."""
     trains = worker_container(job)
     containers = manifest["spec"]["template"]["spec"]["containers"]
-    found = next((each for each in containers if trains and each.get("name") == trains.get("name")), None)
-    if found is None:
+    container = next(
+        (candidate for candidate in containers if trains and candidate.get("name") == trains.get("name")), None
+    )
+    if container is None:
         raise CliError(
             f"job {job.metadata.name} has no container {job.spec.launch.worker_container!r}: correct it first"
         )
-    return found  # type: ignore[no-any-return]
+    return container  # type: ignore[no-any-return]
 
 
 def _moved(container: dict[str, Any], old: str, new: str) -> Iterator[str]:
@@ -228,18 +230,18 @@ def _name_preset(job: TrainingJob, checkpoint: dict[str, Any], old: str, made: M
     assert seen is not None
     named = checkpoint.get("resumePreset") or (resuming.OFF if checkpoint.get("resumeArgument") else resuming.AUTO)
     command = command_of(worker_container(job) or {})
-    found = "" if is_shell_line(command) and named == resuming.AUTO else named
-    if found == resuming.AUTO:
-        found = resuming.chosen(named, seen.format, command, seen.path, old) or resuming.chosen(
+    preset = "" if is_shell_line(command) and named == resuming.AUTO else named
+    if preset == resuming.AUTO:
+        preset = resuming.chosen(named, seen.format, command, seen.path, old) or resuming.chosen(
             named, seen.format, command, seen.path, made.directory
         )
-    problem = resuming.problem(found, seen.format, seen.path, made.directory)
+    problem = resuming.problem(preset, seen.format, seen.path, made.directory)
     if problem:
         raise CliError(problem)
-    if found and found != named:
-        checkpoint["resumePreset"] = found
-        made.changed.append(f"spec.checkpoint.resumePreset: {found}")
-    if found in ("", resuming.OFF):
+    if preset and preset != named:
+        checkpoint["resumePreset"] = preset
+        made.changed.append(f"spec.checkpoint.resumePreset: {preset}")
+    if preset in ("", resuming.OFF):
         made.check.append(
             f"the program has to begin from {resuming.PATH}, which lies in {old}, and no preset passes it that path "
             "(spec.checkpoint.resumePreset)"
@@ -269,7 +271,7 @@ def _set(manifest: dict[str, Any], container: dict[str, Any], text: str, made: M
 def _set_variable(container: dict[str, Any], key: str, value: str, text: str) -> None:
     if key in IDENTITY or key.startswith("MUSTER_"):
         raise CliError(f"--set {text}: {key} is Muster's, and set at each start: leave it out")
-    others = [each for each in container.get("env") or [] if each.get("name") != key]
+    others = [variable for variable in container.get("env") or [] if variable.get("name") != key]
     container["env"] = [*others, {"name": key, "value": value}]
 
 
@@ -306,12 +308,12 @@ def _set_field(manifest: dict[str, Any], key: str, value: str, text: str) -> Non
         raise CliError(f"--set {text}: the value is no YAML: put it in quotes") from error
     path: list[str | int] = []
     for part in key.split("."):
-        found = _STEP.match(part)
-        if found is None:
+        match = _STEP.match(part)
+        if match is None:
             raise CliError(
                 f"--set {text}: {part!r} is no field: write fields as spec.template.spec.containers[0].image"
             )
-        path += [found["name"], *map(int, re.findall(r"\d+", found["places"]))]
+        path += [match["name"], *map(int, re.findall(r"\d+", match["places"]))]
     here: Any = manifest
     for place, step in enumerate(path[:-1]):
         here = _inner(here, step, path[place + 1], f"--set {text}")
@@ -332,15 +334,15 @@ def _inner(here: Any, step: str | int, following: str | int, where: str) -> Any:
     if isinstance(step, int):
         if step >= len(here):
             raise CliError(f"{where}: there is no entry [{step}]: the list has {len(here)}")
-        found = here[step]
+        inner = here[step]
     else:
-        found = here.setdefault(step, kind())
-        if found is None:
-            found = here[step] = kind()
-    if not isinstance(found, kind):
+        inner = here.setdefault(step, kind())
+        if inner is None:
+            inner = here[step] = kind()
+    if not isinstance(inner, kind):
         what = "a list" if kind is list else "an object"
         raise CliError(f"{where}: {step} is not {what}: kubectl explain trainingjob.spec shows the fields")
-    return found
+    return inner
 
 
 def _note(
@@ -370,9 +372,9 @@ def _note(
 def _note_volume(job: TrainingJob, old: str, mounts: Sequence[Mapping[str, Any]], made: Made) -> bool:
     """Note what the volume that holds the checkpoint requires; returns whether there is one."""
     volumes = {
-        each.get("name"): each
-        for each in made.manifest["spec"]["template"]["spec"].get("volumes") or []
-        if isinstance(each, dict)
+        entry.get("name"): entry
+        for entry in made.manifest["spec"]["template"]["spec"].get("volumes") or []
+        if isinstance(entry, dict)
     }
     volume = volumes.get(mounts[0].get("name")) if mounts else None
     if volume is None:
@@ -400,7 +402,7 @@ def _note_volume(job: TrainingJob, old: str, mounts: Sequence[Mapping[str, Any]]
 
 def _text(container: Mapping[str, Any]) -> str:
     """Return all that a container is given: command, arguments and variables."""
-    values = (str(each.get("value") or "") for each in container.get("env") or [])
+    values = (str(variable.get("value") or "") for variable in container.get("env") or [])
     return "\n".join([*command_of(container), *values])
 
 

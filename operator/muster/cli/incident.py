@@ -29,17 +29,17 @@ async def find(session: Session, name: str, number: int | None) -> JobIncident:
     """
     job = await job_of(session, name)
     (record, notes), events = await asyncio.gather(record_of(session, job), events_of(session, job.metadata.uid))
-    known = numbers(job, record)
+    incident_numbers = numbers(job, record)
     called = f"{job.metadata.namespace}/{job.metadata.name}"
-    if not known:
+    if not incident_numbers:
         raise CliError(f"{called} has had no incident")
-    wanted = known[-1] if number is None else number
+    wanted = incident_numbers[-1] if number is None else number
     if events is None:
         notes = [*notes, UNREADABLE_EVENTS]
     first = inquire(job, record, wanted, events, None, notes)
     if first is None:
-        listed = ", ".join(map(str, known[-SHOWN:]))
-        older = " (older ones are no longer kept)" if wanted < known[0] else ""
+        listed = ", ".join(map(str, incident_numbers[-SHOWN:]))
+        older = " (older ones are no longer kept)" if wanted < incident_numbers[0] else ""
         raise CliError(f"{called} has no incident {wanted}{older}: there are {listed}")
     if events and not any(event.time and event.time <= first.time for event in events):
         notes = [*notes, "the cluster no longer has the Events of that time: it keeps them for about an hour"]
@@ -53,12 +53,12 @@ async def _health(session: Session, node: str) -> tuple[NodeHealth | None, list[
     if not node:
         return None, []
     try:
-        found = decode.custom(NodeHealth)(await session.client.get(paths.muster("nodehealths", name=node)))
+        health = decode.custom(NodeHealth)(await session.client.get(paths.muster("nodehealths", name=node)))
     except Forbidden:
         return None, [f"the findings on {node} may not be read (nodehealths): ask for ClusterRole {FLEET_ROLE}"]
     except NotFound:
         return None, []
-    return (found, []) if isinstance(found, NodeHealth) else (None, [f"the NodeHealth of {node} cannot be read"])
+    return (health, []) if isinstance(health, NodeHealth) else (None, [f"the NodeHealth of {node} cannot be read"])
 
 
 def render(console: Console, it: JobIncident) -> None:
@@ -83,8 +83,8 @@ def render(console: Console, it: JobIncident) -> None:
                 console.print(Text(f"    {show.on_one_line(line)}"), soft_wrap=True)
     show.headline(console, "WHAT WAS SEEN")
     made = show.table("TIME", "BY", "WHAT", whole=("TIME",))
-    for each in it.timeline:
-        show.add(made, f"{each.time:%m-%d %H:%M:%S.%f}"[:-3], each.source, show.on_one_line(each.event))
+    for entry in it.timeline:
+        show.add(made, f"{entry.time:%m-%d %H:%M:%S.%f}"[:-3], entry.source, show.on_one_line(entry.event))
     console.print(made)
     show.headline(console, "WHAT WAS DECIDED")
     for line in it.decisions:
@@ -130,15 +130,17 @@ def _facts(it: JobIncident) -> list[tuple[str, object]]:
 
 def ran_with(it: JobIncident) -> str:
     """Return what the ranks ran with, on one line, and what of it was new with this attempt."""
-    now, before = it.fingerprint, it.fingerprint_before
+    now, previous = it.fingerprint, it.fingerprint_before
     if now is None:
         return ""
     parts = []
     for name in ("image", "gpu_model", "driver", "collectives", "environment", "revision"):
-        value, old = (show.on_one_line(getattr(each, name)) if each else "" for each in (now, before))
+        value, old = (
+            show.on_one_line(getattr(fingerprint, name)) if fingerprint else "" for fingerprint in (now, previous)
+        )
         if value or old:
             short = value.removeprefix("sha256:")[:16] if name == "image" else value
             # The collectives' library is known only once ranks train.
-            is_new = before is not None and value != old and bool(name != "collectives" or (value and old))
+            is_new = previous is not None and value != old and bool(name != "collectives" or (value and old))
             parts.append(f"{name.replace('gpu_model', 'GPU')} {short or 'unknown'}{' (new)' if is_new else ''}")
     return ", ".join(parts)

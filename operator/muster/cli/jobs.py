@@ -38,17 +38,17 @@ async def read_job(session: Session, name: str) -> tuple[bytes, TrainingJob]:
     path = paths.muster("trainingjobs", namespace=session.namespace, name=name)
     try:
         data = await session.client.get(path)
-        found = decode.custom(TrainingJob)(data)
+        job = decode.custom(TrainingJob)(data)
     except NotFound as error:
         if error.details.get("name") != name:  # the kind is unknown
             raise
         raise CliError(await _no_such_job(session, name)) from error
-    if isinstance(found, decode.Undecodable):
+    if isinstance(job, decode.Undecodable):
         raise CliError(
-            f"job {session.namespace}/{name} does not fit its definition ({found.error}): the operator or the "
+            f"job {session.namespace}/{name} does not fit its definition ({job.error}): the operator or the "
             "CustomResourceDefinitions have another version than this command. See the job by kubectl get tj -o yaml"
         )
-    return data, found
+    return data, job
 
 
 class _Written(msgspec.Struct, rename="camel"):
@@ -67,7 +67,9 @@ class _Managed(msgspec.Struct):
 def status_time(data: bytes) -> datetime | None:
     """Return when the status of an object was last written, by the API server's clock; None: it does not say."""
     written = msgspec.json.decode(data, type=_Managed).metadata.managed_fields
-    return max((each.time for each in written if each.subresource == "status" and each.time is not None), default=None)
+    return max(
+        (entry.time for entry in written if entry.subresource == "status" and entry.time is not None), default=None
+    )
 
 
 async def events_of(session: Session, uid: str) -> list[JobEvent] | None:
@@ -135,8 +137,8 @@ async def _no_such_job(session: Session, name: str) -> str:
             everywhere = await _names(session, session.namespace)
         except Forbidden:
             return f"{missing}: kubectl get tj -A lists those that there are"
-    here = sorted(found.name for found in everywhere if found.namespace == session.namespace)
-    elsewhere = sorted(found.namespace for found in everywhere if found.name == name)
+    here = sorted(job.name for job in everywhere if job.namespace == session.namespace)
+    elsewhere = sorted(job.namespace for job in everywhere if job.name == name)
     if elsewhere:
         return f"{missing}, but in {', '.join(elsewhere[:SHOWN])}: give it with -n"
     near = difflib.get_close_matches(name, here, n=3)
@@ -150,11 +152,11 @@ async def _no_such_job(session: Session, name: str) -> str:
 
 async def _names(session: Session, namespace: str) -> list[_Named]:
     """Return namespaces and names of all jobs."""
-    found: list[_Named] = []
+    names: list[_Named] = []
     query: dict[str, str | int] = {"limit": PAGE_SIZE}
     while True:
         page = decode.list_page(await session.client.get(paths.muster("trainingjobs", namespace=namespace), query))
-        found += [msgspec.json.decode(item, type=_Listed).metadata for item in page.items or ()]
+        names += [msgspec.json.decode(item, type=_Listed).metadata for item in page.items or ()]
         if not page.metadata.continue_:
-            return found
+            return names
         query["continue"] = page.metadata.continue_

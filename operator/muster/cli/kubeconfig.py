@@ -56,20 +56,20 @@ def find(
         for entry in config.get("contexts") or ():
             contexts.setdefault(str(entry.get("name")), entry.get("context") or {})
     wanted = context or next((c["current-context"] for c in configs if c.get("current-context")), "")
-    known = ", ".join(sorted(contexts)) or "none"
+    context_names = ", ".join(sorted(contexts)) or "none"
     if not wanted:
-        raise CliError(f"{files} has no current context: give --context NAME ({known})")
+        raise CliError(f"{files} has no current context: give --context NAME ({context_names})")
     if wanted not in contexts:
-        raise CliError(f"{files} has no context {wanted!r}: give --context NAME ({known})")
+        raise CliError(f"{files} has no context {wanted!r}: give --context NAME ({context_names})")
     chosen = contexts[wanted]
     return Target(files, wanted, str(chosen.get("namespace") or "default"), str(chosen.get("user") or ""))
 
 
 def _read(path: Path) -> Mapping[str, Any]:
     try:
-        found = yaml.safe_load(path.read_text())
+        config = yaml.safe_load(path.read_text())
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise CliError(f"the kubeconfig {path} cannot be read: {' '.join(str(error).split())}") from error
-    if not isinstance(found, dict) or not all(isinstance(e, dict) for e in found.get("contexts") or ()):
+    if not isinstance(config, dict) or not all(isinstance(e, dict) for e in config.get("contexts") or ()):
         raise CliError(f"{path} is no kubeconfig: set KUBECONFIG or give --kubeconfig FILE")
-    return found
+    return config

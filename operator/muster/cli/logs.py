@@ -160,16 +160,16 @@ async def _read(
     limit: asyncio.Semaphore,
 ) -> PodLog:
     """Read the newest pod that has the requested lines; else return why none has."""
-    found: PodLog | None = None
+    first_log: PodLog | None = None
     for pod in pods:
         async with limit:
             log = await _log(session, job, worker, pod, attempt, tail)
         if log.lines:
             return log
-        found = found or log
-    if found is None:
+        first_log = first_log or log
+    if first_log is None:
         return _row(worker, None, problem="its pod is gone, and its log with it")
-    return found
+    return first_log
 
 
 async def _log(

@@ -117,8 +117,8 @@ async def declare_lost(session: Session, names: Sequence[str], reason: str, *, y
         if name in gone:
             rows.append(LostNodeRow(name=name, used_by=gone[name], consequences=follows(gone[name], is_gone=True)))
             continue
-        known = account.facts_of_node(nodes[name], None)
-        used_by = None if known.used_by is None else list(known.used_by)
+        facts = account.facts_of_node(nodes[name], None)
+        used_by = None if facts.used_by is None else list(facts.used_by)
         rows.append(LostNodeRow(name=name, used_by=used_by, consequences=follows(used_by)))
     renewals, unread = await _renewals(session, names)
     if not yes:
@@ -154,16 +154,20 @@ def follows(used_by: Sequence[str] | None, *, is_gone: bool = False) -> list[str
     """
     jobs = [name for name in used_by or () if not name.startswith("pod ")]
     who = ", ".join(jobs) if jobs else "every job" if used_by is None else ""
-    told = ["its kubelet, and the launchers on it, have to stay silent: a sign of life makes this confirmation void"]
+    consequences = [
+        "its kubelet, and the launchers on it, have to stay silent: a sign of life makes this confirmation void"
+    ]
     if who:
         starts = "starts" if len(jobs) < 2 else "start"
-        told.insert(0, f"{who} {starts} on other nodes without waiting for proof that the ranks here have ended")
-        told.append("if the machine is alive after all, two attempts may write to one checkpoint directory")
+        consequences.insert(
+            0, f"{who} {starts} on other nodes without waiting for proof that the ranks here have ended"
+        )
+        consequences.append("if the machine is alive after all, two attempts may write to one checkpoint directory")
     else:
-        told.insert(0, "no job holds it now; a job that waits for proof of death there continues")
+        consequences.insert(0, "no job holds it now; a job that waits for proof of death there continues")
     if is_gone:
-        told.append("it is gone from the cluster, so nothing here shows whether the machine still runs")
-    return told
+        consequences.append("it is gone from the cluster, so nothing here shows whether the machine still runs")
+    return consequences
 
 
 async def _found(session: Session, names: Sequence[str]) -> "tuple[dict[str, NodeView], dict[str, list[str]]]":
@@ -194,19 +198,19 @@ async def _renewals(session: Session, names: Sequence[str]) -> tuple[dict[str, s
     """Return when each kubelet last renewed its lease, as it wrote that; and what could not be read, for people."""
     from muster.kube.decode import node_lease
 
-    found = {}
+    renewals = {}
     for name in names:
         try:
-            found[name] = node_lease(await session.client.get(paths.leases(paths.NODE_LEASES, name))).renew_time
+            renewals[name] = node_lease(await session.client.get(paths.leases(paths.NODE_LEASES, name))).renew_time
         except NotFound:
             continue
         except Forbidden:
-            return found, [
+            return renewals, [
                 "heartbeats may not be read (leases in kube-node-lease), so the clocks of the nodes date the signs of "
                 "life: if a kubelet's clock is ahead, this declaration has no effect. Ask for ClusterRole "
                 "muster-fleet-edit"
             ]
-    return found, []
+    return renewals, []
 
 
 async def _confirm(rows: Sequence[LostNodeRow]) -> None:

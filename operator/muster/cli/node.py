@@ -35,28 +35,28 @@ async def find(session: Session, name: str) -> NodeLife:
         CliError: the node is unknown, or this user may read nothing of it.
         ApiError: the API server did not answer as it should.
     """
-    (health, unknown), (node, known, hidden), (jobs, gangs, unseen), levels, (request, kept) = await asyncio.gather(
+    (health, unknown), (node, exists, hidden), (jobs, gangs, unseen), levels, (request, kept) = await asyncio.gather(
         _health(session, name), _node(session, name), _jobs(session), _levels(session), _repair(session, name)
     )
     notes = [*unknown, *hidden, *unseen, *([] if health is None else kept)]
-    found = life(name, health, node, known, jobs, gangs, levels, notes, request)
-    if found.exists or found.health or found.jobs or found.history:
-        if known is False:
+    node_life = life(name, health, node, exists, jobs, gangs, levels, notes, request)
+    if node_life.exists or node_life.health or node_life.jobs or node_life.history:
+        if exists is False:
             gone = "the cluster has no Node of this name (any more): this is what is remembered of it"
-            found = found.model_copy(update={"notes": [gone, *found.notes]})
-        return found
-    if known is False:
+            node_life = node_life.model_copy(update={"notes": [gone, *node_life.notes]})
+        return node_life
+    if exists is False:
         raise CliError(await _no_such_node(session, name))
     raise CliError(
-        f"nothing is known of node {name} here: {'; '.join(found.notes)}"
-        if found.notes
+        f"nothing is known of node {name} here: {'; '.join(node_life.notes)}"
+        if node_life.notes
         else f"nothing is known of {name}"
     )
 
 
 async def _health(session: Session, name: str) -> tuple[NodeHealth | None, list[str]]:
     try:
-        found = decode.custom(NodeHealth)(await session.client.get(paths.muster("nodehealths", name=name)))
+        health = decode.custom(NodeHealth)(await session.client.get(paths.muster("nodehealths", name=name)))
     except Forbidden:
         return None, [
             f"its health may not be read (nodehealths): ask for ClusterRole {FLEET_ROLE} (a ClusterRoleBinding)"
@@ -65,33 +65,33 @@ async def _health(session: Session, name: str) -> tuple[NodeHealth | None, list[
         if error.details.get("name") == name:
             return None, ["it has no NodeHealth: it never had a finding, or no operator runs"]
         return None, ["the health of nodes is not known: this cluster's Muster is too old to keep NodeHealth"]
-    if isinstance(found, Undecodable):
-        return None, [f"its NodeHealth cannot be read by this version ({found.error})"]
-    return found, []
+    if isinstance(health, Undecodable):
+        return None, [f"its NodeHealth cannot be read by this version ({health.error})"]
+    return health, []
 
 
 async def _repair(session: Session, name: str) -> tuple[RepairRequest | None, list[str]]:
     """Read the request for its repair; returns it with notes."""
     try:
-        found = decode.custom(RepairRequest)(await session.client.get(paths.muster("repairrequests", name=name)))
+        request = decode.custom(RepairRequest)(await session.client.get(paths.muster("repairrequests", name=name)))
     except Forbidden:
         return None, [f"its RepairRequest may not be read (repairrequests): ask for ClusterRole {FLEET_ROLE}"]
     except NotFound:  # or a Muster without such requests
         return None, []
-    if isinstance(found, Undecodable):
-        return None, [f"its RepairRequest cannot be read by this version ({found.error})"]
-    return found, []
+    if isinstance(request, Undecodable):
+        return None, [f"its RepairRequest cannot be read by this version ({request.error})"]
+    return request, []
 
 
 async def _node(session: Session, name: str) -> tuple[NodeView | None, bool | None, list[str]]:
     """Return the Node, whether there is one, and notes. The fleet's role may list nodes, not get one."""
     try:
-        found, unreadable = await listed(
+        nodes, unreadable = await listed(
             session.client, paths.core("nodes"), decode.node, {"fieldSelector": f"metadata.name={name}"}
         )
     except Forbidden:
         return None, None, [f"the Node itself may not be read: ask for ClusterRole {FLEET_ROLE} (a ClusterRoleBinding)"]
-    there = next((node for node in found if node.name == name), None)
+    there = next((node for node in nodes if node.name == name), None)
     if unreadable:
         return None, True, ["the Node cannot be read by this version"]
     return there, there is not None, []
@@ -189,9 +189,11 @@ def render(console: Console, it: NodeLife, now: datetime) -> None:
         shown_life = it.history[:SHOWN_LIFE]
         show.headline(console, f"ITS LIFE ({len(shown_life)} of {len(it.history)} moments, the newest first)")
         made = show.table("TIME", "LASTED", "KIND", "WHAT", whole=("TIME",))
-        for each in shown_life:
-            lasted = show.duration(max((each.until - each.time).total_seconds(), 0)) if each.until else ""
-            show.add(made, show.moment(each.time), lasted, each.kind, show.on_one_line(each.event))
+        for happening in shown_life:
+            lasted = (
+                show.duration(max((happening.until - happening.time).total_seconds(), 0)) if happening.until else ""
+            )
+            show.add(made, show.moment(happening.time), lasted, happening.kind, show.on_one_line(happening.event))
         console.print(made)
     if it.notes:
         console.print()
@@ -237,8 +239,8 @@ def _facts(it: NodeLife, now: datetime) -> list[tuple[str, object]]:
     if it.repair is not None:
         repair = it.repair
         asked = f"requested {show.age(repair.since, now)} ago" if repair.since else ""
-        told = ", ".join(filter(None, (repair.phase, asked, repair.message)))
-        rows.append(("Repair", f"{repair.action}: {told}"))
+        repair_text = ", ".join(filter(None, (repair.phase, asked, repair.message)))
+        rows.append(("Repair", f"{repair.action}: {repair_text}"))
     if agent is not None:
         gpus = f"{agent.gpus} x {agent.gpu_model or 'GPU'}" if agent.gpus else "no GPU seen"
         rows.append(("Machine", gpus + (f", driver {agent.driver}" if agent.driver else "")))

@@ -114,8 +114,8 @@ async def find(session: Session, wanted: Wanted) -> FleetTree:
     try:
         return tree_of(fleet, wanted, seen.notes, healths_of(seen))
     except UnknownLevelError as error:
-        known = ", ".join(level.name for level in fleet.policy.topology.levels) or "none"
-        raise CliError(f"the fleet has no level {error}: its levels are {known} (FleetPolicy default)") from error
+        levels = ", ".join(level.name for level in fleet.policy.topology.levels) or "none"
+        raise CliError(f"the fleet has no level {error}: its levels are {levels} (FleetPolicy default)") from error
     except UnknownDomainError as error:
         raise CliError(_no_such_domain(wanted.domain, error.paths)) from error
 
@@ -181,12 +181,12 @@ def render(
 def _print_nodes(console: Console, it: FleetTree, now: datetime, *, gpus: bool) -> None:
     console.print()
     # Where nothing is known of any node there is nothing to show.
-    known = any(node.health is not None and node.health.state for node in it.nodes)
+    has_health = any(node.health is not None and node.health.state for node in it.nodes)
     made = show.table(
         "NODE",
         "DOMAIN",
         "STATE",
-        *(["HEALTH", "FOR"] if known else []),
+        *(["HEALTH", "FOR"] if has_health else []),
         *([_accelerators(it)] if gpus else []),
         "USED BY",
         "REASON",
@@ -199,7 +199,7 @@ def _print_nodes(console: Console, it: FleetTree, now: datetime, *, gpus: bool) 
             node.name,
             node.domain,
             _styled(node.state),
-            *(_health_cells(node, now) if known else []),
+            *(_health_cells(node, now) if has_health else []),
             *([node.accelerators] if gpus else []),
             ", ".join(node.used_by),
             _reason(node),

@@ -94,15 +94,15 @@ async def naming(client: Client) -> dict[str, list[str]]:
     )
     going = [job for job in jobs if isinstance(job, TrainingJob) and job.status.completion is None]
     called = {job.metadata.uid: f"{job.metadata.namespace}/{job.metadata.name}" for job in going}
-    found: dict[str, set[str]] = {}
+    jobs_by_node: dict[str, set[str]] = {}
     for gang in gangs:
         if isinstance(gang, Gang) and gang.spec.job_uid in called:
             for node in gang.spec.nodes:
-                found.setdefault(node, set()).add(called[gang.spec.job_uid])
+                jobs_by_node.setdefault(node, set()).add(called[gang.spec.job_uid])
     for pod in workers:
         if pod.node and not pod.terminal and pod.owner_uid in called:
-            found.setdefault(pod.node, set()).add(called[pod.owner_uid])
-    return {node: sorted(names) for node, names in found.items()}
+            jobs_by_node.setdefault(pod.node, set()).add(called[pod.owner_uid])
+    return {node: sorted(names) for node, names in jobs_by_node.items()}
 
 
 async def records(client: Client) -> tuple[list[TrainingJob], list[Gang]]:
@@ -122,16 +122,16 @@ async def policy_of(client: Client) -> tuple[FleetPolicySpec, list[str]]:
         ApiError: it could not be read, or the cluster does not know the kind.
     """
     try:
-        found = custom(FleetPolicy)(await client.get(paths.muster("fleetpolicies", name="default")))
+        policy = custom(FleetPolicy)(await client.get(paths.muster("fleetpolicies", name="default")))
     except NotFound as error:
         if error.details.get("name") == "default":
             return FleetPolicySpec(), []
         raise
-    if isinstance(found, Undecodable):
+    if isinstance(policy, Undecodable):
         return FleetPolicySpec(), [
-            f"FleetPolicy default does not fit its definition ({found.error}): default levels are shown"
+            f"FleetPolicy default does not fit its definition ({policy.error}): default levels are shown"
         ]
-    return found.spec, []
+    return policy.spec, []
 
 
 async def _all(source: informer.Informer[T]) -> list[T]:
@@ -150,17 +150,19 @@ async def _leases(client: Client) -> tuple[list[NodeLease], list[str]]:
 async def _healths(client: Client) -> tuple[list[NodeHealth | Undecodable], list[str]]:
     kind = informer.Kind("nodehealths", paths.muster("nodehealths"), decode.custom(NodeHealth), decode.custom_meta)
     try:
-        found = await _all(informer.Informer(client, kind))
+        healths = await _all(informer.Informer(client, kind))
     except NotFound:
         return [], ["the health of nodes is not known: this cluster's Muster is too old to keep NodeHealth"]
     except Forbidden:
         return [], [
             "the health of nodes may not be read (nodehealths): a node that is excluded for it may show as free"
         ]
-    unreadable = sum(isinstance(health, Undecodable) for health in found)
+    unreadable = sum(isinstance(health, Undecodable) for health in healths)
     if not unreadable:
-        return found, []
-    return found, [f"{unreadable} NodeHealth(s) cannot be read by this version: the health of these nodes is not shown"]
+        return healths, []
+    return healths, [
+        f"{unreadable} NodeHealth(s) cannot be read by this version: the health of these nodes is not shown"
+    ]
 
 
 def healths_of(seen: FleetObservation) -> dict[str, HealthRow]:

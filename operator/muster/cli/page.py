@@ -95,7 +95,7 @@ def command(
     inside = options.namespace or NAMESPACE
     served = connected(options, lambda session: find(session, inside))
     ends = {signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}
-    before = {number: signal.signal(number, _over) for number in ends}
+    previous_handlers = {number: signal.signal(number, _over) for number in ends}
     try:
         target = config.find(options.kubeconfig, options.context)
         with forwarding(target, inside, served, port) as (local, process):
@@ -111,7 +111,7 @@ def command(
         typer.echo(f"error: {show.printable(str(error))}", err=True)
         raise typer.Exit(1) from error
     finally:
-        for number, handler in before.items():
+        for number, handler in previous_handlers.items():
             signal.signal(number, handler)
 
 
@@ -152,13 +152,13 @@ def served_by(deployment: Any, namespace: str) -> Served:
             f"the page is not ready. Try again in a moment. If that does not help, see kubectl -n {namespace} describe "
             f"pods and kubectl -n {namespace} logs deployment/{NAME}"
         )
-    found: dict[str, str] = {}
+    variables: dict[str, str] = {}
     for container in deployment["spec"]["template"]["spec"]["containers"]:
         if container.get("name") == "page":
-            found = {each["name"]: str(each.get("value") or "") for each in container.get("env") or ()}
-    given = found.get(PORT_VARIABLE, "")
+            variables = {variable["name"]: str(variable.get("value") or "") for variable in container.get("env") or ()}
+    given = variables.get(PORT_VARIABLE, "")
     # With an invalid port the page refuses to start.
-    return Served(int(given) if given.isascii() and given.isdigit() else PORT, bool(found.get(TLS_VARIABLE)))
+    return Served(int(given) if given.isascii() and given.isdigit() else PORT, bool(variables.get(TLS_VARIABLE)))
 
 
 @contextlib.contextmanager
@@ -195,8 +195,8 @@ def _forwarded(process: "subprocess.Popen[str]", said: IO[str], namespace: str) 
     late.start()
     try:
         for line in process.stdout:
-            if found := _FORWARDS.match(line):
-                return int(found[1])
+            if match := _FORWARDS.match(line):
+                return int(match[1])
     finally:
         late.cancel()
     _end(process)

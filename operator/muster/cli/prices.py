@@ -32,12 +32,12 @@ async def fleet_policy(session: "Session") -> FleetPolicySpec | None:
         ApiError: the API server did not answer as it should.
     """
     try:
-        found = decode.custom(FleetPolicy)(await session.client.get(paths.muster("fleetpolicies", name="default")))
+        policy = decode.custom(FleetPolicy)(await session.client.get(paths.muster("fleetpolicies", name="default")))
     except Forbidden:
         return None
     except NotFound:
         return FleetPolicySpec()
-    return found.spec if isinstance(found, FleetPolicy) else None
+    return policy.spec if isinstance(policy, FleetPolicy) else None
 
 
 async def prices_for(session: "Session", price: float | None) -> Prices:

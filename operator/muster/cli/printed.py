@@ -92,28 +92,29 @@ def wanted(job: TrainingJob, record: GangSpec | None, asked: LogRequest) -> tupl
     Raises:
         NothingAskedForError: there are none.
     """
-    each = job.spec.launch.processes_per_node
-    worker_views = _worker_views(job, record)
-    known = _incidents(job, record)
+    processes = job.spec.launch.processes_per_node
+    workers = _workers(job, record)
+    incidents = _incidents(job, record)
     now = record.attempt if record else job.status.attempt
     if asked.failed:
-        return _failed_worker(job, _culprit(known, asked.attempt), worker_views)
+        return _failed_worker(job, _culprit(incidents, asked.attempt), workers)
     if asked.attempt is not None and asked.attempt > now:
         raise NothingAskedForError(f"there is no attempt {asked.attempt}: it is in attempt {now}")
     if asked.rank is None:
-        return [Wanted(index, _ranks(rank, each), node) for index, rank, node in worker_views], asked.attempt, []
+        return [Wanted(index, _ranks(rank, processes), node) for index, rank, node in workers], asked.attempt, []
     then = next(
-        (i for i in known if isinstance(i, GangIncident) and i.attempt == asked.attempt and i.rank == asked.rank), None
+        (i for i in incidents if isinstance(i, GangIncident) and i.attempt == asked.attempt and i.rank == asked.rank),
+        None,
     )
     if then is not None and then.index is not None:
         return [Wanted(then.index, str(asked.rank), then.node)], asked.attempt, []
-    found = next((worker_view for worker_view in worker_views if worker_view[1] == asked.rank // each), None)
-    named = next((i for i in reversed(known) if isinstance(i, GangIncident) and i.rank == asked.rank), None)
-    if found is None and named is not None and named.index is not None and asked.attempt is None:
+    worker = next((candidate for candidate in workers if candidate[1] == asked.rank // processes), None)
+    named = next((i for i in reversed(incidents) if isinstance(i, GangIncident) and i.rank == asked.rank), None)
+    if worker is None and named is not None and named.index is not None and asked.attempt is None:
         # torchrun counts on where Muster's own numbers end.
         return [Wanted(named.index, str(asked.rank), named.node)], named.attempt, []
-    if found is None:
-        last = job.spec.nodes * each - 1
+    if worker is None:
+        last = job.spec.nodes * processes - 1
         there = f"its ranks are 0 to {last}" if record is None or record.members else "it has no workers now"
         raise NothingAskedForError(f"there is no rank {asked.rank}: {there}")
     notes = []
@@ -121,16 +122,16 @@ def wanted(job: TrainingJob, record: GangSpec | None, asked: LogRequest) -> tupl
         notes.append(
             f"rank {asked.rank} is the one of attempt {now}: in attempt {asked.attempt} another worker may have had it"
         )
-    if named is not None and named.index not in (None, found[0]):
+    if named is not None and named.index not in (None, worker[0]):
         notes.append(
             f"rank {asked.rank} that failed in attempt {named.attempt} was on worker {named.index}: --attempt "
             f"{named.attempt} has it"
         )
-    return [Wanted(found[0], _ranks(found[1], each), found[2])], asked.attempt, notes
+    return [Wanted(worker[0], _ranks(worker[1], processes), worker[2])], asked.attempt, notes
 
 
 def _failed_worker(
-    job: TrainingJob, culprit: GangIncident | Incident, worker_views: Sequence[tuple[int, int, str]]
+    job: TrainingJob, culprit: GangIncident | Incident, workers: Sequence[tuple[int, int, str]]
 ) -> tuple[list[Wanted], int, list[str]]:
     """Return the worker that failed, the attempt and notes.
 
@@ -141,7 +142,7 @@ def _failed_worker(
     name = f"{job.metadata.namespace}/{job.metadata.name}"
     where = f"to see where its ranks stood: kubectl muster report {name} --incident {attempt}"
     if index is None:
-        index = next((worker_view for worker_view, _, node in worker_views if node and node == culprit.node), None)
+        index = next((worker for worker, _, node in workers if node and node == culprit.node), None)
     if index is None and is_hang(culprit.reason):
         what, _ = split(culprit.message)
         raise NothingAskedForError(f"attempt {attempt} hung, and no worker failed: {what}; {where}; or give --rank N")
@@ -149,68 +150,68 @@ def _failed_worker(
         raise NothingAskedForError(
             f"which worker failed in attempt {attempt} is not known ({culprit.reason}): give --rank N"
         )
-    rank, node = next(((rank, node) for worker_view, rank, node in worker_views if worker_view == index), (-1, ""))
+    rank, node = next(((rank, node) for worker, rank, node in workers if worker == index), (-1, ""))
     notes = [f"attempt {attempt} hung; {where}"] if is_hang(culprit.reason) else []
     return [Wanted(index, _ranks(rank, job.spec.launch.processes_per_node), culprit.node or node)], attempt, notes
 
 
-def _worker_views(job: TrainingJob, record: GangSpec | None) -> list[tuple[int, int, str]]:
+def _workers(job: TrainingJob, record: GangSpec | None) -> list[tuple[int, int, str]]:
     """Return index, node rank (-1: a spare) and node of each member."""
     if record is None:
         return [(index, index if index < job.spec.nodes else -1, node) for index, node in enumerate(job.status.nodes)]
     return sorted((m.index, m.rank if m.role is Role.WORKER else -1, m.node) for m in record.members)
 
 
-def _ranks(node_rank: int, each: int) -> str:
+def _ranks(node_rank: int, processes: int) -> str:
     if node_rank < 0:
         return ""
-    return str(node_rank) if each == 1 else f"{node_rank * each}-{(node_rank + 1) * each - 1}"
+    return str(node_rank) if processes == 1 else f"{node_rank * processes}-{(node_rank + 1) * processes - 1}"
 
 
 def _incidents(job: TrainingJob, record: GangSpec | None) -> Sequence[GangIncident | Incident]:
     return record.incidents if record is not None and record.incidents else job.status.incidents
 
 
-def _culprit(known: Sequence[GangIncident | Incident], attempt: int | None) -> GangIncident | Incident:
-    failures = [each for each in known if each.fault_class != FaultClass.PLANNED]
-    found = next((each for each in reversed(failures) if attempt in (None, each.attempt)), None)
-    if found is not None:
-        return found
+def _culprit(incidents: Sequence[GangIncident | Incident], attempt: int | None) -> GangIncident | Incident:
+    failures = [incident for incident in incidents if incident.fault_class != FaultClass.PLANNED]
+    culprit = next((incident for incident in reversed(failures) if attempt in (None, incident.attempt)), None)
+    if culprit is not None:
+        return culprit
     if attempt is None:
         raise NothingAskedForError("none of its workers has failed, as far as the record goes")
-    numbers = ", ".join(str(each.attempt) for each in failures[-8:]) or "none of its attempts"
+    numbers = ", ".join(str(incident.attempt) for incident in failures[-8:]) or "none of its attempts"
     raise NothingAskedForError(f"attempt {attempt} did not end by a failure that the record has: {numbers} did")
 
 
 def pods_by_worker(pods: Sequence[PodView]) -> dict[int, list[PodView]]:
     """Return the pods of each worker, the newest first."""
-    found: dict[int, list[PodView]] = {}
+    by_worker: dict[int, list[PodView]] = {}
     for pod in sorted(pods, key=lambda pod: pod.incarnation, reverse=True):
-        found.setdefault(pod.index, []).append(pod)
-    return found
+        by_worker.setdefault(pod.index, []).append(pod)
+    return by_worker
 
 
 def remains(job: TrainingJob, record: GangSpec | None, worker: Wanted, attempt: int | None) -> list[Remains]:
     """Return what the record has kept of this worker's failures, the newest last."""
-    found = []
-    for each in _incidents(job, record):
-        same = each.index == worker.index if isinstance(each, GangIncident) else each.node == worker.node
-        if same and attempt in (None, each.attempt):
-            what, lines = split(each.message)
-            found.append(Remains(incident=each.attempt, reason=each.reason, message=what, last_lines=lines))
-    return found[-3:]
+    kept = []
+    for incident in _incidents(job, record):
+        same = incident.index == worker.index if isinstance(incident, GangIncident) else incident.node == worker.node
+        if same and attempt in (None, incident.attempt):
+            what, lines = split(incident.message)
+            kept.append(Remains(incident=incident.attempt, reason=incident.reason, message=what, last_lines=lines))
+    return kept[-3:]
 
 
 def of_attempt(lines: Sequence[str], attempt: int) -> list[str] | None:
     """Return the lines from the beginning of an attempt until another one begins; None: it did not begin here."""
     begun: int | None = None
     for place, line in enumerate(lines):
-        found = _BEGINS.search(line)
-        if found is None:
+        match = _BEGINS.search(line)
+        if match is None:
             continue
-        if begun is not None and int(found[1]) != attempt:
+        if begun is not None and int(match[1]) != attempt:
             return list(lines[begun:place])
-        if begun is None and int(found[1]) == attempt:
+        if begun is None and int(match[1]) == attempt:
             begun = place
     return None if begun is None else list(lines[begun:])
 

@@ -99,10 +99,10 @@ def _number(body: bytes) -> float | None:
     """Return the number of an answer that is a vector of one sample or none; None: it is no such answer."""
     try:
         answer: Any = json.loads(body)
-        found = answer["data"]["result"]
-        if answer["status"] != "success" or answer["data"]["resultType"] != "vector" or len(found) > 1:
+        samples = answer["data"]["result"]
+        if answer["status"] != "success" or answer["data"]["resultType"] != "vector" or len(samples) > 1:
             return None
-        number = float(found[0]["value"][1]) if found else 0.0
+        number = float(samples[0]["value"][1]) if samples else 0.0
     except (ValueError, KeyError, TypeError, IndexError, OverflowError, RecursionError):
         return None
     return number if math.isfinite(number) else None

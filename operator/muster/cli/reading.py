@@ -52,16 +52,16 @@ async def record_of(session: "Session", job: TrainingJob) -> tuple[GangSpec | No
     name = gang_name(job.metadata.name, job.metadata.uid)
     path = paths.muster("gangs", namespace=job.metadata.namespace, name=name)
     try:
-        found = decode.custom(Gang)(await session.client.get(path))
+        gang = decode.custom(Gang)(await session.client.get(path))
     except NotFound:
         return None, []
     except Forbidden:
         return None, [f"its record may not be read (gangs): ask for ClusterRole {VIEW_ROLE} in this namespace"]
-    if isinstance(found, Undecodable):
-        return None, [f"its record cannot be read by this version (Gang {name}: {found.error})"]
-    if found.spec.job_uid != job.metadata.uid:
+    if isinstance(gang, Undecodable):
+        return None, [f"its record cannot be read by this version (Gang {name}: {gang.error})"]
+    if gang.spec.job_uid != job.metadata.uid:
         return None, [f"the Gang {name} is another job's"]
-    return found.spec, []
+    return gang.spec, []
 
 
 async def pods_of(session: "Session", job: TrainingJob) -> tuple[list[PodView] | None, list[str]]:
@@ -89,14 +89,14 @@ async def healths_of(session: "Session", nodes: Iterable[str]) -> tuple[dict[str
     """
     wanted = set(filter(None, nodes))
     read = decode.custom(NodeHealth)
-    found: list[NodeHealth | Undecodable]
+    healths: list[NodeHealth | Undecodable]
     try:
         if len(wanted) <= SINGLE_NODES:
             answers = await asyncio.gather(*(_health(session.client, name) for name in sorted(wanted)))
-            found = [read(answer) for answer in answers if answer is not None]
+            healths = [read(answer) for answer in answers if answer is not None]
         else:
             # Of a fleet of thousands only the requested ones are read in full.
-            found = [
+            healths = [
                 read(item)
                 async for item in items(session.client, paths.muster("nodehealths"))
                 if _names.decode(item).metadata.name in wanted
@@ -109,9 +109,9 @@ async def healths_of(session: "Session", nodes: Iterable[str]) -> tuple[dict[str
     except NotFound:
         return None, ["the health of nodes is not known: this cluster's Muster is too old to keep NodeHealth"]
     return {
-        each.metadata.name: health_row(each)
-        for each in found
-        if isinstance(each, NodeHealth) and each.metadata.name in wanted
+        health.metadata.name: health_row(health)
+        for health in healths
+        if isinstance(health, NodeHealth) and health.metadata.name in wanted
     }, []
 
 

@@ -91,9 +91,9 @@ def leader_of(collected: Mapping[str, Any]) -> str:
 
 def _port_of(pod: str, collected: Mapping[str, Any]) -> int:
     """Return the port at which decisions are served in a pod."""
-    for each in collected.get("operator/pods.json", ()):
-        if each["metadata"]["name"] == pod:
-            for container in each["spec"]["containers"]:
+    for manifest in collected.get("operator/pods.json", ()):
+        if manifest["metadata"]["name"] == pod:
+            for container in manifest["spec"]["containers"]:
                 for variable in container.get("env") or ():
                     if variable["name"] == PORT_VARIABLE and str(variable.get("value")).isdigit():
                         return int(variable["value"])
@@ -106,8 +106,8 @@ def nodes_of(collected: Mapping[str, Any]) -> list[str]:
     if "fleet/nodehealths.json" not in collected:
         return sorted(named)
     states = {
-        each["metadata"]["name"]: (each.get("status") or {}).get("state")
-        for each in collected["fleet/nodehealths.json"]
+        health["metadata"]["name"]: (health.get("status") or {}).get("state")
+        for health in collected["fleet/nodehealths.json"]
     }
     return sorted(named & states.keys(), key=lambda node: (states[node] in (None, "Healthy"), node))
 
@@ -115,13 +115,13 @@ def nodes_of(collected: Mapping[str, Any]) -> list[str]:
 def _named_nodes(value: Any) -> Iterator[str]:
     """Yield the nodes that a record or a pod names: those of workers, of incidents, of pods that may still run."""
     if isinstance(value, Mapping):
-        for key, each in value.items():
-            if key in ("node", "nodeName") and isinstance(each, str) and each:
-                yield each
-            yield from _named_nodes(each)
+        for key, item in value.items():
+            if key in ("node", "nodeName") and isinstance(item, str) and item:
+                yield item
+            yield from _named_nodes(item)
     elif isinstance(value, list):
-        for each in value:
-            yield from _named_nodes(each)
+        for item in value:
+            yield from _named_nodes(item)
 
 
 def _keep(recorded: Recorded, file: str, status: int, body: bytes, most_bytes: int) -> None:

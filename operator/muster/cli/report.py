@@ -254,21 +254,21 @@ def render(console: Console, it: JobReport) -> None:
     head.append(f", {show.duration(it.wall_seconds)} from {show.moment(it.creation_time)}", style="not bold")
     console.print(head)
     if it.no_progress_seconds:
-        told = f"for {show.duration(it.no_progress_seconds)} it has finished no step: that time is unknown"
-        console.print(Text(told, style="bold yellow"))
+        text = f"for {show.duration(it.no_progress_seconds)} it has finished no step: that time is unknown"
+        console.print(Text(text, style="bold yellow"))
     console.print()
     console.print(bar(it.buckets))
     console.print()
     made = show.table("", "WHERE THE TIME WENT", "TIME", "SHARE", "GPU-HOURS", numbers=("TIME", "SHARE", "GPU-HOURS"))
-    for each in it.buckets:
-        sign, style = _style_of(each)
+    for bucket in it.buckets:
+        sign, style = _style_of(bucket)
         show.add(
             made,
             Text(sign, style=style),
-            each.bucket,
-            show.duration(each.seconds),
-            show.percent(each.share),
-            f"{each.gpu_hours:,.1f}",
+            bucket.bucket,
+            show.duration(bucket.seconds),
+            show.percent(bucket.share),
+            f"{bucket.gpu_hours:,.1f}",
         )
     show.add(made, "", "all of it", show.duration(it.wall_seconds), "100.0%", f"{it.gpu_hours:,.1f}")
     console.print(made)
@@ -303,26 +303,33 @@ def bar(buckets: Sequence[Share]) -> Text:
     """Draw all buckets side by side; each that took any time gets a sign, at the cost of the largest."""
     if not buckets:
         return Text()
-    widths = [max(1, round(each.share * BAR_WIDTH)) for each in buckets]
+    widths = [max(1, round(bucket.share * BAR_WIDTH)) for bucket in buckets]
     widths[0] = max(1, widths[0] + BAR_WIDTH - sum(widths))
     drawn = Text()
-    for each, width in zip(buckets, widths, strict=True):
-        sign, style = _style_of(each)
+    for bucket, width in zip(buckets, widths, strict=True):
+        sign, style = _style_of(bucket)
         drawn.append(sign * width, style=style)
     return drawn
 
 
-def _style_of(each: Share) -> tuple[str, str]:
-    return next((look for bucket, look in _STYLES.items() if bucket == each.bucket), ("?", ""))
+def _style_of(share: Share) -> tuple[str, str]:
+    return next((look for bucket, look in _STYLES.items() if bucket == share.bucket), ("?", ""))
 
 
 def _print_fingerprints(console: Console, listed: Sequence[Fingerprint]) -> None:
     heads = ["FROM ATTEMPT", "IMAGE", "GPU", "DRIVER", "COLLECTIVES", "ENVIRONMENT", "REVISION"]
     made = show.table(*heads, numbers=heads[:1])
-    for each in listed:
-        image = each.image.removeprefix("sha256:")[:12]
-        cells = (image, each.gpu_model, each.driver, each.collectives, each.environment, each.revision)
-        show.add(made, each.attempt, *(show.on_one_line(cell) for cell in cells))
+    for fingerprint in listed:
+        image = fingerprint.image.removeprefix("sha256:")[:12]
+        cells = (
+            image,
+            fingerprint.gpu_model,
+            fingerprint.driver,
+            fingerprint.collectives,
+            fingerprint.environment,
+            fingerprint.revision,
+        )
+        show.add(made, fingerprint.attempt, *(show.on_one_line(cell) for cell in cells))
     console.print(made)
 
 

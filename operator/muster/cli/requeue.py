@@ -305,12 +305,12 @@ async def _is_gone(session: Session, path: str, uid: str) -> bool:
     """
     for _ in range(GONE_WITHIN_SECONDS):
         try:
-            found = json.loads(await session.client.get(path))
+            current = json.loads(await session.client.get(path))
         except NotFound:
             return True
         except ApiError:
-            found = {}
-        if found and (found.get("metadata") or {}).get("uid") != uid:
+            current = {}
+        if current and (current.get("metadata") or {}).get("uid") != uid:
             return True
         await asyncio.sleep(PAUSE_SECONDS)
     return False
@@ -329,4 +329,4 @@ def render(console: Console, it: Requeue) -> None:
 
 
 def _notes(lines: Sequence[str]) -> str:
-    return "\n".join(f"  {each}" for each in lines)
+    return "\n".join(f"  {line}" for line in lines)

@@ -141,8 +141,8 @@ def run_with_ages(
     async def as_of(session: Session) -> tuple[Found, datetime]:
         return await find(session), session.now()
 
-    found, now = connected(options, as_of)
-    print_finding(options, found, lambda console, it: render(console, it, now))
+    result, now = connected(options, as_of)
+    print_finding(options, result, lambda console, it: render(console, it, now))
 
 
 def connected(options: Options, act: Callable[[Session], Awaitable[Done]]) -> Done:
@@ -158,14 +158,14 @@ def connected(options: Options, act: Callable[[Session], Awaitable[Done]]) -> Do
         raise typer.Exit(1) from error
 
 
-def print_finding(options: Options, found: Found, render: Callable[[Console, Found], None]) -> None:
+def print_finding(options: Options, result: Found, render: Callable[[Console, Found], None]) -> None:
     """Print a result in the format of the options."""
     if options.output is Output.JSON:
-        typer.echo(show.as_json(found))
+        typer.echo(show.as_json(result))
     elif options.output is Output.YAML:
-        typer.echo(show.as_yaml(found), nl=False)
+        typer.echo(show.as_yaml(result), nl=False)
     else:
-        typer.echo(show.as_text(lambda console: render(console, found)), nl=False, color=True)
+        typer.echo(show.as_text(lambda console: render(console, result)), nl=False, color=True)
 
 
 async def _with_session(options: Options, act: Callable[[Session], Awaitable[Done]]) -> Done:

@@ -53,14 +53,14 @@ _NUMBER_OR_TRUTH = re.compile(r"[yYnN]|[-+]?\.?[0-9].*")
 _UNCOMMON = re.compile(r"[^\n -~]")
 
 
-def as_json(found: ApiModel) -> str:
+def as_json(model: ApiModel) -> str:
     """Format the result as JSON. Escaped is what could move a terminal's cursor, which only strings contain."""
-    return _UNCOMMON.sub(_escaped, json.dumps(found.to_json(), indent=2, ensure_ascii=False))
+    return _UNCOMMON.sub(_escaped, json.dumps(model.to_json(), indent=2, ensure_ascii=False))
 
 
-def as_yaml(found: ApiModel) -> str:
+def as_yaml(model: ApiModel) -> str:
     """Format the result as YAML, escaped as JSON is."""
-    return yaml_text(found.to_json(), Dumper)
+    return yaml_text(model.to_json(), Dumper)
 
 
 def yaml_text(value: object, dumper: type[yaml.SafeDumper], width: int | None = None) -> str:
@@ -85,9 +85,9 @@ def quoted(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
 Dumper.add_representer(str, quoted)
 
 
-def _escaped(found: re.Match[str]) -> str:
+def _escaped(match: re.Match[str]) -> str:
     """Return a character, or its JSON escape where a terminal might act on it."""
-    character = found[0]
+    character = match[0]
     if unicodedata.category(character) not in UNSEEN:
         return character
     units = character.encode("utf-16-be", "surrogatepass")

@@ -107,21 +107,21 @@ def render(console: Console, it: JobStatusView, now: datetime) -> None:
     show.facts(console, _facts(it, now))
     _print_workers(console, it)
     if it.open_incident is not None:
-        found = it.open_incident
-        where = f" on {found.node}" if found.node else ""
-        show.headline(console, f"OPEN INCIDENT {found.number}")
-        repair = f"is repaired {REPAIRS.get(found.level, found.level)}"
+        incident = it.open_incident
+        where = f" on {incident.node}" if incident.node else ""
+        show.headline(console, f"OPEN INCIDENT {incident.number}")
+        repair = f"is repaired {REPAIRS.get(incident.level, incident.level)}"
         if it.reason == "AwaitingEvidence":
             repair = "no restart is left"
-        seen = f"{found.reason}{where}, seen {show.age(found.time, now)} ago ({found.fault_class}); {repair}"
+        seen = f"{incident.reason}{where}, seen {show.age(incident.time, now)} ago ({incident.fault_class}); {repair}"
         console.print(Text(show.on_one_line(seen), style="yellow"))
-        if found.message:
-            show.print_foreign_text(console, found.message)
+        if incident.message:
+            show.print_foreign_text(console, incident.message)
     for head, lines in (("WHAT COMES", it.next), ("WHAT YOU CAN DO", it.actions)):
         if lines:
             show.headline(console, head)
-            for each in lines:  # folded by the terminal: commands are there to be copied
-                console.print(Text(f"-  {show.on_one_line(each)}"), soft_wrap=True)
+            for sentence in lines:  # folded by the terminal: commands are there to be copied
+                console.print(Text(f"-  {show.on_one_line(sentence)}"), soft_wrap=True)
     if it.events:
         _print_events(console, it.events, now)
     if it.notes:
@@ -174,11 +174,11 @@ def _facts(it: JobStatusView, now: datetime) -> list[tuple[str, object]]:
     speed = show.rate(it.steps_per_second)
     rows: list[tuple[str, object]] = []
     if it.step is not None:
-        known = f" (as of {show.age(it.status_time, now)} ago)" if it.status_time and it.state not in ENDED else ""
+        remark = f" (as of {show.age(it.status_time, now)} ago)" if it.status_time and it.state not in ENDED else ""
         if it.still_since is not None and it.step_seconds is not None:
             still = show.age(it.still_since, now)
-            known = f"; no other for {still}, although a step takes {significant(it.step_seconds)} s"
-        rows.append(("Step", f"{it.step:,}" + (f", {speed}" if speed else "") + known))
+            remark = f"; no other for {still}, although a step takes {significant(it.step_seconds)} s"
+        rows.append(("Step", f"{it.step:,}" + (f", {speed}" if speed else "") + remark))
     elif it.step_unseen:
         rows.append(("Step", f"not seen yet: {it.step_unseen}"))
     if it.ettr is not None:

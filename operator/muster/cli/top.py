@@ -155,7 +155,7 @@ async def watch(session: Session, interval: float, *, ended: bool, one_namespace
     Raises:
         ApiError: the first request failed; errors of later ones are shown on the screen.
     """
-    found = await find(session, ended=ended, one_namespace=one_namespace)
+    jobs_top = await find(session, ended=ended, one_namespace=one_namespace)
     over = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -165,7 +165,7 @@ async def watch(session: Session, interval: float, *, ended: bool, one_namespace
     with _keys(over, loop), Live(console=console, screen=True, auto_refresh=False) as live:
         while not over.is_set():
             now = session.now()
-            live.update(screen(found, now, console.width, console.height, trouble or "q ends"), refresh=True)
+            live.update(screen(jobs_top, now, console.width, console.height, trouble or "q ends"), refresh=True)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(over.wait(), interval)
             if over.is_set():
@@ -178,9 +178,9 @@ async def watch(session: Session, interval: float, *, ended: bool, one_namespace
                 look.cancel()
                 return
             try:
-                found, trouble = look.result(), ""
+                jobs_top, trouble = look.result(), ""
             except ApiError as error:  # the last list stays, with its time
-                trouble = f"as of {found.time:%H:%M:%S} UTC: {show.on_one_line(str(error))}"
+                trouble = f"as of {jobs_top.time:%H:%M:%S} UTC: {show.on_one_line(str(error))}"
 
 
 @contextlib.contextmanager
@@ -190,7 +190,7 @@ def _keys(over: asyncio.Event, loop: asyncio.AbstractEventLoop) -> Iterator[None
     import tty
 
     descriptor = sys.stdin.fileno()
-    before = termios.tcgetattr(descriptor)
+    previous_settings = termios.tcgetattr(descriptor)
 
     def pressed() -> None:
         import os
@@ -205,7 +205,7 @@ def _keys(over: asyncio.Event, loop: asyncio.AbstractEventLoop) -> Iterator[None
         yield
     finally:
         loop.remove_reader(descriptor)
-        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, previous_settings)
 
 
 def screen(it: JobsTop, now: datetime, width: int, height: int | None = None, footer: str = "") -> Group:
@@ -241,7 +241,7 @@ def screen(it: JobsTop, now: datetime, width: int, height: int | None = None, fo
     rows = [[column.cell(_Shown(row, now, several)) for column in columns] for row in shown]
     # Formatted here: a table of rich's takes half a second for 500 rows, and folds lines, which would push others off
     # the screen.
-    sizes = [max(map(cell_len, (name, *each))) for name, *each in zip(heads, *rows, strict=True)]
+    sizes = [max(map(cell_len, (name, *texts))) for name, *texts in zip(heads, *rows, strict=True)]
     room = max(width - sum(sizes) - 2 * len(sizes), LEAST_WHY)
     made = [Text(_line(columns, sizes, heads, "WHY", room), style="bold", no_wrap=True)]
     for row, cells in zip(shown, rows, strict=True):

@@ -69,14 +69,14 @@ class WhatIf(ApiModel):
 def _number(name: str, text: str, least: float, most: float) -> Any:
     def number(value: str | float) -> float:
         try:
-            found = float(value)
+            parsed = float(value)
         except ValueError:
-            found = math.nan
-        if not math.isfinite(found):
+            parsed = math.nan
+        if not math.isfinite(parsed):
             raise typer.BadParameter(f"{value!r} is not a number: give one from {least:g} to {most:g}", param_hint=name)
-        if not least <= found <= most:
+        if not least <= parsed <= most:
             raise typer.BadParameter(f"give a number from {least:g} to {most:g}, not {value}", param_hint=name)
-        return found
+        return parsed
 
     return typer.Option(name, parser=number, metavar="NUMBER", help=f"{text}  [{least:g}<=x<={most:g}]")
 
@@ -159,8 +159,8 @@ def command(
     except RatesError as error:
         raise typer.BadParameter(str(error), param_hint="--cause") from error
     if rates not in (*PUBLISHED, FLEET):
-        known = ", ".join((*PUBLISHED, FLEET))
-        raise typer.BadParameter(f"there are no rates {rates!r}: choose one of {known}", param_hint="--rates")
+        names = ", ".join((*PUBLISHED, FLEET))
+        raise typer.BadParameter(f"there are no rates {rates!r}: choose one of {names}", param_hint="--rates")
 
     if checkpoint_minutes * 60 < step_seconds:
         raise typer.BadParameter(
@@ -169,19 +169,19 @@ def command(
             param_hint="--checkpoint-minutes",
         )
 
-    def found(base: Rates) -> WhatIf:
-        known = base
+    def answer_at(base: Rates) -> WhatIf:
+        chosen_rates = base
         if causes:
-            source = f"causes as given; how often: {known.source}"
-            known = known.model_copy(update={"name": "own", "causes": causes, "source": source})
+            source = f"causes as given; how often: {chosen_rates.source}"
+            chosen_rates = chosen_rates.model_copy(update={"name": "own", "causes": causes, "source": source})
         if mttf_days is not None:
-            source = "as given" if causes else f"as given; causes: {known.source}"
-            known = known.model_copy(update={"name": "own", "mttf_days": mttf_days, "source": source})
+            source = "as given" if causes else f"as given; causes: {chosen_rates.source}"
+            chosen_rates = chosen_rates.model_copy(update={"name": "own", "mttf_days": mttf_days, "source": source})
         plan = Plan(
             nodes=nodes,
             gpus_per_node=gpus_per_node,
             days=days,
-            mttf_days=known.mttf_days,
+            mttf_days=chosen_rates.mttf_days,
             spares=spares,
             repair_seconds=repair_hours * 3600,
             checkpoint_seconds=checkpoint_minutes * 60,
@@ -192,13 +192,13 @@ def command(
             pod_seconds=pod_seconds,
             start_seconds=usual_start_seconds(nodes * gpus_per_node) if start_seconds is None else start_seconds,
         )
-        return what_if(plan, known, lives, seed)
+        return what_if(plan, chosen_rates, lives, seed)
 
     if rates == FLEET:
-        run(options, lambda session: _of_fleet(session, found), render)
+        run(options, lambda session: _of_fleet(session, answer_at), render)
         return
     try:
-        it = found(of_nodes(PUBLISHED[rates], gpus_per_node))
+        it = answer_at(of_nodes(PUBLISHED[rates], gpus_per_node))
     except CliError as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(1) from error
@@ -220,8 +220,8 @@ def what_if(plan: Plan, rates: Rates, lives: int, seed: int) -> WhatIf:
 
     waiting = SearchProgress(lives)
     waiting.begin(of_a_life * lives, 1 + len(others_than(plan)))
-    found = answer(plan, rates, dice(seed), lives, waiting.lived)
-    return WhatIf(plan=plan, rates=rates, seed=seed, answer=found, notes=_notes(plan, found))
+    estimate = answer(plan, rates, dice(seed), lives, waiting.lived)
+    return WhatIf(plan=plan, rates=rates, seed=seed, answer=estimate, notes=_notes(plan, estimate))
 
 
 def _fewer(plan: Plan, of_a_life: float) -> str:
@@ -287,7 +287,7 @@ def dice(seed: int | str) -> Dice:
     return lambda life: random.Random(f"{seed}/{life}").random
 
 
-async def _of_fleet(session: Session, found: Callable[[Rates], WhatIf]) -> WhatIf:
+async def _of_fleet(session: Session, answer_at: Callable[[Rates], WhatIf]) -> WhatIf:
     from muster.cli.observe import records
 
     jobs, gangs = await records(session.client)
@@ -295,10 +295,10 @@ async def _of_fleet(session: Session, found: Callable[[Rates], WhatIf]) -> WhatI
         rates = measured(jobs, gangs, timedelta(days=90), session.now())
     except RatesError as error:
         raise CliError(str(error)) from error
-    return found(rates)
+    return answer_at(rates)
 
 
-def _notes(plan: Plan, found: Answer) -> list[str]:
+def _notes(plan: Plan, estimate: Answer) -> list[str]:
     notes = []
     largest = _most(TrainingJobSpec.model_fields["nodes"])
     if plan.nodes > largest:
@@ -307,7 +307,7 @@ def _notes(plan: Plan, found: Answer) -> list[str]:
         notes.append(
             f"--checkpoint-minutes {plan.checkpoint_seconds / 60:g} is less than --save-seconds "
             f"{plan.save_seconds:g}: more time goes into saving than into training; give --checkpoint-minutes "
-            f"{_minutes(plan.save_seconds)} or more (Young/Daly says {_time(found.young_daly_seconds)}), or a "
+            f"{_minutes(plan.save_seconds)} or more (Young/Daly says {_time(estimate.young_daly_seconds)}), or a "
             "shorter --save-seconds"
         )
     if plan.checkpoint_seconds < plan.durable_seconds:
@@ -317,7 +317,7 @@ def _notes(plan: Plan, found: Answer) -> list[str]:
             f"{_time(plan.durable_seconds)}; give --checkpoint-minutes {_minutes(plan.durable_seconds)} or more, or "
             "a shorter --durable-seconds"
         )
-    defaults, budget_exhausted = Recovery(), found.budget_exhausted
+    defaults, budget_exhausted = Recovery(), estimate.budget_exhausted
     for lives, name, budget, whose in (
         (
             budget_exhausted.application,
@@ -329,8 +329,8 @@ def _notes(plan: Plan, found: Answer) -> list[str]:
     ):
         if lives:
             notes.append(
-                f"in {lives:,} of {found.lives:,} lives the default spec.recovery.{name}, {budget}, would have ended "
-                f"the job, which goes on here: more {whose} within a day, with no complete checkpoint beyond the "
+                f"in {lives:,} of {estimate.lives:,} lives the default spec.recovery.{name}, {budget}, would have "
+                f"ended the job, which goes on here: more {whose} within a day, with no complete checkpoint beyond the "
                 "failing step; save more often, or set it higher"
             )
     return notes
@@ -352,7 +352,7 @@ def _most(field: FieldInfo) -> int:
 
 def render(console: Console, it: WhatIf) -> None:
     """Print the answer on one screen."""
-    plan, found = it.plan, it.answer
+    plan, estimate = it.plan, it.answer
     console.print(
         Text(
             f"{plan.nodes:,} nodes, {plan.gpus:,} GPUs, {_days(f'{plan.days:g}')}: a failure every "
@@ -361,14 +361,21 @@ def render(console: Console, it: WhatIf) -> None:
         )
     )
     console.print()
-    ettr, lost = found.ettr, found.gpu_hours - found.useful_gpu_hours
+    ettr, lost = estimate.ettr, estimate.gpu_hours - estimate.useful_gpu_hours
     rows = [
-        ("ETTR", f"{_percent(ettr.mean)} ({_between(ettr)}); 9 runs in 10: {_between_lives(found)}"),
-        ("Closed form", f"{_percent(found.closed_form_ettr)}, were a node always free and nothing struck a recovery"),
-        ("Lost", f"{lost:,.0f} of {found.gpu_hours:,.0f} GPU-hours; {found.saving_gpu_hours:,.0f} of them by saving"),
+        ("ETTR", f"{_percent(ettr.mean)} ({_between(ettr)}); 9 runs in 10: {_between_lives(estimate)}"),
+        (
+            "Closed form",
+            f"{_percent(estimate.closed_form_ettr)}, were a node always free and nothing struck a recovery",
+        ),
+        (
+            "Lost",
+            f"{lost:,.0f} of {estimate.gpu_hours:,.0f} GPU-hours; {estimate.saving_gpu_hours:,.0f} of them by saving",
+        ),
         (
             "Recovery",
-            f"{_time(found.recovery_seconds)} on average with a free node, {_time(plan.start_seconds)} of it to start",
+            f"{_time(estimate.recovery_seconds)} on average with a free node, {_time(plan.start_seconds)} of it to "
+            "start",
         ),
         ("Rates", it.rates.source),
     ]
@@ -376,7 +383,7 @@ def render(console: Console, it: WhatIf) -> None:
     console.print()
     heads = ("FAILURES", "GPU-HOURS", "REDONE", "NOTICING", "NO NODE", "NEW POD", "STARTING")
     table = show.table("LOST TO", *heads, numbers=heads)
-    for row in found.causes:
+    for row in estimate.causes:
         hours = (
             row.gpu_hours,
             row.lost_work_gpu_hours,
@@ -388,39 +395,39 @@ def render(console: Console, it: WhatIf) -> None:
         show.add(table, row.name, f"{row.failures:,.1f}", *(f"{value:,.0f}" for value in hours))
     console.print(table)
     show.headline(console, "WHAT WOULD CHANGE IT")
-    for option in found.spares:
+    for option in estimate.spares:
         word = "more" if option.spares > plan.spares else "fewer"
-        console.print(Text(f"-  one spare {word} ({option.spares}): {_gain(option, found)}"))
-    for line in _intervals(found, plan):
+        console.print(Text(f"-  one spare {word} ({option.spares}): {_gain(option, estimate)}"))
+    for line in _intervals(estimate, plan):
         console.print(Text(f"-  {line}"))
     for note in it.notes:
         console.print(Text(f"note: {note}", style="dim"))
-    console.print(Text(f"Means of {found.lives} lives, with their 95 % intervals. {_MODEL}", style="dim"))
+    console.print(Text(f"Means of {estimate.lives} lives, with their 95 % intervals. {_MODEL}", style="dim"))
 
 
-def _intervals(found: Answer, plan: Plan) -> list[str]:
-    best = next(o for o in found.checkpoints if o.checkpoint_seconds == found.best_checkpoint_seconds)
-    says = f"Young/Daly says {_time(found.young_daly_seconds)}"
+def _intervals(estimate: Answer, plan: Plan) -> list[str]:
+    best = next(o for o in estimate.checkpoints if o.checkpoint_seconds == estimate.best_checkpoint_seconds)
+    says = f"Young/Daly says {_time(estimate.young_daly_seconds)}"
     if best.checkpoint_seconds == plan.checkpoint_seconds:
         head = f"checkpoints every {_time(best.checkpoint_seconds)} are the best of those tried ({says})"
     else:
         head = (
             f"checkpoints every {_time(best.checkpoint_seconds)}, the best of those tried ({says}): "
-            f"{_gain(best, found)}"
+            f"{_gain(best, estimate)}"
         )
     others = [
         f"{_time(option.checkpoint_seconds)} {_points(option.gain.mean)}"
-        for option in found.checkpoints
+        for option in estimate.checkpoints
         if option.checkpoint_seconds not in (best.checkpoint_seconds, plan.checkpoint_seconds)
     ]
     return [head, f"every {', '.join(others)}"] if others else [head]
 
 
-def _gain(option: Option, found: Answer) -> str:
+def _gain(option: Option, estimate: Answer) -> str:
     gain = option.gain
     if option.gain.low == option.gain.high == 0.0:
         return "no change"
-    hours = gain.mean * found.gpu_hours
+    hours = gain.mean * estimate.gpu_hours
     return f"{_points(gain.mean)} points ({_points(gain.low)} to {_points(gain.high)}), {hours:+,.0f} GPU-hours"
 
 
@@ -437,8 +444,8 @@ def _between(estimate: Estimate) -> str:
     return f"{100 * estimate.low:.2f} to {100 * estimate.high:.2f}"
 
 
-def _between_lives(found: Answer) -> str:
-    return f"{100 * found.ettr.life_low:.1f} to {100 * found.ettr.life_high:.1f}"
+def _between_lives(estimate: Answer) -> str:
+    return f"{100 * estimate.ettr.life_low:.1f} to {100 * estimate.ettr.life_high:.1f}"
 
 
 def _time(seconds: float) -> str:
