@@ -56,10 +56,10 @@ def convert_objects(objects: Sequence[Any]) -> list[Result | None]:
         if kind_of(it) == "FleetPolicy":
             with suppress(ValidationError):  # the API server reports it
                 policy = FleetPolicySpec.model_validate(it.get("spec") or {})
-    known = [
+    runtime_objects = [
         it for it in objects if kind_of(it) in (_CLUSTER_RUNTIME, _RUNTIME) and isinstance(it.get("metadata"), dict)
     ]
-    runtimes = {_place(it, kind_of(it), it): it for it in known}
+    runtimes = {_place(it, kind_of(it), it): it for it in runtime_objects}
     return [_result(it, objects, runtimes, policy) if is_gang(it) else None for it in objects]
 
 
@@ -80,7 +80,7 @@ def why_outside(it: Any) -> str:
         return ""
     with suppress(AttributeError, KeyError, TypeError):  # the API server reports the shape
         containers = it["spec"]["template"]["spec"]["containers"]
-        wanted = ", ".join(f"{name}: {number}" for each in containers for name, number in asked(each).items())
+        wanted = ", ".join(f"{name}: {number}" for container in containers for name, number in asked(container).items())
         if wanted:
             return (
                 f"its pods ask for {wanted}, but it is no Indexed Job of several pods that run at once: it starts "
@@ -112,8 +112,8 @@ def _place(runtime: Mapping[str, Any], kind: str, beside: Mapping[str, Any]) -> 
 def _present(value: Any) -> Any:
     """Return a copy without nulls, which mean that a field is not set."""
     if isinstance(value, dict):
-        return {name: _present(each) for name, each in value.items() if each is not None}
-    return [_present(each) for each in value] if isinstance(value, list) else value
+        return {name: _present(item) for name, item in value.items() if item is not None}
+    return [_present(item) for item in value] if isinstance(value, list) else value
 
 
 def _result(

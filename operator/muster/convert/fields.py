@@ -110,14 +110,14 @@ class Fields:
     def several(self, name: str) -> "list[Fields]":
         """Take the objects of a list; `report_rest` of this object reports their rest, too."""
         listed = self.pop_field(name, list) or []
-        found = [Fields(each, f"{self.at(name)}[{index}]", self._notes) for index, each in enumerate(listed)]
-        self._inner += found
-        return found
+        objects = [Fields(entry, f"{self.at(name)}[{index}]", self._notes) for index, entry in enumerate(listed)]
+        self._inner += objects
+        return objects
 
     def report_rest(self) -> None:
         """Report the fields that no code took as left out."""
         for name, value in self._left.items():
             if value not in ({}, [], "", False):
                 self._notes.leave_out(self.at(name), value)
-        for each in self._inner:
-            each.report_rest()
+        for inner in self._inner:
+            inner.report_rest()

@@ -54,12 +54,12 @@ class HostNames:
     def marks(self) -> dict[str, str]:
         """Return labels and annotations of the other system that have one value on all pods of the gang."""
         names = ("jobset.sigs.k8s.io/jobset-name", "training.kubeflow.org/job-name")
-        found = dict.fromkeys((*names, *(() if self.kinds else ("batch.kubernetes.io/job-name", "job-name"))), self.job)
+        marks = dict.fromkeys((*names, *(() if self.kinds else ("batch.kubernetes.io/job-name", "job-name"))), self.job)
         if len(self.kinds) == 1:
-            found |= dict.fromkeys(
+            marks |= dict.fromkeys(
                 ("jobset.sigs.k8s.io/replicatedjob-name", "training.kubeflow.org/replica-type"), self.kinds[0]
             )
-        return found
+        return marks
 
     def is_piece(self, value: str) -> bool:
         """Whether a value can be a piece of a host's name, and is none of the names that a job may use elsewhere."""
@@ -78,15 +78,15 @@ def replace_first(container: dict[str, Any], hosts: HostNames, notes: Notes) -> 
     The name may be put together from variables of the container.
     """
     host = re.compile(rf"(?<![\w.-]){re.escape(hosts.first)}(?:\.[a-z][\w-]*)*(?![\w-])")
-    known = _known(container, hosts)
+    variables = _known(container, hosts)
 
     def replaced(text: Any, where: str) -> Any:
         if not isinstance(text, str):
             return text
-        for written in (text, _resolved(text, known)[0]):
-            found = host.search(written)
-            if found:
-                notes.became.append(f"{where}: {found.group()} -> $(MASTER_ADDR)")
+        for written in (text, _resolved(text, variables)[0]):
+            match = host.search(written)
+            if match:
+                notes.became.append(f"{where}: {match.group()} -> $(MASTER_ADDR)")
                 return host.sub("$(MASTER_ADDR)", written)
         return text
 
@@ -97,21 +97,26 @@ def note_remaining(template: Mapping[str, Any], container: Mapping[str, Any], ho
     """Note the host names that are left in a worker's pod, and the pieces of which its scripts make such names."""
     host_name = re.compile(rf"\b{hosts.full_name}\b")
     waiting = [
-        each
-        for kind, each in others(template, container)
-        if kind == "initContainer" and each.get("restartPolicy") != "Always" and host_name.search(text_of(each))
+        other
+        for kind, other in others(template, container)
+        if kind == "initContainer" and other.get("restartPolicy") != "Always" and host_name.search(text_of(other))
     ]
-    for each in waiting:
+    for init_container in waiting:
         notes.check.append(
-            f"initContainer {each.get('name')}: {host_name.findall(text_of(each))[0]}: no host will be called so, and "
-            "rank 0 starts once all init containers have ended: a wait for it has no end: take that out"
+            f"initContainer {init_container.get('name')}: {host_name.findall(text_of(init_container))[0]}: no host "
+            "will be called so, and rank 0 starts once all init containers have ended: a wait for it has no end: take "
+            "that out"
         )
     written = {**template, "spec": {**template["spec"], "initContainers": []}}
-    beside = [each for each in template["spec"].get("initContainers") or () if each not in waiting]
+    beside = [
+        init_container
+        for init_container in template["spec"].get("initContainers") or ()
+        if init_container not in waiting
+    ]
     remaining = sorted(set(host_name.findall(text_of([written, beside]))))
     notes.check.extend(f"{host}: no host will be called so: rank 0 is at $(MASTER_ADDR)" for host in remaining)
-    containers = [container, *(each for _, each in others(template, container))]
-    pieces = dict.fromkeys(piece for each in containers for piece in _pieces_in(each, hosts))
+    containers = [container, *(other for _, other in others(template, container))]
+    pieces = dict.fromkeys(piece for pod_container in containers for piece in _pieces_in(pod_container, hosts))
     if pieces:
         notes.check.append(
             f"{', '.join(pieces)}: of this host names are made, and no host will be called so: rank 0 is at "
@@ -121,15 +126,15 @@ def note_remaining(template: Mapping[str, Any], container: Mapping[str, Any], ho
 
 def _pieces_in(container: Mapping[str, Any], hosts: HostNames) -> list[str]:
     """Return the pieces of host names in a container: variables, and beginnings of names in its texts."""
-    known, values = _known(container, hosts), _values(container)
+    variables, values = _known(container, hosts), _values(container)
     telling = {name for name, value in values.items() if hosts.is_piece(value)}
     written: list[str] = []
     for text in [*words(container), *(value for name, value in values.items() if name not in telling)]:
-        resolved, places = _resolved(text, known)
-        for found in _made_up(hosts).finditer(resolved):
-            used = {name for name, start, end in places if start < found.end() and end > found.start()}
+        resolved, places = _resolved(text, variables)
+        for match in _made_up(hosts).finditer(resolved):
+            used = {name for name, start, end in places if start < match.end() and end > match.start()}
             telling |= used
-            written += [] if used else [short(found.group())]
+            written += [] if used else [short(match.group())]
     return [*(f"env {name}: {values[name]}" for name in values if name in telling), *written]
 
 
@@ -143,8 +148,8 @@ def _made_up(hosts: HostNames) -> re.Pattern[str]:
 
 def _values(container: Mapping[str, Any]) -> dict[str, str]:
     """Return the container's variables that have a text as value."""
-    listed = (each for each in container.get("env") or () if isinstance(each.get("value"), str))
-    return {str(each.get("name")): each["value"] for each in listed}
+    listed = (variable for variable in container.get("env") or () if isinstance(variable.get("value"), str))
+    return {str(variable.get("name")): variable["value"] for variable in listed}
 
 
 def _known(container: Mapping[str, Any], hosts: HostNames) -> dict[str, str]:
@@ -153,16 +158,16 @@ def _known(container: Mapping[str, Any], hosts: HostNames) -> dict[str, str]:
     return {name: value for name, value in _values(container).items() if value in plain or hosts.is_piece(value)}
 
 
-def _resolved(written: str, known: Mapping[str, str]) -> tuple[str, list[tuple[str, int, int]]]:
+def _resolved(written: str, variables: Mapping[str, str]) -> tuple[str, list[tuple[str, int, int]]]:
     """Return a text with the values of known variables, and the name, beginning and end of each in it."""
     parts: list[str] = []
     places: list[tuple[str, int, int]] = []
     done = length = 0
-    for found in _REFERENCE.finditer(written):
-        name = next(filter(None, found.groups()))
-        if name in known:
-            parts += [written[done : found.start()], known[name]]
+    for match in _REFERENCE.finditer(written):
+        name = next(filter(None, match.groups()))
+        if name in variables:
+            parts += [written[done : match.start()], variables[name]]
             length += len(parts[-2]) + len(parts[-1])
             places.append((name, length - len(parts[-1]), length))
-            done = found.end()
+            done = match.end()
     return "".join([*parts, written[done:]]), places

@@ -39,7 +39,7 @@ def convert_forms(
         nodes: number of workers.
         given: variables that the other system sets by itself, in another form than Muster.
     """
-    listed = {str(each.get("name")): each for each in env if isinstance(each, dict)}
+    listed = {str(variable.get("name")): variable for variable in env if isinstance(variable, dict)}
     values = {name: _value_of(name, listed) for name in listed if name in IDENTITY}
     for name, value in values.items():
         with_port = re.search(rf"{_PORT}$", value) is not None
@@ -67,8 +67,8 @@ def _value_of(name: str, listed: Mapping[str, Mapping[str, Any]]) -> str:
     return str(listed.get(alone[1], {}).get("value", "")) if alone else value
 
 
-def _note(name: str, value: str, before: str, now: str, notes: Notes) -> None:
-    notes.check.append(f"env {name}: {short(value)}: it was {before}, and is {now}: change what reads the old form")
+def _note(name: str, value: str, old_form: str, now: str, notes: Notes) -> None:
+    notes.check.append(f"env {name}: {short(value)}: it was {old_form}, and is {now}: change what reads the old form")
 
 
 def _refer(container: dict[str, Any], name: str, form: str, names: Sequence[str], notes: Notes) -> None:
@@ -79,11 +79,11 @@ def _refer(container: dict[str, Any], name: str, form: str, names: Sequence[str]
         if not isinstance(word, str) or not pattern.search(word) or re.search(_setting(name), word):
             return word
 
-        def written(found: re.Match[str]) -> str:
-            left, right = ("$(", ")") if found.group()[1] == "(" else ("${", "}")
-            return form % tuple(f"{left}{each}{right}" for each in names)
+        def written(match: re.Match[str]) -> str:
+            left, right = ("$(", ")") if match.group()[1] == "(" else ("${", "}")
+            return form % tuple(f"{left}{variable}{right}" for variable in names)
 
-        notes.became.append(f"{where}: ${name} -> {form % tuple(f'${each}' for each in names)}")
+        notes.became.append(f"{where}: ${name} -> {form % tuple(f'${variable}' for variable in names)}")
         return pattern.sub(written, word)
 
     rewrite_texts(container, replaced)
@@ -94,7 +94,7 @@ def _note_counts(
 ) -> None:
     """Note counts of processes that the container's own script reads: Muster sets another number."""
     command = words(container)
-    texts = "\n".join([*command, *(str(each.get("value")) for each in container.get("env") or ())])
+    texts = "\n".join([*command, *(str(variable.get("value")) for variable in container.get("env") or ())])
     for name in _PROCESSES:
         wanted, here = values.get(name) or given.get(name, ""), 1 if name == "LOCAL_WORLD_SIZE" else nodes
         is_read = re.search(rf"\b{name}\b(?!=)", texts) is not None
@@ -111,28 +111,28 @@ def _note_counts(
 
 def note_scripts(container: Mapping[str, Any], notes: Notes) -> None:
     """Note where a script sets an address that Muster sets, or looks one up as if it were a name."""
-    values = {str(each.get("name")): str(each.get("value")) for each in container.get("env") or ()}
+    values = {str(variable.get("name")): str(variable.get("value")) for variable in container.get("env") or ()}
     holding = [*_ADDRESSES, _ENDPOINT, *(name for name, value in values.items() if value == "$(MASTER_ADDR)")]
     either = "|".join(map(re.escape, holding))
     taken_over = re.compile(rf"[\"']?{_NAMED.format(either)}(?:{_PORT})?[\"']?(?=[\s;&|)]|$)")
     for script in (_COMMENT.sub("", word) for word in words(container)):
         for name in (*_ADDRESSES, _ENDPOINT):
-            for found in re.finditer(_setting(name), script):
-                if not taken_over.match(script, found.end()):
-                    line = script[found.end() :].partition("\n")[0]
+            for match in re.finditer(_setting(name), script):
+                if not taken_over.match(script, match.end()):
+                    line = script[match.end() :].partition("\n")[0]
                     notes.check.append(
                         f"{name}={short(line)}: the script sets it in the place of Muster, which has set it to where "
                         "rank 0 is: take that out"
                     )
                     script = script.replace(line, " " * len(line))
-        for found in re.finditer(_LOOKUP.format(either), script):
+        for match in re.finditer(_LOOKUP.format(either), script):
             notes.check.append(
-                f"{short(found.group())}: Muster gives an address and no name, of which {found.group(1)} may find "
+                f"{short(match.group())}: Muster gives an address and no name, of which {match.group(1)} may find "
                 "nothing: write $MASTER_ADDR in the place of what it finds"
             )
 
 
 def _setting(name: str) -> str:
     """Return a pattern of an assignment in a script, up to its value."""
-    before = r"(?:^|[;&|({]|\b(?:export|declare|readonly|local|typeset|env|then|do|else)\b)[ \t]*(?:-\w+[ \t]+)?"
-    return rf"(?m:{before}(?:\w{{1,64}}=[^\s;&|]{{0,256}}[ \t]{{1,8}}){{0,8}}){name}="
+    prefix = r"(?:^|[;&|({]|\b(?:export|declare|readonly|local|typeset|env|then|do|else)\b)[ \t]*(?:-\w+[ \t]+)?"
+    return rf"(?m:{prefix}(?:\w{{1,64}}=[^\s;&|]{{0,256}}[ \t]{{1,8}}){{0,8}}){name}="

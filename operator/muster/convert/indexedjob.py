@@ -90,8 +90,8 @@ def _refuse_a_part(made: Gang, template: Mapping[str, Any], others: Sequence[Any
         and other["metadata"].get("name") != made.name
         and other["spec"].get("template", {}).get("spec", {}).get("subdomain") == domain
     )
-    values = [str(each.get("value")) for one in inner["containers"] for each in one.get("env") or ()]
-    hosts = (found[1] for value in values if (found := re.match(rf"([a-z0-9.-]+-\d+)\.{re.escape(domain)}\b", value)))
+    values = [str(variable.get("value")) for one in inner["containers"] for variable in one.get("env") or ()]
+    hosts = (match[1] for value in values if (match := re.match(rf"([a-z0-9.-]+-\d+)\.{re.escape(domain)}\b", value)))
     named = (host for host in hosts if not re.fullmatch(made.hosts.full_name, host))
     other = next(beside, None) or next(named, None)
     if other:

@@ -122,15 +122,15 @@ class Worker:
 
 def different(one: Any, other: Any, path: str = "") -> str:
     """Return the first path at which two templates differ, ports apart; "" where they are alike."""
-    found: Iterable[str] = ()
+    paths: Iterable[str] = ()
     if isinstance(one, dict) and isinstance(other, dict):
         names = sorted({*one, *other} - {"ports"})
-        found = (different(one.get(name), other.get(name), f"{path}.{name}".lstrip(".")) for name in names)
+        paths = (different(one.get(name), other.get(name), f"{path}.{name}".lstrip(".")) for name in names)
     elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-        found = (different(a, b, f"{path}[{index}]") for index, (a, b) in enumerate(zip(one, other, strict=True)))
+        paths = (different(a, b, f"{path}[{index}]") for index, (a, b) in enumerate(zip(one, other, strict=True)))
     elif one != other and (one or other):
-        found = (path,)
-    return next(filter(None, found), "")
+        paths = (path,)
+    return next(filter(None, paths), "")
 
 
 def _workers(gang: Gang, notes: Notes) -> Worker:
@@ -142,20 +142,20 @@ def _workers(gang: Gang, notes: Notes) -> Worker:
     made: Worker | None = None
     for path, template, _ in gang.parts:
         said = Notes()
-        each = _worker(gang, template, said)
+        replica = _worker(gang, template, said)
         notes.add(said)
         if made is None:
-            made = each
+            made = replica
             continue
-        where = different(made.template, each.template)
-        if where or made.gpus != each.gpus:
-            where = f"template.{where}" if where else f"{each.gpus} accelerators of its container"
+        where = different(made.template, replica.template)
+        if where or made.gpus != replica.gpus:
+            where = f"template.{where}" if where else f"{replica.gpus} accelerators of its container"
             raise RefusedError(
                 f"{path}: {where} is not that of the replicas before, and a gang has one template: write the same "
                 "into all that train (the program may ask NODE_RANK, 0 on the first node); what does not train, "
                 "e.g. an initializer, becomes an init container, or a Job that ends before"
             )
-        made.marks.update(each.marks)
+        made.marks.update(replica.marks)
     assert made is not None  # a gang without nodes is refused where it is read
     return made
 
@@ -203,7 +203,7 @@ def training_job(gang: Gang, policy: FleetPolicySpec, notes: Notes) -> dict[str,
     hosts.note_remaining(made.template, made.container, gang.hosts, notes)
     spec: dict[str, Any] = {"nodes": gang.nodes, "gpusPerNode": made.gpus}
     containers = made.template["spec"]["containers"]
-    others_ask = any(worker.asked(each) for each in containers if each is not made.container)
+    others_ask = any(worker.asked(container) for container in containers if container is not made.container)
     if made.container is not containers[0] or others_ask:
         spec["launch"] = {"workerContainer": made.container.get("name")}
     metadata = {key: gang.metadata[key] for key in ("name", "namespace") if key in gang.metadata}
@@ -274,9 +274,9 @@ def _check(job: Mapping[str, Any], policy: FleetPolicySpec, notes: Notes) -> Non
         made = parsed(job)
     except ValueError as error:
         raise RefusedError(str(error)) from error
-    for each in made.spec.containers:
-        if not all(each.get(part) and isinstance(each[part], str) for part in ("name", "image")):
-            raise RefusedError(f"container {each.get('name') or 'without a name'}: write its name and its image")
+    for container in made.spec.containers:
+        if not all(container.get(part) and isinstance(container[part], str) for part in ("name", "image")):
+            raise RefusedError(f"container {container.get('name') or 'without a name'}: write its name and its image")
     reason, message = problem(made, Fleet(policy)) or ("", "")
     message = message.removesuffix(AGAIN).strip()
     if reason == "TemplateInvalid":

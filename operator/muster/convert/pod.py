@@ -215,9 +215,9 @@ def _keeping(rules: Any, where: str, why: str, notes: Notes) -> list[Any]:
     """Return the rules that select by the user's own labels."""
     kept = []
     for rule in rules or ():
-        found = next(filter(None, map(_their_label, _labels(rule.get("podAffinityTerm", rule)))), "")
-        if found:
-            notes.leave_out(where, found, why)
+        label = next(filter(None, map(_their_label, _labels(rule.get("podAffinityTerm", rule)))), "")
+        if label:
+            notes.leave_out(where, label, why)
         else:
             kept.append(rule)
     return kept
@@ -229,22 +229,22 @@ def _their_label(label: str) -> str:
 
 def _labels(rule: Mapping[str, Any]) -> list[str]:
     selector = rule.get("labelSelector") or {}
-    listed = [str(each.get("key")) for each in selector.get("matchExpressions") or ()]
+    listed = [str(expression.get("key")) for expression in selector.get("matchExpressions") or ()]
     return [*map(str, selector.get("matchLabels") or ()), *listed, *map(str, rule.get("matchLabelKeys") or ())]
 
 
 def _convert_volumes(pod: Mapping[str, Any], container: Mapping[str, Any], notes: Notes) -> None:
     """Note volumes that keep files of an earlier attempt, and those that expose another system's data about the pod."""
     mounted: dict[Any, list[str]] = {}
-    for each in container.get("volumeMounts") or ():
-        mounted.setdefault(each.get("name"), []).append(str(each.get("mountPath")))
+    for mount in container.get("volumeMounts") or ():
+        mounted.setdefault(mount.get("name"), []).append(str(mount.get("mountPath")))
     left = []
     for volume in pod.get("volumes") or ():
         if "emptyDir" in volume or "ephemeral" in volume:
             left += [at for at in mounted.get(volume.get("name"), ()) if at.rstrip("/") != "/dev/shm"]  # noqa: S108
         notes.check.extend(
-            f"{found} is used by volume {volume.get('name')}, and nothing sets it now"
-            for found in sorted(set(_ANOTHERS.findall(json.dumps(volume))))
+            f"{reference} is used by volume {volume.get('name')}, and nothing sets it now"
+            for reference in sorted(set(_ANOTHERS.findall(json.dumps(volume))))
         )
     if left:
         notes.check.append(
@@ -290,25 +290,25 @@ def _convert_other_containers(
 ) -> None:
     """Convert the containers beside the one that trains."""
     listed = [("container", container), *others(template, container)]
-    for kind, each in listed:
-        name = f"{kind} {each.get('name')}"
-        if any(rule.get("action") == _ALL_CONTAINERS for rule in each.get("restartPolicyRules") or ()):
-            each.pop("restartPolicyRules")
+    for kind, pod_container in listed:
+        name = f"{kind} {pod_container.get('name')}"
+        if any(rule.get("action") == _ALL_CONTAINERS for rule in pod_container.get("restartPolicyRules") or ()):
+            pod_container.pop("restartPolicyRules")
             notes.left_out.append(f"restartPolicyRules of {name}: {_ALL_CONTAINERS} would end the ranks: {_BY_MUSTER}")
-        if any(rule.get("restartPolicy") != "NotRequired" for rule in each.get("resizePolicy") or ()):
-            each.pop("resizePolicy")
+        if any(rule.get("restartPolicy") != "NotRequired" for rule in pod_container.get("resizePolicy") or ()):
+            pod_container.pop("resizePolicy")
             notes.left_out.append(
                 f"resizePolicy of {name}: the API takes no RestartContainer in a pod that is restarted never"
             )
-        if _AGENT.search(json.dumps(each)):
+        if _AGENT.search(json.dumps(pod_container)):
             notes.check.append(
                 f"{name} is the agent of JobSet's restarts in place, and waits for JobSet's controller for ever: "
                 f"take it out, and write what it starts (WORKER_COMMAND) as the trainer's command: {_BY_MUSTER}"
             )
     ending = [
-        str(each.get("name"))
-        for kind, each in listed[1:]
-        if kind == "container" and each.get("restartPolicy") is None and restarted
+        str(other.get("name"))
+        for kind, other in listed[1:]
+        if kind == "container" and other.get("restartPolicy") is None and restarted
     ]
     if ending:
         notes.check.append(
@@ -316,9 +316,9 @@ def _convert_other_containers(
             "restartPolicy: Always"
         )
     once = [
-        str(each.get("name"))
-        for kind, each in listed
-        if kind == "initContainer" and each.get("restartPolicy") != "Always"
+        str(pod_container.get("name"))
+        for kind, pod_container in listed
+        if kind == "initContainer" and pod_container.get("restartPolicy") != "Always"
     ]
     if once:
         notes.check.append(

@@ -21,7 +21,7 @@ def gang(source: Mapping[str, Any], notes: Notes) -> Gang:
     """
     made = Gang(source["metadata"], "pytorch")
     spec = Fields(source.get("spec"), "spec", notes)
-    run, elastic, replicas = (spec.inner(each) for each in ("runPolicy", "elasticPolicy", "pytorchReplicaSpecs"))
+    run, elastic, replicas = (spec.inner(name) for name in ("runPolicy", "elasticPolicy", "pytorchReplicaSpecs"))
     scheduling = run.inner("schedulingPolicy")
     made.ends(run, notes)
     kinds = [kind for kind in ("Master", "Worker") if kind in replicas]

@@ -25,10 +25,12 @@ def questions(container: Mapping[str, Any], volumes: Iterable[Mapping[str, Any]]
     lost = {volume.get("name") for volume in volumes if any(kind in volume for kind in NO_STORAGE)}
     kept = [mount["mountPath"] for mount in mounts if mount.get("name") not in lost and not mount.get("readOnly")]
     named = dict(_named_directories(container, kept))
-    found = "; ".join(f"{option} in the command may be it: {path}" for path, option in [*named.items()][:_MOST_NAMED])
+    suggestions = "; ".join(
+        f"{option} in the command may be it: {path}" for path, option in [*named.items()][:_MOST_NAMED]
+    )
     return [
         f"spec.checkpoint.directory: write where the trainer saves{f' (mounted: {mounted})' if mounted else ''}: "
-        f"without it restarts get no checkpoint from Muster{f'; {found}' if found else ''}",
+        f"without it restarts get no checkpoint from Muster{f'; {suggestions}' if suggestions else ''}",
         "spec.checkpoint.pattern: files of torch.save count only by it, e.g. step_{step}.pt; one that is overwritten "
         "(latest.pt) is never used; what known frameworks save needs none",
         "spec.progress.stepPattern: finds steps that the program prints in its own way, e.g. '^step ([0-9]+)'; lines "

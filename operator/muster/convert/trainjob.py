@@ -51,13 +51,13 @@ def gang(source: Mapping[str, Any], runtime: Mapping[str, Any] | None, notes: No
     for patch in _patches(spec):
         layout = merged(layout, patch)
     jobs = layout["spec"]["replicatedJobs"]
-    job = next((each for each in jobs if _trains(each)), jobs[-1])
+    job = next((candidate for candidate in jobs if _trains(candidate)), jobs[-1])
     batch = job.setdefault("template", {}).setdefault("spec", {})
     usual = policy.pop_field("numNodes", int) or 1
     nodes = trainer.pop_field("numNodes", int) or usual
     batch |= {"parallelism": nodes, "completions": nodes}
     containers = batch.setdefault("template", {}).setdefault("spec", {}).setdefault("containers", [{"name": _NODE}])
-    container = next((each for each in containers if each.get("name") == _NODE), containers[0])
+    container = next((candidate for candidate in containers if candidate.get("name") == _NODE), containers[0])
     said = {part: trainer.pop_field(part) for part in ("image", "command", "args", "env") if part in trainer}
     container |= merged(container, said)
     if "resourcesPerNode" in trainer:
@@ -84,18 +84,18 @@ def _trains(job: Mapping[str, Any]) -> bool:
 
 def _patches(spec: Fields) -> list[dict[str, Any]]:
     """Return the changes to the runtime's template, all in its shape."""
-    found = []
+    patches = []
     for patch in spec.several("runtimePatches"):
         patch.pop_field("manager")
         patch.pop_field("time")
-        found.append(patch.inner("trainingRuntimeSpec").pop_field("template") or {})
+        patches.append(patch.inner("trainingRuntimeSpec").pop_field("template") or {})
     for override in spec.several("podTemplateOverrides"):
         targets = [target.pop_field("name", str) for target in override.several("targetJobs")]
         pod = {part: override.pop_field(part) for part in ("metadata", "spec") if part in override}
-        found.append(
+        patches.append(
             {"spec": {"replicatedJobs": [{"name": name, "template": {"spec": {"template": pod}}} for name in targets]}}
         )
-    return found
+    return patches
 
 
 def _auto(container: Mapping[str, Any]) -> str:
@@ -115,7 +115,9 @@ def merged(one: Any, other: Any, name: str = "") -> Any:
         return {**one, **{key: merged(one.get(key), value, key) for key, value in other.items()}}
     if isinstance(one, list) and isinstance(other, list) and name in _KEYS:
         key = _KEYS[name]
-        ours, theirs = ({each[key]: each for each in listed} for listed in (one, other))
+        ours, theirs = ({entry[key]: entry for entry in listed} for listed in (one, other))
         whole = name == "volumes"  # a volume has one source: a claim replaces a directory
-        return [*(ours | {at: each if whole else merged(ours.get(at), each) for at, each in theirs.items()}).values()]
+        return [
+            *(ours | {at: entry if whole else merged(ours.get(at), entry) for at, entry in theirs.items()}).values()
+        ]
     return other

@@ -74,7 +74,7 @@ def _asked_of_others(container: Mapping[str, Any], own: Collection[str]) -> set[
         own: labels and annotations of the template.
     """
     text = text_of({name: value for name, value in container.items() if name not in ("name", "image")})
-    set_there = {str(each.get("name")) for each in container.get("env") or ()}
+    set_there = {str(variable.get("name")) for variable in container.get("env") or ()}
     return {*_FOREIGN.findall(text), *(mark for mark in _MARK.findall(text) if mark not in own)} - set_there
 
 
@@ -86,18 +86,18 @@ def training(template: Mapping[str, Any], usual: str, notes: Notes) -> dict[str,
         RefusedError: the container starts its processes in a way that Muster does not support.
     """
     containers = template["spec"]["containers"]
-    named = [each for each in containers if each.get("name") == usual]
+    named = [candidate for candidate in containers if candidate.get("name") == usual]
     container: dict[str, Any] = [*named, *filter(asked, containers), *containers][0]
-    for each in containers:
-        if each is not container:
-            beside = ", though it asks for accelerators beyond spec.gpusPerNode" if asked(each) else ""
+    for other in containers:
+        if other is not container:
+            beside = ", though it asks for accelerators beyond spec.gpusPerNode" if asked(other) else ""
             notes.check.append(
-                f"container {each.get('name')} is taken for a sidecar of {container.get('name')}{beside}"
+                f"container {other.get('name')} is taken for a sidecar of {container.get('name')}{beside}"
             )
-    found = next(filter(None, map(_MPI.search, words(container)[:3])), None)
-    if found:
+    match = next(filter(None, map(_MPI.search, words(container)[:3])), None)
+    if match:
         raise RefusedError(
-            f"container {container.get('name')}: {found.group(1)} starts processes on the nodes, which Muster does "
+            f"container {container.get('name')}: {match.group(1)} starts processes on the nodes, which Muster does "
             "itself: write command: [torchrun, train.py], or [python3, train.py] and spec.launch.processesPerNode, "
             "without hostfile"
         )
@@ -152,7 +152,7 @@ def accelerators(container: dict[str, Any], nodes: int, notes: Notes) -> int:
 def _devices(part: Any) -> list[str]:
     """Return extended resources and claims in a part of a container's resources."""
     return (
-        [f"claim {each.get('name')}" for each in part]
+        [f"claim {claim.get('name')}" for claim in part]
         if isinstance(part, list)
         else [name for name in part if "/" in name]
     )
@@ -167,14 +167,14 @@ def constants(template: Mapping[str, Any], own: Collection[str], marks: Mapping[
     """
     for part in ("initContainers", "containers"):
         for container in template["spec"].get(part) or ():
-            for each in container.get("env") or ():
-                source = each.get("valueFrom")
+            for variable in container.get("env") or ():
+                source = variable.get("valueFrom")
                 mark = next(iter(_MARK.findall(str(source))), "")
                 if mark in marks and mark not in own:
-                    each.pop("valueFrom")
-                    each["value"] = marks[mark]
+                    variable.pop("valueFrom")
+                    variable["value"] = marks[mark]
                     notes.became.append(
-                        f"env {each.get('name')} of {container.get('name')}: {short(source)} -> {marks[mark]}"
+                        f"env {variable.get('name')} of {container.get('name')}: {short(source)} -> {marks[mark]}"
                     )
 
 
@@ -185,22 +185,22 @@ def variables(container: dict[str, Any], own: Collection[str], notes: Notes) -> 
         own: labels and annotations of the template.
     """
     kept: list[dict[str, Any]] = []
-    for each in container.pop("env", None) or ():
-        name, source = each.get("name"), short(each.get("value", each.get("valueFrom")))
+    for variable in container.pop("env", None) or ():
+        name, source = variable.get("name"), short(variable.get("value", variable.get("valueFrom")))
         if name in IDENTITY:
             notes.left_out.append(f"env {name}: {source}: Muster sets it at each start")
-        elif _INDEX.search(str(each.get("valueFrom"))):
+        elif _INDEX.search(str(variable.get("valueFrom"))):
             kept.append({"name": name, "value": "$(NODE_RANK)"})
             notes.became.append(f"env {name}: {source} -> $(NODE_RANK)")
         else:
-            kept.append(each)
+            kept.append(variable)
     text = " ".join([*words(container), *map(str, kept)])
-    if "JOB_COMPLETION_INDEX" in text and all(each.get("name") != "JOB_COMPLETION_INDEX" for each in kept):
+    if "JOB_COMPLETION_INDEX" in text and all(variable.get("name") != "JOB_COMPLETION_INDEX" for variable in kept):
         kept.insert(0, {"name": "JOB_COMPLETION_INDEX", "value": "$(NODE_RANK)"})
         notes.became.append("JOB_COMPLETION_INDEX -> env JOB_COMPLETION_INDEX: $(NODE_RANK)")
-    for found in sorted(_asked_of_others({**container, "env": kept}, own)):
+    for reference in sorted(_asked_of_others({**container, "env": kept}, own)):
         notes.check.append(
-            f"{found} is used, and nothing sets it now: NODE_RANK, NNODES and MUSTER_ATTEMPT may say the same"
+            f"{reference} is used, and nothing sets it now: NODE_RANK, NNODES and MUSTER_ATTEMPT may say the same"
         )
     if kept:
         container["env"] = kept
@@ -215,16 +215,16 @@ def unread_scripts(container: Mapping[str, Any], files: Mapping[str, str], notes
     """
     command = words(container)
     text = "\n".join(command)
-    is_set = any(each.get("name") == "JOB_COMPLETION_INDEX" for each in container.get("env") or ())
+    is_set = any(variable.get("name") == "JOB_COMPLETION_INDEX" for variable in container.get("env") or ())
     if is_set or commands_of(command) or any(map(PYTHON.match, programs(command))):
         return  # what starts is written there
     for script in dict.fromkeys(_SCRIPT.findall(text)):
         is_made = re.search(rf">\s*[\"']?{re.escape(script)}", text) is not None
         if is_made or "JOB_COMPLETION_INDEX" not in files.get(script.rpartition("/")[2], "JOB_COMPLETION_INDEX"):
             continue
-        known = "reads it" if script.rpartition("/")[2] in files else "is not in the input and may read it"
+        reading = "reads it" if script.rpartition("/")[2] in files else "is not in the input and may read it"
         notes.check.append(
-            f"{script}: nothing sets JOB_COMPLETION_INDEX now, and the script {known}: let it read NODE_RANK, or add "
+            f"{script}: nothing sets JOB_COMPLETION_INDEX now, and the script {reading}: let it read NODE_RANK, or add "
             "env JOB_COMPLETION_INDEX: $(NODE_RANK)"
         )
 
@@ -235,41 +235,41 @@ def neighbours(template: Mapping[str, Any], container: Mapping[str, Any], own: C
     Args:
         own: labels and annotations of the template.
     """
-    for kind, each in others(template, container):
-        text, set_there = text_of(each), {str(variable.get("name")) for variable in each.get("env") or ()}
-        asked_for = {found for found in _USED.findall(text) if found not in set_there}
-        asked_for |= _asked_of_others(each, own)
-        for found in sorted(asked_for):
+    for kind, other in others(template, container):
+        text, set_there = text_of(other), {str(variable.get("name")) for variable in other.get("env") or ()}
+        asked_for = {name for name in _USED.findall(text) if name not in set_there}
+        asked_for |= _asked_of_others(other, own)
+        for name in sorted(asked_for):
             remedy = (
                 f"fieldRef metadata.labels['{INDEX_LABEL}'] numbers the workers from 0 there"
-                if _NUMBERING.fullmatch(found)
+                if _NUMBERING.fullmatch(name)
                 else "where the others are is known when an attempt starts, to the container that trains alone"
             )
-            notes.check.append(f"{found} is used by {kind} {each.get('name')}, and nothing sets it there: {remedy}")
+            notes.check.append(f"{name} is used by {kind} {other.get('name')}, and nothing sets it there: {remedy}")
 
 
 def others(template: Mapping[str, Any], container: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Return the containers beside the one that trains, each with its kind: container or initContainer."""
     for part in ("initContainers", "containers"):
-        for each in template["spec"].get(part) or ():
-            if each is not container:
-                yield part[:-1], each
+        for pod_container in template["spec"].get(part) or ():
+            if pod_container is not container:
+                yield part[:-1], pod_container
 
 
 def mounts(container: Mapping[str, Any], notes: Notes) -> None:
     """Rewrite subPathExpr of mounts with what the kubelet knows when the container starts: the ranks' variables are set
     later."""
-    sources = {str(each.get("name")): str(each.get("valueFrom")) for each in container.get("env") or ()}
+    sources = {str(variable.get("name")): str(variable.get("valueFrom")) for variable in container.get("env") or ()}
     numbers = _NUMBERS | {name for name, source in sources.items() if _INDEX.search(source)}
     of_pod = {name for name, source in sources.items() if "metadata.name'" in source or "metadata.uid'" in source}
-    for each in container.get("volumeMounts") or ():
-        written = each.get("subPathExpr")
+    for mount in container.get("volumeMounts") or ():
+        written = mount.get("subPathExpr")
         if not written:
             continue
-        where = f"volumeMounts {each.get('mountPath')}: subPathExpr: {written}"
+        where = f"volumeMounts {mount.get('mountPath')}: subPathExpr: {written}"
         made = _REFERENCE.sub(lambda it: "$(MUSTER_WORKER_INDEX)" if it.group(1) in numbers else it.group(), written)
         if made != written:
-            each["subPathExpr"] = made
+            mount["subPathExpr"] = made
             notes.became.append(f"{where} -> {made}: the number of the worker, which stays when its pod is replaced")
         left = sorted({*_REFERENCE.findall(made)} & {*IDENTITY, *of_pod})
         if left:
@@ -294,10 +294,10 @@ def meeting(container: dict[str, Any], nodes: int, notes: Notes) -> None:
     restarting = "Muster starts the ranks again, from what was saved since; spec.recovery says how often"
     if starter_of(words(container)) != TORCHRUN:
         for script in words(container):
-            found = dict.fromkeys(_MEETING.findall(script))
-            if found and ("torchrun" in script or "torch.distributed" in script):
+            options = dict.fromkeys(_MEETING.findall(script))
+            if options and ("torchrun" in script or "torch.distributed" in script):
                 notes.check.append(
-                    f"{', '.join(found)}: take {'it' if len(found) == 1 else 'them'} out of the script: {why}"
+                    f"{', '.join(options)}: take {'it' if len(options) == 1 else 'them'} out of the script: {why}"
                 )
         return
     kept: dict[str, list[str]] = {"command": [], "args": []}
@@ -324,7 +324,7 @@ def processes(container: dict[str, Any], wanted: str, gpus: int, notes: Notes) -
     """
     said = words(container)
     starter, hidden = starter_of(said), not said or any(" " in word for word in said)
-    decided = any(each.get("name") == "PET_NPROC_PER_NODE" for each in container.get("env") or ())
+    decided = any(variable.get("name") == "PET_NPROC_PER_NODE" for variable in container.get("env") or ())
     if decided or wanted in ("", str(gpus or 1)) or (gpus and wanted in ("auto", "gpu")):
         return
     if starter == TORCHRUN or (hidden and not starter):
