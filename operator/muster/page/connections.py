@@ -105,11 +105,11 @@ class Connections:
         requests are not.
         """
         connection = self._by_transport.get(transport) if transport is not None else None
-        found = self._unauthenticated.get(connection) if connection is not None else None
-        if found is None:
+        unauthenticated = self._unauthenticated.get(connection) if connection is not None else None
+        if unauthenticated is None:
             return True
-        found.requests += 1
-        return not is_refused and found.requests < UNAUTHENTICATED_REQUESTS
+        unauthenticated.requests += 1
+        return not is_refused and unauthenticated.requests < UNAUTHENTICATED_REQUESTS
 
     def authenticated(self, transport: asyncio.BaseTransport | None, user: str, *, is_free: bool) -> bool:
         """Note that a good token of this user has come over this connection.
@@ -175,9 +175,9 @@ class Connections:
             self._no_longer_unauthenticated(connection)
 
     def _no_longer_unauthenticated(self, connection: "_Connection", *, is_known: bool = False) -> None:
-        found = self._unauthenticated.pop(connection, None)
-        if found is not None:
-            self._limiter.note_settled(found.host, is_known=is_known)
+        unauthenticated = self._unauthenticated.pop(connection, None)
+        if unauthenticated is not None:
+            self._limiter.note_settled(unauthenticated.host, is_known=is_known)
 
     async def _sweep(self) -> None:
         while True:
@@ -186,12 +186,12 @@ class Connections:
             for connection in list(self._by_transport.values()):
                 if now - connection.unread_since > UNREAD_SECONDS:
                     connection.abort()
-            for connection, found in list(self._unauthenticated.items()):
-                age = now - found.since
+            for connection, unauthenticated in list(self._unauthenticated.items()):
+                age = now - unauthenticated.since
                 if age < SLOW_SECONDS:
                     break
                 most = HURRIED_SECONDS if self._limiter.keeps_others_out() else UNAUTHENTICATED_SECONDS
-                if age > most or self._limiter.too_many_of() == found.host:
+                if age > most or self._limiter.too_many_of() == unauthenticated.host:
                     connection.abort()
                     self._no_longer_unauthenticated(connection)
 

@@ -53,9 +53,9 @@ def heat_map(
     Args:
         jobs: those that may be named.
     """
-    rows = {each.metadata.name: health_row(each) for each in healths}
+    rows = {health.metadata.name: health_row(health) for health in healths}
     held: dict[str, str] = {}
-    for job in sorted(jobs, key=lambda each: (each.metadata.namespace, each.metadata.name)):
+    for job in sorted(jobs, key=lambda job: (job.metadata.namespace, job.metadata.name)):
         if job.wants_nodes:
             for name in filter(None, job.status.nodes):
                 held.setdefault(name, f"{job.metadata.namespace}/{job.metadata.name}")
@@ -71,7 +71,7 @@ def heat_map(
         levels=[level.name for level in levels],
         groups=[
             Group(path=list(path), nodes=sorted(cells, key=lambda cell: natural(cell.name)))
-            for path, cells in sorted(groups.items(), key=lambda each: [natural(part) for part in each[0]])
+            for path, cells in sorted(groups.items(), key=lambda item: [natural(part) for part in item[0]])
         ],
         counts=counts,
     )

@@ -65,10 +65,12 @@ class Reports:
         async with self._one_reads:
             now = self._now()
             since = now - timedelta(days=days) if days else None
-            found, notes = await self._lives(now, since)
-            known, more = await self._hours()
+            lives, notes = await self._lives(now, since)
+            fleet_hours, more = await self._hours()
             notes, prices = [*notes, *more], self._prices()
-            return await asyncio.to_thread(lambda: page_report(fleet_report(found, now, since, prices, notes, known)))
+            return await asyncio.to_thread(
+                lambda: page_report(fleet_report(lives, now, since, prices, notes, fleet_hours))
+            )
 
 
 def page_report(it: FleetReport) -> Any:
@@ -76,13 +78,13 @@ def page_report(it: FleetReport) -> Any:
     return {
         "period": period(it),
         "figures": [{"name": name, "value": value} for name, value in figures(it)],
-        "buckets": [{"bucket": each.bucket, "share": each.share} for each in it.buckets],
+        "buckets": [{"bucket": bucket.bucket, "share": bucket.share} for bucket in it.buckets],
         "tables": [
             {"title": title.capitalize(), "heads": heads, "rows": rows}
             for title, heads, rows in tables(it, LISTED, LISTED)
         ],
         "remarks": [
-            *([CUT] if any(each.counted_share < 1 for each in it.job_details[:LISTED]) else []),
+            *([CUT] if any(job.counted_share < 1 for job in it.job_details[:LISTED]) else []),
             *remarks(it),
         ],
     }

@@ -56,7 +56,7 @@ def life(job: TrainingJob, now: datetime) -> Life | None:
     begin = max(begin, end - timedelta(seconds=MAX_SECONDS))
     # The later of two covers the earlier.
     spans = [(max(a, begin), min(b, end), kind) for a, b, kind in _list_spans(job, begin, end)]
-    spans = [each for each in spans if each[0] < each[1]]
+    spans = [span for span in spans if span[0] < span[1]]
     edges = sorted({begin, end, *(edge for a, b, _ in spans for edge in (a, b))})
     stretches: list[Stretch] = []
     for left, right in pairwise(edges):
@@ -65,13 +65,13 @@ def life(job: TrainingJob, now: datetime) -> Life | None:
             stretches[-1] = stretches[-1].model_copy(update={"end": right - lead})
         else:
             stretches.append(Stretch(begin=left - lead, end=right - lead, kind=kind))
-    marks = [each.model_copy(update={"time": each.time - lead}) for each in _marks(job) if begin <= each.time <= end]
+    marks = [mark.model_copy(update={"time": mark.time - lead}) for mark in _marks(job) if begin <= mark.time <= end]
     marks.sort(key=lambda mark: mark.time)
     return Life(begin=begin - lead, end=end - lead, stretches=stretches, marks=marks)
 
 
 def _list_spans(job: TrainingJob, begin: datetime, end: datetime) -> Iterator[tuple[datetime, datetime, str]]:
-    status, goodput, known = job.status, job.status.goodput, job.status.incidents
+    status, goodput, incidents = job.status, job.status.goodput, job.status.incidents
     yield begin, end, "training"
     queued = timedelta(seconds=min(goodput.amount(Bucket.QUEUED), MAX_SECONDS) if goodput else 0)
     if goodput is None or not goodput.wall_seconds:
@@ -79,35 +79,39 @@ def _list_spans(job: TrainingJob, begin: datetime, end: datetime) -> Iterator[tu
     else:
         # Failures cause new tests of nodes: only without a failure is it certain that all tests were before the first
         # step.
-        begun = goodput.amount(Bucket.STARTING) + (0 if known else goodput.amount(Bucket.BURN_IN))
+        begun = goodput.amount(Bucket.STARTING) + (0 if incidents else goodput.amount(Bucket.BURN_IN))
         yield begin, begin + queued + timedelta(seconds=min(begun, MAX_SECONDS)), "starting"
         yield begin, begin + queued, "queued"
-    for number, each in enumerate(known):
-        fault = each.fault_time or each.time
-        following = known[number + 1] if number + 1 < len(known) else None
+    for number, incident in enumerate(incidents):
+        fault = incident.fault_time or incident.time
+        following = incidents[number + 1] if number + 1 < len(incidents) else None
         over = following.fault_time or following.time if following else end
-        if each.lost_seconds and status.incidents:
-            yield fault - timedelta(seconds=min(each.lost_seconds, MAX_SECONDS)), fault, "lostWork"
-        yield fault, each.time, "undetected"
-        if each.resumed_time is not None:
-            yield each.time, each.resumed_time, "recovering"
+        if incident.lost_seconds and status.incidents:
+            yield fault - timedelta(seconds=min(incident.lost_seconds, MAX_SECONDS)), fault, "lostWork"
+        yield fault, incident.time, "undetected"
+        if incident.resumed_time is not None:
+            yield incident.time, incident.resumed_time, "recovering"
         elif following is not None or status.state not in TRAINS | ENDED:
-            yield each.time, over, "recovering"
+            yield incident.time, over, "recovering"
     yield from _resumed(job, end)
     off = clock_lead_seconds(goodput)
     still = still_since(job, end - off)
     if still is not None:
         yield still + off, end, "stalled"
-    since = max((each.last_transition_time for each in status.conditions), default=None)
+    since = max((condition.last_transition_time for condition in status.conditions), default=None)
     if since is not None and status.state in ("Suspended", "Stalled", "Pending", "Starting"):
         kind = {"Suspended": "suspended", "Stalled": "stalled", "Pending": "queued", "Starting": "starting"}
-        yield since, end, kind[status.state] if status.state in ("Suspended", "Stalled") or not known else "recovering"
+        yield (
+            since,
+            end,
+            kind[status.state] if status.state in ("Suspended", "Stalled") or not incidents else "recovering",
+        )
 
 
 def _resumed(job: TrainingJob, end: datetime) -> Iterator[tuple[datetime, datetime, str]]:
     """Yield a suspension that is over, and the way back; all time of several is drawn before the end of the last."""
-    goodput, known = job.status.goodput, {each.type: each for each in job.status.conditions}
-    suspended, running = known.get("Suspended"), known.get("Running")
+    goodput, conditions = job.status.goodput, {condition.type: condition for condition in job.status.conditions}
+    suspended, running = conditions.get("Suspended"), conditions.get("Running")
     spent = goodput.amount(Bucket.SUSPENDED) if goodput else 0
     if suspended is None or suspended.status is not ConditionStatus.FALSE or suspended.last_transition_time is None:
         return
@@ -117,18 +121,20 @@ def _resumed(job: TrainingJob, end: datetime) -> Iterator[tuple[datetime, dateti
     yield resumed - timedelta(seconds=min(spent, MAX_SECONDS)), resumed, "suspended"
     began = running.last_transition_time if running and running.status is ConditionStatus.TRUE else None
     # A failure since then has its own way back.
-    if began is not None and not any((each.fault_time or each.time) >= resumed for each in job.status.incidents):
+    if began is not None and not any(
+        (incident.fault_time or incident.time) >= resumed for incident in job.status.incidents
+    ):
         yield resumed, min(began, end), "starting"
 
 
 def _marks(job: TrainingJob) -> Iterator[Mark]:
     saved = job.status.checkpoint
     if saved is not None:
-        times = {each.step: each.time for each in saved.saves if each.time is not None}
+        times = {save.step: save.time for save in saved.saves if save.time is not None}
         times.setdefault(saved.step, saved.time)
         for step, time in times.items():
             yield Mark(time=time, kind="checkpoint", text=f"checkpoint of step {step:,}")
-    for each in job.status.incidents:
-        kind = "planned" if each.fault_class == "Planned" else "failure"
-        where = f" on {each.node}" if each.node else ""
-        yield Mark(time=each.fault_time or each.time, kind=kind, text=f"{each.reason}{where}")
+    for incident in job.status.incidents:
+        kind = "planned" if incident.fault_class == "Planned" else "failure"
+        where = f" on {incident.node}" if incident.node else ""
+        yield Mark(time=incident.fault_time or incident.time, kind=kind, text=f"{incident.reason}{where}")

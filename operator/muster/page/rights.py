@@ -20,7 +20,7 @@ def jobs_in(namespace: str) -> Right:
     return Right("list", "trainingjobs", namespace=namespace)
 
 
-async def namespaces_of(access: Access, user: User, known: Iterable[str]) -> frozenset[str] | None:
+async def namespaces_of(access: Access, user: User, namespaces: Iterable[str]) -> frozenset[str] | None:
     """Return the known namespaces whose jobs the user may see; None: all namespaces.
 
     Raises:
@@ -28,6 +28,6 @@ async def namespaces_of(access: Access, user: User, known: Iterable[str]) -> fro
     """
     if await access.has_right(user, jobs_in("")):
         return None
-    asked = sorted(set(known))
+    asked = sorted(set(namespaces))
     answers = await asyncio.gather(*(access.has_right(user, jobs_in(namespace)) for namespace in asked))
     return frozenset(namespace for namespace, allowed in zip(asked, answers, strict=True) if allowed)

@@ -40,7 +40,7 @@ class Seen:
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Keep the copies up to date inside the context."""
-        tasks = [asyncio.create_task(each.run()) for each in self._all]
+        tasks = [asyncio.create_task(kind_informer.run()) for kind_informer in self._all]
         try:
             yield
         finally:
@@ -51,12 +51,12 @@ class Seen:
     @property
     def synced(self) -> bool:
         """Whether all kinds have been listed once."""
-        return all(each.synced.is_set() for each in self._all)
+        return all(kind_informer.synced.is_set() for kind_informer in self._all)
 
     @property
     def age_seconds(self) -> float:
         """Return the longest time without an event from a watch; a healthy one has an event each minute."""
-        return max(each.last_contact_age_seconds() for each in self._all)
+        return max(kind_informer.last_contact_age_seconds() for kind_informer in self._all)
 
     def namespaces(self) -> set[str]:
         """Return the namespaces that have jobs."""
@@ -64,8 +64,8 @@ class Seen:
 
     def jobs(self, namespaces: frozenset[str] | None) -> list[TrainingJob | Undecodable]:
         """Return the jobs of these namespaces; None: of all."""
-        found = self._jobs.store.values()
-        return found if namespaces is None else [job for job in found if object_key(job)[0] in namespaces]
+        jobs = self._jobs.store.values()
+        return jobs if namespaces is None else [job for job in jobs if object_key(job)[0] in namespaces]
 
     def job(self, namespace: str, name: str) -> TrainingJob | Undecodable | None:
         """Return one job; None: there is none."""
@@ -77,7 +77,7 @@ class Seen:
 
     def healths(self) -> list[NodeHealth]:
         """Return the health of nodes, as far as it can be read."""
-        return [each for each in self._healths.store.values() if isinstance(each, NodeHealth)]
+        return [health for health in self._healths.store.values() if isinstance(health, NodeHealth)]
 
     def prices(self) -> Prices:
         """Return the policy's prices of a GPU-hour."""

@@ -283,7 +283,7 @@ class Page:
             else [],
             "warnings": [warning.to_json() for warning in job.status.warnings],
             "waiting": job.status.waiting.to_json() if job.status.waiting else None,
-            "incidents": [each.to_json() for each in job.status.incidents],
+            "incidents": [incident.to_json() for incident in job.status.incidents],
             "nodes": job.status.nodes,
         }
 
@@ -316,9 +316,9 @@ def clean(value: Any) -> Any:
     if isinstance(value, str):
         return value if value.isascii() and value.isprintable() else printable(value)
     if isinstance(value, dict):
-        return {clean(key): clean(each) for key, each in value.items()}
+        return {clean(key): clean(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [clean(each) for each in value]
+        return [clean(item) for item in value]
     return value
 
 
