@@ -297,8 +297,8 @@ def fleet_report(
     scaled = scaling(RatedJob.at_prices(cut.life.spec, prices) for cut in cuts)
     has_prices = prices != NO_PRICES
     without = sum(cut.gpus for cut in unpriced) / gpus if gpus and has_prices else 0.0
-    is_told = has_prices and not unpriced
-    costs = _costs(cuts) if is_told else None
+    is_priced = has_prices and not unpriced
+    costs = _costs(cuts) if is_priced else None
     distinct_prices = {cut.price for cut in cuts if cut.gpus} or {prices.flat}
 
     def cost(amounts: Mapping[K, float] | None, name: K) -> float | None:
@@ -314,8 +314,8 @@ def fleet_report(
         wall_seconds=wall,
         gpu_seconds=gpus,
         gpu_hours=gpus / HOUR,
-        price_per_gpu_hour=distinct_prices.pop() if is_told and len(distinct_prices) == 1 else None,
-        currency=prices.currency if is_told else "",
+        price_per_gpu_hour=distinct_prices.pop() if is_priced and len(distinct_prices) == 1 else None,
+        currency=prices.currency if is_priced else "",
         unpriced_share=without,
         cost=sum(costs.buckets.values()) if costs else None,
         goodput=progress_share((cut.gpu_seconds, cut.life.spec.progress_unknown) for cut in cuts),
@@ -355,8 +355,8 @@ def fleet_report(
             end,
             prices.price_of_any_model(),
         ),
-        idle_cost_unknown=prices.why_none_of_any() if is_told else "",
-        outcomes=_outcomes(cuts, gpus, is_told=is_told),
+        idle_cost_unknown=prices.why_none_of_any() if is_priced else "",
+        outcomes=_outcomes(cuts, gpus, is_priced=is_priced),
         scaling=scaled.sizes,
         scaling_unknown="" if scaled.sizes else "; ".join(scaled.why) or RATES_UNKNOWN,
         idle_share=sum(states.get(state, 0) for state in IDLE) / all_states if all_states else None,
@@ -380,7 +380,7 @@ def fleet_report(
             for node, (many, amount) in _worst(_pairs(cut.nodes for cut in cuts))[:MAX_OFFENDERS]
         ],
         unlisted_offenders=sum(cut.life.spec.other_blamed_nodes for cut in cuts),
-        namespaces=_namespaces(cuts, is_told=is_told),
+        namespaces=_namespaces(cuts, is_priced=is_priced),
         job_details=[_job(cut) for cut in cuts],
         notes=[*notes],
     )
@@ -464,7 +464,7 @@ def _worst(amounts: Mapping[K, tuple[float, int]]) -> list[tuple[K, tuple[float,
     return sorted(amounts.items(), key=lambda item: (-item[1][1], -item[1][0], str(item[0])))
 
 
-def _namespaces(cuts: Sequence[_Cut], *, is_told: bool) -> list[FleetNamespace]:
+def _namespaces(cuts: Sequence[_Cut], *, is_priced: bool) -> list[FleetNamespace]:
     by_name: dict[str, list[_Cut]] = {}
     for cut in cuts:
         by_name.setdefault(cut.life.spec.namespace, []).append(cut)
@@ -479,13 +479,13 @@ def _namespaces(cuts: Sequence[_Cut], *, is_told: bool) -> list[FleetNamespace]:
                 gpu_seconds=amount,
                 gpu_hours=amount / HOUR,
                 goodput=progress_share((cut.gpu_seconds, cut.life.spec.progress_unknown) for cut in theirs),
-                cost=sum(cut.gpus / HOUR * (cut.price or 0.0) for cut in theirs) if is_told else None,
+                cost=sum(cut.gpus / HOUR * (cut.price or 0.0) for cut in theirs) if is_priced else None,
             )
         )
     return sorted(namespaces, key=lambda namespace: (-namespace.gpu_seconds, namespace.namespace))
 
 
-def _outcomes(cuts: Sequence[_Cut], gpus: int, *, is_told: bool) -> list[FleetOutcome]:
+def _outcomes(cuts: Sequence[_Cut], gpus: int, *, is_priced: bool) -> list[FleetOutcome]:
     by_state: dict[str, list[_Cut]] = {}
     for cut in cuts:
         by_state.setdefault(RUNNING if cut.life.running else cut.life.state, []).append(cut)
@@ -496,7 +496,7 @@ def _outcomes(cuts: Sequence[_Cut], gpus: int, *, is_told: bool) -> list[FleetOu
             gpu_hours=sum(cut.gpus for cut in theirs) / HOUR,
             share=sum(cut.gpus for cut in theirs) / gpus if gpus else 0.0,
             goodput=progress_share((cut.gpu_seconds, cut.life.spec.progress_unknown) for cut in theirs),
-            cost=sum(cut.gpus / HOUR * (cut.price or 0.0) for cut in theirs) if is_told else None,
+            cost=sum(cut.gpus / HOUR * (cut.price or 0.0) for cut in theirs) if is_priced else None,
         )
         for state, theirs in by_state.items()
     ]
