@@ -116,22 +116,22 @@ def with_account(world: JobWorld, spec: GangSpec) -> GangSpec:
 
 def _with_offset(record: GangSpec | None, incidents: Sequence[GangIncident], offset: timedelta) -> list[GangIncident]:
     """Return the incidents; a new one gets the lead of the account's clock over the clock of the incident's times."""
-    known = {(each.attempt, each.time) for each in record.incidents} if record is not None else set()
+    recorded = {(incident.attempt, incident.time) for incident in record.incidents} if record is not None else set()
     return [
-        each
-        if not offset or (each.attempt, each.time) in known
-        else each.model_copy(update={"account_offset_milliseconds": offset // MILLISECOND})
-        for each in incidents
+        incident
+        if not offset or (incident.attempt, incident.time) in recorded
+        else incident.model_copy(update={"account_offset_milliseconds": offset // MILLISECOND})
+        for incident in incidents
     ]
 
 
 def _measured(world: JobWorld, spec: GangSpec, account: Account) -> Account:
     """Return the account with the speed that the burn-in measured; without a report and on the same nodes, the old
     one."""
-    found = measured_tflops(world, spec)
-    if found is None and not any(member.is_replacement for member in spec.members):
+    tflops = measured_tflops(world, spec)
+    if tflops is None and not any(member.is_replacement for member in spec.members):
         return account
-    return account.model_copy(update={"measured_tflops": found})
+    return account.model_copy(update={"measured_tflops": tflops})
 
 
 def _with_steps_made_again(world: JobWorld, record: GangSpec, account: Account) -> Account:
@@ -152,8 +152,8 @@ def _noted(world: JobWorld, record: GangSpec, spec: GangSpec) -> GangSpec:
     account = record.account
     if account is None or record.start is None:
         return spec
-    found, _ = _evidence(world, record, account, _elapsed(account, account_now(world, account)))
-    return spec.model_copy(update={"account": account.model_copy(update={"progress": found})})
+    progress, _ = _evidence(world, record, account, _elapsed(account, account_now(world, account)))
+    return spec.model_copy(update={"account": account.model_copy(update={"progress": progress})})
 
 
 def close_account(
@@ -183,7 +183,7 @@ def close_account(
             "reported_buckets": sorted(
                 {
                     *account.reported_buckets,
-                    *(each for each in TOLD if split.seen and each in split.seen.reported_milliseconds),
+                    *(bucket for bucket in TOLD if split.seen and bucket in split.seen.reported_milliseconds),
                 }
             ),
             **_with_energy(account, split.seen),
@@ -214,7 +214,7 @@ def _with_energy(account: Account, seen: AttemptProgress | None) -> dict[str, in
 def resumed(
     incidents: Sequence[GangIncident],
     record: GangSpec,
-    found: AttemptProgress,
+    progress: AttemptProgress,
     taken_back: int = 0,
     offset: timedelta = timedelta(0),
 ) -> list[GangIncident]:
@@ -233,12 +233,14 @@ def resumed(
         last -= 1
     if last < 0 or incidents[last].resumed_time is not None:
         return list(incidents)
-    at = _resumed_at(incidents[last], record, found, offset)
+    at = _resumed_at(incidents[last], record, progress, offset)
     back = _with_undone_work(incidents[last].model_copy(update={"resumed_time": at}), taken_back)
     return [*incidents[:last], back, *incidents[last + 1 :]]
 
 
-def _resumed_at(incident: GangIncident, record: GangSpec, found: AttemptProgress, offset: timedelta) -> datetime | None:
+def _resumed_at(
+    incident: GangIncident, record: GangSpec, progress: AttemptProgress, offset: timedelta
+) -> datetime | None:
     """Return when the first step after the incident was finished, by the clock of its other times.
 
     None where the clock of the start was behind what had been reported.
@@ -249,7 +251,7 @@ def _resumed_at(incident: GangIncident, record: GangSpec, found: AttemptProgress
     own = incident.account_offset_milliseconds * MILLISECOND
     if max(record.account.counted_until, incident.time + own) > latest:
         return None
-    at = record.account.counted_until + found.first_step_milliseconds * MILLISECOND - own
+    at = record.account.counted_until + progress.first_step_milliseconds * MILLISECOND - own
     return max(at, incident.time)
 
 
@@ -265,8 +267,8 @@ def _new_account(world: JobWorld) -> Account:
     """Begin an account at the job's creation, converted from the API server's clock to the leader's."""
     created = world.job.metadata.creation_timestamp or world.now
     begun = min(created + timedelta(seconds=ahead_seconds(world)), world.now)
-    known = None if world.ahead_seconds is None else ahead_seconds(world)
-    return Account(creation_time=begun, counted_until=begun, clock_ahead_seconds=known)
+    ahead = None if world.ahead_seconds is None else ahead_seconds(world)
+    return Account(creation_time=begun, counted_until=begun, clock_ahead_seconds=ahead)
 
 
 def ahead_seconds(world: JobWorld) -> int:
@@ -315,11 +317,13 @@ def held_gpus(world: JobWorld, record: GangSpec | None) -> int:
 
 def with_held_gpus(world: JobWorld, spec: GangSpec) -> GangSpec:
     """Note the accelerators of newly assigned nodes in the record: a node may be gone when they are counted."""
-    known = {m.index: m for m in world.gang.spec.members if m.gpus is not None} if world.gang else {}
+    previous_members = {m.index: m for m in world.gang.spec.members if m.gpus is not None} if world.gang else {}
     members = []
     for member in spec.members:
-        before = known.get(member.index)
-        gpus = before.gpus if before is not None and before.node == member.node else _node_gpus(world, member.node)
+        previous = previous_members.get(member.index)
+        gpus = (
+            previous.gpus if previous is not None and previous.node == member.node else _node_gpus(world, member.node)
+        )
         members.append(member if member.gpus == gpus else member.model_copy(update={"gpus": gpus}))
     return spec.model_copy(update={"members": members})
 
@@ -336,16 +340,20 @@ def _new_fault(record: GangSpec | None, spec: GangSpec) -> GangIncident | None:
     last = spec.incidents[-1]
     if last.fault_class is FaultClass.PLANNED or last.attempt != record.attempt or last.resumed_step is not None:
         return None
-    known = record.incidents[-1] if record.incidents else None
-    return None if known is not None and (known.attempt, known.time) == (last.attempt, last.time) else last
+    recorded = record.incidents[-1] if record.incidents else None
+    return None if recorded is not None and (recorded.attempt, recorded.time) == (last.attempt, last.time) else last
 
 
 def _first_checkpoint(world: JobWorld, record: GangSpec | None, account: Account) -> int | None:
     if account.first_checkpoint_milliseconds is not None or record is None:
         return account.first_checkpoint_milliseconds
-    told = world.job.status.goodput
-    if told is not None and told.first_checkpoint_seconds is not None and told.creation_time == account.creation_time:
-        return min(told.first_checkpoint_seconds * 1000, LONGEST_MILLISECONDS)
+    published = world.job.status.goodput
+    if (
+        published is not None
+        and published.first_checkpoint_seconds is not None
+        and published.creation_time == account.creation_time
+    ):
+        return min(published.first_checkpoint_seconds * 1000, LONGEST_MILLISECONDS)
     if record.start is None:
         return None
     resume = record.start.resume.step if record.start.resume else 0
@@ -419,18 +427,18 @@ def open_bucket(record: GangSpec, goodput: Goodput, mode: LaunchMode) -> Bucket:
 def _without_nodes(world: JobWorld, record: GangSpec | None, account: Account, elapsed: int) -> dict[str, int]:
     """Split time without nodes into queue and suspension, by the job's condition: the record has no end of a
     suspension."""
-    told = suspended_condition(world)
+    condition = suspended_condition(world)
     from_begin = record is not None and record.reason == SUSPENDED
-    same = _since(world, account, told, elapsed) if told is not None else elapsed
+    same = _since(world, account, condition, elapsed) if condition is not None else elapsed
     stopped, uncertain = 0, 0
     # Suspended from the beginning on, and yet only later: it was resumed in between. Or its spec has changed too often
     # for one suspension.
     several = from_begin if record is not None else world.job.metadata.generation > ONE_CHANGE
-    if told is not None and told.status is ConditionStatus.TRUE:
+    if condition is not None and condition.status is ConditionStatus.TRUE:
         late = elapsed - same > TOLD_WITHIN_MILLISECONDS
         stopped = elapsed if from_begin and not late else same
         uncertain = elapsed - stopped if several and late else 0
-    elif told is not None and told.reason == RESUMED and same < elapsed:
+    elif condition is not None and condition.reason == RESUMED and same < elapsed:
         # If it was queued before, the begin of the suspension is unknown.
         if from_begin or (record is None and not several):
             stopped = elapsed - same
@@ -470,19 +478,19 @@ def _split_run(
     ended: bool,
 ) -> Split:
     """Split the phase after the start."""
-    found, is_told_now = _evidence(world, record, account, elapsed)
+    progress, is_reported_now = _evidence(world, record, account, elapsed)
     broken = _fault_at(fault, elapsed)
-    if found is None:
+    if progress is None:
         if ended:  # it has worked since an unknown time
             return Split(added({}, {Bucket.UNKNOWN: elapsed}))
         return Split(_without_a_step(world, record, account, broken, elapsed))
-    split = _steps_in_buckets(world, record, account, found)
-    tail, interval = elapsed - found.last_step_milliseconds, _interval(record, account, found)
-    if not is_told_now:  # no launcher reports how it went on
+    split = _steps_in_buckets(world, record, account, progress)
+    tail, interval = elapsed - progress.last_step_milliseconds, _interval(record, account, progress)
+    if not is_reported_now:  # no launcher reports how it went on
         return _merge_splits(split, {Bucket.UNKNOWN: tail})
     if ended:
         return _merge_splits(split, {Bucket.FINISHING: tail})
-    under_way = max(broken - found.last_step_milliseconds, 0)
+    under_way = max(broken - progress.last_step_milliseconds, 0)
     if interval:
         under_way = min(under_way, STEPS_UNDER_WAY * interval)
     if fault is not None and fault.reason == Kind.HANG:
@@ -499,10 +507,10 @@ def _split_until_step(world: JobWorld, record: GangSpec | None, account: Account
     """Split the time from the start to the newest step."""
     if record is None or record.start is None or record.account is None:
         return Split()
-    found, _ = _evidence(world, record, account, elapsed)
-    if found is None:
+    progress, _ = _evidence(world, record, account, elapsed)
+    if progress is None:
         return Split()
-    return _steps_in_buckets(world, record, account, found)
+    return _steps_in_buckets(world, record, account, progress)
 
 
 def _without_a_step(world: JobWorld, record: GangSpec, account: Account, broken: int, elapsed: int) -> dict[str, int]:
@@ -524,38 +532,38 @@ def _evidence(world: JobWorld, record: GangSpec, account: Account, elapsed: int)
 
     Without such a report the record or the last published status counts: whichever is newer.
     """
-    now, status, found = current_evidence(world, record, elapsed), world.job.status, None
+    now, status, last_known = current_evidence(world, record, elapsed), world.job.status, None
     if (
         status.goodput is not None
         and status.attempt == record.attempt
         and status.goodput.creation_time == account.creation_time
     ):
-        found = status.goodput.progress
-    if found is None or (account.progress is not None and account.progress.made > found.made):
-        found = account.progress
+        last_known = status.goodput.progress
+    if last_known is None or (account.progress is not None and account.progress.made > last_known.made):
+        last_known = account.progress
     if now is None:
-        return (None if found is None else _within(found, elapsed)), False
+        return (None if last_known is None else _within(last_known, elapsed)), False
     # A launcher without ranks no longer reports what these have used.
-    if found is not None and found.metered_gpu_milliseconds > now.metered_gpu_milliseconds:
-        used = {"joules": found.joules, "metered_gpu_milliseconds": found.metered_gpu_milliseconds}
+    if last_known is not None and last_known.metered_gpu_milliseconds > now.metered_gpu_milliseconds:
+        used = {"joules": last_known.joules, "metered_gpu_milliseconds": last_known.metered_gpu_milliseconds}
         now = now.model_copy(update=used)
     return now, True
 
 
-def _within(found: AttemptProgress, elapsed: int) -> AttemptProgress:
+def _within(progress: AttemptProgress, elapsed: int) -> AttemptProgress:
     """Limit the evidence to the elapsed time: the clock may have gone back since it was noted."""
-    last = min(found.last_step_milliseconds, elapsed)
-    first = min(found.first_step_milliseconds, last)
-    return found.model_copy(
+    last = min(progress.last_step_milliseconds, elapsed)
+    first = min(progress.first_step_milliseconds, last)
+    return progress.model_copy(
         update={
             "last_step_milliseconds": last,
             "first_step_milliseconds": first,
-            "start_milliseconds": min(found.start_milliseconds, first),
+            "start_milliseconds": min(progress.start_milliseconds, first),
         }
     )
 
 
-def _base(record: GangSpec, account: Account, found: AttemptProgress) -> int:
+def _base(record: GangSpec, account: Account, progress: AttemptProgress) -> int:
     """Return the step before the first one of this attempt: the program may have gone back further than its directive.
 
     A program without a step to resume from may have found a checkpoint itself. Its first line shows where it resumes if
@@ -564,56 +572,59 @@ def _base(record: GangSpec, account: Account, found: AttemptProgress) -> int:
     """
     if record.start is not None and record.start.resume is not None:
         resume = record.start.resume.step
-        return resume if found.first_step > resume else max(found.first_step - 1, 0)
-    if account.segments or found.step_stride:
-        return max(found.first_step - max(found.step_stride, 1), 0)
+        return resume if progress.first_step > resume else max(progress.first_step - 1, 0)
+    if account.segments or progress.step_stride:
+        return max(progress.first_step - max(progress.step_stride, 1), 0)
     from_nothing = (
-        found.pace_milliseconds * found.first_step <= found.first_step_milliseconds - found.start_milliseconds
+        progress.pace_milliseconds * progress.first_step
+        <= progress.first_step_milliseconds - progress.start_milliseconds
     )
-    return 0 if from_nothing else max(found.first_step - 1, 0)
+    return 0 if from_nothing else max(progress.first_step - 1, 0)
 
 
-def _interval(record: GangSpec, account: Account, found: AttemptProgress) -> int:
+def _interval(record: GangSpec, account: Account, progress: AttemptProgress) -> int:
     """Return the milliseconds between two reported steps: a program may print only some of its steps."""
-    return found.pace_milliseconds * (found.step_stride or max(found.first_step - _base(record, account, found), 1))
+    return progress.pace_milliseconds * (
+        progress.step_stride or max(progress.first_step - _base(record, account, progress), 1)
+    )
 
 
-def _steps_in_buckets(world: JobWorld, record: GangSpec, account: Account, found: AttemptProgress) -> Split:
+def _steps_in_buckets(world: JobWorld, record: GangSpec, account: Account, progress: AttemptProgress) -> Split:
     """Return the steps of the attempt, and all time up to the newest one in buckets."""
-    late = max(found.start_milliseconds - STARTED_WITHIN_MILLISECONDS, 0)
-    base = _base(record, account, found)
-    after = base if found.lowest_restarted_step is None else min(base, found.lowest_restarted_step)
+    late = max(progress.start_milliseconds - STARTED_WITHIN_MILLISECONDS, 0)
+    base = _base(record, account, progress)
+    after = base if progress.lowest_restarted_step is None else min(base, progress.lowest_restarted_step)
     # The first line may end several steps where only some are printed; what the first took longer is start.
     early = min(
-        found.pace_milliseconds * max(found.first_step - base, 0),
-        found.first_step_milliseconds - found.start_milliseconds,
+        progress.pace_milliseconds * max(progress.first_step - base, 0),
+        progress.first_step_milliseconds - progress.start_milliseconds,
     )
-    work = found.last_step_milliseconds - found.first_step_milliseconds + early
+    work = progress.last_step_milliseconds - progress.first_step_milliseconds + early
     # All of them, where it has gone back to before the first one.
-    gone_back = min(found.lost_milliseconds + (early if after < base else 0), work)
+    gone_back = min(progress.lost_milliseconds + (early if after < base else 0), work)
     amounts, rest = dict[str, int](), work - gone_back
     for bucket in TOLD:
-        amounts[bucket] = min(found.reported_milliseconds.get(bucket, 0), rest)
+        amounts[bucket] = min(progress.reported_milliseconds.get(bucket, 0), rest)
         rest -= amounts[bucket]
     amounts = added(amounts, {Bucket.COMPUTE: rest})
     made = Segment(
-        after_step=after, step=max(found.step, after + 1), gpus=held_gpus(world, record), milliseconds=amounts
+        after_step=after, step=max(progress.step, after + 1), gpus=held_gpus(world, record), milliseconds=amounts
     )
-    begin = Bucket.UNKNOWN if _is_untimed(record, found, base) else _start(account)
+    begin = Bucket.UNKNOWN if _is_untimed(record, progress, base) else _start(account)
     others = added(
-        {Bucket.LOST_WORK: gone_back, Bucket.UNKNOWN: late}, {begin: found.last_step_milliseconds - work - late}
+        {Bucket.LOST_WORK: gone_back, Bucket.UNKNOWN: late}, {begin: progress.last_step_milliseconds - work - late}
     )
     # Those that were made before this attempt are taken out of their stretches.
-    lost_steps = max(found.lost_steps - (base - after), 0)
-    return Split(added(amounts, others), made, found, base=base, gone_back=gone_back, lost_steps=lost_steps)
+    lost_steps = max(progress.lost_steps - (base - after), 0)
+    return Split(added(amounts, others), made, progress, base=base, gone_back=gone_back, lost_steps=lost_steps)
 
 
-def _is_untimed(record: GangSpec, found: AttemptProgress, base: int) -> bool:
+def _is_untimed(record: GangSpec, progress: AttemptProgress, base: int) -> bool:
     """Whether several steps lie before the only printed line, which has no pace: start and training cannot be told
     apart."""
     resume = record.start.resume if record.start is not None else None
-    several = found.step - base > 1 or (resume is None and not found.step_stride and found.step > 1)
-    return several and not found.pace_milliseconds
+    several = progress.step - base > 1 or (resume is None and not progress.step_stride and progress.step > 1)
+    return several and not progress.pace_milliseconds
 
 
 def _fault_at(fault: GangIncident | None, elapsed: int) -> int:

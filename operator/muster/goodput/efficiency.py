@@ -117,26 +117,26 @@ def efficiency(
     kept = tokens if is_kept else None
     if not tokens or work < LEAST_SECONDS:
         return Efficiency(tokens=kept)
-    found = Efficiency(
+    result = Efficiency(
         tokens=kept,
         tokens_per_second=tokens / work,
         tokens_per_gpu_second=tokens / gpu_work if gpu_work else None,
     )
     flops, formula = _token_flops(throughput)
     if flops is None or not gpu_work:
-        return found
+        return result
     if measured:
         share = tokens * flops / (gpu_work * measured * 10**12)
         if share <= 1:  # a model of other precision, or parameters that cannot be right
-            found = replace(found, delivered=share, measured_tflops=measured)
+            result = replace(result, delivered=share, measured_tflops=measured)
     peak = throughput.peak_tflops_per_gpu or peak_tflops(model)
     if peak is None:
-        return _without(found, "the accelerators' peak is not known: set spec.throughput.peakTflopsPerGpu")
+        return _without(result, "the accelerators' peak is not known: set spec.throughput.peakTflopsPerGpu")
     mfu, overall = (tokens * flops / (time * peak * 10**12) for time in (gpu_work, held))
     if mfu > 1:
         # It is unknown which number is wrong: the tokens, and all that follows from them, may be wrong, too.
         return Efficiency(why="spec.throughput cannot be right: the accelerators would have worked beyond their peak")
-    return replace(found, mfu=mfu, overall=overall if is_kept else None, formula=formula, peak_tflops=peak)
+    return replace(result, mfu=mfu, overall=overall if is_kept else None, formula=formula, peak_tflops=peak)
 
 
 def job_efficiency(goodput: Goodput | EndedJobSpec, throughput: Throughput) -> Efficiency:
@@ -203,5 +203,5 @@ def cost_per_checkpoint(cost: float | None, steps: int | None, interval: int | N
     return cost * interval / steps
 
 
-def _without(found: Efficiency, why: str) -> Efficiency:
-    return replace(found, why=why)
+def _without(result: Efficiency, why: str) -> Efficiency:
+    return replace(result, why=why)

@@ -78,12 +78,12 @@ def _with_waits(seen: AttemptProgress, views: Sequence[LauncherView]) -> Attempt
         for view in views
         if view.communication_seconds is not None
     ]
-    told = dict(seen.reported_milliseconds)
+    reported_milliseconds = dict(seen.reported_milliseconds)
     if inputs:
-        told[Bucket.INPUT_WAIT.value] = milliseconds(longest)
+        reported_milliseconds[Bucket.INPUT_WAIT.value] = milliseconds(longest)
     if spent:
-        told[Bucket.COMMUNICATION.value] = milliseconds(min(spent))
-    return seen.model_copy(update={"reported_milliseconds": told})
+        reported_milliseconds[Bucket.COMMUNICATION.value] = milliseconds(min(spent))
+    return seen.model_copy(update={"reported_milliseconds": reported_milliseconds})
 
 
 def _with_stall(seen: AttemptProgress, views: Sequence[LauncherView]) -> AttemptProgress:
@@ -95,11 +95,11 @@ def _with_stall(seen: AttemptProgress, views: Sequence[LauncherView]) -> Attempt
     reported = [view.checkpoint_stall_seconds for view in views if view.checkpoint_stall_seconds is not None]
     best = max(views, key=lambda view: view.measured_saves)
     stall = max(map(milliseconds, reported), default=milliseconds(best.measured_stall_seconds))
-    told = dict(seen.reported_milliseconds)
+    reported_milliseconds = dict(seen.reported_milliseconds)
     if reported or stall:
-        told[Bucket.CHECKPOINT_STALL.value] = stall
+        reported_milliseconds[Bucket.CHECKPOINT_STALL.value] = stall
     saves = 0 if reported else min(max(best.measured_saves, 0), MAX_STEP)
-    return seen.model_copy(update={"reported_milliseconds": told, "measured_saves": saves})
+    return seen.model_copy(update={"reported_milliseconds": reported_milliseconds, "measured_saves": saves})
 
 
 def _integer(printed: float | None, times: int = 1) -> int:
@@ -163,7 +163,7 @@ def _order(view: LauncherView) -> tuple[int, float]:
 
 
 def _evidence_of_view(view: LauncherView, elapsed: int, world: JobWorld, record: GangSpec) -> AttemptProgress:
-    before = record.account.progress if record.account else None
+    previous = record.account.progress if record.account else None
     last = milliseconds_ago(elapsed, view.step_age_seconds)
     first = min(milliseconds_ago(elapsed, view.first_step_age_seconds), last)
     joules, metered = _metered(world, record)
@@ -182,7 +182,7 @@ def _evidence_of_view(view: LauncherView, elapsed: int, world: JobWorld, record:
         lowest_restarted_step=view.lowest_restarted_step if lost_steps else None,
         joules=joules,
         metered_gpu_milliseconds=metered,
-        checkpoint_steps=_interval(world, record) or (before.checkpoint_steps if before else 0),
+        checkpoint_steps=_interval(world, record) or (previous.checkpoint_steps if previous else 0),
     )
 
 
@@ -228,7 +228,9 @@ def burn_in_milliseconds(world: JobWorld, record: GangSpec) -> int:
     )
     nodes = (member.node for member in record.members if all_nodes or member.is_replacement)
     checkers = (world.checkers[node] for node in nodes if node in world.checkers)
-    return max((sum(milliseconds(answer.seconds) for answer in each.report.answers) for each in checkers), default=0)
+    return max(
+        (sum(milliseconds(answer.seconds) for answer in checker.report.answers) for checker in checkers), default=0
+    )
 
 
 def reclaim_milliseconds(world: JobWorld, record: GangSpec, elapsed: int) -> int:
@@ -245,15 +247,15 @@ def reclaim_milliseconds(world: JobWorld, record: GangSpec, elapsed: int) -> int
 def measured_tflops(world: JobWorld, record: GangSpec) -> int | None:
     """Return the burn-in's speed of one accelerator on the slowest node; None if a node has no such report."""
     views = [world.checkers.get(member.node) for member in record.members]
-    found = [_gemm(view.report) if view is not None else 0.0 for view in views]
-    slowest = min(found, default=0.0)
+    speeds = [_gemm(view.report) if view is not None else 0.0 for view in views]
+    slowest = min(speeds, default=0.0)
     return int(slowest) or None if slowest <= MAX_PEAK else None
 
 
 def _gemm(report: CheckReport) -> float:
     """Return the speed of the report's matrix product; 0: it has no such figure."""
-    told = (each.figure for each in report.figures if each.probe == GEMM and report.device == "cuda")
-    return max((figure for figure in told if figure > 0), default=0.0)
+    speeds = (figure.figure for figure in report.figures if figure.probe == GEMM and report.device == "cuda")
+    return max((speed for speed in speeds if speed > 0), default=0.0)
 
 
 def milliseconds_ago(elapsed: int, age_seconds: float | None) -> int:

@@ -51,7 +51,9 @@ def in_steps(failures: int, failed_starts: int) -> int:
 def by_class(incidents: Iterable[GangIncident]) -> dict[str, int]:
     """Count the failures of that time by class."""
     counted = Counter(
-        str(each.fault_class) for each in incidents if each.trained and each.fault_class is not FaultClass.PLANNED
+        str(incident.fault_class)
+        for incident in incidents
+        if incident.trained and incident.fault_class is not FaultClass.PLANNED
     )
     return dict(sorted(counted.items()))
 

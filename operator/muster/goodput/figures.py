@@ -104,22 +104,22 @@ def ettr_at_most(goodput: Goodput) -> float | None:
     return (goodput.amount(*PRODUCTIVE) + unknown) / wanted
 
 
-def figures(account: Account, seen: AttemptProgress | None, before: Goodput | None, kept: KeptWork) -> Goodput:
+def figures(account: Account, seen: AttemptProgress | None, previous: Goodput | None, kept: KeptWork) -> Goodput:
     """Compute the figures of an account.
 
     Args:
         account: loses what no complete checkpoint holds where the job has ended without success.
         seen: how far the ranks of the current attempt have come, where they run.
-        before: what was published last; its values stay where nothing shows them between two attempts.
+        previous: what was published last; its values stay where nothing shows them between two attempts.
     """
     if (
-        before is not None and before.creation_time != account.creation_time
+        previous is not None and previous.creation_time != account.creation_time
     ):  # another job's, or from before a record was created again
-        before = None
+        previous = None
     account, lost_at_end = settle_account(account, kept)
     productive = account.amount(*PRODUCTIVE)
     is_timed = productive > 0 or not account.segments
-    is_told = is_timed and (kept.is_known or kept.succeeded)
+    is_known = is_timed and (kept.is_known or kept.succeeded)
     unsaved = _without_unsaved(account, kept)[1] // 1000 if kept.is_known and not kept.ended else None
     seconds, first = rounded_seconds(account.milliseconds), account.first_checkpoint_milliseconds
     step, slow = (seen.step_milliseconds, seen.step_p90_milliseconds) if seen else (0, 0)
@@ -130,27 +130,27 @@ def figures(account: Account, seen: AttemptProgress | None, before: Goodput | No
         counted_until=account.counted_until,
         seconds=seconds,
         gpu_seconds=rounded_seconds(account.gpu_milliseconds),
-        **ettr_fields(seconds, is_known=is_told),
+        **ettr_fields(seconds, is_known=is_known),
         unsaved_seconds=unsaved,
         lost_at_end_seconds=lost_at_end // 1000,
-        progress_unknown=not is_told,
+        progress_unknown=not is_known,
         failures=account.failures,
         failed_starts=account.failed_starts,
         steps=_steps(account) if is_timed else None,
         reported_buckets=account.reported_buckets,
         lost_steps=account.lost_steps,
         first_checkpoint_seconds=first // 1000 if first is not None else None,
-        step_milliseconds=step or (before.step_milliseconds if before else None),
-        step_stride=max(seen.step_stride, 1) if seen and step else before.step_stride if before else 1,
+        step_milliseconds=step or (previous.step_milliseconds if previous else None),
+        step_stride=max(seen.step_stride, 1) if seen and step else previous.step_stride if previous else 1,
         # It belongs to the median beside it: an attempt that has just begun has none yet.
-        step_p90_milliseconds=slow or (before.step_p90_milliseconds if before and not step else None),
-        checkpoint_steps=interval or (before.checkpoint_steps if before else None),
+        step_p90_milliseconds=slow or (previous.step_p90_milliseconds if previous and not step else None),
+        checkpoint_steps=interval or (previous.checkpoint_steps if previous else None),
         checkpoint_stall_milliseconds=stall
         if stall is not None
-        else before.checkpoint_stall_milliseconds
-        if before
+        else previous.checkpoint_stall_milliseconds
+        if previous
         else None,
-        gpu_model=before.gpu_model if before else "",
+        gpu_model=previous.gpu_model if previous else "",
         fingerprints=account.fingerprints,
         measured_tflops=account.measured_tflops,
         joules=account.joules,
@@ -204,17 +204,17 @@ def thousandth(figure: int | None) -> float | None:
 def _steps(account: Account) -> int:
     """Count the steps that count, for rates: the few after the last report before a failure have no time and are left
     out."""
-    counted = (each.step - each.after_step for each in account.segments if sum(each.milliseconds.values()))
-    return min(sum(max(each, 0) for each in counted), MAX_STEP)
+    counted = (segment.step - segment.after_step for segment in account.segments if sum(segment.milliseconds.values()))
+    return min(sum(max(steps, 0) for steps in counted), MAX_STEP)
 
 
 def _stall(seen: AttemptProgress) -> int | None:
     """Return how long one save stops the training; None without a save, or without a report or measurement of it."""
     if seen.measured_saves:
         return seen.reported_milliseconds.get(Bucket.CHECKPOINT_STALL, 0) // seen.measured_saves
-    told = seen.reported_milliseconds.get(Bucket.CHECKPOINT_STALL)
-    each = seen.checkpoint_steps
+    reported = seen.reported_milliseconds.get(Bucket.CHECKPOINT_STALL)
+    interval = seen.checkpoint_steps
     saves = (
-        seen.made // each - max(seen.first_step - 1, 0) // each if each else 0
+        seen.made // interval - max(seen.first_step - 1, 0) // interval if interval else 0
     )  # at multiples of it, wherever it resumed
-    return told // saves if told is not None and saves > 0 else None
+    return reported // saves if reported is not None and saves > 0 else None

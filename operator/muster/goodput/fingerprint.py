@@ -39,18 +39,18 @@ def with_fingerprint(world: JobWorld, account: Account, attempt: int) -> Account
 
 def with_library(world: JobWorld, account: Account, attempt: int) -> Account:
     """Return the account with the collectives' library of this attempt, which is known once its ranks train."""
-    found = _alike(
+    collectives = _alike(
         cleaned_text(view.collectives, LABEL_LENGTH)
         for view in world.views.values()
         if view.attempt == attempt and view.collectives
     )
     last = account.fingerprints[-1] if account.fingerprints else None
-    if not found or last is None or last.collectives == found or last.attempt > attempt:
+    if not collectives or last is None or last.collectives == collectives or last.attempt > attempt:
         return account
-    told = last.model_copy(update={"collectives": found})
+    updated = last.model_copy(update={"collectives": collectives})
     if last.attempt == attempt or not last.collectives:
-        return account.model_copy(update={"fingerprints": [*account.fingerprints[:-1], told]})
-    changed = told.model_copy(update={"attempt": attempt})
+        return account.model_copy(update={"fingerprints": [*account.fingerprints[:-1], updated]})
+    changed = updated.model_copy(update={"attempt": attempt})
     return account.model_copy(update={"fingerprints": [*account.fingerprints, changed][-MAX_FINGERPRINTS:]})
 
 
@@ -72,14 +72,14 @@ def fingerprint(world: JobWorld, attempt: int) -> Fingerprint:
 
 def at_attempt(listed: Iterable[Fingerprint], attempt: int) -> Fingerprint | None:
     """Return what an attempt ran with; None where that is not known, or no longer."""
-    return next((each for each in reversed(list(listed)) if each.attempt <= attempt), None)
+    return next((candidate for candidate in reversed(list(listed)) if candidate.attempt <= attempt), None)
 
 
 def environment(job: TrainingJob) -> str:
     """Compute the digest of the trainer container's variables without values of secrets; "" where it has none."""
     container = _worker(job)
-    env = [_variable(each) for each in _listed(container.get("env")) if isinstance(each, Mapping)]
-    sources = [each for each in _listed(container.get("envFrom")) if isinstance(each, Mapping)]
+    env = [_variable(variable) for variable in _listed(container.get("env")) if isinstance(variable, Mapping)]
+    sources = [source for source in _listed(container.get("envFrom")) if isinstance(source, Mapping)]
     if not env and not sources:
         return ""
     text = json.dumps([sorted(env), sources], sort_keys=True, default=str)
@@ -91,27 +91,29 @@ def revision(job: TrainingJob) -> str:
     metadata = job.spec.template.get("metadata")
     template = metadata.get("annotations") if isinstance(metadata, Mapping) else None
     variables = {
-        each.get("name"): each.get("value") for each in _listed(_worker(job).get("env")) if isinstance(each, Mapping)
+        variable.get("name"): variable.get("value")
+        for variable in _listed(_worker(job).get("env"))
+        if isinstance(variable, Mapping)
     }
-    told = [
+    values = [
         job.metadata.annotations.get(REVISION),
         template.get(REVISION) if isinstance(template, Mapping) else None,
         *(variables.get(name) for name in REVISION_VARIABLES),
     ]
-    return next((cleaned_text(each, LABEL_LENGTH) for each in told if isinstance(each, str) and each.strip()), "")
+    return next((cleaned_text(value, LABEL_LENGTH) for value in values if isinstance(value, str) and value.strip()), "")
 
 
 def _worker(job: TrainingJob) -> Mapping[str, Any]:
     named = job.spec.launch.worker_container
     listed = job.spec.containers
-    return next((each for each in listed if named is None or each.get("name") == named), {})
+    return next((container for container in listed if named is None or container.get("name") == named), {})
 
 
-def _variable(each: Mapping[str, Any]) -> tuple[str, str]:
-    name, value = str(each.get("name")), each.get("value")
+def _variable(variable: Mapping[str, Any]) -> tuple[str, str]:
+    name, value = str(variable.get("name")), variable.get("value")
     if _SECRET.search(name):
         return name, ""
-    return name, json.dumps(value if value is not None else each.get("valueFrom"), sort_keys=True, default=str)
+    return name, json.dumps(value if value is not None else variable.get("valueFrom"), sort_keys=True, default=str)
 
 
 def _listed(value: object) -> list[Any]:
@@ -120,8 +122,8 @@ def _listed(value: object) -> list[Any]:
 
 def _image(image_id: str) -> str:
     """Return the digest of an image as the kubelet reports it; an image without a digest is returned unchanged."""
-    found = _DIGEST.search(image_id)
-    return found[0] if found else cleaned_text(image_id, LABEL_LENGTH)
+    match = _DIGEST.search(image_id)
+    return match[0] if match else cleaned_text(image_id, LABEL_LENGTH)
 
 
 def _driver(labels: Mapping[str, str]) -> str:
@@ -130,5 +132,5 @@ def _driver(labels: Mapping[str, str]) -> str:
 
 
 def _alike(values: Iterable[str]) -> str:
-    found = set(values)
-    return SEVERAL if len(found) > 1 else found.pop() if found else ""
+    distinct = set(values)
+    return SEVERAL if len(distinct) > 1 else distinct.pop() if distinct else ""

@@ -52,36 +52,36 @@ def _is_closed(node: NodeView) -> bool:
 
 
 def with_counted_hours(
-    before: FleetHours | None, now: datetime, lived: timedelta, gpus: Mapping[GpuState, int], most_days: int
+    previous: FleetHours | None, now: datetime, lived: timedelta, gpus: Mapping[GpuState, int], most_days: int
 ) -> FleetHours:
     """Add the time since the last count.
 
     Args:
-        before: the last count; None: there is none.
+        previous: the last count; None: there is none.
         lived: how long accelerators have been in these states, by a monotonic clock.
         gpus: number of accelerators by state.
         most_days: older days are dropped.
     """
     total = sum(gpus.values())
     now = now.astimezone(UTC)
-    if before is None:
+    if previous is None:
         return FleetHours(until=now, gpus=total, spans={})
-    spans, until = dict(before.spans), before.until.astimezone(UTC)
+    spans, until = dict(previous.spans), previous.until.astimezone(UTC)
     if until - now > BEHIND:  # the states in the hours from now on are unknown
         spans = {key: amounts for key, amounts in spans.items() if _begin(key) + _length(key) <= now}
         until = now
     if now <= until:
-        return before.model_copy(update={"spans": spans, "until": until, "gpus": total})
+        return previous.model_copy(update={"spans": spans, "until": until, "gpus": total})
     seen_from = max(until, now - lived - CLOCKS_AGREE)
     for begin, end, amounts in (
-        (max(until, now - most_days * DAY), seen_from, {GpuState.NOT_OBSERVED: before.gpus}),
+        (max(until, now - most_days * DAY), seen_from, {GpuState.NOT_OBSERVED: previous.gpus}),
         (seen_from, now, gpus),
     ):
         there = {state: count for state, count in amounts.items() if count}
         for key, milliseconds in _hours(begin, end) if there else ():
-            known = spans.get(key, {})
+            counted = spans.get(key, {})
             more = {state: count * milliseconds for state, count in there.items()}
-            both = {state: known.get(state, 0) + more.get(state, 0) for state in (*known, *more)}
+            both = {state: counted.get(state, 0) + more.get(state, 0) for state in (*counted, *more)}
             spans[key] = {state: min(amount, LONGEST_MILLISECONDS) for state, amount in both.items()}
     return FleetHours(until=now, gpus=total, spans=_summed_up(spans, now, most_days))
 
@@ -91,7 +91,7 @@ def hours_between(hours: FleetHours, since: datetime | None, until: datetime | N
 
     An hour that they cut (a day where only that is kept) counts by the share of its time.
     """
-    found: dict[GpuState, int] = {}
+    totals: dict[GpuState, int] = {}
     first_hours = _first_hours(hours.spans)
     for key, amounts in hours.spans.items():
         begin = _begin(key)
@@ -100,8 +100,8 @@ def hours_between(hours: FleetHours, since: datetime | None, until: datetime | N
         if part <= timedelta():
             continue
         for state, amount in amounts.items():
-            found[state] = found.get(state, 0) + amount * (part // MILLISECOND) // ((end - begin) // MILLISECOND)
-    return found
+            totals[state] = totals.get(state, 0) + amount * (part // MILLISECOND) // ((end - begin) // MILLISECOND)
+    return totals
 
 
 def counted_from(hours: FleetHours) -> datetime | None:
@@ -115,10 +115,10 @@ def counted_from(hours: FleetHours) -> datetime | None:
 
 def _first_hours(keys: Iterable[str]) -> dict[str, datetime]:
     """Return the first hour of each day that is kept by hours; the part of the day before it is summed up."""
-    found: dict[str, datetime] = {}
+    first_hours: dict[str, datetime] = {}
     for key in sorted(key for key in keys if len(key) > LENGTH_OF_DAY):
-        found.setdefault(key[:LENGTH_OF_DAY], _begin(key))
-    return found
+        first_hours.setdefault(key[:LENGTH_OF_DAY], _begin(key))
+    return first_hours
 
 
 def _hours(begin: datetime, end: datetime) -> Iterator[tuple[str, int]]:
@@ -134,16 +134,16 @@ def _summed_up(
     spans: Mapping[str, Mapping[GpuState, int]], now: datetime, most_days: int
 ) -> dict[str, dict[GpuState, int]]:
     """Sum old hours up by days; days that are too old, or do not fit into one object, are dropped."""
-    found: dict[str, dict[GpuState, int]] = {}
+    summed: dict[str, dict[GpuState, int]] = {}
     for key, amounts in spans.items():
         begin = _begin(key)
         if begin < now - most_days * DAY - DAY:
             continue
         old = len(key) > LENGTH_OF_DAY and begin < now - HOURLY_DAYS * DAY
-        mine = found.setdefault(key[:LENGTH_OF_DAY] if old else key, {})
+        mine = summed.setdefault(key[:LENGTH_OF_DAY] if old else key, {})
         for state, amount in amounts.items():
             mine[state] = min(mine.get(state, 0) + amount, LONGEST_MILLISECONDS)
-    return {key: found[key] for key in sorted(found)[-MAX_SPANS:]}
+    return {key: summed[key] for key in sorted(summed)[-MAX_SPANS:]}
 
 
 def _begin(key: str) -> datetime:

@@ -84,7 +84,7 @@ def ended_job_record(
     lost_at_end = min(goodput.lost_at_end_seconds, goodput.seconds.get(Bucket.LOST_WORK, 0))
     taken_seconds = sum(goodput.seconds.get(bucket, 0) for bucket in TAKEN) - lost_at_end
     # Time beyond the longest that all can have taken was spent suspended.
-    weights = level_amounts([each.seconds for each in took], taken_seconds)
+    weights = level_amounts([incident.seconds for incident in took], taken_seconds)
     rest = int(taken_seconds - sum(weights))
     if (took or lost_at_end) and rest > len(took):  # times are whole seconds
         is_suspension = goodput.seconds.get(Bucket.SUSPENDED, 0) > 0
@@ -93,7 +93,7 @@ def ended_job_record(
     if lost_at_end:
         took = [*took, _Took(str(FaultClass.UNKNOWN), NOT_SAVED, "", lost_at_end, incidents=0)]
         weights = [*weights, lost_at_end]
-    shares = allot_amount(taken, [max(round(each), 1) for each in weights])
+    shares = allot_amount(taken, [max(round(weight), 1) for weight in weights])
     causes, blamed = _causes(took, shares, taken), _blamed_nodes(took, shares)
     return within_record_limit(
         EndedJobSpec(
@@ -140,13 +140,15 @@ def ended_job_record(
 
 def last_known(job: TrainingJob, gang: Gang | None) -> Goodput | None:
     """Return the figures without launchers' reports: the status's, or the account's where it is further."""
-    told, account = job.status.goodput, gang.spec.account if gang else None
+    published, account = job.status.goodput, gang.spec.account if gang else None
     if account is None or (
-        told is not None and told.creation_time == account.creation_time and told.counted_until >= account.counted_until
+        published is not None
+        and published.creation_time == account.creation_time
+        and published.counted_until >= account.counted_until
     ):
-        return told if told is None or job.status.completion is not None else give_up_unsaved(told)
-    found = figures(account, None, told, kept_work(job, gang))
-    return found.model_copy(update={"failures_by_class": by_class(gang.spec.incidents if gang else ())})
+        return published if published is None or job.status.completion is not None else give_up_unsaved(published)
+    counted = figures(account, None, published, kept_work(job, gang))
+    return counted.model_copy(update={"failures_by_class": by_class(gang.spec.incidents if gang else ())})
 
 
 def kept_work(job: TrainingJob, gang: Gang | None) -> KeptWork:
@@ -179,7 +181,7 @@ def level_amounts(amounts: Sequence[float], most: float) -> list[float]:
     for place, amount in enumerate(sorted(amounts)):
         level = left / (len(amounts) - place)
         if amount >= level:
-            return [min(each, level) for each in amounts]
+            return [min(value, level) for value in amounts]
         left -= amount
     return list(amounts)
 
@@ -207,7 +209,7 @@ def within_record_limit(spec: EndedJobSpec) -> EndedJobSpec:
 def size(part: ApiModel) -> int:
     """Return the maximum size as JSON in etcd, in bytes: Go writes <, > and & with six."""
     written = json.dumps(part.to_json(), separators=(",", ":"))
-    return len(written) + 5 * sum(written.count(each) for each in "<>&")
+    return len(written) + 5 * sum(written.count(character) for character in "<>&")
 
 
 def cleaned_text(text: str, length: int) -> str:
@@ -224,11 +226,11 @@ def _label(job: TrainingJob, name: str) -> str:
 def _known(amounts: Mapping[str, int]) -> dict[str, int]:
     """Return the amounts by bucket; buckets of a newer operator are added to unknown time."""
     names = {str(bucket) for bucket in Bucket}
-    found: dict[str, int] = {}
+    by_bucket: dict[str, int] = {}
     for name, amount in amounts.items():
         here = name if name in names else str(Bucket.UNKNOWN)
-        found[here] = min(found.get(here, 0) + amount, LONGEST_MILLISECONDS)
-    return found
+        by_bucket[here] = min(by_bucket.get(here, 0) + amount, LONGEST_MILLISECONDS)
+    return by_bucket
 
 
 def lost_before_the_end(job: TrainingJob, goodput: Goodput) -> list[int]:
@@ -236,7 +238,7 @@ def lost_before_the_end(job: TrainingJob, goodput: Goodput) -> list[int]:
 
     The last incident of a failed job also has what the end lost; that part is left out.
     """
-    lost, end = [each.lost_seconds or 0 for each in job.status.incidents], job.status.completion
+    lost, end = [incident.lost_seconds or 0 for incident in job.status.incidents], job.status.completion
     if lost and end is not None and end.result is CompletionResult.FAILED:
         lost[-1] = max(lost[-1] - goodput.lost_at_end_seconds, 0)
     return lost
@@ -244,23 +246,25 @@ def lost_before_the_end(job: TrainingJob, goodput: Goodput) -> list[int]:
 
 def _lost_by_each(job: TrainingJob, gang: Gang | None, goodput: Goodput) -> list[int]:
     if gang is not None and gang.spec.incidents:
-        return [(each.lost_milliseconds or 0) // 1000 for each in gang.spec.incidents]
+        return [(incident.lost_milliseconds or 0) // 1000 for incident in gang.spec.incidents]
     return lost_before_the_end(job, goodput)
 
 
 def _timed_incidents(job: TrainingJob, gang: Gang | None, goodput: Goodput) -> list[_Took]:
     """Return the known incidents, oldest first, each with its time."""
     listed, lost = _listed(job, gang), _lost_by_each(job, gang, goodput)
-    resumed = {(each.attempt, each.time): each.resumed_time for each in job.status.incidents}
-    found: list[_Took] = []
-    for place, each in enumerate(listed):
-        fault = each.fault_time or each.time
+    resumed = {(published.attempt, published.time): published.resumed_time for published in job.status.incidents}
+    timed: list[_Took] = []
+    for place, incident in enumerate(listed):
+        fault = incident.fault_time or incident.time
         later = listed[place + 1] if place + 1 < len(listed) else None
-        until = each.resumed_time or resumed.get((each.attempt, each.time))
+        until = incident.resumed_time or resumed.get((incident.attempt, incident.time))
         until = until or ((later.fault_time or later.time) if later else goodput.counted_until)
         seconds = max(int((until - fault).total_seconds()), 0) + lost[place]
-        found.append(_Took(str(each.fault_class), cleaned_text(each.reason, 64), each.node, max(seconds, 1)))
-    return found
+        timed.append(
+            _Took(str(incident.fault_class), cleaned_text(incident.reason, 64), incident.node, max(seconds, 1))
+        )
+    return timed
 
 
 def _listed(job: TrainingJob, gang: Gang | None) -> Sequence[GangIncident | Incident]:
@@ -271,15 +275,15 @@ def _causes(took: Sequence[_Took], shares: Sequence[int], taken: int) -> list[Ca
     if not took:
         return [Cause(fault_class=FaultClass.UNKNOWN, reason=NOT_RECORDED, gpu_seconds=taken)] if taken else []
     counts: dict[tuple[str, str], tuple[int, int]] = {}
-    for each, share in zip(took, shares, strict=True):
-        many, before = counts.get((each.fault_class, each.reason), (0, 0))
-        counts[each.fault_class, each.reason] = many + each.incidents, before + share
-    found = [
+    for incident, share in zip(took, shares, strict=True):
+        many, gpu_seconds = counts.get((incident.fault_class, incident.reason), (0, 0))
+        counts[incident.fault_class, incident.reason] = many + incident.incidents, gpu_seconds + share
+    causes = [
         Cause(fault_class=fault_class[:32], reason=reason, incidents=many, gpu_seconds=amount)
         for (fault_class, reason), (many, amount) in counts.items()
     ]
-    found.sort(key=lambda each: (-each.gpu_seconds, -each.incidents, each.reason, each.fault_class))
-    return _merge_causes(found, MAX_CAUSES)
+    causes.sort(key=lambda cause: (-cause.gpu_seconds, -cause.incidents, cause.reason, cause.fault_class))
+    return _merge_causes(causes, MAX_CAUSES)
 
 
 def _merge_causes(causes: Sequence[Cause], most: int) -> list[Cause]:
@@ -287,26 +291,26 @@ def _merge_causes(causes: Sequence[Cause], most: int) -> list[Cause]:
     if len(causes) <= most:
         return list(causes)
     kept, rest = list(causes[: most - 1]), causes[most - 1 :]
-    classes = {each.fault_class for each in rest}
+    classes = {cause.fault_class for cause in rest}
     return [
         *kept,
         Cause(
             fault_class=classes.pop() if len(classes) == 1 else FaultClass.UNKNOWN,
             reason=OTHERS,
-            incidents=min(sum(each.incidents for each in rest), MAX_COUNT),
-            gpu_seconds=min(sum(each.gpu_seconds for each in rest), LONGEST_MILLISECONDS),
+            incidents=min(sum(cause.incidents for cause in rest), MAX_COUNT),
+            gpu_seconds=min(sum(cause.gpu_seconds for cause in rest), LONGEST_MILLISECONDS),
         ),
     ]
 
 
 def _blamed_nodes(took: Sequence[_Took], shares: Sequence[int]) -> list[Blamed]:
     counts: dict[str, tuple[int, int]] = {}
-    for each, share in zip(took, shares, strict=True):
-        if each.node and (each.fault_class == FaultClass.HARDWARE or each.reason in _OF_THE_NODE):
-            many, before = counts.get(each.node, (0, 0))
-            counts[each.node] = many + 1, before + share
-    found = [Blamed(node=node, incidents=many, gpu_seconds=amount) for node, (many, amount) in counts.items()]
-    return sorted(found, key=lambda each: (-each.gpu_seconds, -each.incidents, each.node))
+    for incident, share in zip(took, shares, strict=True):
+        if incident.node and (incident.fault_class == FaultClass.HARDWARE or incident.reason in _OF_THE_NODE):
+            many, gpu_seconds = counts.get(incident.node, (0, 0))
+            counts[incident.node] = many + 1, gpu_seconds + share
+    blamed_nodes = [Blamed(node=node, incidents=many, gpu_seconds=amount) for node, (many, amount) in counts.items()]
+    return sorted(blamed_nodes, key=lambda blamed: (-blamed.gpu_seconds, -blamed.incidents, blamed.node))
 
 
 def _lost_seconds(job: TrainingJob, gang: Gang | None, goodput: Goodput) -> int:

@@ -28,7 +28,7 @@ def is_kept(one: Kept, competing: datetime | None, policy: History, now: datetim
     return competing is None or one.end > competing
 
 
-def competing_ends(known: Iterable[Kept], policy: History) -> dict[str, datetime]:
+def competing_ends(accounts: Iterable[Kept], policy: History) -> dict[str, datetime]:
     """Return, for each namespace that must give up an account of its own for a new one, the end of the oldest.
 
     It is empty while there is room. In a full history the namespaces with most accounts give up their own; a new
@@ -36,7 +36,7 @@ def competing_ends(known: Iterable[Kept], policy: History) -> dict[str, datetime
     """
     oldest: dict[str, datetime] = {}
     counts: dict[str, int] = {}
-    for end, namespace in known:
+    for end, namespace in accounts:
         counts[namespace] = counts.get(namespace, 0) + 1
         oldest[namespace] = min(end, oldest.get(namespace, end))
     if sum(counts.values()) < policy.max_jobs:
@@ -46,63 +46,63 @@ def competing_ends(known: Iterable[Kept], policy: History) -> dict[str, datetime
 
 
 def missing_accounts_message(
-    known: Collection[Kept], policy: History, since: datetime | None, now: datetime
+    accounts: Collection[Kept], policy: History, since: datetime | None, now: datetime
 ) -> list[str]:
     """Say why accounts of jobs that ended in this time may be missing, a sentence each.
 
     Args:
-        known: all accounts that are kept.
+        accounts: all accounts that are kept.
         since: begin of the time in question; None: with the oldest account.
     """
     if policy.max_jobs == 0:
         return ["jobs that end leave no account: spec.history.maxJobs of the FleetPolicy is 0"]
-    found = []
+    sentences = []
     oldest = now - timedelta(days=policy.max_age_days)
     if since is not None and since < oldest:
-        found.append(
+        sentences.append(
             f"jobs that ended before {oldest:%Y-%m-%d} are missing: accounts are kept for {policy.max_age_days} days "
             "(spec.history.maxAgeDays of the FleetPolicy)"
         )
-    full = {name: end for name, end in competing_ends(known, policy).items() if since is None or end > since}
+    full = {name: end for name, end in competing_ends(accounts, policy).items() if since is None or end > since}
     if full:
         listed = sorted(full)
         names = ", ".join(listed[:_MAX_NAMED]) + (
             f" and {len(listed) - _MAX_NAMED} more" if listed[_MAX_NAMED:] else ""
         )
-        found.append(
+        sentences.append(
             f"jobs of {names} that ended before {max(full.values()):%Y-%m-%d %H:%M} UTC may be missing: the history "
             f"is full ({policy.max_jobs} accounts, spec.history.maxJobs of the FleetPolicy)"
         )
-    return found
+    return sentences
 
 
-def surplus_names(known: Mapping[str, Kept], policy: History, most: int) -> list[str]:
+def surplus_names(accounts: Mapping[str, Kept], policy: History, most: int) -> list[str]:
     """Return the names beyond the limit; none where the history is switched off: it stays as it is.
 
     Each is the oldest of the namespace that has most at that point. So a tenant with many short jobs displaces its own
     accounts once it has as many as any other.
     """
-    over = len(known) - policy.max_jobs
+    over = len(accounts) - policy.max_jobs
     if policy.max_jobs == 0 or over <= 0:
         return []
     names: dict[str, list[tuple[datetime, str]]] = {}
-    for name, one in known.items():
+    for name, one in accounts.items():
         names.setdefault(one.namespace, []).append((one.end, name))
     for listed in names.values():
         listed.sort(reverse=True)
     largest = [(-len(listed), listed[-1], namespace) for namespace, listed in names.items()]
     heapq.heapify(largest)
-    found = []
+    surplus = []
     for _ in range(min(over, most)):
         namespace = heapq.heappop(largest)[2]
         listed = names[namespace]
-        found.append(listed.pop()[1])
+        surplus.append(listed.pop()[1])
         if listed:
             heapq.heappush(largest, (-len(listed), listed[-1], namespace))
-    return found
+    return surplus
 
 
-def outdated_names(known: Mapping[str, Kept], policy: History, now: datetime) -> set[str]:
+def outdated_names(accounts: Mapping[str, Kept], policy: History, now: datetime) -> set[str]:
     """Return the names of the accounts that are too old."""
     oldest = now - timedelta(days=policy.max_age_days)
-    return {name for name, one in known.items() if one.end < oldest}
+    return {name for name, one in accounts.items() if one.end < oldest}

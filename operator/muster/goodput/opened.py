@@ -79,10 +79,14 @@ def _waiting(job: TrainingJob, now: datetime) -> Goodput | None:
     then, now_in, since = Bucket.SUSPENDED, Bucket.QUEUED, created
     if status.state == SUSPENDED:
         then, now_in = now_in, then
-    told = next((each for each in status.conditions if each.type == SUSPENDED), None)
-    if told is not None and job.metadata.generation > 1 and (now_in is Bucket.SUSPENDED or told.reason == RESUMED):
-        since = min(told.last_transition_time, now)
-        if not created <= told.last_transition_time <= now + LATE:
+    suspension = next((condition for condition in status.conditions if condition.type == SUSPENDED), None)
+    if (
+        suspension is not None
+        and job.metadata.generation > 1
+        and (now_in is Bucket.SUSPENDED or suspension.reason == RESUMED)
+    ):
+        since = min(suspension.last_transition_time, now)
+        if not created <= suspension.last_transition_time <= now + LATE:
             since, then = now, Bucket.UNKNOWN
         elif job.metadata.generation > ONE_CHANGE:
             then = Bucket.UNKNOWN

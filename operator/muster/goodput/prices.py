@@ -60,7 +60,7 @@ NO_PRICES = Prices()
 
 def listed(prices: PriceList) -> Prices:
     """Return the policy's prices."""
-    models = {each.model: found for each in prices.models if (found := _amount(each.per_gpu_hour)) is not None}
+    models = {price.model: amount for price in prices.models if (amount := _amount(price.per_gpu_hour)) is not None}
     if len(models) < len(prices.models):  # another version's format: an unreadable price is not guessed
         return NO_PRICES
     return Prices(

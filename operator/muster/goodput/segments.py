@@ -17,7 +17,7 @@ def with_first_checkpoint(account: Account, step: int | None, now: datetime) -> 
     Args:
         step: of a complete checkpoint; None: none is known.
     """
-    is_own = step is not None and any(each.after_step < step <= each.step for each in account.segments)
+    is_own = step is not None and any(segment.after_step < step <= segment.step for segment in account.segments)
     if account.first_checkpoint_milliseconds is not None or not is_own:
         return account
     return account.model_copy(

@@ -55,35 +55,37 @@ def goodput_of_status(
         succeeded: because its ranks have done their work.
         suspended: the job is suspended.
     """
-    record, before = world.gang.spec if world.gang else None, world.job.status.goodput
+    record, previous = world.gang.spec if world.gang else None, world.job.status.goodput
     kept = KeptWork(world.job.spec.checkpoint.directory is not None, saved, ended, succeeded)
-    found = _counted_figures(world, step, kept)
-    if found is None or record is None or ended or world.job.status.completion is not None:
-        return found
-    changed = _suspension_time(world, found, before, suspended=suspended)
-    if found.suspension_time != changed:
-        found = found.model_copy(update={"suspension_time": changed})
-    bucket = Bucket.SUSPENDED if suspended else open_bucket(record, found, world.job.spec.launch.mode)
+    goodput = _counted_figures(world, step, kept)
+    if goodput is None or record is None or ended or world.job.status.completion is not None:
+        return goodput
+    changed = _suspension_time(world, goodput, previous, suspended=suspended)
+    if goodput.suspension_time != changed:
+        goodput = goodput.model_copy(update={"suspension_time": changed})
+    bucket = Bucket.SUSPENDED if suspended else open_bucket(record, goodput, world.job.spec.launch.mode)
     gpus = held_gpus(world, record)
-    if before is not None and (before.creation_time, before.counted_until) == (
-        found.creation_time,
-        found.counted_until,
+    if previous is not None and (previous.creation_time, previous.counted_until) == (
+        goodput.creation_time,
+        goodput.counted_until,
     ):
-        phase = before.open_phase
+        phase = previous.open_phase
         if phase is not None and (phase.bucket, phase.gpus) == (bucket, gpus):
-            return found.model_copy(update={"open_phase": phase})
+            return goodput.model_copy(update={"open_phase": phase})
         now = world.now if record.account is None else account_now(world, record.account)
-        found = close_phase(found.model_copy(update={"open_phase": phase}), now)
-    return found.model_copy(update={"open_phase": OpenPhase(bucket=bucket, since=found.counted_until, gpus=gpus)})
+        goodput = close_phase(goodput.model_copy(update={"open_phase": phase}), now)
+    return goodput.model_copy(update={"open_phase": OpenPhase(bucket=bucket, since=goodput.counted_until, gpus=gpus)})
 
 
-def _suspension_time(world: JobWorld, found: Goodput, before: Goodput | None, *, suspended: bool) -> datetime | None:
+def _suspension_time(
+    world: JobWorld, goodput: Goodput, previous: Goodput | None, *, suspended: bool
+) -> datetime | None:
     """Return the last transition of the condition Suspended, as it is about to be written, by the clock of the
     figures."""
-    kept = before if before is not None and before.creation_time == found.creation_time else None
+    kept = previous if previous is not None and previous.creation_time == goodput.creation_time else None
     if kept is None:
-        known = suspended_condition(world)
-        was = known is not None and known.status is ConditionStatus.TRUE
+        condition = suspended_condition(world)
+        was = condition is not None and condition.status is ConditionStatus.TRUE
     else:  # written together with the condition
         was = kept.open_phase is not None and kept.open_phase.bucket is Bucket.SUSPENDED
     if was == suspended:
@@ -98,24 +100,29 @@ def _counted_figures(world: JobWorld, step: int | None, kept: KeptWork) -> Goodp
     They are computed again only after a change of the record or the newest checkpoint, or of the step once the
     published ones are old. So the account alone is no reason to write. The figures never cover less time than before.
     """
-    record, before = world.gang.spec if world.gang else None, world.job.status.goodput
+    record, previous = world.gang.spec if world.gang else None, world.job.status.goodput
     if record is None or record.account is None or world.job.status.completion is not None:
-        return before
+        return previous
     account, now = record.account, account_now(world, record.account)
-    known = (
-        before is not None
-        and before.creation_time == account.creation_time
-        and before.counted_until >= account.counted_until
+    is_current = (
+        previous is not None
+        and previous.creation_time == account.creation_time
+        and previous.counted_until >= account.counted_until
     )
     saved = world.job.status.checkpoint
     # The status is written for it anyway.
     saved_since = kept.step is not None and (saved is None or saved.step != kept.step)
-    if known and not (kept.ended or saved_since) and world.job.status.attempt == record.attempt and before is not None:
-        fresh = before.progress is not None and timedelta(0) <= now - before.counted_until < FRESH
+    if (
+        is_current
+        and not (kept.ended or saved_since)
+        and world.job.status.attempt == record.attempt
+        and previous is not None
+    ):
+        fresh = previous.progress is not None and timedelta(0) <= now - previous.counted_until < FRESH
         if fresh or world.job.status.step == step:
-            return before
+            return previous
     if kept.ended:
-        ends = _end_at_least(world, record, account, before)
+        ends = _end_at_least(world, record, account, previous)
         world = replace(world, now=world.now + max(ends - now, timedelta(0)))
         now = max(now, ends)
     counted, split = close_account(world, ended=kept.succeeded, only_steps=not kept.ended)
@@ -123,28 +130,28 @@ def _counted_figures(world: JobWorld, step: int | None, kept: KeptWork) -> Goodp
     more: dict[str, Any] = {"failures_by_class": by_class(record.incidents)}
     if account.clock_ahead_seconds is None:
         more["clock_ahead_seconds"] = ahead_seconds(world)
-    found = figures(counted, split.seen, before, kept).model_copy(update=more)
-    if not found.gpu_model or world.job.status.attempt != record.attempt:  # its nodes change with the attempt
-        found = found.model_copy(update={"gpu_model": model_of(world, found.gpu_model)})
+    goodput = figures(counted, split.seen, previous, kept).model_copy(update=more)
+    if not goodput.gpu_model or world.job.status.attempt != record.attempt:  # its nodes change with the attempt
+        goodput = goodput.model_copy(update={"gpu_model": model_of(world, goodput.gpu_model)})
     if (
-        before is not None
-        and before.creation_time == found.creation_time
-        and before.counted_until > found.counted_until
+        previous is not None
+        and previous.creation_time == goodput.creation_time
+        and previous.counted_until > goodput.counted_until
     ):
-        return before.model_copy(
-            update={"progress": split.seen, "first_checkpoint_seconds": found.first_checkpoint_seconds}
+        return previous.model_copy(
+            update={"progress": split.seen, "first_checkpoint_seconds": goodput.first_checkpoint_seconds}
         )
-    return found
+    return goodput
 
 
-def _end_at_least(world: JobWorld, record: GangSpec, account: Account, before: Goodput | None) -> datetime:
+def _end_at_least(world: JobWorld, record: GangSpec, account: Account, previous: Goodput | None) -> datetime:
     """Return when the job ended at the earliest, by the account's clock: the last leader's may be behind it.
 
     It is no earlier than the published figures, of which launchers report the rest by ages. Where clocks were not
     compared, it is no earlier than the age of the ranks says, up to an hour: no step is without its time.
     """
-    published = before is not None and before.creation_time == account.creation_time
-    ends = before.counted_until if before is not None and published else account.counted_until
+    published = previous is not None and previous.creation_time == account.creation_time
+    ends = previous.counted_until if previous is not None and published else account.counted_until
     if record.start is None or None not in (world.ahead_seconds, account.clock_ahead_seconds):
         return ends
     ages = [milliseconds(view.started_age_seconds) for view in world.views.values() if view.attempt == record.attempt]
@@ -152,15 +159,15 @@ def _end_at_least(world: JobWorld, record: GangSpec, account: Account, before: G
     return max(ends, account.counted_until + min(max(ages, default=0) * MILLISECOND, most))
 
 
-def model_of(world: JobWorld, before: str) -> str:
+def model_of(world: JobWorld, published: str) -> str:
     """Return the model of the job's accelerators so far; SEVERAL for different ones, "" where no node has a label.
 
     Args:
-        before: the model that was published until now.
+        published: the model that was published until now.
     """
     members = world.gang.spec.members if world.gang else []
     nodes = (world.fleet.nodes.get(member.node) for member in members)
-    models = {label_of(node.labels) for node in nodes if node is not None} | ({before} if before else set())
+    models = {label_of(node.labels) for node in nodes if node is not None} | ({published} if published else set())
     if len(models) > 1:
         return SEVERAL
     return cleaned_text(models.pop(), LABEL_LENGTH) if models else ""
@@ -178,14 +185,18 @@ def incidents_of_status(
         return _with_end(record, goodput)
     if record.account is None or goodput is None or goodput.progress is None or record.start is None:
         return record.incidents
-    found = resumed(record.incidents, record, goodput.progress, offset=account_offset(world, record.account))
-    known = {(each.attempt, each.time): each.resumed_time for each in world.job.status.incidents if each.resumed_time}
+    incidents = resumed(record.incidents, record, goodput.progress, offset=account_offset(world, record.account))
+    resumed_times = {
+        (incident.attempt, incident.time): incident.resumed_time
+        for incident in world.job.status.incidents
+        if incident.resumed_time
+    }
     # By ages, it would be a few milliseconds earlier or later each time, and each difference is a write.
     return [
-        each.model_copy(update={"resumed_time": known[each.attempt, each.time]})
-        if each.resumed_time and (each.attempt, each.time) in known
-        else each
-        for each in found
+        incident.model_copy(update={"resumed_time": resumed_times[incident.attempt, incident.time]})
+        if incident.resumed_time and (incident.attempt, incident.time) in resumed_times
+        else incident
+        for incident in incidents
     ]
 
 
