@@ -77,15 +77,15 @@ def _is_charged(incident: HealthIncident | None, offences: Offences) -> bool:
 
 def _recorded(world: NodeWorld) -> tuple[Offences, tuple[Offences, ...], Decimal]:
     """Return the machine's account under any node's name, the accounts of machines before it, and its score now."""
-    before, machine, replaced = world.before, world.machine, world.is_replaced
+    previous, machine, replaced = world.before, world.machine, world.is_replaced
     half_life = world.rules.quarantine.half_life_seconds
-    offences = Offences(hardware=machine) if replaced else before.offences
+    offences = Offences(hardware=machine) if replaced else previous.offences
     own = score(offences, world.now, half_life)
-    earlier = tuple(before.earlier_offences)
+    earlier = tuple(previous.earlier_offences)
     if replaced:
-        earlier = accounts_to_keep((before.offences, *earlier), machine, world.now, half_life)
-    known = before.offences.hardware
-    met = bool(machine) and (replaced or not known or may_be_same(known, machine))
+        earlier = accounts_to_keep((previous.offences, *earlier), machine, world.now, half_life)
+    recorded_machine = previous.offences.hardware
+    met = bool(machine) and (replaced or not recorded_machine or may_be_same(recorded_machine, machine))
     elsewhere = world.memory.highest_score(machine, world.now, half_life) if world.memory and met else Decimal(0)
     if elsewhere > own:
         offences = Offences(hardware=machine, score=str(elsewhere), as_of=world.now)
@@ -111,7 +111,7 @@ def offences_if_taken(
     charged = account.offences.as_of
     is_recent = charged is not None and abs((world.now - charged).total_seconds()) < ONE_FAULT_SECONDS
     is_released = charged is not None and world.released is not None and world.released >= charged
-    if is_recent and not is_released and any(_is_paid(each, causes, world) for each in incidents):
+    if is_recent and not is_released and any(_is_paid(incident, causes, world) for incident in incidents):
         return account.offences
     return account.offences.model_copy(update={"score": str(account.worth + 1), "as_of": world.now})
 

@@ -171,23 +171,24 @@ def _settle(pool: BudgetPool, window: Window) -> _Settled:
     """Make the rulings that need no budget, count the nodes that are out, and collect the nodes that wait for the
     budgets."""
     rulings, out, claimed, waiting = dict[str, Ruling](), list[Removal](), list[str](), list[str]()
-    known = pool.situation
+    situation = pool.situation
     for name, verdict in pool.verdicts.items():
         incident, grounds = verdict.open_incident, verdict.grounds
         acted = incident is not None and incident.taken_out_time is not None
         # What was charged for a record that cannot be read was never done, unless it is on the record that was read.
-        acted = acted and (name not in known.unreadable or name in known.uncleared)
+        acted = acted and (name not in situation.unreadable or name in situation.uncleared)
         if not verdict.out or (grounds.stays and not acted):
             # `muster.health.silence` limits how many nodes may stay out so at once.
-            rulings[name] = _UNTAINTED if name in known.tainted else _USED
-            if (incident := known.uncleared.get(name)) is not None:  # its place is free once its return is on record
+            rulings[name] = _UNTAINTED if name in situation.tainted else _USED
+            # Its place is free once its return is on record.
+            if (incident := situation.uncleared.get(name)) is not None:
                 out.append(Removal(incident.certain, incident.charged_to, pool.domains.get(name)))
         elif acted or grounds.cordoned or grounds.only_planned:
             # This holds even if another system has begun a repair since: a taint should not come and go.
             rulings[name] = _TAKEN
             if acted and incident is not None:
                 out.append(Removal(incident.certain, incident.charged_to, pool.domains.get(name)))
-        elif name in known.unreadable and not _was_yielded(verdict):
+        elif name in situation.unreadable and not _was_yielded(verdict):
             rulings[name] = _UNREADABLE
         else:
             (claimed if grounds.in_charge else waiting).append(name)
@@ -238,9 +239,9 @@ def _urgency(name: str, pool: BudgetPool) -> tuple[bool, bool, bool, bool, float
     server takes its record again. A taint without a record (a user has deleted it, or has ended a cordon) needs a
     budget, but comes before nodes without the taint.
     """
-    grounds, incident, known = pool.verdicts[name].grounds, pool.verdicts[name].open_incident, pool.situation
+    grounds, incident, situation = pool.verdicts[name].grounds, pool.verdicts[name].open_incident, pool.situation
     began = incident.time.timestamp() if incident else 0.0
-    return name in known.refused, not grounds.certain, name not in known.tainted, not grounds.fatal, began, name
+    return name in situation.refused, not grounds.certain, name not in situation.tainted, not grounds.fatal, began, name
 
 
 def _began(verdict: Verdict, now: datetime) -> datetime:

@@ -99,8 +99,8 @@ class Budgets:
             reason: the kind of fault; None: the budgets for all faults.
             windowed: whether the budgets with a window, or those without, are asked.
         """
-        found = self._smallest(nodes, BudgetScope.POOL, reason, windowed=windowed)
-        return nodes if found is None else found
+        smallest = self._smallest(nodes, BudgetScope.POOL, reason, windowed=windowed)
+        return nodes if smallest is None else smallest
 
     def _smallest(self, nodes: int, scope: BudgetScope, reason: BudgetReason | None, *, windowed: bool) -> int | None:
         """Return the smallest of the budgets that apply, in nodes; None if none applies.

@@ -68,8 +68,8 @@ def causes_of(standing: Iterable[Sign], reason: str) -> tuple[str, ...]:
         standing: the node's signs that count, strongest first.
         reason: of the node's verdict.
     """
-    found = (sign for sign in standing if sign.weighs >= WEIGHT[DEGRADED] and not sign.stays)
-    weighing = [sign for sign in found if sign.source != MAINTENANCE]
+    signs = (sign for sign in standing if sign.weighs >= WEIGHT[DEGRADED] and not sign.stays)
+    weighing = [sign for sign in signs if sign.source != MAINTENANCE]
     # A fault that another system repairs anyway is charged last.
     weighing.sort(key=lambda sign: sign.repairs)
     return tuple(dict.fromkeys(cause_of(sign.source, sign.reason) for sign in weighing)) or (f"muster/{reason}",)

@@ -69,19 +69,19 @@ def collect(world: NodeWorld) -> Signs:
 
 def _distinct(signs: Iterable[Sign]) -> Iterable[Sign]:
     """Return the strongest of the signs with the same key."""
-    found: dict[tuple[str, str, str], Sign] = {}
+    strongest: dict[tuple[str, str, str], Sign] = {}
     for sign in signs:
-        if sign.key not in found or sign.strength < found[sign.key].strength:
-            found[sign.key] = sign
-    return found.values()
+        if sign.key not in strongest or sign.strength < strongest[sign.key].strength:
+            strongest[sign.key] = sign
+    return strongest.values()
 
 
 def _agent_signs(world: NodeWorld) -> list[Sign]:
     """Return the signs of the agent's evidence, and those seen earlier in this boot that only another boot ends."""
-    before, labels, ignored = world.before, world.facts.node.labels, world.rules.ignored_ports
-    said = (each for each in before.evidence if _of_this_boot(each, before.agent))
-    seen = [sign_of(each, world.now) for each in said if not ignored.ignores(labels, each, before.agent)]
-    if not world.boot or world.boot != before.boot_id:
+    previous, labels, ignored = world.before, world.facts.node.labels, world.rules.ignored_ports
+    said = (evidence for evidence in previous.evidence if _of_this_boot(evidence, previous.agent))
+    seen = [sign_of(evidence, world.now) for evidence in said if not ignored.ignores(labels, evidence, previous.agent)]
+    if not world.boot or world.boot != previous.boot_id:
         return seen
     keys = {sign.key for sign in seen}
     kept = (latched(finding, world.now) for finding in world.earlier if finding.source == AGENT)
@@ -101,14 +101,14 @@ def _silence_signs(world: NodeWorld) -> Iterator[Sign]:
     silence, old = world.silence, world.known.get((AGENT, AGENT_SILENT, ""))
     if silence is None:
         return
-    severities = [each for each in (silence.weighs, old.severity if old else None) if each is not None]
+    severities = [severity for severity in (silence.weighs, old.severity if old else None) if severity is not None]
     if not severities:
         return
     since = min(old.since, world.now) if old else world.now
     yield Sign(
         AGENT,
         AGENT_SILENT,
-        max(severities, key=lambda each: WEIGHT[each]),
+        max(severities, key=lambda severity: WEIGHT[severity]),
         since=since,
         newest=since,
         action=RecommendedAction.INSPECT,
@@ -138,13 +138,15 @@ def _burn_in_signs(world: NodeWorld) -> Iterator[Sign]:
     holds a failure for a while, and a finding keeps it after that. A failure of another boot without a finding was
     released, or is of another machine.
     """
-    counting = (each for each in world.earlier if each.source == BURN_IN and each.severity is not Severity.INFO)
-    found = {finding.subject: finding for finding in counting}
+    counting = (
+        earlier for earlier in world.earlier if earlier.source == BURN_IN and earlier.severity is not Severity.INFO
+    )
+    findings = {finding.subject: finding for finding in counting}
     newest: dict[str, FailedBurnIn] = {}
-    for failure in sorted(world.burn_ins, key=lambda each: each.time):
-        if failure.probe in found or failure.boot in ("", world.boot):
+    for failure in sorted(world.burn_ins, key=lambda failed: failed.time):
+        if failure.probe in findings or failure.boot in ("", world.boot):
             newest[failure.probe] = failure
-    for subject, finding in found.items():
+    for subject, finding in findings.items():
         if subject not in newest:
             yield _burn_in_sign(FailedBurnIn("", subject, finding.message, finding.since, finding.job), world.now)
     for failure in newest.values():
@@ -216,21 +218,21 @@ def _following(world: NodeWorld) -> Following | None:
     over = [moment for moment in (world.released, world.answered, *taken) if moment is not None]
     since = max(over, default=None)
     latest = world.now + timedelta(seconds=CLOCK_ERROR_SECONDS)  # one from a clock far ahead waits for its time
-    counting = (replace(each, time=min(each.time, world.now)) for each in world.reports if each.time <= latest)
-    return following((each for each in counting if since is None or each.time > since), world.now)
+    counting = (replace(report, time=min(report.time, world.now)) for report in world.reports if report.time <= latest)
+    return following((report for report in counting if since is None or report.time > since), world.now)
 
 
-def _job_sign(found: Following) -> Sign:
+def _job_sign(summary: Following) -> Sign:
     """Return the failures of jobs as one sign. It only warns: a tenant's failures alone take no node out of use."""
     return Sign(
         JOBS,
-        CHECK_WANTED if found.wants_check else FOLLOWED_BY_FAILURES,
+        CHECK_WANTED if summary.wants_check else FOLLOWED_BY_FAILURES,
         Severity.WARNING,
-        since=found.since,
-        newest=found.newest,
+        since=summary.since,
+        newest=summary.newest,
         action=RecommendedAction.INSPECT,
-        message=found.in_full,
-        in_public=found.in_public,
+        message=summary.in_full,
+        in_public=summary.in_public,
         offence=False,
         stays=True,
     )

@@ -46,9 +46,9 @@ def mark_of(name: str, verdict: Verdict) -> Mark:
         verdict: on the node.
     """
     conclusion = verdict.conclusion
-    weighing = [each for each in conclusion.findings if WEIGHT[each.severity] and not each.observed]
-    own = next((each.reason for each in weighing if each.source in OWN_SOURCES), "")
-    other = next((each for each in weighing if each.source not in OWN_SOURCES), None)
+    weighing = [finding for finding in conclusion.findings if WEIGHT[finding.severity] and not finding.observed]
+    own = next((finding.reason for finding in weighing if finding.source in OWN_SOURCES), "")
+    other = next((finding for finding in weighing if finding.source not in OWN_SOURCES), None)
     where = f"kubectl describe nodehealth {name} shows"
     beside = f" {other.source} marks it ({other.reason}), which does not count here: {where} both." if other else ""
     state = conclusion.own
@@ -74,7 +74,7 @@ def patch(conditions: Iterable[ConditionView], wanted: Mark | None, now: datetim
         wanted: the content; None: the condition is to be removed.
         now: the time that a change of the status gets.
     """
-    is_there = next((each for each in conditions if each.type == MUSTER_HEALTHY), None)
+    is_there = next((condition for condition in conditions if condition.type == MUSTER_HEALTHY), None)
     if wanted is None:
         gone = {"$patch": "delete", "type": MUSTER_HEALTHY}
         return None if is_there is None else {"status": {"conditions": [gone]}}

@@ -76,11 +76,12 @@ def _is_only_answered(verdict: Verdict) -> bool:
     incident = verdict.open_incident
     if conclusion.own in OUT or incident is None or incident.taken_out_time is None:
         return False
-    counting = [each for each in conclusion.findings if not each.observed]
-    weighing = [each for each in counting if WEIGHT[each.severity] >= WEIGHT[Severity.DEGRADED]]
+    counting = [finding for finding in conclusion.findings if not finding.observed]
+    weighing = [finding for finding in counting if WEIGHT[finding.severity] >= WEIGHT[Severity.DEGRADED]]
     taken = incident.taken_out_time.replace(microsecond=0)  # conditions have their time in seconds
     return all(
-        each.source in CORDONING_SOURCES and each.since >= taken and each.reason != incident.reason for each in weighing
+        finding.source in CORDONING_SOURCES and finding.since >= taken and finding.reason != incident.reason
+        for finding in weighing
     )
 
 

@@ -76,16 +76,16 @@ class Engine:
         if verdict is not None and verdict.follow_up.wake is not None:
             self.wake_at(name, verdict.follow_up.wake)
 
-    def differs(self, name: str, before: Verdict | None) -> bool:
+    def differs(self, name: str, previous: Verdict | None) -> bool:
         """Whether a node's new verdict may ask for something that is not yet in force or on record.
 
         Args:
             name: of the node; its new verdict was put already.
-            before: the verdict before; None: there was none.
+            previous: the verdict before; None: there was none.
         """
         is_echo = name in self._echoes
         self._echoes.discard(name)
-        return not (is_echo and before is not None and _same(before, self.verdict_index.verdicts.get(name)))
+        return not (is_echo and previous is not None and _same(previous, self.verdict_index.verdicts.get(name)))
 
     def decide(self, now: datetime, rules: Rules, judged: Collection[str], circumstances: Circumstances) -> list[Order]:
         """Return the orders: what to put into force, and for which nodes. The breaker's state is kept in `breaker`.

@@ -97,8 +97,8 @@ class MachineKinds:
 
     def _reckon(self, kind: str) -> None:
         machines = self._kinds[kind].values()
-        ports = [each.ports for each in machines if each.ports is not None]
-        expected = MachineEquipment(_number_of_most([each.gpus for each in machines]), _number_of_most(ports))
+        ports = [machine.ports for machine in machines if machine.ports is not None]
+        expected = MachineEquipment(_number_of_most([machine.gpus for machine in machines]), _number_of_most(ports))
         if self._expected.get(kind) != expected:
             self._expected[kind] = expected
             self._changed |= self._kinds[kind].keys()
@@ -119,8 +119,8 @@ class MachineKinds:
         changed = set()
         for name in self._changed:
             lack = self._lack_of(name)
-            since, before = self._lacking.get(name, (now, None))
-            if lack != before:
+            since, previous_lack = self._lacking.get(name, (now, None))
+            if lack != previous_lack:
                 changed.add(name)
             if lack is None:
                 self._lacking.pop(name, None)
@@ -147,8 +147,8 @@ class MachineKinds:
 
     def lack_of_node(self, name: str) -> Lack | None:
         """Return what the node's machine lacks, as of the last call of `changed`; None: nothing."""
-        found = self._lacking.get(name)
-        return replace(found[1], lasts=name in self._reported_lasting) if found else None
+        lacking = self._lacking.get(name)
+        return replace(lacking[1], lasts=name in self._reported_lasting) if lacking else None
 
     def _lack_of(self, name: str) -> Lack | None:
         machine = self._machines.get(name)

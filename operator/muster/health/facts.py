@@ -28,6 +28,6 @@ class NodeFacts:
         """Return the facts of a node as it was read, without Muster's own condition, which must not be its own
         reason."""
         others = node.conditions
-        if any(each.type == MUSTER_HEALTHY for each in others):
-            others = tuple(each for each in others if each.type != MUSTER_HEALTHY)
+        if any(condition.type == MUSTER_HEALTHY for condition in others):
+            others = tuple(condition for condition in others if condition.type != MUSTER_HEALTHY)
         return cls(node, others, node.capacity)

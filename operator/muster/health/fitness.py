@@ -118,18 +118,18 @@ def corrected(recorded: Fitness, decided: DecidedFitness) -> Fitness:
         recorded: what the record says.
         decided: what the leader has decided.
     """
-    wanted, known = decided.exclusion, recorded.exclusion
+    wanted, on_record = decided.exclusion, recorded.exclusion
     fault = recorded.fault or decided.fault
-    if wanted is None or known is None:
+    if wanted is None or on_record is None:
         if wanted is not None:
-            known = Exclusion(wanted.reason, wanted.message, last_choice=wanted.last_choice, cause=wanted.cause)
-        elif known is not None:
-            known = replace(known, evacuate=Evacuate.NO)
-        return replace(recorded, exclusion=known, fault=fault)
+            on_record = Exclusion(wanted.reason, wanted.message, last_choice=wanted.last_choice, cause=wanted.cause)
+        elif on_record is not None:
+            on_record = replace(on_record, evacuate=Evacuate.NO)
+        return replace(recorded, exclusion=on_record, fault=fault)
     exclusion = replace(
-        known,
-        evacuate=min(known.evacuate, wanted.evacuate, key=_URGENCY.index),
-        last_choice=known.last_choice and wanted.last_choice,
+        on_record,
+        evacuate=min(on_record.evacuate, wanted.evacuate, key=_URGENCY.index),
+        last_choice=on_record.last_choice and wanted.last_choice,
     )
     return replace(recorded, exclusion=exclusion, fault=fault)
 

@@ -45,6 +45,6 @@ def may_be_forgotten(health: NodeHealth, half_life_seconds: int, window_seconds:
         ),
         *(evidence.last_seen for evidence in status.evidence),
     ]
-    known = [moment for moment in moments if moment is not None]
+    times = [moment for moment in moments if moment is not None]
     kept = timedelta(seconds=max(SAME_FAULT_SECONDS, window_seconds))
-    return bool(known) and max(known) + kept <= now
+    return bool(times) and max(times) + kept <= now

@@ -37,7 +37,7 @@ def _too_many_out(choices: Choices, left: Remaining, limits: Limits) -> str:
     cap, first = limits.share(Span.AT_ONCE), choices[0]
     most = cap.total if first.certain else cap.uncertain
     part = Part.CERTAIN if first.certain else Part.UNCERTAIN
-    if not all(left.has_room(Budget(Span.AT_ONCE, each)) for each in (Part.ALL, part)):
+    if not all(left.has_room(Budget(Span.AT_ONCE, budget_part)) for budget_part in (Part.ALL, part)):
         kept = "" if most == cap.total else " for uncertain faults"
         return f"at most {most} of the pool's {limits.size} nodes may be out{kept} ({cap.total} in all)"
     return (

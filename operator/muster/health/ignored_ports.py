@@ -41,7 +41,7 @@ class IgnoredPorts:
     @classmethod
     def from_policy(cls, policy: Iterable[Policy]) -> "IgnoredPorts":
         """Return the ignored ports of `spec.health.ignoredPorts`."""
-        return cls(tuple(_Entry(frozenset(each.node_selector.items()), _pattern(each.names)) for each in policy))
+        return cls(tuple(_Entry(frozenset(entry.node_selector.items()), _pattern(entry.names)) for entry in policy))
 
     def ignores(self, labels: Mapping[str, str], evidence: Evidence, agent: AgentStatus | None) -> bool:
         """Whether a piece of a node's evidence is only about ports that the policy ignores there.
@@ -88,7 +88,7 @@ class IgnoredPorts:
 def _is_among(subject: str, patterns: list[re.Pattern[str]]) -> bool:
     name = subject.removeprefix("PCI:")
     device = name.rpartition("/")[0]
-    return any(each.fullmatch(name) or (device and each.fullmatch(device)) for each in patterns)
+    return any(pattern.fullmatch(name) or (device and pattern.fullmatch(device)) for pattern in patterns)
 
 
 def _pattern(names: Iterable[str]) -> re.Pattern[str]:
@@ -100,7 +100,7 @@ def _pattern(names: Iterable[str]) -> re.Pattern[str]:
 
 
 def _regex(name: str) -> str:
-    parts = [_PLAIN.sub(lambda found: re.escape(found[0]), part).replace("?", ".") for part in re.split(r"\*+", name)]
+    parts = [_PLAIN.sub(lambda match: re.escape(match[0]), part).replace("?", ".") for part in re.split(r"\*+", name)]
     if len(parts) == 1:
         return parts[0]
     first, *middle, last = parts

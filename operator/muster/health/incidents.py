@@ -51,8 +51,8 @@ def _worked_on(incident: HealthIncident, world: NodeWorld) -> HealthIncident:
 
     A recorded time in the future is replaced by now.
     """
-    before, now = world.before, world.now
-    ended = was_worked_on(before.findings, world.repair) or was_within(before.maintenance, world.window, now)
+    previous, now = world.before, world.now
+    ended = was_worked_on(previous.findings, world.repair) or was_within(previous.maintenance, world.window, now)
     if ended or (incident.repair_ended_time is not None and incident.repair_ended_time > now):
         return changed(incident, {"repair_ended_time": now})
     return incident

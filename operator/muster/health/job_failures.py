@@ -96,12 +96,12 @@ def following(reports: Iterable[JobFailureReport], now: datetime) -> Following |
         return None
     fades = _fades(weights[owners[1]], COUNTS, now) if wants_check else _fades(first, FOLLOWED, now)
     newest: dict[str, JobFailureReport] = {}
-    for report in sorted(counting, key=lambda each: (each.time, each.attempt)):
+    for report in sorted(counting, key=lambda failure: (failure.time, failure.attempt)):
         if report.owner in owners:
             newest[report.job] = report
     return Following(
         owners=tuple(owners),
-        reports=tuple(sorted(newest.values(), key=lambda each: (each.time, each.job), reverse=True)),
+        reports=tuple(sorted(newest.values(), key=lambda failure: (failure.time, failure.job), reverse=True)),
         wants_check=wants_check,
         since=min(now, *(report.time for report in counting if report.owner in owners)),
         newest=min(now, max(report.time for report in newest.values())),
@@ -165,10 +165,10 @@ class JobFailureReports:
         Returns:
             The names of the nodes whose verdict may change as a result.
         """
-        known = self._records.get(record.job, {}).get(record.uid)
-        if record == known or (known is None and not record.reports):
+        previous = self._records.get(record.job, {}).get(record.uid)
+        if record == previous or (previous is None and not record.reports):
             return set()
-        before = self._blamed_by(record.owner)
+        blamed_nodes = self._blamed_by(record.owner)
         records = self._records.setdefault(record.job, {})
         records.pop(record.uid, None)
         if record.reports:
@@ -176,7 +176,7 @@ class JobFailureReports:
             while len(records) > MAX_RECORDS:
                 del records[next(iter(records))]
         self._settle(record.owner, record.job)
-        return before | self._blamed_by(record.owner)
+        return blamed_nodes | self._blamed_by(record.owner)
 
     def failures_on(self, node: str, nodes: int, now: datetime) -> list[JobFailureReport]:
         """Return the failures that blame a node, without those of owners whose failures follow too many nodes.
@@ -186,10 +186,10 @@ class JobFailureReports:
             nodes: the number of nodes in the fleet.
             now: the time.
         """
-        found = [report for reports in self._by_node.get(node, {}).values() for report in reports]
+        failures = [report for reports in self._by_node.get(node, {}).values() for report in reports]
         most = max(MAX_NODES, math.floor(MAX_SHARE * nodes))
-        ignored = {owner for owner in {report.owner for report in found} if self._repeated(owner, now) > most}
-        return [report for report in found if report.owner not in ignored]
+        ignored = {owner for owner in {report.owner for report in failures} if self._repeated(owner, now) > most}
+        return [report for report in failures if report.owner not in ignored]
 
     def forget(self, now: datetime) -> None:
         """Forget the records that are too old to count."""
@@ -205,11 +205,11 @@ class JobFailureReports:
     def _settle(self, owner: str, job: str) -> None:
         """Update which node a job blames, after a change of the job's records."""
         self._repeated_at = None, {}
-        before = self._by_owner[owner].pop(job, "")
-        if before:
-            self._by_node[before].pop(job, None)
-            if not self._by_node[before]:
-                del self._by_node[before]
+        previous_node = self._by_owner[owner].pop(job, "")
+        if previous_node:
+            self._by_node[previous_node].pop(job, None)
+            if not self._by_node[previous_node]:
+                del self._by_node[previous_node]
         node, reports = _blamed(self._records.get(job, {}).values())
         if node:
             self._by_node[node][job] = reports
@@ -226,13 +226,13 @@ class JobFailureReports:
         """Return on how many nodes the owner's failures keep coming back; counted once for each `now`."""
         if self._repeated_at[0] != now:
             self._repeated_at = now, {}
-        known = self._repeated_at[1]
-        if owner not in known:
+        counts = self._repeated_at[1]
+        if owner not in counts:
             totals: defaultdict[str, float] = defaultdict(float)
             for job, node in self._by_owner.get(owner, {}).items():
                 totals[node] += sum(weight(word, now) for word in self._by_node[node][job])
-            known[owner] = sum(total >= FOLLOWED for total in totals.values())
-        return known[owner]
+            counts[owner] = sum(total >= FOLLOWED for total in totals.values())
+        return counts[owner]
 
 
 class TestRequests:
@@ -260,18 +260,18 @@ class TestRequests:
             pool: of the node; None: no test is requested.
             owners: of the jobs whose failures request the test.
         """
-        before = self._asks.get(node)
-        if pool is not None and before is not None and before[0] == pool:
+        previous = self._asks.get(node)
+        if pool is not None and previous is not None and previous[0] == pool:
             self._asks[node] = pool, owners
             return set()
-        if pool is None and before is None:
+        if pool is None and previous is None:
             return set()
         others: set[str] = set()
-        if before is not None:
+        if previous is not None:
             del self._asks[node]
-            for each in (self._waiting, self._chosen):
-                each[before[0]].pop(node, None)
-            others = {*self._waiting[before[0]], *self._chosen[before[0]]}
+            for by_pool in (self._waiting, self._chosen):
+                by_pool[previous[0]].pop(node, None)
+            others = {*self._waiting[previous[0]], *self._chosen[previous[0]]}
         if pool is not None:
             self._asks[node] = pool, owners
             self._waiting[pool][node] = None

@@ -64,7 +64,10 @@ class _Window:
             if selector is None
             else (
                 *(Expression(key, "In", (value,)) for key, value in selector.match_labels.items()),
-                *(Expression(each.key, each.operator.value, tuple(each.values)) for each in selector.match_expressions),
+                *(
+                    Expression(expression.key, expression.operator.value, tuple(expression.values))
+                    for expression in selector.match_expressions
+                ),
             )
         )
         return cls(
@@ -74,7 +77,9 @@ class _Window:
             window.start_time,
             window.end_time,
             frozenset(window.nodes.names),
-            None if expressions is None else (lambda node: all(each.matches(node.labels) for each in expressions)),
+            None
+            if expressions is None
+            else (lambda node: all(expression.matches(node.labels) for expression in expressions)),
             window.reason,
         )
 
@@ -121,15 +126,15 @@ class MaintenanceState:
         """How near the window is."""
         return self.recorded.stage
 
-    def sign(self, known: Mapping[tuple[str, str, str], Finding], now: datetime) -> Sign:
+    def sign(self, findings: Mapping[tuple[str, str, str], Finding], now: datetime) -> Sign:
         """Return the sign that keeps the node out for the window: planned, and charged to nothing.
 
         Args:
-            known: the findings on record, by key of the sign.
+            findings: the findings on record, by key of the sign.
             now: the time.
         """
         reason = WITHIN if self.stage is MaintenanceStage.IN_PROGRESS else AHEAD
-        old = known.get((MAINTENANCE, reason, ""))
+        old = findings.get((MAINTENANCE, reason, ""))
         return Sign(
             MAINTENANCE,
             reason,
@@ -167,31 +172,33 @@ class Windows:
         standing = [(stage, window) for window in here if (stage := window.stage(now)) is not None]
         if not standing:
             return None, wake
-        stage, window = min(standing, key=lambda each: (_RANK[each[0]], each[1].starts, each[1].name))
-        leaving = [each.starts for its, each in standing if its is not MaintenanceStage.CLOSED]
-        told = NodeMaintenance(
+        stage, window = min(standing, key=lambda pair: (_RANK[pair[0]], pair[1].starts, pair[1].name))
+        leaving = [candidate.starts for its, candidate in standing if its is not MaintenanceStage.CLOSED]
+        maintenance = NodeMaintenance(
             stage=stage, window=window.name, start_time=window.starts, end_time=_end_of_windows(window, here)
         )
-        return MaintenanceState(told, _window_message(told, window.reason), min(leaving, default=None)), wake
+        return MaintenanceState(
+            maintenance, _window_message(maintenance, window.reason), min(leaving, default=None)
+        ), wake
 
     def is_pending(self, now: datetime) -> bool:
         """Whether any of the windows is not over."""
         return any(now < window.ends for window in self.windows)
 
 
-def was_within(before: NodeMaintenance | None, state: MaintenanceState | None, now: datetime) -> bool:
+def was_within(previous: NodeMaintenance | None, state: MaintenanceState | None, now: datetime) -> bool:
     """Whether someone may have worked on the machine in a recorded window that is over now.
 
     That includes a window that began and ended between two verdicts.
 
     Args:
-        before: the window on record; None: there is none.
+        previous: the window on record; None: there is none.
         state: the state of the windows for the node now; None: no window applies.
         now: the time.
     """
-    if before is None or (state is not None and state.stage is MaintenanceStage.IN_PROGRESS):
+    if previous is None or (state is not None and state.stage is MaintenanceStage.IN_PROGRESS):
         return False
-    return before.stage is MaintenanceStage.IN_PROGRESS or before.end_time <= now
+    return previous.stage is MaintenanceStage.IN_PROGRESS or previous.end_time <= now
 
 
 def window_text(window: NodeMaintenance) -> str:
@@ -355,7 +362,7 @@ def _end_of_windows(window: _Window, here: Iterable[_Window]) -> datetime:
         here: all windows of the node that are not over.
     """
     end = window.ends
-    for other in sorted(here, key=lambda each: each.closes):
+    for other in sorted(here, key=lambda candidate: candidate.closes):
         if other.closes <= end:
             end = max(end, other.ends)
     return end

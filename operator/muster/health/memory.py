@@ -39,21 +39,21 @@ def same_machine(one: str, other: str) -> bool:
     return bool(board) and board == other_board
 
 
-def may_be_same(now: str, before: str) -> bool:
+def may_be_same(now: str, recorded: str) -> bool:
     """Whether the machine may still turn out to be the one from before: no GPU of it is known yet, and that one had
     some.
 
     Args:
         now: the identity of the machine now.
-        before: the identity on record.
+        recorded: the identity on record.
     """
-    return not _parts(now)[1] and bool(_parts(before)[1])
+    return not _parts(now)[1] and bool(_parts(recorded)[1])
 
 
-def identity_to_keep(now: str, before: str) -> str:
+def identity_to_keep(now: str, recorded: str) -> str:
     """Return the identity to keep of two identities of one machine: the one with more GPUs, so that a lost GPU stays
     known."""
-    return before if len(_parts(before)[1]) > len(_parts(now)[1]) else now
+    return recorded if len(_parts(recorded)[1]) > len(_parts(now)[1]) else now
 
 
 def charged_score(offences: Offences) -> Decimal:
@@ -121,12 +121,12 @@ class MachineOffences:
         """Replace the accounts of offences that are kept under a name: of its machine, and of those before it."""
         for key, account in self._named.pop(name, {}).items():
             self._drop(key, account)
-        known: dict[Hashable, Offences] = {
+        by_key: dict[Hashable, Offences] = {
             (name, number): account for number, account in enumerate(accounts) if account.hardware
         }
-        if known:
-            self._named[name] = known
-        for key, account in known.items():
+        if by_key:
+            self._named[name] = by_key
+        for key, account in by_key.items():
             board, gpus = _parts(account.hardware)
             if board:
                 self._by_board[board][key] = account
@@ -167,8 +167,8 @@ class MachineOffences:
 
 def _digest(text: str, digits: int) -> str:
     cleaned = text.strip().lower()
-    known = cleaned.strip("0-")  # firmware that knows none writes zeros
-    return hashlib.sha256(cleaned.encode()).hexdigest()[:digits] if known else ""
+    significant = cleaned.strip("0-")  # firmware that knows none writes zeros
+    return hashlib.sha256(cleaned.encode()).hexdigest()[:digits] if significant else ""
 
 
 def _parts(machine: str) -> tuple[str, frozenset[str]]:

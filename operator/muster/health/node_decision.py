@@ -51,7 +51,7 @@ def from_plain(name: str, plain: Any) -> Any:
 
 
 DEFAULTS: Plain = {
-    each.name: to_plain(each.name, each.default) for each in fields(NodeWorld) if each.default is not MISSING
+    field.name: to_plain(field.name, field.default) for field in fields(NodeWorld) if field.default is not MISSING
 }
 """The optional inputs, where nothing is known."""
 
@@ -143,14 +143,14 @@ def outcome(decision: NodeDecision) -> Plain:
 def verdict_fields(verdict: Verdict) -> Plain:
     """Return the fields of a verdict's four parts, without those that say nothing, in values that `json` knows."""
     parts = (verdict.conclusion, verdict.grounds, verdict.record, verdict.follow_up)
-    values = {each.name: getattr(part, each.name) for part in parts for each in fields(part)}
+    values = {field.name: getattr(part, field.name) for part in parts for field in fields(part)}
     plain: Plain = to_jsonable_python(values, by_alias=True, exclude_none=True)
     return {name: value for name, value in plain.items() if value not in ("", [], {}, False)}
 
 
 def facts_input(facts: NodeFacts) -> Plain:
     """Return what a verdict reads of a Node, as plain JSON."""
-    return {each.name: to_plain(each.name, getattr(facts, each.name)) for each in fields(facts)}
+    return {field.name: to_plain(field.name, getattr(facts, field.name)) for field in fields(facts)}
 
 
 def node_input(policy: FleetPolicySpec, world: NodeWorld) -> Plain:
@@ -160,11 +160,11 @@ def node_input(policy: FleetPolicySpec, world: NodeWorld) -> Plain:
         policy: the fleet's policy, of which the world's rules were made.
         world: what `assess` is given.
     """
-    known: Plain = {name: getattr(world, name) for name in ("health", "now", *DEFAULTS)}
-    known["memory"] = None if world.memory is None else world.memory.accounts_of(world.machine) or None
-    found = facts_input(world.facts) | {"policy": to_plain("policy", policy)}
-    found |= {name: to_plain(name, value) for name, value in known.items()}
-    return {name: value for name, value in found.items() if name not in DEFAULTS or value != DEFAULTS[name]}
+    inputs: Plain = {name: getattr(world, name) for name in ("health", "now", *DEFAULTS)}
+    inputs["memory"] = None if world.memory is None else world.memory.accounts_of(world.machine) or None
+    plain = facts_input(world.facts) | {"policy": to_plain("policy", policy)}
+    plain |= {name: to_plain(name, value) for name, value in inputs.items()}
+    return {name: value for name, value in plain.items() if name not in DEFAULTS or value != DEFAULTS[name]}
 
 
 def read(plain: Plain) -> NodeWorld:
@@ -186,7 +186,7 @@ def read(plain: Plain) -> NodeWorld:
 def facts_of(plain: Plain) -> NodeFacts:
     """Restore what a verdict reads of a Node."""
     return NodeFacts(
-        **{each.name: from_plain(each.name, plain[each.name]) for each in fields(NodeFacts) if each.name in plain}
+        **{field.name: from_plain(field.name, plain[field.name]) for field in fields(NodeFacts) if field.name in plain}
     )
 
 

@@ -118,15 +118,15 @@ def operator_part(status: NodeHealthStatus) -> dict[str, Any]:
 
 
 def _record(order: Order, present: Present, enforcement: Enforcement) -> WriteRecord | None:
-    status, known = recorded_status(order, enforcement), present.record.status
+    status, recorded = recorded_status(order, enforcement), present.record.status
     is_new, part = not present.record.metadata.uid, operator_part(status)
-    if part == operator_part(known) or (is_new and _says_nothing(status)):
+    if part == operator_part(recorded) or (is_new and _says_nothing(status)):
         return None
     return WriteRecord(
         part,
         is_new,
-        _may_wait(order, status, known, present.in_force),
-        known.exclusion is None and status.exclusion is not None,
+        _may_wait(order, status, recorded, present.in_force),
+        recorded.exclusion is None and status.exclusion is not None,
     )
 
 
@@ -143,16 +143,16 @@ def _says_nothing(status: NodeHealthStatus) -> bool:
     return status.state in _WELL and not for_jobs and not any(finding.observed for finding in status.findings)
 
 
-def _may_wait(order: Order, status: NodeHealthStatus, known: NodeHealthStatus, before: InForce | None) -> bool:
+def _may_wait(order: Order, status: NodeHealthStatus, recorded: NodeHealthStatus, previous: InForce | None) -> bool:
     """Whether the new record only informs people, so that its write may wait.
 
     It is so where the node is used as before, nothing is counted by time, and no decision, charge or request has
     changed. That other nodes come before it is a preference, which may come late.
     """
     light, follow_up = (*_WELL, VerdictState.SUSPECT), order.verdict.follow_up
-    if before is None or order.effect != before.effect or order.ruling.charge or follow_up.wake is not None:
+    if previous is None or order.effect != previous.effect or order.ruling.charge or follow_up.wake is not None:
         return False
-    if status.state not in light or known.state not in light or order.outcome.observed != before.observed:
+    if status.state not in light or recorded.state not in light or order.outcome.observed != previous.observed:
         return False
     kept = (
         "incidents",
@@ -166,20 +166,20 @@ def _may_wait(order: Order, status: NodeHealthStatus, known: NodeHealthStatus, b
         "exclusion",
         "fault",
     )
-    return all(getattr(status, name) == getattr(known, name) for name in kept) and follow_up.followed is None
+    return all(getattr(status, name) == getattr(recorded, name) for name in kept) and follow_up.followed is None
 
 
-def _announcements(order: Order, before: InForce | None, enforcement: Enforcement) -> Iterator[Announcement]:
+def _announcements(order: Order, previous: InForce | None, enforcement: Enforcement) -> Iterator[Announcement]:
     """The Events about a verdict that is new, or about what follows from it; a new leader has nothing new to tell of a
     node that is well."""
     conclusion = order.verdict.conclusion
-    is_same = before is not None and conclusion.state is before.state and before.effect == order.effect
-    if before is None:
+    is_same = previous is not None and conclusion.state is previous.state and previous.effect == order.effect
+    if previous is None:
         is_same = conclusion.state in _WELL
-    elif is_same and order.outcome.observed not in ("", before.observed):
+    elif is_same and order.outcome.observed not in ("", previous.observed):
         assert conclusion.would is not None
         yield Announcement("NodeObserved", observed_effect_text(conclusion.would, enforcement))
-    asks = conclusion.reason == CHECK_WANTED and before is not None and before.reason != CHECK_WANTED
+    asks = conclusion.reason == CHECK_WANTED and previous is not None and previous.reason != CHECK_WANTED
     if is_same and not asks:
         return
     grounds = order.verdict.grounds

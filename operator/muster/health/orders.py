@@ -148,17 +148,17 @@ def _is_news(view: View, name: str, ruling: Ruling, wanted: Effect) -> bool:
     """
     if name in view.circumstances.under_way:
         return view.circumstances.under_way[name] != wanted
-    known = view.circumstances.in_force.get(name)
+    in_force = view.circumstances.in_force.get(name)
     tainted = name in view.node_index.tainted
-    return ruling.charge or known is None or known.effect != wanted or wanted.taint != tainted
+    return ruling.charge or in_force is None or in_force.effect != wanted or wanted.taint != tainted
 
 
 def _situation(view: View) -> Situation:
     """Return the breaker's view of the fleet: the nodes that are out, were out, or bear Muster's taint, and the
     counts."""
     verdicts, node_index = view.verdict_index.verdicts, view.node_index
-    known = view.verdict_index.concerned | node_index.tainted
-    names = [name for name in known if name in verdicts and name in view.circumstances.nodes]
+    candidates = view.verdict_index.concerned | node_index.tainted
+    names = [name for name in candidates if name in verdicts and name in view.circumstances.nodes]
     return Situation(
         verdicts={name: verdicts[name] for name in names},
         tainted=node_index.tainted,

@@ -49,11 +49,11 @@ def _time_in(pattern: str, text: str) -> datetime | None:
         pattern: its first group is the time.
         text: of the mark.
     """
-    found = re.search(pattern, text)
-    if found is None:
+    match = re.search(pattern, text)
+    if match is None:
         return None
     try:
-        moment = parsedate_to_datetime(found[1])
+        moment = parsedate_to_datetime(match[1])
     except ValueError:
         return None
     moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)

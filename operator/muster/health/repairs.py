@@ -110,13 +110,16 @@ def hold_signs(findings: Iterable[Finding], status: RepairStatus | None, now: da
         status: the state of the node's RepairRequest; None: there is none.
         now: the time.
     """
-    known = {finding.reason: finding for finding in findings if finding.source == REPAIR}
+    repair_findings = {finding.reason: finding for finding in findings if finding.source == REPAIR}
     if status is not None and status.stage is Stage.UNKNOWN:
-        return [_sign(reason, known[reason].since, now, known[reason].message) for reason in _HOLDS & known.keys()]
+        return [
+            _sign(reason, repair_findings[reason].since, now, repair_findings[reason].message)
+            for reason in _HOLDS & repair_findings.keys()
+        ]
     if status is None or status.stage not in (Stage.ASKED, Stage.IN_PROGRESS):
         return []
     reason = _REASONS[status.stage]
-    since = known[reason].since if reason in known else now
+    since = repair_findings[reason].since if reason in repair_findings else now
     what = f"{status.action} of the machine" if status.action else "a repair"
     if status.stage is Stage.ASKED:
         text = f"{what} is requested by the RepairRequest of the node's name; no repair system has begun it"
@@ -217,8 +220,8 @@ class Case:
         """
         assert self.wants is not None
         assert self.incident is not None
-        counting = (each for each in self.findings if not each.observed)
-        weighing = [each for each in counting if WEIGHT[each.severity] >= WEIGHT[Severity.DEGRADED]]
+        counting = (finding for finding in self.findings if not finding.observed)
+        weighing = [finding for finding in counting if WEIGHT[finding.severity] >= WEIGHT[Severity.DEGRADED]]
         return RepairRequestSpec(
             node=self.node,
             node_uid=self.node_uid,
@@ -226,7 +229,7 @@ class Case:
             incident_time=self.incident,
             reason=self.reason,
             message=self.message,
-            evidence=[each for each in weighing if each.source != REPAIR][:MAX_REPAIR_EVIDENCE],
+            evidence=[finding for finding in weighing if finding.source != REPAIR][:MAX_REPAIR_EVIDENCE],
             machine=self.machine,
         )
 
@@ -261,15 +264,15 @@ class Request:
     incident: datetime | None
 
     @classmethod
-    def from_object(cls, found: RepairRequest) -> "Request":
+    def from_object(cls, request: RepairRequest) -> "Request":
         """Return the stage, action and incident of a RepairRequest that was read."""
         stage = {
             None: Stage.ASKED,
             RepairPhase.IN_PROGRESS: Stage.IN_PROGRESS,
             RepairPhase.DONE: Stage.DONE,
             RepairPhase.FAILED: Stage.FAILED,
-        }[found.status.phase]
-        return cls(RepairStatus(stage, found.spec.action.value, found.status.message), found.spec.incident_time)
+        }[request.status.phase]
+        return cls(RepairStatus(stage, request.spec.action.value, request.status.message), request.spec.incident_time)
 
     @classmethod
     def unreadable(cls, phase: str, error: str) -> "Request":

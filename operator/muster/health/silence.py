@@ -157,17 +157,19 @@ class AgentContacts:
             limit: returns how many agents of a pool may be silent by themselves, by the pool's number of nodes.
             message: returns the text for users about a node's silent agent.
         """
-        before, self._silences = self._silences, {}
+        previous, self._silences = self._silences, {}
         measured = self._measure_silences(now)
         self.silent_pools = pools_silent_at_once(measured, pools, self.ready, limit)
         for name in self.silent:
             is_blamed = name in measured and pools.name_of(name) not in self.silent_pools
             self._silences[name] = Silence(measured[name].weighs if is_blamed else None, message(name))
-        return {name for name in before.keys() | self._silences.keys() if before.get(name) != self._silences.get(name)}
+        return {
+            name for name in previous.keys() | self._silences.keys() if previous.get(name) != self._silences.get(name)
+        }
 
     def next_seconds(self, now: float) -> float | None:
         """The seconds until time alone may change a silence; None = never."""
-        moments = (each.next_seconds() for each in self._measure_silences(now).values())
+        moments = (silence.next_seconds() for silence in self._measure_silences(now).values())
         soonest = min((moment for moment in moments if moment is not None), default=None)
         # Without news of Pods, silences do not grow: check again soon, not at once.
         return None if soonest is None else max(soonest, _SHORTEST_SECONDS)

@@ -1060,11 +1060,11 @@ class _Match:
     own_reason: str = ""
     subject: str = ""
 
-    def sign(self, known: Mapping[tuple[str, str, str], Finding], now: datetime) -> Sign:
+    def sign(self, findings: Mapping[tuple[str, str, str], Finding], now: datetime) -> Sign:
         """Return the sign of the mark.
 
         Args:
-            known: the findings on record, by key of the sign.
+            findings: the findings on record, by key of the sign.
             now: the time.
         """
         row, reason = self.row, self.row.reason or self.own_reason
@@ -1076,7 +1076,7 @@ class _Match:
             # One condition lists several faults.
             action = min((_NVSENTINEL_ACTIONS.get(name, row.action) for name in names), key=_GRAVEST_FIRST.index)
             severity = WARNING if action is NONE else severity
-        recorded = known.get((row.source, reason, self.subject))
+        recorded = findings.get((row.source, reason, self.subject))
         since = min(self.since or (recorded.since if recorded else now), now)
         return Sign(
             row.source,
@@ -1170,31 +1170,31 @@ class Rules:
     def is_fault_reported_by_others(self, finding: Finding) -> bool:
         """Whether a finding is a fault that another system reports by a mark, and neither plans nor repairs itself."""
         exact = (*self._conditions, *self._labels, *self._taints, *self._annotations)
-        rows = (*(each.row for each in exact), *self._deletions, *self._shortages)
+        rows = (*(entry.row for entry in exact), *self._deletions, *self._shortages)
         rows = tuple(row for row in rows if row.source == finding.source)
         return bool(rows) and not any((row.planned or row.repairs) and _may_say(row, finding) for row in rows)
 
     def signs(
-        self, facts: NodeFacts, known: Mapping[tuple[str, str, str], Finding], now: datetime
+        self, facts: NodeFacts, findings: Mapping[tuple[str, str, str], Finding], now: datetime
     ) -> tuple[list[Sign], datetime | None]:
         """Return the signs for the marks on a node, and when the next mark will be old enough to count.
 
         Args:
             facts: the node.
-            known: the findings on record, by key of the sign; they show since when a mark without a time has been
+            findings: the findings on record, by key of the sign; they show since when a mark without a time has been
                 there.
             now: the time.
 
         Returns:
             The signs, and a time; None: no mark waits for its age.
         """
-        strongest = {sign.key: sign for sign in self._unknown_now(facts, known, now)}
+        strongest = {sign.key: sign for sign in self._unknown_now(facts, findings, now)}
         ripe: list[datetime] = []
         for match in self._matches(facts):
             row = match.row
             if (row.only_on and not _has_label(facts, row.only_on)) or _is_over(row, facts):
                 continue
-            sign = _removing(match.sign(known, now), row.removal)
+            sign = _removing(match.sign(findings, now), row.removal)
             counts_from = sign.since + timedelta(seconds=row.minimum_age_seconds)
             if counts_from > now:
                 ripe.append(counts_from)
@@ -1207,11 +1207,11 @@ class Rules:
         return list(strongest.values()), min(ripe, default=None)
 
     def _unknown_now(
-        self, facts: NodeFacts, known: Mapping[tuple[str, str, str], Finding], now: datetime
+        self, facts: NodeFacts, findings: Mapping[tuple[str, str, str], Finding], now: datetime
     ) -> Iterator[Sign]:
         """Yield the recorded signs of conditions whose status is Unknown now: a silent writer proves no repair."""
         silent = {condition.type[:SUBJECT_LENGTH] for condition in facts.conditions if condition.status == "Unknown"}
-        for finding in known.values() if silent else ():
+        for finding in findings.values() if silent else ():
             if finding.subject in silent:
                 rows = [
                     exact.row
@@ -1223,7 +1223,7 @@ class Rules:
                 if rows:
                     row = rows[0]
                     match = _Match(row, finding.message, finding.since, finding.reason, finding.subject)
-                    sign = match.sign(known, now)
+                    sign = match.sign(findings, now)
                     if row.removal is not None:
                         sign = replace(sign, removal=row.removal.removal(row.source, finding.since, finding.message))
                     yield replace(sign, reason=finding.reason, severity=finding.severity)
@@ -1284,12 +1284,12 @@ class Rules:
             key: of the mark.
             candidates: all rows of that kind.
         """
-        found = self._known.get((kind, key))
-        if found is None:
-            found = tuple(exact for exact in candidates if exact.key.fullmatch(key))
+        rows = self._known.get((kind, key))
+        if rows is None:
+            rows = tuple(exact for exact in candidates if exact.key.fullmatch(key))
             if len(self._known) < 4096:
-                self._known[kind, key] = found
-        return found
+                self._known[kind, key] = rows
+        return rows
 
 
 def _may_say(row: Row, finding: Finding) -> bool:

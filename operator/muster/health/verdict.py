@@ -226,8 +226,8 @@ def node_fault(verdict: Verdict) -> str:
     conclusion, grounds = verdict.conclusion, verdict.grounds
     counting = (finding for finding in conclusion.findings if not finding.observed)
     weighing = (finding for finding in counting if WEIGHT[finding.severity] >= WEIGHT[Severity.DEGRADED])
-    found = next((finding for finding in weighing if finding.source != MAINTENANCE), None)
+    fault = next((finding for finding in weighing if finding.source != MAINTENANCE), None)
     harmless = grounds.cordoned or grounds.only_planned or conclusion.state is VerdictState.VALIDATING
-    if not verdict.out or (found is None and harmless):
+    if not verdict.out or (fault is None and harmless):
         return ""
-    return f"{found.reason}: {found.message}" if found is not None else f"{conclusion.reason}: {conclusion.message}"
+    return f"{fault.reason}: {fault.message}" if fault is not None else f"{conclusion.reason}: {conclusion.message}"

@@ -51,9 +51,9 @@ class NodeIndex:
             node: as last read; None: the node does not exist any more.
             fleet: its policy names the topology labels and the accelerator.
         """
-        before, pool = self.domains.pop(name, None), self.pools.pop(name, "")
-        if before is not None:
-            self.sizes[pool, before] -= 1
+        previous_path, pool = self.domains.pop(name, None), self.pools.pop(name, "")
+        if previous_path is not None:
+            self.sizes[pool, previous_path] -= 1
             self.pool_sizes[pool] -= 1
         if node is not None:
             path = self.domains[name] = domain_path(node, fleet.policy.topology.labels)
@@ -99,9 +99,9 @@ class VerdictIndex:
 
     def set_verdict(self, name: str, verdict: Verdict | None) -> None:
         """Replace the verdict on a node, and update the counts; None: the node does not exist any more."""
-        before = self.verdicts.pop(name, None)
-        if before is not None:
-            self._count(before, -1)
+        previous = self.verdicts.pop(name, None)
+        if previous is not None:
+            self._count(previous, -1)
         self.concerned.discard(name)
         if verdict is None:
             return

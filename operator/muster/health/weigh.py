@@ -70,12 +70,12 @@ class Weighed:
         The mark with the earliest known time names the removal, and one final mark makes the removal final. Among
         equals a mark of another system comes before one of Kubernetes, which takes no machine away by itself.
         """
-        found = [sign.removal for sign in self.counting if sign.removal is not None]
-        if not found:
+        removals = [sign.removal for sign in self.counting if sign.removal is not None]
+        if not removals:
             return None
         end = datetime.max.replace(tzinfo=UTC)
-        first = min(found, key=lambda each: (each.gone_by or end, each.by == SourceName.KUBERNETES))
-        return replace(first, final=any(each.final for each in found))
+        first = min(removals, key=lambda removal: (removal.gone_by or end, removal.by == SourceName.KUBERNETES))
+        return replace(first, final=any(removal.final for removal in removals))
 
 
 def heaviest(signs: Iterable[Sign]) -> int:
@@ -166,10 +166,10 @@ def _is_forgiven(sign: Sign, world: NodeWorld) -> bool:
     return finding is not None or len(world.known) >= MAX_EVIDENCE or not _has_taken_in(released, world.before)
 
 
-def _has_taken_in(released: datetime, before: NodeHealthStatus) -> bool:
+def _has_taken_in(released: datetime, previous: NodeHealthStatus) -> bool:
     """Whether a verdict after the release has recorded everything that the release covers."""
-    ends = (moment for i in before.incidents for moment in (i.time, i.cleared_time) if moment is not None)
-    return before.reason == RELEASED or any(moment >= released for moment in ends)
+    ends = (moment for i in previous.incidents for moment in (i.time, i.cleared_time) if moment is not None)
+    return previous.reason == RELEASED or any(moment >= released for moment in ends)
 
 
 def _renewed(sign: Sign, world: NodeWorld) -> Sign:

@@ -300,16 +300,16 @@ def xid(code: int, message: str = "") -> ErrorCode:
 
 def _nvlink(row: ErrorCode, message: str) -> ErrorCode:
     """Return what an XID 74 means by the registers in its message: a lighter row where they allow it, else `row`."""
-    found = _XID_74.search(message)
-    if found is None:
+    match = _XID_74.search(message)
+    if match is None:
         return row
-    registers = [int(value, 16) for value in re.split(r", ?", found[1])]
+    registers = [int(value, 16) for value in re.split(r", ?", match[1])]
     if not any(registers):
         return row
-    known = [0] * len(registers)
+    masks = [0] * len(registers)
     for lighter, bits in _XID_74_BITS:
-        known = [before | more for before, more in zip(known, bits, strict=True)]
-        if not any(value & ~allowed for value, allowed in zip(registers, known, strict=True)):
+        masks = [mask | more for mask, more in zip(masks, bits, strict=True)]
+        if not any(value & ~allowed for value, allowed in zip(registers, masks, strict=True)):
             return lighter
     return row
 
@@ -325,11 +325,11 @@ def _nvlink5(row: ErrorCode, code: int, message: str) -> ErrorCode:
         code: the XID.
         message: of the kernel log.
     """
-    found = _XID_NVLINK5.search(message)
-    if found is None:
+    match = _XID_NVLINK5.search(message)
+    if match is None:
         return row
-    unit, reason = found["unit"], int(found["info"], 16) >> _REASON_SHIFT & _REASON_MASK
-    if found["severity"].lower() == "nonfatal":
+    unit, reason = match["unit"], int(match["info"], 16) >> _REASON_SHIFT & _REASON_MASK
+    if match["severity"].lower() == "nonfatal":
         meaning = f"NVLink 5, {unit}: not fatal"
         return replace(row, meaning=meaning, severity=INFO, often=_OFTEN_INSPECT, source=_LINK5_SOURCE)
     if code != 149 or "MFDE" in unit:
