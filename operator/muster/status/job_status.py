@@ -133,7 +133,9 @@ def _suspended(world: JobWorld, telling: StatusReport) -> TrainingJobStatus:
         )
     # It is suspended for that: the way on stays in sight.
     lasting = [
-        Warned(each.reason, each.message) for each in world.job.status.warnings if each.reason == LOSS_NOT_FINITE
+        Warned(warning.reason, warning.message)
+        for warning in world.job.status.warnings
+        if warning.reason == LOSS_NOT_FINITE
     ]
     return _build(
         world,
@@ -165,8 +167,12 @@ def _starting(world: JobWorld, telling: StatusReport) -> TrainingJobStatus:
 
 def _where(world: JobWorld, spec: GangSpec) -> str:
     """Return where the gang is, with up to three of its nodes that are a last choice for their health."""
-    found = ((name, world.fleet.exclusion(name)) for name in sorted(member.node for member in spec.members))
-    last = [f"{name} is {unhealthy(each)}" for name, each in found if each is not None and each.last_choice]
+    exclusions = ((name, world.fleet.exclusion(name)) for name in sorted(member.node for member in spec.members))
+    last = [
+        f"{name} is {unhealthy(exclusion)}"
+        for name, exclusion in exclusions
+        if exclusion is not None and exclusion.last_choice
+    ]
     named = ", ".join(last[:_MOST_NAMED]) + (f" and {len(last) - _MOST_NAMED} more" if len(last) > _MOST_NAMED else "")
     why = ": the breaker holds it back, and new workers come there only where no other node is left"
     return on_nodes(spec) + (f"; {named}{why}" if last else "")
@@ -200,9 +206,9 @@ def _training(world: JobWorld, telling: StatusReport) -> TrainingJobStatus:
     )
     if preset:
         message += f"; steps as {preset} prints them"
-    told = resuming.resume_text(world.job, gang.spec)
-    if told:
-        message += f"; {told}"
+    resume_message = resuming.resume_text(world.job, gang.spec)
+    if resume_message:
+        message += f"; {resume_message}"
     troubles: list[Warned] = []
     stopped = _stopped(world, gang)
     stuck = _held_up(world, telling.without_place)
@@ -266,9 +272,9 @@ _TELLERS: Mapping[State, Callable[[JobWorld, StatusReport], TrainingJobStatus]] 
 def _changes(world: JobWorld, now: TrainingJobStatus) -> tuple[Announcement, ...]:
     """Return the Event about a new reason for waiting or stalling; empty where the reason is not new, or needs no
     Event."""
-    before = world.job.status
+    previous = world.job.status
     if (
-        (before.state, before.reason) == (now.state, now.reason)
+        (previous.state, previous.reason) == (now.state, now.reason)
         or now.reason in _QUIET
         or now.state == "Suspended"
         or (now.state == "Saving" and now.reason != NO_NODE_TO_MOVE_TO)
@@ -282,26 +288,28 @@ def _changes(world: JobWorld, now: TrainingJobStatus) -> tuple[Announcement, ...
 
 def _new_warnings(world: JobWorld, now: TrainingJobStatus) -> tuple[Announcement, ...]:
     """Return an Event for each warning that is new and that the job's reason does not say already."""
-    known = {warning.reason for warning in world.job.status.warnings}
+    previous_reasons = {warning.reason for warning in world.job.status.warnings}
     return tuple(
         Announcement(warning.reason, warning.message, warning=True)
         for warning in now.warnings
-        if warning.reason not in known and warning.reason != now.reason
+        if warning.reason not in previous_reasons and warning.reason != now.reason
     )
 
 
 def _troubles(world: JobWorld, now: TrainingJobStatus) -> tuple[Announcement, ...]:
     """Return an Event for each concern about saving that is new."""
-    before = world.job.status.checkpoint
-    known = {concern.reason for concern in before.concerns} if before is not None else set()
-    found = now.checkpoint.concerns if now.checkpoint is not None else []
-    return tuple(Announcement(c.reason.value, c.message, warning=True) for c in found if c.reason not in known)
+    previous = world.job.status.checkpoint
+    previous_reasons = {concern.reason for concern in previous.concerns} if previous is not None else set()
+    concerns = now.checkpoint.concerns if now.checkpoint is not None else []
+    return tuple(
+        Announcement(c.reason.value, c.message, warning=True) for c in concerns if c.reason not in previous_reasons
+    )
 
 
 def _limits_applied(world: JobWorld, now: TrainingJobStatus) -> tuple[Announcement, ...]:
     """Return the Event that the FleetPolicy applies less than the job asks for; empty where that is not new."""
-    before, after = _accepted_message(world.job.status), _accepted_message(now)
-    if not world.lowered or world.lowered not in after or world.lowered in before:
+    previous, current = _accepted_message(world.job.status), _accepted_message(now)
+    if not world.lowered or world.lowered not in current or world.lowered in previous:
         return ()
     return (Announcement(JOB_LIMIT_APPLIED, f"{world.lowered}.", warning=True),)
 
@@ -318,23 +326,29 @@ def _build(
     completion: CompletionRecord | None = None,
     troubles: Sequence[Warned] = (),
 ) -> TrainingJobStatus:
-    before = world.job.status
+    previous = world.job.status
     record = world.gang.spec if world.gang else None
     generation = world.job.metadata.generation
-    known = {condition.type: condition for condition in before.conditions}
+    previous_conditions = {condition.type: condition for condition in previous.conditions}
     defaults: _Facts = {
         "Succeeded": (None, "NotFinished", ""),
         "Stalled": (False, "NotStalled", ""),
         "Reconciling": (False, "Settled", ""),
-        SUSPENDED: (False, _not_suspended(known.get(SUSPENDED)), ""),
+        SUSPENDED: (False, _not_suspended(previous_conditions.get(SUSPENDED)), ""),
     }
-    wanted, end = {**defaults, **facts}, completion or before.completion
+    wanted, end = {**defaults, **facts}, completion or previous.completion
     of_spec = warnings.of_spec(world) if end is None else []
     if wanted.get("TemplateAccepted") == _ACCEPTED:
         messages = (world.lowered, *(warned.message for warned in of_spec))
         wanted["TemplateAccepted"] = (True, "Accepted", "; ".join(filter(None, messages)))
-    conditions = [_condition(world, kind, *fact, known.get(kind), generation) for kind, fact in wanted.items()]
-    conditions += [condition for kind, condition in known.items() if kind not in wanted and kind == "TemplateAccepted"]
+    conditions = [
+        _condition(world, kind, *fact, previous_conditions.get(kind), generation) for kind, fact in wanted.items()
+    ]
+    conditions += [
+        condition
+        for kind, condition in previous_conditions.items()
+        if kind not in wanted and kind == "TemplateAccepted"
+    ]
     checkpoint = _checkpoint(world, record)
     if checkpoint is not None and record is not None and end is None:
         trains, bare = state in ("Running", "Saving"), checkpoint
@@ -346,18 +360,18 @@ def _build(
         observed_generation=generation,
         state=state,
         reason=reason,
-        attempt=_attempt(record, ended=end is not None) if record else before.attempt,
+        attempt=_attempt(record, ended=end is not None) if record else previous.attempt,
         nodes_ready=_ready(world, record),
         nodes=[member.node for member in record.members] if record else [],
         topology=record.topology if record and record.members else [],
         step=step,
         checkpoint=checkpoint,
-        restarts=sum(i.resumed_step is not None for i in record.incidents) if record else before.restarts,
-        incidents=published_incidents(record.incidents) if record else before.incidents,
-        corruption=_corruption(world, record, ended=end is not None) if record else before.corruption,
+        restarts=sum(i.resumed_step is not None for i in record.incidents) if record else previous.restarts,
+        incidents=published_incidents(record.incidents) if record else previous.incidents,
+        corruption=_corruption(world, record, ended=end is not None) if record else previous.corruption,
         conditions=sorted(conditions, key=lambda condition: condition.type),
         warnings=_warnings(world, end, of_spec, troubles),
-        goodput=before.goodput,
+        goodput=previous.goodput,
         completion=end,
     )
 
@@ -366,36 +380,42 @@ def _warnings(
     world: JobWorld, end: CompletionRecord | None, of_spec: Sequence[Warned], troubles: Sequence[Warned]
 ) -> list[JobWarning]:
     """Return the warnings of the job. Of one that ends they stay, behind those about its end."""
-    before = world.job.status
+    previous = world.job.status
     if end is None:
         return warnings.as_status(world, (*of_spec, *warnings.of_attempt(world), *troubles))
-    if before.completion is not None or world.gang is None:
-        return before.warnings
-    found = warnings.as_status(world, success_warnings(world, world.gang.spec, end))
-    return [*found, *before.warnings][:MAX_WARNINGS]
+    if previous.completion is not None or world.gang is None:
+        return previous.warnings
+    end_warnings = warnings.as_status(world, success_warnings(world, world.gang.spec, end))
+    return [*end_warnings, *previous.warnings][:MAX_WARNINGS]
 
 
-def _not_suspended(before: Condition | None) -> str:
+def _not_suspended(previous: Condition | None) -> str:
     """Return the reason of the condition Suspended where it is False.
 
     After a suspension the reason stays Resumed, because the time of the suspension is counted by it.
     """
-    was = before is not None and (before.status is ConditionStatus.TRUE or before.reason == RESUMED)
+    was = previous is not None and (previous.status is ConditionStatus.TRUE or previous.reason == RESUMED)
     return RESUMED if was else "NotSuspended"
 
 
 def _condition(
-    world: JobWorld, kind: str, value: bool | None, reason: str, message: str, before: Condition | None, generation: int
+    world: JobWorld,
+    kind: str,
+    value: bool | None,
+    reason: str,
+    message: str,
+    previous: Condition | None,
+    generation: int,
 ) -> Condition:
     status = {True: ConditionStatus.TRUE, False: ConditionStatus.FALSE, None: ConditionStatus.UNKNOWN}[value]
-    same = before is not None and before.status is status
+    same = previous is not None and previous.status is status
     return Condition(
         type=kind,
         status=status,
         reason=reason,
         message=readable(message[:1024]),  # it may quote the template
         observed_generation=generation,
-        last_transition_time=before.last_transition_time if same and before else world.now,
+        last_transition_time=previous.last_transition_time if same and previous else world.now,
     )
 
 
@@ -434,15 +454,15 @@ def _ready(world: JobWorld, record: GangSpec | None) -> str:
 
 
 def _checkpoint(world: JobWorld, record: GangSpec | None) -> CheckpointStatus | None:
-    before = world.job.status.checkpoint
+    previous = world.job.status.checkpoint
     newest = resume.newest_checkpoint(world, record) if record else None
     if newest is None:
-        return before if record is None else None
-    if before and (before.step, before.path) == (newest.step, newest.path):
-        return before
+        return previous if record is None else None
+    if previous and (previous.step, previous.path) == (newest.step, newest.path):
+        return previous
     kind = resuming.format_of(world, newest)
-    known = {"saves": before.saves, "concerns": before.concerns} if before else {}
-    return CheckpointStatus(step=newest.step, path=newest.path, format=kind, time=world.now, **known)
+    carried = {"saves": previous.saves, "concerns": previous.concerns} if previous else {}
+    return CheckpointStatus(step=newest.step, path=newest.path, format=kind, time=world.now, **carried)
 
 
 def _unsaved(world: JobWorld, gang: Gang) -> str:
@@ -469,8 +489,8 @@ def _unsaved(world: JobWorld, gang: Gang) -> str:
 def _checkpoint_warning(world: JobWorld) -> str:
     """Return the message that the newest checkpoint is not what users or the trainer may take it for; "" = all is
     well."""
-    told = (worker_view.launcher.checkpoint_warning for worker_view in world.worker_views if worker_view.launcher)
-    return next(filter(None, told), "")
+    messages = (worker_view.launcher.checkpoint_warning for worker_view in world.worker_views if worker_view.launcher)
+    return next(filter(None, messages), "")
 
 
 def _held_up(world: JobWorld, without_place: Mapping[str, str]) -> str:
@@ -494,11 +514,11 @@ def _held_up(world: JobWorld, without_place: Mapping[str, str]) -> str:
 def _unverified(world: JobWorld, gang: Gang) -> str:
     """Return the message that no verifier can reach the store with the checkpoints; "" while one can."""
     launchers = [worker_view.launcher for worker_view in verifiers(world, gang.spec) if worker_view.launcher]
-    if not launchers or not all(each.checkpoint_error_kind in ERROR_KINDS for each in launchers):
+    if not launchers or not all(launcher.checkpoint_error_kind in ERROR_KINDS for launcher in launchers):
         return ""
     newest = resume.newest_checkpoint(world, gang.spec)
-    known = f"The newest that is known is {newest.step} ({newest.path})" if newest else "None is known"
-    return f"{launchers[0].checkpoint_error}. {known}; a fault now waits until the store is seen again"
+    sentence = f"The newest that is known is {newest.step} ({newest.path})" if newest else "None is known"
+    return f"{launchers[0].checkpoint_error}. {sentence}; a fault now waits until the store is seen again"
 
 
 def _behind(world: JobWorld, gang: Gang) -> str:
@@ -542,25 +562,25 @@ def _unseen(world: JobWorld, gang: Gang) -> str:
     if (world.now - go.time).total_seconds() < least or progress.preset is ProgressPreset.OFF:
         return ""
     # The same words all the time: a status that changes is a write.
-    told = (
+    opening = (
         f"Muster has seen no finished step since the ranks started at {go.time:%Y-%m-%d %H:%M:%S} UTC. Training goes "
         "on, and Muster does not notice a hang: "
     )
     if remedy:
-        return told + remedy
+        return opening + remedy
     preset = BY_NAME.get(progress.preset.value) if progress.preset is not None else None
     if progress.step_pattern is not None:
-        return told + (
+        return opening + (
             "progress.stepPattern finds no step in what is printed. Compare it with the log, or write the steps to the "
             "file in MUSTER_PROGRESS"
         )
     if preset is not None:
-        return told + (
+        return opening + (
             f"no line is printed that preset {preset.name} reads, such as `{preset.lines[0].sample.strip()[:200]}` "
             f"({preset.needs}). Compare it with the log; else take another preset, a stepPattern, or write the steps "
             "to the file in MUSTER_PROGRESS"
         )
-    return told + (
+    return opening + (
         "the trainer writes no step to the file in MUSTER_PROGRESS, and prints none that a preset reads "
         f"(docs/reference/progress.md). Let it do one of these, or set progress.stepPattern ({_CHANGED_HOW}); "
         "progress.preset: Off stops this message"
@@ -592,11 +612,15 @@ def _likely_steps(world: JobWorld, launchers: Sequence[LauncherView]) -> str:
 def _not_finite(world: JobWorld, gang: Gang) -> str:
     """Return the message that the loss is printed as NaN or infinite, since which step, and how to go on from before;
     "" while it is finite."""
-    told = next((warning for warning in world.job.status.warnings if warning.reason == LOSS_NOT_FINITE), None)
+    published = next((warning for warning in world.job.status.warnings if warning.reason == LOSS_NOT_FINITE), None)
     begun = gang.spec.start.time if gang.spec.start is not None else world.now
     # A loss that is a number again and again would be a write and an Event each time.
-    if told is not None and told.since >= begun and (world.now - told.since).total_seconds() < STEADY_SECONDS:
-        return told.message
+    if (
+        published is not None
+        and published.since >= begun
+        and (world.now - published.since).total_seconds() < STEADY_SECONDS
+    ):
+        return published.message
     views = [view for view in world.views.values() if view.attempt == gang.spec.attempt]
     since = min((view.loss_not_finite_since for view in views if view.loss_not_finite_since is not None), default=None)
     if since is None:
@@ -736,15 +760,15 @@ def _silent_nodes(world: JobWorld) -> str:
 
 
 def _corruption(world: JobWorld, record: GangSpec, *, ended: bool) -> CorruptionStatus | None:
-    found = record.corruption
-    if found is None:
+    corruption = record.corruption
+    if corruption is None:
         return None
-    is_last = found.open and bool(budget_exhausted(world, record))
-    parts = [found.message, after_corruption(record, budget_exhausted=is_last, ended=ended)]
-    if found.resumed_step is not None:
-        parts.append(f"it went on from step {found.resumed_step}")
-    told = {name: getattr(found, name) for name in CorruptionStatus.model_fields}
-    return CorruptionStatus(**{**told, "message": "; ".join(part for part in parts if part)[:1024]})
+    is_last = corruption.open and bool(budget_exhausted(world, record))
+    parts = [corruption.message, after_corruption(record, budget_exhausted=is_last, ended=ended)]
+    if corruption.resumed_step is not None:
+        parts.append(f"it went on from step {corruption.resumed_step}")
+    values = {name: getattr(corruption, name) for name in CorruptionStatus.model_fields}
+    return CorruptionStatus(**{**values, "message": "; ".join(part for part in parts if part)[:1024]})
 
 
 def published_incidents(incidents: Sequence[GangIncident]) -> list[Incident]:

@@ -65,49 +65,49 @@ def with_save_concerns(
         checkpoint: the newest one, as the status shows it.
         trains: whether the ranks have started. While they have not, the concerns stay as they are.
     """
-    before = world.job.status.checkpoint
-    found = _saves(world, record, checkpoint)
-    told = checkpoint.model_copy(update={"saves": found})
+    previous = world.job.status.checkpoint
+    saves = _saves(world, record, checkpoint)
+    updated = checkpoint.model_copy(update={"saves": saves})
     if trains:
-        told = told.model_copy(update={"concerns": _concerns(world, record, told, before)})
+        updated = updated.model_copy(update={"concerns": _concerns(world, record, updated, previous)})
     # Equal is the same: a status that changes is a write.
-    return before if before is not None and before == told else told
+    return previous if previous is not None and previous == updated else updated
 
 
 def _saves(world: JobWorld, record: GangSpec, checkpoint: CheckpointStatus) -> list[CheckpointSave]:
-    known = {save.step: save for save in checkpoint.saves if save.step <= checkpoint.step}
-    told = [one for one in resume.complete_checkpoints(world, record) if one.step <= checkpoint.step]
+    by_step = {save.step: save for save in checkpoint.saves if save.step <= checkpoint.step}
+    reports = [one for one in resume.complete_checkpoints(world, record) if one.step <= checkpoint.step]
     paths: dict[int, str] = {checkpoint.step: checkpoint.path}
-    for one in sorted(told, key=lambda one: one.path):
+    for one in sorted(reports, key=lambda one: one.path):
         paths.setdefault(one.step, one.path)
-    for one in told:  # a trainer may write a step twice, such as `last` beside it: one of them counts
+    for one in reports:  # a trainer may write a step twice, such as `last` beside it: one of them counts
         if one.path == paths[one.step]:
-            known[one.step] = _merge_save(known.get(one.step), one)
-    newest = known.get(checkpoint.step)
+            by_step[one.step] = _merge_save(by_step.get(one.step), one)
+    newest = by_step.get(checkpoint.step)
     if newest is not None and newest.free_bytes is None:
-        known[checkpoint.step] = newest.model_copy(update={"free_bytes": _free_bytes(world, record)})
-    ordered = [known[step] for step in sorted(known)]
+        by_step[checkpoint.step] = newest.model_copy(update={"free_bytes": _free_bytes(world, record)})
+    ordered = [by_step[step] for step in sorted(by_step)]
     return ordered if len(ordered) <= MAX_SAVES else ordered[:FIRST_SAVES] + ordered[FIRST_SAVES - MAX_SAVES :]
 
 
-def _merge_save(known: CheckpointSave | None, told: CheckpointReport) -> CheckpointSave:
+def _merge_save(save: CheckpointSave | None, report: CheckpointReport) -> CheckpointSave:
     """Return what is known of a save after a launcher's report; earlier values count while it is the same save.
 
     Args:
-        known: before the report; None: nothing.
-        told: the report.
+        save: before the report; None: nothing.
+        report: the report.
     """
-    written = _time(told.written_ns)
-    if known is None or not _is_same(known.time, written):
-        known = CheckpointSave(step=told.step, time=written)
+    written = _time(report.written_ns)
+    if save is None or not _is_same(save.time, written):
+        save = CheckpointSave(step=report.step, time=written)
     measured = {
-        "bytes": told.size_bytes,
-        "save_seconds": _seconds(told.save_seconds),
-        "stall_seconds": _seconds(told.stall_seconds),
-        "durable_seconds": _seconds(told.durable_seconds),
+        "bytes": report.size_bytes,
+        "save_seconds": _seconds(report.save_seconds),
+        "stall_seconds": _seconds(report.stall_seconds),
+        "durable_seconds": _seconds(report.durable_seconds),
     }
-    news = {name: value for name, value in measured.items() if value is not None and getattr(known, name) is None}
-    return known.model_copy(update=news) if news else known
+    news = {name: value for name, value in measured.items() if value is not None and getattr(save, name) is None}
+    return save.model_copy(update=news) if news else save
 
 
 def _time(written_ns: int) -> datetime | None:
@@ -126,44 +126,47 @@ def _is_same(one: datetime | None, other: datetime | None) -> bool:
     return abs((one - other).total_seconds()) <= _SAME_TIME_SECONDS
 
 
-def _seconds(told: float | None) -> int | None:
-    return None if told is None else min(round(told), MAX_SAVE_SECONDS)
+def _seconds(seconds: float | None) -> int | None:
+    return None if seconds is None else min(round(seconds), MAX_SAVE_SECONDS)
 
 
 def _free_bytes(world: JobWorld, record: GangSpec) -> int | None:
     """Return the free space of the checkpoint directory in bytes, as the verifiers see it; None: none of them reports
     it."""
-    told = (
+    free_bytes = (
         worker_view.launcher.free_bytes for worker_view in verifiers(world, record) if worker_view.launcher is not None
     )
-    return min((free for free in told if free is not None), default=None)
+    return min((free for free in free_bytes if free is not None), default=None)
 
 
 def _concerns(
-    world: JobWorld, record: GangSpec, told: CheckpointStatus, before: CheckpointStatus | None
+    world: JobWorld, record: GangSpec, checkpoint: CheckpointStatus, previous: CheckpointStatus | None
 ) -> list[CheckpointConcern]:
-    standing = {concern.reason: concern for concern in before.concerns} if before is not None else {}
+    standing = {concern.reason: concern for concern in previous.concerns} if previous is not None else {}
     # While the newest is the same, so are the words: the room that is left changes all the time.
-    same = before is not None and (before.step, before.path) == (told.step, told.path)
-    found = []
+    same = previous is not None and (previous.step, previous.path) == (checkpoint.step, checkpoint.path)
+    concerns = []
     for reason, message in (
-        (CheckpointTrouble.NO_NEW_CHECKPOINT, _missed_saves_message(world, record, told)),
-        (CheckpointTrouble.SPACE_LOW, _full_disk_message(world, record, told, CheckpointTrouble.SPACE_LOW in standing)),
+        (CheckpointTrouble.NO_NEW_CHECKPOINT, _missed_saves_message(world, record, checkpoint)),
+        (
+            CheckpointTrouble.SPACE_LOW,
+            _full_disk_message(world, record, checkpoint, CheckpointTrouble.SPACE_LOW in standing),
+        ),
         (
             CheckpointTrouble.SAVES_TAKE_LONGER,
-            _slow_saves_message(told, CheckpointTrouble.SAVES_TAKE_LONGER in standing),
+            _slow_saves_message(checkpoint, CheckpointTrouble.SAVES_TAKE_LONGER in standing),
         ),
     ):
         old = standing.get(reason)
         if message is None or (not message and old is not None and world.now < old.since + _STANDS):
-            found += [old] if old is not None else []  # not known now, or it may come again at once
+            concerns += [old] if old is not None else []  # not known now, or it may come again at once
         elif message:
             words = old.message if old is not None and same else message
-            found.append(CheckpointConcern(reason=reason, message=words, since=old.since if old else world.now))
-    return found
+            concerns.append(CheckpointConcern(reason=reason, message=words, since=old.since if old else world.now))
+    return concerns
 
 
-def _missed_saves_message(world: JobWorld, record: GangSpec, told: CheckpointStatus) -> str | None:
+def _missed_saves_message(world: JobWorld, record: GangSpec, checkpoint: CheckpointStatus) -> str | None:
     """Return the message that three saves in a row did not come; "" when saves come, None while no verifier looks.
 
     The time counts from the last save or from the start of the ranks. The steps must have gone on as far, too: a slow
@@ -173,42 +176,43 @@ def _missed_saves_message(world: JobWorld, record: GangSpec, told: CheckpointSta
         return ""
     if not any(_sees(worker_view.launcher) for worker_view in verifiers(world, record)):
         return None
-    newest = told.saves[-(MAX_SAVES - FIRST_SAVES) :]
+    newest = checkpoint.saves[-(MAX_SAVES - FIRST_SAVES) :]
     seconds, steps = _longest(_seconds_between(newest)), _longest(b.step - a.step for a, b in pairwise(newest))
     if seconds is None:
         return ""
     limit = max(MISSED_INTERVALS * seconds, MISSED_SECONDS)
-    if (world.now - max(told.time, record.start.time)).total_seconds() < limit:
+    if (world.now - max(checkpoint.time, record.start.time)).total_seconds() < limit:
         return ""
     step = incidents.newest_step(world, record)
-    if step is None or (steps is not None and step - told.step < MISSED_INTERVALS * steps):
+    if step is None or (steps is not None and step - checkpoint.step < MISSED_INTERVALS * steps):
         return ""
     return (
-        f"checkpoint {told.step} ({told.path}) is the newest complete one, and {MISSED_INTERVALS} more should have "
-        f"come since: the last ones came at most {_span(seconds)} apart. A fault now loses all steps beyond it. See "
-        f"whether the trainer still saves, and whether {world.job.spec.checkpoint.directory} can be written to"
+        f"checkpoint {checkpoint.step} ({checkpoint.path}) is the newest complete one, and {MISSED_INTERVALS} more "
+        f"should have come since: the last ones came at most {_span(seconds)} apart. A fault now loses all steps "
+        f"beyond it. See whether the trainer still saves, and whether {world.job.spec.checkpoint.directory} can be "
+        "written to"
     )
 
 
-def _full_disk_message(world: JobWorld, record: GangSpec, told: CheckpointStatus, stands: bool) -> str | None:
+def _full_disk_message(world: JobWorld, record: GangSpec, checkpoint: CheckpointStatus, stands: bool) -> str | None:
     """Return the message that the directory's file system is about to be full; "" when it is not, None when it is
     unknown.
 
     Args:
         world: the state of the job.
         record: of the gang.
-        told: the newest checkpoint with its saves.
+        checkpoint: the newest checkpoint with its saves.
         stands: whether the concern is in the status already.
     """
-    newest = told.saves[-(MAX_SAVES - FIRST_SAVES) :]
+    newest = checkpoint.saves[-(MAX_SAVES - FIRST_SAVES) :]
     size = max(
         (save.bytes for save in newest if save.bytes is not None), default=0
     )  # full ones and light ones may take turns
     free = _free_bytes(world, record)
     if free is None or not size:
         return "" if is_url(world.job.spec.checkpoint.directory or "") else None
-    known = [save.free_bytes for save in newest if save.free_bytes is not None]
-    lost = known[0] - known[-1] if len(known) > 1 else 0
+    free_bytes = [save.free_bytes for save in newest if save.free_bytes is not None]
+    lost = free_bytes[0] - free_bytes[-1] if len(free_bytes) > 1 else 0
     shrinks = lost >= SHRUNK * size
     rooms = (LITTLE_ROOM if shrinks else NO_ROOM) + (1 if stands else 0)  # a deletion more or less changes nothing
     if free >= rooms * size:
@@ -216,28 +220,28 @@ def _full_disk_message(world: JobWorld, record: GangSpec, told: CheckpointStatus
     directory = world.job.spec.checkpoint.directory
     message = f"{_size(free)} can still be written below {directory}, and a checkpoint has {_size(size)}"
     if shrinks:
-        each = lost / (len(known) - 1)
-        left, seconds = int(free / each), _usual(_seconds_between(newest))
+        per_save = lost / (len(free_bytes) - 1)
+        left, seconds = int(free / per_save), _usual(_seconds_between(newest))
         when = f", in about {_span(left * seconds)}" if seconds is not None and left else ""
         saves = f"after {left} more save{'s' * (left != 1)}{when}" if left else "with the next save"
-        message += f"; each save leaves {_size(int(each))} less, and it is full {saves}"
+        message += f"; each save leaves {_size(int(per_save))} less, and it is full {saves}"
     return (
         message + ". Delete what is not needed, let the trainer keep fewer, or make the volume larger: "
         "a save on a full disk is lost"
     )
 
 
-def _slow_saves_message(told: CheckpointStatus, stands: bool) -> str:
+def _slow_saves_message(checkpoint: CheckpointStatus, stands: bool) -> str:
     """Return the message that saves take longer than the first ones did; "" while they do not, or too few are known.
 
     Args:
-        told: the newest checkpoint with its saves.
+        checkpoint: the newest checkpoint with its saves.
         stands: whether the concern is in the status already.
     """
     factor = LONGER_STILL if stands else LONGER
     for measure, words, least in _MEASURES:
-        known = [seconds for save in told.saves if (seconds := measure(save)) is not None]
-        first, newest = known[: min(FIRST_SAVES, len(known) - NEWEST_SAVES)], known[-NEWEST_SAVES:]
+        durations = [seconds for save in checkpoint.saves if (seconds := measure(save)) is not None]
+        first, newest = durations[: min(FIRST_SAVES, len(durations) - NEWEST_SAVES)], durations[-NEWEST_SAVES:]
         if len(first) < NEWEST_SAVES:
             continue
         then, now = statistics.median(first), statistics.median(newest)

@@ -23,17 +23,17 @@ def success_warnings(world: JobWorld, record: GangSpec, end: CompletionRecord) -
     if end.result is not CompletionResult.SUCCEEDED:
         return []
     warned = []
-    found = raised_before_success(world, record)
-    if found is not None:
+    raised = raised_before_success(world, record)
+    if raised is not None:
         directory = world.job.spec.checkpoint.directory
         goes_on = ": it continues from its newest complete checkpoint" if directory is not None else ""
         warned.append(
             Warned(
                 SUCCEEDED_AFTER_TRACEBACK,
-                f"{found[0]} ended with exit code 0, but its last lines are a traceback: {found[1]}. Does the command "
-                "hide the exit code, as `| tee` does without `set -o pipefail`? Muster goes by exit codes alone, so "
-                "the job is Succeeded. If it has failed, correct the command, delete the job and create it again"
-                f"{goes_on}",
+                f"{raised[0]} ended with exit code 0, but its last lines are a traceback: {raised[1]}. Does the "
+                "command hide the exit code, as `| tee` does without `set -o pipefail`? Muster goes by exit codes "
+                "alone, so the job is Succeeded. If it has failed, correct the command, delete the job and create it "
+                f"again{goes_on}",
             )
         )
     if is_without_step(world, record) and _expects_steps(world):
@@ -50,7 +50,7 @@ def success_warnings(world: JobWorld, record: GangSpec, end: CompletionRecord) -
 
 def raised_before_success(world: JobWorld, record: GangSpec) -> tuple[str, str] | None:
     """Return the first rank that ended with code 0 behind a traceback, and its exception; None: none did."""
-    found: list[tuple[bool, int, int, str]] = []
+    raising_ranks: list[tuple[bool, int, int, str]] = []
     for index, view in world.views.items():
         if view.attempt != record.attempt:
             continue
@@ -58,10 +58,10 @@ def raised_before_success(world: JobWorld, record: GangSpec) -> tuple[str, str] 
             raised = exits.raised_before_success(rank)
             if raised:
                 lost_a_peer = cause_of(raised, 1, None) is Cause.LOST_PEER  # then another rank was the first to end
-                found.append((lost_a_peer, rank.rank, index, raised))
-    if not found:
+                raising_ranks.append((lost_a_peer, rank.rank, index, raised))
+    if not raising_ranks:
         return None
-    _, rank_number, worker, raised = min(found)
+    _, rank_number, worker, raised = min(raising_ranks)
     return f"rank {rank_number} (worker {worker})", without_secrets(raised, world.job.spec.containers)
 
 
@@ -80,5 +80,5 @@ def _expects_steps(world: JobWorld) -> bool:
     progress, spec = world.job.spec.progress, world.job.spec
     limits = (progress.step_timeout_seconds, progress.start_timeout_seconds)
     says = (progress.preset, progress.step_pattern, spec.checkpoint.directory, *limits)
-    hides = any(each.reason == launching.EXIT_CODE_HIDDEN for each in launching.start_warnings(world.job))
+    hides = any(warning.reason == launching.EXIT_CODE_HIDDEN for warning in launching.start_warnings(world.job))
     return hides or any(value is not None for value in says)

@@ -62,10 +62,10 @@ def problem(job: TrainingJob, fleet: Fleet) -> tuple[str, str] | None:
     level = unknown_level(fleet, job.spec.placement.required, job.spec.placement.preferred)
     if level:
         field = "required" if level == job.spec.placement.required else "preferred"
-        known = ", ".join(level.name for level in fleet.policy.topology.levels) or "none"
+        level_names = ", ".join(level.name for level in fleet.policy.topology.levels) or "none"
         return (
             "UnknownTopologyLevel",
-            f"spec.placement.{field}: {level!r} is no level of this fleet; known levels: {known} (FleetPolicy "
+            f"spec.placement.{field}: {level!r} is no level of this fleet; known levels: {level_names} (FleetPolicy "
             f"default). {AGAIN}",
         )
     return _accelerator_problem(job, container, fleet)
@@ -79,7 +79,7 @@ def _container_problem(job: TrainingJob, container: Mapping[str, Any], fleet: Fl
     resource = fleet.policy.accelerator_resource
     if job.spec.launch.worker_container is not None or _asks_for(container, resource):
         return None
-    other = next((each for each in job.spec.containers if _asks_for(each, resource)), None)
+    other = next((candidate for candidate in job.spec.containers if _asks_for(candidate, resource)), None)
     if other is None:
         return None
     return (
@@ -213,10 +213,10 @@ _WORDS: Mapping[type, str] = {dict: "an object", list: "a list"}
 def _misshapen(template: Mapping[str, Any]) -> str:
     """Return the first place of the template that has not the shape of a pod's, with what is wrong; "" when all
     have."""
-    found = _wrong_shape(template, _SHAPES)
+    wrong = _wrong_shape(template, _SHAPES)
     spec = template.get("spec")
-    if found or not isinstance(spec, dict):
-        return found
+    if wrong or not isinstance(spec, dict):
+        return wrong
     for path, most in _MOST.items():
         listed = spec.get(path) or ()
         if len(listed) > most:

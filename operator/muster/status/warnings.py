@@ -25,14 +25,14 @@ FAILS_AT_SAME_STEP = "FailsAtSameStep"
 
 def of_spec(world: JobWorld) -> list[Warned]:
     """Return what the job's spec shows by itself and beside the specs of other jobs, notes included."""
-    found = (
+    candidates = (
         *launching.start_warnings(world.job),
         location.shared_directory_warning(world),
         location.volume_warning(world),
         template.accelerator_warning(world.job, world.fleet),
         save_options.elsewhere_warning(world),
     )
-    return [warned for warned in found if warned is not None]
+    return [warned for warned in candidates if warned is not None]
 
 
 def of_attempt(world: JobWorld) -> list[Warned]:
@@ -40,12 +40,12 @@ def of_attempt(world: JobWorld) -> list[Warned]:
     if world.gang is None:
         return []
     record = world.gang.spec
-    found = (
+    candidates = (
         unshared.unshared_warning(world, record),
         unloadable.fallback_warning(world.job, record),
         _same_step_warning(world, record),
     )
-    return [warned for warned in found if warned is not None]
+    return [warned for warned in candidates if warned is not None]
 
 
 def _same_step_warning(world: JobWorld, record: GangSpec) -> Warned | None:
@@ -76,22 +76,24 @@ def held_by(world: JobWorld) -> Warned | None:
     return None
 
 
-def as_status(world: JobWorld, found: Iterable[Warned]) -> list[JobWarning]:
+def as_status(world: JobWorld, warnings: Iterable[Warned]) -> list[JobWarning]:
     """Return the warnings that no person has accepted, each reason once, as the status shows them.
 
     Args:
         world: the state of the job.
-        found: the most serious first.
+        warnings: the most serious first.
     """
-    before = {warning.reason: warning.since for warning in world.job.status.warnings}
+    previous_since = {warning.reason: warning.since for warning in world.job.status.warnings}
     messages: dict[str, list[str]] = {}
-    for warned in found:
+    for warned in warnings:
         if warned.reason and warned.reason not in world.job.spec.accepted_warnings:
             messages.setdefault(warned.reason, []).append(warned.message)
     shown = list(messages.items())[:MAX_WARNINGS]
     return [
         JobWarning(
-            reason=reason, message=readable("; ".join(texts)[:MAX_MESSAGE_CHARS]), since=before.get(reason, world.now)
+            reason=reason,
+            message=readable("; ".join(texts)[:MAX_MESSAGE_CHARS]),
+            since=previous_since.get(reason, world.now),
         )
         for reason, texts in shown
     ]
