@@ -24,8 +24,8 @@ def after_burn_in_release(world: JobWorld, record: GangSpec, fails: Sequence[Fai
     record = corruption.with_culprits(record, fails)
     spec = after_assembly_failed(world, record, members.indices_on(record, {fail.node for fail in fails}))
     spec = with_excluded(spec, (fail.node for fail in fails), world.now + FAILED_EXCLUSION)
-    told = _after_try(world, record, fails, profile).model_copy(update={"tries": 0})
-    return spec.model_copy(update={"reason": BURN_IN_FAILED, "burn_in": told})
+    burn_in = _after_try(world, record, fails, profile).model_copy(update={"tries": 0})
+    return spec.model_copy(update={"reason": BURN_IN_FAILED, "burn_in": burn_in})
 
 
 def after_inconclusive_release(
@@ -35,11 +35,11 @@ def after_inconclusive_release(
 
     The next try is held back for a while.
     """
-    told = (record.burn_in or BurnIn(time=world.now)).model_copy(
+    burn_in = (record.burn_in or BurnIn(time=world.now)).model_copy(
         update={"time": world.now, "tries": 0, "message": message[:512]}
     )
     spec = after_assembly_failed(world, record, members.indices_on(record, nodes), reason)
-    return spec.model_copy(update={"burn_in": told})
+    return spec.model_copy(update={"burn_in": burn_in})
 
 
 def with_failed(world: JobWorld, record: GangSpec, fails: Sequence[Fail], profile: str) -> GangSpec:
@@ -51,9 +51,9 @@ def with_failed(world: JobWorld, record: GangSpec, fails: Sequence[Fail], profil
         fails: the failed nodes.
         profile: of the burn-in.
     """
-    told = _after_try(world, record, fails, profile)
+    burn_in = _after_try(world, record, fails, profile)
     avoiding = with_excluded(record, (fail.node for fail in fails), world.now + FAILED_EXCLUSION)
-    return corruption.with_culprits(avoiding, fails).model_copy(update={"burn_in": told})
+    return corruption.with_culprits(avoiding, fails).model_copy(update={"burn_in": burn_in})
 
 
 def with_inconclusive(world: JobWorld, record: GangSpec, nodes: Collection[str], profile: str) -> GangSpec:
@@ -66,14 +66,14 @@ def with_inconclusive(world: JobWorld, record: GangSpec, nodes: Collection[str],
         nodes: those that are not proved.
         profile: of the burn-in.
     """
-    told = _after_try(world, record, (), profile)
-    return with_excluded(record, nodes, world.now + EXCLUSION).model_copy(update={"burn_in": told})
+    burn_in = _after_try(world, record, (), profile)
+    return with_excluded(record, nodes, world.now + EXCLUSION).model_copy(update={"burn_in": burn_in})
 
 
 def _after_try(world: JobWorld, record: GangSpec, fails: Sequence[Fail], profile: str) -> BurnIn:
     """Return what the record has of the burn-in after one more try."""
-    before = record.burn_in
-    found = [
+    previous = record.burn_in
+    failures = [
         BurnInFailure(
             node=fail.node,
             boot=node.boot_id if (node := world.fleet.nodes.get(fail.node)) else "",
@@ -87,11 +87,11 @@ def _after_try(world: JobWorld, record: GangSpec, fails: Sequence[Fail], profile
     return BurnIn(
         profile=profile,
         time=world.now,
-        tries=1 + (before.tries if before else 0),
-        since_attempt=before.since_attempt if before is not None and before.tries else record.attempt,
-        failures=[*(before.failures if before else ()), *found][-MAX_BURN_IN_FAILURES:],
-        untested=before.untested if before else [],
-        all_reduce=before.all_reduce if before else None,
+        tries=1 + (previous.tries if previous else 0),
+        since_attempt=previous.since_attempt if previous is not None and previous.tries else record.attempt,
+        failures=[*(previous.failures if previous else ()), *failures][-MAX_BURN_IN_FAILURES:],
+        untested=previous.untested if previous else [],
+        all_reduce=previous.all_reduce if previous else None,
     )
 
 
@@ -108,12 +108,12 @@ def after_burn_in_passed(
         words: why not; "" if all are proved.
         measured: the result of the all-reduce of the whole gang; "": none was made, and an earlier one stays.
     """
-    before = record.burn_in
-    whole = BurnInAllReduce(time=world.now, message=measured) if measured else before.all_reduce if before else None
-    recent = [f for f in before.failures if world.now - f.time < FAILED_EXCLUSION] if before else []
+    previous = record.burn_in
+    whole = BurnInAllReduce(time=world.now, message=measured) if measured else previous.all_reduce if previous else None
+    recent = [f for f in previous.failures if world.now - f.time < FAILED_EXCLUSION] if previous else []
     if not recent and not untested and whole is None:
         return record.model_copy(update={"burn_in": None})
-    told = BurnIn(
+    burn_in = BurnIn(
         profile=profile,
         time=world.now,
         failures=recent,
@@ -121,4 +121,4 @@ def after_burn_in_passed(
         message=words[:512],
         all_reduce=whole,
     )
-    return record.model_copy(update={"burn_in": told})
+    return record.model_copy(update={"burn_in": burn_in})

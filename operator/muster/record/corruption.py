@@ -31,11 +31,11 @@ def with_new_reports(world: JobWorld, record: GangSpec, last_step: int) -> GangS
     said = sorted(new_reports(world), key=lambda word: (word.beyond is None, word.beyond, word.rank))
     if not said:
         return record
-    before = record.open_corruption
-    found = _first_report(world, record, said, last_step) if before is None else _extended_report(before, said)
-    record = record.model_copy(update={"corruption": found})
+    previous = record.open_corruption
+    corruption = _first_report(world, record, said, last_step) if previous is None else _extended_report(previous, said)
+    record = record.model_copy(update={"corruption": corruption})
     return (
-        resume.with_frozen_branch(world, record, found.suspect_beyond_step)
+        resume.with_frozen_branch(world, record, corruption.suspect_beyond_step)
         if world.job.spec.checkpoint.directory
         else record
     )
@@ -46,9 +46,10 @@ def with_culprits(record: GangSpec, fails: Sequence[Fail]) -> GangSpec:
 
     A node that a member has moved to since the failure was not the cause, whatever its tests show.
     """
-    replacements, found = {member.node for member in record.members if member.is_replacement}, record.open_corruption
+    corruption = record.open_corruption
+    replacements = {member.node for member in record.members if member.is_replacement}
     wrong = [fail for fail in fails if fail.wrong and fail.node not in replacements]
-    if not wrong or found is None:
+    if not wrong or corruption is None:
         return record
     culprit = wrong[0]
     incidents = [
@@ -59,28 +60,28 @@ def with_culprits(record: GangSpec, fails: Sequence[Fail]) -> GangSpec:
                 "message": f"{incident.message}; the culprit is {culprit.node}: {culprit.message}"[:2048],
             }
         )
-        if incident.attempt >= found.attempt and incident.fault_class in budgets.OWN_DOING
+        if incident.attempt >= corruption.attempt and incident.fault_class in budgets.OWN_DOING
         else incident
         for incident in record.incidents
     ]
-    culprits = list(dict.fromkeys([*found.culprits, *(fail.node for fail in wrong)]))[:MAX_CULPRITS]
+    culprits = list(dict.fromkeys([*corruption.culprits, *(fail.node for fail in wrong)]))[:MAX_CULPRITS]
     changes = {"culprits": culprits, "examination": Examination.CULPRIT_FOUND}
-    return record.model_copy(update={"incidents": incidents, "corruption": found.model_copy(update=changes)})
+    return record.model_copy(update={"incidents": incidents, "corruption": corruption.model_copy(update=changes)})
 
 
 def with_test_results(record: GangSpec, shown: Examination) -> GangSpec:
     """Return the record with what the tests of the nodes have shown; unchanged where it is known already."""
-    found = record.corruption
-    if found is None or found.examination is not None:
+    corruption = record.corruption
+    if corruption is None or corruption.examination is not None:
         return record
-    return record.model_copy(update={"corruption": found.model_copy(update={"examination": shown})})
+    return record.model_copy(update={"corruption": corruption.model_copy(update={"examination": shown})})
 
 
-def close_report(found: Corruption | None, where: Start) -> Corruption | None:
+def close_report(corruption: Corruption | None, where: Start) -> Corruption | None:
     """Return the report of wrong results as closed, once training resumes from before it; None: there was none."""
-    if found is None or not found.open:
-        return found
-    return found.model_copy(
+    if corruption is None or not corruption.open:
+        return corruption
+    return corruption.model_copy(
         update={
             "open": False,
             "resumed_step": where.resume.step if where.resume else 0,
@@ -99,14 +100,14 @@ def _first_report(world: JobWorld, record: GangSpec, said: Sequence[CorruptionRe
         said: the ranks' reports, those first that reach furthest back.
         last_step: the newest finished step, or the step that the ranks resumed from.
     """
-    first, before, newest = said[0], record.corruption, record.checkpoint
-    told = [word.found_at for word in said if word.found_at is not None]
-    found_at = min(told) if told else _last_known_step(record, last_step)
+    first, previous, newest = said[0], record.corruption, record.checkpoint
+    steps = [word.found_at for word in said if word.found_at is not None]
+    found_at = min(steps) if steps else _last_known_step(record, last_step)
     beyond = first.beyond if first.beyond is not None else max(found_at, 0) - 1
-    again = before is not None and (newest is None or newest.step < before.found_at)
-    if before is not None and again and all(word.last_good is None for word in said):
+    again = previous is not None and (newest is None or newest.step < previous.found_at)
+    if previous is not None and again and all(word.last_good is None for word in said):
         # At the same place once more: what it has gone on from may have been wrong already.
-        back = (before.resumed_step or 0) - 1
+        back = (previous.resumed_step or 0) - 1
         if any(seen <= back for seen in resume.complete_steps(world, record)):
             beyond = min(beyond, back)
     return Corruption(
@@ -118,28 +119,28 @@ def _first_report(world: JobWorld, record: GangSpec, said: Sequence[CorruptionRe
         last_good=first.last_good,
         suspect_beyond_step=beyond,
         newest_checkpoint=newest,
-        occurrences=before.occurrences + 1 if before is not None and again and not before.culprits else 1,
+        occurrences=previous.occurrences + 1 if previous is not None and again and not previous.culprits else 1,
         message=f"{first.where}: {first.text}"[:512],
     )
 
 
-def _extended_report(before: Corruption, said: Sequence[CorruptionReport]) -> Corruption:
+def _extended_report(previous: Corruption, said: Sequence[CorruptionReport]) -> Corruption:
     """Return the report on record after other ranks of the attempt have reported, with the earliest suspect step.
 
     Args:
-        before: on record.
+        previous: on record.
         said: the new reports, which reach further back.
     """
     first = said[0]
-    told = [word.found_at for word in said if word.found_at is not None]
-    return before.model_copy(
+    steps = [word.found_at for word in said if word.found_at is not None]
+    return previous.model_copy(
         update={
             "reason": first.reason,
             "node": first.node,
-            "found_at": min([*told, before.found_at]),
+            "found_at": min([*steps, previous.found_at]),
             "last_good": first.last_good,
             "suspect_beyond_step": first.beyond,
-            "message": f"{before.message}; {first.where}: {first.text}"[:512],
+            "message": f"{previous.message}; {first.where}: {first.text}"[:512],
         }
     )
 

@@ -43,8 +43,10 @@ def with_fence_file(world: JobWorld, record: GangSpec) -> GangSpec | None:
     """
     if record.start is None or all(record.obeys_fence_file(member) for member in record.members):
         return None
-    told = {worker_view.launcher.fence_file_id if worker_view.launcher else None for worker_view in world.worker_views}
-    if len(told) != 1 or not (identity := told.pop()):
+    identities = {
+        worker_view.launcher.fence_file_id if worker_view.launcher else None for worker_view in world.worker_views
+    }
+    if len(identities) != 1 or not (identity := identities.pop()):
         return None
     views = world.views.values()
     if not all(
@@ -60,5 +62,5 @@ def fence_file_of_most(world: JobWorld) -> str:
 
     A launcher that reads another one sees another directory.
     """
-    told = Counter(view.fence_file_id for view in world.views.values() if view.fence_file_id)
-    return max(told, key=told.__getitem__, default="")
+    counts = Counter(view.fence_file_id for view in world.views.values() if view.fence_file_id)
+    return max(counts, key=counts.__getitem__, default="")

@@ -32,7 +32,7 @@ def new_incident(
     record: GangSpec,
     level: Level,
     cause: Failure,
-    found: Sequence[Failure],
+    failures: Sequence[Failure],
 ) -> GangIncident:
     """Return the incident of failures that begin one.
 
@@ -41,7 +41,7 @@ def new_incident(
         record: of the failed attempt.
         level: by which they are repaired.
         cause: the culprit among them.
-        found: all of them.
+        failures: all of them.
     """
     is_known = not cause.unlocated or bool(cause.node_fault)
     is_alone = record.node_count == 1 and is_hang(cause.kind)  # with what no other worker does, it cannot be compared
@@ -60,18 +60,18 @@ def new_incident(
         step=last_step(world, record),
         trained=newest_step(world, record) is not None,
         checkpoint_step=record.checkpoint.step if record.checkpoint else None,
-        message=message_of_all(world, found)[:2048],
-        other_workers=None if is_alone else _count_other_failures(found, cause.index),
+        message=message_of_all(world, failures)[:2048],
+        other_workers=None if is_alone else _count_other_failures(failures, cause.index),
         own_exception=cause.own_exception,
     )
 
 
-def message_of_all(world: JobWorld, found: Sequence[Failure]) -> str:
+def message_of_all(world: JobWorld, failures: Sequence[Failure]) -> str:
     """Return the message of the culprit among failures, with how many other workers failed, and which other nodes were
     lost at the same time."""
-    cause = blame.culprit(found)
-    others = 0 if cause.unlocated else len(found) - 1
-    lost = {failure.node for failure in found if failure.kind in _OF_LOST_NODES} - {cause.node}
+    cause = blame.culprit(failures)
+    others = 0 if cause.unlocated else len(failures) - 1
+    lost = {failure.node for failure in failures if failure.kind in _OF_LOST_NODES} - {cause.node}
     return exits.with_more(exits.message_of(world, cause), and_more_workers(others, sorted(lost)))
 
 
@@ -90,7 +90,7 @@ def planned_incident(world: JobWorld, record: GangSpec, level: Level, evacuation
     )
 
 
-def is_same_incident(world: JobWorld, record: GangSpec, found: Sequence[Failure]) -> bool:
+def is_same_incident(world: JobWorld, record: GangSpec, failures: Sequence[Failure]) -> bool:
     """Whether the failures belong to the incident that is being repaired, as workers that fail together are not seen at
     once.
 
@@ -103,10 +103,10 @@ def is_same_incident(world: JobWorld, record: GangSpec, found: Sequence[Failure]
     last = record.incidents[-1] if record.incidents else None
     if record.start is not None or last is None or last.resumed_step is not None:
         return False
-    if all(failure.kind is Kind.CORRUPTION for failure in found):
+    if all(failure.kind is Kind.CORRUPTION for failure in failures):
         return record.open_corruption is not None or last.fault_class in budgets.OWN_DOING
     since = (world.now - last.time).total_seconds()
-    workers = (world.by_index[failure.index] for failure in found if failure.kind is not Kind.CORRUPTION)
+    workers = (world.by_index[failure.index] for failure in failures if failure.kind is not Kind.CORRUPTION)
     return since <= TOGETHER_SECONDS and all(_was_there(world, worker_view, since) for worker_view in workers)
 
 
@@ -119,7 +119,7 @@ def _was_there(world: JobWorld, worker_view: WorkerView, seconds: float) -> bool
 
 
 def with_later_failures(
-    world: JobWorld, record: GangSpec, heard: GangIncident, level: Level, found: Sequence[Failure]
+    world: JobWorld, record: GangSpec, heard: GangIncident, level: Level, failures: Sequence[Failure]
 ) -> GangSpec:
     """Return the record; its last incident with what has failed since it was recorded.
 
@@ -128,19 +128,19 @@ def with_later_failures(
         record: of the gang.
         heard: the last incident as it was recorded first.
         level: by which the new failures are repaired.
-        found: the new failures.
+        failures: the new failures.
     """
-    cause, last = blame.culprit(found), record.incidents[-1]
-    more = f"; then {message_of_all(world, found)}"
+    cause, last = blame.culprit(failures), record.incidents[-1]
+    more = f"; then {message_of_all(world, failures)}"
     changes: dict[str, object] = {
         "level": greater_level(level, last.level),
         "message": (last.message + more)[:2048],
     }
     if last.other_workers is not None and last.index is not None:
-        changes["other_workers"] = min(last.other_workers + _count_other_failures(found, last.index), MAX_OTHERS)
+        changes["other_workers"] = min(last.other_workers + _count_other_failures(failures, last.index), MAX_OTHERS)
     last = last.model_copy(update=changes)
     if blame.is_cause_of(cause, heard):
-        last = _with_later_cause(world, last, heard, cause, found)
+        last = _with_later_cause(world, last, heard, cause, failures)
     return record.model_copy(update={"incidents": [*record.incidents[:-1], last]})
 
 
@@ -156,7 +156,7 @@ def _with_later_cause(
     incident: GangIncident,
     heard: GangIncident,
     cause: Failure,
-    found: Sequence[Failure],
+    failures: Sequence[Failure],
 ) -> GangIncident:
     """Return an incident with the cause that was heard later than its consequences.
 
@@ -165,12 +165,12 @@ def _with_later_cause(
         incident: with what has failed since.
         heard: the incident as it was recorded first.
         cause: the failure from which the incident follows.
-        found: the new failures.
+        failures: the new failures.
     """
     words = f"{exits.message_of(world, cause)}; heard before: {heard.message}"
-    others = min((heard.other_workers or 0) + _count_other_failures(found, cause.index), MAX_OTHERS)
-    told = _with_culprit(incident, cause, blame.fault_class(cause), words)
-    return told.model_copy(update={"other_workers": others})
+    others = min((heard.other_workers or 0) + _count_other_failures(failures, cause.index), MAX_OTHERS)
+    updated = _with_culprit(incident, cause, blame.fault_class(cause), words)
+    return updated.model_copy(update={"other_workers": others})
 
 
 def _with_culprit(incident: GangIncident, cause: Failure, fault_class: FaultClass, message: str) -> GangIncident:
@@ -190,9 +190,9 @@ def _with_culprit(incident: GangIncident, cause: Failure, fault_class: FaultClas
     )
 
 
-def _count_other_failures(found: Sequence[Failure], index: int) -> int:
+def _count_other_failures(failures: Sequence[Failure], index: int) -> int:
     """Return how many workers other than this one failed by themselves, and not because they lost a peer."""
-    return len({failure.index for failure in found if not failure.victim} - {index})
+    return len({failure.index for failure in failures if not failure.victim} - {index})
 
 
 def shortened(incidents: Sequence[GangIncident]) -> list[GangIncident]:
@@ -210,7 +210,10 @@ def _shorten_incident(incident: GangIncident) -> GangIncident:
 def _without_old_stacks(incidents: list[GangIncident]) -> list[GangIncident]:
     hangs = [place for place, incident in enumerate(incidents) if incident.stacks]
     old = set(hangs[:-STACKS_KEPT])
-    return [each.model_copy(update={"stacks": []}) if place in old else each for place, each in enumerate(incidents)]
+    return [
+        incident.model_copy(update={"stacks": []}) if place in old else incident
+        for place, incident in enumerate(incidents)
+    ]
 
 
 def incidents_to_settle(world: JobWorld, record: GangSpec) -> list[GangIncident]:

@@ -25,8 +25,8 @@ def with_attempt_beyond_fence_file(world: JobWorld, record: GangSpec) -> GangSpe
     The number can be too low after a Gang was deleted by hand and the status, from which the new one counts, was old.
     Ranks of a lower attempt than the file names end as soon as the coordinator is silent.
     """
-    told = (view.fence_file_attempt for view in world.views.values())
-    highest = max((n for n in told if n < record.attempt + FENCE_FILE_REACH), default=0)
+    attempts = (view.fence_file_attempt for view in world.views.values())
+    highest = max((n for n in attempts if n < record.attempt + FENCE_FILE_REACH), default=0)
     if highest <= record.attempt:
         return None
     return record.model_copy(update={"attempt": highest + 1, "time": world.now})
