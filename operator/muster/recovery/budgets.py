@@ -78,5 +78,5 @@ def _recent(incident: GangIncident, now: datetime) -> bool:
 def _refunded(incident: GangIncident, gang: GangSpec) -> bool:
     """Whether the job has made progress since the incident: a checkpoint exists beyond the failing step that is
     newer."""
-    before = max(incident.step or 0, incident.checkpoint_step or 0, incident.resumed_step or 0)
-    return gang.checkpoint is not None and gang.checkpoint.step > before
+    highest_step = max(incident.step or 0, incident.checkpoint_step or 0, incident.resumed_step or 0)
+    return gang.checkpoint is not None and gang.checkpoint.step > highest_step

@@ -85,7 +85,7 @@ def failures_of_leavers(world: JobWorld) -> list[Failure]:
     Those workers are members no more, so that no member moves for them.
     """
     record = world.gang.spec if world.gang else None
-    told = (
+    reports = (
         [
             (unfenced_worker, _worker_of_pod(world, unfenced_worker.pod_uid))
             for unfenced_worker in record.unfenced_workers
@@ -95,7 +95,7 @@ def failures_of_leavers(world: JobWorld) -> list[Failure]:
     )
     return [
         _failure(report, index_of(unfenced_worker.pod), Level.IN_PLACE)
-        for unfenced_worker, report in told
+        for unfenced_worker, report in reports
         if report is not None
     ]
 
@@ -123,7 +123,7 @@ def _all_reports(world: JobWorld) -> tuple[CorruptionReport, ...]:
         (unfenced_worker.pod_uid, unfenced_worker.node, f"pod {unfenced_worker.pod} on {unfenced_worker.node}")
         for unfenced_worker in spec.unfenced_workers
     ]
-    found = (
+    reports = (
         report
         for speaker in speakers
         if (view := world.launchers.get(speaker[0])) is not None
@@ -131,7 +131,7 @@ def _all_reports(world: JobWorld) -> tuple[CorruptionReport, ...]:
         for rank in ranks
         if (report := _report_of_rank(speaker, attempt, rank)) is not None and _is_new(spec.corruption, report)
     )
-    return tuple(found)
+    return tuple(reports)
 
 
 def _ranks_of(spec: GangSpec, view: LauncherView) -> Iterator[tuple[int, tuple[RankReport, ...]]]:
@@ -160,13 +160,13 @@ def _report_of_rank(speaker: tuple[str, str, str], attempt: int, rank: RankRepor
     return None
 
 
-def _is_new(known: Corruption | None, report: CorruptionReport) -> bool:
-    if known is None or report.attempt > known.attempt:
+def _is_new(recorded: Corruption | None, report: CorruptionReport) -> bool:
+    if recorded is None or report.attempt > recorded.attempt:
         return True
     # What another rank of the same attempt says later may reach further back.
     return (
-        report.attempt == known.attempt
-        and known.open
+        report.attempt == recorded.attempt
+        and recorded.open
         and report.beyond is not None
-        and report.beyond < known.suspect_beyond_step
+        and report.beyond < recorded.suspect_beyond_step
     )

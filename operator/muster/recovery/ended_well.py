@@ -29,13 +29,13 @@ def raised_at_the_end(tail: str) -> str:
 
     Of torchrun's list of processes that failed it is the name of that exception.
     """
-    lines = [(found.group(), line[found.end() :]) for line in tail.splitlines() if (found := PREFIXES.match(line))]
+    lines = [(match.group(), line[match.end() :]) for line in tail.splitlines() if (match := PREFIXES.match(line))]
     while lines and (not lines[-1][1].strip() or _BEHIND.match(lines[-1][1].removeprefix(" "))):
         lines.pop()
     if not lines:
         return ""
     prefix = lines[-1][0]
-    own = [text.removeprefix(" ") if prefix else text for each, text in lines if each == prefix]
+    own = [text.removeprefix(" ") if prefix else text for line_prefix, text in lines if line_prefix == prefix]
     if _BORDER.match(own[-1].strip()):
         blocks = [line.strip() for line in own if line.strip().endswith(_BLOCK)]
         return blocks[-1].rstrip(":")[:_MOST_CHARS] if blocks else ""
@@ -46,5 +46,5 @@ def raised_at_the_end(tail: str) -> str:
     if not all(line[:1].isspace() for line in last[frames[-1] : -1]):
         return ""  # something else was printed behind the traceback
     heads = [at for at, line in enumerate(own) if TRACEBACK in line]
-    before = own[heads[-1] - 1 : heads[-1]] if heads else own
-    return "" if any(map(_IGNORED.search, before)) else own[-1].strip()[:_MOST_CHARS]
+    searched = own[heads[-1] - 1 : heads[-1]] if heads else own
+    return "" if any(map(_IGNORED.search, searched)) else own[-1].strip()[:_MOST_CHARS]

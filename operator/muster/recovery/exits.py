@@ -152,7 +152,7 @@ def _culprit(worker_view: WorkerView, pod: PodView) -> ContainerView | None:
 
 def late_rank_failures(world: JobWorld, attempt: int) -> list[Failure]:
     """Return the rank failures of an attempt that is over, as far as launchers still report them."""
-    found = []
+    failures = []
     for worker_view in world.worker_views:
         view = worker_view.launcher
         if view is None or attempt not in (view.attempt, view.previous_attempt):
@@ -160,8 +160,8 @@ def late_rank_failures(world: JobWorld, attempt: int) -> list[Failure]:
         ranks = view.ranks if view.attempt == attempt else view.previous_ranks
         failure = rank_failed(ranks, worker_view, world.fleet.node_fault(worker_view.member.node))
         if failure:
-            found.append(failure)
-    return found
+            failures.append(failure)
+    return failures
 
 
 def find_fenced_worker(world: JobWorld, attempt: int) -> WorkerView | None:
@@ -337,8 +337,8 @@ def _last_lines(tail: str) -> str:
     error = last_error(tail)[: LAST_LINES_CHARS // 2]
     if not error or error in text:
         return text
-    before = f"{error}{BETWEEN_LINES}…"
-    return before + text[len(before) - LAST_LINES_CHARS :]
+    opening = f"{error}{BETWEEN_LINES}…"
+    return opening + text[len(opening) - LAST_LINES_CHARS :]
 
 
 def last_step_of(world: JobWorld, record: GangSpec, attempt: int) -> int | None:

@@ -28,14 +28,14 @@ def find(world: JobWorld) -> list[Failure]:
     if gang is None:
         return []
     judge = _plain_failure if world.job.spec.launch.mode is LaunchMode.PLAIN else _managed_failure
-    found = []
+    failures = []
     for worker_view in world.worker_views:
         failure = (
             _common_failure(world, worker_view) or judge(world, gang, worker_view) if worker_view.member.node else None
         )
         if failure:
-            found.append(_as_node_fault(world, _with_age(world, gang, worker_view, failure)))
-    return found + corruption.failures_of_leavers(world) or _step_timeouts(world, gang)
+            failures.append(_as_node_fault(world, _with_age(world, gang, worker_view, failure)))
+    return failures + corruption.failures_of_leavers(world) or _step_timeouts(world, gang)
 
 
 def _common_failure(world: JobWorld, worker_view: WorkerView) -> Failure | None:
@@ -95,10 +95,12 @@ def _with_age(world: JobWorld, gang: Gang, worker_view: WorkerView, failure: Fai
         return failure
     view = worker_view.launcher
     if view is not None and view.attempt == gang.spec.attempt:
-        before = rank_failed(view.ranks, worker_view, world.fleet.node_fault(worker_view.member.node))
-        if before is not None and not before.victim and not before.killed:
+        rank_failure = rank_failed(view.ranks, worker_view, world.fleet.node_fault(worker_view.member.node))
+        if rank_failure is not None and not rank_failure.victim and not rank_failure.killed:
             return replace(
-                before, level=Level.POD, message=f"{before.message}; pod {worker_view.name} was deleted after that"
+                rank_failure,
+                level=Level.POD,
+                message=f"{rank_failure.message}; pod {worker_view.name} was deleted after that",
             )
     ages = world.ages_of(worker_view.pod)
     return replace(failure, age_seconds=ages.deleting, dated=ages.there > ages.deleting)
@@ -214,8 +216,10 @@ def _step_timeouts(world: JobWorld, gang: Gang) -> list[Failure]:
     level = Level.POD if _hung_before(gang, lowest) else Level.IN_PLACE
     where = _why_unlocated(steps, lowest) if unlocated else _suspects_text(world, suspects, lowest)
     message = f"no step finished for {age:.0f} s (limit {limit} s); {where}"
-    found = [failure_of(world.by_index[index], kind, level, message) for index in suspects]
-    return [replace(_as_node_fault(world, replace(each, unlocated=unlocated)), age_seconds=age) for each in found]
+    failures = [failure_of(world.by_index[index], kind, level, message) for index in suspects]
+    return [
+        replace(_as_node_fault(world, replace(failure, unlocated=unlocated)), age_seconds=age) for failure in failures
+    ]
 
 
 def _suspects_text(world: JobWorld, suspects: Sequence[int], step: int) -> str:

@@ -58,7 +58,7 @@ def failures_that_followed(gang: Gang) -> tuple[str, tuple[JobFailureReport, ...
     if 2 * most <= len(recent) + explained:
         return "", ()
     owner, job = gang.metadata.namespace, qualified_job_name(gang)
-    found = [
+    reports = [
         JobFailureReport(
             owner=owner,
             job=job,
@@ -70,7 +70,7 @@ def failures_that_followed(gang: Gang) -> tuple[str, tuple[JobFailureReport, ...
         for episode in recent
         if episode.first.node == node and episode.alone and (episode.began or episode.went_on)
     ]
-    return (node, tuple(found[-MAX_WORDS:])) if found else ("", ())
+    return (node, tuple(reports[-MAX_WORDS:])) if reports else ("", ())
 
 
 def qualified_job_name(gang: Gang) -> str:
@@ -88,32 +88,39 @@ def comparable_facts(gang: Gang) -> Hashable:
         return None
     saved = gang.spec.checkpoint.step if gang.spec.checkpoint else -1
     return saved, tuple(
-        (each.time, each.node, each.settled, each.fault_class, each.other_workers, each.own_exception)
-        for each in gang.spec.incidents
+        (
+            incident.time,
+            incident.node,
+            incident.settled,
+            incident.fault_class,
+            incident.other_workers,
+            incident.own_exception,
+        )
+        for incident in gang.spec.incidents
     )
 
 
 def _episodes(gang: Gang) -> list[_Episode]:
-    found: list[_Episode] = []
+    episodes: list[_Episode] = []
     resumed: int | None = None
     for incident in gang.spec.incidents:
         began, resumed = not _is_exit_before_first_step(incident, resumed), incident.resumed_step
         if not _is_unexplained(incident):
             continue
-        failed_at, last = _failed_at(incident), found[-1] if found else None
+        failed_at, last = _failed_at(incident), episodes[-1] if episodes else None
         if last is not None and failed_at > last.failed_at:
-            for earlier in found:
+            for earlier in episodes:
                 earlier.went_on = earlier.went_on or failed_at > earlier.failed_at
         alone = incident.other_workers == 0
         if last is not None and last.first.node == incident.node and failed_at <= last.failed_at:
             last.alone = last.alone and alone
             last.began = last.began or began
             continue
-        found.append(_Episode(incident, failed_at, alone, began))
+        episodes.append(_Episode(incident, failed_at, alone, began))
     saved = gang.spec.checkpoint.step if gang.spec.checkpoint else -1
-    for episode in found:
+    for episode in episodes:
         episode.went_on = episode.went_on or saved > episode.failed_at
-    return found
+    return episodes
 
 
 def _is_unexplained(incident: GangIncident) -> bool:

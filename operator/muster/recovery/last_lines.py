@@ -366,9 +366,9 @@ def cause_of(tail: str, exit_code: int | None, by_signal: int | None) -> Cause:
         return Cause.OWN
     if by_signal == signal.SIGPIPE:
         return Cause.LOST_PEER
-    before, *ignored = _IGNORED.split(_AT_EXIT.split(tail, maxsplit=1)[0])
+    leading, *ignored = _IGNORED.split(_AT_EXIT.split(tail, maxsplit=1)[0])
     behind = [text for text in map(_behind_its_exception, ignored) if last_error(text)]
-    return next(filter(None, map(_cause_in_chain, [before, *behind])), Cause.OWN)
+    return next(filter(None, map(_cause_in_chain, [leading, *behind])), Cause.OWN)
 
 
 def _behind_its_exception(text: str) -> str:
@@ -414,11 +414,11 @@ def _cause_in_text(text: str) -> Cause | None:
     bare = (ANY_PREFIXES.sub("", line.strip()) for line in text.splitlines())
     lines = _without_unwinding([line for line in bare if len(line) >= _LEAST_CHARS])
     # Threads warn of a store that is gone while a rank ends, whatever it ends of.
-    told = [line for line in lines if not _WARNS.match(line)]
-    found = _cause_of_lines(told)
-    if found is None and any(map(_BROKEN_MEMORY.match, told)):
+    telling = [line for line in lines if not _WARNS.match(line)]
+    cause = _cause_of_lines(telling)
+    if cause is None and any(map(_BROKEN_MEMORY.match, telling)):
         return Cause.OWN
-    return found if found is not None or len(told) == len(lines) else _cause_of_lines(lines)
+    return cause if cause is not None or len(telling) == len(lines) else _cause_of_lines(lines)
 
 
 def _without_unwinding(lines: list[str]) -> list[str]:
@@ -427,7 +427,7 @@ def _without_unwinding(lines: list[str]) -> list[str]:
         if _UNWINDS.match(line) and _is_behind_an_exception(lines, at):
             after = lines[at:]
             counts = any(
-                each.startswith("Traceback (") or _OWN_GPU.search(each) or _is_of_own_card(each) for each in after
+                later.startswith("Traceback (") or _OWN_GPU.search(later) or _is_of_own_card(later) for later in after
             )
             return lines if counts else lines[:at]
     return lines
@@ -435,8 +435,8 @@ def _without_unwinding(lines: list[str]) -> list[str]:
 
 def _is_behind_an_exception(lines: list[str], at: int) -> bool:
     """Whether an exception that says what it is about stands directly before a line."""
-    before = next((line for line in reversed(lines[:at]) if not _BEFORE_IT.match(line)), "")
-    return not _UNWINDS.match(before) and _is_error(before) and not _AROUND.match(before)
+    preceding = next((line for line in reversed(lines[:at]) if not _BEFORE_IT.match(line)), "")
+    return not _UNWINDS.match(preceding) and _is_error(preceding) and not _AROUND.match(preceding)
 
 
 def _is_of_own_card(line: str) -> bool:
@@ -512,10 +512,10 @@ def _has_in_order(ways: tuple[tuple[re.Pattern[str], ...], ...], line: str) -> b
 def _ends_behind(way: tuple[re.Pattern[str], ...], line: str) -> bool:
     at = 0
     for pattern in way:
-        found = pattern.search(line, at)
-        if found is None:
+        match = pattern.search(line, at)
+        if match is None:
             return False
-        at = found.end()
+        at = match.end()
     return True
 
 

@@ -49,16 +49,16 @@ def stacks_of(world: JobWorld, attempt: int) -> tuple[list[StackGroup], str]:
         world: the state of the job.
         attempt: the number of the attempt that hung.
     """
-    found: dict[tuple[str, str], dict[int, int]] = {}  # stack and problem -> rank -> worker
+    ranks_by_stack: dict[tuple[str, str], dict[int, int]] = {}  # stack and problem -> rank -> worker
     for index, view in _views(world):
         if view.stacks_attempt != attempt:
             continue
-        for each in view.stacks:
-            key = each.frames[:MAX_STACK_CHARS], "" if each.frames else each.problem
-            found.setdefault(key, {})[each.rank] = index
-    if not found:
+        for report in view.stacks:
+            key = report.frames[:MAX_STACK_CHARS], "" if report.frames else report.problem
+            ranks_by_stack.setdefault(key, {})[report.rank] = index
+    if not ranks_by_stack:
         return [], ""
-    ordered = sorted(found.items(), key=lambda item: (-len(item[1]), min(item[1])))
+    ordered = sorted(ranks_by_stack.items(), key=lambda item: (-len(item[1]), min(item[1])))
     # Most ranks, and the few that stand elsewhere: what is between them says least.
     kept = ordered[:1] + ordered[1:][1 - MAX_STACK_GROUPS :]
     groups = [
@@ -76,7 +76,7 @@ def stacks_of(world: JobWorld, attempt: int) -> tuple[list[StackGroup], str]:
 def _views(world: JobWorld) -> list[tuple[int, LauncherView]]:
     """Return the last reports of the members' launchers and of those whose pods the record has dropped, by worker."""
     former = world.gang.spec.unfenced_workers if world.gang else ()
-    left = ((each.pod, world.launchers.get(each.pod_uid)) for each in former)
+    left = ((unfenced_worker.pod, world.launchers.get(unfenced_worker.pod_uid)) for unfenced_worker in former)
     return [*world.views.items(), *((index_of(pod), view) for pod, view in left if view is not None)]
 
 

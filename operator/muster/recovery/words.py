@@ -60,15 +60,15 @@ def after_corruption(spec: GangSpec, *, budget_exhausted: bool = False, ended: b
         budget_exhausted: whether the job has no restart left.
         ended: whether the job has ended.
     """
-    found = spec.corruption
-    if found is None:
+    corruption = spec.corruption
+    if corruption is None:
         return ""
-    if not found.open:
-        suspects = suspects_text(found.suspect_steps, found.suspect_count, ended=ended)
+    if not corruption.open:
+        suspects = suspects_text(corruption.suspect_steps, corruption.suspect_count, ended=ended)
     else:
         suspects = f"checkpoints beyond step {spec.branch.step} are suspect" if spec.branch else ""
     return "; ".join(
-        part for part in (suspects, what_tests_show(found, budget_exhausted=budget_exhausted, ended=ended)) if part
+        part for part in (suspects, what_tests_show(corruption, budget_exhausted=budget_exhausted, ended=ended)) if part
     )
 
 
@@ -92,17 +92,17 @@ def suspects_text(steps: Sequence[int], count: int = 0, *, ended: bool = False) 
     return f"checkpoints {', '.join(shown)}{others} {'were' if ended else 'are'} suspect{rest}"
 
 
-def what_tests_show(found: Corruption, *, budget_exhausted: bool = False, ended: bool = False) -> str:
+def what_tests_show(corruption: Corruption, *, budget_exhausted: bool = False, ended: bool = False) -> str:
     """Return what is known of the nodes on which ranks found wrong results, as text.
 
     Args:
-        found: the report of wrong results.
+        corruption: the report of wrong results.
         budget_exhausted: whether the job has no restart left.
         ended: whether the job has ended.
     """
-    if found.examination is not None:
-        shown = WHAT_TESTS_SHOW[found.examination].format(culprits=", ".join(found.culprits))
-        goes_on = found.examination is Examination.NOTHING_FOUND and not (budget_exhausted or ended)
+    if corruption.examination is not None:
+        shown = WHAT_TESTS_SHOW[corruption.examination].format(culprits=", ".join(corruption.culprits))
+        goes_on = corruption.examination is Examination.NOTHING_FOUND and not (budget_exhausted or ended)
         return shown + (_GOES_ON if goes_on else "")
     if ended:
         return "its nodes were not tested"
