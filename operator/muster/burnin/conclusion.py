@@ -60,7 +60,9 @@ def concluded(tests: BurnInTests) -> BurnInState:
 def _inconclusive(tests: BurnInTests) -> BurnInState:
     """Return the state of a burn-in that proves nothing of some nodes: the gang waits, or starts with them."""
     verdict, measured = tests.verdict, tests.measured
-    broken_by = [each.message for each in tests.own.outcomes if each.how is How.ENVIRONMENT and each.message]
+    broken_by = [
+        outcome.message for outcome in tests.own.outcomes if outcome.how is How.ENVIRONMENT and outcome.message
+    ]
     others = "" if verdict.names_shared and len(verdict.shared) == 1 and not measured.is_odd else tests.notice
     words = "; ".join(dict.fromkeys(part for part in (verdict.message, *broken_by[:1], others) if part))
     again = _pairs_again(tests)
@@ -118,7 +120,7 @@ def _without_stale_orders(tests: BurnInTests, checks: Mapping[str, NodeChecks]) 
     burn_in, nodes = tests.burn_in, tests.nodes
     # Of these nothing is proved, because too many had the same result.
     unproven = _not_good_alone(tests).intersection(tests.verdict.open)
-    found, order_ids = dict(checks), (burn_in.orders.node_id, burn_in.orders.again_id)
+    cleaned, order_ids = dict(checks), (burn_in.orders.node_id, burn_in.orders.again_id)
     void = [
         node
         for node in (worker_view.member.node for worker_view in burn_in.subjects)
@@ -128,5 +130,5 @@ def _without_stale_orders(tests: BurnInTests, checks: Mapping[str, NodeChecks]) 
         for node in {*void, *nodes.beside}:
             gone = order_ids if node in void else order_ids[1:]
             kept = checks.get(node, NodeChecks())
-            found[node] = replace(kept, orders=tuple(each for each in kept.orders if each.id not in gone))
-    return found
+            cleaned[node] = replace(kept, orders=tuple(order for order in kept.orders if order.id not in gone))
+    return cleaned

@@ -129,7 +129,7 @@ def _why_not(nodes: Sequence[str], answers: Mapping[str, CheckAnswer]) -> str:
         return f"no answer in time from {silent[0]}" + (f" and {len(silent) - 1} more" if silent[1:] else "")
     failed = [(node, answers[node]) for node in nodes if not _has_figure(answers[node])]
     # A node that reports that another has gone is a victim.
-    failed.sort(key=lambda each: single_node.how_ended(each[1].outcome) is How.OTHER_ENDED)
+    failed.sort(key=lambda entry: single_node.how_ended(entry[1].outcome) is How.OTHER_ENDED)
     return next((f"{node}: {answer.message or answer.outcome}" for node, answer in failed), "")
 
 

@@ -116,7 +116,7 @@ def evaluate_nodes(tests: NodeTests, members: Iterable[Member], absent: Mapping[
     outcomes = single_node.with_wrong_bits(list(tests.outcomes(absent)), burn_in.world.checkers)
     # That a node cannot be paired is reported after what its own probes have found.
     subjects = burn_in.subject_nodes
-    unlike = [each for node, each in sorted(burn_in.unlike.items()) if node in subjects]
+    unlike = [outcome for node, outcome in sorted(burn_in.unlike.items()) if node in subjects]
     return tests.evaluate(members, [*tests.without_common_delays(outcomes), *unlike])
 
 
@@ -135,7 +135,7 @@ def _repeated(burn_in: BurnInView) -> frozenset[str]:
     first = {node: view.answer(orders.node_id) for node, view in views.items()}
     first = {node: answer for node, answer in first.items() if answer or node in overdue}
     in_time = {node for node, answer in first.items() if single_node.ended_in_time(node, answer)}
-    outcomes = [each for node, answer in first.items() for each in single_node.outcomes_of_answer(node, answer)]
+    outcomes = [outcome for node, answer in first.items() for outcome in single_node.outcomes_of_answer(node, answer)]
     comparable = single_node.without_common_delays(
         single_node.with_wrong_bits(outcomes, views),
         in_time.union(worker_view.member.node for worker_view in burn_in.proven),
@@ -227,7 +227,7 @@ def node_orders(tests: NodeTests, absent: Collection[str]) -> dict[str, list[Che
         tests: of each node by itself.
         absent: nodes that cannot be tested.
     """
-    found = {}
+    orders = {}
     for worker_view in tests.burn_in.subjects:
         node, is_free = worker_view.member.node, tests.burn_in.is_free(worker_view)
         is_able = node not in absent and tests.burn_in.is_able(worker_view)
@@ -237,8 +237,8 @@ def node_orders(tests: NodeTests, absent: Collection[str]) -> dict[str, list[Che
         # Until the node is free again its first answer does not count against it; orders not listed are forgotten.
         if is_able and awaits and not is_free:
             continue
-        found[node] = tests.orders_for(node) if is_able or not awaits else [tests.burn_in.orders.of_node()]
-    kept = _tested_together(tests, found)
+        orders[node] = tests.orders_for(node) if is_able or not awaits else [tests.burn_in.orders.of_node()]
+    kept = _tested_together(tests, orders)
     for node in tests.beside - kept.keys():  # those that stand
         kept[node] = [tests.burn_in.orders.of_node(again=True)]
     return kept

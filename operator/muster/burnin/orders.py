@@ -131,14 +131,14 @@ class Orders:
     def pair_outcomes(self, nodes: Iterable[str]) -> dict[Pair, list[PairOutcome]]:
         """Return, by pair, the outcomes of the pairs of these nodes in the newest pass; empty for a pair that is under
         way."""
-        known, pairs = frozenset(nodes), set()
+        asked, pairs = frozenset(nodes), set()
         read: dict[str, Pair | None] = {}  # both ends have it
-        for node in known & self.checkers.keys():
+        for node in asked & self.checkers.keys():
             view = self.checkers[node]
             for order_id in {*view.given, *(answer.order for answer in view.report.answers)}:
                 pair = read[order_id] if order_id in read else read.setdefault(order_id, self._pair_of(order_id))
                 # A node's report about a pair counts only if the node is in it.
-                if pair is not None and node in (pair.a, pair.b) and {pair.a, pair.b} <= known:
+                if pair is not None and node in (pair.a, pair.b) and {pair.a, pair.b} <= asked:
                     pairs.add(pair)
         newest = pass_of_pairs(pairs)
         return {pair: self._outcomes(pair) for pair in sorted(pairs) if pair.pass_number == newest}
@@ -166,16 +166,16 @@ class Orders:
         Returns:
             The number of the round, None where all is tested; and the pairs.
         """
-        outcomes = {pair: found for pair, found in outcomes.items() if pair.round <= MOST_ROUNDS}
-        under_way = [pair for pair, found in outcomes.items() if not found]
+        outcomes = {pair: of_pair for pair, of_pair in outcomes.items() if pair.round <= MOST_ROUNDS}
+        under_way = [pair for pair, of_pair in outcomes.items() if not of_pair]
         last = max((pair.round for pair in outcomes), default=0)
         if len(members) < 2 or all(member.proven for member in members):
             return (last if under_way else None), []
         # While a round lasts its plan hangs on those before it alone, and is made once.
         for upto in (last, last + 1):
-            before = [each for found in outcomes.values() for each in found if each.round < upto]
+            earlier = [outcome for of_pair in outcomes.values() for outcome in of_pair if outcome.round < upto]
             seed = f"{self.key}/{pass_number}" if pass_number else self.key
-            planned = _planned(members, seed, tuple(merge_outcomes(before)), thresholds)
+            planned = _planned(members, seed, tuple(merge_outcomes(earlier)), thresholds)
             fresh = [pair for pair in _pairs_of(planned, pass_number) if pair not in outcomes] if planned else []
             if planned and fresh and not under_way:
                 return planned.number, pairs_that_can_begin(fresh, ())
@@ -187,11 +187,11 @@ class Orders:
         self, orders: Mapping[str, Sequence[CheckOrder]], pairs: Iterable[Pair]
     ) -> dict[str, list[CheckOrder]]:
         """Return all orders by node: the given ones, and after them those of these pairs."""
-        found = {node: list(several) for node, several in orders.items()}
+        by_node = {node: list(several) for node, several in orders.items()}
         for pair in sorted(pairs):
             for node, order in self._of_pair(pair):
-                found.setdefault(node, []).append(order)
-        return found
+                by_node.setdefault(node, []).append(order)
+        return by_node
 
     def _of_pair(self, pair: Pair) -> Iterator[tuple[str, CheckOrder]]:
         order_id = self._pair_id(pair)
@@ -223,11 +223,11 @@ class Orders:
     def _pair_of(self, order_id: str) -> Pair | None:
         """Return the pair that an order of this burn-in is for; None for any other order."""
         prefix = f"{self.key}/"
-        found = _PAIR_ID.fullmatch(order_id[len(prefix) :]) if order_id.startswith(prefix) else None
-        if found is None:
+        match = _PAIR_ID.fullmatch(order_id[len(prefix) :]) if order_id.startswith(prefix) else None
+        if match is None:
             return None
-        pass_number, number = divmod(int(found["round"]), _TURN)
-        a, b = (self.nodes.get(int(found[end]), "") for end in ("a", "b"))
+        pass_number, number = divmod(int(match["round"]), _TURN)
+        a, b = (self.nodes.get(int(match[end]), "") for end in ("a", "b"))
         return Pair(number, a, b, pass_number) if a < b and 1 <= number <= CONTROL_ROUND else None
 
     def _outcomes(self, pair: Pair) -> list[PairOutcome]:
@@ -278,12 +278,12 @@ def pairs_that_can_begin(pairs: Iterable[Pair], under_way: Iterable[Pair]) -> li
         under_way: that have begun.
     """
     busy = {node for pair in under_way for node in (pair.a, pair.b)}
-    found = []
+    ready = []
     for pair in pairs:
         if busy.isdisjoint((pair.a, pair.b)):
-            found.append(pair)
+            ready.append(pair)
         busy.update((pair.a, pair.b))
-    return found
+    return ready
 
 
 def pass_of_pairs(pairs: Iterable[Pair]) -> int:

@@ -50,8 +50,8 @@ def is_given_up(world: JobWorld, record: GangSpec, tested: BurnInState) -> bool:
 
 def is_testing(world: JobWorld) -> bool:
     """Whether nodes are being tested because ranks reported wrong results: the job may not be to blame for these."""
-    found = world.gang.spec.open_corruption if world.gang is not None else None
-    if found is None or found.examination is not None:
+    report = world.gang.spec.open_corruption if world.gang is not None else None
+    if report is None or report.examination is not None:
         return False
     tested = burn_in_state(world)
     return tested is not None and tested.missing is not None
@@ -68,7 +68,7 @@ def with_test_results(world: JobWorld, record: GangSpec, *, ended: bool = False)
     members = world.gang.spec.members if world.gang else []
     # Where a node has left that was not proved to give wrong results, those that stay cannot clear all.
     record = corruption.with_test_results(
-        record, _test_results(burn_in_state(world), is_whole=not any(each.is_replacement for each in members))
+        record, _test_results(burn_in_state(world), is_whole=not any(member.is_replacement for member in members))
     )
     assert record.corruption is not None
     note = (

@@ -85,13 +85,15 @@ class BurnInTests:
     @cached_property
     def measured(self) -> Measured:
         """The result of the all-reduce of the whole gang."""
-        found = burnin_gang.gang_measurement(self.burn_in.orders, self.outcomes, self.burn_in.thresholds.transport)
-        return replace(found, is_wrong=found.is_wrong or any(outcome.wrong for outcome in self.outcomes))
+        measurement = burnin_gang.gang_measurement(
+            self.burn_in.orders, self.outcomes, self.burn_in.thresholds.transport
+        )
+        return replace(measurement, is_wrong=measurement.is_wrong or any(outcome.wrong for outcome in self.outcomes))
 
     @property
     def notice(self) -> str:
         """What people should know although it blames no node; "" if nothing."""
-        shared = (each.message for each in self.draft_verdict.shared)
+        shared = (part.message for part in self.draft_verdict.shared)
         return "; ".join([*shared, *([self.measured.message] if self.measured.is_odd else [])])
 
     @property
@@ -125,10 +127,10 @@ class BurnInTests:
             pairs: that are ordered.
             gang_begins: whether the all-reduce of the whole gang may begin now.
         """
-        found = self.burn_in.orders.with_pairs(self.orders, pairs)
+        orders = self.burn_in.orders.with_pairs(self.orders, pairs)
         for node, order in self.gang_orders(begins=gang_begins).items():
-            found.setdefault(node, []).append(order)
-        return found
+            orders.setdefault(node, []).append(order)
+        return orders
 
     @cached_property
     def last_orders(self) -> NodeOrders:

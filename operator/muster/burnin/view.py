@@ -143,14 +143,14 @@ class BurnInView(BurnInReports):
 
     def members(self) -> tuple[Member, ...]:
         """Return the nodes that take part in tests with others, sorted by name."""
-        labels, found = self.world.fleet.policy.topology.labels, []
+        labels, members = self.world.fleet.policy.topology.labels, []
         for worker_views, proven in ((self.subjects, False), (self.proven, True)):
             for worker_view in worker_views:
                 if worker_view.node is not None:
                     path = domain_path(worker_view.node, labels)
-                    known = path[: path.index("")] if "" in path else path
-                    found.append(Member(worker_view.member.node, known, proven=proven))
-        return tuple(sorted(found, key=lambda member: member.name))
+                    known_path = path[: path.index("")] if "" in path else path
+                    members.append(Member(worker_view.member.node, known_path, proven=proven))
+        return tuple(sorted(members, key=lambda member: member.name))
 
 
 class _Role(Enum):
@@ -236,7 +236,8 @@ def _is_proven(heard: BurnInReports, worker_view: WorkerView, suspected: float |
         return True  # it has trained in this pod
     view = heard.checkers.get(worker_view.member.node)
     return view is not None and any(
-        _holds(heard, each) and (suspected is None or each.age_seconds < suspected) for each in view.report.passes
+        _holds(heard, pass_report) and (suspected is None or pass_report.age_seconds < suspected)
+        for pass_report in view.report.passes
     )
 
 

@@ -147,8 +147,8 @@ def _claimant(record: GangSpec, asking: int, heard_lately: Callable[[int], Claim
     """
     if asking >= CLAIMANTS:
         return 0
-    told = [(place, heard_lately(place)) for place in range(min(CLAIMANTS, len(record.members)))]
-    able = [(place, view) for place, view in told if view and not view.fence_file_error]
+    candidates = [(place, heard_lately(place)) for place in range(min(CLAIMANTS, len(record.members)))]
+    able = [(place, view) for place, view in candidates if view and not view.fence_file_error]
     theirs = {
         unfenced_worker.fence_file_id for unfenced_worker in record.unfenced_workers if unfenced_worker.fence_file_id
     }
@@ -193,7 +193,11 @@ def _neighbours(place: int, count: int) -> list[int]:
 
 def _peers(neighbours: list[int], record: GangSpec, launcher_of: Callable[[int], Reachable | None]) -> tuple[Peer, ...]:
     """Return those of the neighbours whose address is known."""
-    found = ((record.members[neighbour].index, launcher_of(neighbour)) for neighbour in neighbours)
+    launchers = ((record.members[neighbour].index, launcher_of(neighbour)) for neighbour in neighbours)
     return tuple(
-        [Peer(n, told.address, told.peer_port) for n, told in found if told and told.address and told.peer_port]
+        [
+            Peer(n, launcher.address, launcher.peer_port)
+            for n, launcher in launchers
+            if launcher and launcher.address and launcher.peer_port
+        ]
     )

@@ -73,9 +73,9 @@ def _success_record(world: JobWorld, record: GangSpec) -> CompletionRecord | Non
         message += f" after step {step}"
     elif is_without_step(world, record):
         message += "; no finished step was seen"
-    found = raised_before_success(world, record)
-    if found is not None:
-        message += f"; the last lines of {found[0]} are a traceback: {found[1]}"
+    raised = raised_before_success(world, record)
+    if raised is not None:
+        message += f"; the last lines of {raised[0]} are a traceback: {raised[1]}"
     return _completion(world, record, CompletionResult.SUCCEEDED, "Completed", message)
 
 

@@ -59,10 +59,10 @@ def move_events(world: JobWorld, record: GangSpec) -> list[Announcement]:
     launcher = world.worker_views[0].launcher if record.move_incomplete_beyond is not None else None
     if launcher is None:
         return []
-    found = []
+    events = []
     if launcher.moved:
-        found.append(Announcement(SET_ASIDE, f"in {world.job.spec.checkpoint.directory}: {launcher.moved}"))
+        events.append(Announcement(SET_ASIDE, f"in {world.job.spec.checkpoint.directory}: {launcher.moved}"))
     if launcher.moved_error:
         text = f"Not every incomplete checkpoint could be moved: {launcher.moved_error}"
-        found.append(Announcement(NOT_MOVED, text, warning=True))
-    return found
+        events.append(Announcement(NOT_MOVED, text, warning=True))
+    return events

@@ -175,9 +175,9 @@ def _movable_of_segments(world: JobWorld, record: GangSpec, away: Collection[int
         index = next((i for i in optional if i not in moved and segment_of[i] not in stuck), None)
         if index is None:
             break
-        segment = {each for each, number in segment_of.items() if number == segment_of[index]}
+        segment = {i for i, number in segment_of.items() if number == segment_of[index]}
         sets = [{index}, segment] if segment <= leaving else [{index}]
-        more = next((each for each in sets if are_replaceable(world, record, moved | each)), None)
+        more = next((candidate for candidate in sets if are_replaceable(world, record, moved | candidate)), None)
         if more is None:
             stuck.add(segment_of[index])
             continue
@@ -252,8 +252,8 @@ def _closed_nodes(
         return {}
     needs = replace(requirements(world, record), is_there=is_there, takes_last=takes_last)
     places = ((m.index, world.fleet.nodes.get(m.node)) for m in record.members if m.index in indices)
-    found = ((i, "gone" if node is None else refusal(node, needs, world.fleet, world.uid)) for i, node in places)
-    return {index: str(why) for index, why in found if why}
+    reasons = ((i, "gone" if node is None else refusal(node, needs, world.fleet, world.uid)) for i, node in places)
+    return {index: str(why) for index, why in reasons if why}
 
 
 def closed_before_binding(world: JobWorld, record: GangSpec) -> dict[int, str]:

@@ -20,41 +20,41 @@ from muster.world.job import JobWorld
 _NODES_TO_AVOID = kinds_with(lambda traits: traits.avoids_node)
 
 
-def after_failures(world: JobWorld, record: GangSpec, found: Sequence[Failure]) -> GangSpec:
+def after_failures(world: JobWorld, record: GangSpec, failures: Sequence[Failure]) -> GangSpec:
     """Return the record after failures: the next attempt, by the lowest level that repairs all of them at once.
 
     Args:
         world: the state of the job.
         record: of the failed attempt.
-        found: the failures; at least one.
+        failures: the failures; at least one.
     """
-    cause = blame.culprit(found)
+    cause = blame.culprit(failures)
     heard = record.incidents[-1] if record.incidents else None
-    record = _with_excluded(world, record, found)
+    record = _with_excluded(world, record, failures)
     if cause.kind is Kind.NODE_CONFLICT:  # the strongest of all: nothing has failed, and no budget is charged
-        return moves.with_members_moved(world, record, {failure.index for failure in found}, cause.kind)
+        return moves.with_members_moved(world, record, {failure.index for failure in failures}, cause.kind)
     # What the attempt has won counts before what it has lost.
     record = with_newest_checkpoint(world, incidents.with_open_blame(record, cause))
-    is_same = incidents.is_same_incident(world, record, found)
+    is_same = incidents.is_same_incident(world, record, failures)
     record = unloadable.with_failed_start(world, record, blame.fault_class(cause), cause.kind)
     record = corruption.with_new_reports(world, record, incidents.last_step(world, record) or 0)
-    choice = _choose(world, record, found)
+    choice = _choose(world, record, failures)
     record = exclusions.without_excluded(record, {member.node for member in choice.members})
     reason = cause.kind if choice.members else record.reason  # without nodes it waits for what it waited for before
     if is_same and heard is not None:
-        record = incidents.with_later_failures(world, record, heard, choice.level, found)
+        record = incidents.with_later_failures(world, record, heard, choice.level, failures)
         return next_attempt(world, record, choice, reason)
-    incident = incidents.new_incident(world, record, choice.level, cause, found)
+    incident = incidents.new_incident(world, record, choice.level, cause, failures)
     spec = next_attempt(world, record, choice, reason, incident)
     pause = budgets.back_off_seconds(spec) if choice.members else 0.0
     return held_for(world, spec, pause) if pause else spec
 
 
-def _with_excluded(world: JobWorld, record: GangSpec, found: Sequence[Failure]) -> GangSpec:
+def _with_excluded(world: JobWorld, record: GangSpec, failures: Sequence[Failure]) -> GangSpec:
     """Return the record that excludes the nodes at which something has failed, and no node whose time is over."""
     nodes = [
         failure.node
-        for failure in found
+        for failure in failures
         if failure.node_fault
         or failure.suspected
         or (failure.kind in _NODES_TO_AVOID and failure.level is Level.REPLACE)
@@ -63,14 +63,16 @@ def _with_excluded(world: JobWorld, record: GangSpec, found: Sequence[Failure]) 
     return exclusions.with_excluded(record, nodes, world.now + exclusions.EXCLUSION)
 
 
-def _choose(world: JobWorld, record: GangSpec, found: Sequence[Failure]) -> Choice:
+def _choose(world: JobWorld, record: GangSpec, failures: Sequence[Failure]) -> Choice:
     """Return the lowest level that repairs the failures, and the members: on other nodes where theirs have failed."""
-    lost = {failure.index for failure in found if failure.level is Level.POD}
-    moved = {failure.index for failure in found if failure.level is Level.REPLACE and not failure.if_free}
+    lost = {failure.index for failure in failures if failure.level is Level.POD}
+    moved = {failure.index for failure in failures if failure.level is Level.REPLACE and not failure.if_free}
     optional = {
-        failure.index: failure.node for failure in found if failure.if_free or failure.node_fault or failure.suspected
+        failure.index: failure.node
+        for failure in failures
+        if failure.if_free or failure.node_fault or failure.suspected
     }
-    first = blame.culprit(found).index
+    first = blame.culprit(failures).index
     moved |= placing.movable_indices(
         world, record, moved, sorted(optional.keys() - moved, key=lambda i: (i != first, i))
     )

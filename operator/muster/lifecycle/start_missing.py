@@ -62,7 +62,7 @@ def not_running(world: JobWorld, worker_view: WorkerView) -> Missing:
     It stands in the kubelet's Events, which Muster has no right to read.
     """
     message, pod = f"waiting for the pod of {worker_view.where} to run", worker_view.pod
-    if pod is None or not pod.node or any(each.running or each.terminated for each in pod.containers):
+    if pod is None or not pod.node or any(container.running or container.terminated for container in pod.containers):
         return Missing("PodNotRunning", message)
     names = mounted_names(world.job)
     more = f" and {len(names) - MAX_MOUNTED} more" if len(names) > MAX_MOUNTED else ""

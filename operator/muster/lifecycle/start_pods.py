@@ -44,13 +44,13 @@ def create_pods(start: StartContext) -> Plan | None:
     """
     world = start.world
     missing = [worker_view.member for worker_view in world.worker_views if worker_view.pod is None]
-    before = {member.index: find_predecessor(world, member) for member in missing}
-    wanted = [member for member in missing if before[member.index] is None]
+    predecessors = {member.index: find_predecessor(world, member) for member in missing}
+    wanted = [member for member in missing if predecessors[member.index] is None]
     actions = (*leftovers(world), *(_creations(start, wanted) if wanted else ()))
     if actions:
         wait = CREATE_RETRY_SECONDS if world.create_error else TICK_SECONDS
         return plan_of_wait(world, Missing(ASSEMBLING, "creating pods"), actions, wait)
-    old = next((pod for pod in before.values() if pod is not None), None)
+    old = next((pod for pod in predecessors.values() if pod is not None), None)
     if old is None:
         return None
     why = (
