@@ -56,14 +56,14 @@ def status_with_figures(world: JobWorld, status: TrainingJobStatus) -> TrainingJ
 
     Where these cannot be computed, the status stays as it was decided, with the goodput that is published.
     """
-    end, before = status.completion, world.job.status.completion
+    end, previous_end = status.completion, world.job.status.completion
     goodput = compute_or_fallback(
         "goodput",
         lambda: goodput_of_status(
             world,
             step=status.step,
             saved=None if status.checkpoint is None else status.checkpoint.step,
-            ended=end is not None and before is None,
+            ended=end is not None and previous_end is None,
             succeeded=end is not None and end.result is CompletionResult.SUCCEEDED,
             suspended=status.state == "Suspended",
         ),

@@ -119,11 +119,11 @@ def _pieces(value: Any, depth: int) -> Iterator[str]:
     if not depth or not isinstance(value, dict):
         yield json.dumps(value, separators=(",", ":"))
         return
-    before = "{"
+    separator = "{"
     for key, inner in value.items():
-        yield f"{before}{json.dumps(key)}:"
+        yield f"{separator}{json.dumps(key)}:"
         yield from _pieces(inner, depth - 1)
-        before = ","
+        separator = ","
     yield "}" if value else "{}"
 
 

@@ -171,8 +171,8 @@ def _compute_member_figures(world: JobWorld) -> _MemberFigures:
         if view is not None:
             ages[view.attempt] = max(ages.get(view.attempt, 0.0), view.attempt_age_seconds)
     record, heard = world.gang.spec if world.gang else None, [v for v in views if v.heard_age_seconds <= FRESH_SECONDS]
-    told = [v for v in heard if record is None or record.start is None or v.attempt == record.attempt]
-    steps = [(v.step_age_seconds, v) for v in told if v.step_age_seconds is not None]
+    current = [v for v in heard if record is None or record.start is None or v.attempt == record.attempt]
+    steps = [(v.step_age_seconds, v) for v in current if v.step_age_seconds is not None]
     gone_on: dict[int, float] = {}
     ended: dict[int, float] = {}
     for view in heard:
@@ -258,11 +258,11 @@ def _stepless_seconds(world: JobWorld, silent: LauncherView) -> float:
         silent: the last report of the worker's launcher.
     """
     seen = _member_figures(world)
-    told = next((age for age, teller in seen.step_ages if teller is not silent), None)
-    if told is None and silent.step_age_seconds is not None:
+    step_age = next((age for age, teller in seen.step_ages if teller is not silent), None)
+    if step_age is None and silent.step_age_seconds is not None:
         gone_on = (age for attempt, age in seen.gone_on.items() if attempt > silent.attempt)
-        told = max([*gone_on, seen.ended.get(silent.attempt, 0.0)])
-    return world.newest_step_age_seconds if told is None else min(told, world.newest_step_age_seconds)
+        step_age = max([*gone_on, seen.ended.get(silent.attempt, 0.0)])
+    return world.newest_step_age_seconds if step_age is None else min(step_age, world.newest_step_age_seconds)
 
 
 def _broken_seconds(world: JobWorld, unfenced_worker: UnfencedWorker) -> float:
@@ -311,8 +311,8 @@ def _remaining_fence_seconds(world: JobWorld, unfenced_worker: UnfencedWorker) -
 
 def _fence_file_seconds(world: JobWorld, unfenced_worker: UnfencedWorker) -> float:
     """Return for how many seconds the fence file has told this worker's ranks to end; 0 while it does not."""
-    told = (v for v in _later_claims(world, unfenced_worker) if v.fence_file_id == unfenced_worker.fence_file_id)
-    return max((view.fence_file_age_seconds or 0.0 for view in told), default=0.0)
+    claims = (v for v in _later_claims(world, unfenced_worker) if v.fence_file_id == unfenced_worker.fence_file_id)
+    return max((view.fence_file_age_seconds or 0.0 for view in claims), default=0.0)
 
 
 def _later_claims(world: JobWorld, unfenced_worker: UnfencedWorker) -> list[LauncherView]:

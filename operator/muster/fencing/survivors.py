@@ -53,12 +53,12 @@ def unfenced_workers(world: JobWorld, record: GangSpec, members: Iterable[Member
         for worker_view in world.worker_views
         if (worker_view.index, worker_view.member.incarnation) not in kept
     )
-    known = [
+    still_unfenced = [
         of_mode.with_current_proof(world, unfenced_worker)
         for unfenced_worker in record.unfenced_workers
         if not is_fenced(world, unfenced_worker)
     ]
-    return known + [
+    return still_unfenced + [
         unfenced_worker
         for worker_view in left
         if (unfenced_worker := of_mode.unfenced_worker(world, record, worker_view)) is not None
