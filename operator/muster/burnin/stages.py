@@ -83,8 +83,8 @@ def pairs_missing(tests: BurnInTests) -> BurnInState | None:
 
 def controls_missing(tests: BurnInTests) -> BurnInState | None:
     """Return the state while partners are tested by which alone a node would fail, and nodes that share its way."""
-    turn = pass_of_pairs(tests.pairs)
-    asked = (Pair(CONTROL_ROUND, *ends, turn) for ends in control_pairs(tests.draft_verdict, tests.evidence))
+    pass_number = pass_of_pairs(tests.pairs)
+    asked = (Pair(CONTROL_ROUND, *ends, pass_number) for ends in control_pairs(tests.draft_verdict, tests.evidence))
     unheard = [pair for pair in asked if not tests.pairs.get(pair)]
     if not unheard:
         return None

@@ -92,16 +92,16 @@ def budget_pools(situation: Situation, budgets: Budgets) -> list[BudgetPool]:
     size_of: Counter[str] = Counter()
     for pool, size in sizes.items():
         size_of[pool if pool in own else OTHERS] += size
-    members: defaultdict[str, dict[str, Verdict]] = defaultdict(dict)
+    verdicts_by_pool: defaultdict[str, dict[str, Verdict]] = defaultdict(dict)
     for name, verdict in situation.verdicts.items():
         pool = situation.pool_of(name)
-        members[pool if pool in own else OTHERS][name] = verdict
-    domain_sizes, gone = _domain_sizes(situation), _gone(situation, own, members.keys())
+        verdicts_by_pool[pool if pool in own else OTHERS][name] = verdict
+    domain_sizes, gone = _domain_sizes(situation), _gone(situation, own, verdicts_by_pool.keys())
     return [
         BudgetPool(
             pool,
             Limits(budgets, size_of[pool], domain_sizes),
-            verdicts := members.get(pool, {}),
+            verdicts := verdicts_by_pool.get(pool, {}),
             {
                 name: (situation.pool_of(name), tuple(path))
                 for name, verdict in verdicts.items()
@@ -110,7 +110,7 @@ def budget_pools(situation: Situation, budgets: Budgets) -> list[BudgetPool]:
             gone[pool],
             situation,
         )
-        for pool in sorted(members.keys() | {pool for pool, size in size_of.items() if size > 0})
+        for pool in sorted(verdicts_by_pool.keys() | {pool for pool, size in size_of.items() if size > 0})
     ]
 
 

@@ -86,7 +86,7 @@ def directive_for(
     requested = resume.requested_resume(job, record)
     # A requested resume may name a checkpoint that does not count in the present branch.
     branch = None if requested else record.branch
-    either: dict[str, Any] = {
+    common_fields: dict[str, Any] = {
         "attempt": record.attempt,
         "poll_seconds": pace,
         "hold_seconds": pace,
@@ -109,7 +109,7 @@ def directive_for(
             requested_directory=resume.requested_directory(job, requested, other) or None,
             local_share=node_local.share_of_gang(job, record, record.members[place]),
             stacks_of_attempt=hung_attempt(record),
-            **either,
+            **common_fields,
         )
     resumed, member = record.start.resume, record.members[place]
     neighbours = _neighbours(place, len(record.members))
@@ -126,7 +126,7 @@ def directive_for(
         peers=_peers(neighbours, record, launcher_of),
         neighbours=len(neighbours),
         fence_seconds=float(member.fence_seconds),
-        **either,
+        **common_fields,
     )
 
 

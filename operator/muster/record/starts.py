@@ -111,10 +111,10 @@ def with_plain_start(world: JobWorld, record: GangSpec) -> GangSpec:
     """Return the record of a started attempt in mode Plain: the pods have started their ranks themselves."""
     first = world.first.pod
     go = AttemptStart(time=world.now, master_address=first.pod_ip if first else "", master_port=PLAIN_MASTER_PORT)
-    worker_views = [
+    members = [
         _member_at_start(worker_view) if worker_view.pod else worker_view.member for worker_view in world.worker_views
     ]
-    return record.model_copy(update={"members": worker_views, "start": go, "hold_until": None, "releases": 0})
+    return record.model_copy(update={"members": members, "start": go, "hold_until": None, "releases": 0})
 
 
 def _member_at_start(worker_view: WorkerView, fence_file: str = "") -> Member:

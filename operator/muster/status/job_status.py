@@ -90,9 +90,9 @@ def status_of(world: JobWorld, telling: StatusReport) -> tuple[TrainingJobStatus
 
 def _pending(world: JobWorld, telling: StatusReport) -> TrainingJobStatus:
     """Return the status of a job that waits for nodes."""
-    reason, message, turn = telling.reason, telling.message, world.queue_decision
-    if telling.answer is not None and turn is not None:
-        reason, message = telling.answer.reason, explain.message(world.job, turn)
+    reason, message, decision = telling.reason, telling.message, world.queue_decision
+    if telling.answer is not None and decision is not None:
+        reason, message = telling.answer.reason, explain.message(world.job, decision)
         if _is_held_by_former_pods(world.job, telling.answer):
             reason, message = FORMER_PODS, f"the pods of the former job of this name have not ended yet: {message}"
     facts: _Facts = {
@@ -149,10 +149,10 @@ def _suspended(world: JobWorld, telling: StatusReport) -> TrainingJobStatus:
 def _starting(world: JobWorld, telling: StatusReport) -> TrainingJobStatus:
     """Return the status of a job that is on nodes and whose ranks have not started in this attempt."""
     assert world.gang is not None
-    spec, turn, reason, message = world.gang.spec, world.queue_decision, telling.reason, telling.message
+    spec, decision, reason, message = world.gang.spec, world.queue_decision, telling.reason, telling.message
     if telling.answer is not None:
         reason, message = telling.answer.reason, telling.answer.message
-        message = explain.message(world.job, turn) if turn else message
+        message = explain.message(world.job, decision) if decision else message
     state = "Starting" if spec.level is Level.START else "Recovering"
     placed = all(member.node for member in spec.members)
     shown = spec.reason if reason == ASSEMBLING and state == "Recovering" else reason
@@ -504,9 +504,9 @@ def _held_up(world: JobWorld, without_place: Mapping[str, str]) -> str:
         return ""
     nodes = names_in_note([f"{name} ({reason})" for name, reason in without_place.items()])
     together = len(without_place) > 1 and mode_of(world.job).starts_with_pods
-    pods = " In launch.mode Plain all of them are left at once." if together else ""
+    note = " In launch.mode Plain all of them are left at once." if together else ""
     return (
-        f"The job should leave {nodes}, but no other suitable node is free.{pods} Training goes on; a worker moves at "
+        f"The job should leave {nodes}, but no other suitable node is free.{note} Training goes on; a worker moves at "
         "a checkpoint once a node is free. Free one to let it move."
     )
 
