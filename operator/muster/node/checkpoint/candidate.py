@@ -57,18 +57,18 @@ class Reading:
             file: its size and time.
             what: tells apart several results about one file.
         """
-        known = self._found.get((path, what))
-        if known is None or known[0] != file:
+        cached = self._found.get((path, what))
+        if cached is None or cached[0] != file:
             if len(self._found) > _MAX_REMEMBERED:
                 self._found.clear()
             try:
-                found: Union[object, ValueError] = ask_rule(compute)
+                result: Union[object, ValueError] = ask_rule(compute)
             except ValueError as error:
-                found = error
-            self._found[(path, what)] = known = (file, found)
-        if isinstance(known[1], ValueError):
-            raise known[1].with_traceback(None)
-        return known[1]  # type: ignore[return-value]
+                result = error
+            self._found[(path, what)] = cached = (file, result)
+        if isinstance(cached[1], ValueError):
+            raise cached[1].with_traceback(None)
+        return cached[1]  # type: ignore[return-value]
 
 
 class Candidate:

@@ -110,24 +110,24 @@ class _Walk:
         passed, piece, gets, sizes = self._passed, self._contiguous_piece, self._gets, self.sizes
         while count > 0:
             count -= 1
-            found = passed.match(data, position)
-            if found is not None:
-                position = found.end()
-                memoized += found.lastindex or 0
-                if found.lastindex == _MEMOIZED_AT_ONCE:
+            match = passed.match(data, position)
+            if match is not None:
+                position = match.end()
+                memoized += match.lastindex or 0
+                if match.lastindex == _MEMOIZED_AT_ONCE:
                     continue
             if data[position] == _SHORT_STRING:
                 end = position + 2 + data[position + 1]
                 if end < len(data) and not _RELEVANT.match(data, position + 2, end):
                     position = end
                     continue
-            found = piece.match(data, position) if piece is not None else None
-            if found is None:
+            match = piece.match(data, position) if piece is not None else None
+            if match is None:
                 break
-            if found[2] is None:
-                path = gets.get(found[1])
-            elif found[2][0] == len(found[3]):  # a shard that is named for the first time
-                path = found[3].decode()
+            if match[2] is None:
+                path = gets.get(match[1])
+            elif match[2][0] == len(match[3]):  # a shard that is named for the first time
+                path = match[3].decode()
                 gets[b"j" + memoized.to_bytes(4, "little")] = path  # a pickler that memoizes so refers to it
                 if memoized < 256:
                     gets[b"h%c" % memoized] = path
@@ -136,8 +136,8 @@ class _Walk:
                 path = None
             if path is None:
                 break
-            position = found.end()
-            end = integer_of(found[4]) + integer_of(found[5])
+            position = match.end()
+            end = integer_of(match[4]) + integer_of(match[5])
             if end > sizes.get(path, 0):
                 sizes[path] = max(end, 1)
         self._position, self._memoized = position, memoized
@@ -208,8 +208,8 @@ class _Walk:
 
 def _gets(place: int) -> List[bytes]:
     """The opcodes that refer to the string memoized at this place, each with its argument."""
-    found = [b"j" + place.to_bytes(4, "little"), b"g%d\n" % place]
-    return [b"h%c" % place, *found] if place < 256 else found
+    opcodes = [b"j" + place.to_bytes(4, "little"), b"g%d\n" % place]
+    return [b"h%c" % place, *opcodes] if place < 256 else opcodes
 
 
 @functools.lru_cache(maxsize=64)

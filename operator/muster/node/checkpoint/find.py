@@ -273,10 +273,10 @@ class Finder:
         Raises:
             OSError: the directory cannot be read. A missing directory is no error: it has no checkpoints.
         """
-        found: Tuple[Checkpoint, ...] = ()
+        checkpoints: Tuple[Checkpoint, ...] = ()
         for answer in self.scan(ScanOptions(limit=limit)):
-            found = answer.checkpoints
-        return list(found)
+            checkpoints = answer.checkpoints
+        return list(checkpoints)
 
     def scan(self, how: ScanOptions) -> Iterator[Found]:
         """Look for checkpoints, and yield the answer so far whenever one more is verified.
@@ -308,19 +308,21 @@ class Finder:
                 for one in newest_first(search.incomplete, how.limit)
             )
             note = self._note or (self._misread if how.thorough else "")  # else it may be under way
-            found = Found(tuple(newest), not open_ones, note, incomplete, stamps)
-            if how.judges and found.is_settled:
+            answer = Found(tuple(newest), not open_ones, note, incomplete, stamps)
+            if how.judges and answer.is_settled:
                 pointed = self._pointed_elsewhere(newest, incomplete)
-                unrecognized = self._unrecognized(search.unrecognized, newest, incomplete) if found.done else ""
-                warning = self._suspicion(newest, incomplete, pointed, unrecognized, how.thorough) if found.done else ""
+                unrecognized = self._unrecognized(search.unrecognized, newest, incomplete) if answer.done else ""
+                warning = (
+                    self._suspicion(newest, incomplete, pointed, unrecognized, how.thorough) if answer.done else ""
+                )
                 trap = pointed.words if pointed is not None and pointed.is_trap else ""
-                begun = self._begun(search.unrecognized, newest) if found.done and how.thorough else ()
+                begun = self._begun(search.unrecognized, newest) if answer.done and how.thorough else ()
                 incomplete += tuple(newest_first(begun, max(how.limit - len(incomplete), 0)))  # judged ones first
-                found = dataclasses.replace(found, warning=warning, trap=trap, incomplete=incomplete)
-            yield found
+                answer = dataclasses.replace(answer, warning=warning, trap=trap, incomplete=incomplete)
+            yield answer
             if not open_ones:
                 return
-            if found.is_settled and how.stamps and stamps is None:
+            if answer.is_settled and how.stamps and stamps is None:
                 stamps = self._stamps(search)
             ready = [one for one in open_ones if self._now() >= search.settling.get(one.path, 0.0)]
             if not ready:
@@ -402,10 +404,10 @@ class Finder:
         newest = max((one.step for one in (*complete, *incomplete)), default=-1)
         newer = [path for path in paths if (step_in_name(os.path.basename(path)) or 0) > newest]
         few = 1 if complete else 0
-        found = list(itertools.islice(filter(self._has_weights, newer), 2)) if len(newer) > few else []
-        if len(found) > few:
+        with_weights = list(itertools.islice(filter(self._has_weights, newer), 2)) if len(newer) > few else []
+        if len(with_weights) > few:
             behind = "" if not complete else ", and the newest that does is %s" % complete[0].path
-            return _UNRECOGNIZED % (readable(found[0]), behind)
+            return _UNRECOGNIZED % (readable(with_weights[0]), behind)
         if complete or incomplete:
             return ""
         stray = highest_stray(self._strays)
@@ -443,23 +445,23 @@ class Finder:
         A file that is being written grows. One that changes without growing, or is another file, is written again.
         """
         self._is_rewritten = self._is_rewritten or len({step_in_name(name) for name in self._strays} - {None}) > 1
-        known, before = self._stray_seen
+        seen_path, seen_status = self._stray_seen
         try:
             status = None if self._is_rewritten else self._stat(path)
         except PermissionError:
             return
         if status is None:
             return
-        if known == path and before is not None and before.modified_ns != status.modified_ns:
-            grows = status.size_bytes > before.size_bytes and status.inode == before.inode
+        if seen_path == path and seen_status is not None and seen_status.modified_ns != status.modified_ns:
+            grows = status.size_bytes > seen_status.size_bytes and status.inode == seen_status.inode
             self._is_rewritten = self._files.is_store or not grows
         self._stray_seen = path, status
 
     def _has_weights(self, path: str) -> bool:
         """Whether a directory, or one in it, has files of weights. A "no" is checked again after a while."""
-        known = self._with_weights.get(path)
-        if known is not None and (known[0] or self._now() < known[1]):
-            return known[0]
+        cached = self._with_weights.get(path)
+        if cached is not None and (cached[0] or self._now() < cached[1]):
+            return cached[0]
         if len(self._with_weights) >= MAX_STEPPED:
             self._with_weights.clear()
         has = holds_weights(self._files, path, self._sign)
@@ -484,7 +486,9 @@ class Finder:
                 continue
             stepped = [name for name in order_candidates(inner.directories) if step_in_name(name) is not None]
             paths = [os.path.join(directory, name) for name in stepped[:MOST_INSIDE]]
-            known = ((seen.checkpoint.path, seen.format) for seen in map(self._recognize, paths) if seen is not None)
+            recognized = (
+                (seen.checkpoint.path, seen.format) for seen in map(self._recognize, paths) if seen is not None
+            )
             strays = list(filter(is_stray_below, inner.files))
             single = (
                 (os.path.join(directory, name), kind)
@@ -492,7 +496,7 @@ class Finder:
                 for kind in self._singles
                 if _is_known_alone(kind, name)
             )
-            seen = next(itertools.chain(known, single), None)
+            seen = next(itertools.chain(recognized, single), None)
             if seen is not None:
                 self._deeper_seen = _DEEPER % (self._directory, readable(seen[0]), seen[1].name)
                 return self._deeper_seen
@@ -728,9 +732,9 @@ class Finder:
 
         While no name in the directory has changed, the format found before comes first.
         """
-        known = self._kinds.get(path)
-        if known is not None and known.directory_stamp == itself:
-            yield known.format, known.marker
+        cached = self._kinds.get(path)
+        if cached is not None and cached.directory_stamp == itself:
+            yield cached.format, cached.marker
         for kind in self._formats:
             if (path in self._single) != bool(kind.markers) and kind.claims(name):
                 yield from ((kind, marker) for marker in kind.markers or (name,))
@@ -738,13 +742,13 @@ class Finder:
     def _of_format(
         self, kind: Format, path: str, directory: str, marker: str, status: Status, itself: str
     ) -> Optional[_MarkedCandidate]:
-        known, marker_stamp = self._kinds.get(path), stamp(status)
-        if known is not None and (known.directory_stamp, known.marker, known.marker_stamp) == (
+        cached, marker_stamp = self._kinds.get(path), stamp(status)
+        if cached is not None and (cached.directory_stamp, cached.marker, cached.marker_stamp) == (
             itself,
             marker,
             marker_stamp,
         ):
-            return known
+            return cached
         name, problem = os.path.basename(path), ""
         candidate = Candidate(directory, name, {marker: status.file}, self._reading)
         try:
@@ -803,10 +807,10 @@ class Finder:
         except PermissionError as error:
             self._note = "%s cannot be read: %s" % (path, error.strerror)
             return False
-        known = self._verdicts.get(path)
-        if verdict != known and not _may_pass(verdict.problem):
+        previous = self._verdicts.get(path)
+        if verdict != previous and not _may_pass(verdict.problem):
             self._judged(verdict)
-        self._remember(verdict, unchanged=known is not None and known.files == verdict.files)
+        self._remember(verdict, unchanged=previous is not None and previous.files == verdict.files)
         return not verdict.problem
 
     def _verify(self, seen: _MarkedCandidate) -> Verdict:
@@ -814,10 +818,10 @@ class Finder:
         path, name = seen.checkpoint.path, os.path.basename(seen.checkpoint.path)
         listing = self._listing(seen)
         self.looks += len(listing.files)
-        files, known = digest(listing), self._verdicts.get(path)
+        files, previous = digest(listing), self._verdicts.get(path)
         probe = min((name for name in listing.files if name != seen.marker and not name.startswith("../")), default="")
-        if known is not None and known.files == files and not _may_pass(known.problem):
-            problem = known.problem
+        if previous is not None and previous.files == files and not _may_pass(previous.problem):
+            problem = previous.problem
         elif listing.truncated:
             problem = TOO_MANY_FILES
         else:
@@ -830,8 +834,13 @@ class Finder:
         size_bytes = sum(file.size_bytes for file in own)
         newest_ns = max((file.modified_ns for file in own), default=0)
         # No save makes it smaller and writes nothing: a program removes them, or did until something stopped it.
-        if seen.format.is_open and known is not None and known.size_bytes > size_bytes and known.newest_ns >= newest_ns:
-            problem, size_bytes, newest_ns = problem or _LESS, known.size_bytes, known.newest_ns
+        if (
+            seen.format.is_open
+            and previous is not None
+            and previous.size_bytes > size_bytes
+            and previous.newest_ns >= newest_ns
+        ):
+            problem, size_bytes, newest_ns = problem or _LESS, previous.size_bytes, previous.newest_ns
         return Verdict(
             path, files, self._quick_stamps(seen, probe), probe, problem, size_bytes, saving_ns(listing), newest_ns
         )
@@ -867,8 +876,8 @@ class Finder:
             path: of the checkpoint.
             files: digest of its files.
         """
-        before, since = self._first_seen.get(path, ("", 0.0))
-        if before != files:
+        seen_files, since = self._first_seen.get(path, ("", 0.0))
+        if seen_files != files:
             if len(self._first_seen) >= _MAX_REMEMBERED:
                 self._first_seen.clear()
             self._first_seen[path] = files, self._now()

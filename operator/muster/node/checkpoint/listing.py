@@ -119,10 +119,10 @@ class Files:
         so it needs a thread of its own.
         """
         try:
-            found = os.statvfs(directory)
+            file_system = os.statvfs(directory)
         except OSError:
             return None
-        return min(found.f_bavail * found.f_frsize, MAX_NUMBER) if found.f_blocks else None
+        return min(file_system.f_bavail * file_system.f_frsize, MAX_NUMBER) if file_system.f_blocks else None
 
     def status(self, path: str) -> Optional[Status]:
         """The state of what is at a path; None where nothing is.

@@ -74,11 +74,11 @@ def list_local_shares(
     os.makedirs(directory, exist_ok=True)
     path = os.path.join(directory, ".muster-" + gang)
     eras = [era for era in _eras(path) if era.attempt < attempt]
-    found = Found((), False)
-    for found in Finder(directory, sign, settle_seconds=0.0, formats=formats).scan(ScanOptions(limit=MAX_LISTED)):  # noqa: B007 - the last answer
+    answer = Found((), False)
+    for answer in Finder(directory, sign, settle_seconds=0.0, formats=formats).scan(ScanOptions(limit=MAX_LISTED)):  # noqa: B007 - the last answer
         pass
     there = []
-    for one in found.checkpoints:
+    for one in answer.checkpoints:
         era = _era_of(eras, one.written_ns)
         if one.judged and era is not None and era.share == share:
             there.append(LocalShare(one.step, one.path, era.attempt, one.format))
@@ -91,8 +91,8 @@ def list_local_shares(
 
 def _era_of(eras: Sequence[Era], written_ns: int) -> Optional[Era]:
     """The attempt that had begun last when a checkpoint was written; None where no such attempt is known."""
-    before = [era for era in eras if era.began_ns <= written_ns]
-    return max(before, key=lambda era: (era.began_ns, era.attempt), default=None)
+    begun = [era for era in eras if era.began_ns <= written_ns]
+    return max(begun, key=lambda era: (era.began_ns, era.attempt), default=None)
 
 
 def _eras(path: str) -> List[Era]:

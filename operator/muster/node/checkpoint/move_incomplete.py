@@ -49,8 +49,8 @@ class Moved:
         if not self.names:
             return ""
         more = len(self.names) - _MAX_NAMES
-        told = ", ".join(ascii(name)[1:-1] for name in self.names[:_MAX_NAMES])
-        return "%s%s moved to %s" % (told, " and %d more" % more if more > 0 else "", NAME)
+        names = ", ".join(ascii(name)[1:-1] for name in self.names[:_MAX_NAMES])
+        return "%s%s moved to %s" % (names, " and %d more" % more if more > 0 else "", NAME)
 
 
 def move_incomplete_beyond(
@@ -95,13 +95,13 @@ def move_incomplete_beyond(
 
 def _entries(here: int, sign: Callable[[], None], are_files: bool = False) -> List[str]:
     """The names of the directories, or of the files, in an open directory, links left out."""
-    found = []
+    names = []
     with os.scandir(here) as entries:
         for entry in entries:
             sign()
             if entry.is_file(follow_symlinks=False) if are_files else entry.is_dir(follow_symlinks=False):
-                found.append(entry.name)
-    return found
+                names.append(entry.name)
+    return names
 
 
 def _excluded_files(here: int, chosen: str, branch: Optional[Branch], sign: Callable[[], None]) -> List[str]:
@@ -143,17 +143,17 @@ def _is_misleading(
 
     judged: List[Verdict] = []
     finder = finder_of(path, sign, judged.append)
-    found = Found((), done=False)
-    for found in finder.scan(ScanOptions()):  # noqa: B007 - the last answer
+    answer = Found((), done=False)
+    for answer in finder.scan(ScanOptions()):  # noqa: B007 - the last answer
         sign()
     verdicts = [verdict for verdict in judged if counts(verdict.path)]
-    if found.note or any(verdict.problem.startswith((WEIGHTS_ONLY, TOO_MANY_FILES)) for verdict in verdicts):
+    if answer.note or any(verdict.problem.startswith((WEIGHTS_ONLY, TOO_MANY_FILES)) for verdict in verdicts):
         return False
-    complete = [one for one in found.checkpoints if counts(one.path)]
+    complete = [one for one in answer.checkpoints if counts(one.path)]
     if complete:
         return branch is not None and not any(branch.has(*one.stamp) for one in complete)
     # One that was not judged incomplete for good could not be read, or changes while it is looked at.
-    return {one.path for one in found.incomplete if counts(one.path)} <= {
+    return {one.path for one in answer.incomplete if counts(one.path)} <= {
         verdict.path for verdict in verdicts if verdict.problem
     }
 

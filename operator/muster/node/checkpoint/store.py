@@ -107,9 +107,9 @@ class Store(Files):
             return None
         if inner:
             parent, _, name = inner.rpartition("/")
-            known = (self._level(parent) or {}).get(name)
-            if known is not None:
-                return known
+            entry = (self._level(parent) or {}).get(name)
+            if entry is not None:
+                return entry
         level = self._level(inner)
         if level is None:
             return None
@@ -133,8 +133,8 @@ class Store(Files):
         inner = self._inner(directory) or ""
         files: Dict[str, Status] = {}
         with contextlib.suppress(FileNotFoundError):
-            found = self._ask("find", inner, detail=True)
-            files = {name: status for name, status in self._entries(inner, found.values()) if status is not None}
+            infos = self._ask("find", inner, detail=True)
+            files = {name: status for name, status in self._entries(inner, infos.values()) if status is not None}
         sign()
         self._remember(inner, files)
         reached = [name for name in files if name.count("/") < max_depth]
@@ -244,10 +244,12 @@ class Store(Files):
 
     def _remember(self, inner: str, files: Mapping[str, Status]) -> None:
         """Cache the levels of a directory, as they were found now."""
-        for known in [
-            known for known in self._levels if known == inner or known.startswith(inner + "/" if inner else "")
+        for directory in [
+            directory
+            for directory in self._levels
+            if directory == inner or directory.startswith(inner + "/" if inner else "")
         ]:
-            del self._levels[known]
+            del self._levels[directory]
         levels: Dict[str, _Level] = {inner: {}}
         for relative, status in files.items():
             place = inner
@@ -351,9 +353,9 @@ def _code(error: Optional[BaseException]) -> str:
     """The error code of the store, as the packages of S3, Google and Azure keep it; "" = not known."""
     while error is not None:
         response = getattr(error, "response", None)
-        told = response.get("Error") if isinstance(response, dict) else None
+        details = response.get("Error") if isinstance(response, dict) else None
         for code in (
-            told.get("Code") if isinstance(told, dict) else None,
+            details.get("Code") if isinstance(details, dict) else None,
             getattr(error, "error_code", None),
             getattr(error, "code", None),
             getattr(error, "status_code", None),
@@ -368,8 +370,8 @@ def _code(error: Optional[BaseException]) -> str:
 def _is_refused(error: BaseException, code: str) -> bool:
     """Whether the store denies access, by a code of S3 or by the status of HTTP."""
     response = getattr(error.__cause__, "response", None)
-    told = response.get("ResponseMetadata") if isinstance(response, dict) else None
-    status = told.get("HTTPStatusCode") if isinstance(told, dict) else None
+    metadata = response.get("ResponseMetadata") if isinstance(response, dict) else None
+    status = metadata.get("HTTPStatusCode") if isinstance(metadata, dict) else None
     return code in _REFUSED or status in (401, 403)
 
 

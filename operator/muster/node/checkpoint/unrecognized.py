@@ -77,8 +77,8 @@ def misleading(names: List[str], chosen: str) -> List[str]:
     step = step_in_name(chosen)
     if step is None:
         return []
-    found = [name for name in order_candidates(names) if shape(name) == shape(chosen)]
-    return [name for name in found if (step_in_name(name) or 0) > step]
+    lookalikes = [name for name in order_candidates(names) if shape(name) == shape(chosen)]
+    return [name for name in lookalikes if (step_in_name(name) or 0) > step]
 
 
 def shape(name: str) -> str:
@@ -137,10 +137,12 @@ def holds_weights(files: Files, path: str, sign: Callable[[], None]) -> bool:
             inner = files.children(place, is_evidence, sign)
         except (FileNotFoundError, NotADirectoryError, PermissionError):
             continue
-        found = [name for name in inner.files if _is_weights(name) or (is_called and not depth and _is_metadata(name))]
+        evidence = [
+            name for name in inner.files if _is_weights(name) or (is_called and not depth and _is_metadata(name))
+        ]
         if may_be_model and _MODEL_CONFIGS.intersection(inner.files) and not any(map(_STATE.search, inner.files)):
             return False
-        if found:
+        if evidence:
             return True
         if depth < _DEEPEST:
             waiting += [

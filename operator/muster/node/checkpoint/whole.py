@@ -184,8 +184,8 @@ class Pickled:
 
     def numbers(self, key: str) -> Tuple[int, ...]:
         """The whole numbers in the list that is written right behind a key; empty where there is none."""
-        found = re.search(_string(key) + _MEMOIZED + _LIST, self._data, re.DOTALL)
-        return tuple(map(integer_of, re.findall(_INTEGER, found[1], re.DOTALL))) if found else ()
+        match = re.search(_string(key) + _MEMOIZED + _LIST, self._data, re.DOTALL)
+        return tuple(map(integer_of, re.findall(_INTEGER, match[1], re.DOTALL))) if match else ()
 
     def has(self, key: str) -> bool:
         """Whether this whole text is in the pickle, as a key or a value."""
@@ -198,8 +198,8 @@ class Pickled:
 
     def texts(self, start: bytes) -> "Set[bytes]":
         """The whole texts that begin so."""
-        found = re.finditer(rb"(?:X(.{3}\x00)|\x8c(.))(?=%s)" % re.escape(start), self._data, re.DOTALL)
-        ends = ((match.end(), int.from_bytes(match[1] or match[2], "little")) for match in found)
+        matches = re.finditer(rb"(?:X(.{3}\x00)|\x8c(.))(?=%s)" % re.escape(start), self._data, re.DOTALL)
+        ends = ((match.end(), int.from_bytes(match[1] or match[2], "little")) for match in matches)
         return {self._data[end : end + length] for end, length in ends}
 
     def is_none(self, key: str) -> bool:
@@ -211,8 +211,8 @@ class Pickled:
         return re.search(_string(key) + _MEMOIZED + _TRUE, self._data, re.DOTALL) is not None
 
     def _value(self, key: str) -> bytes:
-        found = re.search(_string(key) + _MEMOIZED + _VALUE, self._data, re.DOTALL)
-        return found[1] if found else b""
+        match = re.search(_string(key) + _MEMOIZED + _VALUE, self._data, re.DOTALL)
+        return match[1] if match else b""
 
 
 @functools.lru_cache(maxsize=256)

@@ -79,8 +79,8 @@ def _problem(candidate: Candidate) -> str:
     if problem:
         return problem
     archives = named(candidate, _ARCHIVES)
-    before = {*files, *own, *(name for name in archives if not _AFTER.match(name))}
-    newer = [name for name in later if name in before or name.partition("/")[0] in engines]
+    written_first = {*files, *own, *(name for name in archives if not _AFTER.match(name))}
+    newer = [name for name in later if name in written_first or name.partition("/")[0] in engines]
     if newer:
         return "%s is newer than %s" % (min(newer), STATES_NAME)
     problem = dcp_parts_problem(candidate, models + optimizers, STATES_NAME)
@@ -95,9 +95,9 @@ def _less_than_before(candidate: Candidate) -> str:
     number = _SAVE.match(candidate.name)
     if number is None or number[1] == "0":
         return ""
-    before = "../checkpoint_%d/" % (int(number[1]) - 1)
+    previous_save = "../checkpoint_%d/" % (int(number[1]) - 1)
     names = filter(None, (_missing(candidate, first, others) for first, others in _SERIES))
-    return next((name for name in names if candidate.has_file(before + name)), "")
+    return next((name for name in names if candidate.has_file(previous_save + name)), "")
 
 
 def _missing(candidate: Candidate, first: str, others: str) -> str:

@@ -79,7 +79,7 @@ def tag_problem(candidate: Candidate) -> str:
     states = candidate.remembered(marker, _read_facts)
     models, optimizers = _ranks(candidate, _MODEL), _ranks(candidate, _OPTIMIZER)
     of_experts = _ranks(candidate, _EXPERTS_OPTIMIZER)
-    ranks = states.data_ranks or max((len(found) for found in optimizers.values()), default=1)
+    ranks = states.data_ranks or max((len(data_ranks) for data_ranks in optimizers.values()), default=1)
     for model_rank in range(max(states.model_ranks or 1, len(models), len(optimizers))):
         if model_rank not in models:
             return "mp_rank_%02d_model_states.pt does not exist" % model_rank
@@ -124,19 +124,19 @@ def _layers_problem(candidate: Candidate) -> str:
     return next(("layer_%02d%s-model_states.pt does not exist" % one for one in missing), "")
 
 
-def _experts_problem(candidate: Candidate, told: Sequence[int], model_ranks: int) -> str:
+def _experts_problem(candidate: Candidate, expert_counts: Sequence[int], model_ranks: int) -> str:
     """Why not all experts are there; "" = they are, or there are none.
 
     Args:
-        told: the number of experts of each layer that has any.
+        expert_counts: the number of experts of each layer that has any.
         model_ranks: the number of model-parallel ranks.
     """
     there: Dict[int, Set[Tuple[int, int]]] = {}
     for match in filter(None, map(_EXPERT.match, candidate.files)):
         there.setdefault(int(match[1]), set()).add((int(match[2]), int(match[3])))
-    counts = dict(enumerate(told))
-    for layer, found in there.items():
-        counts[layer] = max(counts.get(layer, 0), *(expert + 1 for expert, _ in found))
+    counts = dict(enumerate(expert_counts))
+    for layer, pairs in there.items():
+        counts[layer] = max(counts.get(layer, 0), *(expert + 1 for expert, _ in pairs))
     for layer, count in sorted(counts.items()):
         for expert in range(count):
             for model_rank in range(model_ranks):
@@ -149,23 +149,27 @@ def _experts_problem(candidate: Candidate, told: Sequence[int], model_ranks: int
     return ""
 
 
-def _experts_optimizers_problem(candidate: Candidate, told: Sequence[int], model_ranks: int) -> str:
+def _experts_optimizers_problem(candidate: Candidate, expert_counts: Sequence[int], model_ranks: int) -> str:
     """Why not all optimizer files of experts are there; "" = they are, or there are none.
 
     Without ZeRO each rank with experts of its own writes one. Their number is not written anywhere. It divides the
     number of experts of some layer, and the save that `latest` names has as many.
 
     Args:
-        told: the number of experts of each layer that has any.
+        expert_counts: the number of experts of each layer that has any.
         model_ranks: the number of model-parallel ranks.
     """
-    found, before = _ranks(candidate, _EXPERTS_OPTIMIZER), _before(candidate)
+    optimizers, previous_tag = _ranks(candidate, _EXPERTS_OPTIMIZER), _before(candidate)
     for model_rank in range(model_ranks):
-        there = found.get(model_rank, set())
+        there = optimizers.get(model_rank, set())
         missing = next(rank for rank in itertools.count() if rank not in there)
         name = "expp_rank_%d_mp_rank_%02d_optim_states.pt" % (missing, model_rank)
-        is_odd = len(there) != missing or not missing or (told and all(experts % missing for experts in told))
-        if is_odd or (before and candidate.has_file("../%s/%s" % (before, name))):
+        is_odd = (
+            len(there) != missing
+            or not missing
+            or (expert_counts and all(experts % missing for experts in expert_counts))
+        )
+        if is_odd or (previous_tag and candidate.has_file("../%s/%s" % (previous_tag, name))):
             return "%s does not exist" % name
     return ""
 
@@ -202,17 +206,17 @@ def _universal_problem(candidate: Candidate) -> str:
 
 def _ranks(candidate: Candidate, pattern: "re.Pattern[str]") -> Dict[int, Set[int]]:
     """The data-parallel ranks that have a file matching the pattern, by model-parallel rank."""
-    found: Dict[int, Set[int]] = {}
+    data_ranks: Dict[int, Set[int]] = {}
     for match in filter(None, map(pattern.match, candidate.files)):
-        found.setdefault(int(match[2]), set()).add(int(match[1] or 0))
-    return found
+        data_ranks.setdefault(int(match[2]), set()).add(int(match[1] or 0))
+    return data_ranks
 
 
 def _step(candidate: Candidate) -> Optional[int]:
     """The step in the tag, where there is one; else the step that DeepSpeed itself would read; None = not known."""
-    told = named_step(candidate.name)
-    if told is not None:
-        return told
+    step = named_step(candidate.name)
+    if step is not None:
+        return step
     marker = next(name for name in (*MARKERS, *candidate.files) if name in candidate.files)
     try:
         inside = candidate.remembered(marker, _read_facts).step

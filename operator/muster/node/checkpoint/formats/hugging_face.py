@@ -53,8 +53,8 @@ _TAG = re.compile(r"global_step\d+\Z")
 
 def _problem(candidate: Candidate) -> str:
     step = step_in_name(candidate.name)
-    told = json_object(candidate, STATE_NAME).get("global_step")
-    if isinstance(told, bool) or not isinstance(told, int) or told != step:
+    recorded_step = json_object(candidate, STATE_NAME).get("global_step")
+    if isinstance(recorded_step, bool) or not isinstance(recorded_step, int) or recorded_step != step:
         return "%s does not name step %s" % (STATE_NAME, step)
     if _SENTINEL in candidate.files:
         return "%s says that it is being saved" % _SENTINEL
@@ -104,7 +104,7 @@ def _parts_problem(candidate: Candidate) -> str:
 
 def _missing(candidate: Candidate) -> str:
     """The missing file among the optimizer's states of FSDP's ranks on PyTorch/XLA; "" = none."""
-    counts = {found[2] for found in filter(None, map(_OF_RANK.match, candidate.files))}
+    counts = {match[2] for match in filter(None, map(_OF_RANK.match, candidate.files))}
     needed = ("rank%d-of-%s-optimizer.pt" % (rank, count) for count in sorted(counts) for rank in range(int(count)))
     return next((name for name in needed if name not in candidate.files), "")
 

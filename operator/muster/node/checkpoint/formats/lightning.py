@@ -50,9 +50,9 @@ def _inside(candidate: Candidate, name: str) -> _Inside:
 
 def _step_of(candidate: Candidate, name: str) -> Optional[int]:
     """The step in the name, where Lightning wrote one; else the step that it would read itself; None = not known."""
-    told = _STEP.search(candidate.name)
-    if told is not None:
-        return int(told[1])
+    match = _STEP.search(candidate.name)
+    if match is not None:
+        return int(match[1])
     try:
         inside = candidate.remembered(name, _inside).step
     except ValueError:

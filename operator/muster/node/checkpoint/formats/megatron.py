@@ -149,18 +149,18 @@ def _legacy_problem(candidate: Candidate) -> str:
     if len({len(rank) for rank in ranks}) > 1:
         return "its ranks are those of several saves"
     sizes = [max(side) + 1 for side in zip(*ranks)]
-    told = _read_facts(candidate)
-    if len(told.sizes) == len(sizes):
-        sizes = [max(seen, min(size, _MAX_RANKS)) for seen, size in zip(sizes, told.sizes)]
+    facts = _read_facts(candidate)
+    if len(facts.sizes) == len(sizes):
+        sizes = [max(seen, min(size, _MAX_RANKS)) for seen, size in zip(sizes, facts.sizes)]
     sides = [range(size) for size in sizes]
-    is_distributed = told.is_distributed or any(_OPTIMIZER_NAME in found for found in ranks.values())
+    is_distributed = facts.is_distributed or any(_OPTIMIZER_NAME in rank_files for rank_files in ranks.values())
     names = {_MODEL_NAME} | ({_OPTIMIZER_NAME} if is_distributed else set())
     for rank in itertools.islice(itertools.product(*sides), len(ranks) + 1):
         missing = names - ranks.get(rank, set())
         if missing:
             return "%s of rank %s does not exist" % (min(missing), "_".join(map(str, rank)))
     problem = files_problem(candidate, [name for name in candidate.files if _RANK.match(name) and name.endswith(".pt")])
-    return problem or ("" if told.has_optimizer else WEIGHTS_ONLY)
+    return problem or ("" if facts.has_optimizer else WEIGHTS_ONLY)
 
 
 def _nemo_unfinished(name: str) -> str:
@@ -187,9 +187,9 @@ def _global_step(candidate: Candidate, name: str) -> Optional[int]:
 def _nemo_step(candidate: Candidate) -> Optional[int]:
     """The step in the name, where there is one; else the step that NeMo itself would read. An epoch or samples are no
     step."""
-    told = named_step(candidate.name)
-    if told is not None:
-        return told
+    step = named_step(candidate.name)
+    if step is not None:
+        return step
     common = "weights/" + _COMMON_NAME
     if not candidate.has_file(common):
         return None

@@ -53,9 +53,9 @@ def _parts_problem(candidate: Candidate) -> Tuple[str, bool]:
 
 def _numbered_problem(names: List[str]) -> str:
     """The first missing file of weights among files whose names say how many there are; "" = none."""
-    for found in filter(None, map(_NUMBERED.match, names)):
-        for number in range(1, min(int(found[3]), len(names) + 1) + 1):
-            name = "%s%05d-of-%s.safetensors" % (found[1], number, found[3])
+    for match in filter(None, map(_NUMBERED.match, names)):
+        for number in range(1, min(int(match[3]), len(names) + 1) + 1):
+            name = "%s%05d-of-%s.safetensors" % (match[1], number, match[3])
             if name not in names:
                 return "%s does not exist" % name
     return ""

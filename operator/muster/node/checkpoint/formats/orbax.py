@@ -36,10 +36,10 @@ def _problem(candidate: Candidate) -> str:
         if problem:
             return problem
     if STEP_METADATA in candidate.files:
-        told = json_object(candidate, STEP_METADATA)
-        if not told.get("commit_timestamp_nsecs") and COMMITTED not in candidate.files:
+        metadata = json_object(candidate, STEP_METADATA)
+        if not metadata.get("commit_timestamp_nsecs") and COMMITTED not in candidate.files:
             return "%s records no commit" % STEP_METADATA
-        handlers = told.get("item_handlers")
+        handlers = metadata.get("item_handlers")
         items = {name.partition("/")[0] for name in (*candidate.files, *candidate.deeper) if "/" in name}
         for item in handlers if isinstance(handlers, dict) else ():
             if item not in items:
@@ -100,16 +100,16 @@ def _lacks_arrays(candidate: Candidate, name: str) -> bool:
 
 
 def _lists_arrays(candidate: Candidate, name: str) -> bool:
-    told = candidate.document(name)
-    return _IS_ARRAY.search(told) is not None and _SLASH.search(told) is None
+    document = candidate.document(name)
+    return _IS_ARRAY.search(document) is not None and _SLASH.search(document) is None
 
 
 def _arrays(candidate: Candidate) -> List[str]:
     """The directories of arrays in OCDBT, each with a slash at its end; "" = the checkpoint itself."""
-    found = {match[1] for match in map(_ARRAYS.match, candidate.files) if match}
+    prefixes = {match[1] for match in map(_ARRAYS.match, candidate.files) if match}
     return sorted(
         prefix
-        for prefix in found
+        for prefix in prefixes
         if any(
             name.startswith((prefix + "d/", prefix + "ocdbt.", prefix + "manifest.ocdbt")) for name in candidate.files
         )

@@ -28,9 +28,9 @@ def own(pattern: str) -> Format:
     parts = _PATTERN.match(pattern)
     if parts is None:
         raise ValueError("%r is neither like state-{step}.npz nor like run_{step}/DONE" % pattern)
-    before, after, marker = parts.groups()
-    named = re.compile("%s([0-9]{1,15})%s\\Z" % (re.escape(before), re.escape(after)))
-    name = "%s{step}%s" % (before, after)
+    prefix, suffix, marker = parts.groups()
+    named = re.compile("%s([0-9]{1,15})%s\\Z" % (re.escape(prefix), re.escape(suffix)))
+    name = "%s{step}%s" % (prefix, suffix)
     return Format(
         "Pattern",
         Words(
@@ -44,7 +44,7 @@ def own(pattern: str) -> Format:
         (marker,) if marker else (),
         functools.partial(_directory_problem, marker) if marker else _file_problem,
         lambda candidate: _step(named, candidate.name),
-        claims=lambda name: name.endswith(after) and named.match(name) is not None,
+        claims=lambda name: name.endswith(suffix) and named.match(name) is not None,
         # Another number in the name may look more like a step.
         hides_step=lambda name: named.match(name) is not None and step_in_name(name) != _step(named, name),
         settles=not marker,
@@ -54,8 +54,8 @@ def own(pattern: str) -> Format:
 
 
 def _step(named: Pattern[str], name: str) -> Optional[int]:
-    found = named.match(name)
-    return int(found[1]) if found else None
+    match = named.match(name)
+    return int(match[1]) if match else None
 
 
 def _directory_problem(marker: str, candidate: Candidate) -> str:

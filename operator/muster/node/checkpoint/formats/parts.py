@@ -76,14 +76,14 @@ def weights(candidate: Candidate) -> List[str]:
         ValueError: an index of them is incomplete, or names a file that does not exist; an adapter has a configuration
         only.
     """
-    found = [name for name in candidate.files if _WEIGHTS.match(name)]
+    names = [name for name in candidate.files if _WEIGHTS.match(name)]
     for config in filter(None, map(_CONFIG.match, candidate.files)):
         adapter = config[1] + "/" if config[1] else ""
         if not any(adapter + name in candidate.files for name in _ADAPTERS):
             raise ValueError("%s is there, and no %sadapter_model.safetensors" % (config[0], adapter))
     for index in _INDEXES:
-        found += indexed(candidate, index) if index in candidate.files else []
-    return found
+        names += indexed(candidate, index) if index in candidate.files else []
+    return names
 
 
 def module_weights(candidate: Candidate) -> List[str]:
@@ -93,13 +93,13 @@ def module_weights(candidate: Candidate) -> List[str]:
         OSError: the file that names the modules cannot be read.
         ValueError: this file is incomplete, or a module has no weights.
     """
-    found: List[str] = []
+    paths: List[str] = []
     for place in candidate.remembered(_MODULES, _module_places) if _MODULES in candidate.files else ():
         names = weights(candidate.below(place) if place else candidate)
         if not names:
             raise ValueError("%s names %s, which has no weights" % (_MODULES, place or "a model"))
-        found += ["%s/%s" % (place, name) if place else name for name in names]
-    return found
+        paths += ["%s/%s" % (place, name) if place else name for name in names]
+    return paths
 
 
 def _module_places(candidate: Candidate, name: str) -> List[str]:
@@ -129,11 +129,11 @@ def own_weights(candidate: Candidate, states: Sequence[Pattern[str]], parts: Seq
 
     indexes = filter(is_own, named(candidate, _OWN_INDEX))
     listed = {name for index in indexes for name in indexed(candidate, index)}
-    found = listed.union(filter(is_own, named(candidate, _OWN)))
-    alone = min((name for name in found if name not in listed and _ONE_OF_SEVERAL.search(name)), default="")
+    names = listed.union(filter(is_own, named(candidate, _OWN)))
+    alone = min((name for name in names if name not in listed and _ONE_OF_SEVERAL.search(name)), default="")
     if alone:
         raise ValueError("%s is one of several, and no index names them" % alone)
-    return sorted(found)
+    return sorted(names)
 
 
 def own_problem(candidate: Candidate, names: Iterable[str]) -> str:
@@ -150,11 +150,11 @@ def missing_rank(candidate: Candidate, random: Pattern[str]) -> str:
         later than its other files.
     """
     ranks: Dict[str, Set[int]] = {}
-    for found in filter(None, map(_OF_RANK.match, candidate.files)):
-        ranks.setdefault(found[1], set()).add(int(found[2]))
+    for match in filter(None, map(_OF_RANK.match, candidate.files)):
+        ranks.setdefault(match[1], set()).add(int(match[2]))
     if not ranks:
         return ""
-    states = {int(found[1]) for found in filter(None, map(random.match, candidate.files))}
+    states = {int(match[1]) for match in filter(None, map(random.match, candidate.files))}
     count = max(states.union(*ranks.values())) + 1
     for part, there in sorted(ranks.items()):
         missing = next((rank for rank in range(len(there) + 1) if rank not in there), count)
@@ -190,8 +190,8 @@ def gap(names: Iterable[str], numbered: str) -> str:
         names: of the files that are there.
         numbered: the name with %d for the number.
     """
-    before, _, behind = numbered.partition("%d")
-    pattern = re.compile(re.escape(before) + r"(\d{1,9})" + re.escape(behind) + r"\Z")
-    numbers = {int(found[1]) for found in map(pattern.match, names) if found}
+    prefix, _, suffix = numbered.partition("%d")
+    pattern = re.compile(re.escape(prefix) + r"(\d{1,9})" + re.escape(suffix) + r"\Z")
+    numbers = {int(match[1]) for match in map(pattern.match, names) if match}
     missing = next((n for n in range(len(numbers)) if n not in numbers), None)
     return "" if missing is None else numbered % missing

@@ -86,7 +86,7 @@ def _files_of_kind(candidate: Candidate, kind: str) -> List[str]:
 
 
 def _numbers(candidate: Candidate, kind: str) -> Set[int]:
-    return {int(found[1]) for found in map(_pattern(kind).match, candidate.files) if found}
+    return {int(match[1]) for match in map(_pattern(kind).match, candidate.files) if match}
 
 
 def _problem(row: _Row, candidate: Candidate) -> str:
@@ -246,8 +246,8 @@ def _lerobot(candidate: Candidate) -> str:
 
 def _cosmos_ranks(candidate: Candidate, name: str) -> int:
     """How many ranks write files, as far as the configuration says it: the rest is that of replicas."""
-    told = json_object(candidate, name)
-    sizes = told.get("policy")
+    configuration = json_object(candidate, name)
+    sizes = configuration.get("policy")
     sizes = sizes.get("parallelism") if isinstance(sizes, dict) else None
     count = 1
     for size in ("tp_size", "cp_size", "pp_size", "dp_shard_size"):
@@ -313,8 +313,8 @@ def _mindspore(candidate: Candidate) -> str:
     if problem:
         return problem
     there: Dict[Tuple[str, str, str], Set[int]] = {}
-    for found in filter(None, map(_MINDSPORE.match, candidate.files)):
-        there.setdefault((found[1], found[2], found[4]), set()).add(int(found[3]))
+    for match in filter(None, map(_MINDSPORE.match, candidate.files)):
+        there.setdefault((match[1], match[2], match[4]), set()).add(int(match[3]))
     if len({key[:2] for key in there}) != len(there):
         return "files of several saves are there"
     for (prefix, kind, total), numbers in sorted(there.items()):
@@ -348,8 +348,8 @@ _NXD = re.compile(r"(model|optim)/(?:ep_rank_\d+_)?dp_rank_(\d+)_(.+)\.pt\Z")
 
 def _neuron(candidate: Candidate) -> str:
     places: Dict[str, Dict[str, Set[int]]] = {}
-    for found in filter(None, map(_NXD.match, candidate.files)):
-        places.setdefault(found[1], {}).setdefault(found[3], set()).add(int(found[2]))
+    for match in filter(None, map(_NXD.match, candidate.files)):
+        places.setdefault(match[1], {}).setdefault(match[3], set()).add(int(match[2]))
     if "model" in places and places["model"].keys() != places.get("optim", places["model"]).keys():
         return "files of the model and of the optimizer are those of different ranks"
     for kind, there in places.items():
@@ -384,7 +384,7 @@ def _nanotron(candidate: Candidate) -> str:
     if problem:
         return problem
     weights = {
-        ".".join((found[1].replace("/", "."), found[2])) for found in map(_NANOTRON_WEIGHTS.match, names) if found
+        ".".join((match[1].replace("/", "."), match[2])) for match in map(_NANOTRON_WEIGHTS.match, names) if match
     }
     for name in _files_of_kind(candidate, "optimizer/*.pt"):  # each names the parameters of which it has a part
         missing = min(set(candidate.remembered(name, _parameters)).difference(weights), default="")

@@ -94,8 +94,8 @@ def _written_last(candidate: Candidate) -> str:
     if FLASH_TRACKER in candidate.files:
         return FLASH_TRACKER
     if COMPOSER_LINK in candidate.files:
-        told, step = candidate.remembered(COMPOSER_LINK, _linked), step_in_name(candidate.name)
-        if told is not None and step is not None and told >= step:
+        linked_step, step = candidate.remembered(COMPOSER_LINK, _linked), step_in_name(candidate.name)
+        if linked_step is not None and step is not None and linked_step >= step:
             return max(METADATA_NAME, COMPOSER_LINK, key=lambda name: candidate.files[name].modified_ns)
     return METADATA_NAME
 

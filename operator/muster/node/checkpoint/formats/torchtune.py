@@ -36,8 +36,8 @@ _SAVED_APART = "adapter_model"  # a DCP of adapters
 
 
 def _number(name: str) -> Optional[int]:
-    found = _NAME.match(name)
-    return int(found[2]) if found else None
+    match = _NAME.match(name)
+    return int(match[2]) if match else None
 
 
 def _epochs_run(candidate: Candidate, name: str) -> Optional[int]:
@@ -45,7 +45,7 @@ def _epochs_run(candidate: Candidate, name: str) -> Optional[int]:
 
 
 def _problem(candidate: Candidate) -> str:
-    shards = [found for found in map(_SHARD.match, candidate.files) if found]
+    shards = [match for match in map(_SHARD.match, candidate.files) if match]
     others = [name for name in _OTHERS if name in candidate.files]
     if not shards and not others:
         apart = candidate.below(_SAVED_APART)
@@ -53,10 +53,10 @@ def _problem(candidate: Candidate) -> str:
             return "there are no weights"
         problem = dcp_problem(apart)
         return "%s: %s" % (_SAVED_APART, problem) if problem else candidate.remembered(_STATE, archive_problem)
-    numbers, totals = {int(found[1]) for found in shards}, {int(found[2]) for found in shards}
+    numbers, totals = {int(shard[1]) for shard in shards}, {int(shard[2]) for shard in shards}
     if len(totals) > 1 or any(numbers != set(range(1, total + 1)) for total in totals):
         return "of %d files of weights %d are there" % (max(totals), len(numbers))
-    files = [found[0] for found in shards] + others
+    files = [shard[0] for shard in shards] + others
     state = _STATE if _STATE in candidate.files else _STATE_BESIDE
     later = set(candidate.later_than(state)).intersection(files)
     if later:

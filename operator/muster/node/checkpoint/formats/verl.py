@@ -73,7 +73,7 @@ def _problem(tracker: str, candidate: Candidate) -> str:
 
 def _distributed_problem(candidate: Candidate, places: Sequence[str]) -> str:
     """Why a distributed checkpoint of Megatron Core in one of these places is not complete; "" = each is."""
-    found: Dict[str, Set[str]] = {}
+    problems: Dict[str, Set[str]] = {}
     for place in places:
         inner = candidate.below(place[:-1]) if place else candidate
         if METADATA_NAME not in inner.files or CONFIG_NAME not in inner.files:
@@ -82,8 +82,8 @@ def _distributed_problem(candidate: Candidate, places: Sequence[str]) -> str:
         if problem and problem != WEIGHTS_ONLY:
             return "%s: %s" % (place[:-1], problem)
         part = _PART.match(place)
-        found.setdefault(part[1] if part else place, set()).add(problem)
-    return WEIGHTS_ONLY if {WEIGHTS_ONLY} in found.values() else ""
+        problems.setdefault(part[1] if part else place, set()).add(problem)
+    return WEIGHTS_ONLY if {WEIGHTS_ONLY} in problems.values() else ""
 
 
 def _untracked(tracker: str, candidate: Candidate) -> str:
@@ -111,10 +111,10 @@ def _shards_problem(candidate: Candidate) -> str:
     models: Dict[str, Dict[str, Set[int]]] = {}
     worlds: Dict[str, Set[int]] = {}
     shards: List[str] = []
-    for found in filter(None, map(_SHARD.match, candidate.files)):
-        models.setdefault(found[1] or "", {}).setdefault(found[2], set()).add(int(found[4]))
-        worlds.setdefault(found[1] or "", set()).add(int(found[3]))
-        shards.append(found[0])
+    for match in filter(None, map(_SHARD.match, candidate.files)):
+        models.setdefault(match[1] or "", {}).setdefault(match[2], set()).add(int(match[4]))
+        worlds.setdefault(match[1] or "", set()).add(int(match[3]))
+        shards.append(match[0])
     for model, kinds in sorted(models.items()):
         place = model + "/" if model else ""
         if len(worlds[model]) > 1:
