@@ -38,9 +38,9 @@ def version_below(launcher: int, proc: str = "/proc") -> str:
         paths.update(_mapped(os.path.join(proc, str(pid), "maps")))
     for kind in _LIBRARIES:  # one of its own goes before what is linked into another
         for path in sorted(path for path in paths if kind.search(path)):
-            found = version_in(path)
-            if found:
-                return found
+            version = version_in(path)
+            if version:
+                return version
     return ""
 
 
@@ -49,9 +49,9 @@ def version_in(path: str) -> str:
     try:
         with open(path, "rb") as file:
             for begin, size in _constants(file):
-                found = _search(file, begin, size)
-                if found:
-                    return found
+                version = _search(file, begin, size)
+                if version:
+                    return version
     except (OSError, struct.error, ValueError):
         pass
     return ""
@@ -66,12 +66,12 @@ def _below(launcher: int, proc: str) -> List[int]:
                     parents[int(name)] = int(file.read(4096).rpartition(b")")[2].split()[1])
             except (OSError, ValueError, IndexError):
                 continue
-    found = {launcher}
+    pids = {launcher}
     while True:
-        more = {pid for pid, parent in parents.items() if parent in found} - found
+        more = {pid for pid, parent in parents.items() if parent in pids} - pids
         if not more:
-            return sorted(found - {launcher, os.getpid()})
-        found |= more
+            return sorted(pids - {launcher, os.getpid()})
+        pids |= more
 
 
 def _mapped(maps: str) -> List[str]:
@@ -109,14 +109,14 @@ def _constants(file: BinaryIO) -> Iterator[Tuple[int, int]]:
 
 def _search(file: BinaryIO, begin: int, size: int) -> str:
     file.seek(begin)
-    before = b""
+    overlap = b""
     while size > 0:
         piece = file.read(min(size, _PIECE_BYTES))
         if not piece:
             break
         size -= len(piece)
-        found = _VERSION.search(before + piece)
-        if found:
-            return "%s %s" % (found[1].decode(), found[2].decode())
-        before = piece[-_OVERLAP_BYTES:]
+        match = _VERSION.search(overlap + piece)
+        if match:
+            return "%s %s" % (match[1].decode(), match[2].decode())
+        overlap = piece[-_OVERLAP_BYTES:]
     return ""

@@ -110,8 +110,8 @@ class Energy:
             return
         self._asked_at = None
         try:
-            told = json.loads(line)
-            self._note_reading((now, int(told["millijoules"]), int(told["gpus"])))
+            reading = json.loads(line)
+            self._note_reading((now, int(reading["millijoules"]), int(reading["gpus"])))
         except (ValueError, KeyError, TypeError):  # it says why there are no counters
             self._is_on = False
             child.kill()

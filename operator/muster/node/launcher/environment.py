@@ -183,9 +183,9 @@ def rank_environment(
     )
     for name, value in _unless_set(per_node, inherited.get(_GPUS, ""), files).items():
         environment.setdefault(name, value)
-    for each in commands_of(command) if per_node == 1 else ():
-        if starter_of(each) == COMPOSER:
-            environment.update(_of_composer(each, inherited, directive.node_count))
+    for inner_command in commands_of(command) if per_node == 1 else ():
+        if starter_of(inner_command) == COMPOSER:
+            environment.update(_of_composer(inner_command, inherited, directive.node_count))
     for name in ("MUSTER_RESUME_DIRECTORY", "MUSTER_RESUME_PATH", "MUSTER_RESUME_STEP"):
         environment.pop(name, None)
     if directive.resume_path:

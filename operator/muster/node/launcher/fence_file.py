@@ -267,25 +267,25 @@ class FenceFile:
             self._storage.kill()
 
     def _note_result(self, storage: Storage, now: float) -> None:
-        found = storage.pop_result()
+        state = storage.pop_result()
         if self._asked_at is None:
             return
-        if found is None and now >= self._asked_at + DEADLINE_SECONDS:
+        if state is None and now >= self._asked_at + DEADLINE_SECONDS:
             storage.kill()
             text = "no answer about the fence file %s within %g s: is the file system stalled?"
-            found = FenceState(error=text % (storage.path, DEADLINE_SECONDS))
-        if found is not None:
-            self._note(found, self._asked_at, now)
+            state = FenceState(error=text % (storage.path, DEADLINE_SECONDS))
+        if state is not None:
+            self._note(state, self._asked_at, now)
             self._asked_at = None
 
-    def _note(self, found: FenceState, asked_at: float, now: float) -> None:
+    def _note(self, state: FenceState, asked_at: float, now: float) -> None:
         self.has_looked = True
-        if found.error:  # what stood there may stand there still
-            self.standing = dataclasses.replace(self.standing, error=found.error)
+        if state.error:  # what stood there may stand there still
+            self.standing = dataclasses.replace(self.standing, error=state.error)
             return
-        lowered = found.attempt < self.standing.attempt
-        self.standing, self._read_at, self.is_readable = found, asked_at, True
+        lowered = state.attempt < self.standing.attempt
+        self.standing, self._read_at, self.is_readable = state, asked_at, True
         if lowered:
             self.claimed_at = None
-        if self._asked_for and self._asked_for == self._claim and found.attempt >= self._claim:
+        if self._asked_for and self._asked_for == self._claim and state.attempt >= self._claim:
             self.claimed_at = now if self.claimed_at is None else self.claimed_at

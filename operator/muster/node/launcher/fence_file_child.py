@@ -55,11 +55,11 @@ def claim_fence_file(path: str, attempt: int) -> str:
     The number in the file is never lowered, and its identity is kept.
     """
     try:
-        found, identity = _read_state(path)
-        if found == 0 and not identity:
+        current_attempt, identity = _read_state(path)
+        if current_attempt == 0 and not identity:
             _write(path, attempt, os.urandom(_IDENTITY_BYTES).hex(), _put_first)
-            found, identity = _read_state(path)  # as the faster writer has named it
-        if found < attempt:
+            current_attempt, identity = _read_state(path)  # as the faster writer has named it
+        if current_attempt < attempt:
             _write(path, attempt, identity or os.urandom(_IDENTITY_BYTES).hex(), os.rename)
         return _answer(*_read_state(path))
     except (OSError, ValueError) as error:

@@ -133,16 +133,16 @@ def find(streams: Iterable[bytes]) -> Optional[FirstFailure]:
     texts = [_LINE_END.split(TERMINAL.sub("", data.decode("utf-8", "replace")))[-_MOST_LINES:] for data in streams]
     for place, lines in enumerate(texts):
         beside = [line for at, other in enumerate(texts) if at != place for line in other]
-        found = _of_torchrun(lines) or _of_deepspeed(lines, beside) or _of_accelerate(lines)
-        if found is None or found.code == 0 or not -MAX_SIGNAL <= found.code <= MAX_EXIT_CODE:
+        ended = _of_torchrun(lines) or _of_deepspeed(lines, beside) or _of_accelerate(lines)
+        if ended is None or ended.code == 0 or not -MAX_SIGNAL <= ended.code <= MAX_EXIT_CODE:
             continue
-        printed = found.lines or _informative(beside)
-        how = (found.how,) if found.code < 0 else ()
+        printed = ended.lines or _informative(beside)
+        how = (ended.how,) if ended.code < 0 else ()
         return FirstFailure(
-            found.rank,
-            found.local_rank,
-            found.code if found.code > 0 else None,
-            -found.code if found.code < 0 else None,
+            ended.rank,
+            ended.local_rank,
+            ended.code if ended.code > 0 else None,
+            -ended.code if ended.code < 0 else None,
             (*printed, *how),
         )
     return None
@@ -158,9 +158,9 @@ def _of_torchrun(lines: Sequence[str]) -> Optional[_Ended]:
     failed = _failures(lines[top + 2 : end])
     if not failed:
         return None
-    before = _of_last_round(lines[: _start_of_traceback(lines, top - 1)])
-    first = _first(failed, before)
-    return first.ended(_lines_of(before, first.rank, first.local_rank))
+    earlier_lines = _of_last_round(lines[: _start_of_traceback(lines, top - 1)])
+    first = _first(failed, earlier_lines)
+    return first.ended(_lines_of(earlier_lines, first.rank, first.local_rank))
 
 
 def _end(lines: Sequence[str]) -> Optional[int]:
@@ -176,8 +176,8 @@ def _failures(block: Sequence[str]) -> List[_Failed]:
     if _ROOT_CAUSE not in block:
         return []
     root = len(block) - 1 - block[::-1].index(_ROOT_CAUSE)
-    found = _parsed(block[root + 1 :])
-    return found[:1] + _parsed(block[:root]) if found else []
+    failures = _parsed(block[root + 1 :])
+    return failures[:1] + _parsed(block[:root]) if failures else []
 
 
 def _parsed(block: Sequence[str]) -> List[_Failed]:
@@ -203,19 +203,19 @@ def _failed(part: Sequence[str]) -> Optional[_Failed]:
     return _Failed(fields.get("time", ""), int(rank[1]), int(rank[2]), int(code[1]), code[2], tuple(lines))
 
 
-def _first(failed: Sequence[_Failed], before: Sequence[str]) -> _Failed:
+def _first(failed: Sequence[_Failed], earlier_lines: Sequence[str]) -> _Failed:
     """Return the process that failed first: the root cause, unless another failed in the same second, and before it.
 
     torchrun compares whole seconds, and takes the lowest rank of several. A process that was ended suddenly comes
     before those that noticed. Of exceptions the one that was printed first is the cause.
     """
-    same = [each for each in failed if each.time and each.time == failed[0].time] or list(failed[:1])
-    sudden = [each for each in same if -each.code in _SUDDEN]
+    same = [failure for failure in failed if failure.time and failure.time == failed[0].time] or list(failed[:1])
+    sudden = [failure for failure in same if -failure.code in _SUDDEN]
     if sudden:
         return sudden[0]
-    ranks: Dict[Optional[int], _Failed] = {each.rank: each for each in same}
-    printed = (ranks.get(_rank_of(line)) for line in before if TRACEBACK + ":" in line)
-    return next((each for each in printed if each is not None), failed[0])
+    ranks: Dict[Optional[int], _Failed] = {failure.rank: failure for failure in same}
+    printed = (ranks.get(_rank_of(line)) for line in earlier_lines if TRACEBACK + ":" in line)
+    return next((failure for failure in printed if failure is not None), failed[0])
 
 
 def _rank_of(line: str) -> Optional[int]:
@@ -279,25 +279,25 @@ def _signal_name(number: int) -> str:
 def _of_deepspeed(lines: Sequence[str], beside: Sequence[str]) -> Optional[_Ended]:
     """Return the process that DeepSpeed's launcher names, by its local rank, in the other stream than exceptions."""
     end = _end(lines)
-    found = _DEEPSPEED.match(lines[end]) if end is not None else None
-    if found is None:
+    match = _DEEPSPEED.match(lines[end]) if end is not None else None
+    if match is None:
         return None
-    named, how = _DEEPSPEED_RANK.search(found[0]), "exits with return code = %s" % found[1]
+    named, how = _DEEPSPEED_RANK.search(match[0]), "exits with return code = %s" % match[1]
     local_rank = int(named[1]) if named else None
     # It is the rank, too, on the only node; on another one no line has this number.
     rank = local_rank if any(_rank_of(line) == local_rank is not None for line in (*beside, *lines)) else None
     printed = _lines_of(beside, rank, local_rank) or _lines_of(lines[:end], rank, local_rank)
-    return _Ended(None, local_rank, int(found[1]), printed, how)
+    return _Ended(None, local_rank, int(match[1]), printed, how)
 
 
 def _of_accelerate(lines: Sequence[str]) -> Optional[_Ended]:
     """Return the one process of `accelerate launch`, which names no rank for it."""
     end = _end(lines)
-    found = _CALLED.match(lines[end]) if end is not None else None
-    if found is None or end is None:
+    match = _CALLED.match(lines[end]) if end is not None else None
+    if match is None or end is None:
         return None
     start = _start_of_traceback(lines, end)
     if not any("accelerate/commands/launch.py" in line for line in lines[start:end]):
         return None
-    code, how = (int(found[1]), "") if found[1] else (-int(found[3]), "died with <Signals.%s: %s>" % found.group(2, 3))
+    code, how = (int(match[1]), "") if match[1] else (-int(match[3]), "died with <Signals.%s: %s>" % match.group(2, 3))
     return _Ended(None, None, code, _informative(lines[:start]), how)

@@ -73,10 +73,10 @@ def user_name(inherited: Mapping[str, str], uid: int, users: str) -> Dict[str, s
         return {}
     try:
         with open(users, encoding="utf-8", errors="replace") as lines:
-            known = any(line.split(":")[2:3] == [str(uid)] for line in lines)
+            has_name = any(line.split(":")[2:3] == [str(uid)] for line in lines)
     except OSError:
-        known = False
-    return {} if known else {"USER": str(uid)}
+        has_name = False
+    return {} if has_name else {"USER": str(uid)}
 
 
 class Host:
@@ -163,10 +163,10 @@ class Host:
         """The files in /dev/shm now; empty where it is not the container's own."""
         return shared_memory() if self._owns_shared_memory else frozenset()
 
-    def remove_shared_memory(self, before: FrozenSet[Leftover]) -> None:
-        """Remove the files in /dev/shm that were not in `before`, unless another process may have made them."""
+    def remove_shared_memory(self, kept: FrozenSet[Leftover]) -> None:
+        """Remove the files in /dev/shm that are not in `kept`, unless another process may have made them."""
         if self._owns_shared_memory:
-            remove_shared_memory(before)
+            remove_shared_memory(kept)
 
     def _attempt_directory(self, attempt: int) -> str:
         return os.path.join(self._directory, "attempt-%d" % attempt)

@@ -85,8 +85,8 @@ class LocalLister:
 
 def _reports(answer: Dict[str, object]) -> Tuple[LocalReport, ...]:
     items = answer.get("held")
-    found = [
+    reports = [
         LocalReport(int(step), str(path), int(attempt), str(kind))
         for step, path, attempt, kind in (items if isinstance(items, list) else [])
     ]
-    return tuple(one for one in found if len(one.path) <= MAX_PATH_CHARS and max(one.step, one.attempt) <= MAX_NUMBER)
+    return tuple(one for one in reports if len(one.path) <= MAX_PATH_CHARS and max(one.step, one.attempt) <= MAX_NUMBER)

@@ -29,11 +29,11 @@ def list_on_request(directory: str, requests: BinaryIO, say: Callable[[str], Non
 
     def look(request: Dict[str, Any], sign: Callable[[], None]) -> Dict[str, Any]:
         try:
-            found, error = list_local_shares(
+            shares, error = list_local_shares(
                 directory, request["gang"], int(request["attempt"]), request["share"], sign, formats
             )
         except OSError as failed:
-            found, error = [], str(failed)
-        return {"held": found, "error": error}
+            shares, error = [], str(failed)
+        return {"held": shares, "error": error}
 
     answer_once(requests, say, look)

@@ -56,7 +56,7 @@ def _answer(start: Callable[[], Reader], lines: BinaryIO) -> None:
     except ValueError as error:
         _write_answer({"error": str(error)})
         return
-    found: Dict[int, List[Found]] = {}
+    findings: Dict[int, List[Found]] = {}
     starts: Dict[int, bytes] = {}
     for line in lines:
         signal.setitimer(signal.ITIMER_PROF, LINE_SECONDS)
@@ -67,33 +67,35 @@ def _answer(start: Callable[[], Reader], lines: BinaryIO) -> None:
             if starts.get(place) != number:
                 starts[place] = number
                 reader.begin(place)
-            told = found.setdefault(place, [])
+            rank_findings = findings.setdefault(place, [])
             one = reader.read(place, text, int(resumed_step))
             if one is not None:
-                told.append(one)
+                rank_findings.append(one)
         else:
             proposal = reader.proposal()
             _write_answer(
                 {
-                    "steps": [_of_rank(place, told) for place, told in found.items() if told],
-                    "states": [[place, reader.problem(place), reader.not_finite_since(place)] for place in found],
+                    "steps": [
+                        _of_rank(place, rank_findings) for place, rank_findings in findings.items() if rank_findings
+                    ],
+                    "states": [[place, reader.problem(place), reader.not_finite_since(place)] for place in findings],
                     "looksLike": reader.looks_like,
                     "proposed": list(proposal) if proposal is not None else ["", ""],
                 }
             )
-            found = {}
+            findings = {}
 
 
-def _of_rank(place: int, told: List[Found]) -> List[object]:
-    loss = next((one.loss for one in reversed(told) if one.loss), "")
+def _of_rank(place: int, findings: List[Found]) -> List[object]:
+    loss = next((one.loss for one in reversed(findings) if one.loss), "")
     figures: Dict[str, float] = {}
     seconds: Dict[str, float] = {}
-    for one in told:
+    for one in findings:
         figures.update(one.figures)
         for name, more in one.seconds.items():
             seconds[name] = seconds.get(name, 0.0) + more
-    steps = [one.step for one in told if one.step is not None]
-    preset = next((one.preset for one in told if one.step is not None), "")
+    steps = [one.step for one in findings if one.step is not None]
+    preset = next((one.preset for one in findings if one.step is not None), "")
     return [place, steps[-MAX_STEPS:], preset, loss, figures, seconds]
 
 

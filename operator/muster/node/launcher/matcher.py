@@ -242,8 +242,8 @@ class Matcher:
             if "error" in message:
                 self._give_up("%s is ignored: %s" % (self._what, message["error"]))
                 return
-            for place, *found in message["steps"]:
-                self._asked[place].note_steps(*found)
+            for place, *reported in message["steps"]:
+                self._asked[place].note_steps(*reported)
             for place, *state in message["states"]:
                 self._asked[place].note_state(*state)
             self.looks_like = message["looksLike"]

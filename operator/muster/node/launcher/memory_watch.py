@@ -27,7 +27,7 @@ class MemoryWatch:
 
     def __init__(self, root: str = ROOT, memberships: str = MEMBERSHIPS) -> None:
         places = _directories(root, memberships)
-        self._directory = next((each for each in places if _counters(each) is not None), "")
+        self._directory = next((directory for directory in places if _counters(directory) is not None), "")
         self._before = _counters(self._directory)
 
     def limit_if_killed(self) -> Optional[int]:

@@ -101,12 +101,12 @@ class Peers:
         if peers == self._asked_for:
             return
         self._asked_for = peers
-        known = {peer.index: peer for peer in self._peers}
+        previous_peers = {peer.index: peer for peer in self._peers}
         named = {peer.index for peer in peers}
-        self._peers = peers + tuple(peer for index, peer in known.items() if index not in named)
+        self._peers = peers + tuple(peer for index, peer in previous_peers.items() if index not in named)
         self._heard_at = {peer.index: self._heard_at.get(peer.index, now) for peer in self._peers}
         self._open = {
-            peer.index: self._open[peer.index] if known.get(peer.index) == peer else {} for peer in self._peers
+            peer.index: self._open[peer.index] if previous_peers.get(peer.index) == peer else {} for peer in self._peers
         }
         self._pinged_at = {}
         self._next_ping_at = now
@@ -119,8 +119,8 @@ class Peers:
         is cut off from it. That neighbour gets no answer from here either: the rule needs both sides to notice their
         silence.
         """
-        found = [now - (at if at > self._began_at else self._told_at) for at in self._heard_at.values()]
-        return [*found, now - self._told_at] if len(found) < self._count else found
+        silences = [now - (at if at > self._began_at else self._told_at) for at in self._heard_at.values()]
+        return [*silences, now - self._told_at] if len(silences) < self._count else silences
 
     def heard(self) -> Tuple[Tuple[int, float], ...]:
         """The index of each neighbour, and the time since when it is known to answer."""
@@ -128,15 +128,15 @@ class Peers:
 
     def found_broken(self, moment: float) -> None:
         """Note that a launcher has found the gang of this attempt broken at `moment`, and pass the news on."""
-        before = self.broken_at
-        if before is None or moment > before:
+        previous_moment = self.broken_at
+        if previous_moment is None or moment > previous_moment:
             self.broken_at = moment
-            if before is None or moment > before + _OLD_NEWS_SECONDS:
+            if previous_moment is None or moment > previous_moment + _OLD_NEWS_SECONDS:
                 self._spread()
 
     def poll(self, now: float) -> bool:
         """Answer the packets that came in, and ping when it is time. Returns whether there is news of the gang."""
-        before = self.newest_heard, self.broken_at
+        previous_news = self.newest_heard, self.broken_at
         for _ in range(_PACKETS_PER_TURN):
             packet = self._datagrams.receive()
             if packet is None:
@@ -148,7 +148,7 @@ class Peers:
             self._has_news = False
             for peer in self._peers:
                 self._ping(peer, kind, now)
-        return before != (self.newest_heard, self.broken_at)
+        return previous_news != (self.newest_heard, self.broken_at)
 
     def next_at(self) -> Optional[float]:
         """The time at which `poll` next has to send a ping; None where there are no neighbours."""
@@ -215,9 +215,9 @@ class Peers:
 
 def _numbers(text: bytes) -> Tuple[int, ...]:
     """The numbers at the beginning of an answer, up to the first word that is no number."""
-    found = []
+    numbers = []
     for word in text.split():
         if not word.isdigit() or len(word) > _MAX_DIGITS:
             break
-        found.append(int(word))
-    return tuple(found)
+        numbers.append(int(word))
+    return tuple(numbers)

@@ -181,8 +181,8 @@ class PlainLoop:
         if len(low) != len(text):  # of a few letters: places in the two would differ
             return None
         if "poch" in low:
-            found = _EPOCH.search(low)
-            self._epoch = int(found.group("number")) if found is not None else self._epoch
+            match = _EPOCH.search(low)
+            self._epoch = int(match.group("number")) if match is not None else self._epoch
         counter = _counter(low)
         self._check_proposal(text, counter)
         if counter is None or counter.number > MAX_NUMBER:
@@ -280,8 +280,8 @@ class PlainLoop:
         rising = [one for one in self._shapes.values() if one.rises and not one.is_misread]
         for shape in sorted(rising, key=lambda one: one.counter.rank):
             pattern = _pattern(shape.counter, shape.text) if shape.first >= resumed_step else ""
-            found = re.search(pattern, shape.text) if pattern else None
-            if found is not None and int(found.group(1)) == shape.newest:
+            match = re.search(pattern, shape.text) if pattern else None
+            if match is not None and int(match.group(1)) == shape.newest:
                 self._proposed = shape, re.compile(pattern)
                 self._proposal = Proposal(pattern, _printable(shape.text.strip()))
                 return
@@ -291,15 +291,15 @@ class PlainLoop:
         if self._proposed is None:
             return
         shape, compiled = self._proposed
-        found = compiled.search(text)
+        match = compiled.search(text)
         if counter is not None and counter.shape == shape.counter.shape:
-            if found is None or int(found.group(1)) != counter.number:  # of `1,000` it reads 1
+            if match is None or int(match.group(1)) != counter.number:  # of `1,000` it reads 1
                 shape.is_misread = True
                 self._proposal = self._proposed = None
             return
-        if found is None or int(found.group(1)) in shape.recent:
+        if match is None or int(match.group(1)) in shape.recent:
             return
-        if not 0 < int(found.group(1)) - shape.newest <= _FAR * shape.stride:
+        if not 0 < int(match.group(1)) - shape.newest <= _FAR * shape.stride:
             shape.is_misread = True
             self._proposal = self._proposed = None
 
@@ -312,19 +312,19 @@ def _counter(low: str) -> Optional[_Counter]:
     """The number in a line, in lower case, that may count; None where it has none."""
     if "%|" in low:
         return _bar(low)
-    found: List[Match[str]] = []
+    matches: List[Match[str]] = []
     if "step" in low or "iter" in low:
-        found = list(itertools.islice(_COUNTER.finditer(low), _MAX_COUNTERS))
-    if found:
-        return _step(low, found)
+        matches = list(itertools.islice(_COUNTER.finditer(low), _MAX_COUNTERS))
+    if matches:
+        return _step(low, matches)
     return _epoch(low) if "poch" in low and "loss" in low else None
 
 
-def _step(low: str, found: List[Match[str]]) -> Optional[_Counter]:
+def _step(low: str, matches: List[Match[str]]) -> Optional[_Counter]:
     evaluates = _EVALUATION.search(low) is not None
     if evaluates and "train" not in low:
         return None
-    best = min(found, key=lambda one: (_order(one.group("word")), one.start()))
+    best = min(matches, key=lambda one: (_order(one.group("word")), one.start()))
     if _OTHER_LOOP.search(low[: best.start()]) is not None:
         return None
     loss, word = _loss(low), best.group("word")
@@ -332,7 +332,7 @@ def _step(low: str, found: List[Match[str]]) -> Optional[_Counter]:
     # What stands behind the epoch, or names it without its number, is mostly a step of that epoch.
     is_numbered = "poch" in low and _EPOCH.search(low) is not None
     of_epoch = "poch" in low and (not is_numbered or "poch" in low[: best.start()])
-    may_count = bool(loss) and len(found) == 1 and not evaluates and "|" not in best.group("gap")
+    may_count = bool(loss) and len(matches) == 1 and not evaluates and "|" not in best.group("gap")
     may_count = may_count and (is_numbered or not of_epoch)
     shape = _shape(low, best.start("number"), best.group("total")) + ("" if may_count else "?")
     digits, has_blanks = best.group("number"), best.group("mark") == " "
@@ -347,19 +347,19 @@ def _order(word: str) -> int:
 
 def _bar(low: str) -> Optional[_Counter]:
     """A progress bar with a loss beside it. Without one it may be that of anything."""
-    found = _BAR.search(low)
-    if found is None or "loss" not in low or _EVALUATION.search(low) is not None:
+    match = _BAR.search(low)
+    if match is None or "loss" not in low or _EVALUATION.search(low) is not None:
         return None
-    shape = "%|" + _shape(low, found.start(), found.group("total"))
-    return _Counter(shape, int(found.group("number")), False, _BARS, found.start("number"), "%|")
+    shape = "%|" + _shape(low, match.start(), match.group("total"))
+    return _Counter(shape, int(match.group("number")), False, _BARS, match.start("number"), "%|")
 
 
 def _epoch(low: str) -> Optional[_Counter]:
-    found = _EPOCH.search(low)
-    if found is None or (_EVALUATION.search(low) is not None and "train" not in low):
+    match = _EPOCH.search(low)
+    if match is None or (_EVALUATION.search(low) is not None and "train" not in low):
         return None
-    begin = found.start("number")
-    return _Counter("epoch " + _shape(low, begin, None), int(found.group("number")), False, _EPOCHS, begin, "epoch")
+    begin = match.start("number")
+    return _Counter("epoch " + _shape(low, begin, None), int(match.group("number")), False, _EPOCHS, begin, "epoch")
 
 
 def _shape(low: str, end: int, total: Optional[str]) -> str:
@@ -376,9 +376,9 @@ def _pattern(counter: _Counter, text: str) -> str:
         return ""
     if counter.rank == _BARS:
         return _pattern_of_bar(text)
-    before = text[: counter.begin]
-    constant = re.split(r"\d", before)[-1]
-    whole = constant == before and len(before) <= _MAX_WORDS_CHARS
+    prefix = text[: counter.begin]
+    constant = re.split(r"\d", prefix)[-1]
+    whole = constant == prefix and len(prefix) <= _MAX_WORDS_CHARS
     words = constant if whole else constant[-_MAX_WORDS_CHARS:]
     if len(words) < len(constant):
         words = words[words.find(" ") + 1 :]  # whole ones
@@ -393,16 +393,16 @@ def _pattern(counter: _Counter, text: str) -> str:
 
 
 def _pattern_of_bar(text: str) -> str:
-    found = _BAR.search(text)
-    if found is None:
+    match = _BAR.search(text)
+    if match is None:
         return ""
-    words = text[: found.start()].rstrip("0123456789").strip(" :\t")[-_MAX_WORDS_CHARS:]
+    words = text[: match.start()].rstrip("0123456789").strip(" :\t")[-_MAX_WORDS_CHARS:]
     head = _escaped(words) + (": *" if words else "")
     if "loss" in words.lower():
         head = r"loss.*"
     elif any(map(str.isdigit, words)) or not is_plain(words) or len(head) > MAX_LIKELY_CHARS // 2:
         head = ""
-    tail = r" \[.*loss" if "loss" in text[found.end() :].lower() else ""
+    tail = r" \[.*loss" if "loss" in text[match.end() :].lower() else ""
     return head + r"[0-9]+%\|[^|]*\| ([0-9]+)/[0-9]+" + tail
 
 
@@ -418,8 +418,8 @@ def printed_loss(text: str) -> str:
 
 
 def _loss(low: str) -> str:
-    found = _LOSS.search(low) if "loss" in low else None
-    return found.group("value") if found is not None else ""
+    match = _LOSS.search(low) if "loss" in low else None
+    return match.group("value") if match is not None else ""
 
 
 def _contradict(one: _Shape, other: _Shape) -> bool:

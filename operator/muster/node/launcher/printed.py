@@ -188,17 +188,17 @@ class Reader:
         if "%|" in text:
             text = _NEXT_DRAWING.split(text)[-1]
         rank = self._ranks.setdefault(place, _Rank())
-        found = self._read_by_presets(rank, text, resumed_step)
-        if found is None and self._pattern is not None:
+        finding = self._read_by_presets(rank, text, resumed_step)
+        if finding is None and self._pattern is not None:
             step = step_in_line(self._pattern, line)
             # Progress bars begin with 0, also when they go on from 300: nothing is finished then.
-            found = Found(step, "", printed_loss(text)[:MAX_VALUE_CHARS]) if step else None
-        if found is not None:
-            rank.by_preset |= found.step is not None
-            if found.loss:
-                step = found.step
-                rank.loss.note(found.loss, rank.told.get(found.preset, (0, 0))[0] if step is None else step)
-            return found
+            finding = Found(step, "", printed_loss(text)[:MAX_VALUE_CHARS]) if step else None
+        if finding is not None:
+            rank.by_preset |= finding.step is not None
+            if finding.loss:
+                step = finding.step
+                rank.loss.note(finding.loss, rank.told.get(finding.preset, (0, 0))[0] if step is None else step)
+            return finding
         if rank.by_preset:
             return None
         if rank.plain is None:
@@ -234,10 +234,10 @@ class Reader:
     def _notice(self, rank: _Rank, text: str) -> None:
         """Take in a line that a preset may read which counts only by name."""
         for one in self._noticed:
-            found = _match(one.lines, text)
-            if found is None:
+            match = _match(one.lines, text)
+            if match is None:
                 continue
-            number = int(found.groupdict().get("epoch") or 0), int(found.group("step"))
+            number = int(match.groupdict().get("epoch") or 0), int(match.group("step"))
             newest, lines = rank.noticed.get(one.preset.name, ((0, 0), 0))
             if number > newest:
                 newest, lines = number, lines + 1
@@ -247,19 +247,19 @@ class Reader:
 
 
 def _step_of(one: _Compiled, rank: _Rank, text: str) -> Optional[int]:
-    found = _match(one.lines, text)
+    match = _match(one.lines, text)
     if one.begins:
-        return _of_begun(one, rank, text, found is not None)
+        return _of_begun(one, rank, text, match is not None)
     if not one.confirms:
-        return _number(found, rank) if found else None
-    if found is not None:
-        rank.bar = int(found.group("step")), int(found.group("total"))
+        return _number(match, rank) if match else None
+    if match is not None:
+        rank.bar = int(match.group("step")), int(match.group("total"))
     confirmed = _match(one.confirms, text)
-    if found is None and confirmed is None:
+    if match is None and confirmed is None:
         return None
     if confirmed is not None and "total" in confirmed.re.groupindex:
         rank.total = int(confirmed.group("total").replace(",", ""))
-    elif confirmed is not None and rank.bar is not None and (found is None or rank.total is None):
+    elif confirmed is not None and rank.bar is not None and (match is None or rank.total is None):
         rank.total = rank.bar[1]
     if rank.bar is None or rank.bar[1] != rank.total:
         return None
@@ -271,27 +271,27 @@ def _of_begun(one: _Compiled, rank: _Rank, text: str, is_end: bool) -> Optional[
     if is_end:
         step, rank.begun = rank.begun, None
         return step
-    found = _match(one.begins, text)
-    if found is not None and "epoch_begins" in found.re.groupindex:
-        rank.epoch = int(found.group("epoch_begins")) - 1
-    elif found is not None:
-        rank.begun = _finished(int(found.group("step")), rank.epoch * int(found.group("total")))
+    match = _match(one.begins, text)
+    if match is not None and "epoch_begins" in match.re.groupindex:
+        rank.epoch = int(match.group("epoch_begins")) - 1
+    elif match is not None:
+        rank.begun = _finished(int(match.group("step")), rank.epoch * int(match.group("total")))
     return None
 
 
 def _value(pattern: Optional[Pattern[str]], text: str) -> str:
-    found = pattern.search(text) if pattern is not None else None
-    return found.group("value")[:MAX_VALUE_CHARS] if found is not None else ""
+    match = pattern.search(text) if pattern is not None else None
+    return match.group("value")[:MAX_VALUE_CHARS] if match is not None else ""
 
 
 def _figures(one: _Compiled, text: str) -> Dict[str, float]:
     """The figures in a line, by name, with times in seconds; values that are no quantity are left out."""
     read: Dict[str, float] = {}
     for name, pattern in one.figures:
-        found = pattern.search(text)
-        if found is None:
+        match = pattern.search(text)
+        if match is None:
             continue
-        unit, printed = next((unit, text) for unit, text in found.groupdict().items() if text is not None)
+        unit, printed = next((unit, text) for unit, text in match.groupdict().items() if text is not None)
         number = float(printed.replace(",", "").rstrip("KMBT")) * _THOUSANDS.get(printed[-1], 1.0)
         if unit == "milliseconds":
             number /= 1000.0
@@ -311,10 +311,10 @@ def _seconds(one: _Compiled, rank: _Rank, text: str) -> Dict[str, float]:
     """
     seconds: Dict[str, float] = {}
     for timer, pattern in one.timers:
-        found = pattern.search(text) if timer.holds in text else None
-        if found is None:
+        match = pattern.search(text) if timer.holds in text else None
+        if match is None:
             continue
-        groups = found.groupdict()
+        groups = match.groupdict()
         printed = groups["value"] or groups["most" if timer.spent_on == INPUT_WAIT else "least"]
         _, count = rank.told.get(one.preset.name, (0, 0))
         times = count if timer.is_mean else int(one.preset.name in rank.told)
@@ -327,22 +327,22 @@ def _seconds(one: _Compiled, rank: _Rank, text: str) -> Dict[str, float]:
 def _match(kinds: _Kinds, text: str) -> Optional[Match[str]]:
     for holds, pattern in kinds:
         if holds in text:
-            found = pattern.search(text)
-            if found is not None:
-                return found
+            match = pattern.search(text)
+            if match is not None:
+                return match
     return None
 
 
-def _number(found: Match[str], rank: _Rank) -> Optional[int]:
-    groups = found.groupdict()
-    before: Optional[int] = 0  # this epoch
+def _number(match: Match[str], rank: _Rank) -> Optional[int]:
+    groups = match.groupdict()
+    steps_before: Optional[int] = 0  # this epoch
     if "unnamed" in groups:
-        before = _before_the_epoch(rank, int(groups["step"]))
+        steps_before = _before_the_epoch(rank, int(groups["step"]))
     elif "epoch" in groups:
-        before = int(groups["epoch"]) * int(groups["total"])
+        steps_before = int(groups["epoch"]) * int(groups["total"])
     elif "next_epoch" in groups:
-        before = (int(groups["next_epoch"]) - 1) * int(groups["total"])
-    step = None if before is None else _finished(int(groups["step"]), before)
+        steps_before = (int(groups["next_epoch"]) - 1) * int(groups["total"])
+    step = None if steps_before is None else _finished(int(groups["step"]), steps_before)
     return None if groups.get("restored") and step == rank.resumed_step else step
 
 
@@ -358,11 +358,11 @@ def _before_the_epoch(rank: _Rank, batch: int) -> Optional[int]:
     return rank.before
 
 
-def _finished(step: int, before: int = 0) -> Optional[int]:
+def _finished(step: int, steps_before: int = 0) -> Optional[int]:
     """The step over the whole training that a bar reports as finished; None for the 0 with which each bar begins.
 
     Args:
         step: what the bar shows.
-        before: steps before the epoch of the bar.
+        steps_before: steps before the epoch of the bar.
     """
-    return before + step if step and before + step <= MAX_NUMBER else None
+    return steps_before + step if step and steps_before + step <= MAX_NUMBER else None

@@ -68,13 +68,13 @@ class ProgressFile:
 
     def read_rest(self) -> List[int]:
         """The steps in the rest of the file, of a rank that writes no more."""
-        found: List[int] = []
+        steps: List[int] = []
         for _ in range(_MOST_READS):
-            before = self._offset
-            found += self.read()
-            if self._offset == before:
+            offset = self._offset
+            steps += self.read()
+            if self._offset == offset:
                 break
-        return found
+        return steps
 
     def read(self) -> List[int]:
         """The steps in the complete lines that came since the last call."""
@@ -119,9 +119,9 @@ class ProgressFile:
         if not _is_step(step):
             return None
         self._note_seconds(document)
-        found: int = step
-        self._has_finished |= found > 0
-        return found
+        finished: int = step
+        self._has_finished |= finished > 0
+        return finished
 
     def _note_seconds(self, document: Dict[str, Any]) -> None:
         """Add up the times that a line reports as not spent on computing.
@@ -149,14 +149,14 @@ class ProgressFile:
             shown = line[:_MAX_SHOWN_CHARS].decode("utf-8", "replace")
             self.problem = self.problem or "the line %s is ignored: %s" % (shown, why)
             return
-        found = Corruption(reason, found_at, last_good)
-        if self.corruption is None or _reach(found) < _reach(self.corruption):
-            self.corruption = found
+        corruption = Corruption(reason, found_at, last_good)
+        if self.corruption is None or _reach(corruption) < _reach(self.corruption):
+            self.corruption = corruption
 
 
-def _reach(found: Corruption) -> Tuple[bool, int]:
+def _reach(corruption: Corruption) -> Tuple[bool, int]:
     """The sort key of a reported fault: those that reach further back come first, and those without a step last."""
-    beyond = last_unsuspected(found.found_at, found.last_good)
+    beyond = last_unsuspected(corruption.found_at, corruption.last_good)
     return beyond is None, beyond or 0
 
 

@@ -230,9 +230,9 @@ class Rank:
 
     def update_progress(self) -> None:
         """Take in new lines of the progress file and the steps found in the output."""
-        before = self._progress.position
+        position = self._progress.position
         printed, written = self.printed.take_steps(), self._progress.read()
-        if self._progress.position != before:
+        if self._progress.position != position:
             self.heard_at = self._now()
         # What it writes there goes before what is found in its output, and comes at another time.
         self._note_steps(written if self.has_progress_file else printed)
@@ -303,7 +303,7 @@ class Rank:
             tail = _readable_tail(self._tail) if is_told else ""
         if first is not None:
             tail = readable("\n".join(first.lines)[-MAX_TAIL_CHARS:])
-        found = self.corruption or Corruption("")
+        corruption = self.corruption or Corruption("")
         return RankView(
             rank=self.rank,
             local_rank=self.local_rank,
@@ -313,9 +313,9 @@ class Rank:
             ended_by_launcher=self._ended_by_launcher and not alive,
             exited_at=None if alive else self._ended_at,
             tail=tail,
-            corruption=found.reason,
-            found_at=found.found_at,
-            last_good=found.last_good,
+            corruption=corruption.reason,
+            found_at=corruption.found_at,
+            last_good=corruption.last_good,
             starter=self._starter if failed else "",
             failed_rank=first.rank if first else None,
             failed_local_rank=first.local_rank if first else None,

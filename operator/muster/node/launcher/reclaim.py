@@ -73,32 +73,32 @@ def descendants(root: int) -> List[Process]:
     children: Dict[int, List[Process]] = {}
     for process in _processes():
         children.setdefault(process.parent, []).append(process)
-    found: List[Process] = []
+    processes: List[Process] = []
     seen: Set[int] = {root}
     pending = [root]
     while pending:
         for child in children.get(pending.pop(), ()):
             if child.pid not in seen:
                 seen.add(child.pid)
-                found.append(child)
+                processes.append(child)
                 pending.append(child.pid)
-    return found
+    return processes
 
 
 def marked(mark: str) -> List[Process]:
     """Every process whose environment contains the mark, this process excluded."""
     wanted = ("%s=%s" % (MARK, mark)).encode()
-    found = []
+    processes = []
     for process in _processes():
         if process.pid == os.getpid():
             continue
         try:
             with open("/proc/%d/environ" % process.pid, "rb") as stream:
                 if wanted in stream.read().split(b"\0"):
-                    found.append(process)
+                    processes.append(process)
         except OSError:
             continue
-    return found
+    return processes
 
 
 def _processes() -> Iterator[Process]:
@@ -182,8 +182,8 @@ class Reclaim:
         return self._empty_walks >= 2
 
     def _candidates(self) -> List[Process]:
-        found = descendants(os.getpid())
-        return found if self._subreaper else found + marked(self._mark)
+        processes = descendants(os.getpid())
+        return processes if self._subreaper else processes + marked(self._mark)
 
 
 Leftover = Tuple[str, int]  # name and inode
@@ -191,27 +191,27 @@ Leftover = Tuple[str, int]  # name and inode
 
 def shared_memory() -> FrozenSet[Leftover]:
     """The files in /dev/shm that belong to this user and look like those of torch, NCCL or POSIX semaphores."""
-    found = set()
+    files = set()
     try:
         with os.scandir(_SHARED_MEMORY) as entries:
             for entry in entries:
                 if _LEFTOVER.match(entry.name):
                     status = entry.stat(follow_symlinks=False)
                     if status.st_uid == os.getuid():
-                        found.add((entry.name, status.st_ino))
+                        files.add((entry.name, status.st_ino))
     except OSError:  # no /dev/shm, or a file vanished: what is missed stays, which only costs memory
-        return frozenset(found)
-    return frozenset(found)
+        return frozenset(files)
+    return frozenset(files)
 
 
-def remove_shared_memory(before: FrozenSet[Leftover]) -> int:
-    """Remove the files in /dev/shm that were not in `before`, unless a live process outside made them. Returns how
+def remove_shared_memory(kept: FrozenSet[Leftover]) -> int:
+    """Remove the files in /dev/shm that are not in `kept`, unless a live process outside made them. Returns how
     many.
 
     Only for a /dev/shm that no other container sees, because the maker of a file there is not known.
     """
     removed = 0
-    for name, _inode in shared_memory() - before:
+    for name, _inode in shared_memory() - kept:
         owner = _TORCH_OWNER.match(name)
         if owner is not None and _process(int(owner.group(1))) is not None:
             continue

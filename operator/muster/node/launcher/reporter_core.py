@@ -197,7 +197,7 @@ class ReporterCore:
         self._seen, self._pace = seen, directive
         if sent.target == self._silent_leader:
             self._silent_leader = None
-        contact, before = self.contact, self.directive
+        contact, previous_directive = self.contact, self.directive
         is_awaited = contact is None or now - contact.next_due_at >= OVERDUE_SECONDS
         if contact is None or sent.sent_at > contact.sent_at:
             contact = Contact(sent.sent_at, sent.report.fence_seconds, 0.0)
@@ -207,7 +207,7 @@ class ReporterCore:
             self._settling = (sent, seen != sent.report.directive_seen, now + _DONE_SECONDS)
         if supersedes(directive, self.directive):
             self.directive = directive
-        return is_awaited or self.directive != before
+        return is_awaited or self.directive != previous_directive
 
     def on_error(self, name: str, sent: Send, why: str, now: float) -> None:
         """Note that a line got no usable answer; `why` says what went wrong."""

@@ -82,9 +82,9 @@ class Saves:
     ) -> Optional[float]:
         """The seconds from the end of a checkpoint's step until now, when a scan sees it first; None where that says
         nothing."""
-        before = max((other.step for other in others if other.verified and other.step < one.step), default=None)
+        previous_step = max((other.step for other in others if other.verified and other.step < one.step), default=None)
         finished_at = self._finished_at(one.step)
-        if before is None or finished_at is None or self._steps[-1] > one.step + (one.step - before):
+        if previous_step is None or finished_at is None or self._steps[-1] > one.step + (one.step - previous_step):
             return None
         return round(now - finished_at, 3)
 

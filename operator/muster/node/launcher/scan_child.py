@@ -61,10 +61,10 @@ def files_at(directory: str) -> Files:
 def scan_once(finder: Finder) -> str:
     """The checkpoints that a finder sees as JSON, newest first: `{"checkpoints": [{"step", "path"}], "error": ""}`."""
     try:
-        found = finder.find()
+        checkpoints = finder.find()
     except (OSError, ValueError) as error:
         return json.dumps({"checkpoints": [], "error": str(error)})
-    return json.dumps({"checkpoints": [{"step": c.step, "path": c.path} for c in found], "error": ""})
+    return json.dumps({"checkpoints": [{"step": c.step, "path": c.path} for c in checkpoints], "error": ""})
 
 
 def tree_once(files: Files, directory: str) -> str:
@@ -74,7 +74,7 @@ def tree_once(files: Files, directory: str) -> str:
         OSError: the directory cannot be read.
     """
     listing = files.listing(directory)
-    written = sorted(listing.files.items(), key=lambda each: (each[1].modified_ns, each[0]))
+    written = sorted(listing.files.items(), key=lambda item: (item[1].modified_ns, item[0]))
     case = {"input": {name: file.size_bytes for name, file in written}, "right": ""}
     return json.dumps({"source": "", "meaning": "", "cases": [case]}, indent=1)
 
@@ -188,7 +188,7 @@ class ScanServer:
             self._scan(request)
 
     def _scan(self, request: Mapping[str, Any]) -> None:
-        looks, told, told_at = self._finder.looks, (False, False), self._now()
+        looks, written_news, written_at = self._finder.looks, (False, False), self._now()
         answer: Dict[str, Any] = {"scan": request["scan"], "error": ""}
         # Before the rest: who has heard that this directory was looked through may decide by both.
         if request.get("requestedDirectory"):
@@ -196,18 +196,18 @@ class ScanServer:
             if self._is_asked_again():
                 return
         try:
-            for found in self._finder.scan(_scan_options(request)):
+            for result in self._finder.scan(_scan_options(request)):
                 now = self._now()
-                answer.update(_answer(found), looks=self._finder.looks - looks)
-                if found.done:
+                answer.update(_answer(result), looks=self._finder.looks - looks)
+                if result.done:
                     answer["freeBytes"] = self._room.free_bytes
-                news = (found.is_settled, found.stamps is not None)
-                if found.done or news != told or now >= told_at + _BETWEEN_ANSWERS_SECONDS:
+                news = (result.is_settled, result.stamps is not None)
+                if result.done or news != written_news or now >= written_at + _BETWEEN_ANSWERS_SECONDS:
                     self._write(answer)
-                    told, told_at = news, now
-                if found.done:
+                    written_news, written_at = news, now
+                if result.done:
                     self._room.refresh()
-                if not found.done and self._is_asked_again():
+                if not result.done and self._is_asked_again():
                     return
         except (OSError, ValueError) as error:
             answer.update(
@@ -219,22 +219,22 @@ class ScanServer:
 
     def _scan_elsewhere(self, directory: str, request: Mapping[str, Any]) -> Dict[str, Any]:
         """The newest checkpoint in another directory and the requested one there, as fields of the answer."""
-        known, finder = self._elsewhere
-        if finder is None or known != directory:
+        finder_directory, finder = self._elsewhere
+        if finder is None or finder_directory != directory:
             files, formats = self._files_at(directory), self._formats_elsewhere
             finder = Finder(directory, self._sign, self._print_verdict, self._now, files, formats=formats)
             self._elsewhere = directory, finder
         requested = str(request["requested"])
         how = ScanOptions(bool(request["thorough"]), bool(request["judges"]), limit=1, requested=requested)
         try:
-            found = Found((), False)
-            for found in finder.scan(how):  # noqa: B007 - the last answer
+            result = Found((), False)
+            for result in finder.scan(how):  # noqa: B007 - the last answer
                 if self._is_asked_again():
                     break
         except (OSError, ValueError) as error:
             text = str(error) or type(error).__name__
             return {"elsewhere": [], "elsewhereError": text, "elsewhereErrorKind": _kind(error)}
-        return {"elsewhere": _listed_items(found.checkpoints), "elsewhereError": found.note, "elsewhereErrorKind": ""}
+        return {"elsewhere": _listed_items(result.checkpoints), "elsewhereError": result.note, "elsewhereErrorKind": ""}
 
     def _sign(self) -> None:
         if self._now() >= self._said_at + _BETWEEN_SIGNS_SECONDS:
@@ -301,16 +301,16 @@ def _kind(error: Exception) -> str:
     return error.kind if isinstance(error, StorageError) else ""
 
 
-def _answer(found: Found) -> Dict[str, Any]:
+def _answer(result: Found) -> Dict[str, Any]:
     return {
-        "checkpoints": _listed_items(found.checkpoints),
-        "incomplete": _listed_items(found.incomplete),
-        "stamps": None if found.stamps is None else write_stamps(found.stamps),
-        "settled": found.is_settled,
-        "done": found.done,
-        "note": found.note,
-        "warning": found.warning,
-        "trap": found.trap,
+        "checkpoints": _listed_items(result.checkpoints),
+        "incomplete": _listed_items(result.incomplete),
+        "stamps": None if result.stamps is None else write_stamps(result.stamps),
+        "settled": result.is_settled,
+        "done": result.done,
+        "note": result.note,
+        "warning": result.warning,
+        "trap": result.trap,
     }
 
 

@@ -330,7 +330,7 @@ class Scanner:
             items = [item for item in items if item["judged"]]
         else:  # what is not judged yet, or incomplete, matters to a start, where some worker may not see it
             items += [dict(item, incomplete=True) for item in message.get("incomplete", ())]
-        found = tuple(_report(item) for item in items if len(item["path"]) <= MAX_PATH_CHARS)
+        checkpoints = tuple(_report(item) for item in items if len(item["path"]) <= MAX_PATH_CHARS)
         counts = message["settled"] or not self._judges
         attempt = self._asked_for if counts and self._asked_for == self._idle_attempt else 0
         if attempt and self.scanned_at is None:
@@ -339,7 +339,7 @@ class Scanner:
         self._stamped = self._stamped or stamps is not None
         return ScanResult(
             attempt,
-            found,
+            checkpoints,
             str(message["note"]),
             bool(message["done"]),
             stamps,

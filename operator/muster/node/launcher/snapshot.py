@@ -44,9 +44,9 @@ class RankView:
             tail_chars: the most characters of the rank's last output.
         """
         tail = self.tail[-tail_chars:] if tail_chars else ""
-        told = dict(vars(self), exited_age_seconds=_age(now, self.exited_at), tail=tail)
-        del told["exited_at"]
-        return RankReport(**told)
+        fields = dict(vars(self), exited_age_seconds=_age(now, self.exited_at), tail=tail)
+        del fields["exited_at"]
+        return RankReport(**fields)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,9 +128,9 @@ class Snapshot:
     stacks: Tuple[StackReport, ...] = ()
     stacks_attempt: int = 0
 
-    def is_news(self, before: "Snapshot") -> bool:
+    def is_news(self, previous: "Snapshot") -> bool:
         """Whether this state differs from the one before in something that cannot wait for the next periodic report."""
-        return _news(self) != _news(before)
+        return _news(self) != _news(previous)
 
     def report(self, now: float, sequence: int, **sender: Any) -> Report:
         """The report to the coordinator, with ages counted back from `now`.
@@ -141,16 +141,16 @@ class Snapshot:
         """
         failed = sum(1 for rank in self.ranks + self.previous_ranks if rank.tail)
         tail_chars = _MAX_TAILS_CHARS // max(failed, 1)
-        told = {name: getattr(self, name) for name in _TOLD}
-        told.update((age, _age(now, getattr(self, moment))) for moment, age in _AGES)
-        told.update(
+        fields = {name: getattr(self, name) for name in _TOLD}
+        fields.update((age, _age(now, getattr(self, moment))) for moment, age in _AGES)
+        fields.update(
             ranks=tuple(rank.report(now, tail_chars) for rank in self.ranks),
             previous_ranks=tuple(rank.report(now, tail_chars) for rank in self.previous_ranks),
             peers=tuple(PeerReport(index, max(0.0, now - heard_at)) for index, heard_at in self.peers),
             loop_age_seconds=_age(now, self.turned_at) or 0.0,
             quiet_age_seconds=_age(now, self.heard_at),
         )
-        return Report(sequence=sequence, **told, **sender)
+        return Report(sequence=sequence, **fields, **sender)
 
 
 _REPORTED = {field.name for field in dataclasses.fields(Report)} - {"ranks", "previous_ranks", "peers"}

@@ -44,7 +44,7 @@ class StackReader:
             self._is_cut = True
         frame = _FRAME.fullmatch(line)
         if frame is not None and self._newest is not None and len(self._newest) < _MAX_FRAMES:
-            path, number, name = (each.decode("ascii", "replace").replace("\ufffd", "?") for each in frame.groups())
+            path, number, name = (group.decode("ascii", "replace").replace("\ufffd", "?") for group in frame.groups())
             shown = _PACKAGES.sub("", path)[-_MAX_NAME_CHARS:]
             self._newest.append("%s:%s in %s" % (shown, number, name[:_MAX_NAME_CHARS]))
 

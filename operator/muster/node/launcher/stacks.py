@@ -133,22 +133,22 @@ def _find(ranks: Sequence[Rank]) -> Tuple[List[_Target], List[Process]]:
         own = next((process for process in everything if process.pid == rank.pid), None)
         if own is not None:
             by_rank.append((rank, _below(own, children)))
-    found = [process for _, below in by_rank for process in below]
-    environments = _environments(found)
+    processes = [process for _, below in by_rank for process in below]
+    environments = _environments(processes)
     targets = [
         _target(process, rank, environments.get(process.pid, {}))
         for rank, below in by_rank
         for process in _trainers(below, environments)
     ]
-    return targets[:MAX_PROCESSES], found
+    return targets[:MAX_PROCESSES], processes
 
 
 def _below(process: Process, children: Mapping[int, Sequence[Process]]) -> List[Process]:
     """A process and its descendants, those that are nearest to it first."""
-    found = [process]
-    for each in found:
-        found.extend(children.get(each.pid, ()))
-    return found
+    processes = [process]
+    for parent in processes:
+        processes.extend(children.get(parent.pid, ()))
+    return processes
 
 
 def _trainers(below: Sequence[Process], environments: Mapping[int, _Environment]) -> List[Process]:
@@ -177,9 +177,9 @@ def _environments(processes: Sequence[Process]) -> Mapping[int, _Environment]:
     They lie in the memory of the process. Where the kernel holds its map, as during a page fault on storage that hangs,
     a reader waits for as long. So each has a thread of its own.
     """
-    found: Dict[int, _Environment] = {}
+    environments: Dict[int, _Environment] = {}
     threads = [
-        threading.Thread(target=_note_environment, args=(process.pid, found), name="environ", daemon=True)
+        threading.Thread(target=_note_environment, args=(process.pid, environments), name="environ", daemon=True)
         for process in processes
     ]
     until = time.monotonic() + READ_SECONDS
@@ -188,14 +188,14 @@ def _environments(processes: Sequence[Process]) -> Mapping[int, _Environment]:
             thread.start()
         for thread in threads:
             thread.join(max(0.0, until - time.monotonic()))
-    return dict(found)
+    return dict(environments)
 
 
-def _note_environment(pid: int, found: Dict[int, _Environment]) -> None:
+def _note_environment(pid: int, environments: Dict[int, _Environment]) -> None:
     data = _read(pid, "environ", _MAX_ENVIRONMENT_BYTES)
     if data:
         pairs = (entry.partition(b"=") for entry in data.split(b"\0"))
-        found[pid] = {name: value for name, _, value in pairs}
+        environments[pid] = {name: value for name, _, value in pairs}
 
 
 def _target(process: Process, rank: Rank, environment: _Environment) -> _Target:
@@ -266,8 +266,8 @@ def _read(pid: int, name: str, most: int) -> bytes:
 
 
 def _reports(targets: Sequence[_Target]) -> Tuple[StackReport, ...]:
-    each = min(MAX_STACK_CHARS, _MAX_STACKS_CHARS // max(len(targets), 1))
-    return tuple(_report(target, each) for target in targets)
+    max_chars = min(MAX_STACK_CHARS, _MAX_STACKS_CHARS // max(len(targets), 1))
+    return tuple(_report(target, max_chars) for target in targets)
 
 
 def _report(target: _Target, most: int) -> StackReport:

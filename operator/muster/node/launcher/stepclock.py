@@ -187,9 +187,9 @@ class StepClock:
         none."""
         for count in range(1, 1 + min(_MOST_STRAY, len(self._trail))):
             place = len(self._trail) - count
-            before = self._trail[place - 1].step if place else None
-            leap = self._trail[place].step - (step if before is None else before)
-            if leap > _FEW_STEPS and (before is None or 0 < step - before <= _FEW_STEPS):
+            previous_step = self._trail[place - 1].step if place else None
+            leap = self._trail[place].step - (step if previous_step is None else previous_step)
+            if leap > _FEW_STEPS and (previous_step is None or 0 < step - previous_step <= _FEW_STEPS):
                 return count
         return 0
 
@@ -240,8 +240,8 @@ class StepClock:
         top = self._before.trail[-1].step if self._before is not None else 0
         return 0 < step - top <= _FEW_STEPS < step - (self.step or 0)
 
-    def _restore(self, before: _EarlierCount) -> None:
-        self._trail, self.lost_steps, self.lost_seconds, self.back_to = before
+    def _restore(self, earlier_count: _EarlierCount) -> None:
+        self._trail, self.lost_steps, self.lost_seconds, self.back_to = earlier_count
         self.step, self._before, self._since = self._trail[-1].step, None, None
 
 

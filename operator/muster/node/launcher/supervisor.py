@@ -256,16 +256,16 @@ class Supervisor:
         return self._now() < gang.ended_at + _LAST_SCAN_SECONDS
 
     def _move_incomplete(self, now: float, ended: Dict[int, int]) -> None:
-        before = self._aside.attempt
+        previous_attempt = self._aside.attempt
         self._aside.poll(now, ended, self._reporter.directive() if self._is_clean() else None)
-        told = "; ".join(filter(None, (self._aside.words, self._aside.error)))
-        if self._aside.attempt != before and told:
-            self._log("attempt %d: checkpoints: %s" % (self._aside.attempt, told))
+        text = "; ".join(filter(None, (self._aside.words, self._aside.error)))
+        if self._aside.attempt != previous_attempt and text:
+            self._log("attempt %d: checkpoints: %s" % (self._aside.attempt, text))
 
     def _list_local_checkpoints(self, now: float, ended: Dict[int, int]) -> None:
-        before = self._local.error
+        previous_error = self._local.error
         self._local.poll(now, ended, self._reporter.directive() if self._is_clean() else None)
-        if self._local.error and self._local.error != before:
+        if self._local.error and self._local.error != previous_error:
             self._log("checkpoints on this node's own disk: %s" % self._local.error)
 
     def _note_step(self) -> None:
@@ -276,11 +276,11 @@ class Supervisor:
     def _log_reports(self, rank: Rank) -> None:
         """Log, once for each attempt, what a rank reports of its own results, and what is wrong with its progress
         file."""
-        found = rank.corruption
+        corruption = rank.corruption
         words = [rank.progress_problem] if rank.progress_problem else []
-        if found is not None:
-            at = "" if found.found_at is None else " at step %d" % found.found_at
-            words.append("it has found %s%s: the attempt will be ended, and its nodes tested" % (found.reason, at))
+        if corruption is not None:
+            at = "" if corruption.found_at is None else " at step %d" % corruption.found_at
+            words.append("it has found %s%s: the attempt will be ended, and its nodes tested" % (corruption.reason, at))
         for text in words:
             if self._gang is not None and (rank.rank, text) not in self._logged_words:
                 self._logged_words |= {(rank.rank, text)}
@@ -381,13 +381,13 @@ class Supervisor:
         self._stamps = None
         self._stacks = (self._stacks[0], ())
         self._announce(directive)
-        before = self._host.shared_memory()
+        shared_memory = self._host.shared_memory()
         self._gang = LocalGang(
             directive.attempt,
             directive.processes_per_node,
             self._host.start_ranks(directive, self._matcher.is_on),
             now,
-            before,
+            shared_memory,
             self._answered_at(),
             obeys_fence_file=self._fence_file.is_readable,
             served_fence_seconds=max(0.0, directive.fence_seconds),
@@ -399,9 +399,9 @@ class Supervisor:
 
     def _finish_dump(self, dump: StackDump) -> None:
         self._dump, self._stacks = None, (self._stacks[0], dump.reports)
-        for each in dump.reports:
-            place = each.frames.partition("\n")[0] or "unknown: " + each.problem
-            self._log("attempt %d: rank %d stood at %s" % (self._stacks[0], each.rank, place))
+        for report in dump.reports:
+            place = report.frames.partition("\n")[0] or "unknown: " + report.problem
+            self._log("attempt %d: rank %d stood at %s" % (self._stacks[0], report.rank, place))
 
     def _begin_reclaim(self, why: str) -> None:
         if self._gang is not None:
@@ -508,7 +508,7 @@ class Supervisor:
 
     def _snapshot(self) -> Snapshot:
         gang = self._gang
-        told: Dict[str, Any] = {
+        fields: Dict[str, Any] = {
             "state": RECLAIMING if self._is_ending else IDLE,
             "attempt": self._idle_attempt,
             "fence_seconds": self._settings.fence_seconds,
@@ -548,7 +548,7 @@ class Supervisor:
             "stacks_attempt": self._stacks[0] if self._dump is None else 0,
             "stacks": self._stacks[1],
         }
-        return Snapshot(**told) if gang is None else Snapshot(**dict(told, **self._of_gang(gang)))
+        return Snapshot(**fields) if gang is None else Snapshot(**dict(fields, **self._of_gang(gang)))
 
     def _of_gang(self, gang: LocalGang) -> Dict[str, Any]:
         """The fields of the snapshot that are known only while there are ranks."""
@@ -688,11 +688,13 @@ class Supervisor:
 def _other_seconds(gang: LocalGang) -> Dict[str, Optional[float]]:
     """The seconds of steps that did not go into computing, as fields of the snapshot, by the rank that reports most of
     them."""
-    told = max((rank.other_seconds for rank in gang.ranks), key=lambda seconds: sum(seconds.values()), default={})
+    rank_seconds = max(
+        (rank.other_seconds for rank in gang.ranks), key=lambda seconds: sum(seconds.values()), default={}
+    )
     return {
-        "input_wait_seconds": told.get(INPUT_WAIT),
-        "communication_seconds": told.get(COMMUNICATION),
-        "checkpoint_stall_seconds": told.get(CHECKPOINT_STALL),
+        "input_wait_seconds": rank_seconds.get(INPUT_WAIT),
+        "communication_seconds": rank_seconds.get(COMMUNICATION),
+        "checkpoint_stall_seconds": rank_seconds.get(CHECKPOINT_STALL),
     }
 
 
@@ -713,8 +715,8 @@ def _step_seconds(gang: LocalGang) -> Optional[float]:
     return _highest([rank.clock.step_seconds() for rank in gang.ranks])
 
 
-def _highest(told: List[Optional[float]]) -> Optional[float]:
-    return max((seconds for seconds in told if seconds is not None), default=None)
+def _highest(values: List[Optional[float]]) -> Optional[float]:
+    return max((seconds for seconds in values if seconds is not None), default=None)
 
 
 def _end_of(view: RankView) -> str:
