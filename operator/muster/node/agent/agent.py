@@ -177,9 +177,9 @@ class Agent:
         except BlockingIOError:  # awake already
             return
 
-    def _stored_arrived(self, found: dict[str, Any]) -> None:
+    def _stored_arrived(self, stored: dict[str, Any]) -> None:
         """Take over the stored NodeHealth. The writer's thread calls this."""
-        self._stored = found
+        self._stored = stored
         self._wake()
 
     def _poll(self) -> None:
@@ -366,8 +366,8 @@ class Agent:
             self._gpus.at_driver = gpus_of_the_driver(self._settings.proc)
             self._ledger.sample(self._gpus.started(answer), now)
             self._ledger.rename(self._gpus.names)
-            if self._told_of_start != (told := (self._initialised, self._gpus.problem)):  # it is tried for ever
-                self._told_of_start = told
+            if self._told_of_start != (start_state := (self._initialised, self._gpus.problem)):  # it is tried for ever
+                self._told_of_start = start_state
                 log("NVML started" if self._initialised else "NVML does not start", problem=self._gpus.problem)
         elif batch == "fast":
             self._ledger.sample(self._gpus.fast(answer), now)
@@ -422,7 +422,9 @@ class Agent:
         looked_at = self._ports.looked_at if self._ports.has_looked else None  # before what it saw is taken
         self._ledger.sample(self._ports.pop_signals(), now)
         # A device that hangs at its first read counts as seen: the hang is evidence by itself.
-        if looked_at is not None and all(self._ledger.has(kinds.SYSFS_HANG, each) for each in self._infiniband.unseen):
+        if looked_at is not None and all(
+            self._ledger.has(kinds.SYSFS_HANG, device) for device in self._infiniband.unseen
+        ):
             self._inspections.seen(PORTS, looked_at)
         seconds, limit = self._ports.under_way_seconds(now.mono), self._thresholds["sysfs.deadline"]
         text = "reading /sys/class/infiniband hangs: the state of the network ports is unknown"
@@ -579,8 +581,8 @@ class Agent:
             return False
         if self._booted:
             return waited > self._thresholds["boot.grace"]
-        known = bool(len(self._ledger) or self._gpus.answering or self._gpus.problem)
-        return known or waited > self._thresholds["nvml.deadline"]
+        has_facts = bool(len(self._ledger) or self._gpus.answering or self._gpus.problem)
+        return has_facts or waited > self._thresholds["nvml.deadline"]
 
     def metrics(self) -> list[Metric]:
         """Return the metrics. The server's thread calls this, so it reads single values only."""

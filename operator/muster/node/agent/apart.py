@@ -56,8 +56,8 @@ class Apart(Generic[T]):
         while left:
             left = self._read_until_delay(left)
         with self._turned:
-            found, self._found = self._found, {}
-        return found
+            results, self._found = self._found, {}
+        return results
 
     def _read_until_delay(self, names: list[str]) -> list[str]:
         """Read these devices, and return those that are left because one of them has delayed the thread."""
@@ -83,7 +83,7 @@ class Apart(Generic[T]):
                 self._turned.notify_all()
             if not work.now:
                 return
-            found = self._read(work.now)
+            result = self._read(work.now)
             with self._turned:
-                self._found[work.now] = found
+                self._found[work.now] = result
                 self._held.pop(work.now, None)

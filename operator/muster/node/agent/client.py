@@ -75,12 +75,12 @@ class NodeHealthClient:
         if answer.status == _NOT_FOUND:
             return None
         try:
-            found = json.loads(_checked(answer).body)
+            document = json.loads(_checked(answer).body)
         except ValueError as error:
             raise ApiError(f"it answered no JSON: {error}") from error
-        if not isinstance(found, dict) or not isinstance(found.get("status", {}), dict):
+        if not isinstance(document, dict) or not isinstance(document.get("status", {}), dict):
             raise ApiError("it answered something that is no NodeHealth")
-        return found
+        return document
 
     def apply(self, status: dict[str, Any]) -> None:
         """Set the agent's part of the status; the object is created if it does not exist.

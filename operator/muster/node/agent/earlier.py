@@ -67,7 +67,7 @@ class Earlier:
         """
         status = _mapping(stored.get("status"))
         agent = _mapping(status.get("agent"))
-        before = agent.get("bootId") or ""
+        stored_boot_id = agent.get("bootId") or ""
         evidence = stored_evidence(status)
         here = tuple(item for item in evidence if item.boot_id == boot_id)
         same_machine = bool(system_uuid) and agent.get("systemUuid") == system_uuid
@@ -80,7 +80,7 @@ class Earlier:
         gpus, ports = [0], [0]
         port_names: tuple[str, ...] = ()
         forgiven = [item for item in evidence if item not in (*here, *there)]
-        if before == boot_id or same_machine:
+        if stored_boot_id == boot_id or same_machine:
             gpus.append(_count(agent.get("gpus")))
             ports.append(_count(agent.get("ports")))
             # Fewer GPUs may answer than the machine has, and nothing says how many: a GPU is lost, or the library
@@ -104,11 +104,11 @@ class Earlier:
         missed = tuple(item.subject for item in named if item.kind in _KNOWN_PORTS)
         front_end = tuple(item.subject for item in here if item.kind == kinds.FRONT_END_DOWN)
         flapping = tuple(item.subject for item in here if item.kind == kinds.IB_PORT_FLAP)
-        another = bool(before) and before != boot_id
+        another = bool(stored_boot_id) and stored_boot_id != boot_id
         stood = len(here) < len(evidence) or (another and _is_found_sick(status))
         since = agent.get("resetsWatchedSince")
         watched = 0.0 if another else None
-        if isinstance(since, int) and not isinstance(since, bool) and since >= 0 and before == boot_id:
+        if isinstance(since, int) and not isinstance(since, bool) and since >= 0 and stored_boot_id == boot_id:
             watched = float(since)
         return cls(
             another,
@@ -152,8 +152,8 @@ def _evidence(status: Mapping[str, Any]) -> Iterator[Stored]:
 
 def _is_found_sick(status: Mapping[str, Any]) -> bool:
     """Whether the operator has a finding that takes the node out of use."""
-    found = status.get("findings")
-    severities = (_mapping(each).get("severity") for each in found) if isinstance(found, list) else ()
+    findings = status.get("findings")
+    severities = (_mapping(finding).get("severity") for finding in findings) if isinstance(findings, list) else ()
     return any(severity in ("Degraded", "Fatal") for severity in severities)
 
 
@@ -173,7 +173,7 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 def _texts(value: Any) -> tuple[str, ...]:
-    return tuple(clean(each, 100) for each in value[:_MOST] if isinstance(each, str)) if isinstance(value, list) else ()
+    return tuple(clean(text, 100) for text in value[:_MOST] if isinstance(text, str)) if isinstance(value, list) else ()
 
 
 def _count(value: Any) -> int:

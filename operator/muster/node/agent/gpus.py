@@ -105,8 +105,8 @@ class Gpus:
 
     def name_at(self, index: int) -> str:
         """Return the UUID of the GPU with this NVML number, or the number while the UUID is unknown."""
-        known = self._by_index.get(index)
-        return known.uuid if known is not None else f"GPU {index}"
+        gpu = self._by_index.get(index)
+        return gpu.uuid if gpu is not None else f"GPU {index}"
 
     def restart(self) -> None:
         """Forget what belongs to the last boot: the node has booted."""
@@ -154,14 +154,14 @@ class Gpus:
         self.problem = ""
         self.driver = clean(str(answer.get("driver", "")), 64)
         # With one GPU fewer the others may have other numbers. A GPU that no longer answers keeps the name that it had.
-        before, self._by_index = self._by_index, {}
+        previous_by_index, self._by_index = self._by_index, {}
         self.names = {name: uuid for name, uuid in self.names.items() if name.startswith("PCI:")}
         named = {gpu.get("uuid") for gpu in answer.get("gpus", ())}
         self._by_index = {
-            index: gpu for index, gpu in before.items() if index in self.left_out and gpu.uuid not in named
+            index: gpu for index, gpu in previous_by_index.items() if index in self.left_out and gpu.uuid not in named
         }
         for gpu in answer.get("gpus", ()):
-            missed = before.get(int(gpu["index"]))
+            missed = previous_by_index.get(int(gpu["index"]))
             if not self._introduced(gpu) and missed is not None and missed.uuid not in named:
                 self._by_index[int(gpu["index"])] = missed
         yield from self._sick(answer)
@@ -169,8 +169,8 @@ class Gpus:
 
     def reached(self, answer: Mapping[str, Any]) -> Iterator[Signal]:
         """Yield the signals of a `reach` answer: about GPUs of which NVML had no handle before."""
-        found = [self._introduced(gpu) for gpu in answer["gpus"]]
-        if any(found):
+        introduced = [self._introduced(gpu) for gpu in answer["gpus"]]
+        if any(introduced):
             yield from self._drift()
 
     def _introduced(self, gpu: Mapping[str, Any]) -> bool:
@@ -282,8 +282,8 @@ class Gpus:
         others = any("error" not in gpu for gpu in answer["gpus"])
         for gpu in answer["gpus"]:
             index, error = int(gpu["index"]), gpu.get("error")
-            known = self._by_index.get(index)
-            subject = known.uuid if known is not None else self._unnamed(index, answer)
+            known_gpu = self._by_index.get(index)
+            subject = known_gpu.uuid if known_gpu is not None else self._unnamed(index, answer)
             if error not in (None, _LOST, _RESET_REQUIRED):
                 # Once proves nothing, and where no GPU answers it is not the fault of this one.
                 if others and error != _NO_PERMISSION and gpu.get("tries", 2) > 1:
@@ -296,7 +296,7 @@ class Gpus:
                         sustain_seconds=self._thresholds["gpu.unreachable"],
                     )
                 continue
-            if error is None and known is None:
+            if error is None and known_gpu is None:
                 continue
             if error is None:
                 for kind in (kinds.GPU_UNREACHABLE, kinds.GPU_INIT, kinds.NVML_HANG):
@@ -337,9 +337,9 @@ class Gpus:
 
     def _named(self, answer: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
         for gpu in answer["gpus"]:
-            known = self._by_index.get(int(gpu["index"]))
-            if known is not None and "error" not in gpu:
-                yield known.uuid, gpu
+            known_gpu = self._by_index.get(int(gpu["index"]))
+            if known_gpu is not None and "error" not in gpu:
+                yield known_gpu.uuid, gpu
 
     def _note(self, subject: str, gpu: Mapping[str, Any]) -> None:
         names = ("power_mw", "energy_mj", "margin", "clock_reasons", "pcie_replays", "ecc_corrected", "ecc_uncorrected")
@@ -407,7 +407,7 @@ class Gpus:
         if not usual or (unreadable and active + unreadable >= usual):
             return
         down = ", ".join(link for link, state in links.items() if not state)
-        everywhere = all(_active_links(each) < usual for _, each in self._named(answer))
+        everywhere = all(_active_links(named_gpu) < usual for _, named_gpu in self._named(answer))
         yield Signal(
             kinds.NVLINK_DOWN,
             subject,
@@ -443,7 +443,7 @@ class Gpus:
                 bad, value, allowed, total = True, f"{rate:.0f} CRC errors/s", f"{most:g}/s", None
         # NVLink 5 recovers now and then: only a link that keeps doing so is bad.
         shares = {link: self._recovering(f"{subject} link {link}", float(by_link[link]), mono) for link in by_link}
-        link = max(shares, key=lambda each: shares[each], default="")
+        link = max(shares, key=lambda candidate: shares[candidate], default="")
         most = self._thresholds["nvlink.recovering"]
         if not bad and link and shares[link] > most:
             value, allowed = f"link {link} recovers in {shares[link]:.0%} of the samples", f"{most:.0%}"

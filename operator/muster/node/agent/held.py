@@ -31,8 +31,8 @@ class Held:
 
     def hung(self, gpu: int, batch: str, mono: float) -> bool:
         """Note that a batch hung at this GPU; return whether the GPU is left out from now on."""
-        before = self._hangs.get(gpu)
-        times = before.times + 1 if before is not None else 1
+        previous_hang = self._hangs.get(gpu)
+        times = previous_hang.times + 1 if previous_hang is not None else 1
         pause = min(_LONGEST_SECONDS, self._pause * 2.0 ** min(times - _TWICE, 10)) if times >= _TWICE else 0.0
         self._hangs[gpu] = _Hang(batch, times, mono + pause)
         return times >= _TWICE

@@ -154,8 +154,8 @@ class InfiniBand:
             had_names: the names of those that were up at once.
             front_end: ports and devices of the node's own network that were missing in this boot.
         """
-        known = sorted(subject if "/" in subject else f"{subject}/?" for subject in missed if subject)
-        self._adopted = frozenset(known[:_MAX_PORTS])
+        missed_ports = sorted(subject if "/" in subject else f"{subject}/?" for subject in missed if subject)
+        self._adopted = frozenset(missed_ports[:_MAX_PORTS])
         self._flapping |= set(flapped)
         self._met = set()
         self.seen = max(self.seen, min(seen, _MAX_PORTS))
@@ -166,8 +166,8 @@ class InfiniBand:
     def states(self) -> list[Signal]:
         """Return signals about which ports are up, and which devices are gone."""
         devices = self._devices()
-        found = self._states.each(devices)
-        read = {device: found[device] for device in devices if device in found}
+        ports_by_device = self._states.each(devices)
+        read = {device: ports_by_device[device] for device in devices if device in ports_by_device}
         held = self._states.overdue_devices.keys() | self._counters.overdue_devices.keys()
         self._met |= read.keys()
         self.unseen = frozenset(devices) - self._met
@@ -224,17 +224,17 @@ class InfiniBand:
         device is gone.
         """
         now = {port.name for port in ports}
-        before = self._front_end | self._adopted_own
+        previous_names = self._front_end | self._adopted_own
         if not self._network.interfaces:
-            return before
+            return previous_names
         carrying = {
             port.name
             for port in ports
-            if not self._network.interfaces.isdisjoint(port.interfaces) or (not port.up and port.name in before)
+            if not self._network.interfaces.isdisjoint(port.interfaces) or (not port.up and port.name in previous_names)
         }
         others = self._been_up - carrying
         here = {_device(name) for name in now}
-        kept = {name for name in before if _device(name) not in here}
+        kept = {name for name in previous_names if _device(name) not in here}
         return frozenset((carrying if len(others) > len(carrying) else set()) | kept)
 
     def _port_signals(self, ports: list[Port]) -> Iterator[Signal]:
@@ -274,9 +274,9 @@ class InfiniBand:
         if own:
             self._own.add(subject)
         signals = [(kind, not own), (kinds.FRONT_END_DOWN, own)] if subject in self._own else [(kind, True)]
-        for each, here in signals:
+        for signal_kind, here in signals:
             yield Signal(
-                each,
+                signal_kind,
                 subject,
                 bad and here,
                 value=state,
@@ -454,16 +454,16 @@ class InfiniBand:
 
     def _counters_of(self, device: str) -> Mapping[str, Mapping[str, float]]:
         """Return the counters by port; those of the device itself have the key ""."""
-        found: dict[str, Mapping[str, float]] = {}
+        counters: dict[str, Mapping[str, float]] = {}
         lost = _number(self._root / device / "hw_counters" / _LOST_COMMANDS)
         for name, path, _ in self._paths_of(device):
             # Dozens for each port: joining a Path for each costs more than reading it.
             read = {counter: _number(f"{path}/{folder}/{counter}") for folder, counter in (*_ANY_INCREASE, *_RATES)}
-            found[name] = {counter: value for counter, value in read.items() if value is not None}
+            counters[name] = {counter: value for counter, value in read.items() if value is not None}
             if lost is None:
                 lost = _number(path / "hw_counters" / _LOST_COMMANDS)  # before Linux 5.14
-        found[""] = {} if lost is None else {_LOST_COMMANDS: lost}
-        return found
+        counters[""] = {} if lost is None else {_LOST_COMMANDS: lost}
+        return counters
 
     def _paths_of(self, device: str) -> Iterator[tuple[str, Path, str]]:
         for number in _names(self._root / device / "ports")[:_MAX_PORTS]:

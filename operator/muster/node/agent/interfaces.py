@@ -47,13 +47,13 @@ class Handed:
         """Return the PCI addresses of the devices in RDMA namespaces other than the host's, by their names there,
         without virtual functions."""
         here = set(_names(self._sysfs / "class/infiniband"))
-        found = {}
+        addresses = {}
         for entry in _names(self._sysfs / _VERBS):
             place = self._sysfs / _VERBS / entry
             name = _read_text(place / "ibdev")
             if name and name not in here and not _is_made_by_software(place / "device"):
-                found[name] = _target(place / "device")
-        return found
+                addresses[name] = _target(place / "device")
+        return addresses
 
     def is_among(self, device: str, elsewhere: Mapping[str, str]) -> bool:
         """Whether a vanished device is one of those of `in_namespaces`: a pod may have renamed it."""
@@ -74,10 +74,12 @@ class Handed:
     def unknown(self, taken: Collection[str]) -> int:
         """Return how many devices elsewhere were never seen here: in namespaces, or Mellanox network cards with
         programs or virtual machines. `taken`: those that were seen."""
-        known = set(self._addresses.values())
-        elsewhere = sum(name not in taken and address not in known for name, address in self.in_namespaces().items())
+        seen_addresses = set(self._addresses.values())
+        elsewhere = sum(
+            name not in taken and address not in seen_addresses for name, address in self.in_namespaces().items()
+        )
         return elsewhere + sum(
-            address not in known
+            address not in seen_addresses
             and _is_handed_out(place := self._sysfs / _PCI / address)
             and _read_text(place / "vendor") == _MELLANOX
             and _read_text(place / "class").startswith("0x02")
@@ -99,12 +101,12 @@ class NodeNetwork:
 
     def inspect(self) -> None:
         """Read the present routes and interfaces."""
-        found = set(_default_routes(self._proc))
-        new = found
+        interfaces = set(_default_routes(self._proc))
+        new = interfaces
         for _ in range(_MOST_LAYERS):
-            new = {below for name in new for below in self._below(name)} - found
-            found |= new
-        self.interfaces = frozenset(found)
+            new = {below for name in new for below in self._below(name)} - interfaces
+            interfaces |= new
+        self.interfaces = frozenset(interfaces)
         self.looks += 1
 
     def _below(self, interface: str) -> Iterator[str]:

@@ -198,7 +198,7 @@ def stands_until_reset(kind: str, code: int, value: str) -> bool:
     if code == NVLINK_XID:
         registers = [int(part, 16) for part in _REGISTER.findall(value)]
         light = any(registers) and len(registers) == len(LIGHT_REGISTERS)
-        return not light or any(each & ~bits for each, bits in zip(registers, LIGHT_REGISTERS, strict=True))
+        return not light or any(register & ~bits for register, bits in zip(registers, LIGHT_REGISTERS, strict=True))
     if code in NVLINK5_XIDS:
         reason = value.removeprefix("Fatal, reason ")
         return value.startswith("Fatal") and reason not in map(str, CAUSE_ELSEWHERE)

@@ -131,8 +131,8 @@ class Ledger:
         since = self._bad_since.setdefault(key, now.mono)
         entry = self._entries.get(key)
         if entry is None:
-            known = key[0] in self._known_before and now.mono < self._known_until
-            if known or now.mono - since >= signal.sustain_seconds:
+            is_known = key[0] in self._known_before and now.mono < self._known_until
+            if is_known or now.mono - since >= signal.sustain_seconds:
                 self._add(key, _of_signal(key[1], signal, now))
             return
         entry.good_since, entry.adopted = None, False
@@ -234,8 +234,8 @@ class Ledger:
         if not incident.brief:
             return value
         same = (incident.kind, clean(incident.subject, _SUBJECT), incident.code)
-        known = [entry for key, entry in self._entries.items() if key[:3] == same]
-        newest = max(known, key=lambda entry: entry.last.mono, default=None)
+        entries = [entry for key, entry in self._entries.items() if key[:3] == same]
+        newest = max(entries, key=lambda entry: entry.last.mono, default=None)
         return newest.value if newest is not None else value
 
     def _key_of(self, incident: Incident) -> _Key:
@@ -244,13 +244,13 @@ class Ledger:
         key = (kind, subject, code, clean(incident.value, _VALUE))
         if key in self._entries or (not incident.brief and not incident.value):
             return key
-        known = [other for other in self._entries if other[:3] == key[:3]]
-        if incident.brief or len(known) >= _MOST_VARIANTS:
-            return max(known, key=lambda other: self._entries[other].last.mono, default=key)
-        told = self._entries.get((kind, subject, code, ""))
-        if told is not None and told.brief:
+        variants = [other for other in self._entries if other[:3] == key[:3]]
+        if incident.brief or len(variants) >= _MOST_VARIANTS:
+            return max(variants, key=lambda other: self._entries[other].last.mono, default=key)
+        entry = self._entries.get((kind, subject, code, ""))
+        if entry is not None and entry.brief:
             self._entries[key] = self._entries.pop((kind, subject, code, ""))
-            told.value = key[3]
+            entry.value = key[3]
         return key
 
     def _occurred(self, entry: Entry, mono: float) -> None:
@@ -347,14 +347,14 @@ class Ledger:
         self._bound()
 
     def _adopt_reset(self, entry: Entry) -> None:
-        found = _RESET_VALUE.fullmatch(entry.value)
-        mono = float(found[1]) if found else entry.last.mono
+        match = _RESET_VALUE.fullmatch(entry.value)
+        mono = float(match[1]) if match else entry.last.mono
         self._resets[entry.subject] = max(mono, self._resets.get(entry.subject, mono))
 
-    def remember(self, before: Iterable[Stored], until: float) -> None:
+    def remember(self, evidence: Iterable[Stored], until: float) -> None:
         """Keep the evidence from before a boot: until this moment (monotonic) the same evidence counts at once, without
         having to last again."""
-        self._known_before = frozenset(item.kind for item in before)
+        self._known_before = frozenset(item.kind for item in evidence)
         self._known_until = until
 
     def rename(self, subjects: Mapping[str, str]) -> None:

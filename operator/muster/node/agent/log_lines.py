@@ -129,14 +129,14 @@ def parse(message: str) -> LogFact | None:
         return None
     for row in _ROWS:
         if any(word in message for word in row.words):
-            found = row.pattern.match(message)
-            if found is not None:
-                return _fact(row, found, message)
+            match = row.pattern.match(message)
+            if match is not None:
+                return _fact(row, match, message)
     return None
 
 
-def _fact(row: KernelLine, found: re.Match[str], message: str) -> LogFact | None:
-    said = {name: text for name, text in found.groupdict().items() if text}
+def _fact(row: KernelLine, match: re.Match[str], message: str) -> LogFact | None:
+    said = {name: text for name, text in match.groupdict().items() if text}
     device = next((text for name, text in said.items() if name.startswith("device")), "")
     kind, value, code = row.kind, said.get("value", row.value), int(said.get("code", "0"))
     if "gpu" in said:
@@ -148,7 +148,7 @@ def _fact(row: KernelLine, found: re.Match[str], message: str) -> LogFact | None
             return None
         kind = kinds.NETWORK_DISK_ERROR if _NETWORK_DISK.match(device) else kind
     if kind == kinds.XID:
-        value = _of_nvlink(code, message[found.end() :])
+        value = _of_nvlink(code, message[match.end() :])
     return LogFact(kind, code, device, value, message)
 
 
@@ -156,10 +156,10 @@ def recovery_taken_back(fact: LogFact) -> bool | None:
     """Whether the driver requested a reset or a boot that it now withdraws; None: the line is about something else."""
     if fact.kind != kinds.XID or fact.code != kinds.RECOVERY_XID:
         return None
-    found = _TAKEN_BACK.search(fact.message)
-    if found is None:
+    match = _TAKEN_BACK.search(fact.message)
+    if match is None:
         return None
-    return int(found[1], 16) in kinds.RESET_ACTIONS
+    return int(match[1], 16) in kinds.RESET_ACTIONS
 
 
 def _of_nvlink(code: int, text: str) -> str:

@@ -56,14 +56,14 @@ def main() -> None:
 
     def watch() -> None:
         """Wait for events; the calls let other threads run while they wait."""
-        told: int | None = None
+        previously_held: int | None = None
         while under_way.wait():
             time.sleep(_HELD_SECONDS / 2)
             gpu, since = batches.at
             held = gpu if under_way.is_set() and time.monotonic() - since > _HELD_SECONDS else None
-            if held != told and under_way.is_set():
+            if held != previously_held and under_way.is_set():
                 write({"held_by": held})
-            told = held
+            previously_held = held
 
     threading.Thread(target=watch, name="watch", daemon=True).start()
 
@@ -73,14 +73,14 @@ def main() -> None:
             threading.Thread(target=listen, name="events", daemon=True).start()
         return answer
 
-    known = {"start": start, "fast": batches.fast, "normal": batches.normal, "slow": batches.slow}
-    known["reach"] = batches.reach
+    functions = {"start": start, "fast": batches.fast, "normal": batches.normal, "slow": batches.slow}
+    functions["reach"] = batches.reach
     for line in sys.stdin:
         name, *left_out = line.split()
         if name == "start":
             batches.left_out = frozenset(map(int, left_out))
         under_way.set()
-        answer = known[name]()
+        answer = functions[name]()
         under_way.clear()
         write({"batch": name, "answer": answer})
     # Threads may hang in the driver; there is nothing to clean up.

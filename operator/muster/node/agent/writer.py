@@ -136,9 +136,9 @@ class Writer:
         return True
 
     def _read(self) -> None:
-        found = self._client.read()
+        stored = self._client.read()
         self._looked = self._monotonic()
-        self._on_stored(found or {})
+        self._on_stored(stored or {})
 
     def _write(self, status: dict[str, Any]) -> None:
         self._client.apply(status)
@@ -150,8 +150,8 @@ class Writer:
     def _check_object(self) -> None:
         """Check whether the object still exists: it may have been deleted."""
         self._looked = self._monotonic()
-        found = self._client.read()
-        if self._last_written is not None and not ((found or {}).get("status") or {}).get("agent"):
+        stored = self._client.read()
+        if self._last_written is not None and not ((stored or {}).get("status") or {}).get("agent"):
             self._pace.wrote(self._looked, urgent=True)
             self._write(self._last_written)
 
