@@ -117,7 +117,7 @@ class Checker:
             core, now = self._core, clock()
             state, heard = core.state, core.heard_seconds(now)
             answered, starts, passes = sorted(core.answered.items()), core.starts, len(core.passes.held)
-        states = [({"state": each}, float(each == state)) for each in (STARTING, READY, UNFIT)]
+        states = [({"state": name}, float(name == state)) for name in (STARTING, READY, UNFIT)]
         return [
             ("muster_check_state", "gauge", "1 for the state that the checker is in.", states),
             ("muster_check_passes", "gauge", "Passes that hold.", [({}, float(passes))]),

@@ -154,12 +154,12 @@ class Core:
 
     # --- events
 
-    def hear(self, told: CheckDirective, now: float) -> None:
+    def hear(self, directive: CheckDirective, now: float) -> None:
         """Apply a directive; its content is not trusted."""
         self.hear_anything(now)
-        if not told.known:
+        if not directive.known:
             return
-        orders, grants = _usable_orders(told.orders), _usable_grants(told.grants)
+        orders, grants = _usable_orders(directive.orders), _usable_grants(directive.grants)
         self._apply_grants(grants, now)
         listed = {order.id for order in orders}
         if not listed & self._candidates.keys() and listed - {order.id for order in self._orders}:
@@ -172,9 +172,14 @@ class Core:
         running = self._order
         if running is not None and running.id not in listed:
             self._cancel_run(_TAKEN_BACK)
-        if running is not None and told.meeting == running.id and self._run is not None and self._probe is not None:
+        if (
+            running is not None
+            and directive.meeting == running.id
+            and self._run is not None
+            and self._probe is not None
+        ):
             self._run.is_acknowledged = True
-            self._probe.met = told.puts
+            self._probe.met = directive.puts
         for order in orders:
             why = refusal(order) if order.id not in self._answers else ""
             if why:
@@ -235,9 +240,9 @@ class Core:
         probe, put = self._probe, Put(**message["put"])
         if self._order is None or probe is None or message.get("id") != probe.order["id"]:
             return
-        known = {**probe.puts, (put.rank, put.key): put}
-        if can_be_put(known.values()):
-            probe.puts = known
+        puts = {**probe.puts, (put.rank, put.key): put}
+        if can_be_put(puts.values()):
+            probe.puts = puts
             self._publish()
 
     # --- actions
@@ -305,7 +310,7 @@ class Core:
         """Begin the first order without an answer; else an inspection of the devices, where one is due."""
         assert self._key is not None
         alone = now - self._heard_at > ALONE_SECONDS
-        order = None if alone else next((each for each in self._orders if each.id not in self._answers), None)
+        order = None if alone else next((listed for listed in self._orders if listed.id not in self._answers), None)
         if order is not None:
             looks = now - self._used_at >= IDLE_SECONDS
             node = self._node
@@ -324,7 +329,7 @@ class Core:
         if order is None:
             return
         self._publish()
-        if any(each.id == order.id for each in self._orders) and order.id not in self._answers:
+        if any(listed.id == order.id for listed in self._orders) and order.id not in self._answers:
             if run.leaving in (_TAKEN_BACK, _ALONE):
                 return  # the order was given again meanwhile, or is still listed when contact is back
             answer = run.answer(now)
@@ -343,7 +348,7 @@ class Core:
 
     def _note_inspection(self, run: Run, now: float) -> None:
         assert run.looked is not None
-        before, self._facts = self._facts, run.facts
+        previous_facts, self._facts = self._facts, run.facts
         why = unfitness(run.looked, run.facts)
         self._set_problem(why)
         if self._problem:
@@ -353,9 +358,9 @@ class Core:
             )
         else:
             self._look_at, self._looks_in_vain = float("inf"), 0
-        if self._facts != before and self._facts is not None:
+        if self._facts != previous_facts and self._facts is not None:
             facts = self._facts
-            if before is not None:  # the answers are about another machine, except those that refuse an order
+            if previous_facts is not None:  # the answers are about another machine, except those that refuse an order
                 refused = {order.id for order in self._orders if refusal(order)}
                 self._answers = {name: answer for name, answer in self._answers.items() if name in refused}
                 self._candidates.clear()
@@ -375,7 +380,7 @@ class Core:
         passes = self.passes.with_grants(grants, self._identity, now)
         if passes != self.passes:
             self._log("this node has passed", grants=[grant.id for grant in grants])
-            new = [each for found in self._candidates.values() for each in found]
+            new = [measured for figures in self._candidates.values() for measured in figures]
             self._candidates = {}
             self.figures = with_figures(self.figures, new)
             self._remember(passes)
@@ -488,11 +493,11 @@ def _measured(order: CheckOrder, answer: CheckAnswer, facts: Facts, now: float) 
 def _usable_orders(orders: Sequence[CheckOrder]) -> Tuple[CheckOrder, ...]:
     """Return the orders that can be answered: an answer names its order, and an invalid name would spoil the whole
     report."""
-    found: Dict[str, CheckOrder] = {}
+    orders_by_id: Dict[str, CheckOrder] = {}
     for order in orders:
         if _is_id(order.id) and is_plain(order.kind) and is_plain(order.peer) and is_plain(order.namespace):
-            found.setdefault(order.id, order)
-    return tuple(found.values())
+            orders_by_id.setdefault(order.id, order)
+    return tuple(orders_by_id.values())
 
 
 def _usable_grants(grants: Sequence[CheckGrant]) -> Tuple[CheckGrant, ...]:

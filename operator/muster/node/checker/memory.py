@@ -60,14 +60,14 @@ class Passes:
 
     def knows(self, grant_id: str) -> bool:
         """Whether this grant was seen before."""
-        return grant_id in self.spent or any(each.granted == grant_id for each in self.held)
+        return grant_id in self.spent or any(held_pass.granted == grant_id for held_pass in self.held)
 
     def of_identity(self, identity: str) -> Passes:
         """Return the passes without those of another identity."""
-        dropped = [each.granted for each in self.held if each.identity != identity]
+        dropped = [held_pass.granted for held_pass in self.held if held_pass.identity != identity]
         if not dropped:
             return self
-        kept = tuple(each for each in self.held if each.identity == identity)
+        kept = tuple(held_pass for held_pass in self.held if held_pass.identity == identity)
         return Passes(kept, tuple([*self.spent, *dropped][-MAX_SPENT:]))
 
     def with_grants(self, grants: Sequence[CheckGrant], identity: str, now: float) -> Passes:
@@ -76,38 +76,40 @@ class Passes:
         if not new:
             return self
         held = [*self.held, *new]
-        too_many = [each.granted for each in held[:-MAX_PASSES]]
+        too_many = [held_pass.granted for held_pass in held[:-MAX_PASSES]]
         return Passes(tuple(held[-MAX_PASSES:]), tuple([*self.spent, *too_many][-MAX_SPENT:]))
 
     def reports(self, now: float) -> Tuple[PassReport, ...]:
         """Return the passes in the form of the report."""
-        return tuple(_pass_report(each, now - each.granted_at) for each in self.held)
+        return tuple(_pass_report(held_pass, now - held_pass.granted_at) for held_pass in self.held)
 
 
-def with_figures(known: Tuple[Measured, ...], new: Iterable[Measured]) -> Tuple[Measured, ...]:
+def with_figures(figures: Tuple[Measured, ...], new: Iterable[Measured]) -> Tuple[Measured, ...]:
     """Return the newest figure of each probe and transport, the newest one last."""
-    by_key = {(each.probe, each.transport): each for each in known}
-    for each in new:
-        by_key.pop((each.probe, each.transport), None)
-        by_key[each.probe, each.transport] = each
+    by_key = {(measured.probe, measured.transport): measured for measured in figures}
+    for measured in new:
+        by_key.pop((measured.probe, measured.transport), None)
+        by_key[measured.probe, measured.transport] = measured
     return tuple(list(by_key.values())[-MAX_FIGURES:])
 
 
-def figure_reports(known: Iterable[Measured], facts: Facts, now: float) -> Tuple[FigureReport, ...]:
+def figure_reports(figures: Iterable[Measured], facts: Facts, now: float) -> Tuple[FigureReport, ...]:
     """Return the figures of the present model and libraries, in the form of the report."""
     return tuple(
-        _report(each, now - each.measured_at)
-        for each in known
-        if (each.model, each.library, each.version) == (facts.model, facts.library, facts.version)
+        _report(measured, now - measured.measured_at)
+        for measured in figures
+        if (measured.model, measured.library, measured.version) == (facts.model, facts.library, facts.version)
     )
 
 
-def _report(each: Measured, age: float) -> FigureReport:
-    return FigureReport(each.probe, each.figure, _age(age), each.unit, each.transport, each.namespace)
+def _report(measured: Measured, age: float) -> FigureReport:
+    return FigureReport(
+        measured.probe, measured.figure, _age(age), measured.unit, measured.transport, measured.namespace
+    )
 
 
-def _pass_report(each: Pass, age: float) -> PassReport:
-    return PassReport(each.profile, _age(age), each.granted, each.gpus)
+def _pass_report(held_pass: Pass, age: float) -> PassReport:
+    return PassReport(held_pass.profile, _age(age), held_pass.granted, held_pass.gpus)
 
 
 def _age(seconds: float) -> float:
@@ -116,7 +118,7 @@ def _age(seconds: float) -> float:
 
 def passes_to_json(passes: Passes) -> Dict[str, Any]:
     """Return the content of the file of passes."""
-    return {"passes": [dataclasses.asdict(each) for each in passes.held], "spent": list(passes.spent)}
+    return {"passes": [dataclasses.asdict(held_pass) for held_pass in passes.held], "spent": list(passes.spent)}
 
 
 def passes_from_json(data: Any, now: float) -> Passes:
@@ -126,18 +128,20 @@ def passes_from_json(data: Any, now: float) -> Passes:
         ValueError: it is not what this program writes.
     """
     try:
-        held = [_checked(Pass(**each)) for each in data["passes"]]
-        for each in held:
-            decode(PassReport, encode(_pass_report(each, 0.0)), "pass")
-        spent = [_text(each) for each in data["spent"]]
+        held = [_checked(Pass(**item)) for item in data["passes"]]
+        for held_pass in held:
+            decode(PassReport, encode(_pass_report(held_pass, 0.0)), "pass")
+        spent = [_text(grant_id) for grant_id in data["spent"]]
     except (TypeError, KeyError, AttributeError) as error:
         raise ValueError("no passes: %s" % error) from error
-    return Passes(tuple(each for each in held if each.granted_at <= now)[-MAX_PASSES:], tuple(spent[-MAX_SPENT:]))
+    return Passes(
+        tuple(held_pass for held_pass in held if held_pass.granted_at <= now)[-MAX_PASSES:], tuple(spent[-MAX_SPENT:])
+    )
 
 
 def figures_to_json(figures: Iterable[Measured], now: float, wall: float) -> Dict[str, Any]:
     """Return the content of the file of figures; `wall` is the wall clock's reading now, in seconds."""
-    return {"figures": [_at(each, wall - (now - each.measured_at)) for each in figures]}
+    return {"figures": [_at(measured, wall - (now - measured.measured_at)) for measured in figures]}
 
 
 def _at(measured: Measured, seconds: float) -> Dict[str, Any]:
@@ -151,14 +155,14 @@ def figures_from_json(data: Any, now: float, wall: float) -> Tuple[Measured, ...
         ValueError: it is not what this program writes.
     """
     try:
-        found = [_checked(Measured(**each)) for each in data["figures"]]
-        for each in found:  # one invalid entry would make the coordinator refuse the whole report
-            decode(FigureReport, encode(_report(each, 0.0)), "figure")
+        stored = [_checked(Measured(**item)) for item in data["figures"]]
+        for measured in stored:  # one invalid entry would make the coordinator refuse the whole report
+            decode(FigureReport, encode(_report(measured, 0.0)), "figure")
     except (TypeError, KeyError, AttributeError) as error:
         raise ValueError("no figures: %s" % error) from error
-    ages = [max(0.0, wall - each.measured_at) for each in found]
-    known = tuple(dataclasses.replace(each, measured_at=now - age) for each, age in zip(found, ages))
-    return known[-MAX_FIGURES:]
+    ages = [max(0.0, wall - measured.measured_at) for measured in stored]
+    figures = tuple(dataclasses.replace(measured, measured_at=now - age) for measured, age in zip(stored, ages))
+    return figures[-MAX_FIGURES:]
 
 
 def _checked(item: Any) -> Any:

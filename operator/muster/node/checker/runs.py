@@ -268,12 +268,14 @@ class ReduceRun(Run):
             words = self.leaving or self._problem or "it was not begun"
             return environment_answer(self.order, words, seconds, self.given_back)
         model = self.facts.model if self.facts is not None else ""
-        found = translate.reduced(self._reduced, model, self._ethernet)
-        if found.how == translate.COULD_NOT_CONNECT and not self.is_acknowledged:
+        reduced = translate.reduced(self._reduced, model, self._ethernet)
+        if reduced.how == translate.COULD_NOT_CONNECT and not self.is_acknowledged:
             words = "the coordinator has passed nothing on, so no other node could be met"
             return environment_answer(self.order, words, seconds, self.given_back)
-        plain = _answer(self.order, found.how, found.message, seconds, self.given_back)
-        return dataclasses.replace(plain, gbps=found.gbps, retransmits=found.retransmits, transport=found.transport)
+        plain = _answer(self.order, reduced.how, reduced.message, seconds, self.given_back)
+        return dataclasses.replace(
+            plain, gbps=reduced.gbps, retransmits=reduced.retransmits, transport=reduced.transport
+        )
 
 
 def run_of(

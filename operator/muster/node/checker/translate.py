@@ -56,10 +56,10 @@ class Figure(NamedTuple):
 
 def _at(*path: str) -> Callable[[Mapping[str, Any]], Optional[float]]:
     def find(figures: Mapping[str, Any]) -> Optional[float]:
-        found: Any = figures
+        value: Any = figures
         for name in path:
-            found = found.get(name) if isinstance(found, Mapping) else None
-        return float(found) if isinstance(found, (int, float)) and math.isfinite(found) else None
+            value = value.get(name) if isinstance(value, Mapping) else None
+        return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
 
     return find
 
@@ -127,19 +127,19 @@ def probe_reports(answer: Mapping[str, Any], taken: Collection[str] = ()) -> Lis
         first = _free(figures[0].name, parts, taken)
         words = failure_text(answer)
         return [ProbeReport(first, result_of_probe(name), None, figures[0].unit, wrong, words, seconds)]
-    found = []
-    for each in figures:
+    reports = []
+    for figure in figures:
         by_device = [
-            (value, part) for part in parts for value in [each.extract(part.get("figures", {}))] if value is not None
+            (value, part) for part in parts for value in [figure.extract(part.get("figures", {}))] if value is not None
         ]
-        worst = each.worst([value for value, _ in by_device]) if by_device else None
-        words = _figure_text(each, by_device, worst, str(answer.get("device")))
-        figure = None if worst is None else min(max(worst, 0.0), _MOST)
-        name = _free(each.name, parts, taken)
-        found.append(
-            ProbeReport(name, RESULT, figure, each.unit, False, words, seconds, fingerprint=fingerprint_of(parts))
+        worst = figure.worst([value for value, _ in by_device]) if by_device else None
+        words = _figure_text(figure, by_device, worst, str(answer.get("device")))
+        reported = None if worst is None else min(max(worst, 0.0), _MOST)
+        name = _free(figure.name, parts, taken)
+        reports.append(
+            ProbeReport(name, RESULT, reported, figure.unit, False, words, seconds, fingerprint=fingerprint_of(parts))
         )
-    return found
+    return reports
 
 
 def _free(name: str, parts: Sequence[Mapping[str, Any]], taken: Collection[str]) -> str:
@@ -182,15 +182,15 @@ def fingerprint_of(parts: Sequence[Mapping[str, Any]]) -> str:
 
     "" where there is none, or where the devices are of several kinds.
     """
-    found = {
+    fingerprints = {
         (json.dumps([part.get("mark", {}).get(what) for what in ALIKE]), json.dumps(prints, sort_keys=True))
         for part in parts
         for prints in [part.get("figures", {}).get("fingerprints")]
         if prints
     }
-    if len(found) != 1:
+    if len(fingerprints) != 1:
         return ""
-    return ":".join(hashlib.blake2b(text.encode(), digest_size=8).hexdigest() for text in found.pop())
+    return ":".join(hashlib.blake2b(text.encode(), digest_size=8).hexdigest() for text in fingerprints.pop())
 
 
 class Reduced(NamedTuple):
@@ -236,8 +236,8 @@ def reduced(answer: Mapping[str, Any], model: str, ethernet: bool) -> Reduced:
     words = "" if name == outcome.DONE else failure_text(answer)
     if how == COULD_NOT_CONNECT and _PORT_TAKEN.search(words):
         how = ENVIRONMENT
-    found = [value for part in parts for value in [_bus(part.get("figures", {}))] if value is not None]
-    gbps = min(found) if found and name == outcome.DONE else 0.0
+    bandwidths = [value for part in parts for value in [_bus(part.get("figures", {}))] if value is not None]
+    gbps = min(bandwidths) if bandwidths and name == outcome.DONE else 0.0
     again = max((_again(part.get("figures", {}).get("sizes") or ()) for part in parts), default=0.0)
     return Reduced(how, min(max(gbps, 0.0), _MOST), again if transport == TCP else 0.0, transport, words)
 

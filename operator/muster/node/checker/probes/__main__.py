@@ -34,19 +34,19 @@ def main(arguments: Optional[List[str]] = None) -> int:
         prober = Prober(options.zygote)
         try:
             ready = prober.wait_until_ready(_IMPORT_SECONDS)
-            found = node.run(prober, PROFILES[options.profile], options.expected, options.directory, tell)
+            findings = node.run(prober, PROFILES[options.profile], options.expected, options.directory, tell)
         finally:
             prober.close()
     except (OSError, ZygoteError) as error:
         print("nothing was probed: %s" % error, file=sys.stderr)
         return 1
     if options.json:
-        whole = dataclasses.asdict(found)
-        whole.update(profile=options.profile, import_seconds=ready["import_seconds"], problems=found.problems)
+        whole = dataclasses.asdict(findings)
+        whole.update(profile=options.profile, import_seconds=ready["import_seconds"], problems=findings.problems)
         print(json.dumps(whole, indent=2))
     else:
-        _conclude(options.profile, ready, found)
-    return 1 if found.problems else 0
+        _conclude(options.profile, ready, findings)
+    return 1 if findings.problems else 0
 
 
 def _print_answer(answer: Dict[str, Any]) -> None:
@@ -78,13 +78,13 @@ def _figures_text(figures: Dict[str, Any]) -> str:
     return ", ".join(shown)
 
 
-def _conclude(profile: str, ready: Dict[str, Any], found: node.Findings) -> None:
+def _conclude(profile: str, ready: Dict[str, Any], findings: node.Findings) -> None:
     print(
         "\n%s on %s: %.1f s, and %.1f s to import torch"
-        % (profile, found.device, found.seconds, ready["import_seconds"])
+        % (profile, findings.device, findings.seconds, ready["import_seconds"])
     )
-    print("compared with: %s" % ", ".join("%s %s" % item for item in sorted(found.key.items()) if item[1]))
-    for problem in found.problems:
+    print("compared with: %s" % ", ".join("%s %s" % item for item in sorted(findings.key.items()) if item[1]))
+    for problem in findings.problems:
         print("problem: %s" % problem)
 
 

@@ -45,16 +45,16 @@ def bits(worker: Worker) -> Dict[str, Any]:
     while passes < 2 or time.monotonic() - began < worker.order["seconds"]:
         for shape in shapes:
             name = "%s %dx%dx%d" % tuple(shape)
-            found = [_fingerprint(worker, shape, seed) for seed in seeds]
-            tried += len(found)
-            wanted = first.setdefault(name, found)
-            differ = sum(one != other for one, other in zip(found, wanted))
+            fingerprints = [_fingerprint(worker, shape, seed) for seed in seeds]
+            tried += len(fingerprints)
+            wanted = first.setdefault(name, fingerprints)
+            differ = sum(one != other for one, other in zip(fingerprints, wanted))
             if differ:
                 differing[name] = differing.get(name, 0) + differ
         passes += 1
     seconds = time.monotonic() - began
     figures: Dict[str, Any] = {
-        "fingerprints": {name: _digest(found) for name, found in first.items()},
+        "fingerprints": {name: _digest(prints) for name, prints in first.items()},
         "passes": passes,
         "results": tried,
         "differing": sum(differing.values()),
@@ -121,5 +121,5 @@ def _sums(torch: Any, tensor: Any) -> Tuple[int, int]:
     return int(words.sum()), int((words * weights).sum())
 
 
-def _digest(found: List[Tuple[int, ...]]) -> str:
-    return hashlib.blake2b(repr(found).encode(), digest_size=8).hexdigest()
+def _digest(fingerprints: List[Tuple[int, ...]]) -> str:
+    return hashlib.blake2b(repr(fingerprints).encode(), digest_size=8).hexdigest()

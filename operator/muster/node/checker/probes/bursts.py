@@ -27,7 +27,7 @@ def rates(worker: Worker, step: Callable[[], Any], size: float) -> List[float]:
     step()
     worker.wait()
     steps = max(1, round(worker.order["burst_seconds"] / max(time.monotonic() - began, 1e-6)))
-    found = []
+    burst_rates = []
     end = time.monotonic() + worker.order["seconds"]
     while True:
         began = time.monotonic()
@@ -35,17 +35,17 @@ def rates(worker: Worker, step: Callable[[], Any], size: float) -> List[float]:
             step()
         worker.wait()
         now = time.monotonic()
-        found.append(steps * size / max(now - began, 1e-9))
+        burst_rates.append(steps * size / max(now - began, 1e-9))
         if now >= end:
-            return found
+            return burst_rates
 
 
-def summary(found: List[float], unit: str, scale: float) -> Dict[str, Any]:
+def summary(burst_rates: List[float], unit: str, scale: float) -> Dict[str, Any]:
     """Return best, median and number of the bursts."""
     return {
-        "best_%s" % unit: significant(max(found) / scale),
-        "median_%s" % unit: significant(statistics.median(found) / scale),
-        "bursts": len(found),
+        "best_%s" % unit: significant(max(burst_rates) / scale),
+        "median_%s" % unit: significant(statistics.median(burst_rates) / scale),
+        "bursts": len(burst_rates),
     }
 
 

@@ -30,8 +30,8 @@ def gemm(worker: Worker) -> Dict[str, Any]:
     )
     result = torch.empty_like(left)
     worker.meet("load")
-    found = bursts.rates(worker, lambda: torch.mm(left, right, out=result), 2.0 * size**3)
-    return {"type": "bfloat16", "size": size, **bursts.summary(found, "tflops", _TERA)}
+    rates = bursts.rates(worker, lambda: torch.mm(left, right, out=result), 2.0 * size**3)
+    return {"type": "bfloat16", "size": size, **bursts.summary(rates, "tflops", _TERA)}
 
 
 def bandwidth(worker: Worker) -> Dict[str, Any]:
@@ -43,8 +43,8 @@ def bandwidth(worker: Worker) -> Dict[str, Any]:
     source = torch.ones(size_bytes // 4, dtype=torch.int32, device=worker.device)
     target = torch.empty_like(source)
     worker.meet("load")
-    found = bursts.rates(worker, lambda: target.copy_(source), 2.0 * size_bytes)
-    return {"bytes": size_bytes, **bursts.summary(found, "gb_per_s", _GIGA)}
+    rates = bursts.rates(worker, lambda: target.copy_(source), 2.0 * size_bytes)
+    return {"bytes": size_bytes, **bursts.summary(rates, "gb_per_s", _GIGA)}
 
 
 def host_copies(worker: Worker) -> Dict[str, Any]:

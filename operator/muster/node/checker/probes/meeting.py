@@ -113,15 +113,15 @@ class Meeting:
             RuntimeError: no process has put the key in time.
         """
         self.wait([key], None)
-        found = list(self._puts_of(key))
-        value = next((put["value"] for put in found if put["value"]), "")
-        return unpacked(value) if value else str(sum(put["add"] for put in found)).encode("ascii")
+        puts = list(self._puts_of(key))
+        value = next((put["value"] for put in puts if put["value"]), "")
+        return unpacked(value) if value else str(sum(put["add"] for put in puts)).encode("ascii")
 
     def check(self, keys: Sequence[str]) -> bool:
         """Whether all of these keys have been put."""
         self._read()
-        known = self._own.keys() | {put["key"] for put in self._others}
-        return all(key in known for key in keys)
+        known_keys = self._own.keys() | {put["key"] for put in self._others}
+        return all(key in known_keys for key in keys)
 
     def wait(self, keys: Sequence[str], seconds: Optional[float]) -> None:
         """Wait until all of these keys have been put.
@@ -153,9 +153,9 @@ class Meeting:
     def _puts_of(self, key: str) -> List[Put]:
         """Return the puts of a key, by rank: of several values all processes take the same."""
         self._read()
-        found = [put for put in self._others if put["key"] == key and put["rank"] != self._rank]
-        found += [self._own[key]] if key in self._own else []
-        return sorted(found, key=lambda put: int(put["rank"]))
+        puts = [put for put in self._others if put["key"] == key and put["rank"] != self._rank]
+        puts += [self._own[key]] if key in self._own else []
+        return sorted(puts, key=lambda put: int(put["rank"]))
 
     def _read(self) -> None:
         try:

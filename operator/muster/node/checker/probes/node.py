@@ -154,9 +154,9 @@ def _not_run(step: Step, name: str, message: str) -> Dict[str, Any]:
 
 def _marks(answers: List[Dict[str, Any]], device: str) -> Dict[str, Any]:
     """Return model, instruction set and transports; of different models all are named."""
-    found: Dict[str, Any] = {}
+    summary: Dict[str, Any] = {}
     marks = [part["mark"] for answer in answers if answer["device"] == device for part in answer["parts"]]
     for name in ("model", "instructions"):
-        found[name] = " + ".join(sorted({str(mark[name]) for mark in marks if name in mark})) or None
-    found["transports"] = sorted({name for answer in answers for name in answer.get("transports", ())})
-    return found
+        summary[name] = " + ".join(sorted({str(mark[name]) for mark in marks if name in mark})) or None
+    summary["transports"] = sorted({name for answer in answers for name in answer.get("transports", ())})
+    return summary

@@ -146,7 +146,7 @@ def _is_cut(library: Any, handle: ctypes.c_void_p) -> bool:
 
 
 def _pids(library: Any, handle: ctypes.c_void_p) -> Tuple[int, ...]:
-    found = set()
+    pids = set()
     for name in ("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetGraphicsRunningProcesses_v3"):
         count, processes = ctypes.c_uint(_MAX_PROCESSES), (_Process * _MAX_PROCESSES)()
         code = getattr(library, name)(handle, ctypes.byref(count), processes)
@@ -154,8 +154,8 @@ def _pids(library: Any, handle: ctypes.c_void_p) -> Tuple[int, ...]:
             continue
         if code != _INSUFFICIENT_SIZE:
             _raise_on_error(name, code)
-        found |= {process.pid for process in processes[: min(count.value, _MAX_PROCESSES)]}
-    return tuple(sorted(found))
+        pids |= {process.pid for process in processes[: min(count.value, _MAX_PROCESSES)]}
+    return tuple(sorted(pids))
 
 
 def _text(library: Any, name: str, *arguments: Any) -> str:

@@ -190,13 +190,13 @@ def _crew(order: Dict[str, Any], device: str, probe: Probe) -> Tuple[Tuple[int, 
 
 
 def _environment(order: Dict[str, Any]) -> Dict[str, str]:
-    found = order.get("environment", {})
-    if not isinstance(found, dict) or len(found) > _MAX_ENVIRONMENT:
+    environment = order.get("environment", {})
+    if not isinstance(environment, dict) or len(environment) > _MAX_ENVIRONMENT:
         raise ValueError("environment must be an object of at most %d variables" % _MAX_ENVIRONMENT)
-    for name, value in found.items():
+    for name, value in environment.items():
         if not _VARIABLE.fullmatch(name) or _FILES.search(name) or not isinstance(value, str):
             raise ValueError("%s must not be set: only texts for NCCL, gloo, libfabric and UCX, and no files" % name)
-    return dict(found)
+    return dict(environment)
 
 
 def _is_number(value: Any) -> bool:

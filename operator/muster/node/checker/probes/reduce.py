@@ -137,7 +137,7 @@ def _measure(worker: Worker, group: Any, rank: int, world: int, size_bytes: int,
     base = torch.arange(count, device=worker.device).remainder_(_PERIOD).to(torch.float32)
     extra = sum(other % 4 for other in range(world))
     data, seconds, wrong = torch.empty_like(base), [], 0
-    before = segments()
+    segments_before = segments()
     for turn in range(repeats):
         torch.add(base, rank % 4, out=data)
         worker.wait()
@@ -147,7 +147,7 @@ def _measure(worker: Worker, group: Any, rank: int, world: int, size_bytes: int,
         seconds.append(time.monotonic() - began)
         if turn in (0, repeats - 1):
             wrong += int(torch.ne(data, base * world + extra).sum())
-    after = segments()
+    segments_after = segments()
     best = min(seconds)
     # What crosses the slowest link (nccl-tests, doc/PERFORMANCE.md): 2 (n - 1) / n of the data.
     bus = 2 * (world - 1) / world * size_bytes / best / 1e9
@@ -159,8 +159,8 @@ def _measure(worker: Worker, group: Any, rank: int, world: int, size_bytes: int,
         "median_seconds": significant(statistics.median(seconds)),
         "p95_seconds": significant(ordered[int(0.95 * (len(ordered) - 1))]),
         "best_bus_gb_per_s": significant(bus),
-        "segments": after[0] - before[0],
-        "segments_again": after[1] - before[1],
+        "segments": segments_after[0] - segments_before[0],
+        "segments_again": segments_after[1] - segments_before[1],
         "wrong_words": wrong,
     }
 
@@ -173,8 +173,8 @@ def segments() -> Tuple[int, int]:
             head, values = (line.split() for line in file if line.startswith("Tcp:"))
     except (OSError, ValueError):
         return 0, 0
-    found = dict(zip(head, values))
-    return int(found["OutSegs"]), int(found["RetransSegs"])
+    counters = dict(zip(head, values))
+    return int(counters["OutSegs"]), int(counters["RetransSegs"])
 
 
 def interface_to(address: str, port: int) -> str:
@@ -192,16 +192,16 @@ def interface_to(address: str, port: int) -> str:
 
 
 def _addresses(interface: str) -> "list[str]":
-    found = []
+    addresses = []
     # The interface may have no address of this family.
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, contextlib.suppress(OSError):
         answer = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, struct.pack("256s", interface.encode()[:15]))
-        found.append(socket.inet_ntoa(answer[20:24]))
+        addresses.append(socket.inet_ntoa(answer[20:24]))
     try:
         with open("/proc/net/if_inet6", encoding="ascii") as file:
             lines = [line.split() for line in file]
     except OSError:
-        return found
-    return found + [
+        return addresses
+    return addresses + [
         socket.inet_ntop(socket.AF_INET6, bytes.fromhex(fields[0])) for fields in lines if fields[-1] == interface
     ]

@@ -49,16 +49,16 @@ def listen(store: Any, node_rank: int, host: str, port: int) -> Optional[socket.
     key = _KEY % node_rank
     address = address_to(host, port)
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    found = socket.socket(family, socket.SOCK_STREAM)
+    listener = socket.socket(family, socket.SOCK_STREAM)
     try:
-        found.bind((address, port))
-        found.listen()
+        listener.bind((address, port))
+        listener.listen()
     except OSError:  # another process has the port: that of the other node where both are one machine
-        found.close()
+        listener.close()
         store.set(key, "")
         return None
     store.set(key, address)
-    return found
+    return listener
 
 
 def problem(store: Any, node_rank: int, port: int) -> str:

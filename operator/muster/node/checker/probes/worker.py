@@ -124,7 +124,7 @@ def _refuse_what_is_not_ours_alone(worker: Worker) -> None:
         raise ProblemError(IN_USE, "GPU %d is in use: %s" % (gpu.index, gpu.use))
 
 
-def settle_in(parent: int, group: Optional[int], keep: "set[int]", known: "set[int]", out: int) -> None:
+def settle_in(parent: int, group: Optional[int], keep: "set[int]", descriptors: "set[int]", out: int) -> None:
     """Prepare the forked child: a process group of its own, no descriptor of the zygote's, and an end together with the
     zygote."""
     os.setpgid(0, group or 0)
@@ -135,5 +135,5 @@ def settle_in(parent: int, group: Optional[int], keep: "set[int]", known: "set[i
     os.dup2(null, 0)
     os.dup2(out, 1)
     os.dup2(out, 2)
-    for descriptor in (known | {null, out}) - keep - {0, 1, 2}:
+    for descriptor in (descriptors | {null, out}) - keep - {0, 1, 2}:
         os.close(descriptor)

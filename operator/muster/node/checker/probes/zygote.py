@@ -331,11 +331,11 @@ class Zygote:
         pid = os.fork()
         if pid == 0:
             try:
-                known = {self._in, self._out, hear, tell, listen, child_tell, child_hear}
+                descriptors = {self._in, self._out, hear, tell, listen, child_tell, child_hear}
                 for other in [*self._all_crews(), crew]:
                     for member in other.members:
-                        known.update(member.descriptors)
-                settle_in(parent, crew.group, {child_tell, child_hear}, known, child_out)
+                        descriptors.update(member.descriptors)
+                settle_in(parent, crew.group, {child_tell, child_hear}, descriptors, child_out)
                 work(Worker(self._torch, parameters, index, max(1, crew.order.processes), child_tell, child_hear))
                 os._exit(0)
             finally:  # no exception may get into the zygote's loop
@@ -504,14 +504,14 @@ def _transports(crew: Crew) -> List[str]:
     """Return the transports of the sums, by NCCL's names ("NET/IB/GDRDMA", "P2P/CUMEM"); gloo has only TCP."""
     if not crew.order.cuda:
         return ["TCP"]
-    found: Set[str] = set()
+    transports: Set[str] = set()
     networks: Set[str] = set()
     for member in crew.members:
-        found |= member.output.transports
+        transports |= member.output.transports
         networks |= member.output.networks
     # Printed even where no channel needs it.
     across = {"NET/%s" % name for name in networks} if crew.order.parameters["nodes"] > 1 else set()
-    return sorted(found or across)
+    return sorted(transports or across)
 
 
 def _read(descriptor: int) -> Optional[bytes]:
@@ -531,10 +531,10 @@ def _kill(group: int) -> None:
 def _ended(pid: int) -> Optional[int]:
     """Return minus the signal, or the exit code, of a child that has ended; it stays unreaped, and its group with
     it."""
-    found = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    if found is None:
+    result = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    if result is None:
         return None
-    return found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
+    return result.si_status if result.si_code == os.CLD_EXITED else -result.si_status
 
 
 def _reap(pid: int) -> bool:
