@@ -94,11 +94,11 @@ def step_in_name(name: str) -> Optional[int]:
 
     A number beside a letter counts only where there is no other, and so does a date. `10k` is 10,000.
     """
-    found = _called_step(name)
+    numbers = _called_step(name)
     for text in dict.fromkeys((_DATE.sub("-", name), name)):
         for pattern in (_ALONE, _THOUSANDS, _NUMBERED, _INTEGER):
-            found = found or pattern.findall(text)[-1:]
-    return _short(found)
+            numbers = numbers or pattern.findall(text)[-1:]
+    return _short(numbers)
 
 
 def named_step(name: str) -> Optional[int]:
@@ -177,8 +177,8 @@ def put_away(names: Iterable[str]) -> Set[str]:
     written without one: then the program does not write it.
     """
     split = {name: _added(name) for name in names}
-    bare = {_shape(before) for before, added in split.values() if not added}
-    odd = {name for name, (before, added) in split.items() if added and _shape(before) in bare}
+    bare = {_shape(stem) for stem, added in split.values() if not added}
+    odd = {name for name, (stem, added) in split.items() if added and _shape(stem) in bare}
     return odd.union(filter(_is_put_away, split))
 
 
@@ -191,10 +191,10 @@ def _is_put_away(name: str) -> bool:
 def _added(name: str) -> Tuple[str, str]:
     """Return a name before and from the words behind its last number; the second is "" where programs write these."""
     name = _FILE_ENDING.sub("", name)
-    found = _ADDED.match(name)
-    if found is None or set(_WORD.findall(found[2].lower())) <= set(WRITTEN_BEHIND):
+    match = _ADDED.match(name)
+    if match is None or set(_WORD.findall(match[2].lower())) <= set(WRITTEN_BEHIND):
         return name, ""
-    return found[1], found[2]
+    return match[1], match[2]
 
 
 def _shape(name: str) -> str:

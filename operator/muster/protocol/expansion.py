@@ -25,8 +25,8 @@ _OUR_REFERENCE = re.compile(r"(?<!\$)(\$+)\((%s)\)" % "|".join(sorted(_OURS)))
 def resolved(words: Sequence[str], environment: Mapping[str, str]) -> List[str]:
     """Resolve all references in words that no kubelet has processed: `$$` is a dollar sign, and unknown names stay."""
 
-    def value(found: Match[str]) -> str:
-        return "$" if found.group("dollar") else environment.get(found.group("name"), found.group())
+    def value(match: Match[str]) -> str:
+        return "$" if match.group("dollar") else environment.get(match.group("name"), match.group())
 
     return [_REFERENCE.sub(value, word) for word in words]
 
@@ -39,15 +39,15 @@ def expanded(command: Sequence[str], environment: Mapping[str, str]) -> List[str
 def with_identity(environment: Dict[str, str]) -> Dict[str, str]:
     """Resolve references in the container's variables that the pod lists in REFERRING."""
     names = json.loads(environment.get(REFERRING) or "[]")
-    found = {name: _with_ours(environment[name], environment) for name in names if name in environment}
-    return {**environment, **found}
+    variables = {name: _with_ours(environment[name], environment) for name in names if name in environment}
+    return {**environment, **variables}
 
 
 def _with_ours(text: str, environment: Mapping[str, str]) -> str:
-    def value(found: Match[str]) -> str:
-        dollars, name = len(found.group(1)), found.group(2)
-        known = dollars % 2 and name in environment
-        return "$" * (dollars // 2) + (environment[name] if known else "$" * (dollars % 2) + "(%s)" % name)
+    def value(match: Match[str]) -> str:
+        dollars, name = len(match.group(1)), match.group(2)
+        is_known = dollars % 2 and name in environment
+        return "$" * (dollars // 2) + (environment[name] if is_known else "$" * (dollars % 2) + "(%s)" % name)
 
     return _OUR_REFERENCE.sub(value, text) if "$(" in text else text
 
@@ -57,15 +57,15 @@ def kept(text: str) -> str:
 
     The kubelet might know such a name itself, for example from a Service, and makes one $ of two.
     """
-    return _OUR_REFERENCE.sub(lambda found: "%s(%s)" % (found.group(1) * 2, found.group(2)), text)
+    return _OUR_REFERENCE.sub(lambda match: "%s(%s)" % (match.group(1) * 2, match.group(2)), text)
 
 
 def referring(variables: Iterable[Tuple[str, str]]) -> List[str]:
     """Return the names of the variables that refer to Muster's, in this order, also through an earlier variable."""
-    found: List[str] = []
+    referrers: List[str] = []
     for name, text in variables:
         if "$(" in text:
-            names = {each.group("name") for each in _REFERENCE.finditer(text)}
-            if _OUR_REFERENCE.search(text) or not names.isdisjoint(found):
-                found.append(name)
-    return found
+            names = {match.group("name") for match in _REFERENCE.finditer(text)}
+            if _OUR_REFERENCE.search(text) or not names.isdisjoint(referrers):
+                referrers.append(name)
+    return referrers

@@ -47,11 +47,11 @@ def is_cut_off(
         broken_seconds: since neighbours last found the gang broken; None if they have not. A step that was finished
             later refutes it. A worker repeats the news while a member is missing: old news does not count.
     """
-    known = broken_seconds is not None and broken_seconds < min(step_seconds, max(NEWS_SECONDS, STEPS * limit_seconds))
+    broken = broken_seconds is not None and broken_seconds < min(step_seconds, max(NEWS_SECONDS, STEPS * limit_seconds))
     return (
         coordinator_seconds >= limit_seconds
         and step_seconds >= limit_seconds
-        and (known or has_silent_peer(limit_seconds, peer_seconds))
+        and (broken or has_silent_peer(limit_seconds, peer_seconds))
     )
 
 

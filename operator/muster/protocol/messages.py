@@ -386,11 +386,11 @@ def limits(kind: Any) -> Dict[str, Limit]:
     """Return the limits of a part of a report by field name; booleans and parts have none."""
     if kind not in _LIMITS:
         hints = _hints(kind)
-        found = {
+        field_limits = {
             field.name: field.metadata.get("limit") or _OF_TYPE.get(_bare(hints[field.name]))
             for field in dataclasses.fields(kind)
         }
-        _LIMITS[kind] = {name: limit for name, limit in found.items() if limit is not None}
+        _LIMITS[kind] = {name: limit for name, limit in field_limits.items() if limit is not None}
     return _LIMITS[kind]
 
 
@@ -509,12 +509,12 @@ _ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 def _to_json(value: Any) -> Dict[str, Any]:
     """Return the JSON object of a message or of a part of one, keys in order."""
-    found = {}
+    document = {}
     for name, key in _keys(type(value)):
         item = getattr(value, name)
         if item is not None:
-            found[key] = [_to_json(one) for one in item] if isinstance(item, tuple) else item
-    return found
+            document[key] = [_to_json(one) for one in item] if isinstance(item, tuple) else item
+    return document
 
 
 def _from_json(kind: Type[T], data: Any, where: str) -> T:
@@ -553,12 +553,12 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
 
 def _finite(value: float, where: str) -> float:
     try:
-        found = float(value)
+        number = float(value)
     except OverflowError:
-        found = float("inf")
-    if not -LONGEST_SECONDS <= found <= LONGEST_SECONDS:
+        number = float("inf")
+    if not -LONGEST_SECONDS <= number <= LONGEST_SECONDS:
         raise ProtocolError("%s: %.80s is no time" % (where, value))
-    return found
+    return number
 
 
 _HINTS: Dict[Any, Dict[str, Any]] = {}

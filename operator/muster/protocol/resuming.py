@@ -270,8 +270,8 @@ def likely(format: str) -> str:  # noqa: A002
 def _is_certain(preset: Preset, command: Sequence[str]) -> bool:
     names = {word.rsplit("/", 1)[-1] for word in command}
     patterns = [pattern for pattern in preset.programs if "*" in pattern]
-    known = not names.isdisjoint(preset.programs) or any(fnmatch.filter(names, pattern) for pattern in patterns)
-    return known and (not preset.shows or any(word.startswith(preset.shows) for word in command))
+    runs_program = not names.isdisjoint(preset.programs) or any(fnmatch.filter(names, pattern) for pattern in patterns)
+    return runs_program and (not preset.shows or any(word.startswith(preset.shows) for word in command))
 
 
 def added(name: str, command: Sequence[str], path: str, directory: str) -> Added:
@@ -372,7 +372,9 @@ def _unloadable(preset: Preset, format: str, place: str) -> str:  # noqa: A002
     elif format in preset.files_only:
         why = "loads what is written as %s only from a file system" % format
     else:
-        why = "loads only from %s" % " or ".join(["a file system", *("%s://" % known for known in preset.urls)])
+        why = "loads only from %s" % " or ".join(
+            ["a file system", *("%s://" % url_scheme for url_scheme in preset.urls)]
+        )
     return (
         "spec.checkpoint.resumePreset: %s %s, and this is %s. Set it to Off, and let the program fetch "
         "what MUSTER_RESUME_PATH names" % (preset.name, why, place)
@@ -388,14 +390,14 @@ def is_own(path: str, directory: str) -> bool:
 
 def _values(command: Sequence[str], key: str) -> List[str]:
     """Return the values that the command gives to an option, in order; "" for one that has none."""
-    found, plain = [], _plain(key)
+    values, plain = [], _plain(key)
     for place, word in enumerate(command):
         name, sign, value = word.partition("=")
         if len(name) < len(plain) or _plain(name) != plain:
             continue
         following = "".join(command[place + 1 : place + 2])
-        found.append(value if sign else "" if following.startswith("--") else following)
-    return found
+        values.append(value if sign else "" if following.startswith("--") else following)
+    return values
 
 
 def _plain(name: str) -> str:

@@ -49,24 +49,24 @@ def clauses(line: str) -> Iterator[Tuple[Tuple[str, ...], str]]:
     ends: List[int] = []  # of the documents that begin behind this line
     in_array = False  # within A=(…), whose words make one value
     while place < len(line):
-        found = _TOKEN.match(line, place)
-        if found is None:
+        match = _TOKEN.match(line, place)
+        if match is None:
             return
-        kind, place = found.lastgroup or "", found.end()
+        kind, place = match.lastgroup or "", match.end()
         if kind in ("single", "escaped", "letter", "resolved", "double", "simple"):
-            word = (word or "") + _meant(kind, found.group(kind))
+            word = (word or "") + _meant(kind, match.group(kind))
             continue
-        if kind == "plain" and found.group() == "#" and (word is None or (in_array and word[-1] in "= ")):
+        if kind == "plain" and match.group() == "#" and (word is None or (in_array and word[-1] in "= ")):
             place = _next_line(line, place)
             continue
         if in_array and kind in ("blank", "joint", "line"):
             word = (word or "") + " "
             continue
-        if found.group() == "(" and word is not None and ASSIGNMENT.fullmatch(word):
+        if match.group() == "(" and word is not None and ASSIGNMENT.fullmatch(word):
             in_array = True
             continue
         if kind in ("plain", "redirection"):
-            word = (word or "") + found.group()
+            word = (word or "") + match.group()
             continue
         if kind == "joint":
             continue
@@ -76,31 +76,31 @@ def clauses(line: str) -> Iterator[Tuple[Tuple[str, ...], str]]:
             word = None
         if kind == "document":
             searches += 1
-            end = _end(line, place, found) if searches <= _MOST_DOCUMENTS else None
+            end = _end(line, place, match) if searches <= _MOST_DOCUMENTS else None
             ends += [end] if end is not None else []
         elif kind in ("line", "end"):
             if kind == "line" and ends:
                 place = place if _reads_commands(words) else max(place, *ends)
                 ends = []
-            yield tuple(words), found.group()
+            yield tuple(words), match.group()
             words = []
     if word is not None:
         words.append(word)
     yield tuple(words), ""
 
 
-def resolved(found: Iterable[Tuple[str, ...]]) -> Iterator[Tuple[str, ...]]:
+def resolved(unresolved: Iterable[Tuple[str, ...]]) -> Iterator[Tuple[str, ...]]:
     """Yield each command with the values of those variables that the line sets to one text each; others stay."""
-    listed = list(found)
+    listed = list(unresolved)
     values: Dict[str, Optional[str]] = {}
     for words in listed:
         for word in _assignments(words):
             name, more, value = _assigned(word)
             value = _with(values, value)
-            before = values.get(name, "" if more else None)
+            previous_value = values.get(name, "" if more else None)
             if more:
-                value = "%s%s" % (before, value) if before is not None else ""
-            elif name in values and before != value:
+                value = "%s%s" % (previous_value, value) if previous_value is not None else ""
+            elif name in values and previous_value != value:
                 value = ""  # one of several: which one is unknown
             values[name] = value if 0 < len(value) <= _LONGEST_VALUE else None
     room = _MOST_ADDED
@@ -133,9 +133,9 @@ def _parts(values: Dict[str, Optional[str]], word: str) -> List[str]:
 
 
 def _with(values: Dict[str, Optional[str]], text: str) -> str:
-    def value(found: "Match[str]") -> str:
-        known = values.get(found.group(1) or found.group(2))
-        return found.group() if known is None else known
+    def value(match: "Match[str]") -> str:
+        variable_value = values.get(match.group(1) or match.group(2))
+        return match.group() if variable_value is None else variable_value
 
     return _VARIABLE.sub(value, text, count=_MOST_VARIABLES)
 
@@ -144,20 +144,20 @@ def _meant(kind: str, text: str) -> str:
     if kind == "resolved":
         return "$_"
     if kind in ("double", "simple"):
-        return _ESCAPE.sub(lambda found: found.group(1) or "", _STANDS_FOR.sub("$_", text))
+        return _ESCAPE.sub(lambda match: match.group(1) or "", _STANDS_FOR.sub("$_", text))
     return text
 
 
 def _next_line(line: str, place: int) -> int:
-    found = line.find("\n", place)
-    return found if found >= 0 else len(line)
+    end = line.find("\n", place)
+    return end if end >= 0 else len(line)
 
 
-def _end(line: str, place: int, found: "re.Match[str]") -> Optional[int]:
+def _end(line: str, place: int, match: "re.Match[str]") -> Optional[int]:
     """Return where the document that was announced at a place ends; None: nowhere, so it is none."""
-    name = found.group("single_end") or found.group("double_end") or found.group("plain_end")
-    before = r"\t*" if found.group("tabs") else ""
-    end = re.compile("^%s%s$" % (before, re.escape(name)), re.MULTILINE).search(line, _next_line(line, place))
+    name = match.group("single_end") or match.group("double_end") or match.group("plain_end")
+    indent = r"\t*" if match.group("tabs") else ""
+    end = re.compile("^%s%s$" % (indent, re.escape(name)), re.MULTILINE).search(line, _next_line(line, place))
     return end.end() if end else None
 
 

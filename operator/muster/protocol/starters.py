@@ -104,7 +104,7 @@ def starter_of(command: Sequence[str]) -> str:
 def starter_of_all(command: Sequence[str]) -> str:
     """Return the name of the one program that starts processes for a command, also in a shell's line; "" for none, or
     for several."""
-    names = {starter_of(each) for each in commands_of(command)}
+    names = {starter_of(inner_command) for inner_command in commands_of(command)}
     return names.pop() if len(names) == 1 else ""
 
 
@@ -124,8 +124,8 @@ def commands_of(command: Sequence[str]) -> List[Tuple[str, ...]]:
     line."""
     line = shell_line(command)
     if line is None:
-        found = started(command)
-        return [found] if found else []
+        started_command = started(command)
+        return [started_command] if started_command else []
     return list(_within(line))
 
 
