@@ -145,19 +145,23 @@ def baseline(key: Key, samples: Iterable[Sample]) -> Baseline | None:
         ):
             by_node[sample.node].append(sample)
     newest = {
-        node: sorted(found, key=lambda each: (each.at, each.figure, each.namespace))[-PER_NODE:]
-        for node, found in by_node.items()
+        node: sorted(node_samples, key=lambda sample: (sample.at, sample.figure, sample.namespace))[-PER_NODE:]
+        for node, node_samples in by_node.items()
     }
     counting = _bounded(newest)
     if len(counting) < LEAST_NODES:
         return None
-    middles = {node: median(sample.figure for sample in found) for node, found in counting.items()}
+    middles = {node: median(sample.figure for sample in node_samples) for node, node_samples in counting.items()}
     middle = median(middles.values())
     # Each node counts once here, too: the median of its own deviations.
-    deviations = [median(abs(math.log(sample.figure / middle)) for sample in found) for found in counting.values()]
+    deviations = [
+        median(abs(math.log(sample.figure / middle)) for sample in node_samples) for node_samples in counting.values()
+    ]
     sigma = _SIGMA_OF_MAD * median(deviations)
     least = middle * ratio_of(sigma)
-    shares = [sum(sample.figure < least for sample in found) / len(found) for found in counting.values()]
+    shares = [
+        sum(sample.figure < least for sample in node_samples) / len(node_samples) for node_samples in counting.values()
+    ]
     # A node that is bad all the time has no say in how often healthy ones miss.
     healthy = [share for share in shares if share < 0.5]
     assumed = _ASSUMED_MISS_SHARE * _ASSUMED_TESTS
@@ -175,8 +179,8 @@ def _bounded(newest: dict[str, list[Sample]]) -> dict[str, list[Sample]]:
         newest: by node, its newest samples.
     """
     owners: dict[str, list[str]] = defaultdict(list)
-    for node, found in newest.items():
-        names = [sample.namespace for sample in found]
+    for node, node_samples in newest.items():
+        names = [sample.namespace for sample in node_samples]
         owners[max(sorted(set(names)), key=names.count)].append(node)
     # With k namespaces that are all at their bound nothing would be left to bound by: the largest are cut to the share
     # that they would have of what the others bring, or to an equal part.
@@ -186,7 +190,7 @@ def _bounded(newest: dict[str, list[Sample]]) -> dict[str, list[Sample]]:
     if len(own) >= LEAST_NODES:
         others = others[: len(own) - 1]
     kept = {*own, *others}
-    return {node: found for node, found in newest.items() if node in kept}
+    return {node: node_samples for node, node_samples in newest.items() if node in kept}
 
 
 def _drawn(nodes: Iterable[str]) -> list[str]:
@@ -214,11 +218,11 @@ def floor(probe: str, model: str, transport: str = "") -> ProbeThreshold | None:
     The floors for NVLink do not hold for boards in PCIe slots.
     """
     fitting = [
-        each
-        for each in FLOORS
-        if each.probe == probe
-        and model.startswith(each.model)
-        and each.transport in ("", transport)
-        and not (each.transport == "NVLink" and is_for_slot(model))
+        threshold
+        for threshold in FLOORS
+        if threshold.probe == probe
+        and model.startswith(threshold.model)
+        and threshold.transport in ("", transport)
+        and not (threshold.transport == "NVLink" and is_for_slot(model))
     ]
-    return max(fitting, key=lambda each: len(each.model), default=None)
+    return max(fitting, key=lambda threshold: len(threshold.model), default=None)

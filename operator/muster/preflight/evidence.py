@@ -135,7 +135,7 @@ class MemberTopology:
 
     def _levels(self) -> dict[int, set[int]]:
         """Return, by level, the numbers of the members to be tested there: those with enough partners at that level."""
-        found: dict[int, set[int]] = {}
+        nodes_by_level: dict[int, set[int]] = {}
         for level in range(self.depth + 1):
             outer: dict[Prefix, list[int]] = defaultdict(list)
             for node, place in enumerate(self.places):
@@ -151,8 +151,8 @@ class MemberTopology:
                     if others == 1:
                         self.lone[level].add(node)
             if here:
-                found[level] = here
-        return found
+                nodes_by_level[level] = here
+        return nodes_by_level
 
 
 NOTHING_KNOWN = PairThresholds()
@@ -232,9 +232,9 @@ class Evidence:
     def _ran_over(self, level: int) -> tuple[str, float]:
         """Return the transport of most tests of a level, "" if unknown, and its share of those whose transport is
         known."""
-        known = Counter(test.transport for test in self.tests if test.level == level and test.transport)
-        over, count = max(known.items(), key=lambda item: (item[1], item[0]), default=("", 0))
-        return over, count / known.total() if known else 0.0
+        tests_by_transport = Counter(test.transport for test in self.tests if test.level == level and test.transport)
+        over, count = max(tests_by_transport.items(), key=lambda item: (item[1], item[0]), default=("", 0))
+        return over, count / tests_by_transport.total() if tests_by_transport else 0.0
 
     def threshold_gbps(self, level: int) -> float:
         """Return the figure in GB/s below which a test of the level is a miss; 0 where nothing is known."""
@@ -253,12 +253,12 @@ class Evidence:
         tally = self.tallies[node].get(level)
         if not tally or not tally.misses:
             return []
-        found, often = list[tuple[int, Test]](), Counter[int]()
+        misses, often = list[tuple[int, Test]](), Counter[int]()
         for other, test in tally.misses:
             often[other] += 1
             if other in self.proven[level] and often[other] <= OFTEN:
-                found.append((other, test))
-        return found
+                misses.append((other, test))
+        return misses
 
     def passes(self, node: int, level: int) -> int:
         """Return how many tests a node has passed at a level."""
@@ -346,7 +346,7 @@ class Evidence:
         }
 
     def _counting(self, outcomes: Iterable[PairOutcome]) -> list[Test]:
-        found = []
+        tests = []
         for outcome in outcomes:
             a, b = self.number.get(outcome.a), self.number.get(outcome.b)
             if a is None or b is None or a == b:
@@ -358,8 +358,8 @@ class Evidence:
                 continue
             silent = outcome.how is not How.RESULT
             figures = (outcome.gbps, outcome.retransmits, outcome.transport, outcome.wrong)
-            found.append(Test(a, b, self.level_of(a, b), outcome.round, silent, *figures))
-        return found
+            tests.append(Test(a, b, self.level_of(a, b), outcome.round, silent, *figures))
+        return tests
 
     def _reference(self, level: int) -> float | None:
         """Return what a healthy pair of this gang reaches at a level, in GB/s; None: nothing is known.
@@ -404,14 +404,14 @@ class Evidence:
         A node with only one partner at the level, which has passed further out, is not suspect because that partner is
         bad.
         """
-        before = {place for place, member in enumerate(self.members) if member.proven}
-        before |= {node for node in self.lone[level] if any(self.passes(node, outer) for outer in range(level))}
-        proven = (before | {node for node in range(len(self.members)) if self.passes(node, level)}) - self.ended
+        proven_before = {place for place, member in enumerate(self.members) if member.proven}
+        proven_before |= {node for node in self.lone[level] if any(self.passes(node, outer) for outer in range(level))}
+        proven = (proven_before | {node for node in range(len(self.members)) if self.passes(node, level)}) - self.ended
         for _ in range(3):
             kept = set()
             for node in proven:
                 misses = sum(1 for other, _ in self.tallies[node][level].misses if other in proven)
-                if 2 * (self.passes(node, level) + (node in before)) > misses:
+                if 2 * (self.passes(node, level) + (node in proven_before)) > misses:
                     kept.add(node)
             if kept == proven:
                 break
@@ -420,12 +420,12 @@ class Evidence:
 
     def _noise(self, level: int) -> tuple[float, float]:
         """Return the share of slow tests between proven nodes at a level, and of those with no result or wrong sums."""
-        proven, found = self.proven[level], dict[tuple[int, int], list[Test]]()
+        proven, tests_by_pair = self.proven[level], dict[tuple[int, int], list[Test]]()
         for test in self.tests:
             if test.level == level and test.a in proven and test.b in proven:
-                found.setdefault((test.a, test.b), []).append(test)
+                tests_by_pair.setdefault((test.a, test.b), []).append(test)
         # What misses again and again is no noise.
-        pairs = [tests[0] for tests in found.values() if len(tests) == 1 or any(test.good for test in tests)]
+        pairs = [tests[0] for tests in tests_by_pair.values() if len(tests) == 1 or any(test.good for test in tests)]
         silent = sum(test.is_rare for test in pairs)
         slow = sum(not test.good for test in pairs) - silent
         tests = len(pairs) + _HISTORY_WEIGHT

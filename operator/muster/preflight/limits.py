@@ -33,7 +33,7 @@ class Tuned:
 
 def apply_limits(
     like: ProbeThreshold,
-    known: Iterable[ProbeThreshold],
+    thresholds: Iterable[ProbeThreshold],
     best: Mapping[tuple[str, str], Best],
     limits: Sequence[PreflightLimit],
 ) -> Tuned:
@@ -45,30 +45,32 @@ def apply_limits(
 
     Args:
         like: a threshold of this kind that asks for nothing.
-        known: the thresholds by history and floors.
+        thresholds: the thresholds by history and floors.
         best: by probe and transport, the best figure reached.
         limits: of the FleetPolicy.
     """
-    found = {(one.probe, one.transport): one for one in known}
+    by_key = {(one.probe, one.transport): one for one in thresholds}
     unused = []
-    for key in sorted(found.keys() | best.keys()):
+    for key in sorted(by_key.keys() | best.keys()):
         plain, shown = replace(like, probe=key[0], transport=key[1]), best.get(key)
-        one, limit = found.get(key, plain), _limit(plain, limits)
+        one, limit = by_key.get(key, plain), _limit(plain, limits)
         if limit is None:
             continue
         if limit.minimum_percent is not None:
             if one.middle is not None:
-                found[key] = _with_share(one, limit.minimum_percent)
-                unused += _too_strict(found[key], limit.minimum_percent)
+                by_key[key] = _with_share(one, limit.minimum_percent)
+                unused += _too_strict(by_key[key], limit.minimum_percent)
         elif limit.minimum is not None:
             least = float(limit.minimum)
             if least <= max(one.least, shown.figure if shown is not None else 0.0):
                 unit = shown.unit if shown is not None else one.unit
-                found[key] = _with_minimum(replace(plain, unit=unit), one, least)
+                by_key[key] = _with_minimum(replace(plain, unit=unit), one, least)
             # Where another transport reaches it, this one is not what the owner means.
-            elif shown is not None and max(each.figure for (name, _), each in best.items() if name == key[0]) < least:
+            elif (
+                shown is not None and max(record.figure for (name, _), record in best.items() if name == key[0]) < least
+            ):
                 unused.append(_unused(plain, limit.minimum, shown))
-    return Tuned(tuple(found.values()), tuple(unused))
+    return Tuned(tuple(by_key.values()), tuple(unused))
 
 
 def _with_share(one: ProbeThreshold, percent: int) -> ProbeThreshold:
@@ -91,19 +93,19 @@ def _with_minimum(plain: ProbeThreshold, one: ProbeThreshold, least: float) -> P
         one: the threshold by history and floors.
         least: the minimum.
     """
-    found = replace(plain, floor=least, source=SOURCE, is_required=True)
+    threshold = replace(plain, floor=least, source=SOURCE, is_required=True)
     if plain.probe != LimitedProbe.PAIR:
-        return found
+        return threshold
     if not one.middle:
-        return found if least else replace(found, ratio=0.0)
-    return replace(found, middle=one.middle, ratio=least / one.middle, miss_share=one.miss_share)
+        return threshold if least else replace(threshold, ratio=0.0)
+    return replace(threshold, middle=one.middle, ratio=least / one.middle, miss_share=one.miss_share)
 
 
 def _limit(plain: ProbeThreshold, limits: Iterable[PreflightLimit]) -> PreflightLimit | None:
     """Return the limit that counts for a probe on a model: the one with the longest model name that fits; None: none
     fits."""
-    fitting = [each for each in limits if str(each.probe) == plain.probe and plain.model.startswith(each.model)]
-    return max(fitting, key=lambda each: len(each.model), default=None)
+    fitting = [limit for limit in limits if str(limit.probe) == plain.probe and plain.model.startswith(limit.model)]
+    return max(fitting, key=lambda limit: len(limit.model), default=None)
 
 
 def _too_strict(one: ProbeThreshold, percent: int) -> list[str]:

@@ -64,7 +64,9 @@ def _failures(outcomes: Iterable[LocalOutcome], thresholds: Mapping[str, ProbeTh
     """Return the worst failure of each node in each probe, by node."""
     fails = [fail for outcome in outcomes if (fail := _fail(outcome, thresholds.get(outcome.probe))) is not None]
     worst: dict[tuple[str, str], Fail] = {}
-    for fail in sorted(fails, key=lambda each: (each.node, each.probe, each.figure is not None, each.figure or 0.0)):
+    for fail in sorted(
+        fails, key=lambda failure: (failure.node, failure.probe, failure.figure is not None, failure.figure or 0.0)
+    ):
         worst.setdefault((fail.node, fail.probe), fail)
     return list(worst.values())
 
@@ -83,13 +85,13 @@ def _unfit(own: Sequence[Fail], broken: Collection[str], ran: Mapping[str, int],
     """
     many = common_failures(own, broken, count)
     failed = Counter(fail.probe for fail in own)
-    found = set(broken)
+    unfit = set(broken)
     for fail in own:
         shared = is_of_many(fail.probe, failed[fail.probe], ran)
         answered = fail.wrong or fail.figure is not None
         if not shared and not (fail.probe in many and answered):
-            found.add(fail.node)
-    return found
+            unfit.add(fail.node)
+    return unfit
 
 
 def ran_on(outcomes: Iterable[LocalOutcome]) -> Counter[str]:
@@ -120,15 +122,15 @@ def common_failures(own: Sequence[Fail], broken: Collection[str], count: int) ->
     by_probe: dict[str, list[Fail]] = defaultdict(list)
     for fail in own:
         by_probe[fail.probe].append(fail)
-    found = {}
+    messages = {}
     for probe, fails in sorted(by_probe.items()):
         nodes = {fail.node for fail in fails}
         # In the smallest gangs no node is left that could show that the cause is not shared.
         left = count - len(nodes.union(broken))
         all_alike = len(fails) > 1 and left <= 0 and not any(fail.wrong for fail in fails)
         if all_alike or are_too_many([fail.figure or 0.0 for fail in fails], len(fails), count):
-            found[probe] = f"{probe} fails on {len(fails)} of {count} nodes alike: not so many are bad"
-    return found
+            messages[probe] = f"{probe} fails on {len(fails)} of {count} nodes alike: not so many are bad"
+    return messages
 
 
 def are_too_many(figures: Sequence[float], some: int, count: int) -> bool:

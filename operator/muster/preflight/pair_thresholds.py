@@ -60,18 +60,18 @@ class PairThresholds:
             transport: what pairs have to run over; "": any.
         """
         any_of_it = cls(transport=transport)
-        known = [
-            each
-            for each in thresholds
-            if each.probe == PAIR
-            and (each.model, each.library, each.version) in kinds
-            and not any_of_it.is_foreign(each.transport)
+        fitting = [
+            threshold
+            for threshold in thresholds
+            if threshold.probe == PAIR
+            and (threshold.model, threshold.library, threshold.version) in kinds
+            and not any_of_it.is_foreign(threshold.transport)
         ]
-        counts = Counter(each.transport for each in known)
-        own = [each for each in known if each.middle is not None or each.is_required]
-        found = (
-            replace(each, transport="") if len(own) == 1 and each is own[0] else each
-            for each in known
-            if counts[each.transport] == 1
+        counts = Counter(threshold.transport for threshold in fitting)
+        own = [threshold for threshold in fitting if threshold.middle is not None or threshold.is_required]
+        unambiguous = (
+            replace(threshold, transport="") if len(own) == 1 and threshold is own[0] else threshold
+            for threshold in fitting
+            if counts[threshold.transport] == 1
         )
-        return cls(tuple(found), transport)
+        return cls(tuple(unambiguous), transport)

@@ -57,12 +57,12 @@ def next_round(
         OTHER_ENDED for a dead member, UNHEARD else.
         thresholds: what pairs have to reach.
     """
-    topology, told = MemberTopology(members), merge_outcomes(outcomes)
-    number = max((outcome.round for outcome in told), default=1)
+    topology, merged = MemberTopology(members), merge_outcomes(outcomes)
+    number = max((outcome.round for outcome in merged), default=1)
     while number <= MOST_ROUNDS:
-        done = [outcome for outcome in told if outcome.round == number]
-        before = [outcome for outcome in told if outcome.round < number]
-        evidence = Evidence(topology, before, thresholds)
+        done = [outcome for outcome in merged if outcome.round == number]
+        earlier_outcomes = [outcome for outcome in merged if outcome.round < number]
+        evidence = Evidence(topology, earlier_outcomes, thresholds)
         pairs = _PairDrawer(evidence, f"{seed}/{number}").pairs(number)
         if not pairs and not done:
             return None
@@ -347,7 +347,7 @@ class _PairDrawer:
     def _open(self, node: int) -> list[tuple[int, int]]:
         """Return the levels at which a node is neither proven nor bad yet, each with the number of tests that could
         decide."""
-        evidence, found = self.evidence, []
+        evidence, open_levels = self.evidence, []
         levels = [level for level in evidence.levels if node in evidence.levels[level]]
         undecided = [level for level in levels if not evidence.is_cleared(node, level)]
         if not undecided or evidence.is_bad(node, beyond=BEYOND):
@@ -358,17 +358,17 @@ class _PairDrawer:
         for level in undecided:
             misses = evidence.tallies[node][level].misses
             if not misses:
-                found.append((level, 1))
+                open_levels.append((level, 1))
                 continue
             slow, silent = evidence.weights(node, level)
             weight = silent if all(test.is_rare for _, test in misses) else slow
             over = len(barren) if level in barren else 1
-            known, counted = joint, misses_of_all
+            surprise, counted = joint, misses_of_all
             if level not in barren:
-                known, counted = evidence.surprise(node, level), len(evidence.counted_misses(node, level))
-            need = max((SURPRISE + BEYOND - known) / weight, LEAST_MISSES - counted) / over
-            found.append((level, min(MOST_TESTS, max(1, math.ceil(need)) + MARGIN)))
-        return found
+                surprise, counted = evidence.surprise(node, level), len(evidence.counted_misses(node, level))
+            need = max((SURPRISE + BEYOND - surprise) / weight, LEAST_MISSES - counted) / over
+            open_levels.append((level, min(MOST_TESTS, max(1, math.ceil(need)) + MARGIN)))
+        return open_levels
 
     def _links(self) -> list[tuple[int, int]]:
         """Return the pairs that missed though both nodes have passed with others, not yet often enough to be named a
@@ -376,14 +376,14 @@ class _PairDrawer:
 
         A single miss counts if it is of the first rounds, in which no pair was repeated.
         """
-        evidence, found = self.evidence, list[tuple[int, int]]()
+        evidence, links = self.evidence, list[tuple[int, int]]()
         for (a, b), tests in missing_pairs(evidence).items():
             if {a, b} & evidence.ended or self._explained(a, b) or self._explained(b, a):
                 continue
             again = len(tests) > 1 or tests[0].round <= FIRST_ROUNDS
             if again and not is_link(evidence, tests):
-                found.append((a, b))
-        return found
+                links.append((a, b))
+        return links
 
     def _explained(self, node: int, other: int) -> bool:
         """Whether a miss of a node is likely its own fault: it has passed nowhere, or also misses with others at that
@@ -393,20 +393,21 @@ class _PairDrawer:
         if evidence.passes(node, level):
             return False
         misses = evidence.tallies[node][level].misses
-        return len({each for each, _ in misses}) > 1 or not any(evidence.passes(node, each) for each in evidence.levels)
+        partners = {partner for partner, _ in misses}
+        return len(partners) > 1 or not any(evidence.passes(node, tested_level) for tested_level in evidence.levels)
 
 
 def missing_pairs(evidence: Evidence) -> dict[tuple[int, int], list[Test]]:
     """Return the pairs that have missed and never passed, with their tests."""
-    found: dict[tuple[int, int], list[Test]] = defaultdict(list)
+    misses: dict[tuple[int, int], list[Test]] = defaultdict(list)
     good = set()
     for test in evidence.tests:
         pair = (test.a, test.b)
         if test.good:
             good.add(pair)
         else:
-            found[pair].append(test)
-    return {pair: found[pair] for pair in sorted(found) if pair not in good}
+            misses[pair].append(test)
+    return {pair: misses[pair] for pair in sorted(misses) if pair not in good}
 
 
 def is_link(evidence: Evidence, tests: Sequence[Test]) -> bool:

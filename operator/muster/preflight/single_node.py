@@ -17,7 +17,7 @@ SHARED = frozenset({"storage", "storage-read"})
 LEAST_VOTES = 2
 """Nodes that have to agree before another one is wrong."""
 MAX_NAMED = 4
-_HOWS = {str(each): each for each in How}
+_HOWS = {str(how): how for how in How}
 
 
 def how_ended(word: str) -> How:
@@ -70,18 +70,18 @@ def without_common_delays(outcomes: Iterable[LocalOutcome], in_time: Collection[
         outcomes: of nodes' own probes.
         in_time: nodes whose probes have ended in time.
     """
-    found = []
+    adjusted = []
     for outcome in outcomes:
         others = sorted(set(in_time) - {outcome.node})
         if outcome.how is not How.LATE:
-            found.append(outcome)
+            adjusted.append(outcome)
         elif others:
             beside = f"{others[0]} was" if len(others) == 1 else f"{', '.join(others[:MAX_NAMED])} were"
-            found.append(replace(outcome, message=f"{outcome.message}; {beside} in time"))
+            adjusted.append(replace(outcome, message=f"{outcome.message}; {beside} in time"))
         else:
             words = f"{outcome.node}: {outcome.message}; no other node that could be compared with it was in time"
-            found.append(replace(outcome, how=How.ENVIRONMENT, message=words))
-    return found
+            adjusted.append(replace(outcome, how=How.ENVIRONMENT, message=words))
+    return adjusted
 
 
 def with_wrong_bits(outcomes: Sequence[LocalOutcome], checkers: Mapping[str, CheckerView]) -> list[LocalOutcome]:
@@ -102,18 +102,18 @@ def with_wrong_bits(outcomes: Sequence[LocalOutcome], checkers: Mapping[str, Che
             kinds.setdefault((outcome.probe, view.report.library, view.report.version, kind), []).append(outcome)
     changed: dict[LocalOutcome, LocalOutcome] = {}
     for alike in kinds.values():
-        ((usual, count), *others) = Counter(each.fingerprint for each in alike).most_common()
+        ((usual, count), *others) = Counter(outcome.fingerprint for outcome in alike).most_common()
         if not others:
             continue
         has_majority = 2 * count > len(alike) and count >= LEAST_VOTES
-        for each in alike:
+        for outcome in alike:
             if not has_majority:
-                words = f"{each.probe}: nodes of one kind have different bits, and no majority shows which are wrong"
-                changed[each] = replace(each, how=How.ENVIRONMENT, message=words)
-            elif each.fingerprint != usual:
+                words = f"{outcome.probe}: nodes of one kind have different bits, and no majority shows which are wrong"
+                changed[outcome] = replace(outcome, how=How.ENVIRONMENT, message=words)
+            elif outcome.fingerprint != usual:
                 words = f"other bits than {count} of {len(alike)} nodes of its kind"
-                changed[each] = replace(each, wrong=True, message=words)
-    return [changed.get(each, each) for each in outcomes]
+                changed[outcome] = replace(outcome, wrong=True, message=words)
+    return [changed.get(outcome, outcome) for outcome in outcomes]
 
 
 def unlike_nodes(checkers: Mapping[str, CheckerView]) -> dict[str, LocalOutcome]:
@@ -132,12 +132,12 @@ def unlike_nodes(checkers: Mapping[str, CheckerView]) -> dict[str, LocalOutcome]
     }
     counts = Counter(kinds.values())
     usual = max(sorted(counts), key=counts.__getitem__, default=None)
-    found = {}
+    unlike = {}
     for node, kind in kinds.items():
         if usual is not None and kind != usual:
             words = f"{node} cannot be tested with others: {_difference(kind, usual)}"
-            found[node] = LocalOutcome(node, CHECKER, How.ENVIRONMENT, message=words)
-    return found
+            unlike[node] = LocalOutcome(node, CHECKER, How.ENVIRONMENT, message=words)
+    return unlike
 
 
 def _difference(kind: tuple[int, str, str], usual: tuple[int, str, str]) -> str:
@@ -163,24 +163,24 @@ def with_thresholds(
     # Of several transports the one that asks for most: a node that has fallen back to a slower one must not be its own
     # measure.
     by_key: dict[tuple[str, str, str, str], ProbeThreshold] = {}
-    for each in thresholds:
-        key = (each.probe, each.model, each.library, each.version)
-        if key not in by_key or each.least > by_key[key].least:
-            by_key[key] = each
+    for fleet_threshold in thresholds:
+        key = (fleet_threshold.probe, fleet_threshold.model, fleet_threshold.library, fleet_threshold.version)
+        if key not in by_key or fleet_threshold.least > by_key[key].least:
+            by_key[key] = fleet_threshold
     first = next(iter(checkers.values())).report if checkers else None
     usual = (first.model, first.library, first.version) if first else ("", "", "")
     by_name: dict[str, ProbeThreshold] = {}
-    found = []
+    renamed = []
     for outcome in outcomes:
         view = checkers.get(outcome.node)
         report = view.report if view else None
         threshold = by_key.get((outcome.probe, report.model, report.library, report.version)) if report else None
         if threshold is None:
-            found.append(outcome)
+            renamed.append(outcome)
             continue
         kind = (threshold.model, threshold.library, threshold.version)
         by = " ".join(part for part in kind if part not in usual)
         name = outcome.probe if kind == usual else f"{outcome.probe} on {by}"
         by_name[name] = threshold
-        found.append(replace(outcome, probe=name))
-    return by_name, found
+        renamed.append(replace(outcome, probe=name))
+    return by_name, renamed

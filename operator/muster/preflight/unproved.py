@@ -21,13 +21,13 @@ def control_pairs(verdict: Verdict, evidence: Evidence) -> list[tuple[str, str]]
     They are partners of the node that nothing else has shown to be healthy. They are also neighbours on the way on
     which the node misses, where no other node has passed.
     """
-    found, good = list[tuple[str, str]](), _good_pairs(evidence)
+    controls, good = list[tuple[str, str]](), _good_pairs(evidence)
     for fail in verdict.failed:
         if fail.partners and not _are_well(fail, evidence, good):
-            found += pairwise(sorted(fail.partners)[:MOST_CONTROLS])
+            controls += pairwise(sorted(fail.partners)[:MOST_CONTROLS])
         for pairs in _unseen(fail, verdict, evidence, good).values():
-            found += pairs
-    return list(dict.fromkeys(found))
+            controls += pairs
+    return list(dict.fromkeys(controls))
 
 
 def unproved_failures(verdict: Verdict, evidence: Evidence) -> dict[str, str]:
@@ -36,16 +36,16 @@ def unproved_failures(verdict: Verdict, evidence: Evidence) -> dict[str, str]:
     It does not stand where the partners have not shown in this burn-in that they are healthy. The same holds where no
     other node has passed on the way on which the node misses.
     """
-    found, good = dict[str, str](), _good_pairs(evidence)
+    reasons, good = dict[str, str](), _good_pairs(evidence)
     for fail in verdict.failed:
         beside = f"{fail.node} misses beside {', '.join(fail.partners)}"
         if fail.partners and not _are_well(fail, evidence, good):
-            found[fail.node] = f"{beside}, which pass with no other node"
+            reasons[fail.node] = f"{beside}, which pass with no other node"
         elif unseen := _unseen(fail, verdict, evidence, good):
             excused = set(range(evidence.depth + 1)).difference(set(fail.levels).difference(unseen))
             if not evidence.is_bad(evidence.number[fail.node], excused):
-                found[fail.node] = f"{beside}, and no other node was seen to pass where it does not"
-    return found
+                reasons[fail.node] = f"{beside}, and no other node was seen to pass where it does not"
+    return reasons
 
 
 _Good = Mapping[int, Sequence[tuple[int, int]]]
@@ -53,12 +53,12 @@ _Good = Mapping[int, Sequence[tuple[int, int]]]
 
 
 def _good_pairs(evidence: Evidence) -> _Good:
-    found: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    good: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for test in evidence.tests:
         if test.good:
-            found[test.a].append((test.b, test.level))
-            found[test.b].append((test.a, test.level))
-    return found
+            good[test.a].append((test.b, test.level))
+            good[test.b].append((test.a, test.level))
+    return good
 
 
 def _are_well(fail: Fail, evidence: Evidence, good: _Good) -> bool:
@@ -82,12 +82,12 @@ def _unseen(fail: Fail, verdict: Verdict, evidence: Evidence, good: _Good) -> di
     A member that has trained is not tested again when another node is replaced. So an uplink that has become slow looks
     like the new node's port. A level at which no other node can be tested is absent.
     """
-    found: dict[int, list[tuple[str, str]]] = {}
+    pairs_by_level: dict[int, list[tuple[str, str]]] = {}
     if not fail.partners:
-        return found
+        return pairs_by_level
     node, level_of = evidence.number[fail.node], evidence.level_of
     speaking = {evidence.number[partner] for partner in fail.partners}
-    out = evidence.ended.union(evidence.number[each.node] for each in verdict.failed if each.partners)
+    out = evidence.ended.union(evidence.number[failure.node] for failure in verdict.failed if failure.partners)
     others = [one for one in range(len(evidence.members)) if one not in out]
     others.sort(key=lambda one: (one not in speaking, one))
     for level in fail.levels:
@@ -107,13 +107,13 @@ def _unseen(fail: Fail, verdict: Verdict, evidence: Evidence, good: _Good) -> di
             (one, other)
             for one in near[:LEAST_WITNESSES]
             for other in islice(
-                (each for each in around if level_of(one, each) == level and each != one), LEAST_WITNESSES
+                (witness for witness in around if level_of(one, witness) == level and witness != one), LEAST_WITNESSES
             )
         ]
         names = [sorted(evidence.members[end].name for end in pair) for pair in pairs]
         if names:
-            found[level] = list(dict.fromkeys((a, b) for a, b in names))[:MOST_CONTROLS]
-    return found
+            pairs_by_level[level] = list(dict.fromkeys((a, b) for a, b in names))[:MOST_CONTROLS]
+    return pairs_by_level
 
 
 def _slow_models(verdict: Verdict, evidence: Evidence, models: Mapping[str, str]) -> dict[str, str]:
@@ -195,7 +195,7 @@ def _too_common(verdict: Verdict, own: OwnTests, nodes: GangNodes) -> dict[tuple
     ran, common = ran_on(own.outcomes), dict[tuple[str, str], str]()
     tried = nodes.count + len({node for node, _ in nodes.earlier})
     for fail in verdict.failed:
-        now = {each.node for each in verdict.failed if each.probe == fail.probe}
+        now = {failure.node for failure in verdict.failed if failure.probe == fail.probe}
         alike = now.union(node for node, probe in nodes.earlier if probe == fail.probe)
         if len(alike) >= LEAST_ALIKE and len(alike) > MOST_ALIKE_SHARE * tried:
             words = f"{fail.probe} has failed on {len(alike)} of {tried} nodes that were tried: not so many are bad"

@@ -126,7 +126,7 @@ def plan_upkeep(sites: Sequence[IdleNode], policy: PreflightPolicy, thresholds: 
     checks: dict[str, NodeChecks] = {}
     findings: list[Finding] = []
     old: list[tuple[float, str, IdleNode, CheckOrder]] = []
-    passes = {site.node: [each.age_seconds for each in site.view.report.passes] for site in sites}
+    passes = {site.node: [pass_report.age_seconds for pass_report in site.view.report.passes] for site in sites}
     fleet = _Fleet(thresholds, {node: min(ages) for node, ages in passes.items() if ages})
     for site in sites:
         if not site.view.is_fresh:
@@ -145,7 +145,7 @@ def plan_upkeep(sites: Sequence[IdleNode], policy: PreflightPolicy, thresholds: 
         findings += [finding] if finding else []
     room = max(1, int(MAX_TESTED_SHARE * len(sites)))
     # A test that has begun goes on; then the oldest passes come first.
-    for _, _, site, order in sorted(old, key=lambda each: (each[3].id not in each[2].view.given, each[0], each[1])):
+    for _, _, site, order in sorted(old, key=lambda item: (item[3].id not in item[2].view.given, item[0], item[1])):
         checks_of_it, finding = _evaluate(site, order, fleet)
         findings += [finding] if finding else []
         if room > 0 or site.view.answer(order.id) is not None:
@@ -222,8 +222,12 @@ def newest_pass(view: CheckerView, least: Profile, gpus: int = 0) -> PassReport 
         least: the profile.
         gpus: with how many GPUs it must have been tested at least.
     """
-    enough = (each for each in view.report.passes if Profile.rank_of(each.profile) >= least.rank and each.gpus >= gpus)
-    return min(enough, key=lambda each: each.age_seconds, default=None)
+    enough = (
+        pass_report
+        for pass_report in view.report.passes
+        if Profile.rank_of(pass_report.profile) >= least.rank and pass_report.gpus >= gpus
+    )
+    return min(enough, key=lambda pass_report: pass_report.age_seconds, default=None)
 
 
 def _order(site: IdleNode, order_id: str, profile: Profile) -> CheckOrder:
@@ -268,12 +272,12 @@ class _Tested:
 
 def _tested(site: IdleNode, answer: CheckAnswer, thresholds: Sequence[ProbeThreshold]) -> _Tested:
     # It is tested alone: that it was late says nothing of it.
-    told = single_node.without_common_delays(single_node.outcomes_of_answer(site.node, answer), ())
-    by_name, outcomes = single_node.with_thresholds(told, {site.node: site.view}, thresholds)
+    answered_outcomes = single_node.without_common_delays(single_node.outcomes_of_answer(site.node, answer), ())
+    by_name, outcomes = single_node.with_thresholds(answered_outcomes, {site.node: site.view}, thresholds)
     own = evaluate_own_tests([Member(site.node)], outcomes, by_name)
     fit = [Member(site.node)] if site.node not in own.unfit else []
     verdict = reach_verdict(Evidence(MemberTopology(fit), ()), own)
-    why = (each.message for each in outcomes if each.how is How.ENVIRONMENT and each.message)
+    why = (outcome.message for outcome in outcomes if outcome.how is How.ENVIRONMENT and outcome.message)
     message = "; ".join(fail.message for fail in verdict.failed) or next(why, "") or verdict.message
     return _Tested(answer, by_name, own, verdict, message)
 
@@ -342,15 +346,15 @@ def _unfit(site: IdleNode, request: CheckRequest) -> Finding:
 
 
 def _probes(tested: _Tested, failed: Collection[str]) -> Iterator[CheckedProbe]:
-    for each in tested.own.outcomes:
-        threshold = tested.thresholds.get(each.probe)
-        unit = threshold.unit if threshold else each.unit
-        bad = CheckOutcome.FAIL if each.probe in failed else CheckOutcome.PASS
+    for outcome in tested.own.outcomes:
+        threshold = tested.thresholds.get(outcome.probe)
+        unit = threshold.unit if threshold else outcome.unit
+        bad = CheckOutcome.FAIL if outcome.probe in failed else CheckOutcome.PASS
         least = f"{significant(threshold.least, 4)} {threshold.unit} ({threshold.source})" if threshold else ""
         yield CheckedProbe(
-            probe=each.probe[:128],
-            outcome=CheckOutcome.INCONCLUSIVE if each.how is How.ENVIRONMENT else bad,
-            value="" if each.figure is None else f"{significant(each.figure, 4)} {unit}".strip()[:128],
+            probe=outcome.probe[:128],
+            outcome=CheckOutcome.INCONCLUSIVE if outcome.how is How.ENVIRONMENT else bad,
+            value="" if outcome.figure is None else f"{significant(outcome.figure, 4)} {unit}".strip()[:128],
             threshold=least[:256],
-            message=each.message[:512],
+            message=outcome.message[:512],
         )

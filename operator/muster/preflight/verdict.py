@@ -164,8 +164,8 @@ class _VerdictMaker:
 
     def _name_fabric(self) -> None:
         for level, words in self.slow.items():
-            told = f"what connects {self._plural(level)}: {words}" if level < self.evidence.depth else words
-            self.shared.append(Shared(Part.FABRIC, (), level, (), told))
+            message = f"what connects {self._plural(level)}: {words}" if level < self.evidence.depth else words
+            self.shared.append(Shared(Part.FABRIC, (), level, (), message))
             for node in self.judged:
                 self.excused[node].add(level)
 
@@ -179,11 +179,11 @@ class _VerdictMaker:
         for level in range(evidence.depth, -1, -1):
             reached = evidence.reference[level] or 0.0
             if level not in self.slow and 0.0 < reached < FAR_SHARE * inner and not evidence.has_history(level):
-                told = (
+                message = (
                     f"what connects {self._plural(level)} reaches {significant(reached)} GB/s where pairs within "
                     f"one reach {significant(inner)}, and no history says what is usual"
                 )
-                self.shared.append(Shared(Part.FABRIC, (), level, (), told))
+                self.shared.append(Shared(Part.FABRIC, (), level, (), message))
             inner = max(inner, reached)
 
     def _unjudgeable(self) -> str:
@@ -219,9 +219,13 @@ class _VerdictMaker:
 
     def _name_domain(self, domain: Prefix, nodes: Sequence[int], depth: int) -> None:
         evidence = self.evidence
-        known = set[int]().union(*(self.excused[node] for node in nodes))  # by what is further out
-        levels = [level for level in evidence.levels if level <= depth and level not in known]
-        stuck = {level: found for level in levels if (found := self._best_figures_if_alike(nodes, level, depth))}
+        excused_levels = set[int]().union(*(self.excused[node] for node in nodes))  # by what is further out
+        levels = [level for level in evidence.levels if level <= depth and level not in excused_levels]
+        stuck = {
+            level: best_figures
+            for level in levels
+            if (best_figures := self._best_figures_if_alike(nodes, level, depth))
+        }
         leaving = [level for level in stuck if level < depth]
         inside = depth in stuck
         if not stuck or (not leaving and len(nodes) <= DOMAIN_LEAST):
@@ -235,8 +239,8 @@ class _VerdictMaker:
         part, level = (Part.DOMAIN, depth) if inside else (Part.UPLINKS, max(leaving))
         what = f"{'' if inside else 'what leads out of '}{self._name(depth)} {'/'.join(domain)}"
         wrong = any(test.wrong for node in nodes for _, test in evidence.tallies[node][level].misses)
-        told = f"{what} {self._fault_text(median(stuck[level].values()), level, wrong)}; its members miss alike"
-        self.shared.append(Shared(part, domain, level, (), told))
+        message = f"{what} {self._fault_text(median(stuck[level].values()), level, wrong)}; its members miss alike"
+        self.shared.append(Shared(part, domain, level, (), message))
 
     def _best_figures_if_alike(self, nodes: Sequence[int], level: int, depth: int) -> dict[int, float]:
         """Return, by number, the best figures in GB/s of a domain's nodes where nearly all miss at a level, alike; else
@@ -283,25 +287,25 @@ class _VerdictMaker:
                     around[evidence.places[node][: level + 1]].append((a, b))
         covered = set[tuple[int, int]]()
         # The domain that most pairs have in common explains them; the others were only at their other ends.
-        for domain, all_pairs in sorted(around.items(), key=lambda each: (-len(each[1]), each[0])):
+        for domain, all_pairs in sorted(around.items(), key=lambda item: (-len(item[1]), item[0])):
             pairs = [pair for pair in all_pairs if pair not in covered]
             if len(pairs) >= DOMAIN_LEAST:
                 covered.update(pairs)
                 level = len(domain) - 1
                 ails = self._fault_of_tests([test for pair in pairs for test in missing[pair]], level)
-                told = (
+                message = (
                     f"some of what leads out of {self._name(level + 1)} {'/'.join(domain)} {ails}; {len(pairs)} "
                     "pairs miss"
                 )
-                self.shared.append(Shared(Part.UPLINK, domain, level, self._pair_names(pairs), told))
+                self.shared.append(Shared(Part.UPLINK, domain, level, self._pair_names(pairs), message))
         for a, b in named:
             if (a, b) not in covered:
                 pair, level = self._pair_names([(a, b)]), evidence.level_of(a, b)
                 ails = self._fault_of_tests(missing[a, b], level)
-                told = f"the link between {pair[0][0]} and {pair[0][1]} {ails}; both pass with others"
+                message = f"the link between {pair[0][0]} and {pair[0][1]} {ails}; both pass with others"
                 if self._are_alone(a, b):
-                    told += f", and no other node in their {self._name(level)} can show which end it is"
-                self.shared.append(Shared(Part.LINK, (), level, pair, told))
+                    message += f", and no other node in their {self._name(level)} can show which end it is"
+                self.shared.append(Shared(Part.LINK, (), level, pair, message))
 
     def _are_alone(self, a: int, b: int) -> bool:
         """Whether two nodes have only each other at their level, and miss with each other only."""
@@ -323,11 +327,11 @@ class _VerdictMaker:
         pairs = [pair for pair in self._pair_names(wrong) if frozenset(pair) not in named]
         if pairs:
             more = f", and of {len(pairs) - 1} more pairs" if pairs[1:] else ""
-            told = (
+            message = (
                 f"sums of {pairs[0][0]} and {pairs[0][1]} were wrong{more}; the tests do not show which of them is "
                 "the cause"
             )
-            self.shared.append(Shared(Part.LINK, (), min(wrong.values()), tuple(pairs), told))
+            self.shared.append(Shared(Part.LINK, (), min(wrong.values()), tuple(pairs), message))
 
     def _fault_of_tests(self, tests: Sequence[Test], level: int) -> str:
         return self._fault_text(_best_of(tests), level, any(test.wrong for test in tests))
@@ -375,13 +379,13 @@ class _VerdictMaker:
 
     def _best(self, node: int) -> tuple[float, int]:
         """Return the best share of a healthy pair's figure that a node reached with proven partners, and its level."""
-        found = [(0.0, level) for level in self._judged_levels(node)]
+        shares = [(0.0, level) for level in self._judged_levels(node)]
         for level in self._judged_levels(node):
             reference = self.evidence.reference[level] or 0.0
             for _, test in self.evidence.counted_misses(node, level):
                 if not test.silent and reference:
-                    found.append((test.gbps / reference, level))
-        return max(found)
+                    shares.append((test.gbps / reference, level))
+        return max(shares)
 
     def _judged_levels(self, node: int) -> list[int]:
         evidence = self.evidence
@@ -391,24 +395,26 @@ class _VerdictMaker:
     def _fail(self, node: int) -> Fail:
         evidence = self.evidence
         best, level = self._best(node)
-        tests = [miss for each in self._judged_levels(node) for miss in evidence.counted_misses(node, each)]
+        tests = [
+            miss for judged_level in self._judged_levels(node) for miss in evidence.counted_misses(node, judged_level)
+        ]
         partners = sorted({evidence.members[other].name for other, _ in tests})
         threshold = evidence.threshold_gbps(level)
         reference = evidence.reference[level] or 0.0
         silent = all(test.is_rare for _, test in tests)
         wrong = sum(test.wrong for _, test in tests)
         lossy = not silent and best * reference >= threshold
-        told = "gave no result" if silent else f"reached {significant(best * reference)} GB/s at best"
+        result = "gave no result" if silent else f"reached {significant(best * reference)} GB/s at best"
         if wrong:
-            told = f"gave wrong sums {wrong} times"
+            result = f"gave wrong sums {wrong} times"
         elif lossy:
             again = median(test.retransmits for _, test in tests)
-            told += (
+            result += (
                 f", with {significant(again)} segments of 1,000 sent again"
                 if again
                 else f" over {tests[0][1].transport}"
             )
-        words = f"{told} in {len(tests)} tests with {len(partners)} proven partners"
+        words = f"{result} in {len(tests)} tests with {len(partners)} proven partners"
         words += "" if wrong else f"; {significant(threshold)} is the least"
         name, figure = evidence.members[node].name, None if silent else best * reference
         levels = tuple(self._judged_levels(node))
