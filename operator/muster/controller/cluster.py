@@ -266,8 +266,8 @@ class Cluster:
         """
         job = self._job_by_uid(job_uid)
         if job is None:
-            found = [gang for gang in self.gangs.store.by_index(job_uid) if object_key(gang) in self._records]
-            return next((gang for gang in found if isinstance(gang, Gang)), found[0] if found else None)
+            records = [gang for gang in self.gangs.store.by_index(job_uid) if object_key(gang) in self._records]
+            return next((gang for gang in records if isinstance(gang, Gang)), records[0] if records else None)
         gang = self.gangs.store.get(_record_key(job))
         flaw = record_flaw(gang, job_identity(job)) if isinstance(gang, Gang) else ""
         if not flaw or gang is None or isinstance(gang, Undecodable):
@@ -319,8 +319,8 @@ class Cluster:
     @property
     def policy_problem(self) -> str:
         """Why the FleetPolicy cannot be read; "" if it can, or if there is none."""
-        found = self.policies.store.get(("", "default"))
-        return found.error if isinstance(found, Undecodable) else ""
+        policy = self.policies.store.get(("", "default"))
+        return policy.error if isinstance(policy, Undecodable) else ""
 
     @property
     def policy_unknown(self) -> bool:
@@ -333,9 +333,9 @@ class Cluster:
         class."""
         name = named_class(job)
         if name and self.policy().queueing.counts(name):
-            found = self.priorities.store.get(("", name))
-            return found.value if found else 0
-        return max((known.value for known in self.priorities.store.values() if known.is_default), default=0)
+            named = self.priorities.store.get(("", name))
+            return named.value if named else 0
+        return max((priority.value for priority in self.priorities.store.values() if priority.is_default), default=0)
 
     def held_by_namespace(self) -> Mapping[str, int]:
         """The number of nodes that the jobs of each namespace hold."""
@@ -375,7 +375,7 @@ class Cluster:
 
         The trial of the template gave the claim to an earlier leader, not to a new one.
         """
-        found = []
+        job_pods = []
         for namespace, uids in self._uids.items():
             if not any(quota.hard for quota in self.quotas.store.by_index(namespace)):
                 continue
@@ -384,8 +384,8 @@ class Cluster:
                 if (claim is None or not claim.is_answered) and self.fleet.nodes_of(uid):
                     pods = (pod for pod in self.pods_of(namespace, uid) if not pod.terminal)
                     pod = min(pods, key=lambda pod: pod.name, default=None)
-                    found += [(uid, pod)] if pod is not None else []
-        return found
+                    job_pods += [(uid, pod)] if pod is not None else []
+        return job_pods
 
     def quotas_of(self, namespace: str) -> NamespaceQuotas:
         """The ResourceQuotas of a namespace, and what its jobs that have nodes use of them."""
@@ -407,8 +407,8 @@ class Cluster:
         for job in jobs:
             if isinstance(job, TrainingJob):
                 pods = [pod for pod in self.pods_of(namespace, uid) if not pod.terminal and _names(gang, pod)]
-                found = (self.fleet.nodes.get(name) for name in nodes)
-                whole = sum(node.allocatable.get(resource, 0) for node in found if node is not None)
+                node_views = (self.fleet.nodes.get(name) for name in nodes)
+                whole = sum(node.allocatable.get(resource, 0) for node in node_views if node is not None)
                 asked = sum(pod.requests.get(resource, 0) for pod in pods)
                 podless = len(set(nodes) - {pod.place for pod in pods})
                 yield Held(self.claim_of(job), podless, max(whole - asked, 0))
@@ -416,8 +416,8 @@ class Cluster:
     def world(self, job: TrainingJob) -> JobWorld:
         """The immutable view of one job and its surroundings as of now."""
         uid = job.metadata.uid
-        found, memory = self.gang_of(uid), self.memory(uid)
-        gang = found if isinstance(found, Gang) else None
+        record, memory = self.gang_of(uid), self.memory(uid)
+        gang = record if isinstance(record, Gang) else None
         if self._clock() >= memory.template_recheck_at:
             memory.template_verdict, memory.template_recheck_at = None, float("inf")
         pods = {pod.name: pod for pod in self.pods_of(job.metadata.namespace, uid)}
@@ -467,7 +467,7 @@ class Cluster:
             sharing_first=() if gang is not None and gang.spec.members else self.sharing_first(job),
             limit=self._limit_of(job),
             beyond_limit=gang is not None and gang.metadata.name in self._refused.get(gang.metadata.namespace, ()),
-            thresholds=self._thresholds([each.report for each in checkers.values()], self._policy.preflight)
+            thresholds=self._thresholds([checker.report for checker in checkers.values()], self._policy.preflight)
             if checkers
             else (),
         )
@@ -509,10 +509,10 @@ class Cluster:
         fork = fork_point_of(job.spec.checkpoint.resume_from)
         if fork is None:
             return None
-        found = self.jobs.store.get((job.metadata.namespace, fork.job))
-        if not isinstance(found, TrainingJob):
+        source_job = self.jobs.store.get((job.metadata.namespace, fork.job))
+        if not isinstance(source_job, TrainingJob):
             return OtherJob(fork.job)
-        return OtherJob(fork.job, exists=True, directory=found.spec.checkpoint.directory or "")
+        return OtherJob(fork.job, exists=True, directory=source_job.spec.checkpoint.directory or "")
 
     def sharing(self, job: TrainingJob) -> tuple[str, ...]:
         """The names of other jobs that want nodes, or whose pods have not ended, and save to the same directory. Jobs
@@ -530,7 +530,7 @@ class Cluster:
         """
         there = self._places.get(place_of(job), set()) - {object_key(job)}
         same = (self.jobs.store.get(key) for key in there if key[0] == job.metadata.namespace)
-        first = [each.metadata.name for each in same if isinstance(each, TrainingJob) and self._is_first(each, job)]
+        first = [other.metadata.name for other in same if isinstance(other, TrainingJob) and self._is_first(other, job)]
         return tuple(sorted([*first, *self._ending_beside(job)]))
 
     def _ending_beside(self, job: TrainingJob) -> list[str]:
@@ -568,22 +568,22 @@ class Cluster:
         waits_for_a_person = one.spec.suspend or one.status.state == "Stalled" or one.status.reason == "NeverFits"
         return not waits_for_a_person and _age_key(one) < _age_key(other)
 
-    def _saves_at(self, key: Key, before: str, after: str) -> None:
+    def _saves_at(self, key: Key, old_directory: str, new_directory: str) -> None:
         """Note where a job saves, and have the jobs that share its old or new directory decided about again.
 
         Args:
-            before: the directory before the change; "" = none.
-            after: the directory from now on; "" = none.
+            old_directory: the directory before the change; "" = none.
+            new_directory: the directory from now on; "" = none.
         """
-        if before == after:
+        if old_directory == new_directory:
             return
-        if before:
-            self._places[before].discard(key)
-            if not self._places[before]:
-                del self._places[before]
-        if after:
-            self._places.setdefault(after, set()).add(key)
-        for other in {*self._places.get(before, ()), *self._places.get(after, ())} - {key}:
+        if old_directory:
+            self._places[old_directory].discard(key)
+            if not self._places[old_directory]:
+                del self._places[old_directory]
+        if new_directory:
+            self._places.setdefault(new_directory, set()).add(key)
+        for other in {*self._places.get(old_directory, ()), *self._places.get(new_directory, ())} - {key}:
             self._bus.job_changed.publish(other)
 
     def _checkers_of(self, gang: Gang | None) -> Mapping[str, CheckerView]:
@@ -604,17 +604,17 @@ class Cluster:
 
         Any tenant may take labels and owners away, and a pod without them runs on.
         """
-        found: set[str] = set()
+        uids: set[str] = set()
         if gang is None:
-            return found
+            return uids
         for unfenced_worker in gang.spec.unfenced_workers:
             key = (gang.metadata.namespace, unfenced_worker.pod)
             worker, stray = self.pods.store.get(key), self.occupants.store.get(key)
             if worker is not None and not worker.terminal:
-                found.add(worker.uid)
+                uids.add(worker.uid)
             if stray is not None:
-                found.add(stray.uid)
-        return found
+                uids.add(stray.uid)
+        return uids
 
     def _dead_on_lost_nodes(
         self, gang: Gang | None, pods: Mapping[str, PodView], launchers: Mapping[str, LauncherView], now: datetime
@@ -665,8 +665,8 @@ class Cluster:
             return
         name = object_key(value)[1]
         word = new.spec.lost if new else None
-        before, _ = self._lost.get(name, (None, 0.0))
-        if word == before:
+        old_word, _ = self._lost.get(name, (None, 0.0))
+        if word == old_word:
             return
         if word is None:
             del self._lost[name]
@@ -697,9 +697,9 @@ class Cluster:
         if not isinstance(new, Undecodable):  # what holds goes on to hold
             self._policy = new.spec if new is not None else FleetPolicySpec()
             self._policy_read = new is not None
-        before = self.fleet.policy.accelerator_resource
+        old_resource = self.fleet.policy.accelerator_resource
         self.fleet.set_policy(self._policy)
-        if before != self._policy.accelerator_resource:  # other pods hold their nodes whole
+        if old_resource != self._policy.accelerator_resource:  # other pods hold their nodes whole
             for pod in [pod for there in self._standing.values() for pod in there.values()]:
                 self._occupies(pod, here=True)
         for namespace in list(self._refused):
@@ -762,22 +762,22 @@ class Cluster:
         Args:
             gang: the Gang as it is now; None = it is gone.
         """
-        before = self._records.pop(key, None)
-        record = gang if gang is not None and self._is_record(gang, before) else None
+        old_record = self._records.pop(key, None)
+        record = gang if gang is not None and self._is_record(gang, old_record) else None
         if record is not None:
             self._records[key] = record
-        self._account_record(key, before, record)
-        self._forget_dropped(before, record)
-        if before is not None and (record is None or before.spec.job_uid != record.spec.job_uid):
-            self._note_record_nodes((key[0], before.spec.job_uid), None)
+        self._account_record(key, old_record, record)
+        self._forget_dropped(old_record, record)
+        if old_record is not None and (record is None or old_record.spec.job_uid != record.spec.job_uid):
+            self._note_record_nodes((key[0], old_record.spec.job_uid), None)
         if record is not None:
             self._note_record_nodes((key[0], record.spec.job_uid), self._nodes_given(key, record))
 
-    def _is_record(self, gang: Gang, before: Gang | None) -> bool:
+    def _is_record(self, gang: Gang, old_record: Gang | None) -> bool:
         """Whether a Gang is the record of an existing job, or was it when the job was last seen."""
         job = self._job_by_uid(gang.spec.job_uid)
         if job is None:
-            return before is not None and before.spec.job_uid == gang.spec.job_uid
+            return old_record is not None and old_record.spec.job_uid == gang.spec.job_uid
         return is_record(gang, job_identity(job))
 
     def _nodes_given(self, key: Key, record: Gang) -> frozenset[str]:
@@ -815,7 +815,7 @@ class Cluster:
         if any(freed):
             self._bus.nodes_freed.publish()
 
-    def _account_record(self, key: Key, before: Gang | None, after: Gang | None) -> None:
+    def _account_record(self, key: Key, old: Gang | None, new: Gang | None) -> None:
         """Account for the nodes of a record that has changed. Those of a job that has ended, or is being deleted, are
         free.
 
@@ -823,21 +823,21 @@ class Cluster:
         finalizer may keep a job that is being deleted for ever. Without this rule they would keep the nodes for ever.
 
         Args:
-            before: the record before the change; None = none.
-            after: the record as it is now; None = it is gone.
+            old: the record before the change; None = none.
+            new: the record as it is now; None = it is gone.
         """
-        gang = after or before
+        gang = new or old
         if gang is None:
             return
         uid = gang.spec.job_uid
         ended = not any(_wants_nodes(job) for job in self.jobs.store.by_index(uid))
-        if before is not None:
-            kept = {m.pod_uid for m in after.spec.members} if after and not ended else set()
-            for member in before.spec.members:
+        if old is not None:
+            kept = {m.pod_uid for m in new.spec.members} if new and not ended else set()
+            for member in old.spec.members:
                 if member.pod_uid and member.pod_uid not in kept:
                     self.hub.retire(member.pod_uid)
-        names = frozenset(m.node for m in after.spec.members if m.node) if after and not ended else frozenset()
-        for node in frozenset(m.node for m in before.spec.members) if before else ():
+        names = frozenset(m.node for m in new.spec.members if m.node) if new and not ended else frozenset()
+        for node in frozenset(m.node for m in old.spec.members) if old else ():
             there = self._jobs_on.get(node, set())
             there.discard(uid)
             if not there:
@@ -846,7 +846,7 @@ class Cluster:
             self._jobs_on.setdefault(node, set()).add(uid)
         self._counts.note(uid)
         held = names if self._has_room(key, uid, names) else frozenset()
-        self._note_reservation(key, before, after, held)
+        self._note_reservation(key, old, new, held)
         if self.fleet.occupy(("gang", *key), uid, held):
             self._bus.nodes_freed.publish()
 
@@ -897,7 +897,7 @@ class Cluster:
                 self._note_record((namespace, name), self._records[namespace, name])
                 room = self._room(namespace)
 
-    def _note_reservation(self, key: Key, before: Gang | None, after: Gang | None, held: frozenset[str]) -> None:
+    def _note_reservation(self, key: Key, old: Gang | None, new: Gang | None, held: frozenset[str]) -> None:
         """Report a gang that lets go of nodes after holding them for long without a start, while its pods did not all
         run.
 
@@ -905,26 +905,26 @@ class Cluster:
         jobs all the same. For a job that is suspended again and again, all of its times together count.
 
         Args:
-            before: the record before the change; None = none.
-            after: the record as it is now; None = it is gone.
+            old: the record before the change; None = none.
+            new: the record as it is now; None = it is gone.
             held: the nodes that it holds now.
         """
         mine, now = self._reservations.get(key), self._clock()
-        if after is not None and held:
-            met_late = before is None and bool(after.spec.incidents)  # it may have begun before this process was there
+        if new is not None and held:
+            met_late = old is None and bool(new.spec.incidents)  # it may have begun before this process was there
             if mine is None:
                 mine = self._reservations[key] = _Reservation(now)
-            mine.nodes, mine.is_used = held, mine.is_used or met_late or after.spec.start is not None
+            mine.nodes, mine.is_used = held, mine.is_used or met_late or new.spec.start is not None
             return
         if mine is None:
             return
         del self._reservations[key]
-        uid = (before or after).spec.job_uid  # type: ignore[union-attr]
+        uid = (old or new).spec.job_uid  # type: ignore[union-attr]
         job = self._job_by_uid(uid)
         memory = self.memory(uid) if job is not None else self.memories.get(uid, JobMemory())
         has_ended = isinstance(job, TrainingJob) and job.status.completion is not None
-        is_given_back = _wants_nodes(job) and after is not None and after.spec.reason != SUSPENDED
-        runs = {pod.node for pod in self.pods_of(key[0], uid) if pod.phase == "Running" and _names(before, pod)}
+        is_given_back = _wants_nodes(job) and new is not None and new.spec.reason != SUSPENDED
+        runs = {pod.node for pod in self.pods_of(key[0], uid) if pod.phase == "Running" and _names(old, pod)}
         if mine.is_used or has_ended or is_given_back or mine.nodes <= runs:
             memory.unused_seconds = 0.0
             return
@@ -985,8 +985,8 @@ class Cluster:
         A pod whose containers have not begun may be declared ended by others, but not while its node is there.
         """
         node = self.fleet.nodes.get(pod.node)
-        told = (pod.never_began or pod.failed_before) and node is not None and node.ready
-        return pod.containers_dead or (told and self.heartbeats.age_seconds(pod.node) < STALE_HEARTBEAT_SECONDS)
+        declared = (pod.never_began or pod.failed_before) and node is not None and node.ready
+        return pod.containers_dead or (declared and self.heartbeats.age_seconds(pod.node) < STALE_HEARTBEAT_SECONDS)
 
     def _occupant_changed(self, old: OccupantView | None, new: OccupantView | None) -> None:
         pod = new or old
@@ -1040,11 +1040,11 @@ class Cluster:
             self._bus.nodes_freed.publish()
 
     def _note_pod_place(self, pod: PodView | OccupantView, place: str) -> None:
-        before = self._places_of_pods.pop(pod.uid, "")
-        if before:
-            self._standing[before].pop(pod.uid)
-            if not self._standing[before]:
-                del self._standing[before]
+        old_place = self._places_of_pods.pop(pod.uid, "")
+        if old_place:
+            self._standing[old_place].pop(pod.uid)
+            if not self._standing[old_place]:
+                del self._standing[old_place]
         if place:
             self._places_of_pods[pod.uid] = place
             self._standing.setdefault(place, {})[pod.uid] = pod
@@ -1111,12 +1111,12 @@ class Cluster:
     def _is_member(self, pod: PodView) -> bool:
         return _names(self.gang_of(pod.job_uid), pod)
 
-    def _forget_dropped(self, before: Gang | None, after: Gang | None) -> None:
+    def _forget_dropped(self, old: Gang | None, new: Gang | None) -> None:
         """Forget the launchers that the record no longer names and whose pods are gone."""
-        dropped = _named_by(before) - _named_by(after)
-        if before is None or not dropped:
+        dropped = _named_by(old) - _named_by(new)
+        if old is None or not dropped:
             return
-        for uid in dropped - {pod.uid for pod in self.pods_of(before.metadata.namespace, before.spec.job_uid)}:
+        for uid in dropped - {pod.uid for pod in self.pods_of(old.metadata.namespace, old.spec.job_uid)}:
             self._forget(uid)
 
     def _forget(self, pod_uid: str) -> None:

@@ -41,8 +41,8 @@ class DirtyKeys:
         """Make the key due after `in_seconds`, or sooner if it already is; not before its rest is over."""
         due = self._clock() + in_seconds
         if key in self._busy:
-            before = self._busy[key]
-            self._busy[key] = due if before is None else min(before, due)
+            old_due = self._busy[key]
+            self._busy[key] = due if old_due is None else min(old_due, due)
             return
         due = max(due, self._rests.get(key, due))
         if due < self._due.get(key, float("inf")):

@@ -81,9 +81,9 @@ class FailureReports:
 
     def new_result(self, record: NodeHealth) -> CheckResult | None:
         """The result of a requested test of a node that its record does not have yet; None: there is none."""
-        name, known = record.metadata.name, record.status.check
+        name, recorded = record.metadata.name, record.status.check
         result = self._results.get(name)
-        if result is not None and known is not None and known.id == result.id:
+        if result is not None and recorded is not None and recorded.id == result.id:
             result = None
             del self._results[name]
         return result
@@ -126,13 +126,13 @@ class FailureReports:
         """Take in which nodes have failed a gang's burn-in."""
         if isinstance(new, Undecodable):
             return
-        before, after = _failures_in(old), _failures_in(new)
-        if before == after:
+        old_failures, new_failures = _failures_in(old), _failures_in(new)
+        if old_failures == new_failures:
             return
         uid = (new or old).spec.job_uid  # type: ignore[union-attr] # one of them has failures, so it is a Gang
-        for node in before.keys() | after.keys():
-            self._set_burn_ins(node, uid, after.get(node, []))
-        for node in after:
+        for node in old_failures.keys() | new_failures.keys():
+            self._set_burn_ins(node, uid, new_failures.get(node, []))
+        for node in new_failures:
             self._mark_node(node)
 
     def _note_job_failures(self, old: Gang | Undecodable | None, new: Gang | Undecodable | None) -> None:
@@ -164,5 +164,5 @@ def _is_another(old: NodeHealth, new: NodeHealth) -> bool:
     """Whether another machine has the node's name now; False where a machine's identity is not known."""
     if old.status.agent == new.status.agent:
         return False
-    before, now = identity(old.status.agent), identity(new.status.agent)
-    return bool(before and now) and not same_machine(before, now)
+    old_identity, new_identity = identity(old.status.agent), identity(new.status.agent)
+    return bool(old_identity and new_identity) and not same_machine(old_identity, new_identity)

@@ -81,27 +81,27 @@ class FleetHoursKeeper:
 
     async def _add_hours(self) -> None:
         """Add the time since the last turn to what each node was found doing then."""
-        found, now = await self._count(), self._clock()
-        at, gpus = self._counted or (now, found)
+        counts, now = await self._count(), self._clock()
+        at, gpus = self._counted or (now, counts)
         lived = timedelta(seconds=now - at)
         self._hours = with_counted_hours(
             self._hours, self._wall_clock(), lived, gpus, self._cluster.policy().history.max_age_days
-        ).model_copy(update={"gpus": found.total()})
-        self._counted = now, found
+        ).model_copy(update={"gpus": counts.total()})
+        self._counted = now, counts
         for state in GpuState:
-            _gpus.labels(state).set(found[state])
+            _gpus.labels(state).set(counts[state])
         if now - self._written_at >= WRITE_SECONDS and self._cluster.policy().history.max_jobs:
             await self._write(self._hours)
 
     async def _count(self) -> Counter[GpuState]:
-        found, slices, reserved = Counter[GpuState](), Slices(self._clock), self._reserved()
+        counts, slices, reserved = Counter[GpuState](), Slices(self._clock), self._reserved()
         fleet, resource = self._cluster.fleet, self._cluster.policy().accelerator_resource
         for node in list(fleet.nodes.values()):
             gpus = node.accelerators(resource)
             if gpus > 0:
-                found[state_of(fleet, node, reserved)] += gpus
+                counts[state_of(fleet, node, reserved)] += gpus
             await slices.pause()
-        return found
+        return counts
 
     async def _read(self) -> bool:
         """Read the hours that were counted before; returns False where the read has to be repeated."""

@@ -100,40 +100,42 @@ class LeaseAges:
             self.versions.restart()
         self._version = version
         self.versions.seen(version)
-        before, looked_before = self._seen, self._looked_at
+        last_reads, looked_before = self._seen, self._looked_at
         now = self._clock()
         self._looked_at = max(now - under_way_seconds, looked_before)
         self._seen = {}
         for lease in leases:
-            known = before.get(lease.node)
-            if known is not None and known.lease == lease:
-                self._seen[lease.node] = known
+            last_read = last_reads.get(lease.node)
+            if last_read is not None and last_read.lease == lease:
+                self._seen[lease.node] = last_read
                 continue
             written = self.versions.written_by(lease.resource_version)
-            renewed = known is not None and known.lease.renew_time != lease.renew_time
-            if known is not None and not renewed:  # something else in it has changed
-                self._seen[lease.node] = _ReadLease(lease, known.written, known.renewed)
+            renewed = last_read is not None and last_read.lease.renew_time != lease.renew_time
+            if last_read is not None and not renewed:  # something else in it has changed
+                self._seen[lease.node] = _ReadLease(lease, last_read.written, last_read.renewed)
                 continue
-            self._seen[lease.node] = _ReadLease(lease, written, renewed or (known is not None and known.renewed))
-            self.beats.renewed(lease.node, written, min(looked_before, written) if known is not None else written)
-        for node in before.keys() - self._seen.keys():
+            self._seen[lease.node] = _ReadLease(
+                lease, written, renewed or (last_read is not None and last_read.renewed)
+            )
+            self.beats.renewed(lease.node, written, min(looked_before, written) if last_read is not None else written)
+        for node in last_reads.keys() - self._seen.keys():
             self.beats.forget(node)
         self._oldest = None
 
     def lease(self, node: str) -> NodeLease | None:
         """A node's lease as it was last read; None where it has none."""
-        found = self._seen.get(node)
-        return found.lease if found is not None else None
+        last_read = self._seen.get(node)
+        return last_read.lease if last_read is not None else None
 
     def has_renewed(self, node: str) -> bool:
         """Whether this process has seen the node's lease change: the first sight of one is no sign of life."""
-        found = self._seen.get(node)
-        return found is not None and found.renewed
+        last_read = self._seen.get(node)
+        return last_read is not None and last_read.renewed
 
     def age_seconds(self, node: str) -> float:
         """The least age in seconds of the node's heartbeat when the leases were read; 0 for a node that has none."""
-        found = self._seen.get(node)
-        return 0.0 if found is None else max(self._looked_at - found.written, 0.0)
+        last_read = self._seen.get(node)
+        return 0.0 if last_read is None else max(self._looked_at - last_read.written, 0.0)
 
     def older_than(self, seconds: float) -> list[str]:
         """The names of the nodes whose heartbeat is at least that old."""
@@ -143,9 +145,9 @@ class LeaseAges:
         """The present ages of heartbeats that are at least `seconds` old; the others count as fresh."""
         if self._oldest is None:
             self._oldest = sorted((seen.written, node) for node, seen in self._seen.items())
-        found = {}
+        ages = {}
         for written, node in self._oldest:
             if self._looked_at - written < seconds:
                 break
-            found[node] = max(self._looked_at - written, 0.0)
-        return KnownAges(found)
+            ages[node] = max(self._looked_at - written, 0.0)
+        return KnownAges(ages)

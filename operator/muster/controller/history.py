@@ -219,8 +219,8 @@ class HistoryKeeper:
         return figures_until(goodput, now + clock_lead_seconds(goodput), job.status.state)
 
     def _gang_of(self, job: TrainingJob) -> Gang | None:
-        found = self._cluster.gang_of(job.metadata.uid)
-        return found if isinstance(found, Gang) and found.metadata.namespace == job.metadata.namespace else None
+        gang = self._cluster.gang_of(job.metadata.uid)
+        return gang if isinstance(gang, Gang) and gang.metadata.namespace == job.metadata.namespace else None
 
     def _want(self, job: TrainingJob, goodput: Goodput | None) -> None:
         uid = job.metadata.uid
@@ -238,14 +238,14 @@ class HistoryKeeper:
         gang = self._gang_of(job)
         names = [member.node for member in gang.spec.members if member.node] if gang else job.status.nodes
         nodes = (self._cluster.fleet.nodes.get(name) for name in names[:8])
-        model = next((found for node in nodes if node is not None and (found := model_of(node.labels))), "")
+        model = next((gpu_model for node in nodes if node is not None and (gpu_model := model_of(node.labels))), "")
         return ended_job_record(job, gang, goodput, state, model)
 
     def _wait_for(self, spec: EndedJobSpec) -> None:
         now = self._clock()
         self._waiting[spec.job_uid] = _Waiting(spec, now)
         if not self._leads:
-            for uid in [uid for uid, each in self._waiting.items() if now - each.since > STANDBY_SECONDS]:
+            for uid in [uid for uid, waiting in self._waiting.items() if now - waiting.since > STANDBY_SECONDS]:
                 del self._waiting[uid]
         while len(self._waiting) > MAX_WAITING:
             self._lost(self._waiting.pop(self._least_missed()), "too many wait to be written")
@@ -257,9 +257,11 @@ class HistoryKeeper:
         It is of the namespace with most of them, and held the fewest accelerators there; of equals, the first that
         came.
         """
-        counts = Counted(each.spec.namespace for each in self._waiting.values())
+        counts = Counted(waiting.spec.namespace for waiting in self._waiting.values())
         namespace, _ = max(counts.items(), key=lambda item: item[1])
-        of_it = ((uid, each.spec.gpus) for uid, each in self._waiting.items() if each.spec.namespace == namespace)
+        of_it = (
+            (uid, waiting.spec.gpus) for uid, waiting in self._waiting.items() if waiting.spec.namespace == namespace
+        )
         return min(of_it, key=lambda item: item[1])[0]
 
     # Leading.
@@ -307,7 +309,7 @@ class HistoryKeeper:
 
     def _is_due(self) -> bool:
         """Whether an account could be written now, because the turn before had no calls left for it."""
-        return any(each.due <= self._clock() for each in self._waiting.values())
+        return any(waiting.due <= self._clock() for waiting in self._waiting.values())
 
     async def keep_before_deletion(self, job: TrainingJob) -> None:
         """Write an ended job's account before the job is deleted.
@@ -319,18 +321,18 @@ class HistoryKeeper:
         if not self._cluster.policy().history.max_jobs or uid in self._known:
             return
         self._ended(job)
-        each = self._waiting.get(uid)
-        if each is None or not self._is_worth_it(each.spec, self._competing_ends()):
+        waiting = self._waiting.get(uid)
+        if waiting is None or not self._is_worth_it(waiting.spec, self._competing_ends()):
             return
         try:
-            await self._write(each)
+            await self._write(waiting)
         except LeadershipLost:
             raise
         except NotFound as error:  # an installation without the kind: nothing waits for it
-            self._failed(each, error)
+            self._failed(waiting, error)
         except ApiError as error:
-            self._failed(each, error)
-            if self._clock() - each.since < HOLD_SECONDS and uid in self._waiting:
+            self._failed(waiting, error)
+            if self._clock() - waiting.since < HOLD_SECONDS and uid in self._waiting:
                 raise
 
     async def _work_once(self) -> None:
@@ -344,23 +346,23 @@ class HistoryKeeper:
             calls -= await self._forget(calls // 2)
         competing = self._competing_ends()
         now = self._clock()
-        due = ((uid, each.spec.namespace) for uid, each in self._waiting.items() if each.due <= now)
+        due = ((uid, waiting.spec.namespace) for uid, waiting in self._waiting.items() if waiting.due <= now)
         for uid, _ in in_round_robin(due, itemgetter(1)):
-            each = self._waiting.get(uid)
+            waiting = self._waiting.get(uid)
             if calls <= 0:
                 break
-            if each is None:
+            if waiting is None:
                 continue
-            if uid in self._known or not self._is_worth_it(each.spec, competing):
+            if uid in self._known or not self._is_worth_it(waiting.spec, competing):
                 del self._waiting[uid]
                 continue
             calls -= 1
             try:
-                await self._write(each)
+                await self._write(waiting)
             except LeadershipLost:
                 raise
             except ApiError as error:
-                self._failed(each, error)
+                self._failed(waiting, error)
         await self._forget(calls)
         if self._clock() >= self._note_due:
             await self._note()
@@ -376,13 +378,13 @@ class HistoryKeeper:
         one = Kept(spec.end_time, spec.namespace)
         return kept.is_kept(one, competing.get(spec.namespace), self._cluster.policy().history, self._wall_clock())
 
-    async def _write(self, each: _Waiting) -> None:
+    async def _write(self, waiting: _Waiting) -> None:
         """Write one account.
 
         Raises:
             ApiError: it is not written, or that is not known.
         """
-        spec = each.spec
+        spec = waiting.spec
         body = {
             "apiVersion": API_VERSION,
             "kind": "EndedJob",
@@ -396,41 +398,43 @@ class HistoryKeeper:
         self._known[spec.job_uid] = Kept(spec.end_time, spec.namespace)
         self._waiting.pop(spec.job_uid, None)
 
-    def _failed(self, each: _Waiting, error: ApiError) -> None:
+    def _failed(self, waiting: _Waiting, error: ApiError) -> None:
         """Try to write an account again later, or give up what can never be written or has waited too long."""
         _written.labels("failed").inc()
-        now, uid = self._clock(), each.spec.job_uid
-        each.due = now + doubled(RETRY_FIRST_SECONDS, each.tries, RETRY_SECONDS)
-        each.tries += 1
+        now, uid = self._clock(), waiting.spec.job_uid
+        waiting.due = now + doubled(RETRY_FIRST_SECONDS, waiting.tries, RETRY_SECONDS)
+        waiting.tries += 1
         there = bool(self._cluster.jobs.store.by_index(uid))
-        if error.status in REFUSED_FOR_GOOD or (now - each.since >= GIVE_UP_SECONDS and not there):
+        if error.status in REFUSED_FOR_GOOD or (now - waiting.since >= GIVE_UP_SECONDS and not there):
             self._waiting.pop(uid, None)
-            self._lost(each, str(error))
+            self._lost(waiting, str(error))
             return
         log.warning(
             "account of an ended job not written",
-            job=_qualified_name(each.spec),
+            job=_qualified_name(waiting.spec),
             error=str(error)[:500],
-            tries=each.tries,
+            tries=waiting.tries,
         )
-        if each.tries == 3 and not each.is_reported:
-            each.is_reported = True
+        if waiting.tries == 3 and not waiting.is_reported:
+            waiting.is_reported = True
             self._report_problem(
                 "HistoryNotWritten",
-                f"the account of the ended job {_qualified_name(each.spec)} cannot be written to namespace "
+                f"the account of the ended job {_qualified_name(waiting.spec)} cannot be written to namespace "
                 f"{self._namespace}: {str(error)[:300]}. It is tried again; without it "
                 "`kubectl muster report --fleet` says less than happened.",
             )
 
-    def _lost(self, each: _Waiting, why: str) -> None:
+    def _lost(self, waiting: _Waiting, why: str) -> None:
         if not self._leads:
             return
         _written.labels("lost").inc()
-        log.error("account of an ended job lost", job=_qualified_name(each.spec), uid=each.spec.job_uid, why=why[:500])
+        log.error(
+            "account of an ended job lost", job=_qualified_name(waiting.spec), uid=waiting.spec.job_uid, why=why[:500]
+        )
         self._report_problem(
             "HistoryLost",
-            f"the account of the ended job {_qualified_name(each.spec)} is not in the history: {why[:300]}. The job is "
-            "not held for it.",
+            f"the account of the ended job {_qualified_name(waiting.spec)} is not in the history: {why[:300]}. The job "
+            "is not held for it.",
         )
 
     def _report_problem(self, reason: str, words: str) -> None:
@@ -449,8 +453,8 @@ class HistoryKeeper:
             ApiError: they cannot be listed.
         """
         begun = self._clock()
-        found: dict[str, Kept] = {}
-        before = set(self._known)
+        accounts: dict[str, Kept] = {}
+        old_names = set(self._known)
         asked: dict[str, str | int] = {"limit": PAGE}
         path = paths.muster(PLURAL, namespace=self._namespace)
         while True:
@@ -460,13 +464,13 @@ class HistoryKeeper:
                     one = _kept_ones.decode(item)
                     end = one.spec.end_time
                     end = end if end is not None and end.tzinfo else datetime.fromtimestamp(0, UTC)
-                    found[one.metadata.name] = Kept(end, one.spec.namespace)
+                    accounts[one.metadata.name] = Kept(end, one.spec.namespace)
             if not page.metadata.continue_:
                 break
             asked["continue"] = page.metadata.continue_
             await asyncio.sleep(PAGE_PAUSE_SECONDS)
-        written = {name: one for name, one in self._known.items() if name not in before}  # meanwhile
-        self._known = found | written
+        written = {name: one for name, one in self._known.items() if name not in old_names}  # meanwhile
+        self._known = accounts | written
         self._listed, self._listed_at = True, begun
 
     async def _forget(self, most: int) -> int:
@@ -519,7 +523,7 @@ class HistoryKeeper:
                 if goodput is not None:
                     listed.append(self._record(job, goodput, Ending.UNKNOWN).to_json())
         # Those that wait to be written are noted too: this process may die before.
-        listed += [each.spec.to_json() for each in self._waiting.values()]
+        listed += [waiting.spec.to_json() for waiting in self._waiting.values()]
         data = await asyncio.to_thread(packed, listed)
         body = {
             "apiVersion": "v1",
@@ -564,7 +568,7 @@ def packed(listed: list[dict[str, Any]]) -> str:
 
 def unpacked(answer: bytes) -> list[EndedJobSpec]:
     """The accounts in a note; entries that are none are left out."""
-    found = []
+    specs = []
     try:
         data = json.loads(answer)["binaryData"][NOTE_KEY]
         listed = json.loads(zlib.decompressobj().decompress(base64.b64decode(data), MAX_READ_BYTES))
@@ -575,8 +579,8 @@ def unpacked(answer: bytes) -> list[EndedJobSpec]:
         with contextlib.suppress(ValueError):
             spec = EndedJobSpec.model_validate(one)
             if is_named_well(spec.job_uid):
-                found.append(spec)
-    return found
+                specs.append(spec)
+    return specs
 
 
 def _name(job: TrainingJob) -> str:

@@ -223,9 +223,9 @@ class JobFigures:
         return reason if reason in self._reasons else OTHER
 
     def _count(self, key: Key, state: str | None) -> None:
-        before = self._states.pop(key, None)
-        if before is not None:
-            self._counts[before] -= 1
+        old_state = self._states.pop(key, None)
+        if old_state is not None:
+            self._counts[old_state] -= 1
         if state is not None:
             self._states[key] = state
             self._counts[state] = self._counts.get(state, 0) + 1
@@ -281,11 +281,11 @@ def _latest(failed: dict[Key, datetime], now: datetime) -> dict[Key, datetime]:
 
 
 def _families(rows: dict[Key, _Row], failed: dict[Key, datetime], now: datetime, prices: Prices) -> Iterable[Metric]:
-    found = {family.name: family.begun() for family in _OF_JOBS}
+    metrics = {family.name: family.begun() for family in _OF_JOBS}
 
     def put(family: _Family, key: Key, value: float | None, *labels: str) -> None:
         if value is not None:
-            found[family.name].add_metric([*key, *labels], float(min(value, MOST)))  # type: ignore[attr-defined] # of both kinds of family
+            metrics[family.name].add_metric([*key, *labels], float(min(value, MOST)))  # type: ignore[attr-defined] # of both kinds of family
 
     for key, time in failed.items():
         put(_FAILED, key, time.timestamp())
@@ -320,7 +320,7 @@ def _families(rows: dict[Key, _Row], failed: dict[Key, datetime], now: datetime,
         put(_MFU, key, made.mfu)
         put(_MFU_OVERALL, key, made.overall)
         put(_COST, key, prices.cost(account.gpu_seconds, account.gpu_model), prices.currency)
-    return found.values()
+    return metrics.values()
 
 
 def _moment(time: datetime | None) -> float | None:

@@ -41,7 +41,7 @@ class KeptDecisions(ABC, Generic[Key, Decision]):
         """Return by how much the size changes when a decision is added (sign 1) or dropped (-1)."""
 
     @abstractmethod
-    def _merged(self, before: Decision, now: Decision) -> Decision | None:
+    def _merged(self, old: Decision, new: Decision) -> Decision | None:
         """Return what is kept in place of both where they say the same, None where they do not."""
 
     def decisions_of(self, key: Key) -> list[Decision]:

@@ -28,15 +28,15 @@ class KeptJobs(KeptDecisions[Key, Decided]):
 
     def _size_change(self, decision: Decided, sign: int) -> float:
         nodes = decision.world.fleet.nodes
-        before = self._sharing[id(nodes)]
-        self._sharing[id(nodes)] = after = before + sign
-        if not after:
+        old_count = self._sharing[id(nodes)]
+        self._sharing[id(nodes)] = new_count = old_count + sign
+        if not new_count:
             del self._sharing[id(nodes)]
-        shared = 0.0 if before and after else len(nodes) / NODES_PER_WORKER_VIEW
+        shared = 0.0 if old_count and new_count else len(nodes) / NODES_PER_WORKER_VIEW
         return sign * (_worker_views_of(decision.world) + shared)
 
-    def _merged(self, before: Decided, now: Decided) -> Decided | None:
-        return now if _said(before) == _said(now) and not (_does(before) or _does(now)) else None
+    def _merged(self, old: Decided, new: Decided) -> Decided | None:
+        return new if _said(old) == _said(new) and not (_does(old) or _does(new)) else None
 
 
 def _worker_views_of(world: JobWorld) -> int:

@@ -56,10 +56,10 @@ class KeptNodes(KeptDecisions[str, NodeDecision]):
     def _size_change(self, decision: NodeDecision, sign: int) -> float:
         return sign * _entries_of(decision.world)
 
-    def _merged(self, before: NodeDecision, now: NodeDecision) -> NodeDecision | None:
+    def _merged(self, old: NodeDecision, new: NodeDecision) -> NodeDecision | None:
         # A charge whose write has failed is decided again and again.
-        is_charged = before.order is not None and before.order.ruling.charge and _has_charge(now.world)
-        return None if is_charged or _summary(before) != _summary(now) else replace(now, order=before.order)
+        is_charged = old.order is not None and old.order.ruling.charge and _has_charge(new.world)
+        return None if is_charged or _summary(old) != _summary(new) else replace(new, order=old.order)
 
 
 def _frozen(world: NodeWorld) -> NodeWorld:
@@ -69,8 +69,8 @@ def _frozen(world: NodeWorld) -> NodeWorld:
 
 
 def _entries_of(world: NodeWorld) -> int:
-    before = world.before
-    listed = len(before.evidence) + len(before.findings) + len(before.incidents)
+    recorded = world.before
+    listed = len(recorded.evidence) + len(recorded.findings) + len(recorded.incidents)
     return ENTRIES_PER_NODE + listed + len(world.reports) + len(world.burn_ins)
 
 
@@ -87,5 +87,5 @@ def _summary(decision: NodeDecision) -> tuple[Any, ...]:
     if decision.verdict is None:
         return (decision.error,)
     conclusion = decision.verdict.conclusion
-    marks = [(each.source, each.reason, each.severity, each.observed) for each in conclusion.findings]
+    marks = [(finding.source, finding.reason, finding.severity, finding.observed) for finding in conclusion.findings]
     return conclusion.state, conclusion.reason, conclusion.own, marks

@@ -80,12 +80,12 @@ class NodeCounts:
         return _Count(self._namespaces[uid], len(nodes), left)
 
     def _set_count(self, uid: str, count: _Count | None) -> None:
-        before = self._counts.pop(uid, None)
-        if before is not None:
-            self._sums[before.namespace] -= before.nodes
-            self._leaving[before.namespace].discard(uid)
-            if not self._sums[before.namespace]:
-                del self._sums[before.namespace], self._leaving[before.namespace]
+        old_count = self._counts.pop(uid, None)
+        if old_count is not None:
+            self._sums[old_count.namespace] -= old_count.nodes
+            self._leaving[old_count.namespace].discard(uid)
+            if not self._sums[old_count.namespace]:
+                del self._sums[old_count.namespace], self._leaving[old_count.namespace]
         if count is not None:
             self._counts[uid] = count
             self._sums[count.namespace] += count.nodes

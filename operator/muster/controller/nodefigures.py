@@ -71,7 +71,7 @@ def publish_by_reason(gauge: Gauge, shown: set[str], counts: Mapping[str, int]) 
     """
     for reason in sorted(reason for reason, count in counts.items() if count and reason not in shown):
         if len(shown) >= MAX_REASONS:
-            idle = min((known for known in shown if not counts.get(known)), default=None)
+            idle = min((candidate for candidate in shown if not counts.get(candidate)), default=None)
             if idle is None:
                 break
             shown.discard(idle)

@@ -230,11 +230,11 @@ class NodePerformer:
                 return
 
     def _later(self, name: str, seconds: float) -> None:
-        loop, before = asyncio.get_running_loop(), self._postponed.get(name)
-        if before is not None:
-            if before.when() <= loop.time() + seconds:
+        loop, timer = asyncio.get_running_loop(), self._postponed.get(name)
+        if timer is not None:
+            if timer.when() <= loop.time() + seconds:
                 return
-            before.cancel()
+            timer.cancel()
         self._postponed[name] = loop.call_later(seconds, self._due, name)
 
     def _due(self, name: str) -> None:
@@ -279,11 +279,11 @@ class NodePerformer:
         try:
             data = await self._client.get(path)
             decode.node(data)  # the taints of a node that cannot be read are unknown
-            found = msgspec.json.decode(data)
-            others = [taint for taint in found["spec"].get("taints") or () if taint.get("key") != TAINT_KEY]
+            current = msgspec.json.decode(data)
+            others = [taint for taint in current["spec"].get("taints") or () if taint.get("key") != TAINT_KEY]
             ours = [_taint(reason)] if wanted else []
             patch = [
-                {"op": "test", "path": "/metadata/resourceVersion", "value": found["metadata"]["resourceVersion"]},
+                {"op": "test", "path": "/metadata/resourceVersion", "value": current["metadata"]["resourceVersion"]},
                 {"op": "add", "path": "/spec/taints", "value": [*others, *ours]},
             ]
             answer = await self._client.patch(path, patch, JSON_PATCH)

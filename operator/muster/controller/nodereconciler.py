@@ -209,7 +209,7 @@ class NodeReconciler:
         judged, slices = set(), Slices(self._clock)
         for name in due:
             await slices.pause()
-            before = self._engine.verdict_index.verdicts.get(name)
+            old_verdict = self._engine.verdict_index.verdicts.get(name)
             try:
                 self._assess_node(name, now)
             except Exception as error:  # its last verdict stays
@@ -219,7 +219,7 @@ class NodeReconciler:
                 continue
             failed.discard(name)
             self._unjudged.discard(name)
-            if self._engine.differs(name, before):
+            if self._engine.differs(name, old_verdict):
                 judged.add(name)
         return judged
 
@@ -344,8 +344,8 @@ class NodeReconciler:
 
     def effect_in_force(self, name: str) -> Effect | None:
         """What is in force for a node; None while it is not known, or being changed."""
-        known = self._performer.in_force.get(name)
-        return None if known is None or name in self._writes else known.effect
+        in_force = self._performer.in_force.get(name)
+        return None if in_force is None or name in self._writes else in_force.effect
 
     def is_repaired(self, name: str) -> bool:
         """Whether a repair of the node may be under way, or may begin in a moment, as far as is known."""

@@ -149,11 +149,13 @@ class NodeWorlds:
 
     def note_repairs(self, repairs: Mapping[str, RepairStatus]) -> None:
         """Take in all requests for repairs as they are now, by node, those included that are about to be made."""
-        before, self._repairs = self._repairs, dict(repairs)
-        if before is None:
+        old_repairs, self._repairs = self._repairs, dict(repairs)
+        if old_repairs is None:
             changed = self._with_repairs_on_record() | repairs.keys()
         else:
-            changed = {name for name in before.keys() | repairs.keys() if before.get(name) != repairs.get(name)}
+            changed = {
+                name for name in old_repairs.keys() | repairs.keys() if old_repairs.get(name) != repairs.get(name)
+            }
         for name in changed:
             self._mark_node(name)
 

@@ -53,7 +53,7 @@ class Offenders:
         """The scores and names of the worst nodes, the worst first."""
         now, half_life = self._wall_clock(), self._half_life_seconds()
         scores = ((float(score(account, now, half_life)), node) for node, account in self._accounts.copy().items())
-        return heapq.nlargest(MAX_NODES, (each for each in scores if each[0] >= LEAST_SCORE))
+        return heapq.nlargest(MAX_NODES, (entry for entry in scores if entry[0] >= LEAST_SCORE))
 
 
 class _Collector:

@@ -14,7 +14,7 @@ def pass_age_seconds(cluster: Cluster, node: str, least: Profile | None = None) 
     view = cluster.checkers.views_of([node]).get(node)
     if view is None:
         return None
-    policy, known = cluster.policy(), cluster.fleet.nodes.get(node)
-    gpus = known.capacity.get(policy.accelerator_resource, 0) if known is not None else 0
+    policy, node_view = cluster.policy(), cluster.fleet.nodes.get(node)
+    gpus = node_view.capacity.get(policy.accelerator_resource, 0) if node_view is not None else 0
     newest = newest_pass(view, least or policy.preflight.profile, gpus)
     return newest.age_seconds if newest is not None else None

@@ -258,8 +258,7 @@ class Performer:
     async def learn_claims(self) -> None:
         """Find out what the pods of jobs that hold nodes count for in quotas, with the defaults that they were
         given."""
-        found = self._cluster.pods_with_unknown_claims()
-        await asyncio.gather(*(self._learn_claim(uid, pod) for uid, pod in found))
+        await asyncio.gather(*(self._learn_claim(uid, pod) for uid, pod in self._cluster.pods_with_unknown_claims()))
 
     async def _learn_claim(self, uid: str, pod: PodView) -> None:
         path = paths.core("pods", namespace=pod.namespace, name=pod.name)
@@ -468,9 +467,9 @@ def _replacing(current: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[st
     """The merge patch that leaves exactly what is wanted (RFC 7386): vanished keys are null, in nested maps, too."""
     patch: dict[str, Any] = dict.fromkeys(current.keys() - wanted.keys())
     for key, value in wanted.items():
-        before = current.get(key)
-        is_map = isinstance(value, Mapping) and isinstance(before, Mapping)
-        patch[key] = _replacing(before or {}, value) if is_map else value
+        current_value = current.get(key)
+        is_map = isinstance(value, Mapping) and isinstance(current_value, Mapping)
+        patch[key] = _replacing(current_value or {}, value) if is_map else value
     return patch
 
 
@@ -481,7 +480,7 @@ def _concerns_of(status: Mapping[str, Any]) -> set[str]:
 
 def _same_but_messages(wanted: Any, current: Any) -> bool:
     def bare(listed: Any) -> Any:
-        return [{**each, "message": ""} for each in listed or ()]
+        return [{**entry, "message": ""} for entry in listed or ()]
 
     return bool(wanted != current and bare(wanted) == bare(current))
 

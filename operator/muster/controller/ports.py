@@ -97,8 +97,8 @@ class Ports:
         try:
             worlds = await serve_worlds(
                 self._settings.worlds_port,
-                lambda key: [partial(decided.write, each) for each in kept(key)],
-                lambda node: [partial(node_decision.write, each) for each in kept_of_node(node)],
+                lambda key: [partial(decided.write, decision) for decision in kept(key)],
+                lambda node: [partial(node_decision.write, decision) for decision in kept_of_node(node)],
             )
         except OSError as error:
             log.warning("decisions cannot be read", port=self._settings.worlds_port, error=str(error))
@@ -122,12 +122,12 @@ class Ports:
         takes."""
         while True:
             try:
-                found = await self._keeper.ensure()
+                certificates = await self._keeper.ensure()
             except (ApiError, NoCertificatesError) as error:
                 log.warning("no certificates yet", error=str(error))
                 await asyncio.sleep(CERTIFICATE_RETRY_SECONDS)
                 continue
-            await self._listen(found)
+            await self._listen(certificates)
             return
 
     async def renew(self, renewed: Callable[[], None]) -> None:
@@ -184,12 +184,12 @@ class Ports:
 
     async def _listen_with_what_there_is(self) -> None:
         try:
-            found = await self._keeper.read()
+            certificates = await self._keeper.read()
         except ApiError as error:
             log.warning("certificates not read", error=str(error))
             return
-        if found is not None and not self._lease.leading:
-            await self._listen(found)
+        if certificates is not None and not self._lease.leading:
+            await self._listen(certificates)
 
     async def _listen(self, certificates: Certificates) -> None:
         """Answer launchers and readers of metrics with these certificates from now on."""

@@ -86,12 +86,12 @@ class ProbeThresholds:
 
     def unused(self, policy: PreflightPolicy) -> str:
         """Which of the policy's limits have no effect, and why; "" if none."""
-        return "; ".join(each for kind in sorted(self._best) for each in self._tuned(kind, policy).unused)
+        return "; ".join(message for kind in sorted(self._best) for message in self._tuned(kind, policy).unused)
 
     def _tuned(self, kind: NodeKind, policy: PreflightPolicy) -> Tuned:
         history = self._history.get(kind, ())
-        known = {(threshold.probe, threshold.transport) for threshold in history}
-        floors = [floor for floor in _floors(kind) if (floor.probe, floor.transport) not in known]
+        covered = {(threshold.probe, threshold.transport) for threshold in history}
+        floors = [floor for floor in _floors(kind) if (floor.probe, floor.transport) not in covered]
         best = self._best.get(kind, {})
         return apply_limits(_like(kind), [*history, *floors], best, policy.limits)
 
@@ -165,43 +165,43 @@ def _history(
                 reached[name[1:]] = Best(figure.figure, figure.unit)
         if number % _NODES_AT_ONCE == 0:
             yield
-    found: dict[NodeKind, list[ProbeThreshold]] = defaultdict(list)
+    by_kind: dict[NodeKind, list[ProbeThreshold]] = defaultdict(list)
     for name in sorted(by_name):
         key, samples, units = by_name[name]
         if len(samples) < LEAST_NODES:
             continue
         yield
-        known = baselines.baseline(key, samples)
-        if known is None:
+        baseline = baselines.baseline(key, samples)
+        if baseline is None:
             continue
         floor = baselines.floor(key.probe, key.model, key.transport)
-        source = f"the history of {known.nodes} nodes, whose middle is {known.middle:.4g}"
+        source = f"the history of {baseline.nodes} nodes, whose middle is {baseline.middle:.4g}"
         threshold = ProbeThreshold(
             probe=key.probe,
             model=key.model,
             transport=key.transport,
             library=key.library,
             version=key.version,
-            middle=known.middle,
-            ratio=known.ratio,
+            middle=baseline.middle,
+            ratio=baseline.ratio,
             floor=floor.floor if floor else 0.0,
-            miss_share=known.miss_share,
+            miss_share=baseline.miss_share,
             unit=floor.unit if floor else max(sorted(units), key=units.__getitem__),
             source=f"{source}; not below {floor.floor:.4g}: {floor.source}" if floor else source,
-            healthy=known.healthy,
+            healthy=baseline.healthy,
         )
-        found[name[0]].append(threshold)
-    return {kind: tuple(thresholds) for kind, thresholds in found.items()}, dict(best)
+        by_kind[name[0]].append(threshold)
+    return {kind: tuple(thresholds) for kind, thresholds in by_kind.items()}, dict(best)
 
 
 def _floors(kind: NodeKind) -> list[ProbeThreshold]:
     """The thresholds from the published figures of a model, where there is no history yet."""
-    found = {}
-    for each in baselines.FLOORS:
-        floor = baselines.floor(each.probe, kind.model, each.transport)
+    floors = {}
+    for published in baselines.FLOORS:
+        floor = baselines.floor(published.probe, kind.model, published.transport)
         if floor is not None:
-            found[each.probe, floor.transport] = floor
-    return [replace(floor, model=kind.model, library=kind.library, version=kind.version) for floor in found.values()]
+            floors[published.probe, floor.transport] = floor
+    return [replace(floor, model=kind.model, library=kind.library, version=kind.version) for floor in floors.values()]
 
 
 def _like(kind: NodeKind) -> ProbeThreshold:

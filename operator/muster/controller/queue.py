@@ -84,7 +84,7 @@ class Queue:
         self._wall_clock = wall_clock
         self._entries: dict[str, _Entry] = {}
         self._uids: dict[Key, str] = {}
-        self._turns: dict[str, QueueDecision] = {}
+        self._decisions: dict[str, QueueDecision] = {}
         self._unseen: set[Key] = set()
         self._stale = asyncio.Event()
         self._failed: dict[str, str] = {}  # jobs that planning failed at -> how
@@ -110,16 +110,16 @@ class Queue:
         """
         if self._uids.get(key, job_uid) != job_uid:  # another job has its name now, and its end was never seen
             self.set_waiting(key, self._uids[key], None)
-        known = self._entries.get(job_uid)
-        if waiting != (known.waiting if known else None):
-            self._turns.pop(job_uid, None)  # what was promised is the answer to another question
+        entry = self._entries.get(job_uid)
+        if waiting != (entry.waiting if entry else None):
+            self._decisions.pop(job_uid, None)  # what was promised is the answer to another question
             self._stale.set()
             if waiting is None:
                 del self._entries[job_uid]
                 del self._uids[key]
                 self._failed.pop(job_uid, None)
             else:
-                since = known.since if known else self._wall_clock() - waited_seconds
+                since = entry.since if entry else self._wall_clock() - waited_seconds
                 self._entries[job_uid] = _Entry(key, waiting, since)
                 self._uids[key] = job_uid
         self.note_decided(key)
@@ -156,7 +156,7 @@ class Queue:
 
     def decision_of(self, job_uid: str) -> QueueDecision | None:
         """The job's answer in the newest plan, for what it waits for now; None for a job that is in no such plan."""
-        return self._turns.get(job_uid)
+        return self._decisions.get(job_uid)
 
     def replan(self) -> None:
         """Have the plan made again, because something that it depends on has changed."""
@@ -190,8 +190,8 @@ class Queue:
                 self._cluster.free_unbound_pods()
                 if self._entries:
                     await self._plan()
-                elif self._turns or self.reserved:
-                    self._turns, self.reserved = {}, frozenset()
+                elif self._decisions or self.reserved:
+                    self._decisions, self.reserved = {}, frozenset()
                     _pending.clear()
                 if self._clock() - measured >= MEASURE_SECONDS:
                     measured = self._clock()
@@ -211,13 +211,13 @@ class Queue:
         entry = self._entries.get(uid)
         return entry is not None and entry.waiting == asked[uid]
 
-    def _log_failure(self, uid: str, turn: QueueDecision) -> None:
-        if isinstance(turn.answer, Failed) and self._failed.get(uid) != turn.answer.message:
-            self._failed[uid] = turn.answer.message
-            log.error("no answer for a job", job_uid=uid, exc_info=turn.answer.error)
+    def _log_failure(self, uid: str, decision: QueueDecision) -> None:
+        if isinstance(decision.answer, Failed) and self._failed.get(uid) != decision.answer.message:
+            self._failed[uid] = decision.answer.message
+            log.error("no answer for a job", job_uid=uid, exc_info=decision.answer.error)
 
     async def _plan(self) -> None:
-        turns: dict[str, QueueDecision] = {}
+        decisions: dict[str, QueueDecision] = {}
         asked = {uid: entry.waiting for uid, entry in self._entries.items()}
         limits = self._cluster.fleet.policy.queueing.limits_of(waiting.namespace for waiting in asked.values())
         held = self._cluster.held_by_namespace() if limits else {}
@@ -230,20 +230,24 @@ class Queue:
             now = self._clock()
             if step is not None:
                 _placement.observe(now - begun)
-                turns[step[0]] = step[1]
+                decisions[step[0]] = step[1]
                 if isinstance(step[1].answer, OverQuota):
                     self._without_room.add(asked[step[0]].namespace)
                 self._log_failure(*step)
                 begun = now
             begun += await slices.pause()
         # A job that has left meanwhile, or waits for something else now, gets no answer.
-        turns = {uid: turn for uid, turn in turns.items() if self._waits(uid, asked)}
-        before, self._turns, self.reserved = self._turns, turns, frozenset(reserved)
-        self._without_room = {asked[uid].namespace for uid, turn in turns.items() if isinstance(turn.answer, OverQuota)}
-        reasons = Counter(turn.answer.reason for turn in turns.values() if isinstance(turn.answer, NotPlaced))
+        decisions = {uid: decision for uid, decision in decisions.items() if self._waits(uid, asked)}
+        old_decisions, self._decisions, self.reserved = self._decisions, decisions, frozenset(reserved)
+        self._without_room = {
+            asked[uid].namespace for uid, decision in decisions.items() if isinstance(decision.answer, OverQuota)
+        }
+        reasons = Counter(
+            decision.answer.reason for decision in decisions.values() if isinstance(decision.answer, NotPlaced)
+        )
         _pending.clear()
         for reason, count in reasons.items():
             _pending.labels(reason).set(count)
-        for uid, turn in turns.items():
-            if isinstance(turn.answer, Placed) or turn != before.get(uid):
+        for uid, decision in decisions.items():
+            if isinstance(decision.answer, Placed) or decision != old_decisions.get(uid):
                 self._bus.job_changed.publish(self._entries[uid].key)

@@ -267,12 +267,12 @@ class Reconciler:
             uid: of the job; "" where no job has this key any more.
             checks: what it wants, by node; None = nothing.
         """
-        before = self._tested.pop(key, "")
-        if before and before != uid:
-            self._checks_wanted(before, None)
+        old_uid = self._tested.pop(key, "")
+        if old_uid and old_uid != uid:
+            self._checks_wanted(old_uid, None)
         if checks:
             self._tested[key] = uid
-        if checks or (uid and before == uid):
+        if checks or (uid and old_uid == uid):
             self._checks_wanted(uid, checks)
 
     def _rest_seconds(self, key: Key) -> float | None:
@@ -394,14 +394,14 @@ class Reconciler:
     def _report_priority_class(self, job: TrainingJob) -> None:
         """Report once that the job's PriorityClass counts for nothing in the queue."""
         name, memory = named_class(job), self._cluster.memory(job.metadata.uid)
-        told = name if name and not self._cluster.policy().queueing.counts(name) else ""
-        if told and memory.reported_class != told:
+        ignored_class = name if name and not self._cluster.policy().queueing.counts(name) else ""
+        if ignored_class and memory.reported_class != ignored_class:
             text = (
                 f"PriorityClass {name} does not count in the queue: the job waits as one that names none. To change "
                 "that, add the class to spec.queueing.priorityClasses of FleetPolicy default, or name another one."
             )
             self._emit_event(job, Announcement("PriorityIgnored", text, warning=True))
-        memory.reported_class = told
+        memory.reported_class = ignored_class
 
     def _report_undecodable(self, job: Undecodable) -> None:
         about = Regarding(API_VERSION, "TrainingJob", job.name, job.uid, job.namespace)
@@ -459,8 +459,8 @@ def _without_record(world: JobWorld, record: Undecodable) -> Plan:
         "and its workers go on as they are. Run the version of Muster that wrote the Gang, or delete the Gang: the job "
         "then starts anew once its pods have ended."
     )
-    before = world.job.status
-    seen = {"attempt": before.attempt, "nodes_ready": before.nodes_ready, "nodes": before.nodes}
+    old_status = world.job.status
+    seen = {"attempt": old_status.attempt, "nodes_ready": old_status.nodes_ready, "nodes": old_status.nodes}
     plan = with_status(world, Plan((), StatusReport(State.STALLED, "RecordUnreadable", message)))
     return replace(plan, status=plan.status and plan.status.model_copy(update=seen))
 

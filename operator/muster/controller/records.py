@@ -45,16 +45,16 @@ class RecordWriter:
             try:
                 return await self._try(body)
             except (Conflict, AlreadyExists):
-                found = await self._committed(body) if lost else None  # by the write that was thought lost
-                if found is None:
+                stored = await self._committed(body) if lost else None  # by the write that was thought lost
+                if stored is None:
                     raise
-                return found
+                return stored
             except (ServerError, Unreachable) as error:
                 lost = error
-            found = await self._committed(body)
-            log.warning("the answer to a commit was lost", gang=_name(body), error=str(lost), stands=found is not None)
-            if found is not None:
-                return found
+            stored = await self._committed(body)
+            log.warning("the answer to a commit was lost", gang=_name(body), error=str(lost), stands=stored is not None)
+            if stored is not None:
+                return stored
             if lost.status not in (0, TIMED_OUT):
                 break  # it was answered: nothing is on its way
         assert lost is not None
@@ -80,8 +80,8 @@ class RecordWriter:
                     self._client.before_write()  # raises once another replica may decide
                 await asyncio.sleep(LOOK_AGAIN_SECONDS)
                 continue
-            found = _decode(answer)
-            return answer if isinstance(found, Gang) and found.spec.to_json() == body["spec"] else None
+            gang = _decode(answer)
+            return answer if isinstance(gang, Gang) and gang.spec.to_json() == body["spec"] else None
 
 
 def _path(body: Mapping[str, Any]) -> str:

@@ -138,13 +138,13 @@ class RepairKeeper:
             ApiError: the requests could not be read.
             LeadershipLost: this process may not write any more.
         """
-        found = await self._listed()
+        requests = await self._listed()
         if self._cluster.policy_unknown:
             return
-        cases = {name: self._case(name) for name in {*self._nodes.out(), *found, *(self._words or ())}}
-        what = self._planned(found, {name: case for name, case in cases.items() if case is not None})
+        cases = {name: self._case(name) for name in {*self._nodes.out(), *requests, *(self._words or ())}}
+        what = self._planned(requests, {name: case for name, case in cases.items() if case is not None})
         words = dict(what.kept)
-        words |= {name: found[name].request.status for name in what.ends}
+        words |= {name: requests[name].request.status for name in what.ends}
         words |= {
             name: RepairStatus(Stage.ASKED, case.wants.value)
             for name in (*what.creates, *what.holds)
@@ -154,29 +154,29 @@ class RepairKeeper:
             if cases[name] is None and name not in words and word.stage is Stage.ASKED and self._exists(name):
                 words[name] = word
         self._report_statuses(words)
-        await self._carry_out(what, found, words)
+        await self._carry_out(what, requests, words)
 
     def _exists(self, name: str) -> bool:
         return name in self._cluster.fleet.nodes
 
-    def _planned(self, found: Mapping[str, _Found], cases: Mapping[str, Case]) -> Plan:
+    def _planned(self, requests: Mapping[str, _Found], cases: Mapping[str, Case]) -> Plan:
         now = self._clock()
         self._rests_until = {name: until for name, until in self._rests_until.items() if until > now}
-        self._missing_since = {name: self._missing_since.get(name, now) for name in found if not self._exists(name)}
+        self._missing_since = {name: self._missing_since.get(name, now) for name in requests if not self._exists(name)}
         return plan(
             RepairWorld(
                 cases,
-                {name: each.request for name, each in found.items()},
+                {name: request.request for name, request in requests.items()},
                 self._cluster.policy().health.repair,
                 {name: now - since for name, since in self._missing_since.items()},
                 self._rests_until,
             )
         )
 
-    async def _carry_out(self, what: Plan, found: Mapping[str, _Found], words: dict[str, RepairStatus]) -> None:
+    async def _carry_out(self, what: Plan, requests: Mapping[str, _Found], words: dict[str, RepairStatus]) -> None:
         for name, why in list(what.ends.items())[:WRITES]:
             try:
-                gone = await self._deleted(name, found[name], why)
+                gone = await self._deleted(name, requests[name], why)
             except ApiError as error:
                 log.warning("request for repair not deleted", node=name, error=str(error))
                 continue
@@ -237,8 +237,8 @@ class RepairKeeper:
         log.info("repair asked for", node=name, action=action.value, reason=case.reason)
         self._record(name, Stage.ASKED, f"{action.value} is requested: {case.message}")
 
-    async def _deleted(self, name: str, found: _Found, why: str) -> bool:
-        preconditions = {"uid": found.uid, "resourceVersion": found.resource_version}
+    async def _deleted(self, name: str, request: _Found, why: str) -> bool:
+        preconditions = {"uid": request.uid, "resourceVersion": request.resource_version}
         try:
             await self._client.delete(paths.muster("repairrequests", name=name), {"preconditions": preconditions})
         except NotFound:
@@ -250,7 +250,7 @@ class RepairKeeper:
 
     async def _listed(self) -> dict[str, _Found]:
         """All requests, by name; empty where the cluster does not know the kind."""
-        found: dict[str, _Found] = {}
+        requests: dict[str, _Found] = {}
         query = {"limit": str(PAGE)}
         while True:
             try:
@@ -259,28 +259,28 @@ class RepairKeeper:
                 log.warning("the cluster knows no RepairRequests: apply Muster's CRDs", error=str(error))
                 return {}
             for raw in page.items or ():
-                each = _read(raw)
-                if isinstance(each, decode.Undecodable):
-                    request = Request.unreadable(_phase_of(raw), each.error)
-                    found[each.name] = _Found(request, each.uid, str(each.resource_version))
+                decoded = _read(raw)
+                if isinstance(decoded, decode.Undecodable):
+                    request = Request.unreadable(_phase_of(raw), decoded.error)
+                    requests[decoded.name] = _Found(request, decoded.uid, str(decoded.resource_version))
                 else:
-                    meta = each.metadata
-                    found[meta.name] = _Found(Request.from_object(each), meta.uid, meta.resource_version)
+                    meta = decoded.metadata
+                    requests[meta.name] = _Found(Request.from_object(decoded), meta.uid, meta.resource_version)
             if not page.metadata.continue_:
-                return found
+                return requests
             query = {"limit": str(PAGE), "continue": page.metadata.continue_}
 
     def _report_statuses(self, words: Mapping[str, RepairStatus]) -> None:
-        before, self._words = self._words, dict(words)
+        old_statuses, self._words = self._words, dict(words)
         self._worlds.note_repairs(words)
         for stage in _TOLD:
             _requests.labels(stage.value).set(sum(word.stage is stage for word in words.values()))
         for name, word in words.items():
-            known = (before or {}).get(name)
+            old_status = (old_statuses or {}).get(name)
             if (
-                before is not None
+                old_statuses is not None
                 and word.stage is not Stage.ASKED
-                and (known is None or known.stage is not word.stage)
+                and (old_status is None or old_status.stage is not word.stage)
             ):
                 self._record(name, word.stage, f"{word.action or 'repair'}: {word.message or word.stage.value}")
 

@@ -59,9 +59,9 @@ class SaveFigures:
                 _remove(gauge, *key)
             else:
                 gauge.labels(*key).set(figure)
-        found = {concern.reason for concern in checkpoint.concerns}
+        reasons = {concern.reason for concern in checkpoint.concerns}
         for reason in CheckpointTrouble:
-            if reason in found:
+            if reason in reasons:
                 _concern.labels(*key, reason.value).set(1)
             else:
                 _remove(_concern, *key, reason.value)

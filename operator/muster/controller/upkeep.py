@@ -51,7 +51,7 @@ class UpkeepKeeper:
         nodes: NodeReconciler,
         reports: FailureReports,
         thresholds_of: ThresholdsOf,
-        told: Callable[[Iterable[str]], None],
+        notify: Callable[[Iterable[str]], None],
         wall_clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -60,7 +60,7 @@ class UpkeepKeeper:
         self._nodes = nodes
         self._reports = reports
         self._thresholds_of = thresholds_of
-        self._told = told
+        self._notify = notify
         self._wall_clock = wall_clock
         self._clock = clock
         self._stirred = asyncio.Event()
@@ -80,7 +80,7 @@ class UpkeepKeeper:
     def _give_way(self, node: str) -> None:
         """Withdraw the test of a node that a gang or another pod holds now, whenever the next look is."""
         if self._cluster.fleet.holders(node) and self._checkers.withdraw_orders(OWNER, node):
-            self._told([node])
+            self._notify([node])
 
     def _heard(self, node: str) -> None:
         if not self._cluster.fleet.holders(node):
@@ -122,10 +122,10 @@ class UpkeepKeeper:
             for node, view in sorted(views.items())
         ]
         thresholds = self._thresholds_of([view.report for view in views.values()], policy.preflight)
-        found = plan_upkeep(sites, policy.preflight, thresholds)
-        self._told(self._checkers.set_orders(OWNER, found.checks, job=False))
+        plan = plan_upkeep(sites, policy.preflight, thresholds)
+        self._notify(self._checkers.set_orders(OWNER, plan.checks, job=False))
         standing = set()
-        for finding in found.findings:
+        for finding in plan.findings:
             key = (finding.node, finding.order, str(finding.outcome))
             standing.add(key)
             if key not in self._known:

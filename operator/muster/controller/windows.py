@@ -74,22 +74,22 @@ class WindowKeeper:
         for stage, count in counts.items():
             _nodes.labels(stage.value).set(count)
         fleet = self._cluster.fleet
-        found: list[Problem] = []
+        current_problems: list[Problem] = []
         if fleet.policy.maintenance.windows:
             for problem in problems(fleet.policy, list(fleet.nodes.values()), self._wall_clock()):
                 if problem is None:
                     await slices.pause()
                 else:
-                    found.append(problem)
-        _problems.set(len(found))
-        self._report_problems(found)
+                    current_problems.append(problem)
+        _problems.set(len(current_problems))
+        self._report_problems(current_problems)
 
-    def _report_problems(self, found: list[Problem]) -> None:
+    def _report_problems(self, current_problems: list[Problem]) -> None:
         policy = self._cluster.policies.store.get(("", "default"))
         if policy is None or isinstance(policy, Undecodable):
             return
-        news = [problem for problem in found if problem.about not in self._told]
+        news = [problem for problem in current_problems if problem.about not in self._told]
         for problem in news[:TOLD_AT_ONCE]:
             record_policy_event(self._cluster, self._events, WARNING, "MaintenanceWindow", problem.message)
             log.warning("maintenance window may not be meant", problem=problem.message)
-        self._told = frozenset(problem.about for problem in found if problem not in news[TOLD_AT_ONCE:])
+        self._told = frozenset(problem.about for problem in current_problems if problem not in news[TOLD_AT_ONCE:])

@@ -37,10 +37,10 @@ class Workers:
 
     def directive_for(self, caller: Caller) -> Directive | None:
         """What the caller's launcher is to do; None for a pod of no job, or where an object cannot be read."""
-        known = self._job_of(caller)
-        if known is None:
+        objects = self._job_of(caller)
+        if objects is None:
             return None
-        pod, job, gang = known
+        pod, job, gang = objects
 
         def launcher_of(index: int) -> Report | None:
             return self._hub.last(gang.spec.members[index].pod_uid) if gang else None
