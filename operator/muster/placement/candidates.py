@@ -58,8 +58,8 @@ class CandidateNodes:
     def _barred(self) -> Iterable[NodeEligibility]:
         return (self.eligibility[name] for name in self.barred if name in self.eligibility)
 
-    def _was_free(self, found: NodeEligibility) -> bool:
-        return not found.why and found.entry.name not in self.taken
+    def _was_free(self, state: NodeEligibility) -> bool:
+        return not state.why and state.entry.name not in self.taken
 
     def home(self, names: Iterable[str], depth: int) -> Path | None:
         """The path of the domain at this depth that most of these nodes are in, the first by name among equals.
@@ -89,9 +89,9 @@ def candidate_nodes(
     barred.update(dict.fromkeys(request.kept, OWN))
     eligibility = tree.eligibility
     changes = [
-        Change(found.path, gone=found.entry, suitable=-1)
+        Change(state.path, gone=state.entry, suitable=-1)
         for name in barred
-        if (found := eligibility.get(name)) is not None and not found.why and name not in taken
+        if (state := eligibility.get(name)) is not None and not state.why and name not in taken
     ]
     own = {}
     for name in set(fleet.nodes_of(request.job_uid)).difference(barred, taken):
@@ -103,9 +103,9 @@ def candidate_nodes(
     if changes:
         root = root.changed(changes)
     levels = len(fleet.policy.topology.levels)
-    kept = [found for name in request.kept if (found := eligibility.get(name)) is not None]
+    kept = [state for name in request.kept if (state := eligibility.get(name)) is not None]
     if kept:
-        root = root.keeping({found.path for found in kept})
+        root = root.keeping({node_state.path for node_state in kept})
     here = CandidateNodes(root, (root,), barred, own, eligibility, taken, levels)
     if not depth:
         return here

@@ -72,8 +72,8 @@ class Term:
         if not self.labels and not self.fields:
             return False
         named = {"metadata.name": node.name}
-        return all(each.matches(node.labels) for each in self.labels) and all(
-            each.matches(named) for each in self.fields
+        return all(expression.matches(node.labels) for expression in self.labels) and all(
+            expression.matches(named) for expression in self.fields
         )
 
 
@@ -101,7 +101,7 @@ class SchedulingConstraints:
         if any(term.fields for term in terms):
             return None
         keys = {key for key, _ in self.selector}
-        return tuple(sorted(keys.union(each.key for term in terms for each in term.labels)))
+        return tuple(sorted(keys.union(expression.key for term in terms for expression in term.labels)))
 
     def select(self, node: NodeView) -> bool:
         """Whether selector and affinity allow the node."""
@@ -170,14 +170,14 @@ class _ExpressionCount:
 
 
 def _expressions(term: Mapping[str, Any], name: str, where: str, held: _ExpressionCount) -> tuple[Expression, ...]:
-    listed, found = _list(term.get(name), f"{where}.{name}"), []
+    listed, expressions = _list(term.get(name), f"{where}.{name}"), []
     held.count(f"{where}.{name}", expressions=len(listed))
-    for each, at in _objects(listed, f"{where}.{name}"):
-        values = _list(each.get("values"), f"{at}.values")
+    for raw, at in _objects(listed, f"{where}.{name}"):
+        values = _list(raw.get("values"), f"{at}.values")
         held.count(at, values=len(values))
-        key, operator = _text(each.get("key"), f"{at}.key"), _text(each.get("operator"), f"{at}.operator")
-        found.append(Expression(key, operator, tuple(_text(value, f"{at}.values") for value in values)))
-    return tuple(found)
+        key, operator = _text(raw.get("key"), f"{at}.key"), _text(raw.get("operator"), f"{at}.operator")
+        expressions.append(Expression(key, operator, tuple(_text(value, f"{at}.values") for value in values)))
+    return tuple(expressions)
 
 
 def _tolerations(spec: Mapping[str, Any]) -> tuple[Toleration, ...]:
@@ -185,12 +185,12 @@ def _tolerations(spec: Mapping[str, Any]) -> tuple[Toleration, ...]:
     _check_count("tolerations", len(listed), MAX_TOLERATIONS, "tolerations; one with operator Exists stands for many")
     return tuple(
         Toleration(
-            key=_optional(each, "key", at),
-            operator=_optional(each, "operator", at) or "Equal",
-            value=_optional(each, "value", at),
-            effect=_optional(each, "effect", at),
+            key=_optional(raw, "key", at),
+            operator=_optional(raw, "operator", at) or "Equal",
+            value=_optional(raw, "value", at),
+            effect=_optional(raw, "effect", at),
         )
-        for each, at in _objects(listed, "tolerations")
+        for raw, at in _objects(listed, "tolerations")
     )
 
 
@@ -224,13 +224,13 @@ def _list(value: object, where: str) -> Sequence[Any]:
 
 def _objects(value: object, where: str) -> list[tuple[Mapping[str, Any], str]]:
     """The objects of a list, each with its field path."""
-    found: list[tuple[Mapping[str, Any], str]] = []
-    for number, each in enumerate(_list(value, where)):
+    objects: list[tuple[Mapping[str, Any], str]] = []
+    for number, item in enumerate(_list(value, where)):
         at = f"{where}[{number}]"
-        if not isinstance(each, dict):
-            raise _misshapen(at, dict, each)
-        found.append((each, at))
-    return found
+        if not isinstance(item, dict):
+            raise _misshapen(at, dict, item)
+        objects.append((item, at))
+    return objects
 
 
 def _compare(value: str | None, wanted: Sequence[str], test: Callable[[int, int], bool]) -> bool:

@@ -83,19 +83,19 @@ class Domain:
             return self.free, self.suitable
         if self.depth == levels:
             return len(self.nodes) // segment_size, self.here // segment_size
-        found = self._rooms.get((segment_size, levels))
-        if found is None:
+        room = self._rooms.get((segment_size, levels))
+        if room is None:
             rooms = [kid.room(segment_size, levels) for kid in self.kids.values()]
-            found = sum([free for free, _ in rooms]), sum([suitable for _, suitable in rooms])
-            self._rooms[segment_size, levels] = found
-        return found
+            room = sum([free for free, _ in rooms]), sum([suitable for _, suitable in rooms])
+            self._rooms[segment_size, levels] = room
+        return room
 
     def at(self, path: Path) -> "Domain | None":
         """The domain of this path, which begins at the fleet; None where no such domain is inside this one."""
-        found: Domain | None = self
+        domain: Domain | None = self
         for name in path[self.depth :]:
-            found = found.kids.get(name) if found else None
-        return found
+            domain = domain.kids.get(name) if domain else None
+        return domain
 
     def level(self, depth: int) -> Iterator["Domain"]:
         """The domains inside at a depth, in the natural order of their names."""

@@ -30,36 +30,36 @@ _PASSING = {RefusalKind.IN_USE, RefusalKind.TOO_FULL, RefusalKind.RESERVED, Refu
 T = TypeVar("T")
 
 
-def not_placed(request: Request, ground: CandidateNodes, tree: Tree, fleet: Fleet) -> NotPlaced:
+def not_placed(request: Request, candidates: CandidateNodes, tree: Tree, fleet: Fleet) -> NotPlaced:
     """The answer to a request that has no place.
 
     Args:
         request: the request.
-        ground: the nodes that it could choose from.
+        candidates: the nodes that it could choose from.
         tree: the fleet as nodes for its kind of worker.
         fleet: the fleet.
     """
-    ground = _with_hidden_names(ground.emptied, request.viewer)
-    short = _shortfall(request, ground, tree, fleet)
+    candidates = _with_hidden_names(candidates.emptied, request.viewer)
+    short = _shortfall(request, candidates, tree, fleet)
     if not short.ever and not request.kept:
         return NotPlaced(NEVER_FITS, _never(request, short), short)
     if short.free < short.needs:
         return NotPlaced(
             "InsufficientNodes", f"needs {_needs_text(request, '')}: {_fleet(short)}{_refused_text(short)}", short
         )
-    return NotPlaced("TopologyUnsatisfied", _apart_message(request, ground, short), short)
+    return NotPlaced("TopologyUnsatisfied", _apart_message(request, candidates, short), short)
 
 
-def _with_hidden_names(ground: CandidateNodes, viewer: str | None) -> CandidateNodes:
+def _with_hidden_names(candidates: CandidateNodes, viewer: str | None) -> CandidateNodes:
     """The candidate nodes with the names of other tenants' jobs replaced that this viewer may not see.
 
     Args:
         viewer: namespace whose people read the answer; None = all names may be shown.
     """
-    if viewer is None or not ground.taken:
-        return ground
-    told = {why: visible_refusal(why, viewer) for why in set(ground.taken.values())}
-    return replace(ground, taken={name: told[why] for name, why in ground.taken.items()})
+    if viewer is None or not candidates.taken:
+        return candidates
+    shown = {why: visible_refusal(why, viewer) for why in set(candidates.taken.values())}
+    return replace(candidates, taken={name: shown[why] for name, why in candidates.taken.items()})
 
 
 def indivisible(request: Request) -> bool:
@@ -74,10 +74,10 @@ def could_hold(domain: Domain, request: Request, levels: int) -> bool:
     return segments >= room.segments and domain.suitable >= request.count + request.spares
 
 
-def _shortfall(request: Request, ground: CandidateNodes, tree: Tree, fleet: Fleet) -> Shortfall:
-    best = _nearest_domains(request, ground)
-    named = _unhealthy_nodes(ground, tree, fleet)
-    names = _others(request, ground, tree)
+def _shortfall(request: Request, candidates: CandidateNodes, tree: Tree, fleet: Fleet) -> Shortfall:
+    best = _nearest_domains(request, candidates)
+    named = _unhealthy_nodes(candidates, tree, fleet)
+    names = _others(request, candidates, tree)
     holders = Counter[str]()
     for holder, count in names.items():
         holders[visible_name(fleet.name_of(holder), request.viewer)] += count
@@ -86,61 +86,64 @@ def _shortfall(request: Request, ground: CandidateNodes, tree: Tree, fleet: Flee
         inside=request.required,
         segment_size=request.segment_size,
         fleet=len(fleet.nodes),
-        suitable=ground.root.suitable,
-        free=ground.root.free,
-        refused=tuple(RefusedNodes(why, n, named.get(why, ())) for why, n in _most(_refused(ground, tree))),
+        suitable=candidates.root.suitable,
+        free=candidates.root.free,
+        refused=tuple(RefusedNodes(why, n, named.get(why, ())) for why, n in _most(_refused(candidates, tree))),
         holders=dict(_most(holders)[:MAX_HOLDERS]),
         domains=tuple(DomainCount("/".join(d.path), d.free, d.suitable) for d in best),
-        ever=not indivisible(request) and any(could_hold(start, request, ground.levels) for start in ground.starts),
+        ever=not indivisible(request)
+        and any(could_hold(start, request, candidates.levels) for start in candidates.starts),
     )
 
 
-def _unhealthy_nodes(ground: CandidateNodes, tree: Tree, fleet: Fleet) -> dict[Refusal, tuple[str, ...]]:
+def _unhealthy_nodes(candidates: CandidateNodes, tree: Tree, fleet: Fleet) -> dict[Refusal, tuple[str, ...]]:
     """The first unhealthy nodes by reason: their names are shown because a person has to repair these very machines."""
-    found: defaultdict[Refusal, list[str]] = defaultdict(list)
+    by_reason: defaultdict[Refusal, list[str]] = defaultdict(list)
     for name in sorted(fleet.excluded, key=natural):
         standing = tree.eligibility.get(name)
         why = standing.why if standing else None
-        if why and why.kind is RefusalKind.UNHEALTHY and name not in ground.barred:
-            found[why].append(name)
-    return {why: tuple(names[:MAX_NAMED]) for why, names in found.items()}
+        if why and why.kind is RefusalKind.UNHEALTHY and name not in candidates.barred:
+            by_reason[why].append(name)
+    return {why: tuple(names[:MAX_NAMED]) for why, names in by_reason.items()}
 
 
-def _nearest_domains(request: Request, ground: CandidateNodes) -> list[Domain]:
+def _nearest_domains(request: Request, candidates: CandidateNodes) -> list[Domain]:
     """The domains that are nearest to holding the request. Those that never could are included only without others."""
 
     def rank(domain: Domain) -> tuple[object, ...]:
         return -domain.free, -domain.suitable, [natural(name) for name in domain.path], domain.path
 
     chosen = heapq.nsmallest(
-        MAX_DOMAINS, ground.starts, key=lambda d: (not could_hold(d, request, ground.levels), *rank(d))
+        MAX_DOMAINS, candidates.starts, key=lambda d: (not could_hold(d, request, candidates.levels), *rank(d))
     )
     return sorted((domain for domain in chosen if domain.suitable), key=rank)
 
 
-def _refused(ground: CandidateNodes, tree: Tree) -> Counter[Refusal]:
+def _refused(candidates: CandidateNodes, tree: Tree) -> Counter[Refusal]:
     """The number of nodes that cannot be used now, by reason. Nodes barred for this request count under that reason."""
     refused = Counter(tree.refused)
-    for name, why in ground.barred.items():
+    for name, why in candidates.barred.items():
         standing = tree.eligibility.get(name)
         if standing is not None:
             refused[why] += 1
             if standing.why:
                 refused[standing.why] -= 1
-    refused[IN_USE] -= len(ground.own)
-    refused.update(why for why in ground.own.values() if why)
-    known, barred = tree.eligibility, ground.barred
+    refused[IN_USE] -= len(candidates.own)
+    refused.update(why for why in candidates.own.values() if why)
+    eligibility, barred = tree.eligibility, candidates.barred
     refused.update(
-        why for name, why in ground.taken.items() if name not in barred and name in known and not known[name].why
+        why
+        for name, why in candidates.taken.items()
+        if name not in barred and name in eligibility and not eligibility[name].why
     )
     return refused
 
 
-def _others(request: Request, ground: CandidateNodes, tree: Tree) -> Counter[str]:
+def _others(request: Request, candidates: CandidateNodes, tree: Tree) -> Counter[str]:
     """The number of otherwise usable nodes that each other job or pod holds."""
     held = Counter(tree.held)
     del held[request.job_uid]
-    for name in ground.barred:
+    for name in candidates.barred:
         standing = tree.eligibility.get(name)
         if standing is not None and standing.suitable:
             held.subtract(holder for holder in standing.holders if holder in held)
@@ -148,7 +151,7 @@ def _others(request: Request, ground: CandidateNodes, tree: Tree) -> Counter[str
 
 
 def _most(counts: Mapping[T, int]) -> list[tuple[T, int]]:
-    return sorted(((each, n) for each, n in counts.items() if n > 0), key=lambda item: (-item[1], str(item[0])))
+    return sorted(((key, n) for key, n in counts.items() if n > 0), key=lambda item: (-item[1], str(item[0])))
 
 
 def _nodes(count: int, kind: str = "") -> str:
@@ -178,7 +181,7 @@ def _fleet(short: Shortfall) -> str:
 def _refused_text(short: Shortfall) -> str:
     """Why the other nodes cannot be used, in brackets, such as ` (3 in use, 1 not ready)`; "" where there are none."""
     named = sum(short.holders.values())
-    used = sum(each.count for each in short.refused if each.why.kind is RefusalKind.IN_USE)
+    used = sum(group.count for group in short.refused if group.why.kind is RefusalKind.IN_USE)
     parts = [(n.count, f"{n.count} {n.why}") for n in short.refused if n.why.kind is not RefusalKind.IN_USE]
     if 0 < named <= used:
         parts += [(count, f"{count} {IN_USE} by {holder}") for holder, count in short.holders.items()]
@@ -197,9 +200,9 @@ def _more_reasons(count: int) -> str:
     return f"{count} more reason{'s' * (count != 1)}"
 
 
-def _apart_message(request: Request, ground: CandidateNodes, short: Shortfall) -> str:
+def _apart_message(request: Request, candidates: CandidateNodes, short: Shortfall) -> str:
     """The message for a fleet with enough free nodes that do not lie where the request needs them."""
-    where = _where(request, ground)
+    where = _where(request, candidates)
     message = f"needs {_needs_text(request, 'free ')}: {where}; {_fleet(short)}{_refused_text(short)}"
     ways = ["without spec.placement.required"] if request.required else []
     ways += ["without spec.placement.segmentSize"] if request.segment_size > 1 else []
@@ -208,10 +211,10 @@ def _apart_message(request: Request, ground: CandidateNodes, short: Shortfall) -
     return f"{message}. To start now, {_AGAIN} {' and '.join(ways)}, or with fewer nodes."
 
 
-def _where(request: Request, ground: CandidateNodes) -> str:
-    if request.kept and not ground.starts:
+def _where(request: Request, candidates: CandidateNodes) -> str:
+    if request.kept and not candidates.starts:
         return f"the nodes that it keeps are in no {request.required}"
-    best = next(iter(_nearest_domains(request, ground)), None)
+    best = next(iter(_nearest_domains(request, candidates)), None)
     if best is None and request.kept:
         return f"there is none in the {request.required} of its other nodes"
     if best is None:
@@ -219,7 +222,7 @@ def _where(request: Request, ground: CandidateNodes) -> str:
     if any(broken.beside for broken in request.broken):
         where = "a broken segment cannot be completed beside the nodes that it keeps"
         return f"{where}, or the others find no room" if wanted_room(request).nodes else where
-    room = best.room(request.segment_size, ground.levels)[0]
+    room = best.room(request.segment_size, candidates.levels)[0]
     name = "/".join(best.path)
     if request.segment_size > 1 and best.free >= request.count + request.spares:
         there = f"{name} has" if name else "there is"
@@ -248,5 +251,5 @@ def _never(request: Request, short: Shortfall) -> str:
 
 def _lasting(short: Shortfall) -> Shortfall:
     """The numbers without the nodes that other jobs use or are to get."""
-    refused = tuple(each for each in short.refused if each.why.kind not in _PASSING)
+    refused = tuple(group for group in short.refused if group.why.kind not in _PASSING)
     return replace(short, refused=refused, holders={})

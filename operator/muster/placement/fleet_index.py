@@ -80,14 +80,14 @@ class IndexedNode:
 
     def eligibility(self, why: Refusal | None, suitable: bool, reluctance: int) -> NodeEligibility:
         """The node's state for these values; equal values give the same object."""
-        found = self._eligibilities.get((why, suitable, reluctance))
-        if found is None:
+        eligibility = self._eligibilities.get((why, suitable, reluctance))
+        if eligibility is None:
             if len(self._eligibilities) >= MAX_WORDS:
                 self._eligibilities.clear()
             entry = Entry(reluctance, self.key, self.node.name)
-            found = NodeEligibility(self.path, entry, suitable, why, self.holders)
-            self._eligibilities[why, suitable, reluctance] = found
-        return found
+            eligibility = NodeEligibility(self.path, entry, suitable, why, self.holders)
+            self._eligibilities[why, suitable, reluctance] = eligibility
+        return eligibility
 
 
 class FleetIndex:
@@ -116,9 +116,9 @@ class FleetIndex:
     def prepare(cls, fleet: Fleet) -> Iterator[None]:
         """Make the outline in parts, or take in what has changed, so that `up_to_date` has little to do."""
         fleet = fleet.source
-        known = fleet.known(_KEY, cls)
-        if known is not None:
-            yield from known.following()
+        existing = fleet.known(_KEY, cls)
+        if existing is not None:
+            yield from existing.following()
             return
         policy, outline, names = fleet.policy, cls(fleet), iter(list(fleet.nodes))
         while part := list(islice(names, PART)):
@@ -147,12 +147,12 @@ class FleetIndex:
     def _number(self, facts: Hashable) -> int:
         """A number for these facts: equal facts have the same as a rule. It is hashed and compared faster than they
         are."""
-        found = self._numbers.get(facts)
-        if found is None:
+        number = self._numbers.get(facts)
+        if number is None:
             if len(self._numbers) > 2 * len(self._fleet.nodes) + 1024:
                 self._numbers.clear()  # nodes change, and what they were is of no use
-            found = self._numbers[facts] = next(self._next)
-        return found
+            number = self._numbers[facts] = next(self._next)
+        return number
 
     def _evaluate(self, names: Iterable[str]) -> None:
         fleet, labels = self._fleet, self._fleet.policy.topology.labels
@@ -234,7 +234,7 @@ class NodeEvaluator:
             return self._needs.constraints.select(node)
         labels: Mapping[str, str] = node.labels
         values = tuple([labels.get(key) for key in self._keys])
-        found = self._selected.get(values)
-        if found is None:
-            found = self._selected[values] = self._needs.constraints.select(node)
-        return found
+        selected = self._selected.get(values)
+        if selected is None:
+            selected = self._selected[values] = self._needs.constraints.select(node)
+        return selected

@@ -137,14 +137,14 @@ class Knapsack:
         """The running sums of a domain for `low` to `high` segments."""
         high = min(high, domain.room(self.shape.segment_size, self.levels)[0])
         low = min(low, high)
-        found = self._tables.get(domain.signature)
-        if found is not None and found.low <= low and found.high >= high:
-            if found.domain is not domain:
-                found = Table(domain, found.low, found.high, self._ordered(domain), found.offers, found.sums)
-                self._tables[domain.signature] = found
-            return found
-        if found is not None:
-            low, high = min(low, found.low), max(high, found.high)
+        cached = self._tables.get(domain.signature)
+        if cached is not None and cached.low <= low and cached.high >= high:
+            if cached.domain is not domain:
+                cached = Table(domain, cached.low, cached.high, self._ordered(domain), cached.offers, cached.sums)
+                self._tables[domain.signature] = cached
+            return cached
+        if cached is not None:
+            low, high = min(low, cached.low), max(high, cached.high)
         if len(self._tables) >= _MAX_TABLES:
             self._tables.clear()
         table = self._tables[domain.signature] = self._added_up(domain, low, high)
@@ -189,8 +189,8 @@ class Knapsack:
             else:
                 others = kept + (top(limit) - rooms[index] if index < limit else top(max(limit - 1, 0)))
             offer = self._offer(kid, max(low - others, 0 if kid.kept else 1), high)
-            before = min(index, new)
-            least = [low - waiting - most[min(before, limit - c)] for c in range(limit + 1)]
+            new_before = min(index, new)
+            least = [low - waiting - most[min(new_before, limit - c)] for c in range(limit + 1)]
             groups = self._with_domain(groups, offer, kid.kept, least, high)
             sums.append([point for group in groups for point in group])
             offers.append(offer)
@@ -264,15 +264,15 @@ class Knapsack:
         workers = [point for point in offer if kept or -point & LOW_MASK >= 1 << ROOM_BITS]
         others = [] if kept else [point for point in offer if -point & LOW_MASK < 1 << ROOM_BITS]
         frontier = Frontier(self.shape, high)
-        found = []
+        merged = []
         for count, group in enumerate(groups):
             # What is not better than a cheaper one, or cannot be completed any more, need not be looked at.
             points = [] if kept else frontier.better(group, least[count])
             points += frontier.products(group, others, least[count])
             source = group if kept else groups[count - 1] if count else []
             points += frontier.products(source, workers, least[count])
-            found.append(frontier.kept(points))
-        return found
+            merged.append(frontier.kept(points))
+        return merged
 
     # Fragmentation, among the choices of least cost.
 
@@ -293,10 +293,10 @@ class Knapsack:
         if domain.depth == self.levels:
             return [(self._leaf(domain) + (self._reluctance_of(domain) << LOW), NOTHING)]
         key = (domain.signature, cost, wanted, most)
-        found = self._refined.get(key)
-        if found is None:
-            found = self._refined[key] = self._refine(domain, cost, wanted, most)
-        return found
+        choices = self._refined.get(key)
+        if choices is None:
+            choices = self._refined[key] = self._refine(domain, cost, wanted, most)
+        return choices
 
     def sites(self, domain: Domain, choice: Choice, workers: bool = True) -> Iterator[Site]:
         """The sites that a choice inside a domain uses."""
@@ -338,11 +338,11 @@ class Knapsack:
         return cost_of(point)
 
     def _refine(self, domain: Domain, cost: int, wanted: Room, most: int) -> list[tuple[int, Choice]]:
-        found: dict[int, Choice] = {}
+        choices: dict[int, Choice] = {}
         for outline in self._outlines(domain, cost, wanted, most):
             for point, choice in self._filled_in(domain, outline, wanted):
-                found.setdefault(point, choice)
-        return self._thinned(found)
+                choices.setdefault(point, choice)
+        return self._thinned(choices)
 
     def _outlines(self, domain: Domain, cost: int, wanted: Room, most: int) -> list["_Outline"]:
         """The best sets of domains inside to use, with the cost for each, so that little is left behind at their level.
@@ -412,7 +412,7 @@ class Knapsack:
         digit = sum(self._leftover_digit(inner, 1) for inner in range(depth, self.levels + 1))
         there = len(domain.nodes)
         reluctances = [0, *accumulate([entry.reluctance for entry in domain.nodes])]
-        found = []
+        completed = []
         for outline in outlines:
             spent, point = outline.spent, outline.point
             segments, singles = room_of(point)
@@ -432,8 +432,8 @@ class Knapsack:
                         break
                     used = workers + spares
                     left = point + encode(used * digit + reluctances[used], workers, spares)
-                    found.append(_Outline(cost_of(left), total, left, (Singles(workers, spares), outline.parts)))
-        return found
+                    completed.append(_Outline(cost_of(left), total, left, (Singles(workers, spares), outline.parts)))
+        return completed
 
     def _filled_in(self, domain: Domain, outline: "_Outline", wanted: Room) -> list[tuple[int, Choice]]:
         """The choices that an outline stands for, with what is used inside each domain; each with its encoded point."""
@@ -447,25 +447,27 @@ class Knapsack:
         while link is not None:
             part, link = link
             parts.append(part)
-        found: dict[int, Choice | None] = {outline.point: None}
+        choices: dict[int, Choice | None] = {outline.point: None}
         for part in parts:
             if isinstance(part, Singles):
-                found = {point: Choice(part, choice) for point, choice in found.items()}
+                choices = {point: Choice(part, choice) for point, choice in choices.items()}
                 continue
             kid = kids[part.kid]
             if kid.depth == self.levels:
-                found = {point: Choice(Use(part.kid, part.workers, NOTHING), choice) for point, choice in found.items()}
+                choices = {
+                    point: Choice(Use(part.kid, part.workers, NOTHING), choice) for point, choice in choices.items()
+                }
                 continue
             inside = self._choices_inside(kid, part, slack)
             offered = encode(0, part.segments, part.singles)
             following: dict[int, Choice | None] = {}
-            for point, choice in found.items():
+            for point, choice in choices.items():
                 for more, used in inside:
                     total = point - offered + more
                     if point_holds(total, self.shape, wanted):
                         following.setdefault(total, Choice(Use(part.kid, part.workers, used), choice))
-            found = dict(self._thinned(following))
-        return [(point, choice) for point, choice in found.items() if choice is not None]
+            choices = dict(self._thinned(following))
+        return [(point, choice) for point, choice in choices.items() if choice is not None]
 
     def _choices_inside(self, kid: Domain, part: "_Part", slack: Room) -> list[tuple[int, Choice]]:
         """The choices inside one domain of an outline, for the room that it offers there less the slack."""
@@ -473,23 +475,23 @@ class Knapsack:
         nodes = part.segments * self.shape.segment_size + part.singles - max(slack.nodes, 0)
         if not part.workers:
             least, most = max(nodes, 1), part.singles
-            found = self._spares_alone.for_spares(kid, part.price - own, least, most)
-            if all(room_of(point)[1] < most for point, _ in found):
-                found = found + self._spares_alone.for_spares(kid, part.price - own, most, most)
-            return found
+            choices = self._spares_alone.for_spares(kid, part.price - own, least, most)
+            if all(room_of(point)[1] < most for point, _ in choices):
+                choices = choices + self._spares_alone.for_spares(kid, part.price - own, most, most)
+            return choices
         short = Room(max(part.segments - slack.segments, 0), max(nodes, 0) if self.shape.spares else 0)
         offered = Room(part.segments, part.segments * self.shape.segment_size + part.singles)
-        found = self.refined(kid, part.price - own, short, part.segments)
+        choices = self.refined(kid, part.price - own, short, part.segments)
         # One with all the room has to be among them, or those of several domains may be too small together.
-        if not any(point_holds(point, self.shape, offered) for point, _ in found):
-            found = found + self.refined(kid, part.price - own, offered, part.segments)
-        return found
+        if not any(point_holds(point, self.shape, offered) for point, _ in choices):
+            choices = choices + self.refined(kid, part.price - own, offered, part.segments)
+        return choices
 
     def for_spares(self, domain: Domain, cost: int, nodes: int, most: int) -> list[tuple[int, Choice]]:
         """The choices inside a domain used by spares alone, as `refined` returns them; its nodes count as single
         ones."""
-        found = self.refined(domain, cost, Room(nodes, nodes), most)
-        return [(as_singles(point), choice) for point, choice in found]
+        choices = self.refined(domain, cost, Room(nodes, nodes), most)
+        return [(as_singles(point), choice) for point, choice in choices]
 
     def _thinned(self, points: "Mapping[int, T]") -> "list[tuple[int, T]]":
         """The points that no other one beats. Of very many at most about `WIDTH`, among them the least and the roomiest
@@ -506,13 +508,13 @@ class Knapsack:
 
     def _roomiest(self, points: Sequence[int]) -> set[int]:
         """The points that no other one beats in room, whatever they leave behind."""
-        found, most = set(), -1
+        roomiest, most = set(), -1
         for segments, singles, point in sorted(((*room_of(point), point) for point in points), reverse=True):
             nodes = segments * self.shape.segment_size + singles
             if nodes > most:
-                found.add(point)
+                roomiest.add(point)
                 most = nodes
-        return found
+        return roomiest
 
 
 class _Part(NamedTuple):

@@ -107,28 +107,28 @@ class Frontier:
     def better(self, points: Sequence[int], least: int) -> list[int]:
         """The points that no cheaper one beats and that have at least `least` segments."""
         floors = [max(least - 1, beaten) for beaten in self._beaten]
-        found = []
+        unbeaten = []
         for point in points:
             low = -point & LOW_MASK
             if low >> ROOM_BITS > floors[low & ROOM_MASK]:
-                found.append(point)
-        return found
+                unbeaten.append(point)
+        return unbeaten
 
     def products(self, points: Sequence[int], offer: Sequence[int], least: int) -> list[int]:
         """The sums of a point and an offer that no cheaper one beats and that have at least `least` segments."""
         spares = self._shape.spares
-        found: list[int] = []
+        sums: list[int] = []
         for loose, several in by_singles(points).items():
             for more_loose, offers in by_singles(offer).items():
                 beside = min(loose + more_loose, spares)
                 surplus = loose + more_loose - beside  # more single nodes than spares are of no use
                 floor = max(least - 1, self._beaten[beside])
-                segments = [(-each & LOW_MASK) >> ROOM_BITS for each in offers]
+                segments = [(-offered & LOW_MASK) >> ROOM_BITS for offered in offers]
                 for point in several:
                     start = bisect_right(segments, floor - ((-point & LOW_MASK) >> ROOM_BITS))
                     base = point + surplus
-                    found += [base + each for each in (offers[start:] if start else offers)]
-        return found
+                    sums += [base + offered for offered in (offers[start:] if start else offers)]
+        return sums
 
     def kept(self, points: list[int]) -> list[int]:
         """The points that have more room than each cheaper one; sorts `points`, and remembers the room of those
@@ -136,26 +136,26 @@ class Frontier:
         points.sort()
         size, spares = self._shape
         beaten, enough = self._beaten, self._high * size + spares
-        found = []
+        kept = []
         for point in points:
             low = -point & LOW_MASK
             segments = low >> ROOM_BITS
             singles = min(low & ROOM_MASK, spares)
             if segments <= beaten[singles]:
                 continue
-            found.append(point)
+            kept.append(point)
             nodes = segments * size + singles
             if segments >= self._high and nodes >= enough:
                 self._beaten = [ROOM_MASK] * (spares + 1)
                 break
             for beside in range(spares + 1):
                 beaten[beside] = max(beaten[beside], min(segments, (nodes - beside) // size))
-        return found
+        return kept
 
 
 def by_singles(points: Sequence[int]) -> dict[int, list[int]]:
     """The points by their number of single nodes beside the segments."""
-    found: dict[int, list[int]] = {}
+    by_count: dict[int, list[int]] = {}
     for point in points:
-        found.setdefault(-point & ROOM_MASK, []).append(point)
-    return found
+        by_count.setdefault(-point & ROOM_MASK, []).append(point)
+    return by_count

@@ -29,14 +29,14 @@ def wanted_room(request: Request) -> Room:
     return Room(free // request.segment_size, free + request.spares)
 
 
-def find_nodes(request: Request, ground: CandidateNodes, knapsack: Knapsack) -> Found | None:
+def find_nodes(request: Request, candidates: CandidateNodes, knapsack: Knapsack) -> Found | None:
     """The nodes for a request; None if there are none that will do."""
-    completed = _complete_broken_segments(request, ground)
+    completed = _complete_broken_segments(request, candidates)
     if completed is None:
         return None
-    ground, beside = completed
+    candidates, beside = completed
     room = wanted_room(request)
-    starts = _best_starts(ground, knapsack, room)
+    starts = _best_starts(candidates, knapsack, room)
     choices: list[tuple[int, int, Domain, Choice]] = []
     seen = set()
     for number, (start, cost) in enumerate(starts):
@@ -48,45 +48,47 @@ def find_nodes(request: Request, ground: CandidateNodes, knapsack: Knapsack) -> 
     knapsack.forget_refined()
     if not choices:
         return None
-    _, _, start, choice = min(choices, key=lambda found: found[:2])
+    _, _, start, choice = min(choices, key=lambda entry: entry[:2])
     sites: list[Site] = list(knapsack.sites(start, choice))
     workers, spares = allot(sites, room.segments, request.segment_size, request.spares)
     return Found(_in_order(request, workers, beside), tuple(spares))
 
 
 def _complete_broken_segments(
-    request: Request, ground: CandidateNodes
+    request: Request, candidates: CandidateNodes
 ) -> tuple[CandidateNodes, dict[int, list[str]]] | None:
     """The nodes that join what is left of broken segments, by place in `broken`, and the other candidate nodes.
 
     Returns None where a broken segment cannot be completed beside the nodes that it keeps.
     """
     beside: dict[int, list[str]] = {}
-    root = ground.root
+    root = candidates.root
     for index, broken in enumerate(request.broken):
         if not broken.beside:
             continue
-        path = ground.home(broken.beside, ground.levels)
+        path = candidates.home(broken.beside, candidates.levels)
         home = root.at(path) if path is not None else None
-        inside = path is not None and any(path[: start.depth] == start.path for start in ground.starts)
+        inside = path is not None and any(path[: start.depth] == start.path for start in candidates.starts)
         if home is None or not inside or len(home.nodes) < broken.missing:
             return None
         entries = home.nodes[: broken.missing]
         beside[index] = [entry.name for entry in sorted(entries, key=lambda entry: (entry.key, entry.name))]
         root = root.changed([Change(home.path, gone=entry) for entry in entries])
     if not beside:
-        return ground, beside
-    starts = tuple(root.at(start.path) or Domain(start.path, {}, (), 0) for start in ground.starts)
-    return replace(ground, root=root, starts=starts), beside
+        return candidates, beside
+    starts = tuple(root.at(start.path) or Domain(start.path, {}, (), 0) for start in candidates.starts)
+    return replace(candidates, root=root, starts=starts), beside
 
 
-def _best_starts(ground: CandidateNodes, knapsack: Knapsack, room: Room) -> list[tuple[Domain, int]]:
+def _best_starts(candidates: CandidateNodes, knapsack: Knapsack, room: Room) -> list[tuple[Domain, int]]:
     """The domains that can hold the room at the least cost and leave least behind around them, each with that cost."""
     size = knapsack.shape.segment_size
-    able = [s for s in ground.starts if s.free >= room.nodes and s.room(size, ground.levels)[0] >= room.segments]
+    able = [
+        s for s in candidates.starts if s.free >= room.nodes and s.room(size, candidates.levels)[0] >= room.segments
+    ]
     costs = [(cost, start) for start in able if (cost := knapsack.best(start, room)) is not None]
     least = min((cost for cost, _ in costs), default=0)
-    equal = [(_leftover_around(start, ground.root, knapsack), start) for cost, start in costs if cost == least]
+    equal = [(_leftover_around(start, candidates.root, knapsack), start) for cost, start in costs if cost == least]
     lowest = min((left for left, _ in equal), default=0)
     return [(start, least) for left, start in equal if left == lowest]
 
@@ -103,12 +105,12 @@ def _leftover_around(start: Domain, root: Domain, knapsack: Knapsack) -> int:
 def _choice(start: Domain, cost: int, room: Room, knapsack: Knapsack) -> tuple[int, Choice]:
     if start.depth == knapsack.levels:
         return sum(entry.reluctance for entry in start.nodes), NOTHING
-    found = [
+    choices = [
         (left, choice)
         for left, choice in knapsack.refined(start, cost, room, room.segments)
         if point_holds(left, knapsack.shape, room)
     ]
-    left, choice = found[0]
+    left, choice = choices[0]
     return knapsack.leftover_of(left), choice
 
 

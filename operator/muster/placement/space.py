@@ -25,8 +25,8 @@ from muster.world.queuedecision import NotPlaced, Placed, Refusal
 
 def unknown_level(fleet: Fleet, *names: str | None) -> str | None:
     """The first of these level names that the fleet's policy does not have."""
-    known = {level.name for level in fleet.policy.topology.levels}
-    return next((name for name in names if name and name not in known), None)
+    levels = {level.name for level in fleet.policy.topology.levels}
+    return next((name for name in names if name and name not in levels), None)
 
 
 @dataclass(slots=True)
@@ -108,10 +108,10 @@ class Space:
             return not_placed(request, here, tree, fleet)
         shape = Shape(request.segment_size, request.spares)
         knapsack = fleet.derived((Knapsack, shape), lambda fleet: Knapsack(len(fleet.policy.topology.levels), shape))
-        found = find_nodes(request, here, knapsack)
-        if found is None:
+        chosen = find_nodes(request, here, knapsack)
+        if chosen is None:
             return not_placed(request, here, tree, fleet)
-        return Placed(found.nodes, found.spares)
+        return Placed(chosen.nodes, chosen.spares)
 
     def reservation(self, request: Request) -> tuple[str, ...]:
         """The free nodes to hold back for a request that has no place: those it can use in its best domain.
@@ -127,7 +127,9 @@ class Space:
         able = [start for start in here.starts if could_hold(start, request, here.levels)]
         usable = [(_usable(start, request, here.levels), start) for start in able]
         best = min(
-            usable, key=lambda found: (-len(found[0]), [natural(name) for name in found[1].path]), default=((), None)
+            usable,
+            key=lambda candidate: (-len(candidate[0]), [natural(name) for name in candidate[1].path]),
+            default=((), None),
         )
         return tuple(sorted(best[0]))
 
@@ -138,27 +140,27 @@ class Space:
         return prospect.tree, here
 
     def _nodes_for(self, needs: Requirements) -> _NodesForWorkers:
-        found = self._prospects.get(needs.profile)
-        if found is None:
+        prospect = self._prospects.get(needs.profile)
+        if prospect is None:
             tree = Tree.up_to_date(self._fleet, needs)
-            found = self._prospects[needs.profile] = _NodesForWorkers(tree, tree.root, tree.root)
-        found.tree.follow()
-        if found.base is not found.tree.root:
-            found.base = found.root = found.tree.root
-            found.applied = 0
+            prospect = self._prospects[needs.profile] = _NodesForWorkers(tree, tree.root, tree.root)
+        prospect.tree.follow()
+        if prospect.base is not prospect.tree.root:
+            prospect.base = prospect.root = prospect.tree.root
+            prospect.applied = 0
         order = self._taken.order
-        cached = self._reduced_roots.get(id(found.base))
-        if cached is not None and cached[2] > found.applied:
-            _, found.root, found.applied = cached
-        if found.applied < len(order):
-            eligibilities = [found.tree.eligibility.get(name) for name in order[found.applied :]]
+        cached = self._reduced_roots.get(id(prospect.base))
+        if cached is not None and cached[2] > prospect.applied:
+            _, prospect.root, prospect.applied = cached
+        if prospect.applied < len(order):
+            eligibilities = [prospect.tree.eligibility.get(name) for name in order[prospect.applied :]]
             changes = [Change(s.path, gone=s.entry) for s in eligibilities if s is not None and not s.why]
-            found.root = found.root.changed(changes)
-            found.applied = len(order)
+            prospect.root = prospect.root.changed(changes)
+            prospect.applied = len(order)
             if len(self._reduced_roots) >= MAX_REDUCED_ROOTS:
                 self._reduced_roots.clear()
-            self._reduced_roots[id(found.base)] = (found.base, found.root, found.applied)
-        return found
+            self._reduced_roots[id(prospect.base)] = (prospect.base, prospect.root, prospect.applied)
+        return prospect
 
 
 def solve(fleet: Fleet, request: Request) -> Placed | NotPlaced:
@@ -176,6 +178,6 @@ def _usable(start: Domain, request: Request, levels: int) -> list[str]:
     size = request.segment_size
     if size == 1 or request.spares:
         return [entry.name for entry in start.entries()]
-    beside = {broken for each in request.broken if each.beside for broken in each.beside}
+    beside = {name for broken in request.broken if broken.beside for name in broken.beside}
     inner = start.innermost(levels)
     return [entry.name for domain in inner if domain.here >= size or (beside and domain.kept) for entry in domain.nodes]

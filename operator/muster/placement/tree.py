@@ -51,10 +51,10 @@ class _Shapes:
     def get(self, eligibilities: Iterable[NodeEligibility]) -> _Shape | None:
         """The shape with exactly these node states; None where none is cached."""
         key = tuple(map(id, eligibilities))
-        found = self._known.get(key)
-        if found is not None:
+        shape = self._known.get(key)
+        if shape is not None:
             self._known.move_to_end(key)
-        return found
+        return shape
 
     def add(self, shape: _Shape) -> None:
         """Add a shape to the cache."""
@@ -119,9 +119,9 @@ class Tree:
         The next call of `up_to_date` then has little to do.
         """
         fleet = fleet.source
-        known = fleet.known((cls, needs.profile), cls)
-        if known is not None:
-            yield from known.following()
+        existing = fleet.known((cls, needs.profile), cls)
+        if existing is not None:
+            yield from existing.following()
             return
         policy, tree = fleet.policy, cls(fleet, needs)
         yield from tree._build()
