@@ -71,9 +71,9 @@ def _store_of(container: Mapping[str, Any], url: str) -> str:
 
     What comes from Secrets, ConfigMaps and the image is not known.
     """
-    env = {str(each.get("name")): str(each.get("value") or "") for each in objects(container, "env")}
-    known = (env.get(name, "").rstrip("/") for name in _STORES.get(url.partition("://")[0], ()))
-    return next(filter(None, known), "")
+    env = {str(variable.get("name")): str(variable.get("value") or "") for variable in objects(container, "env")}
+    stores = (env.get(name, "").rstrip("/") for name in _STORES.get(url.partition("://")[0], ()))
+    return next(filter(None, stores), "")
 
 
 def volume_warning(world: JobWorld) -> Warned | None:
@@ -124,7 +124,7 @@ def _is_seen_shared(world: JobWorld) -> bool:
 
 
 def _no_volume_warning(container: Mapping[str, Any], path: str) -> Warned:
-    there = sorted({normpath(str(each["mountPath"])) for each in _mounts(container)})
+    there = sorted({normpath(str(mount["mountPath"])) for mount in _mounts(container)})
     mounted, or_else = "mounts none", ""
     if there:
         mounted = f"mounts {', '.join(there[:MAX_TOLD])}{' and others' * (len(there) > MAX_TOLD)}"
@@ -166,18 +166,18 @@ def _storage(job: TrainingJob, volume: Mapping[str, Any]) -> str:
 
 
 def _mounts(container: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [each for each in objects(container, "volumeMounts") if each.get("mountPath")]
+    return [mount for mount in objects(container, "volumeMounts") if mount.get("mountPath")]
 
 
 def _mount_of(container: Mapping[str, Any], path: str) -> Mapping[str, Any] | None:
     """Return the mount of a container that a path lies on; None: it lies on none."""
-    above = [each for each in _mounts(container) if is_below(path, str(each["mountPath"]))]
-    return max(above, key=lambda each: len(normpath(str(each["mountPath"]))), default=None)
+    above = [mount for mount in _mounts(container) if is_below(path, str(mount["mountPath"]))]
+    return max(above, key=lambda mount: len(normpath(str(mount["mountPath"]))), default=None)
 
 
 def _volume_of(job: TrainingJob, mount: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the volume of a mount; empty where the template has none of that name."""
-    return next((each for each in objects(job.spec.pod, "volumes") if each.get("name") == mount.get("name")), {})
+    return next((volume for volume in objects(job.spec.pod, "volumes") if volume.get("name") == mount.get("name")), {})
 
 
 def is_below(path: str, mount: str) -> bool:

@@ -41,11 +41,11 @@ def local_start(world: JobWorld, record: GangSpec) -> Start | Missing:
     Returns:
         The place; or what the start still waits for.
     """
-    found = unloadable.start_of_next_attempt(world, record)
-    if isinstance(found, Missing) or not _is_kept(world.job):
-        return found
+    start = unloadable.start_of_next_attempt(world, record)
+    if isinstance(start, Missing) or not _is_kept(world.job):
+        return start
     if resume.requested_resume(world.job, record) is not None or record.open_corruption is not None:
-        return found
+        return start
     late = next(
         (
             worker_view
@@ -56,37 +56,37 @@ def local_start(world: JobWorld, record: GangSpec) -> Start | Missing:
     )
     if late is not None and listed_seconds(world, record) < WAIT_SECONDS:
         return Missing(NOT_LOOKED, f"waiting for {late.where} to list the checkpoints on its node's own disk")
-    beyond = found.resume.step if found.resume else -1
+    beyond = start.resume.step if start.resume else -1
     held = {worker_view.index: _held(worker_view, record, beyond) for worker_view in world.worker_views}
     best = max(set.intersection(*held.values()), default=None) if held else None
     newest = max(set.union(*held.values()), default=None) if held else None
     if best is not None:
         step, path, attempt = best
-        found = replace(found, resume=Resume(step=step, path=path), local_attempt=attempt, shared=found.resume)
+        start = replace(start, resume=Resume(step=step, path=path), local_attempt=attempt, shared=start.resume)
     if newest is None:
-        return _with_unlisted_warning(found, world, record)
+        return _with_unlisted_warning(start, world, record)
     if best is not None and newest[0] <= best[0]:
-        return found
+        return start
     lacking = next(worker_view for worker_view in world.worker_views if newest not in held[worker_view.index])
-    return _with_warning(found, f"{_named(newest)} are not used: {_why_not(lacking, record)}", newest[0])
+    return _with_warning(start, f"{_named(newest)} are not used: {_why_not(lacking, record)}", newest[0])
 
 
-def from_shared_instead(found: Start, why: str) -> Start:
+def from_shared_instead(start: Start, why: str) -> Start:
     """Return the start from the shared directory instead, with a warning: the program cannot load what the nodes hold.
 
     Args:
-        found: the start from the nodes' own disks.
+        start: the start from the nodes' own disks.
         why: the reason, for the warning.
     """
-    assert found.resume is not None
-    text = f"checkpoint {found.resume.step} on the nodes' own disks ({found.resume.path}) is not used: {why}"
-    other = replace(found, resume=found.shared, local_attempt=0, shared=None)
-    return _with_warning(other, text, found.resume.step)
+    assert start.resume is not None
+    text = f"checkpoint {start.resume.step} on the nodes' own disks ({start.resume.path}) is not used: {why}"
+    other = replace(start, resume=start.shared, local_attempt=0, shared=None)
+    return _with_warning(other, text, start.resume.step)
 
 
-def local_start_text(found: Resume | None, job: TrainingJob, record: GangSpec) -> str:
+def local_start_text(resumed: Resume | None, job: TrainingJob, record: GangSpec) -> str:
     """Return the text that a start resumes from the nodes' own disks; "" where it does not."""
-    if found is None or not is_local(job, found):
+    if resumed is None or not is_local(job, resumed):
         return ""
     newest = (
         f"the newest in spec.checkpoint.directory is {record.checkpoint.step}" if record.checkpoint else "the only one"
@@ -114,10 +114,10 @@ def local_saves_since(world: JobWorld, record: GangSpec, where: Start) -> int:
         return record.local_since_attempt
     if where.local_attempt:
         return where.local_attempt
-    told = all(
+    all_listed = all(
         _has_looked(worker_view, record) and not _why_not_needed(worker_view) for worker_view in world.worker_views
     )
-    return record.attempt if told else record.attempt + 1
+    return record.attempt if all_listed else record.attempt + 1
 
 
 def since_without_progress(world: JobWorld, record: GangSpec, newest_step: int | None) -> int:
@@ -182,7 +182,7 @@ def _why_not(worker_view: WorkerView, record: GangSpec) -> str:
     return f"{worker_view.where} does not hold its whole part of that save"
 
 
-def _with_unlisted_warning(found: Start, world: JobWorld, record: GangSpec) -> Start:
+def _with_unlisted_warning(start: Start, world: JobWorld, record: GangSpec) -> Start:
     """Return the start with a warning where a disk that could not be listed may hold something newer."""
     worker_view = next(
         (
@@ -193,15 +193,15 @@ def _with_unlisted_warning(found: Start, world: JobWorld, record: GangSpec) -> S
         None,
     )
     if worker_view is None or record.attempt == 1:
-        return found
+        return start
     why = _why_not_needed(worker_view) or "it has not listed its own"
-    return _also(found, f"what {worker_view.where} holds on its node's own disk does not count: {why}")
+    return _also(start, f"what {worker_view.where} holds on its node's own disk does not count: {why}")
 
 
-def _with_warning(found: Start, text: str, lost_step: int) -> Start:
-    again = lost_step - (found.resume.step if found.resume else 0)
-    return _also(found, f"{text}; {again} steps are trained again")
+def _with_warning(start: Start, text: str, lost_step: int) -> Start:
+    again = lost_step - (start.resume.step if start.resume else 0)
+    return _also(start, f"{text}; {again} steps are trained again")
 
 
-def _also(found: Start, text: str) -> Start:
-    return replace(found, warning="; ".join(part for part in (found.warning, text) if part))
+def _also(start: Start, text: str) -> Start:
+    return replace(start, warning="; ".join(part for part in (start.warning, text) if part))

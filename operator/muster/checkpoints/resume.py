@@ -49,10 +49,10 @@ class ForkPoint(NamedTuple):
 
 def fork_point_of(requested: int | str | None) -> ForkPoint | None:
     """Return the other job and step that spec.checkpoint.resumeFrom names; None where it names no job."""
-    found = _BRANCH.match(str(requested)) if requested is not None else None
-    if found is None:
+    match = _BRANCH.match(str(requested)) if requested is not None else None
+    if match is None:
         return None
-    return ForkPoint(found["job"], None if found["step"] is None else int(found["step"]))
+    return ForkPoint(match["job"], None if match["step"] is None else int(match["step"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,11 +170,11 @@ def newest_checkpoint(world: JobWorld, record: GangSpec) -> Resume | None:
 
     While all goes well the record is not written. So a leader that has heard no launcher knows it by the status alone.
     """
-    known = [(c.step, c.path) for c in complete_checkpoints(world, record)]
-    told = published_checkpoint(world)
-    if told is not None and _published_counts(record, told):
-        known.append((told.step, told.path))
-    best = max(known, default=(-1, ""))
+    candidates = [(c.step, c.path) for c in complete_checkpoints(world, record)]
+    published = published_checkpoint(world)
+    if published is not None and _published_counts(record, published):
+        candidates.append((published.step, published.path))
+    best = max(candidates, default=(-1, ""))
     if record.checkpoint and record.checkpoint.step >= best[0]:
         return record.checkpoint
     return Resume(step=best[0], path=best[1]) if best[0] >= 0 else None
@@ -182,15 +182,15 @@ def newest_checkpoint(world: JobWorld, record: GangSpec) -> Resume | None:
 
 def published_checkpoint(world: JobWorld) -> Resume | None:
     """Return the newest complete checkpoint that the job's status shows; None: it shows none."""
-    told = world.job.status.checkpoint
-    return Resume(step=told.step, path=told.path) if told is not None else None
+    published = world.job.status.checkpoint
+    return Resume(step=published.step, path=published.path) if published is not None else None
 
 
-def _published_counts(record: GangSpec, told: Resume) -> bool:
+def _published_counts(record: GangSpec, published: Resume) -> bool:
     """Whether the checkpoint in the status counts: a start has neither found it gone nor left it behind on request."""
     if record.last_published_checkpoint is not None:
-        return told != record.last_published_checkpoint
-    return record.branch is None or told.step <= record.branch.step
+        return published != record.last_published_checkpoint
+    return record.branch is None or published.step <= record.branch.step
 
 
 def is_of_present_branch(record: GangSpec, checkpoint: CheckpointReport) -> bool:
@@ -230,9 +230,9 @@ def order_warning(world: JobWorld, record: GangSpec) -> str:
     The highest step is resumed all the same. A copied directory, a restored backup or a trainer that did not load its
     checkpoint look like that, and then it is the right one.
     """
-    found = complete_checkpoints(world, record)
-    highest = max(found, key=lambda c: (c.step, c.written_ns), default=None)
-    latest = max(found, key=lambda c: (c.written_ns, c.step), default=None)
+    complete = complete_checkpoints(world, record)
+    highest = max(complete, key=lambda c: (c.step, c.written_ns), default=None)
+    latest = max(complete, key=lambda c: (c.written_ns, c.step), default=None)
     if highest is None or latest is None or not highest.written_ns or latest.step >= highest.step:
         return ""
     seconds = (latest.written_ns - highest.written_ns) / 1e9
@@ -253,10 +253,10 @@ def start_of_next_attempt(world: JobWorld, record: GangSpec) -> Start | Missing:
     requested = requested_resume(world.job, record)
     if requested is not None:
         return _requested_start(world, record, requested)
-    found = _start_without_request(world, record, record.branch)
-    if isinstance(found, Start) and record.open_corruption is not None:
-        return _start_after_corruption(world, record, found, record.open_corruption)
-    return found
+    start = _start_without_request(world, record, record.branch)
+    if isinstance(start, Start) and record.open_corruption is not None:
+        return _start_after_corruption(world, record, start, record.open_corruption)
+    return start
 
 
 def with_frozen_branch(world: JobWorld, record: GangSpec, beyond: int) -> GangSpec:
@@ -267,11 +267,11 @@ def with_frozen_branch(world: JobWorld, record: GangSpec, beyond: int) -> GangSp
     """
     branch = record.branch or Branch(resume_from="", step=beyond)
     step = min(beyond, branch.step) if branch.frozen else beyond  # of one that is frozen already nothing beyond counts
-    known = record.checkpoint if record.checkpoint and record.checkpoint.step <= step else None
+    checkpoint = record.checkpoint if record.checkpoint and record.checkpoint.step <= step else None
     changes = {
         "branch": branch.model_copy(update={"step": step, "frozen": True}),
         "last_published_checkpoint": published_checkpoint(world),
-        "checkpoint": known,
+        "checkpoint": checkpoint,
     }
     other = record.model_copy(update=changes)
     return other.model_copy(update={"checkpoint": newest_checkpoint(world, other)})
@@ -291,10 +291,10 @@ def start_behind(world: JobWorld, record: GangSpec, checkpoint: Resume) -> Start
         checkpoint: the one behind which to start.
     """
     other = with_frozen_branch(world, record, checkpoint.step - 1)
-    found = _start_without_request(world, other, other.branch)
-    if isinstance(found, Missing) or found.resume is None:
-        return found
-    step = found.resume.step
+    start = _start_without_request(world, other, other.branch)
+    if isinstance(start, Missing) or start.resume is None:
+        return start
+    step = start.resume.step
     there = _all_stamps(world, record, step)
     if isinstance(there, Missing):
         return there
@@ -304,22 +304,22 @@ def start_behind(world: JobWorld, record: GangSpec, checkpoint: Resume) -> Start
     if len(excluded) > MAX_STAMPS:
         return _too_many(step)
     changes = {"step": step, "excluded_checkpoints": write_stamps(excluded), "frozen": False}
-    return replace(found, branch=(record.branch or Branch(resume_from="")).model_copy(update=changes))
+    return replace(start, branch=(record.branch or Branch(resume_from="")).model_copy(update=changes))
 
 
-def _start_after_corruption(world: JobWorld, record: GangSpec, found: Start, corruption: Corruption) -> Start | Missing:
+def _start_after_corruption(world: JobWorld, record: GangSpec, start: Start, corruption: Corruption) -> Start | Missing:
     """Return the start after wrong results, with all checkpoints beyond the last good step excluded by name.
 
     Args:
         world: the state of the job.
         record: of the gang.
-        found: the start from the last good step.
+        start: the start from the last good step.
         corruption: the report of wrong results.
     """
-    branch = found.branch
+    branch = start.branch
     if branch is None:  # a record that was edited by hand
-        return found
-    if found.resume is None and corruption.newest_checkpoint is not None:
+        return start
+    if start.resume is None and corruption.newest_checkpoint is not None:
         message = (
             f"no complete checkpoint of step {branch.step} or before is left, and all later ones are suspect (the "
             f"newest is {corruption.newest_checkpoint.step}, {corruption.newest_checkpoint.path}): "
@@ -333,11 +333,11 @@ def _start_after_corruption(world: JobWorld, record: GangSpec, found: Start, cor
     excluded = {stamp for stamp in there if not _history(branch).has(*stamp)}
     if len(excluded) > MAX_STAMPS:
         return _too_many(branch.step)
-    before = _history(Branch(resume_from="", step=MAX_NUMBER, excluded_checkpoints=branch.excluded_checkpoints))
-    suspect = sorted({step for step, written_ns in excluded if before.has(step, written_ns)}, reverse=True)
+    old_history = _history(Branch(resume_from="", step=MAX_NUMBER, excluded_checkpoints=branch.excluded_checkpoints))
+    suspect = sorted({step for step, written_ns in excluded if old_history.has(step, written_ns)}, reverse=True)
     other = branch.model_copy(update={"excluded_checkpoints": write_stamps(excluded), "frozen": False})
-    warning = "; ".join(part for part in (suspects_text(suspect), found.warning) if part)
-    return Start(found.resume, other, warning, tuple(suspect))
+    warning = "; ".join(part for part in (suspects_text(suspect), start.warning) if part)
+    return Start(start.resume, other, warning, tuple(suspect))
 
 
 def _start_without_request(world: JobWorld, record: GangSpec, branch: Branch | None) -> Start | Missing:
@@ -426,7 +426,7 @@ def passed_over_text(world: JobWorld, record: GangSpec, resumed: Resume | None) 
         for key, c in _listed(view)
         if c.incomplete and c.step > beyond and is_of_present_branch(record, c)
     )
-    newer = dict(sorted(each for each in listed if _is_incomplete(world, record, each[0])))
+    newer = dict(sorted(entry for entry in listed if _is_incomplete(world, record, entry[0])))
     if not newer:
         return ""
     (step, path), problem = newer.popitem()
@@ -470,17 +470,17 @@ def _unknown_to_verifiers(world: JobWorld, record: GangSpec, beyond: int) -> Mis
         record: of the gang.
         beyond: the step beyond which a checkpoint is newer.
     """
-    told = [
+    seen = [
         (worker_view, key, c)
         for worker_view in world.worker_views
         if worker_view.launcher
         for key, c in _listed(worker_view.launcher)
     ]
-    known = {key for _, key, c in told if c.incomplete or c.verified}
+    judged = {key for _, key, c in seen if c.incomplete or c.verified}
     newer = [
         (key, worker_view)
-        for worker_view, key, c in told
-        if key not in known and is_of_present_branch(record, c) and c.step > beyond
+        for worker_view, key, c in seen
+        if key not in judged and is_of_present_branch(record, c) and c.step > beyond
     ]
     if not newer:
         return None
@@ -547,9 +547,9 @@ def _requested_start(world: JobWorld, record: GangSpec, requested: str) -> Start
     if pending is not None:
         return _awaited_verdict(pending)
     if _is_place(requested) and not is_own(requested, world.job.spec.checkpoint.directory or ""):
-        found = next((key for key in _seen_elsewhere(world, above(requested)) if key[1] == requested), None)
-        if found is not None:
-            return _start_at_request(world, record, requested, Resume(step=found[0], path=found[1]))
+        match = next((key for key in _seen_elsewhere(world, above(requested)) if key[1] == requested), None)
+        if match is not None:
+            return _start_at_request(world, record, requested, Resume(step=match[0], path=match[1]))
         why = _unseen_elsewhere(world)
         text = (
             f"resuming from {requested} as requested; it is outside spec.checkpoint.directory, and no launcher has "
@@ -600,9 +600,9 @@ def _start_from_other_job(world: JobWorld, record: GangSpec, requested: str, for
         )
         return Missing(NOT_FOUND, text, stalled=True)
     seen = _seen_elsewhere(world, other.directory)
-    found = next((key for key in seen if fork.step in (None, key[0])), None)
-    if found is not None:
-        return _start_at_request(world, record, requested, Resume(step=found[0], path=found[1]))
+    match = next((key for key in seen if fork.step in (None, key[0])), None)
+    if match is not None:
+        return _start_at_request(world, record, requested, Resume(step=match[0], path=match[1]))
     # It is verified where it is seen, or some worker does not see it at all.
     why = _unseen_elsewhere(world)
     if is_url(other.directory):
@@ -622,12 +622,12 @@ def _start_from_other_job(world: JobWorld, record: GangSpec, requested: str, for
 
 def _unseen_elsewhere(world: JobWorld) -> str:
     """Return which worker does not see the directory that is not the job's own, and why; "": none reports that."""
-    told = [
+    errors = [
         (worker_view.where, worker_view.launcher.other_directory_error)
         for worker_view in world.worker_views
         if worker_view.launcher
     ]
-    return next((f"{where}: {error.rstrip('.')}" for where, error in told if error), "")
+    return next((f"{where}: {error.rstrip('.')}" for where, error in errors if error), "")
 
 
 def _is_unverified(world: JobWorld) -> bool:
@@ -676,17 +676,17 @@ def _all_stamps(world: JobWorld, record: GangSpec, step: int) -> set[Stamp] | Mi
 
     All checkpoints beyond the given step have to be among them.
     """
-    told = [
+    answered = [
         worker_view
         for worker_view in verifiers(world, record)
         if worker_view.launcher and worker_view.launcher.stamps is not None
     ]
-    silent = next((worker_view for worker_view in verifiers(world, record) if worker_view not in told), None)
+    silent = next((worker_view for worker_view in verifiers(world, record) if worker_view not in answered), None)
     if silent is not None and silent.launcher is not None:
         why, patient = silent.launcher.checkpoint_error, listed_seconds(world, record) < NOT_VISIBLE_SECONDS
         message = f"waiting for {silent.where} to list all checkpoints beyond step {step}" + (f": {why}" if why else "")
         return Missing(NOT_LISTED, message, stalled=not patient)
-    listings = [read_stamps(worker_view.launcher.stamps or "") for worker_view in told if worker_view.launcher]
+    listings = [read_stamps(worker_view.launcher.stamps or "") for worker_view in answered if worker_view.launcher]
     there = {stamp for listing in listings for stamp in listing}
     there |= {(c.step, c.written_ns) for view in world.views.values() for c in view.checkpoints if c.written_ns}
     if any(len(listing) >= MAX_STAMPS and min(listing)[0] > step for listing in listings):

@@ -132,17 +132,19 @@ def why_unloadable(job: TrainingJob) -> str:
 
 def format_of(world: JobWorld, where: Resume) -> str:
     """Return the format of a checkpoint, as launchers or the status report it; "": not known."""
-    told = [
+    reports = [
         (c.step, c.path, c.format)
         for view in world.views.values()
         for seen in (view.checkpoints, view.other_directory, view.local)
         for c in seen
     ]
-    known = next((format_ for step, path, format_ in told if format_ and (step, path) == (where.step, where.path)), "")
-    before = world.job.status.checkpoint
-    if not known and before is not None and (before.step, before.path) == (where.step, where.path):
-        return before.format
-    return known
+    reported = next(
+        (format_ for step, path, format_ in reports if format_ and (step, path) == (where.step, where.path)), ""
+    )
+    published = world.job.status.checkpoint
+    if not reported and published is not None and (published.step, published.path) == (where.step, where.path):
+        return published.format
+    return reported
 
 
 def resume_text(job: TrainingJob, record: GangSpec) -> str:
@@ -157,8 +159,8 @@ def resume_text(job: TrainingJob, record: GangSpec) -> str:
     parts += [f"which counts in place of its own {', '.join(what.against)}" if what.against else ""]
     parts += [f"it has {', '.join(what.kept)} itself" if what.kept else ""]
     parts += [f"{file} says {text}" if file else ""]
-    told = ", ".join(part for part in parts if part) or "it finds the newest by itself, and nothing was added"
-    return f"resumed as {name}: {told}"
+    how = ", ".join(part for part in parts if part) or "it finds the newest by itself, and nothing was added"
+    return f"resumed as {name}: {how}"
 
 
 def preset_hint(job: TrainingJob, record: GangSpec, format_: str) -> str:

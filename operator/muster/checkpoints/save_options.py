@@ -59,15 +59,15 @@ class SaveOption(NamedTuple):
 
 def save_options(command: Sequence[str]) -> list[SaveOption]:
     """Return the options of a command without a shell that may say where the program saves."""
-    found = []
+    options = []
     for index, word in enumerate(command):
         option, sign, value = word.partition("=")
         if not sign:
             value = "".join(command[index + 1 : index + 2]) if word.startswith("-") else ""
         prefix, _, name = option.lstrip("-+").replace("-", "_").lower().rpartition(".")
         if name in _SURE or name in _UNSURE:
-            found.append(SaveOption(option, value.rstrip("/"), name in _SURE and prefix in _PREFIXES))
-    return found
+            options.append(SaveOption(option, value.rstrip("/"), name in _SURE and prefix in _PREFIXES))
+    return options
 
 
 def commands_in(command: Sequence[str]) -> Iterable[Sequence[str]]:
@@ -94,7 +94,9 @@ def elsewhere_warning(world: JobWorld) -> Warned | None:
         return None
     options = _options_of_program(tuple(command_of(worker_container(job) or {})))
     # One whose value is not known may be the one that counts.
-    if not options or not all(is_directory(each.value) and _is_elsewhere(job, each.value) for each in options):
+    if not options or not all(
+        is_directory(candidate.value) and _is_elsewhere(job, candidate.value) for candidate in options
+    ):
         return None
     newest = resume.newest_checkpoint(world, world.gang.spec) if world.gang else resume.published_checkpoint(world)
     if newest is not None and is_own(newest.path, directory):
@@ -116,13 +118,13 @@ def _options_of_program(command: tuple[str, ...]) -> tuple[SaveOption, ...]:
 
 @lru_cache(maxsize=_MOST_KEPT)
 def _options_of(command: tuple[str, ...]) -> tuple[SaveOption, ...]:
-    found: Sequence[Sequence[str]] = commands_of(command) or [
+    command_lines: Sequence[Sequence[str]] = commands_of(command) or [
         words
         for words in commands_in(command)
         if shell_line(command) is None or any(map(PYTHON.match, map(posixpath.basename, without_prefix(words)[:1])))
     ]
-    options = save_options(found[0]) if len(found) == 1 else []
-    return tuple(each for each in options if each.is_sure)
+    options = save_options(command_lines[0]) if len(command_lines) == 1 else []
+    return tuple(option for option in options if option.is_sure)
 
 
 def _is_elsewhere(job: TrainingJob, value: str) -> bool:

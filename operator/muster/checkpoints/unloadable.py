@@ -85,19 +85,19 @@ def after_start(record: GangSpec, where: Start) -> SuspectCheckpoint | None:
         record: of the gang before the start.
         where: where the start resumes.
     """
-    suspect, before = record.suspect_checkpoint, record.branch
+    suspect, old_branch = record.suspect_checkpoint, record.branch
     if suspect is None or record.open_corruption is not None:
         return None
-    if where.instead_of is not None and where.branch is not None and where.branch != before:
+    if where.instead_of is not None and where.branch is not None and where.branch != old_branch:
         added = set(read_stamps(where.branch.excluded_checkpoints))
-        added -= set(read_stamps(before.excluded_checkpoints if before else ""))
+        added -= set(read_stamps(old_branch.excluded_checkpoints if old_branch else ""))
         changes: dict[str, object] = {
             "fallback": where.lasting,
             "fallback_attempts": [],
             "excluded_checkpoints": write_stamps(added),
         }
         return suspect.model_copy(update=changes)
-    asked, asked_before = (branch.resume_from if branch else "" for branch in (where.branch, before))
+    asked, asked_before = (branch.resume_from if branch else "" for branch in (where.branch, old_branch))
     is_known = where.lasting in (suspect.checkpoint, suspect.fallback)
     return suspect if is_known and asked == asked_before else None
 
@@ -108,41 +108,41 @@ def start_of_next_attempt(world: JobWorld, record: GangSpec) -> Start | Missing:
     It is the newest complete checkpoint, or the next older one where starts from the newest keep failing. No start is
     held by this for longer than it takes to know why the last one failed, and to verify the older one.
     """
-    found, suspect = resume.start_of_next_attempt(world, record), record.suspect_checkpoint
-    if isinstance(found, Missing) or suspect is None:
-        return found
-    if _is_fallback_ordered(world, record, suspect, found):
+    start, suspect = resume.start_of_next_attempt(world, record), record.suspect_checkpoint
+    if isinstance(start, Missing) or suspect is None:
+        return start
+    if _is_fallback_ordered(world, record, suspect, start):
         # The incidents may be gone from the record by now.
         failed = _counted(record, suspect.attempts) or suspect.attempts
-        return _fallback_start(world.job, suspect, failed, found)
-    if found.resume != suspect.checkpoint:
-        return found
+        return _fallback_start(world.job, suspect, failed, start)
+    if start.resume != suspect.checkpoint:
+        return start
     if not world.job.spec.recovery.fall_back_from_unloadable or record.open_corruption is not None:
-        return found
+        return start
     if resume.requested_resume(world.job, record) is not None or len(suspect.attempts) < FAILED_STARTS:
-        return found
+        return start
     if not all(incident.settled for incident in _incidents_of(record, suspect)):
         return Missing(
-            CHECKPOINT_SUSPECT, f"waiting to know why the last start from checkpoint {_named(found.resume)} failed"
+            CHECKPOINT_SUSPECT, f"waiting to know why the last start from checkpoint {_named(start.resume)} failed"
         )
     failed = _counted(record, suspect.attempts)
     if len(failed) < FAILED_STARTS or _counted(record, suspect.fallback_attempts):
-        return found
+        return start
     if _was_loaded(world, record, suspect, failed):
-        return found
+        return start
     older = resume.start_behind(world, record, suspect.checkpoint)
     if isinstance(older, Missing):
         patient = resume.listed_seconds(world, record) < resume.NOT_VISIBLE_SECONDS
-        return older if patient and not older.stalled else found
+        return older if patient and not older.stalled else start
     if older.resume is None or _is_behind_request(record, older.resume):
-        return found
+        return start
     return _fallback_start(world.job, suspect, failed, older)
 
 
-def _is_fallback_ordered(world: JobWorld, record: GangSpec, suspect: SuspectCheckpoint, found: Start) -> bool:
+def _is_fallback_ordered(world: JobWorld, record: GangSpec, suspect: SuspectCheckpoint, start: Start) -> bool:
     """Whether a start is the first from the older checkpoint: what lies beyond it was ordered to be moved away for
     it."""
-    if suspect.fallback is None or found.resume != suspect.fallback or resume.requested_resume(world.job, record):
+    if suspect.fallback is None or start.resume != suspect.fallback or resume.requested_resume(world.job, record):
         return False
     since = (incident for incident in record.incidents if incident.attempt >= suspect.attempts[-1])
     return all(incident.resumed_step is None for incident in since)
@@ -217,11 +217,11 @@ def failed_starts_text(world: JobWorld, record: GangSpec) -> str:
             )
         )
     steps = [step for step in resume.complete_steps(world, record) if step < lowest.step]
-    known = suspect.fallback.step if suspect.fallback is not None and not also else max(steps, default=None)
-    if known is None:
+    older = suspect.fallback.step if suspect.fallback is not None and not also else max(steps, default=None)
+    if older is None:
         return f"{text}. No older complete checkpoint is known"
     return (
-        f"{text}. If the checkpoint cannot be loaded, create the job again with spec.checkpoint.resumeFrom: {known}, "
+        f"{text}. If the checkpoint cannot be loaded, create the job again with spec.checkpoint.resumeFrom: {older}, "
         "or let kubectl muster fork do that"
     )
 

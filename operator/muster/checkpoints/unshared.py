@@ -31,14 +31,14 @@ def unshared_warning(world: JobWorld, record: GangSpec) -> Warned | None:
     if not directory or is_url(directory) or record.start is None:
         return None
     there = [one for one in verifiers(world, record) if one.launcher is not None and _lists(one.launcher, record)]
-    known = any(warning.reason == NOT_SHARED for warning in world.job.status.warnings)
-    found = (
+    is_warned = any(warning.reason == NOT_SHARED for warning in world.job.status.warnings)
+    warnings = (
         Warned(NOT_SHARED, _message(seeing, blind, directory))
         for seeing in there
         for blind in there
-        if blind is not seeing and _is_missed(world, record, seeing, blind, known=known)
+        if blind is not seeing and _is_missed(world, record, seeing, blind, is_warned=is_warned)
     )
-    return next(found, None)
+    return next(warnings, None)
 
 
 def _lists(view: LauncherView, record: GangSpec) -> bool:
@@ -50,7 +50,7 @@ def _lists(view: LauncherView, record: GangSpec) -> bool:
     )
 
 
-def _is_missed(world: JobWorld, record: GangSpec, seeing: WorkerView, blind: WorkerView, *, known: bool) -> bool:
+def _is_missed(world: JobWorld, record: GangSpec, seeing: WorkerView, blind: WorkerView, *, is_warned: bool) -> bool:
     """Whether a worker sees none of the checkpoints of this attempt that another has seen for long.
 
     Args:
@@ -58,7 +58,7 @@ def _is_missed(world: JobWorld, record: GangSpec, seeing: WorkerView, blind: Wor
         record: of the gang.
         seeing: the worker that has found some.
         blind: the worker that may not see them.
-        known: whether the warning is there: then time says nothing more.
+        is_warned: whether the warning is there: then time says nothing more.
     """
     assert seeing.launcher is not None
     assert blind.launcher is not None
@@ -74,7 +74,7 @@ def _is_missed(world: JobWorld, record: GangSpec, seeing: WorkerView, blind: Wor
         return False
     if len(listed) >= MAX_LISTED and min(listed)[0] > max(saved)[0]:  # its list has no room for them
         return False
-    return known or world.now.timestamp() - min(saved.values()) >= UNSEEN_SECONDS
+    return is_warned or world.now.timestamp() - min(saved.values()) >= UNSEEN_SECONDS
 
 
 def _message(seeing: WorkerView, blind: WorkerView, directory: str) -> str:
