@@ -75,11 +75,11 @@ def hidden_exit_code(command: Sequence[str]) -> Hidden | None:
     return _hidden(line, options, command[place].rsplit("/", 1)[-1])
 
 
-def message(found: Hidden) -> str:
+def message(hidden: Hidden) -> str:
     """Return what people should know of an exit code that is lost, and the way to keep it."""
-    lost = _LOST[found.shape].format(program=found.program, last=found.last_command)
-    follows = f"each failure of {found.program} counts as success, so that the job would be Succeeded and nothing would"
-    return f"{lost}: {follows} be restarted. {_remedy(found)}"
+    lost = _LOST[hidden.shape].format(program=hidden.program, last=hidden.last_command)
+    follows = f"each failure of {hidden.program} counts as success, so that the job would be Succeeded and nothing"
+    return f"{lost}: {follows} would be restarted. {_remedy(hidden)}"
 
 
 _LOST: Mapping[Shape, str] = {
@@ -101,15 +101,15 @@ _REMEDIES: Mapping[Shape, str] = {
 }
 
 
-def _remedy(found: Hidden) -> str:
-    more = _REMEDIES.get(found.shape, "").format(program=found.program, last=found.last_command)
-    if not found.options:
+def _remedy(hidden: Hidden) -> str:
+    more = _REMEDIES.get(hidden.shape, "").format(program=hidden.program, last=hidden.last_command)
+    if not hidden.options:
         return more
-    if "pipefail" in found.options and found.shell not in ("bash", "zsh"):
-        less = f"start the line with `bash {found.options} -c`: not every {found.shell} knows pipefail"
+    if "pipefail" in hidden.options and hidden.shell not in ("bash", "zsh"):
+        less = f"start the line with `bash {hidden.options} -c`: not every {hidden.shell} knows pipefail"
     else:
-        less = f"put `set {found.options};` in front of the line"
-    return f"{more}, and {less}" if found.needs_more else less[0].upper() + less[1:]
+        less = f"put `set {hidden.options};` in front of the line"
+    return f"{more}, and {less}" if hidden.needs_more else less[0].upper() + less[1:]
 
 
 _Options = frozenset[str]
@@ -163,23 +163,23 @@ def _tokens(line: str) -> list[_Token]:
     listed = list(islice(clauses(line), _MOST_COMMANDS + 1))
     if len(listed) > _MOST_COMMANDS or _LOOKS.search(line):
         raise _UnclearError
-    found = [_Token(";")]
+    tokens = [_Token(";")]
     for words, (_, operators) in zip(resolved(words for words, _ in listed), listed, strict=True):
         place = 0
         while place < len(words) and words[place] in _RESERVED:
-            found.append(_Token(words[place]))
+            tokens.append(_Token(words[place]))
             # Redirections follow the end of a group, and names and values a `for`.
             place = len(words) if words[place] in _CLOSING or words[place] == "for" else place + 1
-        if place < len(words) and found[-1].kind != ")":
-            found.append(_Token("word", words[place:]))
+        if place < len(words) and tokens[-1].kind != ")":
+            tokens.append(_Token("word", words[place:]))
         for operator in _OPERATOR.findall(operators.replace("\n", ";")):
-            if operator == "(" and found[-1].kind == "word":
+            if operator == "(" and tokens[-1].kind == "word":
                 raise _UnclearError  # a function, a pattern, a process substitution
-            if operator != ";" or found[-1].kind == "word" or found[-1].kind in _CLOSING:
-                found.append(_Token(operator))
-    found.append(_Token(""))
-    _refuse_unclear(found)
-    return found
+            if operator != ";" or tokens[-1].kind == "word" or tokens[-1].kind in _CLOSING:
+                tokens.append(_Token(operator))
+    tokens.append(_Token(""))
+    _refuse_unclear(tokens)
+    return tokens
 
 
 def _refuse_unclear(tokens: Sequence[_Token]) -> None:

@@ -59,14 +59,14 @@ def start_warnings(job: TrainingJob) -> list[Warned]:
     """Return what a reader of the job's status should know of how the program is started."""
     container = worker_container(job) or {}
     command = command_of(container)
-    found = [_overridden(job, container), *_unused(job, container), _exit_code(command)]
+    warnings = [_overridden(job, container), *_unused(job, container), _exit_code(command)]
     if job.spec.launch.mode is LaunchMode.MANAGED:
         elsewhere = _elsewhere(job, command)
-        found.append(_once_only(command))
-        found += (
+        warnings.append(_once_only(command))
+        warnings += (
             [elsewhere] if elsewhere else [*_of_starters(job, command, container), _processes(job, command, container)]
         )
-    return [warned for warned in found if warned is not None]
+    return [warned for warned in warnings if warned is not None]
 
 
 def start_text(job: TrainingJob) -> str:
@@ -75,7 +75,7 @@ def start_text(job: TrainingJob) -> str:
 
 
 def _variables(container: Mapping[str, Any]) -> set[str]:
-    return {str(each.get("name")) for each in objects(container, "env")}
+    return {str(variable.get("name")) for variable in objects(container, "env")}
 
 
 def _overridden(job: TrainingJob, container: Mapping[str, Any]) -> Warned | None:
@@ -90,23 +90,23 @@ def _overridden(job: TrainingJob, container: Mapping[str, Any]) -> Warned | None
 def _unused(job: TrainingJob, container: Mapping[str, Any]) -> list[Warned]:
     """Return what the pod of a worker ignores or changes of the template."""
     spec = job.spec.pod
-    found: list[str] = []
+    messages: list[str] = []
     if misses_cluster_dns(spec):
-        found.append(
+        messages.append(
             f"dnsPolicy is {CLUSTER_DNS_ON_HOST}: with hostNetwork, {CLUSTER_DNS} would not find names of the cluster"
         )
     if spec.get(POD_DEADLINE):
-        found.append(
+        messages.append(
             f"{POD_DEADLINE} is not used: it would end each pod at a time of its own, and the gang with it; "
             "spec.suspend stops a job, and kubectl delete ends it"
         )
     probes = [probe for probe in UNUSED_PROBES if container.get(probe)]
     if probes and job.spec.launch.mode is LaunchMode.MANAGED:
-        found.append(
+        messages.append(
             f"{' and '.join(probes)} of container {container.get('name')} are not used, since the program does not "
             "run while the gang waits: spec.progress.stepTimeoutSeconds finds what hangs"
         )
-    return [Warned("", message) for message in found]
+    return [Warned("", message) for message in messages]
 
 
 def command_of(container: Mapping[str, Any]) -> list[str]:
@@ -126,13 +126,13 @@ def _exit_code(command: Sequence[str]) -> Warned | None:
 
 
 def _once_only(command: Sequence[str]) -> Warned | None:
-    found = started_again.ends_at_second_start(command)
-    return Warned(CANNOT_START_AGAIN, started_again.message(found)) if found else None
+    failing = started_again.ends_at_second_start(command)
+    return Warned(CANNOT_START_AGAIN, started_again.message(failing)) if failing else None
 
 
 def _of_starters(job: TrainingJob, command: list[str], container: Mapping[str, Any]) -> list[Warned | None]:
     """Return what should be known of programs that start processes, also of those in a shell's line."""
-    found: list[Warned | None] = [
+    warnings: list[Warned | None] = [
         Warned(
             NODES_CANNOT_MEET,
             f"{word} is no rank: the end of a pod's name counts its replacements. Where the line needs the number of "
@@ -141,7 +141,7 @@ def _of_starters(job: TrainingJob, command: list[str], container: Mapping[str, A
         for word in _OF_HOST_NAME.findall((shell_line(command) or "")[:LONGEST_LINE])[:1]
     ]
     if len(shell_line(command) or "") > LONGEST_LINE:
-        found.append(
+        warnings.append(
             Warned(
                 "",
                 f"the shell's line has more than {LONGEST_LINE} characters, so what it starts is not looked into: "
@@ -150,25 +150,25 @@ def _of_starters(job: TrainingJob, command: list[str], container: Mapping[str, A
             )
         )
     starters = commands_of(command)
-    for each in starters:
-        name = starter_of(each)
-        found.append(_restarting(name, each, container))
-        alone = _of_torchrun(job, each, container) if name == TORCHRUN else None
+    for words in starters:
+        name = starter_of(words)
+        warnings.append(_restarting(name, words, container))
+        alone = _of_torchrun(job, words, container) if name == TORCHRUN else None
         if job.spec.nodes > 1 and name in _ALONE:
-            alone = _ALONE[name](job, each, _variables(container))
+            alone = _ALONE[name](job, words, _variables(container))
         # Of several in a shell's line one may be for a single node only, or behind a condition.
-        found.append(replace(alone, holds=alone.holds and len(starters) == 1) if alone else None)
+        warnings.append(replace(alone, holds=alone.holds and len(starters) == 1) if alone else None)
         if job.spec.nodes > 1:
-            found.append(_written_out(job, name, each))
+            warnings.append(_written_out(job, name, words))
         if job.spec.launch.processes_per_node > 1:
-            found.append(
+            warnings.append(
                 Warned(
                     PROCESSES_UNCLEAR,
                     f"{name} starts processes by itself, and launch.processesPerNode starts it "
                     f"{job.spec.launch.processes_per_node} times on each node: leave that at 1",
                 )
             )
-    return [*dict.fromkeys(found)]
+    return [*dict.fromkeys(warnings)]
 
 
 def _elsewhere(job: TrainingJob, command: Sequence[str]) -> Warned | None:
@@ -202,14 +202,14 @@ def _written_out(job: TrainingJob, starter: str, command: Sequence[str]) -> Warn
     if starter == ACCELERATE and (option(command, "--rdzv-backend") or "static") != "static":
         names = {"--main-process-ip": names["--main-process-ip"]}  # ranks come of the rendezvous
     given = {name: option(command, name) for name in names}
-    found = {name: value for name, value in given.items() if value is not None and "$" not in value}
-    if not found:
+    literals = {name: value for name, value in given.items() if value is not None and "$" not in value}
+    if not literals:
         return None
     return Warned(
         NODES_CANNOT_MEET,
-        f"{starter} {', '.join(f'{name}={value}' for name, value in found.items())} is the same on each of "
+        f"{starter} {', '.join(f'{name}={value}' for name, value in literals.items())} is the same on each of "
         f"{job.spec.nodes} nodes, so that they would not find each other: write "
-        f"{' '.join(f'{name}={names[name]}' for name in found)}",
+        f"{' '.join(f'{name}={names[name]}' for name in literals)}",
     )
 
 
@@ -225,9 +225,9 @@ def _given(container: Mapping[str, Any], command: Sequence[str], name: str) -> s
     """Return the value of a torchrun option: from the command, else from the container's PET_ variable; None:
     neither."""
     variable = "PET_" + name[2:].replace("-", "_").upper()
-    listed = {str(each.get("name")): str(each.get("value", "")) for each in objects(container, "env")}
-    found = option(command, name)
-    return found if found is not None else listed.get(variable)
+    listed = {str(entry.get("name")): str(entry.get("value", "")) for entry in objects(container, "env")}
+    value = option(command, name)
+    return value if value is not None else listed.get(variable)
 
 
 def _restarting(starter: str, command: Sequence[str], container: Mapping[str, Any]) -> Warned | None:
@@ -280,19 +280,19 @@ def _parting(nodes: int, command: Sequence[str], given: Callable[[str], str | No
         return ["--standalone"]
     count, rank, master = (option(command, name) for name in ("--nnodes", "--node-rank", "--master-addr"))
     backend, endpoint = given("--rdzv-backend") or "static", given("--rdzv-endpoint")
-    found = []
+    options = []
     if count is not None and "$" not in count and count.rpartition(":")[2] != str(nodes):
         most = count.rpartition(":")[2]
         # The static one waits for the most that are named, any other for some more, and goes on without them.
         if backend == "static" or not (":" in count and most.isdigit() and int(most) > nodes):
-            found.append(f"--nnodes={count}")
+            options.append(f"--nnodes={count}")
     if rank is not None and "$" not in rank and backend == "static":
-        found.append(f"--node-rank={rank}")
+        options.append(f"--node-rank={rank}")
     if master is not None and "$" not in master and backend == "static" and not endpoint:
-        found.append(f"--master-addr={master}")
+        options.append(f"--master-addr={master}")
     if endpoint and "$" not in endpoint and not backend.startswith("etcd"):
-        found.append(f"--rdzv-endpoint={endpoint}")
-    return found
+        options.append(f"--rdzv-endpoint={endpoint}")
+    return options
 
 
 def _accelerate_alone(job: TrainingJob, command: Sequence[str], _variables: set[str]) -> Warned | None:
@@ -307,12 +307,12 @@ def _accelerate_alone(job: TrainingJob, command: Sequence[str], _variables: set[
     machines = option(command, "--num-machines") or "1"
     several = gpus > 1 or any(option(command, name) is not None for name in _ON_SEVERAL)
     if machines == "1" and several and option(command, "--cpu") is None:
-        each = option(command, "--num-processes") or ""
-        if each.isdigit() and int(each) > gpus > 0:
+        processes = option(command, "--num-processes") or ""
+        if processes.isdigit() and int(processes) > gpus > 0:
             return Warned(
                 PROCESSES_UNCLEAR,
                 f"accelerate launch without --num_machines starts --num_processes on each node, which has {gpus} "
-                f"GPUs and not {each}: write --num_processes={gpus}",
+                f"GPUs and not {processes}: write --num_processes={gpus}",
             )
         return None
     total = job.spec.nodes * max(gpus, 1)
@@ -380,11 +380,11 @@ def _processes(job: TrainingJob, command: list[str], container: Mapping[str, Any
     gpus, starters = job.spec.gpus_per_node, commands_of(command)
     if gpus < 2 or job.spec.launch.processes_per_node != 1:
         return None
-    for each in starters:
-        chosen = "PET_NPROC_PER_NODE" in _variables(container) or option(each, "--nproc-per-node") is not None
-        if starter_of(each) == TORCHRUN and not chosen:
+    for words in starters:
+        chosen = "PET_NPROC_PER_NODE" in _variables(container) or option(words, "--nproc-per-node") is not None
+        if starter_of(words) == TORCHRUN and not chosen:
             message = f"torchrun starts {gpus} processes on each node, one for each GPU (PET_NPROC_PER_NODE)"
-            if not _ON_CPU.intersection(word.rpartition("=")[2] for word in each):
+            if not _ON_CPU.intersection(word.rpartition("=")[2] for word in words):
                 return Warned("", message)
             return Warned(
                 PROCESSES_UNCLEAR,

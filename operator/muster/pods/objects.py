@@ -15,4 +15,4 @@ def objects(of: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
         name: of the list.
     """
     several = of.get(name)
-    return [each for each in several if isinstance(each, dict)] if isinstance(several, list) else []
+    return [item for item in several if isinstance(item, dict)] if isinstance(several, list) else []

@@ -54,7 +54,8 @@ def quota_claim(job: TrainingJob, resource: str) -> QuotaClaim:
 def _asking_spec(job: TrainingJob, resource: str) -> dict[str, Any]:
     trains = worker_container(job)
     containers = [
-        asking(each, resource, job.spec.gpus_per_node) if each is trains else each for each in job.spec.containers
+        asking(container, resource, job.spec.gpus_per_node) if container is trains else container
+        for container in job.spec.containers
     ]
     return {**job.spec.pod, "containers": containers}
 
@@ -71,14 +72,14 @@ def mounted_names(job: TrainingJob) -> list[str]:
     `ConfigMap settings`, sorted."""
     volumes = objects(job.spec.pod, "volumes")
     projected = [volume["projected"] for volume in volumes if isinstance(volume.get("projected"), dict)]
-    named = [*volumes, *(source for each in projected for source in objects(each, "sources"))]
-    found = {f"claim {name}" for name in claims_of(job)}
+    named = [*volumes, *(source for projection in projected for source in objects(projection, "sources"))]
+    mounted = {f"claim {name}" for name in claims_of(job)}
     for kind, field in (("ConfigMap", "configMap"), ("Secret", "secret")):
-        sources = (each[field] for each in named if isinstance(each.get(field), dict))
+        sources = (entry[field] for entry in named if isinstance(entry.get(field), dict))
         needed = (source for source in sources if source.get("optional") is not True)
         names = (source.get("secretName") or source.get("name") for source in needed)
-        found |= {f"{kind} {name}" for name in names if name}
-    return sorted(found)
+        mounted |= {f"{kind} {name}" for name in names if name}
+    return sorted(mounted)
 
 
 def scheduler_for(spec: Mapping[str, Any]) -> str:

@@ -26,14 +26,16 @@ def is_own(spec: Mapping[str, Any], worker: Mapping[str, Any]) -> bool:
     if spec.get("hostPID"):
         return False
     beside = [
-        *(each for each in objects(spec, "containers") if each.get("name") != worker.get("name")),
-        *(each for each in objects(spec, "initContainers") if each.get("restartPolicy") == "Always"),
+        *(container for container in objects(spec, "containers") if container.get("name") != worker.get("name")),
+        *(container for container in objects(spec, "initContainers") if container.get("restartPolicy") == "Always"),
     ]
     mounted = {
-        posixpath.normpath(str(each.get("mountPath"))): each.get("name") for each in objects(worker, "volumeMounts")
+        posixpath.normpath(str(mount.get("mountPath"))): mount.get("name") for mount in objects(worker, "volumeMounts")
     }
     if PLACE not in mounted:
         return not (spec.get("hostIPC") or beside or posixpath.dirname(PLACE) in mounted)
     name = mounted[PLACE]
-    empty = any(each.get("name") == name and "emptyDir" in each for each in objects(spec, "volumes"))
-    return empty and not any(mount.get("name") == name for each in beside for mount in objects(each, "volumeMounts"))
+    empty = any(volume.get("name") == name and "emptyDir" in volume for volume in objects(spec, "volumes"))
+    return empty and not any(
+        mount.get("name") == name for container in beside for mount in objects(container, "volumeMounts")
+    )

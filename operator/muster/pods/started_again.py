@@ -25,31 +25,31 @@ def ends_at_second_start(command: Sequence[str]) -> str:
     line, place = shell_line(command), shell_at(command)
     if not line or place is None or len(line) > LONGEST_LINE:
         return ""
-    return _found(line, _errexit(command[place + 1 : command.index(line, place)], before=False))
+    return _found(line, _errexit(command[place + 1 : command.index(line, place)], errexit_before=False))
 
 
-def message(found: str) -> str:
+def message(failing: str) -> str:
     """Return what people should know of a command that fails at its second start, and the way around it."""
-    remedy = "Write `mkdir -p`" if found.startswith("mkdir") else "Put `[ -d DIRECTORY ] ||` in front of it"
+    remedy = "Write `mkdir -p`" if failing.startswith("mkdir") else "Put `[ -d DIRECTORY ] ||` in front of it"
     return (
-        f"`{found}` in the shell's line fails where its directory is there, and the line ends with it: ranks are "
+        f"`{failing}` in the shell's line fails where its directory is there, and the line ends with it: ranks are "
         f"started again in pods that stay. {remedy}"
     )
 
 
 @lru_cache(maxsize=_KEPT_LINES)
 def _found(line: str, errexit: bool) -> str:
-    listed, before = list(_commands(line)), ""
+    listed, operators_before = list(_commands(line)), ""
     for at, (words, operators) in enumerate(listed):
         if words[0] in _PROVIDES or (words[0] == "cd" and any("$" in word for word in words)):
             return ""
         if words[0] == "set":
             errexit = _errexit(words[1:], errexit)
-        if _makes_a_directory(words) and "||" not in before:
+        if _makes_a_directory(words) and "||" not in operators_before:
             behind = "".join(operators for _, operators in listed[at:-1])
             if (errexit and not set("|&") & set(operators)) or _is_one_and_list(operators, behind):
                 return " ".join(words)[:_LONGEST_SHOWN]
-        before = operators
+        operators_before = operators
     return ""
 
 
@@ -60,14 +60,14 @@ def _is_one_and_list(operators: str, behind: str) -> bool:
 
 def _commands(line: str) -> Iterator[tuple[tuple[str, ...], str]]:
     listed = list(clauses(line))
-    found = zip(resolved(words for words, _ in listed), (operators for _, operators in listed), strict=True)
-    return ((words, operators) for words, operators in found if words)
+    pairs = zip(resolved(words for words, _ in listed), (operators for _, operators in listed), strict=True)
+    return ((words, operators) for words, operators in pairs if words)
 
 
-def _errexit(options: Sequence[str], before: bool) -> bool:
+def _errexit(options: Sequence[str], errexit_before: bool) -> bool:
     """Whether a failure ends the line once these options of `set`, or of the shell, count."""
-    found = _ERREXIT.findall(" ".join(option for option in options if not option.startswith("--")))
-    return found[-1] == "-" if found else before
+    signs = _ERREXIT.findall(" ".join(option for option in options if not option.startswith("--")))
+    return signs[-1] == "-" if signs else errexit_before
 
 
 def _makes_a_directory(words: Sequence[str]) -> bool:

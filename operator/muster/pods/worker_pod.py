@@ -266,20 +266,24 @@ def _theirs(
         written: returns how a value is to be written.
     """
     others = [
-        each for each in worker.get("env") or () if not isinstance(each, dict) or str(each.get("name")) not in ours
+        variable
+        for variable in worker.get("env") or ()
+        if not isinstance(variable, dict) or str(variable.get("name")) not in ours
     ]
     return [
-        {**each, "value": written(each["value"])}
-        if isinstance(each, dict) and isinstance(each.get("value"), str)
-        else each
-        for each in others
+        {**variable, "value": written(variable["value"])}
+        if isinstance(variable, dict) and isinstance(variable.get("value"), str)
+        else variable
+        for variable in others
     ]
 
 
 def _referring(worker: Mapping[str, Any]) -> str:
     """Return, as JSON, the names of the container's variables that the launcher has to complete at each start."""
-    theirs = [each for each in _theirs(worker, IDENTITY) if isinstance(each, dict)]
-    names = referring((str(each.get("name")), each["value"]) for each in theirs if isinstance(each.get("value"), str))
+    theirs = [variable for variable in _theirs(worker, IDENTITY) if isinstance(variable, dict)]
+    names = referring(
+        (str(variable.get("name")), variable["value"]) for variable in theirs if isinstance(variable.get("value"), str)
+    )
     return _verbatim(json.dumps(names))
 
 
@@ -330,8 +334,8 @@ def _compute(worker: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the trainer requests of CPU, memory and disk."""
     resources = worker.get("resources") or {}
     parts = {part: resources.get(part) or {} for part in ("requests", "limits")}
-    found = {part: {name: asked[name] for name in _COMPUTE if name in asked} for part, asked in parts.items()}
-    return {part: asked for part, asked in found.items() if asked}
+    by_part = {part: {name: asked[name] for name in _COMPUTE if name in asked} for part, asked in parts.items()}
+    return {part: asked for part, asked in by_part.items() if asked}
 
 
 @lru_cache(maxsize=_KEPT_PARTS)
