@@ -36,7 +36,7 @@ class CheckerView:
 
     def answer(self, order_id: str) -> CheckAnswer | None:
         """Return its answer to an order; None: there is none yet."""
-        return next((each for each in self.report.answers if each.order == order_id), None)
+        return next((answer for answer in self.report.answers if answer.order == order_id), None)
 
     def tested_gpus(self, asked: int | None) -> int:
         """Return the number of GPUs of a test that asked for `asked`: all that the node has are tested, and no fewer
@@ -45,7 +45,7 @@ class CheckerView:
 
     def knows(self, grant_id: str) -> bool:
         """Whether the checker has received a grant, and the pass is still valid."""
-        return any(each.granted == grant_id for each in self.report.passes)
+        return any(pass_report.granted == grant_id for pass_report in self.report.passes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -219,11 +219,11 @@ class Fleet:
 
     def parts(self) -> "FleetParts":
         """Return what the fleet consists of, without anything derived from it."""
-        known = self.heartbeats.older_than(float("-inf"))
+        nodes = self.heartbeats.older_than(float("-inf"))
         return FleetParts(
             nodes=self.nodes,
             holders={node: tuple(sorted(holders)) for node, holders in self._holders.items()},
-            lease_age_seconds={node: self.heartbeats.age_seconds(node) for node in known},
+            lease_age_seconds={node: self.heartbeats.age_seconds(node) for node in nodes},
             policy=self.policy,
             used=self._used,
             names=self.names,
@@ -271,7 +271,7 @@ class Fleet:
             self._by_source[source] = (holder, nodes, uses)
         if (old_holder, old_nodes, old_uses) == (holder, nodes, uses):
             return False
-        before = {node: (self.holders(node), dict(self.used(node))) for node in old_nodes | nodes}
+        old_state = {node: (self.holders(node), dict(self.used(node))) for node in old_nodes | nodes}
         for node in old_nodes:
             _subtract(self._holders, node, old_holder)
             _subtract_amounts(self._used, node, old_uses)
@@ -282,7 +282,7 @@ class Fleet:
                 self._used[node] = _sum(self._used.get(node, _NOTHING), uses)
         freed = False
         gone, come = defaultdict(set), defaultdict(set)  # holder -> nodes
-        for node, (holders, used) in before.items():
+        for node, (holders, used) in old_state.items():
             now = self.holders(node)
             for one in holders - now:
                 gone[one].add(node)
@@ -339,13 +339,13 @@ class Fleet:
 
     def set_node_fault(self, node: str, what: str) -> bool:
         """Set the node's fault, "" for none, whether or not it excludes workers; True if that is a change."""
-        before = self._node_faults.get(node, "")
-        if what != before:
+        old_fault = self._node_faults.get(node, "")
+        if what != old_fault:
             self._snapshot = None
             self._node_faults.pop(node, None)
         if what:
             self._node_faults[node] = what
-        return what != before
+        return what != old_fault
 
     def node_fault(self, node: str) -> str:
         """Return the node's fault, even if the breaker or another system keeps it in use; "" for none."""
@@ -373,8 +373,8 @@ class Fleet:
 
     def holders(self, node: str) -> frozenset[str]:
         """Return the holders of the node."""
-        found = self._holders.get(node)
-        return frozenset(found) if found else frozenset()
+        counts = self._holders.get(node)
+        return frozenset(counts) if counts else frozenset()
 
     def held_by_others(self, node: str, job_uid: str) -> frozenset[str]:
         """Return the holders of the node other than this job."""
@@ -418,19 +418,19 @@ class Fleet:
             if len(self._derived) > max(MAX_DERIVED, MAX_DERIVED_NODES // (len(self.nodes) + 1)):
                 self._derived.popitem(last=False)
         self._derived.move_to_end(key)
-        found: T = self._derived[key]
-        return found
+        view: T = self._derived[key]
+        return view
 
     def known(self, key: Hashable, kind: type[T]) -> T | None:
         """Return the view derived under this key, if it is still kept."""
         if self.source is not self:
             return self.source.known(key, kind)
-        found = self._derived.get(key)
-        if found is None:
+        view = self._derived.get(key)
+        if view is None:
             return None
         self._derived.move_to_end(key)
-        assert isinstance(found, kind)
-        return found
+        assert isinstance(view, kind)
+        return view
 
     def changed_since(self, version: int) -> Collection[str] | None:
         """Return the nodes that have changed since that version; None if that is too long ago to know."""
@@ -500,10 +500,10 @@ def placement_facts(node: NodeView) -> tuple[Any, ...]:
 
 
 def _subtract(counts: dict[str, Counter[str]], node: str, holder: str) -> None:
-    found = counts.get(node)
-    if found is None or not holder:
+    holders = counts.get(node)
+    if holders is None or not holder:
         return
-    left = found - Counter({holder: 1})
+    left = holders - Counter({holder: 1})
     if left:
         counts[node] = left
     else:
@@ -511,10 +511,10 @@ def _subtract(counts: dict[str, Counter[str]], node: str, holder: str) -> None:
 
 
 def _subtract_amounts(used: dict[str, Mapping[str, int]], node: str, amounts: Mapping[str, int]) -> None:
-    found = used.get(node)
-    if found is None or not amounts:
+    old_amounts = used.get(node)
+    if old_amounts is None or not amounts:
         return
-    left = _sum(found, {name: -value for name, value in amounts.items()})
+    left = _sum(old_amounts, {name: -value for name, value in amounts.items()})
     if left:
         used[node] = left
     else:
@@ -543,7 +543,9 @@ class Silence:
         overall = cls(sum(silent.values()), sum(total.values()))
         others = (name for name, count in silent.items() if count and name != namespace)
         without = (cls(overall.silent - silent[name], overall.total - total[name]) for name in others)
-        return min((overall, *without), key=lambda found: (found.widespread, found.silent / max(found.total, 1)))
+        return min(
+            (overall, *without), key=lambda silence: (silence.widespread, silence.silent / max(silence.total, 1))
+        )
 
     @property
     def widespread(self) -> bool:

@@ -274,12 +274,12 @@ class JobWorld:
     @cached_property
     def others(self) -> Mapping[int, list[PodView]]:
         """Return this job's pods that are no member's (of other incarnations, mostly), by worker index."""
-        found: dict[int, list[PodView]] = {}
+        by_index: dict[int, list[PodView]] = {}
         named = frozenset(self.names)
         for name, pod in self.pods.items():
             if name not in named:
-                found.setdefault(pod.index, []).append(pod)
-        return found
+                by_index.setdefault(pod.index, []).append(pod)
+        return by_index
 
     @cached_property
     def holding(self) -> Mapping[str, PodView]:
@@ -330,19 +330,19 @@ class JobWorld:
     @cached_property
     def complaints(self) -> Mapping[int, list[tuple[LauncherView, float]]]:
         """Return, by worker index, the neighbours that get no answer from it, and for how many seconds."""
-        found: dict[int, list[tuple[LauncherView, float]]] = {}
+        by_index: dict[int, list[tuple[LauncherView, float]]] = {}
         for view in self.views.values():
             # A neighbour that a launcher names twice counts once.
             for index, seconds in {peer.index: peer.silent_seconds for peer in view.peers}.items():
-                found.setdefault(index, []).append((view, seconds))
-        return found
+                by_index.setdefault(index, []).append((view, seconds))
+        return by_index
 
     def derived(self, make: Callable[["JobWorld"], T]) -> T:
         """Return what `make` computes from the world, computed once."""
         if make not in self._derived:
             self._derived[make] = make(self)
-        found: T = self._derived[make]
-        return found
+        value: T = self._derived[make]
+        return value
 
     @cached_property
     def _derived(self) -> dict[Callable[["JobWorld"], Any], Any]:

@@ -165,14 +165,15 @@ def _total(spec: Mapping[str, Any], parts: Iterable[str]) -> dict[str, int]:
     """Sum up these parts of the containers' resources, or of the pod as a whole; later parts override earlier ones."""
 
     def requests(asker: Any) -> dict[str, int]:
-        resources, found = _map(_map(asker).get("resources")), {}
+        resources, requested = _map(_map(asker).get("resources")), {}
         for part in parts:
-            found.update(_amounts(resources.get(part)))
-        return found
+            requested.update(_amounts(resources.get(part)))
+        return requested
 
     whole = {name: value for name, value in requests(spec).items() if name in _QOS or name.startswith(_HUGE_PAGES)}
     inits = [
-        (requests(each), _map(each).get("restartPolicy") == "Always") for each in _list(spec.get("initContainers"))
+        (requests(container), _map(container).get("restartPolicy") == "Always")
+        for container in _list(spec.get("initContainers"))
     ]
     total = total_requests(map(requests, _list(spec.get("containers"))), inits, pod_level=whole)
     del total[PODS]
@@ -180,13 +181,13 @@ def _total(spec: Mapping[str, Any], parts: Iterable[str]) -> dict[str, int]:
 
 
 def _amounts(quantities: Any) -> dict[str, int]:
-    found = {}
+    amounts = {}
     for name, quantity in _map(quantities).items():
         try:
-            found[str(name)] = amount(str(name), str(quantity))
+            amounts[str(name)] = amount(str(name), str(quantity))
         except ValueError:
             continue
-    return found
+    return amounts
 
 
 def _affinity_terms(affinity: Mapping[str, Any]) -> Iterable[Any]:
@@ -198,8 +199,8 @@ def _affinity_terms(affinity: Mapping[str, Any]) -> Iterable[Any]:
 
 
 def _crosses(term: Any) -> bool:
-    found = _map(term)
-    return bool(found.get("namespaces")) or found.get("namespaceSelector") is not None
+    fields = _map(term)
+    return bool(fields.get("namespaces")) or fields.get("namespaceSelector") is not None
 
 
 def _map(value: Any) -> Mapping[str, Any]:

@@ -116,14 +116,14 @@ def _variables_of(manifest: Any) -> Iterator[tuple[str, str]]:
     if isinstance(manifest, Mapping):
         for key, value in manifest.items():
             if key == "env" and isinstance(value, list):
-                for each in value:
-                    if isinstance(each, Mapping) and isinstance(each.get("value"), str):
-                        yield str(each.get("name")), each["value"]
+                for variable in value:
+                    if isinstance(variable, Mapping) and isinstance(variable.get("value"), str):
+                        yield str(variable.get("name")), variable["value"]
             else:
                 yield from _variables_of(value)
     elif isinstance(manifest, list):
-        for each in manifest:
-            yield from _variables_of(each)
+        for item in manifest:
+            yield from _variables_of(item)
 
 
 def without_secrets(text: str, containers: list[dict[str, Any]]) -> str:
@@ -153,19 +153,19 @@ class Redactor:
     """
 
     def __init__(self, literals: Iterable[str] = ()) -> None:
-        found = {part.strip() for each in literals for part in {each, *each.splitlines()}}
-        self._literals = frozenset(each for each in found if len(each) >= LEAST_LITERAL)
+        parts = {part.strip() for literal in literals for part in {literal, *literal.splitlines()}}
+        self._literals = frozenset(part for part in parts if len(part) >= LEAST_LITERAL)
         self._alike: dict[str, list[str]] = {}  # by their first characters, in order
         # Of those with which a literal begins, itself among them, the longest last.
         self._lengths: dict[str, list[int]] = {}
         self._longest = max(map(len, self._literals), default=0)
         begins: list[str] = []
-        for each in sorted(self._literals):
-            while begins and not each.startswith(begins[-1]):
+        for literal in sorted(self._literals):
+            while begins and not literal.startswith(begins[-1]):
                 begins.pop()
-            begins.append(each)
-            self._alike.setdefault(each[:LEAST_LITERAL], []).append(each)
-            self._lengths[each] = [len(begin) for begin in begins]
+            begins.append(literal)
+            self._alike.setdefault(literal[:LEAST_LITERAL], []).append(literal)
+            self._lengths[literal] = [len(begin) for begin in begins]
         self.count = 0
 
     def text(self, text: str) -> str:
@@ -229,40 +229,40 @@ class Redactor:
             return self._list(value)
         if not isinstance(value, Mapping):
             return value
-        return {key: self._field(str(key), each) for key, each in value.items() if key != "managedFields"}
+        return {key: self._field(str(key), item) for key, item in value.items() if key != "managedFields"}
 
     def _list(self, listed: list[Any]) -> list[Any]:
         """Redact a list of objects, or of arguments, where one may name the next one."""
-        found: list[Any] = []
-        for place, each in enumerate(listed):
-            before = listed[place - 1] if place else None
-            if not (isinstance(each, str) and isinstance(before, str)):
-                found.append(self.object(each))
-            elif _NAMING_ARGUMENT.fullmatch(before) or (before in _LOGIN_ARGUMENTS and ":" in each[1:]):
-                found.append(self._gone())
+        redacted: list[Any] = []
+        for place, item in enumerate(listed):
+            previous = listed[place - 1] if place else None
+            if not (isinstance(item, str) and isinstance(previous, str)):
+                redacted.append(self.object(item))
+            elif _NAMING_ARGUMENT.fullmatch(previous) or (previous in _LOGIN_ARGUMENTS and ":" in item[1:]):
+                redacted.append(self._gone())
             else:
-                found.append(self.object(each))
-        return found
+                redacted.append(self.object(item))
+        return redacted
 
     def _field(self, key: str, value: Any) -> Any:
         if key == "env" and isinstance(value, list):
-            return [self._variable(each) for each in value]
+            return [self._variable(variable) for variable in value]
         if key == "annotations" and isinstance(value, Mapping):
-            return {name: self._annotation(str(name), each) for name, each in value.items()}
+            return {name: self._annotation(str(name), text) for name, text in value.items()}
         if key in _REVISIONS and isinstance(value, str) and _REVISION.fullmatch(value):
             return value
         if _SECRET_KEYS.match(key) and value not in (None, "", [], {}) and not _is_reference(value):
             return self._gone()
         return self.object(value)
 
-    def _variable(self, each: Any) -> Any:
-        if not isinstance(each, Mapping) or "value" not in each:
-            return self.object(each)
-        return {**{key: value for key, value in each.items() if key != "value"}, "value": self._gone()}
+    def _variable(self, variable: Any) -> Any:
+        if not isinstance(variable, Mapping) or "value" not in variable:
+            return self.object(variable)
+        return {**{key: value for key, value in variable.items() if key != "value"}, "value": self._gone()}
 
     def _annotation(self, name: str, value: Any) -> Any:
-        known = name in READ_ANNOTATIONS or _KNOWN_ANNOTATIONS.fullmatch(name)
-        return self.object(value) if known else self._gone()
+        is_known = name in READ_ANNOTATIONS or _KNOWN_ANNOTATIONS.fullmatch(name)
+        return self.object(value) if is_known else self._gone()
 
     def _gone(self) -> str:
         self.count += 1

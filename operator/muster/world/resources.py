@@ -94,13 +94,13 @@ def amounts(quantities: Mapping[str, str] | None) -> dict[str, int]:
     Raises:
         ValueError: one is not a quantity.
     """
-    found = {}
+    counted = {}
     for name, quantity in (quantities or {}).items():
         if name in COUNTED or is_granted(name):
             value = amount(name, quantity)
             if value or not name.startswith(_HUGE_PAGES):  # every node lists sizes of which it has none
-                found[name] = value
-    return found
+                counted[name] = value
+    return counted
 
 
 def requests_of(requests: Mapping[str, str] | None, limits: Mapping[str, str] | None) -> dict[str, int]:
