@@ -78,8 +78,8 @@ class Charges:
                 del self._jobs[namespace]
 
 
-def _next(before: _Charge | None, now: float) -> _Charge:
-    count = before.count + 1 if before is not None else 1
+def _next(old_charge: _Charge | None, now: float) -> _Charge:
+    count = old_charge.count + 1 if old_charge is not None else 1
     return _Charge(now + pause_seconds(count), count)
 
 

@@ -18,9 +18,9 @@ MAX_REMEDY = 512
 MAX_MESSAGE = 1024
 
 
-def waiting(job: TrainingJob, turn: QueueDecision, now: datetime) -> Waiting:
+def waiting(job: TrainingJob, decision: QueueDecision, now: datetime) -> Waiting:
     """The numbers of a waiting job for its status; what is not known is 0 or absent."""
-    before, answer = job.status.waiting, turn.answer
+    old_waiting, answer = job.status.waiting, decision.answer
     short = answer.shortfall if isinstance(answer, NotPlaced) else None
     segment_size = short.segment_size if short else job.spec.placement.segment_size or 1
     domains = short.domains[:MAX_DOMAINS] if short else ()
@@ -28,31 +28,31 @@ def waiting(job: TrainingJob, turn: QueueDecision, now: datetime) -> Waiting:
         needs=_needs(job, answer),
         level=short.inside if short else job.spec.placement.required,
         segment_size=segment_size if segment_size > 1 else None,
-        position=turn.position,
-        queued=turn.queued,
+        position=decision.position,
+        queued=decision.queued,
         fleet=short.fleet if short else 0,
         suitable=short.suitable if short else 0,
         free=short.free if short else 0,
         domains=[WaitingDomain(domain=d.domain, free=d.free, suitable=d.suitable) for d in domains],
         blockers=[WaitingBlocker(reason=why, nodes=count) for why, count in _blockers(answer)],
         remedies=remedies(job, answer)[:MAX_UNBLOCKS] if isinstance(answer, NotPlaced) else [],
-        since=before.since if before and before.since else now,
+        since=old_waiting.since if old_waiting and old_waiting.since else now,
     )
 
 
-def message(job: TrainingJob, turn: QueueDecision) -> str:
+def message(job: TrainingJob, decision: QueueDecision) -> str:
     """The sentence for a waiting job's condition: what it needs, what there is, what would help most, its place in the
     queue."""
-    answer = turn.answer
+    answer = decision.answer
     if isinstance(answer, Placed):
         return f"{nodes_text(_needs(job, answer))} {verb_for(_needs(job, answer))} promised to it"
     helps = next(would_help(job, answer), "")
     rest = f"; would help: {shortened_text(helps, MAX_REMEDY)}" if helps else ""
-    if turn.queued > 1:
-        rest += f"; number {turn.position} of {turn.queued} in the queue"
-    if turn.payer is Payer.JOB:
+    if decision.queued > 1:
+        rest += f"; number {decision.position} of {decision.queued} in the queue"
+    if decision.payer is Payer.JOB:
         rest += "; it stands behind all other jobs for now, because it held nodes and its pods did not start"
-    if turn.payer is Payer.NAMESPACE:
+    if decision.payer is Payer.NAMESPACE:
         rest += (
             f"; namespace {job.metadata.namespace} stands behind other namespaces for now, because several of its "
             "jobs held nodes and their pods did not start"
@@ -73,24 +73,24 @@ def _blockers(answer: Placed | NotPlaced) -> list[tuple[str, int]]:
     out."""
     if isinstance(answer, Placed):
         return []
-    found: list[tuple[str, int]] = []
+    blockers: list[tuple[str, int]] = []
     if isinstance(answer, OverLimit):
         over = answer.held + sum(answer.kept_for.values()) + answer.needs - answer.limit
-        found.append((f"limit of namespace {answer.namespace}: {answer.limit}, {answer.held} held", over))
+        blockers.append((f"limit of namespace {answer.namespace}: {answer.limit}, {answer.held} held", over))
     if isinstance(answer, OverQuota):
         hard, used = amount_text(answer.resource, answer.hard), amount_text(answer.resource, answer.used)
         what = f"ResourceQuota {answer.quota}: {answer.resource} hard {hard}, used {used}"
         if not answer.quota:
             what = "more ResourceQuotas than Muster reads"
-        found.append((what, answer.needs - answer.room))
+        blockers.append((what, answer.needs - answer.room))
     refused = answer.shortfall.refused if answer.shortfall else ()
     holders = answer.shortfall.holders if answer.shortfall else {}
-    in_use = sum(each.count for each in refused if each.why.kind is RefusalKind.IN_USE)
+    in_use = sum(group.count for group in refused if group.why.kind is RefusalKind.IN_USE)
     others = in_use - sum(holders.values())
-    found += [(f"{IN_USE} by {holder}", count) for holder, count in holders.items()]
-    found += [(f"{IN_USE} by others" if holders else f"{IN_USE}", others)] if others > 0 else []
-    found += [(each.why.message, each.count) for each in refused if each.why.kind is not RefusalKind.IN_USE]
-    ordered = sorted(found, key=lambda item: (-item[1], item[0]))
+    blockers += [(f"{IN_USE} by {holder}", count) for holder, count in holders.items()]
+    blockers += [(f"{IN_USE} by others" if holders else f"{IN_USE}", others)] if others > 0 else []
+    blockers += [(group.why.message, group.count) for group in refused if group.why.kind is not RefusalKind.IN_USE]
+    ordered = sorted(blockers, key=lambda item: (-item[1], item[0]))
     if len(ordered) > MAX_BLOCKERS:
         rest = ordered[MAX_BLOCKERS - 1 :]
         return [*ordered[: MAX_BLOCKERS - 1], (f"{len(rest)} more reasons", sum(count for _, count in rest))]

@@ -90,8 +90,8 @@ class Limits:
         elif held + sum(kept_for.values()) + needs > limit:
             kept = min(limit - held, sum(kept_for.values()))
             reason = BEHIND_IN_QUEUE
-            before = before_in_queue_text(len(kept_for))
-            message = f"{what}: {holds}, and {kept} more are kept for {jobs_text(kept_for)}, {before}"
+            order_text = before_in_queue_text(len(kept_for))
+            message = f"{what}: {holds}, and {kept} more are kept for {jobs_text(kept_for)}, {order_text}"
         else:
             return None
         return OverLimit(

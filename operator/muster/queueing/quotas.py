@@ -92,7 +92,9 @@ class _Room:
     def resources(self, claim: QuotaClaim) -> Iterator[str]:
         """The names of the quota's resources that pods with this claim use. A quota may have a thousand others."""
         yield from self.accelerators
-        yield from (each for each in claim.usage if each in self.quota.hard and each not in self.accelerators)
+        yield from (
+            resource for resource in claim.usage if resource in self.quota.hard and resource not in self.accelerators
+        )
 
     def used(self, resource: str) -> int:
         return self.quota.used.get(resource, 0) + self.beyond[resource]
@@ -129,8 +131,8 @@ class Quotas:
         """
         if job.claim is None or job.replacement:
             return None
-        found = (self._exceeded(room, resource, job, answer, chosen) for room, resource in self._limits_of(job))
-        return min(filter(None, found), key=lambda each: (each.room, each.most), default=None)
+        refusals = (self._exceeded(room, resource, job, answer, chosen) for room, resource in self._limits_of(job))
+        return min(filter(None, refusals), key=lambda refusal: (refusal.room, refusal.most), default=None)
 
     def promise(self, job: Waiting, chosen: Collection[str]) -> None:
         """Count these nodes as promised to the job: the jobs behind it have that much less."""
@@ -143,14 +145,14 @@ class Quotas:
         hard, used, needed = room.quota.hard[resource], room.used(resource), self._needed(job, resource, chosen)
         if not needed or used + needed <= hard:
             return None
-        each = math.ceil(needed / job.needs)
+        per_worker = math.ceil(needed / job.needs)
         text = room.quota.problem or (
             f"needs {nodes_text(job.needs, more_text(job.needs, job.size))}: ResourceQuota {room.quota.name} of "
             f"namespace {job.namespace} leaves too little room for {resource}: hard {amount_text(resource, hard)}, "
             f"used {amount_text(resource, used)}, needed {amount_text(resource, needed)}"
         )
         if self._is_accelerator(resource) and not room.quota.problem:
-            text += f" (a worker holds its node whole, {each} each)"
+            text += f" (a worker holds its node whole, {per_worker} each)"
         return OverQuota(
             reason=QUOTA_EXCEEDED,
             message=text,
@@ -161,8 +163,8 @@ class Quotas:
             used=used,
             needed=needed,
             needs=job.needs,
-            room=max(hard - used, 0) // each,
-            most=hard // each,
+            room=max(hard - used, 0) // per_worker,
+            most=hard // per_worker,
             fits=isinstance(answer, Placed),
         )
 
@@ -172,15 +174,15 @@ class Quotas:
             return
         rooms = self._rooms.get(job.namespace)
         if rooms is None:
-            found = self._of(job.namespace)
-            rooms = self._rooms[job.namespace] = [self._room(quota, found.held) for quota in found.quotas]
+            of_namespace = self._of(job.namespace)
+            rooms = self._rooms[job.namespace] = [self._room(quota, of_namespace.held) for quota in of_namespace.quotas]
         for room in rooms:
             if job.claim.falls_under(room.quota):
                 for resource in room.resources(job.claim):
                     yield room, resource
 
     def _room(self, quota: QuotaView, held: Collection[Held]) -> _Room:
-        room = _Room(quota, [each for each in quota.hard if self._is_accelerator(each)])
+        room = _Room(quota, [name for name in quota.hard if self._is_accelerator(name)])
         for job in held:
             if not job.claim.may_fall_under(quota):  # what it holds is never counted for less
                 continue
@@ -192,16 +194,16 @@ class Quotas:
     def _needed(self, job: Waiting, resource: str, chosen: Collection[str]) -> int:
         if not self._is_accelerator(resource):
             return job.needs * job.claim.usage.get(resource, 0) if job.claim else 0
-        known = sorted(self._accelerators_on(node) for node in chosen)[: job.needs]
-        unknown = job.needs - len(known)
-        return sum(known) + (unknown * self._smallest(job.request.needs.accelerators) if unknown else 0)
+        known_counts = sorted(self._accelerators_on(node) for node in chosen)[: job.needs]
+        unknown = job.needs - len(known_counts)
+        return sum(known_counts) + (unknown * self._smallest(job.request.needs.accelerators) if unknown else 0)
 
     def _is_accelerator(self, resource: str) -> bool:
         return resource.startswith(REQUESTS) and base_of(resource) == self._accelerator
 
     def _accelerators_on(self, node: str) -> int:
-        found = self._fleet.nodes.get(node)
-        return found.allocatable.get(self._accelerator, 0) if found is not None else 0
+        node_view = self._fleet.nodes.get(node)
+        return node_view.allocatable.get(self._accelerator, 0) if node_view is not None else 0
 
     def _smallest(self, least: int) -> int:
         """The accelerators of the smallest node that has at least `least` of them; `least` if there is no such node."""

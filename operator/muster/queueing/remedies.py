@@ -149,7 +149,7 @@ def _largest(short: Shortfall) -> tuple[DomainCount | None, int]:
 def _of_fleet(job: TrainingJob, short: Shortfall) -> Iterator[str]:
     """The remedies for a job that would not even fit if nothing else ran."""
     best, most = _largest(short)
-    if most + sum(each.count for each in short.refused if _repair(each)) >= short.needs:
+    if most + sum(group.count for group in short.refused if _repair(group)) >= short.needs:
         yield from _repairs(short, _where(short, best))
     fewer = _fewer_accelerators(short, most)
     if fewer and short.needs >= job.spec.nodes:
@@ -163,8 +163,8 @@ def _fewer_accelerators(short: Shortfall, most: int) -> int:
     Args:
         most: the number of nodes that the job could have without that.
     """
-    fewer = [each for each in short.refused if each.why.kind is RefusalKind.TOO_FEW_ACCELERATORS]
-    for there in sorted({int(each.why.subject) for each in fewer}, reverse=True):
+    fewer = [group for group in short.refused if group.why.kind is RefusalKind.TOO_FEW_ACCELERATORS]
+    for there in sorted({int(group.why.subject) for group in fewer}, reverse=True):
         if there > 0 and most + sum(e.count for e in fewer if int(e.why.subject) >= there) >= short.needs:
             return there
     return 0
