@@ -189,13 +189,13 @@ class Access:
             RefusedError: the token belongs to no user, or the API server does not answer.
         """
         key = _digest(token)
-        known = key in self._users
+        is_known = key in self._users
         asked, slots = (
-            (self._users, self._known_token_slots) if known else (self._unknown_tokens, self._unknown_token_slots)
+            (self._users, self._known_token_slots) if is_known else (self._unknown_tokens, self._unknown_token_slots)
         )
         user = await asked.ask(key, lambda: self._reviewed(token, slots))
-        if known != (user is not None):
-            asked.move(key, self._unknown_tokens if known else self._users)
+        if is_known != (user is not None):
+            asked.move(key, self._unknown_tokens if is_known else self._users)
         if user is None:
             raise RefusedError(401, "the cluster does not know this token, or it has expired: get a new one")
         return user
@@ -213,9 +213,9 @@ class Access:
         status = await self._ask("authentication.k8s.io/v1", "tokenreviews", body, slots)
         if not status.authenticated or status.user is None or not status.user.username:
             return None
-        found = status.user
-        extra = tuple((name, tuple(values)) for name, values in sorted((found.extra or {}).items()))
-        return User(found.username, found.uid, tuple(found.groups or ()), extra)
+        reviewed = status.user
+        extra = tuple((name, tuple(values)) for name, values in sorted((reviewed.extra or {}).items()))
+        return User(reviewed.username, reviewed.uid, tuple(reviewed.groups or ()), extra)
 
     async def _allowed(self, user: User, right: Right) -> bool:
         of_resource = {"verb": right.verb, "group": right.group, "resource": right.resource}

@@ -211,14 +211,14 @@ class CertificateKeeper:
         return self._parsed(SECRET_NAME, _certificates_from, data) if data else None
 
     async def _external(self) -> Certificates:
-        found = await self.read()
-        if found is None:
+        certificates = await self.read()
+        if certificates is None:
             raise NoCertificatesError(
                 f"Secret {SECRET_NAME} in namespace {self._namespace} lacks a usable tls.crt, tls.key and ca.crt, and "
                 f"this operator leaves it to another issuer: kubectl -n {self._namespace} describe certificate "
                 f"{SERVICE_NAME} says what keeps it"
             )
-        return found
+        return certificates
 
     async def _ensure(self) -> Certificates:
         now = self._now()

@@ -81,10 +81,10 @@ _seconds_of = functools.lru_cache(maxsize=256)(_seconds.labels)
 @functools.lru_cache(maxsize=16)
 def _read_date(date: str) -> datetime | None:
     try:
-        found = email.utils.parsedate_to_datetime(date)
+        parsed = email.utils.parsedate_to_datetime(date)
     except ValueError:
         return None
-    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+    return parsed if parsed.tzinfo is not None else parsed.replace(tzinfo=UTC)
 
 
 class Answers:
@@ -122,8 +122,8 @@ class Answers:
         too old."""
         date, at = self._dated
         age = self._clock() - at
-        told = _read_date(date) if date and age <= DATED_SECONDS else None
-        return None if told is None else told + timedelta(seconds=age)
+        server_date = _read_date(date) if date and age <= DATED_SECONDS else None
+        return None if server_date is None else server_date + timedelta(seconds=age)
 
     def since_seconds(self, moment: float) -> float:
         """Return for how many seconds the server has been answering since a moment of the same clock. Its last absence

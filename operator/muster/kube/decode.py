@@ -455,9 +455,9 @@ def _flattened(data: bytes) -> bytes:
     steps = array("b", b'"'.join(outside).translate(_STEPS))
     deep = bytes(map(FLAT.__lt__, itertools.accumulate(steps)))
     kept, begin = [], 0
-    for found in _RUNS.finditer(deep):
-        kept += [data[begin : found.start()], b"null"]
-        begin = found.end() + 1  # the bracket that closes it
+    for run in _RUNS.finditer(deep):
+        kept += [data[begin : run.start()], b"null"]
+        begin = run.end() + 1  # the bracket that closes it
     return b"".join([*kept, data[begin:]])
 
 
@@ -550,7 +550,7 @@ def agent_pod(data: Raw) -> AgentPod:
     """Decode the Pod of a node's agent. It counts as starting until all of its containers have been created."""
     parsed = _agent_pods.decode(data)
     meta, status = parsed.metadata, parsed.status or _AgentStatus()
-    ready = any(each.type == "Ready" and each.status == "True" for each in status.conditions or ())
+    ready = any(condition.type == "Ready" and condition.status == "True" for condition in status.conditions or ())
     return AgentPod(
         sys.intern(meta.namespace),
         meta.name,
@@ -663,7 +663,10 @@ def resource_quota(data: Raw) -> QuotaView:
         quota_amounts(status.used),
         (
             *map(Scope, spec.scopes or ()),
-            *(Scope(each.scope_name, each.operator, tuple(each.values or ())) for each in selected or ()),
+            *(
+                Scope(expression.scope_name, expression.operator, tuple(expression.values or ()))
+                for expression in selected or ()
+            ),
         ),
     )
 
@@ -692,7 +695,7 @@ class _BareJob(msgspec.Struct):
         meta = self.metadata
         objects = (self.spec.template, meta.owner_references)
         texts = (meta.labels or {}, meta.annotations or {})
-        return sum(parsed_bytes(bytes(each)) for each in objects) + sum(map(texts_bytes, texts))
+        return sum(parsed_bytes(bytes(raw)) for raw in objects) + sum(map(texts_bytes, texts))
 
 
 # Pods are far smaller; in memory an object may take thirty times its size, and each replica keeps all of them.
@@ -927,10 +930,10 @@ def _label_number(value: str | None, default: int) -> int:
 def _pinned(affinity: msgspec.Raw) -> str:
     """Return the only node that a required affinity allows, as a worker's does; "" for any other affinity."""
     try:
-        found = _affinities.decode(affinity) if bytes(affinity) else None
+        parsed = _affinities.decode(affinity) if bytes(affinity) else None
     except msgspec.DecodeError:  # the API server admits no such affinity: any node is allowed
         return ""
-    required = found.node_affinity.required if found is not None and found.node_affinity is not None else None
+    required = parsed.node_affinity.required if parsed is not None and parsed.node_affinity is not None else None
     terms = required.node_selector_terms if required is not None else None
     names = {_named(term) for term in terms or ()}
     return names.pop() if len(names) == 1 else ""
@@ -973,8 +976,8 @@ def _requested(spec: _PodSpec, offered: Container[str] = _NO_NAMES) -> dict[str,
     """Return what the scheduler reserves for a pod. Of a pod that names too many resources only those that nodes offer
     count."""
     askers = [spec, *(spec.containers or ()), *(spec.init_containers or ())]
-    asked = [each.resources for each in askers if each.resources is not None]
-    named = [names for each in asked for names in (each.requests, each.limits) if names]
+    asked = [asker.resources for asker in askers if asker.resources is not None]
+    named = [names for part in asked for names in (part.requests, part.limits) if names]
     if spec.overhead:
         named.append(spec.overhead)
     if len({name for names in named for name in names}) > MAX_RESOURCE_NAMES:

@@ -65,8 +65,8 @@ class ApiError(Exception):
     @property
     def policy(self) -> str:
         """Name of the ValidatingAdmissionPolicy that refused the request; "" if none did."""
-        found = _ADMISSION.match(self.message)
-        return (found["policy"] if found else None) or ""
+        match = _ADMISSION.match(self.message)
+        return (match["policy"] if match else None) or ""
 
 
 class NotFound(ApiError):

@@ -181,8 +181,8 @@ class EventRecorder:
         except AlreadyExists:
             path = f"{collection}/{body['metadata']['name']}"
         try:
-            known = decode.without_metadata(await self._client.get(path))  # a tenant may write it
-            count = (known["series"].get("count") or 1) + pending.count
+            existing = decode.without_metadata(await self._client.get(path))  # a tenant may write it
+            count = (existing["series"].get("count") or 1) + pending.count
             series = {"series": {"count": count, "lastObservedTime": rfc3339(pending.last)}}
             await self._client.patch(path, series)
         except NotFound:  # the Event has just expired

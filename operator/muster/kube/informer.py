@@ -558,8 +558,8 @@ class TrainingJobs(Informer[TrainingJob | Undecodable]):
     async def read_refused(self) -> None:
         """Read those jobs again for which there is room now."""
         for key, size_bytes in self._shares.refused():
-            known = self.store.get(key)
-            if not isinstance(known, Undecodable) or not known.waits_for_room:
+            job = self.store.get(key)
+            if not isinstance(job, Undecodable) or not job.waits_for_room:
                 self._shares.forget(key)
             elif self._shares.has_room(key, size_bytes):
                 with contextlib.suppress(

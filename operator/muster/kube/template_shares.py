@@ -47,8 +47,8 @@ class TemplateShares:
 
     def has_room(self, key: Key, size_bytes: int) -> bool:
         """Whether a version of this job may be parsed within the namespace's share."""
-        before = self._held.get(key, (0, 0))[0]
-        return size_bytes <= before or self._totals[key[0]] - before + size_bytes <= self._most_bytes
+        held_bytes = self._held.get(key, (0, 0))[0]
+        return size_bytes <= held_bytes or self._totals[key[0]] - held_bytes + size_bytes <= self._most_bytes
 
     def refuse(self, key: Key, size_bytes: int) -> None:
         """Note that there was no room for a version of this job."""
@@ -64,9 +64,9 @@ class TemplateShares:
 
     def hold(self, key: Key, size_bytes: int, version: Any) -> None:
         """Count a version until it is garbage-collected."""
-        before, alive = self._held.get(key, (0, 0))
-        self._held[key] = max(before, size_bytes), alive + 1
-        self._totals[key[0]] += max(size_bytes - before, 0)
+        held_bytes, alive = self._held.get(key, (0, 0))
+        self._held[key] = max(held_bytes, size_bytes), alive + 1
+        self._totals[key[0]] += max(size_bytes - held_bytes, 0)
         weakref.finalize(version, self._release, key).atexit = False
 
     def _release(self, key: Key) -> None:

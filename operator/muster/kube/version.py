@@ -28,8 +28,8 @@ async def check_server_version(client: Client) -> str:
 def require(git_version: str, major: str, minor: str) -> str:
     """Return git_version if the version is new enough; providers append a "+" and more to minor."""
     digits = "".join(character for character in minor if character.isdigit())
-    found = (int(major or 0), int(digits or 0))
-    if found < MINIMUM:
+    version = (int(major or 0), int(digits or 0))
+    if version < MINIMUM:
         raise UnsupportedServerError(
             f"Muster needs Kubernetes {MINIMUM[0]}.{MINIMUM[1]} or later, this API server is "
             f"{git_version or 'unknown'}: upgrade the cluster, then start Muster again"
