@@ -48,11 +48,11 @@ def _in_known_states(amounts: Any) -> Any:
     """
     if not isinstance(amounts, Mapping):
         return amounts
-    found = {state: amount for state, amount in amounts.items() if state in KNOWN}
+    kept = {state: amount for state, amount in amounts.items() if state in KNOWN}
     others = [amount for state, amount in amounts.items() if state not in KNOWN]
-    if not others or not all(isinstance(amount, int) for amount in (*others, found.get(GpuState.EXCLUDED, 0))):
+    if not others or not all(isinstance(amount, int) for amount in (*others, kept.get(GpuState.EXCLUDED, 0))):
         return amounts
-    return found | {GpuState.EXCLUDED: min(found.get(GpuState.EXCLUDED, 0) + sum(others), LONGEST_MILLISECONDS)}
+    return kept | {GpuState.EXCLUDED: min(kept.get(GpuState.EXCLUDED, 0) + sum(others), LONGEST_MILLISECONDS)}
 
 
 GpuAmounts = Annotated[

@@ -208,8 +208,8 @@ class Queueing(ApiModel):
     def limits_of(self, namespaces: Iterable[str]) -> dict[str, int]:
         """The limits in nodes of those of these namespaces that have one."""
         listed = {limit.namespace: limit.nodes for limit in self.limits}
-        found = ((namespace, listed.get(namespace, self.default_limit)) for namespace in set(namespaces))
-        return {namespace: limit for namespace, limit in found if limit is not None}
+        limits = ((namespace, listed.get(namespace, self.default_limit)) for namespace in set(namespaces))
+        return {namespace: limit for namespace, limit in limits if limit is not None}
 
     def counts(self, priority_class: str) -> bool:
         """Whether a PriorityClass counts in the queue."""

@@ -1035,11 +1035,11 @@ class GangSpec(ApiModel):
     @property
     def least_profile(self) -> Profile:
         """The least profile with which the nodes are tested before the next start, whatever job and policy say."""
-        found = self.open_corruption
-        if found is None:
+        corruption = self.open_corruption
+        if corruption is None:
             return Profile.DISABLED
         # A fault that shows once in many repeats needs more of them where the first test has found no culprit.
-        return Profile.STANDARD if found.occurrences == 1 else Profile.DEEP
+        return Profile.STANDARD if corruption.occurrences == 1 else Profile.DEEP
 
     @cached_property
     def node_count(self) -> int:
@@ -1076,7 +1076,7 @@ class GangSpec(ApiModel):
         spec = super().to_json()
         return {
             **spec,
-            "members": Member.compact([_unnumbered(each, place) for place, each in enumerate(spec["members"])]),
+            "members": Member.compact([_unnumbered(member, place) for place, member in enumerate(spec["members"])]),
             "unfencedWorkers": _without_repeated_values(spec["unfencedWorkers"]),
         }
 
@@ -1129,25 +1129,25 @@ def _or(number: Any, otherwise: int) -> Any:
 
 def _without_repeated_values(unfenced_workers: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Unfenced workers without the values that equal those of the entry before."""
-    found: list[dict[str, Any]] = []
-    before: dict[str, Any] = {}
+    entries: list[dict[str, Any]] = []
+    previous: dict[str, Any] = {}
     for unfenced_worker in unfenced_workers:
         shared = {name: unfenced_worker[name] for name in _SHARED}
         own = {name: value for name, value in unfenced_worker.items() if name not in _SHARED and value != ""}
-        found.append(own | {name: value for name, value in shared.items() if before.get(name) != value})
-        before = shared
-    return found
+        entries.append(own | {name: value for name, value in shared.items() if previous.get(name) != value})
+        previous = shared
+    return entries
 
 
 def _with_repeated_values(unfenced_workers: list[Any]) -> list[Any]:
-    """Unfenced workers with the values that `_told_once` left out."""
-    found: list[Any] = []
-    before: dict[str, Any] = {}
+    """Unfenced workers with the values that `_without_repeated_values` left out."""
+    entries: list[Any] = []
+    previous: dict[str, Any] = {}
     for unfenced_worker in unfenced_workers:
-        told = {**before, **unfenced_worker} if isinstance(unfenced_worker, dict) else unfenced_worker
-        before = {name: told[name] for name in _SHARED if name in told} if isinstance(told, dict) else {}
-        found.append(told)
-    return found
+        entry = {**previous, **unfenced_worker} if isinstance(unfenced_worker, dict) else unfenced_worker
+        previous = {name: entry[name] for name in _SHARED if name in entry} if isinstance(entry, dict) else {}
+        entries.append(entry)
+    return entries
 
 
 _SHARED = tuple(map(to_camel, _LIKE_THE_ONE_BEFORE))

@@ -629,14 +629,14 @@ class TrainingJobSpec(ApiModel):
     @property
     def pod(self) -> dict[str, Any]:
         """The template's PodSpec; empty if that is no object, since no model checks what a backup has restored."""
-        found = self.template.get("spec")
-        return found if isinstance(found, dict) else {}
+        spec = self.template.get("spec")
+        return spec if isinstance(spec, dict) else {}
 
     @property
     def containers(self) -> list[dict[str, Any]]:
         """Those of the template's containers that are objects."""
-        found = self.pod.get("containers")
-        return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+        listed = self.pod.get("containers")
+        return [container for container in listed if isinstance(container, dict)] if isinstance(listed, list) else []
 
 
 class ConditionStatus(StrEnum):
@@ -780,8 +780,8 @@ def _known_of(concerns: object) -> object:
     """The concerns whose reasons this version knows: another version that knows more may have written them."""
     if not isinstance(concerns, list):
         return concerns
-    known = set(CheckpointTrouble)
-    return [one for one in concerns if not isinstance(one, dict) or one.get("reason") in known]
+    reasons = set(CheckpointTrouble)
+    return [one for one in concerns if not isinstance(one, dict) or one.get("reason") in reasons]
 
 
 class CheckpointStatus(ApiModel):

@@ -168,8 +168,8 @@ def others_than(plan: Plan) -> list[Plan]:
     return [plan.model_copy(update=change) for change in (*spares, *intervals)]
 
 
-def _option(one: _Trial, before: _Trial) -> Option:
-    gain = _estimate([after - was for after, was in zip(one.ettrs, before.ettrs, strict=True)])
+def _option(one: _Trial, own: _Trial) -> Option:
+    gain = _estimate([after - was for after, was in zip(one.ettrs, own.ettrs, strict=True)])
     plan = one.plan
     return Option(spares=plan.spares, checkpoint_seconds=plan.checkpoint_seconds, ettr=fmean(one.ettrs), gain=gain)
 
@@ -182,7 +182,7 @@ def _intervals(plan: Plan) -> list[float]:
 
 
 def _causes(rates: Rates, accounts: Sequence[Account], hours: float) -> list[CauseLost]:
-    found = []
+    causes = []
     for place, cause in enumerate(rates.causes):
         losses = [account.losses[place] for account in accounts]
 
@@ -200,8 +200,8 @@ def _causes(rates: Rates, accounts: Sequence[Account], hours: float) -> list[Cau
             pod_gpu_hours=mean(lambda loss: loss.replacing),
             start_gpu_hours=mean(lambda loss: loss.starting),
         )
-        found.append(lost)
-    return sorted(found, key=lambda lost: -lost.gpu_hours)
+        causes.append(lost)
+    return sorted(causes, key=lambda lost: -lost.gpu_hours)
 
 
 def _estimate(values: Sequence[float]) -> Estimate:

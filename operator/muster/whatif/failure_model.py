@@ -47,15 +47,15 @@ def blows(chance: Chance, places: int, mean_seconds: float, seconds: float, shar
         shares: relative frequency of each cause, in any unit.
     """
     limits = list(accumulate(shares))
-    found: list[Blow] = []
+    failures: list[Blow] = []
     at = 0.0
     while True:
         at += mean_seconds * _exponential(chance)
         if at >= seconds:
-            return found
+            return failures
         cause = min(bisect(limits, chance() * limits[-1]), len(limits) - 1)
         repair = _exponential(chance)
-        found.append(Blow(at, int(places * chance()), cause, repair))
+        failures.append(Blow(at, int(places * chance()), cause, repair))
 
 
 def _exponential(chance: Chance) -> float:

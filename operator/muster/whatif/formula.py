@@ -15,13 +15,13 @@ from muster.whatif.recovery_model import Leaves, Way
 
 def recovery_seconds(plan: Plan, ways: Sequence[Way], shares: Sequence[float]) -> float:
     """Return the mean time from a failure to the first step after it, while a free node is always available."""
-    each = (
+    recoveries = (
         way.noticed_seconds
         + (plan.pod_seconds if way.leaves is Leaves.ALWAYS or (way.leaves is Leaves.IF_FREE and plan.spares) else 0.0)
         + plan.start_seconds
         for way in ways
     )
-    return sum(share * seconds for share, seconds in zip(shares, each, strict=True)) / sum(shares)
+    return sum(share * seconds for share, seconds in zip(shares, recoveries, strict=True)) / sum(shares)
 
 
 def expected_ettr(plan: Plan, recovery: float) -> float:

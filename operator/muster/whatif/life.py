@@ -165,7 +165,7 @@ def _changes_nothing(way: Way, blow: Blow, now: _Recovery) -> bool:
 
 
 def _recovery(
-    plan: Plan, way: Way, blow: Blow, before: _Recovery, free: list[float], away: dict[int, float]
+    plan: Plan, way: Way, blow: Blow, earlier: _Recovery, free: list[float], away: dict[int, float]
 ) -> _Recovery:
     """Schedule the recovery from a failure. Nodes for which an earlier recovery still waits are waited for as well."""
     noticed = blow.at + way.noticed_seconds
@@ -175,8 +175,8 @@ def _recovery(
         heappush(free, noticed + blow.repair * plan.repair_seconds)
         node = away[blow.place] = max(noticed, heappop(free))
         ready = node + plan.pod_seconds
-    due = (max(noticed, before.held[0]), max(node, before.held[1]), max(ready, before.held[2]))
-    return _Recovery(blow.cause, blow.at, due, due[2] + plan.start_seconds, due if leaves else before.held)
+    due = (max(noticed, earlier.held[0]), max(node, earlier.held[1]), max(ready, earlier.held[2]))
+    return _Recovery(blow.cause, blow.at, due, due[2] + plan.start_seconds, due if leaves else earlier.held)
 
 
 def _train(account: Account, plan: Plan, seconds: float) -> float:

@@ -89,14 +89,14 @@ def causes_from(texts: Sequence[str]) -> list[Cause]:
     """
     causes = []
     for text in texts:
-        found = _CAUSE.fullmatch(text.strip())
-        if found is None or not float(found["share"]) > 0:
+        match = _CAUSE.fullmatch(text.strip())
+        if match is None or not float(match["share"]) > 0:
             raise RatesError(f"{text!r}: write NAME=SHARE:SYMPTOM, for example GPU=60:Xid79 or software=13:{CRASH}")
         try:
-            severity_of_evidence(found["symptom"])
+            severity_of_evidence(match["symptom"])
         except SymptomError as error:
             raise RatesError(f"{text!r}: {error}") from error
-        causes.append(Cause(name=found["name"].strip(), share=float(found["share"]), symptom=found["symptom"]))
+        causes.append(Cause(name=match["name"].strip(), share=float(match["share"]), symptom=match["symptom"]))
     names = [cause.name for cause in causes]
     twice = next((name for name in names if names.count(name) > 1), "")
     if twice:
