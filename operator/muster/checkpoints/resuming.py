@@ -36,8 +36,8 @@ def preset_for(world: JobWorld, where: Resume | None) -> str | Missing:
     if checkpoint.directory is None:
         return ""
     if where is None:
-        trap = _scratch_problem(world)
-        return Missing(MISLED, trap, stalled=True) if trap else ""
+        pointer_problem = _scratch_problem(world)
+        return Missing(MISLED, pointer_problem, stalled=True) if pointer_problem else ""
     named = checkpoint.resume_preset or (Named.OFF if checkpoint.resume_argument else Named.AUTO)
     command, format_ = _command(world.job), format_of(world, where)
     if named is Named.AUTO and is_shell_line(command):
@@ -46,8 +46,8 @@ def preset_for(world: JobWorld, where: Resume | None) -> str | Missing:
     problem = why_arguments_unread(world.job) or resuming.problem(name, format_, where.path, checkpoint.directory)
     if problem:
         return Missing(UNFIT, problem, stalled=True)
-    trap = "" if name else _lost_progress_problem(world, where, format_)
-    return Missing(MISLED, trap, stalled=True) if trap else name
+    pointer_problem = "" if name else _lost_progress_problem(world, where, format_)
+    return Missing(MISLED, pointer_problem, stalled=True) if pointer_problem else name
 
 
 def _lost_progress_problem(world: JobWorld, where: Resume, format_: str) -> str:
@@ -59,8 +59,8 @@ def _lost_progress_problem(world: JobWorld, where: Resume, format_: str) -> str:
     checkpoint = world.job.spec.checkpoint
     if checkpoint.resume_preset is not None or not resuming.is_own(where.path, checkpoint.directory or ""):
         return ""
-    trap = _reported_pointer_problem(world)
-    if not trap:
+    problem = _reported_pointer_problem(world)
+    if not problem:
         return ""
     preset = resuming.BY_NAME.get(resuming.likely(format_))
     corrects = preset is not None and bool(
@@ -72,7 +72,7 @@ def _lost_progress_problem(world: JobWorld, where: Resume, format_: str) -> str:
         else ""
     )
     return (
-        f"{trap}. Or set {named}{'resumePreset' if named else 'spec.checkpoint.resumePreset'}: Off, if the program "
+        f"{problem}. Or set {named}{'resumePreset' if named else 'spec.checkpoint.resumePreset'}: Off, if the program "
         "goes by MUSTER_RESUME_PATH"
     )
 
@@ -87,8 +87,8 @@ def _scratch_problem(world: JobWorld) -> str:
     # Workers that are no verifiers list checkpoints that were never verified.
     if world.job.spec.checkpoint.resume_preset is Named.OFF or any(one.verified and not one.incomplete for one in seen):
         return ""
-    trap = _reported_pointer_problem(world)
-    return f"{trap}. Or set spec.checkpoint.resumePreset: Off, if the program does not go by it" if trap else ""
+    problem = _reported_pointer_problem(world)
+    return f"{problem}. Or set spec.checkpoint.resumePreset: Off, if the program does not go by it" if problem else ""
 
 
 def _reported_pointer_problem(world: JobWorld) -> str:
