@@ -28,6 +28,7 @@ from muster.answers.explanation import OUTPUT_VERSION
 from muster.answers.lists import PAGE_SIZE
 from muster.api.base import ApiModel, Time
 from muster.cli import recorded_decisions, show
+from muster.cli.cluster_names import complete_job
 from muster.cli.convert import as_document
 from muster.cli.corpus import FOLDER, pieces
 from muster.cli.errors import CliError, one_line
@@ -116,7 +117,11 @@ def command(
     context: typer.Context,
     job: Annotated[
         str | None,
-        typer.Argument(metavar="JOB", help="Also what concerns this TrainingJob: NAME, or NAMESPACE/NAME."),
+        typer.Argument(
+            metavar="JOB",
+            help="Also what concerns this TrainingJob: NAME, or NAMESPACE/NAME.",
+            autocompletion=complete_job,
+        ),
     ] = None,
     file: Annotated[
         Path | None, typer.Option("--file", "-f", metavar="FILE", help="Default: muster-JOB-TIME.tar.gz, here.")

@@ -23,6 +23,7 @@ from muster.api.base import API_VERSION, NAME_LENGTH
 from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.nodehealth import Decision, HumanDecision, NodeHealth
 from muster.cli import show
+from muster.cli.cluster_names import complete_node
 from muster.cli.errors import CliError, error_text, one_line
 from muster.cli.session import (
     ContextOption,
@@ -46,7 +47,9 @@ MAX_REASON = 512
 SHOWN = 5  # names of nodes in one line
 _WHO_AM_I = paths.group("authentication.k8s.io/v1", "selfsubjectreviews")
 
-NodesArgument = Annotated[list[str], typer.Argument(metavar="NODE", help="Names of nodes.")]
+NodesArgument = Annotated[
+    list[str], typer.Argument(metavar="NODE", help="Names of nodes.", autocompletion=complete_node)
+]
 ReasonOption = Annotated[
     str, typer.Option("--reason", metavar="TEXT", help="Why. The text is shown wherever the node is.")
 ]

@@ -7,6 +7,7 @@ Tests: tests/unit/cli/test_commands.py.
 """
 
 import importlib
+import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -67,7 +68,8 @@ class Commands(Mapping[str, Any]):
             module, function = _FUNCTIONS[name]
             single = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
             single.command(name)(getattr(importlib.import_module(f"muster.cli.{module}"), function))
-            self._made[name] = typer.main.get_command(single)
+            made = self._made[name] = typer.main.get_command(single)
+            made.short_help = (made.help or "").partition("\n")[0]  # completion would cut it at 45 characters
         return self._made[name]
 
     def __contains__(self, name: object) -> bool:
@@ -119,13 +121,18 @@ def complete() -> None:
 def _complete(words: Sequence[str]) -> None:
     from muster.cli import completion
 
-    completion.main(app, words)
+    completion.answer_kubectl(app, words)
 
 
 def main() -> None:
     """Run the command line and exit."""
     if sys.argv[1:2] == ["__complete"]:
         _complete(sys.argv[2:])
+        return
+    if instruction := os.environ.get("_KUBECTL_MUSTER_COMPLETE"):
+        from muster.cli import completion
+
+        completion.answer_shell(app, instruction)
         return
     try:
         app(prog_name="kubectl muster")

@@ -28,6 +28,7 @@ from muster.answers.tree import (
 )
 from muster.cli import node as one_node
 from muster.cli import show
+from muster.cli.cluster_names import complete_node
 from muster.cli.errors import CliError
 from muster.cli.session import (
     ContextOption,
@@ -51,7 +52,12 @@ WIDE_COLUMNS = 120  # a narrower terminal has room for one of each
 def command(
     context: typer.Context,
     node: Annotated[
-        str | None, typer.Argument(metavar="NODE", help="Show the life of this node instead of the tree.")
+        str | None,
+        typer.Argument(
+            metavar="NODE",
+            help="Show the life of this node instead of the tree.",
+            autocompletion=complete_node,
+        ),
     ] = None,
     level: Annotated[
         str | None, typer.Option("--level", metavar="LEVEL", help="Innermost level of domains to show, e.g. block.")

@@ -16,6 +16,7 @@ from muster.api.goodput import Bucket, Fingerprint
 from muster.api.trainingjob import Incident
 from muster.cli import experimentreport, fleetpage, fleetreport, show
 from muster.cli import incident as single_incident
+from muster.cli.cluster_names import complete_job
 from muster.cli.errors import CliError
 from muster.cli.jobs import REPAIRS, job_of
 from muster.cli.prices import price_of, prices_for
@@ -73,10 +74,22 @@ _OUTPUTS = {Form.TABLE: Output.TABLE, Form.TEXT: Output.TABLE, Form.JSON: Output
 _PAGES = {Form.MARKDOWN: fleetpage.markdown, Form.HTML: fleetpage.page}
 
 
+def _complete_form(context: typer.Context) -> list[str]:
+    """Return the forms; without the fleet's pages where a job or an experiment is named, which has none."""
+    # Before the value of its last option is typed, click leaves arguments unread.
+    one = context.params.get("job") or context.args or context.params.get("experiment")
+    return [form for form in Form if not (one and form in _PAGES)]
+
+
 def command(
     context: typer.Context,
     job: Annotated[
-        str | None, typer.Argument(metavar="JOB", help="Name of the TrainingJob, or NAMESPACE/NAME; or --fleet.")
+        str | None,
+        typer.Argument(
+            metavar="JOB",
+            help="Name of the TrainingJob, or NAMESPACE/NAME; or --fleet.",
+            autocompletion=complete_job,
+        ),
     ] = None,
     number: Annotated[
         int | None,
@@ -139,7 +152,10 @@ def command(
     output: Annotated[
         Form | None,
         typer.Option(
-            "--output", "-o", help="Text for people, json or yaml for programs; with --fleet markdown or html, too."
+            "--output",
+            "-o",
+            help="Text for people, json or yaml for programs; with --fleet markdown or html, too.",
+            autocompletion=_complete_form,
         ),
     ] = None,
 ) -> None:

@@ -16,6 +16,7 @@ from rich.console import Console
 from muster.answers import clock
 from muster.api.base import ApiModel
 from muster.cli import kubeconfig, show
+from muster.cli.cluster_names import complete_job, complete_namespace
 from muster.cli.errors import CliError, error_text
 from muster.kube.errors import ApiError
 
@@ -41,9 +42,19 @@ ContextOption = Annotated[
     str | None, typer.Option("--context", metavar="NAME", help="Context of the kubeconfig. Default: the current one.")
 ]
 NamespaceOption = Annotated[
-    str | None, typer.Option("--namespace", "-n", metavar="NAME", help="Namespace. Default: the context's.")
+    str | None,
+    typer.Option(
+        "--namespace",
+        "-n",
+        metavar="NAME",
+        help="Namespace. Default: the context's.",
+        autocompletion=complete_namespace,
+    ),
 ]
-JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="Name of the TrainingJob, or NAMESPACE/NAME.")]
+JobArgument = Annotated[
+    str,
+    typer.Argument(metavar="JOB", help="Name of the TrainingJob, or NAMESPACE/NAME.", autocompletion=complete_job),
+]
 OutputOption = Annotated[
     Output | None, typer.Option("--output", "-o", help="A table for people, or json or yaml for programs.")
 ]
