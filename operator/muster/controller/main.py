@@ -1,7 +1,7 @@
 """The entry point: kopf owns the process (signals, its event loop, start and stop), the rest is ours.
 
-kopf watches nothing: it ends the process when it meets an object that it cannot read, its handlers would cost a deep
-copy per event, and its peering is no leader election (docs/decisions/0001).
+kopf watches nothing: it ends the process when it meets an object that it cannot read, each event would cost it five
+deep copies, and its peering is no leader election (docs/decisions/0001).
 
 Tests: tests/integration/install/test_first_start.py, tests/unit/controller/test_logging.py.
 """
