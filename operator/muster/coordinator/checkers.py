@@ -132,9 +132,9 @@ class CheckerHub:
         process."""
         node, now = caller.node_name, self._clock()
         pods = self._heard.setdefault(node, {})
-        before = self._current_checker(node)
-        old = None if before is None else pods[before].report
-        was_silent = before is None or now - pods[before].heard_at >= SILENT_SECONDS
+        last_speaker = self._current_checker(node)
+        old = None if last_speaker is None else pods[last_speaker].report
+        was_silent = last_speaker is None or now - pods[last_speaker].heard_at >= SILENT_SECONDS
         if not _keep_if_newest(pods, caller.pod_uid, report, now):
             return False
         self._heard.move_to_end(node)
@@ -149,7 +149,7 @@ class CheckerHub:
             return True
         if old is None or _figures(old) != _figures(new):
             self._notify_figures()
-        if before is not None and before != speaker and node in self._given:
+        if last_speaker is not None and last_speaker != speaker and node in self._given:
             self._given[node] = dict.fromkeys(self._given[node], now)  # a successor begins at the beginning
         self._count_state(old, new)
         if new.meeting and (old is None or (old.meeting, old.puts) != (new.meeting, new.puts)):
@@ -158,7 +158,7 @@ class CheckerHub:
         waited = owner is not None and owner in self._awaited
         self._count_orders(node)
         self._counts.heard(node, self._given.get(node, ()), new)
-        if was_silent or before != speaker or old is None or _news(old) != _news(new):
+        if was_silent or last_speaker != speaker or old is None or _news(old) != _news(new):
             for callback in self._subscribers:
                 callback(node)
         if owner is not None and waited and owner not in self._awaited:
@@ -186,24 +186,24 @@ class CheckerHub:
 
     def heard(self) -> list[Heard]:
         """The last report of the checker that counts on each node, unchanged."""
-        found = []
+        reports = []
         for node, pods in self._heard.items():
             speaker = self._current_checker(node)
             if speaker is not None:
-                found.append(Heard(node, pods[speaker].report, pods[speaker].heard_at))
-        return found
+                reports.append(Heard(node, pods[speaker].report, pods[speaker].heard_at))
+        return reports
 
     def views_of(self, nodes: Iterable[str]) -> dict[str, CheckerView]:
         """The views of the nodes' checkers, by node name, with all ages as of now. Nodes that were never heard are left
         out."""
         now = self._clock()
-        found = {}
+        views = {}
         for node in nodes:
             speaker = self._current_checker(node)
             if speaker is not None:
                 given = {order: now - since for order, since in self._given.get(node, {}).items()}
-                found[node] = _view(self._heard[node][speaker], now, given)
-        return found
+                views[node] = _view(self._heard[node][speaker], now, given)
+        return views
 
     def set_orders(self, owner: str, wanted: Mapping[str, NodeChecks] | None, *, job: bool = True) -> list[str]:
         """Replace all that an owner wants done on nodes, and return the names of the nodes whose directive has changed.
@@ -216,11 +216,11 @@ class CheckerHub:
             job: whether the owner is a job.
         """
         wanted = wanted or {}
-        before = self._nodes_of.pop(owner, frozenset())
+        last_nodes = self._nodes_of.pop(owner, frozenset())
         if wanted:
             self._nodes_of[owner] = frozenset(wanted)
         changed = []
-        for node in sorted(before | wanted.keys()):
+        for node in sorted(last_nodes | wanted.keys()):
             claims = self._claims.setdefault(node, {})
             if node not in wanted:
                 claims.pop(owner, None)
@@ -360,36 +360,36 @@ class CheckerHub:
     def _update_directive(self, node: str) -> bool:
         """Set a node's directive to what its owner wants. Returns whether the directive has changed."""
         owner = self._owner(node)
-        before, after = self._told.get(node), None if owner is None else self._claims[node][owner].wanted
-        if before == after:
+        old, new = self._told.get(node), None if owner is None else self._claims[node][owner].wanted
+        if old == new:
             return False
-        self._keep_meetings(node, before, after)
-        if after is None:
+        self._keep_meetings(node, old, new)
+        if new is None:
             del self._told[node]
             self._given.pop(node, None)
             self._counts.given(node, (), ())
         else:
-            self._told[node], since, now = after, self._given.get(node, {}), self._clock()
-            self._given[node] = {order.id: since.get(order.id, now) for order in after.orders}
+            self._told[node], since, now = new, self._given.get(node, {}), self._clock()
+            self._given[node] = {order.id: since.get(order.id, now) for order in new.orders}
             fresh = [order for order in self._given[node] if order not in since]
             self._counts.given(node, self._given[node], self._answered(node) if fresh else ())
         self._count_orders(node)
         return True
 
-    def _keep_meetings(self, node: str, before: NodeChecks | None, after: NodeChecks | None) -> None:
+    def _keep_meetings(self, node: str, old: NodeChecks | None, new: NodeChecks | None) -> None:
         """Update which nodes take part in each order of several nodes, after a node's orders have changed.
 
         Args:
-            before: the orders that the node had; None = none.
-            after: the orders that the node has now; None = none.
+            old: the orders that the node had; None = none.
+            new: the orders that the node has now; None = none.
         """
-        for order in before.orders if before else ():
+        for order in old.orders if old else ():
             nodes = self._meetings.get(order.id)
             if nodes is not None:
                 nodes.discard(node)
                 if not nodes:
                     del self._meetings[order.id]
-        for order in after.orders if after else ():
+        for order in new.orders if new else ():
             if order.nodes > 1:
                 self._meetings.setdefault(order.id, set()).add(node)
 
@@ -398,23 +398,23 @@ class CheckerHub:
         return set() if speaker is None else {answer.order for answer in self._heard[node][speaker].report.answers}
 
     def _count_orders(self, node: str) -> None:
-        told, owner = self._told.get(node), self._owner(node)
-        orders = {order.id for order in told.orders} if told else set()
-        granted = {grant.id for grant in told.grants} if told else set()
+        checks, owner = self._told.get(node), self._owner(node)
+        orders = {order.id for order in checks.orders} if checks else set()
+        granted = {grant.id for grant in checks.grants} if checks else set()
         if orders:
             orders -= self._answered(node)
         if granted and (speaker := self._current_checker(node)) is not None:
             granted -= {one.granted for one in self._heard[node][speaker].report.passes}
-        before_owner, before = self._outstanding.pop(node, ("", 0))
-        self._unanswered += len(orders) - before
-        self._awaited.get(before_owner, set()).discard(node)
-        if owner is not None and told is not None:
+        last_owner, unanswered = self._outstanding.pop(node, ("", 0))
+        self._unanswered += len(orders) - unanswered
+        self._awaited.get(last_owner, set()).discard(node)
+        if owner is not None and checks is not None:
             self._outstanding[node] = owner, len(orders)
             if orders or granted:
                 self._awaited.setdefault(owner, set()).add(node)
-        for each in (before_owner, owner):
-            if each in self._awaited and not self._awaited[each]:
-                del self._awaited[each]
+        for awaiting in (last_owner, owner):
+            if awaiting in self._awaited and not self._awaited[awaiting]:
+                del self._awaited[awaiting]
         _orders.set(self._unanswered)
 
     def _count_state(self, old: CheckReport | None, new: CheckReport | None) -> None:

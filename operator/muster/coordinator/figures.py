@@ -75,22 +75,22 @@ class CheckFigures:
 
     def _count(self, answer: CheckAnswer, model: str) -> None:
         model = _bounded(model, self._models, MAX_MODELS)
-        for told in _probe_results(answer):
-            key = (told.probe, told.unit)
+        for result in _probe_results(answer):
+            key = (result.probe, result.unit)
             if key not in self._probes and len(self._probes) >= MAX_PROBES:
                 key = (OTHER, OTHER)
             else:
                 self._probes.add(key)
-            _seconds.labels(key[0], model).observe(told.seconds)
-            if told.figure is not None:
-                _figure.labels(key[0], model, key[1]).observe(told.figure)
+            _seconds.labels(key[0], model).observe(result.seconds)
+            if result.figure is not None:
+                _figure.labels(key[0], model, key[1]).observe(result.figure)
 
 
-def _bounded(name: str, known: set[str], most: int) -> str:
-    if name not in known:
-        if len(known) >= most:
+def _bounded(name: str, names: set[str], most: int) -> str:
+    if name not in names:
+        if len(names) >= most:
             return OTHER
-        known.add(name)
+        names.add(name)
     return name
 
 

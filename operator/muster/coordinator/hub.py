@@ -155,20 +155,20 @@ class Hub:
                 callback(caller, report)
         return True
 
-    def _with_causes(self, report: Report, before: _Ranks | None) -> _Ranks | None:
+    def _with_causes(self, report: Report, last_ranks: _Ranks | None) -> _Ranks | None:
         """Return the ranks of a report, those that have ended with their cause; None: all live, and are as reported.
 
-        A cause is read once while a rank's last lines stay what they were `before`.
+        A cause is read once while a rank's last lines stay what they were in `last_ranks`.
         """
         if all(rank.alive for rank in (*report.ranks, *report.previous_ranks)):
             return None
-        ended = (rank for several in before or () for rank in several if isinstance(rank, RankView))
-        known = {_end_of(rank): rank.cause for rank in ended}
+        ended = (rank for several in last_ranks or () for rank in several if isinstance(rank, RankView))
+        causes = {_end_of(rank): rank.cause for rank in ended}
 
         def shown(rank: RankReport) -> RankReport:
             if rank.alive:
                 return rank
-            cause = known.get(_end_of(rank))
+            cause = causes.get(_end_of(rank))
             return RankView(**vars(rank), cause=self._cause_of(rank) if cause is None else cause)
 
         return tuple(map(shown, report.ranks)), tuple(map(shown, report.previous_ranks))

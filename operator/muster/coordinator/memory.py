@@ -53,7 +53,7 @@ class BurstDetector:
         """
         counts = (opened, lost)
         has_come, has_gone = (
-            count - before >= BURST_CONNECTIONS for count, before in zip(counts, self._settled, strict=True)
+            count - settled >= BURST_CONNECTIONS for count, settled in zip(counts, self._settled, strict=True)
         )
         if (has_come or has_gone) and counts == self._seen:  # the last ones have come, or gone
             self._settled = counts

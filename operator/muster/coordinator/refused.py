@@ -85,20 +85,20 @@ class RefusedWorkers:
             expected: launchers that were heard and are expected to report, by namespace.
         """
         self._proven, self._unproven = (
-            {uid: each for uid, each in by_uid.items() if now - each.last < FORGOTTEN_SECONDS}
+            {uid: refusals for uid, refusals in by_uid.items() if now - refusals.last < FORGOTTEN_SECONDS}
             for by_uid in (self._proven, self._unproven)
         )
         proven = _refused_for_long(self._proven)
-        by_namespace = Counter(each.worker.namespace for each in proven)
+        by_namespace = Counter(refusals.worker.namespace for refusals in proven)
         scope = _scope_of(by_namespace, expected)
         _refused_of_namespace.clear()
         for namespace, number in by_namespace.items():
             _refused_of_namespace.labels(namespace).set(number)
         by_scope = {scope: proven, Scope.UNPROVEN: _refused_for_long(self._unproven)}
-        counts = {each: len(by_scope.get(each, ())) for each in Scope}
-        for each, number in counts.items():
-            _refused.labels(each.value).set(number)
-        logged = next((each for each, refused in by_scope.items() if refused), None)
+        counts = {scope: len(by_scope.get(scope, ())) for scope in Scope}
+        for scope, number in counts.items():
+            _refused.labels(scope.value).set(number)
+        logged = next((scope for scope, refused in by_scope.items() if refused), None)
         if logged is not None and now - self._logged_at >= LOG_SECONDS:
             self._logged_at = now
             first = by_scope[logged][0]
@@ -113,7 +113,7 @@ class RefusedWorkers:
 
 
 def _refused_for_long(by_uid: Mapping[str, _Refusals]) -> list[_Refusals]:
-    return [each for each in by_uid.values() if each.last - each.first >= REFUSED_SECONDS]
+    return [refusals for refusals in by_uid.values() if refusals.last - refusals.first >= REFUSED_SECONDS]
 
 
 def _scope_of(refused: Mapping[str, int], expected: Mapping[str, int]) -> Scope:
@@ -127,7 +127,8 @@ def _scope_of(refused: Mapping[str, int], expected: Mapping[str, int]) -> Scope:
     first = max(refused, key=refused.__getitem__, default=None)
     for left_out in (None, first):
         of_refused, of_expected = (
-            sum(number for namespace, number in each.items() if namespace != left_out) for each in (refused, expected)
+            sum(number for namespace, number in by_namespace.items() if namespace != left_out)
+            for by_namespace in (refused, expected)
         )
         if of_refused <= MAJORITY * of_expected:
             return Scope.NAMESPACE

@@ -133,15 +133,15 @@ def _maker(kind: Any, fields: list[str], parts: list[tuple[int, _Make]], names: 
     values_of = operator.attrgetter(*fields)
     names_of = operator.attrgetter(*names) if names else tuple
 
-    def make(found: Any) -> Any:
-        if names and not all(map(str.isprintable, filter(None, names_of(found)))):
+    def make(value: Any) -> Any:
+        if names and not all(map(str.isprintable, filter(None, names_of(value)))):
             raise ValueError("a name may have control characters")  # the protocol's own decoder says so, or not
-        values = list(values_of(found))
+        values = list(values_of(value))
         for position, part in parts:
             values[position] = part(values[position])
         return kind(*values)
 
-    return make if parts or names else lambda found: kind(*values_of(found))
+    return make if parts or names else lambda value: kind(*values_of(value))
 
 
 _reports = _Decoder(Report)

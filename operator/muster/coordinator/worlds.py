@@ -58,13 +58,13 @@ async def serve_worlds(
     return runner
 
 
-async def _lines(request: web.Request, found: Sequence[Line], unknown: str) -> web.StreamResponse:
+async def _lines(request: web.Request, lines: Sequence[Line], unknown: str) -> web.StreamResponse:
     """Answer with a line for each decision; with the text `unknown` and status 404 where there is none."""
-    if not found:
+    if not lines:
         return web.Response(text=unknown, status=404)
     response = web.StreamResponse(headers={"Content-Type": "application/jsonl"})
     await response.prepare(request)
-    for write in found:
+    for write in lines:
         line = await asyncio.to_thread(write)  # values do not change, whatever the loop does meanwhile
         await response.write(f"{line}\n".encode())
     return response
