@@ -23,11 +23,10 @@ from prometheus_client import Counter, Gauge
 
 from muster.coordinator import endpoints
 from muster.coordinator.auth import AuthError, Caller, claimed
-from muster.coordinator.connection_limiter import ConnectionLimiter
+from muster.coordinator.connection_limiter import HANDSHAKES_PER_SECOND, ConnectionLimiter, listening_socket
 from muster.coordinator.endpoints import ReportEndpoint
 from muster.coordinator.http import BadRequestError, Connection, Head, refusal
 from muster.coordinator.hub import Hub, Membership
-from muster.coordinator.listening import Listening
 from muster.coordinator.memory import BurstDetector
 from muster.coordinator.metered_tls import MAX_BODY_SECONDS, TlsMeter
 from muster.coordinator.refused import RefusedWorkers
@@ -36,7 +35,7 @@ from muster.protocol.checks import CheckReport
 from muster.protocol.messages import MAX_REPORT_BYTES, REPORT_PATH, Directive, ProtocolError, Report
 
 MAX_HOLD_SECONDS = 10.0
-HANDSHAKE_SECONDS = 10.0
+HANDSHAKE_SECONDS = 5.0
 CLOSING_SECONDS = 1.0
 SLOW_HANDSHAKE_SECONDS = 1.0  # a handshake takes milliseconds, and the queue for it before a place is not counted
 SWEEP_SECONDS = 1.0  # how often connections are looked through for those that are over time
@@ -163,7 +162,7 @@ class CoordinatorServer:
         self._rests: dict[str, float] = {}  # pods -> until when none of their requests is let in, by the loop's clock
         self._paid: dict[str, float] = {}  # pods -> until when their new connections count, by the loop's clock
         self._limiter = ConnectionLimiter(self._enter, per_second=self._handshakes_per_second)
-        self._listening: Listening | None = None
+        self._listener: socket.socket | None = None
         self._tasks = Tasks()
         self._tls = server_context()
         self._meter = TlsMeter(cpu_clock=cpu_clock, max_body_seconds=MAX_BODY_SECONDS)
@@ -174,19 +173,19 @@ class CoordinatorServer:
         self.load_certificate(certificate_pem, key_pem)
         # asyncio gives each TLS connection a read buffer of 256 KiB: a gigabyte for 4,096 idle launchers.
         asyncio.sslproto.SSLProtocol.max_size = TLS_BUFFER_BYTES
-        self._listening = Listening(host, port)
-        self._tasks.spawn(self._limiter.serve(self._listening))
+        self._listener = listening_socket(host, port)
+        self._tasks.spawn(self._limiter.serve(self._listener))
         self._tasks.spawn(self._sweep())
-        return self._listening.port
+        return int(self._listener.getsockname()[1])
 
     async def stop(self) -> None:
         """Answer the requests whose answers are held, then close all connections."""
         self._stopping = True
         self.notify(list(self._waiting))
-        if self._listening is None:
+        if self._listener is None:
             return
         await self._tasks.cancel()
-        self._listening.close()
+        self._listener.close()
         for connection in list(self.connections):
             connection.close()
         until = asyncio.get_running_loop().time() + CLOSING_SECONDS
@@ -284,7 +283,7 @@ class CoordinatorServer:
         self._refused.accept(caller.pod_uid)
         if connection in self._unauthenticated:
             is_known = self._may_connect(caller.pod_uid)
-            self._meter.note_authenticated(connection.transport, is_free=is_known)
+            self._meter.note_authenticated(connection.transport)
             self._end_unauthenticated(connection, is_known=is_known)
             self._own(connection, caller.pod_uid)
         loop = asyncio.get_running_loop()
@@ -362,29 +361,23 @@ class CoordinatorServer:
             self._end_unauthenticated(connection)
 
     def _make_room(self, now: float) -> None:
-        """Close slow unauthenticated connections of addresses that have many, while they keep other addresses out.
+        """Close slow unauthenticated connections while they keep others out.
 
         Args:
             now: seconds of the event loop's clock.
         """
-        slow = [
-            (one, of)
-            for one, of in self._unauthenticated.items()
-            if now - of.since >= SLOW_HANDSHAKE_SECONDS and not one.is_asked_about
-        ]
-        for connection, candidate in slow:
-            host = self._limiter.too_many_of()
-            if host is None:
-                return
-            if candidate.host == host:
-                candidate.handshake.cancel()
+        if not self._limiter.keeps_others_out():
+            return
+        for connection, unauthenticated in list(self._unauthenticated.items()):
+            if now - unauthenticated.since >= SLOW_HANDSHAKE_SECONDS and not connection.is_asked_about:
+                unauthenticated.handshake.cancel()
                 connection.abort()
                 self._end_unauthenticated(connection)
 
     def _end_unauthenticated(self, connection: Connection, *, is_known: bool = False) -> None:
-        found = self._unauthenticated.pop(connection, None)
-        if found is not None:
-            self._limiter.note_settled(found.host, is_known=is_known)
+        unauthenticated = self._unauthenticated.pop(connection, None)
+        if unauthenticated is not None:
+            self._limiter.note_settled(unauthenticated.host, is_known=is_known)
 
     def _may_connect(self, pod_uid: str) -> bool:
         """Count a new connection of this pod; False where the pod has opened more than its share lately."""
@@ -396,7 +389,7 @@ class CoordinatorServer:
         return True
 
     def _handshakes_per_second(self) -> float:
-        return self._meter.handshakes_per_second() if self._unready() is None else UNREADY_HANDSHAKES_PER_SECOND
+        return HANDSHAKES_PER_SECOND if self._unready() is None else UNREADY_HANDSHAKES_PER_SECOND
 
     def _own(self, connection: Connection, pod_uid: str) -> None:
         """Note that a connection belongs to this pod, by its first good token. Of too many the pod's oldest one is

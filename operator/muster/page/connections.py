@@ -12,27 +12,23 @@ import ssl
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
-from muster.coordinator.connection_limiter import ConnectionLimiter, Limits
-from muster.coordinator.listening import Listening
+from muster.coordinator.connection_limiter import ConnectionLimiter, Limits, listening_socket
 from muster.coordinator.metered_tls import TlsMeter
 from muster.coordinator.tasks import Tasks
 
-LIMITS = Limits(
-    unauthenticated=128, of_address=64, few_of_address=16, waiting=256, waiting_of_address=128, after_good=0
-)
-"""All of them fit into 1,024 open files, with MAX_CONNECTIONS and the 272 connections of the probes' port. A browser
-has six connections to a host, and needs a token on each within its first requests. An Ingress or Gateway shows all
-readers as one address: its pool of connections carries many users' requests, and each connection is authenticated by
-the first good token on it, so that 64 are enough at a time. Each tenant has good tokens, as many as it likes."""
+LIMITS = Limits(unauthenticated=128, waiting=256, waiting_of_address=128)
+"""All of them fit into 1,024 open files, with MAX_CONNECTIONS and those of the probes' port. A browser has six
+connections to a host, and needs a token on each within its first requests. An Ingress or Gateway shows all readers as
+one address: its pool of connections carries many users' requests, and each connection is authenticated by the first
+good token on it."""
 
 MAX_CONNECTIONS_OF_USER = 128  # far more than browsers have; the oldest makes room
 MAX_CONNECTIONS = 320  # of all users together; beyond it the user with the most gives up its oldest
 SERVICE_ACCOUNT = "system:serviceaccount:"
 UNAUTHENTICATED_SECONDS = 20.0  # from the handshake; a browser reconnects silently
-HURRIED_SECONDS = 5.0  # the same while all places are taken and an address without one waits
+HURRIED_SECONDS = 5.0  # the same while all places are taken and others wait
 UNAUTHENTICATED_REQUESTS = 4  # of one connection: the page's three files and one more; a browser reconnects silently
 UNREAD_SECONDS = 60.0  # after which a client that reads no answers is cut off
-SLOW_SECONDS = 1.0  # after which a connection makes room for addresses without one
 HANDSHAKE_SECONDS = 10.0
 SWEEP_SECONDS = 1.0
 TLS_BUFFER_BYTES = 16 * 1024  # of each connection; a request's head fits into it
@@ -67,7 +63,7 @@ class Connections:
         self._meter = TlsMeter()
         if context is not None:
             self._meter.watch(context)
-        self._limiter = ConnectionLimiter(self._enter, LIMITS, self._meter.handshakes_per_second)
+        self._limiter = ConnectionLimiter(self._enter, LIMITS)
         self._unauthenticated: dict[_Connection, _Unauthenticated] = {}  # the oldest first
         self._by_user: dict[str, list[_Connection]] = {}  # authenticated ones, by `share_of`; the oldest first
         self._authenticated = 0
@@ -83,11 +79,11 @@ class Connections:
         """
         # asyncio gives each TLS connection a read buffer of 256 KiB.
         asyncio.sslproto.SSLProtocol.max_size = TLS_BUFFER_BYTES
-        with contextlib.closing(Listening(host, port)) as listening:
-            self._tasks.spawn(self._limiter.serve(listening))
+        with listening_socket(host, port) as listener:
+            self._tasks.spawn(self._limiter.serve(listener))
             self._tasks.spawn(self._sweep())
             try:
-                yield listening.port
+                yield int(listener.getsockname()[1])
             finally:
                 await self._tasks.cancel()
                 for transport in list(self._by_transport):
@@ -123,7 +119,7 @@ class Connections:
         connection = self._by_transport.get(transport) if transport is not None else None
         if connection is None or connection not in self._unauthenticated:
             return False
-        self._meter.note_authenticated(transport, is_free=is_free)
+        self._meter.note_authenticated(transport)
         self._no_longer_unauthenticated(connection, is_known=is_free)
         connection.user = share_of(user)
         of_user = self._by_user.setdefault(connection.user, [])
@@ -187,11 +183,8 @@ class Connections:
                 if now - connection.unread_since > UNREAD_SECONDS:
                     connection.abort()
             for connection, unauthenticated in list(self._unauthenticated.items()):
-                age = now - unauthenticated.since
-                if age < SLOW_SECONDS:
-                    break
                 most = HURRIED_SECONDS if self._limiter.keeps_others_out() else UNAUTHENTICATED_SECONDS
-                if age > most or self._limiter.too_many_of() == unauthenticated.host:
+                if now - unauthenticated.since > most:
                     connection.abort()
                     self._no_longer_unauthenticated(connection)
 

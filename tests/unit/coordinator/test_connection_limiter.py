@@ -1,8 +1,8 @@
 """What unauthenticated clients can cost: many connections without a valid token that send as much as they can."""
 
 import asyncio
+import contextlib
 import socket
-from collections.abc import Callable
 
 import pytest
 from tests.unit.coordinator.floods import (
@@ -13,16 +13,16 @@ from tests.unit.coordinator.floods import (
 )
 from tests.unit.coordinator.simulated import simulated
 
+from localcluster.patience import PATIENCE_SECONDS
 from muster.coordinator import connection_limiter as module
 from muster.coordinator.connection_limiter import ConnectionLimiter, Limits
 
 
 class Hall:
-    """Counts who is let in by a door."""
+    """Counts who is let in by a door with four places."""
 
     def __init__(
         self,
-        few_of_address: int = 16,
         waiting: int = 6,
         waiting_of_address: int = 3,
         per_second: float = module.HANDSHAKES_PER_SECOND,
@@ -30,8 +30,9 @@ class Hall:
     ) -> None:
         self.inside: list[str] = []
         self.entered: list[socket.socket] = []
-        limits = Limits(4, 2, few_of_address, waiting, waiting_of_address, handshakes)
-        self.door = ConnectionLimiter(self._enter, limits, lambda: per_second)
+        self.door = ConnectionLimiter(
+            self._enter, Limits(4, waiting, waiting_of_address, handshakes), lambda: per_second
+        )
 
     def _enter(self, visitor: socket.socket, host: str) -> None:
         self.inside.append(host)
@@ -48,17 +49,33 @@ class Hall:
         self.door.note_settled(host)
 
 
-async def test_one_address_cannot_take_all_places() -> None:
-    hall = Hall()
-    mob = hall.knocks("mob", 6)
-    assert hall.inside == ["mob", "mob"]
-    assert [visitor.fileno() >= 0 for visitor in mob] == [True] * 5 + [False], "three wait, one is sent away"
-    late = hall.knocks("other")
-    assert hall.inside == ["mob", "mob", "other"]
-    hall.leaves("mob")
-    assert hall.inside == ["mob", "other", "mob"]
-    for visitor in mob + late:
+def close(visitors: list[socket.socket]) -> None:
+    for visitor in visitors:
         visitor.close()
+
+
+def are_open(visitors: list[socket.socket]) -> list[bool]:
+    return [visitor.fileno() >= 0 for visitor in visitors]
+
+
+async def test_all_places_are_taken_and_the_rest_of_an_address_waits_up_to_its_limit() -> None:
+    hall = Hall()
+    mob = hall.knocks("mob", 8)
+    assert hall.inside == ["mob"] * 4
+    assert are_open(mob) == [True] * 7 + [False], "three wait, one is sent away"
+    assert hall.door.keeps_others_out()
+    hall.leaves("mob")
+    late = hall.knocks("other")
+    hall.leaves("mob")
+    assert hall.inside == ["mob", "mob", "mob", "other"], "it has wasted no handshake"
+    close(mob + late)
+
+
+async def test_places_that_are_taken_keep_nobody_out_while_nobody_waits() -> None:
+    hall = Hall()
+    visitors = hall.knocks("a", 4)
+    assert not hall.door.keeps_others_out()
+    close(visitors)
 
 
 async def test_a_good_token_lets_the_next_in_though_a_timer_runs() -> None:
@@ -67,75 +84,16 @@ async def test_a_good_token_lets_the_next_in_though_a_timer_runs() -> None:
     assert hall.inside == ["launcher"], "the budget is used up"
     hall.door.note_settled("launcher", is_known=True)
     assert hall.inside == ["launcher", "other"]
-    for visitor in visitors:
-        visitor.close()
+    close(visitors)
 
 
-async def test_the_port_learns_whose_handshakes_begin_and_whose_token_is_good() -> None:
-    """It counts only the other connections, those that wait or have hung up, and counts anew after a good token."""
-    began: list[str] = []
-    good: list[tuple[str, int]] = []
-
-    class Port:
-        note_let_in = began.append
-
-        def note_good(self, client: str, connections: int) -> None:
-            good.append((client, connections))
-
-        async def serve(self, enqueue: Callable[[socket.socket, str], None]) -> None:
-            """One of the launcher has hung up, and a third and fourth of the flood find no place."""
-            theirs, client = socket.socketpair()
-            client.close()
-            enqueue(theirs, "launcher")
-            for host in ("launcher", "flood", "flood", "flood", "flood"):
-                enqueue(socket.socket(), host)
-
-    hall = Hall()
-    await hall.door.serve(Port())  # type: ignore[arg-type]
-    assert began == hall.inside == ["launcher", "flood", "flood"]
-    hall.door.note_settled("flood")
-    hall.door.note_settled("launcher", is_known=True)
-    assert good == [("launcher", Limits().after_good)]
-    for visitor in hall.entered:
-        visitor.close()
-
-
-async def test_an_address_with_many_places_has_one_too_many_only_while_another_has_none() -> None:
-    hall = Hall(few_of_address=1)
-    visitors = hall.knocks("mob", 2) + hall.knocks("other")
-    assert hall.door.too_many_of() is None, "there is a place left"
-    visitors += hall.knocks("third")
-    assert hall.door.too_many_of() is None, "all have a place who wait for one"
-    visitors += hall.knocks("late")
-    assert hall.door.too_many_of() == "mob"
-    hall.leaves("mob")
-    assert hall.inside == ["mob", "other", "third", "late"]
-    visitors += hall.knocks("later")
-    assert hall.door.too_many_of() is None, "all have but a few"
-    for visitor in visitors:
-        visitor.close()
-
-
-async def test_an_address_whose_own_wait_behind_its_slow_ones_has_too_many() -> None:
-    hall = Hall()
-    visitors = hall.knocks("host", 3)
-    assert (hall.inside, hall.door.too_many_of()) == (["host", "host"], "host")
-    hall.leaves("host")
-    assert (hall.inside, hall.door.too_many_of()) == (["host", "host"], None)
-    for visitor in visitors:
-        visitor.close()
-
-
-async def test_who_comes_when_too_many_wait_takes_a_free_place_or_the_last_of_the_many_goes() -> None:
+async def test_who_comes_when_too_many_wait_has_the_last_of_the_address_with_the_most_sent_away() -> None:
     hall = Hall(waiting=3)
-    mob = hall.knocks("mob", 5)
+    mob = hall.knocks("mob", 7)
     other = hall.knocks("other")
-    assert hall.inside == ["mob", "mob", "other"]
-    late = hall.knocks("x") + hall.knocks("y")
-    assert hall.inside == ["mob", "mob", "other", "x"]
-    assert [visitor.fileno() >= 0 for visitor in mob] == [True] * 4 + [False]
-    for visitor in mob + other + late:
-        visitor.close()
+    assert are_open(mob) == [True] * 6 + [False]
+    assert are_open(other) == [True]
+    close(mob + other)
 
 
 async def test_an_address_beyond_its_share_of_what_waits_sends_nobody_else_away() -> None:
@@ -143,51 +101,71 @@ async def test_an_address_beyond_its_share_of_what_waits_sends_nobody_else_away(
     visitors = hall.knocks("a", 2) + hall.knocks("b", 2)  # all places
     waiting = hall.knocks("c", 2) + hall.knocks("d") + hall.knocks("e")
     newest = hall.knocks("d")
-    assert [visitor.fileno() >= 0 for visitor in waiting + newest] == [True] * 4 + [False]
+    assert are_open(waiting + newest) == [True] * 4 + [False]
     other = hall.knocks("f")
-    assert [visitor.fileno() >= 0 for visitor in waiting + other] == [True, False, True, True, True]
-    late = hall.knocks("g")
-    assert late[0].fileno() < 0, "all have one: the newest has waited least"
-    for visitor in visitors + waiting + newest + other + late:
-        visitor.close()
+    assert are_open(waiting + other) == [True, False, True, True, True]
+    close(visitors + waiting + newest + other)
 
 
 async def test_addresses_take_turns() -> None:
     hall = Hall()
     visitors = hall.knocks("a", 2) + hall.knocks("b", 2) + hall.knocks("c", 3) + hall.knocks("d", 3)
-    assert hall.inside == ["a", "a", "b", "b"]
-    assert [visitor.fileno() >= 0 for visitor in hall.knocks("e")] == [True]
-    assert [visitor.fileno() >= 0 for visitor in visitors] == [True] * 6 + [False] + [True] * 3, "too many wait"
     for host in ("a", "a", "b", "b"):
         hall.leaves(host)
-    assert hall.inside == ["c", "d", "e", "c"]
-    for visitor in visitors:
-        visitor.close()
+    assert hall.inside == ["c", "d", "c", "d"]
+    close(visitors)
 
 
-async def test_of_a_flooded_address_the_newest_connection_goes_first() -> None:
-    """A launcher behind the same gateway comes last; two seconds of the budget's two handshakes a second wait."""
-    hall = Hall(waiting=99, waiting_of_address=7, per_second=2.0)
-    mob = hall.knocks("gateway", 3)
-    hall.leaves("gateway")  # it has wasted one
-    mob += hall.knocks("gateway", 7)
-    (launcher,) = hall.knocks("gateway")
-    assert [visitor.fileno() >= 0 for visitor in mob[3:]] == [False] + [True] * 6, "the oldest that waits is sent away"
-    hall.leaves("gateway")
-    assert hall.entered[-1] is launcher
-    for visitor in [*mob, launcher]:
-        visitor.close()
+async def test_the_turn_of_an_address_whose_only_connection_was_sent_away_is_dropped() -> None:
+    hall = Hall(waiting=1)
+    visitors = hall.knocks("a", 4) + hall.knocks("b") + hall.knocks("c")
+    assert are_open(visitors) == [True] * 5 + [False]
+    hall.leaves("a")
+    hall.leaves("a")
+    assert hall.inside == ["a", "a", "b"]
+    visitors += hall.knocks("c")
+    assert hall.inside == ["a", "a", "b", "c"]
+    close(visitors)
+
+
+def test_of_a_flooded_address_the_newest_goes_first_that_was_there_at_the_turn_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A launcher behind the same gateway comes last but for those that hang up soon; there are two turns a second."""
+    monkeypatch.setattr(module, "_has_hung_up", lambda visitor: visitor.has_hung_up)
+    entered: list[Visitor] = []
+    mob, launcher, recent = [Visitor() for _ in range(12)], Visitor(), [Visitor() for _ in range(3)]
+    limits = Limits(waiting_of_address=7, handshakes=5)
+
+    async def run() -> None:
+        door = ConnectionLimiter(lambda visitor, host: entered.append(visitor), limits, lambda: 2.0)  # type: ignore[arg-type]
+
+        def come(visitor: Visitor) -> None:
+            door.enqueue(visitor, "gateway")  # type: ignore[arg-type]
+
+        for visitor in mob[:5]:
+            come(visitor)
+        door.note_settled("gateway")
+        for visitor in [*mob[5:], launcher]:
+            come(visitor)
+        await asyncio.sleep(0.4)
+        for visitor in recent:
+            come(visitor)
+        recent[0].has_hung_up = True
+        await asyncio.sleep(0.2)
+
+    simulated(run())
+    assert entered == [*mob[:5], launcher]
+    assert [visitor.settled.is_set() for visitor in mob[5:]] == [True] * 4 + [False] * 3, "the oldest were sent away"
 
 
 async def test_of_an_address_that_has_wasted_nothing_the_oldest_connection_goes_first() -> None:
     """As where thousands of launchers come at once from behind a gateway."""
     hall = Hall(waiting=99, waiting_of_address=99, per_second=2.0)
     crowd = hall.knocks("gateway", 12)
-    hall.inside.remove("gateway")
     hall.door.note_settled("gateway", is_known=True)
-    assert hall.entered[-1] is crowd[2]
-    for visitor in crowd:
-        visitor.close()
+    assert hall.entered[-1] is crowd[4]
+    close(crowd)
 
 
 def test_handshakes_without_a_good_token_have_a_budget_from_however_many_addresses(
@@ -247,3 +225,102 @@ async def test_a_client_that_has_hung_up_while_it_waited_costs_no_handshake() ->
     for visitor, client in pairs:
         visitor.close()
         client.close()
+
+
+async def connected(count: int, port: int, host: str = "127.0.0.1") -> list[socket.socket]:
+    loop = asyncio.get_running_loop()
+    clients = []
+    for _ in range(count):
+        client = socket.socket()
+        client.setblocking(False)
+        await loop.sock_connect(client, (host, port))
+        clients.append(client)
+    return clients
+
+
+async def test_what_is_wrong_with_one_connection_ends_nothing() -> None:
+    hosts: list[str] = []
+    done = asyncio.Event()
+
+    def enter(visitor: socket.socket, host: str) -> None:
+        visitor.close()
+        hosts.append(host)
+        if len(hosts) == 1:
+            raise ValueError("of the first")
+        done.set()
+
+    with module.listening_socket("127.0.0.1", 0) as listener:
+        serving = asyncio.create_task(ConnectionLimiter(enter).serve(listener))
+        clients = await connected(2, listener.getsockname()[1])
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await done.wait()
+        serving.cancel()
+        close(clients)
+    assert hosts == ["127.0.0.1"] * 2
+
+
+async def test_connections_that_follow_each_other_are_accepted_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first comes alone; those that come while the loop lets others in wait for one turn of it."""
+    turns: list[int] = []
+    is_done = asyncio.Event()
+    hosts: list[str] = []
+
+    def enter(visitor: socket.socket, host: str) -> None:
+        hosts.append(host)
+        visitor.close()
+        if len(hosts) == 40:
+            is_done.set()
+
+    gathered = ConnectionLimiter._accept_waiting
+
+    def count(door: ConnectionLimiter, listener: socket.socket) -> None:
+        begun = len(hosts)
+        gathered(door, listener)
+        turns.append(len(hosts) - begun)
+
+    monkeypatch.setattr(ConnectionLimiter, "_accept_waiting", count)
+    with module.listening_socket("127.0.0.1", 0) as listener:
+        address = listener.getsockname()
+        clients = [socket.create_connection(address) for _ in range(40)]  # in the backlog
+        serving = asyncio.create_task(ConnectionLimiter(enter).serve(listener))
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await is_done.wait()
+        serving.cancel()
+        close(clients)
+    assert max(turns) > 20, "a loop that stands still between two may accept a few alone"
+
+
+async def test_a_port_of_all_addresses_takes_connections_of_both_kinds_and_keeps_little_of_what_they_send() -> None:
+    """What a client sends to a socket that waits is the kernel's memory, and the pod's."""
+    visitors: list[tuple[socket.socket, str]] = []
+    all_are_in = asyncio.Event()
+
+    def enter(visitor: socket.socket, host: str) -> None:
+        visitors.append((visitor, host))
+        if len(visitors) == 2:
+            all_are_in.set()
+
+    with module.listening_socket("", 0) as listener:
+        serving = asyncio.create_task(ConnectionLimiter(enter).serve(listener))
+        port = listener.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)), socket.create_connection(("::1", port)):
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await all_are_in.wait()
+        serving.cancel()
+    assert {host for _, host in visitors} == {"127.0.0.1", "::/64"}
+    buffers = [visitor.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) for visitor, _ in visitors]
+    assert max(buffers) <= 2 * module.RECEIVE_BUFFER_BYTES
+    close([visitor for visitor, _ in visitors])
+
+
+async def test_those_who_wait_when_the_port_is_closed_are_closed() -> None:
+    with module.listening_socket("127.0.0.1", 0) as listener:
+        door = ConnectionLimiter(lambda visitor, host: None, Limits(unauthenticated=0))
+        serving = asyncio.create_task(door.serve(listener))
+        await asyncio.sleep(0)
+        waiting = [socket.socket()]
+        door.enqueue(waiting[0], "host")
+        serving.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await serving
+    assert are_open(waiting) == [False]

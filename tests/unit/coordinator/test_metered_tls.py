@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from tests.unit.clock import Clock, StepClock
+from tests.unit.clock import StepClock
 
-from muster.coordinator import connection_limiter, metered_tls
+from muster.coordinator import metered_tls
 from muster.coordinator.metered_tls import TlsMeter
 from muster.coordinator.server import load_pair, server_context
 from muster.kube.certificates import new_authority, new_serving
@@ -58,9 +58,8 @@ class Transport:
 
 
 @pytest.fixture
-def meter(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> TlsMeter:
-    monkeypatch.setattr(metered_tls, "BURST_SECONDS", 0.02)  # of a few handshakes
-    return TlsMeter(clock, StepClock(STEP_SECONDS), metered_tls.MAX_BODY_SECONDS)
+def meter() -> TlsMeter:
+    return TlsMeter(StepClock(STEP_SECONDS), metered_tls.MAX_BODY_SECONDS)
 
 
 @pytest.fixture
@@ -70,11 +69,6 @@ def context(meter: TlsMeter) -> ssl.SSLContext:
     load_pair(made, serving.certificate, serving.key)
     meter.watch(made)
     return made
-
-
-def authenticate(meter: TlsMeter, client: Client, *, is_free: bool = True) -> None:
-    transport: Any = Transport(client)
-    meter.note_authenticated(transport, is_free=is_free)
 
 
 def test_a_handshake_in_pieces_of_a_byte_is_given_up(context: ssl.SSLContext) -> None:
@@ -87,7 +81,8 @@ def test_records_of_a_byte_are_read_of_clients_with_a_good_token_only(meter: Tls
     stranger, launcher = Client(context), Client(context)
     for each in (stranger, launcher):
         each.shake_hands()
-    authenticate(meter, launcher)
+    transport: Any = Transport(launcher)
+    meter.note_authenticated(transport)
     for client in (launcher, stranger):
         for _ in range(100):
             client.tls.write(b"x")
@@ -96,43 +91,12 @@ def test_records_of_a_byte_are_read_of_clients_with_a_good_token_only(meter: Tls
                 client.send(65536, lambda: [stranger.server.read(16) for _ in range(100)])
         else:
             client.send(65536, lambda: [launcher.server.read(16) for _ in range(100)])
-    transport: Any = Transport(launcher)
     assert meter.collect_seconds(transport) == pytest.approx(100 * (STEP_SECONDS + metered_tls.RECORD_SECONDS))
     assert meter.collect_seconds(transport) == 0.0
     for _ in range(300):
         launcher.tls.write(b"x")
     with pytest.raises(ssl.SSLError, match="too much"):
         launcher.send(65536, lambda: [launcher.server.read(16) for _ in range(300)])
-
-
-def test_fewer_handshakes_are_let_in_while_all_of_them_have_taken_too_much(
-    clock: Clock, meter: TlsMeter, context: ssl.SSLContext
-) -> None:
-    usual = connection_limiter.HANDSHAKES_PER_SECOND
-    handshakes = 0
-    while meter.handshakes_per_second() == usual:
-        Client(context).shake_hands()
-        handshakes += 1
-        assert handshakes < 10_000
-    assert meter.handshakes_per_second() == usual * metered_tls.EXHAUSTED_FACTOR
-    clock.advance(metered_tls.BURST_SECONDS / metered_tls.UNAUTHENTICATED_SHARE)
-    assert meter.handshakes_per_second() == usual
-
-
-@pytest.mark.parametrize(("is_free", "are_fewer"), [(True, False), (False, True)])
-def test_launchers_take_nothing_however_many_connect_at_once(
-    meter: TlsMeter, context: ssl.SSLContext, is_free: bool, are_fewer: bool
-) -> None:
-    for _ in range(2 * int(metered_tls.BURST_SECONDS / STEP_SECONDS)):
-        client = Client(context)
-        client.shake_hands()
-        authenticate(meter, client, is_free=is_free)
-    assert (meter.handshakes_per_second() < connection_limiter.HANDSHAKES_PER_SECOND) == are_fewer
-
-
-def test_the_usual_handshakes_take_less_than_their_share() -> None:
-    """So that without slow cores and tricks nothing is slower than by their number alone."""
-    assert connection_limiter.HANDSHAKES_PER_SECOND * 0.001 < metered_tls.UNAUTHENTICATED_SHARE
 
 
 @pytest.fixture

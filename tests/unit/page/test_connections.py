@@ -18,7 +18,7 @@ from muster.page import connections
 from muster.page.shares import Shares
 
 CROWD, READER = "127.0.0.9", "127.0.0.1"
-FEW = Limits(unauthenticated=8, of_address=4, few_of_address=2, waiting=8, waiting_of_address=4, handshakes=12)
+FEW = Limits(unauthenticated=8, waiting=8, waiting_of_address=4, handshakes=12)
 
 
 class Client:
@@ -87,27 +87,14 @@ async def test_what_is_no_http_is_not_logged(connect: Connect, caplog: pytest.Lo
     assert caplog.records == []
 
 
-async def test_an_address_that_says_nothing_keeps_no_reader_out(
-    connect: Connect, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(connections, "UNAUTHENTICATED_SECONDS", 3600.0)
-    crowd = [await connect(CROWD) for _ in range(20)]
-    assert await (await connect()).status("/api/jobs", "admin-token") == 200
-    waiting = [asyncio.create_task(client.closed()) for client in crowd]
-    while sum(task.done() for task in waiting) < 20 - FEW.of_address - FEW.waiting_of_address:
-        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        waiting = [task for task in waiting if not task.done()] + [task for task in waiting if task.done()]
-    for task in waiting:
-        task.cancel()
-
-
-async def test_many_addresses_that_say_nothing_keep_no_reader_out_for_long(
-    connect: Connect, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("addresses", [1, FEW.unauthenticated + 4])
+async def test_a_crowd_that_says_nothing_keeps_no_reader_out_for_long(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch, addresses: int
 ) -> None:
     """While others wait, those that have shown no token have a quarter of the time."""
     monkeypatch.setattr(connections, "UNAUTHENTICATED_SECONDS", 3600.0)
     monkeypatch.setattr(connections, "HURRIED_SECONDS", 1.0)
-    crowd = [await connect(f"127.0.1.{number + 1}") for number in range(FEW.unauthenticated + 4)]
+    crowd = [await connect(f"127.0.1.{1 + number % addresses}") for number in range(FEW.unauthenticated + 4)]
     assert await (await connect()).status("/api/jobs", "admin-token") == 200
     assert await crowd[0].closed()
     assert await crowd[-1].status("/api/jobs", "admin-token") == 200, "nobody waits: it has all its time"
