@@ -90,11 +90,7 @@ class ExperimentReport(ApiModel):
 def experiment_report(
     experiment: str, namespace: str, lives: Iterable[Life], prices: Prices, notes: Sequence[str] = ()
 ) -> ExperimentReport:
-    """Build the report of these jobs, each of which is there once.
-
-    Args:
-        lives: at least one.
-    """
+    """Build the report of these jobs, at least one, each of which is there once."""
     lives = sorted(lives, key=lambda life: (life.spec.creation_time, life.spec.name, life.spec.job_uid))
     rated = [RatedJob.at_prices(life.spec, prices) for life in lives]
     scaled = scaling(rated)

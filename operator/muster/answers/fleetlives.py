@@ -45,12 +45,14 @@ async def lives(
     """Return running and ended jobs, each once, and what limits this answer.
 
     Args:
+        client: reads as the user.
         now: running jobs count up to then.
         namespace: only of this one.
         experiment: only jobs with this label.
         since: only those of the ended jobs that ended later.
         history: how many accounts are kept, and for how long; None: the reader may not know, and gets no note of
             missing ones.
+        progress: called with what was read so far, and how many of it.
 
     Raises:
         ApiError: the jobs may not be listed, or the API server did not answer as it should.

@@ -266,13 +266,9 @@ def fleet_report(
     hours: FleetHours | None = None,
     until: datetime | None = None,
 ) -> FleetReport:
-    """Build the report of these jobs, each of which is there once.
-
-    Args:
-        since: only what was after that.
-        prices: of one GPU-hour; costs are reported for all jobs or for none.
-        hours: what the accelerators of the fleet did; None: not known.
-        until: only what was before that; None: up to now.
+    """Build the report of what these jobs, each of which is there once, did from `since` to `until`. Without these it
+    is all of their time up to now. `prices` are of one GPU-hour; costs are reported for all jobs or for none. `hours`
+    is what the accelerators of the fleet did; None: not known.
     """
     states = hours_between(hours, since, until) if hours is not None else {}
     all_states = sum(states.values())

@@ -83,6 +83,7 @@ def fleet_spend(
         held: what each job held between the two.
         hours: what the accelerators of the fleet did; None: not known.
         begin: None: there was no job before.
+        end: the later moment.
         idle_price: of a GPU-hour that no job held, and whose model is not counted; None: not known.
     """
     why = _why_unknown(hours, begin, end)

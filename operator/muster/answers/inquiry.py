@@ -124,9 +124,12 @@ def inquire(
     """Return what is known of an incident; None: there is none of this number.
 
     Args:
+        job: with the incidents of its status.
         record: None: there is none, or it may not be read.
+        number: of the attempt that the incident was in.
         events: of the job; None: they may not be read.
         health: of the incident's node; None: nothing is known, or it may not be read.
+        notes: what could not be read.
     """
     reported = next((incident for incident in reversed(job.status.incidents) if incident.attempt == number), None)
     kept = next(

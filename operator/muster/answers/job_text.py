@@ -21,10 +21,8 @@ UNTIMED = "unknown: no step has been timed yet; that takes two reported steps in
 
 
 def figures(it: JobReport, *, with_cost: bool = True) -> list[tuple[str, str]]:
-    """Return name and value of each figure; a name that is indented belongs to the one above it.
-
-    Args:
-        with_cost: False leaves out what the job has cost, for a reader without the right to prices.
+    """Return name and value of each figure; a name that is indented belongs to the one above it. Without `with_cost`
+    what the job has cost is left out, for a reader without the right to prices.
     """
     back = it.recovery_seconds
     named = [

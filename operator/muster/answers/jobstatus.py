@@ -124,9 +124,11 @@ def job_status(
     """Build the status of a job.
 
     Args:
+        job: as the API server has it.
         record: None: there is none, or it may not be read.
         pods: of the job; None: they may not be read.
         healths: of its nodes, by name; None: they may not be read.
+        now: by the API server's clock.
         notes: what could not be seen.
         events: of the job, in any order; None: they may not be read.
         written: when its status was last written, by the API server's clock; None: not known.

@@ -104,9 +104,14 @@ def life(
     """Build what is known of a node.
 
     Args:
+        name: of the node.
+        health: None: there is none, or it may not be read.
+        node: None: there is none, or it may not be read.
         exists: whether the cluster has such a Node; None: it may not be read.
-        jobs, gangs: those that this user may read.
+        jobs: those that this user may read.
+        gangs: those that this user may read.
         levels: labels with the node's place in the network.
+        notes: what could not be read.
         request: for its repair.
     """
     status = health.status if health else None

@@ -74,11 +74,7 @@ def overview(
     ended: bool = False,
     notes: Sequence[str] = (),
 ) -> JobsTop:
-    """Summarise all jobs at one moment.
-
-    Args:
-        ended: list also those that have ended.
-    """
+    """Summarise all jobs at one moment; with `ended` also those that have ended."""
     rows = [_one(job, now) for job in jobs]
     states = Counter(row.state or "New" for row in rows)
     listed = [row for row in rows if ended or row.state not in ENDED]

@@ -254,11 +254,8 @@ def report(
     now: datetime | None = None,
     metered: MeteredEnergy | None = None,
 ) -> JobReport:
-    """Build the report of a job with these figures, and its cost by these prices.
-
-    Args:
-        now: the time since the figures counts, too, where that is long; None: it does not.
-        metered: Prometheus' figures, which precede those of launchers; None: it was not asked.
+    """Build the report of a job with these figures, and its cost by these prices. With `now` a long time since the
+    figures counts, too. Prometheus' figures, `metered`, precede those of launchers; None: it was not asked.
     """
     lead = clock_lead_seconds(goodput)
     if now is not None:
@@ -330,11 +327,8 @@ def report(
 
 
 def failure_times(exposed: float, failures: float, by_class: Mapping[str, float]) -> dict[str, Any]:
-    """Return a report's fields with how often failures happen, of one job or of a fleet.
-
-    Args:
-        exposed: seconds in which ranks were seen to run.
-        failures: in that time.
+    """Return a report's fields with how often failures happen, of one job or of a fleet, from their number in `exposed`
+    seconds in which ranks were seen to run.
     """
     between = time_between(exposed, failures)
     return {

@@ -2,8 +2,8 @@
 
 Nothing of it is stored while it lasts. It follows from the checkers' reports alone. They hold a pass that still counts,
 and the answers to this attempt's orders, which checkers keep while the orders stand in their directives. A new leader
-hears the same and concludes the same. Only a failure is recorded (record.burned_out). At the start the record gets the
-untested nodes and the result of the whole gang (record.burned_in).
+hears the same and concludes the same. Only a failure is recorded (record.burn_in.with_failed). At the start the record
+gets the untested nodes and the result of the whole gang (record.burn_in.after_burn_in_passed).
 
 It is decided from one frozen value, in this order: who takes part (view), each node by itself (nodes),
 all tests together (tests), what is still missing of them (stages), and what came of it

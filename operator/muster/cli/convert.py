@@ -137,11 +137,7 @@ def _items(value: Any, where: str) -> Iterator[tuple[str, Any]]:
 
 
 def _values(it: Any, counts: dict[int, int]) -> int:
-    """Count the values of an object with all aliases written out.
-
-    Args:
-        counts: of the values of objects so far, by id.
-    """
+    """Count the values of an object with all aliases written out. `counts` has those of objects so far, by id."""
     if not isinstance(it, dict | list):
         return 1
     if id(it) not in counts:

@@ -14,10 +14,8 @@ class CliError(Exception):
 
 
 def error_text(error: errors.ApiError, context: str) -> CliError:
-    """Turn an answer of the API server that ends a command into an error for its user.
-
-    Args:
-        context: name of the kubeconfig's context, "" in a pod.
+    """Turn an answer of the API server that ends a command into an error for its user. The kubeconfig's context is ""
+    in a pod.
     """
     where = f" of context {context}" if context else ""
     if isinstance(error, errors.Unreachable):

@@ -84,8 +84,11 @@ async def find(
     """Read all jobs and the history, and report on them.
 
     Args:
+        session: reads in all namespaces.
         since: as `moment_of` reads it, by the cluster's clock.
         until: likewise.
+        price: of one GPU-hour; None: the FleetPolicy's.
+        progress: called with what was read so far, and how many of it.
 
     Raises:
         CliError: by that clock it is in the future.

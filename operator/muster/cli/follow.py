@@ -88,6 +88,8 @@ class Follower:
     """Prints the output of one job's workers, each line as it comes, until the job has ended.
 
     Args:
+        session: with the job's namespace.
+        name: of the job.
         rank: only the worker that has it; None: all.
         tail: lines of each worker to begin with; None: as the command does without following.
         out: prints one line.

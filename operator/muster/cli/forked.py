@@ -67,6 +67,7 @@ def forked(
     """Build the job that begins from this one's checkpoint.
 
     Args:
+        job: to begin from.
         raw: the job from the API server, with fields that the model does not know.
         name: of the new job; "": made of the job's and the step.
         from_step: the step to begin from; None: the newest complete one.

@@ -37,7 +37,8 @@ async def read(session: Session, job: str, system: str, collected: Mapping[str, 
     """Read the decisions about a job and about the nodes that its gang has or had.
 
     Args:
-        job: its name, in the session's namespace.
+        session: with the job's namespace.
+        job: its name.
         system: the operator's namespace.
         collected: the bundle's other files: they say who leads, and which nodes the gang has or had.
         most_file_bytes: of a longer file only the newest decisions are kept.

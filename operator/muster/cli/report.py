@@ -226,6 +226,9 @@ async def find(session: Session, name: str, price: float | None = None, promethe
     """Read a job and report on it.
 
     Args:
+        session: with the job's namespace.
+        name: of the job.
+        price: of one GPU-hour; None: the FleetPolicy's.
         prometheus: address to take the energy from; None: launchers' figures count.
 
     Raises:

@@ -120,6 +120,7 @@ def made_again(
     """Build the job that takes the place of this one.
 
     Args:
+        job: the one that is replaced.
         raw: the job from the API server, with fields that the model does not know.
         record: its record; None: there is none, or it may not be read.
         record_known: whether the record could be read.

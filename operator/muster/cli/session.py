@@ -125,6 +125,7 @@ def run(
     """Find a result and print it.
 
     Args:
+        options: of the command line.
         find: asks the API server.
         render: prints the result as text.
 
@@ -142,6 +143,7 @@ def run_with_ages(
     """Find a result and print it with ages by the cluster's clock, which also wrote the times.
 
     Args:
+        options: of the command line.
         find: asks the API server.
         render: prints the result as text, as of a moment.
 

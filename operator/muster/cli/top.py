@@ -209,10 +209,8 @@ def _keys(over: asyncio.Event, loop: asyncio.AbstractEventLoop) -> Iterator[None
 
 
 def screen(it: JobsTop, now: datetime, width: int, height: int | None = None, footer: str = "") -> Group:
-    """Lay all out as one screen; jobs beyond its height are only counted.
-
-    Args:
-        height: lines of the screen; None: as many as it takes.
+    """Lay all out as one screen; jobs beyond its height in lines are only counted. Without a height it is as high as it
+    takes.
     """
     states = ", ".join(f"{number} {state}" for state, number in it.states.items()) or "no jobs"
     where = f"namespace {it.namespace}" if it.namespace else "all namespaces"

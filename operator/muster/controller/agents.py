@@ -32,6 +32,7 @@ class AgentSilences:
     """The silence of the nodes' agents, by their Pods.
 
     Args:
+        cluster: has the agents' Pods.
         namespace: where the agents run. Empty: there are none, and none is missed.
         clock: seconds that stand still while the API server is away.
         blind_seconds: returns for how long nothing has been heard of these Pods.

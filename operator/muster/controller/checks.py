@@ -21,6 +21,8 @@ class Checks:
     """The checkers' news and orders.
 
     Args:
+        cluster: says which jobs test a node.
+        checkers: the hub of their reports.
         dirty: the jobs to decide about.
         nodes: has nodes judged again that have been tested.
         server: answers checkers.

@@ -118,7 +118,11 @@ class Cluster:
     """The observed state of the cluster.
 
     Args:
+        client: lists and watches.
+        hub: has the launchers' reports.
         bus: where what follows from changes is published.
+        clock: monotonic seconds.
+        wall_clock: aware times.
         checkers: the hub of the checkers' reports; None where there are none.
         thresholds: see `ThresholdsOf`.
         agent_namespace: where the nodes' agents run. Empty: there are none, and no Pod is taken for one.
@@ -342,12 +346,9 @@ class Cluster:
         return {namespace: self._count_held(namespace) for namespace in self._uids}
 
     def _count_held(self, namespace: str, besides: TrainingJob | None = None) -> int:
-        """The number of nodes that the jobs of a namespace hold.
+        """The number of nodes that the jobs of a namespace hold, except for the job `besides`.
 
         Nodes named by refused records count, too: they leave no room for more.
-
-        Args:
-            besides: a job that is left out; None = none.
         """
         but = besides.metadata.uid if besides is not None else ""
         held = self._counts.held(namespace, but)
@@ -569,11 +570,8 @@ class Cluster:
         return not waits_for_a_person and _age_key(one) < _age_key(other)
 
     def _saves_at(self, key: Key, old_directory: str, new_directory: str) -> None:
-        """Note where a job saves, and have the jobs that share its old or new directory decided about again.
-
-        Args:
-            old_directory: the directory before the change; "" = none.
-            new_directory: the directory from now on; "" = none.
+        """Note where a job saves, and have the jobs that share its old or new directory decided about again. "" is no
+        directory.
         """
         if old_directory == new_directory:
             return
@@ -757,11 +755,7 @@ class Cluster:
             self.mark_job(gang.spec.job_uid)
 
     def _note_record(self, key: Key, gang: Gang | None) -> None:
-        """Account for a Gang that has changed, if it is the record of a job.
-
-        Args:
-            gang: the Gang as it is now; None = it is gone.
-        """
+        """Account for a Gang that has changed, or is gone (None), if it is the record of a job."""
         old_record = self._records.pop(key, None)
         record = gang if gang is not None and self._is_record(gang, old_record) else None
         if record is not None:
@@ -816,15 +810,11 @@ class Cluster:
             self._bus.nodes_freed.publish()
 
     def _account_record(self, key: Key, old: Gang | None, new: Gang | None) -> None:
-        """Account for the nodes of a record that has changed. Those of a job that has ended, or is being deleted, are
-        free.
+        """Account for the nodes of a record that has changed; None is no record. Those of a job that has ended, or is
+        being deleted, are free.
 
         Such a job's pods still hold the nodes that they are on. A Gang may outlive its job (--cascade=orphan), and a
         finalizer may keep a job that is being deleted for ever. Without this rule they would keep the nodes for ever.
-
-        Args:
-            old: the record before the change; None = none.
-            new: the record as it is now; None = it is gone.
         """
         gang = new or old
         if gang is None:
@@ -899,15 +889,10 @@ class Cluster:
 
     def _note_reservation(self, key: Key, old: Gang | None, new: Gang | None, held: frozenset[str]) -> None:
         """Report a gang that lets go of nodes after holding them for long without a start, while its pods did not all
-        run.
+        run. `held` are the nodes that it holds now; None is no record.
 
         A user may delete or suspend such a job shortly before `assemblyTimeoutSeconds`: the nodes were kept from other
         jobs all the same. For a job that is suspended again and again, all of its times together count.
-
-        Args:
-            old: the record before the change; None = none.
-            new: the record as it is now; None = it is gone.
-            held: the nodes that it holds now.
         """
         mine, now = self._reservations.get(key), self._clock()
         if new is not None and held:
@@ -995,10 +980,8 @@ class Cluster:
             self._bus.nodes_freed.publish()
 
     def _occupies(self, pod: PodView | OccupantView, *, here: bool) -> bool:
-        """Account for the node that a pod takes; returns whether that made room for another job.
-
-        Args:
-            here: whether the pod is there and has not ended.
+        """Account for the node that a pod takes; returns whether that made room for another job. `here`: the pod is
+        there and has not ended.
         """
         given = self._given_to(pod) if isinstance(pod, PodView) else None
         place = self._node_taken_by(pod, given, here=here)

@@ -15,6 +15,7 @@ class Equipment:
     """The equipment of all machines.
 
     Args:
+        cluster: has their Nodes and NodeHealths.
         clock: seconds that stand still while the API server is away.
         mark_node: called with a node because of which the result of `changed` may differ.
     """

@@ -21,12 +21,9 @@ TESTS = "tests"  # of idle nodes, among the uids of jobs
 
 
 class FailureReports:
-    """The reports about all nodes, as far as they still count.
-
-    Args:
-        mark_node: has a node judged again, because something else is reported about it.
-        deep_pass_age_seconds: returns the seconds since a node last passed a burn-in of the deepest profile; None where
-            no such pass holds.
+    """The reports about all nodes, as far as they still count. `mark_node` has a node judged again, because something
+    else is reported about it. `deep_pass_age_seconds` returns the seconds since a node last passed a burn-in of the
+    deepest profile; None where no such pass holds.
     """
 
     def __init__(

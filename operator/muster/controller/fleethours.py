@@ -32,11 +32,8 @@ _gpus = Gauge("muster_gpus", "Accelerators of the fleet, by their present use.",
 
 
 class FleetHoursKeeper:
-    """Counts the fleet's hours while `run` is running.
-
-    Args:
-        reserved: returns the names of the nodes that are reserved for gangs without all of their nodes.
-        namespace: Muster's own.
+    """Counts the fleet's hours while `run` is running. `reserved` returns the names of the nodes that are reserved for
+    gangs without all of their nodes. `namespace` is Muster's own.
     """
 
     def __init__(

@@ -90,12 +90,7 @@ class LeaseAges:
         self._oldest: list[tuple[float, str]] | None = None  # when written, the earliest first; None: not sorted yet
 
     def note_leases(self, leases: Iterable[NodeLease], version: int, under_way_seconds: float = 0.0) -> None:
-        """Take in all leases of a list.
-
-        Args:
-            version: resourceVersion of the list.
-            under_way_seconds: for how long the list was under way.
-        """
+        """Take in all leases of a list, its resourceVersion, and for how many seconds it was under way."""
         if version < self._version:
             self.versions.restart()
         self._version = version

@@ -124,11 +124,8 @@ class _Waiting:
 
 
 class HistoryKeeper:
-    """Notices jobs that end, on every replica; writes, forgets and notes, where `run` is running.
-
-    Args:
-        namespace: Muster's own.
-        tell: called with a reason and a message for the operators of the cluster.
+    """Notices jobs that end, on every replica; writes, forgets and notes, where `run` is running. `namespace` is
+    Muster's own. `tell` is called with a reason and a message for the operators of the cluster.
     """
 
     def __init__(

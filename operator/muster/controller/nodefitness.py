@@ -18,11 +18,7 @@ _NOTHING = Fitness()
 
 
 class NodeFitness:
-    """Keeps what jobs see of nodes in line with the records.
-
-    Args:
-        bus: where it is published that nodes may be used again.
-    """
+    """Keeps what jobs see of nodes in line with the records, and publishes on the bus that nodes may be used again."""
 
     def __init__(self, cluster: Cluster, bus: Bus) -> None:
         self._cluster = cluster

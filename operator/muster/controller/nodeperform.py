@@ -64,12 +64,7 @@ _latency = Histogram(
 
 
 class NodePerformer:
-    """Puts orders about nodes into force.
-
-    Args:
-        mark_node: has a node judged again.
-        reports: reports defects.
-        clock: monotonic seconds.
+    """Puts orders about nodes into force, and has a node judged again by `mark_node`.
 
     Attributes:
         in_force: what was last put into force, by node.

@@ -58,16 +58,8 @@ class _Writes:
 
 
 class NodeReconciler:
-    """Judges nodes again whenever something about them changes, and has the decisions put into force.
-
-    Args:
-        queue: the names of the nodes to judge, as keys without a namespace.
-        engine: what is known of all nodes, and the decision about them.
-        worlds: what is known of one node.
-        performer: puts orders into force.
-        fitness: shows the decisions to jobs.
-        marks: writes the condition of Nodes.
-        reports: reports what keeps nodes from being judged.
+    """Judges nodes again whenever something about them changes, and has the decisions put into force. `queue` has the
+    names of the nodes to judge, as keys without a namespace.
 
     Attributes:
         kept: where each decision is remembered.

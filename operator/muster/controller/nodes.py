@@ -36,12 +36,8 @@ log = structlog.get_logger()
 
 
 class Nodes:
-    """What is known of nodes, what is decided about them, and what carries it out.
-
-    Args:
-        fitness: shows the decisions to jobs.
-        agent_namespace: where the nodes' agents run.
-        agent_silence_seconds: how long an agent may be silent before its node takes no new jobs.
+    """What is known of nodes, what is decided about them, and what carries it out. An agent that is silent for longer
+    than `agent_silence_seconds` keeps new jobs from its node.
 
     Attributes:
         queue: the nodes to judge, as keys without a namespace.

@@ -27,11 +27,8 @@ SURE_SECONDS = 3600.0
 
 
 class NodeWorlds:
-    """The inputs of decisions about nodes.
-
-    Args:
-        mark_node: has a node judged again, because something about it has changed.
-        pass_age_seconds: returns the seconds since a node last passed its burn-in; None where no pass of it holds.
+    """The inputs of decisions about nodes. `mark_node` has a node judged again, because something about it has changed.
+    `pass_age_seconds` returns the seconds since a node last passed its burn-in; None where no pass of it holds.
 
     Attributes:
         policy: the FleetPolicy.

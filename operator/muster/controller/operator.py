@@ -58,11 +58,8 @@ log = structlog.get_logger()
 
 
 class Operator:
-    """The parts of one operator process. `start()` returns at once; `stop()` ends the process gracefully.
-
-    Args:
-        unguarded: a client that has not asked yet whether this process may write.
-        dependencies: what else comes from outside; a simulator has its own.
+    """The parts of one operator process. `start()` returns at once; `stop()` ends the process gracefully. The client
+    `unguarded` has not asked yet whether this process may write.
     """
 
     def __init__(self, unguarded: Client, settings: Settings, dependencies: Dependencies = SHIPPED) -> None:

@@ -6,10 +6,8 @@ from muster.preflight.upkeep import newest_pass
 
 
 def pass_age_seconds(cluster: Cluster, node: str, least: Profile | None = None) -> float | None:
-    """The seconds since a node last passed a burn-in with all its accelerators; None where no such pass holds.
-
-    Args:
-        least: the profile that the pass must have at least; None = the one that the FleetPolicy asks for now.
+    """The seconds since a node last passed a burn-in with all its accelerators, and with the profile `least` or a
+    deeper one. None where no such pass holds. Without `least` it is the profile that the FleetPolicy asks for now.
     """
     view = cluster.checkers.views_of([node]).get(node)
     if view is None:

@@ -92,11 +92,8 @@ log = structlog.get_logger()
 
 
 class Performer:
-    """Turns actions into API calls and puts the answers into the stores at once.
-
-    Args:
-        before_deletion: called with an ended job before it is deleted; an ApiError that it raises puts that off.
-        step_patterns: checks the step patterns of users.
+    """Turns actions into API calls and puts the answers into the stores at once. `before_deletion` is called with an
+    ended job before it is deleted; an ApiError that it raises puts that off.
     """
 
     def __init__(
@@ -331,10 +328,8 @@ class Performer:
         return ""
 
     async def _apply(self, job: TrainingJob, action: ApplySupport, *, anew: bool) -> None:
-        """Apply the shared objects that have changed since they were applied.
-
-        Args:
-            anew: whether to apply all of them, as before pods are created: one may have been deleted.
+        """Apply the shared objects that have changed since they were applied; with `anew` all of them, as before pods
+        are created: one may have been deleted.
         """
         memory, manifest = self._cluster.memory(job.metadata.uid), action.manifest
         digest = hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()

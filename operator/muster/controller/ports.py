@@ -44,11 +44,8 @@ _expiry = Gauge(
 
 
 class Ports:
-    """The ports of one process; a simulator has some of its own.
-
-    Args:
-        lease: the leader's lease. Its holder alone makes and renews certificates; it publishes where this process
-            listens.
+    """The ports of one process; a simulator has some of its own. The holder of the lease alone makes and renews
+    certificates; the lease publishes where this process listens.
     """
 
     def __init__(self, client: Client, settings: Settings, server: CoordinatorServer, lease: LeaderLease) -> None:

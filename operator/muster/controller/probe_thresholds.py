@@ -51,12 +51,7 @@ class NodeKind(NamedTuple):
 
 
 class ProbeThresholds:
-    """The thresholds of the fleet, which are made anew now and then.
-
-    Args:
-        clock: monotonic seconds, the hub's.
-        wall_clock: aware times.
-    """
+    """The thresholds of the fleet, which are made anew now and then. `clock` is the hub's, in monotonic seconds."""
 
     def __init__(
         self,
@@ -120,10 +115,8 @@ class ProbeThresholds:
 
 
 class LimitsKeeper:
-    """Reports limits of the FleetPolicy that have no effect, whenever that changes with figures or policy.
-
-    Args:
-        report: called with a reason and a message.
+    """Reports limits of the FleetPolicy that have no effect, whenever that changes with figures or policy. `report` is
+    called with a reason and a message.
     """
 
     def __init__(self, thresholds: ProbeThresholds, cluster: Cluster, report: Callable[[str, str], object]) -> None:

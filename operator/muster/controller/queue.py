@@ -65,11 +65,7 @@ class _Entry:
 
 
 class Queue:
-    """The waiting jobs, with their answers from the newest plan.
-
-    Args:
-        bus: where jobs are named whose answer has changed.
-    """
+    """The waiting jobs, with their answers from the newest plan. Jobs whose answer has changed are named on the bus."""
 
     def __init__(
         self,
@@ -102,12 +98,7 @@ class Queue:
         self._unseen = set(keys)
 
     def set_waiting(self, key: Key, job_uid: str, waiting: Waiting | None, waited_seconds: float = 0.0) -> None:
-        """Set what a job waits for now.
-
-        Args:
-            waiting: what it waits for; None = it waits no longer.
-            waited_seconds: for how long it has already waited.
-        """
+        """Set what a job waits for now, and for how long it has already waited; None = it waits no longer."""
         if self._uids.get(key, job_uid) != job_uid:  # another job has its name now, and its end was never seen
             self.set_waiting(key, self._uids[key], None)
         entry = self._entries.get(job_uid)
@@ -140,10 +131,7 @@ class Queue:
 
     def charge_returned_nodes(self, key: Key, job_uid: str, attempt: int, ago_seconds: float) -> None:
         """Charge a job whose gang could not be assembled and gave its nodes back; once, however often this is called.
-
-        Args:
-            attempt: of the record that says so.
-            ago_seconds: for how long the record has said so; a new leader reads it late.
+        The record of this attempt has said so for `ago_seconds`: a new leader reads it late.
         """
         if self._gave_back.get(key) == (job_uid, attempt):
             return

@@ -69,14 +69,9 @@ _failures = Counter(
 
 
 class Reconciler:
-    """Decides about changed jobs and performs the decisions, until cancelled.
-
-    Args:
-        settings: what the installation adds to every worker, as of now.
-        queue: where the jobs wait for nodes.
-        directives_changed: called with a job whose launchers may have something new to do.
-        checks_wanted: called with the uid of a job, and all that it wants of checkers from now on.
-        kept: where each decision is remembered.
+    """Decides about changed jobs and performs the decisions, until cancelled. `settings` returns what the installation
+    adds to every worker. `directives_changed` is called with a job whose launchers may have something new to do.
+    `checks_wanted` is called with the uid of a job, and all that it wants of checkers from now on.
     """
 
     def __init__(
@@ -261,11 +256,8 @@ class Reconciler:
             self._queue.replan()
 
     def _want_checks(self, key: Key, uid: str, checks: Mapping[str, NodeChecks] | None) -> None:
-        """Pass on what a job wants of checkers.
-
-        Args:
-            uid: of the job; "" where no job has this key any more.
-            checks: what it wants, by node; None = nothing.
+        """Pass on what a job wants of checkers, by node; None = nothing. The uid is "" where no job has this key any
+        more.
         """
         old_uid = self._tested.pop(key, "")
         if old_uid and old_uid != uid:

@@ -8,12 +8,9 @@ T = TypeVar("T")
 
 
 def in_round_robin(items: Iterable[T], whose: Callable[[T], str]) -> list[T]:
-    """The items with their owners taking turns.
+    """The items with their owners, which `whose` returns, taking turns.
 
     The items of one owner stay in their order, and the owner of the first item comes first.
-
-    Args:
-        whose: returns the owner of an item.
     """
     queues: dict[str, list[T]] = {}
     for item in items:

@@ -37,11 +37,8 @@ _test_seconds = Histogram(
 
 
 class UpkeepKeeper:
-    """Gives the checkers of idle nodes the tests that are due; to be run by the leader.
-
-    Args:
-        thresholds_of: returns the thresholds of healthy figures.
-        told: called with the nodes whose directive has changed.
+    """Gives the checkers of idle nodes the tests that are due; to be run by the leader. `notify` is called with the
+    nodes whose directive has changed.
     """
 
     def __init__(

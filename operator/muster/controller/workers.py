@@ -23,6 +23,7 @@ class Workers:
     """The workers' pods as the coordinator sees them.
 
     Args:
+        cluster: has their pods.
         hub: what their launchers report.
         bus: where jobs are named of which a launcher has news.
         least_launchers: returns how many launchers are to be expected at least, whatever the hub has heard.

@@ -32,12 +32,9 @@ _COMMENT = re.compile(r"^[ \t]*#.*$", re.MULTILINE)
 def convert_forms(
     container: dict[str, Any], env: Iterable[Any], nodes: int, given: Mapping[str, str], notes: Notes
 ) -> None:
-    """Note the variables of the source to which Muster gives another form, and replace references where that helps.
-
-    Args:
-        env: the container's variables, as the source has them.
-        nodes: number of workers.
-        given: variables that the other system sets by itself, in another form than Muster.
+    """Note the variables of the source, `env`, to which Muster gives another form, and replace references where that
+    helps. `nodes` is the number of workers. `given` has variables that the other system sets by itself, in another form
+    than Muster.
     """
     listed = {str(variable.get("name")): variable for variable in env if isinstance(variable, dict)}
     values = {name: _value_of(name, listed) for name in listed if name in IDENTITY}

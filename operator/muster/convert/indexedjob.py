@@ -33,6 +33,7 @@ def gang(source: Mapping[str, Any], others: Sequence[Any], notes: Notes) -> Gang
     Args:
         source: the Job.
         others: the other objects of the input.
+        notes: takes what the user should know.
 
     Raises:
         RefusedError: its pods are a queue, or a part of a gang.

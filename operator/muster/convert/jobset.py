@@ -18,6 +18,8 @@ def gang(source: Mapping[str, Any], notes: Notes, path: str = "spec") -> Gang:
     """Read the gang from a JobSet.
 
     Args:
+        source: the JobSet.
+        notes: takes what the user should know.
         path: the path of its spec.
 
     Raises:

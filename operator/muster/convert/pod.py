@@ -129,7 +129,10 @@ def fit(template: dict[str, Any], container: dict[str, Any], *, restarted: bool,
     """Remove what Muster does in another way, and note what has another meaning in a worker's pod.
 
     Args:
+        template: the pod's; changed in place.
+        container: the trainer's in it.
         restarted: whether the other system restarts containers in place when they end.
+        notes: takes what the user should know.
 
     Raises:
         RefusedError: the pod needs another operating system than Linux.

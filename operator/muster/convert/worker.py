@@ -68,10 +68,7 @@ def text_of(value: Any) -> str:
 
 def _asked_of_others(container: Mapping[str, Any], own: Collection[str]) -> set[str]:
     """Return what a container reads that another system sets: variables that it does not set itself, and labels and
-    annotations that no pod has now.
-
-    Args:
-        own: labels and annotations of the template.
+    annotations that no pod has now. The template's `own` ones are there.
     """
     text = text_of({name: value for name, value in container.items() if name not in ("name", "image")})
     set_there = {str(variable.get("name")) for variable in container.get("env") or ()}
@@ -112,10 +109,8 @@ def asked(container: Mapping[str, Any]) -> dict[str, str]:
 
 
 def accelerators(container: dict[str, Any], nodes: int, notes: Notes) -> int:
-    """Return how many accelerators the container requests; the request is removed, because Muster makes it.
-
-    Args:
-        nodes: number of workers.
+    """Return how many accelerators the container requests in each of so many nodes; the request is removed, because
+    Muster makes it.
     """
     for name, quantity in asked(container).items():
         for part in ("limits", "requests"):
@@ -159,11 +154,8 @@ def _devices(part: Any) -> list[str]:
 
 
 def constants(template: Mapping[str, Any], own: Collection[str], marks: Mapping[str, str], notes: Notes) -> None:
-    """Write the values of variables that read a label or annotation of the other system with one value on all pods.
-
-    Args:
-        own: labels and annotations of the template.
-        marks: labels and annotations of the other system that have one value on all pods of the gang.
+    """Write the values of variables that read a label or annotation of the other system with one value on all pods, as
+    `marks` has them. `own` are the template's.
     """
     for part in ("initContainers", "containers"):
         for container in template["spec"].get(part) or ():
@@ -179,10 +171,8 @@ def constants(template: Mapping[str, Any], own: Collection[str], marks: Mapping[
 
 
 def variables(container: dict[str, Any], own: Collection[str], notes: Notes) -> None:
-    """Remove variables that Muster sets, and replace the pod's index of the other system by Muster's variables.
-
-    Args:
-        own: labels and annotations of the template.
+    """Remove variables that Muster sets, and replace the pod's index of the other system by Muster's variables. `own`
+    are the template's labels and annotations.
     """
     kept: list[dict[str, Any]] = []
     for variable in container.pop("env", None) or ():
@@ -207,11 +197,8 @@ def variables(container: dict[str, Any], own: Collection[str], notes: Notes) -> 
 
 
 def unread_scripts(container: Mapping[str, Any], files: Mapping[str, str], notes: Notes) -> None:
-    """Note the scripts of a command that cannot be read, and may read the index that nothing sets any more.
-
-    Args:
-        container: with the variables that it has now.
-        files: the texts of the ConfigMaps in the input, by the names of their files.
+    """Note the scripts of a command that cannot be read, and may read the index that nothing sets any more. The
+    container has its new variables; `files` has the texts of the ConfigMaps in the input, by the names of their files.
     """
     command = words(container)
     text = "\n".join(command)
@@ -231,9 +218,7 @@ def unread_scripts(container: Mapping[str, Any], files: Mapping[str, str], notes
 
 def neighbours(template: Mapping[str, Any], container: Mapping[str, Any], own: Collection[str], notes: Notes) -> None:
     """Note what other containers read from the system that they came from: only the trainer has Muster's variables.
-
-    Args:
-        own: labels and annotations of the template.
+    `own` are the template's labels and annotations.
     """
     for kind, other in others(template, container):
         text, set_there = text_of(other), {str(variable.get("name")) for variable in other.get("env") or ()}
@@ -280,10 +265,8 @@ def mounts(container: Mapping[str, Any], notes: Notes) -> None:
 
 
 def meeting(container: dict[str, Any], nodes: int, notes: Notes) -> None:
-    """Remove torchrun's rendezvous options: they would take precedence over the variables that Muster sets.
-
-    Args:
-        nodes: number of workers.
+    """Remove torchrun's rendezvous options: they would take precedence over the variables that Muster sets. `nodes` is
+    the number of workers.
     """
     for said in dict.fromkeys(_COUNT.findall(" ".join(words(container)))):
         if int(said) != nodes:
@@ -317,10 +300,8 @@ def meeting(container: dict[str, Any], nodes: int, notes: Notes) -> None:
 
 
 def processes(container: dict[str, Any], wanted: str, gpus: int, notes: Notes) -> None:
-    """Set how many processes start on each node, where that differs from Muster's default: one for each GPU.
-
-    Args:
-        wanted: the number in the form of torchrun's --nproc-per-node.
+    """Set how many processes start on each node, where that differs from Muster's default: one for each GPU. `wanted`
+    has the form of torchrun's --nproc-per-node.
     """
     said = words(container)
     starter, hidden = starter_of(said), not said or any(" " in word for word in said)

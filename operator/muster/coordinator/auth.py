@@ -53,6 +53,7 @@ class TokenVerifier:
 
     Args:
         fetch: reads a path of the API server: the keys and the issuer's name are asked for when needed.
+        audience: that a token has to name.
         clock: monotonic, for rate limits.
         wall_clock: seconds since the epoch, for exp and nbf.
     """

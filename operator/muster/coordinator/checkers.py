@@ -248,13 +248,10 @@ class CheckerHub:
 
     def directive_for(self, node: str, pod_uid: str = "") -> CheckDirective:
         """The directive for a checker of this node: its orders, its grants and its meeting, without what other nodes
-        put there (`puts_for`).
+        put there (`puts_for`). Without a pod's uid it is that of the checker that counts on the node.
 
         Two checkers must not use the same GPUs. So a replaced checker is given no orders, and one that is to replace
         another is told that its orders are not known yet.
-
-        Args:
-            pod_uid: the checker's pod; "" = the checker that counts on the node.
         """
         told = self._told.get(node)
         if told is None:
@@ -377,11 +374,8 @@ class CheckerHub:
         return True
 
     def _keep_meetings(self, node: str, old: NodeChecks | None, new: NodeChecks | None) -> None:
-        """Update which nodes take part in each order of several nodes, after a node's orders have changed.
-
-        Args:
-            old: the orders that the node had; None = none.
-            new: the orders that the node has now; None = none.
+        """Update which nodes take part in each order of several nodes, after a node's orders have changed; None = no
+        orders.
         """
         for order in old.orders if old else ():
             nodes = self._meetings.get(order.id)
@@ -469,6 +463,7 @@ def _keep_if_newest(pods: dict[str, _Pod], uid: str, report: CheckReport, now: f
     Args:
         pods: the node's checkers by pod uid; changed in place.
         uid: pod uid of the sender.
+        report: the one that has come.
         now: seconds of the hub's monotonic clock.
     """
     pod = pods.get(uid)

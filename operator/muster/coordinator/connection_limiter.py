@@ -71,7 +71,8 @@ class ConnectionLimiter:
 
     Args:
         enter: begins the handshake of a connection that is let in. Its owner calls `note_settled` with the address once
-        the connection is authenticated or gone; the owner sees to it that neither takes long.
+            the connection is authenticated or gone; the owner sees to it that neither takes long.
+        limits: numbers of connections and handshakes.
         per_second: how many handshakes that lead to no good token there may be in a second.
     """
 

@@ -97,10 +97,7 @@ def launcher_endpoint(
 
 def checker_endpoint(hub: CheckerHub, namespace: str, is_node: Callable[[str], bool]) -> ReportEndpoint[CheckReport]:
     """The endpoint to which Muster's own checker on each node reports; a checker is known by its service account alone.
-
-    Args:
-        namespace: where the checkers run; "" = there are none, and no pod is taken for one.
-        is_node: whether there is a node of this name.
+    In the namespace "" there are none, and no pod is taken for one.
     """
 
     def is_checker(caller: Caller) -> bool:

@@ -62,11 +62,7 @@ class CheckFigures:
             self._counted.pop(node, None)
 
     def heard(self, node: str, orders: Collection[str], report: CheckReport) -> None:
-        """Count the new answers in a node's report.
-
-        Args:
-            orders: ids of the orders in the node's directive; answers to others do not count.
-        """
+        """Count the new answers in a node's report, if to orders of these ids: those of the node's directive."""
         counted = self._counted.get(node, set())
         for answer in report.answers:
             if answer.order in orders and answer.order not in counted:

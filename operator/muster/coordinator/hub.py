@@ -57,11 +57,9 @@ class _Entry:
 
 
 class Hub:
-    """The last reports of launchers, by pod uid. Only the event loop's thread may touch it.
-
-    Args:
-        cause_of: reads from a rank's last lines why it ended. It is asked once, when they come, so that its pod pays
-            for what it sends: decisions look at all ranks of a gang again and again.
+    """The last reports of launchers, by pod uid. Only the event loop's thread may touch it. `cause_of` reads from a
+    rank's last lines why it ended. It is asked once, when they come, so that its pod pays for what it sends: decisions
+    look at all ranks of a gang again and again.
     """
 
     def __init__(
@@ -107,10 +105,7 @@ class Hub:
         membership_of: Callable[[Caller], Membership] = lambda _: Membership.MEMBER,
     ) -> bool:
         """Take in a launcher's report. Returns False for one that is older than one already heard, or from no job's
-        pod.
-
-        Args:
-            membership_of: says what a caller is to Muster's jobs; asked where no report of the caller is known.
+        pod: `membership_of` is asked where no report of the caller is known.
         """
         now = self._clock()
         entry = self._entries.get(caller.pod_uid)
@@ -220,10 +215,8 @@ class Hub:
                 del self._present_in[namespace]
 
     def silence(self, timeout_seconds: float, namespace: str) -> Silence:
-        """The counts of silent and of expected launchers, as seen by the jobs of a namespace (see `Silence.seen_from`).
-
-        Args:
-            timeout_seconds: a launcher is silent when it has not reported for this long.
+        """The counts of launchers that have not reported for longer than the timeout, and of expected ones, as seen by
+        the jobs of a namespace (see `Silence.seen_from`).
         """
         now = self._clock()
         late = itertools.takewhile(lambda item: now - item[1] > timeout_seconds, self._present.items())

@@ -67,6 +67,7 @@ class RefusedWorkers:
         Args:
             worker: the pod that the token claims to be issued to. The caller has made sure that there is such a worker.
             problem: why the token was refused.
+            now: monotonic seconds.
             is_proven: whether it came from an address of that pod.
         """
         by_uid = self._proven if is_proven else self._unproven
@@ -80,9 +81,7 @@ class RefusedWorkers:
 
     def count(self, now: float, expected: Mapping[str, int]) -> dict[Scope, int]:
         """The number of workers that are refused. Sets the gauge to these numbers, and logs the name of one worker.
-
-        Args:
-            expected: launchers that were heard and are expected to report, by namespace.
+        `expected` launchers were heard and are expected to report, by namespace.
         """
         self._proven, self._unproven = (
             {uid: refusals for uid, refusals in by_uid.items() if now - refusals.last < FORGOTTEN_SECONDS}

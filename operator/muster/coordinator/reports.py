@@ -63,12 +63,8 @@ class _Decoder(Generic[T]):
         self._decoder = msgspec.json.Decoder(struct)
 
     def decode(self, data: bytes, slowly: Callable[[bytes], T]) -> T:
-        """The decoded message.
-
-        Args:
-            slowly: the protocol's own decoder. It is asked for bytes that msgspec refuses or may have misread, and
-                names what
-            is wrong.
+        """The decoded message. The protocol's own decoder, `slowly`, is asked for bytes that msgspec refuses or may
+        have misread, and names what is wrong.
         """
         if b"\\ud" in data or b"\\uD" in data:  # perhaps half a pair, which msgspec lets pass and no object may have
             return slowly(data)

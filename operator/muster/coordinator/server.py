@@ -115,6 +115,7 @@ class CoordinatorServer:
     """The HTTPS server for launchers and checkers.
 
     Args:
+        hub: has the launchers' reports.
         verifier: identifies the caller of an `Authorization` header (TokenVerifier).
         directive_for: the directive of this pod; None when it is not a worker of any job.
         is_worker: whether this pod is a worker of any job.

@@ -80,10 +80,8 @@ class Split:
 
 
 def with_account(world: JobWorld, spec: GangSpec) -> GangSpec:
-    """Return the next record with its account: the phase that ends with it is counted, or its progress so far is noted.
-
-    Args:
-        spec: the record that is about to be committed, derived from the one in the world.
+    """Return the next record, which is about to be committed, with its account: the phase that ends with it is counted,
+    or its progress so far is noted.
     """
     record = world.gang.spec if world.gang else None
     if record is not None and record.attempt == spec.attempt and (record.start is None) == (spec.start is None):
@@ -162,6 +160,7 @@ def close_account(
     """Return the account with all time that has passed, and how that time was split.
 
     Args:
+        world: the state of the job.
         fault: the failure that ended the attempt, if one did.
         ended: the ranks have done their work.
         only_steps: count the time up to the newest step of the attempt and no further; without a step count nothing.
@@ -224,7 +223,9 @@ def resumed(
     one that saw the failure.
 
     Args:
+        incidents: of the job, in order.
         record: of the attempt that made this step.
+        progress: of the current attempt.
         taken_back: milliseconds of work that the program repeats, as only its first step showed.
         offset: lead of the account's clock over this leader's, which has most likely recorded the start.
     """

@@ -105,6 +105,7 @@ def efficiency(
         steps: those that count; None: not known.
         seconds: the account, by bucket.
         gpu_seconds: the account times the accelerators that were held, by bucket.
+        throughput: tokens and operations of a step, as the user states them.
         model: of the accelerators, "" where it is not known.
         measured: 10^12 operations a second that one accelerator has reached in the burn-in; None: not known.
         is_kept: whether the kept steps are known; otherwise only their pace is, and not the number of tokens.

@@ -56,11 +56,9 @@ class MeteredEnergy:
 
 
 def energy(joules: int, metered_gpu_seconds: int, gpu_seconds: Mapping[str, int], tokens: int | None) -> Energy | None:
-    """Compute the energy from launchers' counters; None where nothing was metered.
-
-    Args:
-        gpu_seconds: of the accelerators that the job asks for, by bucket: it cannot use others of its nodes.
-        tokens: of the steps that count; None: not known.
+    """Compute the energy from launchers' counters; None where nothing was metered. `gpu_seconds` are those of the
+    accelerators that the job asks for, by bucket: it cannot use others of its nodes. `tokens` are of the steps that
+    count; None: not known.
     """
     ran = sum(gpu_seconds.get(bucket, 0) for bucket in RUNNING)
     if joules <= 0 or metered_gpu_seconds <= 0 or ran <= 0:
@@ -70,11 +68,8 @@ def energy(joules: int, metered_gpu_seconds: int, gpu_seconds: Mapping[str, int]
 
 
 def energy_of_nodes(metered: MeteredEnergy, goodput: Goodput, tokens: int | None) -> Energy | None:
-    """Compute the energy from Prometheus; None without its figures, or where `why_no_energy` says what is wrong.
-
-    Args:
-        goodput: of the same time.
-        tokens: of the steps that count; None: not known.
+    """Compute the energy from Prometheus' figures of the same time as `goodput`. None without these, or where
+    `why_no_energy` says what is wrong. `tokens` are of the steps that count; None: not known.
     """
     held = sum(goodput.gpu_seconds.values())
     if metered.joules <= 0 or metered.gpu_seconds <= 0 or held <= 0 or why_no_energy(metered, goodput):
@@ -83,11 +78,7 @@ def energy_of_nodes(metered: MeteredEnergy, goodput: Goodput, tokens: int | None
 
 
 def why_no_energy(metered: MeteredEnergy, goodput: Goodput) -> str:
-    """Say why Prometheus' figure cannot be the energy of this job; "" where it can be.
-
-    Args:
-        goodput: of the same time.
-    """
+    """Say why Prometheus' figure of the time of `goodput` cannot be the energy of this job; "" where it can be."""
     seconds = sum(goodput.seconds.get(bucket, 0) for bucket, held in goodput.gpu_seconds.items() if held)
     if seconds < LEAST_HELD_SECONDS:
         return (

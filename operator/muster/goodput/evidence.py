@@ -34,14 +34,12 @@ MOST_STEPS = 10**6
 
 
 def current_evidence(world: JobWorld, record: GangSpec, elapsed: int) -> AttemptProgress | None:
-    """Return the progress that launchers report; None where none reports a step.
+    """Return the progress that launchers report; None where none reports a step. `elapsed` has the milliseconds since
+    the start, as the account counts them.
 
     The launcher with the most steps counts for the gang: a step proves that all ranks were alive when it was finished.
     A report that cannot be true is ignored: by its own pace there was no time for so many steps, or the others are far
     behind.
-
-    Args:
-        elapsed: milliseconds since the start, as the account counts them.
     """
     views = [
         view

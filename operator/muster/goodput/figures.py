@@ -111,6 +111,7 @@ def figures(account: Account, seen: AttemptProgress | None, previous: Goodput | 
         account: loses what no complete checkpoint holds where the job has ended without success.
         seen: how far the ranks of the current attempt have come, where they run.
         previous: what was published last; its values stay where nothing shows them between two attempts.
+        kept: the work that checkpoints hold.
     """
     if (
         previous is not None and previous.creation_time != account.creation_time
@@ -161,10 +162,8 @@ def figures(account: Account, seen: AttemptProgress | None, previous: Goodput | 
 
 
 def gpus_while_running(goodput: Goodput, asked: int) -> float:
-    """Return the mean number of accelerators that the job has held while its ranks ran.
-
-    Args:
-        asked: what the job asks for, where its ranks have never run.
+    """Return the mean number of accelerators that the job has held while its ranks ran, or the number that it has asked
+    for where they never did.
     """
     ran = (*PRODUCTIVE, Bucket.CHECKPOINT_STALL, Bucket.LOST_WORK, Bucket.UNDETECTED)
     seconds = goodput.amount(*ran)

@@ -30,10 +30,8 @@ CLOSING_TAINTS = (
 
 
 def state_of(fleet: Fleet, node: NodeView, reserved: Collection[str]) -> GpuState:
-    """Return what a node's accelerators are used for now: a holder counts before any fault of the node.
-
-    Args:
-        reserved: names of the nodes that wait for the rest of a gang.
+    """Return what a node's accelerators are used for now: a holder counts before any fault of the node. `reserved`
+    nodes wait for the rest of a gang.
     """
     holders = fleet.holders(node.name)
     if holders:
@@ -58,6 +56,7 @@ def with_counted_hours(
 
     Args:
         previous: the last count; None: there is none.
+        now: the time of this count.
         lived: how long accelerators have been in these states, by a monotonic clock.
         gpus: number of accelerators by state.
         most_days: older days are dropped.

@@ -69,7 +69,9 @@ def ended_job_record(
     """Build the EndedJob's spec from these figures.
 
     Args:
+        job: the one that has ended.
         gang: its record, which has more incidents than the status; None without one.
+        goodput: its figures.
         state: how it ended, where its status does not say.
         model: of its accelerators, "" where it is not known.
     """

@@ -18,10 +18,8 @@ class Kept(NamedTuple):
 
 
 def is_kept(one: Kept, competing: datetime | None, policy: History, now: datetime) -> bool:
-    """Whether an account would be kept if it were written now.
-
-    Args:
-        competing: result of `competing_ends` for its namespace.
+    """Whether an account would be kept if it were written now. `competing` is the result of `competing_ends` for its
+    namespace.
     """
     if policy.max_jobs == 0 or one.end < now - timedelta(days=policy.max_age_days):
         return False
@@ -48,11 +46,8 @@ def competing_ends(accounts: Iterable[Kept], policy: History) -> dict[str, datet
 def missing_accounts_message(
     accounts: Collection[Kept], policy: History, since: datetime | None, now: datetime
 ) -> list[str]:
-    """Say why accounts of jobs that ended in this time may be missing, a sentence each.
-
-    Args:
-        accounts: all accounts that are kept.
-        since: begin of the time in question; None: with the oldest account.
+    """Say why accounts of jobs that ended after `since` (None: at any time) may be missing, a sentence each. `accounts`
+    are all that are kept.
     """
     if policy.max_jobs == 0:
         return ["jobs that end leave no account: spec.history.maxJobs of the FleetPolicy is 0"]

@@ -12,10 +12,8 @@ MILLISECOND = timedelta(milliseconds=1)
 
 
 def with_first_checkpoint(account: Account, step: int | None, now: datetime) -> Account:
-    """Note when the job's first own checkpoint was known: its step is one that this job has made.
-
-    Args:
-        step: of a complete checkpoint; None: none is known.
+    """Note when the job's first own checkpoint was known: a complete one, of a step that this job has made. None: no
+    complete one is known.
     """
     is_own = step is not None and any(segment.after_step < step <= segment.step for segment in account.segments)
     if account.first_checkpoint_milliseconds is not None or not is_own:

@@ -49,6 +49,7 @@ def goodput_of_status(
     """Return the figures for the status, with the open phase: that it lasts is no reason to write.
 
     Args:
+        world: the state of the job.
         step: the newest one, as the status is about to publish it.
         saved: the newest complete checkpoint, likewise.
         ended: the job ends now.
@@ -160,10 +161,8 @@ def _end_at_least(world: JobWorld, record: GangSpec, account: Account, previous:
 
 
 def model_of(world: JobWorld, published: str) -> str:
-    """Return the model of the job's accelerators so far; SEVERAL for different ones, "" where no node has a label.
-
-    Args:
-        published: the model that was published until now.
+    """Return the model of the job's accelerators so far, with the one that was published until now. SEVERAL for
+    different ones, "" where no node has a label.
     """
     members = world.gang.spec.members if world.gang else []
     nodes = (world.fleet.nodes.get(member.node) for member in members)
@@ -176,10 +175,8 @@ def model_of(world: JobWorld, published: str) -> str:
 def incidents_of_status(
     world: JobWorld, record: GangSpec, goodput: Goodput | None, *, failed: bool = False
 ) -> list[GangIncident]:
-    """Return the incidents for the status: the last one with when the training resumed, even before a record has it.
-
-    Args:
-        failed: the job has failed; the last incident then includes what no complete checkpoint held at the end.
+    """Return the incidents for the status: the last one with when the training resumed, even before a record has it. If
+    the job has failed, the last incident includes what no complete checkpoint held at the end.
     """
     if failed:
         return _with_end(record, goodput)

@@ -144,11 +144,7 @@ _reviews = msgspec.json.Decoder(_Review)
 
 
 class Access:
-    """Asks the API server about tokens and rights, and remembers its answers.
-
-    Args:
-        clock: monotonic.
-    """
+    """Asks the API server about tokens and rights, and remembers its answers. `clock` is monotonic."""
 
     def __init__(self, client: Client, clock: Callable[[], float] = time.monotonic) -> None:
         self._client = client

@@ -101,6 +101,7 @@ def authorities_after(
     Args:
         held: the present authorities; None: there are none that can be used.
         published: the certificates and the bundle that clients see now.
+        now: the time of day.
         may_switch: whether this leader has published the next authority for long enough itself.
     """
     if held is None:
@@ -168,11 +169,8 @@ def new_serving(authority: Pair, names: tuple[str, ...], now: datetime) -> Pair:
 
 
 class CertificateKeeper:
-    """Keeps both Secrets up to date. Only the leader calls `ensure`; every replica may `read`.
-
-    Args:
-        is_external: another issuer, such as cert-manager, fills the Secret of the serving certificate: nothing is
-            written.
+    """Keeps both Secrets up to date. Only the leader calls `ensure`; every replica may `read`. With `is_external`
+    another issuer, such as cert-manager, fills the Secret of the serving certificate: nothing is written.
     """
 
     def __init__(

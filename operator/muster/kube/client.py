@@ -281,6 +281,9 @@ class Client:
         """Yield the lines of one watch, until the server ends it. Use inside `contextlib.aclosing`.
 
         Args:
+            path: of the collection.
+            query: parameters of the URL.
+            read_timeout_seconds: how long the connection may be silent.
             gather_seconds: pause after each read, so that the lines that come meanwhile are read together: many lines
                 at once cost much less than each by itself. The first line after a silence never waits.
 

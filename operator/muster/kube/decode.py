@@ -483,10 +483,8 @@ def is_gone(answer: bytes) -> bool:
 
 
 def pod(data: Raw, offered: Container[str] = _NO_NAMES) -> PodView:
-    """Decode a pod of a gang. Values that the pods of a gang have in common are stored once.
-
-    Args:
-        offered: the extended resources and huge pages that nodes offer.
+    """Decode a pod of a gang. Values that the pods of a gang have in common are stored once. `offered` are the extended
+    resources and huge pages that nodes offer.
     """
     most = MAX_MESSAGE if len(bytes(data)) <= MAX_POD_BYTES else MAX_MESSAGE_OF_LARGE
     parsed = _deeply(_pods, data)
@@ -527,10 +525,8 @@ def pod(data: Raw, offered: Container[str] = _NO_NAMES) -> PodView:
 
 
 def occupant(data: Raw, offered: Container[str] = _NO_NAMES) -> OccupantView:
-    """Decode a pod only as far as it takes resources on its node.
-
-    Args:
-        offered: the extended resources and huge pages that nodes offer.
+    """Decode a pod only as far as it takes resources on its node. `offered` are the extended resources and huge pages
+    that nodes offer.
     """
     parsed = _deeply(_occupants, data)
     meta, spec = parsed.metadata, parsed.spec
@@ -618,10 +614,8 @@ def node_lease(data: Raw) -> NodeLease:
 
 
 def node_leases(data: bytes, read: Callable[[Raw], NodeLease]) -> tuple[list[NodeLease], int]:
-    """Return all leases in kube-node-lease, and the resourceVersion of the list.
-
-    Args:
-        read: decodes one lease. Each is decoded by itself when decoding the whole list fails.
+    """Return all leases in kube-node-lease, and the resourceVersion of the list. Each lease is read by itself when
+    decoding the whole list fails.
     """
     try:
         whole = _lease_lists.decode(data)

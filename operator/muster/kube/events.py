@@ -77,8 +77,13 @@ class EventRecorder:
     """Records Events; `run()` posts them, a few per second.
 
     Args:
+        client: posts.
         component: reportingController, e.g. `muster.dev/operator`.
         instance: reportingInstance, e.g. the operator's pod.
+        per_second: the most posts in a second, on average.
+        series_seconds: the least time between two writes about an Event that comes again.
+        clock: monotonic seconds.
+        wall_clock: aware times.
     """
 
     def __init__(

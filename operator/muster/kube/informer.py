@@ -407,13 +407,10 @@ def worker_pods(
     offered: Container[str] = frozenset(),
     nodes: Informer[Any] | None = None,
 ) -> Informer[PodView]:
-    """Return an informer of Muster's own pods, by namespace and uid of their job, the finished ones included.
+    """Return an informer of Muster's own pods, by namespace and uid of their job, the finished ones included. `offered`
+    are the resources that nodes offer.
 
     Pods that only carry the label are there, too, but indexed under no job: any tenant can create thousands of them.
-
-    Args:
-        offered: the resources that nodes offer.
-        nodes: the informer of nodes, if there is one.
     """
     return Pods(
         client,
@@ -438,13 +435,9 @@ def occupant_pods(
     nodes: Informer[Any] | None = None,
 ) -> Informer[OccupantView]:
     """Return an informer of all pods on nodes, Terminating ones included, without finished ones and those labelled as
-    workers.
+    workers. `offered` are the resources that nodes offer.
 
     A pod that finishes leaves the selector, which the watch reports as DELETED.
-
-    Args:
-        offered: the resources that nodes offer.
-        nodes: the informer of nodes, if there is one.
     """
     return Pods(
         client,

@@ -43,15 +43,12 @@ class _ObservedLease:
 
 class LeaderLease:
     """One candidate for leadership. `await acquire()`, then keep `hold()` running as a task, `release()` at a graceful
-    end.
+    end. The identity is unique to this process: the pod's name alone is not enough, because a container can restart.
+    `on_lost` is called once when the lease is lost; it ends the process. `seen` is called with each resourceVersion of
+    the lease that is seen.
 
     Attributes:
         address: where this process answers launchers, host:port; "" while it does not. Written with each renewal.
-
-    Args:
-        identity: unique to this process: the pod's name alone is not enough, because a container can restart.
-        on_lost: called once when the lease is lost; it ends the process.
-        seen: called with each resourceVersion of the lease that is seen.
     """
 
     def __init__(

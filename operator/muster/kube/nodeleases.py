@@ -31,10 +31,8 @@ Taken = Callable[[list[NodeLease], int, float], None]
 
 
 class NodeLeases:
-    """Lists the leases repeatedly. Start `run()` as a task; nothing is known before `synced` is set.
-
-    Args:
-        taken: called with all leases, the resourceVersion of the list, and for how many seconds it was under way.
+    """Lists the leases repeatedly. Start `run()` as a task; nothing is known before `synced` is set. `taken` is called
+    with all leases, the resourceVersion of the list, and for how many seconds it was under way.
     """
 
     name = "node_leases"

@@ -46,6 +46,7 @@ class Pipes:
         host: `https://name:port` or `http://name:port`.
         context: TLS settings for https.
         server_name: the name that the certificate must have, when it is not that of the address.
+        clock: monotonic seconds.
     """
 
     def __init__(

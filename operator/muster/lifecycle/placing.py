@@ -246,7 +246,8 @@ def _closed_nodes(
         world: the state of the job.
         record: of the gang.
         indices: of the members to look at.
-        is_there, takes_last: see `Requirements`.
+        is_there: see `Requirements`.
+        takes_last: see `Requirements`.
     """
     if not indices:
         return {}

@@ -108,10 +108,8 @@ class Connections:
         return not is_refused and unauthenticated.requests < UNAUTHENTICATED_REQUESTS
 
     def authenticated(self, transport: asyncio.BaseTransport | None, user: str, *, is_free: bool) -> bool:
-        """Note that a good token of this user has come over this connection.
-
-        Args:
-            is_free: whether the handshake does not count against the budget.
+        """Note that a good token of this user has come over this connection. If it is free, the handshake does not
+        count against the budget.
 
         Returns:
             Whether it is the connection's first good token.

@@ -48,11 +48,7 @@ def heat_map(
     healths: Iterable[NodeHealth],
     jobs: Iterable[TrainingJob],
 ) -> HeatMap:
-    """Build the heat map by domain.
-
-    Args:
-        jobs: those that may be named.
-    """
+    """Build the heat map by domain, with the names of these jobs."""
     rows = {health.metadata.name: health_row(health) for health in healths}
     held: dict[str, str] = {}
     for job in sorted(jobs, key=lambda job: (job.metadata.namespace, job.metadata.name)):

@@ -30,12 +30,8 @@ Hours = Callable[[], Awaitable[tuple[FleetHours | None, list[str]]]]
 
 
 class Reports:
-    """The report of each period, not older than half a minute.
-
-    Args:
-        lives: reads the jobs.
-        hours: reads what the fleet's accelerators did.
-        prices: returns the present prices of a GPU-hour.
+    """The report of each period, not older than half a minute. `lives` reads the jobs, `hours` what the fleet's
+    accelerators did. `prices` returns the present prices of a GPU-hour.
     """
 
     def __init__(

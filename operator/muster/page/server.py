@@ -94,13 +94,8 @@ class Made:
 
 
 class Page:
-    """The application.
-
-    Args:
-        lives: reads all jobs, those that have ended included.
-        hours: reads what the accelerators of the fleet did.
-        clock: monotonic.
-        now: the time of day.
+    """The application. `lives` reads all jobs, those that have ended included; `hours` reads what the accelerators of
+    the fleet did. `clock` is monotonic.
 
     Attributes:
         connections: those over which requests come; None where no limits of connections hold.

@@ -51,10 +51,8 @@ def not_placed(request: Request, candidates: CandidateNodes, tree: Tree, fleet: 
 
 
 def _with_hidden_names(candidates: CandidateNodes, viewer: str | None) -> CandidateNodes:
-    """The candidate nodes with the names of other tenants' jobs replaced that this viewer may not see.
-
-    Args:
-        viewer: namespace whose people read the answer; None = all names may be shown.
+    """The candidate nodes with the names of other tenants' jobs replaced that people of the namespace `viewer` may not
+    see; None = all names may be shown.
     """
     if viewer is None or not candidates.taken:
         return candidates

@@ -209,11 +209,8 @@ class Knapsack:
         return sum(self._unit(inner, workers) for inner in range(depth, self.levels + 1))
 
     def _singles(self, domain: Domain, limit: int, least: Sequence[int]) -> list[list[int]]:
-        """The points of a domain's single nodes alone, in groups by the number of domains that workers are in.
-
-        Args:
-            limit: the largest number of such domains.
-            least: segments that a group's points need at least, by that number.
+        """The points of a domain's single nodes alone, in groups by the number of domains that workers are in, up to
+        the limit. A group's points need at least so many segments as `least` has at that number.
         """
         size, spares = self.shape
         depth, there = domain.depth + 1, len(domain.nodes)

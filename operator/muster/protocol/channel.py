@@ -81,6 +81,7 @@ class Channel(Generic[T]):
     """One keep-alive HTTPS connection, to the Service or to the leader by its address.
 
     Args:
+        endpoint: address, token and TLS settings.
         path: of the URL that takes these messages.
         decode: parses the bytes of an answer, or raises ProtocolError.
         stays: whether it keeps to a replica that does not lead, as long as that answers.

@@ -41,11 +41,8 @@ def is_cut_off(
     broken_seconds: Optional[float] = None,
 ) -> bool:
     """Whether to end the ranks, by the ages of the coordinator's, of each neighbour's last answer, and of the last
-    step.
-
-    Args:
-        broken_seconds: since neighbours last found the gang broken; None if they have not. A step that was finished
-            later refutes it. A worker repeats the news while a member is missing: old news does not count.
+    step. `broken_seconds` is the time since neighbours last found the gang broken; None if they have not. A step that
+    was finished later refutes it. A worker repeats the news while a member is missing: old news does not count.
     """
     broken = broken_seconds is not None and broken_seconds < min(step_seconds, max(NEWS_SECONDS, STEPS * limit_seconds))
     return (

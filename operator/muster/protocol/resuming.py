@@ -306,9 +306,7 @@ def pointer(name: str, path: str, directory: str) -> Tuple[str, str]:
 
 def link(name: str, path: str, directory: str, leads_to: Optional[str]) -> str:
     """Return the link that the framework may follow and that must be changed; "" = it is right, or there is none.
-
-    Args:
-        leads_to: its present target; None: there is no link, which is fine.
+    `leads_to` is its present target; None where there is no link.
     """
     preset = BY_NAME.get(name)
     if preset is None or not preset.link or leads_to is None or is_url(path) or above(path) != absolute(directory):
@@ -319,9 +317,7 @@ def link(name: str, path: str, directory: str, leads_to: Optional[str]) -> str:
 
 def tracker(name: str, path: str, directory: str, said: Optional[str]) -> Tuple[str, str]:
     """Return the file on which the framework would fail, and its required content; "" and "" without need of repair.
-
-    Args:
-        said: its present content; None: there is no file, which is fine.
+    `said` is its present content; None where there is no file.
     """
     preset = BY_NAME.get(name)
     if preset is None or not preset.tracker or said is None or is_url(path) or not is_own(path, directory):

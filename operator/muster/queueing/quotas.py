@@ -121,13 +121,11 @@ class Quotas:
         self._sizes: list[int] | None = None
 
     def refusal(self, job: Waiting, answer: Placed | NotPlaced, chosen: Collection[str] = ()) -> OverQuota | None:
-        """The refusal by the quota that leaves the job the fewest nodes, or None if all quotas have room.
+        """The refusal by the quota that leaves the job the fewest nodes, or None if all quotas have room for what
+        placement has answered. Chosen nodes are those that the job would hold or keep from others; unknown ones count
+        as the smallest there are.
 
         A replacement is never refused: the pod that it replaces may still be counted.
-
-        Args:
-            answer: the answer of placement, the quota apart.
-            chosen: nodes that the job would hold or keep from others; unknown ones count as the smallest there are.
         """
         if job.claim is None or job.replacement:
             return None

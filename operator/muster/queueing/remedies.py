@@ -159,9 +159,7 @@ def _of_fleet(job: TrainingJob, short: Shortfall) -> Iterator[str]:
 
 def _fewer_accelerators(short: Shortfall, most: int) -> int:
     """The largest number of accelerators for each worker with which there would be enough nodes; 0 where there is none.
-
-    Args:
-        most: the number of nodes that the job could have without that.
+    Without that the job could have `most` nodes.
     """
     fewer = [group for group in short.refused if group.why.kind is RefusalKind.TOO_FEW_ACCELERATORS]
     for there in sorted({int(group.why.subject) for group in fewer}, reverse=True):
@@ -198,11 +196,8 @@ def _where(short: Shortfall, best: DomainCount | None) -> str:
 
 
 def _smaller(job: TrainingJob, short: Shortfall, best: DomainCount | None, anywhere: int) -> Iterator[str]:
-    """The requests that the user could lower. A gang that runs cannot lower any.
-
-    Args:
-        best: the domain that is nearest to holding the job; None = none.
-        anywhere: number of nodes that the job could have in the whole fleet.
+    """The requests that the user could lower. A gang that runs cannot lower any. `best` is the domain that is nearest
+    to holding the job; `anywhere` the number of nodes that the job could have in the whole fleet.
     """
     if short.needs < job.spec.nodes:
         return

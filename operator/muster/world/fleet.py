@@ -474,9 +474,10 @@ def claim_of(
     counts as accelerators: neither the pod nor its node says what it has.
 
     Args:
-        accelerator: the fleet's extended resource for these.
+        pod: a worker or any other.
         node: where it is, None if that is not known. A resource that the node lacks does not count: kubelets take pods
             that ask for unknown extended resources and leave these out, so any pod could hold any node by such a name.
+        accelerator: the fleet's extended resource for these.
         given: the nodes that the job's record names; None for a pod that is no worker of an existing job.
     """
     whole = bool(pod.device_claim) or any(

@@ -126,6 +126,7 @@ def total_requests(
     for itself only. Source: Kubernetes documentation, "Sidecar Containers", section on resource sharing.
 
     Args:
+        containers: what each requests.
         init_containers: in order, each with whether it is a sidecar (restartPolicy Always).
         extra: added to the whole pod (overhead of its runtime).
         pod_level: requests of the pod as a whole, which override those of its containers.

@@ -62,6 +62,7 @@ class Earlier:
         """Read a stored NodeHealth.
 
         Args:
+            stored: the NodeHealth as JSON.
             boot_id: the present boot.
             system_uuid: identity of this machine; "" where it is unknown, and then nothing of another boot counts.
         """

@@ -85,6 +85,8 @@ class InfiniBand:
     """The ports of this node. `states` and `counters` are called by one thread.
 
     Args:
+        sysfs: where /sys is.
+        thresholds: of the counters.
         expected_ports: the configured number of ports that must be up; None: as many as were up before.
         network: the node's own network.
         apart: reads the devices.

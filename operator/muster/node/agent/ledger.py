@@ -78,11 +78,8 @@ class Stored:
 
 
 class Ledger:
-    """All evidence of one boot of the node.
-
-    Args:
-        burst_seconds: incidents within this time count once.
-        growth: evidence that comes back within an hour must be good for longer by this factor, each time.
+    """All evidence of one boot of the node. Incidents within `burst_seconds` count once. Evidence that comes back
+    within an hour must be good for longer by the factor `growth`, each time.
     """
 
     def __init__(self, boot_id: str, burst_seconds: float, growth: float = 1.0) -> None:

@@ -45,7 +45,7 @@ class Sampler:
 
     @property
     def has_looked(self) -> bool:
-        """Whether each poll has been made since `look_again` was last called, and its signals can be taken."""
+        """Whether each poll has been made since `poll_again` was last called, and its signals can be taken."""
         return self._answered == self._asked
 
     def under_way_seconds(self, now: float) -> float:

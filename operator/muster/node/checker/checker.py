@@ -39,12 +39,7 @@ def clock() -> float:
 
 
 class Checker:
-    """The checker of one node.
-
-    Args:
-        command: starts the zygote.
-        log: writes one line about an event.
-    """
+    """The checker of one node. `command` starts the zygote; `log` writes one line about an event."""
 
     def __init__(self, settings: Settings, command: Sequence[str], log: Callable[..., None]) -> None:
         self._command = command

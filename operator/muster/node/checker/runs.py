@@ -101,10 +101,8 @@ class Run:
         self._note_answer(answer)
 
     def abort(self, asked: Mapping[str, Any], name: str, words: str) -> None:
-        """Note that the zygote has ended during a probe: that probe has no result, and later ones do not run.
-
-        Args:
-            name: name of the outcome of that probe.
+        """Note that the zygote has ended during a probe: that probe has no result but the outcome `name`, and later
+        ones do not run.
         """
         self.given_back = asked["device"] == CPU
         self._planned, self._steps = True, []

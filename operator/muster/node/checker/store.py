@@ -16,11 +16,7 @@ _MAX_BYTES = 1024 * 1024
 
 
 class File:
-    """One JSON file.
-
-    Args:
-        log: called once for each kind of error.
-    """
+    """One JSON file. `log` is called once for each kind of error."""
 
     def __init__(self, path: str, log: Callable[..., None]) -> None:
         self._path = path

@@ -20,12 +20,8 @@ from muster.protocol.retries import POLL, TELL, Pause
 
 
 class Talk:
-    """Talks to the coordinator for the core.
-
-    Args:
-        changed: guards the core; notified when there is news.
-        clock: the clock of the core.
-        wake: called after the core has received something.
+    """Talks to the coordinator for the core, by the core's clock. The condition `changed` guards the core and is
+    notified when there is news; `wake` is called after the core has received something.
     """
 
     def __init__(

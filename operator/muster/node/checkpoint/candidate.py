@@ -50,12 +50,7 @@ class Reading:
 
     def remembered(self, path: str, file: File, compute: Callable[[], T], what: object) -> T:
         """The result of `compute` about a file, or the ValueError that it raised; computed again only when the file has
-        changed.
-
-        Args:
-            path: of the file.
-            file: its size and time.
-            what: tells apart several results about one file.
+        changed. Several results about one file are told apart by `what`.
         """
         cached = self._found.get((path, what))
         if cached is None or cached[0] != file:

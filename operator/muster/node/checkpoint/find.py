@@ -205,13 +205,9 @@ class _Search:
 
 
 class Finder:
-    """Finds the newest complete checkpoints in one directory, again and again.
-
-    Args:
-        settle_seconds: how long a checkpoint without an atomic marker has to stay the same; None = SETTLE_SECONDS, 0
-            where
-        nothing can be writing.
-        formats: the known formats, in the order in which they are tried.
+    """Finds the newest complete checkpoints in one directory, again and again. A checkpoint without an atomic marker
+    has to stay the same for `settle_seconds`: None = SETTLE_SECONDS, 0 where nothing can be writing. Formats are tried
+    in their order.
 
     Attributes:
         looks: the number of looks at single files and directories so far.

@@ -148,6 +148,7 @@ class Files:
         """The names of the directories in `directory`, and of the wanted files.
 
         Args:
+            directory: to list.
             is_wanted: whether to return a file, by its name: there may be a million others.
             sign: called after some entries, as a sign of life.
 
@@ -178,6 +179,7 @@ class Files:
         """List the files below a directory, each looked at once; files that vanish meanwhile are left out.
 
         Args:
+            directory: the first level.
             sign: called after each file and directory, as a sign of life.
             max_depth: the levels of directories, this one included.
 
@@ -222,6 +224,7 @@ class Files:
         """The bytes of a file of moderate size.
 
         Args:
+            path: of the file.
             sign: called after each part, as a sign of life.
 
         Raises:
@@ -239,10 +242,8 @@ class Files:
         raise ValueError("%s is larger than %d bytes" % (path, MAX_CONTENT_BYTES))
 
     def part(self, path: str, start: int, length: int, sign: Callable[[], None] = no_sign) -> bytes:
-        """At most `length` bytes of a file from `start` on; fewer where the file ends before.
-
-        Args:
-            sign: called once the part is read, as a sign of life.
+        """At most `length` bytes of a file from `start` on; fewer where the file ends before. `sign` is called once the
+        part is read, as a sign of life.
 
         Raises:
             OSError: the file cannot be read.

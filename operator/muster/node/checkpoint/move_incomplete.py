@@ -71,6 +71,7 @@ def move_incomplete_beyond(
         path: the checkpoint to resume from.
         branch: the branch whose checkpoints count; None = all count.
         sign: called now and then, as a sign of life.
+        finder_of: makes the finder of a directory.
     """
     if above(absolute(path)) != absolute(directory):
         return Moved(())
@@ -133,9 +134,10 @@ def _is_misleading(
     Args:
         path: of the directory.
         parts: names of the directories inside the checkpoint to resume from. A directory of such a name is a part here,
-        too, and no checkpoint by itself.
+            too, and no checkpoint by itself.
         branch: the branch whose checkpoints count; None = all count.
         sign: called now and then, as a sign of life.
+        finder_of: makes the finder of a directory.
     """
 
     def counts(one: str) -> bool:

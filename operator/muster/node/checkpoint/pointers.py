@@ -188,13 +188,13 @@ def pointer_problem(
     """The problem of a pointer; None where it names the newest checkpoint, or a user's choice.
 
     Args:
+        pointer: how its framework writes and follows it.
         said: the text in the file, or the target of the link; None = there is none.
         complete: checkpoints that were found complete, the newest first.
         is_whole: whether there is something of this name that is not known to be incomplete.
         incomplete: checkpoints that were cut short. Where none is complete, such a one was the first that was saved.
         is_own: whether the pointer lies in the directory. A link may lead to any file of the container: no message
-            repeats
-        what is in it.
+            repeats what is in it.
     """
     own = list(filter(pointer.is_for, complete))
     if not own:

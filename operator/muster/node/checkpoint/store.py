@@ -69,12 +69,7 @@ def open_url(url: str) -> Tuple[Any, str]:
 
 
 class Store(Files):
-    """The files below one URL.
-
-    Args:
-        open_file_system: opens a URL, as `open_url` does.
-        now: monotonic seconds.
-    """
+    """The files below one URL, which is opened as `open_url` does. `now` returns monotonic seconds."""
 
     is_store = True
     settle_seconds = SETTLE_SECONDS

@@ -150,7 +150,9 @@ def rank_environment(
 
     Args:
         inherited: the container's variables.
+        directive: of the attempt that starts.
         local_rank: the number of the rank on this worker, from 0.
+        files: of the rank.
         command: the command of the ranks, by which their launcher is known.
     """
     per_node = directive.processes_per_node
@@ -205,13 +207,9 @@ def _of_composer(command: Sequence[str], inherited: Mapping[str, str], node_coun
 
 
 def _unless_set(per_node: int, gpus: str, files: RankFiles) -> Dict[str, str]:
-    """The variables that hold only where the container does not set them.
-
-    Args:
-        per_node: number of ranks that Muster starts on the node.
-        gpus: number of GPUs of the node, where Muster asked for them; "" otherwise. One process that starts others
-            starts
-        one for each GPU.
+    """The variables that hold only where the container does not set them. Muster starts `per_node` ranks on the node.
+    `gpus` is the number of GPUs of the node, where Muster asked for them, "" otherwise: one process that starts others
+    starts one for each GPU.
     """
     defaults = {
         "PET_NPROC_PER_NODE": gpus if per_node == 1 and gpus else str(per_node),

@@ -62,12 +62,9 @@ class Wakeup:
 
 def user_name(inherited: Mapping[str, str], uid: int, users: str) -> Dict[str, str]:
     """The variables that give a name to a uid that the image does not know, as OpenShift has one for each namespace.
+    `users` is the path of the image's passwd file. No name service is asked, because that may hang.
 
     Without a name getpass.getuser raises, which torch.compile calls for the name of its cache.
-
-    Args:
-        inherited: the container's variables.
-        users: path of the image's passwd file. No name service is asked, because that may hang.
     """
     if any(inherited.get(name) for name in _NAMES):
         return {}
@@ -108,12 +105,10 @@ class Host:
         return time.monotonic()
 
     def wait(self, descriptors: Sequence[Optional[int]], timeout_seconds: float) -> Set[int]:
-        """Wait until a descriptor is readable, `wake` is called, a signal comes, or the time is over.
+        """Wait until a descriptor is readable, `wake` is called, a signal comes, or the time is over. Descriptors that
+        are None are skipped.
 
         Returns the descriptors that are readable.
-
-        Args:
-            descriptors: file descriptors; None among them are skipped.
         """
         poller = select.poll()
         for descriptor in (self.wake.descriptor, *descriptors):

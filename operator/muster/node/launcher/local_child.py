@@ -21,6 +21,7 @@ def list_on_request(directory: str, requests: BinaryIO, say: Callable[[str], Non
     Does nothing where the requests end before a line has come.
 
     Args:
+        directory: where the job saves on this node.
         requests: standard input.
         say: prints one line.
         pattern: of the names of the job's own checkpoints; "" = any format that is known.

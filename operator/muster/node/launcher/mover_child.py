@@ -25,6 +25,7 @@ def move_on_request(directory: str, requests: BinaryIO, say: Callable[[str], Non
     Does nothing where the requests end before a line has come.
 
     Args:
+        directory: spec.checkpoint.directory.
         requests: standard input.
         say: prints one line.
         pattern: of the names of the job's own checkpoints; "" = any format that is known.

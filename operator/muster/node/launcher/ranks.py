@@ -380,14 +380,8 @@ def rank_starts(
     clock: Callable[[], float],
 ) -> Iterator[Callable[[], Rank]]:
     """The functions that each start one local rank of an attempt; a rank that cannot be started counts as ended.
-
-    Args:
-        command: the command of the ranks.
-        resuming: arguments that are added at the command's end.
-        inherited: the container's variables.
-        attempt_directory: where the ranks' files go.
-        keeps_lines: whether to keep the ranks' output, because steps are looked for in it.
-        clock: monotonic seconds.
+    Arguments of `resuming` are added at the command's end. `inherited` are the container's variables. With
+    `keeps_lines` the ranks' output is kept, because steps are looked for in it. `clock` returns monotonic seconds.
     """
     for local_rank in range(directive.processes_per_node):
         yield functools.partial(

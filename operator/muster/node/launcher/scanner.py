@@ -81,12 +81,8 @@ class ScanResult:
 
 
 class Scanner:
-    """Asks the child for a scan when it is time, and never waits for it. Used from the supervisor's thread only.
-
-    Args:
-        converse: starts a child.
-        converse_in_image: starts a child that sees the packages of the image.
-        clock: the wall clock, for people.
+    """Asks the child for a scan when it is time, and never waits for it. Used from the supervisor's thread only. A
+    child of `converse_in_image` sees the packages of the image. `clock` is the wall clock, for people.
 
     Attributes:
         scans: the number of scans that were begun.

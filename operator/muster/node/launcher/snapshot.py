@@ -133,11 +133,8 @@ class Snapshot:
         return _news(self) != _news(previous)
 
     def report(self, now: float, sequence: int, **sender: Any) -> Report:
-        """The report to the coordinator, with ages counted back from `now`.
-
-        Args:
-            sequence: number of the report.
-            sender: the fields of the report that the reporter knows.
+        """The report of this number to the coordinator, with ages counted back from `now`. `sender` has the fields that
+        the reporter knows.
         """
         failed = sum(1 for rank in self.ranks + self.previous_ranks if rank.tail)
         tail_chars = _MAX_TAILS_CHARS // max(failed, 1)

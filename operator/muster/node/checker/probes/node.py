@@ -120,10 +120,7 @@ def run(
 
 def in_time(answer: Mapping[str, Any], profile: Profile, cut: bool) -> Dict[str, Any]:
     """Return the answer of a probe, or NoTime: an end at the profile's end, before the probe's own deadline, proves
-    nothing.
-
-    Args:
-        cut: whether the probe had less time than its own deadline.
+    nothing. `cut`: the probe had less time than that deadline.
     """
     if not cut or answer["outcome"] != outcome.HUNG:
         return dict(answer)

@@ -45,6 +45,7 @@ def listen(store: Any, node_rank: int, host: str, port: int) -> Optional[socket.
         store: the torch store in which both nodes have met.
         node_rank: rank of this node.
         host: address of the first node.
+        port: to listen on.
     """
     key = _KEY % node_rank
     address = address_to(host, port)
@@ -62,11 +63,7 @@ def listen(store: Any, node_rank: int, host: str, port: int) -> Optional[socket.
 
 
 def problem(store: Any, node_rank: int, port: int) -> str:
-    """Return why the other node cannot be reached; "" where it can, or has put no address.
-
-    Args:
-        node_rank: rank of the other node.
-    """
+    """Return why the other node, of rank `node_rank`, cannot be reached; "" where it can, or has put no address."""
     key = _KEY % node_rank
     until = time.monotonic() + SAYS_SECONDS
     while not store.check([key]):

@@ -128,6 +128,7 @@ def _experts_problem(candidate: Candidate, expert_counts: Sequence[int], model_r
     """Why not all experts are there; "" = they are, or there are none.
 
     Args:
+        candidate: the save.
         expert_counts: the number of experts of each layer that has any.
         model_ranks: the number of model-parallel ranks.
     """
@@ -156,6 +157,7 @@ def _experts_optimizers_problem(candidate: Candidate, expert_counts: Sequence[in
     number of experts of some layer, and the save that `latest` names has as many.
 
     Args:
+        candidate: the save.
         expert_counts: the number of experts of each layer that has any.
         model_ranks: the number of model-parallel ranks.
     """

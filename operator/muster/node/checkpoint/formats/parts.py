@@ -115,6 +115,7 @@ def own_weights(candidate: Candidate, states: Sequence[Pattern[str]], parts: Seq
     """The files that may hold weights under names that a program has chosen, and those that an index of them names.
 
     Args:
+        candidate: the checkpoint.
         states: patterns of the names of files with other content.
         parts: directories that have rules of their own.
 
@@ -143,11 +144,8 @@ def own_problem(candidate: Candidate, names: Iterable[str]) -> str:
 
 
 def missing_rank(candidate: Candidate, random: Pattern[str]) -> str:
-    """The missing file among those that each rank saves for itself; "" = none.
-
-    Args:
-        random: pattern of the names of random states, with the rank's number as the first group. Each rank saves them
-        later than its other files.
+    """The missing file among those that each rank saves for itself; "" = none. The pattern of the names of random
+    states has the rank's number as its first group. Each rank saves them later than its other files.
     """
     ranks: Dict[str, Set[int]] = {}
     for match in filter(None, map(_OF_RANK.match, candidate.files)):

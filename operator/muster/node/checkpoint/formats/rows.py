@@ -115,10 +115,8 @@ def _problem(row: _Row, candidate: Candidate) -> str:
 
 
 def _order_problem(row: _Row, candidate: Candidate, files: Set[str]) -> str:
-    """Why a file is of another save than the one that was written after it; "" = none is.
-
-    Args:
-        files: those that are needed.
+    """Why a file is of another save than the one that was written after it; "" = none is. `files` are those that are
+    needed.
     """
     for kind in filter(None, (row.last, *row.ends)):
         for end in _files_of_kind(candidate, kind):
@@ -151,11 +149,7 @@ def _dcp_problem(candidate: Candidate, parts: Sequence[str]) -> str:
 
 
 def _ranks_problem(candidate: Candidate, kinds: Tuple[str, ...], count: int = 0) -> str:
-    """The first missing file of those that each rank writes; "" = none.
-
-    Args:
-        count: how many ranks there are at least.
-    """
+    """The first missing file of those that each rank writes; "" = none. There are at least `count` ranks."""
     there = {kind: _numbers(candidate, kind) for kind in kinds}
     count = max([count, *(max(numbers) + 1 for numbers in there.values() if numbers)])
     for kind, numbers in there.items():
