@@ -79,9 +79,9 @@ class Recorder:
     def begin(self) -> None:
         from_policy, plain_assess, rule = Rules.from_policy, assess.assess, breaker.rule
 
-        def noted(fleet: FleetPolicySpec) -> Rules:
-            rules = from_policy(fleet)
-            self._policies[id(rules)] = rules, fleet
+        def noted(policy: FleetPolicySpec) -> Rules:
+            rules = from_policy(policy)
+            self._policies[id(rules)] = rules, policy
             return rules
 
         def judged(world: NodeWorld) -> Verdict:

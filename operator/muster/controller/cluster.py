@@ -91,7 +91,7 @@ class JobMemory:
     progress_written_at: float = float("-inf")
     counts_written_at: float = float("-inf")
     refusal_logged: str = ""
-    unfenced_workers: UnfencedAges = field(default_factory=UnfencedAges)
+    unfenced_ages: UnfencedAges = field(default_factory=UnfencedAges)
     unused_seconds: float = 0.0  # for how long it has held nodes without a start, in several times
     reported_class: str = ""  # the PriorityClass that counts for nothing, as its people were told
 
@@ -435,7 +435,7 @@ class Cluster:
         if self._depends_on_heartbeats(job, gang, launchers):
             self.leases.ask()
         fleet = self.fleet.snapshot(ages)
-        seen = memory.unfenced_workers
+        seen = memory.unfenced_ages
         there = self._still_there(gang)
         seen.update(gang, there, fleet.nodes, self.heartbeats.beats, self._clock(), self._answers.attended_seconds())
         dark = sum(name in fleet.nodes for name in ages.older_than(DARK_SECONDS))

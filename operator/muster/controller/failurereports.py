@@ -76,9 +76,9 @@ class FailureReports:
         moments = (None if age is None else now - timedelta(seconds=age), self._other_since.get(node))
         return max((moment for moment in moments if moment is not None), default=None)
 
-    def new_result(self, record: NodeHealth) -> CheckResult | None:
-        """The result of a requested test of a node that its record does not have yet; None: there is none."""
-        name, recorded = record.metadata.name, record.status.check
+    def new_result(self, health: NodeHealth) -> CheckResult | None:
+        """The result of a requested test of a node that its NodeHealth does not have yet; None: there is none."""
+        name, recorded = health.metadata.name, health.status.check
         result = self._results.get(name)
         if result is not None and recorded is not None and recorded.id == result.id:
             result = None
@@ -88,8 +88,8 @@ class FailureReports:
     def tested(self, finding: Finding) -> None:
         """Take in the result of a test on a node that no gang has."""
         now, name = self._wall_clock(), finding.node
-        record, node = self._cluster.node_record(name), self._cluster.fleet.nodes.get(name)
-        boot = record.status.agent.boot_id if record and record.status.agent else ""
+        health, node = self._cluster.node_record(name), self._cluster.fleet.nodes.get(name)
+        boot = health.status.agent.boot_id if health and health.status.agent else ""
         boot = boot or (node.boot_id if node else "")
         failures = [FailedBurnIn(boot, fail.probe, f"test of the node: {fail.message}", now) for fail in finding.fails]
         self._set_burn_ins(name, TESTS, failures)

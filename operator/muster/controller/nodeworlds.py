@@ -61,17 +61,17 @@ class NodeWorlds:
 
     def world_of(self, name: str, now: datetime) -> NodeWorld | None:
         """All that is known of a node; None for one that is gone, or whose record cannot be read."""
-        node, record = self._cluster.fleet.nodes.get(name), self._cluster.node_record(name)
-        if node is None or record is None:
+        node, health = self._cluster.fleet.nodes.get(name), self._cluster.node_record(name)
+        if node is None or health is None:
             return None
         age = self._pass_age_seconds(name) if self.rules.validates else None
         failures = self._reports.job_failures(name, now)
-        if failures and (seconds := self._unheard_seconds(record)) > 0:
+        if failures and (seconds := self._unheard_seconds(health)) > 0:
             self._engine.wake_at(name, now + timedelta(seconds=seconds))
             failures = []
         return NodeWorld(
             NodeFacts.from_node(node),
-            self._with_new_result(record),
+            self._with_new_result(health),
             self.rules,
             now,
             memory=self._engine.memory,
@@ -85,17 +85,17 @@ class NodeWorlds:
             time_is_sure=self._unsure_seconds(name) <= 0,
         )
 
-    def _unheard_seconds(self, record: NodeHealth) -> float:
+    def _unheard_seconds(self, health: NodeHealth) -> float:
         """For how long jobs' failures do not count yet: a new leader may not have heard which tests the node has
         passed since."""
-        is_on_record = any(finding.source == JOBS for finding in record.status.findings)
+        is_on_record = any(finding.source == JOBS for finding in health.status.findings)
         return 0.0 if is_on_record or not self.rules.validates else self._reports.unheard_seconds()
 
-    def _with_new_result(self, record: NodeHealth) -> NodeHealth:
-        result = self._reports.new_result(record)
+    def _with_new_result(self, health: NodeHealth) -> NodeHealth:
+        result = self._reports.new_result(health)
         if result is None:
-            return record
-        return record.model_copy(update={"status": record.status.model_copy(update={"check": result})})
+            return health
+        return health.model_copy(update={"status": health.status.model_copy(update={"check": result})})
 
     def note_verdict(self, name: str, verdict: Verdict | None, now: datetime) -> None:
         """Take in a node's verdict: a quarantine that would be over by now ends once the clock is sure; None: the node

@@ -222,7 +222,7 @@ class RepairKeeper:
     async def _create(self, name: str) -> None:
         case = self._case(name)  # again: other writes have taken their time
         action = case.asks(self._cluster.policy().health.repair) if case is not None else None
-        if case is None or action is None or not case.held or case.incident is None:
+        if case is None or action is None or not case.held or case.incident_time is None:
             return
         body = {
             "apiVersion": API_VERSION,

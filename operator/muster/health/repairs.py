@@ -186,7 +186,7 @@ class Case:
 
     Attributes:
         node: its name.
-        incident: since when the node is out; None: it is in use.
+        incident_time: since when the node is out; None: it is in use.
         wants: what has to be done with the machine; None: nothing, or Muster is not the one that keeps the node out.
         reason: of the verdict.
         message: of the verdict.
@@ -198,7 +198,7 @@ class Case:
     """
 
     node: str
-    incident: datetime | None
+    incident_time: datetime | None
     wants: RepairAction | None = None
     reason: str = ""
     message: str = ""
@@ -216,17 +216,17 @@ class Case:
     def spec(self) -> RepairRequestSpec:
         """Return the spec of the RepairRequest for this node.
 
-        The caller has made sure that `wants` and `incident` are set.
+        The caller has made sure that `wants` and `incident_time` are set.
         """
         assert self.wants is not None
-        assert self.incident is not None
+        assert self.incident_time is not None
         counting = (finding for finding in self.findings if not finding.observed)
         weighing = [finding for finding in counting if WEIGHT[finding.severity] >= WEIGHT[Severity.DEGRADED]]
         return RepairRequestSpec(
             node=self.node,
             node_uid=self.node_uid,
             action=self.wants,
-            incident_time=self.incident,
+            incident_time=self.incident_time,
             reason=self.reason,
             message=self.message,
             evidence=[finding for finding in weighing if finding.source != REPAIR][:MAX_REPAIR_EVIDENCE],
@@ -257,11 +257,11 @@ class Request:
 
     Attributes:
         status: the state of the request.
-        incident: the time of the incident that the request is about; None where it cannot be read.
+        incident_time: of the incident that the request is about; None where it cannot be read.
     """
 
     status: RepairStatus
-    incident: datetime | None
+    incident_time: datetime | None
 
     @classmethod
     def from_object(cls, request: RepairRequest) -> "Request":
@@ -334,11 +334,11 @@ def _waiting(world: RepairWorld) -> list[Case]:
         case
         for name, case in world.cases.items()
         if case.asks(world.policy)
-        and case.incident is not None
+        and case.incident_time is not None
         and name not in world.requests
         and name not in world.resting
     ]
-    return sorted(waiting, key=lambda case: (not case.held, case.incident, case.node))
+    return sorted(waiting, key=lambda case: (not case.held, case.incident_time, case.node))
 
 
 def _why_ended(case: Case | None, request: Request, policy: RepairPolicy, missing_seconds: float | None) -> str:
@@ -357,9 +357,9 @@ def _why_ended(case: Case | None, request: Request, policy: RepairPolicy, missin
         return ""
     if case.held and stage is not Stage.ASKED:
         return ""  # the end of the repair is recorded first
-    if case.incident is None:
+    if case.incident_time is None:
         return "the node is in use again"
-    if case.incident != request.incident:
+    if case.incident_time != request.incident_time:
         return "the request is about a fault that has ended"
     if stage is Stage.ASKED:
         if not policy.actions:

@@ -1131,34 +1131,34 @@ class Rules:
     _known: dict[tuple[str, str], tuple[_Exact, ...]] = field(default_factory=dict, compare=False)
 
     @classmethod
-    def from_policy(cls, fleet: FleetPolicySpec) -> "Rules":
+    def from_policy(cls, policy: FleetPolicySpec) -> "Rules":
         """Return the rules of a FleetPolicy; its contradictions are in `problems`."""
-        policy = fleet.health
-        off = {source.name for source in policy.sources if not source.enabled}
-        rows = [row for row in ROWS if row.source not in off] + [_row_of(rule) for rule in policy.rules]
+        health = policy.health
+        off = {source.name for source in health.sources if not source.enabled}
+        rows = [row for row in ROWS if row.source not in off] + [_row_of(rule) for rule in health.rules]
 
         def of_kind(kind: type[Condition | Label | TaintMark | Annotation]) -> tuple[_Exact, ...]:
             return tuple(_exact(row) for row in rows if isinstance(row.mark, kind))
 
         return cls(
-            policy.enforcement,
-            Budgets.from_policy(policy.budgets),
-            policy.quarantine,
+            health.enforcement,
+            Budgets.from_policy(health.budgets),
+            health.quarantine,
             frozenset(name.value for name in SourceName if name not in off),
-            fleet.preflight.profile is not Profile.DISABLED,
-            fleet.accelerator_resource,
-            problems(policy),
+            policy.preflight.profile is not Profile.DISABLED,
+            policy.accelerator_resource,
+            problems(health),
             of_kind(Condition),
             of_kind(Label),
             of_kind(TaintMark),
             of_kind(Annotation),
             tuple(row for row in rows if isinstance(row.mark, Deletion)),
             tuple(row for row in rows if isinstance(row.mark, Shortage)),
-            Windows.from_policy(fleet.maintenance),
-            frozenset(source.name.value for source in policy.sources if source.observe_only)
-            | {_source_of(rule) for rule in policy.rules if rule.observe_only},
-            frozenset(policy.observed_reasons),
-            IgnoredPorts.from_policy(policy.ignored_ports),
+            Windows.from_policy(policy.maintenance),
+            frozenset(source.name.value for source in health.sources if source.observe_only)
+            | {_source_of(rule) for rule in health.rules if rule.observe_only},
+            frozenset(health.observed_reasons),
+            IgnoredPorts.from_policy(health.ignored_ports),
         )
 
     def observes(self, sign: Sign) -> bool:

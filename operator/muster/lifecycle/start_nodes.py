@@ -124,14 +124,9 @@ def move_off_closed_nodes(start: StartContext) -> Plan | None:
     return commit(world, moved, Announcement(NODE_CLOSED, note, warning=True))
 
 
-def are_few(some: int, members: int) -> bool:
-    """Whether the number is small enough to blame these members' nodes, so that the others keep theirs.
-
-    Args:
-        some: how many members are concerned.
-        members: how many members the gang has.
-    """
-    return 2 * some < members or (some == 1 and members > 1)
+def are_few(some: int, member_count: int) -> bool:
+    """Whether `some` of a gang's members are few enough to blame their nodes, so that the others keep theirs."""
+    return 2 * some < member_count or (some == 1 and member_count > 1)
 
 
 def _find_late_workers(start: StartContext) -> dict[int, str]:

@@ -44,7 +44,7 @@ def reduce(worker):
     order = worker.order
     figures = {"best_bus_gb_per_s": 2.5, "segments": 5000, "segments_again": 5}
     sizes = [{"bytes": size, **figures} for size, _ in order["sizes"]]
-    found = {"backend": "gloo", "world": worker.crew * order["nodes"], "sizes": sizes}
+    found = {"backend": "gloo", "world": worker.crew_size * order["nodes"], "sizes": sizes}
     if order["nodes"] == 1:
         return found
     worker.phase("connect")

@@ -64,7 +64,7 @@ class TestPlan:
             pytest.param(case(wants=None), ALL, None, id="nothing has to be done"),
             pytest.param(case(), RepairPolicy(actions=[REPLACE]), None, id="of another kind"),
             pytest.param(case(), NONE, None, id="nobody wants that"),
-            pytest.param(case(incident=None), ALL, None, id="it is in use"),
+            pytest.param(case(incident_time=None), ALL, None, id="it is in use"),
         ],
     )
     def test_who_is_asked_for(self, it: Case, policy: RepairPolicy, wanted: tuple[str, str] | None) -> None:
@@ -81,18 +81,20 @@ class TestPlan:
             pytest.param(case(is_empty=False), request(Stage.ASKED), ALL, None, NOT_EMPTY, id="somebody came"),
             pytest.param(case(wants=None), request(Stage.ASKED), ALL, None, "or none", id="the evidence is gone"),
             pytest.param(case(wants=REPLACE), request(Stage.ASKED), ALL, None, "another action", id="another action"),
-            pytest.param(case(incident=None), request(Stage.ASKED), ALL, None, "in use", id="it is back"),
+            pytest.param(case(incident_time=None), request(Stage.ASKED), ALL, None, "in use", id="it is back"),
             pytest.param(None, request(Stage.ASKED), ALL, None, "", id="nobody can say just now"),
             pytest.param(None, request(Stage.ASKED), ALL, 0.0, "gone", id="asked, gone"),
-            pytest.param(case(incident=None), request(Stage.IN_PROGRESS), NONE, None, "", id="somebody is at it"),
+            pytest.param(case(incident_time=None), request(Stage.IN_PROGRESS), NONE, None, "", id="somebody is at it"),
             pytest.param(None, request(Stage.IN_PROGRESS), ALL, GONE_SECONDS - 1, "", id="it is installed anew"),
             pytest.param(None, request(Stage.IN_PROGRESS), ALL, GONE_SECONDS, "gone", id="it does not come back"),
             pytest.param(case(held=True), request(Stage.DONE), ALL, None, "", id="done is not on record yet"),
-            pytest.param(case(incident=None, held=True), request(Stage.DONE), ALL, None, "", id="nor for one in use"),
-            pytest.param(case(), request(Stage.DONE), ALL, None, "", id="done, and it is not proved"),
-            pytest.param(case(incident=None), request(Stage.DONE), ALL, None, "in use", id="done and proved"),
             pytest.param(
-                case(incident=after(9)),
+                case(incident_time=None, held=True), request(Stage.DONE), ALL, None, "", id="nor for one in use"
+            ),
+            pytest.param(case(), request(Stage.DONE), ALL, None, "", id="done, and it is not proved"),
+            pytest.param(case(incident_time=None), request(Stage.DONE), ALL, None, "in use", id="done and proved"),
+            pytest.param(
+                case(incident_time=after(9)),
                 request(Stage.DONE),
                 ALL,
                 None,
@@ -102,9 +104,11 @@ class TestPlan:
             pytest.param(case(wants=REPLACE), request(Stage.DONE), ALL, None, "needs Replace now", id="it took more"),
             pytest.param(case(), request(Stage.DONE, REPLACE), ALL, None, "", id="less is asked for than was done"),
             pytest.param(case(), request(Stage.FAILED), NONE, None, "", id="failed, policy off"),
-            pytest.param(case(incident=None), request(Stage.FAILED), ALL, None, "in use", id="failed and released"),
             pytest.param(
-                case(incident=after(9)),
+                case(incident_time=None), request(Stage.FAILED), ALL, None, "in use", id="failed and released"
+            ),
+            pytest.param(
+                case(incident_time=after(9)),
                 request(Stage.FAILED),
                 ALL,
                 None,
@@ -123,7 +127,7 @@ class TestPlan:
         assert (found.creates, found.holds) == ((), ())  # the old one goes first
 
     def test_no_more_at_once_than_the_policy_says_and_those_that_are_held_already_first(self) -> None:
-        cases = {name: case(name, incident=after(at)) for name, at in (("a", 3), ("b", 1), ("c", 2), ("d", 0))}
+        cases = {name: case(name, incident_time=after(at)) for name, at in (("a", 3), ("b", 1), ("c", 2), ("d", 0))}
         cases["a"] = replace(cases["a"], held=True)
         there = {"d": request(Stage.IN_PROGRESS), "e": request(Stage.DONE)}
         found = plan(RepairWorld(cases, there, ALL.model_copy(update={"max_concurrent": 3})))

@@ -76,7 +76,7 @@ def occupy(worker):
     return {}
 
 def fine(worker):
-    return {"index": worker.index, "crew": worker.crew}
+    return {"index": worker.index, "crew": worker.crew_size}
 
 def hang(worker):
     worker.phase("busy")

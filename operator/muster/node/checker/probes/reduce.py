@@ -53,11 +53,11 @@ def all_reduce(worker: Worker) -> Dict[str, Any]:
     group: Any = None
     listener = None
     try:
-        world, rank = order["nodes"] * worker.crew, order["node_rank"] * worker.crew + _local_rank(worker)
+        world, rank = order["nodes"] * worker.crew_size, order["node_rank"] * worker.crew_size + _local_rank(worker)
         began = time.monotonic()
         worker.phase(CONNECT)
         store, interface = _store(worker, rank, world)
-        speaks = order["nodes"] == _PAIR and rank % worker.crew == 0
+        speaks = order["nodes"] == _PAIR and rank % worker.crew_size == 0
         if speaks:
             listener = ways.listen(store, order["node_rank"], order["master"], order["port"])
         worker.phase(GROUP)

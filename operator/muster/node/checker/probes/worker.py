@@ -35,14 +35,14 @@ class Worker:
         torch: the module; a probe never imports it.
         order: the order's parameters.
         index: index of the device, as NVML and CUDA count by bus; on a CPU that of the process.
-        crew: number of processes that run this probe on this node.
+        crew_size: number of processes that run this probe on this node.
     """
 
-    def __init__(self, torch: Any, order: Dict[str, Any], index: int, crew: int, tell: int, hear: int) -> None:
+    def __init__(self, torch: Any, order: Dict[str, Any], index: int, crew_size: int, tell: int, hear: int) -> None:
         self.torch = torch
         self.order = order
         self.index = index
-        self.crew = crew
+        self.crew_size = crew_size
         self.cuda = order["device"] == "cuda"
         self._tell = tell
         self._hear = hear
