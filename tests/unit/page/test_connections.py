@@ -260,7 +260,7 @@ async def test_where_all_places_are_taken_the_user_with_the_most_gives_up_its_ol
 
 def test_all_connections_fit_into_the_files_that_a_process_may_open_anywhere() -> None:
     limits = connections.LIMITS
-    of_probes = serve._MAX_ANSWERED + serve._MAX_WAITING
+    of_probes = 2 * (serve._MAX_THREADS + serve._MAX_WAITING)
     assert limits.unauthenticated + limits.waiting + connections.MAX_CONNECTIONS + of_probes <= 1024 - 32
 
 

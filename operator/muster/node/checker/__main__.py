@@ -40,6 +40,7 @@ def main() -> int:
                 "/healthz": probe(lambda: "" if checker.is_alive() else "the checker has stopped"),
                 "/metrics": open_metrics(lambda: exposition(checker.metrics())),
             },
+            node=frozenset({settings.listen[0]}),  # of the host's loopback, where the kubelet asks
         ).port
     except OSError as error:
         log("no port for /healthz and /metrics", address=settings.listen, problem=str(error))
