@@ -12,7 +12,6 @@ The operator, the page, the agent and the checker use it. The checker's Python m
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import functools
 import http
 import ipaddress
@@ -20,7 +19,6 @@ import resource
 import select
 import socket
 import ssl
-import struct
 import sys
 import threading
 import time
@@ -32,7 +30,6 @@ from typing import (
     Dict,
     FrozenSet,
     Iterable,
-    List,
     Mapping,
     NamedTuple,
     Optional,
@@ -79,7 +76,7 @@ _MAX_WAITING = 128  # connections without a whole request, of each of these: far
 _MAX_READS = 32  # pieces in which a request may come
 _BACKLOG = 1024  # connections that the kernel keeps until they are accepted
 _ACCEPTED_AT_ONCE = 256
-_RECEIVE_BUFFER_BYTES = 16 * 1024  # the kernel's memory for what clients send before it is read is the pod's
+RECEIVE_BUFFER_BYTES = 16 * 1024  # the kernel takes twice this
 _NO_SOCKET_SECONDS = 0.1  # pause when there is no file descriptor left
 _CHECK_SECONDS = 0.25  # between two checks for connections whose time is over
 _CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -104,8 +101,8 @@ def probe(problem: Callable[[], str]) -> Endpoint:
     """Return an endpoint for the kubelet: status 503 with the problem, or 200 where the problem is ""."""
 
     def endpoint(_: str) -> Answer:
-        found = problem()
-        return (503 if found else 200), f"{found or 'ok'}\n".encode()
+        text = problem()
+        return (503 if text else 200), f"{text or 'ok'}\n".encode()
 
     return endpoint
 
@@ -277,7 +274,7 @@ class Server:
         self._node_lane, self._other_lane = _Lane(), _Lane()
         self._waiting: Dict[int, _Connection] = {}  # by file descriptor, oldest first
         self._closed = False
-        self._listener = _listening_socket(*address)
+        self._listener = listening_socket(*address, _BACKLOG)
         self.port = int(self._listener.getsockname()[1])
         threading.Thread(target=self._run, name="http", daemon=True).start()
 
@@ -416,15 +413,28 @@ class Server:
         return endpoint(next((value.strip() for name, _, value in headers if name.lower() == "authorization"), ""))
 
 
-def _listening_socket(host: str, port: int) -> socket.socket:
+def listening_socket(host: str, port: int, backlog: int) -> socket.socket:
+    """Return a socket that listens, and does not block.
+
+    What clients send before it is read is the kernel's memory, and the pod's: 32 KiB of each at most, where Linux would
+    give up to eight times as much.
+
+    Args:
+        host: to listen on; "": all addresses, IPv6 and IPv4 where both exist.
+        port: 0: any.
+        backlog: how many connections the kernel keeps until they are accepted.
+
+    Raises:
+        OSError: the port is taken, or there is no such address.
+    """
     host = host or ("::" if socket.has_dualstack_ipv6() else "0.0.0.0")  # noqa: S104 - that is what was asked for
     family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
     # Whatever the node's default for new sockets is, "::" serves both kinds where there are both.
-    both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
-    made = socket.create_server((host, port), family=family, backlog=_BACKLOG, dualstack_ipv6=both)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)
-    made.setblocking(False)
-    return made
+    is_for_both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
+    listener = socket.create_server((host, port), family=family, backlog=backlog, dualstack_ipv6=is_for_both)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
+    listener.setblocking(False)
+    return listener
 
 
 def _head(status: int, body: bytes) -> bytes:
@@ -440,95 +450,3 @@ def open_as_many_files_as_allowed() -> None:
     it."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-def listening_sockets(
-    address: Tuple[str, int], backlogs: Iterable[int], receive_buffer_bytes: int
-) -> List[socket.socket]:
-    """Return sockets that listen on the same port, one with each backlog. `sort_by_source` shares connections out.
-
-    Args:
-        address: host and port; no host: all addresses, of both kinds where the machine has both; port 0: any.
-        backlogs: how many connections each socket keeps until they are accepted.
-        receive_buffer_bytes: the kernel's memory for what a client of an accepted connection sends before it is read.
-
-    Raises:
-        OSError: the port is in use, or the machine has no such address.
-    """
-    host, port = address
-    host = host or ("::" if socket.has_dualstack_ipv6() else "0.0.0.0")  # noqa: S104 - that is what was asked for
-    family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-    # Whatever the node's default for new sockets is, "::" serves both kinds where there are both.
-    both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
-    if port:  # the sockets below would share it with those of another server of this user
-        socket.create_server((host, port), family=family, dualstack_ipv6=both).close()
-    made: List[socket.socket] = []
-    try:
-        for backlog in backlogs:
-            made.append(
-                socket.create_server((host, port), family=family, backlog=backlog, dualstack_ipv6=both, reuse_port=True)
-            )
-            port = int(made[0].getsockname()[1])
-            made[-1].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
-            made[-1].setblocking(False)
-    except OSError:
-        for each in made:
-            each.close()
-        raise
-    return made
-
-
-# Linux names it so; Python does not.
-_SO_ATTACH_REUSEPORT_CBPF = 51
-# The kernel's classic filters: instructions of 16 bits, two jumps of 8 bits, and a number.
-_LOAD_WORD, _LOAD_BYTE, _SHIFT_RIGHT, _JUMP_EQUAL, _JUMP, _RETURN = 0x20, 0x30, 0x74, 0x15, 0x05, 0x06
-_NETWORK_HEADER = -0x100000  # offsets from here on are those of the IP header
-_SOURCE_IPV4, _SOURCE_IPV6 = 12, 8
-
-_Instruction = Tuple[int, int, int, int]  # code, jump if true, jump if false, number
-_FIRST: _Instruction = (_RETURN, 0, 0, 0)
-
-
-def sort_by_source(listener: socket.socket, clients: Iterable[str], number: int) -> None:
-    """Have the kernel give new connections of these clients to one socket of a port, and all others to the first.
-
-    Args:
-        listener: any of the sockets.
-        clients: addresses, or networks as `client_network` returns them. Kernels have room for 110 of them at least.
-        number: of their socket; 0 is the first.
-
-    Raises:
-        OSError: the kernel cannot.
-    """
-    networks = [ipaddress.ip_network(each) for each in clients]
-    ipv4 = _match([each for each in networks if each.version == 4], _SOURCE_IPV4, number)
-    ipv6 = _match([each for each in networks if each.version == 6], _SOURCE_IPV6, number)
-    program = [
-        (_LOAD_BYTE, 0, 0, _NETWORK_HEADER),
-        (_SHIFT_RIGHT, 0, 0, 4),
-        (_JUMP_EQUAL, 0, 1, 6),
-        (_JUMP, 0, 0, len(ipv4) + 1),
-        *ipv4,
-        _FIRST,
-        *ipv6,
-        _FIRST,
-    ]
-    code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *each[:3], each[3] % 2**32) for each in program))
-    listener.setsockopt(
-        socket.SOL_SOCKET, _SO_ATTACH_REUSEPORT_CBPF, struct.pack("HL", len(program), ctypes.addressof(code))
-    )
-
-
-def _match(
-    networks: Iterable[Union[ipaddress.IPv4Network, ipaddress.IPv6Network]], offset: int, number: int
-) -> List[_Instruction]:
-    """Return instructions that give connections of these networks, of whole words, to the socket with this number."""
-    made: List[_Instruction] = []
-    for network in networks:
-        words = struct.unpack(f"!{network.prefixlen // 32}I", network.network_address.packed[: network.prefixlen // 8])
-        for index, word in enumerate(words):
-            left = 2 * (len(words) - index - 1) + 1  # instructions until the next network
-            made.append((_LOAD_WORD, 0, 0, _NETWORK_HEADER + offset + 4 * index))
-            made.append((_JUMP_EQUAL, 0, left, word))
-        made.append((_RETURN, 0, 0, number))
-    return made

@@ -4,7 +4,6 @@ to it."""
 import contextlib
 import errno
 import itertools
-import select
 import socket
 import ssl
 import sys
@@ -260,7 +259,7 @@ class TestPlaces:
         assert ports * lanes * (serve._MAX_WAITING + serve._MAX_THREADS) < 1024 - 250
 
     def test_what_a_client_sends_before_it_is_read_takes_little_of_the_kernels_memory(self) -> None:
-        with serve._listening_socket("127.0.0.1", 0) as listener, socket.socket() as client:
+        with serve.listening_socket("127.0.0.1", 0, 8) as listener, socket.socket() as client:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
             client.connect(listener.getsockname())
             client.settimeout(1.0)  # nothing more is taken
@@ -532,44 +531,6 @@ class Gone:
         socket.close(connection.detach())
         self.detached = True
         raise OSError(errno.ENOTCONN, "gone")
-
-
-class TestSorting:
-    """`sort_by_source`, which the coordinator's port uses."""
-
-    @pytest.fixture
-    def sockets(self) -> Iterator[list[socket.socket]]:
-        made = serve.listening_sockets(("", 0), [8] * 2, 16384)
-        yield made
-        for each in made:
-            each.close()
-
-    def accepted(self, sockets: list[socket.socket], client: str) -> int:
-        """Which socket the kernel gives a connection from this address to."""
-        address = ("::1" if ":" in client else "127.0.0.1", sockets[0].getsockname()[1])
-        with socket.create_connection(address, timeout=PATIENCE_SECONDS, source_address=(client, 0)):
-            ready, _, _ = select.select(sockets, [], [], PATIENCE_SECONDS)
-            for each in ready:
-                each.accept()[0].close()
-            (one,) = ready
-            return sockets.index(one)
-
-    @pytest.mark.parametrize("client", ["127.0.0.1", "127.0.0.2", "::1"])
-    @pytest.mark.parametrize("others", [[], ["10.0.0.1", "2001:db8::1"], ["::2", "0:0:0:1::/64"]])
-    def test_the_kernel_sorts_addresses_out(self, sockets: list[socket.socket], client: str, others: list[str]) -> None:
-        serve.sort_by_source(sockets[0], others, 1)
-        assert self.accepted(sockets, client) == 0
-        serve.sort_by_source(sockets[0], [*others, client], 1)
-        assert self.accepted(sockets, client) == 1
-
-    def test_an_ipv6_network_is_sorted_as_a_whole(self, sockets: list[socket.socket]) -> None:
-        serve.sort_by_source(sockets[0], ["2001:db8::/64", "::/64"], 1)
-        assert self.accepted(sockets, "::1") == 1
-        assert self.accepted(sockets, "127.0.0.1") == 0
-
-    def test_no_port_is_shared_with_another_server(self, sockets: list[socket.socket]) -> None:
-        with pytest.raises(OSError, match="in use"):
-            serve.listening_sockets(("", sockets[0].getsockname()[1]), [8], 16384)
 
 
 def test_no_port_is_shared_with_another_server(start: Any) -> None:

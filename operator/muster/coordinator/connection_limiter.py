@@ -35,10 +35,6 @@ FORGETTING_SECONDS = 300.0  # until half of the handshakes that an address has w
 # older ones have most likely been given up, or are the flood's.
 NEWEST_FIRST_SECONDS = 2.0
 BACKLOG = 4096
-# What a client may send to a socket that is not read yet lies in the kernel's memory, which is charged to the pod: the
-# kernel takes twice this, so that 4,096 of them hold 128 MiB. Linux would give each of them four to eight times as
-# much.
-RECEIVE_BUFFER_BYTES = 16 * 1024
 # Connections that come within this pause after another one are accepted together, so many at most: one by one, each
 # would wake the loop.
 GATHERED, GATHERING_SECONDS = 256, 0.025
@@ -100,7 +96,7 @@ class ConnectionLimiter:
         """Accept and let in connections until this is cancelled; then close those that still wait.
 
         Args:
-            listener: a socket of `listening_socket`.
+            listener: of `muster.serve.listening_socket`.
         """
         loop, last = asyncio.get_running_loop(), float("-inf")
         try:
@@ -281,26 +277,6 @@ class ConnectionLimiter:
                 return visitor
             visitor.close()
         return None
-
-
-def listening_socket(host: str, port: int) -> socket.socket:
-    """Return a socket that listens for a `ConnectionLimiter`.
-
-    Args:
-        host: to listen on; "": all addresses, IPv6 and IPv4 where both exist.
-        port: 0: any.
-
-    Raises:
-        OSError: the port is taken, or there is no such address.
-    """
-    host = host or ("::" if socket.has_dualstack_ipv6() else "0.0.0.0")  # noqa: S104 - that is what was asked for
-    family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-    # Whatever the node's default for new sockets is, "::" serves both kinds where there are both.
-    is_for_both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
-    listener = socket.create_server((host, port), family=family, backlog=BACKLOG, dualstack_ipv6=is_for_both)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
-    listener.setblocking(False)
-    return listener
 
 
 def _has_hung_up(visitor: socket.socket) -> bool:

@@ -23,7 +23,7 @@ from prometheus_client import Counter, Gauge
 
 from muster.coordinator import endpoints
 from muster.coordinator.auth import AuthError, Caller, claimed
-from muster.coordinator.connection_limiter import HANDSHAKES_PER_SECOND, ConnectionLimiter, listening_socket
+from muster.coordinator.connection_limiter import BACKLOG, HANDSHAKES_PER_SECOND, ConnectionLimiter
 from muster.coordinator.endpoints import ReportEndpoint
 from muster.coordinator.http import BadRequestError, Connection, Head, refusal
 from muster.coordinator.hub import Hub, Membership
@@ -33,6 +33,7 @@ from muster.coordinator.refused import RefusedWorkers
 from muster.coordinator.tasks import Tasks
 from muster.protocol.checks import CheckReport
 from muster.protocol.messages import MAX_REPORT_BYTES, REPORT_PATH, Directive, ProtocolError, Report
+from muster.serve import listening_socket
 
 MAX_HOLD_SECONDS = 10.0
 HANDSHAKE_SECONDS = 5.0
@@ -174,7 +175,7 @@ class CoordinatorServer:
         self.load_certificate(certificate_pem, key_pem)
         # asyncio gives each TLS connection a read buffer of 256 KiB: a gigabyte for 4,096 idle launchers.
         asyncio.sslproto.SSLProtocol.max_size = TLS_BUFFER_BYTES
-        self._listener = listening_socket(host, port)
+        self._listener = listening_socket(host, port, BACKLOG)
         self._tasks.spawn(self._limiter.serve(self._listener))
         self._tasks.spawn(self._sweep())
         return int(self._listener.getsockname()[1])

@@ -12,9 +12,10 @@ import ssl
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
-from muster.coordinator.connection_limiter import ConnectionLimiter, Limits, listening_socket
+from muster.coordinator.connection_limiter import BACKLOG, ConnectionLimiter, Limits
 from muster.coordinator.metered_tls import TlsMeter
 from muster.coordinator.tasks import Tasks
+from muster.serve import listening_socket
 
 LIMITS = Limits(unauthenticated=128, waiting=256, waiting_of_address=128)
 """All of them fit into 1,024 open files, with MAX_CONNECTIONS and those of the probes' port. A browser has six
@@ -79,7 +80,7 @@ class Connections:
         """
         # asyncio gives each TLS connection a read buffer of 256 KiB.
         asyncio.sslproto.SSLProtocol.max_size = TLS_BUFFER_BYTES
-        with listening_socket(host, port) as listener:
+        with listening_socket(host, port, BACKLOG) as listener:
             self._tasks.spawn(self._limiter.serve(listener))
             self._tasks.spawn(self._sweep())
             try:

@@ -14,8 +14,10 @@ from tests.unit.coordinator.floods import (
 from tests.unit.coordinator.simulated import simulated
 
 from localcluster.patience import PATIENCE_SECONDS
+from muster import serve
 from muster.coordinator import connection_limiter as module
 from muster.coordinator.connection_limiter import ConnectionLimiter, Limits
+from muster.serve import listening_socket
 
 
 class Hall:
@@ -249,7 +251,7 @@ async def test_what_is_wrong_with_one_connection_ends_nothing() -> None:
             raise ValueError("of the first")
         done.set()
 
-    with module.listening_socket("127.0.0.1", 0) as listener:
+    with listening_socket("127.0.0.1", 0, module.BACKLOG) as listener:
         serving = asyncio.create_task(ConnectionLimiter(enter).serve(listener))
         clients = await connected(2, listener.getsockname()[1])
         async with asyncio.timeout(PATIENCE_SECONDS):
@@ -279,7 +281,7 @@ async def test_connections_that_follow_each_other_are_accepted_together(monkeypa
         turns.append(len(hosts) - begun)
 
     monkeypatch.setattr(ConnectionLimiter, "_accept_waiting", count)
-    with module.listening_socket("127.0.0.1", 0) as listener:
+    with listening_socket("127.0.0.1", 0, module.BACKLOG) as listener:
         address = listener.getsockname()
         clients = [socket.create_connection(address) for _ in range(40)]  # in the backlog
         serving = asyncio.create_task(ConnectionLimiter(enter).serve(listener))
@@ -300,7 +302,7 @@ async def test_a_port_of_all_addresses_takes_connections_of_both_kinds_and_keeps
         if len(visitors) == 2:
             all_are_in.set()
 
-    with module.listening_socket("", 0) as listener:
+    with listening_socket("", 0, module.BACKLOG) as listener:
         serving = asyncio.create_task(ConnectionLimiter(enter).serve(listener))
         port = listener.getsockname()[1]
         with socket.create_connection(("127.0.0.1", port)), socket.create_connection(("::1", port)):
@@ -309,12 +311,12 @@ async def test_a_port_of_all_addresses_takes_connections_of_both_kinds_and_keeps
         serving.cancel()
     assert {host for _, host in visitors} == {"127.0.0.1", "::/64"}
     buffers = [visitor.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) for visitor, _ in visitors]
-    assert max(buffers) <= 2 * module.RECEIVE_BUFFER_BYTES
+    assert max(buffers) <= 2 * serve.RECEIVE_BUFFER_BYTES
     close([visitor for visitor, _ in visitors])
 
 
 async def test_those_who_wait_when_the_port_is_closed_are_closed() -> None:
-    with module.listening_socket("127.0.0.1", 0) as listener:
+    with listening_socket("127.0.0.1", 0, module.BACKLOG) as listener:
         door = ConnectionLimiter(lambda visitor, host: None, Limits(unauthenticated=0))
         serving = asyncio.create_task(door.serve(listener))
         await asyncio.sleep(0)

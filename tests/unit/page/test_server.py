@@ -218,7 +218,7 @@ async def several(
 async def test_known_users_are_answered_during_a_burst_of_unknown_tokens(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "LIMITS", Limits(unauthenticated=200, of_address=200))  # all of them come in
+    monkeypatch.setattr(connections, "LIMITS", Limits(unauthenticated=200))  # all of them come in
     two_tenants(fleet)
     anna, held = fleet.reviews.tenant("anna", "team-a"), Held(fleet, "wrong-")
     async with fleet.served() as address:
