@@ -201,12 +201,12 @@ def is_of_present_branch(record: GangSpec, checkpoint: CheckpointReport) -> bool
     return _history(branch).has(checkpoint.step, checkpoint.written_ns)
 
 
-def _history(branch: Branch) -> checkpoints.Branch:
+def _history(branch: Branch) -> checkpoints.BranchFilter:
     return _parse_exclusions(branch.step, branch.excluded_checkpoints, branch.frozen)
 
 
 @lru_cache(maxsize=256)
-def _parse_exclusions(step: int, excluded: str, frozen: bool) -> checkpoints.Branch:
+def _parse_exclusions(step: int, excluded: str, frozen: bool) -> checkpoints.BranchFilter:
     return checkpoints.branch_of(step, excluded, frozen)
 
 

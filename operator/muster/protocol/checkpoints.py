@@ -23,7 +23,7 @@ Stamp = Tuple[int, int]  # step and written_ns: what is written later has anothe
 
 
 @dataclasses.dataclass(frozen=True)
-class Checkpoint:
+class FoundCheckpoint:
     """A checkpoint that has its commit marker.
 
     Attributes:
@@ -51,7 +51,7 @@ class Checkpoint:
 
 
 @dataclasses.dataclass(frozen=True)
-class Branch:
+class BranchFilter:
     """The training went back to `step`: checkpoints that were there beyond it belong to another branch.
 
     Attributes:
@@ -73,12 +73,12 @@ class Branch:
         return step <= self.step or (not self.frozen and written_ns > 0)
 
 
-def branch_of(step: int, excluded: str, frozen: bool = False) -> Branch:
+def branch_of(step: int, excluded: str, frozen: bool = False) -> BranchFilter:
     """Build the branch from a record's fields: `excluded` as `write_stamps` wrote it."""
     times: Dict[int, List[int]] = {}
     for excluded_step, written_ns in read_stamps(excluded):
         times.setdefault(excluded_step, []).append(written_ns)
-    return Branch(step, times, frozen)
+    return BranchFilter(step, times, frozen)
 
 
 def write_stamps(stamps: Iterable[Stamp]) -> str:
@@ -96,6 +96,6 @@ def kind_in_text(error: str) -> str:
     return next((kind for kind, text in ERROR_KINDS.items() if error.startswith(text % "")), "")
 
 
-def newest_first(checkpoints: Iterable[Checkpoint], limit: int) -> List[Checkpoint]:
+def newest_first(checkpoints: Iterable[FoundCheckpoint], limit: int) -> List[FoundCheckpoint]:
     """Return the `limit` checkpoints of the highest steps."""
     return sorted(checkpoints, key=lambda checkpoint: (-checkpoint.step, checkpoint.path))[:limit]

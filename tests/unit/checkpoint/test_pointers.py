@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from muster.node.checkpoint.pointers import POINTERS, pointer_problem
-from muster.protocol.checkpoints import Checkpoint
+from muster.protocol.checkpoints import FoundCheckpoint
 
 MEGATRON, DEEPSPEED, UNIVERSAL, COMPOSER, DLROVER, VERL, SKYRL, EASY_R1 = POINTERS
 
 
-def of(kind: str, *names: tuple[int, str]) -> list[Checkpoint]:
-    return [Checkpoint(step, f"/ckpt/{name}", format=kind) for step, name in names]
+def of(kind: str, *names: tuple[int, str]) -> list[FoundCheckpoint]:
+    return [FoundCheckpoint(step, f"/ckpt/{name}", format=kind) for step, name in names]
 
 
 ITERATIONS = of("Megatron", (500, "iter_0000500"), (400, "iter_0000400"))

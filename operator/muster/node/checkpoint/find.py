@@ -35,7 +35,7 @@ from muster.node.checkpoint.unrecognized import (
 from muster.node.checkpoint.verdict import Verdict, digest, saving_ns, stamp
 from muster.node.checkpoint.whole import UNLIKE_OTHERS
 from muster.protocol.checkpoint_names import absolute, joined, order_candidates, put_away, readable, step_in_name
-from muster.protocol.checkpoints import MAX_LISTED, MAX_STAMPS, Branch, Checkpoint, Stamp, newest_first
+from muster.protocol.checkpoints import MAX_LISTED, MAX_STAMPS, BranchFilter, FoundCheckpoint, Stamp, newest_first
 from muster.protocol.messages import MAX_NUMBER, is_plain
 
 MAX_EXAMINED = 64
@@ -115,12 +115,12 @@ class ScanOptions:
 
     thorough: bool = True
     judges: bool = True
-    branch: Optional[Branch] = None
+    branch: Optional[BranchFilter] = None
     limit: int = MAX_LISTED
     stamps: bool = False
     requested: str = ""
 
-    def is_requested(self, checkpoint: Checkpoint) -> bool:
+    def is_requested(self, checkpoint: FoundCheckpoint) -> bool:
         """Whether a checkpoint is the requested one."""
         return bool(self.requested) and self.requested in (str(checkpoint.step), checkpoint.path)
 
@@ -145,10 +145,10 @@ class Found:
         once `is_settled`.
     """
 
-    checkpoints: Tuple[Checkpoint, ...]
+    checkpoints: Tuple[FoundCheckpoint, ...]
     done: bool
     note: str = ""
-    incomplete: Tuple[Checkpoint, ...] = ()
+    incomplete: Tuple[FoundCheckpoint, ...] = ()
     stamps: Optional[Tuple[Stamp, ...]] = None
     warning: str = ""
     trap: str = ""
@@ -167,7 +167,7 @@ class _MarkedCandidate:
         directory: where its files are: the checkpoint itself, unless that is a single file.
     """
 
-    checkpoint: Checkpoint
+    checkpoint: FoundCheckpoint
     format: Format
     directory: str
     marker: str
@@ -195,7 +195,7 @@ class _Search:
     candidates: Iterator[Tuple[str, bool]]
     found: Dict[str, _MarkedCandidate] = dataclasses.field(default_factory=dict)
     counted: Set[str] = dataclasses.field(default_factory=set)
-    incomplete: List[Checkpoint] = dataclasses.field(default_factory=list)
+    incomplete: List[FoundCheckpoint] = dataclasses.field(default_factory=list)
     examined: int = 0
     passed: int = 0
     stamps: List[Stamp] = dataclasses.field(default_factory=list)
@@ -263,13 +263,13 @@ class Finder:
         """Take over the verdicts of another process."""
         self._verdicts.update((verdict.path, verdict) for verdict in verdicts)
 
-    def find(self, limit: int = MAX_LISTED) -> List[Checkpoint]:
+    def find(self, limit: int = MAX_LISTED) -> List[FoundCheckpoint]:
         """The newest complete checkpoints among the directory itself and its children, newest step first.
 
         Raises:
             OSError: the directory cannot be read. A missing directory is no error: it has no checkpoints.
         """
-        checkpoints: Tuple[Checkpoint, ...] = ()
+        checkpoints: Tuple[FoundCheckpoint, ...] = ()
         for answer in self.scan(ScanOptions(limit=limit)):
             checkpoints = answer.checkpoints
         return list(checkpoints)
@@ -286,7 +286,7 @@ class Finder:
             self._kinds.clear()
             self._times.clear()
         search = _Search(self._candidates(how))
-        complete: Dict[str, Checkpoint] = {}
+        complete: Dict[str, FoundCheckpoint] = {}
         stamps: Optional[Tuple[Stamp, ...]] = None
         while True:
             self._examine_candidates(search, how)
@@ -343,8 +343,8 @@ class Finder:
 
     def _suspicion(
         self,
-        complete: Sequence[Checkpoint],
-        incomplete: Sequence[Checkpoint],
+        complete: Sequence[FoundCheckpoint],
+        incomplete: Sequence[FoundCheckpoint],
         pointed: Optional[Problem],
         unrecognized: str,
         thorough: bool,
@@ -390,7 +390,7 @@ class Finder:
         return _PUT_AWAY % (newer[0].path, newer[0].format, more)
 
     def _unrecognized(
-        self, paths: Sequence[str], complete: Sequence[Checkpoint], incomplete: Sequence[Checkpoint]
+        self, paths: Sequence[str], complete: Sequence[FoundCheckpoint], incomplete: Sequence[FoundCheckpoint]
     ) -> str:
         """The message about directories of no known format with a higher step than every checkpoint; "" = there are
         none.
@@ -413,7 +413,7 @@ class Finder:
         path = readable(os.path.join(self._directory, stray))
         return _STEPLESS_UNRECOGNIZED % path if step_in_name(stray) is None else _UNRECOGNIZED % (path, "")
 
-    def _begun(self, paths: Sequence[str], complete: Sequence[Checkpoint]) -> Tuple[Checkpoint, ...]:
+    def _begun(self, paths: Sequence[str], complete: Sequence[FoundCheckpoint]) -> Tuple[FoundCheckpoint, ...]:
         """The saves of higher steps than the newest complete checkpoint that ended before the file that makes them one:
         directories of no format that are called as it is but for the numbers.
 
@@ -432,7 +432,7 @@ class Finder:
             status = self._stat(path)
             if status is not None and holds_weights(self._files, path, self._sign):
                 step, written_ns = step_in_name(os.path.basename(path)) or 0, status.modified_ns
-                begun.append(Checkpoint(step, path, written_ns, judged=False, format=kind.name, problem=problem))
+                begun.append(FoundCheckpoint(step, path, written_ns, judged=False, format=kind.name, problem=problem))
         return tuple(begun)
 
     def _note_stray(self, path: str) -> None:
@@ -522,16 +522,18 @@ class Finder:
                 below = may_lead_to_checkpoints(inner.directories)
                 waiting += [(os.path.join(path, name), level + 1) for name in below]
 
-    def _incomplete_message(self, incomplete: Checkpoint) -> str:
+    def _incomplete_message(self, incomplete: FoundCheckpoint) -> str:
         if not incomplete.problem:
             return ""
         return "checkpoint %d (%s) is not complete: %s" % (incomplete.step, incomplete.path, incomplete.problem)
 
-    def _verdict_of(self, incomplete: Checkpoint) -> str:
+    def _verdict_of(self, incomplete: FoundCheckpoint) -> str:
         verdict = self._verdicts.get(incomplete.path)
         return verdict.problem if verdict is not None else ""
 
-    def _pointed_elsewhere(self, complete: Sequence[Checkpoint], incomplete: Sequence[Checkpoint]) -> Optional[Problem]:
+    def _pointed_elsewhere(
+        self, complete: Sequence[FoundCheckpoint], incomplete: Sequence[FoundCheckpoint]
+    ) -> Optional[Problem]:
         cut_short = [one for one in incomplete if not one.problem.startswith((WEIGHTS_ONLY, NO_OPTIMIZER))]
         known_incomplete = {one.path for one in incomplete}
 
@@ -762,7 +764,7 @@ class Finder:
         if not is_plain(path):  # no report may have it: statuses, Events and terminals show the path as it is
             self._note = "%r is left out: its name has control characters, or is no UTF-8: rename it" % path
             return None
-        checkpoint = Checkpoint(step, path, status.modified_ns, judged=False, format=kind.name)
+        checkpoint = FoundCheckpoint(step, path, status.modified_ns, judged=False, format=kind.name)
         seen = _MarkedCandidate(checkpoint, kind, directory, marker, marker_stamp, itself)
         if len(self._kinds) >= MAX_STEPPED:
             self._kinds.clear()
@@ -909,7 +911,7 @@ def _is_known_alone(kind: Format, name: str) -> bool:
     return kind.claims(name) and not kind.beside(name)
 
 
-def _complete(checkpoint: Checkpoint, verdict: Verdict) -> Checkpoint:
+def _complete(checkpoint: FoundCheckpoint, verdict: Verdict) -> FoundCheckpoint:
     """The checkpoint with the figures of its verdict, once it was found complete."""
     seconds = round(verdict.saving_ns / 1e9, 3)
     return dataclasses.replace(checkpoint, judged=True, size_bytes=verdict.size_bytes, save_seconds=seconds)

@@ -23,7 +23,7 @@ from muster.node.checkpoint.listing import no_sign
 from muster.node.checkpoint.unrecognized import misleading, shape
 from muster.node.checkpoint.verdict import Verdict
 from muster.protocol.checkpoint_names import above, absolute, step_in_name
-from muster.protocol.checkpoints import Branch
+from muster.protocol.checkpoints import BranchFilter
 
 NAME = ".muster-incomplete"
 MAX_EXAMINED = 32  # at one start, those of the highest steps
@@ -56,7 +56,7 @@ class Moved:
 def move_incomplete_beyond(
     directory: str,
     path: str,
-    branch: Optional[Branch] = None,
+    branch: Optional[BranchFilter] = None,
     sign: Callable[[], None] = no_sign,
     finder_of: Callable[..., Finder] = Finder,
 ) -> Moved:
@@ -105,7 +105,7 @@ def _entries(here: int, sign: Callable[[], None], are_files: bool = False) -> Li
     return names
 
 
-def _excluded_files(here: int, chosen: str, branch: Optional[Branch], sign: Callable[[], None]) -> List[str]:
+def _excluded_files(here: int, chosen: str, branch: Optional[BranchFilter], sign: Callable[[], None]) -> List[str]:
     """The names of single files like the chosen one that have a higher step and are excluded from the branch."""
     if branch is None or not stat.S_ISREG(os.stat(chosen, dir_fd=here).st_mode):
         return []
@@ -127,7 +127,11 @@ def _parts(path: str, sign: Callable[[], None]) -> List[str]:
 
 
 def _is_misleading(
-    path: str, parts: Set[str], branch: Optional[Branch], sign: Callable[[], None], finder_of: Callable[..., Finder]
+    path: str,
+    parts: Set[str],
+    branch: Optional[BranchFilter],
+    sign: Callable[[], None],
+    finder_of: Callable[..., Finder],
 ) -> bool:
     """Whether a directory contains no complete checkpoint that counts.
 

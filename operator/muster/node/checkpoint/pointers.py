@@ -27,7 +27,7 @@ from muster.node.checkpoint.formats.torch_dcp import TORCH_DCP
 from muster.node.checkpoint.formats.verl import EASY_R1, EASY_R1_STEP, EASY_R1_TRACKER, SKYRL, SKYRL_TRACKER, VERL
 from muster.node.checkpoint.untrusted_json import parse_json
 from muster.protocol.checkpoint_names import readable
-from muster.protocol.checkpoints import Checkpoint
+from muster.protocol.checkpoints import FoundCheckpoint
 
 _MAX_TOLD_CHARS = 64
 
@@ -60,7 +60,7 @@ class Pointer:
     anew: str = ""
     called: Pattern[str] = re.compile("")
 
-    def is_for(self, checkpoint: Checkpoint) -> bool:
+    def is_for(self, checkpoint: FoundCheckpoint) -> bool:
         """Whether the pointer may name this checkpoint."""
         return checkpoint.format in self.formats and bool(self.called.search(os.path.basename(checkpoint.path)))
 
@@ -179,9 +179,9 @@ class Problem(NamedTuple):
 def pointer_problem(
     pointer: Pointer,
     said: Optional[str],
-    complete: Sequence[Checkpoint],
+    complete: Sequence[FoundCheckpoint],
     is_whole: Callable[[str], bool],
-    incomplete: Sequence[Checkpoint] = (),
+    incomplete: Sequence[FoundCheckpoint] = (),
     *,
     is_own: bool = True,
 ) -> Optional[Problem]:
@@ -227,7 +227,7 @@ def pointer_problem(
     return None
 
 
-def _of_a_first_save(pointer: Pointer, said: Optional[str], incomplete: Sequence[Checkpoint]) -> Optional[Problem]:
+def _of_a_first_save(pointer: Pointer, said: Optional[str], incomplete: Sequence[FoundCheckpoint]) -> Optional[Problem]:
     """The problem of a pointer to an incomplete checkpoint where no complete one exists; None = there is no problem.
 
     DeepSpeed's rank 0 may have written `latest` when the others were cut short.

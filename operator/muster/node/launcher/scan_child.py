@@ -29,7 +29,7 @@ from muster.node.checkpoint.formats.table import FORMATS, formats_by
 from muster.node.checkpoint.listing import THIS_MACHINE, Files, StorageError
 from muster.node.checkpoint.verdict import Verdict, verdict_from
 from muster.protocol.checkpoint_names import is_url
-from muster.protocol.checkpoints import Checkpoint, branch_of, write_stamps
+from muster.protocol.checkpoints import FoundCheckpoint, branch_of, write_stamps
 
 _BETWEEN_SIGNS_SECONDS = 0.5
 _BETWEEN_ANSWERS_SECONDS = 0.5  # that tell nothing but how far it has come
@@ -314,7 +314,7 @@ def _answer(result: Found) -> Dict[str, Any]:
     }
 
 
-def _listed_items(items: Iterable[Checkpoint]) -> List[Dict[str, Any]]:
+def _listed_items(items: Iterable[FoundCheckpoint]) -> List[Dict[str, Any]]:
     return [
         {
             "step": c.step,
