@@ -10,7 +10,7 @@ from enum import StrEnum
 from random import Random
 
 from muster.preflight.evidence import SPREAD
-from muster.preflight.outcomes import How, Member, PairOutcome
+from muster.preflight.outcomes import BurnInMember, How, PairOutcome
 from muster.preflight.pair_thresholds import PairThresholds
 from muster.world.checks import ProbeThreshold
 
@@ -73,7 +73,7 @@ class Gang:
 
     random: Random
     noise: Noise
-    members: list[Member]
+    members: list[BurnInMember]
     bad: dict[str, tuple[Kind, float]] = field(default_factory=dict)
     links: dict[frozenset[str], float] = field(default_factory=dict)
     uplinks: dict[tuple[tuple[str, ...], int], float] = field(default_factory=dict)
@@ -132,7 +132,7 @@ class Gang:
         return (self.leaf(a), key % UPLINKS), (self.leaf(b), key // 64 % UPLINKS)
 
 
-def fabric(random: Random, size: int) -> list[Member]:
+def fabric(random: Random, size: int) -> list[BurnInMember]:
     """Members in blocks, leaves and, in a quarter of the gangs, NVLink domains of 4, 8 or 18 nodes."""
     per_leaf = random.choice([4, 8, 16, 32])
     per_block = random.choice([4, 16, 10**6])
@@ -146,7 +146,7 @@ def fabric(random: Random, size: int) -> list[Member]:
         domains: tuple[str, ...] = (f"b{leaf // per_block}", f"l{leaf}")
         if nvlink:
             domains += (f"n{place // per_nvlink}",)
-        members.append(Member(f"node-{place:04}", domains))
+        members.append(BurnInMember(f"node-{place:04}", domains))
     return members
 
 

@@ -22,10 +22,10 @@ from bench.bed import ROOT
 from bench.burnin_gangs import Faults, Gang, Noise, cut, gang, thresholds
 from bench.facts import facts
 from muster.controller.settings import COLLECT_AFTER
-from muster.preflight.evidence import Evidence, MemberTopology, merge_outcomes
-from muster.preflight.outcomes import How, Member, Pair, PairOutcome
+from muster.preflight.evidence import BurnInEvidence, MemberTopology, merge_outcomes
+from muster.preflight.outcomes import BurnInMember, How, Pair, PairOutcome
 from muster.preflight.rounds import next_round
-from muster.preflight.verdict import Outcome, Part, Verdict, reach_verdict
+from muster.preflight.verdict import BurnInVerdict, Outcome, Part, reach_verdict
 
 OUTPUT = ROOT / "build" / "bench" / "burnin-rules.json"
 GANGS = 10_000
@@ -99,11 +99,11 @@ def drawn(random: Random, case: Case, size: int) -> Faults:
     )
 
 
-def run(made: Gang, faults: Faults, seed: str, case: Case) -> tuple[Verdict, list[PairOutcome], Spent]:
+def run(made: Gang, faults: Faults, seed: str, case: Case) -> tuple[BurnInVerdict, list[PairOutcome], Spent]:
     """One burn-in from the first round to the verdict."""
     random, outcomes, late = made.random, list[PairOutcome](), list[PairOutcome]()
     known, spent = thresholds(made), Spent()
-    members: Sequence[Member] = made.members
+    members: Sequence[BurnInMember] = made.members
     while True:
         begun = time.process_time()
         due = next_round(members, seed, outcomes, known)
@@ -124,7 +124,7 @@ def run(made: Gang, faults: Faults, seed: str, case: Case) -> tuple[Verdict, lis
         outcomes += tests(made, pairs, due.number) + late
         late = []
     begun = time.process_time()
-    verdict = reach_verdict(Evidence(MemberTopology(members), merge_outcomes(outcomes), known))
+    verdict = reach_verdict(BurnInEvidence(MemberTopology(members), merge_outcomes(outcomes), known))
     spent.verdict_seconds = time.process_time() - begun
     return verdict, outcomes, spent
 
@@ -150,7 +150,7 @@ def handed_over(
     return known, late
 
 
-def tally(made: Gang, verdict: Verdict, outcomes: Sequence[PairOutcome], spent: Spent) -> Counter[str]:
+def tally(made: Gang, verdict: BurnInVerdict, outcomes: Sequence[PairOutcome], spent: Spent) -> Counter[str]:
     """One gang counted against the truth."""
     blamed = {fail.node for fail in verdict.failed}
     bad = set(made.bad)

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from muster.api.preflight import OnInconclusive, Profile
 from muster.burnin.nodes import AGAIN_SECONDS
-from muster.burnin.orders import Pair, pass_of_pairs
+from muster.burnin.orders import PairTest, pass_of_pairs
 from muster.burnin.state import BURNING_IN, INCONCLUSIVE, BurnInState
 from muster.burnin.tests import BurnInTests
 from muster.burnin.view import requested_profile
@@ -98,7 +98,7 @@ def _not_good_alone(tests: BurnInTests) -> frozenset[str]:
     return tests.burn_in.subject_nodes.intersection(bad.union(tests.own.broken, tests.burn_in.unlike))
 
 
-def _pairs_again(tests: BurnInTests) -> list[Pair]:
+def _pairs_again(tests: BurnInTests) -> list[PairTest]:
     """Return the first pairs of another pass, once the last pass is old that has proved nothing of some of its
     nodes."""
     burn_in, orders = tests.burn_in, tests.burn_in.orders

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from muster.burnin.view import BurnInView
 from muster.preflight import single_node
-from muster.preflight.outcomes import How, LocalOutcome, Member
+from muster.preflight.outcomes import BurnInMember, How, LocalOutcome
 from muster.preflight.own_tests import OwnTests, evaluate_own_tests
 from muster.protocol.checks import NODE, READY, STARTING, CheckAnswer, CheckOrder
 from muster.world.checks import CheckerView
@@ -80,7 +80,7 @@ class NodeTests:
             else:
                 yield from outcomes
 
-    def evaluate(self, members: Iterable[Member], outcomes: Iterable[LocalOutcome]) -> OwnTests:
+    def evaluate(self, members: Iterable[BurnInMember], outcomes: Iterable[LocalOutcome]) -> OwnTests:
         """Return what these outcomes show, by what the burn-in's thresholds ask for.
 
         Args:
@@ -104,7 +104,7 @@ def node_tests(burn_in: BurnInView) -> NodeTests:
     return NodeTests(burn_in, repeated, _beside(burn_in, repeated))
 
 
-def evaluate_nodes(tests: NodeTests, members: Iterable[Member], absent: Mapping[str, str]) -> OwnTests:
+def evaluate_nodes(tests: NodeTests, members: Iterable[BurnInMember], absent: Mapping[str, str]) -> OwnTests:
     """Return what the nodes' own probes have shown so far.
 
     Args:
@@ -141,7 +141,7 @@ def _repeated(burn_in: BurnInView) -> frozenset[str]:
         in_time.union(worker_view.member.node for worker_view in burn_in.proven),
     )
     thresholds, named = single_node.with_thresholds(comparable, views, burn_in.world.thresholds)
-    failed = evaluate_own_tests([Member(node) for node in first], named, thresholds).failed
+    failed = evaluate_own_tests([BurnInMember(node) for node in first], named, thresholds).failed
     # What has begun goes on, whatever has become of the thresholds since.
     begun = {node for node in first if _has_begun_again(burn_in, node) and node not in in_time}
     return frozenset(begun.union(fail.node for fail in failed).difference(fail.node for fail in failed if fail.wrong))

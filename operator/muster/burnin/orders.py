@@ -13,7 +13,7 @@ from hashlib import blake2b
 from muster.api.preflight import Profile
 from muster.preflight import single_node
 from muster.preflight.evidence import merge_outcomes
-from muster.preflight.outcomes import How, Member, PairOutcome, Round
+from muster.preflight.outcomes import BurnInMember, How, PairOutcome, Round
 from muster.preflight.pair_thresholds import PairThresholds
 from muster.preflight.rounds import MOST_ROUNDS, next_round
 from muster.protocol.checks import GANG, NODE, PAIR, CheckAnswer, CheckOrder
@@ -31,7 +31,7 @@ _PAIR_ID = re.compile(r"(?P<round>\d{1,9})/(?P<a>\d{1,4})\+(?P<b>\d{1,4})", re.A
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Pair:
+class PairTest:
     """One test of two nodes in one round. Node `a`, the first by name, listens for the other."""
 
     round: int
@@ -40,7 +40,7 @@ class Pair:
     pass_number: int = 0
 
 
-OutcomesByPair = Mapping[Pair, Sequence[PairOutcome]]
+OutcomesByPair = Mapping[PairTest, Sequence[PairOutcome]]
 
 
 @dataclass(frozen=True)
@@ -128,11 +128,11 @@ class Orders:
 
     # Pairs
 
-    def pair_outcomes(self, nodes: Iterable[str]) -> dict[Pair, list[PairOutcome]]:
+    def pair_outcomes(self, nodes: Iterable[str]) -> dict[PairTest, list[PairOutcome]]:
         """Return, by pair, the outcomes of the pairs of these nodes in the newest pass; empty for a pair that is under
         way."""
         asked, pairs = frozenset(nodes), set()
-        read: dict[str, Pair | None] = {}  # both ends have it
+        read: dict[str, PairTest | None] = {}  # both ends have it
         for node in asked & self.checkers.keys():
             view = self.checkers[node]
             for order_id in {*view.given, *(answer.order for answer in view.report.answers)}:
@@ -150,11 +150,11 @@ class Orders:
 
     def round(
         self,
-        members: tuple[Member, ...],
+        members: tuple[BurnInMember, ...],
         outcomes: OutcomesByPair,
         thresholds: PairThresholds,
         pass_number: int,
-    ) -> tuple[int | None, list[Pair]]:
+    ) -> tuple[int | None, list[PairTest]]:
         """Return the round of pairs that is under way, and those of its pairs that can begin now.
 
         Args:
@@ -184,7 +184,7 @@ class Orders:
         return None, []
 
     def with_pairs(
-        self, orders: Mapping[str, Sequence[CheckOrder]], pairs: Iterable[Pair]
+        self, orders: Mapping[str, Sequence[CheckOrder]], pairs: Iterable[PairTest]
     ) -> dict[str, list[CheckOrder]]:
         """Return all orders by node: the given ones, and after them those of these pairs."""
         by_node = {node: list(several) for node, several in orders.items()}
@@ -193,7 +193,7 @@ class Orders:
                 by_node.setdefault(node, []).append(order)
         return by_node
 
-    def _of_pair(self, pair: Pair) -> Iterator[tuple[str, CheckOrder]]:
+    def _of_pair(self, pair: PairTest) -> Iterator[tuple[str, CheckOrder]]:
         order_id = self._pair_id(pair)
         for rank, order in enumerate(self._meeting(order_id, PAIR, (pair.a, pair.b))):
             node, peer = (pair.a, pair.b) if rank == 0 else (pair.b, pair.a)
@@ -216,11 +216,11 @@ class Orders:
                 nodes=len(nodes),
             )
 
-    def _pair_id(self, pair: Pair) -> str:
+    def _pair_id(self, pair: PairTest) -> str:
         """Return the ID of a pair's order, made of the members' indices, because names of nodes may be long."""
         return f"{self.key}/{_TURN * pair.pass_number + pair.round}/{self.indices[pair.a]}+{self.indices[pair.b]}"
 
-    def _pair_of(self, order_id: str) -> Pair | None:
+    def _pair_of(self, order_id: str) -> PairTest | None:
         """Return the pair that an order of this burn-in is for; None for any other order."""
         prefix = f"{self.key}/"
         match = _PAIR_ID.fullmatch(order_id[len(prefix) :]) if order_id.startswith(prefix) else None
@@ -228,9 +228,9 @@ class Orders:
             return None
         pass_number, number = divmod(int(match["round"]), _TURN)
         a, b = (self.nodes.get(int(match[end]), "") for end in ("a", "b"))
-        return Pair(number, a, b, pass_number) if a < b and 1 <= number <= CONTROL_ROUND else None
+        return PairTest(number, a, b, pass_number) if a < b and 1 <= number <= CONTROL_ROUND else None
 
-    def _outcomes(self, pair: Pair) -> list[PairOutcome]:
+    def _outcomes(self, pair: PairTest) -> list[PairOutcome]:
         """Return the outcomes that both ends of a pair report, or what their silence means; empty: the pair is under
         way."""
         order_id = self._pair_id(pair)
@@ -270,7 +270,7 @@ class Orders:
         return any(order_id in view.given or view.answer(order_id) for view in self.checkers.values())
 
 
-def pairs_that_can_begin(pairs: Iterable[Pair], under_way: Iterable[Pair]) -> list[Pair]:
+def pairs_that_can_begin(pairs: Iterable[PairTest], under_way: Iterable[PairTest]) -> list[PairTest]:
     """Return the pairs that can begin now because both ends are free; a pair never overtakes one with the same node.
 
     Args:
@@ -286,20 +286,20 @@ def pairs_that_can_begin(pairs: Iterable[Pair], under_way: Iterable[Pair]) -> li
     return ready
 
 
-def pass_of_pairs(pairs: Iterable[Pair]) -> int:
+def pass_of_pairs(pairs: Iterable[PairTest]) -> int:
     """Return the number of the newest pass to which any of these pairs belongs; 0 without any."""
     return max((pair.pass_number for pair in pairs), default=0)
 
 
-def _pairs_of(planned: Round, pass_number: int) -> Iterator[Pair]:
+def _pairs_of(planned: Round, pass_number: int) -> Iterator[PairTest]:
     for slot in planned.slots:
         for a, b, _ in slot:
-            yield Pair(planned.number, min(a, b), max(a, b), pass_number)
+            yield PairTest(planned.number, min(a, b), max(a, b), pass_number)
 
 
 @lru_cache(maxsize=16)
 def _planned(
-    members: tuple[Member, ...], seed: str, outcomes: tuple[PairOutcome, ...], thresholds: PairThresholds
+    members: tuple[BurnInMember, ...], seed: str, outcomes: tuple[PairOutcome, ...], thresholds: PairThresholds
 ) -> Round | None:
     """Return the round that follows these outcomes; the plan is cached, as it is asked for at each decision."""
     return next_round(members, seed, outcomes, thresholds)
@@ -309,7 +309,7 @@ def _device(view: CheckerView) -> str:
     return "cuda" if view.report.device == "cuda" else "cpu"
 
 
-def _outcome(pair: Pair, answer: CheckAnswer) -> PairOutcome:
+def _outcome(pair: PairTest, answer: CheckAnswer) -> PairOutcome:
     how = single_node.how_ended(answer.outcome)
     plain = PairOutcome(pair.round, pair.a, pair.b, how)
     if how is not How.RESULT:

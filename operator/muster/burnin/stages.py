@@ -8,7 +8,7 @@ Tests: tests/unit/burnin/test_progress.py.
 
 from collections.abc import Sequence
 
-from muster.burnin.orders import CONTROL_ROUND, Pair, pairs_that_can_begin, pass_of_pairs
+from muster.burnin.orders import CONTROL_ROUND, PairTest, pairs_that_can_begin, pass_of_pairs
 from muster.burnin.state import BURNING_IN, CHECKERS_MISSING, BurnInState
 from muster.burnin.tests import BurnInTests, NodeOrders
 from muster.checkpoints.resume import Missing
@@ -84,7 +84,7 @@ def pairs_missing(tests: BurnInTests) -> BurnInState | None:
 def controls_missing(tests: BurnInTests) -> BurnInState | None:
     """Return the state while partners are tested by which alone a node would fail, and nodes that share its way."""
     pass_number = pass_of_pairs(tests.pairs)
-    asked = (Pair(CONTROL_ROUND, *ends, pass_number) for ends in control_pairs(tests.draft_verdict, tests.evidence))
+    asked = (PairTest(CONTROL_ROUND, *ends, pass_number) for ends in control_pairs(tests.draft_verdict, tests.evidence))
     unheard = [pair for pair in asked if not tests.pairs.get(pair)]
     if not unheard:
         return None

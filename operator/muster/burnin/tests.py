@@ -10,14 +10,14 @@ from functools import cached_property, lru_cache
 from muster.burnin import gang as burnin_gang
 from muster.burnin.gang import Measured
 from muster.burnin.nodes import NodeTests, absent_nodes, evaluate_nodes, node_orders, node_tests
-from muster.burnin.orders import OutcomesByPair, Pair
+from muster.burnin.orders import OutcomesByPair, PairTest
 from muster.burnin.view import BurnInView
-from muster.preflight.evidence import Evidence, MemberTopology, merge_outcomes
-from muster.preflight.outcomes import Member, PairOutcome
+from muster.preflight.evidence import BurnInEvidence, MemberTopology, merge_outcomes
+from muster.preflight.outcomes import BurnInMember, PairOutcome
 from muster.preflight.own_tests import OwnTests
 from muster.preflight.pair_thresholds import PairThresholds
 from muster.preflight.unproved import GangNodes, without_unproved_failures
-from muster.preflight.verdict import Outcome, Verdict, reach_verdict
+from muster.preflight.verdict import BurnInVerdict, Outcome, reach_verdict
 from muster.protocol.checks import CheckGrant, CheckOrder
 from muster.world.checks import NodeChecks
 
@@ -45,12 +45,12 @@ class BurnInTests:
     absent: Mapping[str, str]
     waiting: str
     orders: NodeOrders
-    members: tuple[Member, ...]
+    members: tuple[BurnInMember, ...]
     own: OwnTests
     pairs: OutcomesByPair
 
     @cached_property
-    def fit(self) -> tuple[Member, ...]:
+    def fit(self) -> tuple[BurnInMember, ...]:
         """The nodes that are tested in pairs."""
         return tuple(member for member in self.members if member.name not in self.own.unfit)
 
@@ -60,18 +60,18 @@ class BurnInTests:
         return [outcome for several in self.pairs.values() for outcome in several]
 
     @cached_property
-    def evidence(self) -> Evidence:
+    def evidence(self) -> BurnInEvidence:
         """What the pairs show together."""
         return _evidence(self.fit, tuple(merge_outcomes(self.outcomes)), self.burn_in.thresholds)
 
     @cached_property
-    def draft_verdict(self) -> Verdict:
+    def draft_verdict(self) -> BurnInVerdict:
         """The verdict on all tests, before its failures are proved."""
         levels = self.burn_in.world.fleet.policy.topology.levels
         return _verdict(self.evidence, self.own, tuple(level.name for level in levels))
 
     @cached_property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> BurnInVerdict:
         """The verdict with the failures that are proved."""
         record = self.burn_in.record
         earlier = record.burn_in.failures if record.burn_in else ()
@@ -119,7 +119,7 @@ class BurnInTests:
         )
         return burnin_gang.gang_orders_due(burn_in.orders, here, begins=begins)
 
-    def all_orders(self, pairs: Iterable[Pair], *, gang_begins: bool = False) -> NodeOrders:
+    def all_orders(self, pairs: Iterable[PairTest], *, gang_begins: bool = False) -> NodeOrders:
         """Return all orders by node: those of the node itself, of its pairs, and of the whole gang where that has
         begun.
 
@@ -177,12 +177,14 @@ def _pairs(burn_in: BurnInView) -> OutcomesByPair:
 
 
 @lru_cache(maxsize=8)
-def _evidence(fit: tuple[Member, ...], outcomes: tuple[PairOutcome, ...], thresholds: PairThresholds) -> Evidence:
+def _evidence(
+    fit: tuple[BurnInMember, ...], outcomes: tuple[PairOutcome, ...], thresholds: PairThresholds
+) -> BurnInEvidence:
     """Return the evidence of a burn-in's pairs; it is cached, because it is asked for at each decision."""
-    return Evidence(MemberTopology(fit), outcomes, thresholds)
+    return BurnInEvidence(MemberTopology(fit), outcomes, thresholds)
 
 
 @lru_cache(maxsize=8)
-def _verdict(evidence: Evidence, own: OwnTests, levels: tuple[str, ...]) -> Verdict:
+def _verdict(evidence: BurnInEvidence, own: OwnTests, levels: tuple[str, ...]) -> BurnInVerdict:
     """Return the verdict on a burn-in; it is cached, because it is asked for until all checkers know of it."""
     return reach_verdict(evidence, own, levels)

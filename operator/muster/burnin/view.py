@@ -16,7 +16,7 @@ from muster.api.preflight import Profile, wanted
 from muster.burnin.orders import Orders
 from muster.placement.where import domain_path
 from muster.preflight import single_node
-from muster.preflight.outcomes import LocalOutcome, Member
+from muster.preflight.outcomes import BurnInMember, LocalOutcome
 from muster.preflight.pair_thresholds import PairThresholds
 from muster.preflight.upkeep import SINGLE_NODE_PREFIXES
 from muster.protocol.checks import READY, PassReport
@@ -141,7 +141,7 @@ class BurnInView(BurnInReports):
         unheard = {worker_view.member.node for worker_view in self.world.worker_views} - self.checkers.keys()
         return bool(unheard - (self.started_untested - self.subject_nodes))
 
-    def members(self) -> tuple[Member, ...]:
+    def members(self) -> tuple[BurnInMember, ...]:
         """Return the nodes that take part in tests with others, sorted by name."""
         labels, members = self.world.fleet.policy.topology.labels, []
         for worker_views, proven in ((self.subjects, False), (self.proven, True)):
@@ -149,7 +149,7 @@ class BurnInView(BurnInReports):
                 if worker_view.node is not None:
                     path = domain_path(worker_view.node, labels)
                     known_path = path[: path.index("")] if "" in path else path
-                    members.append(Member(worker_view.member.node, known_path, proven=proven))
+                    members.append(BurnInMember(worker_view.member.node, known_path, proven=proven))
         return tuple(sorted(members, key=lambda member: member.name))
 
 

@@ -12,7 +12,7 @@ from muster.health.job_failures import LASTS, JobFailureReports, JobRecord
 from muster.health.memory import identity, same_machine
 from muster.health.node_world import FailedBurnIn
 from muster.kube.decode import Undecodable
-from muster.preflight.upkeep import Finding
+from muster.preflight.upkeep import IdleTestResult
 from muster.recovery.followed import comparable_facts, failures_that_followed, qualified_job_name
 from muster.world.jobfailures import JobFailureReport
 from muster.world.views import NodeView
@@ -85,16 +85,18 @@ class FailureReports:
             del self._results[name]
         return result
 
-    def tested(self, finding: Finding) -> None:
+    def tested(self, idle_result: IdleTestResult) -> None:
         """Take in the result of a test on a node that no gang has."""
-        now, name = self._wall_clock(), finding.node
+        now, name = self._wall_clock(), idle_result.node
         health, node = self._cluster.node_record(name), self._cluster.fleet.nodes.get(name)
         boot = health.status.agent.boot_id if health and health.status.agent else ""
         boot = boot or (node.boot_id if node else "")
-        failures = [FailedBurnIn(boot, fail.probe, f"test of the node: {fail.message}", now) for fail in finding.fails]
+        failures = [
+            FailedBurnIn(boot, fail.probe, f"test of the node: {fail.message}", now) for fail in idle_result.fails
+        ]
         self._set_burn_ins(name, TESTS, failures)
-        if finding.check_request is not None:
-            self._results[name] = finding.result(finding.check_request, now)
+        if idle_result.check_request is not None:
+            self._results[name] = idle_result.result(idle_result.check_request, now)
         self._mark_node(name)
 
     def forget(self, now: datetime) -> None:

@@ -61,7 +61,7 @@ class UpkeepKeeper:
         self._wall_clock = wall_clock
         self._clock = clock
         self._stirred = asyncio.Event()
-        self._known: set[tuple[str, str, str]] = set()  # node, order and outcome of findings that were passed on
+        self._known: set[tuple[str, str, str]] = set()  # node, order and outcome of results that were passed on
         checkers.subscribe(self._heard)
         cluster.healths.store.subscribe(lambda _old, _new: self._stirred.set())
         cluster.gangs.store.subscribe(self._gang_changed)
@@ -122,14 +122,19 @@ class UpkeepKeeper:
         plan = plan_upkeep(sites, policy.preflight, thresholds)
         self._notify(self._checkers.set_orders(OWNER, plan.checks, job=False))
         standing = set()
-        for finding in plan.findings:
-            key = (finding.node, finding.order, str(finding.outcome))
+        for idle_result in plan.idle_results:
+            key = (idle_result.node, idle_result.order, str(idle_result.outcome))
             standing.add(key)
             if key not in self._known:
-                _tests.labels(str(finding.outcome)).inc()
-                _test_seconds.labels(str(finding.profile)).observe(finding.seconds)
-                log.info("node tested", node=finding.node, outcome=str(finding.outcome), why=finding.message[:300])
-                self._reports.tested(finding)
+                _tests.labels(str(idle_result.outcome)).inc()
+                _test_seconds.labels(str(idle_result.profile)).observe(idle_result.seconds)
+                log.info(
+                    "node tested",
+                    node=idle_result.node,
+                    outcome=str(idle_result.outcome),
+                    why=idle_result.message[:300],
+                )
+                self._reports.tested(idle_result)
         self._known = standing
 
     def _is_free(self, node: str) -> bool:

@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from muster.preflight.outcomes import COUNTS_FOR_NOBODY, How, Member, PairOutcome
+from muster.preflight.outcomes import COUNTS_FOR_NOBODY, BurnInMember, How, PairOutcome
 from muster.preflight.pair_thresholds import PairThresholds
 from muster.protocol.numerals import significant
 from muster.world.checks import ProbeThreshold
@@ -114,7 +114,7 @@ class Tally:
 class MemberTopology:
     """The members' places in the network topology. Members are numbered in the order of their names."""
 
-    def __init__(self, members: Iterable[Member]) -> None:
+    def __init__(self, members: Iterable[BurnInMember]) -> None:
         self.members = sorted(members, key=lambda member: member.name)
         self.number = {member.name: place for place, member in enumerate(self.members)}
         self.depth = max((len(member.domains) for member in self.members), default=0)
@@ -158,7 +158,7 @@ class MemberTopology:
 NOTHING_KNOWN = PairThresholds()
 
 
-class Evidence:
+class BurnInEvidence:
     """What all tests of a burn-in say together: about nodes, about levels, and about the noise between healthy
     nodes.
 

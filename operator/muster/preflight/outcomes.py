@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class BurnInMember:
     """One node that takes part in a burn-in.
 
     Attributes:

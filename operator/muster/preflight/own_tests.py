@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from muster.preflight.evidence import alike
-from muster.preflight.outcomes import Fail, How, LocalOutcome, Member
+from muster.preflight.outcomes import BurnInMember, Fail, How, LocalOutcome
 from muster.preflight.single_node import SHARED
 from muster.protocol.numerals import significant
 from muster.world.checks import ProbeThreshold
@@ -43,7 +43,7 @@ NO_OWN_TESTS = OwnTests()
 
 
 def evaluate_own_tests(
-    members: Iterable[Member], outcomes: Sequence[LocalOutcome], thresholds: Mapping[str, ProbeThreshold]
+    members: Iterable[BurnInMember], outcomes: Sequence[LocalOutcome], thresholds: Mapping[str, ProbeThreshold]
 ) -> OwnTests:
     """Return what the outcomes of nodes' own probes show.
 

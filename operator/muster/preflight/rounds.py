@@ -16,13 +16,13 @@ from muster.preflight.evidence import (
     LEAST_MISSES,
     NOTHING_KNOWN,
     SURPRISE,
-    Evidence,
+    BurnInEvidence,
     MemberTopology,
     Prefix,
     Test,
     merge_outcomes,
 )
-from muster.preflight.outcomes import Member, Pair, PairOutcome, Round
+from muster.preflight.outcomes import BurnInMember, Pair, PairOutcome, Round
 from muster.preflight.pair_thresholds import PairThresholds
 
 MOST_ROUNDS = 5
@@ -43,7 +43,7 @@ _LOOKED_AT = 12
 
 
 def next_round(
-    members: Iterable[Member],
+    members: Iterable[BurnInMember],
     seed: str,
     outcomes: Iterable[PairOutcome],
     thresholds: PairThresholds = NOTHING_KNOWN,
@@ -62,7 +62,7 @@ def next_round(
     while number <= MOST_ROUNDS:
         done = [outcome for outcome in merged if outcome.round == number]
         earlier_outcomes = [outcome for outcome in merged if outcome.round < number]
-        evidence = Evidence(topology, earlier_outcomes, thresholds)
+        evidence = BurnInEvidence(topology, earlier_outcomes, thresholds)
         pairs = _PairDrawer(evidence, f"{seed}/{number}").pairs(number)
         if not pairs and not done:
             return None
@@ -74,7 +74,9 @@ def next_round(
     return None
 
 
-def _due(evidence: Evidence, planned: Sequence[tuple[int, int, bool]], done: Sequence[PairOutcome]) -> list["_Due"]:
+def _due(
+    evidence: BurnInEvidence, planned: Sequence[tuple[int, int, bool]], done: Sequence[PairOutcome]
+) -> list["_Due"]:
     """Return the pairs of a planned round that are still to be tested.
 
     Where an earlier outcome came late, the plan may differ from what was run. A test at the same level with another
@@ -135,7 +137,7 @@ class _PairDrawer:
         seed: of this round's order.
     """
 
-    def __init__(self, evidence: Evidence, seed: str) -> None:
+    def __init__(self, evidence: BurnInEvidence, seed: str) -> None:
         self.evidence = evidence
         self.nodes = [node for node in range(len(evidence.members)) if node not in evidence.ended]
         drawn = {
@@ -397,7 +399,7 @@ class _PairDrawer:
         return len(partners) > 1 or not any(evidence.passes(node, tested_level) for tested_level in evidence.levels)
 
 
-def missing_pairs(evidence: Evidence) -> dict[tuple[int, int], list[Test]]:
+def missing_pairs(evidence: BurnInEvidence) -> dict[tuple[int, int], list[Test]]:
     """Return the pairs that have missed and never passed, with their tests."""
     misses: dict[tuple[int, int], list[Test]] = defaultdict(list)
     good = set()
@@ -410,7 +412,7 @@ def missing_pairs(evidence: Evidence) -> dict[tuple[int, int], list[Test]]:
     return {pair: misses[pair] for pair in sorted(misses) if pair not in good}
 
 
-def is_link(evidence: Evidence, tests: Sequence[Test]) -> bool:
+def is_link(evidence: BurnInEvidence, tests: Sequence[Test]) -> bool:
     """Whether the misses of one pair of proven nodes are more than chance among all tests of the gang.
 
     Args:

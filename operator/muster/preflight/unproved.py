@@ -6,16 +6,16 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
 
-from muster.preflight.evidence import LEAST_WITNESSES, Evidence
+from muster.preflight.evidence import LEAST_WITNESSES, BurnInEvidence
 from muster.preflight.outcomes import PAIR, Fail
 from muster.preflight.own_tests import LEAST_ALIKE, MOST_ALIKE_SHARE, OwnTests, is_of_many, ran_on
-from muster.preflight.verdict import OWN_SHARE, Outcome, Verdict
+from muster.preflight.verdict import OWN_SHARE, BurnInVerdict, Outcome
 
 MOST_CONTROLS = 4
 """The largest number of a node's partners that are tested with each other."""
 
 
-def control_pairs(verdict: Verdict, evidence: Evidence) -> list[tuple[str, str]]:
+def control_pairs(verdict: BurnInVerdict, evidence: BurnInEvidence) -> list[tuple[str, str]]:
     """Return the pairs of nodes to be tested before a node is failed, each once.
 
     They are partners of the node that nothing else has shown to be healthy. They are also neighbours on the way on
@@ -30,7 +30,7 @@ def control_pairs(verdict: Verdict, evidence: Evidence) -> list[tuple[str, str]]
     return list(dict.fromkeys(controls))
 
 
-def unproved_failures(verdict: Verdict, evidence: Evidence) -> dict[str, str]:
+def unproved_failures(verdict: BurnInVerdict, evidence: BurnInEvidence) -> dict[str, str]:
     """Return, by node, why its failure does not stand, as text; a failure that stands is absent.
 
     It does not stand where the partners have not shown in this burn-in that they are healthy. The same holds where no
@@ -52,7 +52,7 @@ _Good = Mapping[int, Sequence[tuple[int, int]]]
 """Node -> partner and level of each test that it has passed."""
 
 
-def _good_pairs(evidence: Evidence) -> _Good:
+def _good_pairs(evidence: BurnInEvidence) -> _Good:
     good: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for test in evidence.tests:
         if test.good:
@@ -61,7 +61,7 @@ def _good_pairs(evidence: Evidence) -> _Good:
     return good
 
 
-def _are_well(fail: Fail, evidence: Evidence, good: _Good) -> bool:
+def _are_well(fail: Fail, evidence: BurnInEvidence, good: _Good) -> bool:
     """Whether enough of the partners that a failed node missed with have passed with others.
 
     Args:
@@ -75,7 +75,9 @@ def _are_well(fail: Fail, evidence: Evidence, good: _Good) -> bool:
     return len(well) >= LEAST_WITNESSES
 
 
-def _unseen(fail: Fail, verdict: Verdict, evidence: Evidence, good: _Good) -> dict[int, list[tuple[str, str]]]:
+def _unseen(
+    fail: Fail, verdict: BurnInVerdict, evidence: BurnInEvidence, good: _Good
+) -> dict[int, list[tuple[str, str]]]:
     """Return, by level at which a node misses and no neighbour has passed, the pairs of nodes that could show the
     cause.
 
@@ -116,7 +118,7 @@ def _unseen(fail: Fail, verdict: Verdict, evidence: Evidence, good: _Good) -> di
     return pairs_by_level
 
 
-def _slow_models(verdict: Verdict, evidence: Evidence, models: Mapping[str, str]) -> dict[str, str]:
+def _slow_models(verdict: BurnInVerdict, evidence: BurnInEvidence, models: Mapping[str, str]) -> dict[str, str]:
     """Return, by failed node, the text that all nodes of its model are as slow beside another model.
 
     An older model has slower ports. A node without a result, with wrong sums, or much slower than its model is absent:
@@ -158,7 +160,9 @@ class GangNodes:
     earlier: Collection[tuple[str, str]] = ()
 
 
-def without_unproved_failures(verdict: Verdict, evidence: Evidence, own: OwnTests, nodes: GangNodes) -> Verdict:
+def without_unproved_failures(
+    verdict: BurnInVerdict, evidence: BurnInEvidence, own: OwnTests, nodes: GangNodes
+) -> BurnInVerdict:
     """Return the verdict without failures that are not proved, or too common to be the nodes' fault.
 
     Args:
@@ -182,7 +186,7 @@ def without_unproved_failures(verdict: Verdict, evidence: Evidence, own: OwnTest
     )
 
 
-def _too_common(verdict: Verdict, own: OwnTests, nodes: GangNodes) -> dict[tuple[str, str], str]:
+def _too_common(verdict: BurnInVerdict, own: OwnTests, nodes: GangNodes) -> dict[tuple[str, str], str]:
     """Return, by node and probe of a failure that too many nodes share, that as a message.
 
     Nodes that have left the gang for the same failure are counted, too.

@@ -21,10 +21,10 @@ from hashlib import blake2b
 from muster.api.nodehealth import CheckedProbe, CheckOutcome, CheckRequest, CheckResult
 from muster.api.preflight import PreflightPolicy, Profile
 from muster.preflight import single_node
-from muster.preflight.evidence import LEAST_WITNESSES, Evidence, MemberTopology
-from muster.preflight.outcomes import Fail, How, Member
+from muster.preflight.evidence import LEAST_WITNESSES, BurnInEvidence, MemberTopology
+from muster.preflight.outcomes import BurnInMember, Fail, How
 from muster.preflight.own_tests import LEAST_ALIKE, MOST_ALIKE_SHARE, OwnTests, evaluate_own_tests
-from muster.preflight.verdict import Outcome, Verdict, reach_verdict
+from muster.preflight.verdict import BurnInVerdict, Outcome, reach_verdict
 from muster.protocol.checks import NODE, READY, UNFIT, CheckAnswer, CheckGrant, CheckOrder, PassReport
 from muster.protocol.numerals import significant
 from muster.world.checks import CheckerView, NodeChecks, ProbeThreshold
@@ -66,7 +66,7 @@ class IdleNode:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class IdleTestResult:
     """The result of a test of an idle node.
 
     Attributes:
@@ -112,7 +112,7 @@ class Upkeep:
     """The tasks of the checkers of idle nodes, by node, and the results of their tests."""
 
     checks: Mapping[str, NodeChecks]
-    findings: tuple[Finding, ...]
+    idle_results: tuple[IdleTestResult, ...]
 
 
 def plan_upkeep(sites: Sequence[IdleNode], policy: PreflightPolicy, thresholds: Sequence[ProbeThreshold]) -> Upkeep:
@@ -124,7 +124,7 @@ def plan_upkeep(sites: Sequence[IdleNode], policy: PreflightPolicy, thresholds: 
         thresholds: what probes have to reach.
     """
     checks: dict[str, NodeChecks] = {}
-    findings: list[Finding] = []
+    idle_results: list[IdleTestResult] = []
     old: list[tuple[float, str, IdleNode, CheckOrder]] = []
     passes = {site.node: [pass_report.age_seconds for pass_report in site.view.report.passes] for site in sites}
     fleet = _Fleet(thresholds, {node: min(ages) for node, ages in passes.items() if ages})
@@ -133,7 +133,7 @@ def plan_upkeep(sites: Sequence[IdleNode], policy: PreflightPolicy, thresholds: 
             continue
         if site.view.report.state != READY:
             if site.check_request is not None and site.view.report.state == UNFIT:
-                findings.append(_unfit(site, site.check_request))
+                idle_results.append(_unfit(site, site.check_request))
             continue
         order, age = _due(site, policy)
         if order is None:
@@ -141,42 +141,42 @@ def plan_upkeep(sites: Sequence[IdleNode], policy: PreflightPolicy, thresholds: 
         if age is not None:
             old.append((-age, site.node, site, order))
             continue
-        checks[site.node], finding = _evaluate(site, order, fleet)
-        findings += [finding] if finding else []
+        checks[site.node], idle_result = _evaluate(site, order, fleet)
+        idle_results += [idle_result] if idle_result else []
     room = max(1, int(MAX_TESTED_SHARE * len(sites)))
     # A test that has begun goes on; then the oldest passes come first.
     for _, _, site, order in sorted(old, key=lambda item: (item[3].id not in item[2].view.given, item[0], item[1])):
-        checks_of_it, finding = _evaluate(site, order, fleet)
-        findings += [finding] if finding else []
+        checks_of_it, idle_result = _evaluate(site, order, fleet)
+        idle_results += [idle_result] if idle_result else []
         if room > 0 or site.view.answer(order.id) is not None:
             checks[site.node] = checks_of_it
             room -= site.view.answer(order.id) is None
-    return Upkeep(checks, tuple(_not_too_many(findings, len(fleet.passed))))
+    return Upkeep(checks, tuple(_not_too_many(idle_results, len(fleet.passed))))
 
 
-def _not_too_many(findings: Sequence[Finding], proved: int) -> Iterator[Finding]:
+def _not_too_many(idle_results: Sequence[IdleTestResult], proved: int) -> Iterator[IdleTestResult]:
     """Yield the results; a failure that many nodes share, or that comes before any node has passed, becomes
     inconclusive.
 
     Args:
-        findings: the results.
+        idle_results: the results.
         proved: how many of the idle nodes have a pass.
     """
-    failed = Counter(fail.probe for finding in findings for fail in finding.fails)
+    failed = Counter(fail.probe for idle_result in idle_results for fail in idle_result.fails)
     alike = {
         probe
         for probe, count in failed.items()
         if not proved or (count >= LEAST_ALIKE and count > MOST_ALIKE_SHARE * (count + proved))
     }
-    for finding in findings:
-        left = tuple(fail for fail in finding.fails if fail.probe not in alike)
-        if left or not finding.fails:
-            yield replace(finding, fails=left)
+    for idle_result in idle_results:
+        left = tuple(fail for fail in idle_result.fails if fail.probe not in alike)
+        if left or not idle_result.fails:
+            yield replace(idle_result, fails=left)
             continue
-        probe = finding.fails[0].probe
+        probe = idle_result.fails[0].probe
         beside = f"{proved} have passed" if proved else "none has passed yet"
         words = f"{probe} fails on {failed[probe]} of the idle nodes and {beside}: it may not be the node"
-        yield replace(finding, outcome=Outcome.INCONCLUSIVE, fails=(), message=f"{words} ({finding.message})")
+        yield replace(idle_result, outcome=Outcome.INCONCLUSIVE, fails=(), message=f"{words} ({idle_result.message})")
 
 
 def _due(site: IdleNode, policy: PreflightPolicy) -> tuple[CheckOrder | None, float | None]:
@@ -266,7 +266,7 @@ class _Tested:
     answer: CheckAnswer
     thresholds: Mapping[str, ProbeThreshold]
     own: OwnTests
-    verdict: Verdict
+    verdict: BurnInVerdict
     message: str
 
 
@@ -274,15 +274,15 @@ def _tested(site: IdleNode, answer: CheckAnswer, thresholds: Sequence[ProbeThres
     # It is tested alone: that it was late says nothing of it.
     answered_outcomes = single_node.without_common_delays(single_node.outcomes_of_answer(site.node, answer), ())
     by_name, outcomes = single_node.with_thresholds(answered_outcomes, {site.node: site.view}, thresholds)
-    own = evaluate_own_tests([Member(site.node)], outcomes, by_name)
-    fit = [Member(site.node)] if site.node not in own.unfit else []
-    verdict = reach_verdict(Evidence(MemberTopology(fit), ()), own)
+    own = evaluate_own_tests([BurnInMember(site.node)], outcomes, by_name)
+    fit = [BurnInMember(site.node)] if site.node not in own.unfit else []
+    verdict = reach_verdict(BurnInEvidence(MemberTopology(fit), ()), own)
     why = (outcome.message for outcome in outcomes if outcome.how is How.ENVIRONMENT and outcome.message)
     message = "; ".join(fail.message for fail in verdict.failed) or next(why, "") or verdict.message
     return _Tested(answer, by_name, own, verdict, message)
 
 
-def _evaluate(site: IdleNode, order: CheckOrder, fleet: _Fleet) -> tuple[NodeChecks, Finding | None]:
+def _evaluate(site: IdleNode, order: CheckOrder, fleet: _Fleet) -> tuple[NodeChecks, IdleTestResult | None]:
     """Return the checker's tasks now, and the result of the test; None: there is none yet.
 
     Args:
@@ -311,15 +311,15 @@ def _evaluate(site: IdleNode, order: CheckOrder, fleet: _Fleet) -> tuple[NodeChe
         beside = f"what it tests others use, too, and {count} of them has passed since: it may not be the node"
         open_verdict = replace(tested.verdict, outcome=Outcome.INCONCLUSIVE, failed=())
         tested = replace(tested, verdict=open_verdict, message=f"{tested.message}; {beside}")
-    finding = _finding(site, order, tested)
-    if finding.outcome is Outcome.INCONCLUSIVE and site.check_request is None and given >= RETRY_SECONDS:
-        return NodeChecks(), finding  # what is not declared is forgotten, and asked again
-    return NodeChecks((order,), grants), finding
+    idle_result = _idle_result(site, order, tested)
+    if idle_result.outcome is Outcome.INCONCLUSIVE and site.check_request is None and given >= RETRY_SECONDS:
+        return NodeChecks(), idle_result  # what is not declared is forgotten, and asked again
+    return NodeChecks((order,), grants), idle_result
 
 
-def _finding(site: IdleNode, order: CheckOrder, tested: _Tested) -> Finding:
+def _idle_result(site: IdleNode, order: CheckOrder, tested: _Tested) -> IdleTestResult:
     failed = tested.verdict.failed
-    return Finding(
+    return IdleTestResult(
         site.node,
         order.id,
         Profile(order.profile),
@@ -339,10 +339,12 @@ def _may_be_a_moment(fails: Sequence[Fail]) -> bool:
     return bool(fails) and not any(fail.wrong and fail.probe not in single_node.SHARED for fail in fails)
 
 
-def _unfit(site: IdleNode, request: CheckRequest) -> Finding:
+def _unfit(site: IdleNode, request: CheckRequest) -> IdleTestResult:
     words = f"nothing can be tested there: {site.view.report.problem}"
     order = f"check/{request.id}"
-    return Finding(site.node, order, request.profile, Outcome.INCONCLUSIVE, (), (), 0.0, "nothing", words, request)
+    return IdleTestResult(
+        site.node, order, request.profile, Outcome.INCONCLUSIVE, (), (), 0.0, "nothing", words, request
+    )
 
 
 def _probes(tested: _Tested, failed: Collection[str]) -> Iterator[CheckedProbe]:

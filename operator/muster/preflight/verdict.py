@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from statistics import median
 
-from muster.preflight.evidence import LEAST_WITNESSES, Evidence, Prefix, Test, alike
+from muster.preflight.evidence import LEAST_WITNESSES, BurnInEvidence, Prefix, Test, alike
 from muster.preflight.outcomes import PAIR, Fail
 from muster.preflight.own_tests import ALIKE, NO_OWN_TESTS, OwnTests, are_too_many, common_failures
 from muster.preflight.rounds import is_link, missing_pairs
@@ -64,7 +64,7 @@ class Shared:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class BurnInVerdict:
     """The whole result of a burn-in.
 
     Attributes:
@@ -86,7 +86,7 @@ class Verdict:
     names_shared: bool = False
 
 
-def reach_verdict(evidence: Evidence, own: OwnTests = NO_OWN_TESTS, levels: Sequence[str] = ()) -> Verdict:
+def reach_verdict(evidence: BurnInEvidence, own: OwnTests = NO_OWN_TESTS, levels: Sequence[str] = ()) -> BurnInVerdict:
     """Return the verdict on all tests of a burn-in.
 
     Args:
@@ -106,7 +106,7 @@ class _VerdictMaker:
         levels: the names of domains from the outside in.
     """
 
-    def __init__(self, evidence: Evidence, own: OwnTests, levels: Sequence[str]) -> None:
+    def __init__(self, evidence: BurnInEvidence, own: OwnTests, levels: Sequence[str]) -> None:
         self.evidence, self.own, self.names = evidence, own, levels
         self.judged = [node for node in range(len(evidence.members)) if node not in evidence.ended]
         self.count = len(self.judged) + len(own.unfit)
@@ -114,7 +114,7 @@ class _VerdictMaker:
         self.excused: dict[int, set[int]] = defaultdict(set)
         self.shared: list[Shared] = []
 
-    def verdict(self) -> Verdict:
+    def verdict(self) -> BurnInVerdict:
         """Return the verdict."""
         evidence, own, broken = self.evidence, self.own.failed, self.own.broken
         self._name_fabric()
@@ -140,7 +140,9 @@ class _VerdictMaker:
             words = self._open_text(unsure, broken)
         outcome = Outcome.FAIL if fails else Outcome.INCONCLUSIVE if words else Outcome.PASS
         fails.sort(key=lambda fail: (fail.node, fail.probe))
-        return Verdict(outcome, tuple(fails), tuple(self.shared), tuple(names), tuple(unsure), words, names_shared)
+        return BurnInVerdict(
+            outcome, tuple(fails), tuple(self.shared), tuple(names), tuple(unsure), words, names_shared
+        )
 
     def _has_passed(self, node: int, bad: Sequence[int]) -> bool:
         evidence, member = self.evidence, self.evidence.members[node]

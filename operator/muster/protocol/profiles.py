@@ -29,7 +29,7 @@ class Step:
 
 
 @dataclasses.dataclass(frozen=True)
-class Profile:
+class ProfileProbes:
     """The probes of one profile on one device.
 
     Attributes:
@@ -122,8 +122,8 @@ _PAIR = {"cpu": _CPU_PAIR, "cuda": _GPU_PAIR}
 _WIDE = {"cpu": _CPU_PAIR, "cuda": _GPU_WIDE}
 _DEADLINES = {"cpu": 20.0, "cuda": 30.0}
 
-PROFILES: Dict[str, Profile] = {
-    "Quick": Profile(
+PROFILES: Dict[str, ProfileProbes] = {
+    "Quick": ProfileProbes(
         30,
         {
             "cuda": (
@@ -151,7 +151,7 @@ PROFILES: Dict[str, Profile] = {
         {"cpu": _CPU_GANG, "cuda": _GPU_PAIR},
         _DEADLINES,
     ),
-    "Standard": Profile(
+    "Standard": ProfileProbes(
         180,
         {
             "cuda": (
@@ -180,7 +180,7 @@ PROFILES: Dict[str, Profile] = {
         _WIDE,
         {"cpu": 20.0, "cuda": 60.0},
     ),
-    "Deep": Profile(
+    "Deep": ProfileProbes(
         900,
         {
             "cuda": (

@@ -18,7 +18,7 @@ from muster.controller import upkeep
 from muster.controller.upkeep import UpkeepKeeper
 from muster.coordinator.auth import Caller
 from muster.coordinator.checkers import CheckerHub
-from muster.preflight.upkeep import Finding
+from muster.preflight.upkeep import IdleTestResult
 from muster.preflight.verdict import Outcome
 from muster.protocol.checks import READY, CheckAnswer, CheckReport, PassReport, ProbeReport
 from muster.world.fleet import Suspicion
@@ -53,7 +53,7 @@ class Everything:
         self.fleet = a_fleet([a_node(f"n{i}", capacity={GPU: 8}) for i in range(3)])
         self.store = self.healths = Store()
         self.gangs, self.pods, self.occupants = Store(), Store(), Store()
-        self.findings: list[Finding] = []
+        self.idle_results: list[IdleTestResult] = []
         self.told: list[str] = []
         self.out: dict[str, datetime] = {}
         self.repaired: set[str] = set()
@@ -78,8 +78,8 @@ class Everything:
     def is_repaired(self, node: str) -> bool:
         return node in self.repaired
 
-    def tested(self, finding: Finding) -> None:
-        self.findings.append(finding)
+    def tested(self, idle_result: IdleTestResult) -> None:
+        self.idle_results.append(idle_result)
 
     def tell(self, nodes: Iterable[str]) -> None:
         self.told += nodes
@@ -115,8 +115,8 @@ def test_nodes_that_nobody_uses_are_tested_and_told_once(it: Everything) -> None
     it.says("n0", answers=(CheckAnswer(order, "Node", "Result", probes=bad),))
     for _ in range(3):
         it.keeper.assign_tests()
-    (finding,) = it.findings
-    assert (finding.node, finding.outcome) == ("n0", Outcome.FAIL)
+    (idle_result,) = it.idle_results
+    assert (idle_result.node, idle_result.outcome) == ("n0", Outcome.FAIL)
 
 
 @pytest.mark.parametrize(("days_ago", "profile"), [(1, "Standard"), (60, None)])
@@ -173,8 +173,8 @@ def test_a_wish_is_passed_on_until_its_result_is_written(it: Everything) -> None
     fine = (CheckAnswer("check/w1", "Node", "Result", probes=(ProbeReport("context", "Result", 0.4, "s"),)),)
     it.says("n0", answers=fine, passes=(PassReport("Deep", 0.0, "check/w1", gpus=8),))
     it.keeper.assign_tests()
-    (finding,) = it.findings
-    written = health.status.model_copy(update={"check": finding.result(wish, NOW)})
+    (idle_result,) = it.idle_results
+    written = health.status.model_copy(update={"check": idle_result.result(wish, NOW)})
     it.store.found["", "n0"] = health.model_copy(update={"status": written})
     it.keeper.assign_tests()
     assert it.orders("n0") == []

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from muster.preflight.evidence import NOTHING_KNOWN, Evidence, MemberTopology, merge_outcomes
-from muster.preflight.outcomes import How, LocalOutcome, Member, PairOutcome, Round
+from muster.preflight.evidence import NOTHING_KNOWN, BurnInEvidence, MemberTopology, merge_outcomes
+from muster.preflight.outcomes import BurnInMember, How, LocalOutcome, PairOutcome, Round
 from muster.preflight.own_tests import evaluate_own_tests
 from muster.preflight.pair_thresholds import PairThresholds
 from muster.preflight.rounds import next_round
-from muster.preflight.verdict import Verdict, reach_verdict
+from muster.preflight.verdict import BurnInVerdict, reach_verdict
 from muster.world.checks import ProbeThreshold
 
 HEALTHY_GBPS = 50.0
@@ -18,13 +18,13 @@ WRONG = -1.0
 Rate = Callable[[str, str], float | How]
 
 
-def gang(size: int, per_leaf: int = 8, leaves_per_block: int = 1000, nvlink: int = 0) -> list[Member]:
+def gang(size: int, per_leaf: int = 8, leaves_per_block: int = 1000, nvlink: int = 0) -> list[BurnInMember]:
     """Members n000, n001, ... in blocks, leaves and, if asked for, NVLink domains of so many."""
     members = []
     for place in range(size):
         leaf = place // per_leaf
         domains = [f"b{leaf // leaves_per_block}", f"l{leaf}", *([f"v{place // nvlink}"] if nvlink else [])]
-        members.append(Member(f"n{place:03}", tuple(domains)))
+        members.append(BurnInMember(f"n{place:03}", tuple(domains)))
     return members
 
 
@@ -63,7 +63,7 @@ def outcome(number: int, a: str, b: str, rate: Rate) -> PairOutcome:
 
 
 def burned_in(
-    members: Sequence[Member],
+    members: Sequence[BurnInMember],
     rate: Rate,
     seed: str = "uid/1",
     thresholds: PairThresholds = THRESHOLDS,
@@ -76,25 +76,25 @@ def burned_in(
 
 
 def verdict_on(
-    members: Sequence[Member],
+    members: Sequence[BurnInMember],
     outcomes: Iterable[PairOutcome],
     thresholds: PairThresholds = NOTHING_KNOWN,
     own: Sequence[LocalOutcome] = (),
     own_thresholds: Mapping[str, ProbeThreshold] | None = None,
-) -> Verdict:
+) -> BurnInVerdict:
     """The verdict on the pairs and on the nodes' own probes; who fails these is not paired."""
     tested = evaluate_own_tests(members, own, own_thresholds or {})
     fit = MemberTopology(member for member in members if member.name not in tested.unfit)
-    return reach_verdict(Evidence(fit, merge_outcomes(outcomes), thresholds), tested, ("block", "leaf"))
+    return reach_verdict(BurnInEvidence(fit, merge_outcomes(outcomes), thresholds), tested, ("block", "leaf"))
 
 
 def judged(
-    members: Sequence[Member], rate: Rate, seed: str = "uid/1", thresholds: PairThresholds = THRESHOLDS
-) -> Verdict:
+    members: Sequence[BurnInMember], rate: Rate, seed: str = "uid/1", thresholds: PairThresholds = THRESHOLDS
+) -> BurnInVerdict:
     return verdict_on(members, burned_in(members, rate, seed, thresholds), thresholds)
 
 
-def standing(members: Iterable[Member], *, but: Iterable[str]) -> list[Member]:
+def standing(members: Iterable[BurnInMember], *, but: Iterable[str]) -> list[BurnInMember]:
     """All but some have passed before."""
     new = set(but)
     return [replace(member, proven=member.name not in new) for member in members]

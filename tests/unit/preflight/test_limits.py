@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from muster.api.preflight import PreflightLimit
-from muster.preflight.evidence import Evidence, MemberTopology
+from muster.preflight.evidence import BurnInEvidence, MemberTopology
 from muster.preflight.limits import SOURCE, Best, apply_limits
-from muster.preflight.outcomes import How, Member, PairOutcome
+from muster.preflight.outcomes import BurnInMember, How, PairOutcome
 from muster.preflight.pair_thresholds import PairThresholds
 from muster.world.checks import ProbeThreshold
 
@@ -103,8 +103,8 @@ def test_pairs_keep_what_a_healthy_one_reaches_and_the_figure_is_the_least(figur
     shown = {("pair", "IB"): Best(50.0, "GB/s")}
     (one,) = apply_limits(LIKE, [history], shown, [limit("pair", minimum=figure)]).thresholds
     assert one.middle == 48.0
-    evidence = Evidence(
-        MemberTopology([Member("a"), Member("b")]),
+    evidence = BurnInEvidence(
+        MemberTopology([BurnInMember("a"), BurnInMember("b")]),
         [PairOutcome(1, "a", "b", How.RESULT, 1.0)],
         PairThresholds((replace(one, transport=""),)),
     )

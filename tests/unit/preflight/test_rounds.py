@@ -20,8 +20,8 @@ from tests.unit.preflight.fabric import (
     verdict_on,
 )
 
-from muster.preflight.evidence import NOTHING_KNOWN, Evidence, MemberTopology, merge_outcomes
-from muster.preflight.outcomes import How, Member, Pair, PairOutcome, Round
+from muster.preflight.evidence import NOTHING_KNOWN, BurnInEvidence, MemberTopology, merge_outcomes
+from muster.preflight.outcomes import BurnInMember, How, Pair, PairOutcome, Round
 from muster.preflight.rounds import FEW, MARGIN, MOST_ROUNDS, MOST_TESTS, SERVES, next_round
 from muster.preflight.verdict import Outcome
 
@@ -36,7 +36,7 @@ fabrics = st.builds(
 )
 
 
-def ragged() -> list[Member]:
+def ragged() -> list[BurnInMember]:
     """A gang of whose members some have no leaf, and some no block."""
     return [replace(each, domains=each.domains[: place % 3]) for place, each in enumerate(gang(40))]
 
@@ -45,7 +45,7 @@ def pairs_of(due: Round | None) -> list[Pair]:
     return [pair for slot in due.slots for pair in slot] if due else []
 
 
-def domains(members: list[Member]) -> dict[str, tuple[str, ...]]:
+def domains(members: list[BurnInMember]) -> dict[str, tuple[str, ...]]:
     return {member.name: member.domains for member in members}
 
 
@@ -94,11 +94,11 @@ def test_suspects_meet_proven_partners_only() -> None:
         pytest.param(gang(FEW), 2, id="few"),
         pytest.param(gang(FEW + 1), 2, id="odd, one alone in its leaf"),
         pytest.param(gang(257, 32), 2, id="many"),
-        pytest.param([Member(f"n{place}") for place in range(40)], 2, id="no domain known"),
+        pytest.param([BurnInMember(f"n{place}") for place in range(40)], 2, id="no domain known"),
         pytest.param(ragged(), 3, id="some known"),
     ],
 )
-def test_healthy_gangs_are_done_after_two_rounds(members: list[Member], rounds: int) -> None:
+def test_healthy_gangs_are_done_after_two_rounds(members: list[BurnInMember], rounds: int) -> None:
     outcomes = burned_in(members, healthy)
     assert max((each.round for each in outcomes), default=0) == rounds
     verdict = verdict_on(members, outcomes, THRESHOLDS)
@@ -153,7 +153,7 @@ def test_a_round_ends_though_nobody_tells_of_it() -> None:
 
 @settings(max_examples=EXAMPLES)
 @given(fabrics, st.integers(0, 10**6), st.floats(0, 0.4))
-def test_rounds_are_few_and_their_slots_disjoint(members: list[Member], seed: int, share: float) -> None:
+def test_rounds_are_few_and_their_slots_disjoint(members: list[BurnInMember], seed: int, share: float) -> None:
     random = Random(seed)
     bad = [member.name for member in members if random.random() < share]
     outcomes: list[PairOutcome] = []
@@ -174,7 +174,7 @@ def test_rounds_are_few_and_their_slots_disjoint(members: list[Member], seed: in
 
 @settings(max_examples=EXAMPLES)
 @given(fabrics, st.integers(0, 10**6), st.integers(0, 3))
-def test_the_order_of_arrival_and_repetition_change_nothing(members: list[Member], seed: int, bad: int) -> None:
+def test_the_order_of_arrival_and_repetition_change_nothing(members: list[BurnInMember], seed: int, bad: int) -> None:
     random = Random(seed)
     rate = dead(*(member.name for member in random.sample(members, min(bad, len(members)))))
     outcomes: list[PairOutcome] = []
@@ -192,7 +192,7 @@ def test_the_order_of_arrival_and_repetition_change_nothing(members: list[Member
 
 @settings(max_examples=EXAMPLES)
 @given(fabrics, st.integers(0, 10**6), st.integers(0, 3))
-def test_a_new_leader_goes_on_with_the_same_round(members: list[Member], seed: int, bad: int) -> None:
+def test_a_new_leader_goes_on_with_the_same_round(members: list[BurnInMember], seed: int, bad: int) -> None:
     random = Random(seed)
     rate = slow(*(member.name for member in random.sample(members, min(bad, len(members)))))
     whole = burned_in(members, rate)
@@ -232,7 +232,7 @@ def test_outcomes_that_are_lost_or_late_change_no_verdict(size: int, seed: int) 
 
 @settings(max_examples=2 * EXAMPLES)
 @given(fabrics, st.integers(0, 10**6), st.floats(0, 0.9))
-def test_nobody_is_blamed_without_two_proven_witnesses(members: list[Member], seed: int, share: float) -> None:
+def test_nobody_is_blamed_without_two_proven_witnesses(members: list[BurnInMember], seed: int, share: float) -> None:
     random = Random(seed)
     chances = {member.name: random.choice([0.0, share, 1.0]) for member in members}
 
@@ -242,7 +242,7 @@ def test_nobody_is_blamed_without_two_proven_witnesses(members: list[Member], se
 
     outcomes = burned_in(members, rate)
     verdict = verdict_on(members, outcomes, THRESHOLDS)
-    evidence = Evidence(MemberTopology(members), merge_outcomes(outcomes), THRESHOLDS)
+    evidence = BurnInEvidence(MemberTopology(members), merge_outcomes(outcomes), THRESHOLDS)
     proven = {members[node].name for level in evidence.proven.values() for node in level}
     for fail in verdict.failed:
         assert len(set(fail.partners) & proven) >= 2

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from muster.preflight import single_node
-from muster.preflight.outcomes import How, LocalOutcome, Member
+from muster.preflight.outcomes import BurnInMember, How, LocalOutcome
 from muster.preflight.own_tests import evaluate_own_tests
 from muster.protocol.checks import NODE, CheckAnswer, CheckReport, ProbeReport
 from muster.world.checks import CheckerView, ProbeThreshold
@@ -78,7 +78,7 @@ def test_who_does_not_agree_with_itself_has_no_voice() -> None:
 
 def test_it_is_a_failure_of_the_node_by_its_result() -> None:
     found = compared({"n0": "k:a", "n1": "k:a", "n2": "k:b"})
-    own = evaluate_own_tests([Member(name) for name in ("n0", "n1", "n2")], found, {})
+    own = evaluate_own_tests([BurnInMember(name) for name in ("n0", "n1", "n2")], found, {})
     (fail,), broken = own.failed, list(own.broken)
     assert (fail.node, fail.probe, fail.wrong, broken) == ("n2", "bit-exact", True, [])
 
@@ -142,7 +142,7 @@ def test_being_late_says_something_beside_others_that_were_in_time(
     assert (late.node, late.how) == ("n0", how)
     assert late.message.endswith(words)
     assert other == well
-    own = evaluate_own_tests([Member("n0")], [late], {})
+    own = evaluate_own_tests([BurnInMember("n0")], [late], {})
     fails, broken = own.failed, list(own.broken)
     assert [fail.node for fail in fails] == (["n0"] if how is How.LATE else [])
     assert broken == ([] if how is How.LATE else ["n0"])

@@ -14,23 +14,23 @@ from tests.unit.preflight.fabric import (
     verdict_on,
 )
 
-from muster.preflight.evidence import Evidence, MemberTopology, merge_outcomes
-from muster.preflight.outcomes import Member
+from muster.preflight.evidence import BurnInEvidence, MemberTopology, merge_outcomes
+from muster.preflight.outcomes import BurnInMember
 from muster.preflight.own_tests import NO_OWN_TESTS
 from muster.preflight.unproved import GangNodes, control_pairs, unproved_failures, without_unproved_failures
-from muster.preflight.verdict import Outcome, Verdict
+from muster.preflight.verdict import BurnInVerdict, Outcome
 
 LEAF = 4
 
 
 def upheld_verdict(
-    members: list[Member], rate: Rate, models: dict[str, str] | None = None
-) -> tuple[Verdict, list[tuple[str, str]]]:
+    members: list[BurnInMember], rate: Rate, models: dict[str, str] | None = None
+) -> tuple[BurnInVerdict, list[tuple[str, str]]]:
     """What stands after the controls, and which they were."""
     outcomes, asked = burned_in(members, rate), list[tuple[str, str]]()
     while True:
         verdict = verdict_on(members, outcomes, THRESHOLDS)
-        evidence = Evidence(MemberTopology(members), merge_outcomes(outcomes), THRESHOLDS)
+        evidence = BurnInEvidence(MemberTopology(members), merge_outcomes(outcomes), THRESHOLDS)
         more = [pair for pair in control_pairs(verdict, evidence) if pair not in asked]
         if not more:
             nodes = GangNodes(len(members), models or {})
@@ -96,7 +96,7 @@ def test_partners_that_are_slow_with_each_other_condemn_nobody() -> None:
     members = standing(gang(4, per_leaf=LEAF), but=["n003"])
     outcomes = burned_in(members, slow("n003", "n000", "n001", "n002", rate=0.3))
     verdict = verdict_on(members, outcomes, THRESHOLDS)
-    evidence = Evidence(MemberTopology(members), merge_outcomes(outcomes), THRESHOLDS)
+    evidence = BurnInEvidence(MemberTopology(members), merge_outcomes(outcomes), THRESHOLDS)
     assert [fail.node for fail in verdict.failed] == list(unproved_failures(verdict, evidence)) == ["n003"]
 
 

@@ -92,22 +92,22 @@ IDLE = idle("g")
 def test_what_is_due(site: IdleNode, policy: PreflightPolicy, order: str | None) -> None:
     found = plan_upkeep([site], policy, ())
     assert [each.id for checks in found.checks.values() for each in checks.orders] == ([order] if order else [])
-    assert found.findings == ()
+    assert found.idle_results == ()
 
 
 def test_a_pass_is_granted_first_and_told_once_the_checker_knows() -> None:
     site = a_site(check_request=WISH, answers=answered("check/w1", *FINE))
     found = plan_upkeep([site], QUICK, (GEMM,))
     assert [grant.id for grant in found.checks["n1"].grants] == ["check/w1"]
-    assert found.findings == ()
+    assert found.idle_results == ()
     knows = a_site(
         check_request=WISH,
         answers=answered("check/w1", *FINE),
         passes=(PassReport("Standard", 0.1, "check/w1", gpus=8),),
     )
-    (finding,) = plan_upkeep([knows], QUICK, (GEMM,)).findings
-    result = finding.result(WISH, at(9))
-    assert (finding.outcome, result.id, result.seconds, result.device) == (Outcome.PASS, "w1", 21, "H200")
+    (idle_result,) = plan_upkeep([knows], QUICK, (GEMM,)).idle_results
+    result = idle_result.result(WISH, at(9))
+    assert (idle_result.outcome, result.id, result.seconds, result.device) == (Outcome.PASS, "w1", 21, "H200")
     assert [(p.probe, p.outcome, p.value, p.threshold) for p in result.probes] == [
         ("gemm-bf16", CheckOutcome.PASS, "664 TFLOP/s", "561 TFLOP/s (the fleet's history)"),
         ("context", CheckOutcome.PASS, "0.4 s", ""),
@@ -119,11 +119,11 @@ def test_a_failure_names_the_probe_and_grants_nothing() -> None:
     mate = a_site("n2", passes=(PassReport("Quick", 5.0, "g", gpus=8),))
     twice = (*answered("check/w1", *slow), *answered("check/w1/again", *slow))
     found = plan_upkeep([a_site(check_request=WISH, answers=twice), mate], QUICK, (GEMM,))
-    (finding,) = found.findings
+    (idle_result,) = found.idle_results
     assert found.checks["n1"].grants == ()
-    assert finding.outcome is Outcome.FAIL
-    assert "gemm-bf16 measured 400 TFLOP/s, at least 561 is expected" in finding.message
-    assert [probe.outcome for probe in finding.probes] == [CheckOutcome.FAIL, CheckOutcome.PASS]
+    assert idle_result.outcome is Outcome.FAIL
+    assert "gemm-bf16 measured 400 TFLOP/s, at least 561 is expected" in idle_result.message
+    assert [probe.outcome for probe in idle_result.probes] == [CheckOutcome.FAIL, CheckOutcome.PASS]
 
 
 @pytest.mark.parametrize(
@@ -141,25 +141,27 @@ def test_who_is_slow_or_hangs_is_asked_once_more_and_the_second_answer_counts(fi
 
     once = after(*answered(name, first))
     assert [order.id for order in once.checks["n1"].orders] == [name, f"{name}/again"]
-    assert (once.findings, once.checks["n1"].grants) == ((), ())
-    (finding,) = after(*answered(name, first), *answered(f"{name}/again", first)).findings
-    assert finding.outcome is Outcome.FAIL
+    assert (once.idle_results, once.checks["n1"].grants) == ((), ())
+    (idle_result,) = after(*answered(name, first), *answered(f"{name}/again", first)).idle_results
+    assert idle_result.outcome is Outcome.FAIL
     fine = after(*answered(name, first), *answered(f"{name}/again", *FINE))
-    assert ([grant.id for grant in fine.checks["n1"].grants], fine.findings) == ([f"{name}/again"], ())
+    assert ([grant.id for grant in fine.checks["n1"].grants], fine.idle_results) == ([f"{name}/again"], ())
 
 
 def test_what_is_wrong_is_not_asked_for_again() -> None:
     bad = (ProbeReport("bit-exact", "Result", wrong=True), ProbeReport("gemm-bf16", "Result", 400.0, "TFLOP/s"))
     mate = a_site("n2", passes=(PassReport("Quick", 5.0, "g", gpus=8),))
     found = plan_upkeep([a_site(answers=answered(NEW, *bad)), mate], QUICK, (GEMM,))
-    assert [finding.outcome for finding in found.findings] == [Outcome.FAIL]
+    assert [idle_result.outcome for idle_result in found.idle_results] == [Outcome.FAIL]
     assert [order.id for order in found.checks["n1"].orders] == [NEW]
 
 
 def test_what_could_not_run_says_why_and_blames_nobody() -> None:
     used = (ProbeReport("gemm-bf16", "Environment", message="GPU 0 is in use: process 7"),)
-    (finding,) = plan_upkeep([a_site(check_request=WISH, answers=answered("check/w1", *used))], QUICK, (GEMM,)).findings
-    assert (finding.outcome, finding.message) == (Outcome.INCONCLUSIVE, "n1: GPU 0 is in use: process 7")
+    (idle_result,) = plan_upkeep(
+        [a_site(check_request=WISH, answers=answered("check/w1", *used))], QUICK, (GEMM,)
+    ).idle_results
+    assert (idle_result.outcome, idle_result.message) == (Outcome.INCONCLUSIVE, "n1: GPU 0 is in use: process 7")
 
 
 def test_old_passes_are_renewed_by_a_few_at_a_time_the_oldest_first() -> None:
@@ -184,17 +186,19 @@ def test_what_fails_on_many_nodes_is_not_the_nodes(bad: int, outcome: Outcome) -
     wrong = (ProbeReport("devices", "Result", wrong=True, message="7 GPUs, expected 8"),)
     sites = [a_site(f"n{i}", answers=answered(NEW, *wrong)) for i in range(bad)]
     sites += [a_site(f"n{i}", passes=(PassReport("Quick", 5.0, "g", gpus=8),)) for i in range(bad, 12)]
-    findings = plan_upkeep(sites, QUICK, ()).findings
-    assert {finding.outcome for finding in findings} == {outcome}
-    assert [bool(finding.fails) for finding in findings] == [outcome is Outcome.FAIL] * bad
+    idle_results = plan_upkeep(sites, QUICK, ()).idle_results
+    assert {idle_result.outcome for idle_result in idle_results} == {outcome}
+    assert [bool(idle_result.fails) for idle_result in idle_results] == [outcome is Outcome.FAIL] * bad
     if outcome is Outcome.INCONCLUSIVE:
-        assert findings[0].message.startswith("devices fails on 5 of the idle nodes and 7 have passed: it may not be")
+        assert idle_results[0].message.startswith(
+            "devices fails on 5 of the idle nodes and 7 have passed: it may not be"
+        )
 
 
 def test_nobody_is_blamed_before_anybody_has_passed() -> None:
     wrong = (ProbeReport("devices", "Result", wrong=True, message="7 GPUs, expected 8"),)
     sites = [a_site(f"n{i}", answers=answered(NEW, *wrong)) for i in range(2)]
-    assert {finding.outcome for finding in plan_upkeep(sites, QUICK, ()).findings} == {Outcome.INCONCLUSIVE}
+    assert {idle_result.outcome for idle_result in plan_upkeep(sites, QUICK, ()).idle_results} == {Outcome.INCONCLUSIVE}
 
 
 def test_what_could_not_be_tested_is_asked_again() -> None:
@@ -215,9 +219,9 @@ def test_a_pass_is_renewed_by_another_order_each_time() -> None:
 
 def test_a_wish_for_a_node_that_cannot_be_tested_is_answered_with_the_reason() -> None:
     site = a_site(check_request=WISH, state=UNFIT, problem="torch cannot be imported: no such file")
-    (finding,) = plan_upkeep([site], QUICK, ()).findings
-    assert finding.outcome is Outcome.INCONCLUSIVE
-    assert finding.result(WISH, at(0)).message == (
+    (idle_result,) = plan_upkeep([site], QUICK, ()).idle_results
+    assert idle_result.outcome is Outcome.INCONCLUSIVE
+    assert idle_result.result(WISH, at(0)).message == (
         "nothing can be tested there: torch cannot be imported: no such file"
     )
 
@@ -236,29 +240,29 @@ def failed_once(*others: float, given: dict[str, float] | None = None, answers: 
 
 def test_what_many_share_is_no_fault_of_a_node_while_nobody_else_has_passed_since() -> None:
     found = failed_once(61.0, 7000.0)
-    (finding,) = found.findings
-    assert (finding.outcome, finding.fails) == (Outcome.INCONCLUSIVE, ())
-    assert "storage measured 0.1 GB/s" in finding.message
-    assert "none of them has passed since" in finding.message
+    (idle_result,) = found.idle_results
+    assert (idle_result.outcome, idle_result.fails) == (Outcome.INCONCLUSIVE, ())
+    assert "storage measured 0.1 GB/s" in idle_result.message
+    assert "none of them has passed since" in idle_result.message
     assert [order.id for order in found.checks["n1"].orders] == [NEW]
 
 
 def test_one_that_passes_does_not_speak_for_what_all_use() -> None:
     """Its mount may be missing, so that it writes on a disk of its own."""
-    (finding,) = failed_once(30.0, 7000.0).findings
-    assert (finding.outcome, finding.fails) == (Outcome.INCONCLUSIVE, ())
-    assert "only one of them has passed since" in finding.message
+    (idle_result,) = failed_once(30.0, 7000.0).idle_results
+    assert (idle_result.outcome, idle_result.fails) == (Outcome.INCONCLUSIVE, ())
+    assert "only one of them has passed since" in idle_result.message
 
 
 def test_once_others_have_passed_it_is_asked_again_and_then_it_is_the_node() -> None:
     found = failed_once(30.0, 40.0)
     assert [order.id for order in found.checks["n1"].orders] == [NEW, f"{NEW}/again"]
-    assert found.findings == ()
+    assert found.idle_results == ()
     # What has begun goes on, whoever is heard.
     assert failed_once(given={f"{NEW}/again": 5.0}).checks["n1"].orders == found.checks["n1"].orders
     found = failed_once(30.0, 40.0, answers=answered(f"{NEW}/again", *SLOW))
-    (finding,) = found.findings
-    assert (finding.outcome, [fail.probe for fail in finding.fails]) == (Outcome.FAIL, ["storage"])
+    (idle_result,) = found.idle_results
+    assert (idle_result.outcome, [fail.probe for fail in idle_result.fails]) == (Outcome.FAIL, ["storage"])
     fine = (ProbeReport("storage", "Result", 3.0, "GB/s"),)
     granted = failed_once(30.0, 40.0, answers=answered(f"{NEW}/again", *fine)).checks["n1"].grants
     assert [grant.id for grant in granted] == [f"{NEW}/again"]

@@ -19,8 +19,8 @@ from tests.unit.preflight.fabric import (
     verdict_on,
 )
 
-from muster.preflight.evidence import NOTHING_KNOWN, Evidence, MemberTopology, merge_outcomes
-from muster.preflight.outcomes import How, LocalOutcome, Member, PairOutcome
+from muster.preflight.evidence import NOTHING_KNOWN, BurnInEvidence, MemberTopology, merge_outcomes
+from muster.preflight.outcomes import BurnInMember, How, LocalOutcome, PairOutcome
 from muster.preflight.pair_thresholds import PairThresholds
 from muster.preflight.verdict import Outcome, Part
 from muster.world.checks import ProbeThreshold
@@ -35,14 +35,14 @@ class Case:
     """A gang, what is wrong with it, and what has to be said of it."""
 
     rate: Rate
-    members: list[Member] = field(default_factory=lambda: gang(64))
+    members: list[BurnInMember] = field(default_factory=lambda: gang(64))
     want: Outcome = Outcome.FAIL
     want_failed: Sequence[str] = ()
     want_shared: Sequence[tuple[Part, tuple[str, ...]]] = ()
     want_words: str = ""
 
 
-def leaf(members: list[Member], name: str) -> set[str]:
+def leaf(members: list[BurnInMember], name: str) -> set[str]:
     return {member.name for member in members if name in member.domains}
 
 
@@ -56,7 +56,7 @@ def leaving(names: set[str], rate: float = 0.5) -> Rate:
     return lambda a, b: rate if len({a, b} & names) == 1 else 1.0
 
 
-def port(name: str, members: list[Member]) -> Rate:
+def port(name: str, members: list[BurnInMember]) -> Rate:
     """A slow network port: NVLink inside the innermost domain is not slow."""
     domains = {member.name: member.domains for member in members}
     return lambda a, b: 0.5 if name in (a, b) and domains[a] != domains[b] else 1.0
@@ -195,7 +195,7 @@ def test_where_the_mates_miss_too_a_miss_says_less_of_a_node() -> None:
         return 0.4 if len({a, b} & behind) == 1 and (int(a[1:]) + int(b[1:])) % 4 == 0 else 1.0
 
     outcomes = burned_in(members, uplink)
-    evidence = Evidence(MemberTopology(members), merge_outcomes(outcomes), THRESHOLDS)
+    evidence = BurnInEvidence(MemberTopology(members), merge_outcomes(outcomes), THRESHOLDS)
     here, elsewhere = evidence.number["n025"], evidence.number["n050"]
     assert evidence.weights(here, 1)[0] < evidence.weights(elsewhere, 1)[0]
     assert verdict_on(members, outcomes, THRESHOLDS).failed == ()
@@ -296,7 +296,7 @@ def test_within_a_domain_nvlink_is_as_good_as_the_network_and_nothing_else_is() 
 
 
 def test_each_level_is_measured_by_what_its_pairs_run_over() -> None:
-    members = [Member("a", ("x",)), Member("b", ("x",)), Member("c", ("y",))]
+    members = [BurnInMember("a", ("x",)), BurnInMember("b", ("x",)), BurnInMember("c", ("y",))]
     told = [
         PairOutcome(1, "a", "b", How.RESULT, 400.0, transport="NVLink"),
         PairOutcome(1, "a", "c", How.RESULT, 40.0, transport="IB"),
@@ -308,9 +308,9 @@ def test_each_level_is_measured_by_what_its_pairs_run_over() -> None:
             ProbeThreshold(middle=1.0, ratio=0.5),
         )
     )
-    evidence = Evidence(MemberTopology(members), told, known)
+    evidence = BurnInEvidence(MemberTopology(members), told, known)
     assert [evidence.threshold_gbps(level) for level in (0, 1)] == pytest.approx([32.0, 320.0])
-    assert Evidence(MemberTopology(members), [], known).threshold_gbps(0) == pytest.approx(0.5)
+    assert BurnInEvidence(MemberTopology(members), [], known).threshold_gbps(0) == pytest.approx(0.5)
 
 
 def test_another_transport_than_expected_blames_the_environment_or_the_one_node() -> None:

@@ -13,7 +13,7 @@ from muster.node.checker.facts import CPU, CUDA, Facts, facts_of, no_cuda, unfit
 from muster.node.checker.probes import node, outcome
 from muster.protocol.checks import GANG, NODE, PAIR, CheckAnswer, CheckOrder, ProbeReport
 from muster.protocol.messages import MAX_NUMBER
-from muster.protocol.profiles import PROFILES, Profile, Step
+from muster.protocol.profiles import PROFILES, ProfileProbes, Step
 
 _LOOK = Step("Devices", 10)
 _MAX_ADDRESS_CHARACTERS = 253
@@ -152,7 +152,7 @@ class NodeRun(Run):
         directory: str,
         ethernet: bool,
     ) -> None:
-        self._profile: Profile = PROFILES[order.profile]
+        self._profile: ProfileProbes = PROFILES[order.profile]
         self._expected = order.gpus
         super().__init__(order, facts, key, began, looks=True)
         self._directory = directory

@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from muster.node.checker.probes import outcome
 from muster.node.checker.probes.prober import Prober
-from muster.protocol.profiles import STORAGE, Profile, Step
+from muster.protocol.profiles import STORAGE, ProfileProbes, Step
 
 _DEVICES = Step("Devices", 10)
 _ANSWER_SECONDS = 30.0
@@ -55,7 +55,7 @@ def order_of(step: Step, order_id: str, device: str, devices: List[int], **more:
     return {**order, **step.parameters, **more}
 
 
-def steps_of(profile: Profile, device: str, directory: Optional[str]) -> List[Step]:
+def steps_of(profile: ProfileProbes, device: str, directory: Optional[str]) -> List[Step]:
     """Return the node's steps after the devices have been counted."""
     return [
         dataclasses.replace(step, parameters={**step.parameters, "directory": directory})
@@ -68,7 +68,7 @@ def steps_of(profile: Profile, device: str, directory: Optional[str]) -> List[St
 
 def run(
     prober: Prober,
-    profile: Profile,
+    profile: ProfileProbes,
     expected: Optional[int] = None,
     directory: Optional[str] = None,
     on_answer: Callable[[Dict[str, Any]], None] = lambda answer: None,
@@ -118,7 +118,7 @@ def run(
     return Findings(device, key, answers, round(time.monotonic() - began, 3))
 
 
-def in_time(answer: Mapping[str, Any], profile: Profile, cut: bool) -> Dict[str, Any]:
+def in_time(answer: Mapping[str, Any], profile: ProfileProbes, cut: bool) -> Dict[str, Any]:
     """Return the answer of a probe, or NoTime: an end at the profile's end, before the probe's own deadline, proves
     nothing. `cut`: the probe had less time than that deadline.
     """
