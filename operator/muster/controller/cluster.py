@@ -39,7 +39,7 @@ from muster.protocol.checks import CheckReport
 from muster.queueing.quotas import Held, NamespaceQuotas
 from muster.record.attempts import SUSPENDED
 from muster.world.checks import CheckerView, ProbeThreshold
-from muster.world.fleet import STALE_HEARTBEAT_SECONDS, Fleet, Silence, claim_of
+from muster.world.fleet import STALE_HEARTBEAT_SECONDS, Fleet, SilentShare, claim_of
 from muster.world.job import CreateError, JobWorld, NodeLimit, OtherJob, TemplateVerdict
 from muster.world.joblimits import lowered_fields, within_limits
 from muster.world.names import pod_name_in
@@ -450,7 +450,7 @@ class Cluster:
             proved_dead=frozenset(dead),
             lost=frozenset(lost),
             fleet=fleet,
-            dark=Silence(dark, len(fleet.nodes)),
+            dark=SilentShare(dark, len(fleet.nodes)),
             silence=self.hub.silence(timeout, job.metadata.namespace),
             leader_age_seconds=self.hub.serving_age_seconds(),
             ahead_seconds=self.ahead_seconds(now),

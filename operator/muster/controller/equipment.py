@@ -6,7 +6,7 @@ from collections.abc import Callable
 from muster.api.nodehealth import NodeHealth
 from muster.controller.cluster import Cluster
 from muster.health.equals import Lack, MachineEquipment, MachineKinds, kind_of
-from muster.health.ignored_ports import IgnoredPorts
+from muster.health.ignored_ports import IgnoredPortFilter
 from muster.kube.decode import Undecodable
 from muster.world.views import NodeView
 
@@ -25,11 +25,11 @@ class Equipment:
         self._clock = clock
         self._mark_node = mark_node
         self._equals = MachineKinds()
-        self._ignored = IgnoredPorts()
+        self._ignored = IgnoredPortFilter()
         cluster.nodes.store.subscribe(self._node_changed)
         cluster.healths.store.subscribe(self._health_changed)
 
-    def ignore_ports(self, ignored: IgnoredPorts) -> None:
+    def ignore_ports(self, ignored: IgnoredPortFilter) -> None:
         """Do not count these ports from now on."""
         if ignored != self._ignored:
             self._ignored = ignored

@@ -24,7 +24,7 @@ from muster.controller.cluster import Cluster
 from muster.controller.nodereports import NodeReports
 from muster.controller.pace import Pace
 from muster.controller.policyevents import record_policy_event
-from muster.health.node_plan import Announcement, ChangeTaint, Present, WriteRecord, operator_part, plan_node
+from muster.health.node_plan import ChangeTaint, EmitEvent, Present, WriteRecord, operator_part, plan_node
 from muster.health.orders import InForce, Order
 from muster.health.sources import UNHEALTHY_TAINT
 from muster.health.verdict import Verdict
@@ -167,8 +167,8 @@ class NodePerformer:
                 _measure(order.verdict, now)
         self.refused.discard(name)
         self.in_force[name] = order.outcome
-        for announcement in plan.announcements:  # a taint that fails is tried again, and announces nothing
-            self._announce(order, announcement)
+        for event in plan.events:  # a taint that fails is tried again, and announces nothing
+            self._announce(order, event)
         if plan.taint is not None and node is not None:
             await self._taint(node, plan.taint)
 
@@ -325,7 +325,7 @@ class NodePerformer:
         log.error(event, node=name, error=str(error), message=text)
         record_policy_event(self._cluster, self._events, WARNING, reason, text)
 
-    def _announce(self, order: Order, announcement: Announcement) -> None:
+    def _announce(self, order: Order, event: EmitEvent) -> None:
         name, conclusion = order.name, order.verdict.conclusion
         log.info(
             "verdict",
@@ -333,15 +333,15 @@ class NodePerformer:
             state=conclusion.state and conclusion.state.value,
             reason=conclusion.reason,
             act=order.ruling.act,
-            announced=announcement.reason,
+            announced=event.reason,
         )
-        kind = WARNING if announcement.is_warning else NORMAL
+        kind = WARNING if event.is_warning else NORMAL
         # Events of nodes carry the node's name as uid: so `kubectl describe node` finds them.
-        self._events.record(Regarding("v1", "Node", name, name), kind, announcement.reason, announcement.text)
+        self._events.record(Regarding("v1", "Node", name, name), kind, event.reason, event.text)
         record = self._cluster.healths.store.get(("", name))
-        if announcement.is_of_record and isinstance(record, NodeHealth):
+        if event.is_of_record and isinstance(record, NodeHealth):
             about = Regarding(API_VERSION, "NodeHealth", name, record.metadata.uid)
-            self._events.record(about, kind, announcement.reason, announcement.text)
+            self._events.record(about, kind, event.reason, event.text)
 
 
 def _measure(verdict: Verdict, now: datetime) -> None:

@@ -21,7 +21,17 @@ from muster.api.repairrequest import Machine, RepairAction, RepairRequest
 from muster.controller.cluster import Cluster
 from muster.controller.nodereconciler import NodeReconciler
 from muster.controller.nodeworlds import NodeWorlds
-from muster.health.repairs import NOT_EMPTY, Case, Plan, RepairStatus, RepairWorld, Request, Stage, is_held, plan
+from muster.health.repairs import (
+    NOT_EMPTY,
+    Case,
+    ExistingRequest,
+    RepairPlan,
+    RepairStatus,
+    RepairWorld,
+    Stage,
+    is_held,
+    plan,
+)
 from muster.kube import decode, paths
 from muster.kube.client import Client
 from muster.kube.errors import AlreadyExists, ApiError, Conflict, LeadershipLost, NotFound
@@ -49,7 +59,7 @@ _TOLD = {
 class _Found:
     """A request as it was read: what decisions need of it, and what a deletion names."""
 
-    request: Request
+    request: ExistingRequest
     uid: str
     resource_version: str
 
@@ -159,7 +169,7 @@ class RepairKeeper:
     def _exists(self, name: str) -> bool:
         return name in self._cluster.fleet.nodes
 
-    def _planned(self, requests: Mapping[str, _Found], cases: Mapping[str, Case]) -> Plan:
+    def _planned(self, requests: Mapping[str, _Found], cases: Mapping[str, Case]) -> RepairPlan:
         now = self._clock()
         self._rests_until = {name: until for name, until in self._rests_until.items() if until > now}
         self._missing_since = {name: self._missing_since.get(name, now) for name in requests if not self._exists(name)}
@@ -173,7 +183,9 @@ class RepairKeeper:
             )
         )
 
-    async def _carry_out(self, what: Plan, requests: Mapping[str, _Found], words: dict[str, RepairStatus]) -> None:
+    async def _carry_out(
+        self, what: RepairPlan, requests: Mapping[str, _Found], words: dict[str, RepairStatus]
+    ) -> None:
         for name, why in list(what.ends.items())[:WRITES]:
             try:
                 gone = await self._deleted(name, requests[name], why)
@@ -261,11 +273,11 @@ class RepairKeeper:
             for raw in page.items or ():
                 decoded = _read(raw)
                 if isinstance(decoded, decode.Undecodable):
-                    request = Request.unreadable(_phase_of(raw), decoded.error)
+                    request = ExistingRequest.unreadable(_phase_of(raw), decoded.error)
                     requests[decoded.name] = _Found(request, decoded.uid, str(decoded.resource_version))
                 else:
                     meta = decoded.metadata
-                    requests[meta.name] = _Found(Request.from_object(decoded), meta.uid, meta.resource_version)
+                    requests[meta.name] = _Found(ExistingRequest.from_object(decoded), meta.uid, meta.resource_version)
             if not page.metadata.continue_:
                 return requests
             query = {"limit": str(PAGE), "continue": page.metadata.continue_}

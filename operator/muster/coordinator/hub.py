@@ -18,7 +18,7 @@ from prometheus_client import Gauge
 from muster.coordinator.auth import Caller
 from muster.protocol import messages
 from muster.protocol.messages import RankReport, Report
-from muster.world.fleet import Silence
+from muster.world.fleet import SilentShare
 from muster.world.views import FRESH_SECONDS, LauncherView, RankView
 
 MAX_LAUNCHERS = (
@@ -214,14 +214,14 @@ class Hub:
             if not self._present_in[namespace]:
                 del self._present_in[namespace]
 
-    def silence(self, timeout_seconds: float, namespace: str) -> Silence:
+    def silence(self, timeout_seconds: float, namespace: str) -> SilentShare:
         """The counts of launchers that have not reported for longer than the timeout, and of expected ones, as seen by
-        the jobs of a namespace (see `Silence.seen_from`).
+        the jobs of a namespace (see `SilentShare.seen_from`).
         """
         now = self._clock()
         late = itertools.takewhile(lambda item: now - item[1] > timeout_seconds, self._present.items())
         silent = Counter(self._entries[uid].caller.namespace for uid, _ in late)
-        return Silence.seen_from(namespace, silent, self._present_in)
+        return SilentShare.seen_from(namespace, silent, self._present_in)
 
     def expected_by_namespace(self) -> Mapping[str, int]:
         """The number of launchers that were heard and are expected to report, by namespace."""

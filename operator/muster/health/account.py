@@ -7,13 +7,13 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from muster.api.nodehealth import HealthIncident, Offences
-from muster.health.incidents import ONE_FAULT_SECONDS, History, is_forgiven, is_in_quarantine
+from muster.health.incidents import ONE_FAULT_SECONDS, IncidentHistory, is_forgiven, is_in_quarantine
 from muster.health.memory import accounts_to_keep, charged_score, identity_to_keep, may_be_same, score
 from muster.health.node_world import NodeWorld
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class OffenceAccount:
     """The offences of a machine, and those of machines that had the node's name before.
 
     Attributes:
@@ -47,7 +47,7 @@ class Account:
         return world.now + timedelta(seconds=seconds + 60)
 
 
-def account_of(world: NodeWorld, history: History, *, is_offence: bool) -> Account:
+def account_of(world: NodeWorld, history: IncidentHistory, *, is_offence: bool) -> OffenceAccount:
     """Return the account of the node's machine, and whether it is quarantined for it.
 
     Args:
@@ -66,7 +66,7 @@ def account_of(world: NodeWorld, history: History, *, is_offence: bool) -> Accou
     else:
         faded, stays = False, is_offence and worth >= limit and _is_charged(last, offences)
     # A cordon stands above a quarantine, which may fade meanwhile.
-    return Account(offences, earlier, worth, limit, faded, stays and not world.is_cordoned)
+    return OffenceAccount(offences, earlier, worth, limit, faded, stays and not world.is_cordoned)
 
 
 def _is_charged(incident: HealthIncident | None, offences: Offences) -> bool:
@@ -96,7 +96,7 @@ def _recorded(world: NodeWorld) -> tuple[Offences, tuple[Offences, ...], Decimal
 
 
 def offences_if_taken(
-    world: NodeWorld, incidents: Iterable[HealthIncident], account: Account, causes: Collection[str]
+    world: NodeWorld, incidents: Iterable[HealthIncident], account: OffenceAccount, causes: Collection[str]
 ) -> Offences:
     """Return the account once Muster takes the node out for a fault of the hardware: with one more offence.
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from muster.api.nodehealth import HealthIncident, RecommendedAction, Severity
-from muster.health.account import Account
+from muster.health.account import OffenceAccount
 from muster.health.incidents import ANOTHER_MACHINE
 from muster.health.signs import EFFORT, WEIGHT, Sign
 from muster.health.weigh import heaviest
@@ -13,7 +13,7 @@ SAME_FAULT_SECONDS = 30 * 86400
 """A fault that comes back within this time was not repaired by what was done about it."""
 
 
-def action(signs: Sequence[Sign], account: Account, incidents: Sequence[HealthIncident]) -> RecommendedAction:
+def action(signs: Sequence[Sign], account: OffenceAccount, incidents: Sequence[HealthIncident]) -> RecommendedAction:
     """Return the action that repairs most among the gravest signs; a stronger one if it was tried before.
 
     Args:

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from muster.api.nodehealth import MAX_INCIDENTS, Decision, HealthIncident, RecommendedAction, Severity
-from muster.health.account import Account, account_of, offences_if_taken
+from muster.health.account import OffenceAccount, account_of, offences_if_taken
 from muster.health.action import action
 from muster.health.causes import causes_of, is_certain
 from muster.health.collect import Signs, collect
 from muster.health.conclude import conclude
-from muster.health.incidents import History, history_of, incidents_of
+from muster.health.incidents import IncidentHistory, history_of, incidents_of
 from muster.health.node_world import NodeWorld
 from muster.health.repairs import LOOK_SECONDS
 from muster.health.signs import MAINTENANCE, WEIGHT, Clears
@@ -47,7 +47,7 @@ def assess(world: NodeWorld) -> Verdict:
     return Verdict(conclusion, grounds, record, _follow_up(weighed, account, incidents, wake))
 
 
-def _grounds(world: NodeWorld, weighed: Weighed, account: Account, reason: str) -> Grounds:
+def _grounds(world: NodeWorld, weighed: Weighed, account: OffenceAccount, reason: str) -> Grounds:
     """Return what has the node out.
 
     Args:
@@ -77,7 +77,7 @@ def _grounds(world: NodeWorld, weighed: Weighed, account: Account, reason: str) 
 
 
 def _follow_up(
-    weighed: Weighed, account: Account, incidents: Sequence[HealthIncident], wake: datetime | None
+    weighed: Weighed, account: OffenceAccount, incidents: Sequence[HealthIncident], wake: datetime | None
 ) -> FollowUp:
     """Return what is to be done later.
 
@@ -100,7 +100,7 @@ def _follow_up(
     )
 
 
-def _wake(world: NodeWorld, signs: Signs, account: Account, history: History) -> datetime | None:
+def _wake(world: NodeWorld, signs: Signs, account: OffenceAccount, history: IncidentHistory) -> datetime | None:
     """Return when the verdict may change by time alone; None: never."""
     human, ended = world.decision, history.repair_ended
     is_to_come = human and world.released is None and human.decision is Decision.RELEASE

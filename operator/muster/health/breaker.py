@@ -27,7 +27,7 @@ from datetime import datetime, timedelta
 from muster.api.fleetpolicy import Enforcement
 from muster.health.figures import Breaker, ExhaustedBudget, PoolFigures, breaker_of
 from muster.health.held import exhausted_budget, why_held
-from muster.health.remaining import Candidate, Choices, Remaining, Removal, Span
+from muster.health.remaining import Candidate, Choices, Disruption, Remaining, Span
 from muster.health.rulings import Act, Ruling
 from muster.health.situation import BudgetPool, Situation, budget_pools
 from muster.health.sources import Rules
@@ -85,13 +85,13 @@ class _Settled:
     Attributes:
         rulings: by node, about all but those below.
         yields: by node that another system claims, the rulings about these.
-        out: the removals of the nodes that are out.
+        out: the disruptions of the nodes that are out.
         waiting: the nodes that need the budgets, in the order in which these are asked.
     """
 
     rulings: Mapping[str, Ruling]
     yields: Mapping[str, Ruling]
-    out: Sequence[Removal]
+    out: Sequence[Disruption]
     waiting: Sequence[Candidate]
 
 
@@ -101,13 +101,13 @@ class _Paid:
 
     Attributes:
         rulings: by node that waited.
-        out: the new removals.
+        out: the new disruptions.
         held: the nodes that wait on.
         held_by: the budget that holds each of these.
     """
 
     rulings: Mapping[str, Ruling]
-    out: Sequence[Removal]
+    out: Sequence[Disruption]
     held: Sequence[Candidate]
     held_by: Sequence[ExhaustedBudget]
 
@@ -117,7 +117,7 @@ def _rule_pool(pool: BudgetPool, window: Window) -> _RuledPool:
     taken = list(charges_on_record(pool.verdicts.values(), pool.gone, window))
     paid = _pay(pool, settled.waiting, pool.limits.remaining(settled.out, taken, settled.waiting, window))
     out = [*settled.out, *paid.out]
-    taken += [Charge(window.now, removal.certain, removal.cause) for removal in paid.out]
+    taken += [Charge(window.now, disruption.certain, disruption.cause) for disruption in paid.out]
     after = pool.limits.remaining(out, taken, paid.held, window)
     claims = Counter(ruling.act for ruling in settled.yields.values())
     by_cause = Counter(candidate.choices[0].cause for candidate in paid.held)
@@ -140,15 +140,15 @@ def _rule_pool(pool: BudgetPool, window: Window) -> _RuledPool:
 
 def _pay(pool: BudgetPool, waiting: Iterable[Candidate], left: Remaining) -> _Paid:
     """Have the budgets pay for the nodes that wait, one after the other, as long as they have room."""
-    rulings, out, held, held_by = dict[str, Ruling](), list[Removal](), list[Candidate](), list[ExhaustedBudget]()
+    rulings, out, held, held_by = dict[str, Ruling](), list[Disruption](), list[Candidate](), list[ExhaustedBudget]()
     refused: dict[Choices, tuple[ExhaustedBudget, Ruling]] = {}  # of all alike, until the budgets pay for another one
     for candidate in waiting:
         choices = candidate.choices
-        removal = None if choices in refused else left.payer(choices)
-        if removal is not None:
-            rulings[candidate.name] = Ruling(Act.TAKE, "", True, removal.cause, removal.certain, pool.name)
-            out.append(removal)
-            left = left.after(removal)
+        disruption = None if choices in refused else left.payer(choices)
+        if disruption is not None:
+            rulings[candidate.name] = Ruling(Act.TAKE, "", True, disruption.cause, disruption.certain, pool.name)
+            out.append(disruption)
+            left = left.after(disruption)
             refused.clear()
         else:
             if choices not in refused:
@@ -170,7 +170,7 @@ def _next_try(after: Remaining, held: Sequence[Candidate], now: datetime) -> dat
 def _settle(pool: BudgetPool, window: Window) -> _Settled:
     """Make the rulings that need no budget, count the nodes that are out, and collect the nodes that wait for the
     budgets."""
-    rulings, out, claimed, waiting = dict[str, Ruling](), list[Removal](), list[str](), list[str]()
+    rulings, out, claimed, waiting = dict[str, Ruling](), list[Disruption](), list[str](), list[str]()
     situation = pool.situation
     for name, verdict in pool.verdicts.items():
         incident, grounds = verdict.open_incident, verdict.grounds
@@ -182,12 +182,12 @@ def _settle(pool: BudgetPool, window: Window) -> _Settled:
             rulings[name] = _UNTAINTED if name in situation.tainted else _USED
             # Its place is free once its return is on record.
             if (incident := situation.uncleared.get(name)) is not None:
-                out.append(Removal(incident.certain, incident.charged_to, pool.domains.get(name)))
+                out.append(Disruption(incident.certain, incident.charged_to, pool.domains.get(name)))
         elif acted or grounds.cordoned or grounds.only_planned:
             # This holds even if another system has begun a repair since: a taint should not come and go.
             rulings[name] = _TAKEN
             if acted and incident is not None:
-                out.append(Removal(incident.certain, incident.charged_to, pool.domains.get(name)))
+                out.append(Disruption(incident.certain, incident.charged_to, pool.domains.get(name)))
         elif name in situation.unreadable and not _was_yielded(verdict):
             rulings[name] = _UNREADABLE
         else:
@@ -227,7 +227,7 @@ def _precedence(claim: Claim, pool: BudgetPool, now: datetime) -> tuple[bool, bo
 
 def _candidate(name: str, pool: BudgetPool, now: datetime) -> Candidate:
     grounds, domain = pool.verdicts[name].grounds, pool.domains.get(name)
-    choices = tuple(Removal(grounds.certain, cause, domain) for cause in grounds.causes)
+    choices = tuple(Disruption(grounds.certain, cause, domain) for cause in grounds.causes)
     return Candidate(name, _began(pool.verdicts[name], now), choices)
 
 

@@ -1,8 +1,8 @@
 """The state of a node, with its reason and its message, from the signs that count."""
 
 from muster.api.nodehealth import Decision, Evacuate, Severity, VerdictState
-from muster.health.account import Account
-from muster.health.incidents import History, awaits_burn_in
+from muster.health.account import OffenceAccount
+from muster.health.incidents import IncidentHistory, awaits_burn_in
 from muster.health.node_world import NodeWorld
 from muster.health.signs import OWN_SOURCES
 from muster.health.sources import in_charge
@@ -14,7 +14,7 @@ _UNTESTED = "no finding counts against the node any more; its checker tests it b
 _IN_USE = (VerdictState.HEALTHY, VerdictState.SUSPECT)
 
 
-def conclude(world: NodeWorld, history: History, weighed: Weighed, account: Account) -> Conclusion:
+def conclude(world: NodeWorld, history: IncidentHistory, weighed: Weighed, account: OffenceAccount) -> Conclusion:
     """Return what people read of the verdict.
 
     Args:
@@ -53,7 +53,7 @@ def _state(worst: int, is_known: bool, is_out_anyway: bool) -> VerdictState | No
     return _STATES[worst] if is_known else None
 
 
-def _is_marked_as_before(weighed: Weighed, history: History) -> bool:
+def _is_marked_as_before(weighed: Weighed, history: IncidentHistory) -> bool:
     """Whether the mark of another system is there that took the node out: its writer may wait for Muster's own
     state."""
     opened = history.open.reason if history.open is not None else ""
@@ -61,7 +61,7 @@ def _is_marked_as_before(weighed: Weighed, history: History) -> bool:
 
 
 def _reason_and_message(
-    world: NodeWorld, weighed: Weighed, account: Account, state: VerdictState | None
+    world: NodeWorld, weighed: Weighed, account: OffenceAccount, state: VerdictState | None
 ) -> tuple[str, str]:
     """Return the reason and the message of the verdict; both are "" where there is nothing to report."""
     human, agent, strongest = world.decision, world.before.agent, weighed.strongest

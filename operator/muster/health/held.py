@@ -15,7 +15,7 @@ def exhausted_budget(choices: Choices, left: Remaining, limits: Limits) -> Exhau
     """Return the budget that does not let a node be taken out.
 
     Args:
-        choices: the removals that would take the node out.
+        choices: the disruptions that would take the node out.
         left: what remains of the budgets.
         limits: the budgets of the node's pool.
     """

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from muster.api.fleetpolicy import IgnoredPorts as Policy
+from muster.api.fleetpolicy import IgnoredPorts
 from muster.api.nodehealth import AgentStatus, Evidence
 
 _OF_PORTS = frozenset(
@@ -33,13 +33,13 @@ class _Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class IgnoredPorts:
+class IgnoredPortFilter:
     """The network ports that the FleetPolicy leaves out of all verdicts, by labels of the node."""
 
     _entries: tuple[_Entry, ...] = ()
 
     @classmethod
-    def from_policy(cls, policy: Iterable[Policy]) -> "IgnoredPorts":
+    def from_policy(cls, policy: Iterable[IgnoredPorts]) -> "IgnoredPortFilter":
         """Return the ignored ports of `spec.health.ignoredPorts`."""
         return cls(tuple(_Entry(frozenset(entry.node_selector.items()), _pattern(entry.names)) for entry in policy))
 

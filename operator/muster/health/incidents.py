@@ -18,7 +18,7 @@ ANOTHER_MACHINE = "another machine has the node's name now"
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class IncidentHistory:
     """The incidents on a node's record, as they are before the verdict.
 
     Attributes:
@@ -33,17 +33,17 @@ class History:
     repair_ended: datetime | None = None
 
 
-def history_of(world: NodeWorld) -> History:
+def history_of(world: NodeWorld) -> IncidentHistory:
     """Return the incidents on record, closed where another machine has the name now, and with the end of a repair."""
     incidents = tuple(world.before.incidents)
     if not incidents or incidents[-1].cleared_time is not None:
-        return History(incidents, None)
+        return IncidentHistory(incidents, None)
     *past, last = incidents
     if world.is_replaced:
-        return History((*past, _closed(last, ANOTHER_MACHINE, world.now)), None)
+        return IncidentHistory((*past, _closed(last, ANOTHER_MACHINE, world.now)), None)
     last = _worked_on(last, world)
     is_looked_at = AGENT in world.rules.listens and world.before.agent is not None
-    return History(tuple(past), last, last.repair_ended_time if is_looked_at else None)
+    return IncidentHistory(tuple(past), last, last.repair_ended_time if is_looked_at else None)
 
 
 def _worked_on(incident: HealthIncident, world: NodeWorld) -> HealthIncident:
@@ -68,7 +68,7 @@ def is_forgiven(incident: HealthIncident, released: datetime | None) -> bool:
     return released is not None and released >= incident.time
 
 
-def awaits_burn_in(world: NodeWorld, history: History) -> bool:
+def awaits_burn_in(world: NodeWorld, history: IncidentHistory) -> bool:
     """Whether a node that was taken out has yet to pass a burn-in before it comes back.
 
     A pass from before the incident, or from before the end of the repair, does not count.
@@ -85,7 +85,7 @@ def awaits_burn_in(world: NodeWorld, history: History) -> bool:
 
 
 def incidents_of(
-    world: NodeWorld, history: History, conclusion: Conclusion, *, only_observed: bool
+    world: NodeWorld, history: IncidentHistory, conclusion: Conclusion, *, only_observed: bool
 ) -> tuple[HealthIncident, ...]:
     """Return the incidents after the verdict: one is opened, goes on, or is closed.
 
@@ -99,7 +99,7 @@ def incidents_of(
 
 
 def _newest(
-    world: NodeWorld, history: History, conclusion: Conclusion, only_observed: bool
+    world: NodeWorld, history: IncidentHistory, conclusion: Conclusion, only_observed: bool
 ) -> Sequence[HealthIncident]:
     state, last = conclusion.state, history.open
     said = {"state": state, "reason": conclusion.reason, "message": conclusion.message}

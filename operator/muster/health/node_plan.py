@@ -51,7 +51,7 @@ class ChangeTaint:
 
 
 @dataclass(frozen=True, slots=True)
-class Announcement:
+class EmitEvent:
     """Emit an Event of a Node.
 
     Attributes:
@@ -73,12 +73,12 @@ class NodePlan:
 
     Attributes:
         record: None: it says what it should.
-        announcements: about the node.
+        events: about the node.
         taint: None: it is as it should be, or is not known.
     """
 
     record: WriteRecord | None
-    announcements: tuple[Announcement, ...]
+    events: tuple[EmitEvent, ...]
     taint: ChangeTaint | None
 
 
@@ -107,7 +107,7 @@ def plan_node(order: Order, present: Present, enforcement: Enforcement) -> NodeP
     """
     return NodePlan(
         _record(order, present, enforcement),
-        tuple(_announcements(order, present.in_force, enforcement)),
+        tuple(_events(order, present.in_force, enforcement)),
         _taint(order, present.node),
     )
 
@@ -169,7 +169,7 @@ def _may_wait(order: Order, status: NodeHealthStatus, recorded: NodeHealthStatus
     return all(getattr(status, name) == getattr(recorded, name) for name in kept) and follow_up.followed is None
 
 
-def _announcements(order: Order, previous: InForce | None, enforcement: Enforcement) -> Iterator[Announcement]:
+def _events(order: Order, previous: InForce | None, enforcement: Enforcement) -> Iterator[EmitEvent]:
     """The Events about a verdict that is new, or about what follows from it; a new leader has nothing new to tell of a
     node that is well."""
     conclusion = order.verdict.conclusion
@@ -178,14 +178,14 @@ def _announcements(order: Order, previous: InForce | None, enforcement: Enforcem
         is_same = conclusion.state in _WELL
     elif is_same and order.outcome.observed not in ("", previous.observed):
         assert conclusion.would is not None
-        yield Announcement("NodeObserved", observed_effect_text(conclusion.would, enforcement))
+        yield EmitEvent("NodeObserved", observed_effect_text(conclusion.would, enforcement))
     asks = conclusion.reason == CHECK_WANTED and previous is not None and previous.reason != CHECK_WANTED
     if is_same and not asks:
         return
     grounds = order.verdict.grounds
     planned = "NodeMaintenance" if grounds.removal is None else "NodeRemoval"
     text = status_message(order, enforcement) or "no finding counts against the node any more"
-    yield Announcement(
+    yield EmitEvent(
         planned if grounds.only_planned else f"Node{conclusion.state.value if conclusion.state else 'Healthy'}",
         text,
         is_warning=not (conclusion.state in (*_WELL, VerdictState.SUSPECT) or grounds.only_planned),

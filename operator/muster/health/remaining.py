@@ -50,12 +50,12 @@ class Budget(NamedTuple):
     part: Part | str
 
 
-class Removal(NamedTuple):
+class Disruption(NamedTuple):
     """A node that is taken out, or could be, as the budgets see it.
 
     Attributes:
         certain: whether the fault is certain.
-        cause: to which the removal is charged, e.g. `agent/Xid79`.
+        cause: to which the disruption is charged, e.g. `agent/Xid79`.
         domain: of the node; None: it is in none.
     """
 
@@ -64,8 +64,8 @@ class Removal(NamedTuple):
     domain: Domain | None
 
 
-Choices = tuple[Removal, ...]
-"""The removals that would take one node out: one for each cause of its fault, strongest first."""
+Choices = tuple[Disruption, ...]
+"""The disruptions that would take one node out: one for each cause of its fault, strongest first."""
 
 
 class Candidate(NamedTuple):
@@ -74,7 +74,7 @@ class Candidate(NamedTuple):
     Attributes:
         name: of the node.
         since: since when it is unhealthy.
-        choices: the removals that would take it out.
+        choices: the disruptions that would take it out.
     """
 
     name: str
@@ -83,10 +83,10 @@ class Candidate(NamedTuple):
 
 
 @lru_cache(maxsize=4096)  # thousands of nodes wait for the same few
-def budgets_for(removal: Removal) -> tuple[Budget, ...]:
-    """Return the budgets that pay for this removal."""
-    parts = (Part.ALL, Part.CERTAIN) if removal.certain else (Part.ALL, Part.UNCERTAIN, removal.cause)
-    limited = (Span.AT_ONCE, removal.domain, Span.WINDOW)
+def budgets_for(disruption: Disruption) -> tuple[Budget, ...]:
+    """Return the budgets that pay for this disruption."""
+    parts = (Part.ALL, Part.CERTAIN) if disruption.certain else (Part.ALL, Part.UNCERTAIN, disruption.cause)
+    limited = (Span.AT_ONCE, disruption.domain, Span.WINDOW)
     return tuple(Budget(limits, part) for limits in limited if limits is not None for part in parts)
 
 
@@ -102,20 +102,22 @@ class Remaining:
     room: Mapping[Budget, int]
     gates: Mapping[Part | str, Gate]
 
-    def payer(self, choices: Choices) -> Removal | None:
-        """Return the first of these removals that the budgets pay for; None: they pay for none."""
+    def payer(self, choices: Choices) -> Disruption | None:
+        """Return the first of these disruptions that the budgets pay for; None: they pay for none."""
         return next((choice for choice in choices if all(map(self.has_room, budgets_for(choice)))), None)
 
-    def after(self, removal: Removal) -> "Remaining":
-        """Return what remains once the budgets have paid for this removal."""
-        return replace(self, room={**self.room, **{budget: self.room[budget] - 1 for budget in budgets_for(removal)}})
+    def after(self, disruption: Disruption) -> "Remaining":
+        """Return what remains once the budgets have paid for this disruption."""
+        return replace(
+            self, room={**self.room, **{budget: self.room[budget] - 1 for budget in budgets_for(disruption)}}
+        )
 
     def has_room(self, budget: Budget) -> bool:
         """Whether this budget lets one more node be taken out."""
         return self.room.get(budget, 0) > 0
 
     def is_used_up(self, limits: Span | Domain, choices: Choices) -> bool:
-        """Whether the budgets that limit this pay for none of these removals."""
+        """Whether the budgets that limit this pay for none of these disruptions."""
         return not any(
             all(self.has_room(budget) for budget in budgets_for(choice) if budget.limits == limits)
             for choice in choices
@@ -127,7 +129,7 @@ class Remaining:
         return self.is_used_up(Span.AT_ONCE, choices) or (domain is not None and self.is_used_up(domain, choices))
 
     def opens_at(self, choices: Choices) -> datetime | None:
-        """Return when the budgets per window pay for one of these removals by time alone; None: they do now."""
+        """Return when the budgets per window pay for one of these disruptions by time alone; None: they do now."""
         if choices[0].certain:
             return latest(self.gates[Part.ALL], self.gates[Part.CERTAIN])
         own = [moment for choice in choices if (moment := latest(self.gates[choice.cause])) is not None]
@@ -160,7 +162,7 @@ class Limits:
         return self.budgets.in_domain(self.domain_sizes[limits])
 
     def remaining(
-        self, out: Iterable[Removal], taken: Iterable[Charge], waiting: Collection[Candidate], window: Window
+        self, out: Iterable[Disruption], taken: Iterable[Charge], waiting: Collection[Candidate], window: Window
     ) -> Remaining:
         """Return what remains of each budget of which a node that waits needs room.
 
@@ -168,14 +170,14 @@ class Limits:
         wait for a window.
 
         Args:
-            out: the removals of the nodes that are out now.
+            out: the disruptions of the nodes that are out now.
             taken: what windows count.
             waiting: the nodes that wait.
-            window: in which removals are counted.
+            window: in which disruptions are counted.
         """
         if not waiting:
             return Remaining({}, {})
-        used = Counter(budget for removal in out for budget in budgets_for(removal))
+        used = Counter(budget for disruption in out for budget in budgets_for(disruption))
         alike = {candidate.choices for candidate in waiting}
         asked = {budget for choices in alike for choice in choices for budget in budgets_for(choice)}
         shares = {limits: self.share(limits) for limits in {budget.limits for budget in asked}}

@@ -235,7 +235,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RepairPlan:
     """What has to be done about RepairRequests.
 
     Attributes:
@@ -252,7 +252,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ExistingRequest:
     """A RepairRequest that exists.
 
     Attributes:
@@ -264,7 +264,7 @@ class Request:
     incident_time: datetime | None
 
     @classmethod
-    def from_object(cls, request: RepairRequest) -> "Request":
+    def from_object(cls, request: RepairRequest) -> "ExistingRequest":
         """Return the stage, action and incident of a RepairRequest that was read."""
         stage = {
             None: Stage.ASKED,
@@ -275,7 +275,7 @@ class Request:
         return cls(RepairStatus(stage, request.spec.action.value, request.status.message), request.spec.incident_time)
 
     @classmethod
-    def unreadable(cls, phase: str, error: str) -> "Request":
+    def unreadable(cls, phase: str, error: str) -> "ExistingRequest":
         """Return a request that does not fit its schema. One that is in progress is left alone, any other is made
         again.
 
@@ -300,13 +300,13 @@ class RepairWorld:
     """
 
     cases: Mapping[str, Case]
-    requests: Mapping[str, Request]
+    requests: Mapping[str, ExistingRequest]
     policy: RepairPolicy
     missing_seconds: Mapping[str, float] = field(default_factory=dict)
     resting: Collection[str] = frozenset()
 
 
-def plan(world: RepairWorld) -> Plan:
+def plan(world: RepairWorld) -> RepairPlan:
     """Return which RepairRequests to make, to keep and to delete."""
     why_ended = {
         name: _why_ended(world.cases.get(name), request, world.policy, world.missing_seconds.get(name))
@@ -317,7 +317,7 @@ def plan(world: RepairWorld) -> Plan:
         status.stage in (Stage.ASKED, Stage.IN_PROGRESS) for status in kept.values()
     )
     chosen = _waiting(world)[: max(0, room)]
-    return Plan(
+    return RepairPlan(
         {name: why for name, why in why_ended.items() if why},
         tuple(case.node for case in chosen if case.held),
         tuple(case.node for case in chosen if not case.held),
@@ -341,7 +341,7 @@ def _waiting(world: RepairWorld) -> list[Case]:
     return sorted(waiting, key=lambda case: (not case.held, case.incident_time, case.node))
 
 
-def _why_ended(case: Case | None, request: Request, policy: RepairPolicy, missing_seconds: float | None) -> str:
+def _why_ended(case: Case | None, request: ExistingRequest, policy: RepairPolicy, missing_seconds: float | None) -> str:
     """Return why a RepairRequest is to be deleted; "" if it stays.
 
     Args:

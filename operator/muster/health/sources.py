@@ -26,7 +26,7 @@ from muster.api.preflight import Profile
 from muster.health.budgets import Budgets
 from muster.health.equals import FEWER_THAN_EQUALS
 from muster.health.facts import NodeFacts
-from muster.health.ignored_ports import IgnoredPorts
+from muster.health.ignored_ports import IgnoredPortFilter
 from muster.health.kinds import KINDS, RECOVERY_ACTION, SXID, XID
 from muster.health.maintenance import Windows
 from muster.health.removals import Notice
@@ -1127,7 +1127,7 @@ class Rules:
     windows: Windows = Windows()
     observed_sources: frozenset[str] = frozenset()
     observed_reasons: frozenset[str] = frozenset()
-    ignored_ports: IgnoredPorts = IgnoredPorts()
+    ignored_ports: IgnoredPortFilter = IgnoredPortFilter()
     _known: dict[tuple[str, str], tuple[_Exact, ...]] = field(default_factory=dict, compare=False)
 
     @classmethod
@@ -1158,7 +1158,7 @@ class Rules:
             frozenset(source.name.value for source in health.sources if source.observe_only)
             | {_source_of(rule) for rule in health.rules if rule.observe_only},
             frozenset(health.observed_reasons),
-            IgnoredPorts.from_policy(health.ignored_ports),
+            IgnoredPortFilter.from_policy(health.ignored_ports),
         )
 
     def observes(self, sign: Sign) -> bool:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from muster.api.fleetpolicy import SourceName
 from muster.api.nodehealth import MAX_EVIDENCE, Finding, HealthIncident, NodeHealthStatus, Severity
 from muster.health.collect import Signs
-from muster.health.incidents import History
+from muster.health.incidents import IncidentHistory
 from muster.health.job_failures import Following
 from muster.health.maintenance import REASONS
 from muster.health.node_world import NodeWorld
@@ -88,7 +88,7 @@ def weighing(signs: Iterable[Sign]) -> list[Sign]:
     return [sign for sign in signs if sign.weighs >= WEIGHT[Severity.DEGRADED]]
 
 
-def weigh(world: NodeWorld, signs: Signs, history: History) -> Weighed:
+def weigh(world: NodeWorld, signs: Signs, history: IncidentHistory) -> Weighed:
     """Return which of the signs count, with those that no release covers added.
 
     Args:
@@ -119,7 +119,7 @@ def _sorted(signs: Iterable[Sign]) -> tuple[Sign, ...]:
     return tuple(sorted(signs, key=lambda sign: sign.strength))
 
 
-def _held(world: NodeWorld, history: History) -> Iterator[Sign]:
+def _held(world: NodeWorld, history: IncidentHistory) -> Iterator[Sign]:
     """Yield the signs that a user's release does not cover: of a repair, of a window, and of the time after both."""
     yield from hold_signs(world.before.findings, world.repair, world.now)
     if world.window is not None:

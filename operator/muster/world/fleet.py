@@ -528,14 +528,14 @@ def _sum(amounts: Mapping[str, int], more: Mapping[str, int]) -> Mapping[str, in
 
 
 @dataclass(frozen=True, slots=True)
-class Silence:
+class SilentShare:
     """How many of all launchers known to this leader are silent now: many at once are not the launchers' fault."""
 
     silent: int = 0
     total: int = 0
 
     @classmethod
-    def seen_from(cls, namespace: str, silent: Mapping[str, int], total: Mapping[str, int]) -> "Silence":
+    def seen_from(cls, namespace: str, silent: Mapping[str, int], total: Mapping[str, int]) -> "SilentShare":
         """Return the silence around the jobs of a namespace, from the counts of each.
 
         One tenant can silence all of its own launchers. That must not hold up others, so silence is only as wide as it

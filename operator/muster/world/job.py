@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 from muster.api.gang import Gang, Member
 from muster.api.trainingjob import TrainingJob
 from muster.world.checks import CheckerView, ProbeThreshold
-from muster.world.fleet import Fleet, Silence
+from muster.world.fleet import Fleet, SilentShare
 from muster.world.names import gang_name, pod_name_in
 from muster.world.queuedecision import QueueDecision
 from muster.world.views import ContainerView, LauncherView, NodeView, PodView
@@ -191,8 +191,8 @@ class JobWorld:
     proved_dead: frozenset[str] = frozenset()
     lost: frozenset[str] = frozenset()
     fleet: Fleet = field(default_factory=Fleet)
-    silence: Silence = Silence()
-    dark: Silence = Silence()
+    silence: SilentShare = SilentShare()
+    dark: SilentShare = SilentShare()
     queue_decision: QueueDecision | None = None
     leader_age_seconds: float = 0.0
     ahead_seconds: float | None = None

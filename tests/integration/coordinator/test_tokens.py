@@ -23,7 +23,7 @@ from muster.protocol import checks, messages
 from muster.protocol.checks import CHECK_PATH, CheckOrder, CheckReport
 from muster.protocol.messages import REPORT_PATH, Directive, Report
 from muster.world.checks import NodeChecks
-from muster.world.fleet import Silence
+from muster.world.fleet import SilentShare
 
 AUDIENCE = "muster.dev/coordinator"
 Request = Callable[..., Awaitable[str]]
@@ -150,7 +150,7 @@ async def test_launcher_is_told_what_its_own_pod_shall_do(
             ) as response:
                 assert response.status == 403
         assert set(hub.views_of(directives)) == set(directives)
-        assert hub.silence(60.0, namespace) == Silence(0, 2)
+        assert hub.silence(60.0, namespace) == SilentShare(0, 2)
     finally:
         await server.stop()
 

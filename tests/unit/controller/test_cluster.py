@@ -23,7 +23,7 @@ from muster.queueing.charges import Charges
 from muster.queueing.quotas import NamespaceQuotas
 from muster.world import written
 from muster.world.checks import ProbeThreshold
-from muster.world.fleet import Exclusion, Silence
+from muster.world.fleet import Exclusion, SilentShare
 from muster.world.job import NodeLimit, OtherJob
 from muster.world.quotas import QuotaView, Scope
 from muster.world.views import FRESH_SECONDS, ContainerView, NodeView, OccupantView
@@ -303,11 +303,11 @@ def test_those_who_were_replaced_or_have_ended_are_not_waited_for(scene: Any, ma
         cluster.pods.store.assume(make.pod(job, index, f"p{index}"))
         hear(scene, f"p{index}")
     scene.clock.advance(60.0)
-    assert scene.hub.silence(20.0, "ns") == Silence(3, 3)
+    assert scene.hub.silence(20.0, "ns") == SilentShare(3, 3)
     cluster.gangs.store.assume(make.gang(job, "p0", "p1", version=11))
-    assert scene.hub.silence(20.0, "ns") == Silence(2, 2)
+    assert scene.hub.silence(20.0, "ns") == SilentShare(2, 2)
     cluster.pods.store.assume(make.pod(job, 1, "p1", version=21, phase="Failed"))
-    assert scene.hub.silence(20.0, "ns") == Silence(1, 1)
+    assert scene.hub.silence(20.0, "ns") == SilentShare(1, 1)
 
 
 def test_a_launcher_is_forgotten_once_its_pod_is_gone_and_its_record_has_dropped_it(scene: Any, make: Any) -> None:
@@ -542,7 +542,7 @@ def test_many_nodes_that_fall_silent_at_once_are_dark(
         kubelets.pass_time(10, *names[silent:])
     kubelets.beat("gone")  # it has a lease and is no node
     world = scene.cluster.world(job)
-    assert world.dark == Silence(silent, 8)
+    assert world.dark == SilentShare(silent, 8)
     assert world.dark.widespread == widespread
 
 

@@ -11,7 +11,7 @@ from muster.coordinator.auth import Caller
 from muster.coordinator.hub import MAX_STRAYS, STEP_NEWS_SECONDS, Hub, Membership
 from muster.protocol import messages
 from muster.protocol.messages import CheckpointReport, PeerReport, RankReport, Report
-from muster.world.fleet import Silence
+from muster.world.fleet import SilentShare
 from muster.world.views import RankView
 
 RUNNING = Report(
@@ -225,9 +225,9 @@ def test_silence_counts_those_who_are_expected_to_talk(hub: Hub, clock: Any) -> 
     hub.record(caller("u2"), Report(sequence=1, state=messages.TERMINATING))
     clock.advance(21.0)
     hub.record(caller("u3"), RUNNING)
-    assert hub.silence(20.0, "team") == Silence(1, 2)
+    assert hub.silence(20.0, "team") == SilentShare(1, 2)
     hub.retire("u1")
-    assert hub.silence(20.0, "team") == Silence(0, 1)
+    assert hub.silence(20.0, "team") == SilentShare(0, 1)
     assert hub.last("u1") is not None
     hub.forget("u1")
     assert hub.last("u1") is None
@@ -250,7 +250,7 @@ def test_counting_the_silent_ones_meets_nobody_who_has_finished(clock: Any) -> N
             return (met.append(item[1]) or item for item in super().items())
 
     hub._present = Met(hub._present)
-    assert hub.silence(20.0, "team") == Silence(1, 2)
+    assert hub.silence(20.0, "team") == SilentShare(1, 2)
     assert len(met) == 2
     assert hub.last("left0") is not None
 
@@ -263,7 +263,7 @@ def test_a_stranger_is_not_heard_and_a_former_member_is_not_missed(clock: Any, h
         hub.record(caller(uid), RUNNING, lambda caller: known.get(caller.pod_uid, Membership.NONE))
     assert set(hub.views_of(["u1", "u2", "u3"])) == {"u1", "u2"} == set(heard)
     clock.advance(21.0)
-    assert hub.silence(20.0, "team") == Silence(1, 1)
+    assert hub.silence(20.0, "team") == SilentShare(1, 1)
     assert hub.expected_launchers() == 1
 
 
@@ -310,14 +310,14 @@ def test_one_namespace_that_falls_silent_holds_up_nobody_else(clock: Any) -> Non
     clock.advance(21.0)
     heard("small", *range(1, 8))
     assert hub.silence(20.0, "noisy").widespread
-    assert hub.silence(20.0, "small") == Silence(1, 8), "one worker is silent: its node, not the network"
+    assert hub.silence(20.0, "small") == SilentShare(1, 8), "one worker is silent: its node, not the network"
     clock.advance(21.0)
     assert hub.silence(20.0, "small").widespread, "all of both are silent"
     for number in range(100):
         hub.forget(f"noisy{number}")
     hub.retire("small0")
-    assert hub.silence(20.0, "noisy") == Silence(0, 0)
-    assert hub.silence(20.0, "small") == Silence(7, 7)
+    assert hub.silence(20.0, "noisy") == SilentShare(0, 0)
+    assert hub.silence(20.0, "small") == SilentShare(7, 7)
 
 
 def test_memory_is_bounded_and_keeps_those_heard_last(hub: Hub) -> None:

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.health.builders import after, agent, decided, recorded, world
 
 from muster.api.nodehealth import Decision, HealthIncident, NodeHealth, Offences
-from muster.health.account import Account, account_of, offences_if_taken
+from muster.health.account import OffenceAccount, account_of, offences_if_taken
 from muster.health.incidents import history_of
 from muster.health.memory import MachineOffences, identity
 from muster.health.node_world import NodeWorld
@@ -24,7 +24,7 @@ def owing(score: str, *incidents: dict[str, Any], at: float = 10, machine: str =
     return recorded(incidents=[HealthIncident.model_validate(each) for each in incidents], offences=offences)
 
 
-def account(given: NodeWorld, *, is_offence: bool = True) -> Account:
+def account(given: NodeWorld, *, is_offence: bool = True) -> OffenceAccount:
     return account_of(given, history_of(given), is_offence=is_offence)
 
 

@@ -6,7 +6,7 @@ import pytest
 from tests.unit.health.builders import after
 
 from muster.api.nodehealth import HealthIncident, Offences, RecommendedAction, Severity, VerdictState
-from muster.health.account import Account
+from muster.health.account import OffenceAccount
 from muster.health.action import action
 from muster.health.incidents import ANOTHER_MACHINE
 from muster.health.signs import Sign
@@ -51,5 +51,5 @@ def incident(reason: str = "GpuLost", at: float = -99, **changes: object) -> Hea
 def test_what_should_be_done(
     signs: list[Sign], incidents: list[HealthIncident], is_quarantined: bool, expected: RecommendedAction
 ) -> None:
-    account = Account(Offences(), (), Decimal(0), Decimal(2), faded=False, is_quarantined=is_quarantined)
+    account = OffenceAccount(Offences(), (), Decimal(0), Decimal(2), faded=False, is_quarantined=is_quarantined)
     assert action(signs, account, incidents) is expected

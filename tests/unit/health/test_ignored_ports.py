@@ -7,7 +7,7 @@ from tests.unit.health.builders import NOW, evidence, facts, rules, sick
 
 from muster.api.nodehealth import AgentStatus, Evidence
 from muster.health.assess import assess
-from muster.health.ignored_ports import IgnoredPorts
+from muster.health.ignored_ports import IgnoredPortFilter
 from muster.health.node_world import NodeWorld
 
 PORT_KINDS = (
@@ -24,7 +24,7 @@ PORT_KINDS = (
 )
 
 
-def ignored(*names: str, **labels: str) -> IgnoredPorts:
+def ignored(*names: str, **labels: str) -> IgnoredPortFilter:
     return rules(ignoredPorts=[{"names": list(names), "nodeSelector": labels}]).ignored_ports
 
 
@@ -32,7 +32,7 @@ def about(kind: str, subject: str, threshold: str = "") -> Evidence:
     return evidence(kind, subject=subject, threshold=threshold)
 
 
-def left_out(policy: IgnoredPorts, subject: str, kind: str = "IbPortDown", **labels: str) -> bool:
+def left_out(policy: IgnoredPortFilter, subject: str, kind: str = "IbPortDown", **labels: str) -> bool:
     return policy.ignores(labels, about(kind, subject), None)
 
 
@@ -116,13 +116,13 @@ def test_too_few_ports_where_those_that_count_are_up(state: AgentStatus | None, 
     """After a boot nobody knows which port is missing."""
     found = about("IbPortDown", "", expected)
     assert ignored("mlx5_bond_*").ignores({}, found, state) is out
-    assert not IgnoredPorts().ignores({}, found, state)
+    assert not IgnoredPortFilter().ignores({}, found, state)
 
 
 def test_how_many_count() -> None:
     state = agent(8, 8, BONDS)
     assert ignored("mlx5_bond_*").ports_that_count({}, state) == 8
-    assert IgnoredPorts().ports_that_count({}, state) == 10
+    assert IgnoredPortFilter().ports_that_count({}, state) == 10
     assert ignored("mlx5_bond_*", rack="7").ports_that_count({}, state) == 10
     assert ignored("mlx5_bond_*").ports_that_count({}, AgentStatus()) is None
 

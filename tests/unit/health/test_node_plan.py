@@ -51,7 +51,7 @@ def test_a_sick_node_is_recorded_tainted_and_announced() -> None:
     assert (plan.record.excludes, plan.record.may_wait) == (True, False)
     assert plan.record.status["exclusion"]
     assert plan.taint == ChangeTaint(True, "Xid79")
-    (event,) = plan.announcements
+    (event,) = plan.events
     assert (event.reason, event.is_warning, event.is_of_record) == ("NodeUnhealthy", True, True)
     assert event.text == plan.record.status["message"]
 
@@ -69,8 +69,8 @@ def test_what_is_there_already_is_not_done_again() -> None:
 
 def test_a_new_leader_announces_what_is_wrong_and_nothing_of_nodes_that_are_well() -> None:
     order, present = an_order(79)
-    assert [event.reason for event in planned(order, recorded(order, present)).announcements] == ["NodeUnhealthy"]
-    assert planned(*an_order()).announcements == ()
+    assert [event.reason for event in planned(order, recorded(order, present)).events] == ["NodeUnhealthy"]
+    assert planned(*an_order()).events == ()
 
 
 def test_a_node_that_is_well_again_loses_the_taint_and_is_announced() -> None:
@@ -79,7 +79,7 @@ def test_a_node_that_is_well_again_loses_the_taint_and_is_announced() -> None:
     assert present.node is not None
     plan = planned(order, present, node=replace(present.node, taints=OURS), in_force=sick.outcome)
     assert plan.taint == ChangeTaint(False, "")
-    assert [(event.reason, event.is_warning) for event in plan.announcements] == [("NodeHealthy", False)]
+    assert [(event.reason, event.is_warning) for event in plan.events] == [("NodeHealthy", False)]
 
 
 @pytest.mark.parametrize(
@@ -119,10 +119,10 @@ def test_what_the_policy_only_observes_is_announced_once_it_is_new() -> None:
     order, present = an_order(79, observes=["Xid79"])
     assert order.outcome.observed
     before = replace(order.outcome, observed="")
-    (event,) = planned(order, present, in_force=before).announcements
+    (event,) = planned(order, present, in_force=before).events
     assert (event.reason, event.is_warning, event.is_of_record) == ("NodeObserved", False, False)
-    assert planned(order, present, in_force=order.outcome).announcements == ()
-    assert planned(order, present).announcements == (), "a new leader has nothing new to tell"
+    assert planned(order, present, in_force=order.outcome).events == ()
+    assert planned(order, present).events == (), "a new leader has nothing new to tell"
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_what_is_planned_is_announced_as_such(removal: Removal | None, reason: s
     order, present = an_order(79)
     grounds = replace(order.verdict.grounds, only_planned=True, removal=removal)
     planned_order = replace(order, verdict=replace(order.verdict, grounds=grounds))
-    (event,) = planned(planned_order, present).announcements
+    (event,) = planned(planned_order, present).events
     assert (event.reason, event.is_warning) == (reason, False)
 
 

@@ -21,9 +21,9 @@ from muster.health.repairs import (
     NOT_EMPTY,
     NOT_READ,
     Case,
+    ExistingRequest,
     RepairStatus,
     RepairWorld,
-    Request,
     Stage,
     is_held,
     plan,
@@ -50,8 +50,8 @@ def word(stage: Stage, action: RepairAction = REBOOT, message: str = "") -> Repa
     return RepairStatus(stage, action.value, message)
 
 
-def request(stage: Stage, action: RepairAction = REBOOT, incident: datetime | None = None) -> Request:
-    return Request(word(stage, action), incident or after(0))
+def request(stage: Stage, action: RepairAction = REBOOT, incident: datetime | None = None) -> ExistingRequest:
+    return ExistingRequest(word(stage, action), incident or after(0))
 
 
 class TestPlan:
@@ -118,7 +118,7 @@ class TestPlan:
         ],
     )
     def test_which_requests_stay(
-        self, it: Case | None, there: Request, policy: RepairPolicy, missing: float | None, why: str
+        self, it: Case | None, there: ExistingRequest, policy: RepairPolicy, missing: float | None, why: str
     ) -> None:
         gone = {} if missing is None else {"a": missing}
         found = plan(RepairWorld({"a": it} if it else {}, {"a": there}, policy, gone))
@@ -140,7 +140,7 @@ class TestPlan:
         ("phase", "why"), [("InProgress", ""), ("", "a fault that has ended"), ("Done", "a fault that has ended")]
     )
     def test_one_that_cannot_be_read_is_let_be_only_while_somebody_is_at_it(self, phase: str, why: str) -> None:
-        found = plan(RepairWorld({"a": case()}, {"a": Request.unreadable(phase, "x")}, ALL))
+        found = plan(RepairWorld({"a": case()}, {"a": ExistingRequest.unreadable(phase, "x")}, ALL))
         assert bool(found.ends) == bool(why)
         assert why in found.ends.get("a", "")
 

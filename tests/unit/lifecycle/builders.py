@@ -30,7 +30,7 @@ from muster.protocol.messages import EXITED, IDLE, RUNNING, CheckpointReport, Pe
 from muster.queueing.queue import plan
 from muster.queueing.waiting import Waiting
 from muster.record import starts
-from muster.world.fleet import Fleet, Silence
+from muster.world.fleet import Fleet, SilentShare
 from muster.world.job import JobWorld, PodAges, TemplateVerdict, VerdictKind
 from muster.world.names import gang_name, pod_name
 from muster.world.views import ContainerView, LauncherView, NodeView, PodView, Taint
@@ -271,7 +271,7 @@ class Scene:
 
     def silence(self, silent: int, total: int) -> Scene:
         """How many launchers of the whole fleet are silent."""
-        self.changes["silence"] = Silence(silent, total)
+        self.changes["silence"] = SilentShare(silent, total)
         return self
 
     def but(self, **changes: Any) -> Scene:

@@ -19,7 +19,7 @@ from muster.recovery.failure import Failure, Kind
 from muster.recovery.failures import find
 from muster.recovery.verification import is_verifier
 from muster.status.report import State
-from muster.world.fleet import Silence
+from muster.world.fleet import SilentShare
 from muster.world.job import PodAges
 from muster.world.views import ContainerView
 
@@ -221,7 +221,7 @@ class TestAGangOfOne:
     def never_heard(self, *before: tuple[str, str], heard: int = 5, **changes: Any) -> Scene:
         here = self.alone(*before, **changes)
         here.launchers.clear()
-        here.changes["silence"] = Silence(2, 2 + heard)
+        here.changes["silence"] = SilentShare(2, 2 + heard)
         return here
 
     def test_whose_listing_fails_gets_a_new_pod_and_then_another_node(self) -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from tests.unit.lifecycle.builders import Scene, a_fleet, a_job, a_node, running
 
-from muster.world.fleet import Silence
+from muster.world.fleet import SilentShare
 from muster.world.names import gang_name, pod_name
 from muster.world.views import ContainerView
 
@@ -52,7 +52,7 @@ def test_dead_is_what_the_kubelet_says_of_every_container(changes: dict[str, obj
     ("silent", "total", "widespread"), [(0, 0, False), (2, 2, False), (3, 6, False), (3, 5, True), (100, 101, True)]
 )
 def test_silence_of_most_is_not_their_fault(silent: int, total: int, widespread: bool) -> None:
-    assert Silence(silent, total).widespread == widespread
+    assert SilentShare(silent, total).widespread == widespread
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_silence_of_most_is_not_their_fault(silent: int, total: int, widespread:
 def test_silence_counts_without_any_one_other_namespace(
     silent: dict[str, int], total: dict[str, int], widespread: bool
 ) -> None:
-    assert Silence.seen_from("mine", silent, total).widespread == widespread
+    assert SilentShare.seen_from("mine", silent, total).widespread == widespread
 
 
 def test_who_else_holds_a_node() -> None:
