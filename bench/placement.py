@@ -28,7 +28,7 @@ from muster.placement.space import Space, solve
 from muster.placement.tree import Tree
 from muster.placement.where import domain_counts
 from muster.queueing.queue import plan_steps
-from muster.queueing.waiting import Waiting
+from muster.queueing.waiting import WaitingJob
 from muster.world.fleet import Fleet
 from muster.world.queuedecision import NotPlaced, Placed, Refusal, RefusalKind
 
@@ -159,7 +159,7 @@ def plan(runs: int) -> Row:
     return {"nodes": len(fleet.nodes), "case": "plan", "size": len(requests), "placed": placed, **figures(times)}
 
 
-def queue_of(kind: str, count: int) -> list[Waiting]:
+def queue_of(kind: str, count: int) -> list[WaitingJob]:
     """Waiting jobs whose workers differ in what their nodes must be like, so that no two share a look at the fleet."""
     found = []
     for number in range(count):
@@ -174,7 +174,7 @@ def queue_of(kind: str, count: int) -> list[Waiting]:
         needs, name = Requirements(8, spec, {}, requests), f"job-{number}"
         level = (None, "block", "rack")[number % 3]
         request = Request(16 if number % 3 else 64, needs, name, required=level, viewer="default")
-        found.append(Waiting(name, f"default/{name}", "default", 0, QUEUED, request))
+        found.append(WaitingJob(name, f"default/{name}", "default", 0, QUEUED, request))
     return found
 
 

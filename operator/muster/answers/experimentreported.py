@@ -14,7 +14,7 @@ from itertools import pairwise
 from pydantic import Field
 
 from muster.answers.explanation import OUTPUT_VERSION
-from muster.answers.fleetreported import Life
+from muster.answers.fleetreported import AccountedJob
 from muster.answers.scaling import RatedJob, Scaling, ScalingSize, scaling
 from muster.api.base import ApiModel, Time
 from muster.api.endedjob import Ending
@@ -88,7 +88,7 @@ class ExperimentReport(ApiModel):
 
 
 def experiment_report(
-    experiment: str, namespace: str, lives: Iterable[Life], prices: Prices, notes: Sequence[str] = ()
+    experiment: str, namespace: str, lives: Iterable[AccountedJob], prices: Prices, notes: Sequence[str] = ()
 ) -> ExperimentReport:
     """Build the report of these jobs, at least one, each of which is there once."""
     lives = sorted(lives, key=lambda life: (life.spec.creation_time, life.spec.name, life.spec.job_uid))
@@ -130,7 +130,7 @@ def experiment_report(
     )
 
 
-def _job(life: Life, job: RatedJob, scaled: Scaling) -> ExperimentJob:
+def _job(life: AccountedJob, job: RatedJob, scaled: Scaling) -> ExperimentJob:
     spec, efficiency, rate = life.spec, job.efficiency, job.efficiency.tokens_per_gpu_second
     base = None if job.kind is None else scaled.bases.get(job.kind)
     return ExperimentJob(

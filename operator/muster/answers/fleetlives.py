@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from muster.answers.fleetreported import Life
+from muster.answers.fleetreported import AccountedJob
 from muster.answers.lists import items
 from muster.answers.roles import FLEET_ROLE
 from muster.answers.text_parts import count as count_of
@@ -41,7 +41,7 @@ async def lives(
     since: datetime | None = None,
     history: History | None = None,
     progress: Progress = lambda _what, _count: None,
-) -> tuple[list[Life], list[str]]:
+) -> tuple[list[AccountedJob], list[str]]:
     """Return running and ended jobs, each once, and what limits this answer.
 
     Args:
@@ -77,12 +77,12 @@ async def lives(
 
 async def _living(
     client: "Client", now: datetime, namespace: str | None, experiment: str | None, progress: Progress
-) -> tuple[dict[str, Life], list[str]]:
+) -> tuple[dict[str, AccountedJob], list[str]]:
     """Return the jobs that exist, by uid.
 
     Jobs without figures are left out, but for an experiment, which is not over before they are.
     """
-    read, by_uid, unreadable, count = decode.custom(TrainingJob), dict[str, Life](), 0, 0
+    read, by_uid, unreadable, count = decode.custom(TrainingJob), dict[str, AccountedJob](), 0, 0
     async for item in items(client, paths.muster("trainingjobs", namespace=namespace or "")):
         progress("jobs", count)
         count += 1
@@ -98,7 +98,7 @@ async def _living(
             if goodput is not None:
                 spec = ended_job_record(job, None, goodput, Ending.DELETED)
                 state = job.status.state if running else str(spec.state)
-                by_uid[job.metadata.uid] = Life(spec, state or "Pending", running, goodput.unsaved_seconds or 0)
+                by_uid[job.metadata.uid] = AccountedJob(spec, state or "Pending", running, goodput.unsaved_seconds or 0)
         except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError):
             unreadable += 1
     return by_uid, [f"{count_of(unreadable, 'job')} cannot be read by this version"] if unreadable else []
@@ -106,9 +106,9 @@ async def _living(
 
 async def _ended(
     client: "Client", now: datetime, since: datetime | None, history: History | None, progress: Progress
-) -> tuple[dict[str, Life], list[str]]:
+) -> tuple[dict[str, AccountedJob], list[str]]:
     """Return the ended jobs of the history, by uid."""
-    read, by_uid, unreadable, count = decode.custom(EndedJob), dict[str, Life](), 0, 0
+    read, by_uid, unreadable, count = decode.custom(EndedJob), dict[str, AccountedJob](), 0, 0
     accounts = list[Kept]()
     without = "the report covers only jobs that still exist"
     try:
@@ -136,5 +136,5 @@ async def _ended(
     return by_uid, [*notes, *(missing_accounts_message(accounts, history, since, now) if history is not None else [])]
 
 
-def _life(spec: EndedJobSpec) -> Life:
-    return Life(spec, str(spec.state), running=False)
+def _life(spec: EndedJobSpec) -> AccountedJob:
+    return AccountedJob(spec, str(spec.state), running=False)

@@ -43,7 +43,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
+class AccountedJob:
     """One job with its account.
 
     Attributes:
@@ -235,7 +235,7 @@ class _Cut:
         later: share of its life after the period.
     """
 
-    life: Life
+    life: AccountedJob
     seconds: Mapping[str, int]
     gpu_seconds: Mapping[str, int]
     share: float
@@ -258,7 +258,7 @@ class _Cut:
 
 
 def fleet_report(
-    lives: Iterable[Life],
+    lives: Iterable[AccountedJob],
     now: datetime,
     since: datetime | None = None,
     prices: Prices = NO_PRICES,
@@ -382,7 +382,7 @@ def fleet_report(
     )
 
 
-def _cut(life: Life, since: datetime | None, until: datetime | None, prices: Prices) -> _Cut | None:
+def _cut(life: AccountedJob, since: datetime | None, until: datetime | None, prices: Prices) -> _Cut | None:
     """Return the part of a job between two moments; None: nothing."""
     spec, price = life.spec, prices.price_of_model(life.spec.gpu_model)
     if (since is not None and spec.end_time <= since) or (until is not None and spec.creation_time >= until):

@@ -44,7 +44,7 @@ class NodeRow(ApiModel):
         return self.health is not None and self.health.is_unhealthy
 
 
-class Share(ApiModel):
+class NodeCount(ApiModel):
     """How many nodes a holder has, or a reason excludes."""
 
     name: str
@@ -63,8 +63,8 @@ class DomainRow(ApiModel):
     not_healthy: int = Field(description="Suspect or worse, excluded or not.")
     accelerators: int
     free_accelerators: int
-    used_by: list[Share] = Field([], description="Most first. Of excluded nodes, too.")
-    excluded_for: list[Share] = Field([], description="Most first.")
+    used_by: list[NodeCount] = Field([], description="Most first. Of excluded nodes, too.")
+    excluded_for: list[NodeCount] = Field([], description="Most first.")
 
 
 class FleetTree(ApiModel):
@@ -92,7 +92,7 @@ class UnknownDomainError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class TreeQuery:
     """The requested part of the tree.
 
     Attributes:
@@ -111,7 +111,7 @@ class Wanted:
 
 
 def tree_of(
-    fleet: Fleet, wanted: Wanted, notes: Sequence[str] = (), healths: Mapping[str, HealthRow] = _NOTHING
+    fleet: Fleet, wanted: TreeQuery, notes: Sequence[str] = (), healths: Mapping[str, HealthRow] = _NOTHING
 ) -> FleetTree:
     """Return the domains and nodes of the fleet, or of one domain.
 
@@ -203,17 +203,17 @@ def _domain_row(path: Path, nodes: Sequence[NodeRow], levels: Sequence[str]) -> 
         not_healthy=sum(node.is_unhealthy for node in nodes),
         accelerators=sum(node.accelerators for node in nodes),
         free_accelerators=sum(node.accelerators for node in nodes if node.state == FREE),
-        used_by=_shares(Counter(holder for node in nodes for holder in node.used_by)),
-        excluded_for=_shares(Counter(node.reason for node in nodes if node.reason)),
+        used_by=_node_counts(Counter(holder for node in nodes for holder in node.used_by)),
+        excluded_for=_node_counts(Counter(node.reason for node in nodes if node.reason)),
     )
 
 
-def _shares(counts: Mapping[str, int]) -> list[Share]:
+def _node_counts(counts: Mapping[str, int]) -> list[NodeCount]:
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    return [Share(name=name, nodes=nodes) for name, nodes in ordered]
+    return [NodeCount(name=name, nodes=nodes) for name, nodes in ordered]
 
 
-def _ordered(domains: Mapping[Path, DomainRow], wanted: Wanted) -> list[DomainRow]:
+def _ordered(domains: Mapping[Path, DomainRow], wanted: TreeQuery) -> list[DomainRow]:
     """Order depth first from the requested domain; siblings by name, or those with most free nodes first."""
 
     def rank(path: Path) -> tuple[object, ...]:

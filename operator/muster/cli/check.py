@@ -22,7 +22,7 @@ from muster.api.base import ApiModel
 from muster.api.nodehealth import CheckOutcome, CheckRequest, CheckResult, NodeHealth
 from muster.api.preflight import Profile
 from muster.cli import show
-from muster.cli.decide import NodesArgument, account_of, current_user, nodes_there, write
+from muster.cli.decide import NodesArgument, current_user, nodes_there, readable_fleet, write
 from muster.cli.session import ContextOption, KubeconfigOption, NamespaceOption, Options, OutputOption, Session, run
 from muster.kube import paths
 from muster.protocol.profiles import PROFILES
@@ -96,12 +96,12 @@ async def check(session: Session, names: Sequence[str], profile: Profile, *, wai
     request = CheckRequest(id=uuid.uuid4().hex[:16], profile=profile, user=user, time=clock.current_time(servers_time))
     for name in names:
         await write(session, name, {"check": request.to_json()}, FIELD_MANAGER)
-    account = await account_of(session, nodes.values())
-    holders = {name: account.facts_of_node(nodes[name], None).used_by for name in names}
+    readable = await readable_fleet(session, nodes.values())
+    holders = {name: readable.facts_of_node(nodes[name], None).used_by for name in names}
     free = [name for name in names if not holders[name]]
     results = await _results(session, free, request) if wait else {}
     used = [name for name in names if holders[name]]
-    notes = [*account.notes]
+    notes = [*readable.notes]
     if used:
         notes.append(f"{show.folded(used)}: in use: the test runs as soon as the node is idle")
     late = [name for name in free if name not in results]

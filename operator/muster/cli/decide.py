@@ -110,7 +110,7 @@ async def decide(session: Session, decision: Decision, names: Sequence[str], rea
     nodes = await nodes_there(session, names)
     healths = {name: await _health(session, name) for name in names}
     user, servers_time = await current_user(session)
-    account = await account_of(session, nodes.values())
+    readable = await readable_fleet(session, nodes.values())
     human = HumanDecision(decision=decision, reason=reason, user=user, time=clock.current_time(servers_time))
     for index, name in enumerate(names):
         try:
@@ -124,9 +124,9 @@ async def decide(session: Session, decision: Decision, names: Sequence[str], rea
         reason=reason,
         user=user,
         time=human.time,
-        nodes=[_decided(decision, name, account.facts_of_node(nodes[name], healths[name])) for name in names],
+        nodes=[_decided(decision, name, readable.facts_of_node(nodes[name], healths[name])) for name in names],
         next=next_steps(decision, names),
-        notes=list(account.notes),
+        notes=list(readable.notes),
     )
 
 
@@ -214,7 +214,7 @@ async def current_user(session: Session) -> tuple[str, datetime | None]:
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class ReadableFleet:
     """The fleet as far as this user may read it.
 
     Attributes:
@@ -245,13 +245,13 @@ class Account:
         )
 
 
-async def account_of(session: Session, nodes: Iterable["NodeView"]) -> Account:
+async def readable_fleet(session: Session, nodes: Iterable["NodeView"]) -> ReadableFleet:
     """Read the fleet as far as this user may."""
     from muster.cli.observe import fleet_of, observe_fleet, policy_of
     from muster.world.fleet import Fleet
 
     try:
-        return Account(fleet_of(await observe_fleet(session.client)))
+        return ReadableFleet(fleet_of(await observe_fleet(session.client)))
     except Forbidden:
         notes = ("which jobs use these nodes may not be read: ask for ClusterRole muster-fleet-view",)
     try:
@@ -261,7 +261,7 @@ async def account_of(session: Session, nodes: Iterable["NodeView"]) -> Account:
     fleet = Fleet(policy)
     for node in nodes:
         fleet.put_node(node)
-    return Account(fleet, knows_holders=False, knows_policy=knows_policy, notes=notes)
+    return ReadableFleet(fleet, knows_holders=False, knows_policy=knows_policy, notes=notes)
 
 
 async def write(session: Session, name: str, spec: Mapping[str, Any], manager: str) -> None:

@@ -23,10 +23,10 @@ from muster.cli import show
 from muster.cli.decide import (
     MAX_REASON,
     NodesArgument,
-    account_of,
     current_user,
     missing_right_text,
     no_such_nodes,
+    readable_fleet,
     write,
 )
 from muster.cli.errors import CliError
@@ -111,13 +111,13 @@ async def declare_lost(session: Session, names: Sequence[str], reason: str, *, y
             "the machine off first, and wait until Kubernetes sees it (40 s or more). Nothing was changed"
         )
     user, servers_time = await current_user(session)
-    account = await account_of(session, nodes.values())
+    readable = await readable_fleet(session, nodes.values())
     rows = []
     for name in names:
         if name in gone:
             rows.append(LostNodeRow(name=name, used_by=gone[name], consequences=follows(gone[name], is_gone=True)))
             continue
-        facts = account.facts_of_node(nodes[name], None)
+        facts = readable.facts_of_node(nodes[name], None)
         used_by = None if facts.used_by is None else list(facts.used_by)
         rows.append(LostNodeRow(name=name, used_by=used_by, consequences=follows(used_by)))
     renewals, unread = await _renewals(session, names)
@@ -128,7 +128,7 @@ async def declare_lost(session: Session, names: Sequence[str], reason: str, *, y
         boot = nodes[name].boot_id if name in nodes else ""
         word = LostNode(time=time, reason=reason, user=user, boot_id=boot, last_renewal=renewals.get(name, ""))
         await write(session, name, {"lost": word.to_json()}, FIELD_MANAGER)
-    return LostNodes(reason=reason, user=user, time=time, nodes=rows, notes=[*account.notes, *unread])
+    return LostNodes(reason=reason, user=user, time=time, nodes=rows, notes=[*readable.notes, *unread])
 
 
 async def undo_lost(session: Session, names: Sequence[str]) -> LostNodes:

@@ -21,9 +21,9 @@ from muster.answers.tree import (
     FleetTree,
     NodeRow,
     Path,
+    TreeQuery,
     UnknownDomainError,
     UnknownLevelError,
-    Wanted,
     tree_of,
 )
 from muster.cli import node as one_node
@@ -95,7 +95,7 @@ def command(
         run_with_ages(options, lambda session: one_node.find(session, name), one_node.render)
         return
     path = tuple(part or NO_LABEL for part in domain.strip("/").split("/")) if domain and domain.strip("/") else ()
-    wanted = Wanted(path, level, free, unhealthy, tuple(tolerate or ()))
+    wanted = TreeQuery(path, level, free, unhealthy, tuple(tolerate or ()))
     run_with_ages(
         options,
         lambda session: find(session, wanted),
@@ -105,7 +105,7 @@ def command(
     )
 
 
-async def find(session: Session, wanted: Wanted) -> FleetTree:
+async def find(session: Session, wanted: TreeQuery) -> FleetTree:
     """Read the fleet, and build its tree.
 
     Raises:

@@ -22,7 +22,7 @@ from muster.placement.fragmentation import fragmentation
 from muster.queueing.charges import Charges
 from muster.queueing.queue import Failed, plan_steps
 from muster.queueing.quotas import OverQuota
-from muster.queueing.waiting import Waiting
+from muster.queueing.waiting import WaitingJob
 from muster.world.queuedecision import NotPlaced, Placed, QueueDecision
 from muster.world.quotas import QuotaView
 
@@ -60,7 +60,7 @@ _fragmentation = Gauge(
 @dataclass(slots=True)
 class _Entry:
     key: Key
-    waiting: Waiting
+    waiting: WaitingJob
     since: float  # time.time() at which it began to wait
 
 
@@ -97,7 +97,7 @@ class Queue:
         first."""
         self._unseen = set(keys)
 
-    def set_waiting(self, key: Key, job_uid: str, waiting: Waiting | None, waited_seconds: float = 0.0) -> None:
+    def set_waiting(self, key: Key, job_uid: str, waiting: WaitingJob | None, waited_seconds: float = 0.0) -> None:
         """Set what a job waits for now, and for how long it has already waited; None = it waits no longer."""
         if self._uids.get(key, job_uid) != job_uid:  # another job has its name now, and its end was never seen
             self.set_waiting(key, self._uids[key], None)
@@ -195,7 +195,7 @@ class Queue:
         for level, share in shares.items():
             _fragmentation.labels(level).set(share)
 
-    def _waits(self, uid: str, asked: Mapping[str, Waiting]) -> bool:
+    def _waits(self, uid: str, asked: Mapping[str, WaitingJob]) -> bool:
         entry = self._entries.get(uid)
         return entry is not None and entry.waiting == asked[uid]
 

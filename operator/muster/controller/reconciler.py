@@ -43,7 +43,7 @@ from muster.lifecycle.queue_needs import QueueNeeds, queue_needs
 from muster.lifecycle.step import decide, with_status
 from muster.placement.tree import Tree
 from muster.pods.worker_pod import WorkerSettings
-from muster.queueing.waiting import Waiting
+from muster.queueing.waiting import WaitingJob
 from muster.status.figures import compute_or_fallback
 from muster.status.report import Announcement, State, StatusReport
 from muster.world.checks import NodeChecks
@@ -322,14 +322,14 @@ class Reconciler:
             self._kept.keep(key, Decided(world, settings, plan))
         return plan
 
-    def _waiting(self, job: TrainingJob, needs: QueueNeeds) -> Waiting | None:
+    def _waiting(self, job: TrainingJob, needs: QueueNeeds) -> WaitingJob | None:
         """What the job waits for, as the queue sees it; None = it waits for no nodes."""
         if needs.request is None:
             return None
         self._report_priority_class(job)
         shows_all = self._cluster.policy().queueing.show_jobs_of_other_namespaces
         request = needs.request if shows_all else replace(needs.request, viewer=job.metadata.namespace)
-        return Waiting(
+        return WaitingJob(
             job_uid=job.metadata.uid,
             name=f"{job.metadata.namespace}/{job.metadata.name}",
             namespace=job.metadata.namespace,

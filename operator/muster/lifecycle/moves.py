@@ -8,7 +8,7 @@ from collections.abc import Collection
 from muster.api.gang import GangSpec, Level
 from muster.lifecycle import placing
 from muster.record import exclusions, members
-from muster.record.attempts import ASSEMBLY_TIMED_OUT, Choice, next_attempt
+from muster.record.attempts import ASSEMBLY_TIMED_OUT, NextAttempt, next_attempt
 from muster.world.job import JobWorld
 from muster.world.queuedecision import NotPlaced
 
@@ -30,7 +30,7 @@ def with_queued_nodes(world: JobWorld, record: GangSpec) -> GangSpec | NotPlaced
         chosen = members.with_open_places_filled(record, answer)
         if chosen is None or not placing.are_still_free(world, answer):
             return None
-        choice = Choice(Level.REPLACE, chosen)
+        choice = NextAttempt(Level.REPLACE, chosen)
     return next_attempt(world, record, choice, record.reason)
 
 

@@ -14,7 +14,7 @@ from muster.placement.space import solve
 from muster.pods.requirements import requirements
 from muster.queueing.limits import NAMESPACE_LIMIT
 from muster.record import members
-from muster.record.attempts import Choice
+from muster.record.attempts import NextAttempt
 from muster.record.exclusions import with_firm_exclusions
 from muster.recovery.modes import greater_level, mode_of
 from muster.world.job import JobWorld
@@ -59,7 +59,7 @@ def over_limit(world: JobWorld, kept: Collection[str], count: int) -> NotPlaced 
     return NotPlaced(NAMESPACE_LIMIT, text)
 
 
-def move(world: JobWorld, record: GangSpec, indices: Collection[int]) -> Choice:
+def move(world: JobWorld, record: GangSpec, indices: Collection[int]) -> NextAttempt:
     """Return the level and the members of the next attempt, with the given members on other nodes.
 
     Where no node is free, a member has none.
@@ -80,7 +80,7 @@ def next_members(
     moved: Collection[int],
     *,
     takes_last: bool = True,
-) -> Choice:
+) -> NextAttempt:
     """Return the level and the members of the next attempt, after some pods and some nodes were lost.
 
     The member of a lost pod moves, too, where its node takes no new pod. Where only the node's health prevents that,
@@ -96,14 +96,14 @@ def next_members(
     """
     if level is Level.REBUILD:
         elsewhere = rebuild_elsewhere(world, record, takes_last=takes_last)
-        return elsewhere or Choice(level, _rebuild_in_place(world, record, moved))
+        return elsewhere or NextAttempt(level, _rebuild_in_place(world, record, moved))
     away = set(moved) | _closed_nodes(world, record, lost, is_there=True).keys()
     away |= movable_indices(world, record, away, sorted(_closed_nodes(world, record, lost).keys() - away))
     if away:
         level = Level.REPLACE
     staying = members.without_nodes(world, record, away)
     if not away:
-        return Choice(level, members.with_new_pods(world, staying, lost))
+        return NextAttempt(level, members.with_new_pods(world, staying, lost))
 
     def ask(excluded: GangSpec) -> Request:
         return replace(replacement_request(world, record, away, excluded), may_use_last_choices=takes_last)
@@ -115,10 +115,10 @@ def next_members(
         elsewhere := rebuild_elsewhere(world, record, takes_last=takes_last)
     ):
         return elsewhere
-    return Choice(level, members.with_new_pods(world, staying, set(lost) - away))
+    return NextAttempt(level, members.with_new_pods(world, staying, set(lost) - away))
 
 
-def rebuild_elsewhere(world: JobWorld, record: GangSpec, *, takes_last: bool = True) -> Choice | None:
+def rebuild_elsewhere(world: JobWorld, record: GangSpec, *, takes_last: bool = True) -> NextAttempt | None:
     """Return the whole gang on new nodes; None where there are not enough."""
     answer = _solve(
         world, record, lambda excluded: replace(gang_request(world, excluded), may_use_last_choices=takes_last)
@@ -126,7 +126,7 @@ def rebuild_elsewhere(world: JobWorld, record: GangSpec, *, takes_last: bool = T
     if isinstance(answer, NotPlaced):
         return None
     incarnation = max(members.next_incarnation(world, member) for member in record.members)
-    return Choice(Level.REBUILD, members.members_on(answer.nodes, incarnation))
+    return NextAttempt(Level.REBUILD, members.members_on(answer.nodes, incarnation))
 
 
 def _rebuild_in_place(world: JobWorld, record: GangSpec, moved: Collection[int]) -> list[Member]:

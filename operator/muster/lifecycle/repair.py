@@ -12,7 +12,7 @@ from muster.api.gang import GangSpec, Level
 from muster.checkpoints import unloadable
 from muster.lifecycle import moves, placing
 from muster.record import corruption, exclusions, incidents
-from muster.record.attempts import Choice, held_for, next_attempt, with_newest_checkpoint
+from muster.record.attempts import NextAttempt, held_for, next_attempt, with_newest_checkpoint
 from muster.recovery import blame, budgets
 from muster.recovery.failure import Failure, Kind, kinds_with
 from muster.world.job import JobWorld
@@ -63,7 +63,7 @@ def _with_excluded(world: JobWorld, record: GangSpec, failures: Sequence[Failure
     return exclusions.with_excluded(record, nodes, world.now + exclusions.EXCLUSION)
 
 
-def _choose(world: JobWorld, record: GangSpec, failures: Sequence[Failure]) -> Choice:
+def _choose(world: JobWorld, record: GangSpec, failures: Sequence[Failure]) -> NextAttempt:
     """Return the lowest level that repairs the failures, and the members: on other nodes where theirs have failed."""
     lost = {failure.index for failure in failures if failure.level is Level.POD}
     moved = {failure.index for failure in failures if failure.level is Level.REPLACE and not failure.if_free}

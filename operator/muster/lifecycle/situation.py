@@ -26,7 +26,7 @@ class Finished:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class Pending:
     """The job has no nodes."""
 
 
@@ -81,7 +81,7 @@ class Training:
     without_place: Mapping[str, str] = field(default_factory=dict)
 
 
-Situation = Deleting | Finished | Waiting | Ending | Failing | BlameDue | Leaving | Starting | Training
+Situation = Deleting | Finished | Pending | Ending | Failing | BlameDue | Leaving | Starting | Training
 
 
 def situation_of(world: JobWorld) -> Situation:
@@ -95,7 +95,7 @@ def situation_of(world: JobWorld) -> Situation:
     gang = world.gang
     # A job that never had nodes.
     if gang is None:
-        return Waiting()
+        return Pending()
     # An end comes before failures: once all ranks have exited with 0, a lost node is no failure of the job.
     if gang.spec.members and (end := ending.completion_of(world, gang)) is not None:
         return Ending(gang, end)
@@ -104,7 +104,7 @@ def situation_of(world: JobWorld) -> Situation:
         return Failing(gang, broken)
     # A job that has given its nodes back. What follows is about members.
     if not gang.spec.members:
-        return Waiting()
+        return Pending()
     # What failed first may be reported some seconds later: only then is the blame for it final.
     if incidents_to_settle(world, gang.spec):
         return BlameDue(gang)

@@ -22,9 +22,9 @@ from muster.lifecycle.situation import (
     Failing,
     Finished,
     Leaving,
+    Pending,
     Starting,
     Training,
-    Waiting,
     situation_of,
 )
 from muster.placement.tree import UnpreparedError
@@ -83,7 +83,7 @@ def _plan(world: JobWorld, settings: WorkerSettings) -> Plan:
             return Plan()
         case Finished(end):
             return ending.clean_up(world, end)
-        case Waiting():
+        case Pending():
             return pending.plan(world, settings)
         case Ending(gang, end):
             return ending.record_end(world, gang, end)

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from muster.answers.fleet_text import CUT, figures, period, remarks, tables
-from muster.answers.fleetreported import FleetReport, Life, fleet_report
+from muster.answers.fleetreported import AccountedJob, FleetReport, fleet_report
 from muster.api.fleethours import FleetHours
 from muster.goodput.prices import Prices
 from muster.kube.access import Remembered
@@ -22,7 +22,7 @@ PERIODS = (7, 30, 90, 365)
 """Days that may be requested; 0: all that is kept."""
 LISTED = 50
 
-Lives = Callable[[datetime, datetime | None], Awaitable[tuple[list[Life], list[str]]]]
+Lives = Callable[[datetime, datetime | None], Awaitable[tuple[list[AccountedJob], list[str]]]]
 """Returns the jobs that exist, up to now, those that ended after a moment (None: all), and what limits the answer."""
 
 Hours = Callable[[], Awaitable[tuple[FleetHours | None, list[str]]]]

@@ -23,7 +23,7 @@ from muster.queueing.charges import Charged
 from muster.queueing.limits import BEHIND_IN_QUEUE, Limits
 from muster.queueing.phrases import before_in_queue_text, jobs_text, more_text, nodes_text, part_text, verb_for
 from muster.queueing.quotas import NamespaceQuotas, OverQuota, Quotas, no_quotas
-from muster.queueing.waiting import Waiting
+from muster.queueing.waiting import WaitingJob
 from muster.world.fleet import Fleet
 from muster.world.queuedecision import NotPlaced, Placed, QueueDecision
 
@@ -55,7 +55,7 @@ class Failed(NotPlaced):
     error: Exception | None = None
 
 
-def order(waiting: Iterable[Waiting], charged: Charged = _NOBODY) -> list[Waiting]:
+def order(waiting: Iterable[WaitingJob], charged: Charged = _NOBODY) -> list[WaitingJob]:
     """The waiting jobs, first come first: replacements (they let other nodes idle), then higher priority, age, and
     name.
 
@@ -64,7 +64,7 @@ def order(waiting: Iterable[Waiting], charged: Charged = _NOBODY) -> list[Waitin
         charged: which jobs stand behind the others (`muster.queueing.charges`).
     """
 
-    def place(job: Waiting) -> tuple[bool, bool, int, datetime, str]:
+    def place(job: WaitingJob) -> tuple[bool, bool, int, datetime, str]:
         stands_behind = charged.payer(job.namespace, job.job_uid) is not None
         return not job.replacement, stands_behind, -job.priority, job.created, job.name
 
@@ -73,7 +73,7 @@ def order(waiting: Iterable[Waiting], charged: Charged = _NOBODY) -> list[Waitin
 
 def plan(
     fleet: Fleet,
-    waiting: Iterable[Waiting],
+    waiting: Iterable[WaitingJob],
     limits: Mapping[str, int],
     held: Mapping[str, int],
     quotas: Callable[[str], NamespaceQuotas] = no_quotas,
@@ -86,7 +86,7 @@ def plan(
 
 def plan_steps(
     fleet: Fleet,
-    waiting: Iterable[Waiting],
+    waiting: Iterable[WaitingJob],
     limits: Mapping[str, int],
     held: Mapping[str, int],
     reserved: dict[str, str] | None = None,
@@ -117,7 +117,7 @@ def plan_steps(
         yield job.job_uid, QueueDecision(position, len(queue), answer, payer)
 
 
-def _guarded(desk: "_Planner", job: Waiting) -> Generator[None, None, Placed | NotPlaced]:
+def _guarded(desk: "_Planner", job: WaitingJob) -> Generator[None, None, Placed | NotPlaced]:
     try:
         return (yield from desk.answer(job))
     except Exception as error:  # noqa: BLE001 - whatever one job asks for, the others get their answers
@@ -135,7 +135,7 @@ class _Planner:
         self._unreserved = Space(fleet)  # the same, as if nothing were reserved
         self._reserved = reserved  # node -> for which job
 
-    def answer(self, job: Waiting) -> Generator[None, None, Placed | NotPlaced]:
+    def answer(self, job: WaitingJob) -> Generator[None, None, Placed | NotPlaced]:
         """The answer of the next job. Its nodes are given away, or reserved, for the jobs behind it."""
         yield from self._space.prepare(job.request)
         answer = self._space.solve(job.request)
@@ -160,13 +160,13 @@ class _Planner:
         yield
         return self._reserve(job, answer) or behind or answer
 
-    def _promise(self, job: Waiting, chosen: tuple[str, ...]) -> None:
+    def _promise(self, job: WaitingJob, chosen: tuple[str, ...]) -> None:
         self._limits.promise(job.namespace, job.needs)
         self._quotas.promise(job, chosen)
         for space in (self._space, self._unreserved):
             space.reserve_nodes(chosen, promised_refusal(job.name))
 
-    def _reserve(self, job: Waiting, answer: NotPlaced) -> OverQuota | None:
+    def _reserve(self, job: WaitingJob, answer: NotPlaced) -> OverQuota | None:
         """Reserve nodes for a job without a place, and return None.
 
         Where a quota allows fewer than would be kept from other jobs, none is reserved; returns that quota's refusal.
@@ -180,7 +180,7 @@ class _Planner:
         self._reserved.update(dict.fromkeys(kept, job.name))
         return None
 
-    def _behind(self, job: Waiting, answer: NotPlaced) -> Behind | None:
+    def _behind(self, job: WaitingJob, answer: NotPlaced) -> Behind | None:
         """The answer of a job that would have its nodes if none were reserved; None for any other job."""
         free = self._free_without_reservations(job) if self._reserved else ()
         if not free:
@@ -196,7 +196,7 @@ class _Planner:
         )
         return Behind(BEHIND_IN_QUEUE, message, answer.shortfall, dict(waiting_for))
 
-    def _free_without_reservations(self, job: Waiting) -> tuple[str, ...]:
+    def _free_without_reservations(self, job: WaitingJob) -> tuple[str, ...]:
         """The free nodes among which the job would find its own if none were reserved; empty if there are too few."""
         if job.request.segment_size == 1:  # the count decides, which costs less than an answer
             free = self._unreserved.reservation(job.request)

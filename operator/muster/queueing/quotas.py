@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from muster.queueing.phrases import more_text, nodes_text
-from muster.queueing.waiting import Waiting
+from muster.queueing.waiting import WaitingJob
 from muster.world.fleet import Fleet
 from muster.world.queuedecision import NotPlaced, Placed
 from muster.world.quotas import REQUESTS, QuotaClaim, QuotaView, base_of
@@ -120,7 +120,7 @@ class Quotas:
         self._rooms: dict[str, list[_Room]] = {}
         self._sizes: list[int] | None = None
 
-    def refusal(self, job: Waiting, answer: Placed | NotPlaced, chosen: Collection[str] = ()) -> OverQuota | None:
+    def refusal(self, job: WaitingJob, answer: Placed | NotPlaced, chosen: Collection[str] = ()) -> OverQuota | None:
         """The refusal by the quota that leaves the job the fewest nodes, or None if all quotas have room for what
         placement has answered. Chosen nodes are those that the job would hold or keep from others; unknown ones count
         as the smallest there are.
@@ -132,13 +132,13 @@ class Quotas:
         refusals = (self._exceeded(room, resource, job, answer, chosen) for room, resource in self._limits_of(job))
         return min(filter(None, refusals), key=lambda refusal: (refusal.room, refusal.most), default=None)
 
-    def promise(self, job: Waiting, chosen: Collection[str]) -> None:
+    def promise(self, job: WaitingJob, chosen: Collection[str]) -> None:
         """Count these nodes as promised to the job: the jobs behind it have that much less."""
         for room, resource in self._limits_of(job):
             room.beyond[resource] += self._needed(job, resource, chosen)
 
     def _exceeded(
-        self, room: _Room, resource: str, job: Waiting, answer: Placed | NotPlaced, chosen: Collection[str]
+        self, room: _Room, resource: str, job: WaitingJob, answer: Placed | NotPlaced, chosen: Collection[str]
     ) -> OverQuota | None:
         hard, used, needed = room.quota.hard[resource], room.used(resource), self._needed(job, resource, chosen)
         if not needed or used + needed <= hard:
@@ -166,7 +166,7 @@ class Quotas:
             fits=isinstance(answer, Placed),
         )
 
-    def _limits_of(self, job: Waiting) -> Iterator[tuple[_Room, str]]:
+    def _limits_of(self, job: WaitingJob) -> Iterator[tuple[_Room, str]]:
         """The quotas that the job's pods fall under, each with a resource of it that they use."""
         if job.claim is None:
             return
@@ -189,7 +189,7 @@ class Quotas:
                 room.beyond[resource] += amount
         return room
 
-    def _needed(self, job: Waiting, resource: str, chosen: Collection[str]) -> int:
+    def _needed(self, job: WaitingJob, resource: str, chosen: Collection[str]) -> int:
         if not self._is_accelerator(resource):
             return job.needs * job.claim.usage.get(resource, 0) if job.claim else 0
         known_counts = sorted(self._accelerators_on(node) for node in chosen)[: job.needs]

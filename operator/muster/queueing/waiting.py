@@ -11,7 +11,7 @@ from muster.world.quotas import QuotaClaim
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingJob:
     """A job that waits for nodes.
 
     Attributes:

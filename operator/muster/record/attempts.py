@@ -25,7 +25,7 @@ GAVE_WAY = "NodesYielded"
 SUSPENDED = "Suspended"
 
 
-class Choice(NamedTuple):
+class NextAttempt(NamedTuple):
     """What the next attempt is made of.
 
     Attributes:
@@ -60,13 +60,13 @@ def with_new_placement(world: JobWorld, placed: Placed, reason: str) -> GangSpec
             members=chosen,
             topology=members.topology(world, chosen),
         )
-    spec = next_attempt(world, record, Choice(Level.START, chosen), reason)
+    spec = next_attempt(world, record, NextAttempt(Level.START, chosen), reason)
     # One of them whose fence is over may be heard again before the start.
     return spec.model_copy(update={"unfenced_workers": record.unfenced_workers})
 
 
 def next_attempt(
-    world: JobWorld, record: GangSpec, choice: Choice, reason: str, incident: GangIncident | None = None
+    world: JobWorld, record: GangSpec, choice: NextAttempt, reason: str, incident: GangIncident | None = None
 ) -> GangSpec:
     """Return the record of the next attempt.
 
@@ -112,7 +112,7 @@ def _with_replacements_marked(record: GangSpec, chosen: Sequence[Member]) -> lis
 
 def without_nodes(world: JobWorld, record: GangSpec, reason: str = SUSPENDED) -> GangSpec:
     """Return the record without members, so that the nodes are free."""
-    spec = next_attempt(world, with_newest_checkpoint(world, record), Choice(Level.START, []), reason)
+    spec = next_attempt(world, with_newest_checkpoint(world, record), NextAttempt(Level.START, []), reason)
     return spec.model_copy(update={"hold_until": None})
 
 

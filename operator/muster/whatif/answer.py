@@ -10,7 +10,7 @@ from pydantic import Field
 from muster.api.base import ApiModel
 from muster.whatif.failure_model import Blow, Dice, blows
 from muster.whatif.formula import expected_ettr, recovery_seconds, young_daly_seconds
-from muster.whatif.life import Account, Loss, live
+from muster.whatif.life import LifeAccount, Loss, live
 from muster.whatif.plan import Plan
 from muster.whatif.rates import Rates
 from muster.whatif.recovery_model import Way, way_of
@@ -102,7 +102,7 @@ class _Trial:
     ways: Sequence[Way]
     ettrs: list[float]
 
-    def live(self, storm: Sequence[Blow]) -> Account:
+    def live(self, storm: Sequence[Blow]) -> LifeAccount:
         account = live(self.plan, self.ways, storm)
         self.ettrs.append(account.useful / self.plan.seconds)
         return account
@@ -124,7 +124,7 @@ def answer(plan: Plan, rates: Rates, dice: Dice, lives: int, lived: Callable[[in
         return _Trial(other, [way_of(cause.symptom, other) for cause in rates.causes], [])
 
     own, others = trial(plan), [trial(other) for other in others_than(plan)]
-    accounts: list[Account] = []
+    accounts: list[LifeAccount] = []
     for number in range(lives):
         storm = blows(dice(number), plan.nodes, plan.gang_mttf_seconds, plan.seconds, shares)
         accounts.append(own.live(storm))
@@ -181,7 +181,7 @@ def _intervals(plan: Plan) -> list[float]:
     return sorted({*near, best, plan.checkpoint_seconds})
 
 
-def _causes(rates: Rates, accounts: Sequence[Account], hours: float) -> list[CauseLost]:
+def _causes(rates: Rates, accounts: Sequence[LifeAccount], hours: float) -> list[CauseLost]:
     causes = []
     for place, cause in enumerate(rates.causes):
         losses = [account.losses[place] for account in accounts]

@@ -42,7 +42,7 @@ class Loss:
 
 
 @dataclass(slots=True)
-class Account:
+class LifeAccount:
     """Where the time of one life went, in seconds of the whole gang.
 
     Attributes:
@@ -116,7 +116,7 @@ class _Recovery:
     held: Moments
 
 
-def live(plan: Plan, ways: Sequence[Way], blows: Sequence[Blow]) -> Account:
+def live(plan: Plan, ways: Sequence[Way], blows: Sequence[Blow]) -> LifeAccount:
     """Simulate one life of a gang through its failures.
 
     Args:
@@ -124,7 +124,7 @@ def live(plan: Plan, ways: Sequence[Way], blows: Sequence[Blow]) -> Account:
         ways: the recovery from each cause.
         blows: the failures, in the order of time.
     """
-    account = Account(losses=[Loss() for _ in ways])
+    account = LifeAccount(losses=[Loss() for _ in ways])
     free = [0.0] * plan.spares  # the moment from which each node outside the gang is free
     heapify(free)
     away: dict[int, float] = {}  # by place: until when it has no node
@@ -179,7 +179,7 @@ def _recovery(
     return _Recovery(blow.cause, blow.at, due, due[2] + plan.start_seconds, due if leaves else earlier.held)
 
 
-def _train(account: Account, plan: Plan, seconds: float) -> float:
+def _train(account: LifeAccount, plan: Plan, seconds: float) -> float:
     """Add this many seconds of training to the account. Return how much of the training no complete checkpoint
     holds."""
     interval, save = plan.interval_seconds, plan.save_seconds
@@ -192,7 +192,7 @@ def _train(account: Account, plan: Plan, seconds: float) -> float:
     return work - kept
 
 
-def _recover(account: Account, recovery: _Recovery, until: float) -> None:
+def _recover(account: LifeAccount, recovery: _Recovery, until: float) -> None:
     """Add the time of a recovery up to a moment to the account."""
     if recovery.cause < 0:
         return

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from tests.unit.lifecycle.builders import a_fleet, a_node, at
 
 from muster.answers.health import HealthRow
-from muster.answers.tree import Wanted, tree_of
+from muster.answers.tree import TreeQuery, tree_of
 from muster.api.nodehealth import VerdictState
 from muster.cli.nodes import render
 from muster.world.fleet import Fleet
@@ -26,13 +26,13 @@ def a_large_fleet(blocks: int, racks: int, size: int) -> Fleet:
 def assert_that_the_sick_are_listed(printed: Callable[..., str], size: int) -> None:
     name = f"n-3-1-{min(7, size - 1)}"
     sick = {name: HealthRow(state=VerdictState.SUSPECT, reason="EccCorrected", since=NOW)}
-    tree = tree_of(a_large_fleet(BLOCKS, RACKS, size), Wanted(unhealthy=True), healths=sick)
+    tree = tree_of(a_large_fleet(BLOCKS, RACKS, size), TreeQuery(unhealthy=True), healths=sick)
     lines = printed(lambda console: render(console, tree, now=NOW, unhealthy=True)).splitlines()
     assert [line.split()[0] for line in lines if line] == ["DOMAIN", "(fleet)", "b3", "r1", "NODE", name, "what"]
 
 
 def assert_that_a_large_fleet_is_summed_up(printed: Callable[..., str], size: int, first: list[str]) -> None:
-    tree = tree_of(a_large_fleet(BLOCKS, RACKS, size), Wanted())
+    tree = tree_of(a_large_fleet(BLOCKS, RACKS, size), TreeQuery())
     assert len(tree.domains) == 1 + 16 + 128
     text = printed(lambda console: render(console, tree, now=NOW))
     assert text.splitlines()[:3] == first

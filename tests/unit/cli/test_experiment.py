@@ -13,7 +13,7 @@ from typer.testing import Result
 
 from muster.answers.experimentreported import ExperimentReport, experiment_report
 from muster.answers.fleet_text import remarks
-from muster.answers.fleetreported import Life, fleet_report
+from muster.answers.fleetreported import AccountedJob, fleet_report
 from muster.api.endedjob import EndedJobSpec
 from muster.cli.experimentreport import label_of, render
 from muster.cli.fleetreport import render as render_fleet
@@ -51,7 +51,7 @@ def test_time_to_train_is_from_the_first_beginning_to_the_last_end() -> None:
     assert [each.name for each in it.job_details] == ["job-1", "job-2", "job-3"]
     assert reported(first, beside).time_to_train_seconds is None, "nothing has come of it"
     running = experiment_report(
-        "lr", "team-a", [*lives(first, last), Life(beside, "Running", running=True)], Prices(1.0)
+        "lr", "team-a", [*lives(first, last), AccountedJob(beside, "Running", running=True)], Prices(1.0)
     )
     assert (running.time_to_train_seconds, running.cost_to_train, running.running) == (None, None, 1)
     assert running.cost is not None
@@ -253,7 +253,9 @@ def test_options_that_do_not_go_together_are_refused(
 
 def test_the_page_is_one_page_and_nothing_on_it_moves_the_terminal(printed: Callable[..., str]) -> None:
     specs = [a_spec(number, creation_time=NOW - number * HOUR, end_time=NOW) for number in range(1, 60)]
-    it = experiment_report("lr", "team-a", [Life(each, EVIL, running=True) for each in specs], NO_PRICES, [EVIL])
+    it = experiment_report(
+        "lr", "team-a", [AccountedJob(each, EVIL, running=True) for each in specs], NO_PRICES, [EVIL]
+    )
     text = printed(lambda console: render(console, it), width=140)
     assert "\x1b" not in text
     assert "\u202e" not in text

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from typer.testing import Result
 
 from muster.answers.fleet_text import figures, remarks
-from muster.answers.fleetreported import FleetReport, Life, fleet_report
+from muster.answers.fleetreported import AccountedJob, FleetReport, fleet_report
 from muster.api.endedjob import EndedJobSpec, Ending
 from muster.api.fleethours import FleetHours
 from muster.api.goodput import Bucket
@@ -51,8 +51,8 @@ def a_spec(number: int = 1, **values: Any) -> EndedJobSpec:
     return EndedJobSpec.model_validate(made | values)
 
 
-def lives(*specs: EndedJobSpec) -> list[Life]:
-    return [Life(spec, str(spec.state), running=False) for spec in specs]
+def lives(*specs: EndedJobSpec) -> list[AccountedJob]:
+    return [AccountedJob(spec, str(spec.state), running=False) for spec in specs]
 
 
 amounts = st.dictionaries(st.sampled_from(BUCKETS), st.integers(0, 10**9), max_size=6)
@@ -155,7 +155,7 @@ def test_a_job_that_began_before_counts_by_its_share_of_the_time() -> None:
 def test_a_quarter_is_what_lies_between_two_moments() -> None:
     begin, end = NOW - 3 * DAY, NOW - DAY
     across = a_spec(1, creation_time=NOW - 4 * DAY, end_time=NOW)
-    running = Life(
+    running = AccountedJob(
         a_spec(2, creation_time=NOW - 2 * DAY, end_time=NOW - DAY - timedelta(hours=1)), "Running", running=True
     )
     late, early = a_spec(3, creation_time=end, end_time=NOW), a_spec(4, creation_time=NOW - 9 * DAY, end_time=begin)
@@ -195,7 +195,7 @@ def test_unsaved_steps_are_the_newest_ones_wherever_a_period_begins_and_ends(
         causes=[],
         blamed_nodes=[],
     )
-    life = Life(spec, "Running", running=True, unsaved_seconds=3600)
+    life = AccountedJob(spec, "Running", running=True, unsaved_seconds=3600)
     it = fleet_report([life], NOW, NOW - timedelta(hours=since), until=NOW - timedelta(hours=until))
     assert it.unsaved_gpu_hours == pytest.approx(unsaved)
 
@@ -440,7 +440,7 @@ def evil() -> FleetReport:
         blamed_nodes=[{"node": EVIL, "incidents": 1, "gpuSeconds": 51_200}],
         gpu_seconds={"compute": 640_000, EVIL: 5},
     )
-    return fleet_report([Life(spec, EVIL, running=True)], NOW, NOW - DAY, Prices(3.0), [EVIL])
+    return fleet_report([AccountedJob(spec, EVIL, running=True)], NOW, NOW - DAY, Prices(3.0), [EVIL])
 
 
 class Reader(html.parser.HTMLParser):
@@ -560,7 +560,7 @@ def test_what_failed_jobs_cost_and_the_share_of_all_spend_that_became_progress()
         assert "noProgress" in text
     unknown = fleet_report(lives(a_spec()), NOW)
     assert figures(unknown)[3][1].startswith("unknown: the fleet's accelerators were not counted yet"), figures(unknown)
-    running = Life(a_spec(), "Starting", running=True)
+    running = AccountedJob(a_spec(), "Starting", running=True)
     assert [each.state for each in fleet_report([running], NOW).outcomes] == ["running"]
 
 

@@ -9,7 +9,7 @@ from tests.unit.cli.test_status import NOW, a_job, ago
 
 from muster.answers.fleet_text import figures as fleet_figures
 from muster.answers.fleet_text import remarks
-from muster.answers.fleetreported import Life, fleet_report
+from muster.answers.fleetreported import AccountedJob, fleet_report
 from muster.answers.jobstatus import job_status
 from muster.answers.overview import overview
 from muster.answers.reported import report
@@ -58,7 +58,7 @@ def test_every_surface_counts_the_ten_hours() -> None:
     assert top.jobs[0].ettr == 0.166
     counted = figures_as_of(job, NOW)
     assert counted is not None
-    life = Life(ended_job_record(job, None, counted, Ending.DELETED), "Recovering", running=True)
+    life = AccountedJob(ended_job_record(job, None, counted, Ending.DELETED), "Recovering", running=True)
     fleet = fleet_report([life], NOW)
     assert fleet.gpu_hours - before.gpu_hours == pytest.approx(240)
     assert fleet.goodput == top.goodput == pytest.approx(7200 * 32 / (7200 * 32 + 87 * 24 + DOWN * 24))
@@ -82,7 +82,7 @@ def test_every_surface_rounds_the_same_ettr(
     account = Account(creation_time=NOW, counted_until=NOW, milliseconds=milliseconds)
     goodput = account_figures(account, None, None, KeptWork(is_known=True))
     job = TrainingJob.model_validate(a_job(state="Running", goodput=goodput.to_json()))
-    life = Life(ended_job_record(job, None, goodput, Ending.DELETED), "Running", running=True)
+    life = AccountedJob(ended_job_record(job, None, goodput, Ending.DELETED), "Running", running=True)
     top = overview([job], "", NOW)
     shares = [report(job, goodput).ettr, job_status(job, None, None, None, NOW).ettr, top.jobs[0].ettr]
     assert [percent(each) for each in (*shares, top.ettr, fleet_report([life], NOW).ettr)] == [shown] * 5
@@ -114,7 +114,7 @@ def test_unsaved_work_stands_apart_on_every_surface(printed: Callable[..., str])
         lambda console: render_status(console, job_status(job, None, None, None, NOW), NOW)
     )
     assert overview([job], "", NOW).jobs[0].unsaved_seconds == 1800
-    life = Life(
+    life = AccountedJob(
         ended_job_record(job, None, job.status.goodput, Ending.DELETED), "Running", running=True, unsaved_seconds=1800
     )
     assert fleet_report([life], NOW).unsaved_gpu_hours == 16
@@ -217,7 +217,7 @@ def test_progress_that_nobody_knows_is_unknown_on_every_surface(printed: Callabl
     )
     top = overview([unknown, known], "", NOW)
     lives = [
-        Life(ended_job_record(job, None, goodput, Ending.DELETED), "Running", running=True)
+        AccountedJob(ended_job_record(job, None, goodput, Ending.DELETED), "Running", running=True)
         for job in (unknown, known)
         if (goodput := job.status.goodput) is not None
     ]
@@ -259,7 +259,7 @@ def test_failures_are_counted_in_units_that_fit(seconds: int, shown: tuple[str, 
     job = TrainingJob.model_validate(a_job(state="Running", goodput={**spent, "failures": 56}))
     job = job.model_copy(update={"spec": job.spec.model_copy(update={"nodes": 1})})
     assert job.status.goodput is not None
-    life = Life(ended_job_record(job, None, job.status.goodput, Ending.DELETED), "Running", running=True)
+    life = AccountedJob(ended_job_record(job, None, job.status.goodput, Ending.DELETED), "Running", running=True)
     found = dict(fleet_figures(fleet_report([life], NOW)))
     assert found[shown[0]] == shown[1]
     if seconds < 3600 * 56:

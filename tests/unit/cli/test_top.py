@@ -15,7 +15,7 @@ from tests.unit.cli.test_status import NOW, a_job, ago, fresh, incident, rfc3339
 from typer.testing import Result
 
 from localcluster.patience import PATIENCE_SECONDS
-from muster.answers.fleetreported import Life, fleet_report
+from muster.answers.fleetreported import AccountedJob, fleet_report
 from muster.answers.overview import overview
 from muster.api.endedjob import Ending
 from muster.api.trainingjob import TrainingJob
@@ -68,7 +68,7 @@ def test_the_goodput_of_all_is_that_of_the_fleets_report() -> None:
         job["status"]["goodput"] |= {"gpuSeconds": held}
     jobs = [TrainingJob.model_validate(job) for job in (trains, rested)]
     lives = [
-        Life(ended_job_record(job, None, goodput, Ending.DELETED), "Running", running=True)
+        AccountedJob(ended_job_record(job, None, goodput, Ending.DELETED), "Running", running=True)
         for job in jobs
         if (goodput := figures_as_of(job, NOW)) is not None
     ]

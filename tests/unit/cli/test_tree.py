@@ -18,7 +18,7 @@ from tests.unit.cli.large_fleets import (
 from tests.unit.lifecycle.builders import BLOCK, GPU, RACK, a_fleet, a_node, at, tainted
 
 from muster.answers.health import HealthRow
-from muster.answers.tree import DomainRow, FleetTree, UnknownDomainError, UnknownLevelError, Wanted, tree_of
+from muster.answers.tree import DomainRow, FleetTree, TreeQuery, UnknownDomainError, UnknownLevelError, tree_of
 from muster.api.nodehealth import Decision, HumanDecision, NodeExclusion, VerdictState
 from muster.cli.nodes import render
 from muster.health.verdict import OUT
@@ -69,7 +69,7 @@ def rows(tree: FleetTree) -> dict[str, DomainRow]:
 
 
 def test_every_node_is_in_one_state_and_has_its_holders() -> None:
-    tree = tree_of(small_fleet(), Wanted())
+    tree = tree_of(small_fleet(), TreeQuery())
     told = {node.name: (node.domain, node.state, node.reason, node.used_by) for node in tree.nodes}
     assert told == {
         "n0": ("b1/r1", "Used", "", ["team-a/llama"]),
@@ -85,7 +85,7 @@ def test_every_node_is_in_one_state_and_has_its_holders() -> None:
 
 
 def test_domains_add_up_and_come_before_what_is_in_them() -> None:
-    tree = tree_of(small_fleet(), Wanted())
+    tree = tree_of(small_fleet(), TreeQuery())
     assert [row.domain for row in tree.domains] == ["", "b1", "b1/r1", "b1/r2", "b2", "b2/r1", "b2/r2"]
     assert [row.level for row in tree.domains][:3] == ["", "block", "rack"]
     fleet, block = rows(tree)[""], rows(tree)["b1"]
@@ -100,7 +100,7 @@ def test_domains_add_up_and_come_before_what_is_in_them() -> None:
 
 
 def test_who_is_excluded_for_its_health_says_so_first() -> None:
-    tree = tree_of(small_fleet(), Wanted(), healths=healths())
+    tree = tree_of(small_fleet(), TreeQuery(), healths=healths())
     told = {node.name: (node.state, node.reason, node.used_by) for node in tree.nodes}
     assert told == {
         "n0": ("Excluded", "unhealthy: Xid79", ["team-a/llama"]),
@@ -120,18 +120,18 @@ def test_who_is_excluded_for_its_health_says_so_first() -> None:
 
 
 def test_only_what_something_stands_against() -> None:
-    tree = tree_of(small_fleet(), Wanted(unhealthy=True), healths=healths())
+    tree = tree_of(small_fleet(), TreeQuery(unhealthy=True), healths=healths())
     assert [node.name for node in tree.nodes] == ["n0", "n1", "n5", "n7"]
     assert [row.domain for row in tree.domains] == ["", "b1", "b1/r1", "b2", "b2/r1", "b2/r2"]
-    both = tree_of(small_fleet(), Wanted(free=True, unhealthy=True), healths=healths())
+    both = tree_of(small_fleet(), TreeQuery(free=True, unhealthy=True), healths=healths())
     assert [node.name for node in both.nodes] == ["n7"]
     assert [row.domain for row in both.domains] == ["", "b1", "b2", "b2/r2"]
-    assert tree_of(small_fleet(), Wanted(unhealthy=True)).nodes == []
+    assert tree_of(small_fleet(), TreeQuery(unhealthy=True)).nodes == []
 
 
 def test_a_list_without_sick_nodes_says_so(printed: Callable[..., str]) -> None:
     says = "no node to list: none is Suspect or worse"
-    tree = tree_of(small_fleet(), Wanted(unhealthy=True))
+    tree = tree_of(small_fleet(), TreeQuery(unhealthy=True))
     assert printed(lambda console: render(console, tree, now=NOW, unhealthy=True)).splitlines()[-1] == says
     unread = tree.model_copy(update={"notes": ["the health of nodes may not be read"]})
     assert says not in printed(lambda console: render(console, unread, now=NOW, unhealthy=True))
@@ -139,7 +139,7 @@ def test_a_list_without_sick_nodes_says_so(printed: Callable[..., str]) -> None:
 
 
 def test_health_is_shown_beside_what_a_node_does(printed: Callable[..., str]) -> None:
-    tree = tree_of(small_fleet(), Wanted(("b1",)), healths=healths())
+    tree = tree_of(small_fleet(), TreeQuery(("b1",)), healths=healths())
     text = printed(lambda console: render(console, tree, now=NOW), width=110)
     assert text.splitlines()[-6:] == [
         "NODE  DOMAIN  STATE     HEALTH     FOR   GPU  USED BY       REASON",
@@ -173,7 +173,7 @@ def test_numbers_add_up_whatever_the_labels(found: list[tuple[str, str, bool, st
         labels = {key: value for key, value in ((BLOCK, block), (RACK, rack)) if value}
         nodes.append(a_node(f"n{index}", labels=labels, unschedulable=cordoned))
         holders[f"n{index}"] = [holder] if holder else []
-    tree = tree_of(a_fleet(nodes, holders=holders), Wanted())
+    tree = tree_of(a_fleet(nodes, holders=holders), TreeQuery())
     by_path = rows(tree)
     assert tree.domains[0].domain == ""
     assert by_path[""].nodes == len(nodes) == len(tree.nodes)
@@ -182,56 +182,56 @@ def test_numbers_add_up_whatever_the_labels(found: list[tuple[str, str, bool, st
         here = [node for node in tree.nodes if f"{node.domain}/".startswith(f"{row.domain}/" if row.domain else "")]
         assert len(here) == row.nodes
         assert sum(node.state == "Free" for node in here) == row.free
-        alone = tree_of(a_fleet(nodes, holders=holders), Wanted(tuple(row.domain.split("/")) if row.domain else ()))
+        alone = tree_of(a_fleet(nodes, holders=holders), TreeQuery(tuple(row.domain.split("/")) if row.domain else ()))
         assert alone.domains[0] == row
         assert alone.nodes == here
 
 
 def test_a_part_of_the_tree() -> None:
     fleet = small_fleet()
-    assert [row.domain for row in tree_of(fleet, Wanted(level="block")).domains] == ["", "b1", "b2"]
-    inside = tree_of(fleet, Wanted(("b2",)))
+    assert [row.domain for row in tree_of(fleet, TreeQuery(level="block")).domains] == ["", "b1", "b2"]
+    inside = tree_of(fleet, TreeQuery(("b2",)))
     assert [row.domain for row in inside.domains] == ["b2", "b2/r1", "b2/r2"]
     assert [node.name for node in inside.nodes] == ["n4", "n5", "n6", "n7"]
-    assert [row.domain for row in tree_of(fleet, Wanted(("b2", "r1"), level="block")).domains] == ["b2/r1"]
+    assert [row.domain for row in tree_of(fleet, TreeQuery(("b2", "r1"), level="block")).domains] == ["b2/r1"]
 
 
 def test_only_what_is_free_most_free_first() -> None:
     fleet = small_fleet()
     fleet.occupy("more", "uid-2", frozenset({"n3"}))
-    tree = tree_of(fleet, Wanted(free=True))
+    tree = tree_of(fleet, TreeQuery(free=True))
     assert [(row.domain, row.free) for row in tree.domains] == [("", 2), ("b2", 1), ("b2/r2", 1)]
     assert [node.name for node in tree.nodes] == ["n10", "n7"]
     fleet.occupy("more", "uid-2", frozenset({"n7"}))
-    assert [row.domain for row in tree_of(fleet, Wanted(free=True)).domains] == ["", "b1", "b1/r2"]
+    assert [row.domain for row in tree_of(fleet, TreeQuery(free=True)).domains] == ["", "b1", "b1/r2"]
 
 
 def test_a_taint_that_is_tolerated_excludes_no_node() -> None:
-    tree = tree_of(small_fleet(), Wanted(tolerated=("example.org/repair",)))
+    tree = tree_of(small_fleet(), TreeQuery(tolerated=("example.org/repair",)))
     assert next(node for node in tree.nodes if node.name == "n2").state == "Free"
 
 
 def test_what_the_fleet_does_not_have() -> None:
     with pytest.raises(UnknownLevelError, match="row"):
-        tree_of(small_fleet(), Wanted(level="row"))
+        tree_of(small_fleet(), TreeQuery(level="row"))
     with pytest.raises(UnknownDomainError) as caught:
-        tree_of(small_fleet(), Wanted(("b3",)))
+        tree_of(small_fleet(), TreeQuery(("b3",)))
     assert caught.value.paths == ["b1", "b1/r1", "b1/r2", "b2", "b2/r1", "b2/r2"]
 
 
 def test_a_fleet_without_nodes_is_a_row_of_zeros() -> None:
-    (row,) = tree_of(a_fleet([]), Wanted()).domains
+    (row,) = tree_of(a_fleet([]), TreeQuery()).domains
     assert (row.domain, row.nodes, row.free) == ("", 0, 0)
 
 
 def test_numbers_in_names_are_sorted_as_numbers() -> None:
     names = ["gpu-10", "gpu-2", "gpu-a", "gpu-02"]
-    tree = tree_of(a_fleet([a_node(name, "b1", "r1") for name in names]), Wanted())
+    tree = tree_of(a_fleet([a_node(name, "b1", "r1") for name in names]), TreeQuery())
     assert [node.name for node in tree.nodes] == ["gpu-02", "gpu-2", "gpu-10", "gpu-a"]
 
 
 def test_a_small_fleet_is_shown_with_its_nodes(printed: Callable[..., str]) -> None:
-    tree = tree_of(small_fleet(), Wanted(), ["heartbeats may not be read"])
+    tree = tree_of(small_fleet(), TreeQuery(), ["heartbeats may not be read"])
     text = printed(lambda console: render(console, tree, now=NOW), width=110)
     assert (
         text
@@ -270,21 +270,21 @@ def test_a_large_fleet_is_summed_up(printed: Callable[..., str]) -> None:
 
 def test_an_innermost_domain_is_shown_with_its_nodes_however_many(printed: Callable[..., str]) -> None:
     fleet = a_large_fleet(1, 2, 40)
-    block = printed(lambda console: render(console, tree_of(fleet, Wanted(("b0",))), now=NOW))
+    block = printed(lambda console: render(console, tree_of(fleet, TreeQuery(("b0",))), now=NOW))
     assert "n-0-1-39" not in block
     assert block.splitlines()[-1] == "single nodes: --domain b0/... down to an innermost domain, or --wide"
-    rack = printed(lambda console: render(console, tree_of(fleet, Wanted(("b0", "r1"))), now=NOW))
+    rack = printed(lambda console: render(console, tree_of(fleet, TreeQuery(("b0", "r1"))), now=NOW))
     assert len(rack.splitlines()) == 2 + 2 + 40
 
 
 def test_nodes_without_labels_or_accelerators_are_shown_as_that(printed: Callable[..., str]) -> None:
     bare: dict[str, Any] = {"labels": {}, "allocatable": {}}
-    flat = tree_of(a_fleet([a_node("cpu-1", **bare), a_node("cpu-2", **bare)]), Wanted())
+    flat = tree_of(a_fleet([a_node("cpu-1", **bare), a_node("cpu-2", **bare)]), TreeQuery())
     text = printed(lambda console: render(console, flat, now=NOW))
     assert text.splitlines()[0] == "DOMAIN   NODES  FREE  USED  EXCLUDED  USED BY  EXCLUDED FOR"
     hint = "no node has a label of the fleet's levels (block, rack): every node counts as near to no other"
     assert " ".join(text.splitlines()[-2:]) == hint
-    mixed = tree_of(a_fleet([a_node("a"), a_node("b", labels={RACK: "r9"})]), Wanted())
+    mixed = tree_of(a_fleet([a_node("a"), a_node("b", labels={RACK: "r9"})]), TreeQuery())
     assert [row.domain for row in mixed.domains] == ["", "-", "-/r9", "b1", "b1/r1"]
     assert "\n  (no block)" in printed(lambda console: render(console, mixed, now=NOW))
 
@@ -298,6 +298,6 @@ def test_the_shape_for_programs_is_what_the_page_says() -> None:
     ]
     found = healths()
     health = found["n0"].model_copy(update={"override": found["n10"].override})
-    tree = tree_of(small_fleet(), Wanted(), healths={"n10": health}).to_json()
+    tree = tree_of(small_fleet(), TreeQuery(), healths={"n10": health}).to_json()
     node = tree["nodes"][0]
     assert told == [set(tree), set(tree["domains"][0]), set(node), set(node["health"])]

@@ -17,16 +17,16 @@ from muster.controller.queue import Queue
 from muster.placement.eligibility import Requirements
 from muster.placement.request import Request
 from muster.placement.space import Space
-from muster.queueing.waiting import Waiting
+from muster.queueing.waiting import WaitingJob
 from muster.world.queuedecision import NotPlaced, Placed
 from muster.world.quotas import QuotaClaim, QuotaView
 
 Key = tuple[str, str]
 
 
-def waiting(name: str, nodes: int = 1, minutes: int = 0, **changes: Any) -> Waiting:
+def waiting(name: str, nodes: int = 1, minutes: int = 0, **changes: Any) -> WaitingJob:
     request = Request(nodes, Requirements(8, {}, {}), name)
-    return Waiting(name, f"ns/{name}", "ns", 0, EPOCH + timedelta(minutes=minutes), request, **changes)
+    return WaitingJob(name, f"ns/{name}", "ns", 0, EPOCH + timedelta(minutes=minutes), request, **changes)
 
 
 class Keeper:

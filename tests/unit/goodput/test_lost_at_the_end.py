@@ -15,7 +15,7 @@ from prometheus_client import REGISTRY
 from tests.unit.goodput.test_account import broken, trains
 from tests.unit.lifecycle.builders import Scene, a_job, at
 
-from muster.answers.fleetreported import Life, fleet_report
+from muster.answers.fleetreported import AccountedJob, fleet_report
 from muster.answers.job_text import figures as figures_in_words
 from muster.answers.reported import report
 from muster.api.base import ObjectMeta
@@ -161,7 +161,7 @@ def test_each_surface_counts_the_same_steps_as_lost(
     assert account.gpu_seconds.get("lostWork", 0) == gone * 24
     assert account.ettr_permille == ettr
 
-    fleet = fleet_report([Life(account, str(account.state), running=False)], at(WALL))
+    fleet = fleet_report([AccountedJob(account, str(account.state), running=False)], at(WALL))
     assert {each.bucket: each.gpu_hours * 3600 for each in fleet.buckets}.get("lostWork", 0) == pytest.approx(gone * 24)
     # Of 110 s in which the gang held its nodes.
     assert fleet.goodput == (None if lost is None else pytest.approx(kept / 110))

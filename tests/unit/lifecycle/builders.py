@@ -28,7 +28,7 @@ from muster.lifecycle.queue_needs import request_of
 from muster.pods.worker_pod import WorkerSettings
 from muster.protocol.messages import EXITED, IDLE, RUNNING, CheckpointReport, PeerReport, RankReport
 from muster.queueing.queue import plan
-from muster.queueing.waiting import Waiting
+from muster.queueing.waiting import WaitingJob
 from muster.record import starts
 from muster.world.fleet import Fleet, SilentShare
 from muster.world.job import JobWorld, PodAges, TemplateVerdict, VerdictKind
@@ -326,7 +326,7 @@ class Scene:
 def in_queue(*worlds: JobWorld) -> list[JobWorld]:
     """The worlds of jobs, each with its turn in one queue of them all."""
     waiting = [
-        Waiting(
+        WaitingJob(
             world.uid,
             f"default/{world.job.metadata.name}",
             "default",

@@ -14,9 +14,9 @@ from muster.lifecycle.situation import (
     Failing,
     Finished,
     Leaving,
+    Pending,
     Starting,
     Training,
-    Waiting,
     situation_of,
 )
 from muster.world.job import JobWorld
@@ -59,4 +59,4 @@ def test_a_job_without_nodes_waits(gang: dict[str, Any] | None) -> None:
     scene = Scene(a_job()).fleet()
     if gang is not None:
         scene.gang(go=False, members=[], **gang)
-    assert situation_of(scene.world()) == Waiting()
+    assert situation_of(scene.world()) == Pending()

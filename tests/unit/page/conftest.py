@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 from tests.unit.clock import Clock
 
-from muster.answers.fleetreported import Life
+from muster.answers.fleetreported import AccountedJob
 from muster.api.fleethours import FleetHours
 from muster.api.fleetpolicy import FleetPolicy
 from muster.api.nodehealth import NodeHealth
@@ -155,7 +155,7 @@ class Fleet:
         nobody: Any = None
         self.seen = Seen(nobody, self.clock)
         reviews: Any = self.reviews
-        self.lives: list[Life] = []
+        self.lives: list[AccountedJob] = []
         self.reads: list[datetime | None] = []
         self.hours: FleetHours | None = None
         self.history_error: ApiError | None = None
@@ -168,7 +168,7 @@ class Fleet:
         self.sleeps.append(seconds)
         self.clock.advance(seconds)
 
-    async def _read(self, _now: datetime, since: datetime | None) -> tuple[list[Life], list[str]]:
+    async def _read(self, _now: datetime, since: datetime | None) -> tuple[list[AccountedJob], list[str]]:
         self.reads.append(since)
         if self.history_error is not None:
             raise self.history_error

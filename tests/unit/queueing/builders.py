@@ -9,7 +9,7 @@ from tests.unit.lifecycle.builders import a_fleet, a_node, at
 from muster.placement.eligibility import Requirements
 from muster.placement.request import Request
 from muster.queueing.queue import plan
-from muster.queueing.waiting import Waiting
+from muster.queueing.waiting import WaitingJob
 from muster.world.fleet import Fleet
 from muster.world.queuedecision import NotPlaced, Placed
 
@@ -33,22 +33,22 @@ def tree(text: str, **changes: Any) -> Fleet:
     return fleet
 
 
-def wants(name: str, count: int, *, seconds: float = 0, **changes: Any) -> Waiting:
+def wants(name: str, count: int, *, seconds: float = 0, **changes: Any) -> WaitingJob:
     """A job that waits since so many seconds into the test; keyword arguments are of the request or of the job."""
     of_job = {key: changes.pop(key) for key in ("priority", "replacement", "namespace") if key in changes}
     namespace = of_job.pop("namespace", "default")
     request = Request(**({"count": count, "needs": NEEDS, "job_uid": f"uid-of-{name}"} | changes))
-    job = Waiting(f"uid-of-{name}", f"{namespace}/{name}", namespace, 0, at(seconds), request)
+    job = WaitingJob(f"uid-of-{name}", f"{namespace}/{name}", namespace, 0, at(seconds), request)
     return replace(job, **of_job)
 
 
-def queue(*jobs: Waiting) -> list[Waiting]:
+def queue(*jobs: WaitingJob) -> list[WaitingJob]:
     """The jobs, each younger than the one before it."""
     return [replace(job, created=at(number)) for number, job in enumerate(jobs)]
 
 
 def answers(
-    fleet: Fleet, jobs: list[Waiting], limits: Mapping[str, int] | None = None, held: Mapping[str, int] | None = None
+    fleet: Fleet, jobs: list[WaitingJob], limits: Mapping[str, int] | None = None, held: Mapping[str, int] | None = None
 ) -> dict[str, Placed | NotPlaced]:
     """What the plan says to each job, by its name without the namespace."""
     turns = plan(fleet, jobs, limits or {}, held or {})

@@ -12,7 +12,7 @@ from tests.unit.queueing.builders import tree, wants
 
 from muster.queueing.charges import FIRST_SECONDS, JOBS_THAT_PAY_ALONE, LONGEST_SECONDS, Charges, pause_seconds
 from muster.queueing.queue import order, plan
-from muster.queueing.waiting import Waiting
+from muster.queueing.waiting import WaitingJob
 from muster.world.queuedecision import Placed
 
 ASSEMBLY = 300.0
@@ -25,7 +25,7 @@ class Job:
         takes nodes only while others wait: it could pass nobody else.
     """
 
-    waiting: Waiting
+    waiting: WaitingJob
     lasts: float
     fails: bool
     again_at: float

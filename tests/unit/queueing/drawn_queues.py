@@ -10,7 +10,7 @@ from muster.placement.names import promised_refusal
 from muster.placement.space import Space, solve
 from muster.queueing.limits import OverLimit
 from muster.queueing.queue import Behind, order, plan
-from muster.queueing.waiting import Waiting
+from muster.queueing.waiting import WaitingJob
 from muster.world.fleet import Fleet
 from muster.world.queuedecision import NotPlaced, Placed
 
@@ -20,11 +20,11 @@ NAMESPACES = ["team-a", "team-b", "team-c"]
 @dataclass
 class Case:
     fleet: Fleet
-    waiting: list[Waiting]
+    waiting: list[WaitingJob]
     limits: dict[str, int]
     held: dict[str, int]
 
-    def answers(self, waiting: list[Waiting] | None = None) -> dict[str, Placed | NotPlaced]:
+    def answers(self, waiting: list[WaitingJob] | None = None) -> dict[str, Placed | NotPlaced]:
         turns = plan(self.fleet, self.waiting if waiting is None else waiting, self.limits, self.held)
         return {uid: turn.answer for uid, turn in turns.items()}
 

@@ -13,7 +13,7 @@ from tests.unit.lifecycle.builders import GPU, a_fleet, a_node, at
 from muster.placement.eligibility import Requirements
 from muster.placement.request import Request
 from muster.queueing.queue import order, plan
-from muster.queueing.waiting import Waiting
+from muster.queueing.waiting import WaitingJob
 from muster.world.fleet import Fleet
 from muster.world.queuedecision import Placed
 
@@ -24,7 +24,7 @@ WHOLE, HALF = Requirements(8, {}, {}), Requirements(4, {}, {})
 
 @dataclass
 class Job:
-    waiting: Waiting
+    waiting: WaitingJob
     arrival: int
     duration: int
     ahead: list[str] = field(default_factory=list)  # names of those before it when it came
@@ -124,7 +124,7 @@ def a_stream(random: Random, fleet: Fleet, count: int, load: float) -> list[Job]
         name, duration = f"{'large' if large else 'small'}-{number}", random.randint(1, LONGEST)
         spares, segment = (random.choice([0, 0, 0, 1]), random.choice([1, 1, 1, 2])) if large else (0, 1)
         request = Request(nodes - nodes % segment, needs, name, required=level, segment_size=segment, spares=spares)
-        jobs.append(Job(Waiting(name, name, "default", 0, at(clock), request), int(clock), duration))
+        jobs.append(Job(WaitingJob(name, name, "default", 0, at(clock), request), int(clock), duration))
         work = (request.count + spares) * duration if able_domains(fleet, request) else 0
         clock += work / size / load
     return jobs
@@ -134,7 +134,7 @@ def play(fleet: Fleet, jobs: Iterable[Job], patience: int) -> Outcome:
     """Let the stream run to its end, or until nobody has started or ended for so many ticks."""
     coming = sorted(jobs, key=lambda job: job.waiting.created)
     found = {job.waiting.name: job for job in coming}
-    queue: list[Waiting] = []
+    queue: list[WaitingJob] = []
     ends: dict[int, list[str]] = defaultdict(list)
     able = {name: able_domains(fleet, job.waiting.request) for name, job in found.items()}
     last, busy, used, now, quiet_since = coming[-1].arrival, 0, 0, 0, 0
@@ -162,7 +162,7 @@ def play(fleet: Fleet, jobs: Iterable[Job], patience: int) -> Outcome:
 
 
 def _started(
-    fleet: Fleet, queue: list[Waiting], jobs: dict[str, Job], able: dict[str, list[int]], now: int
+    fleet: Fleet, queue: list[WaitingJob], jobs: dict[str, Job], able: dict[str, list[int]], now: int
 ) -> Iterator[tuple[str, Placed]]:
     """The jobs that start now; who is the first (of those that can start at all) and who passes it is noted."""
     turns = plan(fleet, queue, {}, {})

@@ -14,7 +14,7 @@ from muster.placement.space import Space
 from muster.placement.tree import Tree
 from muster.queueing.limits import OverLimit
 from muster.queueing.queue import order, plan, plan_steps
-from muster.queueing.waiting import Waiting
+from muster.queueing.waiting import WaitingJob
 from muster.world.queuedecision import NotPlaced, QueueDecision
 from muster.world.views import NodeView
 
@@ -50,7 +50,7 @@ def debug_node(name: str) -> NodeView:
         ),
     ],
 )
-def test_order(waiting: list[Waiting], expected: str) -> None:
+def test_order(waiting: list[WaitingJob], expected: str) -> None:
     assert [job.name for job in order(waiting)] == [f"default/{name}" for name in expected.split()]
 
 
@@ -152,7 +152,7 @@ RESERVATION = [
 
 
 @pytest.mark.parametrize(("fleet", "waiting", "expected"), RESERVATION)
-def test_reservation(fleet: str, waiting: list[Waiting], expected: dict[str, int | str]) -> None:
+def test_reservation(fleet: str, waiting: list[WaitingJob], expected: dict[str, int | str]) -> None:
     found = told(answers(tree(fleet), queue(*waiting)))
     assert {name: found[name] for name in expected} == expected
     assert all(isinstance(found[name], str) for name in found.keys() - expected.keys())
@@ -207,7 +207,7 @@ def test_smaller_jobs_go_ahead_on_nodes_that_the_first_cannot_use() -> None:
         ),
     ],
 )
-def test_who_is_before_it_is_named(fleet: str, waiting: list[Waiting], message: str) -> None:
+def test_who_is_before_it_is_named(fleet: str, waiting: list[WaitingJob], message: str) -> None:
     last = list(answers(tree(fleet), queue(*waiting)).values())[-1]
     assert isinstance(last, NotPlaced)
     assert (last.reason, last.message) == ("BehindInQueue", message)
@@ -272,7 +272,7 @@ A, B = {"namespace": "team-a"}, {"namespace": "team-b"}
         ),
     ],
 )
-def test_limits(waiting: list[Waiting], held: dict[str, int], expected: dict[str, int | str]) -> None:
+def test_limits(waiting: list[WaitingJob], held: dict[str, int], expected: dict[str, int | str]) -> None:
     found = told(answers(tree("b1/r1:12"), queue(*waiting), {"team-a": 8}, held))
     assert {name: found[name] for name in expected} == expected
     assert all(isinstance(found[name], str) for name in found.keys() - expected.keys())
@@ -323,7 +323,7 @@ def test_a_job_that_waits_for_nodes_keeps_its_part_of_the_limit() -> None:
         ),
     ],
 )
-def test_words_of_a_limit(waiting: list[Waiting], held: int, message: str) -> None:
+def test_words_of_a_limit(waiting: list[WaitingJob], held: int, message: str) -> None:
     last = list(answers(tree("b1/r1:12"), queue(*waiting), {"team-a": 8}, {"team-a": held}).values())[-1]
     assert isinstance(last, NotPlaced)
     assert (last.reason, last.message) == ("NamespaceLimit", message)

@@ -14,7 +14,7 @@ from muster.queueing import explain
 from muster.queueing.queue import plan
 from muster.queueing.quotas import Held, NamespaceQuotas, OverQuota, amount_text
 from muster.queueing.remedies import remedies
-from muster.queueing.waiting import Waiting
+from muster.queueing.waiting import WaitingJob
 from muster.world.fleet import Fleet
 from muster.world.queuedecision import NotPlaced, Placed, QueueDecision
 from muster.world.quotas import QuotaClaim, QuotaView, Scope
@@ -32,11 +32,11 @@ def of(*quotas: QuotaView, held: tuple[Held, ...] = ()) -> Callable[[str], Names
     return lambda namespace: NamespaceQuotas(quotas, held) if namespace == "default" else NamespaceQuotas()
 
 
-def counted(name: str, count: int, **changes: Any) -> Waiting:
+def counted(name: str, count: int, **changes: Any) -> WaitingJob:
     return replace(wants(name, count, **changes), claim=CLAIM)
 
 
-def answers(fleet: Fleet, jobs: list[Waiting], quotas: Any) -> dict[str, Placed | NotPlaced]:
+def answers(fleet: Fleet, jobs: list[WaitingJob], quotas: Any) -> dict[str, Placed | NotPlaced]:
     turns = plan(fleet, jobs, {}, {}, quotas)
     return {job.name.partition("/")[2]: turns[job.job_uid].answer for job in jobs}
 
@@ -99,7 +99,7 @@ SMALL = Requirements(1, {}, {})
 ONE_GPU = QuotaClaim({"pods": 1, GPUS: 1})
 
 
-def one_gpu(name: str, count: int) -> Waiting:
+def one_gpu(name: str, count: int) -> WaitingJob:
     return replace(wants(name, count, needs=SMALL), claim=ONE_GPU)
 
 

@@ -6,12 +6,12 @@ import pytest
 from tests.unit.whatif.builders import DICE, a_plan
 
 from muster.whatif.failure_model import blows
-from muster.whatif.life import Account, live
+from muster.whatif.life import LifeAccount, live
 from muster.whatif.rates import LLAMA3
 from muster.whatif.recovery_model import way_of
 
 
-def total(account: Account) -> float:
+def total(account: LifeAccount) -> float:
     return account.useful + account.saving + sum(loss.seconds for loss in account.losses)
 
 

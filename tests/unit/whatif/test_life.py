@@ -7,7 +7,7 @@ from tests.unit.whatif.accounts import assert_that_every_second_is_on_one_accoun
 from tests.unit.whatif.builders import a_plan
 
 from muster.whatif.failure_model import Blow
-from muster.whatif.life import Account, Loss, live
+from muster.whatif.life import LifeAccount, Loss, live
 from muster.whatif.plan import DAY_SECONDS
 from muster.whatif.recovery_model import Leaves, Way
 
@@ -18,7 +18,7 @@ HANG = Way(600.0, Leaves.NEVER, True)
 WAYS = (IN_PLACE, LOST, SICK, HANG)
 
 
-def lost(account: Account, cause: int) -> dict[str, float]:
+def lost(account: LifeAccount, cause: int) -> dict[str, float]:
     return {name: value for name, value in asdict(account.losses[cause]).items() if value}
 
 
