@@ -17,7 +17,7 @@ from typing import Any
 from bench.checkers.journal import Trial, trial_of
 from bench.checkers.probes import KEY, Probes
 from bench.launchers.channel import Channel, Endpoint, UnreachableError
-from muster.node.checker.core import Ask, Cancel, Core, End, Node, Start
+from muster.node.checker.core import CancelOrder, Core, KillZygote, Node, SendOrder, StartZygote
 from muster.node.checker.lines import Lines, Send
 from muster.node.checker.memory import Passes
 from muster.node.checker.talk import report_for
@@ -100,16 +100,16 @@ class Checker:
 
     def _do(self, action: Any) -> None:
         loop = asyncio.get_running_loop()
-        if isinstance(action, Start):
+        if isinstance(action, StartZygote):
             loop.call_soon(self._ready)
-        elif isinstance(action, Ask):
+        elif isinstance(action, SendOrder):
             self._asked = action.order
             answer = functools.partial(self._answered, action.order["id"])
             _, _, profile, _ = self._begun.get(self._running, ("", "", "Quick", 0.0))
             self._probes.begin(action.order, profile, answer)
-        elif isinstance(action, Cancel) and self._asked is not None:
+        elif isinstance(action, CancelOrder) and self._asked is not None:
             loop.call_soon(self._probes.cancel, self._asked, functools.partial(self._answered, action.order_id))
-        elif isinstance(action, End):
+        elif isinstance(action, KillZygote):
             self._asked = None
 
     def _ready(self) -> None:

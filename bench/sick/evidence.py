@@ -30,7 +30,7 @@ from typing import Any
 from bench.api import STRATEGIC_PATCH, Connection
 from bench.sick.verdicts import SUBJECT, XID, XID_TEXT, condition
 from muster.node.agent.client import ApiError, NodeHealthClient
-from muster.node.agent.facts import Clock, Incident
+from muster.node.agent.facts import Clock, FaultEvent
 from muster.node.agent.kinds import XID as XID_KIND
 from muster.node.agent.ledger import Ledger
 from muster.node.agent.settings import from_environment
@@ -64,7 +64,7 @@ class Agent:
     def fall_off(self) -> None:
         """A GPU falls off the bus."""
         now = Clock(time.monotonic(), time.time())
-        self._ledger.record(Incident(XID_KIND, SUBJECT, DEFAULTS["xid.expires"], XID, message=XID_TEXT), now)
+        self._ledger.record(FaultEvent(XID_KIND, SUBJECT, DEFAULTS["xid.expires"], XID, message=XID_TEXT), now)
         self._write()
 
     def _write(self) -> None:

@@ -1,6 +1,6 @@
 """Renders docs/reference/progress.md from the table of presets, so that what is read and what is said are one."""
 
-from muster.protocol.presets import PRESETS, Line, Preset, Timer
+from muster.protocol.presets import PRESETS, Line, LinePreset, Timer
 
 _HEAD = """<!-- {generated} -->
 
@@ -89,7 +89,7 @@ def progress_presets(generated: str) -> str:
     return _HEAD.format(generated=generated, samples=samples) + rows + tail + timers
 
 
-def _rows(preset: Preset) -> list[str]:
+def _rows(preset: LinePreset) -> list[str]:
     """A row for each kind of line; what is said of the preset stands in the first."""
     by_itself = "yes" if preset.is_distinct else "no"
     rows = [_row("", line, "", "") for line in preset.lines + preset.begins + preset.confirms]
@@ -97,7 +97,7 @@ def _rows(preset: Preset) -> list[str]:
     return rows
 
 
-def _timer(preset: Preset, timer: Timer) -> str:
+def _timer(preset: LinePreset, timer: Timer) -> str:
     counts = "for each step since the line before" if timer.is_mean else "once"
     sample = timer.sample.strip().replace("|", "\\|")
     return f"| `{preset.name}` | `{timer.spent_on}` | <code>{sample}</code> | {counts} | {timer.source} |\n"

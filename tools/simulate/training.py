@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from muster.node.launcher.matcher import Printed
-from muster.node.launcher.snapshot import RankView
+from muster.node.launcher.snapshot import RankSnapshot
 from muster.node.launcher.stepclock import StepClock
 from simulate.storage import Directory, Save
 from simulate.surroundings import Surroundings
@@ -168,10 +168,10 @@ class RankProcess:
     def drain(self, until: float) -> None:
         """Its output is there already."""
 
-    def view(self) -> RankView:
+    def view(self) -> RankSnapshot:
         alive, status = not self.is_reaped, self.status or 0
         signaled = not alive and 0 < status < 256
-        return RankView(
+        return RankSnapshot(
             rank=self.rank,
             local_rank=0,
             alive=alive,

@@ -58,7 +58,7 @@ class Timer(NamedTuple):
     source: str
 
 
-class Preset(NamedTuple):
+class LinePreset(NamedTuple):
     """The lines of one framework.
 
     Attributes:
@@ -110,8 +110,8 @@ _HUGGING_FACE = "transformers 5.23.0, trainer_callback.py"
 _COMPOSER = "composer 0.32.1, loggers/"
 _NEMO_RL = "NeMo RL 7ea279abf, nemo_rl/algorithms/"
 
-PRESETS: Tuple[Preset, ...] = (
-    Preset(
+PRESETS: Tuple[LinePreset, ...] = (
+    LinePreset(
         "HuggingFaceTrainer",
         (
             Line(
@@ -153,7 +153,7 @@ PRESETS: Tuple[Preset, ...] = (
         loss=r"'loss': '?" + _VALUE,
         pace=_BAR_PACE,
     ),
-    Preset(
+    LinePreset(
         "Lightning",
         (
             Line(
@@ -187,7 +187,7 @@ PRESETS: Tuple[Preset, ...] = (
         pace=_BAR_PACE,
         is_distinct=False,
     ),
-    Preset(
+    LinePreset(
         "Diffusers",
         (
             Line(
@@ -204,7 +204,7 @@ PRESETS: Tuple[Preset, ...] = (
         loss=r" (?:step_)?loss=" + _VALUE,
         pace=_BAR_PACE,
     ),
-    Preset(
+    LinePreset(
         "Torchtune",
         (
             Line(
@@ -220,7 +220,7 @@ PRESETS: Tuple[Preset, ...] = (
         pace=_BAR_PACE,
         is_distinct=False,
     ),
-    Preset(
+    LinePreset(
         "Megatron",
         (
             Line(
@@ -272,7 +272,7 @@ PRESETS: Tuple[Preset, ...] = (
             ),
         ),
     ),
-    Preset(
+    LinePreset(
         "TorchTitan",
         (
             Line(
@@ -289,7 +289,7 @@ PRESETS: Tuple[Preset, ...] = (
         tflops=r" tflops: +" + _VALUE,
         mfu=r" mfu: +(?P<percent>%s)%%" % _NUMBER,
     ),
-    Preset(
+    LinePreset(
         "DeepSpeed",
         (
             Line(
@@ -331,7 +331,7 @@ PRESETS: Tuple[Preset, ...] = (
             ),
         ),
     ),
-    Preset(
+    LinePreset(
         "Composer",
         # A bar that was restored from a checkpoint counts `it` in place of `ba`, until the next epoch, and begins at
         # its old position.
@@ -368,7 +368,7 @@ PRESETS: Tuple[Preset, ...] = (
         loss=r" loss/train/total=" + _VALUE,
         pace=_BAR_PACE,
     ),
-    Preset(
+    LinePreset(
         "MaxText",
         (
             Line(
@@ -385,7 +385,7 @@ PRESETS: Tuple[Preset, ...] = (
         pace=r", seconds: (?P<seconds>%s)" % _NUMBER,
         tflops=r" TFLOP/s(?:/device)?: +" + _VALUE,
     ),
-    Preset(
+    LinePreset(
         "NeMo",
         (
             Line(
@@ -402,7 +402,7 @@ PRESETS: Tuple[Preset, ...] = (
         pace=r" train_step_timing in s: (?P<seconds>%s)" % _NUMBER,
         tflops=r" (?:TFLOPS_per_GPU|tflops_per_sec_per_gpu): +" + _VALUE,
     ),
-    Preset(
+    LinePreset(
         "PaddleNLP",
         (
             Line(
@@ -421,7 +421,7 @@ PRESETS: Tuple[Preset, ...] = (
         tokens=r" interval_tokens_per_second_per_device: " + _VALUE,
         pace=r" interval_steps_per_second: (?P<rate>%s)" % _NUMBER,
     ),
-    Preset(
+    LinePreset(
         "Verl",
         (
             Line(
@@ -442,7 +442,7 @@ PRESETS: Tuple[Preset, ...] = (
         pace=r" - (?:perf/time_per_step|timing_s/step):(?P<seconds>%s)" % _NUMBER,
         mfu=r" - (?:perf/mfu/actor|train/mfu):(?:np\.\w{5,8}\()?" + _VALUE,
     ),
-    Preset(
+    LinePreset(
         "NeMoRL",
         (
             Line(
@@ -489,7 +489,7 @@ PRESETS: Tuple[Preset, ...] = (
             ),
         ),
     ),
-    Preset(
+    LinePreset(
         "Nanotron",
         (
             Line(
@@ -507,7 +507,7 @@ PRESETS: Tuple[Preset, ...] = (
         pace=r" (?:elapsed_)?time_per_iteration_ms: (?P<milliseconds>%s)" % _SHORT,
         tflops=r" model_tflops_per_gpu: (?P<value>%s)" % _SHORT,
     ),
-    Preset(
+    LinePreset(
         "OLMoCore",
         (
             Line(
@@ -536,7 +536,7 @@ PRESETS: Tuple[Preset, ...] = (
             )
         ),
     ),
-    Preset(
+    LinePreset(
         "LitGPT",
         (
             Line(
@@ -551,7 +551,7 @@ PRESETS: Tuple[Preset, ...] = (
         needs="the time that it prints is that of a micro-batch",
         loss=r" loss (?:train(?: \(curr\))?: )?" + _VALUE,
     ),
-    Preset(
+    LinePreset(
         "XTuner",
         (
             Line(

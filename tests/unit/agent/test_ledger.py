@@ -11,7 +11,7 @@ from tests.unit.agent.signals import WALL, assert_that_it_is_gone_for_longer_eac
 from muster.api.nodehealth import NodeHealthStatus
 from muster.node.agent import kinds
 from muster.node.agent.earlier import stored_evidence
-from muster.node.agent.facts import Clock, Incident, Signal
+from muster.node.agent.facts import Clock, FaultEvent, Signal
 from muster.node.agent.ledger import MAX_KEPT, MAX_SENT, Ledger, Stored
 
 
@@ -20,8 +20,8 @@ def ledger() -> Ledger:
     return Ledger("boot", burst_seconds=180)
 
 
-def xid(code: int = 79, subject: str = "GPU-1", age: float = 0.0, expires: float = 86400) -> Incident:
-    return Incident(kinds.XID, subject, expires, code, message=f"Xid {code}", age_seconds=age)
+def xid(code: int = 79, subject: str = "GPU-1", age: float = 0.0, expires: float = 86400) -> FaultEvent:
+    return FaultEvent(kinds.XID, subject, expires, code, message=f"Xid {code}", age_seconds=age)
 
 
 def test_a_signal_counts_once_it_is_sustained(ledger: Ledger) -> None:
@@ -109,23 +109,23 @@ def test_what_is_read_twice_counts_once(ledger: Ledger) -> None:
 @pytest.mark.parametrize("first", ["NVML", "the log"])
 def test_who_tells_more_is_quoted_whoever_comes_first(ledger: Ledger, first: str) -> None:
     told = [
-        Incident(kinds.XID, "GPU-1", 86400, 31, message="NVML reports XID 31", brief=True),
-        Incident(kinds.XID, "GPU-1", 86400, 31, message="NVRM: Xid 31, pid=476, MMU Fault", age_seconds=0.1),
+        FaultEvent(kinds.XID, "GPU-1", 86400, 31, message="NVML reports XID 31", brief=True),
+        FaultEvent(kinds.XID, "GPU-1", 86400, 31, message="NVRM: Xid 31, pid=476, MMU Fault", age_seconds=0.1),
     ]
-    for incident in told if first == "NVML" else reversed(told):
-        ledger.record(incident, at(5000))
+    for event in told if first == "NVML" else reversed(told):
+        ledger.record(event, at(5000))
     found = ledger.evidence()[0]
     assert (found["message"], found["count"]) == ("NVRM: Xid 31, pid=476, MMU Fault", 1)
 
 
 def test_a_gpu_with_two_names_keeps_the_fuller_message(ledger: Ledger) -> None:
-    ledger.record(Incident(kinds.XID, "PCI:0000:11:00", 86400, 31, message="NVRM: Xid 31, pid=476"), at(0))
-    ledger.record(Incident(kinds.XID, "GPU-1", 86400, 31, message="NVML reports XID 31", brief=True), at(1))
+    ledger.record(FaultEvent(kinds.XID, "PCI:0000:11:00", 86400, 31, message="NVRM: Xid 31, pid=476"), at(0))
+    ledger.record(FaultEvent(kinds.XID, "GPU-1", 86400, 31, message="NVML reports XID 31", brief=True), at(1))
     ledger.rename({"PCI:0000:11:00": "GPU-1"})
     assert [item["message"] for item in ledger.evidence()] == ["NVRM: Xid 31, pid=476"]
 
 
-def test_incidents_expire(ledger: Ledger) -> None:
+def test_events_expire(ledger: Ledger) -> None:
     ledger.record(xid(expires=100), at(0))
     ledger.expire(at(100))
     assert len(ledger.evidence()) == 1
@@ -170,7 +170,7 @@ def test_a_gpu_that_gets_its_name_keeps_its_evidence(ledger: Ledger) -> None:
     assert found[0]["firstSeen"] < found[0]["lastSeen"]
 
 
-def test_an_adopted_incident_expires_by_its_age(ledger: Ledger) -> None:
+def test_an_adopted_event_expires_by_its_age(ledger: Ledger) -> None:
     stored = Stored(kinds.XID, "GPU-1", 79, "", "", "", WALL - 100, WALL - 50, 3, "boot")
     ledger.adopt([stored], {kinds.XID: 60.0}, at(0))
     assert ledger.evidence()[0]["count"] == 3
@@ -200,8 +200,8 @@ _signals = st.builds(
     sustain_seconds=st.sampled_from([0.0, 5.0]),
     clear_seconds=st.sampled_from([0.0, 5.0]),
 )
-_incidents = st.builds(
-    Incident,
+_events = st.builds(
+    FaultEvent,
     st.sampled_from(kinds.STRONGEST_FIRST),
     st.text(max_size=200),
     st.floats(0, 1e5),
@@ -213,7 +213,7 @@ _incidents = st.builds(
 _moments = st.tuples(st.floats(0, 1e4), st.floats(0, 4e9))
 
 
-@given(st.lists(st.tuples(_moments, _signals | _incidents), max_size=60))
+@given(st.lists(st.tuples(_moments, _signals | _events), max_size=60))
 def test_whatever_happens_the_api_takes_it(happened: list[tuple[tuple[float, float], Any]]) -> None:
     ledger = Ledger("boot", 180)
     mono = 0.0
@@ -232,8 +232,8 @@ def test_whatever_happens_the_api_takes_it(happened: list[tuple[tuple[float, flo
         assert len(item.message) <= 512
 
 
-def link(value: str, message: str, age: float = 0.0, brief: bool = False) -> Incident:
-    return Incident(kinds.XID, "GPU-1", 86400, 145, value, message, age, brief)
+def link(value: str, message: str, age: float = 0.0, brief: bool = False) -> FaultEvent:
+    return FaultEvent(kinds.XID, "GPU-1", 86400, 145, value, message, age, brief)
 
 
 def told(ledger: Ledger) -> set[tuple[str, str, int]]:
@@ -302,8 +302,8 @@ def test_a_rate_that_is_good_for_less_than_its_time_goes_on(ledger: Ledger) -> N
 
 
 def test_what_was_read_wrong_is_taken_back_whatever_it_said(ledger: Ledger) -> None:
-    disk = [Incident(kinds.DISK_ERROR, "sdb", 86400, value=value, message="m") for value in ("", "contained")]
-    for incident in (*disk, Incident(kinds.DISK_ERROR, "sda", 86400, message="m")):
-        ledger.record(incident, at(0))
+    disk = [FaultEvent(kinds.DISK_ERROR, "sdb", 86400, value=value, message="m") for value in ("", "contained")]
+    for event in (*disk, FaultEvent(kinds.DISK_ERROR, "sda", 86400, message="m")):
+        ledger.record(event, at(0))
     ledger.retract(kinds.DISK_ERROR, "sdb")
     assert [item["subject"] for item in ledger.evidence()] == ["sda"]

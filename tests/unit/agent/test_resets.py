@@ -14,7 +14,7 @@ from muster.health.xids import DEGRADED, FATAL, RESET, XIDS
 from muster.health.xids import xid as of_code
 from muster.node.agent import kinds
 from muster.node.agent.earlier import Earlier
-from muster.node.agent.facts import Clock, Incident, Signal
+from muster.node.agent.facts import Clock, FaultEvent, Signal
 from muster.node.agent.ledger import Ledger, Stored
 from muster.node.agent.log_lines import parse, recovery_taken_back
 
@@ -33,8 +33,8 @@ def ledger(watched_since: float = 0.0) -> Ledger:
     return made
 
 
-def xid(code: int = 95, subject: str = GPU, **more: Any) -> Incident:
-    return Incident(kinds.XID, subject, DAY, code, message=f"NVRM: Xid {code}", **more)
+def xid(code: int = 95, subject: str = GPU, **more: Any) -> FaultEvent:
+    return FaultEvent(kinds.XID, subject, DAY, code, message=f"NVRM: Xid {code}", **more)
 
 
 def action(value: int, subject: str = GPU) -> Signal:
@@ -81,8 +81,8 @@ def test_of_nvlinks_the_agent_holds_what_the_operator_says_needs_a_reset(line: s
     assert fact is not None
     row = of_code(fact.code, fact.message)
     book = ledger()
-    incident = Incident(fact.kind, GPU, DAY, fact.code, fact.value, fact.message)
-    book.record(incident, at(10))
+    event = FaultEvent(fact.kind, GPU, DAY, fact.code, fact.value, fact.message)
+    book.record(event, at(10))
     again = ledger()
     again.adopt(stored_of(book), EXPIRES, at(11))
     for each in (book, again):
@@ -284,7 +284,7 @@ def test_the_drivers_word_in_the_log(line: str, taken_back: bool | None) -> None
 def test_the_newest_word_of_the_driver_counts() -> None:
     book = ledger()
     for mono, text in ((10, "to drain"), (20, "to reset")):
-        book.record(Incident(kinds.XID, GPU, DAY, 154, message=text), at(mono))
+        book.record(FaultEvent(kinds.XID, GPU, DAY, 154, message=text), at(mono))
     (entry,) = book.entries()
     assert entry.message == "to reset"
     book.expire(at(9 * DAY))
@@ -295,7 +295,7 @@ def test_the_newest_word_of_the_driver_counts() -> None:
 
 def test_the_driver_may_ask_and_be_done_before_anybody_asks_it() -> None:
     book = ledger()
-    book.record(Incident(kinds.XID, GPU, DAY, 154), at(10))
+    book.record(FaultEvent(kinds.XID, GPU, DAY, 154), at(10))
     book.sample([action(0)], at(20))
     assert codes(book) == [154]  # it may be about to say so there, too
     book.sample([action(0)], at(41))

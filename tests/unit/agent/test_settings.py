@@ -95,7 +95,7 @@ def test_thresholds_that_cannot_be_read_are_told(tmp_path: Path) -> None:
     assert load(tmp_path / "some")[0]["nvml.deadline"] == 7
 
 
-def test_what_incidents_tell_expires() -> None:
+def test_what_events_tell_expires() -> None:
     assert set(_EXPIRES) <= set(kinds.STRONGEST_FIRST)
     assert set(_EXPIRES.values()) <= set(TABLE)
 

@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from tests.unit.checker.zygotes import KEY, Driven, done, look
 
-from muster.node.checker.core import ALONE_SECONDS, ANSWER_SECONDS, IDLE_SECONDS, IMPORT_SECONDS, Ask, Meet, Start
+from muster.node.checker.core import (
+    ALONE_SECONDS,
+    ANSWER_SECONDS,
+    IDLE_SECONDS,
+    IMPORT_SECONDS,
+    ForwardPuts,
+    SendOrder,
+    StartZygote,
+)
 from muster.node.checker.memory import Pass, Passes
 from muster.node.checker.talk import fitting
 from muster.protocol.checks import (
@@ -264,7 +272,7 @@ class TestAlone:
 class TestZygote:
     def test_it_starts_at_once_and_is_ready_when_it_has_looked(self) -> None:
         driven = Driven()
-        assert driven.turn() == [Start()]
+        assert driven.turn() == [StartZygote()]
         assert driven.report.state == STARTING
         driven.core.zygote_is_ready(KEY, driven.now)
         assert driven.report.state == STARTING
@@ -583,7 +591,7 @@ class Interleavings(RuleBasedStateMachine):
     @invariant()
     def it_will_wake(self) -> None:
         assert self.driven.core.wake_at(self.driven.now) >= self.driven.now
-        assert not [each for each in self.driven.core.actions(self.driven.now) if isinstance(each, Ask)]
+        assert not [each for each in self.driven.core.actions(self.driven.now) if isinstance(each, SendOrder)]
 
     def teardown(self) -> None:
         """In the end all that is listed is answered."""
@@ -626,7 +634,7 @@ class TestMeetings:
         order = pair_order("1")
         driven.tell(order)
         self.put(driven)
-        for meeting, wanted in (("2", []), ("1", [Meet(driven.asked[0]["id"], (self.OTHER,))]), ("1", [])):
+        for meeting, wanted in (("2", []), ("1", [ForwardPuts(driven.asked[0]["id"], (self.OTHER,))]), ("1", [])):
             driven.core.hear(CheckDirective(orders=(order,), meeting=meeting, puts=(self.OTHER,)), driven.now)
             assert driven.core.actions(driven.now) == wanted
 

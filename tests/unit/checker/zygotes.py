@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from muster.node.checker.core import Ask, Cancel, Core, End, Node, Start
+from muster.node.checker.core import CancelOrder, Core, KillZygote, Node, SendOrder, StartZygote
 from muster.node.checker.memory import Passes
 from muster.protocol.checks import CheckDirective, CheckOrder, CheckReport
 
@@ -72,15 +72,15 @@ class Driven:
                 return every
 
     def _do(self, action: Any) -> None:
-        if isinstance(action, Start):
+        if isinstance(action, StartZygote):
             assert not self.up, "two zygotes"
             self.up = True
-        elif isinstance(action, End):
+        elif isinstance(action, KillZygote):
             self.up, self.asked = False, []
-        elif isinstance(action, Ask):
+        elif isinstance(action, SendOrder):
             assert not self.asked, "two probes at once"
             self.asked.append(action.order)
-        elif isinstance(action, Cancel):
+        elif isinstance(action, CancelOrder):
             assert [order["id"] for order in self.asked] == [action.order_id]
             self.cancelled.append(action.order_id)
 

@@ -17,7 +17,7 @@ from muster.node.launcher.matcher import Matcher, Printed
 from muster.node.launcher.peers import Peers
 from muster.node.launcher.reporter_core import Contact, ReporterCore, Send
 from muster.node.launcher.scanner import Scanner
-from muster.node.launcher.snapshot import RankView, Snapshot
+from muster.node.launcher.snapshot import RankSnapshot, Snapshot
 from muster.node.launcher.stepclock import StepClock
 from muster.node.launcher.supervisor import Supervisor
 from muster.protocol import messages
@@ -127,8 +127,8 @@ class Rank:
 
     is_reaped = has_ended
 
-    def view(self) -> RankView:
-        return RankView(self.rank, 0, self.alive)
+    def view(self) -> RankSnapshot:
+        return RankSnapshot(self.rank, 0, self.alive)
 
     last_view = view
 

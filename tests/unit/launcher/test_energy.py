@@ -13,7 +13,7 @@ import pytest
 from tests.fakes.nvml.build import library
 
 from localcluster.patience import PATIENCE_SECONDS
-from muster.node.launcher.energy import ASK_SECONDS, DEADLINE_SECONDS, Energy
+from muster.node.launcher.energy import ASK_SECONDS, DEADLINE_SECONDS, EnergyMeter
 from muster.node.launcher.energy_child import answer_on_request
 
 
@@ -45,7 +45,7 @@ class Driver:
         self.answers.append(json.dumps({"millijoules": millijoules, "gpus": gpus}).encode() + b"\n")
 
 
-def an_energy(*drivers: Driver) -> Energy:
+def an_energy(*drivers: Driver) -> EnergyMeter:
     left = list(drivers)
 
     def converse(*_: str) -> Any:
@@ -53,7 +53,7 @@ def an_energy(*drivers: Driver) -> Energy:
             raise OSError("no process can be started")
         return left.pop(0)
 
-    return Energy(converse, is_there=lambda: True)
+    return EnergyMeter(converse, is_there=lambda: True)
 
 
 def test_what_was_used_is_counted_from_the_start_of_the_attempt() -> None:
@@ -77,7 +77,7 @@ def test_what_was_used_is_counted_from_the_start_of_the_attempt() -> None:
 def test_nobody_is_asked_while_no_ranks_run_or_where_there_is_no_driver() -> None:
     driver = Driver()
     an_energy(driver).poll(1.0, {}, None)
-    absent = Energy(lambda *_: pytest.fail("a child was started"), is_there=lambda: False)
+    absent = EnergyMeter(lambda *_: pytest.fail("a child was started"), is_there=lambda: False)
     absent.poll(1.0, {}, 1)
     assert driver.asked == 0
     assert (absent.pids, absent.descriptor) == (frozenset(), None)

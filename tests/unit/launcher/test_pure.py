@@ -20,9 +20,9 @@ from muster.node.launcher.environment import RankFiles, SettingsError, rank_envi
 from muster.node.launcher.host import user_name
 from muster.node.launcher.log import Log
 from muster.node.launcher.peers import Peers
-from muster.node.launcher.progress import Corruption, ProgressFile, compile_pattern, step_in_line
+from muster.node.launcher.progress import ProgressFile, ReportedCorruption, compile_pattern, step_in_line
 from muster.node.launcher.reclaim import Process, descendants, kill
-from muster.node.launcher.snapshot import RankView, Snapshot
+from muster.node.launcher.snapshot import RankSnapshot, Snapshot
 from muster.protocol.contract import IDENTITY
 from muster.protocol.messages import MAX_REPORT_BYTES, RUN, RUNNING, Directive, Peer, decode_report, encode
 
@@ -189,7 +189,7 @@ def test_a_line_that_tells_of_wrong_results_is_no_step(tmp_path):
     file = ProgressFile(str(path))
     path.write_text('{"step": 3}\n{"corruption": "NonFiniteLoss", "foundAt": 24, "lastGood": 20, "step": 24}\n')
     assert file.read() == [3]
-    assert file.corruption == Corruption("NonFiniteLoss", 24, 20)
+    assert file.corruption == ReportedCorruption("NonFiniteLoss", 24, 20)
     assert file.problem == ""
 
 
@@ -198,12 +198,12 @@ def test_of_several_lines_about_wrong_results_the_one_counts_that_reaches_furthe
     path = tmp_path / "progress"
     file = ProgressFile(str(path))
     for line, counts in (
-        ('{"corruption": "NonFiniteLoss"}', Corruption("NonFiniteLoss")),
-        ('{"corruption": "NonFiniteLoss", "foundAt": 24}', Corruption("NonFiniteLoss", 24)),
-        ('{"corruption": "ReplayMismatch", "foundAt": 24, "lastGood": 9}', Corruption("ReplayMismatch", 24, 9)),
-        ('{"corruption": "NonFiniteLoss", "foundAt": 11}', Corruption("ReplayMismatch", 24, 9)),
-        ('{"corruption": "ReplayMismatch"}', Corruption("ReplayMismatch", 24, 9)),
-        ('{"corruption": "NonFiniteLoss", "foundAt": 0}', Corruption("NonFiniteLoss", 0)),
+        ('{"corruption": "NonFiniteLoss"}', ReportedCorruption("NonFiniteLoss")),
+        ('{"corruption": "NonFiniteLoss", "foundAt": 24}', ReportedCorruption("NonFiniteLoss", 24)),
+        ('{"corruption": "ReplayMismatch", "foundAt": 24, "lastGood": 9}', ReportedCorruption("ReplayMismatch", 24, 9)),
+        ('{"corruption": "NonFiniteLoss", "foundAt": 11}', ReportedCorruption("ReplayMismatch", 24, 9)),
+        ('{"corruption": "ReplayMismatch"}', ReportedCorruption("ReplayMismatch", 24, 9)),
+        ('{"corruption": "NonFiniteLoss", "foundAt": 0}', ReportedCorruption("NonFiniteLoss", 0)),
     ):
         with path.open("a") as stream:
             stream.write(line + "\n")
@@ -240,7 +240,7 @@ def test_the_rest_is_read_at_the_end_and_not_for_ever(tmp_path):
     path.write_text(lines + '{"corruption": "ReplayMismatch"}\n')
     file = ProgressFile(str(path))
     assert file.read_rest() == list(range(1, 20_001))
-    assert file.corruption == Corruption("ReplayMismatch")
+    assert file.corruption == ReportedCorruption("ReplayMismatch")
     endless = ProgressFile(str(path))
     path.write_text(lines * 10 + '{"corruption": "ReplayMismatch"}\n')
     assert endless.read_rest()
@@ -321,7 +321,7 @@ def test_a_pattern_that_cannot_work(pattern):
 
 
 def test_the_largest_report_fits():
-    rank = RankView(
+    rank = RankSnapshot(
         rank=0, local_rank=0, alive=False, exit_code=1, exited_at=1.0, tail="\N{REPLACEMENT CHARACTER}" * 2048
     )
     snapshot = Snapshot(state=RUNNING, ranks=(rank,) * 64, previous_ranks=(rank,) * 64)

@@ -11,7 +11,7 @@ import pytest
 from tests.unit.reports.corpus import Case, cases
 
 from muster.node.launcher.plainloop import Proposal
-from muster.node.launcher.printed import Found, Reader
+from muster.node.launcher.printed import PrintedProgress, Reader
 from muster.protocol.messages import MAX_LIKELY_CHARS
 from muster.protocol.presets import AUTO, PLAIN_LOOP
 
@@ -22,7 +22,7 @@ def lines_of(case: Case) -> list[str]:
     return [line for line in case.given.replace("\r", "\n").split("\n") if line]
 
 
-def read(case: Case, copies: int = 1) -> tuple[list[Found], Proposal | None]:
+def read(case: Case, copies: int = 1) -> tuple[list[PrintedProgress], Proposal | None]:
     """What is found, and what is proposed at the end, where each line comes from so many ranks at once."""
     reader = Reader(AUTO)
     lines = [line for line in lines_of(case) for _ in range(copies)]

@@ -9,13 +9,13 @@ is the step of the checkpoint that it went on from.
 import pytest
 from tests.unit.reports.corpus import Case, cases
 
-from muster.node.launcher.printed import Found, Reader
+from muster.node.launcher.printed import PrintedProgress, Reader
 from muster.protocol.presets import AUTO, BY_NAME
 
 CASES = cases("printed")
 
 
-def found(preset: str, case: Case) -> list[Found]:
+def found(preset: str, case: Case) -> list[PrintedProgress]:
     reader, resumed = Reader(preset), case.besides.get("resumed", 0)
     lines = case.given.replace("\r", "\n").split("\n")
     return [one for line in lines if (one := reader.read(0, line.encode(), resumed))]

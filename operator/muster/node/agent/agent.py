@@ -18,7 +18,7 @@ from muster import __version__
 from muster.node.agent import kinds
 from muster.node.agent.bridges import Bridges
 from muster.node.agent.earlier import Earlier
-from muster.node.agent.facts import Clock, Incident, Signal, clean
+from muster.node.agent.facts import Clock, FaultEvent, Signal, clean
 from muster.node.agent.gpus import Gpus
 from muster.node.agent.held import Held
 from muster.node.agent.infiniband import InfiniBand
@@ -347,8 +347,8 @@ class Agent:
     def _note_nvml(self, message: dict[str, Any], now: Clock) -> None:
         event = message.get("event")
         if event is not None:
-            for incident in self._gpus.events(event):
-                self._ledger.record(incident, now)
+            for fault_event in self._gpus.events(event):
+                self._ledger.record(fault_event, now)
             # After any event the driver may recommend a recovery action.
             self._looking_at_once = True
             return
@@ -487,8 +487,10 @@ class Agent:
                 self._ledger.reset(subject, now.mono - age, now)
             return
         expires = self._thresholds[_EXPIRES[fact.kind]]
-        incident = Incident(fact.kind, subject, expires, fact.code, fact.value, fact.message, age, replayed=replayed)
-        self._ledger.record(incident, now)
+        fault_event = FaultEvent(
+            fact.kind, subject, expires, fact.code, fact.value, fact.message, age, replayed=replayed
+        )
+        self._ledger.record(fault_event, now)
         if fact.kind == kinds.XID:
             self._looking_at_once = True
 

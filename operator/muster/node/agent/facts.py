@@ -1,5 +1,5 @@
-"""Defines what collectors report to the ledger: a `Signal` says whether something is bad now, an `Incident` that
-something happened.
+"""Defines what collectors report to the ledger: a `Signal` says whether something is bad now, a `FaultEvent`
+that something happened.
 
 Tests: tests/unit/agent/test_ledger.py.
 """
@@ -30,7 +30,7 @@ class Signal:
 
 
 @dataclass(frozen=True)
-class Incident:
+class FaultEvent:
     """Something that happened; it is evidence until it expires."""
 
     kind: str
@@ -42,10 +42,10 @@ class Incident:
     age_seconds: float = 0.0
     """How long ago it happened; 0 is now."""
     brief: bool = False
-    """The message says no more than kind and code do: the message of a more detailed incident about the same is kept
+    """The message says no more than kind and code do: the message of a more detailed event about the same is kept
     instead."""
     replayed: bool = False
-    """The incident was read again, at any age: only the log's own clock, which drifts, says when it happened."""
+    """The event was read again, at any age: only the log's own clock, which drifts, says when it happened."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from muster.node.agent import kinds
-from muster.node.agent.facts import Incident, Signal, clean, pci_address
+from muster.node.agent.facts import FaultEvent, Signal, clean, pci_address
 from muster.node.agent.rates import Windows
 from muster.node.agent.thresholds import Thresholds
 
@@ -327,13 +327,13 @@ class Gpus:
             yield from self._pcie(subject, gpu, mono)
             yield from self._heat(subject, gpu, mono)
 
-    def events(self, event: Mapping[str, Any]) -> Iterator[Incident]:
-        """Yield the incidents of an event."""
+    def events(self, event: Mapping[str, Any]) -> Iterator[FaultEvent]:
+        """Yield the fault events of an event of NVML."""
         code = event.get("xid")
         if isinstance(code, int) and code > 0:
             text = f"NVML reports XID {code}"
             expires = self._thresholds["xid.expires"]
-            yield Incident(kinds.XID, clean(str(event.get("uuid", "")), 128), expires, code, message=text, brief=True)
+            yield FaultEvent(kinds.XID, clean(str(event.get("uuid", "")), 128), expires, code, message=text, brief=True)
 
     def _named(self, answer: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
         for gpu in answer["gpus"]:

@@ -1,4 +1,4 @@
-"""Keeps the evidence against the node: the life of each piece of evidence, from signals and incidents.
+"""Keeps the evidence against the node: the life of each piece of evidence, from signals and events.
 
 Decisions (sustained, cleared, expired, burst) use monotonic times; the wall clock, which may jump, is only published.
 Nothing here can grow without bound: a flood ends in one entry, and of too many entries the weakest goes.
@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from muster.node.agent import kinds
-from muster.node.agent.facts import Clock, Incident, Signal, clean
+from muster.node.agent.facts import Clock, FaultEvent, Signal, clean
 
 MAX_SENT = 64
 """The number of entries that NodeHealth holds."""
@@ -28,7 +28,7 @@ _LONGEST_CLEAR_SECONDS = 3600.0
 _RESET_VALUE = re.compile(r"(\d{1,12}\.\d{3}) s after the boot")
 
 _Key = tuple[str, str, int, str]
-"""Kind, subject, code, and for incidents the value: an error reported as fatal differs from one reported as not
+"""Kind, subject, code, and for events the value: an error reported as fatal differs from one reported as not
 fatal."""
 
 
@@ -49,9 +49,9 @@ class Entry:
     counter: float | None = None
     good_since: float | None = None
     expires_seconds: float | None = None
-    """For incidents; None: the entry ends when signals say that the fault is gone."""
+    """For events; None: the entry ends when signals say that the fault is gone."""
     brief: bool = False
-    """As of an incident."""
+    """As of an event."""
     adopted: bool = False
     """Whether only an earlier agent has seen it, and this one not yet."""
 
@@ -78,7 +78,7 @@ class Stored:
 
 
 class Ledger:
-    """All evidence of one boot of the node. Incidents within `burst_seconds` count once. Evidence that comes back
+    """All evidence of one boot of the node. Events within `burst_seconds` count once. Evidence that comes back
     within an hour must be good for longer by the factor `growth`, each time.
     """
 
@@ -175,7 +175,7 @@ class Ledger:
                 del self._gone[next(iter(self._gone))]
             self._remove(key)
             if kinds.proves_reset(entry.kind, entry.code):
-                # The exact time is unknown: an incident after the last bad poll may have come after the reset.
+                # The exact time is unknown: an event after the last bad poll may have come after the reset.
                 last = entry.last.mono + (_CLOCKS_SECONDS if entry.adopted else 0.0)
                 self.reset(entry.subject, min(last, entry.good_since), now)
 
@@ -188,35 +188,35 @@ class Ledger:
         longer = max(signal.clear_seconds, 1.0) * self._growth ** min(times, 32) if times else 0.0
         return times, max(signal.clear_seconds, min(longer, _LONGEST_CLEAR_SECONDS))
 
-    def record(self, incident: Incident, now: Clock) -> None:
-        """Add an incident; the same incident counts once."""
-        age = max(0.0, incident.age_seconds)
+    def record(self, event: FaultEvent, now: Clock) -> None:
+        """Add an event; the same event counts once."""
+        age = max(0.0, event.age_seconds)
         then = Clock(now.mono - age, now.wall - age)
-        value = self._incident_text(incident)
-        held = kinds.stands_until_reset(incident.kind, incident.code, value)
-        if age >= incident.expires_seconds and not held:
+        value = self._event_text(event)
+        held = kinds.stands_until_reset(event.kind, event.code, value)
+        if age >= event.expires_seconds and not held:
             return
         if held:
-            covered = self._resets.get(clean(incident.subject, _SUBJECT), float("-inf"))
-            if then.mono <= covered + (_CLOCKS_SECONDS if incident.replayed else 0.0):
+            covered = self._resets.get(clean(event.subject, _SUBJECT), float("-inf"))
+            if then.mono <= covered + (_CLOCKS_SECONDS if event.replayed else 0.0):
                 return
-        key = self._key_of(incident)
+        key = self._key_of(event)
         entry = self._entries.get(key)
         if entry is None:
-            self._add(key, _of_incident(key, incident, then))
+            self._add(key, _of_event(key, event, then))
             if held:
                 self._entries[key].expires_seconds = None
             return
         if held:
             entry.expires_seconds = None
-        newest = incident.code == kinds.RECOVERY_XID and not incident.brief and then.mono > entry.last.mono
-        if newest and entry.message != clean(incident.message, _MESSAGE):
-            entry.message = clean(incident.message, _MESSAGE)
+        newest = event.code == kinds.RECOVERY_XID and not event.brief and then.mono > entry.last.mono
+        if newest and entry.message != clean(event.message, _MESSAGE):
+            entry.message = clean(event.message, _MESSAGE)
             self._changed(key)
-        if entry.brief and not incident.brief:
+        if entry.brief and not event.brief:
             # Its severity may depend on the message.
-            entry.message, entry.brief = clean(incident.message, _MESSAGE), False
-            entry.expires_seconds = None if held else incident.expires_seconds
+            entry.message, entry.brief = clean(event.message, _MESSAGE), False
+            entry.expires_seconds = None if held else event.expires_seconds
             self._changed(key)
         if then.mono < entry.first.mono:
             entry.first = then
@@ -225,24 +225,24 @@ class Ledger:
         self._occurred(entry, then.mono)
         entry.last = _later(entry.last, then)
 
-    def _incident_text(self, incident: Incident) -> str:
-        """Return the message for an incident: for a brief one the last more detailed message."""
-        value = clean(incident.value, _VALUE)
-        if not incident.brief:
+    def _event_text(self, event: FaultEvent) -> str:
+        """Return the message for an event: for a brief one the last more detailed message."""
+        value = clean(event.value, _VALUE)
+        if not event.brief:
             return value
-        same = (incident.kind, clean(incident.subject, _SUBJECT), incident.code)
+        same = (event.kind, clean(event.subject, _SUBJECT), event.code)
         entries = [entry for key, entry in self._entries.items() if key[:3] == same]
         newest = max(entries, key=lambda entry: entry.last.mono, default=None)
         return newest.value if newest is not None else value
 
-    def _key_of(self, incident: Incident) -> _Key:
-        """Return the key of an incident; a brief incident shares the key of a detailed one, in either order."""
-        kind, subject, code = incident.kind, clean(incident.subject, _SUBJECT), min(max(incident.code, 0), _CODE)
-        key = (kind, subject, code, clean(incident.value, _VALUE))
-        if key in self._entries or (not incident.brief and not incident.value):
+    def _key_of(self, event: FaultEvent) -> _Key:
+        """Return the key of an event; a brief event shares the key of a detailed one, in either order."""
+        kind, subject, code = event.kind, clean(event.subject, _SUBJECT), min(max(event.code, 0), _CODE)
+        key = (kind, subject, code, clean(event.value, _VALUE))
+        if key in self._entries or (not event.brief and not event.value):
             return key
         variants = [other for other in self._entries if other[:3] == key[:3]]
-        if incident.brief or len(variants) >= _MOST_VARIANTS:
+        if event.brief or len(variants) >= _MOST_VARIANTS:
             return max(variants, key=lambda other: self._entries[other].last.mono, default=key)
         entry = self._entries.get((kind, subject, code, ""))
         if entry is not None and entry.brief:
@@ -293,7 +293,7 @@ class Ledger:
         return needs and entry.subject == subject and entry.last.mono <= mono
 
     def expire(self, now: Clock) -> None:
-        """Remove incidents that are too old."""
+        """Remove events that are too old."""
         old = [
             key
             for key, entry in self._entries.items()
@@ -305,7 +305,7 @@ class Ledger:
     def adopt(self, stored: Iterable[Stored], expires: Mapping[str, float], now: Clock) -> None:
         """Add the evidence that an earlier agent has written in this boot of the node; signals will clear what is gone.
 
-        `expires`: seconds until incidents expire, by kind.
+        `expires`: seconds until events expire, by kind.
         """
         here = [item for item in stored if item.boot_id == self.boot_id and item.kind in kinds.STRONGEST_FIRST]
         # At that time the writer was still polling, so the evidence still stood, though not each poll is written.
@@ -425,9 +425,9 @@ def _of_signal(subject: str, signal: Signal, now: Clock) -> Entry:
     )
 
 
-def _of_incident(key: _Key, incident: Incident, then: Clock) -> Entry:
+def _of_event(key: _Key, event: FaultEvent, then: Clock) -> Entry:
     kind, subject, code, value = key
-    message = clean(incident.message, _MESSAGE)
+    message = clean(event.message, _MESSAGE)
     return Entry(
         kind,
         subject,
@@ -438,8 +438,8 @@ def _of_incident(key: _Key, incident: Incident, then: Clock) -> Entry:
         then,
         then,
         burst_began=then.mono,
-        expires_seconds=incident.expires_seconds,
-        brief=incident.brief,
+        expires_seconds=event.expires_seconds,
+        brief=event.brief,
     )
 
 

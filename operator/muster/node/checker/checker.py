@@ -18,7 +18,17 @@ import time
 from typing import Any, Callable, List, Optional, Sequence
 
 from muster.node.checker import host, memory
-from muster.node.checker.core import IDLE_SECONDS, Action, Ask, Cancel, Core, End, Meet, Node, Start
+from muster.node.checker.core import (
+    IDLE_SECONDS,
+    Action,
+    CancelOrder,
+    Core,
+    ForwardPuts,
+    KillZygote,
+    Node,
+    SendOrder,
+    StartZygote,
+)
 from muster.node.checker.probes.prober import Prober, ZygoteError
 from muster.node.checker.settings import Settings
 from muster.node.checker.store import File
@@ -130,16 +140,16 @@ class Checker:
 
     def _do(self, action: Action) -> None:
         try:
-            if isinstance(action, Start):
+            if isinstance(action, StartZygote):
                 self._prober = Prober(self._command)
-            elif isinstance(action, End):
+            elif isinstance(action, KillZygote):
                 self._close()
-            elif self._prober is not None and isinstance(action, Ask):
+            elif self._prober is not None and isinstance(action, SendOrder):
                 self._prober.send(action.order)
-            elif self._prober is not None and isinstance(action, Meet):
+            elif self._prober is not None and isinstance(action, ForwardPuts):
                 puts = [dataclasses.asdict(put) for put in action.puts]
                 self._prober.send({"meet": action.order_id, "puts": puts})
-            elif self._prober is not None and isinstance(action, Cancel):
+            elif self._prober is not None and isinstance(action, CancelOrder):
                 self._prober.cancel(action.order_id)
         except (OSError, ZygoteError) as error:
             self._has_ended(str(error))

@@ -49,38 +49,38 @@ FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 10.0, 300.0
 
 
 @dataclasses.dataclass(frozen=True)
-class Start:
+class StartZygote:
     """The action to start a zygote."""
 
 
 @dataclasses.dataclass(frozen=True)
-class End:
+class KillZygote:
     """The action to kill the zygote."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Ask:
+class SendOrder:
     """The action to send an order to the zygote."""
 
     order: Mapping[str, Any]
 
 
 @dataclasses.dataclass(frozen=True)
-class Cancel:
+class CancelOrder:
     """The action to cancel the order with this id."""
 
     order_id: str
 
 
 @dataclasses.dataclass(frozen=True)
-class Meet:
+class ForwardPuts:
     """The action to pass on what processes on other nodes have put, to the processes of the order with this id."""
 
     order_id: str
     puts: Tuple[Put, ...]
 
 
-Action = Union[Start, End, Ask, Cancel, Meet]
+Action = Union[StartZygote, KillZygote, SendOrder, CancelOrder, ForwardPuts]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -199,7 +199,7 @@ class Core:
         self._log("torch is imported", **{name: str(value) for name, value in key.items()})
 
     def zygote_has_ended(self, why: str, now: float, *, late: bool = False) -> None:
-        """Note that the zygote did not start, or has ended: by itself, by `End`, or (late) killed because it had not
+        """Note that the zygote did not start, or has ended: by itself, by `KillZygote`, or (late) killed because it had not
         answered in time.
         """
         was_ready, self._key, self._is_starting = self._key is not None, None, False
@@ -271,14 +271,14 @@ class Core:
         if self._key is None and not self._is_starting and now >= self._zygote_at:
             self._is_starting, self._zygote_at = True, now + IMPORT_SECONDS
             self.starts += 1
-            return [Start()]
+            return [StartZygote()]
         if self._is_starting and now >= self._zygote_at:
             self.zygote_has_ended("torch was not imported within %g s" % IMPORT_SECONDS, now)
-            return [End()]
+            return [KillZygote()]
         probe = self._probe
         if probe is not None and now >= probe.overdue_at:
             self.zygote_has_ended("the zygote has not answered in time", now, late=True)
-            return [End()]
+            return [KillZygote()]
         return []
 
     def _of_run(self, now: float) -> List[Action]:
@@ -292,17 +292,17 @@ class Core:
             if asked is not None:
                 self._ids += 1
                 self._probe = _Probe({**asked, "id": str(self._ids)}, now + asked["deadline_seconds"] + ANSWER_SECONDS)
-                return [Ask(self._probe.order)]
+                return [SendOrder(self._probe.order)]
             self._finish(run, now)
 
     def _follow_probe(self, probe: _Probe, now: float) -> List[Action]:
         if not self._leaving and probe.met != probe.handed:
             probe.handed = probe.met
-            return [Meet(str(probe.order["id"]), probe.met)]
+            return [ForwardPuts(str(probe.order["id"]), probe.met)]
         if not self._leaving or probe.cancelled:
             return []
         probe.cancelled, probe.overdue_at = True, now + ANSWER_SECONDS
-        return [Cancel(str(probe.order["id"]))]
+        return [CancelOrder(str(probe.order["id"]))]
 
     def _begin(self, now: float) -> Optional[Run]:
         """Begin the first order without an answer; else an inspection of the devices, where one is due."""

@@ -19,7 +19,7 @@ _MAX_TRIES = 3
 _MAX_ANSWER_BYTES = 64 * 1024
 
 
-class Order(NamedTuple):
+class ChildOrder(NamedTuple):
     """A question for the child; a later order has a greater number."""
 
     number: Tuple[int, ...]
@@ -68,7 +68,7 @@ class ChildTask:
         """The file descriptor to wait on for the child's answer; None while there is none to wait for."""
         return self._child.descriptor if self._child is not None and self.answer is None else None
 
-    def poll(self, now: float, ended: Dict[int, int], order: Optional[Order]) -> bool:
+    def poll(self, now: float, ended: Dict[int, int], order: Optional[ChildOrder]) -> bool:
         """Start a child for a newer order, read its answer, and kill it when it gives no sign of life.
 
         Args:
@@ -100,7 +100,7 @@ class ChildTask:
             self._child.kill()
             self._is_dying = True
 
-    def _begin(self, order: Order, now: float) -> bool:
+    def _begin(self, order: ChildOrder, now: float) -> bool:
         """Start a child for this order. Returns whether no child could be started."""
         if order.number != self._number:
             self._number, self._tries = order.number, 0

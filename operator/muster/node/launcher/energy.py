@@ -26,7 +26,7 @@ def has_driver() -> bool:
     return os.path.exists(_DRIVER)
 
 
-class Energy:
+class EnergyMeter:
     """Keeps the energy that the current attempt has used; never waits. Used from the supervisor's thread only.
 
     Attributes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Callable, Dict, FrozenSet, Optional
 
-from muster.node.launcher.child_task import ChildTask, Order
+from muster.node.launcher.child_task import ChildOrder, ChildTask
 from muster.node.launcher.children import Child, converse
 from muster.protocol.messages import WAIT, Directive
 
@@ -66,10 +66,10 @@ class IncompleteMover:
         self._errand.stop()
 
 
-def _ordered(directive: Optional[Directive]) -> Optional[Order]:
+def _ordered(directive: Optional[Directive]) -> Optional[ChildOrder]:
     if directive is None or directive.kind != WAIT or not directive.move_incomplete_beyond:
         return None
     branch = None
     if directive.branch_step is not None:
         branch = (directive.branch_step, directive.excluded_checkpoints or "", bool(directive.branch_frozen))
-    return Order((directive.attempt,), {"path": directive.move_incomplete_beyond, "branch": branch})
+    return ChildOrder((directive.attempt,), {"path": directive.move_incomplete_beyond, "branch": branch})

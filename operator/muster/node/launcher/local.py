@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Callable, Dict, FrozenSet, Optional, Tuple
 
-from muster.node.launcher.child_task import ChildTask, Order
+from muster.node.launcher.child_task import ChildOrder, ChildTask
 from muster.node.launcher.children import Child, converse
 from muster.protocol.messages import MAX_NUMBER, MAX_PATH_CHARS, WAIT, Directive, LocalReport
 
@@ -76,11 +76,11 @@ class LocalLister:
         """Kill the child that looks at the node's own disk, because the launcher exits."""
         self._errand.stop()
 
-    def _order(self, directive: Optional[Directive]) -> Optional[Order]:
+    def _order(self, directive: Optional[Directive]) -> Optional[ChildOrder]:
         if directive is None or directive.kind != WAIT or not directive.local_share:
             return None
         request = {"gang": self._gang, "attempt": directive.attempt, "share": directive.local_share}
-        return Order((directive.attempt, directive.listing_round or 0), request)
+        return ChildOrder((directive.attempt, directive.listing_round or 0), request)
 
 
 def _reports(answer: Dict[str, object]) -> Tuple[LocalReport, ...]:

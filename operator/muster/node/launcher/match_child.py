@@ -22,7 +22,7 @@ import signal
 import sys
 from typing import BinaryIO, Callable, Dict, List
 
-from muster.node.launcher.printed import Found, Reader
+from muster.node.launcher.printed import PrintedProgress, Reader
 from muster.node.launcher.progress import compile_pattern
 from muster.protocol.presets import OFF
 
@@ -56,7 +56,7 @@ def _answer(start: Callable[[], Reader], lines: BinaryIO) -> None:
     except ValueError as error:
         _write_answer({"error": str(error)})
         return
-    findings: Dict[int, List[Found]] = {}
+    findings: Dict[int, List[PrintedProgress]] = {}
     starts: Dict[int, bytes] = {}
     for line in lines:
         signal.setitimer(signal.ITIMER_PROF, LINE_SECONDS)
@@ -86,7 +86,7 @@ def _answer(start: Callable[[], Reader], lines: BinaryIO) -> None:
             findings = {}
 
 
-def _of_rank(place: int, findings: List[Found]) -> List[object]:
+def _of_rank(place: int, findings: List[PrintedProgress]) -> List[object]:
     loss = next((one.loss for one in reversed(findings) if one.loss), "")
     figures: Dict[str, float] = {}
     seconds: Dict[str, float] = {}

@@ -60,7 +60,7 @@ _NUMBERS = re.compile(r"[-+]?(?:\d[\d.,:]*(?:e[-+]?\d+)?|\bnan\b|\binf\b)")
 _SPACES = re.compile(r"\s+")
 
 
-class Line(NamedTuple):
+class LoopLine(NamedTuple):
     """What a line of a plain loop has.
 
     Attributes:
@@ -169,7 +169,7 @@ class PlainLoop:
         self._proposal: Optional[Proposal] = None
         self._proposed: Optional[Tuple[_Shape, Pattern[str]]] = None
 
-    def read(self, text: str, resumed_step: int = 0) -> Optional[Line]:
+    def read(self, text: str, resumed_step: int = 0) -> Optional[LoopLine]:
         """What a line reports; None where it has no number that may be a step.
 
         Args:
@@ -194,11 +194,11 @@ class PlainLoop:
             return None
         if not is_news:
             self._close(shape)
-            return None if shape.fell_to is not None else Line(None, counter.loss, counter.number)
+            return None if shape.fell_to is not None else LoopLine(None, counter.loss, counter.number)
         step = counter.number if self._is_step(shape, resumed_step) else None
         if self._chosen is None and self._proposal is None and shape.lines >= CONFIRMING_LINES:
             self._propose(resumed_step)
-        return Line(step or None, counter.loss, counter.number)
+        return LoopLine(step or None, counter.loss, counter.number)
 
     @property
     def has_counted(self) -> bool:

@@ -13,10 +13,10 @@ import math
 import re
 from typing import Dict, Mapping, Match, NamedTuple, Optional, Pattern, Tuple
 
-from muster.node.launcher.plainloop import CONFIRMING_LINES, Line, PlainLoop, Proposal, printed_loss
+from muster.node.launcher.plainloop import CONFIRMING_LINES, LoopLine, PlainLoop, Proposal, printed_loss
 from muster.node.launcher.progress import MAX_MATCHED_BYTES, step_in_line
 from muster.protocol.messages import INPUT_WAIT, LONGEST_SECONDS, MAX_NUMBER, MAX_VALUE_CHARS
-from muster.protocol.presets import AUTO, PLAIN_LOOP, PRESETS, Preset, Timer
+from muster.protocol.presets import AUTO, PLAIN_LOOP, PRESETS, LinePreset, Timer
 from muster.protocol.rank_lines import TERMINAL
 
 # What a line may print beside its step.
@@ -32,7 +32,7 @@ _THOUSANDS = {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 _Kinds = Tuple[Tuple[str, Pattern[str]], ...]
 
 
-class Found(NamedTuple):
+class PrintedProgress(NamedTuple):
     """A step that a line of output reports as finished, figures of it, or time that was not spent on computing.
 
     Attributes:
@@ -51,7 +51,7 @@ class Found(NamedTuple):
 
 
 class _Compiled(NamedTuple):
-    preset: Preset
+    preset: LinePreset
     lines: _Kinds
     begins: _Kinds
     confirms: _Kinds
@@ -61,7 +61,7 @@ class _Compiled(NamedTuple):
     timers: Tuple[Tuple[Timer, Pattern[str]], ...]
 
     @classmethod
-    def from_preset(cls, preset: Preset) -> "_Compiled":
+    def from_preset(cls, preset: LinePreset) -> "_Compiled":
         lines, begins, confirms, beside = (
             tuple((line.holds, re.compile(line.pattern)) for line in kind)
             for kind in (preset.lines, preset.begins, preset.confirms, preset.figures_beside)
@@ -176,7 +176,7 @@ class Reader:
             return None
         return next(filter(None, (one.proposal() for one in plain)), None)
 
-    def read(self, place: int, line: bytes, resumed_step: int = 0) -> Optional[Found]:
+    def read(self, place: int, line: bytes, resumed_step: int = 0) -> Optional[PrintedProgress]:
         """What a line of a rank's output reports; None if the line reports nothing.
 
         Args:
@@ -192,7 +192,7 @@ class Reader:
         if finding is None and self._pattern is not None:
             step = step_in_line(self._pattern, line)
             # Progress bars begin with 0, also when they go on from 300: nothing is finished then.
-            finding = Found(step, "", printed_loss(text)[:MAX_VALUE_CHARS]) if step else None
+            finding = PrintedProgress(step, "", printed_loss(text)[:MAX_VALUE_CHARS]) if step else None
         if finding is not None:
             rank.by_preset |= finding.step is not None
             if finding.loss:
@@ -207,26 +207,26 @@ class Reader:
         rank.plain.counts = self._counts_plain and (rank.plain.has_counted or not is_noticed)
         return self._of_plain_loop(rank, rank.plain.read(text, resumed_step))
 
-    def _of_plain_loop(self, rank: _Rank, line: Optional[Line]) -> Optional[Found]:
+    def _of_plain_loop(self, rank: _Rank, line: Optional[LoopLine]) -> Optional[PrintedProgress]:
         if line is None:
             return None
         if line.loss:
             rank.loss.note(line.loss, line.number)
-        return Found(line.step, PLAIN_LOOP, line.loss[:MAX_VALUE_CHARS]) if line.step is not None else None
+        return PrintedProgress(line.step, PLAIN_LOOP, line.loss[:MAX_VALUE_CHARS]) if line.step is not None else None
 
-    def _read_by_presets(self, rank: _Rank, text: str, resumed_step: int) -> Optional[Found]:
+    def _read_by_presets(self, rank: _Rank, text: str, resumed_step: int) -> Optional[PrintedProgress]:
         if rank.resumed_step != resumed_step:
             rank.resumed_step, rank.before, rank.told = resumed_step, None, {}
         for one in self._asked:
             step = _step_of(one, rank, text)
             if step is not None:
                 rank.note(one.preset.name, step)
-                return Found(step, one.preset.name, _value(one.loss, text), _figures(one, text))
+                return PrintedProgress(step, one.preset.name, _value(one.loss, text), _figures(one, text))
             seconds = _seconds(one, rank, text)
             if seconds:
-                return Found(None, one.preset.name, seconds=seconds)
+                return PrintedProgress(None, one.preset.name, seconds=seconds)
             if _match(one.figures_beside, text):
-                return Found(None, one.preset.name, _value(one.loss, text), _figures(one, text))
+                return PrintedProgress(None, one.preset.name, _value(one.loss, text), _figures(one, text))
         if not self.looks_like:
             self._notice(rank, text)
         return None

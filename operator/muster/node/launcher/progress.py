@@ -33,7 +33,7 @@ _MAX_SHOWN_CHARS = 200
 _SECONDS = (INPUT_WAIT, COMMUNICATION, CHECKPOINT_STALL)
 
 
-class Corruption(NamedTuple):
+class ReportedCorruption(NamedTuple):
     """A fault that a rank has reported in its own results.
 
     Attributes:
@@ -57,7 +57,9 @@ class ProgressFile:
         self._skipping = False  # inside a line that is too long
         self._has_finished = False  # an earlier line has told a finished step
         self.tells_steps = False  # a complete line has told a finished one; 0 is none
-        self.corruption: Optional[Corruption] = None  # of the lines that tell of any the one that reaches furthest back
+        self.corruption: Optional[ReportedCorruption] = (
+            None  # of the lines that tell of any the one that reaches furthest back
+        )
         self.seconds: Dict[str, float] = {}  # by what they went into, of those that any line has told of
         self.problem = ""  # why the first line that was meant to tell of it says nothing, "" if there was none
 
@@ -149,12 +151,12 @@ class ProgressFile:
             shown = line[:_MAX_SHOWN_CHARS].decode("utf-8", "replace")
             self.problem = self.problem or "the line %s is ignored: %s" % (shown, why)
             return
-        corruption = Corruption(reason, found_at, last_good)
+        corruption = ReportedCorruption(reason, found_at, last_good)
         if self.corruption is None or _reach(corruption) < _reach(self.corruption):
             self.corruption = corruption
 
 
-def _reach(corruption: Corruption) -> Tuple[bool, int]:
+def _reach(corruption: ReportedCorruption) -> Tuple[bool, int]:
     """The sort key of a reported fault: those that reach further back come first, and those without a step last."""
     beyond = last_unsuspected(corruption.found_at, corruption.last_good)
     return beyond is None, beyond or 0

@@ -20,8 +20,8 @@ from muster.node.launcher.environment import CHECKPOINT_DIRECTORY, RankFiles, ra
 from muster.node.launcher.log import write_line_at_once
 from muster.node.launcher.matcher import Printed
 from muster.node.launcher.memory_watch import MemoryWatch
-from muster.node.launcher.progress import Corruption, ProgressFile
-from muster.node.launcher.snapshot import RankView
+from muster.node.launcher.progress import ProgressFile, ReportedCorruption
+from muster.node.launcher.snapshot import RankSnapshot
 from muster.node.launcher.stack_reader import StackReader
 from muster.node.launcher.stepclock import StepClock
 from muster.protocol.expansion import expanded, resolved, with_identity
@@ -243,7 +243,7 @@ class Rank:
             self.clock.add_step(step, now)
 
     @property
-    def corruption(self) -> Optional[Corruption]:
+    def corruption(self) -> Optional[ReportedCorruption]:
         """The fault that the rank has reported in its own results; None = none."""
         return self._progress.corruption
 
@@ -287,15 +287,15 @@ class Rank:
         """Whether the process was reaped; its last output may not have been read yet."""
         return self._ended_at is not None
 
-    def view(self) -> RankView:
+    def view(self) -> RankSnapshot:
         """The state to report of a rank that may be alive."""
         return self._view(alive=not self.has_ended)
 
-    def last_view(self) -> RankView:
+    def last_view(self) -> RankSnapshot:
         """The state to report of a rank whose processes were all ended."""
         return self._view(alive=not self.is_reaped)
 
-    def _view(self, *, alive: bool) -> RankView:
+    def _view(self, *, alive: bool) -> RankSnapshot:
         failed = not alive and (self._exit_code != 0 or self._signal is not None)
         first = self._find_first_failure() if failed and self._signal is None else None
         with self._lock:
@@ -303,8 +303,8 @@ class Rank:
             tail = _readable_tail(self._tail) if is_told else ""
         if first is not None:
             tail = readable("\n".join(first.lines)[-MAX_TAIL_CHARS:])
-        corruption = self.corruption or Corruption("")
-        return RankView(
+        corruption = self.corruption or ReportedCorruption("")
+        return RankSnapshot(
             rank=self.rank,
             local_rank=self.local_rank,
             alive=alive,

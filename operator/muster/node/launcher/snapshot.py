@@ -15,7 +15,7 @@ _MAX_TAILS_CHARS = 32 * 1024  # of one report, which must stay below MAX_REPORT_
 
 
 @dataclasses.dataclass(frozen=True)
-class RankView:
+class RankSnapshot:
     """The state of one rank; `exited_at` is a monotonic reading."""
 
     rank: int
@@ -55,7 +55,7 @@ class Snapshot:
 
     state: str = IDLE
     attempt: int = 0
-    ranks: Tuple[RankView, ...] = ()
+    ranks: Tuple[RankSnapshot, ...] = ()
     is_starting: bool = False  # more ranks are about to come up; not reported
     started_at: Optional[float] = None
     step: Optional[int] = None
@@ -66,7 +66,7 @@ class Snapshot:
     fence_seconds: float = 15.0
     fenced: bool = False
     previous_attempt: int = 0
-    previous_ranks: Tuple[RankView, ...] = ()
+    previous_ranks: Tuple[RankSnapshot, ...] = ()
     previous_step: Optional[int] = None
     previous_fenced: bool = False
     peers: Tuple[Tuple[int, float], ...] = ()  # index, heard at

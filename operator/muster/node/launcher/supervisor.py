@@ -12,7 +12,7 @@ import signal
 from typing import Any, Callable, Deque, Dict, FrozenSet, List, Optional, Tuple
 
 from muster.node.launcher.collectives import Collectives
-from muster.node.launcher.energy import Energy
+from muster.node.launcher.energy import EnergyMeter
 from muster.node.launcher.environment import Settings
 from muster.node.launcher.fence_file import FenceFile
 from muster.node.launcher.host import Host
@@ -28,7 +28,7 @@ from muster.node.launcher.reporter import Reporter
 from muster.node.launcher.reporter_core import OVERDUE_SECONDS
 from muster.node.launcher.saves import Saves
 from muster.node.launcher.scanner import Scanner, ScanResult
-from muster.node.launcher.snapshot import RankView, Snapshot
+from muster.node.launcher.snapshot import RankSnapshot, Snapshot
 from muster.node.launcher.stacks import StackDump
 from muster.node.launcher.stepclock import StepClock, lowest
 from muster.protocol.fence import fence_seconds, has_silent_peer
@@ -114,12 +114,12 @@ class Supervisor:
         matcher: Matcher,
         log: Callable[[str], None],
         aside: Optional[IncompleteMover] = None,
-        energy: Optional[Energy] = None,
+        energy: Optional[EnergyMeter] = None,
         local: Optional[LocalLister] = None,
         collectives: Optional[Collectives] = None,
     ) -> None:
         self._local = local or LocalLister(settings.local_directory, settings.gang, settings.scan_deadline_seconds)
-        self._energy = energy or Energy()
+        self._energy = energy or EnergyMeter()
         self._collectives = collectives or Collectives()
         self._aside = aside or IncompleteMover(settings.checkpoint_directory)
         self._settings = settings
@@ -139,7 +139,7 @@ class Supervisor:
         self._idle_attempt = 0
         self._listing = 0  # as it was last asked for
         # Attempt, its ranks, its newest step, whether they were fenced.
-        self._previous: Tuple[int, Tuple[RankView, ...], Optional[int], bool] = (0, (), None, False)
+        self._previous: Tuple[int, Tuple[RankSnapshot, ...], Optional[int], bool] = (0, (), None, False)
         self._checkpoints: Tuple[CheckpointReport, ...] = ()
         self._stamps: Optional[str] = None
         self._elsewhere: Tuple[CheckpointReport, ...] = ()
@@ -719,7 +719,7 @@ def _highest(values: List[Optional[float]]) -> Optional[float]:
     return max((seconds for seconds in values if seconds is not None), default=None)
 
 
-def _end_of(view: RankView) -> str:
+def _end_of(view: RankSnapshot) -> str:
     ended = _ending(view.exit_code, view.signal)
     if view.memory_limit_bytes is not None:
         ended += " after the container reached its memory limit of %d bytes" % view.memory_limit_bytes

@@ -29,7 +29,7 @@ from muster.goodput.figures import KeptWork, settle_account
 from muster.goodput.prices import Prices
 from muster.goodput.status_goodput import goodput_of_status
 from muster.node.launcher.progress import ProgressFile
-from muster.node.launcher.snapshot import RankView, Snapshot
+from muster.node.launcher.snapshot import RankSnapshot, Snapshot
 from muster.node.launcher.stepclock import StepClock
 from muster.protocol.checks import CheckAnswer, CheckReport
 from muster.protocol.messages import (
@@ -101,7 +101,7 @@ class _Launcher:
         return Snapshot(
             RUNNING,
             number,
-            ranks=(RankView(self.index, 0, alive=True),),
+            ranks=(RankSnapshot(self.index, 0, alive=True),),
             started_at=self.base + self.started_at / 1000,
             step=clock.step,
             step_at=clock.finished_at,
