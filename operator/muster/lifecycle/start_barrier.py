@@ -9,7 +9,7 @@ from dataclasses import replace
 from muster.api.gang import GangSpec, Resume
 from muster.burnin import progress as burnin
 from muster.burnin.state import INCONCLUSIVE
-from muster.checkpoints import node_local, resume, resuming
+from muster.checkpoints import node_local, resume, resume_preset
 from muster.checkpoints.resume import Missing
 from muster.lifecycle import move_incomplete
 from muster.lifecycle.commit import commit
@@ -43,7 +43,7 @@ def open_barrier(start: StartContext) -> Plan:
     if move is not None:
         return _plan_before_start(start, move)
     resumed = begun.start.resume if begun.start else None
-    passed_over, how = resume.passed_over_text(world, spec, resumed), resuming.resume_text(world.job, begun)
+    passed_over, how = resume.passed_over_text(world, spec, resumed), resume_preset.resume_text(world.job, begun)
     parts = (f"attempt {spec.attempt} starts {_from_where(start, begun, resumed)}", passed_over, how, where.warning)
     started = Announcement("Started", "; ".join(filter(None, parts)), warning=bool(where.warning))
     return _plan_of_start(start, begun, started, move_incomplete.move_events(world, spec))

@@ -4,7 +4,7 @@ Tests: tests/unit/lifecycle/test_waiting_and_binding.py, tests/unit/fencing/test
 """
 
 from muster.api.gang import GangSpec
-from muster.checkpoints import node_local, resuming
+from muster.checkpoints import node_local, resume_preset
 from muster.checkpoints.resume import Missing, Start
 from muster.fencing.survivors import awaited_proof_message, is_fenced
 from muster.pods.requirements import mounted_names
@@ -28,10 +28,10 @@ def resume_point(world: JobWorld, record: GangSpec) -> tuple[Start, str] | Missi
     where = node_local.local_start(world, record)
     if isinstance(where, Missing):
         return where
-    preset = resuming.preset_for(world, where.resume)
+    preset = resume_preset.preset_for(world, where.resume)
     if isinstance(preset, Missing) and where.local_attempt:
         where = node_local.from_shared_instead(where, preset.message)
-        preset = resuming.preset_for(world, where.resume)
+        preset = resume_preset.preset_for(world, where.resume)
     return preset if isinstance(preset, Missing) else (where, preset)
 
 

@@ -27,7 +27,7 @@ from muster.api.trainingjob import (
     Waiting,
 )
 from muster.burnin.state import BURNING_IN
-from muster.checkpoints import resume, resuming
+from muster.checkpoints import resume, resume_preset
 from muster.fencing.proofs import WHOLE_GANG_SECONDS, unproved_seconds
 from muster.placement.eligibility import unhealthy
 from muster.pods.warned import Warned
@@ -206,7 +206,7 @@ def _training(world: JobWorld, telling: StatusReport) -> TrainingJobStatus:
     )
     if preset:
         message += f"; steps as {preset} prints them"
-    resume_message = resuming.resume_text(world.job, gang.spec)
+    resume_message = resume_preset.resume_text(world.job, gang.spec)
     if resume_message:
         message += f"; {resume_message}"
     troubles: list[Warned] = []
@@ -460,7 +460,7 @@ def _checkpoint(world: JobWorld, record: GangSpec | None) -> CheckpointStatus | 
         return previous if record is None else None
     if previous and (previous.step, previous.path) == (newest.step, newest.path):
         return previous
-    kind = resuming.format_of(world, newest)
+    kind = resume_preset.format_of(world, newest)
     carried = {"saves": previous.saves, "concerns": previous.concerns} if previous else {}
     return CheckpointStatus(step=newest.step, path=newest.path, format=kind, time=world.now, **carried)
 
@@ -539,7 +539,7 @@ def _behind(world: JobWorld, gang: Gang) -> str:
         f"{behind.where} began with step {behind.launcher.first_step}, but was given the checkpoint of step "
         f"{resumed.step} ({resumed.path}). It repeats work, or its step numbers mean something else. Muster restarted "
         "it once for that, and does not again. Let the trainer load what MUSTER_RESUME_PATH names"
-        f"{resuming.preset_hint(world.job, gang.spec, resuming.format_of(world, resumed))}"
+        f"{resume_preset.preset_hint(world.job, gang.spec, resume_preset.format_of(world, resumed))}"
     )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from muster.api.trainingjob import LaunchMode, TrainingJob
-from muster.checkpoints import resuming
+from muster.checkpoints import resume_preset
 from muster.placement.constraints import read_constraints
 from muster.placement.space import unknown_level
 from muster.pods.launching import command_of, is_shell_line
@@ -53,12 +53,12 @@ def problem(job: TrainingJob, fleet: Fleet) -> tuple[str, str] | None:
     over = too_many_nodes(job, fleet.policy.job_limits)
     if over:
         return ("TooManyNodes", over)
-    unread = resuming.why_arguments_unread(job)
+    unread = resume_preset.why_arguments_unread(job)
     if unread:
         return ("ResumeArgumentUnused", unread)
-    unloadable = resuming.why_unloadable(job)
+    unloadable = resume_preset.why_unloadable(job)
     if unloadable:
-        return (resuming.UNFIT, unloadable)
+        return (resume_preset.UNFIT, unloadable)
     level = unknown_level(fleet, job.spec.placement.required, job.spec.placement.preferred)
     if level:
         field = "required" if level == job.spec.placement.required else "preferred"
