@@ -199,8 +199,8 @@ class Core:
         self._log("torch is imported", **{name: str(value) for name, value in key.items()})
 
     def zygote_has_ended(self, why: str, now: float, *, late: bool = False) -> None:
-        """Note that the zygote did not start, or has ended: by itself, by `KillZygote`, or (late) killed because it had not
-        answered in time.
+        """Note that the zygote did not start, or has ended: by itself, by `KillZygote`, or (late) killed because it had
+        not answered in time.
         """
         was_ready, self._key, self._is_starting = self._key is not None, None, False
         pause = 0.0
