@@ -94,8 +94,8 @@ def _verdict(verdict: dict[str, Any]) -> Iterator[str]:
         return
     yield f"    says {' '.join(filter(None, map(verdict.get, ('state', 'reason', 'message')))) or 'nothing'}"
     for finding in verdict.get("findings", ()):
-        found = f"{finding['severity']} {finding['source']}/{finding['reason']} {finding.get('subject', '')}".rstrip()
-        yield f"    finds {found}{' (only observed)' if finding.get('observed') else ''}"
+        text = f"{finding['severity']} {finding['source']}/{finding['reason']} {finding.get('subject', '')}".rstrip()
+        yield f"    finds {text}{' (only observed)' if finding.get('observed') else ''}"
     yield f"    recommends {verdict.get('recommended_action', 'None')}"
     wake = verdict.get("wake")
     yield "    judges again when something changes" + (f", or at {wake}" if wake is not None else "")

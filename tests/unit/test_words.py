@@ -5,6 +5,7 @@ that are still there; the numbers only sink. Lower them after a rename: `python 
 table.
 """
 
+import ast
 import functools
 import re
 import subprocess
@@ -111,6 +112,8 @@ LEFT_AS_NAMES: dict[str, int] = {
     "told": 6,
     "whole": 2,
 }
+# Words that say nothing of what a variable or a parameter holds.
+VAGUE = frozenset({"before", "each", "found", "known", "told"})
 DEFINED = re.compile(r"^\s*(?:async )?def (\w+)|^class (\w+)|^    (\w+): ", re.MULTILINE)
 SCHEMA_FIELD = re.compile(r"^ +(\w+):$", re.MULTILINE)
 SLACK = 1.05  # a number further above its count than this is to be lowered
@@ -190,6 +193,39 @@ def test_no_name_is_a_word_that_says_nothing() -> None:
     as_names = counted().as_names
     more = {word: as_names[word] for word, limit in LEFT_AS_NAMES.items() if as_names[word] > limit}
     assert more == {}, "write a verb with its object"
+
+
+def vague_variables(source: str) -> list[tuple[int, str]]:
+    """Lines and names of variables and parameters that are vague; fields of classes do not count."""
+    tree = ast.parse(source)
+    fields = {
+        id(statement.target)
+        for owner in ast.walk(tree)
+        if isinstance(owner, ast.ClassDef)
+        for statement in owner.body
+        if isinstance(statement, ast.AnnAssign)
+    }
+    names = (
+        (node.lineno, node.id if isinstance(node, ast.Name) else node.arg)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.arg) or (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+        if id(node) not in fields
+    )
+    return [(line, name) for line, name in names if name in VAGUE]
+
+
+def test_no_variable_of_the_product_is_called_by_a_word_that_says_nothing() -> None:
+    vague = {
+        str(path.relative_to(ROOT)): found
+        for path in sorted((ROOT / "operator").rglob("*.py"))
+        if (found := vague_variables(path.read_text()))
+    }
+    assert vague == {}, "name what it holds"
+
+
+def test_which_names_are_vague() -> None:
+    source = "class A:\n    known: int\n\ndef f(told):\n    found = [each for each in told]\n    before, last = found\n"
+    assert sorted(vague_variables(source)) == [(4, "told"), (5, "each"), (5, "found"), (6, "before")]
 
 
 def test_the_table_sinks_with_the_words() -> None:

@@ -41,36 +41,30 @@ def command(shell: Annotated[Shell, typer.Argument(metavar="SHELL", help="bash, 
 
 
 def answer_shell(app: typer.Typer, instruction: str) -> None:
-    """Print what may stand at the cursor, as click's script for a shell reads it.
-
-    Args:
-        instruction: such as bash_complete, from the variable that the script sets.
-    """
+    """Print what may stand at the cursor, as click's script for a shell reads it, which instructs by bash_complete and
+    the like."""
     shell = _asking(instruction.removesuffix("_complete"))
-    before, current = shell.get_completion_args()
+    complete_words, current = shell.get_completion_args()
     option, equals, _ = current.partition("=")
-    for item in offers(app, before, current):
+    for item in offers(app, complete_words, current):
         if equals and option.startswith("-"):  # zsh and fish replace the whole word; bash splits it at the =
             item.value = f"{option}={item.value}"
         typer.echo(shell.format_completion(item))
 
 
 def answer_kubectl(app: typer.Typer, words: Sequence[str]) -> None:
-    """Print what may stand at the cursor, as kubectl reads it.
-
-    Args:
-        words: of the line after the program's name; the last one is being typed, and may be empty.
-    """
-    *before, current = words or [""]
-    for item in offers(app, before, current):
+    """Print what may stand at the cursor, as kubectl reads it. The last of the words after the program's name is being
+    typed, and may be empty."""
+    *complete_words, current = words or [""]
+    for item in offers(app, complete_words, current):
         typer.echo(f"{item.value}\t{item.help}".rstrip("\t"))
     typer.echo(NO_FILES)
 
 
-def offers(app: typer.Typer, before: Sequence[str], current: str) -> list[CompletionItem[str]]:
+def offers(app: typer.Typer, complete_words: Sequence[str], current: str) -> list[CompletionItem[str]]:
     """Return what may stand at the cursor."""
     resolver = FishComplete(get_command(app), {}, PROGRAM, VARIABLE)
-    words = [word for word in before if word != "="]  # bash splits --output=json into three words
+    words = [word for word in complete_words if word != "="]  # bash splits --output=json into three words
     return [
         CompletionItem(item.value, item.type, show.on_one_line(item.help or ""))
         for item in resolver.get_completions(words, current)

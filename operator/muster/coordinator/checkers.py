@@ -253,17 +253,17 @@ class CheckerHub:
         Two checkers must not use the same GPUs. So a replaced checker is given no orders, and one that is to replace
         another is told that its orders are not known yet.
         """
-        told = self._told.get(node)
-        if told is None:
+        checks = self._told.get(node)
+        if checks is None:
             return _NOTHING if self._all_decided or self._has_served() else _UNKNOWN
-        if not told.known:
+        if not checks.known:
             return _UNKNOWN
         speaker = self._current_checker(node)
         if pod_uid and speaker is not None and pod_uid != speaker:
             pods = self._heard[node]
             replaced = pod_uid in pods and pods[pod_uid].came_at < pods[speaker].came_at
             return _NOTHING if replaced else _UNKNOWN
-        return CheckDirective(orders=told.orders, grants=told.grants, meeting=self.meeting_of(node))
+        return CheckDirective(orders=checks.orders, grants=checks.grants, meeting=self.meeting_of(node))
 
     def puts_for(self, node: str, meeting: str) -> list[bytes]:
         """What the other nodes have put into a meeting that a directive of this node names, encoded: of each node its

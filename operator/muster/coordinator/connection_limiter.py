@@ -128,7 +128,7 @@ class ConnectionLimiter:
         """
         if host not in self._waiting:
             self._waiting[host] = deque()
-            self._take_turn(host)
+            self._queue_address(host)
         self._waiting[host].append(_Visitor(visitor, asyncio.get_running_loop().time()))
         self._queued += 1
         self._let_in()
@@ -189,7 +189,7 @@ class ConnectionLimiter:
             return
         loop = asyncio.get_running_loop()
         self._count(loop.time())
-        while self._unauthenticated < self._limits.unauthenticated and self._is_a_turn_left():
+        while self._unauthenticated < self._limits.unauthenticated and self._has_waiting_address():
             if self._budget < 1:
                 if self._next is None:
                     pause = max((1 - self._budget) / self._per_second(), SHORTEST_PAUSE_SECONDS)
@@ -210,14 +210,14 @@ class ConnectionLimiter:
         gained = max(now - self._counted_at, 0.0) * self._per_second()
         self._budget, self._counted_at = min(self._budget + gained, self._limits.handshakes), now
 
-    def _take_turn(self, host: str) -> None:
+    def _queue_address(self, host: str) -> None:
         """Put an address behind all that have wasted as few handshakes."""
-        heapq.heappush(self._turns, self._new_turn(host))
+        heapq.heappush(self._turns, self._new_position(host))
 
-    def _new_turn(self, host: str) -> tuple[int, int, str]:
+    def _new_position(self, host: str) -> tuple[int, int, str]:
         return self._wasted[host].bit_length(), next(self._numbers), host
 
-    def _is_a_turn_left(self) -> bool:
+    def _has_waiting_address(self) -> bool:
         """Whether an address waits. The first turn is then that of one that has wasted the fewest handshakes."""
         while self._turns:
             lane, _, host = self._turns[0]
@@ -225,7 +225,7 @@ class ConnectionLimiter:
                 heapq.heappop(self._turns)
                 del self._waiting[host]
             elif lane < self._wasted[host].bit_length():  # it has wasted others since
-                heapq.heapreplace(self._turns, self._new_turn(host))
+                heapq.heapreplace(self._turns, self._new_position(host))
             else:
                 return True
         return False
@@ -247,7 +247,7 @@ class ConnectionLimiter:
         """Let in the next waiting connection of an address whose turn was taken from the heap."""
         visitor = self._next_of(host)
         if self._waiting[host]:
-            self._take_turn(host)
+            self._queue_address(host)
         else:
             del self._waiting[host]
         if visitor is not None:

@@ -54,8 +54,8 @@ class CheckFigures:
             orders: ids of the orders in the directive.
             answered: ids of orders that the node had answered before this process gave them.
         """
-        before = self._counted.get(node, set())
-        kept = {order for order in orders if order in before or order in answered}
+        counted = self._counted.get(node, set())
+        kept = {order for order in orders if order in counted or order in answered}
         if orders:
             self._counted[node] = kept
         else:

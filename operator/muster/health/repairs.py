@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from typing import Self
 
 from muster.api.fleetpolicy import RepairPolicy
 from muster.api.nodehealth import Finding, RecommendedAction, Severity
@@ -264,7 +265,7 @@ class ExistingRequest:
     incident_time: datetime | None
 
     @classmethod
-    def from_object(cls, request: RepairRequest) -> "ExistingRequest":
+    def from_object(cls, request: RepairRequest) -> Self:
         """Return the stage, action and incident of a RepairRequest that was read."""
         stage = {
             None: Stage.ASKED,
@@ -275,7 +276,7 @@ class ExistingRequest:
         return cls(RepairStatus(stage, request.spec.action.value, request.status.message), request.spec.incident_time)
 
     @classmethod
-    def unreadable(cls, phase: str, error: str) -> "ExistingRequest":
+    def unreadable(cls, phase: str, error: str) -> Self:
         """Return a request that does not fit its schema. One that is in progress is left alone, any other is made
         again.
 

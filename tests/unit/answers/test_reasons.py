@@ -37,6 +37,7 @@ STRICT = (
 WRITERS = {
     "Announcement",
     "CreateError",
+    "EmitEvent",
     "Mark",
     "Missing",
     "NotPlaced",
