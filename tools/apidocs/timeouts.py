@@ -43,8 +43,8 @@ _HEAD = """<!-- {generated} -->
 # Waits and their ends
 
 What Muster, or a part of it, waits for, how long, and what follows. Times that a field sets are its defaults; the
-[reference](api.md) has their limits. Whatever a job waits for stands in its conditions, `kubectl muster status JOB`
-says it, and `kubectl muster explain` what to do about it.
+[reference](api.md) has their limits. What a job waits for stands in its conditions; `kubectl muster status JOB` says it
+with what can be done about it.
 
 | what is waited for | how long | then | changed by |
 |---|---|---|---|

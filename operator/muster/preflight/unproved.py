@@ -79,14 +79,14 @@ def _unseen(
     fail: Fail, verdict: BurnInVerdict, evidence: BurnInEvidence, good: _Good
 ) -> dict[int, list[tuple[str, str]]]:
     """Return, by level at which a node misses and no neighbour has passed, the pairs of nodes that could show the
-    cause.
+    cause. A level at which no other node can be tested is absent.
 
     A member that has trained is not tested again when another node is replaced. So an uplink that has become slow looks
-    like the new node's port. A level at which no other node can be tested is absent.
+    like the new node's port.
     """
-    pairs_by_level: dict[int, list[tuple[str, str]]] = {}
     if not fail.partners:
-        return pairs_by_level
+        return {}
+    pairs_by_level: dict[int, list[tuple[str, str]]] = {}
     node, level_of = evidence.number[fail.node], evidence.level_of
     speaking = {evidence.number[partner] for partner in fail.partners}
     out = evidence.ended.union(evidence.number[failure.node] for failure in verdict.failed if failure.partners)
@@ -108,12 +108,10 @@ def _unseen(
         pairs = [
             (one, other)
             for one in near[:LEAST_WITNESSES]
-            for other in islice(
-                (witness for witness in around if level_of(one, witness) == level and witness != one), LEAST_WITNESSES
-            )
+            for other in islice((o for o in around if level_of(one, o) == level and o != one), LEAST_WITNESSES)
         ]
-        names = [sorted(evidence.members[end].name for end in pair) for pair in pairs]
-        if names:
+        if pairs:
+            names = [sorted(evidence.members[end].name for end in pair) for pair in pairs]
             pairs_by_level[level] = list(dict.fromkeys((a, b) for a, b in names))[:MOST_CONTROLS]
     return pairs_by_level
 

@@ -88,7 +88,7 @@ async def test_what_is_no_http_is_not_logged(connect: Connect, caplog: pytest.Lo
 
 
 @pytest.mark.parametrize("addresses", [1, FEW.unauthenticated + 4])
-async def test_a_crowd_that_says_nothing_keeps_no_reader_out_for_long(
+async def test_silent_clients_keep_no_reader_out_for_long(
     connect: Connect, monkeypatch: pytest.MonkeyPatch, addresses: int
 ) -> None:
     """While others wait, those that have shown no token have a quarter of the time."""
