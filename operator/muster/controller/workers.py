@@ -75,9 +75,11 @@ class Workers:
             return None
         job, gang = self._cluster.job_of(pod), self._cluster.gang_of(pod.job_uid)
         # A job or a record that cannot be read is not a job or a record that is gone: the launcher goes on as it is.
-        if isinstance(job, Undecodable) or (job is not None and self._cluster.unreadable_record_of(job)):
+        if isinstance(job, Undecodable):
             return None
         if isinstance(gang, Undecodable):
+            if job is not None and self._cluster.unreadable_record_of(job) is not None:
+                return None
             gang = None  # the job has ended or is gone, and that is enough to know
         return pod, job, gang
 
