@@ -13,7 +13,8 @@ from testbed.kube import wait_until
 Submit = Callable[..., Job]
 
 
-def test_a_gang_loses_a_rank_a_pod_and_a_node_in_a_row_and_ends_with_the_right_weights(submit: Submit) -> None:
+def test_a_gang_loses_rank_pod_and_node_and_ends_with_the_right_weights(submit: Submit) -> None:
+    """It loses them one after the other."""
     # On a busy machine a fault may be slower than the training: each attempt but the last holds until it is hit.
     trainer = ["--steps=160", "--step-seconds=0.1", "--checkpoint-every=10", "--hold-at=150", "--hold-until-attempt=4"]
     job = submit("in-a-row", trainer=trainer)

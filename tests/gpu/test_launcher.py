@@ -122,7 +122,7 @@ def test_a_killed_rank_trains_on_from_its_newest_checkpoint_with_equal_weights(
     assert job.end() == wanted
 
 
-def test_a_kernel_that_never_ends_is_ended_and_the_gpu_is_free_before_the_next_attempt(
+def test_an_endless_kernel_is_ended_and_frees_the_gpu_for_the_next_attempt(
     tmp_path: Path, launch: Launch, coordinator: ScriptedCoordinator
 ) -> None:
     before = used_bytes()

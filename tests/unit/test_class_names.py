@@ -75,7 +75,7 @@ def test_no_module_has_two_classes_of_one_name_and_fewer_names_stand_twice() -> 
     assert len(twice) <= MOST_TWICE, twice
 
 
-def test_two_classes_of_one_name_are_found_by_import_by_module_and_through_a_reexport() -> None:
+def test_two_classes_of_one_name_are_found_by_import_module_and_reexport() -> None:
     sources = {
         "m.a": "class Plan: ...\n",
         "m.b": "class Plan: ...\n",

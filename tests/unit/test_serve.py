@@ -192,9 +192,8 @@ class TestPlaces:
     address with the most goes first."""
 
     @pytest.mark.parametrize("said", [b"", b"GET /heal"])
-    def test_the_probe_is_answered_while_a_pod_of_the_same_address_says_nothing_or_not_all(
-        self, start: Any, said: bytes
-    ) -> None:
+    def test_the_probe_is_answered_while_a_pod_of_its_address_says_nothing(self, start: Any, said: bytes) -> None:
+        """The pod may send a part of a request, too."""
         server = start(node=frozenset({KUBELET}))
         with contextlib.ExitStack() as stack:
             for _ in range(serve._MAX_WAITING + 8):
@@ -317,9 +316,8 @@ class TestRate:
 class TestThreads:
     """Each answer has a thread, and there are so many for the node, and for others."""
 
-    def test_the_probe_is_answered_while_others_have_all_threads_and_they_are_answered_again_afterwards(
-        self, start: Any
-    ) -> None:
+    def test_the_probe_is_answered_while_other_clients_have_all_threads(self, start: Any) -> None:
+        """The others are answered again afterwards."""
         finish = threading.Event()
 
         def endpoint(_: str) -> tuple[int, bytes]:

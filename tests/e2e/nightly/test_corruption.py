@@ -50,9 +50,8 @@ def goes_on_from_before(job: Job) -> None:
     assert told["suspectSteps"] == [30, 20]
 
 
-def test_the_node_that_gives_wrong_results_leaves_and_the_training_goes_on_from_before(
-    bed: Bed, submit: Submit
-) -> None:
+def test_the_node_that_gives_wrong_results_leaves_and_training_goes_back(bed: Bed, submit: Submit) -> None:
+    """Training resumes from a checkpoint of before the wrong results."""
     job = submitted(bed, submit, "corrupt")
     bad = job.current().nodes[1]
     bed.faults.probe(bad, "flip")

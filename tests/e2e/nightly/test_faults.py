@@ -93,7 +93,7 @@ def test_an_orphaned_data_loader_is_ended_before_the_next_start(submit: Submit, 
     finishes_right(job, right_weights)
 
 
-def test_what_lies_on_the_nodes_own_disks_is_gone_on_from_while_every_node_has_its_share(submit: Submit) -> None:
+def test_local_checkpoints_are_resumed_while_every_node_has_its_share(submit: Submit) -> None:
     local, held_at = "/local", 45
     job = submit(
         "local",
@@ -121,7 +121,8 @@ def test_what_lies_on_the_nodes_own_disks_is_gone_on_from_while_every_node_has_i
     finishes_right(job, reference_weights(150, 2))
 
 
-def test_a_job_without_checkpoints_waits_for_proof_until_somebody_says_that_its_node_is_gone(submit: Submit) -> None:
+def test_a_job_without_checkpoints_waits_until_its_node_is_declared_lost(submit: Submit) -> None:
+    """It waits for proof that its rank has ended, and a node without power gives none."""
     job = submit("nobody-knows", nodes=1, trainer=LONG, checkpoint={}, recovery={"unfencedTimeoutSeconds": 604800})
     job.wait_step(15)
     node = job.pods()[0]["spec"]["nodeName"]

@@ -143,9 +143,8 @@ def crashes(job: Job) -> list[dict[str, Any]]:
     return [incident for incident in told if incident["reason"] == "RankFailed"]
 
 
-def test_a_held_xid_79_costs_no_application_restart_and_the_job_moves_as_soon_as_it_may(
-    bed: Bed, submit: Submit, training: Job
-) -> None:
+def test_a_held_xid_79_costs_no_application_restart_and_moves_the_job(bed: Bed, submit: Submit, training: Job) -> None:
+    """The job moves as soon as it may."""
     before = training.current()
     stays, sick = before.nodes
     taken, free = others_than(bed, *before.nodes)

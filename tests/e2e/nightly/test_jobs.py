@@ -56,9 +56,7 @@ def test_suspend_saves_first_and_resume_goes_on(submit: Submit) -> None:
     assert again.resumed_step >= saved
 
 
-def test_deleting_a_job_while_it_trains_frees_everything_and_a_namesake_adopts_nothing(
-    bed: Bed, submit: Submit
-) -> None:
+def test_deleting_a_running_job_frees_all_and_a_namesake_adopts_nothing(bed: Bed, submit: Submit) -> None:
     job = submit("deleted", nodes=3, trainer=LONG)
     job.wait_step(15)
     first = bed.kubectl.json("get", "tj", "-n", job.namespace, job.name)
@@ -102,7 +100,8 @@ def _runs(pod: dict[str, Any]) -> bool:
     return pod["status"]["phase"] == "Running"
 
 
-def test_a_directory_that_not_all_workers_share_stalls_the_job_until_somebody_decides(bed: Bed, submit: Submit) -> None:
+def test_a_directory_that_not_all_workers_share_stalls_the_job(bed: Bed, submit: Submit) -> None:
+    """It stays stalled until somebody decides from where to resume."""
     own = "/tmp/checkpoints"  # an emptyDir: what rank 0 saves there the others do not see
     job = submit("not-shared", nodes=2, trainer=[*LONG, f"--checkpoint-dir={own}"], checkpoint={"directory": own})
     job.wait_step(25)

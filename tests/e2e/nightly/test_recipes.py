@@ -18,7 +18,7 @@ def stage(bed: Bed) -> Iterator[Bed]:
 
 
 @pytest.mark.parametrize("name", [name for name, image in RECIPES.items() if image == TORCH])
-def test_a_recipe_survives_three_faults_and_ends_with_the_weights_of_an_undisturbed_run(stage: Bed, name: str) -> None:
+def test_a_recipe_with_three_faults_ends_with_the_undisturbed_weights(stage: Bed, name: str) -> None:
     outcome = play(stage, name, stage.images, FAULTS, print)
     assert outcome.problem == ""
     assert [fault.kind for fault in outcome.faults] == list(FAULTS)

@@ -137,7 +137,7 @@ async def test_a_humans_word_sticks(scene: Scene) -> None:
         assert "cable to be changed" in (await health(scene, "n-0"))["message"]
 
 
-async def test_the_record_of_a_machine_that_is_gone_is_deleted_unless_somebody_has_written_to_it(scene: Scene) -> None:
+async def test_a_gone_machines_record_is_deleted_unless_it_has_been_written_to(scene: Scene) -> None:
     ticks = [0.0]
     store: dict[tuple[str, str], Any] = {}
     cluster: Any = SimpleNamespace(
@@ -180,9 +180,7 @@ async def test_a_policy_that_contradicts_the_table_is_told_and_the_stronger_coun
         assert "muster_health_policy_problems 1.0\n" in await operator.metrics()
 
 
-async def test_a_machine_that_comes_back_under_another_name_brings_its_account_and_another_one_none(
-    scene: Scene,
-) -> None:
+async def test_a_renamed_machine_keeps_its_account_and_its_old_name_has_none(scene: Scene) -> None:
     await scene.add_nodes(2, "n")
     async with scene.policy(FREE):
         await scene.operators.start()

@@ -80,9 +80,8 @@ def test_what_comes_late_is_heard_once_and_then_asked_again(devices: Devices, cl
     assert devices.asked.count("b") == 2
 
 
-def test_a_device_that_never_answers_keeps_one_thread_however_often_the_others_are_read(
-    devices: Devices, clock: Clock
-) -> None:
+def test_a_device_that_never_answers_keeps_one_thread(devices: Devices, clock: Clock) -> None:
+    """The other devices are read often meanwhile."""
     devices.hold("b")
     apart = Apart(devices.read, PATIENCE, clock)
     before = threading.active_count()

@@ -139,9 +139,7 @@ def flaps(fabric: InfiniBand, hour: float) -> bool:
     return found
 
 
-def test_a_port_that_flapped_is_trusted_when_it_has_been_up_for_as_long_as_that_counts(
-    node: Any, fabric: InfiniBand
-) -> None:
+def test_a_flapped_port_is_trusted_once_up_for_as_long_as_flaps_count(node: Any, fabric: InfiniBand) -> None:
     for hour in range(4):
         node.port("mlx5_0/1", link_downed=hour)
         assert flaps(fabric, hour) is (hour == 3)

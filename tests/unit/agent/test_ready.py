@@ -139,7 +139,8 @@ def test_a_device_that_hangs_from_the_start_is_seen_once_that_is_told(node: Any,
             late.write("4: ACTIVE\n")
 
 
-def test_what_stood_before_a_boot_stands_until_all_has_been_seen_however_long_that_takes(node: Any, run: Any) -> None:
+def test_faults_from_before_a_boot_stand_until_everything_has_been_seen(node: Any, run: Any) -> None:
+    """That may take any time."""
     node.faults("hang_seconds=3600")
     before = stored(evidence=[evidence(kinds.GPU_LOST, "GPU-1")])
     agent = run(stored=before, thresholds={"nvml.deadline": 0.2, "nvml.start_deadline": 1e9})
@@ -149,9 +150,8 @@ def test_what_stood_before_a_boot_stands_until_all_has_been_seen_however_long_th
     assert agent.agent.not_ready() != ""
 
 
-def test_evidence_of_an_agent_that_did_not_know_its_boot_is_not_wiped_by_one_that_has_not_looked(
-    node: Any, run: Any
-) -> None:
+def test_evidence_without_a_boot_stands_until_the_agent_has_looked(node: Any, run: Any) -> None:
+    """The agent that wrote it did not know its boot."""
     node.faults("hang_seconds=3600")
     before = {"agent": {"bootId": "", "systemUuid": MACHINE}, "evidence": [evidence(kinds.GPU_LOST, "GPU-1")]}
     agent = run(stored=before, thresholds={"nvml.deadline": 0.2, "nvml.start_deadline": 1e9})

@@ -350,9 +350,7 @@ def a_map_without_paths(sysfs: Path) -> None:
     (sysfs / "dev/block/253:3").symlink_to(sysfs / "devices/virtual/block/dm-3")
 
 
-def test_an_agent_that_starts_after_the_paths_of_a_map_have_vanished_knows_them_from_the_log(
-    node: Any, run: Any
-) -> None:
+def test_map_paths_gone_before_the_agent_starts_are_known_from_the_log(node: Any, run: Any) -> None:
     a_map_without_paths(node.folder / "sys")
     lines = (HOST, ATTACHED, FAILING, *(LINE.replace("sdb", name) for name in ("dm-3", "dm-4", "sdb")))
     for number, line in enumerate(lines):

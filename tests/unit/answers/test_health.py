@@ -77,7 +77,7 @@ def test_what_is_told_is_what_stands_in_the_object() -> None:
     }
 
 
-def test_a_node_that_is_the_last_choice_is_not_called_excluded_unless_somebody_cordons_it() -> None:
+def test_a_node_of_last_choice_is_not_called_excluded_unless_cordoned() -> None:
     held = EXCLUSION.model_copy(update={"last_choice": True})
     row = HealthRow(state=VerdictState.UNHEALTHY, reason="Xid79", exclusion=held)
     assert excluded_for(row) == ""

@@ -163,7 +163,7 @@ def test_the_fields_of_parts_that_are_models_already_are_not_validated_again() -
     assert GangSpec.model_validate(RECORD).model_copy(update={"incidents": [made]}).incidents == [made]
 
 
-def test_of_more_excluded_nodes_than_a_record_has_room_for_those_are_kept_that_last_longest() -> None:
+def test_excluded_nodes_beyond_the_limit_keep_those_that_last_longest() -> None:
     """A gang of 4,096 workers, all of which come late, on nodes that join those of the burn-in before."""
     before = {f"old-{number}": NOW for number in range(512)}
     late = {f"late-{number}": NOW + timedelta(hours=1) for number in range(4096)}

@@ -130,7 +130,7 @@ def test_who_fails_leaves_and_the_others_keep_their_pods(fault: dict[str, Any], 
         ]  # not tested, no new pass
 
 
-def test_who_has_passed_beside_a_node_that_failed_stands_however_fresh_a_pass_has_to_be() -> None:
+def test_a_pass_beside_a_failed_node_stands_however_fresh_it_has_to_be() -> None:
     found = play(nodes=4, n2={"wrong": True})
     found.scene.job = a_job(nodes=4, preflight={"maxAgeSeconds": 0})
     found.take(found.until_commit())
@@ -381,7 +381,8 @@ def test_whose_sums_with_others_are_wrong_is_the_culprit_of_wrong_results() -> N
     assert (spec.corruption.culprits, spec.corruption.examination) == (["n1"], Examination.CULPRIT_FOUND)
 
 
-def test_where_the_sums_of_two_are_wrong_and_nobody_knows_whose_they_are_the_tests_say_nothing() -> None:
+def test_wrong_sums_of_a_pair_leave_the_examination_inconclusive() -> None:
+    """Nobody knows which of the two nodes made them wrong."""
     spec = spec_of(doubted(play(2, n1={"wrong_pairs": True})).until_commit())
     assert spec.start is not None
     assert spec.corruption is not None
@@ -463,7 +464,8 @@ def test_where_a_gang_waits_what_could_not_be_tested_is_tried_again() -> None:
 
 
 @pytest.mark.parametrize("later", [False, True], ids=["one leader", "a new leader meanwhile"])
-def test_where_a_gang_waits_pairs_that_have_shown_nothing_are_tried_again_until_they_do(later: bool) -> None:
+def test_pairs_without_a_result_are_tried_again_while_the_gang_waits(later: bool) -> None:
+    """They are tried until they have a result."""
     found = play(3, rules=policy(onInconclusive="Wait"))
     found.broken_ends = {"n2"}  # its port is taken, or a network policy is in the way
     assert wait_in_vain(found, 60)[0] == INCONCLUSIVE
@@ -497,7 +499,8 @@ def test_pairs_are_not_tried_again_for_who_cannot_be_tested_at_all() -> None:
     assert {run for checker in found.checkers.values() for run in checker.runs if ends(run)} == pairs
 
 
-def test_where_one_probe_has_no_result_on_a_whole_small_gang_nobody_is_blamed_and_it_is_tried_again() -> None:
+def test_a_probe_without_result_on_a_whole_small_gang_blames_no_node() -> None:
+    """The probe is tried again."""
     everybody = {name: {"starved": True} for name in ("n0", "n1", "n2")}
     found = play(3, rules=policy(onInconclusive="Wait"), **everybody)
     for _ in range(10):
@@ -521,7 +524,8 @@ def test_where_one_probe_has_no_result_on_a_whole_small_gang_nobody_is_blamed_an
     assert spec.attempt == 1
 
 
-def test_a_probe_that_is_too_slow_on_a_whole_small_gang_is_tried_again_where_it_waits() -> None:
+def test_a_probe_too_slow_on_a_whole_small_gang_is_tried_again() -> None:
+    """The policy waits where tests are inconclusive."""
     everybody = {name: {"tflops": 300.0} for name in ("n0", "n1", "n2")}
     found = play(3, rules=policy(onInconclusive="Wait"), **everybody)
     found.scene.but(thresholds=(replace(HISTORY, probe="gemm-bf16", transport="", middle=600.0, floor=500.0),))
@@ -693,7 +697,8 @@ def test_where_no_other_nodes_help_all_are_given_back_and_the_job_says_why() -> 
     all_are_given_back("no other node", pace=60.0)
 
 
-def test_a_new_leader_says_nothing_before_he_has_heard_the_checkers_and_goes_on_where_the_old_one_was() -> None:
+def test_a_new_leader_hears_the_checkers_first_and_continues_their_tests() -> None:
+    """It gives no orders before that."""
     found = play(nodes=6, fleet=8)
     for _ in range(4):
         found.decide()
@@ -965,7 +970,8 @@ def test_a_gang_that_does_badly_as_a_whole_starts_and_blames_nobody(reached: flo
     assert all(found.checkers[f"n{i}"].passes for i in range(4))
 
 
-def test_who_never_answers_for_the_gang_is_waited_for_within_its_deadline_and_not_blamed() -> None:
+def test_a_node_silent_in_the_gang_test_is_awaited_but_not_blamed() -> None:
+    """The wait ends with the deadline of the test."""
     found = play()
     until_it_begins(found)
     found.checkers["n2"].hangs = True
@@ -1114,7 +1120,8 @@ def test_who_cannot_meet_the_others_is_not_blamed_for_it(fault: dict[str, Any], 
     assert [run for run in found.checkers["n0"].runs if ends(run)]
 
 
-def test_a_survivor_that_cannot_meet_the_others_is_no_partner_and_the_gang_is_not_measured() -> None:
+def test_a_survivor_that_cannot_meet_the_others_is_no_partner() -> None:
+    """The gang is not measured."""
     found = play(nodes=5, n2={"wrong": True})
     found.take(found.until_commit())
     found.checkers["n4"].library = "another"
@@ -1127,7 +1134,8 @@ def test_a_survivor_that_cannot_meet_the_others_is_no_partner_and_the_gang_is_no
     assert not [run for run in found.checkers["n0"].runs if run == "uid-of-job.q/2/gang"]
 
 
-def test_a_replacement_is_not_blamed_for_an_uplink_that_its_neighbours_do_not_get_through_either() -> None:
+def test_a_replacement_is_not_blamed_for_an_uplink_that_fails_for_all() -> None:
+    """Its neighbours do not get through the uplink either."""
     found = play(nodes=8, fleet=12, n2={"wrong": True})
     for index in range(12):
         found.scene.nodes[f"n{index}"] = a_node(f"n{index}", rack=f"r{index % 2}")
@@ -1241,9 +1249,8 @@ def test_a_node_whose_pod_goes_meanwhile_is_not_condemned_for_the_first_time() -
 
 
 @pytest.mark.parametrize(("state", "waits"), [(STARTING, True), (UNFIT, False)])
-def test_who_hung_may_import_torch_anew_and_who_cannot_test_any_more_is_judged_by_the_first(
-    state: str, *, waits: bool
-) -> None:
+def test_a_hung_node_may_try_again_and_an_unfit_one_fails_by_its_hang(state: str, *, waits: bool) -> None:
+    """It may import torch anew before it tries again."""
     found = play(nodes=4, n2={"hung_tests": 1})
     found.decide()
     found.answer()
@@ -1320,7 +1327,8 @@ def test_what_hung_on_many_is_not_paired_it_may_hang_again() -> None:
     assert not any(ends(run) for index in range(4) for run in found.checkers[f"n{index}"].runs)
 
 
-def test_where_it_waits_for_what_many_fail_pairs_that_have_passed_are_not_tried_again() -> None:
+def test_pairs_that_have_passed_are_not_repeated_while_the_gang_waits() -> None:
+    """The gang waits for a probe that many nodes fail."""
     rules = policy(onInconclusive="Wait")
     found = play(nodes=12, fleet=12, rules=rules, **{f"n{index}": {"tflops": 100.0} for index in range(4)})
     found.scene.but(thresholds=(GEMM,))

@@ -189,7 +189,7 @@ class TestOrders:
         ]
 
     @pytest.mark.parametrize(("gone_seconds", "how"), [(28, "Late"), (1, "NoResult")])
-    def test_what_is_ended_at_the_profiles_end_and_not_at_its_own_deadline_proves_nothing(
+    def test_a_probe_ended_by_the_profile_and_not_its_deadline_proves_nothing(
         self, driven: Driven, gone_seconds: float, how: str
     ) -> None:
         driven.tell(node_order("n"))

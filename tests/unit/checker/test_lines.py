@@ -53,7 +53,7 @@ def test_news_goes_by_the_other_line_while_an_answer_is_held(lines: Lines) -> No
     assert lines.answered(POLL, held, DIRECTIVE, "d2", 3.0)
 
 
-def test_the_beginning_of_a_test_is_told_by_the_other_line_where_that_has_been_silent(lines: Lines) -> None:
+def test_a_test_that_begins_is_reported_by_tell_where_poll_is_silent(lines: Lines) -> None:
     ordered = CheckDirective(orders=(CheckOrder("o", NODE),), hold_seconds=10.0)
     poll(lines, directive=ordered)
     told = send(lines, TELL, 1, 0.0)

@@ -120,7 +120,7 @@ def test_no_message_repeats_a_file_to_which_a_link_leads_out_of_the_directory(na
     assert_that_no_message_repeats_what_is_outside(SAVES[name], tmp_path)
 
 
-def test_a_link_in_the_place_of_a_pointer_is_followed_and_what_is_in_the_directory_is_told(tmp_path: Path) -> None:
+def test_a_link_in_place_of_a_pointer_is_followed_and_its_content_reported(tmp_path: Path) -> None:
     lay(SAVES["DeepSpeed, ZeRO 3, two ranks"], tmp_path)
     (tmp_path / "latest").unlink(missing_ok=True)
     (tmp_path / "named").write_text("global_step7")

@@ -9,7 +9,5 @@ from tests.unit.checkpoint.spoiled import assert_that_spoiled_it_is_not_complete
 
 
 @pytest.mark.parametrize("name", SAVES)
-def test_whatever_becomes_of_it_the_answer_is_one_and_nothing_that_lacks_a_file_is_complete(
-    name: str, tmp_path: Path
-) -> None:
+def test_a_spoiled_save_has_one_answer_and_lacks_no_file_if_complete(name: str, tmp_path: Path) -> None:
     assert_that_spoiled_it_is_not_complete(SAVES[name], tmp_path, seeds=3)

@@ -171,7 +171,8 @@ class TestChanges:
         objects.infos[info["name"]] = of_s3(info["name"], content, info["LastModified"], 99)
         assert found(finder, LIGHT) == []
 
-    def test_what_has_no_marker_counts_after_two_looks_further_apart_than_on_a_file_system(self):
+    def test_a_save_without_marker_settles_longer_than_on_a_file_system(self):
+        """It counts after two scans that far apart."""
         save = SAVES["DeepSpeed, ZeRO 2, two ranks"]
         objects, clock = Objects(), Clock()
         for path, content in save.written:

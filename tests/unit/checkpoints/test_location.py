@@ -181,10 +181,10 @@ def test_nothing_is_told_of_a_directory_that_may_be_shared(job: Any) -> None:
     [(99.25, 2, False), (99.25, 1, True), (99.0, 2, True), (-0.5, 2, True)],
     ids=["one checkpoint", "one worker", "whole seconds", "older than the job"],
 )
-def test_a_directory_in_which_two_workers_see_one_checkpoint_is_a_volume_whatever_the_template_says(
+def test_a_directory_where_two_workers_see_one_checkpoint_is_a_volume(
     seconds: float, workers: int, is_warned: bool
 ) -> None:
-    """The image may have a link to a mount there."""
+    """Whatever the template says: the image may have a link to a mount there."""
     job = saving("/ckpt", CLAIM, [{"mountPath": "/data"}])
     job = job.model_copy(update={"metadata": job.metadata.model_copy(update={"creation_timestamp": EPOCH})})
     here = Scene(job).fleet().gang(2, time=at(0.0)).pods()

@@ -319,7 +319,8 @@ class TestAsked:
             "resumeFrom to Scratch (Scratch was already applied: to apply it again, clear the field first)."
         )
 
-    def test_a_wish_that_comes_while_ranks_run_is_passed_over_and_does_not_wait_for_a_fault(self) -> None:
+    def test_a_resume_requested_while_ranks_run_is_ignored(self) -> None:
+        """It does not wait for a fault."""
         newest = (CheckpointReport(50000, "/checkpoints/50000", 60), CheckpointReport(100, "/checkpoints/100", 10))
         here = Scene(a_job(checkpoint={"directory": "/checkpoints", "resumeFrom": 100})).fleet().gang().pods()
         plan = decide(here.all(running(1, step=50001, checkpoints=newest)).world(), SETTINGS)

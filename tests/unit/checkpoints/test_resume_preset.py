@@ -177,7 +177,8 @@ def test_options_in_a_file_that_has_to_stand_alone_are_left_alone_and_that_is_to
     assert "takes its options from config.json only where nothing stands beside it" in message
 
 
-def test_a_preset_that_could_never_go_on_from_the_store_is_refused_before_anything_starts() -> None:
+def test_a_preset_that_can_never_resume_from_the_store_is_refused() -> None:
+    """It is refused before anything starts."""
     for name, says in (
         ("HuggingFaceTrainer", "loads only from a file system"),
         ("DeepSpeed", "goes by the file `latest`"),

@@ -137,7 +137,7 @@ class TestTheNextOlderCheckpoint:
         life.fails(step=35).is_blamed()
         assert life.starts() == path(30), "saved again"
 
-    def test_that_fails_so_too_shows_that_the_program_is_at_fault_and_the_newest_counts_again(self) -> None:
+    def test_that_fails_too_shows_a_program_fault_and_the_newest_counts_again(self) -> None:
         life = Life(30, 20, 10, job={"recovery": {"applicationRestartsPerDay": 9}}).died()
         assert life.starts() == path(20)
         life.fails().is_blamed()
@@ -184,7 +184,8 @@ class TestAProgramThatFindsItsNewestItself:
         life.lists()._commit()
         return life
 
-    def test_has_the_suspect_one_moved_away_before_its_ranks_start_where_the_job_allows_it(self) -> None:
+    def test_has_the_suspect_checkpoint_moved_away_before_its_ranks_start(self) -> None:
+        """The job allows it."""
         life = self.ordered()
         assert (life.record.start, life.record.move_incomplete_beyond) == (None, path(20))
         assert life.record.branch is not None
@@ -210,7 +211,8 @@ class TestAProgramThatFindsItsNewestItself:
         world = life.here.world()
         assert unloadable.start_of_next_attempt(world, life.record) == Start(path(20), life.record.branch)
 
-    def test_is_told_why_it_goes_back_also_where_another_attempt_replaces_the_one_that_moved_it(self) -> None:
+    def test_keeps_the_reason_why_it_goes_back_in_the_attempt_that_follows(self) -> None:
+        """Another attempt replaces the one that moved the suspect checkpoint."""
         life = self.ordered()
         life.here.record = life.record.model_copy(update={"attempt": 6, "move_incomplete_beyond": None})
         life.lists()

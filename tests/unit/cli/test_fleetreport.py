@@ -58,7 +58,8 @@ def lives(*specs: EndedJobSpec) -> list[AccountedJob]:
 amounts = st.dictionaries(st.sampled_from(BUCKETS), st.integers(0, 10**9), max_size=6)
 
 
-def test_failures_of_a_job_that_nobody_sees_run_are_not_divided_by_the_time_of_others() -> None:
+def test_failures_of_a_job_with_unknown_runtime_are_left_out_of_rates() -> None:
+    """They would be divided by the running time of other jobs."""
     well = a_spec(1, seconds={"compute": 360_000}, gpu_seconds={}, failures=0, causes=[], blamed_nodes=[])
     plain = a_spec(
         2, seconds={"starting": 60, "unknown": 360_000}, gpu_seconds={}, failures=50, causes=[], blamed_nodes=[]

@@ -26,9 +26,10 @@ def failed(result: Result) -> str:
     return line
 
 
-def test_the_address_is_printed_when_the_port_is_forwarded_and_a_lost_connection_is_told(
+def test_the_page_address_is_printed_and_a_lost_connection_reported(
     command: Run, api: Any, kubectl: Callable[[str], Path], tmp_path: Path
 ) -> None:
+    """The address is printed when the port is forwarded."""
     api.put(PATH, deployment())
     seen = kubectl(FORWARDS)  # and ends
     result = command("page", "--context", "lab", "-o", "json")

@@ -95,7 +95,7 @@ def test_each_incident_has_what_it_took_and_with_a_price_what_that_cost() -> Non
     assert report(job, job.status.goodput).incident_costs[0].cost is None
 
 
-def test_an_incident_takes_no_more_than_the_job_has_held_whatever_came_before_the_next_step() -> None:
+def test_an_incident_costs_no_more_than_the_job_has_held() -> None:
     """Fails, is suspended by its owner for ten days, and goes on: with one more that was over in a minute."""
     first = {**INCIDENT, "faultTime": "2026-01-01T01:00:00Z", "time": "2026-01-01T01:00:10Z", "lostSeconds": 0}
     suspended = {**first, "resumedTime": "2026-01-11T01:01:00Z"}
@@ -342,7 +342,7 @@ def test_unknown_time_is_said_to_be_so() -> None:
     assert any("ETTR is at least" in line for line in found.advice)
 
 
-def test_a_shorter_limit_for_steps_is_advised_where_hangs_went_unseen_and_not_where_nodes_did() -> None:
+def test_a_shorter_step_limit_is_advised_for_unseen_hangs_not_for_nodes() -> None:
     hang = INCIDENT | {"reason": "StepTimeout", "faultTime": "2026-01-02T11:30:00Z"}
     assert not any("stepTimeoutSeconds" in line for line in reported().advice)
     assert any("stepTimeoutSeconds" in line for line in reported(incidents=[INCIDENT, hang]).advice)

@@ -161,7 +161,7 @@ def test_an_unbound_worker_lets_go_of_its_node_a_minute_after_its_job_ends(scene
     assert cluster.fleet.holders("n0") == set()
 
 
-def test_an_unbound_worker_holds_its_node_for_a_leader_that_sees_it_before_its_record(scene: Any, make: Any) -> None:
+def test_an_unbound_worker_that_is_seen_before_its_record_holds_its_node(scene: Any, make: Any) -> None:
     job, cluster = make.job(workers=1), scene.cluster
     cluster.pods.store.assume(make.pod(job, 0, "p0", node="", pinned="n0", requests={"nvidia.com/gpu": 8}))
     cluster.jobs.store.assume(job)
@@ -505,7 +505,7 @@ INIT_FAILED = (
 
 @pytest.mark.parametrize("containers", [(), INIT_FAILED], ids=["nothing", "an init container"])
 @pytest.mark.parametrize(("heard", "dead"), [(True, True), (False, False)])
-def test_a_pod_that_is_over_before_its_containers_began_is_dead_if_its_kubelet_says_so(
+def test_a_pod_without_started_containers_is_dead_if_its_kubelet_says_so(
     scene: Any, make: Any, kubelets: Kubelets, heard: bool, dead: bool, containers: tuple[ContainerView, ...]
 ) -> None:
     job, pod = a_lost_pod(scene, make)
@@ -610,7 +610,7 @@ def test_jobs_that_save_to_one_directory_know_of_each_other_while_both_want_node
     assert cluster.world(first).sharing == ("a job of another namespace",)
 
 
-def test_of_jobs_that_save_to_one_directory_those_with_nodes_come_first_then_the_oldest(scene: Any, make: Any) -> None:
+def test_jobs_of_one_directory_with_nodes_come_first_then_the_oldest(scene: Any, make: Any) -> None:
     store, cluster = scene.cluster.jobs.store, scene.cluster
 
     def saving(name: str, age: int, namespace: str = "team", **changes: Any) -> Any:
@@ -749,9 +749,8 @@ def going(job: Any) -> Any:
 
 
 @pytest.mark.parametrize("end", ["orphaned", "being deleted", "ended"])
-def test_the_nodes_of_a_job_that_goes_are_free_and_what_is_made_there_afterwards_takes_no_more_than_it_asks_for(
-    scene: Any, make: Any, end: str
-) -> None:
+def test_a_job_that_goes_frees_its_nodes_and_late_pods_take_requests_only(scene: Any, make: Any, end: str) -> None:
+    """A pod that is created there afterwards takes no more than it asks for."""
     job, store = make.job(), scene.cluster.jobs.store
     store.assume(job)
     scene.cluster.gangs.store.assume(make.gang(job, "p0", "p1"))
@@ -878,7 +877,7 @@ def test_the_checker_of_a_node_that_is_gone_is_forgotten(scene: Any) -> None:
     assert scene.cluster.checkers.nodes == []
 
 
-def test_heartbeats_are_looked_at_closely_while_somebody_of_a_job_is_not_as_he_should_be(
+def test_heartbeats_are_read_closely_while_a_worker_is_not_as_expected(
     scene: Any, make: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster = scene.cluster
@@ -968,9 +967,7 @@ def test_a_job_replaced_by_one_of_its_name_takes_nothing_of_quotas(scene: Any, m
     assert scene.cluster._uids == {"ns": {"uid-new"}}
 
 
-def test_what_a_pod_counts_for_is_reckoned_from_the_template_until_the_api_server_has_answered(
-    scene: Any, make: Any
-) -> None:
+def test_a_pods_claim_follows_the_template_until_the_api_server_answers(scene: Any, make: Any) -> None:
     job = make.job()
     assert scene.cluster.claim_of(job).usage == {"pods": 1, "count/pods": 1, GPUS: 8}
     answered = replace(scene.cluster.claim_of(job), priority_class="usual")
@@ -978,9 +975,7 @@ def test_what_a_pod_counts_for_is_reckoned_from_the_template_until_the_api_serve
     assert scene.cluster.claim_of(job) == answered
 
 
-def test_a_running_job_counts_under_each_quota_that_may_count_it_until_its_claim_is_known(
-    scene: Any, make: Any
-) -> None:
+def test_a_job_of_unknown_claim_counts_under_each_quota_that_may_count_it(scene: Any, make: Any) -> None:
     """A new leader: the job has the cluster's default PriorityClass, which its template does not show."""
     job = make.job(workers=1)
     scene.cluster.jobs.store.assume(job)
@@ -1335,7 +1330,7 @@ class TestTheLimitOfANamespace:
         assert set(scene.cluster.fleet.nodes_of("uid-j")) == {"n0"}
         assert scene.cluster.held_by_namespace() == {"ns": 2}
 
-    async def test_one_that_was_there_at_the_start_is_believed_once_its_pods_are_on_most_of_its_nodes(
+    async def test_a_record_at_the_start_is_believed_once_most_of_its_pods_are_bound(
         self, scene: Any, make: Any
     ) -> None:
         """At the start its pods were there and not bound, as far as was known."""
@@ -1381,9 +1376,7 @@ class TestTheLimitOfANamespace:
         scene.cluster.gangs.store.assume(make.gang(job, "p0", "p2", version=11))
         assert set(scene.holders(job)) == {"n0", "n1"}
 
-    async def test_a_leader_that_starts_believes_a_record_beyond_it_with_pods_on_most_of_its_nodes(
-        self, scene: Any, make: Any
-    ) -> None:
+    async def test_a_new_leader_believes_a_record_beyond_it_with_most_pods_bound(self, scene: Any, make: Any) -> None:
         """Whoever lowers a limit takes nodes from nobody, a leader that starts after that included."""
         limited(scene, 1)
         job = make.job(workers=3)

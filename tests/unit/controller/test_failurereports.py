@@ -22,7 +22,8 @@ def jobs() -> Jobs:
     return made
 
 
-async def test_of_a_pool_no_more_are_tested_at_once_than_its_budget_and_the_next_has_its_turn(jobs: Jobs) -> None:
+async def test_a_pool_tests_no_more_nodes_at_once_than_its_budget(jobs: Jobs) -> None:
+    """The next nodes have their turn after that."""
     jobs.policy(budgets=[{"nodes": "50%", "windowSeconds": 600}])
     for number in range(4):
         for owner in "ab":

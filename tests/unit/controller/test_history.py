@@ -473,9 +473,10 @@ async def begins_and_goes(new: Any, server: Server, job: Any, *, dies_at: int = 
 
 
 @pytest.mark.parametrize("point", [-1, *range(2, 12)])
-async def test_a_job_is_noted_soon_after_its_start_and_leaves_an_account_wherever_the_operator_dies(
+async def test_a_job_leaves_an_account_wherever_the_operator_dies(
     new: Any, server: Server, job: Any, point: int
 ) -> None:
+    """It is noted soon after its start."""
     noted = await begins_and_goes(new, server, job, dies_at=point)
     assert len(server.posts) == len(set(server.posts))
     assert server.spec(UIDS[0]).state is Ending.SUCCEEDED

@@ -107,9 +107,7 @@ def test_jobs_are_counted_by_state_and_one_that_has_ended_has_no_rows() -> None:
     assert rows("jobs") == {("Pending",): 1, ("Running",): 0, ("Succeeded",): 0}
 
 
-def test_only_so_many_jobs_have_rows_and_those_with_nodes_come_before_those_that_wait(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_rows_are_limited_and_jobs_with_nodes_come_before_waiting_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobfigures, "MAX_JOBS", 2)
     figures = JobFigures(lambda: TIME)
     queued = status("Pending", "BehindInQueue", goodput=None)

@@ -76,7 +76,7 @@ def test_what_says_the_same_again_and_again_is_one_decision_with_its_order() -> 
     assert (first.order, last.order and last.order.ruling.act) == (None, Act.HOLD)
 
 
-def test_the_decision_that_took_the_node_out_is_not_driven_out_by_those_that_say_the_same() -> None:
+def test_the_decision_that_took_a_node_out_outlasts_those_that_repeat_it() -> None:
     kept = KeptNodes()
     keep(kept, sick(XID_79))
     order(kept, Ruling(Act.TAKE, charge=True, cause="agent/Xid79"))

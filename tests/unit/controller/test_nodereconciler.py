@@ -222,7 +222,7 @@ async def test_what_was_decided_is_announced_though_the_taint_is_not_set_yet(sta
     assert (stage.told.reasons, stage.tainted()) == ([("a", "NodeUnhealthy")], {"a"})
 
 
-async def test_a_node_that_is_charged_and_becomes_unreadable_before_its_write_leaves_its_place(stage: Stage) -> None:
+async def test_a_charged_node_unreadable_before_its_write_gives_up_its_place(stage: Stage) -> None:
     stage.policy(budgets=budgets(window=0, out=10))
     stage.add("a", "b")
     await stage.look()

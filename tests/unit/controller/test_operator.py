@@ -178,9 +178,10 @@ def test_it_is_ill_when_an_informer_is_deaf_not_when_the_api_server_is_away(
     assert process.readiness.not_healthy() == ""
 
 
-async def test_a_new_leader_catches_up_and_can_be_found_before_it_decides_or_counts_silence(
+async def test_a_new_leader_catches_up_and_can_be_found_before_it_decides(
     process: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """It counts no silence before that either."""
     monkeypatch.setattr(process.ports, "_serve_metrics", lambda _: None)
     done: list[str] = []
     refusals = iter([Unreachable(0, "Unreachable", "away"), ValueError("unreadable")])

@@ -312,9 +312,7 @@ async def test_nodes_on_a_large_fleet_are_looked_through_in_parts_before_the_dec
     assert [kept.error for kept in loop.kept.decisions_of(("ns", "j"))] == [""]
 
 
-async def test_a_job_for_which_the_solver_is_not_prepared_is_looked_at_again_without_a_pause(
-    loop: Loop, make: Any
-) -> None:
+async def test_a_job_without_a_prepared_solver_is_decided_again_at_once(loop: Loop, make: Any) -> None:
     loop.add(make.job("j"), lambda *_: Plan(unprepared=Requirements(8, {}, {})))
     loop.reconciler._decide(loop.scene.cluster.job(("ns", "j")))
     assert ("ns", "j") not in loop.reconciler._pauses
@@ -418,9 +416,7 @@ async def test_nodes_of_a_commit_that_failed_are_free_again(loop: Loop, make: An
 CHECKS = {"n0": NodeChecks((CheckOrder("o1", NODE),))}
 
 
-async def test_what_is_wanted_of_checkers_is_told_when_it_is_decided_and_taken_back_when_it_is_not_any_more(
-    loop: Loop, make: Any
-) -> None:
+async def test_checks_are_sent_once_decided_and_withdrawn_once_not_wanted(loop: Loop, make: Any) -> None:
     loop.add(make.job("other"))
     loop.add(make.job(), lambda _world, _settings: Plan(checks=CHECKS))
     await loop.until(lambda: loop.decided.keys() == {"j", "other"})

@@ -127,7 +127,7 @@ async def test_a_request_that_was_deleted_while_nobody_led_holds_its_node_no_lon
     assert (shop.state(), shop.reasons(), shop.tainted()) == ("Healthy", [], set())
 
 
-async def test_a_fault_that_goes_away_takes_the_request_with_it_unless_somebody_has_taken_it_on(shop: Shop) -> None:
+async def test_a_fault_that_clears_withdraws_its_repair_request_unless_taken_on(shop: Shop) -> None:
     await shop.asked()
     shop.say("a", boot="boot-2")
     await shop.look()
@@ -171,7 +171,8 @@ async def test_the_policy_wants_no_repairs_any_more(shop: Shop, phase: str, stay
         assert (shop.state(), shop.reasons()) == ("Degraded", ["RepairFailed"])
 
 
-async def test_a_failure_stays_until_somebody_deletes_the_request_then_it_is_asked_for_anew(shop: Shop) -> None:
+async def test_a_failed_repair_stays_until_its_request_is_deleted(shop: Shop) -> None:
+    """The repair is requested anew then."""
     await shop.asked()
     shop.becomes("Failed", "no answer from the BMC")
     await shop.turn(3, LOOK_SECONDS)

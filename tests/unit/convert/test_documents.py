@@ -152,7 +152,8 @@ def test_more_restarts_than_there_can_be_and_those_of_the_node_s_system_are_told
     assert list(job_of(found)["metadata"]["annotations"]) == ["sagemaker.amazonaws.com/node-health-status"]
 
 
-def test_never_ends_a_pytorch_job_whatever_its_back_off_limit_and_a_job_goes_by_the_limit() -> None:
+def test_restart_policy_never_ends_a_pytorch_job_whatever_its_limit() -> None:
+    """A Job goes by its back-off limit."""
     source = a_pytorch_job(["torchrun", "train.py"])
     source["spec"]["runPolicy"] = {"backoffLimit": 3}
     source["spec"]["pytorchReplicaSpecs"]["Worker"]["restartPolicy"] = "Never"

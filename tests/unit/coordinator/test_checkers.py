@@ -137,7 +137,7 @@ def test_a_late_report_changes_nothing(hub: CheckerHub, clock: Clock) -> None:
     assert hub.record(caller(), replace(READY, sequence=6))
 
 
-def test_a_process_that_began_anew_in_the_same_pod_is_heard_from_its_second_report_on(hub: CheckerHub) -> None:
+def test_a_restarted_process_in_a_pod_is_heard_from_its_second_report(hub: CheckerHub) -> None:
     hub.record(caller(), replace(READY, sequence=500))
     assert not hub.record(caller(), CheckReport(1))
     assert hub.record(caller(), CheckReport(2))
@@ -145,7 +145,7 @@ def test_a_process_that_began_anew_in_the_same_pod_is_heard_from_its_second_repo
 
 
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=30))
-def test_whatever_was_missed_between_the_last_report_of_a_process_is_the_one_that_counts(numbers: list[int]) -> None:
+def test_the_last_report_of_a_process_counts_whatever_was_missed(numbers: list[int]) -> None:
     hub = CheckerHub(Clock())
     for lives, last in enumerate(numbers):
         for sequence in range(1, last + 2):  # a process that says less than two things has said nothing yet

@@ -89,7 +89,7 @@ async def test_a_good_token_lets_the_next_in_though_a_timer_runs() -> None:
     close(visitors)
 
 
-async def test_who_comes_when_too_many_wait_has_the_last_of_the_address_with_the_most_sent_away() -> None:
+async def test_a_connection_too_many_sends_away_the_last_of_the_busiest_address() -> None:
     hall = Hall(waiting=3)
     mob = hall.knocks("mob", 7)
     other = hall.knocks("other")
@@ -130,9 +130,7 @@ async def test_the_turn_of_an_address_whose_only_connection_was_sent_away_is_dro
     close(visitors)
 
 
-def test_of_a_flooded_address_the_newest_goes_first_that_was_there_at_the_turn_before(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_flooded_address_serves_the_newest_connection_of_the_turn_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """A launcher behind the same gateway comes last but for those that hang up soon; there are two turns a second."""
     monkeypatch.setattr(module, "_has_hung_up", lambda visitor: visitor.has_hung_up)
     entered: list[Visitor] = []
@@ -292,7 +290,7 @@ async def test_connections_that_follow_each_other_are_accepted_together(monkeypa
     assert max(turns) > 20, "a loop that stands still between two may accept a few alone"
 
 
-async def test_a_port_of_all_addresses_takes_connections_of_both_kinds_and_keeps_little_of_what_they_send() -> None:
+async def test_a_port_takes_connections_of_both_families_and_buffers_little() -> None:
     """What a client sends to a socket that waits is the kernel's memory, and the pod's."""
     visitors: list[tuple[socket.socket, str]] = []
     all_are_in = asyncio.Event()

@@ -163,7 +163,7 @@ def test_a_directive_with_puts_is_what_its_parts_are_together(of_nodes: list[lis
     assert endpoints.with_puts(directive, handed) == (messages.digest_of(whole), whole)
 
 
-def test_directives_are_encoded_once_and_what_checkers_put_into_a_meeting_is_not_kept() -> None:
+def test_directives_are_encoded_once_and_meeting_entries_are_not_kept() -> None:
     endpoints.encoded.cache_clear()
     assert endpoints.encoded(CheckDirective())[1] is endpoints.encoded(CheckDirective())[1]
     for number in range(3):

@@ -127,7 +127,8 @@ class TestAWholeGangThatFellSilent:
         long_ago = replace(last, heard_age_seconds=FENCED_SECONDS + 1)
         assert isinstance(waits(record, *views, heard={record.unfenced_workers[0].pod_uid: long_ago}), GangSpec)
 
-    def test_one_that_goes_on_talking_without_ranks_is_waited_for_no_longer_than_one_that_is_silent(self) -> None:
+    def test_a_worker_without_ranks_is_awaited_no_longer_than_a_silent_one(self) -> None:
+        """It goes on reporting."""
         record = after_loss(trains(silent=300.0))
         record = record.model_copy(update={"unfenced_workers": record.unfenced_workers[:1]})
         talks = {record.unfenced_workers[0].pod_uid: idle(1)}
@@ -135,7 +136,8 @@ class TestAWholeGangThatFellSilent:
         assert isinstance(waits(record, *views, seconds=1299.0, heard=talks), Missing)
         assert isinstance(waits(record, *views, seconds=1300.0, heard=talks), GangSpec)
 
-    def test_of_a_long_limit_a_new_leader_has_to_see_five_minutes_and_the_clock_counts_the_rest(self) -> None:
+    def test_of_a_long_limit_a_new_leader_has_to_see_only_five_minutes(self) -> None:
+        """The clock counts the rest."""
         limit = {"recovery": {"unfencedTimeoutSeconds": 3600}}
         record = after_loss(trains(silent=3600.0, **limit))
         views = [idle(2)] * 3
@@ -260,7 +262,8 @@ class TestAPartOfAGang:
             (here.uid(2), Proof.FENCE),
         ]
 
-    def test_an_unfenced_worker_of_before_is_fenced_once_one_of_its_gang_has_gone_on_whoever_is_lost_then(self) -> None:
+    def test_an_earlier_unfenced_worker_is_fenced_once_its_gang_has_gone_on(self) -> None:
+        """Another worker is lost at that time."""
         unfenced_worker = UnfencedWorker(
             pod="old", pod_uid="old", node="n5", fenced_time=at(900.0), attempt=1, proof=Proof.DEATH
         )
@@ -749,7 +752,7 @@ class TestWhoWritesTheFenceFile:
         assert self.claims(here, *[idle(1)] * 3) == [False] * 3
 
 
-def test_a_start_that_was_held_back_is_not_held_back_anew_when_the_last_unfenced_worker_is_proved_dead() -> None:
+def test_a_held_start_is_not_held_anew_when_the_last_worker_is_fenced() -> None:
     """The leader that wrote the hold had a clock three hours ahead: this one waits for the longest hold, once."""
     held = (
         Scene(a_job(nodes=2, launch={"mode": "Plain"}), seconds=5000.0)
@@ -847,7 +850,8 @@ class TestWhatWasListedBeforeTheyWereProvedDead:
 
 
 @pytest.mark.parametrize(("ready", "gone"), [(False, True), (True, False)])
-def test_a_job_gives_up_a_pod_only_where_the_control_plane_sees_that_its_node_is_away(ready: bool, gone: bool) -> None:
+def test_a_pod_is_given_up_only_where_its_node_is_seen_to_be_away(ready: bool, gone: bool) -> None:
+    """The control plane has to see that."""
     here = Scene(a_job()).fleet(6).gang().pods().node("n1", ready=ready).lease("n1", WHOLE_GANG_SECONDS)
     world = here.world()
     assert is_pod_given_up(world, world.pods[world.names[1]]) is gone

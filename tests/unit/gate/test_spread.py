@@ -10,7 +10,8 @@ ALL = (API, INSTALL, CONTROLLER, KUBE)
 RULES = "tests/integration/monitoring/test_rules.py"
 
 
-def test_two_folders_have_a_control_plane_of_their_own_one_needs_none_and_the_others_share_one():
+def test_folders_have_a_control_plane_of_their_own_or_share_one_or_none():
+    """Two have their own, one needs none, and the others share one."""
     assert [control_plane_of(file) for file in (*ALL, RULES)] == ["", "install", "controller", "", "monitoring"]
 
 

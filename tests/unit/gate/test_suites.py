@@ -511,7 +511,7 @@ def test_an_interrupt_lets_the_stages_tear_down_and_is_waited_for(
     assert process.returncode == 130
 
 
-def test_the_table_has_a_line_for_each_stage_their_sum_what_ran_again_and_what_failed() -> None:
+def test_the_table_lists_stages_their_sum_what_ran_again_and_what_failed() -> None:
     one: dict[str, Any] = {"name": "a", "result": "passed", "seconds": 0.1, "reruns": 1}
     other: dict[str, Any] = {"name": "b", "result": "skipped", "seconds": 0.1}
     stages = [Outcome("lint", 0, 10.0, 8.4), Outcome("unit", 1, 20.0, 30.0, [one, other])]

@@ -498,9 +498,10 @@ def test_when_the_training_went_on_is_not_told_where_clocks_contradict_each_othe
         pytest.param(3, ConditionStatus.FALSE, 60, {"unknown": 60_000, "queued": 40_000}, id="resumed, queued before"),
     ],
 )
-def test_a_job_without_nodes_that_was_suspended_more_than_once_is_not_said_to_have_been_so_all_the_time(
+def test_a_job_suspended_more_than_once_was_not_suspended_all_the_time(
     generation: int, status: ConditionStatus, since: float, wanted: dict[str, int]
 ) -> None:
+    """The job has no nodes."""
     scene = Scene(a_job(), seconds=100).fleet()
     reason = "Suspended" if status is ConditionStatus.TRUE else "Resumed"
     told = Condition(type="Suspended", status=status, reason=reason, last_transition_time=at(since))
@@ -588,9 +589,7 @@ def test_a_program_that_goes_back_to_before_its_start_takes_back_the_work_of_bef
     assert [(each.after_step, each.step) for each in account.segments] == [(0, 60), (60, 110)]
 
 
-def test_steps_are_taken_back_once_where_a_start_goes_on_from_a_checkpoint_of_those_that_the_program_took_back() -> (
-    None
-):
+def test_steps_are_taken_back_once_across_a_start_with_an_old_checkpoint() -> None:
     """It went back from 42 to 20, was started with the checkpoint of 40 that it had made before, and goes back to
     10."""
     made = [
@@ -609,7 +608,7 @@ def test_steps_are_taken_back_once_where_a_start_goes_on_from_a_checkpoint_of_th
     assert (account.lost_steps, milliseconds) == (22 + 30, 30_000)
 
 
-def test_a_program_that_has_gone_back_to_before_its_first_step_tells_the_same_wherever_it_is_then() -> None:
+def test_a_return_to_before_the_first_step_counts_alike_at_any_later_step() -> None:
     """From 99 of a start with 90 back to 51: nine are lost, and those after 51 that others had made."""
     made = Segment(after_step=0, step=90, gpus=GPUS, milliseconds={"compute": 90_000})
     for step in (54, 70, 90, 95):
@@ -628,7 +627,7 @@ def test_one_rank_of_three_that_says_it_has_gone_back_is_not_believed() -> None:
     assert (account.lost_steps, account.amount(Bucket.LOST_WORK)) == (0, 0)
 
 
-def test_a_program_that_found_its_own_checkpoint_after_a_long_load_has_made_no_steps_before_it() -> None:
+def test_a_program_with_its_own_checkpoint_has_made_no_steps_before_it() -> None:
     """It loads for 3,000 s, goes on after step 2,000 by itself, makes ten steps of a second each, and begins anew from
     nothing."""
     scene = trains(now=3100, first_step=2001, step=2010)
@@ -662,7 +661,7 @@ def test_a_slow_start_takes_no_earlier_work_for_lost(first_step: int, stride: in
 
 
 @pytest.mark.parametrize("ahead", [5 * 3600.0, -5 * 3600.0, 4.0, 1e300, -1e300])
-def test_a_clock_that_differs_from_the_api_servers_makes_the_first_wait_no_longer_and_no_shorter(ahead: float) -> None:
+def test_a_wrong_clock_makes_the_first_wait_no_longer_and_no_shorter(ahead: float) -> None:
     """The job waits 30 s for its nodes; the API server has noted its creation, the leader's clock is hours away."""
     shown = max(min(ahead, 3e5), -3e5)  # what the scene can show
     world = Scene(a_job(), seconds=30 + shown).fleet().world()

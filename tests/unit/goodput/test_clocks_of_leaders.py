@@ -158,9 +158,7 @@ def test_each_figure_is_that_of_leaders_who_agree(first: float, second: float) -
 
 
 @pytest.mark.parametrize(("first", "second"), [(300, 0), (0, 300), (-10_800, 3600)])
-def test_a_failure_that_the_leader_before_has_seen_has_both_times_by_that_leaders_clock(
-    first: float, second: float
-) -> None:
+def test_a_failure_has_both_times_by_the_clock_of_the_leader_that_saw_it(first: float, second: float) -> None:
     """The second leader takes over at 1890, between the failure and the go: back to training takes 70 s."""
     found, incident = Cluster(first, second, takes_over=1890).play()
     assert found.seconds == RIGHT
@@ -185,7 +183,7 @@ def test_where_no_leader_knows_the_servers_time_the_difference_is_in_the_account
     assert found.seconds == {bucket: amount for bucket, amount in (RIGHT | wanted).items() if amount}
 
 
-def test_a_leader_behind_that_does_not_know_the_servers_time_ends_the_job_with_all_steps() -> None:
+def test_a_leader_without_the_servers_time_ends_the_job_with_all_steps() -> None:
     """The clock of the second leader is two minutes behind, the figures are those of the failure."""
     cluster = Cluster(0, -120, takes_over=1930)
     cluster.until_the_failure()

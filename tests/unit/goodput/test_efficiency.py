@@ -43,7 +43,7 @@ def test_mfu_is_what_the_model_needs_of_what_the_accelerators_could() -> None:
     assert (found.formula, found.peak_tflops) == (BY_PARAMETERS, 989)
 
 
-def test_what_is_delivered_is_a_share_of_what_the_same_nodes_have_reached_in_the_burn_in() -> None:
+def test_delivered_throughput_is_a_share_of_what_the_burn_in_measured() -> None:
     """4.2e15 operations a second of 8 * 700e12; without a data sheet's peak it is known all the same."""
     throughput = Throughput(tokens_per_step=100_000, parameters=7_000_000_000)
     for model in ("NVIDIA-H200", "of nobody"):

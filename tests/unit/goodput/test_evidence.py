@@ -62,7 +62,7 @@ def test_one_step_in_ten_is_as_long_as_on_the_slowest_worker_that_shows_single_s
     assert (seen.step, seen.step_p90_milliseconds) == (101, wanted)
 
 
-def test_of_saves_the_stall_counts_that_launchers_have_measured_where_no_program_tells() -> None:
+def test_stalls_of_saves_that_launchers_measured_count_unless_reported() -> None:
     """Of three launchers the one knows of three saves that scans, and it is not the one that prints steps."""
     scene = trains(now=160, step=101)
     view = next(iter(scene.launchers.values()))
@@ -88,7 +88,7 @@ def test_of_saves_the_stall_counts_that_launchers_have_measured_where_no_program
     assert seen.measured_saves == 0
 
 
-def test_one_rank_reports_the_stall_of_saves_for_all_though_another_launcher_is_further() -> None:
+def test_one_rank_reports_the_stall_of_saves_for_all() -> None:
     """The first rank alone writes checkpointSeconds; the last one has finished a step more."""
     scene = trains(now=160, step=101)
     view = next(iter(scene.launchers.values()))
@@ -102,7 +102,7 @@ def test_one_rank_reports_the_stall_of_saves_for_all_though_another_launcher_is_
     assert (seen.step, seen.reported_milliseconds) == (101, {"checkpointStall": 30_000})
 
 
-def test_the_interval_of_checkpoints_is_known_though_the_rank_that_prints_steps_lists_none() -> None:
+def test_the_checkpoint_interval_is_known_from_ranks_that_print_no_steps() -> None:
     """Megatron-LM's last rank prints. The first three of four workers verify checkpoints."""
     scene = trains(now=160, step=101, nodes=4)
     view = next(iter(scene.launchers.values()))
@@ -170,7 +170,7 @@ def test_of_steps_that_are_printed_ten_at_a_time_none_is_known_alone() -> None:
         ([(None, None), (None, None)], {}),
     ],
 )
-def test_the_slowest_loader_speaks_for_the_gang_and_who_waits_for_it_is_not_communicating(
+def test_the_slowest_loader_counts_and_waiting_for_it_is_no_communication(
     workers: list[tuple[float | None, float | None]], want: dict[str, int]
 ) -> None:
     scene = trains(now=160, step=101)

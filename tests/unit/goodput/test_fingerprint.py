@@ -159,7 +159,7 @@ def test_a_job_that_has_had_several_models_never_has_one_again() -> None:
     assert model_told(Scene(a_job()).world(), "") == ""
 
 
-def test_the_library_of_collectives_is_learnt_while_the_attempt_trains_and_a_change_is_told() -> None:
+def test_the_collectives_library_is_recorded_in_training_and_on_change() -> None:
     account = Account(creation_time=at(0), counted_until=at(0), fingerprints=[Fingerprint(attempt=1, image="a")])
 
     def trains(attempt: int, *told: str) -> Account:

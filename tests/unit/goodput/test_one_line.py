@@ -86,9 +86,8 @@ def three_attempts(line: str, **throughput: int) -> Account:
         pytest.param(TITAN, {"tokensPerStep": 2400}, id="TorchTitan, by the tokens of a step and its tps on 24 GPUs"),
     ],
 )
-def test_three_attempts_of_199_steps_with_a_line_in_a_hundred_count_a_hundred_steps_each(
-    line: str, throughput: dict[str, int]
-) -> None:
+def test_three_attempts_with_a_line_in_a_hundred_count_a_hundred_steps(line: str, throughput: dict[str, int]) -> None:
+    """Each attempt makes 199 steps; a hundred count of each."""
     account = three_attempts(line, **throughput)
     begin, between = LOADS_SECONDS * 1000, BETWEEN_SECONDS * 1000
     assert account.milliseconds == {

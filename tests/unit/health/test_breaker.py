@@ -300,7 +300,7 @@ class TestClocks:
     def test_a_jump_never_takes_more_than_the_cap_and_recovery_goes_on(self, jump: float) -> None:
         assert_that_a_jump_takes_no_more_than_the_cap(20, jump)
 
-    def test_what_was_taken_by_a_clock_that_was_ahead_counts_until_a_window_has_really_passed(self) -> None:
+    def test_what_a_clock_ahead_took_counts_until_a_window_has_really_passed(self) -> None:
         """Each further leader, its clock less wrong than the one before, used to find the whole budget."""
         fleet = Stored.of(100, rules(**NODES))
         all_sick(fleet, *sorted(fleet.facts)[:40])

@@ -223,7 +223,7 @@ class TestCertain:
         assert assess(NodeWorld(fleet.facts["node-0000"], fleet.healths["node-0000"], fleet.rules, NOW)).grounds.certain
 
     @pytest.mark.parametrize("code", [119, 175])
-    def test_a_time_out_of_the_gpu_s_processor_is_certain_where_the_driver_asks_for_a_reset(self, code: int) -> None:
+    def test_a_gpu_processor_time_out_is_certain_if_the_driver_asks_for_reset(self, code: int) -> None:
         fleet = Stored.of(1, rules(**NODES))
         fleet.report("node-0000", evidence("Xid", code, subject=GPU), evidence("RecoveryAction", 1, subject=GPU))
         assert assess(NodeWorld(fleet.facts["node-0000"], fleet.healths["node-0000"], fleet.rules, NOW)).grounds.certain
@@ -304,7 +304,7 @@ class TestYield:
         _, rulings, _, _ = fleet.step(NOW)
         assert {name for name, ruling in rulings.items() if ruling.charge} == {"node-0001", "node-0002", "node-0003"}
 
-    def test_a_node_whose_record_cannot_be_read_takes_no_place_but_keeps_the_one_on_record(self) -> None:
+    def test_a_node_with_an_unreadable_record_takes_no_place_but_keeps_its_own(self) -> None:
         fleet = Stored.of(10, rules(**NODES))
         claim(fleet, *fleet.facts)
         fleet.unreadable = {"node-0000"}

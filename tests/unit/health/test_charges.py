@@ -66,9 +66,7 @@ def test_a_node_whose_record_is_refused_is_tried_again_where_a_place_is_left() -
 
 
 @pytest.mark.parametrize("is_stored", [None, True, False], ids=["under way", "stored", "failed"])
-def test_a_node_that_is_deleted_while_it_is_charged_keeps_its_place_unless_the_write_fails(
-    is_stored: bool | None,
-) -> None:
+def test_a_node_deleted_while_charged_keeps_its_place_unless_a_write_fails(is_stored: bool | None) -> None:
     operator = an_operator("node-00")
     operator.answered("node-01", is_stored=True, is_told=True)
     operator.delete_node("node-00")

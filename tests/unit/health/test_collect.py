@@ -64,7 +64,7 @@ def test_what_speaks_against_a_node(given: NodeWorld, reasons: list[str]) -> Non
     assert [f"{sign.source}/{sign.reason}" for sign in collect(given).all] == reasons
 
 
-def test_of_signs_with_one_key_the_strongest_is_kept_and_the_strongest_of_all_is_first() -> None:
+def test_the_strongest_sign_of_a_key_is_kept_and_the_strongest_is_first() -> None:
     found = collect(world(sick(evidence("Xid", 13), evidence("Xid", 79), evidence("RowRemapPending"))))
     assert [sign.weighs for sign in found.all] == sorted((sign.weighs for sign in found.all), reverse=True)
     assert len({sign.key for sign in found.all}) == len(found.all)

@@ -29,7 +29,7 @@ def test_a_node_is_judged_again_at_the_first_moment_that_asks_for_it() -> None:
     assert (engine.woken(LATER), engine.moments()) == (set(), [])
 
 
-def test_nothing_is_done_for_a_record_that_says_what_was_written_and_a_verdict_that_stays() -> None:
+def test_an_echo_of_a_verdict_that_stays_causes_no_work() -> None:
     engine, before = Engine(), verdict("n0")
     engine.set_verdict("n0", waking(before, LATER))
     assert engine.differs("n0", before), "the record has not come back yet"

@@ -67,7 +67,7 @@ def test_a_record_goes_when_nothing_in_it_matters(health: NodeHealth, forgotten:
     assert may_be_forgotten(health, WEEK, 600, NOW) is forgotten
 
 
-def test_everything_is_forgotten_in_the_end_and_a_clock_that_goes_back_forgets_nothing() -> None:
+def test_all_is_forgotten_in_the_end_and_nothing_by_a_clock_that_goes_back() -> None:
     worst = record(incidents=[incident(0)], offences=Offences(score="1000", as_of=NOW), spec=cordon(Decision.RELEASE))
     assert may_be_forgotten(worst, WEEK, 600, NOW + timedelta(days=120))
     assert not may_be_forgotten(record(age_days=31), WEEK, 600, NOW - timedelta(days=30))

@@ -131,9 +131,8 @@ class TestStages:
         assert (word is not None) == covered
         assert (wake is not None) == covered
 
-    def test_of_several_windows_the_nearest_counts_and_the_node_is_free_after_those_that_follow_without_a_gap(
-        self,
-    ) -> None:
+    def test_the_nearest_window_counts_with_those_that_follow_without_a_gap(self) -> None:
+        """The node is free after the last of them."""
         following = [window("b", ENDS + HOUR, ENDS + 2 * HOUR), window(), window("c", 30 * HOUR, 31 * HOUR)]
         windows = Windows.from_policy(policy(*following).maintenance)
         word, _ = windows.state_of_node(node(), after(STARTS))

@@ -220,9 +220,8 @@ def test_a_damaged_secret_is_made_anew_and_no_more_than_that(
     assert trusts(made.bundle, found.serving.parsed, leaders.now) == (name == SECRET_NAME)
 
 
-def test_a_certificate_without_names_and_an_authority_with_a_key_of_another_kind_are_made_anew(
-    leaders: Leaders,
-) -> None:
+def test_nameless_certificates_and_authorities_of_another_key_are_replaced(leaders: Leaders) -> None:
+    """The key of the authority is of another kind."""
     leaders.ensure()
     elliptic = ec.generate_private_key(ec.SECP256R1())
     of_nobody = _self_signed(elliptic)
@@ -250,9 +249,8 @@ def _pem(key: Any) -> bytes:
 
 
 @pytest.mark.parametrize("ahead", [2 * HOUR, 400 * DAY])
-def test_what_a_leader_made_whose_clock_was_ahead_is_replaced_once_the_clock_is_right(
-    leaders: Leaders, ahead: timedelta
-) -> None:
+def test_certificates_of_a_leader_with_a_clock_ahead_are_replaced(leaders: Leaders, ahead: timedelta) -> None:
+    """They are replaced once the clock is right."""
     assert_that_a_clock_ahead_is_made_up_for(leaders, ahead, every_hours=37 * 6)
 
 

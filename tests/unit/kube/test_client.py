@@ -28,7 +28,7 @@ async def test_a_refused_connection_is_reported_in_two_words(refused: Client) ->
     assert raised.value.cause == f"{refused._host}: Connection refused"
 
 
-async def test_a_guarded_client_asks_before_it_writes_and_the_one_that_it_was_made_of_does_not(refused: Client) -> None:
+async def test_a_guarded_client_asks_before_it_writes_and_its_original_does_not(refused: Client) -> None:
     def lost() -> float:
         raise LeadershipLost("another replica leads")
 

@@ -232,9 +232,7 @@ async def test_not_synced_before_the_first_whole_list(monkeypatch: pytest.Monkey
     assert made.synced.is_set()
 
 
-async def test_of_an_object_that_cannot_be_read_the_identity_is_kept_and_the_others_are_seen(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_an_unreadable_object_keeps_its_identity_and_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     absurd = pod("b", 2)
     absurd["metadata"]["creationTimestamp"] = "0000-01-01T00:00:00Z"
     later = pod("d", 7)

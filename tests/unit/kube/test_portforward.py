@@ -111,9 +111,11 @@ async def test_a_pod_that_is_gone_is_not_found(serve: Serve, client_of: Callable
         await open_port(client_of(await serve(PATH, none)))
 
 
-async def test_a_kubelet_that_is_away_is_an_error_although_a_plain_request_gets_another_answer(
+async def test_a_kubelet_that_is_away_is_an_error_despite_a_plain_answer(
     serve: Serve, client_of: Callable[[int], Client]
 ) -> None:
+    """A plain request gets another answer."""
+
     async def away(request: web.Request) -> web.StreamResponse:
         upgrade = "Upgrade" in request.headers
         body = {"kind": "Status", "message": "no route to host" if upgrade else "Upgrade request required"}

@@ -86,7 +86,7 @@ def test_one_lost_path_long_ago_fences_nobody_when_the_coordinator_is_away():
     assert all(worker.is_training for worker in world.workers)
 
 
-def test_a_launcher_that_hears_of_a_later_attempt_only_from_neighbours_ends_its_ranks():
+def test_news_of_a_later_attempt_from_neighbours_alone_ends_the_ranks():
     """Cut off from the coordinator and from those that it has told: these two only hear each other and worker 2."""
     world = World(12)
     world.start()

@@ -93,7 +93,7 @@ def peer_of_the_next_attempt():
         yield Peer(1, "127.0.0.1", there.getsockname()[1])
 
 
-def test_a_neighbour_in_a_later_attempt_ends_the_ranks_of_a_worker_that_lost_the_coordinator(
+def test_a_neighbours_later_attempt_ends_ranks_that_lost_the_coordinator(
     coordinator, run_python, peer_of_the_next_attempt, until
 ):
     launcher = run_python(STEPS)

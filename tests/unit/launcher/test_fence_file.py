@@ -74,7 +74,7 @@ def test_a_file_system_without_links_does_as_well(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("text", ['{"attempt": 3}', '{"attempt": 3, "id": "\\u001b[31m"}'])
-def test_a_fence_file_without_an_identity_that_can_be_reported_gets_one_with_the_next_attempt(tmp_path, text):
+def test_a_fence_file_without_reportable_identity_gets_one_next_attempt(tmp_path, text):
     path = tmp_path / ".muster-gang"
     path.write_text(text)
     assert json.loads(claim_fence_file(str(path), 3)) == {"attempt": 3, "id": "", "error": ""}
@@ -364,7 +364,7 @@ def test_a_gang_that_cannot_see_whether_a_successor_comes_ends_within_its_fence(
     assert not any(worker.is_training for worker in world.workers)
 
 
-def test_while_the_coordinator_answers_the_fence_file_and_its_storage_are_nobodys_concern():
+def test_fence_file_and_storage_are_ignored_while_the_coordinator_answers():
     world = World(4, has_storage=True)
     world.start()
     world.fence_file, world.storage_stalls = 2, True
@@ -402,7 +402,8 @@ def test_storage_that_came_after_the_start_ends_nobody_when_it_goes_again():
     assert all(worker.is_training for worker in world.workers)
 
 
-def test_a_successor_ends_even_those_who_could_not_read_the_fence_file_at_their_start():
+def test_a_successor_ends_even_workers_that_could_not_read_the_fence_file():
+    """They could not read it at their start."""
     world = whose_storage_came_after_its_start()
     world.fence_file = 2
     world.clock.run(PERIOD_SECONDS + 0.1)
@@ -410,8 +411,8 @@ def test_a_successor_ends_even_those_who_could_not_read_the_fence_file_at_their_
 
 
 @pytest.mark.parametrize("seconds", [8.0, 20.0])
-def test_at_any_pace_of_the_coordinator_the_fence_file_is_asked_only_once_an_answer_is_overdue(seconds):
-    """Nightly tests have a shorter one, too."""
+def test_at_any_pace_the_fence_file_is_asked_only_after_an_overdue_answer(seconds):
+    """The pace is the coordinator's. Nightly tests have a shorter one, too."""
     the_fence_file_is_asked_once_an_answer_is_overdue(seconds)
 
 
@@ -437,7 +438,7 @@ def test_a_worker_is_not_ready_before_it_knows_whether_it_can_read_the_fence_fil
 
 
 @pytest.mark.parametrize("unmounted", [0, 2])
-def test_a_launcher_in_whose_pod_the_volume_is_missing_tells_that_it_reads_another_fence_file(unmounted):
+def test_a_launcher_without_the_volume_reports_another_fence_file(unmounted):
     world = World(4, has_storage=True)
     world.runs, world.claims, world.unmounted = False, True, frozenset([unmounted])
     world.clock.run(5)

@@ -84,7 +84,7 @@ def test_the_block_may_be_in_either_stream() -> None:
     )
 
 
-def test_lines_of_other_ranks_are_left_out_where_the_named_one_has_printed_no_exception() -> None:
+def test_other_ranks_lines_are_left_out_where_the_named_rank_raised_none() -> None:
     own = "[rank1]:[E521 15:43:02 ProcessGroupNCCL.cpp:616] [Rank 1] Watchdog caught collective operation timeout\n"
     text = exception(0, "RuntimeError: Connection closed by peer") + own + block(failed(1, code=-6))
     first = first_of(text)
@@ -92,7 +92,8 @@ def test_lines_of_other_ranks_are_left_out_where_the_named_one_has_printed_no_ex
     assert first.lines == (own.strip(), "Signal 6 (SIGABRT) received by PID 77")
 
 
-def test_the_exception_is_found_behind_those_of_seven_victims_and_the_noise_of_their_libraries() -> None:
+def test_the_exception_is_found_behind_seven_victims_and_their_noise() -> None:
+    """The noise is what their libraries print."""
     noise = "node-7:4242:77 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM\n" * 50
     victims = [exception(rank, "RuntimeError: Connection closed by peer") + noise for rank in range(7)]
     assert last_of(noise + exception(7, "ValueError: no") + "".join(victims) + block(failed(7))) == "ValueError: no"

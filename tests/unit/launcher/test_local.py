@@ -61,7 +61,8 @@ def test_it_is_looked_anew_for_each_attempt_and_each_listing():
     assert len(stage.children) == 3
 
 
-def test_a_child_that_ends_since_something_else_is_asked_has_not_failed_and_the_next_one_begins_at_once():
+def test_a_child_ended_by_another_order_has_not_failed_and_the_next_begins():
+    """The next child begins at once."""
     stage = Stage()
     stage.local.poll(0.0, {}, order(2))
     stage.local.poll(1.0, {}, order(2, 1))

@@ -104,7 +104,7 @@ def test_a_line_that_takes_for_ever_ends_the_child_and_the_next_one_goes_on(turn
     assert not one.matcher.error
 
 
-def test_a_pattern_that_this_python_cannot_read_is_named_though_its_child_has_ended_by_then(turns):
+def test_an_unreadable_pattern_is_named_though_its_child_has_ended(turns):
     """A newer Python's: the operator has taken it for a good one."""
     one = turns("(")
     one.printed[0].put([b"step 4"])
@@ -157,7 +157,7 @@ def test_a_pattern_that_is_none_is_named(turns):
     one.until(lambda: not one.matcher.pids, "the end of the child")
 
 
-def test_of_more_output_than_can_be_looked_through_the_newest_is_kept_and_no_turn_waits_for_the_child(turns):
+def test_excess_output_keeps_the_newest_and_no_turn_waits_for_the_child(turns):
     one = turns(r"step (\d+)")
     one.printed[0].put([b"step 1"])
     one.until(lambda: one.printed[0].take_steps() == [1], "a step")

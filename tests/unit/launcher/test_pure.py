@@ -193,7 +193,7 @@ def test_a_line_that_tells_of_wrong_results_is_no_step(tmp_path):
     assert file.problem == ""
 
 
-def test_of_several_lines_about_wrong_results_the_one_counts_that_reaches_furthest_back(tmp_path):
+def test_the_line_of_wrong_results_that_reaches_furthest_back_counts(tmp_path):
     """Of ranks that share a file, or of one that looks closer."""
     path = tmp_path / "progress"
     file = ProgressFile(str(path))

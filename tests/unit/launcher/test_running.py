@@ -173,7 +173,7 @@ def test_a_failed_rank_is_told_with_code_tail_and_its_neighbour_goes_on(coordina
     assert report.ranks[1].exited_age_seconds >= 0
 
 
-def test_the_last_lines_of_a_rank_that_ended_well_are_told_where_they_hold_a_traceback(coordinator, run_python):
+def test_a_rank_that_ended_well_reports_its_last_lines_with_a_traceback(coordinator, run_python):
     run_python(
         "import os, sys, traceback\n"
         "print('the end', file=sys.stderr)\n"
@@ -244,9 +244,7 @@ def test_a_preset_ends_the_command_of_a_start_that_goes_on(coordinator, run_pyth
     until(lambda: "words ['--load', '/c', '--ckpt-step', '40']" in launcher.text, "one that goes on")
 
 
-def test_a_preset_lets_the_frameworks_own_file_name_the_checkpoint_before_any_rank_runs(
-    coordinator, run_python, until, tmp_path
-):
+def test_a_preset_writes_the_frameworks_pointer_file_before_any_rank_runs(coordinator, run_python, until, tmp_path):
     (tmp_path / "latest").write_text("global_step80")  # incomplete, or of a history that was left behind
     launcher = run_python(
         f"print('says', open({str(tmp_path / 'latest')!r}).read(), flush=True)",
@@ -333,7 +331,7 @@ def test_files_of_an_attempt_stay_in_the_directory_of_the_launcher(coordinator, 
     assert Path(launcher.text.strip()).is_relative_to(launcher.directory / "attempt-1")
 
 
-def test_a_pipe_in_the_place_of_the_progress_file_holds_up_nobody_and_not_the_next_attempt(coordinator, run_python):
+def test_a_pipe_in_place_of_the_progress_file_holds_up_no_attempt(coordinator, run_python):
     """A wrapper that puts one there, to read the steps itself."""
     run_python(
         "import os, pathlib, time\n"

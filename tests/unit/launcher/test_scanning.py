@@ -82,9 +82,8 @@ def test_a_new_checkpoint_is_reported_while_ranks_run(coordinator, run_python, t
     assert report.checkpoints_scanned_for_attempt == 0
 
 
-def test_a_worker_that_does_not_judge_tells_what_is_there_and_looks_no_more_while_ranks_run(
-    coordinator, run_python, tmp_path
-):
+def test_a_worker_that_does_not_verify_scans_only_before_its_ranks_run(coordinator, run_python, tmp_path):
+    """It reports what is there."""
     write_checkpoint(tmp_path / "ckpt", 10)
     (tmp_path / "ckpt/step-10/model.bin").write_bytes(b"torn")
     run_python(HANG, MUSTER_CHECKPOINT_DIRECTORY=str(tmp_path / "ckpt"), MUSTER_SCAN_SECONDS="0.05")
@@ -240,9 +239,8 @@ def test_another_job_may_save_to_a_store_and_this_one_not(coordinator, run_pytho
     another_job_may_save_elsewhere(coordinator, run_python, tmp_path, packages, own="", other="noisy://")
 
 
-def test_another_job_in_a_store_that_nobody_can_open_is_told_and_the_own_directory_counts(
-    coordinator, run_python, tmp_path
-):
+def test_a_store_of_another_job_that_cannot_be_opened_is_reported(coordinator, run_python, tmp_path):
+    """The job's own directory counts all the same."""
     write_checkpoint(tmp_path / "ckpt", 10)
     run_python(HANG, MUSTER_CHECKPOINT_DIRECTORY=str(tmp_path / "ckpt"))
     coordinator.wait_to_run(1, requested_resume="", requested_directory="wibble://bucket/base")

@@ -74,7 +74,8 @@ def test_what_is_taken_back_twice_is_lost_twice_and_no_second_of_it_twice() -> N
     assert of(clock) == (30, 20 + 20, 40.0, 20)
 
 
-def test_the_fall_is_believed_with_the_third_line_and_the_program_is_alive_all_the_while() -> None:
+def test_a_fall_of_steps_is_believed_with_the_third_line() -> None:
+    """The program is alive all the while."""
     clock = told(*a_second_each(*range(1, 51)))
     for step, steps, at in ((31, 50, 50.0), (32, 50, 51.0), (33, 33, 52.0)):
         clock.add_step(step, at)
@@ -101,7 +102,8 @@ def test_a_stray_number_at_the_beginning_is_forgotten_with_the_third_line_after_
     assert of(told((41, 0.0), (10**5, 1.0), *a_second_each(42, 43, 44, begin=2.0))) == (44, 0, 0.0, None)
 
 
-def test_the_longest_wait_for_a_step_is_known_after_twenty_and_has_what_was_between_them() -> None:
+def test_the_longest_wait_for_a_step_is_known_after_twenty_steps() -> None:
+    """It has what was between the steps."""
     clock = told(*a_second_each(*range(1, 11)), (11, 40.0), *a_second_each(*range(12, 21), begin=41.0))
     assert clock.longest_wait_seconds() is None
     clock.add_step(21, 50.0)
@@ -133,7 +135,8 @@ def test_an_evaluation_that_counts_anew_is_no_training() -> None:
     assert of(clock) == (301, 0, 0.0, None)
 
 
-def test_another_count_that_begins_anywhere_is_none_once_the_training_goes_on_from_where_it_was() -> None:
+def test_another_count_is_dropped_once_training_goes_on_from_where_it_was() -> None:
+    """The other count may begin anywhere."""
     clock = told(*a_second_each(*range(1, 301)), *a_second_each(*range(50, 70), begin=300.0))
     assert clock.lost_steps > 0
     clock.add_step(301, 321.0)

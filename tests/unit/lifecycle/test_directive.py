@@ -53,7 +53,7 @@ def test_the_ranks_of_a_hung_attempt_print_their_stacks(reason: str, resumed: in
     assert told(Scene(a_job()).gang(4, go=False, incidents=[incident])).stacks_of_attempt == wanted
 
 
-def test_the_ranks_of_a_hung_attempt_print_their_stacks_also_where_their_pod_is_replaced() -> None:
+def test_hung_ranks_print_their_stacks_even_where_their_pod_is_replaced() -> None:
     scene = Scene(a_job()).gang(4, go=False, incidents=[an_incident(3, reason="StepTimeout")])
     directive = told(scene, incarnation=2)
     assert (directive.kind, directive.stacks_of_attempt) == (EXIT, 3)

@@ -190,9 +190,8 @@ def test_an_evacuation_without_a_place_is_solved_once_for_each_decision(
 
 
 @pytest.mark.parametrize(("gone_by", "seconds"), [(400, 340), (-10, 300)])
-def test_a_save_is_waited_for_until_a_minute_before_a_window_or_for_five_by_who_is_told_late(
-    gone_by: float, seconds: float
-) -> None:
+def test_a_save_is_awaited_until_a_minute_before_a_window(gone_by: float, seconds: float) -> None:
+    """A job that learns of the window late has five minutes."""
     begun = Evacuation(reason="NodeMaintenance", nodes=["n1"], since=at(0), deadline=at(4000))
     job = a_job(checkpoint={"directory": "/checkpoints", "saveTimeoutSeconds": 4000})
     for now, is_over in ((seconds - 1, False), (seconds, True)):
@@ -204,9 +203,7 @@ def test_a_save_is_waited_for_until_a_minute_before_a_window_or_for_five_by_who_
         assert isinstance(step, EndEvacuation) is is_over
 
 
-def test_a_gang_of_many_segments_that_all_have_to_leave_is_tried_a_bounded_number_of_times(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_gang_of_many_segments_that_all_have_to_leave_has_bounded_tries(monkeypatch: pytest.MonkeyPatch) -> None:
     count = 4 * placing.MOST_TRIES
     world = world_of(Gang(("r0",) * count, (CORDON,) * count, Counter(), size=2))
     assert world.gang is not None

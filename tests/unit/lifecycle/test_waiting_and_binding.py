@@ -354,9 +354,10 @@ def test_meanwhile_it_says_when_it_tries_again() -> None:
     ("seen_seconds", "held_seconds"),
     [(0.0, 3600.0), (3000.0, 600.0), (3600.0, 0.0), (9000.0, 0.0)],
 )
-def test_nobody_waits_longer_than_the_longest_hold_whatever_the_clock_of_a_leader_of_before_showed(
+def test_a_hold_lasts_no_longer_than_the_longest_whatever_clocks_showed(
     seen_seconds: float, held_seconds: float
 ) -> None:
+    """An earlier leader's clock was hours ahead."""
     ahead = at(100 + 7 * 3600)
     scene = Scene(a_job()).fleet().gang(go=False, members=[], hold_until=ahead, reason="AssemblyTimedOut")
     world = scene.but(attempt_age_seconds=seen_seconds).world()
@@ -415,9 +416,10 @@ def test_no_node_is_taken_in_place_of_a_lost_one_beyond_the_limit(limit: NodeLim
 
 
 @pytest.mark.parametrize(("limit", "gives_way"), [(None, False), (NodeLimit(6), False), (NodeLimit(4), True)])
-def test_a_gang_whose_limit_has_no_room_to_move_as_a_whole_gives_way_though_nobody_waits(
+def test_a_gang_whose_limit_has_no_room_to_move_gives_way_without_waiters(
     limit: NodeLimit | None, gives_way: bool
 ) -> None:
+    """It would have to move as a whole."""
     answer = NotPlaced("TopologyUnsatisfied", "needs 1 more node in rack r0")
     scene = with_a_hole(Scene(a_job())).pods().but(queue_decision=QueueDecision(1, 1, answer), limit=limit)
     scene.fleet_changes["holders"] = {node: {scene.job.metadata.uid} for node in ("n0", "n2")}
@@ -457,9 +459,8 @@ def test_for_a_record_beyond_its_namespaces_limit_no_pod_is_made_and_its_job_wai
 
 
 @pytest.mark.parametrize(("changes", "count"), [({}, 1), ({"unschedulable": True}, 0), ({"ready": False}, 0)])
-def test_a_node_that_a_gang_has_left_counts_while_its_pod_is_there_unless_it_is_out_of_service(
-    changes: dict[str, Any], count: int
-) -> None:
+def test_a_node_that_a_gang_has_left_counts_while_its_pod_is_there(changes: dict[str, Any], count: int) -> None:
+    """A node that is out of service does not count."""
     scene = Scene(a_job()).fleet(4).node("n1", **changes).gang(members=worker_views("n0", "", "n2")).pods()
     scene.pod(1, node="n1")
     scene.fleet_changes["holders"] = {f"n{number}": {scene.job.metadata.uid} for number in range(3)}
@@ -528,7 +529,7 @@ def test_what_the_kubelet_may_lack_for_a_pod_is_said_with_where_its_cause_stands
     assert waits(VOLUMES, containers=begun) == waits(VOLUMES, node="") == "waiting for the pod of worker 0 on n0 to run"
 
 
-def test_a_decision_for_which_the_solver_is_not_prepared_names_what_to_prepare_and_nothing_else() -> None:
+def test_a_decision_without_a_prepared_solver_names_only_what_to_prepare() -> None:
     scene = Scene(a_job()).fleet(PART + 8).gang().pods().all(running(1, step=7))
     del scene.nodes["n1"]
     world = scene.world()

@@ -513,7 +513,7 @@ class TestWhatIsWrittenOnNodes:
         ("component", "resource", "verbs"),
         [("node-condition", "nodes/status", ["patch"]), ("node-taint", "nodes", ["get", "patch"])],
     )
-    def test_its_right_is_one_more_for_the_operator_and_left_out_unless_the_overlay_has_it(
+    def test_its_right_is_added_to_the_operator_only_where_an_overlay_has_it(
         self, root: Path, base: Manifests, component: str, resource: str, verbs: list[str]
     ) -> None:
         folder = root / "manifests" / "components" / component

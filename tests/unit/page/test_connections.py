@@ -134,7 +134,7 @@ async def test_a_readers_connection_takes_nothing_from_the_budget_for_handshakes
         reader.close()
 
 
-async def test_new_tokens_of_a_user_take_from_the_budget_for_handshakes_though_they_are_good(
+async def test_new_good_tokens_of_a_user_take_from_the_handshake_budget(
     fleet: Fleet, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A tenant makes as many tokens as it likes. A reader who is known connects all the same."""

@@ -130,7 +130,8 @@ def test_a_soft_taint_is_avoided_where_that_costs_no_domain() -> None:
     assert nodes_of(solve(a_fleet([*nodes, other]), ask(3))) == ("n0", "n1", "n2")
 
 
-def test_a_node_in_doubt_is_avoided_where_that_costs_no_domain_and_from_then_on_alone() -> None:
+def test_a_suspect_node_is_avoided_where_that_costs_no_domain() -> None:
+    """It is not avoided before and after the suspicion."""
     fleet = tree("b1/r1:3")
     assert solve(fleet, ask(2)) == Placed(("b1-r1-0", "b1-r1-1"))
     fleet.set_suspicion("b1-r1-0", Suspicion())

@@ -44,7 +44,7 @@ def test_a_share_is_of_the_fleets_own_middle() -> None:
     assert least(limit(minimum_percent=95), known=(FLOOR,)) == 556.0, "there is none yet"
 
 
-def test_a_share_that_healthy_figures_do_not_all_reach_is_lowered_to_one_that_they_do_and_named() -> None:
+def test_a_share_beyond_healthy_figures_is_lowered_to_theirs_and_named() -> None:
     varied = replace(HISTORY, healthy=0.9)
     found = apply_limits(LIKE, [varied], SHOWN, [limit(minimum_percent=95)])
     (one,) = found.thresholds

@@ -40,7 +40,7 @@ def test_with_several_histories_each_judges_its_own() -> None:
     assert transports(a_threshold("IB"), a_threshold("Socket")) == ["IB", "Socket"]
 
 
-def test_a_published_floor_holds_for_its_own_transport_only_and_a_required_figure_for_any() -> None:
+def test_a_published_floor_holds_for_one_transport_a_required_one_for_any() -> None:
     assert transports(a_threshold("IB", middle=None, floor=10.0)) == ["IB"]
     assert transports(a_threshold("IB", middle=None, floor=10.0, is_required=True)) == [""]
 

@@ -226,7 +226,8 @@ def test_the_noise_of_three_nodes_without_history_blames_nobody() -> None:
     assert blamed == 0
 
 
-def test_a_node_alone_in_its_rack_whose_links_carry_next_to_nothing_is_told_where_no_history_is() -> None:
+def test_a_lone_node_with_poor_links_is_reported_where_no_history_is() -> None:
+    """It is alone in its rack, and its links carry next to nothing."""
     members = gang(5, per_leaf=4)
     (alone,) = (name for name, where in ((m.name, m.domains[-1]) for m in members) if where == members[-1].domains[-1])
     told = judged(members, slow(alone, rate=0.03), thresholds=NOTHING_KNOWN)
@@ -391,7 +392,7 @@ def test_a_probe_that_fails_on_most_nodes_alike_is_not_the_nodes() -> None:
 
 
 @pytest.mark.parametrize("size", [2, 3])
-def test_a_probe_that_fails_on_all_of_a_few_is_not_the_nodes_unless_a_result_is_wrong(size: int) -> None:
+def test_a_probe_that_fails_on_all_of_a_few_blames_only_wrong_results(size: int) -> None:
     members = gang(size)
     hung = [LocalOutcome(member.name, "memory-pattern", How.NO_RESULT) for member in members]
     verdict = verdict_on(members, (), own=hung)

@@ -73,9 +73,7 @@ def test_each_process_of_a_crew_answers(zygote: Prober) -> None:
     assert answer["parts"][0]["mark"]["model"]
 
 
-def test_a_probe_that_hangs_is_a_finding_that_names_where_and_takes_its_descendants_along(
-    zygote: Prober, clocks: Clocks
-) -> None:
+def test_a_hung_probe_is_a_finding_with_its_place_and_ends_its_descendants(zygote: Prober, clocks: Clocks) -> None:
     zygote.send(order("stubborn", deadline=120))
     eventually("the probe is busy", clocks.is_busy)
     clocks.pass_time(121)

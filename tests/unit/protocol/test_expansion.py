@@ -88,7 +88,7 @@ def test_only_variables_whose_own_text_refers_to_musters_are_completed() -> None
     assert with_identity({REFERRING: '["GONE"]'}) == {REFERRING: '["GONE"]'}
 
 
-def test_what_the_job_says_of_paths_and_patterns_reaches_the_launcher_as_it_is_written() -> None:
+def test_paths_and_patterns_of_the_job_reach_the_launcher_as_written() -> None:
     checkpoint = {"directory": "/c/$(OWN)", "localDirectory": "/l/$$(A)"}
     container = {"name": "main", "image": "i", "command": ["x"], "env": [{"name": "OWN", "value": "own"}]}
     job = a_job(
@@ -112,9 +112,8 @@ def test_what_the_job_says_of_paths_and_patterns_reaches_the_launcher_as_it_is_w
         ("$(OWN) $$(OWN) $$ $", "own $(OWN) $ $"),
     ],
 )
-def test_variables_that_refer_to_musters_get_them_whatever_the_container_and_the_kubelet_say(
-    written: str, read: str, mode: str
-) -> None:
+def test_variables_that_refer_to_musters_get_musters_values(written: str, read: str, mode: str) -> None:
+    """The container and the kubelet may say otherwise."""
     env = [("NODE_RANK", "0"), ("MASTER_ADDR", "job-0.svc"), ("OWN", "own"), ("SHARD", written)]
     container = {"name": "main", "image": "i", "command": ["x"], "env": [{"name": n, "value": v} for n, v in env]}
     job = a_job(launch={"mode": mode}, template={"spec": {"containers": [container]}})

@@ -217,7 +217,8 @@ def test_of_a_checkpoint_in_a_store_auto_tells_only_who_loads_from_there() -> No
     assert found == (("--ckpt-step", "$(MUSTER_RESUME_STEP)"), ("--load",), ())
 
 
-def test_who_can_never_go_on_from_the_jobs_own_directory_is_known_before_it_has_saved() -> None:
+def test_presets_that_can_never_resume_from_the_directory_are_known() -> None:
+    """They are known before the job has saved."""
     cannot = {name for name in BY_NAME if never(name, "s3://b/c")}
     assert cannot == {
         "HuggingFaceTrainer",

@@ -19,7 +19,8 @@ def many(charges: Charges, now: float, first: int = 0) -> None:
         charges.charge("team", f"job-{number}", now)
 
 
-def test_a_job_stands_behind_for_an_hour_then_two_then_four_up_to_a_day_and_its_namespace_does_not() -> None:
+def test_a_job_stands_behind_for_an_hour_then_twice_as_long_up_to_a_day() -> None:
+    """Its namespace does not stand behind."""
     charges, now = Charges(), 0.0
     pauses = []
     for _ in range(7):
@@ -30,7 +31,8 @@ def test_a_job_stands_behind_for_an_hour_then_two_then_four_up_to_a_day_and_its_
     assert pauses == [HOUR, 2 * HOUR, 4 * HOUR, 8 * HOUR, 16 * HOUR, LONGEST_SECONDS, LONGEST_SECONDS]
 
 
-def test_its_namespace_stands_behind_as_long_once_one_job_more_does_it_than_pays_alone() -> None:
+def test_its_namespace_stands_behind_once_more_jobs_do_than_pay_alone() -> None:
+    """It stands behind as long as a job."""
     charges, now = Charges(), 0.0
     for number in range(JOBS_THAT_PAY_ALONE):
         charges.charge("team", f"job-{number}", now)
@@ -120,6 +122,6 @@ def test_who_waits_is_passed_by_reservations_that_come_to_nothing_once_in_a_paus
 
 @settings(max_examples=8)
 @given(stories(most_jobs=4))
-def test_in_any_queue_who_waits_is_passed_by_reservations_that_come_to_nothing_once_in_a_pause(jobs: list[Job]) -> None:
+def test_a_waiting_job_is_passed_by_vain_reservations_once_in_a_pause(jobs: list[Job]) -> None:
     """More and longer queues: tests/unit/nightly/queueing/test_charges.py."""
     passed_once_in_a_pause(jobs)

@@ -41,7 +41,7 @@ def answers(fleet: Fleet, jobs: list[WaitingJob], quotas: Any) -> dict[str, Plac
     return {job.name.partition("/")[2]: turns[job.job_uid].answer for job in jobs}
 
 
-def test_a_namespace_with_quota_for_one_node_that_asks_for_the_fleet_keeps_nobody_waiting() -> None:
+def test_a_job_for_the_fleet_with_quota_for_one_node_keeps_nobody_waiting() -> None:
     """64 nodes, one of them in use by somebody who ends some day: seven others have theirs meanwhile."""
     fleet = tree("b1/r1:56+8")
     greedy = counted("greedy", 64)
@@ -140,8 +140,8 @@ def test_gangs_count_with_what_they_hold_beyond_their_pods() -> None:
     assert told(found) == {"a": "QuotaExceeded"}, "the pod that is about to be created counts"
 
 
-def test_each_namespace_is_asked_once_and_all_names_of_a_quota_are_read_once_whatever_the_queue_is() -> None:
-    """A tenant may have hundreds of quotas with a thousand names each."""
+def test_each_namespace_is_asked_once_and_each_quotas_names_are_read_once() -> None:
+    """However long the queue is: a tenant may have hundreds of quotas with a thousand names each."""
     asked = Counter[str]()
     read = 0
 

@@ -123,7 +123,7 @@ class TestTheWord:
         assert (spec.corruption.found_at, spec.corruption.suspect_beyond_step) == (900, 899)
         assert spec.checkpoint == Resume(step=800, path="/checkpoints/step-800")
 
-    def test_on_a_node_that_is_known_to_be_sick_it_is_the_nodes_fault_and_who_was_there_moves(self) -> None:
+    def test_on_an_unhealthy_node_blames_the_node_and_moves_its_worker(self) -> None:
         both = (RankReport(rank, 0, alive=True, corruption=NON_FINITE_LOSS, found_at=24) for rank in (0, 1))
         here = scene(*(running(1, 24, rank.rank, ranks=(rank,)) for rank in both))
         world = here.world()
@@ -495,7 +495,7 @@ class TestNodes:
         assert spec.corruption is not None
         assert (spec.corruption.culprits, spec.corruption.examination) == ([], None)
 
-    def test_who_has_come_since_is_no_culprit_and_those_who_stay_cannot_clear_who_has_left(self) -> None:
+    def test_new_nodes_are_no_culprits_and_old_ones_cannot_clear_those_gone(self) -> None:
         play = with_checkers(stopped(scene(wrong()), 20, 10), n2={"starved": True})
         for node in ("n3", "n4"):  # one replacement after the other
             spec = self._next(play)

@@ -127,9 +127,7 @@ class TestUnfencedWorkers:
         assert isinstance(start(here), GangSpec) == starts
 
     @pytest.mark.parametrize(("state", "fenced"), [(RECLAIMING, False), (IDLE, True)])
-    def test_of_a_hang_it_stays_on_record_until_the_other_ranks_have_printed_their_stacks(
-        self, state: str, fenced: bool
-    ) -> None:
+    def test_of_a_hang_stay_on_record_until_the_other_ranks_print_their_stacks(self, state: str, fenced: bool) -> None:
         """What the last of them print is compared with what it has printed."""
         hang = an_incident(1, reason="StepTimeout", settled=True)
         here = waiting(unfenced_workers=[an_unfenced_worker("old", -1)], incidents=[hang])
@@ -169,7 +167,7 @@ class TestUnfencedWorkers:
         (unfenced_worker,) = recover(here.world()).unfenced_workers
         assert unfenced_worker.fenced_time == at(100 + 45 + 2)
 
-    def test_where_nobody_misses_it_its_fence_counts_from_the_moment_at_which_another_has_gone_on(self) -> None:
+    def test_missed_by_nobody_are_fenced_from_the_moment_another_goes_on(self) -> None:
         here = self.lost().launcher(1, running(1, 7, heard_age_seconds=45, step_age_seconds=60))
         here.all(running(1, 7, step_age_seconds=60)).launcher(
             1, running(1, 7, heard_age_seconds=45, step_age_seconds=60)
@@ -431,7 +429,7 @@ def test_who_fails_with_the_culprit_is_counted_at_once(fall: list[int], others: 
 OWN = 'Traceback (most recent call last):\n  File "/train.py", line 8, in main\n    f()\nValueError: bad data\n'
 
 
-def test_it_is_written_down_whether_an_exception_of_the_program_s_own_ended_the_culprit() -> None:
+def test_it_is_recorded_whether_an_own_exception_ended_the_culprit() -> None:
     record = recover(
         Scene(a_job()).fleet().gang().pods().all(running(1, 7)).launcher(1, failed(1, 1, tail=OWN)).world()
     )
@@ -591,14 +589,15 @@ class TestTogether:
         (incident,) = self.lost(1, seconds=103.0, go=False).incidents
         assert "; then container main of pod" in incident.message
 
-    def test_a_pod_replaced_since_the_last_start_and_there_before_the_incident_is_no_new_one(self) -> None:
+    def test_a_pod_replaced_before_the_incident_is_no_new_one(self) -> None:
+        """It was replaced since the last start."""
         assert len(self.lost(1, seconds=103.0, pod_uid="").incidents) == 1
 
     def test_when_the_clock_has_gone_back_a_pod_that_no_start_names_counts_as_new(self) -> None:
         assert len(self.lost(1, seconds=90.0, go=False).incidents) == 2
 
 
-def test_of_nodes_that_are_lost_together_each_is_named_in_the_incident_and_in_the_event() -> None:
+def test_nodes_lost_together_are_all_named_in_the_incident_and_the_event() -> None:
     scene = Scene(a_job(nodes=4)).fleet(8).gang().pods().all(running(1, step=7))
     del scene.nodes["n1"], scene.nodes["n3"]
     world = scene.world()

@@ -70,7 +70,7 @@ def test_what_does_not_end_with_a_traceback_is_none(tail: str) -> None:
     assert raised_at_the_end(tail) == ""
 
 
-def test_the_lines_of_a_rank_that_ended_with_code_0_are_read_when_they_come_and_not_for_each_decision() -> None:
+def test_lines_of_a_rank_that_ended_well_are_read_once_as_they_come() -> None:
     ended = RankReport(0, 0, alive=False, exit_code=0, tail=RAISED)
     assert reported_cause(ended) == "RuntimeError: no"
     read = RankView(**{**vars(ended), "tail": "step 1"}, cause=reported_cause(ended))

@@ -435,7 +435,7 @@ def test_an_exception_stands_before_what_was_printed_behind_it() -> None:
         ("ValueError: bad data", 6, False),
     ],
 )
-def test_an_exception_of_the_program_s_own_is_told_from_one_that_may_come_of_the_node(
+def test_own_exceptions_of_the_program_are_those_that_no_node_can_cause(
     raised: str, by_signal: int | None, own: bool
 ) -> None:
     tail = f'Traceback (most recent call last):\n  File "/code/train.py", line 88, in main\n    f()\n{raised}\n'
@@ -551,9 +551,7 @@ def test_a_gang_of_which_nobody_is_heard_is_given_longer() -> None:
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
-def test_of_a_workers_ranks_the_killed_one_goes_before_those_that_end_in_the_same_moment(
-    order: tuple[int, ...],
-) -> None:
+def test_the_killed_rank_of_a_worker_goes_before_those_that_end_with_it(order: tuple[int, ...]) -> None:
     ranks = (
         RankReport(
             rank=0, local_rank=0, alive=False, exit_code=1, tail="ConnectionError: peer closed", exited_age_seconds=3.0

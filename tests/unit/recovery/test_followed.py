@@ -154,7 +154,8 @@ def test_whether_the_program_got_beyond(incidents: list[GangIncident], saved: in
     assert [word.went_on for word in words] == want
 
 
-def test_a_word_says_which_job_which_attempt_and_what_and_nothing_that_a_container_printed() -> None:
+def test_a_failure_report_has_nothing_that_a_container_printed() -> None:
+    """It says which job, which attempt and what failed."""
     _, (word,) = failures_that_followed(gang(failed(attempt=7, step=5), failed(attempt=8, step=5, hours=1)))
     assert (word.owner, word.job, word.attempt, word.what) == ("team-a", "team-a/llama", 7, "RankFailed (exit code 1)")
     assert word.time == EPOCH

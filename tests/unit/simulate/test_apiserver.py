@@ -108,7 +108,7 @@ def test_what_exists_is_not_created_again_and_what_is_gone_is_not_found(cluster:
             call(GANG)
 
 
-def test_a_patch_that_changes_nothing_makes_no_version_and_one_of_the_spec_a_generation(cluster: Cluster) -> None:
+def test_a_no_op_patch_makes_no_version_and_a_spec_patch_a_generation(cluster: Cluster) -> None:
     def patched(spec: dict[str, Any]) -> tuple[str, int]:
         metadata = json.loads(cluster.server.patch(GANG, {"spec": spec}, "merge"))["metadata"]
         return metadata["resourceVersion"], metadata["generation"]

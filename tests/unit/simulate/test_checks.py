@@ -104,9 +104,8 @@ def test_a_rank_starts_on_another_node_than_one_for_which_sigkill_waits(stage: S
     assert first.alive
 
 
-def test_a_rank_for_which_sigkill_waits_is_in_the_way_on_its_own_node_until_its_pod_is_removed_by_force(
-    stage: Stage,
-) -> None:
+def test_an_unkillable_rank_blocks_its_node_until_its_pod_is_removed(stage: Stage) -> None:
+    """SIGKILL waits in the kernel, and the pod is removed by force."""
     first = stage.start(1, "n0", "first")
     hang_in_the_kernel(first)
     assert not first.kill()
@@ -131,7 +130,8 @@ BACK = {
 }
 
 
-def test_a_start_behind_the_newest_is_allowed_after_two_starts_from_it_that_made_no_step(stage: Stage) -> None:
+def test_a_start_behind_the_newest_is_allowed_after_two_vain_ones_from_it(stage: Stage) -> None:
+    """A start is vain if it makes no step."""
     for step in (10, 20):
         stage.save(step)
     for attempt in (1, 2):

@@ -94,7 +94,7 @@ def test_what_is_lost_is_seen_at_the_next_light_look(lost: str) -> None:
     assert (stage.truth(), stage.directory.newest_shown("n0", stage.now)) == ([10], 10)
 
 
-def test_a_node_that_lags_sees_files_late_and_out_of_order_and_all_of_them_in_the_end() -> None:
+def test_a_lagging_node_sees_files_late_out_of_order_and_all_in_the_end() -> None:
     incomplete, whole_after = 0, []
     for lagging in (f"m{number}" for number in range(20)):
         stage = Stage()

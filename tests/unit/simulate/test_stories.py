@@ -36,16 +36,11 @@ SHOWN_BY = {
     "culprit-again": "lifecycle/test_scenarios.py::test_a_pod_that_does_not_terminate_costs_the_node",
     "drain-for-ever": "lifecycle/test_scenarios.py::test_without_another_node_the_job_stops_in_time_saved_and_waits",
     "fenced": "record/test_incidents.py::test_who_fell_because_others_had_been_fenced_is_not_the_program",
-    "first-follows": (
-        "goodput/test_account.py::"
-        "test_a_program_that_has_gone_back_to_before_its_first_step_tells_the_same_wherever_it_is_then"
-    ),
+    "first-follows": "goodput/test_account.py::test_a_return_to_before_the_first_step_counts_alike_at_any_later_step",
     "forgotten-resume": "checkpoints/test_resume.py::test_one_that_starts_from_zero_is_stopped_once",
     "given-up": "simulate/test_checks.py::test_a_rank_starts_on_another_node_than_one_for_which_sigkill_waits",
     "leave-for-ever": "lifecycle/test_scenarios.py::test_or_for_the_deadline",
-    "leave-unsaid": (
-        "status/test_job_status.py::test_a_planned_leave_without_a_place_to_go_to_says_so_and_no_deadline_that_has_passed"
-    ),
+    "leave-unsaid": "status/test_job_status.py::test_an_evacuation_without_a_place_says_so_and_no_past_deadline",
     "listed-wins": "checkpoints/test_resume.py::test_what_is_gone_for_everybody_was_removed_by_somebody",
     "marker-is-enough": (
         "checkpoints/test_resume.py::test_what_all_judges_find_torn_is_gone_though_others_see_its_marker"
@@ -72,8 +67,7 @@ SHOWN_BY = {
     "torn-ones-hide": "checkpoints/test_resume.py::test_a_listing_that_is_full_of_torn_ones_hides_nothing",
     "unbound-is-nowhere": "kube/test_decode.py::test_where_a_pod_may_be_bound_is_known_before_it_is",
     "unfenced-workers-forgotten": (
-        "fencing/test_survivors.py::"
-        "test_an_unfenced_worker_of_before_is_fenced_once_one_of_its_gang_has_gone_on_whoever_is_lost_then"
+        "fencing/test_survivors.py::test_an_earlier_unfenced_worker_is_fenced_once_its_gang_has_gone_on"
     ),
     "unheard-for-ever": "recovery/test_waits.py::test_costs_its_pod_two_minutes_after_its_container_began",
 }

@@ -186,7 +186,7 @@ def test_a_loss_that_is_no_number_is_warned_of_until_it_is_one_again() -> None:
     assert "--from-step STEP, a checkpoint before step 20" in told(loss_not_finite_since=20)["LossNotFinite"]
 
 
-def test_a_loss_that_is_no_number_from_the_first_step_on_makes_the_checkpoint_behind_it_suspect() -> None:
+def test_a_nan_loss_from_the_first_step_makes_its_checkpoint_suspect() -> None:
     """A restart goes on from a checkpoint that the NaN is in: what is before its first step is no better."""
     scene = Scene(a_job()).fleet().gang(2, resume=40).pods()
     view = running(2, step=57, first_step=41, loss_not_finite_since=41, checkpoints=((40, "/c/40"),))
@@ -374,7 +374,7 @@ def test_what_is_doubtful_about_the_checkpoints_is_said() -> None:
     assert doubt in next(condition.message for condition in now.conditions if condition.type == "Running")
 
 
-def test_a_planned_leave_without_a_place_to_go_to_says_so_and_no_deadline_that_has_passed() -> None:
+def test_an_evacuation_without_a_place_says_so_and_no_past_deadline() -> None:
     def leaving(nodes: int, seconds: float) -> Plan:
         leave = Evacuation(reason="NodeCordoned", nodes=["n1"], since=at(0), deadline=at(300))
         scene = Scene(a_job(), seconds).fleet(nodes).node("n1", unschedulable=True).gang(evacuation=leave).pods()
@@ -506,7 +506,7 @@ def test_restarts_are_those_that_came_about() -> None:
     assert shown(scene).restarts == 1
 
 
-def test_a_limit_of_the_fleet_that_is_applied_is_told_by_the_condition_and_once_by_an_event() -> None:
+def test_an_applied_fleet_limit_is_in_the_condition_and_in_one_event() -> None:
     scene = Scene(a_job()).fleet(1)  # it waits for nodes
 
     def tell(lowered: str) -> list[str]:

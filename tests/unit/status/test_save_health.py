@@ -288,7 +288,7 @@ def test_in_a_store_nobody_speaks_of_room() -> None:
     assert not life.concerns
 
 
-def test_while_the_gang_restarts_what_concerned_people_does_so_still_and_is_not_announced_again() -> None:
+def test_concerns_stay_while_the_gang_restarts_and_are_announced_once() -> None:
     life = Life()
     hourly(life, 2, free=[10 * GB] * 2)
     before = life.job.status.checkpoint

@@ -154,7 +154,7 @@ def test_failures_at_the_same_step_are_said_until_the_job_is_beyond_it(
     assert not is_said or said[0].startswith("failed twice at step 49: the program, not a node, is the likely cause. ")
 
 
-def test_hangs_at_the_same_step_are_said_with_the_command_that_shows_where_the_ranks_stood() -> None:
+def test_hangs_at_one_step_are_reported_with_the_command_for_their_stacks() -> None:
     hang = an_incident(1, FaultClass.UNKNOWN, reason="StepTimeout", step=49, trained=True, settled=True)
     scene = Scene(a_job()).fleet().gang(3, incidents=[hang, hang.model_copy(update={"attempt": 2})]).pods()
     found = decide(scene.all(running(3)).world(), SETTINGS).status

@@ -29,7 +29,7 @@ def test_without_a_failure_only_saves_cost() -> None:
     assert account.losses == [Loss()] * 4
 
 
-def test_a_crash_costs_what_was_trained_since_the_newest_complete_checkpoint_and_the_start() -> None:
+def test_a_crash_costs_the_start_and_training_since_the_newest_checkpoint() -> None:
     plan = a_plan(days=10_000 / DAY_SECONDS, checkpoint_seconds=90, save_seconds=10, start_seconds=60)
     account = live(plan, WAYS, [Blow(1050, 0, 0, 1.0)])
     assert lost(account, 0) == {"failures": 1, "redone": 50, "noticing": 5, "starting": 60}

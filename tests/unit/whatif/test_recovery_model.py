@@ -37,7 +37,7 @@ def test_a_hang_lasts_as_long_as_its_limit() -> None:
     assert way_of("Hang", plan).noticed_seconds - way_of("Crash", plan).noticed_seconds == 300
 
 
-def test_a_lost_node_is_given_up_by_the_time_out_and_by_the_fence_whichever_is_longer() -> None:
+def test_a_lost_node_is_given_up_by_the_longer_of_time_out_and_fence() -> None:
     assert silent_seconds(a_plan(step_seconds=1)) == 20
     assert silent_seconds(a_plan(step_seconds=1, unreachable_seconds=90)) == 90
     # A fence has room for three steps. These stand in docs/what-if.md.

@@ -188,7 +188,7 @@ def test_a_snapshot_shares_what_is_derived_until_the_fleet_changes() -> None:
     assert len(made) == 2
 
 
-def test_the_same_request_has_the_same_answer_in_a_snapshot_whatever_has_happened_since() -> None:
+def test_a_request_has_the_same_answer_in_a_snapshot_whatever_happens() -> None:
     request = Request(2, Requirements(8, {}, {}), "uid-1")
     fleet = a_fleet(NODES)
     shot = fleet.snapshot(KnownAges({"n0": 60.0}))

@@ -106,7 +106,7 @@ def test_what_torch_wrote_is_found_complete(s3, bucket, scanners):
     assert all(one.written_ns > 10**18 for one in result.checkpoints)
 
 
-def test_an_upload_in_parts_counts_once_it_is_completed_and_what_is_written_is_seen_at_once(s3, bucket, scanners):
+def test_an_upload_in_parts_counts_once_completed_and_writes_show_at_once(s3, bucket, scanners):
     put_whole(s3, bucket, 30)
     place = {"Bucket": bucket, "Key": "run-7/step-40/model.bin"}
     upload = s3("create_multipart_upload", **place)["UploadId"]

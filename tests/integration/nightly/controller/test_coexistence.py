@@ -216,9 +216,10 @@ async def writes_to_nodes(scene: Scene, operator: OperatorProcess, least: int = 
     [(NVSENTINEL_SEES, nvsentinel_repairs(by_muster=True)), (EKS[0], EKS[1:])],
     ids=["nvsentinel", "eks"],
 )
-async def test_who_repairs_later_finds_the_node_left_and_the_taint_stays_until_the_fault_is_gone(
+async def test_a_node_is_left_before_later_repairs_and_tainted_until_healthy(
     scene: Scene, first: Step, then: tuple[Step, ...]
 ) -> None:
+    """Whoever repairs it later finds it left, and the taint stays until the fault is gone."""
     async with scene.policy(TAINTS):
         operator, training, name = await a_job_on_a_node(scene)
         await go_through(scene, name, first)

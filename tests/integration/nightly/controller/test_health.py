@@ -12,7 +12,7 @@ from stage.health import NODES, agent_says, are_tainted, evidence, health, is_in
 from stage.scene import Scene
 
 
-async def test_a_gpu_that_fell_off_the_bus_sends_the_job_elsewhere_and_comes_back_with_a_reboot(scene: Scene) -> None:
+async def test_a_gpu_off_the_bus_moves_the_job_and_a_reboot_clears_the_node(scene: Scene) -> None:
     await scene.add_nodes(4, "n")
     async with scene.policy(NODES):
         await scene.operators.start()
@@ -39,9 +39,8 @@ async def test_a_gpu_that_fell_off_the_bus_sends_the_job_elsewhere_and_comes_bac
         assert (await health(scene, sick))["incidents"][0]["clearedTime"]
 
 
-async def test_a_node_that_jobs_of_two_owners_have_failed_on_is_to_be_tested_and_is_left_by_who_fails_there_again(
-    scene: Scene,
-) -> None:
+async def test_a_node_where_jobs_of_two_owners_fail_is_to_be_tested_and_left(scene: Scene) -> None:
+    """A job that fails there again leaves it."""
     await scene.add_nodes(3, "n")
     other = f"{scene.namespace}-b"
     async with scene.policy(NODES):

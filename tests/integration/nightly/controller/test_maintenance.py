@@ -38,7 +38,8 @@ async def events(scene: Scene, reason: str) -> list[str]:
     return [event["note"] for event in found if event["reason"] == reason]
 
 
-async def test_jobs_leave_after_a_checkpoint_nothing_is_placed_and_the_node_comes_back_proved(scene: Scene) -> None:
+async def test_jobs_save_and_leave_for_maintenance_and_the_node_returns_proved(scene: Scene) -> None:
+    """Nothing is placed on the node meanwhile."""
     await scene.add_nodes(3, "n")
     for number in range(3):
         await agent_says(scene, f"n-{number}")

@@ -18,9 +18,8 @@ async def conditions(scene: Scene, name: str) -> dict[str, dict[str, Any]]:
     return {each["type"]: each for each in found["status"].get("conditions", [])}
 
 
-async def test_the_condition_follows_the_verdict_through_a_change_of_leader_and_goes_when_it_is_switched_off(
-    scene: Scene,
-) -> None:
+async def test_the_condition_follows_the_verdict_and_goes_when_switched_off(scene: Scene) -> None:
+    """It follows through a change of leader, too."""
     await scene.add_nodes(2, "n")
 
     async def says(status: str, reason: str) -> bool:

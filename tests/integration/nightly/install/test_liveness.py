@@ -97,7 +97,7 @@ async def test_liveness_fails_while_an_informer_is_deaf_and_the_api_server_answe
     await asyncio.to_thread(wait_until, lambda: "informer nodes" not in _health(standby)[1], "it hears again")
 
 
-def test_a_quiet_but_sound_watch_is_far_from_stale_and_so_is_one_that_waits_to_try_again() -> None:
+def test_watches_that_are_quiet_or_wait_to_retry_are_far_from_stale() -> None:
     assert readiness.STALE_SECONDS >= 3 * READ_TIMEOUT_SECONDS
     assert readiness.STALE_SECONDS >= 3 * (informer.MAX_BACKOFF_SECONDS + kube_client.LIST_DEADLINE_SECONDS)
 

@@ -27,9 +27,7 @@ def test_a_save_of_any_bytes_and_names_is_judged_without_an_error(name: str) -> 
 
 
 @pytest.mark.parametrize("name", SAVES)
-def test_whatever_becomes_of_it_the_answer_is_one_and_nothing_that_lacks_a_file_is_complete(
-    name: str, tmp_path: Path
-) -> None:
+def test_a_spoiled_save_has_one_answer_and_lacks_no_file_if_complete(name: str, tmp_path: Path) -> None:
     assert_that_spoiled_it_is_not_complete(SAVES[name], tmp_path, seeds=40)
 
 

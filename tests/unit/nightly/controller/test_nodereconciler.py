@@ -8,7 +8,8 @@ from tests.unit.controller.health_stage import (
 )
 
 
-async def test_what_the_agent_says_and_takes_back_and_changes_nothing_is_written_ten_times_an_hour() -> None:
+async def test_what_the_agent_says_and_takes_back_is_written_ten_times_an_hour() -> None:
+    """What it says changes nothing."""
     await comes_and_goes_ten_times_an_hour(clocked_stage(), "the agent")
 
 

@@ -19,7 +19,5 @@ def test_whatever_happens_the_sum_is_the_wall_clock(history: list[tuple[str, Any
 
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(histories_with_a_liar)
-def test_what_counts_are_the_steps_that_were_not_lost_whatever_one_rank_of_three_says(
-    history: list[tuple[str, Any]],
-) -> None:
+def test_steps_that_were_not_lost_count_whatever_one_rank_of_three_says(history: list[tuple[str, Any]]) -> None:
     what_counts_are_the_steps_that_were_not_lost(history)

@@ -233,7 +233,7 @@ def _changed(plan: Any, plain: Any, *without: str) -> Iterator[tuple[str, object
             yield each.name, getattr(plan, each.name)
 
 
-def test_the_reference_knows_nothing_of_muster_and_has_the_bounds_that_the_documentation_names() -> None:
+def test_the_reference_knows_nothing_of_muster_and_has_documented_bounds() -> None:
     parsed = ast.walk(ast.parse(Path(reference.__file__).read_text()))
     modules = {name.name for node in parsed if isinstance(node, ast.Import) for name in node.names}
     assert modules <= {"math", "statistics"}

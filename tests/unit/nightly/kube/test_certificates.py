@@ -23,5 +23,6 @@ def test_a_job_that_runs_for_weeks_has_the_next_authority_a_month_before_it_sign
 
 
 @pytest.mark.parametrize("ahead", [2 * HOUR, 20 * DAY, 400 * DAY])
-def test_what_a_leader_made_whose_clock_was_ahead_is_replaced_once_the_clock_is_right(ahead: timedelta) -> None:
+def test_certificates_of_a_leader_with_a_clock_ahead_are_replaced(ahead: timedelta) -> None:
+    """They are replaced once the clock is right."""
     assert_that_a_clock_ahead_is_made_up_for(Leaders(), ahead, every_hours=37)

@@ -33,5 +33,6 @@ def test_any_set_that_is_cut_off_together(size, seed):
 
 
 @pytest.mark.parametrize("seconds", [1.0, 8.0, 20.0])
-def test_at_any_pace_of_the_coordinator_the_fence_file_is_asked_only_once_an_answer_is_overdue(seconds):
+def test_at_any_pace_the_fence_file_is_asked_only_after_an_overdue_answer(seconds):
+    """The pace is the coordinator's."""
     the_fence_file_is_asked_once_an_answer_is_overdue(seconds)

@@ -12,5 +12,6 @@ def test_wrong_weights_are_saved_and_told_of_once(tmp_path: Path) -> None:
     wrong_weights_are_saved_and_told_of_once(tmp_path, 3)
 
 
-def test_a_failure_ends_all_ranks_and_the_resumed_run_has_the_weights_of_an_undisturbed_one(tmp_path: Path) -> None:
+def test_a_failure_ends_all_ranks_and_a_resumed_run_has_the_same_weights(tmp_path: Path) -> None:
+    """The weights are those of an undisturbed run."""
     a_failure_ends_all_ranks_and_the_resumed_run_ends_alike(tmp_path, 3)

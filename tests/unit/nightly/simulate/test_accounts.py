@@ -8,7 +8,7 @@ from simulate.life import Life
 from simulate.training import Script
 
 
-def test_lost_steps_are_those_that_the_ranks_made_again_and_the_incident_is_timed_as_it_was() -> None:
+def test_lost_steps_are_those_made_again_and_the_incident_is_timed_right() -> None:
     life = Life(1)
     uid = life.submit("a", 4, Script(total_steps=60, step_seconds=2.0, checkpoint_every=10))
     trainer = life.trainers[uid]

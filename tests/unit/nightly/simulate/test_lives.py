@@ -60,9 +60,7 @@ def test_the_same_story_is_the_same_life(tmp_path: Path) -> None:
     assert told.pop().strip().endswith("sound")
 
 
-def test_a_life_depends_neither_on_the_speed_of_this_machine_nor_on_what_else_draws_lots_here(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_life_depends_on_neither_the_machines_speed_nor_other_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     kinds = (
         "ApiAway",
         "LeaderCutOff",
@@ -196,7 +194,7 @@ def test_a_container_has_not_ended_before_a_rank_that_cannot_be_killed() -> None
     assert not outcome.violation, outcome.violation
 
 
-def test_a_plain_pod_that_comes_to_run_when_its_record_has_gone_on_is_of_the_attempt_before() -> None:
+def test_a_plain_pod_late_behind_its_record_is_of_the_attempt_before() -> None:
     """Otherwise the pod after it would be taken for one that had trained already, and never train."""
     life = Life(1)
     uid = life.submit("plain", 1, Script(total_steps=30), launch={"mode": "Plain"}, checkpoint={})
