@@ -1,6 +1,10 @@
-"""The rooms that are read most keep their functions small: no more than 40 lines, and no more than 4 parameters."""
+"""The rooms that are read most keep their functions small: no more than 40 lines, and no more than 4 parameters.
+
+A test's name has no more than 80 characters.
+"""
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -78,3 +82,23 @@ def test_no_class_about_nodes_has_more_attributes_than_a_reader_can_hold() -> No
     counted = {node.name: len(attributes(node)) for node in classes}
     assert counted["NodeReconciler"] > 10, "it counts"
     assert {name: count for name, count in counted.items() if count > MAX_ATTRIBUTES} == {}
+
+
+MAX_NAME = 80
+TEST = re.compile(r"^ *(?:async )?def (test_\w+)", re.MULTILINE)
+
+
+def long_names(source: str) -> list[str]:
+    return [name for name in TEST.findall(source) if len(name) > MAX_NAME]
+
+
+def test_no_test_has_a_longer_name_than_a_reader_can_hold() -> None:
+    found = {str(path.relative_to(ROOT)): path.read_text() for path in sorted((ROOT / "tests").rglob("*.py"))}
+    assert "tests/unit/test_shape.py" in found
+    assert {path: names for path, source in found.items() if (names := long_names(source))} == {}
+
+
+def test_a_longer_name_is_found_in_functions_and_in_classes() -> None:
+    fits, longer = "test_" + "a" * (MAX_NAME - 5), "test_" + "b" * (MAX_NAME - 4)
+    source = f"def {fits}(): ...\ndef {longer}(): ...\nclass TestNames:\n    async def {longer}(self): ...\n"
+    assert long_names(source) == [longer, longer]
