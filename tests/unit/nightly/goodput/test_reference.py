@@ -4,10 +4,11 @@ MUSTER_SEED repeats one run; HISTORIES bounds it. A history that differs is shru
 """
 
 import ast
+import math
 import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,13 @@ from tests.unit.nightly.goodput.reference import (
     LEAST_MILLISECONDS_FOR_RATE,
     PRODUCTIVE,
     RANKS_LIVED,
+    Attempt,
     End,
     Figures,
     History,
+    Line,
     figures,
+    median_step,
 )
 
 HISTORIES = int(os.environ.get("HISTORIES", "1000"))
@@ -54,7 +58,7 @@ def differences(plan: Plan, folder: Path) -> dict[str, str]:
     outcome = Player(plan, true, folder).play()
     wanted = figures(true)
     if any(more for _, more in plan.leaders) and not _is_corrected(plan, true):
-        return dict(_under_clocks_that_disagree(plan, wanted, outcome))
+        return dict(_under_clocks_that_disagree(plan, true, wanted, outcome))
     return dict(_different(plan, true, wanted, outcome))
 
 
@@ -72,17 +76,44 @@ def _is_corrected(plan: Plan, true: History) -> bool:
     )
 
 
-def _slack(plan: Plan) -> int:
+def _slack(plan: Plan, true: History) -> int:
     """Milliseconds by which a bucket may differ.
 
-    A step's time is a whole number of milliseconds, and counts for the steps of a first line and of the two lines that
-    an end may break off. A rank that finishes later changes it, too. Each cut rounds.
+    A step's time counts for the steps of a first line and of the two lines that an end may break off. It is a whole
+    number of milliseconds, and that of one rank: the reference has the slowest one of each step. That rank may also
+    have finished its first and its last line earlier. Each cut rounds.
     """
-    return len(plan.attempts) * (3 + 3 * plan.stride * (1 + 2 * plan.lag) // 2)
+    return sum(
+        3 + 3 * plan.stride * (1 + _between_medians(attempt)) + sum(map(_between_ranks, _ends(attempt.lines)))
+        for attempt in true.attempts
+    )
+
+
+def _between_medians(attempt: Attempt) -> int:
+    """Milliseconds between the median of the slowest steps and that of the steps of any one rank."""
+    median = median_step(attempt)
+    if median is None:
+        return 0
+    ranks = range(len(attempt.lines[0].finished))
+    alone = (
+        median_step(
+            replace(attempt, lines=tuple(replace(line, finished=(line.finished[rank],)) for line in attempt.lines))
+        )
+        for rank in ranks
+    )
+    return math.ceil(max(abs(median - of_rank) for of_rank in alone if of_rank is not None))
+
+
+def _between_ranks(line: Line) -> int:
+    return max(line.finished) - min(line.finished)
+
+
+def _ends(lines: tuple[Line, ...]) -> tuple[Line, ...]:
+    return (lines[0], lines[-1]) if lines else ()
 
 
 def _different(plan: Plan, true: History, wanted: Figures, outcome: Outcome) -> Iterator[tuple[str, str]]:
-    ms = _slack(plan)
+    ms = _slack(plan, true)
     gpus = plan.nodes * plan.gpus_of_node
     account, goodput, made = outcome.account, outcome.goodput, outcome.report
     for bucket in sorted({*wanted.milliseconds, *account.milliseconds}):
@@ -172,12 +203,14 @@ def _worth(wanted: Figures, made: Any, ms: int, gpus: int) -> Iterator[tuple[str
         yield from _alike("MFU", wanted.mfu, made.throughput.mfu, rate)
 
 
-def _under_clocks_that_disagree(plan: Plan, wanted: Figures, outcome: Outcome) -> Iterator[tuple[str, str]]:
+def _under_clocks_that_disagree(
+    plan: Plan, true: History, wanted: Figures, outcome: Outcome
+) -> Iterator[tuple[str, str]]:
     """What holds although leaders do not agree on the time: the sums (the player holds them), steps, failures, and no
     more progress."""
     goodput = outcome.goodput
     yield from _same("failures", (wanted.failures, wanted.failed_starts), (goodput.failures, goodput.failed_starts))
-    ms = _slack(plan)
+    ms = _slack(plan, true)
     for name in PRODUCTIVE:
         told, right = outcome.account.milliseconds.get(name, 0), wanted.milliseconds.get(name, 0)
         if told > right + ms:
