@@ -10,13 +10,16 @@ from muster.api.trainingjob import TrainingJob
 from muster.controller.bus import Bus
 from muster.controller.cluster import Cluster
 from muster.coordinator.auth import Caller
-from muster.coordinator.hub import Hub, Membership
+from muster.coordinator.hub import MAX_LAUNCHERS, Hub, Membership
 from muster.coordinator.server import CoordinatorServer
 from muster.kube.decode import Undecodable
 from muster.lifecycle.directive import directive_for
-from muster.protocol.messages import Directive, Report
+from muster.protocol.messages import RUN, Directive, Report
 from muster.serve import plain_address
 from muster.world.views import FRESH_SECONDS, PodView
+
+_Basis = tuple[object, ...]
+"""What the directive of a worker that trains is made of: versions of objects and numbers."""
 
 
 class Workers:
@@ -34,14 +37,31 @@ class Workers:
         self._hub = hub
         self._bus = bus
         self._least_launchers = least_launchers
+        self._running: dict[str, tuple[_Basis, Directive]] = {}  # by pod uid: the directive of one that trains
         hub.subscribe(self._heard)
 
     def directive_for(self, caller: Caller) -> Directive | None:
-        """What the caller's launcher is to do; None for a pod of no job, or where an object cannot be read."""
+        """What the caller's launcher is to do; None for a pod of no job, or where an object cannot be read.
+
+        Most reports change nothing, and one that trains is given the object that it was given before.
+        """
         objects = self._job_of(caller)
         if objects is None:
             return None
         pod, job, gang = objects
+        launchers = max(self._hub.expected_launchers(), self._least_launchers())
+        basis = (pod.resource_version, _version(job), _version(gang), launchers, self._hub.addresses_version)
+        last_basis, last = self._running.get(pod.uid, (None, None))
+        if basis == last_basis:
+            return last
+        directive = self._make_directive(pod, job, gang, launchers)
+        if directive.kind == RUN:  # the others also depend on the time and on other jobs
+            if len(self._running) >= MAX_LAUNCHERS:
+                self._running.clear()
+            self._running[pod.uid] = basis, directive
+        return directive
+
+    def _make_directive(self, pod: PodView, job: TrainingJob | None, gang: Gang | None, launchers: int) -> Directive:
 
         def launcher_of(index: int) -> Report | None:
             return self._hub.last(gang.spec.members[index].pod_uid) if gang else None
@@ -51,7 +71,6 @@ class Workers:
             return self._hub.last(uid, FRESH_SECONDS)
 
         other = self._cluster.other_job(job) if job is not None else None
-        launchers = max(self._hub.expected_launchers(), self._least_launchers())
         return directive_for(job, gang, pod.name, pod.uid, launcher_of, launchers, heard_lately, other)
 
     def is_worker(self, caller: Caller) -> bool:
@@ -88,6 +107,10 @@ class Workers:
         job = self._cluster.job_of(pod) if pod else None
         if isinstance(job, TrainingJob):
             self._bus.job_changed.publish((job.metadata.namespace, job.metadata.name))
+
+
+def _version(obj: TrainingJob | Gang | None) -> str | None:
+    return obj.metadata.resource_version if obj is not None else None
 
 
 def notify_launchers(cluster: Cluster, server: CoordinatorServer, job: TrainingJob) -> None:

@@ -60,6 +60,9 @@ class Hub:
     """The last reports of launchers, by pod uid. Only the event loop's thread may touch it. `cause_of` reads from a
     rank's last lines why it ended. It is asked once, when they come, so that its pod pays for what it sends: decisions
     look at all ranks of a gang again and again.
+
+    Attributes:
+        addresses_version: differs after each change of what launchers report as their address.
     """
 
     def __init__(
@@ -80,6 +83,7 @@ class Hub:
         self._subscribers: list[Subscriber] = []
         self._serving_since: float | None = None
         self._rounded_count = 1
+        self.addresses_version = 0
         self._news_at: dict[str, float] = {}  # gang -> when one of its launchers last had news
 
     def start_serving(self) -> None:
@@ -113,6 +117,7 @@ class Hub:
             membership = membership_of(caller)
             if membership is Membership.NONE:
                 return False
+            self.addresses_version += 1
             self._entries[caller.pod_uid] = _Entry(caller, report, now, now, now, self._with_causes(report, None))
             if membership is Membership.MEMBER:
                 self._present[caller.pod_uid] = now
@@ -132,6 +137,8 @@ class Hub:
             )
             if report.attempt != entry.report.attempt:
                 entry.attempt_at = now
+            if (report.address, report.peer_port) != (entry.report.address, entry.report.peer_port):
+                self.addresses_version += 1
             if now - entry.heard_at >= FRESH_SECONDS:  # a silent one needs its directive again
                 entry.talking_at = now
             entry.ranks = self._with_causes(report, entry.ranks)
@@ -172,6 +179,7 @@ class Hub:
         """Drop the report of a pod that is gone for good."""
         self.retire(pod_uid)
         entry = self._entries.pop(pod_uid, None)
+        self.addresses_version += entry is not None
         namespace = entry.caller.namespace if entry is not None else ""
         strays = self._strays.get(namespace)
         if strays is not None:

@@ -23,6 +23,8 @@ from muster.protocol.checkpoints import kind_in_text
 from muster.protocol.checks import CheckReport
 from muster.protocol.messages import Limit, Report
 
+MAX_ADDRESSES = 16384  # that are known to be addresses
+
 T = TypeVar("T")
 _Make = Callable[[Any], Any]
 
@@ -79,18 +81,18 @@ def _schema(kind: Any) -> tuple[Any, _Make]:
     """The type that msgspec decodes for a message or a part of one, and the function that makes the dataclass of it."""
     limits, hints = messages.limits(kind), get_type_hints(kind)
     fields: list[Any] = []
-    parts: list[tuple[int, _Make]] = []
+    parts: list[tuple[str, _Make]] = []
     names: list[str] = []  # fields with a text that is not for people
-    for position, field in enumerate(dataclasses.fields(kind)):
+    for field in dataclasses.fields(kind):
         hint, make = _field(hints[field.name], limits.get(field.name))
         if make is not None:
-            parts.append((position, make))
+            parts.append((field.name, make))
         elif str in (hints[field.name], *get_args(hints[field.name])):
             names.append(field.name)
         required = field.default is dataclasses.MISSING
         fields.append((field.name, hint) if required else (field.name, hint, field.default))
     struct = msgspec.defstruct("_" + kind.__name__, fields, rename="camel", gc=False)
-    return struct, _maker(kind, [field.name for field in dataclasses.fields(kind)], parts, names)
+    return struct, _maker(kind, parts, names)
 
 
 def _field(hint: Any, limit: Limit | None) -> tuple[Any, _Make | None]:
@@ -115,6 +117,7 @@ def _field(hint: Any, limit: Limit | None) -> tuple[Any, _Make | None]:
     return Annotated[hint, msgspec.Meta(min_length=int(limit.least), max_length=int(limit.most))], make
 
 
+@functools.lru_cache(maxsize=MAX_ADDRESSES)
 def _address(text: str) -> str:
     if not messages.is_address(text):
         raise ValueError("no IP address")  # the protocol's own decoder names the field
@@ -125,19 +128,21 @@ def _each(make: _Make, items: Any) -> tuple[Any, ...]:
     return tuple([make(item) for item in items])
 
 
-def _maker(kind: Any, fields: list[str], parts: list[tuple[int, _Make]], names: list[str]) -> _Make:
-    values_of = operator.attrgetter(*fields)
+def _maker(kind: Any, parts: list[tuple[str, _Make]], names: list[str]) -> _Make:
     names_of = operator.attrgetter(*names) if names else tuple
 
     def make(value: Any) -> Any:
         if names and not all(map(str.isprintable, filter(None, names_of(value)))):
             raise ValueError("a name may have control characters")  # the protocol's own decoder says so, or not
-        values = list(values_of(value))
-        for position, part in parts:
-            values[position] = part(values[position])
-        return kind(*values)
+        values = msgspec.structs.asdict(value)
+        for name, part in parts:
+            if values[name]:  # nothing has to be done to what is empty
+                values[name] = part(values[name])
+        made = object.__new__(kind)  # a frozen object is made field by field, which takes several times as long
+        vars(made).update(values)
+        return made
 
-    return make if parts or names else lambda value: kind(*values_of(value))
+    return make
 
 
 _reports = _Decoder(Report)

@@ -276,9 +276,7 @@ class CoordinatorServer:
 
         Only one body of each pod comes in at a time: a launcher's bodies are small and come with their heads.
         """
-        answer = self._unready()
-        if answer is None and not desk.is_known(caller):  # any pod can have a good token
-            answer = _refuse_outsider(desk, caller)
+        answer = self._refusal(desk, caller)
         if answer is not None:
             _refuse(connection, answer)
             return
@@ -411,7 +409,8 @@ class CoordinatorServer:
     ) -> Answer | None:
         """The status and body that answer a known caller's report, or None when the connection is given the answer
         later."""
-        return self._heard(self._desks[path], connection, caller, lambda: report)
+        desk = self._desks[path]
+        return self._refusal(desk, caller) or self._heard(desk, connection, caller, lambda: report)
 
     def _heard(
         self,
@@ -423,8 +422,6 @@ class CoordinatorServer:
         unready = self._unready()
         if unready is not None:
             return unready
-        if not desk.is_known(caller):  # a caller that is no job's worker costs no more than this
-            return _refuse_outsider(desk, caller)
         try:
             report = reported()
         except ProtocolError as error:
@@ -489,6 +486,13 @@ class CoordinatorServer:
             return _refuse_outsider(hold.endpoint, hold.caller)
         digest, encoded = directive
         return (200, encoded) if at_once or digest != hold.seen else None
+
+    def _refusal(self, desk: ReportEndpoint[Any], caller: Caller) -> Answer | None:
+        """The answer to a caller whose report is not taken in; None where it is."""
+        answer = self._unready()
+        if answer is None and not desk.is_known(caller):  # any pod can have a good token
+            return _refuse_outsider(desk, caller)
+        return answer
 
     def _unready(self) -> Answer | None:
         """The answer to every request while this replica serves no directives; None when it serves them."""

@@ -46,7 +46,7 @@ from muster.protocol.checks import (
     Put,
     decode_check_directive,
 )
-from muster.protocol.messages import EXIT, IDLE, REPORT_PATH, RUN, Report
+from muster.protocol.messages import EXIT, IDLE, REPORT_PATH, RUN, RUNNING, Report
 from muster.world.checks import NodeChecks
 from muster.world.job import JobWorld
 from muster.world.views import NodeView
@@ -129,6 +129,39 @@ def test_a_job_that_cannot_be_read_ends_nobody(process: Operator, worker: Caller
 def test_a_job_that_is_gone_ends_its_workers(process: Operator, worker: Caller) -> None:
     process.cluster.jobs.store.assume_deleted(("ns", "j"), "uid-j")
     assert told(process, worker) == EXIT
+
+
+def test_a_worker_keeps_its_directive_until_what_it_is_made_of_changes(process: Operator, make: Any) -> None:
+    job, store = make.job(workers=2), process.cluster
+    pods = [make.pod(job, index, f"p{index}") for index in range(2)]
+    workers = [Caller("ns", pod.name, pod.uid, pod.node, "nu") for pod in pods]
+    store.jobs.store.assume(job)
+    store.gangs.store.assume(make.gang(job, "p0", "p1"))
+    for pod in pods:
+        store.pods.store.assume(pod)
+
+    def report(sequence: int, address: str) -> None:
+        process.hub.record(workers[1], Report(sequence, RUNNING, attempt=1, address=address, peer_port=7000))
+
+    def served() -> Any:
+        directive = process.workers.directive_for(workers[0])
+        assert directive is not None
+        return directive
+
+    assert served().peers == ()
+    report(1, "10.0.0.1")
+    assert [peer.address for peer in served().peers] == ["10.0.0.1"]
+    last = served()
+    report(2, "10.0.0.1")
+    assert served() is last
+    report(3, "10.0.0.2")
+    assert [peer.address for peer in served().peers] == ["10.0.0.2"]
+    process.hub.forget("p1")
+    assert served().peers == ()
+    store.gangs.store.assume(make.gang(job, "p0", "p1", version=11, attempt=2))
+    assert served().attempt == 2
+    store.jobs.store.assume(make.job(workers=2, version=60, completion=ENDED))
+    assert served().kind == EXIT
 
 
 @pytest.mark.parametrize("changes", [{"owner_uid": ""}, {"owner_uid": "uid-other"}, {"uid": "p9"}])
