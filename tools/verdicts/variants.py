@@ -1,7 +1,6 @@
 """Inputs near those that tests and simulations ask about, as plain JSON."""
 
 import importlib
-import json
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
@@ -62,9 +61,9 @@ def of_tables() -> Iterator[Plain]:
             yield _with_status(start, evidence=[{"kind": kind, "code": code, "subject": "GPU-5d2a", **times}])
     taint = {"key": "karpenter.sh/disruption", "value": "disrupting", "effect": "NoSchedule"}
     yield {**start, "node": {**_NODE, "taints": [taint]}}
-    sources = importlib.import_module("tests.unit.health.test_sources")
-    for case in sources.CASES.values():
-        yield {**start, **facts_input(sources.facts_of(json.loads(json.dumps(case.node))))}
+    tests = importlib.import_module("tests.unit.health.marks")
+    facts_of = importlib.import_module("tests.unit.health.builders").facts_of
+    yield from ({**start, **facts_input(facts_of(one.node))} for one in tests.examples() if one.bad)
     for mark in (row.mark for row in ROWS if isinstance(row.mark, Condition)):
         for kind in mark.type.split("|"):
             for reason in mark.reason.split("|"):
