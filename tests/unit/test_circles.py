@@ -6,6 +6,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
+from tests.unit.parsed import nodes
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -13,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def imports(root: Path, prefix: str = "") -> dict[str, set[str]]:
     """Module -> the modules below the same root that it imports, wherever in the file."""
     files = {_name(file.relative_to(root), prefix): file for file in root.rglob("*.py")}
-    return {name: _imported(ast.parse(file.read_text()), files) - {name} for name, file in files.items()}
+    return {name: _imported(file.read_text(), files) - {name} for name, file in files.items()}
 
 
 def _name(file: Path, prefix: str) -> str:
@@ -21,9 +22,9 @@ def _name(file: Path, prefix: str) -> str:
     return prefix + ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def _imported(tree: ast.Module, files: Mapping[str, Path]) -> set[str]:
+def _imported(source: str, files: Mapping[str, Path]) -> set[str]:
     found = set[str]()
-    for node in ast.walk(tree):
+    for node in nodes(source):
         if isinstance(node, ast.ImportFrom) and node.module is not None:
             inner = {f"{node.module}.{each.name}" for each in node.names}
             found |= inner & files.keys() or {node.module}

@@ -6,25 +6,30 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.unit.parsed import nodes, parse
+
 OPERATOR = Path(__file__).resolve().parents[2] / "operator"
 MOST_TWICE = 40
 """The public class names that two modules or more define. Lower it after a rename."""
 
 
-def modules() -> dict[str, ast.Module]:
+def modules() -> dict[str, str]:
+    """The source of each module of the package."""
     found = {path: ".".join(path.relative_to(OPERATOR).with_suffix("").parts) for path in OPERATOR.rglob("*.py")}
-    return {name.removesuffix(".__init__"): ast.parse(path.read_text()) for path, name in found.items()}
+    return {name.removesuffix(".__init__"): path.read_text() for path, name in found.items()}
 
 
-def defined_classes(tree: ast.Module) -> set[str]:
-    return {node.name for node in tree.body if isinstance(node, ast.ClassDef) and not node.name.startswith("_")}
+def defined_classes(source: str) -> set[str]:
+    return {
+        node.name for node in parse(source).body if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    }
 
 
-def imported_names(tree: ast.Module) -> dict[str, tuple[str, str]]:
+def imported_names(source: str) -> dict[str, tuple[str, str]]:
     """What `from module import name` binds, by local name."""
     return {
         alias.asname or alias.name: (node.module or "", alias.name)
-        for node in ast.walk(tree)
+        for node in nodes(source)
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
@@ -33,10 +38,10 @@ def imported_names(tree: ast.Module) -> dict[str, tuple[str, str]]:
 class Names:
     """The classes that each module defines, and those that it uses of others."""
 
-    def __init__(self, trees: dict[str, ast.Module]) -> None:
-        self._trees = trees
-        self.defined = {name: defined_classes(tree) for name, tree in trees.items()}
-        self._imported = {name: imported_names(tree) for name, tree in trees.items()}
+    def __init__(self, sources: dict[str, str]) -> None:
+        self._sources = sources
+        self.defined = {name: defined_classes(source) for name, source in sources.items()}
+        self._imported = {name: imported_names(source) for name, source in sources.items()}
 
     def _origin(self, module: str, name: str) -> tuple[str, str]:
         """Where a name that one module has is defined, through any number of re-exports."""
@@ -49,7 +54,7 @@ class Names:
         imported = self._imported[module]
         for source, name in imported.values():
             yield self._origin(source, name)
-        for node in ast.walk(self._trees[module]):
+        for node in nodes(self._sources[module]):
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in imported:
                 yield self._origin(".".join(imported[node.value.id]), node.attr)
 
@@ -85,6 +90,6 @@ def test_two_classes_of_one_name_are_found_by_import_module_and_reexport() -> No
         "m.reexported": "from m import Plan\nfrom m.a import Plan as Other\n",
         "m.one": "from m import Plan\nfrom m.b import Plan as Same\n",
     }
-    names = Names({name: ast.parse(source) for name, source in sources.items()})
+    names = Names(sources)
     assert names.clashes() == ["m.by_module: Plan", "m.own: Plan", "m.reexported: Plan"]
     assert names.twice() == ["Plan"]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.unit.parsed import parse
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("operator", "tools", "tests")
@@ -109,7 +110,7 @@ def wrong_keys(module: ast.Module, models: Models) -> Iterator[str]:
 
 def test_every_name_that_a_copy_changes_is_a_field_of_the_model() -> None:
     texts = {file: file.read_text() for folder in FOLDERS for file in sorted((ROOT / folder).rglob("*.py"))}
-    modules = {file: ast.parse(text) for file, text in texts.items() if "model_copy(" in text or "ApiModel" in text}
+    modules = {file: parse(text) for file, text in texts.items() if "model_copy(" in text or "ApiModel" in text}
     models = models_of(modules.values())
     found = {str(file.relative_to(ROOT)): [*wrong_keys(module, models)] for file, module in modules.items()}
     assert {"Gang", "GangSpec", "Member"} <= models.keys()
@@ -155,7 +156,7 @@ class Other:
 )
 def test_a_name_that_is_no_field_is_found_where_the_model_is_known(line: str, wrong: list[str]) -> None:
     function = f"def change(larger: Larger, either: Part | Whole | None, each):\n    {line}\n"
-    found = wrong_keys(ast.parse(function), models_of([ast.parse(DECLARED)]))
+    found = wrong_keys(parse(function), models_of([parse(DECLARED)]))
     assert list(found) == [f"line 2: {words}" for words in wrong]
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from tests.unit.parsed import nodes
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "operator" / "muster"
@@ -47,7 +48,7 @@ class Module(NamedTuple):
 def read(source: str) -> Module:
     """Parse a module."""
     module, standing = Module([], COMMENT.findall(source), set()), set[int]()
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source):
         match node:
             case ast.Expr(value=ast.Constant(value=str(text)) as alone):  # before the string itself
                 module.texts.append(text)

@@ -8,6 +8,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 import pytest
+from tests.unit.parsed import parse
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "operator/muster/"
@@ -77,7 +78,7 @@ def missing_tests(module: str, source: str, tests: Collection[str]) -> str:
     is_tested = any(test.endswith(name) and own.fullmatch(test.removesuffix(name)) for test in tests)
     if is_tested and not TESTS.search(source):
         return ""
-    parsed = ast.parse(source)
+    parsed = parse(source)
     if is_declaration(parsed):
         return ""
     named = TESTS.findall(ast.get_docstring(parsed) or "")

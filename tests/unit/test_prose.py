@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.unit.parsed import nodes
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "operator" / "muster"
@@ -79,7 +80,7 @@ def pure_files() -> list[Path]:
 
 def read_texts(source: str) -> Iterator[int]:
     """The lines that look through a text for people."""
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source):
         if isinstance(node, ast.Compare):
             sides = zip([node.left, *node.comparators], node.ops, node.comparators, strict=False)
             if any(isinstance(op, ast.In | ast.NotIn) and _is_part_of(left, right) for left, op, right in sides):
@@ -119,7 +120,7 @@ def test_no_room_that_decides_or_explains_looks_through_text_for_people() -> Non
 
 def status_fields(source: str) -> Iterator[str]:
     """The fields of `job.status` that are read."""
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Attribute) and node.value.attr == "status":
             job = node.value.value
             if getattr(job, "attr", getattr(job, "id", "")) == "job":

@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.unit.parsed import nodes
+
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("operator/muster/health", "operator/muster/preflight", "operator/muster/burnin")
 """Folders, and patterns of files, from the root of the repository."""
@@ -26,7 +28,7 @@ def parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 
 def too_large(module: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(module.read_text())):
+    for node in nodes(module.read_text()):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             lines = (node.end_lineno or node.lineno) - node.lineno + 1
             if lines > MAX_LINES or parameters(node) > MAX_PARAMETERS:
@@ -76,7 +78,7 @@ def test_no_class_about_nodes_has_more_attributes_than_a_reader_can_hold() -> No
         node
         for paths in found.values()
         for path in paths
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in nodes(path.read_text())
         if isinstance(node, ast.ClassDef)
     ]
     counted = {node.name: len(attributes(node)) for node in classes}

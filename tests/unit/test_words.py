@@ -1,7 +1,7 @@
 """Retired words stay out: docs/glossary.md has the words to write in their place.
 
 `GONE` has the words that are not used any more. `LEFT` and `LEFT_IN_NAMES` have the largest number of uses of those
-that are still there; the numbers only sink. Lower them after a rename: `python tests/unit/test_words.py` prints the new
+that are still there; the numbers only sink. Lower them after a rename: `python -m tests.unit.test_words` prints the new
 table.
 """
 
@@ -13,6 +13,8 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
+
+from tests.unit.parsed import nodes
 
 ROOT = Path(__file__).resolve().parents[2]
 READ = ("operator", "tools", "bench", "docs", "crds", "manifests", "examples", "README.md", "CONTRIBUTING.md")
@@ -197,17 +199,16 @@ def test_no_name_is_a_word_that_says_nothing() -> None:
 
 def vague_variables(source: str) -> list[tuple[int, str]]:
     """Lines and names of variables and parameters that are vague; fields of classes do not count."""
-    tree = ast.parse(source)
     fields = {
         id(statement.target)
-        for owner in ast.walk(tree)
+        for owner in nodes(source)
         if isinstance(owner, ast.ClassDef)
         for statement in owner.body
         if isinstance(statement, ast.AnnAssign)
     }
     names = (
         (node.lineno, node.id if isinstance(node, ast.Name) else node.arg)
-        for node in ast.walk(tree)
+        for node in nodes(source)
         if isinstance(node, ast.arg) or (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
         if id(node) not in fields
     )

@@ -8,6 +8,7 @@ from itertools import chain
 from pathlib import Path
 
 import pytest
+from tests.unit.parsed import nodes, parse
 
 import muster
 from apidocs.messages import messages
@@ -91,17 +92,17 @@ NO_REASONS = {
 
 
 @cache
-def trees() -> dict[str, ast.Module]:
-    """The parsed modules of the operator's rooms, by path in the package."""
+def sources() -> dict[str, str]:
+    """The modules of the operator's rooms, by path in the package."""
     files = (path for room in ROOMS for path in sorted((PACKAGE / room).rglob("*.py")))
-    return {str(path.relative_to(PACKAGE)): ast.parse(path.read_text()) for path in files}
+    return {str(path.relative_to(PACKAGE)): path.read_text() for path in files}
 
 
 @cache
 def constants() -> dict[str, frozenset[str]]:
     """Values of the constants of all modules, by name."""
     found: dict[str, set[str]] = {}
-    for node in chain.from_iterable(tree.body for tree in trees().values()):
+    for node in chain.from_iterable(parse(source).body for source in sources().values()):
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=str(value))):
                 found.setdefault(name, set()).add(value)
@@ -123,9 +124,9 @@ def values_of(node: ast.AST) -> Iterator[str]:
             yield from chain(values_of(body), values_of(orelse))
 
 
-def given(tree: ast.AST) -> Iterator[str]:
+def given(source: str) -> Iterator[str]:
     """What calls that write conditions and Events are given, and conditions that are written as tuples."""
-    for node in ast.walk(tree):
+    for node in nodes(source):
         match node:
             case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=arguments) if name in WRITERS:
                 yield from chain.from_iterable(map(values_of, arguments))
@@ -133,9 +134,9 @@ def given(tree: ast.AST) -> Iterator[str]:
                 yield from values_of(reason)
 
 
-def chosen(path: str, tree: ast.AST) -> Iterator[str]:
+def chosen(path: str, source: str) -> Iterator[str]:
     """What a field or an argument named `reason` is given, and what the job's status chooses between."""
-    for node in ast.walk(tree):
+    for node in nodes(source):
         match node:
             case ast.AnnAssign(target=ast.Name(id="reason"), value=ast.Constant() as default):
                 yield from values_of(default)
@@ -150,10 +151,10 @@ def written() -> set[str]:
     """Every reason that the operator can write."""
     found = {str(each) for each in (*Kind, *CheckpointTrouble)}
     found |= {f"Node{state}" for state in VerdictState} | {reason for _, reason in REPAIRS.values()}
-    for path, tree in trees().items():
-        found.update(given(tree), chosen(path, tree))
+    for path, source in sources().items():
+        found.update(given(source), chosen(path, source))
         if path.startswith(STRICT):
-            strings = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
+            strings = (node.value for node in nodes(source) if isinstance(node, ast.Constant))
             found.update(each for each in strings if isinstance(each, str) and re.search("[a-z][A-Z]", each))
     return {each for each in found if REASON.fullmatch(each)} - NO_REASONS
 
@@ -168,8 +169,8 @@ def test_every_reason_that_the_operator_can_write_is_in_the_table() -> None:
 def test_the_table_has_no_reason_that_is_gone() -> None:
     strings = {
         node.value
-        for tree in trees().values()
-        for node in ast.walk(tree)
+        for source in sources().values()
+        for node in nodes(source)
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
     assert sorted(NAMED - written() - strings) == []
@@ -202,7 +203,7 @@ def texts() -> list[list[str]]:
     for path in sorted(PACKAGE.rglob("*.py")):
         if path.name == "reasons.py":
             continue
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes(path.read_text()):
             match node:
                 case ast.JoinedStr(values=parts):
                     found.append([str(part.value) for part in parts if isinstance(part, ast.Constant)])
