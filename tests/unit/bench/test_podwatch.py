@@ -1,35 +1,14 @@
 """The watch notes the first time of each state, and goes on after the server has ended it."""
 
-import json
-import queue
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, cast
 
 import pytest
 from bench.api import Connection
 from bench.podwatch import PodWatch, latest
+from tests.unit.bench.watched import Server
 
 from localcluster.patience import PATIENCE_SECONDS
-
-
-class Server:
-    """Plays the API server's part: a list, and watches that give what the test puts in."""
-
-    def __init__(self) -> None:
-        self.items: list[dict[str, Any]] = []
-        self.lines: queue.Queue[bytes | None] = queue.Queue()
-        self.versions: list[str] = []
-
-    def get(self, _path: str) -> Any:
-        return {"metadata": {"resourceVersion": "7"}, "items": self.items}
-
-    def watch(self, _path: str, query: Mapping[str, str]) -> Iterator[bytes]:
-        self.versions.append(query["resourceVersion"])
-        while (line := self.lines.get(timeout=PATIENCE_SECONDS)) is not None:
-            yield line
-
-    def say(self, kind: str, **changes: Any) -> None:
-        self.lines.put(json.dumps({"type": kind, "object": pod(**changes)}).encode())
 
 
 def pod(
@@ -55,9 +34,9 @@ def watch(server: Server) -> Iterator[PodWatch]:
 
 
 def test_a_pod_is_followed_from_its_creation_until_it_runs(server: Server, watch: PodWatch):
-    server.say("ADDED")
-    server.say("MODIFIED", node="gpu-00001")
-    server.say("MODIFIED", node="gpu-00001", phase="Running")
+    server.say("ADDED", pod())
+    server.say("MODIFIED", pod(node="gpu-00001"))
+    server.say("MODIFIED", pod(node="gpu-00001", phase="Running"))
     assert watch.wait(lambda seen: seen.running == 1, PATIENCE_SECONDS)
     seen = watch.pods()["u1"]
     assert (seen.name, seen.node) == ("pod-u1", "gpu-00001")
@@ -70,31 +49,30 @@ def test_a_pod_is_followed_from_its_creation_until_it_runs(server: Server, watch
 
 @pytest.mark.parametrize("end", [{"phase": "Failed"}, {"phase": "Running", "deleting": True}])
 def test_a_pod_that_failed_or_is_deleted_runs_no_more(server: Server, watch: PodWatch, end: dict[str, Any]):
-    server.say("ADDED", node="gpu-00001", phase="Running")
+    server.say("ADDED", pod(node="gpu-00001", phase="Running"))
     assert watch.wait(lambda seen: seen.any_runs(["u1"]), PATIENCE_SECONDS)
-    server.say("MODIFIED", node="gpu-00001", **end)
+    server.say("MODIFIED", pod(node="gpu-00001", **end))
     assert watch.wait(lambda seen: not seen.any_runs(["u1"]), PATIENCE_SECONDS)
     assert watch.present == 1
-    server.say("DELETED", node="gpu-00001", **end)
+    server.say("DELETED", pod(node="gpu-00001", **end))
     assert watch.wait(lambda seen: seen.present == 0, PATIENCE_SECONDS)
 
 
 def test_a_watch_that_ends_is_taken_up_where_it_was(server: Server, watch: PodWatch):
-    server.say("ADDED", version="11")
+    server.say("ADDED", pod(version="11"))
     assert watch.wait(lambda seen: seen.present == 1, PATIENCE_SECONDS)
     server.lines.put(None)
-    server.say("ADDED", uid="u2", version="12")
+    server.say("ADDED", pod(uid="u2", version="12"))
     assert watch.wait(lambda seen: seen.present == 2, PATIENCE_SECONDS)
     assert server.versions == ["7", "11"]
     assert watch.relists == 0
 
 
 def test_after_an_expired_watch_the_list_says_what_was_missed(server: Server, watch: PodWatch):
-    server.say("ADDED")
+    server.say("ADDED", pod())
     assert watch.wait(lambda seen: seen.present == 1, PATIENCE_SECONDS)
     server.items = [pod("u2", node="gpu-00002", phase="Running")]
-    error = {"kind": "Status", "status": "Failure", "code": 410, "metadata": {}}
-    server.lines.put(json.dumps({"type": "ERROR", "object": error}).encode())
+    server.say("ERROR", {"kind": "Status", "status": "Failure", "code": 410, "metadata": {}})
     assert watch.wait(lambda seen: seen.running == 1, PATIENCE_SECONDS)
     assert set(watch.pods()) == {"u2"}
     assert watch.relists == 1

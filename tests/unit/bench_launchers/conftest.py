@@ -44,9 +44,9 @@ class Coordinator:
     async def start(self) -> None:
         self.port = await self.server.start("127.0.0.1", self.port, self._serving.certificate, self._serving.key)
 
-    def endpoint(self, name: str = NAME, port: int = 0) -> Endpoint:
+    def endpoint(self, port: int = 0) -> Endpoint:
         tls = ssl.create_default_context(cadata=self._authority.certificate.decode())
-        return Endpoint("127.0.0.1", port or self.port, name, tls)
+        return Endpoint("127.0.0.1", port or self.port, NAME, tls)
 
     @contextlib.asynccontextmanager
     async def impostor(self, serve: Serve) -> AsyncIterator[Endpoint]:

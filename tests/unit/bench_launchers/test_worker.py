@@ -121,10 +121,6 @@ def test_ranks_that_end_by_themselves(exit_code: int, state: str, alive: list[bo
     assert (report.ranks[0].rank, report.ranks[0].exit_code, report.ranks[0].exited_age_seconds) == (2, exit_code, 1.0)
 
 
-def test_a_worker_without_ranks_has_none_that_could_fail() -> None:
-    assert not Gang().workers[0].fail(1, 1.0)
-
-
 def test_the_next_attempt_waits_until_the_ranks_are_dead_and_tells_how_they_ended() -> None:
     gang = Gang()
     gang.obey(RUN_1, 10.0)
@@ -174,10 +170,3 @@ def test_neighbours_are_heard_until_they_fall_silent() -> None:
     assert gang.workers[0].report(31.0, "", 0.0).peers[0].silent_seconds == 11.0
     gang.silent[5001] = 5.0  # gone before this attempt: no ping of it was ever answered
     assert gang.workers[0].report(31.0, "", 0.0).peers[0].silent_seconds == 21.0
-
-
-def test_reports_are_numbered() -> None:
-    worker = Gang().workers[0]
-    reports = [worker.report(1.0, "seen", 2.0) for _ in range(2)]
-    assert [report.sequence for report in reports] == [1, 2]
-    assert (reports[0].directive_seen, reports[0].hold_seconds, reports[0].address) == ("seen", 2.0, "10.0.0.0")
