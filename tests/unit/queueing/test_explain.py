@@ -1,11 +1,13 @@
 """What a waiting job is told: exact words, one row each."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from tests.unit.lifecycle.builders import GPU, a_job, a_node, at, tainted
 from tests.unit.queueing.builders import NEEDS, answers, queue, tree, wants
 
@@ -44,7 +46,7 @@ def short(
     needs: int,
     free: int,
     suitable: int,
-    *domains: tuple[str, int, int],
+    domains: Iterable[tuple[str, int, int]] | None = None,
     inside: str | None = None,
     segment_size: int = 1,
     refused: Mapping[Refusal, int] | None = None,
@@ -52,7 +54,7 @@ def short(
     ever: bool = True,
     named: Mapping[Refusal, tuple[str, ...]] | None = None,
 ) -> Shortfall:
-    counts = tuple(DomainCount(*domain) for domain in domains) or (DomainCount("", free, suitable),)
+    counts = tuple(DomainCount(*domain) for domain in ([("", free, suitable)] if domains is None else domains))
     several = tuple(RefusedNodes(why, count, (named or {}).get(why, ())) for why, count in (refused or {}).items())
     return Shortfall(needs, inside, segment_size, 64, suitable, free, several, holders or {}, counts, ever)
 
@@ -79,280 +81,28 @@ def of(nodes: int = 16, segment_size: int | None = None) -> TrainingJob:
     return a_job("mine", nodes=nodes, placement={"segmentSize": segment_size} if segment_size else {})
 
 
-REMEDIES = [
-    pytest.param(of(), lacking(None), [], id="nothing is known"),
-    pytest.param(
-        of(),
-        lacking(
-            short(16, 14, 20, refused={IN_USE: 6, CORDONED: 2}, holders={"default/llama": 5, "pod default/web": 1})
-        ),
-        [
-            "2 more nodes that it can use",
-            "default/llama ends or is suspended (holds 5 suitable nodes)",
-            "pod default/web ends (holds 1 suitable node)",
-            "uncordon 2 nodes",
-            f"lower spec.nodes to 14 {AGAIN}",
-        ],
-        id="too few nodes",
-    ),
-    pytest.param(
-        of(4),
-        lacking(
-            short(
-                4,
-                0,
-                4,
-                ("b1", 0, 4),
-                inside="block",
-                refused={IN_USE: 4, SICK: 5, PORT_DOWN: 1},
-                named={SICK: ("n1", "n2", "n7"), PORT_DOWN: ("n3",)},
-            )
-        ),
-        [
-            "4 more nodes in block b1",
-            "repair n1, n2, n7 and 2 more, or release them: unhealthy (Xid79), as far as that is in block b1",
-            "repair n3, or release it: unhealthy (IbPortDown), as far as that is in block b1",
-        ],
-        id="sick nodes are named",
-    ),
-    pytest.param(
-        of(4),
-        lacking(short(5, 2, 20)),
-        ["3 more nodes that it can use", f"lower spec.nodes to 1 {AGAIN}"],
-        id="spares have to be there, too",
-    ),
-    pytest.param(of(4), lacking(short(5, 1, 20)), ["4 more nodes that it can use"], id="so few that no size would do"),
-    pytest.param(
-        of(), lacking(short(2, 1, 20)), ["1 more node that it can use"], id="a gang that runs is not made smaller"
-    ),
-    pytest.param(
-        of(),
-        lacking(
-            short(
-                16,
-                40,
-                60,
-                ("b3", 14, 16),
-                ("b1", 15, 15),
-                ("b2", 11, 29),
-                inside="block",
-                refused={IN_USE: 20, CORDONED: 4},
-                holders={"default/llama": 20},
-            ),
-            "TopologyUnsatisfied",
-        ),
-        [
-            "2 more nodes in block b3",
-            "5 more nodes in block b2",
-            "default/llama ends or is suspended (holds 20 suitable nodes), as far as that is in block b3",
-            "uncordon 4 nodes, as far as that is in block b3",
-            f"lower spec.nodes to 14 or leave spec.placement.required out {AGAIN}",
-        ],
-        id="scattered: only domains that could hold it are named",
-    ),
-    pytest.param(
-        of(),
-        lacking(short(16, 14, 60, ("b3", 14, 16), inside="block"), "InsufficientNodes"),
-        ["2 more nodes in block b3", f"lower spec.nodes to 14 {AGAIN}"],
-        id="leaving required out would not help",
-    ),
-    pytest.param(
-        of(segment_size=4),
-        lacking(short(16, 18, 60, segment_size=4, holders={"default/llama": 42}), "TopologyUnsatisfied"),
-        [
-            "free nodes side by side: 4 at a time in one domain of the innermost level",
-            "default/llama ends or is suspended (holds 42 suitable nodes), as far as that completes segments",
-            f"leave spec.placement.segmentSize out {AGAIN}",
-        ],
-        id="no whole segments",
-    ),
-    pytest.param(
-        of(segment_size=4),
-        lacking(short(16, 18, 60, ("b1", 9, 16), inside="block", segment_size=4), "TopologyUnsatisfied"),
-        [
-            "7 more nodes in block b1",
-            f"leave spec.placement.required and spec.placement.segmentSize out {AGAIN}",
-        ],
-        id="segments in one block",
-    ),
-    pytest.param(
-        of(64),
-        lacking(short(64, 10, 48, refused={IN_USE: 38, CORDONED: 4, NOT_READY: 2}, ever=False), "NeverFits"),
-        ["it can never start on this fleet: it has 48 suitable nodes", f"lower spec.nodes to 48 {AGAIN}"],
-        id="never: what could be repaired would not suffice",
-    ),
-    pytest.param(
-        of(2),
-        lacking(short(2, 0, 0, refused={with_accelerators(8): 3, with_accelerators(0): 1}, ever=False), "NeverFits"),
-        ["it can never start on this fleet: it has 0 suitable nodes", f"lower spec.gpusPerNode to 8 {AGAIN}"],
-        id="never: each node has fewer accelerators",
-    ),
-    pytest.param(
-        of(4),
-        lacking(short(4, 0, 1, refused={with_accelerators(8): 2, with_accelerators(4): 1}, ever=False), "NeverFits"),
-        [
-            "it can never start on this fleet: it has 1 suitable node",
-            f"lower spec.gpusPerNode to 4 {AGAIN}",
-            f"lower spec.nodes to 1 {AGAIN}",
-        ],
-        id="never: enough nodes have four accelerators, and not enough have eight",
-    ),
-    pytest.param(
-        of(9),
-        lacking(short(9, 0, 0, refused={with_accelerators(8): 3}, ever=False), "NeverFits"),
-        ["it can never start on this fleet: it has 0 suitable nodes"],
-        id="never: too few nodes, whatever their accelerators",
-    ),
-    pytest.param(
-        of(50),
-        lacking(short(50, 10, 48, refused={IN_USE: 38, CORDONED: 1, NOT_READY: 1}, ever=False), "NeverFits"),
-        [
-            "it can never start on this fleet: it has 48 suitable nodes",
-            "uncordon 1 node",
-            "bring back 1 node that is not ready",
-            f"lower spec.nodes to 48 {AGAIN}",
-        ],
-        id="never, unless it is repaired",
-    ),
-    pytest.param(
-        of(),
-        lacking(
-            short(
-                16,
-                10,
-                48,
-                ("b1", 9, 12),
-                ("b2", 3, 14),
-                inside="block",
-                refused={CORDONED: 2, IN_USE: 9},
-                ever=False,
-            ),
-            "NeverFits",
-        ),
-        [
-            "it can never start on this fleet: block b2, the largest to it, has 14 suitable nodes",
-            "uncordon 2 nodes, as far as that is in block b2",
-            f"lower spec.nodes to 14 or leave spec.placement.required out {AGAIN}",
-        ],
-        id="never inside one block",
-    ),
-    pytest.param(
-        of(),
-        lacking(
-            Shortfall(16, "block", 1, 20, 20, 20, (), {}, (), ever=False),
-            "NeverFits",
-        ),
-        [
-            "it can never start on this fleet: none of its 20 suitable nodes is in a block",
-            f"leave spec.placement.required out {AGAIN}",
-        ],
-        id="never: no labels",
-    ),
-    pytest.param(
-        of(),
-        lacking(short(2, 0, 1, ("b2", 0, 1), inside="block", refused={CORDONED: 4}, ever=False)),
-        [
-            "the fleet cannot replace them even if nothing else ran: block b2, the largest to it, has 1 suitable node",
-            "uncordon 4 nodes, as far as that is in block b2",
-        ],
-        id="a gang that runs can never get others",
-    ),
-    pytest.param(
-        of(segment_size=8),
-        lacking(short(16, 20, 20, segment_size=8, ever=False), "NeverFits"),
-        [
-            "it can never start on this fleet: it has 20 suitable nodes, too few of them in groups of 8 side by side",
-            f"leave spec.placement.segmentSize out {AGAIN}",
-        ],
-        id="never in segments",
-    ),
-    pytest.param(
-        of(),
-        lacking(None, "UnknownTopologyLevel"),
-        [
-            "add the level to spec.topology.levels of FleetPolicy default again",
-            f"name another level in spec.placement, or none {AGAIN}",
-        ],
-        id="a level that is gone",
-    ),
-    pytest.param(
-        of(),
-        Behind("BehindInQueue", "", short(16, 3, 64), {"default/big": 14, "default/hurt": 1}),
-        [
-            "default/big starts or is deleted (14 nodes are reserved for it)",
-            "default/hurt starts or is deleted (1 node is reserved for it)",
-            f"lower spec.nodes to 3 {AGAIN}",
-        ],
-        id="behind others",
-    ),
-    pytest.param(
-        of(),
-        over(),
-        ["raise the limit of namespace team-a from 64 to 80 or wait until its jobs release 16 nodes"],
-        id="over the limit",
-    ),
-    pytest.param(
-        of(),
-        over(fits=False, shortfall=short(16, 10, 64)),
-        [
-            "raise the limit of namespace team-a from 64 to 80 or wait until its jobs release 16 nodes; that alone "
-            "does not suffice",
-            "6 more nodes that it can use",
-        ],
-        id="over the limit, and too few nodes",
-    ),
-    pytest.param(
-        of(segment_size=4),
-        over(held=57),
-        [
-            "raise the limit of namespace team-a from 64 to 73 or wait until its jobs release 9 nodes",
-            f"lower spec.nodes to 4 {AGAIN}",
-        ],
-        id="over what is left of the limit",
-    ),
-    pytest.param(
-        of(80),
-        over(held=0, needs=80, size=80),
-        ["raise the limit of namespace team-a from 64 to 80", f"lower spec.nodes to 64 {AGAIN}"],
-        id="larger than the limit, which nobody uses",
-    ),
-    pytest.param(
-        of(80, segment_size=10),
-        over(held=60, needs=80, size=80, fits=False, shortfall=short(80, 4, 90)),
-        [
-            "raise the limit of namespace team-a from 64 to 140, or to 80 and wait until its jobs release 60 nodes; "
-            "that alone does not suffice",
-            f"lower spec.nodes to 60 {AGAIN}",
-        ],
-        id="larger than the limit, which others use",
-    ),
-    pytest.param(
-        of(8),
-        over(limit=0, held=0, needs=8, size=8),
-        ["raise the limit of namespace team-a from 0 to 8"],
-        id="a limit of none",
-    ),
-    pytest.param(
-        of(80),
-        over(held=79, needs=1, size=80),
-        ["raise the limit of namespace team-a from 64 to 80"],
-        id="a replacement in a namespace whose limit was lowered",
-    ),
-    pytest.param(
-        of(4),
-        over(reason="BehindInQueue", held=60, needs=4, size=4, kept_for={"team-a/big": 32}),
-        [
-            "team-a/big starts or is deleted (32 of the limit of namespace team-a are kept for it)",
-            "raise the limit of namespace team-a from 64 to 96",
-        ],
-        id="behind another of its namespace",
-    ),
-]
+CASES = yaml.safe_load((Path(__file__).parents[2] / "data/queueing/remedies.yaml").read_text())
+REFUSALS = {"in use": IN_USE, "cordoned": CORDONED, "not ready": NOT_READY, "Xid79": SICK, "IbPortDown": PORT_DOWN}
 
 
-@pytest.mark.parametrize(("job", "answer", "expected"), REMEDIES)
-def test_what_would_help(job: TrainingJob, answer: NotPlaced, expected: list[str]) -> None:
-    assert remedies(job, answer) == expected
+def answer_of(case: dict[str, Any]) -> NotPlaced:
+    """The answer of a case: over a limit, behind others, or too few nodes."""
+    numbers = case.get("short")
+    if numbers is not None:
+        refused = {REFUSALS.get(why) or with_accelerators(why): n for why, n in numbers.get("refused", {}).items()}
+        named = {REFUSALS[why]: tuple(nodes) for why, nodes in numbers.get("named", {}).items()}
+        numbers = short(**{**numbers, "refused": refused, "named": named})
+    if "limit" in case:
+        return over(**case["limit"], shortfall=numbers)
+    if "behind" in case:
+        return Behind("BehindInQueue", "", numbers, case["behind"])
+    return lacking(numbers, case.get("reason", "InsufficientNodes"))
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_what_would_help(case: dict[str, Any]) -> None:
+    job = case.get("job", {})
+    assert remedies(of(job.get("nodes", 16), job.get("segmentSize")), answer_of(case)) == case["remedies"]
 
 
 NODE = a_node("n0", allocatable={GPU: 8, "memory": 100})
@@ -451,7 +201,7 @@ def test_the_numbers_of_a_waiting_job() -> None:
         16,
         40,
         60,
-        ("b3", 14, 16),
+        [("b3", 14, 16)],
         inside="block",
         segment_size=2,
         refused={IN_USE: 20, CORDONED: 4, reserved_refusal("default/big"): 5},
@@ -525,7 +275,7 @@ def test_the_wait_began_when_it_was_first_told() -> None:
 def test_everything_stays_within_the_bounds_of_the_fields() -> None:
     many = {Refusal(RefusalKind.TAINTED, f"taint {'x' * 700}{n}", f"{'x' * 700}{n}"): 2 for n in range(50)}
     domains = [("/".join(["d" * 63] * 16), n, 99) for n in range(40)]
-    shortfall = short(64, 9, 99, *domains, inside="rack", refused=many, holders={"h" * 600: 4})
+    shortfall = short(64, 9, 99, domains, inside="rack", refused=many, holders={"h" * 600: 4})
     answer = NotPlaced("InsufficientNodes", "m" * 3000, shortfall)
     told = explain.waiting(of(64), QueueDecision(1, 2, answer), at(0))
     assert Waiting.model_validate(told.to_json()) == told
