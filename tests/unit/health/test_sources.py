@@ -199,80 +199,46 @@ def test_rules_of_the_policy_are_rows_too() -> None:
     assert signs(facts_of(others), rules=own) == []
 
 
-class TestProblems:
-    @pytest.mark.parametrize(
-        ("health", "says"),
-        [
-            pytest.param(
-                {"enforcement": "Observe", "budgets": [{"nodes": "5%"}]}, "health.budgets has no effect", id="observe"
-            ),
-            pytest.param(
-                {"rules": [{"name": "eks", "condition": {"type": _EKS, "badWhenFalse": True}, "severity": "Warning"}]},
-                "matches marks that eks/hardware (Fatal) matches, too",
-                id="against a row of the table",
-            ),
-            pytest.param(
-                {
-                    "rules": [
-                        {"name": "a", "label": {"key": "x/y"}, "severity": "Warning"},
-                        {"name": "b", "label": {"key": "x/y", "value": "z"}, "severity": "Fatal"},
-                    ]
-                },
-                "a (Warning) and b (Fatal) can match the same mark",
-                id="two rules that overlap",
-            ),
-            pytest.param(
-                {
-                    "rules": [
-                        {"name": "a", "condition": {"type": "T"}, "severity": "Warning"},
-                        {"name": "b", "condition": {"type": "T", "reason": "R"}, "severity": "Fatal"},
-                    ]
-                },
-                "The stronger counts",
-                id="two conditions that overlap",
-            ),
-            pytest.param(
-                {
-                    "rules": [
-                        {"name": "a", "taint": {"key": "x/t"}, "severity": "Warning"},
-                        {"name": "b", "taint": {"key": "x/t", "value": "v"}, "severity": "Fatal"},
-                    ]
-                },
-                "The stronger counts",
-                id="two taints that overlap",
-            ),
-            pytest.param(
-                {
-                    "sources": [
-                        {"name": name, "enabled": False}
-                        for name in [*{row.source for row in ROWS}, "agent", "burn-in", "jobs"]
-                    ]
-                },
-                "switches off every source",
-                id="nothing is listened to",
-            ),
-        ],
-    )
-    def test_a_contradiction_is_told_with_what_to_do(self, health: dict[str, Any], says: str) -> None:
-        assert any(says in problem for problem in rules(**health).problems)
+def two_rules(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """A policy with these two rules, of which the second one is Fatal."""
+    return {"rules": [{"name": "a", **one, "severity": "Warning"}, {"name": "b", **other, "severity": "Fatal"}]}
 
-    @pytest.mark.parametrize(
-        "health",
-        [
-            {},
-            {"enforcement": "Observe"},
-            {"budgets": [{"nodes": "30%"}]},
-            {
-                "sources": [{"name": "eks", "enabled": False}],
-                "rules": [{"name": "eks", "condition": {"type": _EKS, "badWhenFalse": True}, "severity": "Warning"}],
-            },
-            {
-                "rules": [
-                    {"name": "a", "label": {"key": "x/y", "value": "1"}, "severity": "Warning"},
-                    {"name": "b", "label": {"key": "x/y", "value": "2"}, "severity": "Fatal"},
-                ]
-            },
-        ],
-    )
-    def test_what_makes_sense_is_no_problem(self, health: dict[str, Any]) -> None:
-        assert rules(**health).problems == ()
+
+OF_EKS = {"name": "eks", "condition": {"type": _EKS, "badWhenFalse": True}, "severity": "Warning"}
+NOBODY = [{"name": name, "enabled": False} for name in (*{row.source for row in ROWS}, "agent", "burn-in", "jobs")]
+CONTRADICTIONS = {
+    "observe": ({"enforcement": "Observe", "budgets": [{"nodes": "5%"}]}, "health.budgets has no effect"),
+    "against a row of the table": ({"rules": [OF_EKS]}, "matches marks that eks/hardware (Fatal) matches, too"),
+    "two labels": (
+        two_rules({"label": {"key": "x/y"}}, {"label": {"key": "x/y", "value": "z"}}),
+        "a (Warning) and b (Fatal) can match the same mark",
+    ),
+    "two conditions": (
+        two_rules({"condition": {"type": "T"}}, {"condition": {"type": "T", "reason": "R"}}),
+        "The stronger counts",
+    ),
+    "two taints": (
+        two_rules({"taint": {"key": "x/t"}}, {"taint": {"key": "x/t", "value": "v"}}),
+        "The stronger counts",
+    ),
+    "nothing is listened to": ({"sources": NOBODY}, "switches off every source"),
+}
+
+
+@pytest.mark.parametrize(("health", "says"), CONTRADICTIONS.values(), ids=CONTRADICTIONS)
+def test_a_contradiction_is_told_with_what_to_do(health: dict[str, Any], says: str) -> None:
+    assert any(says in problem for problem in rules(**health).problems)
+
+
+SENSE = {
+    "nothing": {},
+    "observe": {"enforcement": "Observe"},
+    "a budget": {"budgets": [{"nodes": "30%"}]},
+    "a rule in place of a source": {"sources": [{"name": "eks", "enabled": False}], "rules": [OF_EKS]},
+    "two values": two_rules({"label": {"key": "x/y", "value": "1"}}, {"label": {"key": "x/y", "value": "2"}}),
+}
+
+
+@pytest.mark.parametrize("health", SENSE.values(), ids=SENSE)
+def test_what_makes_sense_is_no_problem(health: dict[str, Any]) -> None:
+    assert rules(**health).problems == ()
