@@ -16,6 +16,7 @@ from bench.launchers.channel import Endpoint
 from bench.launchers.reporter import Launcher
 from bench.launchers.training import Pace, Training
 from bench.launchers.worker import Identity, Worker
+from tests.unit.waiting import until
 
 from muster.protocol.messages import EXIT, RUN, WAIT, Directive, decode_report, digest, encode
 from simulate.loop import SimulatedLoop
@@ -35,15 +36,15 @@ async def launcher(coordinator: Any) -> AsyncIterator[Launcher]:
 
 
 async def test_it_follows_its_directives(coordinator: Any, launcher: Launcher) -> None:
-    await eventually(lambda: coordinator.states[-1:] == ["Idle 1"])
+    await until(lambda: coordinator.states[-1:] == ["Idle 1"])
     coordinator.order(Directive(RUN, attempt=1, node_count=1, **PACE))
-    await eventually(lambda: coordinator.states[-1:] == ["Running 1"])
+    await until(lambda: coordinator.states[-1:] == ["Running 1"])
     launcher.fail(1)
-    await eventually(lambda: coordinator.states[-1:] == ["Exited 1"])
+    await until(lambda: coordinator.states[-1:] == ["Exited 1"])
     coordinator.order(Directive(WAIT, attempt=2, **PACE))
-    await eventually(lambda: coordinator.states[-1:] == ["Idle 2"])
+    await until(lambda: coordinator.states[-1:] == ["Idle 2"])
     coordinator.order(Directive(EXIT, attempt=2, exit_code=4))
-    await eventually(lambda: coordinator.states[-1:] == ["Terminating 2"])
+    await until(lambda: coordinator.states[-1:] == ["Terminating 2"])
     assert coordinator.hub.proved_dead("uid-0")
 
 
@@ -162,29 +163,21 @@ async def test_a_new_directive_ends_a_held_poll_of_the_coordinator_as_it_is(
     coordinator: Any, launcher: Launcher
 ) -> None:
     coordinator.order(Directive(WAIT, attempt=1, poll_seconds=600.0, hold_seconds=600.0))
-    await eventually(lambda: launcher._pace.hold_seconds == 600.0)
+    await until(lambda: launcher._pace.hold_seconds == 600.0)
     coordinator.order(Directive(RUN, attempt=1, node_count=1, **PACE))
-    await eventually(lambda: coordinator.states[-1:] == ["Running 1"])
+    await until(lambda: coordinator.states[-1:] == ["Running 1"])
 
 
 async def test_it_goes_on_trying_while_nobody_serves(coordinator: Any, launcher: Launcher) -> None:
     coordinator.why_not = "this replica is not the leader"
-    await eventually(lambda: launcher._counts["refused 503"] >= 2)
+    await until(lambda: launcher._counts["refused 503"] >= 2)
     coordinator.why_not = ""
     coordinator.order(Directive(RUN, attempt=1, node_count=1, **PACE))
-    await eventually(lambda: coordinator.states[-1:] == ["Running 1"])
+    await until(lambda: coordinator.states[-1:] == ["Running 1"])
 
 
 async def test_a_sigterm_ends_the_ranks_and_says_so(coordinator: Any, launcher: Launcher) -> None:
     coordinator.order(Directive(RUN, attempt=1, node_count=1, **PACE))
-    await eventually(lambda: coordinator.states[-1:] == ["Running 1"])
+    await until(lambda: coordinator.states[-1:] == ["Running 1"])
     await launcher.leave()
     assert coordinator.hub.proved_dead("uid-0")
-
-
-async def eventually(check: Callable[[], bool], seconds: float = 60.0) -> None:
-    async with asyncio.timeout(seconds):
-        while True:
-            if check():
-                return
-            await asyncio.sleep(0.01)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 from tests.unit.cli.test_status import NOW, a_job, ago, fresh, incident, rfc3339
+from tests.unit.waiting import until
 from typer.testing import Result
 
 from localcluster.patience import PATIENCE_SECONDS
@@ -184,11 +185,6 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Any:
     yield SimpleNamespace(ours=ours, theirs=theirs)
     for descriptor in (ours, theirs):
         os.close(descriptor)
-
-
-async def until(happened: Callable[[], bool]) -> None:
-    while not happened():  # noqa: ASYNC110 - nothing tells
-        await asyncio.sleep(0.01)
 
 
 async def test_a_key_ends_it_and_the_terminal_is_as_it_was(api: Any, terminal: Any) -> None:

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from tests.unit.health.builders import budgets
 
-from localcluster.patience import PATIENCE_SECONDS
 from muster.api.fleetpolicy import FleetPolicy
 from muster.api.nodehealth import NodeHealth
 from muster.controller import nodeperform
@@ -260,12 +259,6 @@ async def running(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     task.cancel()
     with suppress(asyncio.CancelledError, LeadershipLost):
         await task
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while not condition():  # noqa: ASYNC110 - nobody would set an event
-            await asyncio.sleep(0.002)
 
 
 MARK = "autopilot.ibm.com/gpuhealth"

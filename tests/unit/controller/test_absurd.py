@@ -4,13 +4,13 @@ other."""
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from tests.unit.lifecycle.builders import GPU, SETTINGS, a_node
+from tests.unit.waiting import until
 
-from localcluster.patience import PATIENCE_SECONDS
 from muster.api.fleetpolicy import FleetPolicy
 from muster.api.trainingjob import TrainingJob
 from muster.controller import reconciler
@@ -115,11 +115,6 @@ class Loops:
         conditions = [] if isinstance(job, decode.Undecodable) else [c.message for c in job.status.conditions]
         return " ".join([*conditions, *(note for who, _, note in self.events if who == name)])
 
-    async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while not condition():  # noqa: ASYNC110 - what is waited for happens in many places
-                await asyncio.sleep(0.005)
-
 
 @pytest.fixture
 async def loops(scene: Any, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Loops]:
@@ -140,9 +135,9 @@ async def test_an_absurd_template_is_named_and_its_neighbour_is_placed(loops: Lo
     spec, field = SPECS[what]
     loops.add("bad", spec)
     loops.add("good", {})
-    await loops.until(lambda: loops.placed("good"))
+    await until(lambda: loops.placed("good"))
     if field:
-        await loops.until(lambda: field in loops.told("bad"))
+        await until(lambda: field in loops.told("bad"))
         assert not loops.placed("bad")
         assert loops.queue.decision_of("uid-bad") is None
         assert not [note for _, reason, note in loops.events if reason == "InternalError"]
@@ -152,14 +147,14 @@ async def test_an_absurd_template_is_named_and_its_neighbour_is_placed(loops: Lo
 async def test_an_absurd_step_pattern_is_named(loops: Loops, pattern: str) -> None:
     loops.add("bad", {}, progress={"stepPattern": pattern})
     loops.add("good", {})
-    await loops.until(lambda: loops.placed("good"))
-    await loops.until(lambda: "spec.progress.stepPattern" in loops.told("bad"))
+    await until(lambda: loops.placed("good"))
+    await until(lambda: "spec.progress.stepPattern" in loops.told("bad"))
 
 
 async def test_a_template_that_was_changed_past_its_check_harms_nobody(loops: Loops, make: Any) -> None:
     """The API server lets one key of a template be swapped for another of the same value."""
     loops.add("bad", {"terminationGracePeriodSeconds": 5})
-    await loops.until(lambda: loops.placed("bad"))
+    await until(lambda: loops.placed("bad"))
     cluster = loops.scene.cluster
     gang = cluster.gang_of("uid-bad")
     lost = gang.spec.model_copy(update={"members": [m.model_copy(update={"node": ""}) for m in gang.spec.members]})
@@ -171,7 +166,7 @@ async def test_a_template_that_was_changed_past_its_check_harms_nobody(loops: Lo
     cluster.jobs.store.assume(job.model_copy(update={"metadata": meta, "spec": spec}))
     cluster.gangs.store.assume(gang.model_copy(update={"metadata": version, "spec": lost}))
     loops.add("good", {})
-    await loops.until(lambda: loops.placed("good"))
+    await until(lambda: loops.placed("good"))
 
 
 async def test_a_defect_in_planning_for_one_job_is_told_as_that_jobs(
@@ -187,8 +182,8 @@ async def test_a_defect_in_planning_for_one_job_is_told_as_that_jobs(
     monkeypatch.setattr(Space, "solve", fails)
     loops.add("bad", {})
     loops.add("good", {})
-    await loops.until(lambda: loops.placed("good"))
-    await loops.until(lambda: "KeyError: 'a defect'" in loops.told("bad"))
+    await until(lambda: loops.placed("good"))
+    await until(lambda: "KeyError: 'a defect'" in loops.told("bad"))
 
 
 async def test_a_queue_that_cannot_be_planned_is_planned_again(loops: Loops, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,17 +202,17 @@ async def test_a_queue_that_cannot_be_planned_is_planned_again(loops: Loops, mon
     loops.scene.cluster.policies.store.assume(policy)
     monkeypatch.setattr(loops.scene.cluster, "held_by_namespace", fails)
     loops.add("good", {})
-    await loops.until(lambda: bool(failed))
+    await until(lambda: bool(failed))
     loops.queue.replan()
-    await loops.until(lambda: loops.placed("good"))
+    await until(lambda: loops.placed("good"))
 
 
 async def test_a_class_that_does_not_count_is_told_once(loops: Loops) -> None:
     loops.add("first", {"priorityClassName": "system-node-critical"})
-    await loops.until(lambda: loops.placed("first"))
+    await until(lambda: loops.placed("first"))
     loops.dirty.add(("ns", "first"))
     loops.add("second", {})
-    await loops.until(lambda: loops.placed("second"))
+    await until(lambda: loops.placed("second"))
     assert [(who, reason) for who, reason, _ in loops.events if reason == "PriorityIgnored"] == [
         ("first", "PriorityIgnored")
     ]
@@ -233,7 +228,7 @@ async def test_a_waiting_job_names_those_of_other_namespaces_only_where_it_may(l
         cluster.fleet.occupy(holder, holder, frozenset({f"n{number}"}))
     cluster.fleet.names |= {"stranger": "secret/llama", "friend": "ns/mine"}
     loops.add("waits", {}, nodes=4)
-    await loops.until(lambda: "InsufficientNodes" in str(cluster.job(("ns", "waits")).status))
+    await until(lambda: "InsufficientNodes" in str(cluster.job(("ns", "waits")).status))
     status = cluster.job(("ns", "waits")).status.model_dump_json() + str(loops.events)
     assert "ns/mine" in status
     assert ("secret" in status) is shows

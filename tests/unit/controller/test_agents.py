@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 from prometheus_client import REGISTRY
-from tests.unit.controller.health_stage import EVERYTHING, Stage, running, until
+from tests.unit.controller.health_stage import EVERYTHING, Stage, running
 from tests.unit.health.builders import budgets
+from tests.unit.waiting import until
 
 from muster.api.fleetpolicy import FleetPolicy
 from muster.api.nodehealth import Evacuate

@@ -21,10 +21,10 @@ from tests.unit.controller.health_stage import (
     mark,
     running,
     stage_with_a_policy,
-    until,
     what_another_system_says_is_few_writes,
 )
 from tests.unit.health.builders import budgets
+from tests.unit.waiting import until
 
 from localcluster.patience import PATIENCE_SECONDS
 from muster.api.fleetpolicy import FleetPolicy

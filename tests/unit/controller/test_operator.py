@@ -17,8 +17,8 @@ import pytest
 from kubernetes.aio.client import Configuration
 from tests.unit.health.builders import evidence, sick
 from tests.unit.health.builders import world as node_world
+from tests.unit.waiting import until
 
-from localcluster.patience import PATIENCE_SECONDS
 from muster.api.fleetpolicy import FleetPolicy, FleetPolicySpec
 from muster.api.nodehealth import NodeHealth
 from muster.controller import operator, ports
@@ -273,9 +273,7 @@ async def test_a_standby_listens_and_names_the_leader(process: Operator, monkeyp
     monkeypatch.setattr(process.server, "load_certificate", lambda *_: done.append("renewed"))
     assert process.lease.address == ""
     listening = asyncio.create_task(process.ports.stand_by())
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while done != ["listening", "renewed"]:  # noqa: ASYNC110 - it tells nobody
-            await asyncio.sleep(0.001)
+    await until(lambda: done == ["listening", "renewed"])
     listening.cancel()
     assert process.readiness.leader_elsewhere() == "", "nobody is known to lead"
     for address, want in (("", ""), ("10.0.0.3", "10.0.0.3:8443"), ("fd00::3", "[fd00::3]:8443")):
@@ -494,12 +492,9 @@ async def test_checkers_are_told_whom_to_trust_where_they_are(
     await process.ports._listen(Certificates(b"one"))  # type: ignore[arg-type]
     publishing = asyncio.create_task(process.ports.publish())
     where = "/api/v1/namespaces/muster-check/configmaps/muster-coordinator"
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while said != [(where, "one")]:  # noqa: ASYNC110 - it tells nobody
-            await asyncio.sleep(0.001)
-        await process.ports._listen(Certificates(b"two"))  # type: ignore[arg-type]
-        while said[1:] != [(where, "two")]:  # noqa: ASYNC110 - likewise
-            await asyncio.sleep(0.001)
+    await until(lambda: said == [(where, "one")])
+    await process.ports._listen(Certificates(b"two"))  # type: ignore[arg-type]
+    await until(lambda: said[1:] == [(where, "two")])
     publishing.cancel()
 
 

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 import structlog
 from tests.unit.controller.refusals import FOR_GOOD, QUOTA, carry_out, jobs_ask_less_and_less
+from tests.unit.waiting import until
 
 from muster.api.trainingjob import CheckpointConcern, CheckpointStatus, CheckpointTrouble, JobWarning, TrainingJobStatus
 from muster.controller.perform import (
@@ -78,8 +79,7 @@ async def test_creations_that_hang_in_one_namespace_leave_the_others_connections
     several = [make.job(f"h{number}", namespace="hangs") for number in range(3)]
     plan = Plan(tuple(creation(f"p{i}") for i in range(100)))
     hanging = [asyncio.create_task(carry_out(performer, job, plan)) for job in several]
-    while scene.api.running < NAMESPACE_WRITES:  # noqa: ASYNC110 - until all that may have begun
-        await asyncio.sleep(0)
+    await until(lambda: scene.api.running == NAMESPACE_WRITES)
     for _ in range(10):
         await asyncio.sleep(0)
     assert scene.api.running == NAMESPACE_WRITES < MAX_CONNECTIONS

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from tests.unit.clock import Clock
 from tests.unit.controller.conftest import Api
+from tests.unit.waiting import until
 
-from localcluster.patience import PATIENCE_SECONDS
 from muster.api.fleetpolicy import FleetPolicy
 from muster.controller import probe_thresholds, slices
 from muster.controller.bus import Bus
@@ -155,9 +155,7 @@ async def test_it_keeps_them_up_to_date_by_itself(fleet: Fleet, monkeypatch: pyt
     monkeypatch.setattr(probe_thresholds, "GROWING_SECONDS", 0.001)
     running = asyncio.create_task(fleet.thresholds.run())
     fleet.all_say(50.0)
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while not fleet.known():  # noqa: ASYNC110 - it tells nobody
-            await asyncio.sleep(0.001)
+    await until(fleet.known)
     assert GROWING_SECONDS < PAUSE_SECONDS
     running.cancel()
 

@@ -2,13 +2,14 @@
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from prometheus_client import REGISTRY
 from tests.unit.lifecycle.builders import EPOCH, a_node
+from tests.unit.waiting import until
 
 from localcluster.patience import PATIENCE_SECONDS
 from muster.api.fleetpolicy import FleetPolicySpec
@@ -47,11 +48,6 @@ class Keeper:
         turn = self.queue.decision_of(uid)
         return turn and turn.answer
 
-    async def until(self, condition: Callable[[], Any]) -> None:
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while not condition():  # noqa: ASYNC110 - what is waited for happens in many places
-                await asyncio.sleep(0.002)
-
 
 @pytest.fixture
 async def keeper(scene: Any) -> AsyncIterator[Keeper]:
@@ -65,7 +61,7 @@ async def keeper(scene: Any) -> AsyncIterator[Keeper]:
 async def test_who_is_put_gets_a_turn_and_is_rung(keeper: Keeper) -> None:
     assert keeper.queue.decision_of("a") is None
     keeper.put("a", 2)
-    await keeper.until(lambda: keeper.rung)
+    await until(lambda: keeper.rung)
     turn = keeper.queue.decision_of("a")
     assert turn is not None
     assert (keeper.rung, turn.answer) == ([("ns", "a")], Placed(("n0", "n1")))
@@ -73,10 +69,10 @@ async def test_who_is_put_gets_a_turn_and_is_rung(keeper: Keeper) -> None:
 
 async def test_what_was_promised_for_something_else_is_not_promised(keeper: Keeper) -> None:
     keeper.put("a", 2)
-    await keeper.until(lambda: keeper.queue.decision_of("a"))
+    await until(lambda: keeper.queue.decision_of("a"))
     keeper.put("a", 2, minutes=1)  # other nodes are kept, say
     assert keeper.queue.decision_of("a") is None
-    await keeper.until(lambda: keeper.queue.decision_of("a"))
+    await until(lambda: keeper.queue.decision_of("a"))
     keeper.queue.set_waiting(("ns", "a"), "a", None)
     keeper.put("a", 2)
     assert keeper.queue.decision_of("a") is None, "who comes back begins anew"
@@ -85,15 +81,15 @@ async def test_what_was_promised_for_something_else_is_not_promised(keeper: Keep
 async def test_who_waits_in_vain_is_rung_again_when_the_answer_changes(keeper: Keeper) -> None:
     keeper.fleet.occupy("gang", "other", frozenset({"n0"}))
     keeper.put("a", 3)
-    await keeper.until(lambda: keeper.queue.decision_of("a"))
+    await until(lambda: keeper.queue.decision_of("a"))
     assert isinstance(keeper.queue.decision_of("a").answer, NotPlaced)  # type: ignore[union-attr]
     keeper.queue.replan()
     keeper.put("b", 1, minutes=1)
-    await keeper.until(lambda: keeper.queue.decision_of("b"))
+    await until(lambda: keeper.queue.decision_of("b"))
     rung = keeper.rung.count(("ns", "a"))
     keeper.fleet.occupy("gang", "other", frozenset())
     keeper.queue.replan()
-    await keeper.until(lambda: isinstance(keeper.queue.decision_of("a").answer, Placed))  # type: ignore[union-attr]
+    await until(lambda: isinstance(keeper.queue.decision_of("a").answer, Placed))  # type: ignore[union-attr]
     assert keeper.rung.count(("ns", "a")) == rung + 1
 
 
@@ -105,7 +101,7 @@ async def test_a_new_leader_plans_nothing_before_it_has_looked_at_every_job(keep
     assert keeper.queue.decision_of("b") is None
     keeper.queue.forget(("ns", "gone"))
     keeper.put("a", 2)
-    await keeper.until(lambda: keeper.queue.decision_of("b"))
+    await until(lambda: keeper.queue.decision_of("b"))
     assert isinstance(keeper.queue.decision_of("a").answer, Placed)  # type: ignore[union-attr]
     assert isinstance(keeper.queue.decision_of("b").answer, NotPlaced)  # type: ignore[union-attr]
 
@@ -113,15 +109,15 @@ async def test_a_new_leader_plans_nothing_before_it_has_looked_at_every_job(keep
 async def test_who_has_left_makes_room(keeper: Keeper) -> None:
     keeper.put("a", 3)
     keeper.put("b", 3, minutes=1)
-    await keeper.until(lambda: keeper.queue.decision_of("b"))
+    await until(lambda: keeper.queue.decision_of("b"))
     keeper.queue.set_waiting(("ns", "a"), "a", None)
     assert keeper.queue.decision_of("a") is None
-    await keeper.until(lambda: isinstance(keeper.queue.decision_of("b").answer, Placed))  # type: ignore[union-attr]
+    await until(lambda: isinstance(keeper.queue.decision_of("b").answer, Placed))  # type: ignore[union-attr]
 
 
 async def test_a_job_that_is_gone_is_forgotten_by_its_key(keeper: Keeper) -> None:
     keeper.put("a", 1)
-    await keeper.until(lambda: keeper.queue.decision_of("a"))
+    await until(lambda: keeper.queue.decision_of("a"))
     keeper.queue.forget(("ns", "a"))
     assert keeper.queue.decision_of("a") is None
 
@@ -130,14 +126,14 @@ async def test_a_job_of_the_same_name_waits_in_place_of_the_one_before(keeper: K
     """Found by a life: while the watch lagged one was replaced by another, and its promise kept nodes from it."""
     key = ("ns", "a")
     keeper.queue.set_waiting(key, "old", waiting("old", 2))
-    await keeper.until(lambda: keeper.queue.decision_of("old"))
+    await until(lambda: keeper.queue.decision_of("old"))
     keeper.queue.set_waiting(key, "new", waiting("new", 2))
-    await keeper.until(lambda: keeper.queue.decision_of("new"))
+    await until(lambda: keeper.queue.decision_of("new"))
     assert keeper.answer("new") == Placed(("n0", "n1"))
     assert keeper.queue.decision_of("old") is None
     keeper.queue.forget(key)
     keeper.put("b", 3)
-    await keeper.until(lambda: keeper.answer("b"))
+    await until(lambda: keeper.answer("b"))
     assert keeper.answer("b") == Placed(("n0", "n1", "n2"))
 
 
@@ -168,7 +164,7 @@ async def test_a_long_plan_lets_everything_else_have_its_turn(keeper: Keeper, mo
     beside = asyncio.create_task(others())
     for number in range(100):
         keeper.put(f"j{number}", 1, minutes=number)
-    await keeper.until(lambda: keeper.queue.decision_of("j99"))
+    await until(lambda: keeper.queue.decision_of("j99"))
     beside.cancel()
     assert max(after - before for before, after in itertools.pairwise(seen)) == 1
 
@@ -186,7 +182,7 @@ async def test_who_leaves_while_a_plan_is_made_is_not_told_of_it(
     monkeypatch.setattr(Space, "solve", leaves)
     keeper.put("a", 1)
     keeper.put("b", 1, minutes=1)
-    await keeper.until(lambda: keeper.queue.decision_of("a"))
+    await until(lambda: keeper.queue.decision_of("a"))
     assert keeper.queue.decision_of("b") is None
     assert ("ns", "b") not in keeper.rung
 
@@ -215,14 +211,14 @@ async def test_a_job_without_room_in_a_quota_is_rung_once_there_is_room(scene: A
     running = asyncio.create_task(made.queue.run())
     try:
         made.queue.set_waiting(("ns", "a"), "a", waiting("a", 2, claim=QuotaClaim({"pods": 1})))
-        await made.until(lambda: made.answer("a"))
+        await until(lambda: made.answer("a"))
         assert made.answer("a").reason == "QuotaExceeded"
         assert made.queue.reserved == frozenset()
         rung = len(made.rung)
         quotas.apply("MODIFIED", QuotaView("other", "few", "q2", 6, {"pods": 2}))
         assert not made.queue._stale.is_set(), "a quota in whose namespace nobody waits for room"
         quotas.apply("MODIFIED", QuotaView("ns", "few", "q", 7, {"pods": 2}, {"pods": 0}))
-        await made.until(lambda: isinstance(made.answer("a"), Placed))
+        await until(lambda: isinstance(made.answer("a"), Placed))
         assert len(made.rung) > rung
     finally:
         running.cancel()
@@ -233,6 +229,6 @@ async def test_the_default_limit_holds_a_namespace_that_is_not_listed(keeper: Ke
     keeper.fleet.set_policy(FleetPolicySpec.model_validate({"queueing": {"defaultLimit": 1}}))
     keeper.put("a", 1)
     keeper.put("b", 1, minutes=1)
-    await keeper.until(lambda: keeper.answer("b"))
+    await until(lambda: keeper.answer("b"))
     assert isinstance(keeper.answer("a"), Placed)
     assert keeper.answer("b").reason == "NamespaceLimit"

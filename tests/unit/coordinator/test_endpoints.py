@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.coordinator.test_server import CERTIFICATES, DEADLINE, Door, until
+from tests.unit.coordinator.test_server import CERTIFICATES, DEADLINE, Door
+from tests.unit.waiting import until
 
 from muster.coordinator import endpoints
 from muster.coordinator.auth import Caller

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
+from tests.unit.waiting import until
 
 from muster.coordinator import http
 from muster.coordinator.auth import Caller
@@ -52,9 +53,7 @@ class Site:
         return await asyncio.open_connection("127.0.0.1", self.port)
 
     async def sent(self, count: int) -> None:
-        async with asyncio.timeout(DEADLINE):
-            while len(self.taken) < count:  # noqa: ASYNC110 - what is waited for is the server's progress
-                await asyncio.sleep(0.005)
+        await until(lambda: len(self.taken) >= count)
 
 
 @pytest.fixture
@@ -172,9 +171,7 @@ async def test_no_body_is_read_before_its_sender_is_known(site: Site) -> None:
     site.knows = False
     reader, writer = await site.visit()
     writer.write(post(b"x" * BODY_LIMIT))
-    async with asyncio.timeout(DEADLINE):
-        while not site.asked:  # noqa: ASYNC110 - as above
-            await asyncio.sleep(0.005)
+    await until(lambda: site.asked)
     ((connection, head),) = site.asked
     assert head.authorization == "Bearer t"
     kept = connection._received
@@ -191,9 +188,7 @@ async def test_an_unknown_sender_is_told_so_though_he_still_sends(site: Site) ->
     site.knows = False
     reader, writer = await site.visit()
     writer.write(post(b"x" * BODY_LIMIT)[:-1])
-    async with asyncio.timeout(DEADLINE):
-        while not site.asked:  # noqa: ASYNC110 - as above
-            await asyncio.sleep(0.005)
+    await until(lambda: site.asked)
     connection = site.asked[0][0]
     connection.refuse(401, http.refusal("who are you?"))
     connection.welcome(CALLER)  # too late
@@ -207,9 +202,7 @@ async def test_an_unknown_sender_is_told_so_though_he_still_sends(site: Site) ->
 async def test_who_never_says_who_he_is_does_not_stay(site: Site, sent: bytes) -> None:
     reader, writer = await site.visit()
     writer.write(sent)
-    async with asyncio.timeout(DEADLINE):
-        while not any(connection._received == sent for connection in site.connections):  # noqa: ASYNC110 - as above
-            await asyncio.sleep(0.005)
+    await until(lambda: any(connection._received == sent for connection in site.connections))
     (connection,) = site.connections
     later = asyncio.get_running_loop().time() + http.FIRST_REQUEST_SECONDS
     connection.expire(later)
@@ -225,9 +218,7 @@ async def test_bytes_now_and_then_win_no_time(site: Site) -> None:
     deadlines = set()
     for byte in POST[:20]:
         writer.write(bytes([byte]))
-        async with asyncio.timeout(DEADLINE):
-            while not any(c._received.endswith(bytes([byte])) for c in site.connections):  # noqa: ASYNC110 - as above
-                await asyncio.sleep(0)
+        await until(lambda end=bytes([byte]): any(c._received.endswith(end) for c in site.connections))
         deadlines.update(connection._deadline for connection in site.connections)
     assert len(deadlines) == 1
     writer.close()
@@ -265,9 +256,7 @@ async def test_a_refused_caller_reads_why_and_is_cut_off(site: Site, data: bytes
 async def test_a_request_that_never_ends_is_given_up(site: Site) -> None:
     reader, writer = await site.visit()
     writer.write(post(b"hello")[:-1])
-    async with asyncio.timeout(DEADLINE):
-        while not any(connection._received for connection in site.connections):  # noqa: ASYNC110 - as above
-            await asyncio.sleep(0.005)
+    await until(lambda: any(connection._received for connection in site.connections))
     (connection,) = site.connections
     now = asyncio.get_running_loop().time()
     connection.expire(now + http.REQUEST_DEADLINE_SECONDS - 1)

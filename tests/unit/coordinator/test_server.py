@@ -15,8 +15,8 @@ import pytest
 from cryptography import x509
 from tests.unit.clock import StepClock
 from tests.unit.coordinator.strangers import TOKENS, UNDECIDED, Strangers, abort
+from tests.unit.waiting import until
 
-from localcluster.patience import PATIENCE_SECONDS
 from muster.coordinator import endpoints, memory, server
 from muster.coordinator.auth import AuthError, Caller
 from muster.coordinator.checkers import CheckerHub
@@ -33,12 +33,6 @@ AUTHORITY = new_authority(NOW)
 CERTIFICATES = certificates_after(None, Authorities(AUTHORITY), ("localhost",), NOW)
 WAIT = Directive(kind=messages.WAIT, attempt=1, reason="waiting for the others")
 DEADLINE = 90.0
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(DEADLINE):
-        while not condition():  # noqa: ASYNC110 - what is waited for is another task's progress
-            await asyncio.sleep(0.005)
 
 
 class Controller:
@@ -336,20 +330,15 @@ async def test_memory_is_given_back_after_a_crowd_has_come_and_after_it_has_gone
     async def opened(count: int) -> list[asyncio.StreamWriter]:
         return [(await asyncio.open_connection("localhost", door.port, ssl=door.trust))[1] for _ in range(count)]
 
-    async def until(wanted: list[bool]) -> None:
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while given != wanted:  # noqa: ASYNC110 - the server tells nobody
-                await asyncio.sleep(0.01)
-
     writers = await opened(3)
     try:
-        await until([False])
+        await until(lambda: given == [False])
         writers += await opened(1)
         await asyncio.sleep(0.1)
         assert given == [False], "one more is no crowd"
         for writer in writers:
             writer.close()
-        await until([False, True])
+        await until(lambda: given == [False, True])
     finally:
         for writer in writers:
             writer.close()

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 from prometheus_client import REGISTRY
 from tests.unit.page.conftest import Ask, Fleet, a_job
+from tests.unit.waiting import until
 
-from localcluster.patience import PATIENCE_SECONDS
 from muster.coordinator.probes import LoopHeartbeat
 
 
@@ -48,9 +48,7 @@ async def test_each_request_counts_once_by_the_pages_own_pattern(
 async def test_a_request_that_waits_is_open(fleet: Fleet, ask: Ask) -> None:
     fleet.reviews.wait = asyncio.Event()
     asked = asyncio.create_task(ask("/api/jobs"))
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while value("muster_page_requests_open") != 1:  # noqa: ASYNC110 - nobody is told
-            await asyncio.sleep(0.01)
+    await until(lambda: value("muster_page_requests_open") == 1)
     fleet.reviews.wait.set()
     assert (await asked)[0] == 200
     assert value("muster_page_requests_open") == 0

@@ -12,6 +12,7 @@ import aiohttp
 import pytest
 from tests.unit.cli.test_fleetreport import a_spec, lives
 from tests.unit.page.conftest import HOUR, NOW, Ask, Fleet, a_health, a_job, a_life, a_node, a_policy
+from tests.unit.waiting import until
 
 from localcluster.patience import PATIENCE_SECONDS
 from muster.answers.fleet_text import figures, remarks, tables
@@ -207,9 +208,8 @@ async def several(
 
         assert await status("/api/jobs", first) == 200
         tasks = [asyncio.create_task(status(*each)) for each in asked]
+        await until(lambda: sum(each.done() for each in tasks) >= len(tasks) - room and held.waiting)
         async with asyncio.timeout(PATIENCE_SECONDS):
-            while sum(each.done() for each in tasks) < len(tasks) - room or not held.waiting:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
             assert await status("/api/jobs", first) == 200
             held.go.set()
             return await asyncio.gather(*tasks)
@@ -231,8 +231,7 @@ async def test_a_known_token_needs_no_slot_of_unknown_tokens_when_it_is_reviewed
     who, held = Access(fleet.reviews, fleet.clock), Held(fleet, "wrong-")  # type: ignore[arg-type]
     assert (await who.user_of_token("admin-token")).name == "admin"
     crowd = [asyncio.create_task(who.user_of_token(f"wrong-{at}")) for at in range(2000)]
-    while held.waiting < access.UNKNOWN_TOKENS_AT_ONCE:  # noqa: ASYNC110 - they are other tasks
-        await asyncio.sleep(0)
+    await until(lambda: held.waiting >= access.UNKNOWN_TOKENS_AT_ONCE)
     fleet.clock.advance(access.KEPT_SECONDS + 1)
     assert who.was_known("admin-token"), "two thousand others do not push him out"
     assert (await asyncio.wait_for(who.user_of_token("admin-token"), PATIENCE_SECONDS)).name == "admin"

@@ -14,7 +14,7 @@ Place = tuple[str, ...]  # as deep as there are levels; a node without a label i
 
 @dataclass(frozen=True)
 class Best:
-    """The best values that any choice reaches: domains of the workers, then of all; what is left behind; reluctance."""
+    """The values of an answer, or the best: domains of the workers, then of all; what is left behind; reluctance."""
 
     counts: tuple[int, ...]
     with_spares: tuple[int, ...]

@@ -1,7 +1,6 @@
 """What an answer reaches, beside a solver that tries everything."""
 
 from collections import Counter
-from dataclasses import dataclass
 from random import Random
 
 from tests.unit.placement.cases import Case, a_case
@@ -21,27 +20,18 @@ def answer_of(case: Case, fleet: Fleet | None = None) -> Placed | NotPlaced:
     return space.solve(case.request)
 
 
-@dataclass(frozen=True)
-class Reached:
+def reached(case: Case, answer: Placed) -> Best:
     """What an answer reaches, as the exhaustive solver measures it."""
-
-    counts: tuple[int, ...]
-    with_spares: tuple[int, ...]
-    left: tuple[int, ...]
-    reluctance: int
-
-
-def reached(case: Case, answer: Placed) -> Reached:
     fleet = case.fleet
     free = Counter(place(fleet, name) for name in usable(fleet, case.request, case.taken))
     workers = {place(fleet, name) for name in answer.nodes}
     chosen = (*answer.nodes, *answer.spares)
     total = sum(reluctance(fleet.nodes[name], case.request.needs, fleet) for name in chosen)
     counts, with_spares, left = vectors(fleet, case.request, free, workers, {place(fleet, n) for n in answer.spares})
-    return Reached(counts, with_spares, left, total)
+    return Best(counts, with_spares, left, total)
 
 
-def check_counts(case: Case) -> tuple[Best, Reached] | None:
+def check_counts(case: Case) -> tuple[Best, Best] | None:
     """Feasible if and only if anything is; as few domains as any choice, per level from the outside in."""
     answer, optimum = answer_of(case), best(case.fleet, case.request, case.taken)
     assert isinstance(answer, Placed) == (optimum is not None), answer

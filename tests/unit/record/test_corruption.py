@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, an_incident, at, idle, running, succeeded
+from tests.unit.lifecycle.burning_in import spec_of
 from tests.unit.lifecycle.checkers import Play
 
 from muster.api.fleetpolicy import FleetPolicySpec
@@ -16,7 +17,7 @@ from muster.api.trainingjob import CheckpointStatus, TrainingJobStatus
 from muster.burnin import progress as burnin
 from muster.checkpoints import resume
 from muster.checkpoints.resume import Missing, Start
-from muster.lifecycle.plan import CommitGang, Plan
+from muster.lifecycle.plan import CommitGang
 from muster.lifecycle.step import decide
 from muster.protocol.checkpoints import write_stamps
 from muster.protocol.messages import CORRUPTION_EXIT_CODE, EXITED, NON_FINITE_LOSS, CheckpointReport, RankReport
@@ -46,11 +47,6 @@ def scene(*views: LauncherView, steps: tuple[int, ...] = (20, 10), nodes: int = 
     return here
 
 
-def committed(plan: Plan) -> GangSpec:
-    (commit,) = [action for action in plan.actions if isinstance(action, CommitGang)]
-    return commit.spec
-
-
 def settled(spec: GangSpec) -> GangSpec:
     """The blame is final."""
     return spec.model_copy(update={"incidents": [i.model_copy(update={"settled": True}) for i in spec.incidents]})
@@ -58,7 +54,7 @@ def settled(spec: GangSpec) -> GangSpec:
 
 def stopped(here: Scene, *steps: int, stamps: tuple[int, ...] | None = None) -> Scene:
     """The same after the commit of its plan: the ranks have ended, and everybody has listed what counts."""
-    here.record = settled(committed(decide(here.world(), SETTINGS)))
+    here.record = settled(spec_of(decide(here.world(), SETTINGS)))
     attempt, listed = here.record.attempt, seen(*(stamps or steps))
     for member in here.record.members:
         told = write_stamps((c.step, c.written_ns) for c in listed)
@@ -77,7 +73,7 @@ def with_checkers(here: Scene, preflight: dict[str, Any] | None = None, **faults
 class TestTheWord:
     def test_it_ends_the_attempt_and_is_charged_to_the_job(self) -> None:
         plan = decide(scene(wrong()).world(), SETTINGS)
-        spec = committed(plan)
+        spec = spec_of(plan)
         assert (spec.attempt, spec.reason, spec.level) == (2, "CorruptionFound", "R0")
         (incident,) = spec.incidents
         assert (incident.fault_class, incident.index, incident.rank) == (FaultClass.APPLICATION, 1, 1)
@@ -102,7 +98,7 @@ class TestTheWord:
 
     def test_the_exit_code_alone_makes_the_newest_finished_step_suspect(self) -> None:
         dead = RankReport(1, 0, alive=False, exit_code=CORRUPTION_EXIT_CODE, exited_age_seconds=0.3)
-        spec = committed(decide(scene(running(1, 24, 1, ranks=(dead,), state=EXITED)).world(), SETTINGS))
+        spec = spec_of(decide(scene(running(1, 24, 1, ranks=(dead,), state=EXITED)).world(), SETTINGS))
         assert spec.corruption is not None
         assert (spec.corruption.reason, spec.corruption.found_at, spec.corruption.suspect_beyond_step) == (
             "ExitCode",
@@ -118,7 +114,7 @@ class TestTheWord:
         for index in range(3):
             here.launcher(index, running(1, None, index, checkpoints=seen(900, 800, 500)))
         view = running(1, None, 1, ranks=(dead,), state=EXITED, checkpoints=seen(900, 800, 500))
-        spec = committed(decide(here.launcher(1, view).world(), SETTINGS))
+        spec = spec_of(decide(here.launcher(1, view).world(), SETTINGS))
         assert spec.corruption is not None
         assert (spec.corruption.found_at, spec.corruption.suspect_beyond_step) == (900, 899)
         assert spec.checkpoint == Resume(step=800, path="/checkpoints/step-800")
@@ -128,7 +124,7 @@ class TestTheWord:
         here = scene(*(running(1, 24, rank.rank, ranks=(rank,)) for rank in both))
         world = here.world()
         world.fleet.set_node_fault("n1", "12 uncorrectable ECC errors within an hour")
-        spec = committed(decide(world, SETTINGS))
+        spec = spec_of(decide(world, SETTINGS))
         (incident,) = spec.incidents
         assert (incident.fault_class, incident.node, spec.level) == (FaultClass.HARDWARE, "n1", "R2")
         assert "on an unhealthy node (12 uncorrectable ECC errors within an hour)" in incident.message
@@ -145,7 +141,7 @@ class TestTheWord:
         ]
 
     def test_the_last_good_step_goes_before_the_one_at_which_it_was_found(self) -> None:
-        spec = committed(decide(scene(wrong(good=12)).world(), SETTINGS))
+        spec = spec_of(decide(scene(wrong(good=12)).world(), SETTINGS))
         assert spec.corruption is not None
         assert (spec.corruption.suspect_beyond_step, spec.corruption.last_good) == (12, 12)
         assert spec.checkpoint == Resume(step=10, path="/checkpoints/step-10")
@@ -153,7 +149,7 @@ class TestTheWord:
     def test_who_is_lost_meanwhile_hides_no_word(self) -> None:
         here = scene(wrong())
         del here.nodes["n0"]
-        spec = committed(decide(here.world(), SETTINGS))
+        spec = spec_of(decide(here.world(), SETTINGS))
         assert spec.reason == "NodeGone"
         assert spec.corruption is not None
 
@@ -173,7 +169,7 @@ class TestTheWord:
         here.all(idle(2, checkpoints=seen(20, 10))).launcher(
             1, idle(2, checkpoints=seen(20, 10), previous_attempt=1, previous_ranks=(said,))
         )
-        spec = committed(decide(here.world(), SETTINGS))
+        spec = spec_of(decide(here.world(), SETTINGS))
         assert spec.corruption is not None
         assert (spec.corruption.attempt, spec.corruption.suspect_beyond_step, spec.attempt) == (1, 14, 3)
         assert spec.checkpoint == Resume(step=10, path="/checkpoints/step-10")
@@ -188,7 +184,7 @@ class TestTheWord:
         assert here.record is not None
         said = RankReport(2, 0, alive=False, exit_code=1, corruption=NON_FINITE_LOSS, found_at=24, last_good=11)
         here.launcher(2, idle(2, 2, previous_attempt=1, previous_ranks=(said,), checkpoints=seen(10)))
-        spec = committed(decide(here.world(), SETTINGS))
+        spec = spec_of(decide(here.world(), SETTINGS))
         assert spec.corruption is not None
         found = spec.corruption
         assert (found.suspect_beyond_step, found.last_good, found.found_at, found.node) == (11, 11, 24, "n2")
@@ -207,7 +203,7 @@ class TestTheWord:
             said = RankReport(2, 0, alive=False, exit_code=1, corruption=NON_FINITE_LOSS, found_at=step)
             attempt = here.record.attempt
             here.launcher(2, idle(attempt, 2, previous_attempt=1, previous_ranks=(said,), checkpoints=seen(20, 10)))
-            here.record = settled(committed(decide(here.world(), SETTINGS)))
+            here.record = settled(spec_of(decide(here.world(), SETTINGS)))
             assert here.record.corruption is not None
             assert (here.record.attempt, here.record.corruption.suspect_beyond_step) == (attempt + 1, step - 1)
             assert [incident.fault_class for incident in here.record.incidents] == [FaultClass.APPLICATION]
@@ -225,7 +221,7 @@ class TestTheWord:
         here.record = here.record.model_copy(update={"members": members})
         said = RankReport(1, 0, alive=False, exit_code=1, corruption=NON_FINITE_LOSS, found_at=15)
         here.all(idle(2)).launcher(1, idle(2, previous_attempt=1, previous_ranks=(said,)))
-        spec = committed(decide(here.world(), SETTINGS))
+        spec = spec_of(decide(here.world(), SETTINGS))
         assert len(spec.incidents) == count
         assert spec.incidents[-1].fault_class in (FaultClass.APPLICATION, FaultClass.UNKNOWN)
 
@@ -234,15 +230,15 @@ class TestTheWord:
         wrong."""
         here = scene()
         here.job = a_job(suspend=True)
-        here.record = committed(decide(here.world(), SETTINGS))
+        here.record = spec_of(decide(here.world(), SETTINGS))
         here.seconds += 1.0
         here.all(running(1, 26, 0, checkpoints=seen(26, 20, 10)))
-        here.record = committed(decide(here.world(), SETTINGS))
+        here.record = spec_of(decide(here.world(), SETTINGS))
         assert (here.record.members, here.record.checkpoint) == ([], Resume(step=26, path="/checkpoints/step-26"))
         here.seconds += 1.0
         here.launcher(1, wrong(step=25, good=12))
         plan = decide(here.world(), SETTINGS)
-        here.record = committed(plan)
+        here.record = spec_of(plan)
         found = here.record.corruption
         assert found is not None
         assert (found.suspect_beyond_step, found.node, here.record.branch) == (
@@ -261,7 +257,7 @@ class TestTheWord:
         assert plan.status.state == "Suspended"
         # The resume does not go on from what is suspect.
         here.job = a_job()
-        here.record = committed(decide(here.world(), SETTINGS))
+        here.record = spec_of(decide(here.world(), SETTINGS))
         here.pod_views.clear()
         here.launchers.clear()
         there = write_stamps((c.step, c.written_ns) for c in seen(26, 20, 10))
@@ -277,10 +273,10 @@ class TestTheWord:
     def test_a_word_of_who_was_replaced_meanwhile_counts(self) -> None:
         here = scene()
         del here.nodes["n1"]
-        here.record = settled(committed(decide(here.world(), SETTINGS)))
+        here.record = settled(spec_of(decide(here.world(), SETTINGS)))
         assert [member.node for member in here.record.members] == ["n0", "n3", "n2"]
         here.launcher(1, wrong(step=15))
-        spec = committed(decide(here.world(), SETTINGS))
+        spec = spec_of(decide(here.world(), SETTINGS))
         assert spec.corruption is not None
         assert (spec.attempt, spec.level, spec.corruption.node, spec.corruption.suspect_beyond_step) == (
             3,
@@ -296,7 +292,7 @@ class TestTheWord:
             here.launcher(index, succeeded(1, index, 30))
         said = RankReport(1, 0, alive=False, exit_code=0, corruption=NON_FINITE_LOSS, found_at=30)
         here.launcher(1, replace(succeeded(1, 1, 30), ranks=(said,)))
-        assert committed(decide(here.world(), SETTINGS)).corruption is not None
+        assert spec_of(decide(here.world(), SETTINGS)).corruption is not None
 
     def test_no_word_that_nobody_knows_comes_into_the_record(self) -> None:
         here = scene(running(1, 24, 1, ranks=(RankReport(1, 0, alive=True, corruption="<b>Bad</b>"),)))
@@ -308,7 +304,7 @@ class TestSuspectCheckpoints:
         here = scene(wrong(step=15))
         told = CheckpointStatus(step=20, path="/checkpoints/step-20", time=at(0))
         here.job = here.job.model_copy(update={"status": TrainingJobStatus(checkpoint=told)})
-        spec = committed(decide(here.world(), SETTINGS))
+        spec = spec_of(decide(here.world(), SETTINGS))
         assert spec.branch == Branch(resume_from="", step=14, frozen=True)
         assert spec.checkpoint == Resume(step=10, path="/checkpoints/step-10")
         here.record = spec
@@ -321,7 +317,7 @@ class TestSuspectCheckpoints:
         assert found.resume == Resume(step=10, path="/checkpoints/step-10")
         assert found.branch == Branch(resume_from="", step=14, excluded_checkpoints=write_stamps([(20, 20 * 10**9)]))
         assert found.suspect == (20,)
-        spec = committed(decide(here.world(), SETTINGS))
+        spec = spec_of(decide(here.world(), SETTINGS))
         assert spec.corruption is not None
         assert (spec.corruption.open, spec.corruption.suspect_steps, spec.corruption.resumed_step) == (False, [20], 10)
         assert spec.corruption.examination is Examination.NOT_TESTED
@@ -337,7 +333,7 @@ class TestSuspectCheckpoints:
         assert "checkpoint 20 is suspect and does not count until it is saved again" in started.note
         assert examined.reason == "CorruptionExamined"
         assert "no checker there reports" in examined.note
-        here.record = committed(plan)
+        here.record = spec_of(plan)
         here.all(running(2, 11))
         status = decide(here.world(), SETTINGS).status
         assert status is not None
@@ -369,7 +365,7 @@ class TestSuspectCheckpoints:
         assert isinstance(found, Missing)
         assert found.message.endswith("Scratch was already applied: to apply it again, clear the field first)")
         here.job = a_job()
-        here.record = committed(decide(here.world(), SETTINGS))
+        here.record = spec_of(decide(here.world(), SETTINGS))
         here.job = a_job(checkpoint={"directory": "/checkpoints", "resumeFrom": "Scratch"})
         found = resume.start_of_next_attempt(here.world(), here.record)
         assert isinstance(found, Start)
@@ -393,7 +389,7 @@ class TestSuspectCheckpoints:
         assert found.branch.excluded_checkpoints == write_stamps([(30, 30 * 10**9), (20, 20 * 10**9)])
         plan = decide(here.world(), SETTINGS)
         assert "resumeFrom asks" not in plan.announcements[0].note
-        assert committed(plan).incidents[-1].step == 24, "what failed is not refunded by a history that goes on"
+        assert spec_of(plan).incidents[-1].step == 24, "what failed is not refunded by a history that goes on"
 
     def test_at_the_same_place_again_it_goes_one_further_back(self) -> None:
         before = Corruption(
@@ -405,7 +401,7 @@ class TestSuspectCheckpoints:
             open=False,
             resumed_step=20,
         )
-        spec = committed(decide(scene(wrong(), corruption=before).world(), SETTINGS))
+        spec = spec_of(decide(scene(wrong(), corruption=before).world(), SETTINGS))
         assert spec.corruption is not None
         assert (spec.corruption.suspect_beyond_step, spec.corruption.occurrences, spec.least_profile) == (
             19,
@@ -429,7 +425,7 @@ class TestSuspectCheckpoints:
             open=False,
             resumed_step=20,
         )
-        spec = committed(decide(scene(wrong(step=step), corruption=before, steps=steps).world(), SETTINGS))
+        spec = spec_of(decide(scene(wrong(step=step), corruption=before, steps=steps).world(), SETTINGS))
         assert spec.corruption is not None
         assert (spec.corruption.suspect_beyond_step, spec.corruption.occurrences) == (beyond, row)
 
@@ -438,7 +434,7 @@ class TestNodes:
     def test_all_are_tested_though_they_have_trained_and_the_policy_says_no(self) -> None:
         play = with_checkers(stopped(scene(wrong()), 20, 10))
         plan = play.until_commit()
-        spec = committed(plan)
+        spec = spec_of(plan)
         assert spec.start is not None
         assert spec.corruption is not None
         assert spec.corruption.examination is Examination.NOTHING_FOUND
@@ -454,7 +450,7 @@ class TestNodes:
     def test_the_culprit_leaves_and_the_job_gets_its_restart_back(self) -> None:
         play = with_checkers(stopped(scene(wrong()), 20, 10), n2={"wrong": True})
         plan = play.until_commit()
-        spec = committed(plan)
+        spec = spec_of(plan)
         assert (spec.attempt, spec.reason, spec.start) == (3, "BurnInFailed", None)
         assert [member.node for member in spec.members] == ["n0", "n1", "n3"]
         assert [member.incarnation for member in spec.members] == [1, 1, 2]
@@ -470,7 +466,7 @@ class TestNodes:
             )
             play.scene.launcher(index, told, incarnation)
         plan = play.until_commit()
-        spec = committed(plan)
+        spec = spec_of(plan)
         assert spec.start is not None
         assert spec.start.resume == Resume(step=20, path="/checkpoints/step-20")
         assert spec.corruption is not None
@@ -481,14 +477,14 @@ class TestNodes:
         play = with_checkers(stopped(scene(wrong()), 20, 10))
         for node, checker in play.checkers.items():
             checker.fingerprint = "kind:other" if node == "n0" else "kind:bits"
-        spec = committed(play.until_commit())
+        spec = spec_of(play.until_commit())
         assert spec.corruption is not None
         assert spec.corruption.culprits == ["n0"]
         assert "other bits than 2 of 3 nodes of its kind" in spec.incidents[0].message
 
     def test_who_is_only_slow_leaves_and_is_no_culprit(self) -> None:
         play = with_checkers(stopped(scene(wrong(), nodes=4), 20, 10), n2={"bad_pairs": True})
-        spec = committed(play.until_commit())
+        spec = spec_of(play.until_commit())
         assert spec.reason == "BurnInFailed"
         assert "n2" not in [member.node for member in spec.members]
         assert spec.incidents[0].fault_class is FaultClass.APPLICATION
@@ -513,7 +509,7 @@ class TestNodes:
     def _next(self, play: Play) -> GangSpec:
         """What is committed next, and everybody has listed what counts."""
         plan = play.until_commit()
-        spec = committed(plan)
+        spec = spec_of(plan)
         play.take(plan)
         for member in spec.members:
             stamps = write_stamps((c.step, c.written_ns) for c in seen(20, 10))
@@ -525,7 +521,7 @@ class TestNodes:
         play = with_checkers(stopped(scene(wrong()), 20, 10))
         play.whole_is_wrong = True
         plan = play.until_commit()
-        spec = committed(plan)
+        spec = spec_of(plan)
         assert spec.start is not None
         assert spec.corruption is not None
         assert spec.corruption.examination is Examination.INCONCLUSIVE
@@ -543,7 +539,7 @@ class TestNodes:
         assert status is not None
         assert status.corruption is not None
         assert status.corruption.message.endswith("no restart is left unless the tests find a bad node")
-        spec = committed(play.until_commit())
+        spec = spec_of(play.until_commit())
         assert spec.corruption is not None
         assert (spec.corruption.culprits, spec.reason) == (["n2"], "BurnInFailed")
 
@@ -568,7 +564,7 @@ class TestNodes:
         (event,) = plan.announcements
         assert event.reason == "CorruptionExamined"
         assert event.note.endswith(words)
-        here.record = committed(plan)
+        here.record = spec_of(plan)
         assert here.record.corruption is not None
         assert (here.record.corruption.examination, here.record.corruption.open) == (shown, True)
         for checker in play.checkers.values():
@@ -595,7 +591,7 @@ class TestNodes:
         assert plan.status is not None
         assert (plan.status.state, plan.status.reason) == ("Recovering", "BurnInInconclusive")
         play.checkers["n1"].environment, play.checkers["n1"].wrong = "", True
-        spec = committed(play.until_commit())
+        spec = spec_of(play.until_commit())
         assert spec.corruption is not None
         assert spec.corruption.culprits == ["n1"]
 
@@ -604,7 +600,7 @@ class TestNodes:
         plan = decide(here.but(leader_age_seconds=5.0).world(), SETTINGS)
         assert not plan.actions
         plan = decide(here.but(leader_age_seconds=20.0).world(), SETTINGS)
-        spec = committed(plan)
+        spec = spec_of(plan)
         assert spec.start is not None
         assert spec.corruption is not None
         assert spec.corruption.examination is Examination.NOT_TESTED
