@@ -633,9 +633,10 @@ class HealthPolicy(ApiModel):
 
     enforcement: Enforcement = Field(
         Enforcement.JOBS,
-        description="enforcement is what Muster does about unhealthy nodes; a node cordoned by kubectl muster cordon "
-        "is avoided in any case. With Observe Muster only reports; with Jobs its jobs avoid and leave such nodes. "
-        "Nodes also adds the taint muster.dev/unhealthy:NoSchedule, which keeps all other new pods away.",
+        description="enforcement is what Muster does about unhealthy nodes. With Observe Muster only reports; with "
+        "Jobs its jobs avoid and leave such nodes. Nodes also adds the taint muster.dev/unhealthy:NoSchedule, which "
+        "keeps all other new pods away; pods that run there stay. Cordons by kubectl muster cordon, maintenance "
+        "windows and marks of nodes that are taken away count in any case.",
     )
     node_condition: bool = Field(
         False,

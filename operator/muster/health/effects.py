@@ -34,7 +34,7 @@ def effect(verdict: Verdict, ruling: Ruling, enforcement: Enforcement) -> Effect
     """Return what Muster does about a node: avoid it, evacuate it, taint it.
 
     Under any policy, jobs are evacuated from a node that is being removed or whose maintenance is near. Under any
-    policy, new workers avoid a node that a user has cordoned or that another system repairs.
+    policy, new workers avoid a node that a user has cordoned or whose RepairRequest is in progress.
 
     Args:
         verdict: on the node.

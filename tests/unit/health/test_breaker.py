@@ -18,6 +18,7 @@ from tests.unit.health.alarms import (
     assert_that_xid_79_on_every_node_may_be_wrong,
 )
 from tests.unit.health.builders import NOW, Stored, after, budgets, decided, evidence, rules
+from tests.unit.health.pools import claim
 
 from muster.api.nodehealth import Decision
 from muster.health.figures import (
@@ -275,6 +276,17 @@ class TestEnforcement:
         _, _, effects, _ = fleet.step(NOW)
         assert (effects["node-0001"].avoid, str(effects["node-0001"].evacuate)) == (True, "AfterCheckpoint")
         assert not effects["node-0001"].taint
+
+    @pytest.mark.parametrize(
+        ("enforcement", "avoid", "evacuate"), [("Observe", False, "No"), ("Jobs", True, "AfterCheckpoint")]
+    )
+    def test_a_mark_of_a_repair_by_others_counts_as_faults_do(
+        self, enforcement: str, avoid: bool, evacuate: str
+    ) -> None:
+        fleet = Stored.of(4, rules(enforcement=enforcement))
+        claim(fleet, "node-0001")
+        _, _, effects, _ = fleet.step(NOW)
+        assert (effects["node-0001"].avoid, str(effects["node-0001"].evacuate)) == (avoid, evacuate)
 
     def test_after_a_time_of_observing_the_budget_holds(self) -> None:
         fleet = Stored.of(100, rules(enforcement="Observe"))
