@@ -39,6 +39,9 @@ def racks(answer: Placed | NotPlaced) -> list[str]:
         pytest.param("b1/r1:4", ask(3), ["b1-r1"], id="one rack is enough"),
         pytest.param("b1/r1:2 b1/r2:3", ask(3), ["b1-r2"], id="the rack that holds all"),
         pytest.param("b1/r1:8 b1/r2:3", ask(3), ["b1-r2"], id="the smallest that fits: least fragmentation"),
+        pytest.param(
+            "b1/r1:4 b1/r2:0+4 b2/r1:3+1 b2/r2:4", ask(3), ["b1-r1"], id="the fuller block, though its rack was whole"
+        ),
         pytest.param("b1/r1:3 b1/r2:3 b2/r1:4", ask(5), ["b1-r1", "b1-r2"], id="few blocks before few racks"),
         pytest.param("b1/r1:4+4 b2/r1:5", ask(5), ["b2-r1"], id="broken nodes do not count"),
         pytest.param("b1/r1:1 b2/r1:1", ask(2, preferred="rack"), ["b1-r1", "b2-r1"], id="preferred is a wish"),
