@@ -1,4 +1,7 @@
-"""The pages in docs/: links lead somewhere, the README leads to every page, and architecture.md names every room."""
+"""The pages in docs/: links lead somewhere, the README leads to every page, architecture.md names every room.
+
+Figures on one page are those of the page or file that they come from.
+"""
 
 import re
 import subprocess
@@ -71,3 +74,26 @@ def test_the_architecture_names_every_room() -> None:
     table = text.partition("| room |")[2].partition("\n\n")[0]
     assert len(rooms) > 20
     assert sorted(room for room in rooms if f"`{room}`" not in table) == []
+
+
+def test_the_readme_says_how_long_recoveries_took_as_the_benchmarks_do() -> None:
+    page = (ROOT / "docs" / "benchmarks.md").read_text().partition("## Frameworks as they are")[2].partition("\n## ")[0]
+    rows = re.findall(r"\| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|$", page, re.MULTILINE)
+    assert len(rows) == 7
+    spans = [f"{min(column, key=float)} to {max(column, key=float)} s" for column in zip(*rows, strict=True)]
+    text = " ".join((ROOT / "README.md").read_text().split())
+    assert [span for span in spans if span not in text] == []
+
+
+def test_installing_names_the_kubernetes_that_tests_run_on() -> None:
+    built = (ROOT / "tools" / "localcluster" / "go" / "cluster" / "go.mod").read_text()
+    (version,) = re.findall(r"^\s+k8s\.io/kubernetes v([\d.]+)$", built, re.MULTILINE)
+    assert f"Tests run on Kubernetes {version} alone" in (ROOT / "docs" / "install.md").read_text()
+
+
+def test_each_known_limit_leads_to_its_page() -> None:
+    page = ROOT / "docs" / "known-limits.md"
+    rows = [row.strip("|").split(" | ") for row in page.read_text().splitlines() if re.match(r"\| [^|-]", row)]
+    limits = [row for row in rows if row[0].strip() != "limit"]
+    assert len(limits) > 20
+    assert [row[0] for row in limits if len(row) != 3 or not all(map(str.strip, row)) or not LINK.search(row[2])] == []
