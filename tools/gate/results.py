@@ -1,7 +1,8 @@
 """A pytest plugin that writes one line of JSON for each test: name, result, seconds, and the seed if it drew one.
 
 Loaded by `-p gate.results`; the file is named by MUSTER_RESULTS, and without it nothing is written. A test that draws
-its inputs names the seed by `record_property("seed", ...)`.
+its inputs names the seed by `record_property("seed", ...)`. Of a test that is run again, it prints the failure before:
+pytest-rerunfailures prints only the name.
 """
 
 from __future__ import annotations
@@ -51,6 +52,14 @@ def pytest_configure(config: Any) -> None:
     path = os.environ.get(VARIABLE)
     if path and not hasattr(config, "workerinput"):  # with xdist the controller hears of every test
         config.pluginmanager.register(Results(Path(path)))
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    for report in terminalreporter.stats.get("rerun", ()):
+        terminalreporter.section(f"{report.nodeid} was run again after this")
+        terminalreporter.line(report.longreprtext)
+        for title, text in report.sections:
+            terminalreporter.line(f"--- {title}\n{text}")
 
 
 def read(path: Path) -> list[dict[str, Any]]:

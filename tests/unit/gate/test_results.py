@@ -9,6 +9,7 @@ from typing import Any
 from gate import results
 
 ROOT = Path(__file__).resolve().parents[3]
+FILE = "results.jsonl"
 TESTS = """
 import pytest
 
@@ -22,8 +23,9 @@ def test_fails():
 
 @pytest.mark.flaky(reruns=1)
 def test_passes_when_run_again():
+    print("what was seen before")
     ran.append(1)
-    assert len(ran) == 2
+    assert len(ran) == 2, "why it failed at first"
 
 @pytest.fixture
 def broken():
@@ -68,15 +70,18 @@ def lines_of(folder: Path, *options: str, code: int = 1) -> dict[str, dict[str, 
         options: of pytest.
         code: what pytest exits with. 1: tests failed. 2: it was stopped before any test.
     """
-    file = folder / "results.jsonl"
-    environment = {**os.environ, results.VARIABLE: str(file), "PYTHONPATH": str(ROOT / "tools")}
-    left_out = [f"-pno:{plugin}" for plugin in ("cacheprovider", "hypothesispytest", "asyncio", "timeout")]
-    command = [sys.executable, "-m", "pytest", "-p", "gate.results", *left_out, "-q", *options]
-    run = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    assert run.returncode == code, run.stdout + run.stderr
-    lines = [(line["name"].rpartition("::")[2], line) for line in results.read(file)]
+    ended = run_tests(folder, *options)
+    assert ended.returncode == code, ended.stdout + ended.stderr
+    lines = [(line["name"].rpartition("::")[2], line) for line in results.read(folder / FILE)]
     assert len(dict(lines)) == len(lines)
     return dict(lines)
+
+
+def run_tests(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, results.VARIABLE: str(folder / FILE), "PYTHONPATH": str(ROOT / "tools")}
+    left_out = [f"-pno:{plugin}" for plugin in ("cacheprovider", "hypothesispytest", "asyncio", "timeout")]
+    command = [sys.executable, "-m", "pytest", "-p", "gate.results", *left_out, "-q", *options]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
 def test_each_test_has_one_line(tmp_path: Path) -> None:
@@ -103,6 +108,14 @@ def test_each_test_has_one_line_side_by_side_and_one_that_kills_its_worker_is_na
     assert {name: line["result"] for name, line in lines.items()} == RESULTS | crashes
     assert lines["test_passes"]["seed"] == 17
     assert lines["test_passes_when_run_again"]["reruns"] == 1
+
+
+def test_why_a_test_was_run_again_is_printed_although_it_passed(tmp_path: Path) -> None:
+    (tmp_path / "test_some.py").write_text(TESTS)
+    ended = run_tests(tmp_path, "-k", "run_again")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert ended.stdout.count("AssertionError: why it failed at first") == 1
+    assert "what was seen before" in ended.stdout
 
 
 def test_without_a_run_there_are_no_lines(tmp_path: Path) -> None:
