@@ -406,11 +406,11 @@ class Cluster:
     def _start(self, nodes: int, programs: Path, archives: Sequence[Path], progress: Say) -> None:
         started = time.monotonic()
         layout = Layout(self.name, self.clone, self.state, nodes, programs)
-        store = images.store(archives, programs, progress)
+        loaded = {archive.name: digest_of_file(archive) for archive in archives}
+        store = images.store(archives, loaded, programs, progress)
         for folder in (layout.state, layout.logs, layout.shared):
             folder.mkdir(parents=True, exist_ok=True)
         layout.save()
-        loaded = {archive.name: digest_of_file(archive) for archive in archives}
         with ThreadPoolExecutor(nodes) as pool:
             list(pool.map(lambda node: self._fill_store(node, store, loaded), layout.nodes))
         self._remember(archives)
@@ -538,7 +538,7 @@ class Cluster:
             started = time.monotonic()
             # An empty node is rebooted around a new store: seconds, instead of unpacking again for every node.
             empty = [node for node in lacking if self._loaded(node).keys() <= wanted.keys() and self._is_idle(node)]
-            store = images.store(archives, layout.programs, progress) if empty else None
+            store = images.store(archives, wanted, layout.programs, progress) if empty else None
             with ThreadPoolExecutor(len(lacking)) as pool:
                 tasks = [
                     pool.submit(self._replace_store, node, store, wanted)

@@ -17,11 +17,11 @@ import subprocess
 import tarfile
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from localcluster.build import Say
-from localcluster.cache import cache_root, digest_of, digest_of_file, locked, make_once
+from localcluster.cache import cache_root, digest_of, locked, make_once
 from localcluster.errors import LocalClusterError
 from localcluster.node import PAUSE_IMAGE, containerd_configuration
 from localcluster.patience import PATIENCE_SECONDS
@@ -35,8 +35,15 @@ _POLL_SECONDS = 0.05
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
-def store(archives: Sequence[Path], programs: Path, progress: Say) -> Path:
-    """The store that holds the archives and the pause image; made when it is not in the cache."""
+def store(archives: Sequence[Path], digests: Mapping[str, str], programs: Path, progress: Say) -> Path:
+    """The store that holds the archives and the pause image; made when it is not in the cache.
+
+    Args:
+        archives: of images.
+        digests: of the archives' content, by their names; to reckon them takes seconds.
+        programs: the folder with the pause program.
+        progress: is told what takes long.
+    """
     # Large first: they change least, and every store is built upon the one before it.
     ordered = sorted(archives, key=lambda archive: (-archive.stat().st_size, archive.name))
     folder = cache_root() / "stores"
@@ -45,7 +52,7 @@ def store(archives: Sequence[Path], programs: Path, progress: Say) -> Path:
     made = make_once(folder / digest, lambda making: _make_first(making, programs))
     os.utime(made)
     for archive in ordered:
-        digest = digest_of([digest, digest_of_file(archive)])
+        digest = digest_of([digest, digests[archive.name]])
         previous = made
 
         def make(making: Path, previous: Path = previous, archive: Path = archive) -> None:
