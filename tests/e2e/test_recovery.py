@@ -81,6 +81,7 @@ def test_a_plain_job_is_rebuilt_after_any_failure(bed: Bed, submit: Submit) -> N
         command=["python3", "-c", program],
         launch={"mode": "Plain"},
         checkpoint={"saveTimeoutSeconds": 300},
+        reshape=lambda pod: pod.update(terminationGracePeriodSeconds=1),  # a first process does not end on SIGTERM
     )
     wait_until("it to run", lambda: job.status().get("state") == "Running")
     before = {pod["metadata"]["uid"] for pod in job.pods().values()}
