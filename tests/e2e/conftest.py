@@ -55,7 +55,7 @@ def namespace(bed: Bed) -> Iterator[str]:
     bed.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--wait=true")
     bed.kubectl("apply", "-f", "-", stdin=json.dumps(stage(NAMESPACE, TRAINER)))
     yield NAMESPACE
-    bed.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--wait=true")
+    bed.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--wait=false")  # whoever comes next waits
 
 
 @pytest.hookimpl(wrapper=True)

@@ -143,9 +143,11 @@ class Bed:
 
     def uninstall_checkers(self) -> None:
         """Take them out again, and the operator's trust in them, if it is there."""
-        self.kubectl("delete", "namespace", CHECKER_NAMESPACE, "--ignore-not-found")
+        gone = ("delete", "namespace", CHECKER_NAMESPACE, "--ignore-not-found")
+        self.kubectl(*gone, "--wait=false")
         if self.kubectl.find("get", "deployment", "-n", SYSTEM_NAMESPACE, "muster"):
             self._apply_to_operators(self._overlay_folder)
+        self.kubectl(*gone)
 
     def install_page(self) -> None:
         """Install the page beside Muster, and wait until it has read the cluster."""

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from testbed.bed import SYSTEM_NAMESPACE, Bed
+from testbed.bed import Bed
 from testbed.faults import CHECKER_NAMESPACE
 from testbed.kube import wait_until
 
 _POLICY = "default"
+_MUSTER = "/apis/muster.dev/v1alpha1"
 _OURS = {"muster.dev/test-bed": "burn-in"}
 
 
@@ -43,16 +44,6 @@ def end(bed: Bed) -> None:
     bed.uninstall_checkers()
 
 
-def forget_for_good(bed: Bed) -> None:
-    """Have new operators, if any: they remember tests that nodes have failed for as long as they live."""
-    if not bed.kubectl.find("get", "deployment", "-n", SYSTEM_NAMESPACE, "muster"):
-        return
-    bed.kubectl("rollout", "restart", "deployment/muster", "-n", SYSTEM_NAMESPACE)
-    bed.rolled_out("deployment/muster", SYSTEM_NAMESPACE)
-    bed.kubectl("delete", "nodehealths", "--all", "--wait=true")
-    wait_until("a leader", bed.leader)
-
-
 @contextmanager
 def installed(bed: Bed, **preflight: Any) -> Iterator[None]:
     """`begin`, and at the end all of it out again, with nothing held against any node."""
@@ -60,8 +51,8 @@ def installed(bed: Bed, **preflight: Any) -> Iterator[None]:
     begin(bed, **preflight)
     yield
     forget(bed)
-    end(bed)
-    forget_for_good(bed)
+    end(bed)  # with new operators: they remember tests that nodes have failed for as long as they live
+    bed.kubectl("delete", "nodehealths", "--all", "--wait=true")
 
 
 @contextmanager
