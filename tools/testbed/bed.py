@@ -8,18 +8,20 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import yaml
 
+from localcluster.api import ApiError
 from localcluster.cluster import Cluster
 from localcluster.layout import DEFAULT_NAME
 from localcluster.patience import PATIENCE_SECONDS
 from testbed.faults import AGENT_NAMESPACE, CHECKER_NAMESPACE, Faults, agent_patch, checker_patch
-from testbed.kube import Kubectl, find_kubectl, wait_until
+from testbed.kube import Kubectl, KubectlError, find_kubectl, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 SYSTEM_NAMESPACE = "muster-system"
@@ -97,6 +99,29 @@ class Bed:
             SystemExit: this is an existing cluster.
         """
         return Faults(self.cluster, self.kubectl)
+
+    def items(self, path: str, **query: str) -> list[dict[str, Any]]:
+        """What the API server lists at a path, without the items' kinds.
+
+        On the local cluster without a process of kubectl: what is looked at again and again costs little.
+
+        Args:
+            path: such as "/api/v1/nodes".
+            query: such as labelSelector="muster.dev/job=llama".
+
+        Raises:
+            KubectlError: there is no answer, or a refusal.
+        """
+        asked = f"{path}?{urlencode(query)}"
+        if self.local is None:
+            answer = json.loads(self.kubectl("get", "--raw", asked))
+        else:
+            try:
+                answer = replace(self.local.api, request_seconds=PATIENCE_SECONDS).get(asked)
+            except ApiError as error:
+                raise KubectlError(str(error)) from error
+        found: list[dict[str, Any]] = answer["items"]
+        return found
 
     def install(self, nvml: Path | None = None, tree: Path = ROOT, images: Mapping[str, str] | None = None) -> None:
         """Install Muster the way a user does, with the images built here, and wait until both replicas are ready.
@@ -201,17 +226,15 @@ class Bed:
 
     def leader(self) -> dict[str, Any] | None:
         """The pod of the leading replica, once its Service has it."""
-        lease = self.kubectl.json(
-            "get", "leases", "-n", SYSTEM_NAMESPACE, "--field-selector=metadata.name=muster-leader"
-        )
-        holders = {item["spec"].get("holderIdentity", "").rpartition("_")[0] for item in lease["items"]}
-        listed = self.kubectl.json("get", "pods", "-n", SYSTEM_NAMESPACE, "-l", "app.kubernetes.io/name=muster")[
-            "items"
-        ]
+        here = f"namespaces/{SYSTEM_NAMESPACE}"
+        leases = self.items(f"/apis/coordination.k8s.io/v1/{here}/leases", fieldSelector="metadata.name=muster-leader")
+        holders = {item["spec"].get("holderIdentity", "").rpartition("_")[0] for item in leases}
+        listed = self.items(f"/api/v1/{here}/pods", labelSelector="app.kubernetes.io/name=muster")
         pods = [pod for pod in listed if pod["metadata"]["name"] in holders]
-        slices = self.kubectl.json(
-            "get", "endpointslices", "-n", SYSTEM_NAMESPACE, "-l", "kubernetes.io/service-name=muster-coordinator"
-        )["items"]
+        slices = self.items(
+            f"/apis/discovery.k8s.io/v1/{here}/endpointslices",
+            labelSelector="kubernetes.io/service-name=muster-coordinator",
+        )
         served = {
             address
             for entry in slices
@@ -228,10 +251,10 @@ class Bed:
                 self.cluster.power_on(node["name"])
             else:
                 self.cluster.heal(node["name"])
-        for node in self.kubectl.json("get", "nodes")["items"]:
+        for node in self.items("/api/v1/nodes"):
             if node["spec"].get("unschedulable"):
                 self.kubectl("uncordon", node["metadata"]["name"])
-        wait_until("every node Ready", lambda: all(map(_is_ready, self.kubectl.json("get", "nodes")["items"])))
+        wait_until("every node Ready", lambda: all(map(_is_ready, self.items("/api/v1/nodes"))))
         self.kubectl("scale", "deployment/muster", "-n", SYSTEM_NAMESPACE, "--replicas=2")
         # What has ended again and again is started anew by its kubelet after five minutes.
         self.rolled_out("deployment/muster", SYSTEM_NAMESPACE, 420)

@@ -68,7 +68,7 @@ def forget(bed: Bed) -> None:
     """Make every node well, and hold nothing against any."""
     bed.faults.repair()
     # As long as a gang tells of a failure it is held against the node.
-    wait_until("the gangs of deleted jobs to go", lambda: not bed.kubectl.json("get", "gangs", "-A")["items"])
+    wait_until("the gangs of deleted jobs to go", lambda: not bed.items(f"{_MUSTER}/gangs"))
     unwell = _unwell(bed)
     if unwell:
         done = bed.muster("release", *unwell, "--reason", "repaired by the test bed")
@@ -78,7 +78,7 @@ def forget(bed: Bed) -> None:
 
 
 def _unwell(bed: Bed) -> list[str]:
-    found = bed.kubectl.json("get", "nodehealths")["items"]
+    found = bed.items(f"{_MUSTER}/nodehealths")
     return [
         node["metadata"]["name"] for node in found if node.get("status", {}).get("state") not in (None, "", "Healthy")
     ]
@@ -91,12 +91,13 @@ def wait_ready(bed: Bed) -> None:
 
 def pods(bed: Bed) -> dict[str, str]:
     """The checkers' pods by node."""
-    listed = bed.kubectl.json("get", "pods", "-n", CHECKER_NAMESPACE, "-l", "app.kubernetes.io/name=muster-check")
-    return {pod["spec"]["nodeName"]: pod["metadata"]["name"] for pod in listed["items"]}
+    path = f"/api/v1/namespaces/{CHECKER_NAMESPACE}/pods"
+    listed = bed.items(path, labelSelector="app.kubernetes.io/name=muster-check")
+    return {pod["spec"]["nodeName"]: pod["metadata"]["name"] for pod in listed}
 
 
 def _are_ready(bed: Bed) -> bool:
-    found, nodes = pods(bed), bed.kubectl.json("get", "nodes")["items"]
+    found, nodes = pods(bed), bed.items("/api/v1/nodes")
     return len(found) == len(nodes) and all(_is_ready(bed, pod) for pod in found.values())
 
 

@@ -31,8 +31,9 @@ class Job:
     nodes: int
 
     def status(self) -> dict[str, Any]:
-        job = self.bed.kubectl.find("get", "trainingjob", "-n", self.namespace, self.name)
-        return dict((job or {}).get("status") or {})
+        path = f"/apis/muster.dev/v1alpha1/namespaces/{self.namespace}/trainingjobs"
+        listed = self.bed.items(path, fieldSelector=f"metadata.name={self.name}")
+        return next((dict(job.get("status") or {}) for job in listed), {})
 
     def lines(self) -> list[dict[str, Any]]:
         """What all ranks have logged, in the order of the machine's clock."""
@@ -77,9 +78,8 @@ class Job:
 
     def pods(self) -> dict[int, dict[str, Any]]:
         """Live pods by index; the newest incarnation of each."""
-        listed = self.bed.kubectl.json("get", "pods", "-n", self.namespace, "-l", f"muster.dev/job={self.name}")[
-            "items"
-        ]
+        path = f"/api/v1/namespaces/{self.namespace}/pods"
+        listed = self.bed.items(path, labelSelector=f"muster.dev/job={self.name}")
         live = [pod for pod in listed if not pod["metadata"].get("deletionTimestamp")]
         live.sort(key=lambda pod: int(pod["metadata"]["labels"]["muster.dev/incarnation"]))
         return {int(pod["metadata"]["labels"]["muster.dev/index"]): pod for pod in live}
@@ -108,7 +108,7 @@ class Job:
         return {line["rank"] for line in steps if line["attempt"] == first}
 
     def events_of(self) -> list[dict[str, Any]]:
-        listed = self.bed.kubectl.json("get", "events.events.k8s.io", "-n", self.namespace)["items"]
+        listed = self.bed.items(f"/apis/events.k8s.io/v1/namespaces/{self.namespace}/events")
         return [event for event in listed if (event.get("regarding") or {}).get("name") == self.name]
 
     def reasons(self) -> set[str]:
