@@ -9,7 +9,7 @@ API = "api"
 STORAGE = "storage"
 LATENCY_SECONDS = 0.002
 ROUGH_SECONDS = 1.0
-CONNECT_SECONDS = 2.0  # until a client gives up where nobody answers
+CONNECT_SECONDS = 1.0  # until a launcher gives up where nobody answers, as `muster.protocol.channel` does
 
 
 @dataclass

@@ -618,6 +618,7 @@ class SimulatedReporter:
         self._core = ReporterCore(identity, scans, worker.now(), worker.log, chance)
         self._turns = {POLL: 0, TELL: 0}
         self._busy = {POLL: False, TELL: False}
+        self._last_tell: Exchange | None = None
         for name in (POLL, TELL):
             worker.after(chance() * 0.2, functools.partial(self._drive, name))
 
@@ -647,13 +648,17 @@ class SimulatedReporter:
         action = self._core.next_action(name, self._worker.now())
         if isinstance(action, Send):
             self._busy[name] = True
-            Exchange(
+            exchange = Exchange(
                 self._worker,
                 action,
                 functools.partial(self._answered, name, action),
                 functools.partial(self._over, name, self._core.on_error, action),
                 functools.partial(self._over, name, self._core.on_redirection, action),
-            ).begin()
+                self._last_tell.sent_on_by if name == TELL and self._last_tell is not None else None,
+            )
+            if name == TELL:
+                self._last_tell = exchange
+            exchange.begin()
         elif action.seconds is not None:
             turn = self._turns[name]
             self._worker.after(action.seconds + 1e-6, lambda: self._again(name, turn))
@@ -676,7 +681,14 @@ class SimulatedReporter:
 
 
 class Exchange:
-    """One report on its way to a replica, and the answer on its way back."""
+    """One report on its way to a replica, and the answer on its way back.
+
+    Args:
+        connected: what an open connection to the Service leads to; None: there is none.
+
+    Attributes:
+        sent_on_by: the replica that was reached through the Service and does not lead.
+    """
 
     def __init__(
         self,
@@ -685,8 +697,10 @@ class Exchange:
         answered: Callable[[bytes], None],
         failed: Callable[[str], None],
         redirected: Callable[[tuple[str, int]], None],
+        connected: Replica | None = None,
     ) -> None:
         self.on_lost: Callable[[], None] | None = None
+        self.sent_on_by: Replica | None = None
         self._worker = worker
         self._around = worker.around
         self._sent = sent
@@ -694,12 +708,12 @@ class Exchange:
         self._failed = failed
         self._redirected = redirected
         self._is_over = False
-        self._replica: Replica | None = None
+        self._replica = connected
 
     def begin(self) -> None:
-        self._replica = self._worker.addresses.replica_at(self._sent.target, self._worker.uid)
-        place = self._worker.machine.name
-        replica = self._replica
+        target, place, replica = self._sent.target, self._worker.machine.name, self._replica
+        if target is not None or replica is None or not replica.listens:
+            self._replica = replica = self._worker.addresses.replica_at(target, self._worker.uid)
         if replica is None or not replica.listens or not self._around.network.connects(place, replica.place):
             seconds = min(CONNECT_SECONDS, self._sent.timeout_seconds)
             self._worker.after(seconds, lambda: self._end(self._failed, "no route"))
@@ -739,6 +753,8 @@ class Exchange:
         if status == 200:
             self._end(self._answered, body)
             return
+        if status == 421 and self._sent.target is None:
+            self.sent_on_by = self._replica
         leader = str(json.loads(body).get("leader", "")) if status == 421 else ""
         host, _, port = leader.rpartition(":")
         if host:
