@@ -92,6 +92,11 @@ class Container:
         node = self.machine.name
         return node not in self.directory.stalls and self.around.network.connects(node, STORAGE)
 
+    @property
+    def reaches_program(self) -> bool:
+        """Whether its program can be read: it lies on the same storage."""
+        return self.reaches_storage
+
     def now(self) -> float:
         return self.around.agenda.now
 
@@ -398,7 +403,7 @@ class SimulatedStarting:
         """Start no more: the only one is under way."""
 
     def _come_up(self) -> None:
-        if not self._worker.reaches_storage:
+        if not self._worker.reaches_program:
             self._worker.after(STALLED_SECONDS, self._come_up)
             return
         self.ranks = (self._worker.start_rank(self._directive),)
@@ -615,7 +620,7 @@ class SimulatedReporter:
         self._worker, self._around = worker, worker.around
         identity = Report(0, "", peer_port=PORT, address=worker.address, launcher_version="simulated")
         chance = self._around.stream("report", worker.uid).random
-        self._core = ReporterCore(identity, scans, worker.now(), worker.log, chance)
+        self.core = ReporterCore(identity, scans, worker.now(), worker.log, chance)
         self._turns = {POLL: 0, TELL: 0}
         self._busy = {POLL: False, TELL: False}
         self._last_tell: Exchange | None = None
@@ -623,37 +628,37 @@ class SimulatedReporter:
             worker.after(chance() * 0.2, functools.partial(self._drive, name))
 
     def directive(self) -> Directive | None:
-        return self._core.directive
+        return self.core.directive
 
     def contact(self) -> Contact | None:
         """The last answered report."""
-        return self._core.contact
+        return self.core.contact
 
     def publish(self, snapshot: Snapshot) -> None:
         """Take over a new state."""
-        if self._core.publish(snapshot):
+        if self.core.publish(snapshot):
             self._drive(TELL)
             self._drive(POLL)
 
     def send_last(self, snapshot: Snapshot, deadline_seconds: float) -> None:
         """One final report; how long it takes does not hold the launcher up here."""
-        self._core.publish(snapshot)
-        sent = self._core.send(self._worker.now(), 0.0, deadline_seconds)
+        self.core.publish(snapshot)
+        sent = self.core.send(self._worker.now(), 0.0, deadline_seconds)
         Exchange(self._worker, sent, lambda *_: None, lambda *_: None, lambda *_: None).begin()
 
     def _drive(self, name: str) -> None:
         if self._busy[name]:
             return
         self._turns[name] += 1
-        action = self._core.next_action(name, self._worker.now())
+        action = self.core.next_action(name, self._worker.now())
         if isinstance(action, Send):
             self._busy[name] = True
             exchange = Exchange(
                 self._worker,
                 action,
                 functools.partial(self._answered, name, action),
-                functools.partial(self._over, name, self._core.on_error, action),
-                functools.partial(self._over, name, self._core.on_redirection, action),
+                functools.partial(self._over, name, self.core.on_error, action),
+                functools.partial(self._over, name, self.core.on_redirection, action),
                 self._last_tell.sent_on_by if name == TELL and self._last_tell is not None else None,
             )
             if name == TELL:
@@ -668,7 +673,7 @@ class SimulatedReporter:
             self._drive(name)
 
     def _answered(self, name: str, sent: Send, body: bytes) -> None:
-        if self._over(name, self._core.on_answer, sent, _directive(body), digest_of(body)):
+        if self._over(name, self.core.on_answer, sent, _directive(body), digest_of(body)):
             self._worker.wake()
 
     def _over(self, name: str, tell: Callable[..., T], sent: Send, *outcome: Any) -> T:

@@ -6,7 +6,7 @@ import random
 from functools import partial
 
 import pytest
-from tests.unit.launcher.simulated import World
+from tests.unit.launcher.gang import World
 
 from muster.node.launcher.fence_file import PERIOD_SECONDS
 from muster.protocol.fence import fenced_after_seconds
@@ -22,10 +22,10 @@ def behind_one_switch(size: int) -> set[int]:
 
 def is_cut_right(world: World, members: set[int]) -> None:
     """Those who are cut off end in time, the others go on."""
-    world.clock.run(fenced_after_seconds(world.served_fence_seconds))
+    world.run(fenced_after_seconds(world.served_fence_seconds))
     ended = {worker.index for worker in world.workers if not worker.is_training}
     assert ended == members
-    world.clock.run(3 * FENCE)
+    world.run(3 * FENCE)
     assert {worker.index for worker in world.workers if not worker.is_training} == members
 
 
@@ -34,9 +34,9 @@ def neighbours_behind_one_switch(size: int) -> None:
     world.start()
     cut = behind_one_switch(size)
     world.cut(cut)
-    world.clock.run(FENCE - 2)
+    world.run(FENCE - 2)
     assert all(worker.is_training for worker in world.workers)
-    world.clock.run(2)
+    world.run(2)
     is_cut_right(world, cut)
 
 
@@ -55,7 +55,7 @@ def half_is_cut_off(size: int, block: range) -> None:
     world = World(size)
     world.start()
     world.cut(set(block))
-    world.clock.run(fenced_after_seconds(FENCE))
+    world.run(fenced_after_seconds(FENCE))
     assert {worker.index for worker in world.workers if not worker.is_training} == set(block)
 
 
@@ -82,7 +82,7 @@ def the_length_that_is_served_counts(size: int) -> None:
     world.start()
     cut = behind_one_switch(size)
     world.cut(cut)
-    world.clock.run(58)
+    world.run(58)
     assert all(worker.is_training for worker in world.workers)
     is_cut_right(world, cut)
 
@@ -95,10 +95,10 @@ def a_length_that_was_just_served_counts(size: int) -> None:
     members = behind_one_switch(size)
     cut = [world.workers[index] for index in sorted(members)]
     while not all(worker.supervisor._gang.served_fence_seconds == 60.0 for worker in cut):  # type: ignore[union-attr]
-        world.clock.run(0.001)
+        world.run(0.001)
     assert any(worker.reporter.contact().fence_seconds == 15.0 for worker in cut)  # type: ignore[union-attr]
     world.cut(members)
-    world.clock.run(58)
+    world.run(58)
     assert all(worker.is_training for worker in world.workers)
     is_cut_right(world, members)
 
@@ -107,9 +107,9 @@ def a_length_that_is_lowered_within_an_attempt_stays(size: int) -> None:
     world = World(size, served_fence_seconds=60.0)
     world.start()
     world.served_fence_seconds = 15.0
-    world.clock.run(5)
+    world.run(5)
     world.cut(behind_one_switch(size))
-    world.clock.run(58)
+    world.run(58)
     assert all(worker.is_training for worker in world.workers)
 
 
@@ -121,15 +121,14 @@ def the_length_counts_that_the_coordinator_was_told(size: int) -> None:
     world.cut(members)
     cut = [world.workers[index] for index in sorted(members)]
     for worker in cut:
-        assert worker.rank is not None
         clock = worker.rank.clock
         assert clock.step is not None
-        clock.add_step(clock.step + 1, world.clock.now)
+        clock.add_step(clock.step + 1, world.agenda.now)
         clock._intervals.extend([40.0] * 64)
     assert all(worker.supervisor._fence_seconds(worker.supervisor._gang) == 120.0 for worker in cut)
-    world.clock.run(FENCE - 2)
+    world.run(FENCE - 2)
     assert all(worker.is_training for worker in world.workers)
-    world.clock.run(2)
+    world.run(2)
     is_cut_right(world, members)
 
 
@@ -138,7 +137,7 @@ def the_coordinator_alone_is_lost(size: int, *, makes_steps: bool) -> None:
     world.makes_steps = makes_steps
     world.start()
     world.cut(set(range(size)))  # from the coordinator, since nobody else is left
-    world.clock.run(4 * FENCE)
+    world.run(4 * FENCE)
     assert all(worker.is_training for worker in world.workers)
 
 
@@ -147,11 +146,11 @@ def the_fence_file_is_asked_once_an_answer_is_overdue(seconds: float) -> None:
     world = World(4, has_storage=True)
     world.pace_seconds = seconds
     world.start()
-    world.fence_file = 2
-    world.clock.run(100)
+    world.write_fence_file(2)
+    world.run(100)
     assert all(worker.is_training for worker in world.workers)
     world.cut(range(4))
-    world.clock.run(2 * seconds + 2 * PERIOD_SECONDS)
+    world.run(2 * seconds + 2 * PERIOD_SECONDS)
     assert not any(worker.is_training for worker in world.workers)
 
 

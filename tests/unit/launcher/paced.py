@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 
-from tests.unit.launcher.simulated import World
+from tests.unit.launcher.gang import World
 
 from muster.node.launcher.reporter_core import Send
 from muster.protocol.messages import Report
+from muster.protocol.retries import Pause
 
 
 class Paced:
@@ -15,26 +16,29 @@ class Paced:
 
     def __init__(self, *, hold_seconds: float, poll_seconds: float) -> None:
         self.world = World(1)
+        del self.world.replicas[1]  # which would send the launcher on to the one that leads
         of_the_world = self.world.directive_of
         pace = {"hold_seconds": hold_seconds, "poll_seconds": poll_seconds}
         self.world.directive_of = lambda index: dataclasses.replace(  # type: ignore[method-assign]
             of_the_world(index),
             **pace,  # type: ignore[arg-type]
         )
-        (self.worker,) = self.world.workers
         self.sent: list[tuple[str, Report]] = []
-        send = self.worker.reporter._send
+        core = self.world.workers[0].reporter.core
+        next_action = core.next_action
 
-        def keep(name: str, action: Send) -> None:
-            self.sent.append((name, action.report))
-            send(name, action)
+        def keep(name: str, now: float) -> Send | Pause:
+            action = next_action(name, now)
+            if isinstance(action, Send):
+                self.sent.append((name, action.report))
+            return action
 
-        self.worker.reporter._send = keep  # type: ignore[method-assign]
+        core.next_action = keep  # type: ignore[method-assign]
 
     def reports(self, seconds: float) -> list[tuple[str, Report]]:
         """Those that are sent within this time from now on."""
         first = len(self.sent)
-        self.world.clock.run(seconds)
+        self.world.run(seconds)
         return self.sent[first:]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
 from collections import deque
 
@@ -14,8 +13,9 @@ from tests.unit.launcher.cut_off import (
     any_set_is_cut_off_together,
     is_cut_right,
 )
-from tests.unit.launcher.simulated import World
+from tests.unit.launcher.gang import World
 
+from muster.node.launcher.host import Host
 from muster.node.launcher.peers import Peers
 from muster.protocol.fence import fenced_after_seconds
 from muster.protocol.messages import RUN, Peer
@@ -39,8 +39,8 @@ def test_a_silent_neighbour_alone_fences_nobody():
     world.makes_steps = False
     world.start()
     world.only_pings_are_cut = True
-    world.cuts = {(2, 0), (2, 1)}
-    world.clock.run(4 * FENCE)
+    world.network.cut(["n2"], ["n0", "n1"], one_way=True)
+    world.run(4 * FENCE)
     assert min(silence_of(world, 2)) > 3 * FENCE
     assert all(worker.is_training for worker in world.workers)
 
@@ -51,9 +51,9 @@ def test_while_the_coordinator_answers_a_neighbour_in_a_later_attempt_ends_no_ra
     later = world.directive_of
     world.attempt = 2
     world.directive_of = lambda index: dataclasses.replace(later(index), attempt=2 if index else 1)
-    world.clock.run(4 * FENCE)
-    assert world.workers[0].peers.newest_heard == 2
-    snapshots = [worker.reporter.snapshot for worker in world.workers]
+    world.run(4 * FENCE)
+    assert world.workers[0].supervisor._peers.newest_heard == 2
+    snapshots = [worker.snapshot for worker in world.workers]
     assert [(one.attempt, one.fenced) for one in snapshots] == [(1, False), (2, False), (2, False)]
     assert world.workers[0].is_training
 
@@ -64,8 +64,8 @@ def test_a_rank_that_makes_steps_is_not_fenced_before_it_makes_none():
     world.cut({2})
     worker = world.workers[2]
     for _ in range(int(8 * FENCE)):
-        worker.rank.clock.add_step(worker.rank.clock.step + 1, world.clock.now)
-        world.clock.run(0.5)
+        worker.rank.clock.add_step(worker.rank.clock.step + 1, world.agenda.now)
+        world.run(0.5)
     assert worker.is_training
     is_cut_right(world, {2})
 
@@ -74,15 +74,15 @@ def test_one_lost_path_long_ago_fences_nobody_when_the_coordinator_is_away():
     world = World(12)
     world.start()
     world.only_pings_are_cut = True
-    world.cuts = {(3, 4), (4, 3)}
-    world.clock.run(2 * FENCE)
-    assert world.workers[9].peers.broken_at is not None
-    world.cuts = set()
-    world.clock.run(5)
+    world.network.cut(["n3"], ["n4"])
+    world.run(2 * FENCE)
+    assert world.workers[9].supervisor._peers.broken_at is not None
+    world.network.cuts.clear()
+    world.run(5)
     world.cut(set(range(12)))
-    world.clock.run(5)
+    world.run(5)
     world.makes_steps = False  # a long evaluation
-    world.clock.run(4 * FENCE)
+    world.run(4 * FENCE)
     assert all(worker.is_training for worker in world.workers)
 
 
@@ -91,39 +91,39 @@ def test_news_of_a_later_attempt_from_neighbours_alone_ends_the_ranks():
     world = World(12)
     world.start()
     cut = {3, 4}
-    world.cuts = {(a, b) for a, b in itertools.permutations(range(-1, 12), 2) if (a in cut) != (b in cut)}
-    world.cuts -= {(2, 3), (3, 2)}
+    world.cut(cut)
+    world.network.heal(["n2"], ["n3"])
     world.runs, world.attempt = False, 2
-    world.clock.run(8)
+    world.run(8)
     assert not any(world.workers[index].is_training for index in cut)
 
 
 def silence_of(world: World, index: int) -> list[float]:
     """As its neighbours have it."""
-    now = world.clock.now
+    now = world.agenda.now
     others = [worker for worker in world.workers if worker.index != index]
-    return [now - heard_at for other in others for peer, heard_at in other.peers.heard() if peer == index]
+    return [now - heard_at for other in others for peer, heard_at in other.supervisor._peers.heard() if peer == index]
 
 
 def before_its_go(size: int) -> World:
     """A gang that is told to wait."""
     world = World(size)
     world.runs = False
-    world.clock.run(5)
+    world.run(5)
     return world
 
 
 def test_a_go_that_was_long_on_its_way_makes_the_fence_no_longer():
     """The operator knows when it gave the go and when it last heard of the worker: from then on it counts."""
     world = before_its_go(3)
-    world.slow_answers, world.runs, told_at = {2: 3.5}, True, world.clock.now
+    world.slow_answers, world.runs, told_at = {2: 3.0}, True, world.agenda.now
     for _ in range(6000):
         if not world.workers[2].is_training:
-            world.clock.run(0.001)
+            world.run(0.001)
     assert world.workers[2].is_training
     world.cut({2})  # before it can tell that it has begun
     counted_from = max(told_at, world.last_heard[2])
-    world.clock.run(counted_from + fenced_after_seconds(FENCE) - world.clock.now)
+    world.run(counted_from + fenced_after_seconds(FENCE) - world.agenda.now)
     assert [worker.is_training for worker in world.workers] == [True, True, False]
 
 
@@ -132,15 +132,15 @@ def test_a_change_of_leader_forgets_no_silence():
     world = World(12)
     world.start()
     world.cut({5})
-    world.clock.run(8)
+    world.run(8)
     world.lead(world.replicas[1])
-    world.clock.run(5)
+    world.run(5)
     assert 5 not in world.heard
     silences = silence_of(world, 5)
-    assert len(silences) == len(world.workers[5].peers.heard())
+    assert len(silences) == len(world.workers[5].supervisor._peers.heard())
     assert all(seconds > 12 for seconds in silences)
     world.cut(set(range(12)))
-    world.clock.run(fenced_after_seconds(FENCE))
+    world.run(fenced_after_seconds(FENCE))
     assert not any(worker.is_training for worker in world.workers)
 
 
@@ -150,13 +150,13 @@ def test_a_neighbour_that_only_an_earlier_leader_has_heard_is_missed_from_the_st
     world.cut({2})
     world.lead(world.replicas[1])
     world.runs = True
-    world.clock.run(8)
+    world.run(8)
     assert [worker.is_training for worker in world.workers] == [True, True, False]
     assert silence_of(world, 2) == []
-    world.clock.run(2 * FENCE)
+    world.run(2 * FENCE)
     assert [worker.is_training for worker in world.workers] == [True, True, False]
     world.cut({0, 1})
-    world.clock.run(fenced_after_seconds(FENCE))
+    world.run(fenced_after_seconds(FENCE))
     assert not any(worker.is_training for worker in world.workers)
 
 
@@ -164,17 +164,17 @@ def test_a_go_that_was_heard_before_a_long_freeze_starts_nothing():
     """The gang may have gone on without; who is there again is told anew."""
     world = before_its_go(3)
     frozen = world.workers[0]
-    frozen.freeze()
     world.runs = True
-    world.clock.run(3)
-    assert frozen.reporter.directive().kind == RUN
+    while frozen.reporter.directive().kind != RUN:
+        world.agenda.run_one_due()
+    frozen.freeze()
     world.cut({0})
-    world.clock.run(30)
+    world.run(30)
     frozen.thaw()
-    world.clock.run(30)
-    assert frozen.rank is None
-    world.cuts = set()
-    world.clock.run(5)
+    world.run(30)
+    assert not frozen.is_training
+    world.network.cuts.clear()
+    world.run(5)
     assert frozen.is_training
 
 
@@ -183,10 +183,10 @@ def test_a_coordinator_of_old_does_not_tell_how_many_neighbours_there_are():
     told = world.directive_of
     world.directive_of = lambda index: dataclasses.replace(told(index), neighbours=0)  # type: ignore[method-assign]
     world.cut({2})
-    world.clock.run(8)
+    world.run(8)
     world.cut({0, 1})
     world.makes_steps = False
-    world.clock.run(3 * FENCE)
+    world.run(3 * FENCE)
     assert [worker.is_training for worker in world.workers] == [True, True, False]
 
 
@@ -310,32 +310,35 @@ def test_a_ping_alone_proves_nothing():
     assert (peers.newest_heard, peers.broken_at) == (0, None)
 
 
-def test_for_how_long_a_launcher_stood_still_itself_is_told_until_a_step_is_finished():
+def test_for_how_long_a_launcher_stood_still_itself_is_told_until_a_step_is_finished(monkeypatch):
+    monkeypatch.setattr("simulate.worker.SELDOM_SECONDS", Host.tick_seconds)
     world = World(1)
     world.start()
-    world.clock.run(5)
+    world.run(5)
     world.makes_steps = False
     (worker,) = world.workers
 
     def told():
-        return worker.reporter.snapshot.standstill_seconds
+        return worker.snapshot.standstill_seconds
 
     for seconds, sum_seconds in ((10, 10.0), (4, 10.0), (8, 18.0)):  # four seconds may be a busy machine's
-        world.clock.run(3)
+        world.run(3)
         worker.freeze()
-        world.clock.run(seconds)
+        world.run(seconds)
         worker.thaw()
-        world.clock.run(3)
+        world.run(3)
         assert told() == pytest.approx(sum_seconds, abs=1.0)
-    report = worker.reporter.snapshot.report(world.clock.now, 1)
+    report = worker.snapshot.report(world.agenda.now, 1)
     assert report.standstill_seconds == told() < report.step_age_seconds
     world.makes_steps = True
-    world.clock.run(3)
+    world.run(3)
     assert told() == 0.0
 
 
 class Woken:
     """A machine on which nothing happens but what is told: after how long which descriptors can be read."""
+
+    tick_seconds = Host.tick_seconds
 
     def __init__(self, worker, events):
         self._worker, self._events = worker, iter(events)
@@ -347,7 +350,8 @@ class Woken:
     def wait(self, descriptors, timeout_seconds):
         self.waits.append(timeout_seconds)
         seconds, ready = next(self._events)
-        self._worker.world.clock.now += min(seconds, timeout_seconds)
+        world = self._worker.world
+        world.loop.pass_to(world.agenda.now + min(seconds, timeout_seconds))
         return ready if seconds < timeout_seconds else set()
 
 
@@ -355,14 +359,14 @@ def test_packets_alone_are_answered_without_a_turn_and_postpone_none(monkeypatch
     world = World(3)
     world.start()
     worker = world.workers[0]
-    supervisor, began = worker.supervisor, world.clock.now
+    supervisor, began = worker.supervisor, world.agenda.now
     worker.supervisor_host = supervisor._host
     packets, other = {worker.datagrams.descriptor}, {worker.datagrams.descriptor, 5}
     events = [(0.0, other), *[(0.06, packets)] * 3, (0.01, other), *[(0.06, packets)] * 8]
     supervisor._host = Woken(worker, events)
     turns, heard = [], []
-    monkeypatch.setattr(supervisor, "poll", lambda: turns.append(round(world.clock.now - began, 3)))
-    monkeypatch.setattr(supervisor, "hear", lambda: heard.append(round(world.clock.now - began, 3)))
+    monkeypatch.setattr(supervisor, "poll", lambda: turns.append(round(world.agenda.now - began, 3)))
+    monkeypatch.setattr(supervisor, "hear", lambda: heard.append(round(world.agenda.now - began, 3)))
     monkeypatch.setattr(supervisor, "hears_at", lambda: math.inf)
     with pytest.raises(StopIteration):
         supervisor.run()
@@ -375,11 +379,11 @@ def test_news_of_neighbours_brings_a_turn_at_once(monkeypatch):
     world = World(3)
     world.start()
     worker = world.workers[0]
-    supervisor, began = worker.supervisor, world.clock.now
+    supervisor, began = worker.supervisor, world.agenda.now
     worker.supervisor_host = supervisor._host
     supervisor._host = Woken(worker, [(0.0, {5}), (0.05, {worker.datagrams.descriptor})])
     turns = []
-    monkeypatch.setattr(supervisor, "poll", lambda: turns.append(round(world.clock.now - began, 3)))
+    monkeypatch.setattr(supervisor, "poll", lambda: turns.append(round(world.agenda.now - began, 3)))
     monkeypatch.setattr(supervisor, "hear", lambda: True)
     with pytest.raises(StopIteration):
         supervisor.run()

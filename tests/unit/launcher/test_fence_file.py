@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 from tests.unit.launcher.cut_off import the_fence_file_is_asked_once_an_answer_is_overdue
+from tests.unit.launcher.gang import World
 from tests.unit.launcher.real_launchers import HANG
-from tests.unit.launcher.simulated import World
 
 from localcluster.patience import PATIENCE_SECONDS
 from muster.node.launcher.fence_file import DEADLINE_SECONDS, PERIOD_SECONDS, FenceFile, FenceState, Storage, path_of
 from muster.node.launcher.fence_file_child import claim_fence_file, read_fence_file
 from muster.protocol.messages import EXITED, IDLE, RUNNING
+from simulate.worker import LOOK_SECONDS, OFTEN_SECONDS
 
 
 def found(text: str) -> tuple[int, bool]:
@@ -323,52 +324,54 @@ def test_there_is_none_without_a_directory_or_a_gang():
 def a_gang_alone(**settings: bool) -> World:
     world = World(4, has_storage=True, **settings)
     world.start()
-    assert all(worker.reporter.snapshot.reads_fence_file for worker in world.workers)
+    assert all(worker.snapshot.reads_fence_file for worker in world.workers)
     world.cut(range(4))
     return world
 
 
 def test_a_gang_that_lost_its_coordinator_trains_on_while_no_successor_comes():
     world = a_gang_alone()
-    world.clock.run(200)
+    world.run(200)
     assert all(worker.is_training for worker in world.workers)
 
 
 def test_a_gang_whose_own_number_stands_there_trains_on():
     """It came after one that was cut off as a whole, and has lost its coordinator itself."""
     world = World(4, has_storage=True)
-    world.attempt = world.fence_file = 2
+    world.attempt = 2
+    world.write_fence_file(2)
     world.start()
     world.cut(range(4))
-    world.clock.run(60)
-    assert {worker.fence_file.standing.attempt for worker in world.workers} == {2}
+    world.run(60)
+    assert {worker.supervisor._fence_file.standing.attempt for worker in world.workers} == {2}
     assert all(worker.is_training for worker in world.workers)
 
 
 def test_a_gang_that_lost_its_coordinator_ends_when_its_successor_comes():
     world = a_gang_alone()
-    world.clock.run(60)
-    world.fence_file = 2
-    world.clock.run(PERIOD_SECONDS + 0.1)
+    world.run(60)
+    world.write_fence_file(2)
+    world.run(PERIOD_SECONDS + OFTEN_SECONDS + max(LOOK_SECONDS))
     assert not any(worker.is_training for worker in world.workers)
-    assert all(worker.reporter.snapshot.fenced for worker in world.workers)
+    assert all(worker.snapshot.fenced for worker in world.workers)
 
 
 def test_a_gang_that_cannot_see_whether_a_successor_comes_ends_within_its_fence():
     world = a_gang_alone()
-    world.clock.run(60)
+    world.run(60)
     world.storage_stalls = True
-    world.clock.run(10)
+    world.run(10)
     assert all(worker.is_training for worker in world.workers)
-    world.clock.run(6)
+    world.run(6)
     assert not any(worker.is_training for worker in world.workers)
 
 
 def test_fence_file_and_storage_are_ignored_while_the_coordinator_answers():
     world = World(4, has_storage=True)
     world.start()
-    world.fence_file, world.storage_stalls = 2, True
-    world.clock.run(60)
+    world.write_fence_file(2)
+    world.storage_stalls = True
+    world.run(60)
     assert all(worker.is_training for worker in world.workers)
 
 
@@ -377,7 +380,7 @@ def test_storage_that_was_never_readable_ends_nobody():
     world.storage_stalls = True
     world.start()
     world.cut(range(4))
-    world.clock.run(60)
+    world.run(60)
     assert all(worker.is_training for worker in world.workers)
 
 
@@ -388,7 +391,7 @@ def whose_storage_came_after_its_start() -> World:
     world.start()
     world.storage_stalls = False
     world.cut(range(4))
-    world.clock.run(2 * DEADLINE_SECONDS)
+    world.run(2 * DEADLINE_SECONDS)
     assert all(worker.is_training for worker in world.workers)
     return world
 
@@ -396,17 +399,17 @@ def whose_storage_came_after_its_start() -> World:
 def test_storage_that_came_after_the_start_ends_nobody_when_it_goes_again():
     """With the go the coordinator has fixed that these do not obey the fence file; so it does not count on it."""
     world = whose_storage_came_after_its_start()
-    assert all(worker.fence_file.is_readable for worker in world.workers)
+    assert all(worker.supervisor._fence_file.is_readable for worker in world.workers)
     world.storage_stalls = True
-    world.clock.run(60)
+    world.run(60)
     assert all(worker.is_training for worker in world.workers)
 
 
 def test_a_successor_ends_even_workers_that_could_not_read_the_fence_file():
     """They could not read it at their start."""
     world = whose_storage_came_after_its_start()
-    world.fence_file = 2
-    world.clock.run(PERIOD_SECONDS + 0.1)
+    world.write_fence_file(2)
+    world.run(PERIOD_SECONDS + OFTEN_SECONDS + max(LOOK_SECONDS))
     assert not any(worker.is_training for worker in world.workers)
 
 
@@ -421,45 +424,46 @@ def test_without_a_view_of_the_fence_file_a_long_fence_counts_in_full():
     world.start()
     world.storage_stalls = True
     world.cut(range(4))
-    world.clock.run(55)
+    world.run(55)
     assert all(worker.is_training for worker in world.workers)
-    world.clock.run(10)
+    world.run(10)
     assert not any(worker.is_training for worker in world.workers)
 
 
 def test_a_worker_is_not_ready_before_it_knows_whether_it_can_read_the_fence_file():
     world = World(1, has_storage=True)
     world.runs, world.storage_stalls = False, True
-    world.clock.run(DEADLINE_SECONDS - 1)
-    told = world.workers[0].reporter
+    world.run(DEADLINE_SECONDS - 1)
+    (told,) = world.workers
     assert (told.snapshot.attempt, told.snapshot.checkpoints_scanned_for_attempt) == (1, 0)
-    world.clock.run(2)
+    world.run(2)
     assert (told.snapshot.reads_fence_file, told.snapshot.checkpoints_scanned_for_attempt) == (False, 1)
 
 
 @pytest.mark.parametrize("unmounted", [0, 2])
 def test_a_launcher_without_the_volume_reports_another_fence_file(unmounted):
-    world = World(4, has_storage=True)
-    world.runs, world.claims, world.unmounted = False, True, frozenset([unmounted])
-    world.clock.run(5)
-    told = [worker.reporter.snapshot.fence_file_id for worker in world.workers]
-    whole = "" if unmounted == 0 else "id"
-    assert told[unmounted] == ("its own" if unmounted == 0 else "")
-    assert {identity for index, identity in enumerate(told) if index != unmounted} == {whole}
+    world = World(4, has_storage=True, unmounted={unmounted})
+    world.runs, world.claims = False, True
+    world.run(5)
+    told = [worker.snapshot.fence_file_id for worker in world.workers]
+    alone = told.pop(unmounted)
+    (shared,) = set(told)
+    assert (alone != "", shared != "") == (unmounted == 0, unmounted != 0)
 
 
 def test_a_launcher_that_begins_to_read_the_fence_file_while_it_trains_obeys_it():
     world = World(4, has_storage=True)
     world.storage_stalls = True
     world.start()
-    world.storage_stalls, world.fence_file = False, 1
-    world.clock.run(60)
-    assert {worker.reporter.snapshot.fence_file_id for worker in world.workers} == {"id"}
+    world.storage_stalls = False
+    world.write_fence_file(1)
+    world.run(60)
+    assert {worker.snapshot.fence_file_id for worker in world.workers} == {"id"}
     world.cut(range(4))
-    world.clock.run(30)
+    world.run(30)
     assert all(worker.is_training for worker in world.workers)
     world.storage_stalls = True
-    world.clock.run(20)
+    world.run(20)
     assert not any(worker.is_training for worker in world.workers)
 
 
@@ -467,7 +471,7 @@ def test_a_short_fence_leaves_time_to_read():
     world = World(1, has_storage=True, served_fence_seconds=1.0)
     world.start()
     world.cut([0])
-    world.clock.run(60)
+    world.run(60)
     assert world.workers[0].is_training
 
 

@@ -6,12 +6,12 @@ import dataclasses
 import threading
 import time
 
+from tests.unit.launcher.gang import World
 from tests.unit.launcher.real_launchers import (
     GOES_ON,
     a_progress_bars_first_number_is_no_finished_step,
     the_first_step_of_an_attempt_is_told,
 )
-from tests.unit.launcher.simulated import World
 
 from localcluster.patience import PATIENCE_SECONDS
 from muster.node.launcher.progress import ProgressFile
@@ -23,41 +23,41 @@ from muster.protocol.messages import EXITED, IDLE, RECLAIMING, RUNNING
 def a_stalled_gang() -> World:
     world = World(1)
     world.programs_stall = True
-    world.clock.run(5)
+    world.run(5)
     return world
 
 
 def test_while_a_program_stalls_the_supervisor_turns_and_tells_that_no_rank_is_up():
     world = a_stalled_gang()
-    told = world.workers[0].reporter.snapshot
+    told = world.workers[0].snapshot
     assert (told.state, told.attempt, told.ranks) == (RUNNING, 1, ())
-    assert world.clock.now - told.turned_at <= 1.0
+    assert world.agenda.now - told.turned_at <= 1.0
 
 
 def test_a_worker_is_not_idle_before_what_was_started_has_come_up_and_was_ended():
     world = a_stalled_gang()
     worker = world.workers[0]
     world.runs, world.attempt = False, 2
-    world.clock.run(5)
-    assert worker.reporter.snapshot.state == RECLAIMING
-    worker.come_up()
-    world.clock.run(5)
+    world.run(5)
+    assert worker.snapshot.state == RECLAIMING
+    world.programs_stall = False
+    world.run(5)
     assert not worker.is_training
-    assert (worker.reporter.snapshot.state, worker.reporter.snapshot.attempt) == (IDLE, 2)
+    assert (worker.snapshot.state, worker.snapshot.attempt) == (IDLE, 2)
 
 
 def test_a_worker_that_is_cut_off_is_not_fenced_before_what_was_started_was_ended():
     world = World(2)
     world.programs_stall = True
-    world.clock.run(5)
+    world.run(5)
     world.cut([0])
-    world.clock.run(30)
+    world.run(30)
     cut_off = world.workers[0]
-    assert cut_off.reporter.snapshot.state == RECLAIMING
-    cut_off.come_up()
-    world.clock.run(1)
+    assert cut_off.snapshot.state == RECLAIMING
+    world.programs_stall = False
+    world.run(1)
     assert not cut_off.is_training
-    assert (cut_off.reporter.snapshot.state, cut_off.reporter.snapshot.fenced) == (EXITED, True)
+    assert (cut_off.snapshot.state, cut_off.snapshot.fenced) == (EXITED, True)
 
 
 def test_ranks_are_started_beside_and_no_more_after_a_stop(until):
@@ -85,8 +85,8 @@ def test_a_start_that_broke_is_no_end():
     world = a_stalled_gang()
     worker = world.workers[0]
     worker.supervisor._gang.starting.is_over = True
-    world.clock.run(2)
-    assert worker.reporter.snapshot.state == RUNNING
+    world.run(2)
+    assert worker.snapshot.state == RUNNING
 
 
 def test_the_age_of_the_loop_grows_while_it_is_stuck():
