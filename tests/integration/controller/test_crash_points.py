@@ -99,8 +99,9 @@ async def same_end(scene: Scene, act: Act, status: dict[str, object]) -> None:
     created = sorted((worker.index, worker.incarnation) for worker in scene.hand.workers.values())
     wanted = [(index, n) for index, last in enumerate(act.incarnations) for n in range(1, last + 1)]
     assert created == wanted, "each pod is created once"
-    left = sorted(pod["metadata"]["uid"] for pod in await scene.pods())
-    assert left == sorted(member["podUid"] for member in gang["members"])
+    # On a busy machine a launcher may not hear of the end within the 30 s after which its pod is deleted.
+    left = {pod["metadata"]["uid"] for pod in await scene.pods()}
+    assert left <= {member["podUid"] for member in gang["members"]}, "no other pod is left"
     for attempt in range(1, act.attempt + 1):
         assert scene.ledger.started(attempt) == list(range(NODES))
     assert len(scene.ledger.starts) == NODES * act.attempt
