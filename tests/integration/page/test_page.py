@@ -19,6 +19,7 @@ import yaml
 from tests.integration.kubectl import Kubectl
 from yarl import URL
 
+from localcluster.api import Api
 from localcluster.controlplane import ControlPlane
 from localcluster.patience import PATIENCE_SECONDS
 from muster.kube.client import Client
@@ -28,6 +29,8 @@ from muster.page.settings import Settings
 ROOT = Path(__file__).resolve().parents[3]
 MANIFESTS = ROOT / "manifests" / "components" / "page" / "page.yaml"
 ROLES = ROOT / "manifests" / "base" / "user-roles.yaml"
+JOBS = "/apis/muster.dev/v1alpha1/namespaces/{}/trainingjobs"
+BINDINGS = "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings"
 
 
 @dataclass
@@ -36,6 +39,21 @@ class Tenant:
 
     namespace: str
     token: str
+
+
+def tenant(api: Api, name: str) -> Tenant:
+    """Made by requests: a process of kubectl for each object would take longer than the test."""
+    namespace = f"{name}-{uuid.uuid4().hex[:8]}"
+    account = {"kind": "ServiceAccount", "name": "somebody", "namespace": namespace}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "muster-view"}
+    template = {"spec": {"containers": [{"name": "main", "image": "trainer:1", "command": ["train"]}]}}
+    job = {"apiVersion": "muster.dev/v1alpha1", "kind": "TrainingJob", "metadata": {"name": name}}
+    accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts"
+    api.create("/api/v1/namespaces", {"metadata": {"name": namespace}})
+    api.create(accounts, {"metadata": {"name": "somebody"}})
+    api.create(BINDINGS.format(namespace), {"metadata": {"name": "somebody"}, "roleRef": role, "subjects": [account]})
+    api.create(JOBS.format(namespace), {**job, "spec": {"nodes": 2, "template": template}})
+    return Tenant(namespace, api.create(f"{accounts}/somebody/token", {"spec": {}})["status"]["token"])
 
 
 @pytest.fixture
@@ -51,23 +69,13 @@ def does(kubectl: Kubectl) -> Callable[..., str]:
 
 
 @pytest.fixture
-def tenants(does: Callable[..., str]) -> Iterator[tuple[Tenant, Tenant]]:
+def tenants(api_server: ControlPlane, does: Callable[..., str]) -> Iterator[tuple[Tenant, Tenant]]:
     does("apply", "-f", str(ROLES))
-    made = []
-    for name in ("red", "blue"):
-        namespace = f"{name}-{uuid.uuid4().hex[:8]}"
-        does("create", "namespace", namespace)
-        does("create", "serviceaccount", "somebody", "-n", namespace)
-        may = ("--clusterrole=muster-view", f"--serviceaccount={namespace}:somebody")
-        does("create", "rolebinding", "somebody", "-n", namespace, *may)
-        template = {"spec": {"containers": [{"name": "main", "image": "trainer:1", "command": ["train"]}]}}
-        job = {"apiVersion": "muster.dev/v1alpha1", "kind": "TrainingJob", "spec": {"nodes": 2, "template": template}}
-        does("create", "-f", "-", stdin=json.dumps({**job, "metadata": {"name": name, "namespace": namespace}}))
-        made.append(Tenant(namespace, does("create", "token", "somebody", "-n", namespace).strip()))
-    yield made[0], made[1]
-    for each in made:
-        does("delete", "trainingjobs", "--all", "-n", each.namespace)
-        does("delete", "rolebinding", "somebody", "-n", each.namespace)
+    red, blue = (tenant(api_server.api, name) for name in ("red", "blue"))
+    yield red, blue
+    for each in (red, blue):
+        for kind in (JOBS, BINDINGS):
+            api_server.api.delete(kind.format(each.namespace))
 
 
 @pytest.fixture
