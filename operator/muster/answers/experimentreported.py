@@ -95,7 +95,7 @@ def experiment_report(
     rated = [RatedJob.at_prices(life.spec, prices) for life in lives]
     scaled = scaling(rated)
     listed = [_job(life, job, scaled) for life, job in zip(lives, rated, strict=True)]
-    begun, end = min(life.spec.creation_time for life in lives), max(life.spec.end_time for life in lives)
+    creation_time, end = min(life.spec.creation_time for life in lives), max(life.spec.end_time for life in lives)
     running = sum(life.running for life in lives)
     states: dict[str, int] = {}
     for life in lives:
@@ -104,11 +104,11 @@ def experiment_report(
     cost = _all([job.cost for job in listed if job.gpu_hours])
     tokens = _all([job.tokens for job in listed if job.wall_seconds])
     is_trained = not running and any(life.state == Ending.SUCCEEDED for life in lives)
-    elapsed = max(int((end - begun).total_seconds()), 0)
+    elapsed = max(int((end - creation_time).total_seconds()), 0)
     return ExperimentReport(
         experiment=experiment,
         namespace=namespace,
-        creation_time=begun,
+        creation_time=creation_time,
         end_time=end,
         running=running,
         elapsed_seconds=elapsed,
@@ -168,7 +168,7 @@ def _all(amounts: Sequence[float | None]) -> float | None:
 def _busy_seconds(spans: Sequence[tuple[datetime, datetime]]) -> int:
     """Return the time that is in one span at least."""
     edges = sorted(
-        [(begun, 1) for begun, end in spans if end > begun] + [(end, -1) for begun, end in spans if end > begun]
+        [(begin, 1) for begin, end in spans if end > begin] + [(end, -1) for begin, end in spans if end > begin]
     )
     seconds, depth = 0.0, 0
     for (at, step), (later, _) in pairwise(edges):

@@ -405,8 +405,8 @@ def _cut(life: AccountedJob, since: datetime | None, until: datetime | None, pri
         return dict(zip(amounts, allot_amount(total, list(amounts.values())), strict=True))
 
     gpu_seconds = scaled(spec.gpu_seconds)
-    taken = sum(gpu_seconds.get(bucket, 0) for bucket in TAKEN)
-    parts = allot_amount(taken, [cause.gpu_seconds for cause in spec.causes])
+    taken_gpu_seconds = sum(gpu_seconds.get(bucket, 0) for bucket in TAKEN)
+    parts = allot_amount(taken_gpu_seconds, [cause.gpu_seconds for cause in spec.causes])
     causes = {
         (cause.fault_class, cause.reason): (cause.incidents * share, amount)
         for cause, amount in zip(spec.causes, parts, strict=True)

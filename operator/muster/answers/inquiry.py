@@ -138,13 +138,13 @@ def inquire(
     base: Incident | GangIncident | None = reported or kept
     if base is None:
         return None
-    what, lines = split((kept or base).message)
+    cause_text, lines = split((kept or base).message)
     lost = reported.lost_steps if reported else None
     if lost is None and kept and kept.step is not None and kept.resumed_step is not None:
         lost = max(kept.step - kept.resumed_step, 0)
-    said = list(notes)
+    all_notes = list(notes)
     if kept is None and record is not None:
-        said.append("the record no longer has it: rank, exit code and steps are not known")
+        all_notes.append("the record no longer has it: rank, exit code and steps are not known")
     worker = _worker(kept.index if kept else None)
     goodput, account = job.status.goodput, record.account if record else None
     ran = account.fingerprints if account else goodput.fingerprints if goodput else []
@@ -166,25 +166,25 @@ def inquire(
         rank=kept.rank if kept else None,
         exit_code=kept.exit_code if kept else None,
         signal=kept.signal if kept else None,
-        message=what,
+        message=cause_text,
         last_lines=lines,
         stacks=kept.stacks if kept else [],
         step=kept.step if kept else None,
         resumed_step=kept.resumed_step if kept else None,
         lost_steps=lost,
         lost_seconds=reported.lost_seconds if reported else None,
-        timeline=sorted(_timeline(base, what, worker, events or (), health), key=lambda entry: entry.time)[
+        timeline=sorted(_timeline(base, cause_text, worker, events or (), health), key=lambda entry: entry.time)[
             -MAX_TIMELINE:
         ],
         decisions=list(_decisions(job, record, base, kept, lost)),
-        notes=said,
+        notes=all_notes,
     )
 
 
 def split(message: str) -> tuple[str, list[str]]:
     """Split a message into what was seen, and the last lines of the failed rank."""
-    what, _, lines = message.partition(LAST_LINES_FOLLOW)
-    return what.strip(), [line for line in map(str.strip, lines.split(BETWEEN_LINES)) if line]
+    cause_text, _, lines = message.partition(LAST_LINES_FOLLOW)
+    return cause_text.strip(), [line for line in map(str.strip, lines.split(BETWEEN_LINES)) if line]
 
 
 def _worker(index: int | None) -> str:
@@ -193,7 +193,7 @@ def _worker(index: int | None) -> str:
 
 def _timeline(
     base: Incident | GangIncident,
-    what: str,
+    cause_text: str,
     worker: str,
     events: Sequence[JobEvent],
     health: NodeHealth | None,
@@ -203,7 +203,7 @@ def _timeline(
     if base.fault_time is not None:
         yield Moment(time=base.fault_time, source=_OPERATOR, event="it happened then, as far as is known")
     who = _SEEN_BY.get(base.reason, _OPERATOR).format(worker=worker, node=base.node or "the node")
-    yield Moment(time=base.time, source=who, event=f"{base.reason}: {what}" if what else base.reason)
+    yield Moment(time=base.time, source=who, event=f"{base.reason}: {cause_text}" if cause_text else base.reason)
     # Messages of later attempts are about those.
     last_event = base.resumed_time + AROUND if base.resumed_time else end
     for event in events:
@@ -234,8 +234,8 @@ def _timeline(
             )
     for finding in health.status.findings:
         if finding.observed and finding.severity is not Severity.INFO and begin <= finding.since <= end:
-            what = f"only observed: {finding.reason} ({finding.severity})"
-            yield Moment(time=finding.since, source=f"the verdict on {base.node}", event=what)
+            observed_text = f"only observed: {finding.reason} ({finding.severity})"
+            yield Moment(time=finding.since, source=f"the verdict on {base.node}", event=observed_text)
 
 
 def _decisions(
@@ -275,13 +275,13 @@ def _paid(fault_class: str, recovery: Recovery) -> str:
     if fault_class == FaultClass.PLANNED:
         return "it was planned: no budget pays"
     own = fault_class in (FaultClass.APPLICATION, FaultClass.UNKNOWN)
-    whose = {
+    reason_by_class = {
         FaultClass.APPLICATION: "the program failed by itself",
         FaultClass.UNKNOWN: "nothing says that a machine is to blame",
         FaultClass.HARDWARE: "the machine is to blame",
         FaultClass.INFRASTRUCTURE: "the program is not to blame",
     }
-    why = next((text for name, text in whose.items() if name == fault_class), "")
+    why = next((text for name, text in reason_by_class.items() if name == fault_class), "")
     field, most = (
         ("applicationRestartsPerDay", recovery.application_restarts_per_day)
         if own

@@ -121,9 +121,9 @@ def life(
         why = f": {repair.reason}" if repair.reason else ""
         happened.append(Happening(time=repair.since, kind="Repair", event=f"{repair.action} asked for{why}"))
     happened.sort(key=lambda happening: happening.time, reverse=True)
-    said = list(notes)
+    all_notes = list(notes)
     if len(happened) > MAX_LIFE:
-        said.append(f"only the newest {MAX_LIFE} of {len(happened)} entries of its history are shown")
+        all_notes.append(f"only the newest {MAX_LIFE} of {len(happened)} entries of its history are shown")
     offences = status.offences if status and status.offences.as_of else None
     return NodeLife(
         name=name,
@@ -142,7 +142,7 @@ def life(
         repair=repair,
         jobs=_jobs(name, jobs, gangs),
         history=happened[:MAX_LIFE],
-        notes=said,
+        notes=all_notes,
     )
 
 
@@ -213,13 +213,13 @@ def _of_jobs(name: str, jobs: Sequence[TrainingJob], gangs: Sequence[Gang]) -> I
         called = f"{job.metadata.namespace}/{job.metadata.name}"
         for incident in job.status.incidents:
             if incident.node == name:
-                what, _ = split(incident.message)
+                cause_text, _ = split(incident.message)
                 yield Happening(
                     time=incident.time,
                     until=incident.resumed_time,
                     kind="Job",
                     event=f"{called} incident {incident.attempt}: {incident.reason} ({incident.fault_class})"
-                    + (f": {what}" if what else ""),
+                    + (f": {cause_text}" if cause_text else ""),
                 )
     names = {job.metadata.uid: f"{job.metadata.namespace}/{job.metadata.name}" for job in jobs}
     for gang in gangs:

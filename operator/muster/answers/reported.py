@@ -457,16 +457,16 @@ def contradictions(job: TrainingJob, goodput: Goodput) -> Iterator[str]:
     seen, gpus = goodput.progress, job.spec.nodes * job.spec.gpus_per_node
     if seen is None:
         return
-    said = speed(job.spec.throughput, seen.pace_milliseconds, gpus, goodput.gpu_model)
-    for printed, reckoned, what in (
-        (seen.tokens_per_gpu_second, said.tokens, "tokens per second and GPU: check tokensPerStep"),
-        (seen.gflops_per_gpu / 1000, said.tflops, "TFLOP/s for each GPU: check parameters or flopsPerToken"),
-        (seen.mfu_permille / 10, said.mfu and 100 * said.mfu, "% MFU: check peakTflopsPerGpu"),
+    reckoned_speed = speed(job.spec.throughput, seen.pace_milliseconds, gpus, goodput.gpu_model)
+    for printed, reckoned, unit_text in (
+        (seen.tokens_per_gpu_second, reckoned_speed.tokens, "tokens per second and GPU: check tokensPerStep"),
+        (seen.gflops_per_gpu / 1000, reckoned_speed.tflops, "TFLOP/s for each GPU: check parameters or flopsPerToken"),
+        (seen.mfu_permille / 10, reckoned_speed.mfu and 100 * reckoned_speed.mfu, "% MFU: check peakTflopsPerGpu"),
     ):
         if printed and reckoned and abs(printed - reckoned) > DIFFERS * reckoned:
             yield (
                 f"the program prints {significant(printed, 4)} and spec.throughput says {significant(reckoned, 4)} "
-                f"{what}"
+                f"{unit_text}"
             )
             return
 

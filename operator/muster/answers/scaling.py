@@ -48,10 +48,12 @@ class RatedJob:
     @property
     def kind(self) -> ModelKind | None:
         """Return the kind; None: its accelerators or the size of its model are not known."""
-        said = self.spec.throughput
-        if self.spec.gpu_model in ("", SEVERAL) or (said.parameters is None and said.flops_per_token is None):
+        throughput = self.spec.throughput
+        if self.spec.gpu_model in ("", SEVERAL) or (
+            throughput.parameters is None and throughput.flops_per_token is None
+        ):
             return None
-        return ModelKind(self.spec.gpu_model, said.parameters, said.flops_per_token)
+        return ModelKind(self.spec.gpu_model, throughput.parameters, throughput.flops_per_token)
 
 
 class ScalingSize(ApiModel):

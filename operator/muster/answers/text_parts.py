@@ -74,9 +74,9 @@ def moment(time: datetime) -> str:
     return f"{time:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def count(number: int, one: str, several: str = "") -> str:
+def count(number: int, singular: str, several: str = "") -> str:
     """Format a count: `1 node`, `2 nodes`."""
-    return f"{number} {one if number == 1 else several or one + 's'}"
+    return f"{number} {singular if number == 1 else several or singular + 's'}"
 
 
 def rate(steps_per_second: float | None) -> str:

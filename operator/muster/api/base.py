@@ -109,7 +109,7 @@ class CompactModel(ApiModel):
     def compact(cls, listed: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """The JSON objects of this model, without the `unsaid` fields that have their defaults."""
         defaults = {to_camel(name): cls.model_fields[name].default for name in cls.unsaid}
-        return [{k: v for k, v in one.items() if k not in defaults or v != defaults[k]} for one in listed]
+        return [{k: v for k, v in item.items() if k not in defaults or v != defaults[k]} for item in listed]
 
 
 class LevelCount(ApiModel):

@@ -781,7 +781,7 @@ def _known_of(concerns: object) -> object:
     if not isinstance(concerns, list):
         return concerns
     reasons = set(CheckpointTrouble)
-    return [one for one in concerns if not isinstance(one, dict) or one.get("reason") in reasons]
+    return [concern for concern in concerns if not isinstance(concern, dict) or concern.get("reason") in reasons]
 
 
 class CheckpointStatus(ApiModel):

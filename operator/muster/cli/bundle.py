@@ -108,9 +108,9 @@ class Collected:
     files: dict[str, Any] = field(default_factory=dict)
     missing: list[MissingPart] = field(default_factory=list)
 
-    def note_missing(self, what: str, why: str) -> None:
+    def note_missing(self, name: str, why: str) -> None:
         """Note that something is left out."""
-        self.missing.append(MissingPart(name=what, reason=one_line(why)))
+        self.missing.append(MissingPart(name=name, reason=one_line(why)))
 
 
 def command(
@@ -176,7 +176,7 @@ async def find(session: Session, name: str | None, target: Path, now: datetime) 
         time=now,
         files=sorted(packed),
         redacted=redactor.count,
-        missing=[*(MissingPart(name=what, reason=why) for what, why in NEVER), *collected.missing],
+        missing=[*(MissingPart(name=part, reason=why) for part, why in NEVER), *collected.missing],
     )
 
 
@@ -419,7 +419,7 @@ def _readme(packed: Mapping[str, bytes], collected: Collected, now: datetime, se
         "",
         "## Left out",
         "",
-        *(f"- {show.on_one_line(what)}: {show.on_one_line(why)}" for what, why in left),
+        *(f"- {show.on_one_line(name)}: {show.on_one_line(why)}" for name, why in left),
         "",
     ]
     return "\n".join(lines)

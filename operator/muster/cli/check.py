@@ -148,9 +148,9 @@ def render(console: Console, it: NodeChecks) -> None:
         if result is None:
             show.add(made, node.name, "", Text("waiting", style="yellow"), "", "", ", ".join(node.used_by or ()))
             continue
-        said = f"{result.profile} in {result.seconds} s on {result.device}"
+        result_text = f"{result.profile} in {result.seconds} s on {result.device}"
         why = f"; {result.message}" if result.message else ""
-        show.add(made, node.name, "", _styled(result.outcome), "", "", f"{said}{why}")
+        show.add(made, node.name, "", _styled(result.outcome), "", "", f"{result_text}{why}")
         for probe in result.probes:
             show.add(made, "", probe.probe, _styled(probe.outcome), probe.value, probe.threshold, probe.message)
     console.print(made)

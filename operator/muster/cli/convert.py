@@ -155,10 +155,10 @@ class _Loader(yaml.SafeLoader):
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
         """Limit what `<<` merges, and then merge: the base class copies all fields, also those of repeated objects."""
         merged = [value for key, value in node.value if key.tag == "tag:yaml.org,2002:merge"]
-        taken = [
+        sources = [
             source for value in merged for source in (value.value if isinstance(value, yaml.SequenceNode) else [value])
         ]
-        mappings = [source for source in taken if isinstance(source, yaml.MappingNode)]
+        mappings = [source for source in sources if isinstance(source, yaml.MappingNode)]
         for mapping in {id(mapping): mapping for mapping in mappings}.values():
             self.flatten_mapping(mapping)
         if sum(len(mapping.value) for mapping in mappings) > _MOST_MERGED:

@@ -156,17 +156,17 @@ async def nodes_there(session: Session, names: Sequence[str]) -> "dict[str, Node
     return nodes
 
 
-def no_such_nodes(missing: Sequence[str], there: Iterable[str]) -> str:
+def no_such_nodes(missing: Sequence[str], existing_names: Iterable[str]) -> str:
     """Say that these nodes do not exist, that nothing was written, and which nodes may be meant."""
-    names = sorted(there, key=natural)
+    names = sorted(existing_names, key=natural)
     more = f" and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
-    what = f"there is no node {', '.join(missing[:SHOWN])}{more}"
+    missing_text = f"there is no node {', '.join(missing[:SHOWN])}{more}"
     if not names:
-        return f"{what}, nor any other: choose another cluster with --context"
+        return f"{missing_text}, nor any other: choose another cluster with --context"
     near = list(dict.fromkeys(m for name in missing[:SHOWN] for m in difflib.get_close_matches(name, names, n=3)))
     if near:
-        return f"{what}: did you mean {' or '.join(near[:SHOWN])}? Nothing was changed"
-    return f"{what}: kubectl muster nodes --wide lists them, e.g. {names[0]}. Nothing was changed"
+        return f"{missing_text}: did you mean {' or '.join(near[:SHOWN])}? Nothing was changed"
+    return f"{missing_text}: kubectl muster nodes --wide lists them, e.g. {names[0]}. Nothing was changed"
 
 
 async def _health(session: Session, name: str) -> HealthRow | None:

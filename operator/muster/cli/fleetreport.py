@@ -68,10 +68,10 @@ def time_between(since: str | None, until: str | None, now: datetime) -> tuple[d
     return begin, end
 
 
-def show_progress(what: str, count: int) -> None:
+def show_progress(subject: str, count: int) -> None:
     """Show the progress of long work on a terminal."""
     if sys.stderr.isatty() and count % PAGE_SIZE == 0:
-        typer.echo(f"reading {what}: {count:,}", err=True)
+        typer.echo(f"reading {subject}: {count:,}", err=True)
 
 
 async def find(

@@ -228,8 +228,8 @@ class Follower:
         if self._tasks:
             await asyncio.wait(self._tasks.values(), timeout=LAST_LINES_SECONDS)
         where, end = f"{job.metadata.namespace}/{self._name}", job.status.completion
-        what = "is gone" if is_gone or end is None else f"has {end.result.value.lower()}: {end.reason}"
-        self._out(f"==> {where} {what} <==")
+        ending_text = "is gone" if is_gone or end is None else f"has {end.result.value.lower()}: {end.reason}"
+        self._out(f"==> {where} {ending_text} <==")
 
 
 async def follow(session: Session, name: str, rank: int | None, tail: int | None) -> None:

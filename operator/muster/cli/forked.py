@@ -193,17 +193,17 @@ def _worker(manifest: Mapping[str, Any], job: TrainingJob) -> dict[str, Any]:
 def _moved(container: dict[str, Any], old: str, new: str) -> Iterator[str]:
     """Write the new directory wherever the container's command, arguments and variables name the old one; yields
     where."""
-    there = _naming(old)
+    old_path_pattern = _naming(old)
     for part in ("command", "args"):
         words = container.get(part) or []
         for place, word in enumerate(words):
-            if isinstance(word, str) and there.search(word):
-                words[place] = there.sub(lambda _: new, word)
+            if isinstance(word, str) and old_path_pattern.search(word):
+                words[place] = old_path_pattern.sub(lambda _: new, word)
                 yield f"{part}[{place}]: {_shown(words[place])}"
     for variable in container.get("env") or []:
         value = variable.get("value")
-        if isinstance(value, str) and there.search(value):
-            variable["value"] = there.sub(lambda _: new, value)
+        if isinstance(value, str) and old_path_pattern.search(value):
+            variable["value"] = old_path_pattern.sub(lambda _: new, value)
             yield f"env {variable.get('name')}: {_shown(variable['value'])}"
 
 
@@ -315,34 +315,34 @@ def _set_field(manifest: dict[str, Any], key: str, value: str, text: str) -> Non
                 f"--set {text}: {part!r} is no field: write fields as spec.template.spec.containers[0].image"
             )
         path += [match["name"], *map(int, re.findall(r"\d+", match["places"]))]
-    here: Any = manifest
+    parent: Any = manifest
     for place, step in enumerate(path[:-1]):
-        here = _inner(here, step, path[place + 1], f"--set {text}")
+        parent = _inner(parent, step, path[place + 1], f"--set {text}")
     last = path[-1]
     if isinstance(last, int):
-        if last > len(here):
-            raise CliError(f"--set {text}: the list has {len(here)} entries: the next is [{len(here)}]")
-        here[last : last + 1] = [read]
+        if last > len(parent):
+            raise CliError(f"--set {text}: the list has {len(parent)} entries: the next is [{len(parent)}]")
+        parent[last : last + 1] = [read]
     elif read is None:
-        here.pop(last, None)
+        parent.pop(last, None)
     else:
-        here[last] = read
+        parent[last] = read
 
 
-def _inner(here: Any, step: str | int, following: str | int, where: str) -> Any:
+def _inner(parent: Any, step: str | int, following: str | int, where: str) -> Any:
     """Return what is at this step of a path; created where there is none."""
     kind = list if isinstance(following, int) else dict
     if isinstance(step, int):
-        if step >= len(here):
-            raise CliError(f"{where}: there is no entry [{step}]: the list has {len(here)}")
-        inner = here[step]
+        if step >= len(parent):
+            raise CliError(f"{where}: there is no entry [{step}]: the list has {len(parent)}")
+        inner = parent[step]
     else:
-        inner = here.setdefault(step, kind())
+        inner = parent.setdefault(step, kind())
         if inner is None:
-            inner = here[step] = kind()
+            inner = parent[step] = kind()
     if not isinstance(inner, kind):
-        what = "a list" if kind is list else "an object"
-        raise CliError(f"{where}: {step} is not {what}: kubectl explain trainingjob.spec shows the fields")
+        kind_text = "a list" if kind is list else "an object"
+        raise CliError(f"{where}: {step} is not {kind_text}: kubectl explain trainingjob.spec shows the fields")
     return inner
 
 

@@ -137,17 +137,17 @@ async def _no_such_job(session: Session, name: str) -> str:
             everywhere = await _names(session, session.namespace)
         except Forbidden:
             return f"{missing}: kubectl get tj -A lists those that there are"
-    here = sorted(job.name for job in everywhere if job.namespace == session.namespace)
+    job_names = sorted(job.name for job in everywhere if job.namespace == session.namespace)
     elsewhere = sorted(job.namespace for job in everywhere if job.name == name)
     if elsewhere:
         return f"{missing}, but in {', '.join(elsewhere[:SHOWN])}: give it with -n"
-    near = difflib.get_close_matches(name, here, n=3)
+    near = difflib.get_close_matches(name, job_names, n=3)
     if near:
         return f"{missing}: did you mean {' or '.join(near)}?"
-    if not here:
+    if not job_names:
         return f"{missing}, nor any other one: give another namespace with -n (kubectl get tj -A lists all)"
-    more = f" and {len(here) - SHOWN} more" if len(here) > SHOWN else ""
-    return f"{missing}: there are {', '.join(here[:SHOWN])}{more}"
+    more = f" and {len(job_names) - SHOWN} more" if len(job_names) > SHOWN else ""
+    return f"{missing}: there are {', '.join(job_names[:SHOWN])}{more}"
 
 
 async def _names(session: Session, namespace: str) -> list[_Named]:

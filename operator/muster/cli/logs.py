@@ -114,10 +114,10 @@ async def find(session: Session, name: str, asked: LogRequest, tail: int | None)
     job = await job_of(session, name)
     (record, unread), (pods, hidden) = await asyncio.gather(record_of(session, job), pods_of(session, job))
     try:
-        workers, attempt, said = wanted(job, record, asked)
+        workers, attempt, worker_notes = wanted(job, record, asked)
     except NothingAskedForError as error:
         raise CliError(f"{job.metadata.namespace}/{name}: {error}") from error
-    notes = [*unread, *hidden, *said]
+    notes = [*unread, *hidden, *worker_notes]
     if len(workers) > MAX_WORKERS:
         notes.append(
             f"{len(workers) - MAX_WORKERS} more workers: choose one with --rank N, or the one that failed with --failed"
@@ -129,14 +129,14 @@ async def find(session: Session, name: str, asked: LogRequest, tail: int | None)
         attempt_in_log = attempt
     shown = workers[:MAX_WORKERS]
     lines = tail or tail_of(len(shown))
-    there = None if pods is None else pods_by_worker(pods)
+    worker_pods = None if pods is None else pods_by_worker(pods)
     turn = asyncio.Semaphore(AT_ONCE)
 
     async def read(worker: Wanted) -> PodLog:
-        if there is None:
+        if worker_pods is None:
             log = _row(worker, None, problem="its pod may not be read")
         else:
-            log = await _read(session, job, worker, there.get(worker.index, []), attempt_in_log, lines, turn)
+            log = await _read(session, job, worker, worker_pods.get(worker.index, []), attempt_in_log, lines, turn)
         if log.lines:
             return log
         return log.model_copy(update={"incidents": remains(job, record, worker, attempt)})
@@ -242,8 +242,8 @@ def render(console: Console, it: JobLogs) -> None:
         if log.problem:
             console.print(Text(show.on_one_line(log.problem), style="yellow"), soft_wrap=True)
         for left in log.incidents:
-            what = f"what the record of incident {left.incident} ({left.reason}) has: {left.message}"
-            console.print(Text(show.on_one_line(what)), soft_wrap=True)
+            failure_text = f"what the record of incident {left.incident} ({left.reason}) has: {left.message}"
+            console.print(Text(show.on_one_line(failure_text)), soft_wrap=True)
             for line in left.last_lines:
                 console.print(Text(f"  {show.on_one_line(line)}"), soft_wrap=True)
         if not log.lines and not log.incidents:

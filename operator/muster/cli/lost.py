@@ -103,7 +103,7 @@ async def declare_lost(session: Session, names: Sequence[str], reason: str, *, y
         CliError: nothing names such a node, one of them is alive, or the user has not confirmed it.
         ApiError: the API server did not answer as it should.
     """
-    nodes, gone = await _found(session, names)
+    nodes, users_of_absent = await _found(session, names)
     alive = [name for name in names if name in nodes and nodes[name].ready]
     if alive:
         raise CliError(
@@ -114,8 +114,12 @@ async def declare_lost(session: Session, names: Sequence[str], reason: str, *, y
     readable = await readable_fleet(session, nodes.values())
     rows = []
     for name in names:
-        if name in gone:
-            rows.append(LostNodeRow(name=name, used_by=gone[name], consequences=follows(gone[name], is_gone=True)))
+        if name in users_of_absent:
+            rows.append(
+                LostNodeRow(
+                    name=name, used_by=users_of_absent[name], consequences=follows(users_of_absent[name], is_gone=True)
+                )
+            )
             continue
         facts = readable.facts_of_node(nodes[name], None)
         used_by = None if facts.used_by is None else list(facts.used_by)

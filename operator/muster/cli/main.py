@@ -137,6 +137,8 @@ def main() -> None:
     try:
         app(prog_name="kubectl muster")
     except Exception as error:  # noqa: BLE001 - the last resort: people get a line that they can report
-        what = on_one_line(str(error))
-        typer.echo(f"error: a defect of kubectl muster ({type(error).__name__}: {what}): please report it", err=True)
+        error_text = on_one_line(str(error))
+        typer.echo(
+            f"error: a defect of kubectl muster ({type(error).__name__}: {error_text}): please report it", err=True
+        )
         sys.exit(1)

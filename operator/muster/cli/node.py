@@ -42,8 +42,8 @@ async def find(session: Session, name: str) -> NodeLife:
     node_life = life(name, health, node, exists, jobs, gangs, levels, notes, request)
     if node_life.exists or node_life.health or node_life.jobs or node_life.history:
         if exists is False:
-            gone = "the cluster has no Node of this name (any more): this is what is remembered of it"
-            node_life = node_life.model_copy(update={"notes": [gone, *node_life.notes]})
+            absent_note = "the cluster has no Node of this name (any more): this is what is remembered of it"
+            node_life = node_life.model_copy(update={"notes": [absent_note, *node_life.notes]})
         return node_life
     if exists is False:
         raise CliError(await _no_such_node(session, name))
@@ -91,10 +91,10 @@ async def _node(session: Session, name: str) -> tuple[NodeView | None, bool | No
         )
     except Forbidden:
         return None, None, [f"the Node itself may not be read: ask for ClusterRole {FLEET_ROLE} (a ClusterRoleBinding)"]
-    there = next((node for node in nodes if node.name == name), None)
+    listed_node = next((node for node in nodes if node.name == name), None)
     if unreadable:
         return None, True, ["the Node cannot be read by this version"]
-    return there, there is not None, []
+    return listed_node, listed_node is not None, []
 
 
 async def _jobs(session: Session) -> tuple[list[TrainingJob], list[Gang], list[str]]:
@@ -150,13 +150,15 @@ def render(console: Console, it: NodeLife, now: datetime) -> None:
         show.headline(console, "JOBS THAT NAME IT")
         made = show.table("JOB", "STATE", "WORKERS", "FAILURES HERE", "", numbers=("FAILURES HERE",))
         for job in it.jobs:
-            said = [f"avoids it until {show.moment(job.avoids_until)}"] if job.avoids_until else []
-            said += (
+            remarks = [f"avoids it until {show.moment(job.avoids_until)}"] if job.avoids_until else []
+            remarks += (
                 [f"waits for proof of {show.count(job.unfenced_workers, 'earlier pod')}"]
                 if job.unfenced_workers
                 else []
             )
-            show.add(made, job.name, job.state, ", ".join(map(str, job.workers)), job.failures or "", "; ".join(said))
+            show.add(
+                made, job.name, job.state, ", ".join(map(str, job.workers)), job.failures or "", "; ".join(remarks)
+            )
         console.print(made)
     if it.findings:
         show.headline(console, "WHAT COUNTS AGAINST IT NOW")

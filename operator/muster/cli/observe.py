@@ -203,11 +203,11 @@ def fleet_of(seen: FleetObservation) -> Fleet:
         fleet.occupy(("gang", gang.metadata.namespace, gang.metadata.name), gang.spec.job_uid, names)
     for pod in seen.workers:
         if pod.node and not pod.terminal:
-            whose = (pod.namespace, pod.job_uid)
-            here = frozenset({pod.node}) if whose in unreadable else given.get(whose)
-            if here is not None and pod.job_uid not in wanting and pod.uid not in named:
-                here = frozenset()  # a pod that is created after the end is no worker
-            _occupy(fleet, pod, here if pod.owner_uid == pod.job_uid else None)
+            record_key = (pod.namespace, pod.job_uid)
+            record_nodes = frozenset({pod.node}) if record_key in unreadable else given.get(record_key)
+            if record_nodes is not None and pod.job_uid not in wanting and pod.uid not in named:
+                record_nodes = frozenset()  # a pod that is created after the end is no worker
+            _occupy(fleet, pod, record_nodes if pod.owner_uid == pod.job_uid else None)
     for occupant in seen.occupants:
         _occupy(fleet, occupant)
     return fleet

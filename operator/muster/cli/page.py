@@ -177,17 +177,17 @@ def forwarding(
     arguments += [f"--context={target.context}"] if target.context else []
     arguments += [f"deployment/{NAME}", f"{port or ''}:{served.port}"]
     environment = {**os.environ, **({"KUBECONFIG": target.files} if target.files else {})}
-    with tempfile.TemporaryFile("w+", errors="replace") as said:
+    with tempfile.TemporaryFile("w+", errors="replace") as error_output:
         process = subprocess.Popen(
-            arguments, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said, text=True
+            arguments, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=error_output, text=True
         )
         try:
-            yield _forwarded(process, said, namespace), process
+            yield _forwarded(process, error_output, namespace), process
         finally:
             _end(process)
 
 
-def _forwarded(process: "subprocess.Popen[str]", said: IO[str], namespace: str) -> int:
+def _forwarded(process: "subprocess.Popen[str]", error_output: IO[str], namespace: str) -> int:
     """Return the port, as soon as it is forwarded."""
     assert process.stdout is not None
     # A silent kubectl is ended, and with it the reading.
@@ -200,8 +200,8 @@ def _forwarded(process: "subprocess.Popen[str]", said: IO[str], namespace: str) 
     finally:
         late.cancel()
     _end(process)
-    said.seek(0)
-    words = one_line(said.read())[-MAX_WORDS:] or f"kubectl said nothing for {START_SECONDS:.0f} s"
+    error_output.seek(0)
+    words = one_line(error_output.read())[-MAX_WORDS:] or f"kubectl said nothing for {START_SECONDS:.0f} s"
     remedy = _ask_for(namespace) if "forbidden" in words.lower() else "try again, or another --port"
     raise CliError(f"the page's port could not be forwarded: {words}: {remedy}")
 

@@ -115,8 +115,8 @@ def wanted(job: TrainingJob, record: GangSpec | None, asked: LogRequest) -> tupl
         return [Wanted(named.index, str(asked.rank), named.node)], named.attempt, []
     if worker is None:
         last = job.spec.nodes * processes - 1
-        there = f"its ranks are 0 to {last}" if record is None or record.members else "it has no workers now"
-        raise NothingAskedForError(f"there is no rank {asked.rank}: {there}")
+        existing_text = f"its ranks are 0 to {last}" if record is None or record.members else "it has no workers now"
+        raise NothingAskedForError(f"there is no rank {asked.rank}: {existing_text}")
     notes = []
     if asked.attempt is not None and asked.attempt != now:
         notes.append(
@@ -144,8 +144,10 @@ def _failed_worker(
     if index is None:
         index = next((worker for worker, _, node in workers if node and node == culprit.node), None)
     if index is None and is_hang(culprit.reason):
-        what, _ = split(culprit.message)
-        raise NothingAskedForError(f"attempt {attempt} hung, and no worker failed: {what}; {where}; or give --rank N")
+        hang_text, _ = split(culprit.message)
+        raise NothingAskedForError(
+            f"attempt {attempt} hung, and no worker failed: {hang_text}; {where}; or give --rank N"
+        )
     if index is None:
         raise NothingAskedForError(
             f"which worker failed in attempt {attempt} is not known ({culprit.reason}): give --rank N"
@@ -197,23 +199,25 @@ def remains(job: TrainingJob, record: GangSpec | None, worker: Wanted, attempt: 
     for incident in _incidents(job, record):
         same = incident.index == worker.index if isinstance(incident, GangIncident) else incident.node == worker.node
         if same and attempt in (None, incident.attempt):
-            what, lines = split(incident.message)
-            kept.append(Remains(incident=incident.attempt, reason=incident.reason, message=what, last_lines=lines))
+            failure_text, lines = split(incident.message)
+            kept.append(
+                Remains(incident=incident.attempt, reason=incident.reason, message=failure_text, last_lines=lines)
+            )
     return kept[-3:]
 
 
 def of_attempt(lines: Sequence[str], attempt: int) -> list[str] | None:
     """Return the lines from the beginning of an attempt until another one begins; None: it did not begin here."""
-    begun: int | None = None
+    first_place: int | None = None
     for place, line in enumerate(lines):
         match = _BEGINS.search(line)
         if match is None:
             continue
-        if begun is not None and int(match[1]) != attempt:
-            return list(lines[begun:place])
-        if begun is None and int(match[1]) == attempt:
-            begun = place
-    return None if begun is None else list(lines[begun:])
+        if first_place is not None and int(match[1]) != attempt:
+            return list(lines[first_place:place])
+        if first_place is None and int(match[1]) == attempt:
+            first_place = place
+    return None if first_place is None else list(lines[first_place:])
 
 
 def container_of(job: TrainingJob) -> str:

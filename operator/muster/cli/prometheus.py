@@ -73,8 +73,8 @@ async def _sum_of(url: str, query: str, at: datetime) -> float:
         raise CliError(f"no answer from the Prometheus at {_host(url)}: {_reason(error)}") from None
     number = _number(body)
     if number is None:
-        said = " ".join(body[:200].decode(errors="replace").split())
-        raise CliError(f"{_host(url)} does not answer as a Prometheus does (status {status}): {said}")
+        body_text = " ".join(body[:200].decode(errors="replace").split())
+        raise CliError(f"{_host(url)} does not answer as a Prometheus does (status {status}): {body_text}")
     return number
 
 

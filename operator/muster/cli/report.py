@@ -77,8 +77,8 @@ _PAGES = {Form.MARKDOWN: fleetpage.markdown, Form.HTML: fleetpage.page}
 def _complete_form(context: typer.Context) -> list[str]:
     """Return the forms; without the fleet's pages where a job or an experiment is named, which has none."""
     # Before the value of its last option is typed, click leaves arguments unread.
-    one = context.params.get("job") or context.args or context.params.get("experiment")
-    return [form for form in Form if not (one and form in _PAGES)]
+    named_subject = context.params.get("job") or context.args or context.params.get("experiment")
+    return [form for form in Form if not (named_subject and form in _PAGES)]
 
 
 def command(

@@ -134,26 +134,26 @@ def made_again(
             f"job {job.metadata.name} belongs to {owner.kind} {owner.name}, which makes it: have that make it again"
         )
     manifest = bare_manifest(raw, job, job.metadata.name)
-    again = Again(manifest, "it begins without a checkpoint from Muster")
+    new_job = Again(manifest, "it begins without a checkpoint from Muster")
     if job.spec.suspend:
-        again.changed.append("spec.suspend: taken out")
+        new_job.changed.append("spec.suspend: taken out")
     directory, saved, requested = job.spec.checkpoint.directory, job.status.checkpoint, job.spec.checkpoint.resume_from
     if saved is None or directory is None or not is_own(saved.path, directory):
         if requested is not None:
-            again.start = f"it begins from {requested}, as spec.checkpoint.resumeFrom asks"
-        return again
-    again.start = f"it goes on from step {saved.step} in {directory}"
+            new_job.start = f"it begins from {requested}, as spec.checkpoint.resumeFrom asks"
+        return new_job
+    new_job.start = f"it goes on from step {saved.step} in {directory}"
     checkpoint = manifest["spec"].get("checkpoint") or {}
     branch = record.branch if record is not None else None
     excludes = branch is not None and (branch.frozen or bool(branch.excluded_checkpoints))
     if excludes or not (record_known or requested is None):
         # Without its record, checkpoints that do not count any more would count again.
         manifest["spec"]["checkpoint"] = {**checkpoint, "resumeFrom": saved.path}
-        again.changed.append(f"spec.checkpoint.resumeFrom: {saved.path}, so that later ones do not count")
+        new_job.changed.append(f"spec.checkpoint.resumeFrom: {saved.path}, so that later ones do not count")
     elif requested is not None:
         manifest["spec"]["checkpoint"] = {name: value for name, value in checkpoint.items() if name != "resumeFrom"}
-        again.changed.append(f"spec.checkpoint.resumeFrom: {requested} was applied, and is taken out")
-    return again
+        new_job.changed.append(f"spec.checkpoint.resumeFrom: {requested} was applied, and is taken out")
+    return new_job
 
 
 async def _requeue(session: Session, name: str, file: Path, *, yes: bool, dry_run: bool) -> Requeue:
@@ -168,19 +168,19 @@ async def _requeue(session: Session, name: str, file: Path, *, yes: bool, dry_ru
     if job.metadata.deletion_timestamp is not None:
         raise CliError(f"job {session.namespace}/{name} is being deleted: create it again once it is gone")
     record, unread = await record_of(session, job)
-    again = made_again(job, json.loads(data), record, record_known=not unread)
-    await _check_is_accepted(session, again.manifest)
+    new_job = made_again(job, json.loads(data), record, record_known=not unread)
+    await _check_is_accepted(session, new_job.manifest)
     if not dry_run:
         if not yes:
-            await _confirm(job, again)
-        await _replace(session, job, again.manifest, file)
+            await _confirm(job, new_job)
+        await _replace(session, job, new_job.manifest, file)
     return Requeue(
         name=name,
         namespace=session.namespace,
         created=not dry_run,
-        start=again.start,
-        changes=again.changed,
-        manifest=again.manifest,
+        start=new_job.start,
+        changes=new_job.changed,
+        manifest=new_job.manifest,
     )
 
 
@@ -204,17 +204,19 @@ async def _check_is_accepted(session: Session, manifest: Mapping[str, Any]) -> N
         ) from error
 
 
-async def _confirm(job: TrainingJob, again: Again) -> None:
+async def _confirm(job: TrainingJob, new_job: Again) -> None:
     """Ask on the terminal.
 
     Raises:
         CliError: there is no terminal, or the answer was no.
     """
     state = job.status.state or "new"
-    lines = [f"job {job.metadata.namespace}/{job.metadata.name} ({state}) is deleted and created again: {again.start}"]
+    lines = [
+        f"job {job.metadata.namespace}/{job.metadata.name} ({state}) is deleted and created again: {new_job.start}"
+    ]
     if job.status.state not in ENDED:
         lines.append("it has not ended: its ranks stop at once, without a last save (spec.suspend waits for one)")
-    for line in [*lines, *again.changed]:
+    for line in [*lines, *new_job.changed]:
         typer.echo(f"-  {show.printable(line)}", err=True)
     if not _is_terminal():
         raise CliError("this has to be confirmed, and there is no terminal to ask: add --yes. Nothing was changed")

@@ -99,8 +99,8 @@ def render(console: Console, it: JobStatusView, now: datetime) -> None:
     if it.warnings:
         show.headline(console, "WARNINGS")
         for warning in it.warnings:
-            said = f"-  {warning.reason}, for {show.age(warning.since, now)}: {warning.message}"
-            console.print(Text(show.on_one_line(said), style="yellow"), soft_wrap=True)
+            warning_text = f"-  {warning.reason}, for {show.age(warning.since, now)}: {warning.message}"
+            console.print(Text(show.on_one_line(warning_text), style="yellow"), soft_wrap=True)
     if it.waiting is not None:
         _print_waiting(console, it.waiting)
     console.print()
@@ -137,9 +137,9 @@ def _print_waiting(console: Console, waiting: Waiting) -> None:
     if waiting.segment_size and waiting.segment_size > 1:
         needs += f", in segments of {waiting.segment_size}"
     console.print()
-    there = f"{waiting.free} free for it now, {waiting.suitable} if nothing else ran, {waiting.fleet} in the fleet"
+    free_text = f"{waiting.free} free for it now, {waiting.suitable} if nothing else ran, {waiting.fleet} in the fleet"
     # If only the namespace's limit keeps a job waiting, no nodes were searched, and it has no such numbers.
-    rows = [("Needs", needs), ("There is", there if waiting.counts_nodes else "")]
+    rows = [("Needs", needs), ("There is", free_text if waiting.counts_nodes else "")]
     show.facts(console, rows)
     if waiting.domains:
         head = (waiting.level or "domain").upper()

@@ -220,8 +220,8 @@ def screen(it: JobsTop, now: datetime, width: int, height: int | None = None, fo
         head.append(f"; {show.count(it.nodes, 'node')} train", style="not bold")
     if it.goodput is not None:
         head.append(f"; goodput {show.percent(it.goodput)}", style="not bold")
-    said = [*(f"note: {show.on_one_line(note)}" for note in it.notes), *([footer] if footer else [])]
-    tail = [Text(line, style="dim", no_wrap=height is not None, overflow="ellipsis") for line in said]
+    note_lines = [*(f"note: {show.on_one_line(note)}" for note in it.notes), *([footer] if footer else [])]
+    tail = [Text(line, style="dim", no_wrap=height is not None, overflow="ellipsis") for line in note_lines]
     shown = it.jobs
     if height is not None and len(shown) > (room := max(height - 3 - len(tail) - 1, 1)):
         shown = shown[:room]
@@ -259,8 +259,8 @@ def _line(columns: Sequence[_Column], sizes: Sequence[int], cells: Sequence[str]
 
 
 def _why(row: TopRow) -> str:
-    said = [f"#{row.position}"] if row.position else []
-    said += [f"incident {row.open_incident}"] if row.open_incident is not None else []
-    said += [f"! {show.on_one_line(row.warnings[0])}"] if row.warnings else []
-    said += [row.message] if row.message else []
-    return ": ".join(said)
+    parts = [f"#{row.position}"] if row.position else []
+    parts += [f"incident {row.open_incident}"] if row.open_incident is not None else []
+    parts += [f"! {show.on_one_line(row.warnings[0])}"] if row.warnings else []
+    parts += [row.message] if row.message else []
+    return ": ".join(parts)

@@ -317,21 +317,21 @@ def _notes(plan: Plan, estimate: Answer) -> list[str]:
             f"{_time(plan.durable_seconds)}; give --checkpoint-minutes {_minutes(plan.durable_seconds)} or more, or "
             "a shorter --durable-seconds"
         )
-    defaults, budget_exhausted = Recovery(), estimate.budget_exhausted
-    for lives, name, budget, whose in (
+    defaults, lives_at_limit = Recovery(), estimate.budget_exhausted
+    for lives, name, budget, failures_text in (
         (
-            budget_exhausted.application,
+            lives_at_limit.application,
             "applicationRestartsPerDay",
             defaults.application_restarts_per_day,
             "failures of its own",
         ),
-        (budget_exhausted.hardware, "hardwareRestartsPerDay", defaults.hardware_restarts_per_day, "failures of nodes"),
+        (lives_at_limit.hardware, "hardwareRestartsPerDay", defaults.hardware_restarts_per_day, "failures of nodes"),
     ):
         if lives:
             notes.append(
                 f"in {lives:,} of {estimate.lives:,} lives the default spec.recovery.{name}, {budget}, would have "
-                f"ended the job, which goes on here: more {whose} within a day, with no complete checkpoint beyond the "
-                "failing step; save more often, or set it higher"
+                f"ended the job, which goes on here: more {failures_text} within a day, with no complete checkpoint "
+                "beyond the failing step; save more often, or set it higher"
             )
     return notes
 
