@@ -65,8 +65,8 @@ def _inconclusive(tests: BurnInTests) -> BurnInState:
     ]
     others = "" if verdict.names_shared and len(verdict.shared) == 1 and not measured.is_odd else tests.notice
     words = "; ".join(dict.fromkeys(part for part in (verdict.message, *broken_by[:1], others) if part))
-    again = _pairs_again(tests)
-    orders = tests.all_orders(again) if again else tests.last_orders
+    repeated_pairs = _pairs_again(tests)
+    orders = tests.all_orders(repeated_pairs) if repeated_pairs else tests.last_orders
     state = BurnInState(checks=tests.checks(orders, tests.passed), untested=verdict.open, message=words)
     if not _must_wait(tests):
         return _may_start(tests, state)
@@ -128,7 +128,7 @@ def _without_stale_orders(tests: BurnInTests, checks: Mapping[str, NodeChecks]) 
     ]
     if any(nodes.given_seconds(node) >= AGAIN_SECONDS for node in void):  # together: they are judged by each other
         for node in {*void, *nodes.beside}:
-            gone = order_ids if node in void else order_ids[1:]
+            dropped_ids = order_ids if node in void else order_ids[1:]
             kept = checks.get(node, NodeChecks())
-            cleaned[node] = replace(kept, orders=tuple(order for order in kept.orders if order.id not in gone))
+            cleaned[node] = replace(kept, orders=tuple(order for order in kept.orders if order.id not in dropped_ids))
     return cleaned

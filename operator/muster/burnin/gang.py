@@ -65,14 +65,14 @@ def gang_orders_due(orders: Orders, free: Iterable[str], *, begins: bool) -> dic
         begins: whether it may begin now.
     """
     if has_begun(orders):
-        here = {*free, *(node for node in orders.members if orders.answer(node, orders.gang_id))}
+        ready_nodes = {*free, *(node for node in orders.members if orders.answer(node, orders.gang_id))}
     elif begins:
-        here = set(free)
-        if len(here) < len(orders.members) or not is_measured([orders.device_on(node) for node in here]):
+        ready_nodes = set(free)
+        if len(ready_nodes) < len(orders.members) or not is_measured([orders.device_on(node) for node in ready_nodes]):
             return {}
     else:
         return {}
-    return {node: order for node, order in orders.of_gang().items() if node in here}
+    return {node: order for node, order in orders.of_gang().items() if node in ready_nodes}
 
 
 def gang_measurement(orders: Orders, pairs: Iterable[PairOutcome], transport: str) -> Measured:

@@ -45,8 +45,8 @@ class NodeTests:
         It counts however long ago the checker was last heard.
         """
         view, orders = self.burn_in.world.checkers.get(node), self.burn_in.orders
-        again = view.answer(orders.again_id) if view and node in self.repeated else None
-        return again or (view.answer(orders.node_id) if view else None)
+        second_answer = view.answer(orders.again_id) if view and node in self.repeated else None
+        return second_answer or (view.answer(orders.node_id) if view else None)
 
     def awaits_second_answer(self, node: str) -> bool:
         """Whether the answer to the node's second test is still missing."""
@@ -54,8 +54,8 @@ class NodeTests:
 
     def orders_for(self, node: str) -> list[CheckOrder]:
         """Return the orders that test a node by itself."""
-        orders, again = self.burn_in.orders, node in self.repeated or node in self.beside
-        return [orders.of_node(), *([orders.of_node(again=True)] if again else [])]
+        orders, is_repeated = self.burn_in.orders, node in self.repeated or node in self.beside
+        return [orders.of_node(), *([orders.of_node(is_second=True)] if is_repeated else [])]
 
     def results(self, node: str) -> list[How]:
         """Return how the node's probes have ended."""
@@ -93,8 +93,8 @@ class NodeTests:
 
     def without_common_delays(self, outcomes: Iterable[LocalOutcome]) -> list[LocalOutcome]:
         """Return the outcomes, where late ones are compared with the nodes that repeated the tests beside them."""
-        again = {node: self.burn_in.orders.answer(node, self.burn_in.orders.again_id) for node in self.beside}
-        in_time = [node for node, answer in again.items() if single_node.ended_in_time(node, answer)]
+        second_answers = {node: self.burn_in.orders.answer(node, self.burn_in.orders.again_id) for node in self.beside}
+        in_time = [node for node, answer in second_answers.items() if single_node.ended_in_time(node, answer)]
         return single_node.without_common_delays(outcomes, in_time)
 
 
@@ -143,16 +143,18 @@ def _repeated(burn_in: BurnInView) -> frozenset[str]:
     thresholds, named = single_node.with_thresholds(comparable, views, burn_in.world.thresholds)
     failed = evaluate_own_tests([BurnInMember(node) for node in first], named, thresholds).failed
     # What has begun goes on, whatever has become of the thresholds since.
-    begun = {node for node in first if _has_begun_again(burn_in, node) and node not in in_time}
-    return frozenset(begun.union(fail.node for fail in failed).difference(fail.node for fail in failed if fail.wrong))
+    begun_nodes = {node for node in first if _has_begun_again(burn_in, node) and node not in in_time}
+    return frozenset(
+        begun_nodes.union(fail.node for fail in failed).difference(fail.node for fail in failed if fail.wrong)
+    )
 
 
 def _beside(burn_in: BurnInView, repeated: Collection[str]) -> frozenset[str]:
     """Return the nodes that repeat the tests together with those that were slow, late or hung."""
     nodes = (worker_view.member.node for worker_view in burn_in.world.worker_views)
-    begun = [node for node in nodes if _has_begun_again(burn_in, node) and node not in repeated]
+    begun_nodes = [node for node in nodes if _has_begun_again(burn_in, node) and node not in repeated]
     if not any(_awaits_second_answer(burn_in, repeated, node) for node in repeated):
-        return frozenset(begun)
+        return frozenset(begun_nodes)
     proven = sorted(worker_view.member.node for worker_view in burn_in.proven)
     in_time = sorted(
         worker_view.member.node
@@ -160,7 +162,7 @@ def _beside(burn_in: BurnInView, repeated: Collection[str]) -> frozenset[str]:
         if worker_view.member.node not in repeated
         if burn_in.is_able(worker_view) and burn_in.is_free(worker_view) and _was_in_time(burn_in, worker_view)
     )
-    return frozenset(list(dict.fromkeys([*begun, *proven, *in_time]))[: max(BESIDE, len(begun))])
+    return frozenset(list(dict.fromkeys([*begun_nodes, *proven, *in_time]))[: max(BESIDE, len(begun_nodes))])
 
 
 def _was_in_time(burn_in: BurnInView, worker_view: WorkerView) -> bool:
@@ -171,8 +173,8 @@ def _was_in_time(burn_in: BurnInView, worker_view: WorkerView) -> bool:
 
 def _has_begun_again(burn_in: BurnInView, node: str) -> bool:
     """Whether the node's checker has the order of the second test, or has answered it."""
-    view, again = burn_in.world.checkers.get(node), burn_in.orders.again_id
-    return view is not None and (again in view.given or view.answer(again) is not None)
+    view, second_order_id = burn_in.world.checkers.get(node), burn_in.orders.again_id
+    return view is not None and (second_order_id in view.given or view.answer(second_order_id) is not None)
 
 
 def _awaits_second_answer(burn_in: BurnInView, repeated: Collection[str], node: str) -> bool:
@@ -240,7 +242,7 @@ def node_orders(tests: NodeTests, absent: Collection[str]) -> dict[str, list[Che
         orders[node] = tests.orders_for(node) if is_able or not awaits else [tests.burn_in.orders.of_node()]
     kept = _tested_together(tests, orders)
     for node in tests.beside - kept.keys():  # those that stand
-        kept[node] = [tests.burn_in.orders.of_node(again=True)]
+        kept[node] = [tests.burn_in.orders.of_node(is_second=True)]
     return kept
 
 

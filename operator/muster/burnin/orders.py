@@ -117,13 +117,13 @@ class Orders:
         it."""
         return f"{self.node_id}/again"
 
-    def of_node(self, *, again: bool = False) -> CheckOrder:
+    def of_node(self, *, is_second: bool = False) -> CheckOrder:
         """Return the order that tests a node by itself.
 
         Args:
-            again: whether it is the second such order.
+            is_second: whether it is the second such order.
         """
-        order_id = self.again_id if again else self.node_id
+        order_id = self.again_id if is_second else self.node_id
         return CheckOrder(order_id, NODE, str(self.profile), gpus=self.gpus, namespace=self.namespace)
 
     # Pairs
@@ -234,19 +234,19 @@ class Orders:
         """Return the outcomes that both ends of a pair report, or what their silence means; empty: the pair is under
         way."""
         order_id = self._pair_id(pair)
-        reported, silent, gone = [], False, ""
+        reported, silent, ended_node = [], False, ""
         for node in (pair.a, pair.b):
             answer = self.answer(node, order_id)
             if answer is not None:
                 reported.append(_outcome(pair, answer))
             elif node not in self.checkers:
-                gone = node
+                ended_node = node
             elif not self.is_overdue(node, order_id, PAIR):
                 silent = True
-        if silent and not gone:
+        if silent and not ended_node:
             return []
-        if gone:
-            reported.append(PairOutcome(pair.round, pair.a, pair.b, How.OTHER_ENDED, ended=gone))
+        if ended_node:
+            reported.append(PairOutcome(pair.round, pair.a, pair.b, How.OTHER_ENDED, ended=ended_node))
         return reported or [PairOutcome(pair.round, pair.a, pair.b, How.UNHEARD)]
 
     # The whole gang

@@ -44,25 +44,25 @@ def _missing_answer(tests: BurnInTests) -> str | None:
     waited = {order.id for node, several in orders.items() for order in several if burn_in.orders.is_open(node, order)}
     if not waited:
         return None
-    again = sorted(tests.nodes.repeated.intersection(orders))
-    if again and waited == {burn_in.orders.again_id}:
-        text = _repeated_text(again, sorted(tests.nodes.beside))
+    repeated_nodes = sorted(tests.nodes.repeated.intersection(orders))
+    if repeated_nodes and waited == {burn_in.orders.again_id}:
+        text = _repeated_text(repeated_nodes, sorted(tests.nodes.beside))
     else:
         count = len(burn_in.subject_nodes.intersection(orders))
         text = "1 node is tested alone" if count == 1 else f"{count} nodes are tested, each alone"
     return f"burn-in {burn_in.profile}: {text}"
 
 
-def _repeated_text(again: Sequence[str], beside: Sequence[str]) -> str:
-    nodes = f"{again[0]} was" if len(again) == 1 else f"{again[0]} and {len(again) - 1} more were"
+def _repeated_text(repeated: Sequence[str], beside: Sequence[str]) -> str:
+    subject = f"{repeated[0]} was" if len(repeated) == 1 else f"{repeated[0]} and {len(repeated) - 1} more were"
     compared = f"; for comparison also {', '.join(beside)}" if beside else ""
-    return f"{nodes} slow, late or hung, and {'is' if len(again) == 1 else 'are'} tested alone once more{compared}"
+    return f"{subject} slow, late or hung, and {'is' if len(repeated) == 1 else 'are'} tested alone once more{compared}"
 
 
 def _missing_node(tests: BurnInTests) -> str | None:
     """Return which node cannot be tested yet, as text; None: all can, or never will."""
-    here = (worker_view for worker_view in tests.burn_in.subjects if worker_view.member.node not in tests.absent)
-    held = next((worker_view for worker_view in here if worker_view.member.node not in tests.orders), None)
+    able_views = (worker_view for worker_view in tests.burn_in.subjects if worker_view.member.node not in tests.absent)
+    held = next((worker_view for worker_view in able_views if worker_view.member.node not in tests.orders), None)
     return None if held is None else _held_text(held)
 
 

@@ -112,12 +112,12 @@ class BurnInTests:
             begins: whether it may begin now.
         """
         burn_in = self.burn_in
-        here = (
+        able_nodes = (
             worker_view.member.node
             for worker_view in (*burn_in.subjects, *burn_in.proven)
             if burn_in.is_able(worker_view) and burn_in.is_free(worker_view)
         )
-        return burnin_gang.gang_orders_due(burn_in.orders, here, begins=begins)
+        return burnin_gang.gang_orders_due(burn_in.orders, able_nodes, begins=begins)
 
     def all_orders(self, pairs: Iterable[PairTest], *, gang_begins: bool = False) -> NodeOrders:
         """Return all orders by node: those of the node itself, of its pairs, and of the whole gang where that has

@@ -94,13 +94,13 @@ def volume_warning(world: JobWorld) -> Warned | None:
     kind = next((kind for kind in NO_STORAGE if kind in volume), "")
     if not kind:
         return None
-    what = "which ends with its pod: what the trainer saves is lost then, and no other worker sees it"
+    consequence_text = "which ends with its pod: what the trainer saves is lost then, and no other worker sees it"
     if kind in _READ_ONLY:
-        what = "to which no program can write"
+        consequence_text = "to which no program can write"
     return Warned(
         ON_POD_VOLUME,
-        f"spec.checkpoint.directory {path} lies on volume {mount.get('name')}, of kind {kind}, {what}. Mount a volume "
-        "there that all workers share (a claim with ReadWriteMany, NFS)",
+        f"spec.checkpoint.directory {path} lies on volume {mount.get('name')}, of kind {kind}, {consequence_text}. "
+        "Mount a volume there that all workers share (a claim with ReadWriteMany, NFS)",
     )
 
 
@@ -124,11 +124,11 @@ def _is_seen_shared(world: JobWorld) -> bool:
 
 
 def _no_volume_warning(container: Mapping[str, Any], path: str) -> Warned:
-    there = sorted({normpath(str(mount["mountPath"])) for mount in _mounts(container)})
+    mount_paths = sorted({normpath(str(mount["mountPath"])) for mount in _mounts(container)})
     mounted, or_else = "mounts none", ""
-    if there:
-        mounted = f"mounts {', '.join(there[:MAX_TOLD])}{' and others' * (len(there) > MAX_TOLD)}"
-        or_else = f", or name {f'a directory below {there[0]}' if len(there) == 1 else 'one below a mount'}"
+    if mount_paths:
+        mounted = f"mounts {', '.join(mount_paths[:MAX_TOLD])}{' and others' * (len(mount_paths) > MAX_TOLD)}"
+        or_else = f", or name {f'a directory below {mount_paths[0]}' if len(mount_paths) == 1 else 'one below a mount'}"
     return Warned(
         ON_NO_VOLUME,
         f"spec.checkpoint.directory {path} lies on no volume: the trainer (container {container.get('name')}) "

@@ -158,14 +158,14 @@ def _held(worker_view: WorkerView, record: GangSpec, beyond: int) -> set[_Key]:
     if view is None or not _has_looked(worker_view, record):
         return set()
     return {
-        _key(one)
-        for one in view.local
-        if one.step > beyond and record.local_since_attempt <= one.attempt < record.attempt
+        _key(report)
+        for report in view.local
+        if report.step > beyond and record.local_since_attempt <= report.attempt < record.attempt
     }
 
 
-def _key(one: LocalReport) -> _Key:
-    return one.step, one.path, one.attempt
+def _key(report: LocalReport) -> _Key:
+    return report.step, report.path, report.attempt
 
 
 def _named(key: _Key) -> str:
@@ -199,8 +199,8 @@ def _with_unlisted_warning(start: Start, world: JobWorld, record: GangSpec) -> S
 
 
 def _with_warning(start: Start, text: str, lost_step: int) -> Start:
-    again = lost_step - (start.resume.step if start.resume else 0)
-    return _also(start, f"{text}; {again} steps are trained again")
+    repeated_steps = lost_step - (start.resume.step if start.resume else 0)
+    return _also(start, f"{text}; {repeated_steps} steps are trained again")
 
 
 def _also(start: Start, text: str) -> Start:

@@ -295,11 +295,11 @@ def start_behind(world: JobWorld, record: GangSpec, checkpoint: Resume) -> Start
     if isinstance(start, Missing) or start.resume is None:
         return start
     step = start.resume.step
-    there = _all_stamps(world, record, step)
-    if isinstance(there, Missing):
-        return there
+    stamps = _all_stamps(world, record, step)
+    if isinstance(stamps, Missing):
+        return stamps
     excluded = {
-        stamp for stamp in there if stamp[0] > step or (record.branch and not _history(record.branch).has(*stamp))
+        stamp for stamp in stamps if stamp[0] > step or (record.branch and not _history(record.branch).has(*stamp))
     }
     if len(excluded) > MAX_STAMPS:
         return _too_many(step)
@@ -327,10 +327,10 @@ def _start_after_corruption(world: JobWorld, record: GangSpec, start: Start, cor
             f"{SCRATCH}{_repeat_hint(record)}"
         )
         return Missing(ALL_SUSPECT, message, stalled=True)
-    there = _all_stamps(world, record, branch.step)
-    if isinstance(there, Missing):
-        return there
-    excluded = {stamp for stamp in there if not _history(branch).has(*stamp)}
+    stamps = _all_stamps(world, record, branch.step)
+    if isinstance(stamps, Missing):
+        return stamps
+    excluded = {stamp for stamp in stamps if not _history(branch).has(*stamp)}
     if len(excluded) > MAX_STAMPS:
         return _too_many(branch.step)
     old_history = _history(Branch(resume_from="", step=MAX_NUMBER, excluded_checkpoints=branch.excluded_checkpoints))
@@ -437,20 +437,20 @@ def passed_over_text(world: JobWorld, record: GangSpec, resumed: Resume | None) 
     return f"{text}. {loads_it}" if loads_it else text
 
 
-def self_found_text(job: TrainingJob, path: str, what: str) -> str:
+def self_found_text(job: TrainingJob, path: str, checkpoint_text: str) -> str:
     """Return that a program may load a checkpoint by itself that does not count, and the remedy; "": it is moved away,
     or is in a store, where nothing is moved.
 
     Args:
         job: the job.
         path: of the checkpoint.
-        what: the checkpoint, in the words of the sentence.
+        checkpoint_text: the checkpoint, in the words of the sentence.
     """
     if job.spec.checkpoint.move_incomplete or is_url(path):
         return ""
     return (
-        f"A program that finds its newest checkpoint itself loads {what}: a job with spec.checkpoint.moveIncomplete "
-        "has it moved away first"
+        f"A program that finds its newest checkpoint itself loads {checkpoint_text}: a job with "
+        "spec.checkpoint.moveIncomplete has it moved away first"
     )
 
 
@@ -558,10 +558,10 @@ def _requested_start(world: JobWorld, record: GangSpec, requested: str) -> Start
         return _start_at_request(
             world, record, requested, Resume(step=step_in_name(requested.rpartition("/")[2]) or 0, path=requested), text
         )
-    there = ", ".join(str(step) for step, _ in usable[:8]) or "none"
+    usable_text = ", ".join(str(step) for step, _ in usable[:8]) or "none"
     message = (
         f"spec.checkpoint.resumeFrom: there is no complete checkpoint {requested} that every worker sees; steps "
-        f"that they see: {there}. Set it to one of these, to {SCRATCH}, or clear the field"
+        f"that they see: {usable_text}. Set it to one of these, to {SCRATCH}, or clear the field"
     )
     return Missing(NOT_FOUND, message, stalled=True)
 
@@ -638,14 +638,14 @@ def _is_unverified(world: JobWorld) -> bool:
 def _seen_elsewhere(world: JobWorld, directory: str) -> list[_Key]:
     """Return the checkpoints in another directory that every worker sees and a verifier found complete, newest
     first."""
-    there = [
+    judged_by_worker = [
         {(c.step, c.path): c.verified for c in view.other_directory if is_own(c.path, directory)}
         for view in world.views.values()
     ]
-    if not there:
+    if not judged_by_worker:
         return []
-    complete = {key for keys in there for key, judged in keys.items() if judged}
-    return sorted(complete.intersection(*there), reverse=True)
+    complete = {key for keys in judged_by_worker for key, judged in keys.items() if judged}
+    return sorted(complete.intersection(*judged_by_worker), reverse=True)
 
 
 def _start_at_request(
@@ -661,10 +661,10 @@ def _start_at_request(
         warning: what people should know about it.
     """
     step = where.step if where else -1
-    there = _all_stamps(world, record, step)
-    if isinstance(there, Missing):
-        return there
-    excluded = {stamp for stamp in there if stamp[0] > step} | _still_excluded(record, where, world, there)
+    stamps = _all_stamps(world, record, step)
+    if isinstance(stamps, Missing):
+        return stamps
+    excluded = {stamp for stamp in stamps if stamp[0] > step} | _still_excluded(record, where, world, stamps)
     if len(excluded) > MAX_STAMPS:
         return _too_many(step)
     return Start(where, Branch(resume_from=requested, step=step, excluded_checkpoints=write_stamps(excluded)), warning)
@@ -687,11 +687,11 @@ def _all_stamps(world: JobWorld, record: GangSpec, step: int) -> set[Stamp] | Mi
         message = f"waiting for {silent.where} to list all checkpoints beyond step {step}" + (f": {why}" if why else "")
         return Missing(NOT_LISTED, message, stalled=not patient)
     listings = [read_stamps(worker_view.launcher.stamps or "") for worker_view in answered if worker_view.launcher]
-    there = {stamp for listing in listings for stamp in listing}
-    there |= {(c.step, c.written_ns) for view in world.views.values() for c in view.checkpoints if c.written_ns}
+    stamps = {stamp for listing in listings for stamp in listing}
+    stamps |= {(c.step, c.written_ns) for view in world.views.values() for c in view.checkpoints if c.written_ns}
     if any(len(listing) >= MAX_STAMPS and min(listing)[0] > step for listing in listings):
         return _too_many(step)
-    return there
+    return stamps
 
 
 def _too_many(step: int) -> Missing:
@@ -702,16 +702,16 @@ def _too_many(step: int) -> Missing:
     return Missing(TOO_MANY, message, stalled=True)
 
 
-def _still_excluded(record: GangSpec, where: Resume | None, world: JobWorld, there: set[Stamp]) -> set[Stamp]:
+def _still_excluded(record: GangSpec, where: Resume | None, world: JobWorld, stamps: set[Stamp]) -> set[Stamp]:
     """Return the checkpoints that an earlier request excluded and that still exist, unless this one returns to their
     branch."""
     if record.branch is None or where is None:
         return set()
-    taken = (c for view in world.views.values() for key, c in _listed(view) if key == (where.step, where.path))
-    if not all(is_of_present_branch(record, c) for c in taken):
+    target_reports = (c for view in world.views.values() for key, c in _listed(view) if key == (where.step, where.path))
+    if not all(is_of_present_branch(record, c) for c in target_reports):
         return set()
     history = _history(record.branch)
-    return {stamp for stamp in there if not history.has(*stamp)}
+    return {stamp for stamp in stamps if not history.has(*stamp)}
 
 
 def _listed(view: LauncherView) -> Iterator[tuple[_Key, CheckpointReport]]:

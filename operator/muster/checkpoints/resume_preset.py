@@ -83,9 +83,11 @@ def _scratch_problem(world: JobWorld) -> str:
 
     A preset corrects that file to name a checkpoint, and here there is none.
     """
-    seen = (one for view in world.views.values() for one in view.checkpoints)
+    seen = (report for view in world.views.values() for report in view.checkpoints)
     # Workers that are no verifiers list checkpoints that were never verified.
-    if world.job.spec.checkpoint.resume_preset is Named.OFF or any(one.verified and not one.incomplete for one in seen):
+    if world.job.spec.checkpoint.resume_preset is Named.OFF or any(
+        report.verified and not report.incomplete for report in seen
+    ):
         return ""
     problem = _reported_pointer_problem(world)
     return f"{problem}. Or set spec.checkpoint.resumePreset: Off, if the program does not go by it" if problem else ""
@@ -153,11 +155,11 @@ def resume_text(job: TrainingJob, record: GangSpec) -> str:
     if go is None or go.resume is None or not go.resume_preset:
         return ""
     name, path = go.resume_preset, go.resume.path
-    what = resuming.added(name, _command(job), path, directory)
+    addition = resuming.added(name, _command(job), path, directory)
     file, text = resuming.pointer(name, path, directory)
-    parts = [f"the command ends with {_resolve_arguments(what.words, go.resume)}" if what.words else ""]
-    parts += [f"which counts in place of its own {', '.join(what.against)}" if what.against else ""]
-    parts += [f"it has {', '.join(what.kept)} itself" if what.kept else ""]
+    parts = [f"the command ends with {_resolve_arguments(addition.words, go.resume)}" if addition.words else ""]
+    parts += [f"which counts in place of its own {', '.join(addition.against)}" if addition.against else ""]
+    parts += [f"it has {', '.join(addition.kept)} itself" if addition.kept else ""]
     parts += [f"{file} says {text}" if file else ""]
     how = ", ".join(part for part in parts if part) or "it finds the newest by itself, and nothing was added"
     return f"resumed as {name}: {how}"
@@ -172,10 +174,10 @@ def preset_hint(job: TrainingJob, record: GangSpec, format_: str) -> str:
     file = resuming.file_alone(name, _command(job))
     if file:
         return f"; spec.checkpoint.resumePreset: {name} {_ALONE.format(file=file)}"
-    what = resuming.added(name, _command(job), go.resume.path, directory)
-    if not what.words or resuming.problem(name, format_, go.resume.path, directory):
+    addition = resuming.added(name, _command(job), go.resume.path, directory)
+    if not addition.words or resuming.problem(name, format_, go.resume.path, directory):
         return ""
-    words = _resolve_arguments(what.words, go.resume)
+    words = _resolve_arguments(addition.words, go.resume)
     return f"; with spec.checkpoint.resumePreset: {name} its command would end with {words}"
 
 

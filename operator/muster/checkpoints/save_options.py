@@ -143,6 +143,6 @@ def _may_be_one(job: TrainingJob, value: str, named: str) -> bool:
     return not kind and _overlap(location.location(job, path), location.location(job, posixpath.normpath(own)))
 
 
-def _overlap(one: str, other: str) -> bool:
+def _overlap(directory: str, other: str) -> bool:
     """Whether one of two directories is the other, or lies in it."""
-    return bool(one and other) and (location.is_below(one, other) or location.is_below(other, one))
+    return bool(directory and other) and (location.is_below(directory, other) or location.is_below(other, directory))

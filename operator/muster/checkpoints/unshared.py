@@ -30,12 +30,16 @@ def unshared_warning(world: JobWorld, record: GangSpec) -> Warned | None:
     directory = world.job.spec.checkpoint.directory
     if not directory or is_url(directory) or record.start is None:
         return None
-    there = [one for one in verifiers(world, record) if one.launcher is not None and _lists(one.launcher, record)]
+    listing_views = [
+        worker_view
+        for worker_view in verifiers(world, record)
+        if worker_view.launcher is not None and _lists(worker_view.launcher, record)
+    ]
     is_warned = any(warning.reason == NOT_SHARED for warning in world.job.status.warnings)
     warnings = (
         Warned(NOT_SHARED, _message(seeing, blind, directory))
-        for seeing in there
-        for blind in there
+        for seeing in listing_views
+        for blind in listing_views
         if blind is not seeing and _is_missed(world, record, seeing, blind, is_warned=is_warned)
     )
     return next(warnings, None)
