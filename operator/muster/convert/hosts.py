@@ -127,15 +127,15 @@ def note_remaining(template: Mapping[str, Any], container: Mapping[str, Any], ho
 def _pieces_in(container: Mapping[str, Any], hosts: HostNames) -> list[str]:
     """Return the pieces of host names in a container: variables, and beginnings of names in its texts."""
     variables, values = _known(container, hosts), _values(container)
-    telling = {name for name, value in values.items() if hosts.is_piece(value)}
+    host_variables = {name for name, value in values.items() if hosts.is_piece(value)}
     written: list[str] = []
-    for text in [*words(container), *(value for name, value in values.items() if name not in telling)]:
+    for text in [*words(container), *(value for name, value in values.items() if name not in host_variables)]:
         resolved, places = _resolved(text, variables)
         for match in _made_up(hosts).finditer(resolved):
             used = {name for name, start, end in places if start < match.end() and end > match.start()}
-            telling |= used
+            host_variables |= used
             written += [] if used else [short(match.group())]
-    return [*(f"env {name}: {values[name]}" for name in values if name in telling), *written]
+    return [*(f"env {name}: {values[name]}" for name in values if name in host_variables), *written]
 
 
 def _made_up(hosts: HostNames) -> re.Pattern[str]:

@@ -93,14 +93,14 @@ def _note_counts(
     command = words(container)
     texts = "\n".join([*command, *(str(variable.get("value")) for variable in container.get("env") or ())])
     for name in _PROCESSES:
-        wanted, here = values.get(name) or given.get(name, ""), 1 if name == "LOCAL_WORLD_SIZE" else nodes
+        wanted, set_count = values.get(name) or given.get(name, ""), 1 if name == "LOCAL_WORLD_SIZE" else nodes
         is_read = re.search(rf"\b{name}\b(?!=)", texts) is not None
         # torchrun and the like set the number themselves, for the processes that they start.
         is_used = is_read or (name in values and not commands_of(command))
-        if wanted.isdigit() and int(wanted) != here and is_used:
+        if wanted.isdigit() and int(wanted) != set_count and is_used:
             notes.check.append(
                 f"env {name}: {wanted}: Muster starts one process on each of {nodes} nodes, and tells it "
-                f"{name}={here}: where a script starts several on each node by itself, let it set {name}={wanted} "
+                f"{name}={set_count}: where a script starts several on each node by itself, let it set {name}={wanted} "
                 "for them, or let it start one and write how many in spec.launch.processesPerNode; where it counts "
                 "nodes by it, let it read NNODES"
             )

@@ -73,8 +73,8 @@ def gang(source: Mapping[str, Any], others: Sequence[Any], notes: Notes) -> Gang
 def _files(namespace: Any, others: Sequence[Any]) -> dict[str, str]:
     """Return the texts of the namespace's ConfigMaps in the input, by the names of their files."""
     maps = (other for other in others if isinstance(other, dict) and other.get("kind") == "ConfigMap")
-    here = (other.get("data") for other in maps if (other.get("metadata") or {}).get("namespace") == namespace)
-    return {str(name): str(text) for data in here if isinstance(data, dict) for name, text in data.items()}
+    file_maps = (other.get("data") for other in maps if (other.get("metadata") or {}).get("namespace") == namespace)
+    return {str(name): str(text) for data in file_maps if isinstance(data, dict) for name, text in data.items()}
 
 
 def _refuse_a_part(made: Gang, template: Mapping[str, Any], others: Sequence[Any]) -> None:
@@ -91,7 +91,11 @@ def _refuse_a_part(made: Gang, template: Mapping[str, Any], others: Sequence[Any
         and other["metadata"].get("name") != made.name
         and other["spec"].get("template", {}).get("spec", {}).get("subdomain") == domain
     )
-    values = [str(variable.get("value")) for one in inner["containers"] for variable in one.get("env") or ()]
+    values = [
+        str(variable.get("value"))
+        for inner_container in inner["containers"]
+        for variable in inner_container.get("env") or ()
+    ]
     hosts = (match[1] for value in values if (match := re.match(rf"([a-z0-9.-]+-\d+)\.{re.escape(domain)}\b", value)))
     named = (host for host in hosts if not re.fullmatch(made.hosts.full_name, host))
     other = next(beside, None) or next(named, None)

@@ -120,15 +120,15 @@ class Worker:
     marks: dict[str, str]
 
 
-def different(one: Any, other: Any, path: str = "") -> str:
+def different(value: Any, other: Any, path: str = "") -> str:
     """Return the first path at which two templates differ, ports apart; "" where they are alike."""
     paths: Iterable[str] = ()
-    if isinstance(one, dict) and isinstance(other, dict):
-        names = sorted({*one, *other} - {"ports"})
-        paths = (different(one.get(name), other.get(name), f"{path}.{name}".lstrip(".")) for name in names)
-    elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-        paths = (different(a, b, f"{path}[{index}]") for index, (a, b) in enumerate(zip(one, other, strict=True)))
-    elif one != other and (one or other):
+    if isinstance(value, dict) and isinstance(other, dict):
+        names = sorted({*value, *other} - {"ports"})
+        paths = (different(value.get(name), other.get(name), f"{path}.{name}".lstrip(".")) for name in names)
+    elif isinstance(value, list) and isinstance(other, list) and len(value) == len(other):
+        paths = (different(a, b, f"{path}[{index}]") for index, (a, b) in enumerate(zip(value, other, strict=True)))
+    elif value != other and (value or other):
         paths = (path,)
     return next(filter(None, paths), "")
 
@@ -141,9 +141,9 @@ def _workers(gang: Gang, notes: Notes) -> Worker:
     """
     made: Worker | None = None
     for path, template, _ in gang.parts:
-        said = Notes()
-        replica = _worker(gang, template, said)
-        notes.add(said)
+        replica_notes = Notes()
+        replica = _worker(gang, template, replica_notes)
+        notes.add(replica_notes)
         if made is None:
             made = replica
             continue

@@ -58,8 +58,8 @@ def gang(source: Mapping[str, Any], runtime: Mapping[str, Any] | None, notes: No
     batch |= {"parallelism": nodes, "completions": nodes}
     containers = batch.setdefault("template", {}).setdefault("spec", {}).setdefault("containers", [{"name": _NODE}])
     container = next((candidate for candidate in containers if candidate.get("name") == _NODE), containers[0])
-    said = {part: trainer.pop_field(part) for part in ("image", "command", "args", "env") if part in trainer}
-    container |= merged(container, said)
+    trainer_fields = {part: trainer.pop_field(part) for part in ("image", "command", "args", "env") if part in trainer}
+    container |= merged(container, trainer_fields)
     if "resourcesPerNode" in trainer:
         container["resources"] = trainer.pop_field("resourcesPerNode", dict)
     processes = (
@@ -109,13 +109,13 @@ def _auto(container: Mapping[str, Any]) -> str:
     return "auto" if has_gpus or asked(container) else str(max(1, -(-amount("cpu", str(cpus or 0)) // 1000)))
 
 
-def merged(one: Any, other: Any, name: str = "") -> Any:
+def merged(base: Any, other: Any, name: str = "") -> Any:
     """Apply a strategic merge patch for pods: objects are merged, and so are lists whose entries have names."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        return {**one, **{key: merged(one.get(key), value, key) for key, value in other.items()}}
-    if isinstance(one, list) and isinstance(other, list) and name in _KEYS:
+    if isinstance(base, dict) and isinstance(other, dict):
+        return {**base, **{key: merged(base.get(key), value, key) for key, value in other.items()}}
+    if isinstance(base, list) and isinstance(other, list) and name in _KEYS:
         key = _KEYS[name]
-        ours, theirs = ({entry[key]: entry for entry in listed} for listed in (one, other))
+        ours, theirs = ({entry[key]: entry for entry in listed} for listed in (base, other))
         whole = name == "volumes"  # a volume has one source: a claim replaces a directory
         return [
             *(ours | {at: entry if whole else merged(ours.get(at), entry) for at, entry in theirs.items()}).values()

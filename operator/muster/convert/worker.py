@@ -268,10 +268,11 @@ def meeting(container: dict[str, Any], nodes: int, notes: Notes) -> None:
     """Remove torchrun's rendezvous options: they would take precedence over the variables that Muster sets. `nodes` is
     the number of workers.
     """
-    for said in dict.fromkeys(_COUNT.findall(" ".join(words(container)))):
-        if int(said) != nodes:
+    for count_text in dict.fromkeys(_COUNT.findall(" ".join(words(container)))):
+        if int(count_text) != nodes:
             notes.check.append(
-                f"--nnodes={said}: the source has {nodes} pods, and each becomes a node: all of them train together now"
+                f"--nnodes={count_text}: the source has {nodes} pods, and each becomes a node: all of them train "
+                "together now"
             )
     why = "nodes find each other by the PET_ variables, which Muster sets at each start"
     restarting = "Muster starts the ranks again, from what was saved since; spec.recovery says how often"
@@ -292,29 +293,29 @@ def meeting(container: dict[str, Any], nodes: int, notes: Notes) -> None:
             kept[name].append(word)
             continue
         value = "" if "=" in word or word == "--standalone" else f" {next(rest, ('', ''))[1]}"
-        said = restarting if _RESTARTING.match(word) else why
-        notes.left_out.append(f"{word}{value}: {said}")
+        reason_text = restarting if _RESTARTING.match(word) else why
+        notes.left_out.append(f"{word}{value}: {reason_text}")
     for name, word in listed[until:]:
         kept[name].append(word)
-    container.update({name: said for name, said in kept.items() if name in container})
+    container.update({name: kept_words for name, kept_words in kept.items() if name in container})
 
 
 def processes(container: dict[str, Any], wanted: str, gpus: int, notes: Notes) -> None:
     """Set how many processes start on each node, where that differs from Muster's default: one for each GPU. `wanted`
     has the form of torchrun's --nproc-per-node.
     """
-    said = words(container)
-    starter, hidden = starter_of(said), not said or any(" " in word for word in said)
+    command_words = words(container)
+    starter, hidden = starter_of(command_words), not command_words or any(" " in word for word in command_words)
     decided = any(variable.get("name") == "PET_NPROC_PER_NODE" for variable in container.get("env") or ())
     if decided or wanted in ("", str(gpus or 1)) or (gpus and wanted in ("auto", "gpu")):
         return
     if starter == TORCHRUN or (hidden and not starter):
-        if option(said, "--nproc-per-node") is None:
+        if option(command_words, "--nproc-per-node") is None:
             container["env"] = [*(container.get("env") or ()), {"name": "PET_NPROC_PER_NODE", "value": wanted}]
             notes.became.append(f"processes on each node: {wanted} -> env PET_NPROC_PER_NODE")
     elif wanted.isdigit() and wanted != "1":
         notes.check.append(
-            f"{wanted} processes on each node: {short(' '.join(said))} is started once: set "
+            f"{wanted} processes on each node: {short(' '.join(command_words))} is started once: set "
             f"spec.launch.processesPerNode: {wanted} where each process has a GPU of its own, or start it with "
             "torchrun"
         )

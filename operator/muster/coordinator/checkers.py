@@ -398,7 +398,7 @@ class CheckerHub:
         if orders:
             orders -= self._answered(node)
         if granted and (speaker := self._current_checker(node)) is not None:
-            granted -= {one.granted for one in self._heard[node][speaker].report.passes}
+            granted -= {burn_in_pass.granted for burn_in_pass in self._heard[node][speaker].report.passes}
         last_owner, unanswered = self._outstanding.pop(node, ("", 0))
         self._unanswered += len(orders) - unanswered
         self._awaited.get(last_owner, set()).discard(node)
@@ -445,12 +445,14 @@ _said = operator.attrgetter(
 
 def _news(report: CheckReport) -> tuple[object, ...]:
     """The part of a checker's report that a decision may depend on, for comparison with the report before."""
-    return (*_said(report), [(one.profile, one.granted) for one in report.passes])
+    return (*_said(report), [(burn_in_pass.profile, burn_in_pass.granted) for burn_in_pass in report.passes])
 
 
 def _figures(report: CheckReport) -> tuple[object, ...]:
     """The part of a checker's report that goes into the fleet's history, for comparison with the report before."""
-    figures = [(one.probe, one.figure, one.unit, one.transport, one.namespace) for one in report.figures]
+    figures = [
+        (figure.probe, figure.figure, figure.unit, figure.transport, figure.namespace) for figure in report.figures
+    ]
     return report.model, report.library, report.version, figures
 
 
@@ -484,6 +486,8 @@ def _keep_if_newest(pods: dict[str, _Pod], uid: str, report: CheckReport, now: f
 def _view(pod: _Pod, now: float, given: Mapping[str, float]) -> CheckerView:
     since, report = now - pod.heard_at, pod.report
     if report.passes and since > 0:
-        older = tuple(replace(one, age_seconds=one.age_seconds + since) for one in report.passes)
+        older = tuple(
+            replace(burn_in_pass, age_seconds=burn_in_pass.age_seconds + since) for burn_in_pass in report.passes
+        )
         report = replace(report, passes=older)
     return CheckerView(since, report, given, now - pod.state_at)

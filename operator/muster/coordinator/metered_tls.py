@@ -60,26 +60,28 @@ class _MeteredTls(ssl.SSLObject):
     is_authenticated = False
 
     def do_handshake(self) -> None:
-        begun = self._begin()
+        begin_seconds = self._begin()
         try:
             super().do_handshake()
         finally:
-            self._end(begun)
+            self._end(begin_seconds)
 
     def read(self, len: int = 1024, buffer: Any = None) -> Any:  # noqa: A002 - as in the class above
-        begun = self._begin()
+        begin_seconds = self._begin()
         try:
             return super().read(len, buffer)
         finally:
-            self._end(begun)
+            self._end(begin_seconds)
 
     def _begin(self) -> float:
         if self.seconds > (self.meter.max_body_seconds if self.is_authenticated else MAX_SECONDS):
             raise ssl.SSLError(ssl.SSL_ERROR_SSL, "a client makes TLS compute too much")
         return self.meter.cpu_clock()
 
-    def _end(self, begun: float) -> None:
-        self.seconds += self.meter.cpu_clock() - begun + (RECORD_SECONDS if self.is_authenticated else READ_SECONDS)
+    def _end(self, begin_seconds: float) -> None:
+        self.seconds += (
+            self.meter.cpu_clock() - begin_seconds + (RECORD_SECONDS if self.is_authenticated else READ_SECONDS)
+        )
 
 
 def _counted(transport: asyncio.BaseTransport | None) -> _MeteredTls | None:

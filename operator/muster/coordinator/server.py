@@ -310,7 +310,7 @@ class CoordinatorServer:
 
     def serve(self, connection: Connection, head: Head, body: bytes) -> None:
         """Take in the report of a complete request, and send its answer now or hold it back."""
-        caller, begun = connection.caller, self._cpu_clock()
+        caller, begin_seconds = connection.caller, self._cpu_clock()
         assert caller is not None
         try:
             answer = self._answer(self._desks[head.path], connection, caller, body)
@@ -319,7 +319,7 @@ class CoordinatorServer:
             answer = _FAILED
         if answer is not None:
             _send(connection, answer)
-        cost = self._cpu_clock() - begun + len(body) * TAKING_IN_SECONDS_PER_BYTE
+        cost = self._cpu_clock() - begin_seconds + len(body) * TAKING_IN_SECONDS_PER_BYTE
         cost += self._meter.collect_seconds(connection.transport)  # a body may come in records of one byte
         self._rest(caller.pod_uid, cost / SHARE_OF_POD)
 

@@ -100,11 +100,13 @@ def outcome(decided: Decided) -> dict[str, Any]:
         return {"error": decided.error}
     plain: dict[str, Any] = _adapter(Plan).dump_python(plan, mode="json", by_alias=True)
     kinds = [type(action).__name__ for action in plan.actions]
-    plain["actions"] = [{"action": kind, **said} for kind, said in zip(kinds, plain["actions"], strict=True)]
+    plain["actions"] = [
+        {"action": kind, **plain_action} for kind, plain_action in zip(kinds, plain["actions"], strict=True)
+    ]
     # Decisions that an older version recorded have nothing of these.
-    for said, name in ((plain, "unprepared"), (plain["status_report"] or {}, "without_place")):
-        if not said.get(name):
-            said.pop(name, None)
+    for fields, name in ((plain, "unprepared"), (plain["status_report"] or {}, "without_place")):
+        if not fields.get(name):
+            fields.pop(name, None)
     return plain
 
 
