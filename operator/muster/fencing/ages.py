@@ -81,7 +81,7 @@ class UnfencedAges:
     def update(
         self,
         gang: Gang | None,
-        there: Collection[str],
+        present_uids: Collection[str],
         nodes: Mapping[str, NodeView],
         beats: Beats,
         now: float,
@@ -91,7 +91,7 @@ class UnfencedAges:
 
         Args:
             gang: the job's record; None: there is none.
-            there: UIDs of pods that the API server has and that have not ended.
+            present_uids: UIDs of pods that the API server has and that have not ended.
             nodes: by name.
             beats: the heartbeats of nodes.
             now: a monotonic reading, in seconds.
@@ -101,7 +101,9 @@ class UnfencedAges:
         unfenced_workers = record.unfenced_workers if record else []
         self._first = {(g.pod_uid, g.proof): self._first.get((g.pod_uid, g.proof), now) for g in unfenced_workers}
         self._gone = {
-            g.pod_uid: self._gone.get(g.pod_uid, beating) for g in unfenced_workers if _is_removed(g, there, nodes)
+            g.pod_uid: self._gone.get(g.pod_uid, beating)
+            for g in unfenced_workers
+            if _is_removed(g, present_uids, nodes)
         }
         self.ages = {uid: now - first for (uid, _), first in self._first.items()}
         self.removed_seconds = {g.pod_uid: self._lasting(g, beats) for g in unfenced_workers if g.pod_uid in self._gone}
@@ -123,6 +125,6 @@ class UnfencedAges:
         return beats.lasting_seconds(unfenced_worker.node, self._gone[unfenced_worker.pod_uid])
 
 
-def _is_removed(unfenced_worker: UnfencedWorker, there: Collection[str], nodes: Mapping[str, NodeView]) -> bool:
+def _is_removed(unfenced_worker: UnfencedWorker, present_uids: Collection[str], nodes: Mapping[str, NodeView]) -> bool:
     node = nodes.get(unfenced_worker.node)
-    return node is not None and node.ready and unfenced_worker.pod_uid not in there
+    return node is not None and node.ready and unfenced_worker.pod_uid not in present_uids

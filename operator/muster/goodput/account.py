@@ -267,9 +267,9 @@ def _with_undone_work(incident: GangIncident, taken_back: int) -> GangIncident:
 def _new_account(world: JobWorld) -> Account:
     """Begin an account at the job's creation, converted from the API server's clock to the leader's."""
     created = world.job.metadata.creation_timestamp or world.now
-    begun = min(created + timedelta(seconds=ahead_seconds(world)), world.now)
+    begin = min(created + timedelta(seconds=ahead_seconds(world)), world.now)
     ahead = None if world.ahead_seconds is None else ahead_seconds(world)
-    return Account(creation_time=begun, counted_until=begun, clock_ahead_seconds=ahead)
+    return Account(creation_time=begin, counted_until=begin, clock_ahead_seconds=ahead)
 
 
 def ahead_seconds(world: JobWorld) -> int:

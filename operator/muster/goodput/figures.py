@@ -59,8 +59,8 @@ def give_up_unsaved(goodput: Goodput) -> Goodput:
     unsaved = min(unsaved, productive)
 
     def lost(amounts: Mapping[str, int]) -> dict[str, int]:
-        gone = {name: amounts.get(name, 0) * unsaved // productive for name in PRODUCTIVE}
-        return added(added(amounts, gone, -1), {Bucket.LOST_WORK: sum(gone.values())})
+        lost_amounts = {name: amounts.get(name, 0) * unsaved // productive for name in PRODUCTIVE}
+        return added(added(amounts, lost_amounts, -1), {Bucket.LOST_WORK: sum(lost_amounts.values())})
 
     seconds = lost(goodput.seconds)
     steps = None if goodput.steps is None else goodput.steps * (productive - unsaved) // productive

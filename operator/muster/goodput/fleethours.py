@@ -76,10 +76,10 @@ def with_counted_hours(
         (max(until, now - most_days * DAY), seen_from, {GpuState.NOT_OBSERVED: previous.gpus}),
         (seen_from, now, gpus),
     ):
-        there = {state: count for state, count in amounts.items() if count}
-        for key, milliseconds in _hours(begin, end) if there else ():
+        nonzero_amounts = {state: count for state, count in amounts.items() if count}
+        for key, milliseconds in _hours(begin, end) if nonzero_amounts else ():
             counted = spans.get(key, {})
-            more = {state: count * milliseconds for state, count in there.items()}
+            more = {state: count * milliseconds for state, count in nonzero_amounts.items()}
             both = {state: counted.get(state, 0) + more.get(state, 0) for state in (*counted, *more)}
             spans[key] = {state: min(amount, LONGEST_MILLISECONDS) for state, amount in both.items()}
     return FleetHours(until=now, gpus=total, spans=_summed_up(spans, now, most_days))
@@ -139,9 +139,9 @@ def _summed_up(
         if begin < now - most_days * DAY - DAY:
             continue
         old = len(key) > LENGTH_OF_DAY and begin < now - HOURLY_DAYS * DAY
-        mine = summed.setdefault(key[:LENGTH_OF_DAY] if old else key, {})
+        key_amounts = summed.setdefault(key[:LENGTH_OF_DAY] if old else key, {})
         for state, amount in amounts.items():
-            mine[state] = min(mine.get(state, 0) + amount, LONGEST_MILLISECONDS)
+            key_amounts[state] = min(key_amounts.get(state, 0) + amount, LONGEST_MILLISECONDS)
     return {key: summed[key] for key in sorted(summed)[-MAX_SPANS:]}
 
 

@@ -81,7 +81,7 @@ def ended_job_record(
     if end is not None:
         state = Ending.SUCCEEDED if end.result is CompletionResult.SUCCEEDED else Ending.FAILED
         ended, message = end.reason, end.message
-    taken = min(sum(goodput.gpu_seconds.get(bucket, 0) for bucket in TAKEN), LONGEST_MILLISECONDS)
+    taken_gpu_seconds = min(sum(goodput.gpu_seconds.get(bucket, 0) for bucket in TAKEN), LONGEST_MILLISECONDS)
     took = _timed_incidents(job, gang, goodput)
     lost_at_end = min(goodput.lost_at_end_seconds, goodput.seconds.get(Bucket.LOST_WORK, 0))
     taken_seconds = sum(goodput.seconds.get(bucket, 0) for bucket in TAKEN) - lost_at_end
@@ -95,8 +95,8 @@ def ended_job_record(
     if lost_at_end:
         took = [*took, _Took(str(FaultClass.UNKNOWN), NOT_SAVED, "", lost_at_end, incidents=0)]
         weights = [*weights, lost_at_end]
-    shares = allot_amount(taken, [max(round(weight), 1) for weight in weights])
-    causes, blamed = _causes(took, shares, taken), _blamed_nodes(took, shares)
+    shares = allot_amount(taken_gpu_seconds, [max(round(weight), 1) for weight in weights])
+    causes, blamed = _causes(took, shares, taken_gpu_seconds), _blamed_nodes(took, shares)
     return within_record_limit(
         EndedJobSpec(
             job_uid=metadata.uid,
@@ -230,8 +230,8 @@ def _known(amounts: Mapping[str, int]) -> dict[str, int]:
     names = {str(bucket) for bucket in Bucket}
     by_bucket: dict[str, int] = {}
     for name, amount in amounts.items():
-        here = name if name in names else str(Bucket.UNKNOWN)
-        by_bucket[here] = min(by_bucket.get(here, 0) + amount, LONGEST_MILLISECONDS)
+        known_name = name if name in names else str(Bucket.UNKNOWN)
+        by_bucket[known_name] = min(by_bucket.get(known_name, 0) + amount, LONGEST_MILLISECONDS)
     return by_bucket
 
 
@@ -273,9 +273,13 @@ def _listed(job: TrainingJob, gang: Gang | None) -> Sequence[GangIncident | Inci
     return gang.spec.incidents if gang is not None and gang.spec.incidents else job.status.incidents
 
 
-def _causes(took: Sequence[_Took], shares: Sequence[int], taken: int) -> list[Cause]:
+def _causes(took: Sequence[_Took], shares: Sequence[int], taken_gpu_seconds: int) -> list[Cause]:
     if not took:
-        return [Cause(fault_class=FaultClass.UNKNOWN, reason=NOT_RECORDED, gpu_seconds=taken)] if taken else []
+        return (
+            [Cause(fault_class=FaultClass.UNKNOWN, reason=NOT_RECORDED, gpu_seconds=taken_gpu_seconds)]
+            if taken_gpu_seconds
+            else []
+        )
     counts: dict[tuple[str, str], tuple[int, int]] = {}
     for incident, share in zip(took, shares, strict=True):
         many, gpu_seconds = counts.get((incident.fault_class, incident.reason), (0, 0))

@@ -17,13 +17,13 @@ class Kept(NamedTuple):
     namespace: str = ""
 
 
-def is_kept(one: Kept, competing: datetime | None, policy: History, now: datetime) -> bool:
+def is_kept(account: Kept, competing: datetime | None, policy: History, now: datetime) -> bool:
     """Whether an account would be kept if it were written now. `competing` is the result of `competing_ends` for its
     namespace.
     """
-    if policy.max_jobs == 0 or one.end < now - timedelta(days=policy.max_age_days):
+    if policy.max_jobs == 0 or account.end < now - timedelta(days=policy.max_age_days):
         return False
-    return competing is None or one.end > competing
+    return competing is None or account.end > competing
 
 
 def competing_ends(accounts: Iterable[Kept], policy: History) -> dict[str, datetime]:
@@ -81,8 +81,8 @@ def surplus_names(accounts: Mapping[str, Kept], policy: History, most: int) -> l
     if policy.max_jobs == 0 or over <= 0:
         return []
     names: dict[str, list[tuple[datetime, str]]] = {}
-    for name, one in accounts.items():
-        names.setdefault(one.namespace, []).append((one.end, name))
+    for name, account in accounts.items():
+        names.setdefault(account.namespace, []).append((account.end, name))
     for listed in names.values():
         listed.sort(reverse=True)
     largest = [(-len(listed), listed[-1], namespace) for namespace, listed in names.items()]
@@ -100,4 +100,4 @@ def surplus_names(accounts: Mapping[str, Kept], policy: History, most: int) -> l
 def outdated_names(accounts: Mapping[str, Kept], policy: History, now: datetime) -> set[str]:
     """Return the names of the accounts that are too old."""
     oldest = now - timedelta(days=policy.max_age_days)
-    return {name for name, one in accounts.items() if one.end < oldest}
+    return {name for name, account in accounts.items() if account.end < oldest}

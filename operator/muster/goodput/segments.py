@@ -38,10 +38,10 @@ def cut_after(account: Account, step: int) -> tuple[Account, int]:
             kept.append(stretch)
             continue
         beyond, all_of_them = stretch.step - max(stretch.after_step, step), max(stretch.step - stretch.after_step, 1)
-        gone = {name: amount * beyond // all_of_them for name, amount in stretch.milliseconds.items()}
-        lost, gpu_lost, lost_steps = added(lost, gone), added(gpu_lost, gone, stretch.gpus), lost_steps + beyond
+        undone = {name: amount * beyond // all_of_them for name, amount in stretch.milliseconds.items()}
+        lost, gpu_lost, lost_steps = added(lost, undone), added(gpu_lost, undone, stretch.gpus), lost_steps + beyond
         if stretch.after_step < step:
-            rest = {"step": step, "milliseconds": added(stretch.milliseconds, gone, -1)}
+            rest = {"step": step, "milliseconds": added(stretch.milliseconds, undone, -1)}
             kept.append(stretch.model_copy(update=rest))
     changes = {
         "milliseconds": _move_to_lost(account.milliseconds, lost),
@@ -54,8 +54,8 @@ def cut_after(account: Account, step: int) -> tuple[Account, int]:
 
 def _move_to_lost(amounts: dict[str, int], lost: dict[str, int]) -> dict[str, int]:
     """Move amounts to lost work; never more than there is, should the record have been edited."""
-    taken = {name: min(amount, amounts.get(name, 0)) for name, amount in lost.items()}
-    return added(added(amounts, taken, -1), {Bucket.LOST_WORK: sum(taken.values())})
+    moved_amounts = {name: min(amount, amounts.get(name, 0)) for name, amount in lost.items()}
+    return added(added(amounts, moved_amounts, -1), {Bucket.LOST_WORK: sum(moved_amounts.values())})
 
 
 def with_segment(account: Account, made: Segment) -> Account:

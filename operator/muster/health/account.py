@@ -71,8 +71,8 @@ def account_of(world: NodeWorld, history: IncidentHistory, *, is_offence: bool) 
 
 def _is_charged(incident: HealthIncident | None, offences: Offences) -> bool:
     """Whether the account has been charged for the open incident."""
-    taken = incident.taken_out_time if incident is not None else None
-    return taken is not None and offences.as_of is not None and offences.as_of >= taken
+    taken_out_time = incident.taken_out_time if incident is not None else None
+    return taken_out_time is not None and offences.as_of is not None and offences.as_of >= taken_out_time
 
 
 def _recorded(world: NodeWorld) -> tuple[Offences, tuple[Offences, ...], Decimal]:

@@ -35,5 +35,7 @@ def _repeated(sign: Sign, incidents: Sequence[HealthIncident]) -> RecommendedAct
         return sign.action
     of_another = max((i for i, incident in enumerate(incidents) if incident.cleared_by == ANOTHER_MACHINE), default=-1)
     since = sign.since - timedelta(seconds=SAME_FAULT_SECONDS)
-    again = any(i.reason == sign.reason and i.cleared_time and i.time >= since for i in incidents[of_another + 1 :])
-    return sign.then if again else sign.action
+    has_recurred = any(
+        i.reason == sign.reason and i.cleared_time and i.time >= since for i in incidents[of_another + 1 :]
+    )
+    return sign.then if has_recurred else sign.action

@@ -114,17 +114,17 @@ class _Paid:
 
 def _rule_pool(pool: BudgetPool, window: Window) -> _RuledPool:
     settled = _settle(pool, window)
-    taken = list(charges_on_record(pool.verdicts.values(), pool.gone, window))
-    paid = _pay(pool, settled.waiting, pool.limits.remaining(settled.out, taken, settled.waiting, window))
+    charges = list(charges_on_record(pool.verdicts.values(), pool.gone, window))
+    paid = _pay(pool, settled.waiting, pool.limits.remaining(settled.out, charges, settled.waiting, window))
     out = [*settled.out, *paid.out]
-    taken += [Charge(window.now, disruption.certain, disruption.cause) for disruption in paid.out]
-    after = pool.limits.remaining(out, taken, paid.held, window)
+    charges += [Charge(window.now, disruption.certain, disruption.cause) for disruption in paid.out]
+    after = pool.limits.remaining(out, charges, paid.held, window)
     claims = Counter(ruling.act for ruling in settled.yields.values())
     by_cause = Counter(candidate.choices[0].cause for candidate in paid.held)
     figures = PoolFigures(
         pool=pool.name,
         budget=pool.limits.share(Span.WINDOW).total,
-        used=sum(charge.time > window.now - window.length for charge in taken),
+        used=sum(charge.time > window.now - window.length for charge in charges),
         cap=pool.limits.share(Span.AT_ONCE).total,
         out=len(out),
         held=len(paid.held),

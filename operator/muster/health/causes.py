@@ -94,12 +94,12 @@ def is_certain(standing: Iterable[Sign]) -> bool:
     )
 
 
-def _may_be_one(one: str, other: str) -> bool:
+def _may_be_one(subject: str, other: str) -> bool:
     """Whether two subjects of signs may be the same GPU, by UUID or by PCI address.
 
     An agent that does not know the UUID yet gives the address, so that an address and a UUID may be the same.
     """
     for named in (_UUID, _ADDRESS):
-        if named.match(one) and named.match(other):
-            return one == other
+        if named.match(subject) and named.match(other):
+            return subject == other
     return True

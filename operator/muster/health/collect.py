@@ -79,8 +79,12 @@ def _distinct(signs: Iterable[Sign]) -> Iterable[Sign]:
 def _agent_signs(world: NodeWorld) -> list[Sign]:
     """Return the signs of the agent's evidence, and those seen earlier in this boot that only another boot ends."""
     previous, labels, ignored = world.before, world.facts.node.labels, world.rules.ignored_ports
-    said = (evidence for evidence in previous.evidence if _of_this_boot(evidence, previous.agent))
-    seen = [sign_of(evidence, world.now) for evidence in said if not ignored.ignores(labels, evidence, previous.agent)]
+    current_evidence = (evidence for evidence in previous.evidence if _of_this_boot(evidence, previous.agent))
+    seen = [
+        sign_of(evidence, world.now)
+        for evidence in current_evidence
+        if not ignored.ignores(labels, evidence, previous.agent)
+    ]
     if not world.boot or world.boot != previous.boot_id:
         return seen
     keys = {sign.key for sign in seen}
@@ -214,8 +218,8 @@ def _following(world: NodeWorld) -> Following | None:
     Only failures count that came after a user's release, the last thorough test and the last time the node was taken
     out.
     """
-    taken = (incident.time for incident in world.before.incidents if incident.taken_out_time is not None)
-    over = [moment for moment in (world.released, world.answered, *taken) if moment is not None]
+    taken_out_times = (incident.time for incident in world.before.incidents if incident.taken_out_time is not None)
+    over = [moment for moment in (world.released, world.answered, *taken_out_times) if moment is not None]
     since = max(over, default=None)
     latest = world.now + timedelta(seconds=CLOCK_ERROR_SECONDS)  # one from a clock far ahead waits for its time
     counting = (replace(report, time=min(report.time, world.now)) for report in world.reports if report.time <= latest)

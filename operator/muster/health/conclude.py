@@ -71,8 +71,8 @@ def _reason_and_message(
     if human and world.is_cordoned:
         return CORDONED, f"cordoned by {human.user or 'a user'}: {human.reason}"
     if account.is_quarantined:
-        what = f"; now {strongest.reason}: {seen}" if strongest else "; no fault is reported now"
-        return REPEAT_OFFENDER, f"the machine keeps failing (offence score {account.last}){what}"
+        present_text = f"; now {strongest.reason}: {seen}" if strongest else "; no fault is reported now"
+        return REPEAT_OFFENDER, f"the machine keeps failing (offence score {account.last}){present_text}"
     if strongest:
         return strongest.reason, seen
     if state is None:

@@ -76,8 +76,8 @@ def patch(conditions: Iterable[ConditionView], wanted: Mark | None, now: datetim
     """
     is_there = next((condition for condition in conditions if condition.type == MUSTER_HEALTHY), None)
     if wanted is None:
-        gone = {"$patch": "delete", "type": MUSTER_HEALTHY}
-        return None if is_there is None else {"status": {"conditions": [gone]}}
+        deletion = {"$patch": "delete", "type": MUSTER_HEALTHY}
+        return None if is_there is None else {"status": {"conditions": [deletion]}}
     if is_there is None and wanted.status == UNKNOWN:
         return None
     if is_there is not None and (is_there.status, is_there.reason, is_there.message) == (
@@ -86,9 +86,14 @@ def patch(conditions: Iterable[ConditionView], wanted: Mark | None, now: datetim
         wanted.message,
     ):
         return None
-    said = {"type": MUSTER_HEALTHY, "status": wanted.status, "reason": wanted.reason, "message": wanted.message}
+    new_condition = {
+        "type": MUSTER_HEALTHY,
+        "status": wanted.status,
+        "reason": wanted.reason,
+        "message": wanted.message,
+    }
     moment = rfc3339(now.astimezone(UTC).replace(microsecond=0))
-    said["lastHeartbeatTime"] = moment
+    new_condition["lastHeartbeatTime"] = moment
     if is_there is None or is_there.status != wanted.status or is_there.since is None:
-        said["lastTransitionTime"] = moment
-    return {"status": {"conditions": [said]}}
+        new_condition["lastTransitionTime"] = moment
+    return {"status": {"conditions": [new_condition]}}

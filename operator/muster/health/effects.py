@@ -78,9 +78,9 @@ def _is_only_answered(verdict: Verdict) -> bool:
         return False
     counting = [finding for finding in conclusion.findings if not finding.observed]
     weighing = [finding for finding in counting if WEIGHT[finding.severity] >= WEIGHT[Severity.DEGRADED]]
-    taken = incident.taken_out_time.replace(microsecond=0)  # conditions have their time in seconds
+    taken_out_time = incident.taken_out_time.replace(microsecond=0)  # conditions have their time in seconds
     return all(
-        finding.source in CORDONING_SOURCES and finding.since >= taken and finding.reason != incident.reason
+        finding.source in CORDONING_SOURCES and finding.since >= taken_out_time and finding.reason != incident.reason
         for finding in weighing
     )
 

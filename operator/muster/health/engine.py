@@ -137,8 +137,8 @@ class Engine:
         """The times at which Muster has taken nodes out of use, as far as they may be charged to a budget."""
         verdicts, incidents = self.verdict_index.verdicts, self.node_index.incidents
         present = (verdicts[name].record.incidents for name in self.verdict_index.concerned)
-        gone = (incidents[name] for name in incidents if name not in nodes)
-        for several in (*present, *gone):
+        removed_incidents = (incidents[name] for name in incidents if name not in nodes)
+        for several in (*present, *removed_incidents):
             yield from (i.taken_out_time for i in several if i.taken_out_time is not None)
 
     def moments(self) -> list[datetime]:
@@ -147,10 +147,10 @@ class Engine:
         return [*self._wakes.values(), *([next_try] if next_try is not None else [])]
 
 
-def _same(one: Verdict, other: Verdict | None) -> bool:
+def _same(verdict: Verdict, other: Verdict | None) -> bool:
     """Whether two verdicts come to the same now; their `wake` and `offences_if_taken`, which concern later, are not
     compared."""
     if other is None:
         return False
-    record = replace(other.record, offences_if_taken=one.record.offences_if_taken)
-    return one == replace(other, record=record, follow_up=replace(other.follow_up, wake=one.follow_up.wake))
+    record = replace(other.record, offences_if_taken=verdict.record.offences_if_taken)
+    return verdict == replace(other, record=record, follow_up=replace(other.follow_up, wake=verdict.follow_up.wake))

@@ -161,13 +161,16 @@ class MachineKinds:
             ("ports up", has.ports, expected.ports or 0, Severity.WARNING),
         )
         less = [
-            (what, number, more, weighs)
-            for what, number, more, weighs in counted
+            (unit_text, number, more, weighs)
+            for unit_text, number, more, weighs in counted
             if number is not None and number < more
         ]
         if not less:
             return None
-        parts = (f"{number} {what}, but {more} on nearly all machines of its kind" for what, number, more, _ in less)
+        parts = (
+            f"{number} {unit_text}, but {more} on nearly all machines of its kind"
+            for unit_text, number, more, _ in less
+        )
         return Lack("; ".join(parts), less[0][-1])
 
 

@@ -60,10 +60,10 @@ def _window_exhausted(choices: Choices, left: Remaining, limits: Limits) -> str:
     share, first, seconds = limits.share(Span.WINDOW), choices[0], limits.budgets.window_seconds
     if first.certain:
         return f"the budget of {nodes(share.total)} of the pool in {seconds} s is exhausted"
-    most, whose = share.uncertain, "uncertain faults"
+    most, cause_text = share.uncertain, "uncertain faults"
     if all(left.has_room(Budget(Span.WINDOW, part)) for part in (Part.ALL, Part.UNCERTAIN)):
-        most, whose = share.cause, first.cause
+        most, cause_text = share.cause, first.cause
     return (
-        f"the budget of {nodes(most)} in {seconds} s for {whose} is exhausted ({share.total} of the "
+        f"the budget of {nodes(most)} in {seconds} s for {cause_text} is exhausted ({share.total} of the "
         f"pool's {limits.size} nodes for all faults)"
     )

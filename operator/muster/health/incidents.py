@@ -102,14 +102,14 @@ def _newest(
     world: NodeWorld, history: IncidentHistory, conclusion: Conclusion, only_observed: bool
 ) -> Sequence[HealthIncident]:
     state, last = conclusion.state, history.open
-    said = {"state": state, "reason": conclusion.reason, "message": conclusion.message}
+    reason_fields = {"state": state, "reason": conclusion.reason, "message": conclusion.message}
     if state is None or state not in OUT:
         return [] if last is None else [_closed(last, _why_cleared(last, world, only_observed), world.now)]
     if last is None:
-        return [HealthIncident.model_validate({**said, "time": world.now, "boot_id": world.boot})]
+        return [HealthIncident.model_validate({**reason_fields, "time": world.now, "boot_id": world.boot})]
     is_worse = OUT[state] > OUT.get(last.state, 0)
     is_uncordoned = last.reason == CORDONED and not world.is_cordoned
-    return [changed(last, said if is_worse or is_uncordoned else {})]
+    return [changed(last, reason_fields if is_worse or is_uncordoned else {})]
 
 
 def _closed(incident: HealthIncident, why: str, now: datetime) -> HealthIncident:
@@ -130,8 +130,8 @@ def _why_cleared(incident: HealthIncident, world: NodeWorld, only_observed: bool
         return "the node passed its burn-in"
     if incident.reason in REASONS:
         was_begun = incident.repair_ended_time is not None
-        what = "the maintenance window is over" if was_begun else "the maintenance window did not begin"
-        return f"{what}, and no finding counts against the node"
+        window_text = "the maintenance window is over" if was_begun else "the maintenance window did not begin"
+        return f"{window_text}, and no finding counts against the node"
     if incident.repair_ended_time is not None:
         return "the repair has ended, and the evidence is gone"
     if incident.boot_id and world.boot and incident.boot_id != world.boot:

@@ -166,16 +166,16 @@ class Windows:
         Returns:
             None where no window applies now, and None where nothing will change.
         """
-        here = [window for window in self.windows if now < window.ends and window.covers(node)]
-        moments = (moment for w in here for moment in (w.closes, w.leaves, w.starts, w.ends) if moment > now)
+        node_windows = [window for window in self.windows if now < window.ends and window.covers(node)]
+        moments = (moment for w in node_windows for moment in (w.closes, w.leaves, w.starts, w.ends) if moment > now)
         wake = min(moments, default=None)
-        standing = [(stage, window) for window in here if (stage := window.stage(now)) is not None]
+        standing = [(stage, window) for window in node_windows if (stage := window.stage(now)) is not None]
         if not standing:
             return None, wake
         stage, window = min(standing, key=lambda pair: (_RANK[pair[0]], pair[1].starts, pair[1].name))
         leaving = [candidate.starts for its, candidate in standing if its is not MaintenanceStage.CLOSED]
         maintenance = NodeMaintenance(
-            stage=stage, window=window.name, start_time=window.starts, end_time=_end_of_windows(window, here)
+            stage=stage, window=window.name, start_time=window.starts, end_time=_end_of_windows(window, node_windows)
         )
         return MaintenanceState(
             maintenance, _window_message(maintenance, window.reason), min(leaving, default=None)
@@ -354,15 +354,15 @@ def _path(window: str) -> str:
     return f"spec.maintenance.windows[{window}]"
 
 
-def _end_of_windows(window: _Window, here: Iterable[_Window]) -> datetime:
+def _end_of_windows(window: _Window, node_windows: Iterable[_Window]) -> datetime:
     """Return when the node is free again: the end of the last of the windows that follow each other without a gap.
 
     Args:
         window: the one that applies now.
-        here: all windows of the node that are not over.
+        node_windows: all windows of the node that are not over.
     """
     end = window.ends
-    for other in sorted(here, key=lambda candidate: candidate.closes):
+    for other in sorted(node_windows, key=lambda candidate: candidate.closes):
         if other.closes <= end:
             end = max(end, other.ends)
     return end

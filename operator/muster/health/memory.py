@@ -31,9 +31,9 @@ def identity(agent: AgentStatus | None) -> str:
     return f"{board}:{','.join(gpus)}" if board or gpus else ""
 
 
-def same_machine(one: str, other: str) -> bool:
+def same_machine(machine: str, other: str) -> bool:
     """Whether two known identities are of one machine. Two that have no kind of digest in common are not."""
-    (board, gpus), (other_board, other_gpus) = _parts(one), _parts(other)
+    (board, gpus), (other_board, other_gpus) = _parts(machine), _parts(other)
     if gpus and other_gpus:
         return 2 * len(gpus & other_gpus) > min(len(gpus), len(other_gpus))
     return bool(board) and board == other_board

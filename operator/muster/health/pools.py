@@ -64,7 +64,7 @@ def pools_with_own_budget(sizes: Mapping[str, int]) -> frozenset[str]:
     Args:
         sizes: by pool, its number of nodes.
     """
-    there = [pool for pool, size in sizes.items() if size > 0]
-    if len(there) > MAX_POOLS:
-        there = sorted(there, key=lambda pool: (-sizes[pool], pool))[:MAX_POOLS]
-    return frozenset(there)
+    filled_pools = [pool for pool, size in sizes.items() if size > 0]
+    if len(filled_pools) > MAX_POOLS:
+        filled_pools = sorted(filled_pools, key=lambda pool: (-sizes[pool], pool))[:MAX_POOLS]
+    return frozenset(filled_pools)

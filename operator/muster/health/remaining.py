@@ -162,7 +162,7 @@ class Limits:
         return self.budgets.in_domain(self.domain_sizes[limits])
 
     def remaining(
-        self, out: Iterable[Disruption], taken: Iterable[Charge], waiting: Collection[Candidate], window: Window
+        self, out: Iterable[Disruption], charges: Iterable[Charge], waiting: Collection[Candidate], window: Window
     ) -> Remaining:
         """Return what remains of each budget of which a node that waits needs room.
 
@@ -171,7 +171,7 @@ class Limits:
 
         Args:
             out: the disruptions of the nodes that are out now.
-            taken: what windows count.
+            charges: what windows count.
             waiting: the nodes that wait.
             window: in which disruptions are counted.
         """
@@ -189,7 +189,7 @@ class Limits:
         at_once = Remaining(room, {})
         blocked = {choices for choices in alike if at_once.waits_for_others(choices)}
         able = [candidate for candidate in waiting if candidate.choices not in blocked]
-        gates = _gates(shares[Span.WINDOW], list(taken), able, window)
+        gates = _gates(shares[Span.WINDOW], list(charges), able, window)
         return Remaining(room | {Budget(Span.WINDOW, part): gate.room for part, gate in gates.items()}, gates)
 
 
@@ -200,14 +200,16 @@ def _limit(share: Share, part: Part | str) -> int:
     return share.total if isinstance(part, Part) else share.cause
 
 
-def _gates(share: Share, taken: Sequence[Charge], able: Iterable[Candidate], window: Window) -> dict[Part | str, Gate]:
+def _gates(
+    share: Share, charges: Sequence[Charge], able: Iterable[Candidate], window: Window
+) -> dict[Part | str, Gate]:
     """Return how many nodes each budget per window allows now.
 
     The narrow budgets are computed first: a node that waits for a narrow budget does not wait for a wide one. Uncertain
     faults do not lengthen the pause of certain ones.
     """
     of_cause: defaultdict[str, list[Charge]] = defaultdict(list)
-    for charge in taken:
+    for charge in charges:
         if not charge.certain:
             of_cause[charge.cause].append(charge)
     waits = {(candidate.since, candidate.choices) for candidate in able}
@@ -222,8 +224,8 @@ def _gates(share: Share, taken: Sequence[Charge], able: Iterable[Candidate], win
         gates[cause] = Gate.of_budget(WindowBudget(share.cause, times, times), moments, window)
     up = {since for since, choices in unsure if any(gates[choice.cause].room for choice in choices)}
     sure = {since for since, choices in waits if choices[0].certain}
-    every = Times.of_charges(taken)
-    certain, uncertain = (Times.of_charges(c for c in taken if c.certain is which) for which in (True, False))
+    every = Times.of_charges(charges)
+    certain, uncertain = (Times.of_charges(c for c in charges if c.certain is which) for which in (True, False))
     gates[Part.UNCERTAIN] = Gate.of_budget(WindowBudget(share.uncertain, uncertain, uncertain), up, window)
     gates[Part.CERTAIN] = Gate.of_budget(WindowBudget(share.total, every, certain), sure, window)
     gates[Part.ALL] = Gate.of_budget(WindowBudget(share.total, every, every), (), window)

@@ -121,11 +121,11 @@ def hold_signs(findings: Iterable[Finding], status: RepairStatus | None, now: da
         return []
     reason = _REASONS[status.stage]
     since = repair_findings[reason].since if reason in repair_findings else now
-    what = f"{status.action} of the machine" if status.action else "a repair"
+    repair_text = f"{status.action} of the machine" if status.action else "a repair"
     if status.stage is Stage.ASKED:
-        text = f"{what} is requested by the RepairRequest of the node's name; no repair system has begun it"
+        text = f"{repair_text} is requested by the RepairRequest of the node's name; no repair system has begun it"
     else:
-        text = f"{what} is in progress, by the RepairRequest of the node's name"
+        text = f"{repair_text} is in progress, by the RepairRequest of the node's name"
     return [_sign(reason, since, now, f"{text}: {status.message}" if status.message else text)]
 
 

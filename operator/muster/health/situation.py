@@ -96,7 +96,7 @@ def budget_pools(situation: Situation, budgets: Budgets) -> list[BudgetPool]:
     for name, verdict in situation.verdicts.items():
         pool = situation.pool_of(name)
         verdicts_by_pool[pool if pool in own else OTHERS][name] = verdict
-    domain_sizes, gone = _domain_sizes(situation), _gone(situation, own, verdicts_by_pool.keys())
+    domain_sizes, removed_incidents = _domain_sizes(situation), _gone(situation, own, verdicts_by_pool.keys())
     return [
         BudgetPool(
             pool,
@@ -107,7 +107,7 @@ def budget_pools(situation: Situation, budgets: Budgets) -> list[BudgetPool]:
                 for name, verdict in verdicts.items()
                 if (verdict.out or name in situation.uncleared) and (path := situation.domains.get(name)) and all(path)
             },
-            gone[pool],
+            removed_incidents[pool],
             situation,
         )
         for pool in sorted(verdicts_by_pool.keys() | {pool for pool, size in size_of.items() if size > 0})
@@ -132,10 +132,10 @@ def _gone(situation: Situation, own: Collection[str], pools: Collection[str]) ->
         own: the pools with budgets of their own.
         pools: those that have a node with a verdict.
     """
-    gone: defaultdict[str, list[HealthIncident]] = defaultdict(list)
+    incidents_by_pool: defaultdict[str, list[HealthIncident]] = defaultdict(list)
     for incident in situation.gone:
         its = incident.pool if incident.pool in own else OTHERS
         for pool in pools:
             if pool == its or not incident.pool:
-                gone[pool].append(incident)
-    return gone
+                incidents_by_pool[pool].append(incident)
+    return incidents_by_pool

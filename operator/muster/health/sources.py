@@ -1320,10 +1320,11 @@ def _problems(policy: HealthPolicy) -> Iterator[str]:
                 "the rule"
             )
     yield from _unknown_reasons(policy.observed_reasons)
-    for one, other in _overlaps(policy.rules):
+    for first_rule, second_rule in _overlaps(policy.rules):
         yield (
-            f"spec.health.rules: {one.name} ({one.severity.value}) and {other.name} ({other.severity.value}) can match "
-            "the same mark. The stronger counts: give both a reason or value, or keep one"
+            f"spec.health.rules: {first_rule.name} ({first_rule.severity.value}) and {second_rule.name} "
+            f"({second_rule.severity.value}) can match the same mark. "
+            "The stronger counts: give both a reason or value, or keep one"
         )
 
 
@@ -1390,27 +1391,27 @@ def _same_mark(mark: Label | TaintMark, key: str, value: str) -> bool:
 
 def _overlaps(rules: Sequence[HealthRule]) -> Iterator[tuple[HealthRule, HealthRule]]:
     """Yield the pairs of rules with different severities that can match the same mark."""
-    for index, one in enumerate(rules):
-        for other in rules[index + 1 :]:
-            if one.severity is not other.severity and _covers_some(one, other):
-                yield one, other
+    for index, first_rule in enumerate(rules):
+        for second_rule in rules[index + 1 :]:
+            if first_rule.severity is not second_rule.severity and _covers_some(first_rule, second_rule):
+                yield first_rule, second_rule
 
 
-def _covers_some(one: HealthRule, other: HealthRule) -> bool:
-    if one.condition and other.condition:
-        return (one.condition.type, one.condition.bad_when_false) == (
-            other.condition.type,
-            other.condition.bad_when_false,
-        ) and _either(one.condition.reason, other.condition.reason)
-    if one.label and other.label:
-        return one.label.key == other.label.key and _either(one.label.value, other.label.value)
-    if one.taint and other.taint:
-        return one.taint.key == other.taint.key and _either(one.taint.value, other.taint.value)
+def _covers_some(rule: HealthRule, other_rule: HealthRule) -> bool:
+    if rule.condition and other_rule.condition:
+        return (rule.condition.type, rule.condition.bad_when_false) == (
+            other_rule.condition.type,
+            other_rule.condition.bad_when_false,
+        ) and _can_be_equal(rule.condition.reason, other_rule.condition.reason)
+    if rule.label and other_rule.label:
+        return rule.label.key == other_rule.label.key and _can_be_equal(rule.label.value, other_rule.label.value)
+    if rule.taint and other_rule.taint:
+        return rule.taint.key == other_rule.taint.key and _can_be_equal(rule.taint.value, other_rule.taint.value)
     return False
 
 
-def _either(one: str, other: str) -> bool:
-    return not one or not other or one == other
+def _can_be_equal(text: str, other_text: str) -> bool:
+    return not text or not other_text or text == other_text
 
 
 def _source_of(rule: HealthRule) -> str:

@@ -141,7 +141,7 @@ def observed_effect_text(would: ObservedEffect, enforcement: Enforcement) -> str
         would: what would follow.
         enforcement: of the policy.
     """
-    what = f"Only observed: {would.reason}" + (f": {_cut(would.message, 300)}" if would.message else "")
+    observed_text = f"Only observed: {would.reason}" + (f": {_cut(would.message, 300)}" if would.message else "")
     state = f"If the FleetPolicy did not only observe this, the node would be {would.state}"
     if would.state is VerdictState.SUSPECT:
         then = "and be used after other nodes that are as near"
@@ -154,7 +154,7 @@ def observed_effect_text(would: ObservedEffect, enforcement: Enforcement) -> str
     else:
         taint = ", tainted" if enforcement is Enforcement.NODES else ""
         then = f"and, within the budget, excluded from placement{taint}; {_WOULD_EVACUATE[would.evacuate]}"
-    return f"{_sentence(what)} {state} {then}. It uses no budget and is not charged to the machine"
+    return f"{_sentence(observed_text)} {state} {then}. It uses no budget and is not charged to the machine"
 
 
 def _others(verdict: Verdict) -> str:

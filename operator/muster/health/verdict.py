@@ -195,8 +195,8 @@ class Verdict:
             certain: whether the budget's part for certain faults is used.
             pool: the pool whose budget is used.
         """
-        taken = {"taken_out_time": now, "charged_to": cause, "certain": certain, "pool": pool}
-        return self._with_incident(taken, self.record.offences_if_taken)
+        taken_out_fields = {"taken_out_time": now, "charged_to": cause, "certain": certain, "pool": pool}
+        return self._with_incident(taken_out_fields, self.record.offences_if_taken)
 
     def after_yielding(self, now: datetime) -> "Verdict":
         """Return the verdict with its incident marked as left to the system that repairs the node; nothing is charged.

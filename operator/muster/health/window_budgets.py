@@ -60,7 +60,9 @@ class Window:
         return min(recorded, met)
 
 
-def charges_on_record(verdicts: Iterable[Verdict], gone: Iterable[HealthIncident], window: Window) -> Iterator[Charge]:
+def charges_on_record(
+    verdicts: Iterable[Verdict], removed_incidents: Iterable[HealthIncident], window: Window
+) -> Iterator[Charge]:
     """Yield the removals on record that windows count.
 
     A node that was taken out again within the window counts once, by the last time: budgets are numbers of nodes, and
@@ -68,7 +70,7 @@ def charges_on_record(verdicts: Iterable[Verdict], gone: Iterable[HealthIncident
 
     Args:
         verdicts: on the nodes of one pool.
-        gone: incidents of NodeHealth objects whose node does not exist.
+        removed_incidents: incidents of NodeHealth objects whose node does not exist.
         window: in which removals are counted.
     """
     for verdict in verdicts:
@@ -79,7 +81,7 @@ def charges_on_record(verdicts: Iterable[Verdict], gone: Iterable[HealthIncident
                 if later is None or later - time >= window.length:
                     yield Charge(time, incident.certain, incident.charged_to)
                 later = time
-    for incident in gone:
+    for incident in removed_incidents:
         if incident.taken_out_time is not None:
             yield Charge(window.counted_time(incident.taken_out_time), incident.certain, incident.charged_to)
 
