@@ -598,13 +598,13 @@ def node(data: Raw) -> NodeView:
     )
 
 
-def _node_condition(said: _Condition) -> ConditionView:
+def _node_condition(condition: _Condition) -> ConditionView:
     return ConditionView(
-        sys.intern(said.type),
-        sys.intern(said.status),
-        sys.intern(said.reason or ""),
-        sys.intern(said.message or ""),
-        _reckonable(said.last_transition_time),
+        sys.intern(condition.type),
+        sys.intern(condition.status),
+        sys.intern(condition.reason or ""),
+        sys.intern(condition.message or ""),
+        _reckonable(condition.last_transition_time),
     )
 
 

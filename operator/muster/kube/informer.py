@@ -166,8 +166,8 @@ class Store(Generic[T]):
         for key, (meta, _) in list(self._objects.items()):
             if key not in listed and (floor is None or meta.resource_version <= floor):
                 self._remove(key)
-        for key, gone in list(self._deleted.items()):
-            if gone.uid not in uids and gone.resource_version <= resource_version:
+        for key, deleted in list(self._deleted.items()):
+            if deleted.uid not in uids and deleted.resource_version <= resource_version:
                 del self._deleted[key]
         self._position = resource_version
 
@@ -177,8 +177,8 @@ class Store(Generic[T]):
             self.replace(values, resource_version)
 
     def _store(self, meta: Meta, value: T, *, force: bool = False) -> None:
-        gone = self._deleted.get(meta.key)
-        if gone is not None and (meta.uid == gone.uid or meta.resource_version <= gone.resource_version):
+        deleted = self._deleted.get(meta.key)
+        if deleted is not None and (meta.uid == deleted.uid or meta.resource_version <= deleted.resource_version):
             return
         if not self._kind.keep(value):
             self._remove_older(meta)

@@ -27,21 +27,21 @@ _DEADLINE_SECONDS = 30.0
 
 log = structlog.get_logger()
 Clock = Callable[[], float]
-Taken = Callable[[list[NodeLease], int, float], None]
+OnListed = Callable[[list[NodeLease], int, float], None]
 
 
 class NodeLeases:
-    """Lists the leases repeatedly. Start `run()` as a task; nothing is known before `synced` is set. `taken` is called
-    with all leases, the resourceVersion of the list, and for how many seconds it was under way.
+    """Lists the leases repeatedly. Start `run()` as a task; nothing is known before `synced` is set. `on_listed` is
+    called with all leases, the resourceVersion of the list, and for how many seconds it was under way.
     """
 
     name = "node_leases"
 
-    def __init__(self, client: Client, taken: Taken, clock: Clock = time.monotonic) -> None:
+    def __init__(self, client: Client, on_listed: OnListed, clock: Clock = time.monotonic) -> None:
         self.synced = asyncio.Event()
         self.last_contact = clock()  # when the API server last answered with a list
         self._client = client
-        self._taken = taken
+        self._on_listed = on_listed
         self._clock = clock
         self._count = 0
         self._looked_at = float("-inf")
@@ -76,15 +76,15 @@ class NodeLeases:
             ApiError: the leases could not be listed.
             ValueError: not even the names in the list can be read.
         """
-        begun = self._clock()
+        began_at = self._clock()
         data = await self._client.get(paths.leases(paths.NODE_LEASES), deadline_seconds=_DEADLINE_SECONDS)
         leases, version = decode.node_leases(data, self._reader.read)
-        self._looked_at = begun
+        self._looked_at = began_at
         self.last_contact = self._clock()
         self._count = len(leases)
         self._reader.note_listed(self._count)
         await asyncio.sleep(0)  # in a large fleet decoding took long, and another long step follows
-        self._taken(leases, version, self.last_contact - begun)
+        self._on_listed(leases, version, self.last_contact - began_at)
         self.synced.set()
 
     def last_contact_age_seconds(self) -> float:

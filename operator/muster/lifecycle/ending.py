@@ -98,7 +98,7 @@ def _failure_record(world: JobWorld, record: GangSpec) -> CompletionRecord | Non
         if reason == budgets.APPLICATION_EXHAUSTED
         else "Look at the nodes named in status.incidents; spec.recovery.hardwareRestartsPerDay is the budget."
     )
-    what = (
+    budget_text = (
         failures_text(budgets.application_restarts(record, world.now))
         if reason == budgets.APPLICATION_EXHAUSTED
         else f"{failures_text(budgets.hardware_restarts(record, world.now))} of nodes and infrastructure"
@@ -107,13 +107,13 @@ def _failure_record(world: JobWorld, record: GangSpec) -> CompletionRecord | Non
     last_one = f"Last: attempt {last.attempt}{worker}: {last.message}"
     if record.open_corruption is not None:
         last_one += f"; {what_tests_show(record.open_corruption, ended=True)}"
-    again = repeats.repeated(record.incidents) if reason == budgets.APPLICATION_EXHAUSTED else ""
-    failed = f" It failed {again}." if again else ""
+    repeat_text = repeats.repeated(record.incidents) if reason == budgets.APPLICATION_EXHAUSTED else ""
+    failed = f" It failed {repeat_text}." if repeat_text else ""
     starts = unloadable.failed_starts_text(world, record)
     if starts:
         remedy = f"{starts}. {remedy}"
     # The last lines stand last: where a text is cut, the remedy is there.
-    message = f"{what} within 24 hours and no checkpoint beyond them.{failed} {remedy} {last_one}."
+    message = f"{budget_text} within 24 hours and no checkpoint beyond them.{failed} {remedy} {last_one}."
     return _completion(world, record, CompletionResult.FAILED, reason, message)
 
 

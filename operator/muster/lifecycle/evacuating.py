@@ -46,19 +46,19 @@ def _plan_move(world: JobWorld, spec: GangSpec, step: MoveMembers) -> Plan:
 
 
 def _plan_begin(world: JobWorld, spec: GangSpec, step: BeginEvacuation) -> Plan:
-    what = ", ".join(step.why.values()) if step.why else "the job is suspended"
-    begun = with_evacuation_begun(world, spec, step.reason, sorted(step.why), step.saves_until)
-    limit = (begun.evacuation.deadline - world.now).total_seconds() if begun.evacuation else 0.0
-    note = f"{what}. The job stops after its next complete checkpoint, at the latest in {limit:.0f} s."
+    reason_text = ", ".join(step.why.values()) if step.why else "the job is suspended"
+    evacuating_record = with_evacuation_begun(world, spec, step.reason, sorted(step.why), step.saves_until)
+    limit = (evacuating_record.evacuation.deadline - world.now).total_seconds() if evacuating_record.evacuation else 0.0
+    note = f"{reason_text}. The job stops after its next complete checkpoint, at the latest in {limit:.0f} s."
     if unsaved := resume.saves_unseen(world.job):
-        note = f"{what}. The job stops at once, without waiting for a checkpoint: {unsaved}."
+        note = f"{reason_text}. The job stops at once, without waiting for a checkpoint: {unsaved}."
     elif (needs := _save_seconds(world)) is not None and needs > limit:
         note += f" The newest save took {needs:.0f} s: one that begins now may be incomplete by then."
     if step.reason in STOPS:
         note += " No other node is free, so the job then waits in the queue."
     elif step.remaining:
         note += f" It stays on {names_in_note(step.remaining)} until other suitable nodes are free."
-    return commit(world, begun, Announcement("EvacuationPlanned", note))
+    return commit(world, evacuating_record, Announcement("EvacuationPlanned", note))
 
 
 def _plan_end(world: JobWorld, spec: GangSpec, step: EndEvacuation) -> Plan:

@@ -17,7 +17,7 @@ from muster.world.job import JobWorld
 SET_ASIDE = "IncompleteMoved"
 
 
-def with_move_ordered(world: JobWorld, record: GangSpec, begun: GangSpec) -> GangSpec | None:
+def with_move_ordered(world: JobWorld, record: GangSpec, opened: GangSpec) -> GangSpec | None:
     """Return the record that orders incomplete checkpoints to be moved before the start; None: no order is needed.
 
     No order is needed where the job does not ask for it, it was given already, or the ranks start from scratch.
@@ -25,19 +25,19 @@ def with_move_ordered(world: JobWorld, record: GangSpec, begun: GangSpec) -> Gan
     Args:
         world: the state of the job.
         record: of the gang.
-        begun: the record with the start barrier open, as it would be committed.
+        opened: the record with the start barrier open, as it would be committed.
     """
-    checkpoint, go = world.job.spec.checkpoint, begun.start
+    checkpoint, go = world.job.spec.checkpoint, opened.start
     if not checkpoint.move_incomplete or record.move_incomplete_beyond is not None or go is None or go.resume is None:
         return None
     directory = checkpoint.directory or ""
     if is_url(directory) or not is_own(go.resume.path, directory):
         return None
-    suspect = begun.suspect_checkpoint
+    suspect = opened.suspect_checkpoint
     # Where it goes back from a checkpoint that seems to load nowhere, that is to be moved, too: only what the record
     # excludes is.
     goes_back = suspect is not None and suspect.fallback == go.resume
-    return starts.with_move_ordered(record, go.resume, begun if goes_back else None)
+    return starts.with_move_ordered(record, go.resume, opened if goes_back else None)
 
 
 def awaited_move(world: JobWorld, record: GangSpec) -> Missing | None:

@@ -287,6 +287,6 @@ def _solve(world: JobWorld, record: GangSpec, ask: Callable[[GangSpec], Request]
     answer = solve(world.fleet, request)
     if isinstance(answer, Placed):
         return answer
-    again = ask(with_firm_exclusions(world, record))
-    second = solve(world.fleet, again) if again != request else answer
+    firm_request = ask(with_firm_exclusions(world, record))
+    second = solve(world.fleet, firm_request) if firm_request != request else answer
     return second if isinstance(second, Placed) else answer

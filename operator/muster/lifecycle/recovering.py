@@ -34,9 +34,9 @@ def plan(world: JobWorld, gang: Gang, failures: Sequence[Failure]) -> Plan:
         follows = consequence if is_last else f"{follows}; {consequence}"
     elif is_last:
         follows = "no restart is left"
-    again = repeats.repeated(spec.incidents)
-    what = f"attempt {gang.spec.attempt}: {message_of_all(world, failures)}"
-    note = "; ".join(filter(None, (what, again, follows, _where_ranks_stood(world, gang, cause))))
+    repeat_text = repeats.repeated(spec.incidents)
+    failure_text = f"attempt {gang.spec.attempt}: {message_of_all(world, failures)}"
+    note = "; ".join(filter(None, (failure_text, repeat_text, follows, _where_ranks_stood(world, gang, cause))))
     return commit(world, spec, Announcement(cause.kind, note, warning=True))
 
 

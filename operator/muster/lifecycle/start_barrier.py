@@ -35,18 +35,18 @@ def open_barrier(start: StartContext) -> Plan:
     if isinstance(point, Missing):
         return _plan_before_start(start, point)
     where, preset = point
-    begun = with_barrier_open(world, spec, where, preset)
-    ordered = move_incomplete.with_move_ordered(world, spec, begun)
+    opened = with_barrier_open(world, spec, where, preset)
+    ordered = move_incomplete.with_move_ordered(world, spec, opened)
     if ordered is not None:
         return commit(world, ordered)
     move = move_incomplete.awaited_move(world, spec)
     if move is not None:
         return _plan_before_start(start, move)
-    resumed = begun.start.resume if begun.start else None
-    passed_over, how = resume.passed_over_text(world, spec, resumed), resume_preset.resume_text(world.job, begun)
-    parts = (f"attempt {spec.attempt} starts {_from_where(start, begun, resumed)}", passed_over, how, where.warning)
+    resumed = opened.start.resume if opened.start else None
+    passed_over, how = resume.passed_over_text(world, spec, resumed), resume_preset.resume_text(world.job, opened)
+    parts = (f"attempt {spec.attempt} starts {_from_where(start, opened, resumed)}", passed_over, how, where.warning)
     started = Announcement("Started", "; ".join(filter(None, parts)), warning=bool(where.warning))
-    return _plan_of_start(start, begun, started, move_incomplete.move_events(world, spec))
+    return _plan_of_start(start, opened, started, move_incomplete.move_events(world, spec))
 
 
 def await_all_pods(start: StartContext) -> Plan:
@@ -59,27 +59,27 @@ def await_all_pods(start: StartContext) -> Plan:
     return _plan_of_start(start, with_plain_start(world, spec), started)
 
 
-def _from_where(start: StartContext, begun: GangSpec, resumed: Resume | None) -> str:
+def _from_where(start: StartContext, opened: GangSpec, resumed: Resume | None) -> str:
     """Return from which checkpoint the ranks start, and where that was asked for, for people."""
     job, spec = start.world.job, start.spec
     where = f"from checkpoint {resumed.step} ({resumed.path})" if resumed else "without a checkpoint from Muster"
-    where += node_local.local_start_text(resumed, job, begun)
+    where += node_local.local_start_text(resumed, job, opened)
     if resumed and spec.checkpoint is None and not node_local.is_local(job, resumed):
         own = is_own(resumed.path, job.spec.checkpoint.directory or "")
         where += f", found in {'spec.checkpoint.directory' if own else above(resumed.path)}"
-    if begun.branch and begun.branch.resume_from not in ("", spec.branch.resume_from if spec.branch else ""):
+    if opened.branch and opened.branch.resume_from not in ("", spec.branch.resume_from if spec.branch else ""):
         where += ", as spec.checkpoint.resumeFrom asks"
     return where
 
 
 def _plan_of_start(
-    start: StartContext, begun: GangSpec, started: Announcement, others: Sequence[Announcement] = ()
+    start: StartContext, opened: GangSpec, started: Announcement, others: Sequence[Announcement] = ()
 ) -> Plan:
     """Return the plan that records the start, with the results of the burn-in in the record and as Events.
 
     Args:
         start: what the gates of the start are given.
-        begun: the record of the gang that has started.
+        opened: the record of the gang that has started.
         started: the Event about the start.
         others: other Events about it.
     """
@@ -87,9 +87,9 @@ def _plan_of_start(
     tested = burnin.burn_in_state(world)
     if tested is not None and tested.missing is None:
         profile = str(burnin.profile_of(world))
-        begun = after_burn_in_passed(world, begun, profile, tested.untested, tested.message, tested.measured)
+        opened = after_burn_in_passed(world, opened, profile, tested.untested, tested.message, tested.measured)
         if tested.untested:
-            nodes = f"{len(tested.untested)} of {len(begun.members)} nodes"
+            nodes = f"{len(tested.untested)} of {len(opened.members)} nodes"
             note = f"the ranks start, though the tests of {nodes} have no result: {tested.message}"
             events.append(Announcement(INCONCLUSIVE, note, warning=True))
         elif tested.message:
@@ -97,9 +97,9 @@ def _plan_of_start(
         if tested.measured and not tested.is_odd:
             started = replace(started, note=f"{started.note}; {tested.measured}")
     if start.spec.open_corruption is not None:
-        begun, note = burnin.with_test_results(world, begun)
+        opened, note = burnin.with_test_results(world, opened)
         events.append(Announcement("CorruptionExamined", note, warning=True))
-    return commit(world, begun, started, *events)
+    return commit(world, opened, started, *events)
 
 
 def _plan_before_start(start: StartContext, missing: Missing) -> Plan:

@@ -79,7 +79,7 @@ def _plan_after_inconclusive(start: StartContext, tested: BurnInState) -> Plan:
     world, spec, profile = start.world, start.spec, str(burnin.profile_of(start.world))
     count, nodes = tries(spec) + 1, tested.untested
     minutes = patience_seconds(burnin.profile_of(world)) / 60
-    what = (
+    inconclusive_text = (
         f"the burn-in of {len(nodes)} of {len(spec.members)} nodes gave no result within {minutes:.0f} min "
         f"({tested.message})"
     )
@@ -87,9 +87,9 @@ def _plan_after_inconclusive(start: StartContext, tested: BurnInState) -> Plan:
         avoiding = with_inconclusive(world, spec, nodes, profile)
         moved = with_members_moved(world, avoiding, members.indices_on(spec, nodes), INCONCLUSIVE)
         if all(member.node for member in moved.members):
-            note = f"{what}; attempt {moved.attempt}: {on_nodes(moved)}"
+            note = f"{inconclusive_text}; attempt {moved.attempt}: {on_nodes(moved)}"
             return commit(world, moved, Announcement(INCONCLUSIVE, note, warning=True))
-    released = after_inconclusive_release(world, spec, nodes, what, INCONCLUSIVE)
+    released = after_inconclusive_release(world, spec, nodes, inconclusive_text, INCONCLUSIVE)
     pause = (released.hold_until - world.now).total_seconds() if released.hold_until else 0.0
-    note = f"{what}. Muster frees all nodes of the job and tries again in {pause:.0f} s"
+    note = f"{inconclusive_text}. Muster frees all nodes of the job and tries again in {pause:.0f} s"
     return commit(world, released, Announcement(INCONCLUSIVE, note, warning=True))

@@ -110,9 +110,9 @@ def find_predecessor(world: JobWorld, member: Member) -> PodView | None:
 
     The older pod may hold the node. In mode Plain it may also still train on any other node.
     """
-    here = world.holding.get(member.node)
-    if here is not None and here.incarnation < member.incarnation:
-        return here
+    holding_pod = world.holding.get(member.node)
+    if holding_pod is not None and holding_pod.incarnation < member.incarnation:
+        return holding_pod
     if not mode_of(world.job).starts_with_pods:
         return None
     older = (pod for pods in world.others.values() for pod in pods if pod.node and not pod.terminal)

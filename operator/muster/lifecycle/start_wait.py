@@ -56,10 +56,10 @@ def find_pod_trouble(pod: PodView) -> CreateError | None:
     """Return what keeps a pod from running, as its kubelet or its scheduler reports it; None: nothing."""
     for container in pod.containers:
         if container.waiting_reason and container.waiting_reason not in ("ContainerCreating", "PodInitializing"):
-            what = f"container {container.name}: {container.waiting_message}"
+            problem_text = f"container {container.name}: {container.waiting_message}"
             return CreateError(
                 container.waiting_reason,
-                f"{what}. {_REMEDY if container.waiting_reason in _OF_THE_IMAGE else ''}".strip(),
+                f"{problem_text}. {_REMEDY if container.waiting_reason in _OF_THE_IMAGE else ''}".strip(),
             )
     if pod.unschedulable_message:
         return CreateError("Unschedulable", _REPEATED_NOT_FOUND.sub("not found.", pod.unschedulable_message))
