@@ -79,8 +79,8 @@ def _list_spans(job: TrainingJob, begin: datetime, end: datetime) -> Iterator[tu
     else:
         # Failures cause new tests of nodes: only without a failure is it certain that all tests were before the first
         # step.
-        begun = goodput.amount(Bucket.STARTING) + (0 if incidents else goodput.amount(Bucket.BURN_IN))
-        yield begin, begin + queued + timedelta(seconds=min(begun, MAX_SECONDS)), "starting"
+        start_seconds = goodput.amount(Bucket.STARTING) + (0 if incidents else goodput.amount(Bucket.BURN_IN))
+        yield begin, begin + queued + timedelta(seconds=min(start_seconds, MAX_SECONDS)), "starting"
         yield begin, begin + queued, "queued"
     for number, incident in enumerate(incidents):
         fault = incident.fault_time or incident.time

@@ -77,14 +77,14 @@ class Metered(Generic[T]):
         steps: Any = self._awaitable.__await__()
         step, argument = steps.send, None
         while True:
-            begun = self._cpu_clock()
+            begin_seconds = self._cpu_clock()
             try:
                 waits_for = step(argument)
             except StopIteration as end:
                 result: T = end.value
                 return result
             finally:
-                self.seconds += self._cpu_clock() - begun
+                self.seconds += self._cpu_clock() - begin_seconds
             try:
                 step, argument = steps.send, (yield waits_for)
             except BaseException as error:  # noqa: BLE001 - whatever it is, what is awaited has to see it

@@ -335,9 +335,9 @@ class Agent:
             left_out=subject,
         )
         about = "" if at is None else f" about GPU {at}; the agent checks the others without it"
-        again, self._due[late.batch] = bool(self._hung), now.mono
+        was_hung, self._due[late.batch] = bool(self._hung), now.mono
         self._hung.add(late.batch)
-        if not again:  # a program's own work can delay the driver for seconds
+        if not was_hung:  # a program's own work can delay the driver for seconds
             return
         text = f"NVML did not answer twice within {seconds:.0f} s (batch {late.batch}){about}"
         limit = f"{self._thresholds['nvml.deadline']:g} s"

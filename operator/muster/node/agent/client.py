@@ -141,20 +141,25 @@ class NodeHealthClient:
 
 
 def _checked(answer: _Answer) -> _Answer:
+    """Return the answer, unless it refuses the request.
+
+    Raises:
+        ApiError: with the API server's message, and what to do.
+    """
     if answer.status < 300:
         return answer
     try:
-        said = str(json.loads(answer.body).get("message", ""))
+        message = str(json.loads(answer.body).get("message", ""))
     except (ValueError, AttributeError):
-        said = answer.body[:100].decode("utf-8", "replace")
-    remedy = _remedy(answer.status, said)
-    raise ApiError(f"it answered {answer.status}: {said[:400]}{f' ({remedy})' if remedy else ''}", answer.status)
+        message = answer.body[:100].decode("utf-8", "replace")
+    remedy = _remedy(answer.status, message)
+    raise ApiError(f"it answered {answer.status}: {message[:400]}{f' ({remedy})' if remedy else ''}", answer.status)
 
 
-def _remedy(status: int, said: str) -> str:
+def _remedy(status: int, message: str) -> str:
     """Return what to do; "" where only the answer itself is known, as for admission by other systems."""
     if status != _FORBIDDEN:
         return _REMEDIES.get(status, "")
-    if _REFUSED_BY_OUR_POLICY in said:
+    if _REFUSED_BY_OUR_POLICY in message:
         return _OUR_POLICY_REMEDY
-    return _ROLES_REMEDY if _REFUSED_BY_ROLES.search(said) else ""
+    return _ROLES_REMEDY if _REFUSED_BY_ROLES.search(message) else ""

@@ -70,17 +70,17 @@ class Earlier:
         agent = _mapping(status.get("agent"))
         stored_boot_id = agent.get("bootId") or ""
         evidence = stored_evidence(status)
-        here = tuple(item for item in evidence if item.boot_id == boot_id)
+        of_this_boot = tuple(item for item in evidence if item.boot_id == boot_id)
         same_machine = bool(system_uuid) and agent.get("systemUuid") == system_uuid
         released = _released(stored)
-        there = tuple(
+        of_other_boots = tuple(
             item
             for item in evidence
             if same_machine and item.boot_id != boot_id and (released is None or item.first_wall > released)
         )
         gpus, ports = [0], [0]
         port_names: tuple[str, ...] = ()
-        forgiven = [item for item in evidence if item not in (*here, *there)]
+        forgiven = [item for item in evidence if item not in (*of_this_boot, *of_other_boots)]
         if stored_boot_id == boot_id or same_machine:
             gpus.append(_count(agent.get("gpus")))
             ports.append(_count(agent.get("ports")))
@@ -92,7 +92,7 @@ class Earlier:
                 ports.append(_count(agent.get("portsExpected")))
                 port_names = _texts(agent.get("portsExpectedUp"))
         links: dict[str, int] = {}
-        for item in (*here, *there):
+        for item in (*of_this_boot, *of_other_boots):
             expected = item.threshold.split(" ")[0]
             if item.kind in _TOO_FEW and expected.isdecimal():
                 gpus.append(min(int(expected), _MOST))
@@ -101,12 +101,12 @@ class Earlier:
             if item.kind == kinds.NVLINK_DOWN and expected.isdecimal():
                 links[item.subject] = max(links.get(item.subject, 0), int(expected))
         # After a boot ports may have other names: where their number is known, that counts.
-        named = here if max(ports) else (*here, *there)
+        named = of_this_boot if max(ports) else (*of_this_boot, *of_other_boots)
         missed = tuple(item.subject for item in named if item.kind in _KNOWN_PORTS)
-        front_end = tuple(item.subject for item in here if item.kind == kinds.FRONT_END_DOWN)
-        flapping = tuple(item.subject for item in here if item.kind == kinds.IB_PORT_FLAP)
+        front_end = tuple(item.subject for item in of_this_boot if item.kind == kinds.FRONT_END_DOWN)
+        flapping = tuple(item.subject for item in of_this_boot if item.kind == kinds.IB_PORT_FLAP)
         another = bool(stored_boot_id) and stored_boot_id != boot_id
-        stood = len(here) < len(evidence) or (another and _is_found_sick(status))
+        stood = len(of_this_boot) < len(evidence) or (another and _is_found_sick(status))
         since = agent.get("resetsWatchedSince")
         watched = 0.0 if another else None
         if isinstance(since, int) and not isinstance(since, bool) and since >= 0 and stored_boot_id == boot_id:
@@ -114,8 +114,8 @@ class Earlier:
         return cls(
             another,
             stood,
-            here,
-            there,
+            of_this_boot,
+            of_other_boots,
             max(gpus),
             links,
             missed,

@@ -345,15 +345,15 @@ class Gpus:
         names = ("power_mw", "energy_mj", "margin", "clock_reasons", "pcie_replays", "ecc_corrected", "ecc_uncorrected")
         self.figures[subject] = {name: float(gpu[name]) for name in names if name in gpu}
 
-    def _limit(self, kind: str, subject: str, row: str, value: float, what: str) -> Signal:
+    def _limit(self, kind: str, subject: str, row: str, value: float, unit: str) -> Signal:
         most = self._thresholds[row]
-        text = f"{value:g} {what}"
+        text = f"{value:g} {unit}"
         return Signal(
             kind,
             subject,
             value > most,
             value=text,
-            threshold=f"{most:g} {what}",
+            threshold=f"{most:g} {unit}",
             message=text,
             counter=value,
             clear_seconds=self._thresholds["gpu.clear"],
@@ -370,9 +370,9 @@ class Gpus:
             ("sram_uncorrected", kinds.SRAM_UNCORRECTED, "sram.uncorrected", "uncorrected SRAM errors"),
             ("remap_uncorrectable", kinds.ROW_REMAPS, "remap.uncorrectable", "rows remapped for uncorrectable errors"),
         )
-        for name, kind, row, what in limits:
+        for name, kind, row, unit in limits:
             if name in gpu:
-                yield self._limit(kind, subject, row, gpu[name], what)
+                yield self._limit(kind, subject, row, gpu[name], unit)
         flags = (
             ("sram_threshold", kinds.SRAM_THRESHOLD, "the SRAM error threshold is exceeded"),
             ("remap_pending", kinds.ROW_REMAP_PENDING, "a row remap waits for a reset of the GPU"),
@@ -387,8 +387,8 @@ class Gpus:
             yield self._limit(kinds.RETIRED_PAGES, subject, "retired.pages", pages, "retired pages")
         if "repair" in gpu:
             channel, tpc = gpu["repair"]
-            what = "channel" if channel else "TPC"
-            yield self._flag(kinds.REPAIR_PENDING, subject, bool(channel or tpc), f"a {what} repair waits for a reset")
+            part = "channel" if channel else "TPC"
+            yield self._flag(kinds.REPAIR_PENDING, subject, bool(channel or tpc), f"a {part} repair waits for a reset")
 
     def _links(self, subject: str, gpu: Mapping[str, Any], answer: Mapping[str, Any]) -> Iterator[Signal]:
         """Yield whether fewer NVLinks are up than before in this boot, on this or another GPU of the node, or than the

@@ -178,15 +178,15 @@ class InfiniBand:
             self._watch_link(port)
         self._been_up |= {port.name for port in ports if port.up} | self._adopted
         self._front_end = self._node_s_own(ports)
-        there = {device for device in devices if read.get(device) != []}
-        for name in [name for name in list(self._layers) if _device(name) not in there]:
+        bound_devices = {device for device in devices if read.get(device) != []}
+        for name in [name for name in list(self._layers) if _device(name) not in bound_devices]:
             self._layers.pop(name, None)
-        gone = {_device(name) for name in self._been_up} - there
-        taken = self._taken(gone)
+        gone_devices = {_device(name) for name in self._been_up} - bound_devices
+        taken_devices = self._taken(gone_devices)
         return [
             *self._port_signals(ports),
-            *self._device_signals(gone, taken),
-            *([] if set(devices) - read.keys() else self._count_signal(ports, gone, taken)),
+            *self._device_signals(gone_devices, taken_devices),
+            *([] if set(devices) - read.keys() else self._count_signal(ports, gone_devices, taken_devices)),
             *(self._hang(device, hangs=True) for device in sorted(held)),
             *(self._hang(device, hangs=False) for device in sorted(read.keys() - held)),
         ]
@@ -235,8 +235,8 @@ class InfiniBand:
             if not self._network.interfaces.isdisjoint(port.interfaces) or (not port.up and port.name in previous_names)
         }
         others = self._been_up - carrying
-        here = {_device(name) for name in now}
-        kept = {name for name in previous_names if _device(name) not in here}
+        present_devices = {_device(name) for name in now}
+        kept = {name for name in previous_names if _device(name) not in present_devices}
         return frozenset((carrying if len(others) > len(carrying) else set()) | kept)
 
     def _port_signals(self, ports: list[Port]) -> Iterator[Signal]:
@@ -276,11 +276,11 @@ class InfiniBand:
         if own:
             self._own.add(subject)
         signals = [(kind, not own), (kinds.FRONT_END_DOWN, own)] if subject in self._own else [(kind, True)]
-        for signal_kind, here in signals:
+        for signal_kind, is_of_kind in signals:
             yield Signal(
                 signal_kind,
                 subject,
-                bad and here,
+                bad and is_of_kind,
                 value=state,
                 threshold="ACTIVE, LinkUp" if state else "",
                 message=f"{message}; it carries the node's default route" if own else message,
@@ -288,21 +288,23 @@ class InfiniBand:
                 clear_seconds=self._thresholds["infiniband.clear"],
             )
 
-    def _taken(self, gone: set[str]) -> set[str]:
+    def _taken(self, gone_devices: set[str]) -> set[str]:
         """Return the devices that are not gone but elsewhere: in the RDMA namespace of a pod, or with a virtual
         machine."""
         looks = self._network.looks  # devices elsewhere are searched for again with each poll of the network
-        self._elsewhere = {device: when for device, when in self._elsewhere.items() if device in gone and when == looks}
-        if gone - self._elsewhere.keys():
+        self._elsewhere = {
+            device: when for device, when in self._elsewhere.items() if device in gone_devices and when == looks
+        }
+        if gone_devices - self._elsewhere.keys():
             elsewhere = self._handed.in_namespaces()
-            for device in gone - self._elsewhere.keys():
+            for device in gone_devices - self._elsewhere.keys():
                 if self._handed.is_among(device, elsewhere) or self._handed.is_given_away(device):
                     self._elsewhere[device] = looks
         return set(self._elsewhere)
 
-    def _device_signals(self, gone: Collection[str], taken: Collection[str]) -> Iterator[Signal]:
+    def _device_signals(self, gone_devices: Collection[str], taken_devices: Collection[str]) -> Iterator[Signal]:
         for device in sorted({_device(name) for name in self._been_up}):
-            missing = device in gone and device not in taken
+            missing = device in gone_devices and device not in taken_devices
             unbound = missing and self._handed.is_without_driver(device)
             yield from self._down(
                 kinds.IB_DEVICE_MISSING,
@@ -312,7 +314,9 @@ class InfiniBand:
                 self._thresholds["infiniband.unloaded" if unbound else "infiniband.missing"],
             )
 
-    def _count_signal(self, ports: list[Port], gone: Collection[str], taken: Collection[str]) -> Iterator[Signal]:
+    def _count_signal(
+        self, ports: list[Port], gone_devices: Collection[str], taken_devices: Collection[str]
+    ) -> Iterator[Signal]:
         """Yield whether fewer ports are up than there should be. Ports missing by name have signals of their own,
         unless the number is configured."""
         names = tuple(sorted(port.name for port in ports if port.up))
@@ -325,16 +329,16 @@ class InfiniBand:
         expected, source = self.seen, "the machine has had"
         sustain = self._thresholds["boot.grace"]  # after a boot they come up one after the other
         if self._expected_ports is None:
-            excused |= {name for name in self._been_up if name in down or _device(name) in gone}
+            excused |= {name for name in self._been_up if name in down or _device(name) in gone_devices}
         else:
-            excused |= {name for name in self._been_up if _device(name) in taken}
+            excused |= {name for name in self._been_up if _device(name) in taken_devices}
             expected, source = self._expected_ports, "the configuration has"
             sustain = self._thresholds["infiniband.missing"]
         missing = expected - up - len(excused)
         if missing > 0:  # these may be elsewhere since before this agent started
             if self._excuse != (self._network.looks, missing):
                 self._excuse = self._network.looks, missing
-                self._unknown = self._handed.unknown(taken)
+                self._unknown = self._handed.unknown(taken_devices)
             missing -= self._unknown
         if expected:
             yield Signal(

@@ -46,12 +46,12 @@ class Handed:
     def in_namespaces(self) -> dict[str, str]:
         """Return the PCI addresses of the devices in RDMA namespaces other than the host's, by their names there,
         without virtual functions."""
-        here = set(_names(self._sysfs / "class/infiniband"))
+        host_devices = set(_names(self._sysfs / "class/infiniband"))
         addresses = {}
         for entry in _names(self._sysfs / _VERBS):
             place = self._sysfs / _VERBS / entry
             name = _read_text(place / "ibdev")
-            if name and name not in here and not _is_made_by_software(place / "device"):
+            if name and name not in host_devices and not _is_made_by_software(place / "device"):
                 addresses[name] = _target(place / "device")
         return addresses
 
@@ -71,12 +71,13 @@ class Handed:
         place = self._sysfs / _PCI / (address or "")
         return address is not None and place.exists() and not _target(place / "driver")
 
-    def unknown(self, taken: Collection[str]) -> int:
+    def unknown(self, taken_devices: Collection[str]) -> int:
         """Return how many devices elsewhere were never seen here: in namespaces, or Mellanox network cards with
-        programs or virtual machines. `taken`: those that were seen."""
+        programs or virtual machines. `taken_devices`: those that were seen."""
         seen_addresses = set(self._addresses.values())
         elsewhere = sum(
-            name not in taken and address not in seen_addresses for name, address in self.in_namespaces().items()
+            name not in taken_devices and address not in seen_addresses
+            for name, address in self.in_namespaces().items()
         )
         return elsewhere + sum(
             address not in seen_addresses

@@ -307,10 +307,10 @@ class Ledger:
 
         `expires`: seconds until events expire, by kind.
         """
-        here = [item for item in stored if item.boot_id == self.boot_id and item.kind in kinds.STRONGEST_FIRST]
+        boot_evidence = [item for item in stored if item.boot_id == self.boot_id and item.kind in kinds.STRONGEST_FIRST]
         # At that time the writer was still polling, so the evidence still stood, though not each poll is written.
-        written = max((item.last_wall for item in here), default=0.0)
-        for item in here:
+        written = max((item.last_wall for item in boot_evidence), default=0.0)
+        for item in boot_evidence:
             expires_seconds = expires.get(item.kind) if not item.subject.startswith("/") else None
             age = max(0.0, now.wall - (written if kinds.proves_reset(item.kind, item.code) else item.last_wall))
             held = kinds.stands_until_reset(item.kind, item.code, item.value)

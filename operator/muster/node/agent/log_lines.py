@@ -136,11 +136,11 @@ def parse(message: str) -> LogFact | None:
 
 
 def _fact(row: KernelLine, match: re.Match[str], message: str) -> LogFact | None:
-    said = {name: text for name, text in match.groupdict().items() if text}
-    device = next((text for name, text in said.items() if name.startswith("device")), "")
-    kind, value, code = row.kind, said.get("value", row.value), int(said.get("code", "0"))
-    if "gpu" in said:
-        device = pci_address(said["gpu"]) or ""
+    groups = {name: text for name, text in match.groupdict().items() if text}
+    device = next((text for name, text in groups.items() if name.startswith("device")), "")
+    kind, value, code = row.kind, groups.get("value", row.value), int(groups.get("code", "0"))
+    if "gpu" in groups:
+        device = pci_address(groups["gpu"]) or ""
         if not device:
             return None
     if kind in _OF_DISKS:
@@ -167,9 +167,9 @@ def _of_nvlink(code: int, text: str) -> str:
     if code == kinds.NVLINK_XID:
         registers = _NVLINK_REGISTERS.search(text)
         return registers[1] if registers is not None else ""
-    said = _NVLINK_SEVERITY.search(text) if code in kinds.NVLINK5_XIDS else None
-    if said is None:
+    severity_match = _NVLINK_SEVERITY.search(text) if code in kinds.NVLINK5_XIDS else None
+    if severity_match is None:
         return ""
-    of_a_link = code == kinds.NVLINK5_LINK_XID and "MFDE" not in said[0]
-    reason = f", reason {int(said[2], 16) >> 20 & 0x3F}" if of_a_link else ""
-    return f"{said[1].capitalize()}{reason}"
+    of_a_link = code == kinds.NVLINK5_LINK_XID and "MFDE" not in severity_match[0]
+    reason = f", reason {int(severity_match[2], 16) >> 20 & 0x3F}" if of_a_link else ""
+    return f"{severity_match[1].capitalize()}{reason}"

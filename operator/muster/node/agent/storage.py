@@ -86,11 +86,11 @@ class Disks:
 
     def remember(self, devices: Iterable[str]) -> frozenset[str]:
         """Take over from an earlier agent which devices were shared; return those that do not exist any more."""
-        gone = frozenset(
+        gone_devices = frozenset(
             name for name in devices if _NAME.fullmatch(name) and not {name, _controller(name)} & self._present
         )
-        self._shared |= gone
-        return gone
+        self._shared |= gone_devices
+        return gone_devices
 
     def note_full(self, number: str) -> None:
         """Note from the kernel log that the device of this number is a full thin pool, whatever software made it.

@@ -165,8 +165,8 @@ class Core:
         if not listed & self._candidates.keys() and listed - {order.id for order in self._orders}:
             self._candidates = {}  # of another burn-in, which this node has not passed
         self._orders = orders
-        gone = self._answers.keys() - listed
-        if gone:
+        dropped_ids = self._answers.keys() - listed
+        if dropped_ids:
             self._answers = {name: answer for name, answer in self._answers.items() if name in listed}
             self._publish()
         running = self._order

@@ -54,9 +54,9 @@ class Facts:
     def identity(self, boot_id: str) -> str:
         """Return the digest of everything that a pass depends on: another boot, GPU, driver, library or probe changes
         it."""
-        what = [boot_id, self.version, self.key.get("torch"), self.key.get("cuda"), self.key.get("nccl")]
-        what += [*self.uuids, self.driver] if self.indexes else [self.model, self.instructions]
-        return hashlib.sha256(json.dumps(what).encode()).hexdigest()
+        parts = [boot_id, self.version, self.key.get("torch"), self.key.get("cuda"), self.key.get("nccl")]
+        parts += [*self.uuids, self.driver] if self.indexes else [self.model, self.instructions]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 def facts_of(answer: Mapping[str, Any], key: Mapping[str, Any]) -> Optional[Facts]:

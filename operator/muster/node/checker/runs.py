@@ -190,8 +190,8 @@ class NodeRun(Run):
 
     def _note_answer(self, answer: Mapping[str, Any]) -> None:
         answer = node.in_time(answer, self._profile, self._cut)
-        taken = {probe.probe for probe in self._probes}
-        self._probes += translate.probe_reports(answer, taken)
+        taken_names = {probe.probe for probe in self._probes}
+        self._probes += translate.probe_reports(answer, taken_names)
         if answer["probe"] == "AllReduce" and self.facts is not None:
             transports = answer.get("transports") or ()
             self._transport = translate.transport_of(transports, self.facts.model, self._ethernet, across=False)

@@ -111,20 +111,20 @@ def result_of_probe(name: str) -> str:
     return RESULT if name == outcome.DONE or name in outcome.ABOUT_THE_NODE else ENVIRONMENT
 
 
-def probe_reports(answer: Mapping[str, Any], taken: Collection[str] = ()) -> List[ProbeReport]:
+def probe_reports(answer: Mapping[str, Any], taken_names: Collection[str] = ()) -> List[ProbeReport]:
     """Return the reports on one probe of a node order.
 
     Args:
         answer: the zygote's.
-        taken: names that earlier probes of the order have: a second matrix product, of another size, is not the first
-            one.
+        taken_names: names that earlier probes of the order have: a second matrix product, of another size, is not the
+            first one.
     """
     figures = FIGURES.get(str(answer.get("probe")), (Figure(str(answer.get("probe")).lower(), "", _nothing),))
     name, seconds = answer["outcome"], _number(answer.get("seconds"))
     parts = answer.get("parts") or []
     if name != outcome.DONE:
         wrong = name in outcome.ABOUT_THE_NODE and name != outcome.HUNG
-        first = _free(figures[0].name, parts, taken)
+        first = _free(figures[0].name, parts, taken_names)
         words = failure_text(answer)
         return [ProbeReport(first, result_of_probe(name), None, figures[0].unit, wrong, words, seconds)]
     reports = []
@@ -135,19 +135,21 @@ def probe_reports(answer: Mapping[str, Any], taken: Collection[str] = ()) -> Lis
         worst = figure.worst([value for value, _ in by_device]) if by_device else None
         words = _figure_text(figure, by_device, worst, str(answer.get("device")))
         reported = None if worst is None else min(max(worst, 0.0), _MOST)
-        name = _free(figure.name, parts, taken)
+        name = _free(figure.name, parts, taken_names)
         reports.append(
             ProbeReport(name, RESULT, reported, figure.unit, False, words, seconds, fingerprint=fingerprint_of(parts))
         )
     return reports
 
 
-def _free(name: str, parts: Sequence[Mapping[str, Any]], taken: Collection[str]) -> str:
-    if name not in taken:
+def _free(name: str, parts: Sequence[Mapping[str, Any]], taken_names: Collection[str]) -> str:
+    if name not in taken_names:
         return name
     size = next((part["figures"]["size"] for part in parts if part.get("figures", {}).get("size")), "")
     more = "%s-%s" % (name, size) if size else name
-    return more if more not in taken else "%s-%d" % (name, 1 + sum(other.startswith(name) for other in taken))
+    return (
+        more if more not in taken_names else "%s-%d" % (name, 1 + sum(other.startswith(name) for other in taken_names))
+    )
 
 
 def failure_text(answer: Mapping[str, Any]) -> str:
@@ -183,7 +185,7 @@ def fingerprint_of(parts: Sequence[Mapping[str, Any]]) -> str:
     "" where there is none, or where the devices are of several kinds.
     """
     fingerprints = {
-        (json.dumps([part.get("mark", {}).get(what) for what in ALIKE]), json.dumps(prints, sort_keys=True))
+        (json.dumps([part.get("mark", {}).get(name) for name in ALIKE]), json.dumps(prints, sort_keys=True))
         for part in parts
         for prints in [part.get("figures", {}).get("fingerprints")]
         if prints
@@ -238,8 +240,8 @@ def reduced(answer: Mapping[str, Any], model: str, ethernet: bool) -> Reduced:
         how = ENVIRONMENT
     bandwidths = [value for part in parts for value in [_bus(part.get("figures", {}))] if value is not None]
     gbps = min(bandwidths) if bandwidths and name == outcome.DONE else 0.0
-    again = max((_again(part.get("figures", {}).get("sizes") or ()) for part in parts), default=0.0)
-    return Reduced(how, min(max(gbps, 0.0), _MOST), again if transport == TCP else 0.0, transport, words)
+    retransmits = max((_again(part.get("figures", {}).get("sizes") or ()) for part in parts), default=0.0)
+    return Reduced(how, min(max(gbps, 0.0), _MOST), retransmits if transport == TCP else 0.0, transport, words)
 
 
 def deciding_bandwidth(sizes: Sequence[Mapping[str, Any]], device: str) -> Optional[float]:
@@ -253,8 +255,8 @@ def deciding_bandwidth(sizes: Sequence[Mapping[str, Any]], device: str) -> Optio
 
 def _again(sizes: Sequence[Mapping[str, Any]]) -> float:
     small = [size for size in sizes if size["bytes"] <= _SMALL_BYTES]
-    sent, again = (sum(int(size.get(name, 0)) for size in small) for name in ("segments", "segments_again"))
-    return min(1000.0 * max(again, 0) / max(sent, _LEAST_SEGMENTS), 1000.0)
+    sent, sent_again = (sum(int(size.get(name, 0)) for size in small) for name in ("segments", "segments_again"))
+    return min(1000.0 * max(sent_again, 0) / max(sent, _LEAST_SEGMENTS), 1000.0)
 
 
 def transport_of(transports: Collection[str], model: str, ethernet: bool, across: bool) -> str:

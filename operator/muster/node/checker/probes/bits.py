@@ -48,7 +48,7 @@ def bits(worker: Worker) -> Dict[str, Any]:
             fingerprints = [_fingerprint(worker, shape, seed) for seed in seeds]
             tried += len(fingerprints)
             wanted = first.setdefault(name, fingerprints)
-            differ = sum(one != other for one, other in zip(fingerprints, wanted))
+            differ = sum(computed != other for computed, other in zip(fingerprints, wanted))
             if differ:
                 differing[name] = differing.get(name, 0) + differ
         passes += 1
@@ -61,8 +61,10 @@ def bits(worker: Worker) -> Dict[str, Any]:
         "errors_per_second_below": significant(_ERRORS_AT_95_PERCENT / seconds),
     }
     if differing:
-        what = ", ".join("%d of %s" % (count, name) for name, count in sorted(differing.items()))
-        raise ProblemError(WRONG, "the same sums gave other bits: %s (of %d results)" % (what, tried), figures)
+        differing_text = ", ".join("%d of %s" % (count, name) for name, count in sorted(differing.items()))
+        raise ProblemError(
+            WRONG, "the same sums gave other bits: %s (of %d results)" % (differing_text, tried), figures
+        )
     return figures
 
 
@@ -76,7 +78,7 @@ def conclude(parts: List[Dict[str, Any]]) -> None:
         by_model: Dict[str, List[Dict[str, Any]]] = {}
         for part in parts:
             if name in part["figures"].get("fingerprints", {}):
-                by_model.setdefault(str([part["mark"].get(what) for what in ALIKE]), []).append(part)
+                by_model.setdefault(str([part["mark"].get(name) for name in ALIKE]), []).append(part)
         for alike in by_model.values():
             _vote(name, alike)
 

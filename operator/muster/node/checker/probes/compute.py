@@ -59,12 +59,12 @@ def host_copies(worker: Worker) -> Dict[str, Any]:
     back = torch.empty_like(host)
     if worker.cuda:
         host, back = host.pin_memory(), back.pin_memory()
-    there = torch.empty_like(host, device=worker.device)
+    device_copy = torch.empty_like(host, device=worker.device)
     worker.meet("load")
     worker.phase("to device")
-    to_device = bursts.rates(worker, lambda: there.copy_(host, non_blocking=True), float(size_bytes))
+    to_device = bursts.rates(worker, lambda: device_copy.copy_(host, non_blocking=True), float(size_bytes))
     worker.phase("from device")
-    from_device = bursts.rates(worker, lambda: back.copy_(there, non_blocking=True), float(size_bytes))
+    from_device = bursts.rates(worker, lambda: back.copy_(device_copy, non_blocking=True), float(size_bytes))
     worker.phase("compare")
     wrong = int(torch.ne(host, back).sum())
     figures = {

@@ -102,8 +102,8 @@ class Meeting:
     def add(self, key: str, amount: int) -> int:
         """Add to a number; return the sum of what all processes have added, as far as it is known."""
         if amount or key not in self._own:
-            mine = self._own.get(key, {"add": 0})["add"] + amount
-            self._publish({"rank": self._rank, "key": key, "value": "", "add": mine})
+            own_amount = self._own.get(key, {"add": 0})["add"] + amount
+            self._publish({"rank": self._rank, "key": key, "value": "", "add": own_amount})
         return sum(put["add"] for put in self._puts_of(key))
 
     def get(self, key: str) -> bytes:

@@ -37,25 +37,29 @@ def pattern(worker: Worker) -> Dict[str, Any]:
     worker.meet("load")
     wrong, fastest = 0, float("inf")
     where: List[Dict[str, Any]] = []
-    for what in wanted * worker.order["rounds"]:
+    for pattern_word in wanted * worker.order["rounds"]:
         began = time.monotonic()
-        worker.phase("write %s" % _name(what))
+        worker.phase("write %s" % _name(pattern_word))
         for number, chunk in enumerate(chunks):
-            _write(worker, chunk, number, what)
+            _write(worker, chunk, number, pattern_word)
         worker.wait()
-        worker.phase("compare %s" % _name(what))
+        worker.phase("compare %s" % _name(pattern_word))
         for number, chunk in enumerate(chunks):
-            count, first = _compare(worker, chunk, number, what)
+            count, first = _compare(worker, chunk, number, pattern_word)
             wrong += count
             if count and len(where) < _MAX_SHOWN:
                 where.append(
-                    {"pattern": _name(what), "byte": number * worker.order["chunk_bytes"] + first, "words": count}
+                    {
+                        "pattern": _name(pattern_word),
+                        "byte": number * worker.order["chunk_bytes"] + first,
+                        "words": count,
+                    }
                 )
-        if what != ADDRESSES:  # which are made again each time
+        if pattern_word != ADDRESSES:  # which are made again each time
             fastest = min(fastest, time.monotonic() - began)
     figures = {
         "bytes": total_bytes,
-        "patterns": [_name(what) for what in wanted],
+        "patterns": [_name(pattern_word) for pattern_word in wanted],
         "wrong_words": wrong,
         "best_gb_per_s": significant(2 * total_bytes / max(fastest, 1e-9) / 1e9),
     }
@@ -83,8 +87,8 @@ def _allocate(worker: Worker) -> List[Any]:
     return chunks
 
 
-def _name(what: Any) -> str:
-    return what if what == ADDRESSES else "0x%08x" % (what & 0xFFFFFFFF)
+def _name(pattern_word: Any) -> str:
+    return pattern_word if pattern_word == ADDRESSES else "0x%08x" % (pattern_word & 0xFFFFFFFF)
 
 
 def _addresses(worker: Worker, chunk: Any, number: int) -> Any:
@@ -95,16 +99,16 @@ def _addresses(worker: Worker, chunk: Any, number: int) -> Any:
     return torch.arange(chunk.numel(), dtype=torch.int32, device=worker.device).add_(first)
 
 
-def _write(worker: Worker, chunk: Any, number: int, what: Any) -> None:
-    if what == ADDRESSES:
+def _write(worker: Worker, chunk: Any, number: int, pattern_word: Any) -> None:
+    if pattern_word == ADDRESSES:
         chunk.copy_(_addresses(worker, chunk, number))
     else:
-        chunk.fill_(what)
+        chunk.fill_(pattern_word)
 
 
-def _compare(worker: Worker, chunk: Any, number: int, what: Any) -> "tuple[int, int]":
+def _compare(worker: Worker, chunk: Any, number: int, pattern_word: Any) -> "tuple[int, int]":
     """Return how many words differ, and at which byte of the chunk the first of them is."""
-    differs = worker.torch.ne(chunk, _addresses(worker, chunk, number) if what == ADDRESSES else what)
+    differs = worker.torch.ne(chunk, _addresses(worker, chunk, number) if pattern_word == ADDRESSES else pattern_word)
     if not bool(differs.any()):  # the count takes eight bytes a word
         return 0, 0
     return int(differs.sum()), int(differs.to(worker.torch.uint8).argmax()) * _WORD_BYTES

@@ -97,16 +97,16 @@ class Forked:
 
     def read(self, now: float) -> bool:
         """Read what the process has sent and printed; return whether there was anything."""
-        said, printed = _read(self.hear), _read(self.listen)
+        sent, printed = _read(self.hear), _read(self.listen)
         if printed:
             self.output.feed(printed)
-        if said:
-            *lines, self._said = (self._said + said).split(b"\n")
+        if sent:
+            *lines, self._said = (self._said + sent).split(b"\n")
             for line in lines:
                 self._note_line(line, now)
             if len(self._said) > MAX_LINE_BYTES:
                 self._said = b""
-        return bool(said or printed)
+        return bool(sent or printed)
 
     def _note_line(self, line: bytes, now: float) -> None:
         try:
