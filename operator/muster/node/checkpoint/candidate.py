@@ -48,11 +48,11 @@ class Reading:
         self.sign = sign
         self._found: Dict[Tuple[str, object], Tuple[File, Union[object, ValueError]]] = {}
 
-    def remembered(self, path: str, file: File, compute: Callable[[], T], what: object) -> T:
+    def remembered(self, path: str, file: File, compute: Callable[[], T], key: object) -> T:
         """The result of `compute` about a file, or the ValueError that it raised; computed again only when the file has
-        changed. Several results about one file are told apart by `what`.
+        changed. Several results about one file are told apart by `key`.
         """
-        cached = self._found.get((path, what))
+        cached = self._found.get((path, key))
         if cached is None or cached[0] != file:
             if len(self._found) > _MAX_REMEMBERED:
                 self._found.clear()
@@ -60,7 +60,7 @@ class Reading:
                 result: Union[object, ValueError] = ask_rule(compute)
             except ValueError as error:
                 result = error
-            self._found[(path, what)] = cached = (file, result)
+            self._found[(path, key)] = cached = (file, result)
         if isinstance(cached[1], ValueError):
             raise cached[1].with_traceback(None)
         return cached[1]  # type: ignore[return-value]

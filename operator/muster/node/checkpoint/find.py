@@ -183,6 +183,7 @@ class _Search:
         candidates: the paths that are left, each with whether it counts among the newest.
         found: candidates that may be complete, by path.
         counted: those of `found` that count among the newest.
+        complete: those of `found` that were verified, by path.
         incomplete: incomplete checkpoints.
         examined: the number of candidates with a step that may be of this branch.
         passed: the number of names with a step that are no checkpoints.
@@ -195,6 +196,7 @@ class _Search:
     candidates: Iterator[Tuple[str, bool]]
     found: Dict[str, _MarkedCandidate] = dataclasses.field(default_factory=dict)
     counted: Set[str] = dataclasses.field(default_factory=set)
+    complete: Dict[str, FoundCheckpoint] = dataclasses.field(default_factory=dict)
     incomplete: List[FoundCheckpoint] = dataclasses.field(default_factory=list)
     examined: int = 0
     passed: int = 0
@@ -202,6 +204,19 @@ class _Search:
     unrecognized: List[str] = dataclasses.field(default_factory=list)
     blind: bool = False
     settling: Dict[str, float] = dataclasses.field(default_factory=dict)
+
+
+def _newest_checkpoints(search: _Search, how: ScanOptions) -> List[FoundCheckpoint]:
+    """The newest of what may be complete, and after them older ones that were requested.
+
+    What was converted from a checkpoint of the same step that is there, too, does not count unless it was requested.
+    """
+    checkpoints = [search.complete.get(path, marked.checkpoint) for path, marked in search.found.items()]
+    originals = {(checkpoint.format, checkpoint.step) for checkpoint in checkpoints}
+    original_of = {path: (marked.format.made_of, marked.checkpoint.step) for path, marked in search.found.items()}
+    counting = [item for item in checkpoints if original_of[item.path] not in originals or item.path == how.requested]
+    newest = newest_first(counting, how.limit)
+    return newest + [item for item in counting if how.is_requested(item) and item not in newest][: how.limit]
 
 
 class Finder:
@@ -286,52 +301,58 @@ class Finder:
             self._kinds.clear()
             self._times.clear()
         search = _Search(self._candidates(how))
-        complete: Dict[str, FoundCheckpoint] = {}
         stamps: Optional[Tuple[Stamp, ...]] = None
         while True:
             self._examine_candidates(search, how)
-            there = [complete.get(path, seen.checkpoint) for path, seen in search.found.items()]
-            originals = {(one.format, one.step) for one in there}
-            made_of = {one.path: (search.found[one.path].format.made_of, one.step) for one in there}
-            there = [one for one in there if made_of[one.path] not in originals or one.path == how.requested]
-            newest = newest_first(there, how.limit)
-            newest += [one for one in there if how.is_requested(one) and one not in newest][: how.limit]
-            open_ones = [checkpoint for checkpoint in newest if not checkpoint.judged] if how.judges else []
-            if not open_ones and how.stamps and stamps is None:
+            newest = _newest_checkpoints(search, how)
+            unverified = [checkpoint for checkpoint in newest if not checkpoint.judged] if how.judges else []
+            if not unverified and how.stamps and stamps is None:
                 stamps = self._stamps(search)
-            incomplete = tuple(
-                dataclasses.replace(one, problem=self._verdict_of(one))
-                for one in newest_first(search.incomplete, how.limit)
-            )
-            note = self._note or (self._misread if how.thorough else "")  # else it may be under way
-            answer = Found(tuple(newest), not open_ones, note, incomplete, stamps)
-            if how.judges and answer.is_settled:
-                pointed = self._pointed_elsewhere(newest, incomplete)
-                unrecognized = self._unrecognized(search.unrecognized, newest, incomplete) if answer.done else ""
-                warning = (
-                    self._suspicion(newest, incomplete, pointed, unrecognized, how.thorough) if answer.done else ""
-                )
-                trap = pointed.words if pointed is not None and pointed.is_trap else ""
-                begun = self._begun(search.unrecognized, newest) if answer.done and how.thorough else ()
-                incomplete += tuple(newest_first(begun, max(how.limit - len(incomplete), 0)))  # judged ones first
-                answer = dataclasses.replace(answer, warning=warning, trap=trap, incomplete=incomplete)
+            answer = dataclasses.replace(self._answer_so_far(search, how, newest, not unverified), stamps=stamps)
             yield answer
-            if not open_ones:
+            if not unverified:
                 return
             if answer.is_settled and how.stamps and stamps is None:
                 stamps = self._stamps(search)
-            ready = [one for one in open_ones if self._now() >= search.settling.get(one.path, 0.0)]
+            ready = [item for item in unverified if self._now() >= search.settling.get(item.path, 0.0)]
             if not ready:
                 self._pause(_PAUSE_SECONDS)
                 self._sign()
                 continue
-            path = next(filter(how.is_requested, ready), ready[0]).path
-            if self._is_complete(search.found[path]):
-                complete[path] = _complete(search.found[path].checkpoint, self._verdicts[path])
-            elif how.thorough and path not in search.settling and self._settles(path):
-                search.settling[path] = self._first_seen[path][1] + self._settle_seconds
-            else:
-                search.incomplete.append(search.found.pop(path).checkpoint)
+            self._verify_candidate(search, next(filter(how.is_requested, ready), ready[0]).path, how.thorough)
+
+    def _answer_so_far(self, search: _Search, how: ScanOptions, newest: List[FoundCheckpoint], done: bool) -> Found:
+        """The answer of a look so far, without stamps.
+
+        What is wrong with pointers is known with the newest complete checkpoint, what is suspicious or was cut short
+        only when all is verified.
+        """
+        incomplete = tuple(
+            dataclasses.replace(checkpoint, problem=self._verdict_of(checkpoint))
+            for checkpoint in newest_first(search.incomplete, how.limit)
+        )
+        note = self._note or (self._misread if how.thorough else "")  # else it may be under way
+        answer = Found(tuple(newest), done, note, incomplete)
+        if not how.judges or not answer.is_settled:
+            return answer
+        pointed = self._pointed_elsewhere(newest, incomplete)
+        trap = pointed.words if pointed is not None and pointed.is_trap else ""
+        if not done:
+            return dataclasses.replace(answer, trap=trap)
+        unrecognized_text = self._unrecognized(search.unrecognized, newest, incomplete)
+        warning = self._suspicion(newest, incomplete, pointed, unrecognized_text, how.thorough)
+        cut_short = self._begun(search.unrecognized, newest) if how.thorough else ()
+        incomplete += tuple(newest_first(cut_short, max(how.limit - len(incomplete), 0)))  # judged ones first
+        return dataclasses.replace(answer, warning=warning, trap=trap, incomplete=incomplete)
+
+    def _verify_candidate(self, search: _Search, path: str, thorough: bool) -> None:
+        """Verify a candidate: then it is complete, waits until its files have stayed the same, or is incomplete."""
+        if self._is_complete(search.found[path]):
+            search.complete[path] = _complete(search.found[path].checkpoint, self._verdicts[path])
+        elif thorough and path not in search.settling and self._settles(path):
+            search.settling[path] = self._first_seen[path][1] + self._settle_seconds
+        else:
+            search.incomplete.append(search.found.pop(path).checkpoint)
 
     def _settles(self, path: str) -> bool:
         verdict = self._verdicts.get(path)
@@ -363,7 +384,7 @@ class Finder:
             thorough: whether this look is thorough, as the one before a start is.
         """
         newest = complete[0].step if complete else -1
-        newer = [one for one in incomplete if one.step > newest]
+        newer = [checkpoint for checkpoint in incomplete if checkpoint.step > newest]
         if len(newer) == 1 and complete:  # what a save that a fault cut short has left: the next will be whole
             newer = []
         text = next(filter(None, map(self._incomplete_message, newer)), "") or (
@@ -383,7 +404,9 @@ class Finder:
     def _put_away_message(self, step: int) -> str:
         """The message about checkpoints beyond a step that do not count for their names; "" = there are none."""
         seen = (self._recognize(path) for path in self._put_away[:_MAX_PUT_AWAY])
-        newer = [one.checkpoint for one in seen if one is not None and one.checkpoint.step > step]
+        newer = [
+            candidate.checkpoint for candidate in seen if candidate is not None and candidate.checkpoint.step > step
+        ]
         if not newer:
             return ""
         more = ", as %d more," % (len(newer) - 1) if len(newer) > 1 else ""
@@ -397,7 +420,7 @@ class Finder:
 
         A single one beside a complete checkpoint is a save that a fault cut short: the next save will be whole.
         """
-        newest = max((one.step for one in (*complete, *incomplete)), default=-1)
+        newest = max((checkpoint.step for checkpoint in (*complete, *incomplete)), default=-1)
         newer = [path for path in paths if (step_in_name(os.path.basename(path)) or 0) > newest]
         few = 1 if complete else 0
         with_weights = list(itertools.islice(filter(self._has_weights, newer), 2)) if len(newer) > few else []
@@ -427,13 +450,15 @@ class Finder:
         above, name = os.path.split(complete[0].path)
         alike = misleading([os.path.basename(path) for path in paths if os.path.dirname(path) == above], name)
         problem = "%s does not exist, as in a save that was cut short" % " or ".join(kind.markers)
-        begun = []
+        cut_short = []
         for path in filter(is_plain, (os.path.join(above, name) for name in alike)):
             status = self._stat(path)
             if status is not None and holds_weights(self._files, path, self._sign):
                 step, written_ns = step_in_name(os.path.basename(path)) or 0, status.modified_ns
-                begun.append(FoundCheckpoint(step, path, written_ns, judged=False, format=kind.name, problem=problem))
-        return tuple(begun)
+                cut_short.append(
+                    FoundCheckpoint(step, path, written_ns, judged=False, format=kind.name, problem=problem)
+                )
+        return tuple(cut_short)
 
     def _note_stray(self, path: str) -> None:
         """Note whether files of no format were written by more than one save: then the first one is finished.
@@ -534,8 +559,10 @@ class Finder:
     def _pointed_elsewhere(
         self, complete: Sequence[FoundCheckpoint], incomplete: Sequence[FoundCheckpoint]
     ) -> Optional[Problem]:
-        cut_short = [one for one in incomplete if not one.problem.startswith((WEIGHTS_ONLY, NO_OPTIMIZER))]
-        known_incomplete = {one.path for one in incomplete}
+        cut_short = [
+            checkpoint for checkpoint in incomplete if not checkpoint.problem.startswith((WEIGHTS_ONLY, NO_OPTIMIZER))
+        ]
+        known_incomplete = {checkpoint.path for checkpoint in incomplete}
 
         def is_whole(name: str) -> bool:
             path = os.path.join(self._directory, name)
@@ -779,8 +806,8 @@ class Finder:
     def _quick_stamps(self, seen: _MarkedCandidate, probe: str) -> str:
         """The stamps of what a save changes first, for comparison with those of the verdict."""
         names = filter(None, (probe, seen.format.beside(os.path.basename(seen.checkpoint.path))))
-        there = [self._stat(joined(seen.directory, name)) for name in names]
-        stamps = [stamp(status) if status else "-" for status in there] or ["-"]
+        statuses = [self._stat(joined(seen.directory, name)) for name in names]
+        stamps = [stamp(status) if status else "-" for status in statuses] or ["-"]
         return " ".join([seen.marker_stamp, seen.directory_stamp, *stamps])
 
     def _with_known_verdict(self, seen: _MarkedCandidate) -> _MarkedCandidate:
@@ -828,7 +855,7 @@ class Finder:
             problem = self._problem(seen, candidate)
             if not problem and seen.format.settles and not self._is_settled(path, files):
                 problem = _STILL_WRITTEN
-        own = [file for one, file in listing.files.items() if one != seen.format.beside(name)]
+        own = [file for file_name, file in listing.files.items() if file_name != seen.format.beside(name)]
         size_bytes = sum(file.size_bytes for file in own)
         newest_ns = max((file.modified_ns for file in own), default=0)
         # No save makes it smaller and writes nothing: a program removes them, or did until something stopped it.

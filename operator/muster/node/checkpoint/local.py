@@ -77,22 +77,22 @@ def list_local_shares(
     answer = Found((), False)
     for answer in Finder(directory, sign, settle_seconds=0.0, formats=formats).scan(ScanOptions(limit=MAX_LISTED)):  # noqa: B007 - the last answer
         pass
-    there = []
-    for one in answer.checkpoints:
-        era = _era_of(eras, one.written_ns)
-        if one.judged and era is not None and era.share == share:
-            there.append(LocalShare(one.step, one.path, era.attempt, one.format))
+    shares = []
+    for checkpoint in answer.checkpoints:
+        era = _era_of(eras, checkpoint.written_ns)
+        if checkpoint.judged and era is not None and era.share == share:
+            shares.append(LocalShare(checkpoint.step, checkpoint.path, era.attempt, checkpoint.format))
     try:
         _write(path, eras, attempt, share)
     except OSError as error:
-        return there, "%s cannot be written: %s" % (path, error.strerror or error)
-    return there, ""
+        return shares, "%s cannot be written: %s" % (path, error.strerror or error)
+    return shares, ""
 
 
 def _era_of(eras: Sequence[Era], written_ns: int) -> Optional[Era]:
     """The attempt that had begun last when a checkpoint was written; None where no such attempt is known."""
-    begun = [era for era in eras if era.began_ns <= written_ns]
-    return max(begun, key=lambda era: (era.began_ns, era.attempt), default=None)
+    begun_eras = [era for era in eras if era.began_ns <= written_ns]
+    return max(begun_eras, key=lambda era: (era.began_ns, era.attempt), default=None)
 
 
 def _eras(path: str) -> List[Era]:

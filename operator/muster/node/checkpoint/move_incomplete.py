@@ -77,27 +77,27 @@ def move_incomplete_beyond(
         return Moved(())
     moved: List[str] = []
     try:
-        here = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        directory_fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            for name in _excluded_files(here, os.path.basename(absolute(path)), branch, sign):
-                moved += [name] if _move(here, name) else []
-            names = misleading(_entries(here, sign), os.path.basename(absolute(path)))
+            for name in _excluded_files(directory_fd, os.path.basename(absolute(path)), branch, sign):
+                moved += [name] if _move(directory_fd, name) else []
+            names = misleading(_entries(directory_fd, sign), os.path.basename(absolute(path)))
             parts = {shape(name) for name in _parts(path, sign)} if names else set()
             for name in names[:MAX_EXAMINED]:
                 if _is_misleading(os.path.join(directory, name), parts, branch, sign, finder_of):
-                    moved += [name] if _move(here, name) else []
+                    moved += [name] if _move(directory_fd, name) else []
         finally:
-            os.close(here)
+            os.close(directory_fd)
     except (OSError, ValueError) as error:
         return Moved(tuple(moved), str(error) or type(error).__name__)
     left = len(names) - MAX_EXAMINED
     return Moved(tuple(moved), "%d more were not looked at" % left if left > 0 else "")
 
 
-def _entries(here: int, sign: Callable[[], None], are_files: bool = False) -> List[str]:
+def _entries(directory_fd: int, sign: Callable[[], None], are_files: bool = False) -> List[str]:
     """The names of the directories, or of the files, in an open directory, links left out."""
     names = []
-    with os.scandir(here) as entries:
+    with os.scandir(directory_fd) as entries:
         for entry in entries:
             sign()
             if entry.is_file(follow_symlinks=False) if are_files else entry.is_dir(follow_symlinks=False):
@@ -105,25 +105,27 @@ def _entries(here: int, sign: Callable[[], None], are_files: bool = False) -> Li
     return names
 
 
-def _excluded_files(here: int, chosen: str, branch: Optional[BranchFilter], sign: Callable[[], None]) -> List[str]:
+def _excluded_files(
+    directory_fd: int, chosen: str, branch: Optional[BranchFilter], sign: Callable[[], None]
+) -> List[str]:
     """The names of single files like the chosen one that have a higher step and are excluded from the branch."""
-    if branch is None or not stat.S_ISREG(os.stat(chosen, dir_fd=here).st_mode):
+    if branch is None or not stat.S_ISREG(os.stat(chosen, dir_fd=directory_fd).st_mode):
         return []
-    names = misleading(_entries(here, sign, are_files=True), chosen)[:MAX_EXAMINED]
-    times = {name: os.stat(name, dir_fd=here, follow_symlinks=False).st_mtime_ns for name in names}
+    names = misleading(_entries(directory_fd, sign, are_files=True), chosen)[:MAX_EXAMINED]
+    times = {name: os.stat(name, dir_fd=directory_fd, follow_symlinks=False).st_mtime_ns for name in names}
     return [name for name in names if not branch.has(step_in_name(name) or 0, times[name])]
 
 
 def _parts(path: str, sign: Callable[[], None]) -> List[str]:
     """The names of the directories inside a checkpoint, which are its parts."""
     try:
-        here = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        directory_fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     except NotADirectoryError:  # a single file
         return []
     try:
-        return _entries(here, sign)
+        return _entries(directory_fd, sign)
     finally:
-        os.close(here)
+        os.close(directory_fd)
 
 
 def _is_misleading(
@@ -144,8 +146,8 @@ def _is_misleading(
         finder_of: makes the finder of a directory.
     """
 
-    def counts(one: str) -> bool:
-        return one == path or shape(os.path.basename(one)) not in parts
+    def counts(candidate_path: str) -> bool:
+        return candidate_path == path or shape(os.path.basename(candidate_path)) not in parts
 
     judged: List[Verdict] = []
     finder = finder_of(path, sign, judged.append)
@@ -155,51 +157,51 @@ def _is_misleading(
     verdicts = [verdict for verdict in judged if counts(verdict.path)]
     if answer.note or any(verdict.problem.startswith((WEIGHTS_ONLY, TOO_MANY_FILES)) for verdict in verdicts):
         return False
-    complete = [one for one in answer.checkpoints if counts(one.path)]
+    complete = [checkpoint for checkpoint in answer.checkpoints if counts(checkpoint.path)]
     if complete:
-        return branch is not None and not any(branch.has(*one.stamp) for one in complete)
+        return branch is not None and not any(branch.has(*checkpoint.stamp) for checkpoint in complete)
     # One that was not judged incomplete for good could not be read, or changes while it is looked at.
-    return {one.path for one in answer.incomplete if counts(one.path)} <= {
+    return {checkpoint.path for checkpoint in answer.incomplete if counts(checkpoint.path)} <= {
         verdict.path for verdict in verdicts if verdict.problem
     }
 
 
-def _move(here: int, name: str) -> bool:
+def _move(directory_fd: int, name: str) -> bool:
     """Rename a directory or file to a free name in the directory for moved ones. False: it is gone, or another thing.
 
     Raises:
         OSError: it cannot be moved.
     """
     try:
-        mode = os.stat(name, dir_fd=here, follow_symlinks=False).st_mode
+        mode = os.stat(name, dir_fd=directory_fd, follow_symlinks=False).st_mode
         if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
             return False
     except FileNotFoundError:
         return False
     with contextlib.suppress(FileExistsError):
-        os.mkdir(NAME, dir_fd=here)
-    there = os.open(NAME, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=here)
+        os.mkdir(NAME, dir_fd=directory_fd)
+    moved_fd = os.open(NAME, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=directory_fd)
     try:
-        os.rename(name, _free_name(there, name), src_dir_fd=here, dst_dir_fd=there)
-        for changed in (there, here):
+        os.rename(name, _free_name(moved_fd, name), src_dir_fd=directory_fd, dst_dir_fd=moved_fd)
+        for changed in (moved_fd, directory_fd):
             with contextlib.suppress(OSError):  # not every file system can do that with a directory
                 os.fsync(changed)
     finally:
-        os.close(there)
+        os.close(moved_fd)
     return True
 
 
-def _free_name(there: int, name: str) -> str:
-    """A name that nothing has in the directory `there`: a rename onto an empty directory would replace that."""
+def _free_name(moved_fd: int, name: str) -> str:
+    """A name that nothing has in the directory `moved_fd`: a rename onto an empty directory would replace that."""
     for suffix in ("", *(".%d" % number for number in range(1, _MAX_SUFFIX))):
-        if _is_free(there, name + suffix):
+        if _is_free(moved_fd, name + suffix):
             return name + suffix
     raise OSError(errno.EEXIST, "%d directories of this name lie there already" % _MAX_SUFFIX, name)
 
 
-def _is_free(there: int, name: str) -> bool:
+def _is_free(moved_fd: int, name: str) -> bool:
     try:
-        os.stat(name, dir_fd=there, follow_symlinks=False)
+        os.stat(name, dir_fd=moved_fd, follow_symlinks=False)
     except FileNotFoundError:
         return True
     return False

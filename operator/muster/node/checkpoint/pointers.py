@@ -178,7 +178,7 @@ class Problem(NamedTuple):
 
 def pointer_problem(
     pointer: Pointer,
-    said: Optional[str],
+    content: Optional[str],
     complete: Sequence[FoundCheckpoint],
     is_whole: Callable[[str], bool],
     incomplete: Sequence[FoundCheckpoint] = (),
@@ -189,7 +189,7 @@ def pointer_problem(
 
     Args:
         pointer: how its framework writes and follows it.
-        said: the text in the file, or the target of the link; None = there is none.
+        content: the text in the file, or the target of the link; None = there is none.
         complete: checkpoints that were found complete, the newest first.
         is_whole: whether there is something of this name that is not known to be incomplete.
         incomplete: checkpoints that were cut short. Where none is complete, such a one was the first that was saved.
@@ -198,19 +198,19 @@ def pointer_problem(
     """
     own = list(filter(pointer.is_for, complete))
     if not own:
-        return None if complete else _of_a_first_save(pointer, said, incomplete)
-    names = [os.path.basename(one.path) for one in own]
+        return None if complete else _of_a_first_save(pointer, content, incomplete)
+    names = [os.path.basename(checkpoint.path) for checkpoint in own]
     remedy = "Let it lead to %s" if pointer.is_link else "Write %s into it"
     remedy %= pointer.text(names[0])
-    if said is None:
+    if content is None:
         if not pointer.missing:
             return None
         would = "%s by itself would %s. %s" % (pointer.framework, pointer.missing, remedy)
         return Problem("there is no %s: %s" % (pointer.name, would), is_trap=True)
-    if pointer.anew and said.strip() == pointer.anew:
+    if pointer.anew and content.strip() == pointer.anew:
         would = "%s would begin at step 0 with those weights, and a new optimizer. %s" % (pointer.framework, remedy)
         return Problem("%s names %s: %s" % (pointer.name, pointer.anew, would), is_trap=True)
-    target = pointer.target(said.strip())
+    target = pointer.target(content.strip())
     if not target:
         would = "%s would %s. %s" % (pointer.framework, pointer.consequence, remedy)
         return Problem("%s names no checkpoint: %s" % (pointer.name, would), is_trap=True)
@@ -227,13 +227,15 @@ def pointer_problem(
     return None
 
 
-def _of_a_first_save(pointer: Pointer, said: Optional[str], incomplete: Sequence[FoundCheckpoint]) -> Optional[Problem]:
+def _of_a_first_save(
+    pointer: Pointer, content: Optional[str], incomplete: Sequence[FoundCheckpoint]
+) -> Optional[Problem]:
     """The problem of a pointer to an incomplete checkpoint where no complete one exists; None = there is no problem.
 
     DeepSpeed's rank 0 may have written `latest` when the others were cut short.
     """
-    target = pointer.target((said or "").strip())
-    names = {os.path.basename(one.path) for one in filter(pointer.is_for, incomplete)}
+    target = pointer.target((content or "").strip())
+    names = {os.path.basename(checkpoint.path) for checkpoint in filter(pointer.is_for, incomplete)}
     if target not in names:
         return None
     would = "%s would fail to load it. Remove %s, and it begins from scratch" % (pointer.framework, pointer.name)

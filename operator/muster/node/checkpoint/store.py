@@ -317,31 +317,31 @@ def failure(url: str, error: BaseException) -> StorageError:
     kind = type(error).__name__
     if isinstance(error, ImportError):
         if (error.name or "").partition(".")[0] == "fsspec":
-            what = "this image's Python (%s) has no fsspec" % sys.executable
+            problem = "this image's Python (%s) has no fsspec" % sys.executable
         else:
-            what = "this image's Python (%s) cannot open %s:// (%s)" % (sys.executable, scheme, cause)
+            problem = "this image's Python (%s) cannot open %s:// (%s)" % (sys.executable, scheme, cause)
         remedy = (
             "Install fsspec and its package for that scheme there (s3fs, gcsfs, adlfs), or name no URL in "
             "spec.checkpoint: then the program has to find its checkpoint by itself"
         )
     elif isinstance(error, ValueError) and "rotocol not known" in str(error):
-        what = "fsspec in this image knows no scheme %s://" % scheme
+        problem = "fsspec in this image knows no scheme %s://" % scheme
         remedy = "Correct it in spec.checkpoint, or install the package that brings it"
     elif isinstance(error, _TIMEOUTS):
         return StorageError(UNVERIFIED_FOR_NOW, "%s: no answer within %g s; it is asked again" % (url, CALL_SECONDS))
     elif code in _THROTTLED or getattr(error, "errno", None) == errno.EBUSY:
         return StorageError(UNVERIFIED_FOR_NOW, "%s: the store is throttling (%s); it is asked again" % (url, cause))
     elif isinstance(error, PermissionError) or _is_refused(error, code) or any(word in kind for word in _DENIED):
-        what = "the store refuses the worker container's credentials, or there are none (%s)" % cause
+        problem = "the store refuses the worker container's credentials, or there are none (%s)" % cause
         remedy = "Give it some that may list and read there, and that are not expired"
     elif code in _MISADDRESSED or kind == "ParamValidationError":
-        what = "the store says that it is addressed wrongly (%s)" % cause
+        problem = "the store says that it is addressed wrongly (%s)" % cause
         remedy = "Correct the name in spec.checkpoint, or endpoint and region in the worker container"
     else:
         return StorageError(
             UNVERIFIED_FOR_NOW, "%s: it cannot be listed or read (%s); it is asked again" % (url, cause)
         )
-    return StorageError(UNVERIFIED, "%s: %s. %s" % (url, what, remedy))
+    return StorageError(UNVERIFIED, "%s: %s. %s" % (url, problem, remedy))
 
 
 def _code(error: Optional[BaseException]) -> str:

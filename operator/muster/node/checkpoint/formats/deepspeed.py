@@ -100,9 +100,9 @@ def tag_problem(candidate: Candidate) -> str:
     return ""
 
 
-def _is_each(there: Set[int], ranks: int) -> bool:
-    """Whether `there` is exactly the ranks 0 to `ranks` - 1. The number comes from a file, and may be any."""
-    return len(there) == ranks and max(there, default=-1) == ranks - 1
+def _is_each(saved_ranks: Set[int], ranks: int) -> bool:
+    """Whether `saved_ranks` is exactly the ranks 0 to `ranks` - 1. The number comes from a file, and may be any."""
+    return len(saved_ranks) == ranks and max(saved_ranks, default=-1) == ranks - 1
 
 
 def _layers_problem(candidate: Candidate) -> str:
@@ -120,8 +120,8 @@ def _layers_problem(candidate: Candidate) -> str:
         for name in named(candidate, _MODEL):
             for layer in candidate.remembered(name, _read_facts).layers:
                 layers.setdefault(layer, set())
-    missing = ((layer, axis) for layer, there in sorted(layers.items()) for axis in axes if axis not in there)
-    return next(("layer_%02d%s-model_states.pt does not exist" % one for one in missing), "")
+    missing = ((layer, axis) for layer, layer_axes in sorted(layers.items()) for axis in axes if axis not in layer_axes)
+    return next(("layer_%02d%s-model_states.pt does not exist" % layer_and_axis for layer_and_axis in missing), "")
 
 
 def _experts_problem(candidate: Candidate, expert_counts: Sequence[int], model_ranks: int) -> str:
@@ -132,16 +132,16 @@ def _experts_problem(candidate: Candidate, expert_counts: Sequence[int], model_r
         expert_counts: the number of experts of each layer that has any.
         model_ranks: the number of model-parallel ranks.
     """
-    there: Dict[int, Set[Tuple[int, int]]] = {}
+    pairs_by_layer: Dict[int, Set[Tuple[int, int]]] = {}
     for match in filter(None, map(_EXPERT.match, candidate.files)):
-        there.setdefault(int(match[1]), set()).add((int(match[2]), int(match[3])))
+        pairs_by_layer.setdefault(int(match[1]), set()).add((int(match[2]), int(match[3])))
     counts = dict(enumerate(expert_counts))
-    for layer, pairs in there.items():
+    for layer, pairs in pairs_by_layer.items():
         counts[layer] = max(counts.get(layer, 0), *(expert + 1 for expert, _ in pairs))
     for layer, count in sorted(counts.items()):
         for expert in range(count):
             for model_rank in range(model_ranks):
-                if (expert, model_rank) not in there.get(layer, ()):
+                if (expert, model_rank) not in pairs_by_layer.get(layer, ()):
                     return "layer_%d_expert_%d_mp_rank_%02d_model_states.pt does not exist" % (
                         layer,
                         expert,
@@ -163,11 +163,11 @@ def _experts_optimizers_problem(candidate: Candidate, expert_counts: Sequence[in
     """
     optimizers, previous_tag = _ranks(candidate, _EXPERTS_OPTIMIZER), _before(candidate)
     for model_rank in range(model_ranks):
-        there = optimizers.get(model_rank, set())
-        missing = next(rank for rank in itertools.count() if rank not in there)
+        saved_ranks = optimizers.get(model_rank, set())
+        missing = next(rank for rank in itertools.count() if rank not in saved_ranks)
         name = "expp_rank_%d_mp_rank_%02d_optim_states.pt" % (missing, model_rank)
         is_odd = (
-            len(there) != missing
+            len(saved_ranks) != missing
             or not missing
             or (expert_counts and all(experts % missing for experts in expert_counts))
         )
@@ -199,9 +199,9 @@ def _universal_problem(candidate: Candidate) -> str:
     kept = set().union(*parameters.values())
     if not kept - {"fp32", "step"}:
         return WEIGHTS_ONLY
-    for parameter, there in sorted(parameters.items()):
-        if there != kept:
-            return "zero/%s/%s.pt does not exist" % (parameter, min(kept - there))
+    for parameter, states_of_parameter in sorted(parameters.items()):
+        if states_of_parameter != kept:
+            return "zero/%s/%s.pt does not exist" % (parameter, min(kept - states_of_parameter))
     whole = [name for name in candidate.files if _PARAMETER.match(name)]
     return files_problem(candidate, [*named(candidate, _MODEL), _UNIVERSAL_STATE, *whole])
 

@@ -107,8 +107,10 @@ def _module_places(candidate: Candidate, name: str) -> List[str]:
         modules = parse_json(candidate.document(name))
     except ValueError as error:
         raise ValueError("%s is incomplete: %s" % (name, error)) from error
-    listed = [one for one in modules if isinstance(one, dict)] if isinstance(modules, list) else []
-    return [str(one.get("path", "")).strip("/") for one in listed if _WITH_WEIGHTS.match(str(one.get("type", "")))]
+    listed = [module for module in modules if isinstance(module, dict)] if isinstance(modules, list) else []
+    return [
+        str(module.get("path", "")).strip("/") for module in listed if _WITH_WEIGHTS.match(str(module.get("type", "")))
+    ]
 
 
 def own_weights(candidate: Candidate, states: Sequence[Pattern[str]], parts: Sequence[str]) -> List[str]:
@@ -154,8 +156,8 @@ def missing_rank(candidate: Candidate, random: Pattern[str]) -> str:
         return ""
     states = {int(match[1]) for match in filter(None, map(random.match, candidate.files))}
     count = max(states.union(*ranks.values())) + 1
-    for part, there in sorted(ranks.items()):
-        missing = next((rank for rank in range(len(there) + 1) if rank not in there), count)
+    for part, saved_ranks in sorted(ranks.items()):
+        missing = next((rank for rank in range(len(saved_ranks) + 1) if rank not in saved_ranks), count)
         if missing < count:
             return "%s_rank%d.bin" % (part, missing)
     return ""

@@ -150,9 +150,9 @@ def _dcp_problem(candidate: Candidate, parts: Sequence[str]) -> str:
 
 def _ranks_problem(candidate: Candidate, kinds: Tuple[str, ...], count: int = 0) -> str:
     """The first missing file of those that each rank writes; "" = none. There are at least `count` ranks."""
-    there = {kind: _numbers(candidate, kind) for kind in kinds}
-    count = max([count, *(max(numbers) + 1 for numbers in there.values() if numbers)])
-    for kind, numbers in there.items():
+    numbers_by_kind = {kind: _numbers(candidate, kind) for kind in kinds}
+    count = max([count, *(max(numbers) + 1 for numbers in numbers_by_kind.values() if numbers)])
+    for kind, numbers in numbers_by_kind.items():
         if len(numbers) != count:
             rank = next(rank for rank in range(len(numbers) + 1) if rank not in numbers)
             return "%s does not exist" % kind.replace("{n}", str(rank))
@@ -306,16 +306,16 @@ def _mindspore(candidate: Candidate) -> str:
     problem = _tracker_problem(candidate, TRACKER)
     if problem:
         return problem
-    there: Dict[Tuple[str, str, str], Set[int]] = {}
+    numbers_by_name: Dict[Tuple[str, str, str], Set[int]] = {}
     for match in filter(None, map(_MINDSPORE.match, candidate.files)):
-        there.setdefault((match[1], match[2], match[4]), set()).add(int(match[3]))
-    if len({key[:2] for key in there}) != len(there):
+        numbers_by_name.setdefault((match[1], match[2], match[4]), set()).add(int(match[3]))
+    if len({key[:2] for key in numbers_by_name}) != len(numbers_by_name):
         return "files of several saves are there"
-    for (prefix, kind, total), numbers in sorted(there.items()):
+    for (prefix, kind, total), numbers in sorted(numbers_by_name.items()):
         if len(numbers) != int(total):
             missing = next(number for number in range(len(numbers) + 1) if number not in numbers)
             return "%s-%s-%07d-%s.safetensors does not exist" % (prefix, kind, missing, total)
-    if any(int(total) > 1 for _, _, total in there) and "metadata.json" not in candidate.files:
+    if any(int(total) > 1 for _, _, total in numbers_by_name) and "metadata.json" not in candidate.files:
         return "metadata.json does not exist"
     names = ("common.json", "metadata.json")
     return next(filter(None, (_json_problem(candidate, name) for name in names if name in candidate.files)), "")
@@ -346,15 +346,15 @@ def _neuron(candidate: Candidate) -> str:
         places.setdefault(match[1], {}).setdefault(match[3], set()).add(int(match[2]))
     if "model" in places and places["model"].keys() != places.get("optim", places["model"]).keys():
         return "files of the model and of the optimizer are those of different ranks"
-    for kind, there in places.items():
-        ranks = max(there.values(), key=len)
-        if any(numbers != set(range(len(ranks))) for numbers in there.values()):
+    for kind, ranks_by_place in places.items():
+        ranks = max(ranks_by_place.values(), key=len)
+        if any(numbers != set(range(len(ranks))) for numbers in ranks_by_place.values()):
             return "not each data-parallel rank's file is there below %s" % kind
         axes: Dict[str, Set[str]] = {}
-        for axis, number in re.findall(r"([a-z]+)_rank_(\d+)", " ".join(there)):
+        for axis, number in re.findall(r"([a-z]+)_rank_(\d+)", " ".join(ranks_by_place)):
             axes.setdefault(axis, set()).add(number)
-        if len(there) != functools.reduce(lambda product, numbers: product * len(numbers), axes.values(), 1):
-            return "%d files of the mesh's places are there below %s" % (len(there), kind)
+        if len(ranks_by_place) != functools.reduce(lambda product, numbers: product * len(numbers), axes.values(), 1):
+            return "%d files of the mesh's places are there below %s" % (len(ranks_by_place), kind)
     return _tensors_problem(candidate, set(_files_of_kind(candidate, "model/*.pt")))
 
 
@@ -392,11 +392,11 @@ def _grid_problem(names: Sequence[str]) -> str:
 
     Of weights each lies in one stage of the pipeline.
     """
-    there: Dict[str, int] = {}
+    count_by_shape: Dict[str, int] = {}
     for name in names:
         shape = _OF_COUNT.sub(r"-*-of-\2", name)
-        there[shape] = there.get(shape, 0) + 1
-    for shape, count in sorted(there.items()):
+        count_by_shape[shape] = count_by_shape.get(shape, 0) + 1
+    for shape, count in sorted(count_by_shape.items()):
         axes = re.findall(r"(\w+?)(?:-rank)?-\*-of-(\d+)", shape)
         needed = 1
         for axis, size in axes:

@@ -124,9 +124,9 @@ def _shards_problem(candidate: Candidate) -> str:
             )
         (world,) = worlds[model]
         for kind in ("model", *sorted(kinds)):
-            there = kinds.get(kind, set())
-            if len(there) != world or max(there) != world - 1:
-                missing = next(rank for rank in range(len(there) + 1) if rank not in there)
+            saved_ranks = kinds.get(kind, set())
+            if len(saved_ranks) != world or max(saved_ranks) != world - 1:
+                missing = next(rank for rank in range(len(saved_ranks) + 1) if rank not in saved_ranks)
                 return "%s%s_world_size_%d_rank_%d.pt does not exist" % (place, kind, world, missing)
     problem = files_problem(candidate, shards)
     if not problem and any("optim" not in kinds for kinds in models.values()):
