@@ -89,4 +89,8 @@ def _reports(answer: Dict[str, object]) -> Tuple[LocalReport, ...]:
         LocalReport(int(step), str(path), int(attempt), str(kind))
         for step, path, attempt, kind in (items if isinstance(items, list) else [])
     ]
-    return tuple(one for one in reports if len(one.path) <= MAX_PATH_CHARS and max(one.step, one.attempt) <= MAX_NUMBER)
+    return tuple(
+        report
+        for report in reports
+        if len(report.path) <= MAX_PATH_CHARS and max(report.step, report.attempt) <= MAX_NUMBER
+    )

@@ -68,9 +68,9 @@ def _answer(start: Callable[[], Reader], lines: BinaryIO) -> None:
                 starts[place] = number
                 reader.begin(place)
             rank_findings = findings.setdefault(place, [])
-            one = reader.read(place, text, int(resumed_step))
-            if one is not None:
-                rank_findings.append(one)
+            finding = reader.read(place, text, int(resumed_step))
+            if finding is not None:
+                rank_findings.append(finding)
         else:
             proposal = reader.proposal()
             _write_answer(
@@ -87,15 +87,15 @@ def _answer(start: Callable[[], Reader], lines: BinaryIO) -> None:
 
 
 def _of_rank(place: int, findings: List[PrintedProgress]) -> List[object]:
-    loss = next((one.loss for one in reversed(findings) if one.loss), "")
+    loss = next((finding.loss for finding in reversed(findings) if finding.loss), "")
     figures: Dict[str, float] = {}
     seconds: Dict[str, float] = {}
-    for one in findings:
-        figures.update(one.figures)
-        for name, more in one.seconds.items():
+    for finding in findings:
+        figures.update(finding.figures)
+        for name, more in finding.seconds.items():
             seconds[name] = seconds.get(name, 0.0) + more
-    steps = [one.step for one in findings if one.step is not None]
-    preset = next((one.preset for one in findings if one.step is not None), "")
+    steps = [finding.step for finding in findings if finding.step is not None]
+    preset = next((finding.preset for finding in findings if finding.step is not None), "")
     return [place, steps[-MAX_STEPS:], preset, loss, figures, seconds]
 
 

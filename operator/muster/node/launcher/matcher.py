@@ -65,15 +65,15 @@ class Printed:
 
     def take_lines(self, least_bytes: int) -> List[bytes]:
         """Remove and return the oldest lines, until they have this many bytes together or none is left."""
-        taken: List[bytes] = []
+        taken_lines: List[bytes] = []
         length = 0
         with self._lock:
             while self._lines and length < least_bytes:
-                taken.append(self._lines.popleft())
-                length += len(taken[-1]) + 1
+                taken_lines.append(self._lines.popleft())
+                length += len(taken_lines[-1]) + 1
             self._bytes -= length
-            self._is_taken = bool(taken)
-        return taken
+            self._is_taken = bool(taken_lines)
+        return taken_lines
 
     @property
     def is_waiting(self) -> bool:
@@ -194,9 +194,9 @@ class Matcher:
     def _ask(self, now: float, printed: Sequence[Printed]) -> None:
         share = _BATCH_BYTES // max(1, len(printed))
         batch = [
-            (place, one.number, one.resumed_step, line)
-            for place, one in enumerate(printed)
-            for line in one.take_lines(share)
+            (place, rank_output.number, rank_output.resumed_step, line)
+            for place, rank_output in enumerate(printed)
+            for line in rank_output.take_lines(share)
         ]
         self._has_more = bool(batch)
         if not batch:

@@ -254,8 +254,8 @@ class PlainLoop:
             return False
         if not self._may_count(shape, resumed_step):
             return False
-        rivals = [one for one in self._shapes.values() if one is not shape and self._is_countable(one)]
-        if any(_contradict(shape, one) for one in rivals):
+        rivals = [rival for rival in self._shapes.values() if rival is not shape and self._is_countable(rival)]
+        if any(_contradict(shape, rival) for rival in rivals):
             return False
         self._chosen = shape
         self._proposal = self._proposed = None
@@ -277,8 +277,8 @@ class PlainLoop:
         return self._is_countable(shape) and shape.first >= resumed_step
 
     def _propose(self, resumed_step: int) -> None:
-        rising = [one for one in self._shapes.values() if one.rises and not one.is_misread]
-        for shape in sorted(rising, key=lambda one: one.counter.rank):
+        rising = [candidate for candidate in self._shapes.values() if candidate.rises and not candidate.is_misread]
+        for shape in sorted(rising, key=lambda candidate: candidate.counter.rank):
             pattern = _pattern(shape.counter, shape.text) if shape.first >= resumed_step else ""
             match = re.search(pattern, shape.text) if pattern else None
             if match is not None and int(match.group(1)) == shape.newest:
@@ -324,7 +324,7 @@ def _step(low: str, matches: List[Match[str]]) -> Optional[_Counter]:
     evaluates = _EVALUATION.search(low) is not None
     if evaluates and "train" not in low:
         return None
-    best = min(matches, key=lambda one: (_order(one.group("word")), one.start()))
+    best = min(matches, key=lambda match: (_order(match.group("word")), match.start()))
     if _OTHER_LOOP.search(low[: best.start()]) is not None:
         return None
     loss, word = _loss(low), best.group("word")
@@ -422,9 +422,9 @@ def _loss(low: str) -> str:
     return match.group("value") if match is not None else ""
 
 
-def _contradict(one: _Shape, other: _Shape) -> bool:
+def _contradict(shape: _Shape, other: _Shape) -> bool:
     """Whether the numbers of two shapes are not those of one count."""
-    return abs(one.newest - other.newest) > max(one.stride, 1) + max(other.stride, 1)
+    return abs(shape.newest - other.newest) > max(shape.stride, 1) + max(other.stride, 1)
 
 
 def _printable(text: str) -> str:

@@ -172,9 +172,9 @@ class Reader:
         plain = [rank.plain for rank in self._ranks.values() if rank.plain is not None]
         if self.looks_like or any(rank.by_preset for rank in self._ranks.values()):
             return None
-        if any(one.has_counted for one in plain):
+        if any(reader.has_counted for reader in plain):
             return None
-        return next(filter(None, (one.proposal() for one in plain)), None)
+        return next(filter(None, (reader.proposal() for reader in plain)), None)
 
     def read(self, place: int, line: bytes, resumed_step: int = 0) -> Optional[PrintedProgress]:
         """What a line of a rank's output reports; None if the line reports nothing.
@@ -203,7 +203,7 @@ class Reader:
             return None
         if rank.plain is None:
             rank.plain = PlainLoop(counts=self._counts_plain)
-        is_noticed = any(one.noticed for one in self._ranks.values())
+        is_noticed = any(rank_state.noticed for rank_state in self._ranks.values())
         rank.plain.counts = self._counts_plain and (rank.plain.has_counted or not is_noticed)
         return self._of_plain_loop(rank, rank.plain.read(text, resumed_step))
 
@@ -217,44 +217,48 @@ class Reader:
     def _read_by_presets(self, rank: _Rank, text: str, resumed_step: int) -> Optional[PrintedProgress]:
         if rank.resumed_step != resumed_step:
             rank.resumed_step, rank.before, rank.told = resumed_step, None, {}
-        for one in self._asked:
-            step = _step_of(one, rank, text)
+        for compiled in self._asked:
+            step = _step_of(compiled, rank, text)
             if step is not None:
-                rank.note(one.preset.name, step)
-                return PrintedProgress(step, one.preset.name, _value(one.loss, text), _figures(one, text))
-            seconds = _seconds(one, rank, text)
+                rank.note(compiled.preset.name, step)
+                return PrintedProgress(
+                    step, compiled.preset.name, _value(compiled.loss, text), _figures(compiled, text)
+                )
+            seconds = _seconds(compiled, rank, text)
             if seconds:
-                return PrintedProgress(None, one.preset.name, seconds=seconds)
-            if _match(one.figures_beside, text):
-                return PrintedProgress(None, one.preset.name, _value(one.loss, text), _figures(one, text))
+                return PrintedProgress(None, compiled.preset.name, seconds=seconds)
+            if _match(compiled.figures_beside, text):
+                return PrintedProgress(
+                    None, compiled.preset.name, _value(compiled.loss, text), _figures(compiled, text)
+                )
         if not self.looks_like:
             self._notice(rank, text)
         return None
 
     def _notice(self, rank: _Rank, text: str) -> None:
         """Take in a line that a preset may read which counts only by name."""
-        for one in self._noticed:
-            match = _match(one.lines, text)
+        for compiled in self._noticed:
+            match = _match(compiled.lines, text)
             if match is None:
                 continue
             number = int(match.groupdict().get("epoch") or 0), int(match.group("step"))
-            newest, lines = rank.noticed.get(one.preset.name, ((0, 0), 0))
+            newest, lines = rank.noticed.get(compiled.preset.name, ((0, 0), 0))
             if number > newest:
                 newest, lines = number, lines + 1
-            rank.noticed[one.preset.name] = newest, lines
+            rank.noticed[compiled.preset.name] = newest, lines
             if lines >= CONFIRMING_LINES:
-                self.looks_like = one.preset.name
+                self.looks_like = compiled.preset.name
 
 
-def _step_of(one: _Compiled, rank: _Rank, text: str) -> Optional[int]:
-    match = _match(one.lines, text)
-    if one.begins:
-        return _of_begun(one, rank, text, match is not None)
-    if not one.confirms:
+def _step_of(compiled: _Compiled, rank: _Rank, text: str) -> Optional[int]:
+    match = _match(compiled.lines, text)
+    if compiled.begins:
+        return _of_begun(compiled, rank, text, match is not None)
+    if not compiled.confirms:
         return _number(match, rank) if match else None
     if match is not None:
         rank.bar = int(match.group("step")), int(match.group("total"))
-    confirmed = _match(one.confirms, text)
+    confirmed = _match(compiled.confirms, text)
     if match is None and confirmed is None:
         return None
     if confirmed is not None and "total" in confirmed.re.groupindex:
@@ -266,12 +270,12 @@ def _step_of(one: _Compiled, rank: _Rank, text: str) -> Optional[int]:
     return _finished(rank.bar[0])
 
 
-def _of_begun(one: _Compiled, rank: _Rank, text: str, is_end: bool) -> Optional[int]:
+def _of_begun(compiled: _Compiled, rank: _Rank, text: str, is_end: bool) -> Optional[int]:
     """The step that a line finishes whose number stood in the line with which it began; None: it finishes none."""
     if is_end:
         step, rank.begun = rank.begun, None
         return step
-    match = _match(one.begins, text)
+    match = _match(compiled.begins, text)
     if match is not None and "epoch_begins" in match.re.groupindex:
         rank.epoch = int(match.group("epoch_begins")) - 1
     elif match is not None:
@@ -284,10 +288,10 @@ def _value(pattern: Optional[Pattern[str]], text: str) -> str:
     return match.group("value")[:MAX_VALUE_CHARS] if match is not None else ""
 
 
-def _figures(one: _Compiled, text: str) -> Dict[str, float]:
+def _figures(compiled: _Compiled, text: str) -> Dict[str, float]:
     """The figures in a line, by name, with times in seconds; values that are no quantity are left out."""
     read: Dict[str, float] = {}
-    for name, pattern in one.figures:
+    for name, pattern in compiled.figures:
         match = pattern.search(text)
         if match is None:
             continue
@@ -304,20 +308,20 @@ def _figures(one: _Compiled, text: str) -> Dict[str, float]:
     return read
 
 
-def _seconds(one: _Compiled, rank: _Rank, text: str) -> Dict[str, float]:
+def _seconds(compiled: _Compiled, rank: _Rank, text: str) -> Dict[str, float]:
     """The seconds not spent on computing that a line reports, by name.
 
     The values are 0 up to the first step's line: that time is part of the start.
     """
     seconds: Dict[str, float] = {}
-    for timer, pattern in one.timers:
+    for timer, pattern in compiled.timers:
         match = pattern.search(text) if timer.holds in text else None
         if match is None:
             continue
         groups = match.groupdict()
         printed = groups["value"] or groups["most" if timer.spent_on == INPUT_WAIT else "least"]
-        _, count = rank.told.get(one.preset.name, (0, 0))
-        times = count if timer.is_mean else int(one.preset.name in rank.told)
+        _, count = rank.told.get(compiled.preset.name, (0, 0))
+        times = count if timer.is_mean else int(compiled.preset.name in rank.told)
         spent = times * float(printed.replace(",", "")) / 1000.0
         if spent <= LONGEST_SECONDS:
             seconds[timer.spent_on] = seconds.get(timer.spent_on, 0.0) + spent

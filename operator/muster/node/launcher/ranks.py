@@ -372,27 +372,35 @@ class Starting:
 
 def rank_starts(
     command: Sequence[str],
-    resuming: Sequence[str],
-    inherited: Mapping[str, str],
+    resume_arguments: Sequence[str],
+    container_variables: Mapping[str, str],
     directive: Directive,
     attempt_directory: str,
     keeps_lines: bool,
     clock: Callable[[], float],
 ) -> Iterator[Callable[[], Rank]]:
     """The functions that each start one local rank of an attempt; a rank that cannot be started counts as ended.
-    Arguments of `resuming` are added at the command's end. `inherited` are the container's variables. With
-    `keeps_lines` the ranks' output is kept, because steps are looked for in it. `clock` returns monotonic seconds.
+    `resume_arguments` are added at the command's end. With `keeps_lines` the ranks' output is kept, because steps are
+    looked for in it. `clock` returns monotonic seconds.
     """
     for local_rank in range(directive.processes_per_node):
         yield functools.partial(
-            _start, command, resuming, inherited, directive, local_rank, attempt_directory, keeps_lines, clock
+            _start,
+            command=command,
+            resume_arguments=resume_arguments,
+            container_variables=container_variables,
+            directive=directive,
+            local_rank=local_rank,
+            attempt_directory=attempt_directory,
+            keeps_lines=keeps_lines,
+            clock=clock,
         )
 
 
 def _start(
     command: Sequence[str],
-    resuming: Sequence[str],
-    inherited: Mapping[str, str],
+    resume_arguments: Sequence[str],
+    container_variables: Mapping[str, str],
     directive: Directive,
     local_rank: int,
     attempt_directory: str,
@@ -400,36 +408,45 @@ def _start(
     clock: Callable[[], float],
 ) -> Rank:
     files = RankFiles.within(attempt_directory, local_rank)
-    problem = _create(files.progress) or _write_pointer(inherited, directive)
-    environment = with_identity(rank_environment(inherited, directive, local_rank, files, command))
-    command = [*expanded(command, environment), *resolved(resuming, environment)]
+    problem = _create(files.progress) or _write_pointer(container_variables, directive)
+    environment = with_identity(rank_environment(container_variables, directive, local_rank, files, command))
+    rank_of = functools.partial(
+        Rank,
+        command=[*expanded(command, environment), *resolved(resume_arguments, environment)],
+        environment=environment,
+        local_rank=local_rank,
+        progress_path=files.progress,
+        keeps_lines=keeps_lines,
+        clock=clock,
+    )
     try:
-        return Rank(command, environment, local_rank, files.progress, keeps_lines, clock, problem)
+        return rank_of(problem=problem)
     except OSError as error:  # no descriptor is left for its output
-        return Rank(command, environment, local_rank, files.progress, keeps_lines, clock, error)
+        return rank_of(problem=error)
 
 
-def _write_pointer(inherited: Mapping[str, str], directive: Directive) -> Optional[OSError]:
+def _write_pointer(container_variables: Mapping[str, str], directive: Directive) -> Optional[OSError]:
     """Have the framework's own pointer file name the checkpoint to resume from. Returns the error that prevented it, or
     None.
 
     It is done where the framework follows such a file, or would fail by an old one. Each node does so before its ranks
     start, so that no rank reads the old content. All nodes write the same.
     """
-    directory = inherited.get(CHECKPOINT_DIRECTORY, "")
+    directory = container_variables.get(CHECKPOINT_DIRECTORY, "")
     name = directive.resume_preset or ""
+    preset = BY_NAME.get(name) if directory and directive.resume_path else None
     path, text = pointer(name, directive.resume_path, directory)
     try:
-        if not path and name in BY_NAME and BY_NAME[name].tracker and directory and directive.resume_path:
-            said = _read_pointer(os.path.join(directory, BY_NAME[name].tracker))
-            path, text = tracker(name, directive.resume_path, directory, said)
+        if not path and preset is not None and preset.tracker:
+            content = _read_pointer(os.path.join(directory, preset.tracker))
+            path, text = tracker(name, directive.resume_path, directory, content)
         if path and _read_pointer(path) != text:
             _write(path, text, directive.node_rank)
-        if name in BY_NAME and BY_NAME[name].link and directory and directive.resume_path:
-            leads_to = _link_target(os.path.join(directory, BY_NAME[name].link))
-            path = link(name, directive.resume_path, directory, leads_to)
-            if path:
-                _replace_link(path, os.path.basename(directive.resume_path), directive.node_rank)
+        if preset is not None and preset.link:
+            leads_to = _link_target(os.path.join(directory, preset.link))
+            link_path = link(name, directive.resume_path, directory, leads_to)
+            if link_path:
+                _replace_link(link_path, os.path.basename(directive.resume_path), directive.node_rank)
     except OSError as error:
         return error
     return None

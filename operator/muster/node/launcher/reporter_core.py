@@ -65,7 +65,7 @@ def is_done(directive: Optional[Directive], snapshot: Snapshot, scans: bool) -> 
     """
     if directive is None:
         return True
-    here = snapshot.attempt == directive.attempt
+    is_in_attempt = snapshot.attempt == directive.attempt
     if directive.kind == WAIT:
         counts = snapshot.checkpoints_scanned_for_attempt == directive.attempt and snapshot.listing_round >= (
             directive.listing_round or 0
@@ -79,9 +79,15 @@ def is_done(directive: Optional[Directive], snapshot: Snapshot, scans: bool) -> 
             directive.listing_round or 0,
         )
         looked = not directive.local_share or locally or snapshot.local_error != ""
-        return here and snapshot.state == IDLE and (listed or snapshot.checkpoint_error != "") and claimed and looked
+        return (
+            is_in_attempt
+            and snapshot.state == IDLE
+            and (listed or snapshot.checkpoint_error != "")
+            and claimed
+            and looked
+        )
     if directive.kind == RUN:
-        return here and snapshot.state in (RUNNING, EXITED) and not snapshot.is_starting
+        return is_in_attempt and snapshot.state in (RUNNING, EXITED) and not snapshot.is_starting
     return directive.kind != EXIT
 
 

@@ -58,33 +58,44 @@ class Saves:
             step_seconds: the usual seconds of a step; None = not known.
         """
         return tuple(
-            self._with_cost(one, checkpoints, now, step_seconds) if one.verified else one for one in checkpoints
+            self._with_cost(checkpoint, checkpoints, now, step_seconds) if checkpoint.verified else checkpoint
+            for checkpoint in checkpoints
         )
 
     def _with_cost(
-        self, one: CheckpointReport, others: Sequence[CheckpointReport], now: float, step_seconds: Optional[float]
+        self,
+        checkpoint: CheckpointReport,
+        others: Sequence[CheckpointReport],
+        now: float,
+        step_seconds: Optional[float],
     ) -> CheckpointReport:
-        key = one.step, one.written_ns
+        key = checkpoint.step, checkpoint.written_ns
         if key not in self._costs:
             if len(self._costs) >= _MAX_SAVES:
                 del self._costs[next(iter(self._costs))]
-            self._costs[key] = None, self._durable_seconds(one, others, now)
+            self._costs[key] = None, self._durable_seconds(checkpoint, others, now)
         stall, durable = self._costs[key]
         if stall is None and durable is not None and step_seconds is not None:
-            stall = self._stall_seconds(one.step, step_seconds)
+            stall = self._stall_seconds(checkpoint.step, step_seconds)
             self._costs[key] = stall, durable
             if stall is not None:
                 self.stall_seconds, self.count = self.stall_seconds + stall, self.count + 1
-        return dataclasses.replace(one, stall_seconds=stall, durable_seconds=durable)
+        return dataclasses.replace(checkpoint, stall_seconds=stall, durable_seconds=durable)
 
     def _durable_seconds(
-        self, one: CheckpointReport, others: Sequence[CheckpointReport], now: float
+        self, checkpoint: CheckpointReport, others: Sequence[CheckpointReport], now: float
     ) -> Optional[float]:
         """The seconds from the end of a checkpoint's step until now, when a scan sees it first; None where that says
         nothing."""
-        previous_step = max((other.step for other in others if other.verified and other.step < one.step), default=None)
-        finished_at = self._finished_at(one.step)
-        if previous_step is None or finished_at is None or self._steps[-1] > one.step + (one.step - previous_step):
+        previous_step = max(
+            (other.step for other in others if other.verified and other.step < checkpoint.step), default=None
+        )
+        finished_at = self._finished_at(checkpoint.step)
+        if (
+            previous_step is None
+            or finished_at is None
+            or self._steps[-1] > checkpoint.step + (checkpoint.step - previous_step)
+        ):
             return None
         return round(now - finished_at, 3)
 
