@@ -151,9 +151,11 @@ def at_most_once_a_second(
     def rendered() -> bytes:
         with guard:
             if not last or clock() >= last[0][0]:
-                begun = cpu_clock()
+                begin_seconds = cpu_clock()
                 body = render()
-                pause = min(max((cpu_clock() - begun) / RENDERING_SHARE, RENDERED_SECONDS), MAX_RENDERED_SECONDS)
+                pause = min(
+                    max((cpu_clock() - begin_seconds) / RENDERING_SHARE, RENDERED_SECONDS), MAX_RENDERED_SECONDS
+                )
                 last.append((clock() + pause, body))
             return last[0][1]
 

@@ -60,10 +60,10 @@ def allot(sites: Iterable[Site], segments: int, segment_size: int, spares: int) 
         if site.workers
         for start in range(0, site.loose - segment_size + 1, segment_size)
     ]
-    taken = [0] * len(ranked)
+    taken_counts = [0] * len(ranked)
     for _, rank, _ in sorted(offers)[:segments]:
-        taken[rank] += segment_size
-    counts = {id(site): count for site, count in zip(ranked, taken, strict=True)}
+        taken_counts[rank] += segment_size
+    counts = {id(site): count for site, count in zip(ranked, taken_counts, strict=True)}
     workers: list[str] = []
     others: list[str] = []
     for site in ordered:

@@ -72,7 +72,7 @@ class CandidateNodes:
 
 
 def candidate_nodes(
-    fleet: Fleet, tree: Tree, root: Domain, taken: Mapping[str, Refusal], request: Request, depth: int
+    fleet: Fleet, tree: Tree, root: Domain, refusals: Mapping[str, Refusal], request: Request, depth: int
 ) -> CandidateNodes:
     """The nodes that a request can choose from.
 
@@ -80,7 +80,7 @@ def candidate_nodes(
         fleet: the fleet.
         tree: the fleet as nodes for this kind of worker.
         root: the tree's root, less the nodes taken.
-        taken: nodes that this plan has given away, with the reason.
+        refusals: nodes that this plan has given away, with the reason.
         request: the request.
         depth: of the level inside one domain of which all nodes must lie; 0 for none.
     """
@@ -91,10 +91,10 @@ def candidate_nodes(
     changes = [
         Change(state.path, gone=state.entry, suitable=-1)
         for name in barred
-        if (state := eligibility.get(name)) is not None and not state.why and name not in taken
+        if (state := eligibility.get(name)) is not None and not state.why and name not in refusals
     ]
     own = {}
-    for name in set(fleet.nodes_of(request.job_uid)).difference(barred, taken):
+    for name in set(fleet.nodes_of(request.job_uid)).difference(barred, refusals):
         held = eligibility.get(name)
         if held is not None and held.suitable and len(held.holders) == 1:
             own[name] = lacking(fleet.nodes[name], request.needs, fleet)
@@ -106,11 +106,11 @@ def candidate_nodes(
     kept = [state for name in request.kept if (state := eligibility.get(name)) is not None]
     if kept:
         root = root.keeping({node_state.path for node_state in kept})
-    here = CandidateNodes(root, (root,), barred, own, eligibility, taken, levels)
+    candidates = CandidateNodes(root, (root,), barred, own, eligibility, refusals, levels)
     if not depth:
-        return here
+        return candidates
     if not kept:
-        return replace(here, starts=tuple(root.level(depth)))
-    home = here.home(request.kept, depth)
+        return replace(candidates, starts=tuple(root.level(depth)))
+    home = candidates.home(request.kept, depth)
     start = root.at(home) if home is not None else None
-    return replace(here, starts=(start,) if start is not None else ())
+    return replace(candidates, starts=(start,) if start is not None else ())

@@ -50,16 +50,16 @@ class Domain:
     __slots__ = ("_rooms", "_signature", "depth", "free", "here", "kept", "kids", "nodes", "path", "suitable")
 
     def __init__(
-        self, path: Path, kids: Mapping[str, "Domain"], nodes: Sequence[Entry], here: int, kept: bool = False
+        self, path: Path, kids: Mapping[str, "Domain"], nodes: Sequence[Entry], suitable_here: int, kept: bool = False
     ) -> None:
         self.depth = len(path)
         self.path = path
         self.kids = kids
         self.nodes = nodes
-        self.here = here
+        self.here = suitable_here
         self.kept = kept
         self.free: int = len(nodes) + sum([kid.free for kid in kids.values()])
-        self.suitable: int = here + sum([kid.suitable for kid in kids.values()])
+        self.suitable: int = suitable_here + sum([kid.suitable for kid in kids.values()])
         self._signature: int | None = None
         self._rooms: dict[tuple[int, int], tuple[int, int]] = {}
 
@@ -121,19 +121,19 @@ class Domain:
     def changed(self, changes: Iterable[Change]) -> "Domain":
         """A copy of this domain with some changes made inside."""
         below: dict[str, list[Change]] = defaultdict(list)
-        come, gone, here = [], set(), self.here
+        come, removed_entries, suitable_here = [], set(), self.here
         for change in changes:
             if len(change.path) > self.depth:
                 below[change.path[self.depth]].append(change)
                 continue
-            here += change.suitable
+            suitable_here += change.suitable
             if change.come:
                 come.append(change.come)
             if change.gone:
-                gone.add(change.gone)
+                removed_entries.add(change.gone)
         nodes = self.nodes
-        if come or gone:
-            nodes = sorted([*(entry for entry in nodes if entry not in gone), *come])
+        if come or removed_entries:
+            nodes = sorted([*(entry for entry in nodes if entry not in removed_entries), *come])
         kids = self.kids
         if below:
             kids = dict(kids)
@@ -144,7 +144,7 @@ class Domain:
                     kids[name] = kid
                 else:
                     kids.pop(name, None)
-        return Domain(self.path, kids, nodes, here, self.kept)
+        return Domain(self.path, kids, nodes, suitable_here, self.kept)
 
     def keeping(self, paths: Iterable[Path]) -> "Domain":
         """A copy of this domain in which the domains on the way to these paths are marked as kept.

@@ -140,11 +140,11 @@ def unfit(node: NodeView, needs: Requirements, fleet: Fleet) -> Refusal | None:
     resource = fleet.policy.accelerator_resource
     if not needs.accelerators and _is_kept(node, fleet):
         return _KEPT
-    there = node.allocatable.get(resource, 0)
-    if needs.accelerators and there < needs.accelerators:
-        only = f"{there}, " if there > 0 else ""
+    amount = node.allocatable.get(resource, 0)
+    if needs.accelerators and amount < needs.accelerators:
+        only = f"{amount}, " if amount > 0 else ""
         message = f"with {only}fewer than {needs.accelerators} {resource}"
-        return Refusal(RefusalKind.TOO_FEW_ACCELERATORS, message, str(there))
+        return Refusal(RefusalKind.TOO_FEW_ACCELERATORS, message, str(amount))
     missing = _short_of(needs, node.allocatable)
     return Refusal(RefusalKind.TOO_SMALL, f"with too little {missing} for a worker", missing) if missing else None
 

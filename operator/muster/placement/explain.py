@@ -223,8 +223,8 @@ def _where(request: Request, candidates: CandidateNodes) -> str:
     room = best.room(request.segment_size, candidates.levels)[0]
     name = "/".join(best.path)
     if request.segment_size > 1 and best.free >= request.count + request.spares:
-        there = f"{name} has" if name else "there is"
-        return f"{there} room for {room} of {wanted_room(request).segments} such segments"
+        subject = f"{name} has" if name else "there is"
+        return f"{subject} room for {room} of {wanted_room(request).segments} such segments"
     bound = "the one of its other nodes is" if request.kept else "best is"
     return f"{bound} {name} with {best.free} of {best.suitable}"
 
@@ -235,16 +235,16 @@ def _never(request: Request, short: Shortfall) -> str:
     best: Iterable[DomainCount] = short.domains
     most = max(best, key=lambda domain: domain.suitable, default=None)
     if request.required:
-        there = f"even {most.domain} has only {most.suitable} suitable" if most else "no suitable node is in one"
+        limit_text = f"even {most.domain} has only {most.suitable} suitable" if most else "no suitable node is in one"
         if most and most.suitable >= short.needs:
-            there = f"{most.domain} has {most.suitable} suitable, too few of them side by side"
+            limit_text = f"{most.domain} has {most.suitable} suitable, too few of them side by side"
         rest = f"; {short.suitable} of the fleet's {short.fleet} nodes are suitable"
     else:
-        there = f"only {short.suitable} of the fleet's {short.fleet} nodes {_verb(short.suitable)} suitable"
+        limit_text = f"only {short.suitable} of the fleet's {short.fleet} nodes {_verb(short.suitable)} suitable"
         if short.suitable >= short.needs:
-            there = f"too few of the fleet's {short.suitable} suitable nodes are side by side"
+            limit_text = f"too few of the fleet's {short.suitable} suitable nodes are side by side"
         rest = ""
-    return f"needs {_needs_text(request, '')}: {there}, whatever else runs{rest}{_refused_text(_lasting(short))}"
+    return f"needs {_needs_text(request, '')}: {limit_text}, whatever else runs{rest}{_refused_text(_lasting(short))}"
 
 
 def _lasting(short: Shortfall) -> Shortfall:

@@ -21,15 +21,15 @@ def fragmentation(fleet: Fleet) -> Generator[None, None, dict[str, float]]:
     for number, node in enumerate(list(fleet.nodes.values()), start=1):
         if number % PART == 0:
             yield
-        path, taken = domain_path(node, labels), bool(fleet.holders(node.name))
-        usable = node.ready and not node.unschedulable and not taken
+        path, is_taken = domain_path(node, labels), bool(fleet.holders(node.name))
+        usable = node.ready and not node.unschedulable and not is_taken
         total += usable
         for depth in range(len(free)):
             if not path[depth]:
                 break
             if usable:
                 free[depth][path[: depth + 1]] += 1
-            elif taken:
+            elif is_taken:
                 held[depth].add(path[: depth + 1])
     return {
         level.name: sum(count for path, count in free[depth].items() if path in held[depth]) / total if total else 0.0

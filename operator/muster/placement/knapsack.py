@@ -213,13 +213,13 @@ class Knapsack:
         the limit. A group's points need at least so many segments as `least` has at that number.
         """
         size, spares = self.shape
-        depth, there = domain.depth + 1, len(domain.nodes)
+        depth, node_count = domain.depth + 1, len(domain.nodes)
         work, spare = self._alone(depth, True), self._alone(depth, False)
         groups: list[list[int]] = []
         for count in range(limit + 1):
             group = []
-            if count == 0 or (size == 1 and count <= there and count >= least[count]):
-                extras = range(min(spares, there - count) + 1)
+            if count == 0 or (size == 1 and count <= node_count and count >= least[count]):
+                extras = range(min(spares, node_count - count) + 1)
                 group = [encode(count * work + extra * spare, count, extra) for extra in extras]
             groups.append(group)
         return groups
@@ -407,7 +407,7 @@ class Knapsack:
         depth, size = domain.depth + 1, self.shape.segment_size
         work, spare = self._alone(depth, True), self._alone(depth, False)
         digit = sum(self._leftover_digit(inner, 1) for inner in range(depth, self.levels + 1))
-        there = len(domain.nodes)
+        node_count = len(domain.nodes)
         reluctances = [0, *accumulate([entry.reluctance for entry in domain.nodes])]
         completed = []
         for outline in outlines:
@@ -417,13 +417,13 @@ class Knapsack:
             if missing and size > 1:
                 continue
             # More than is missing can be of use only where two kinds of room are wanted.
-            most = there if self.shape.spares and size == 1 else missing
+            most = node_count if self.shape.spares and size == 1 else missing
             for workers in range(missing, most + 1):
                 nodes = (segments + workers) * size + singles
                 few = max(wanted.nodes - nodes, 0) if self.shape.spares else 0
-                if spent + workers * work + few * spare > cost or workers + few > there:
+                if spent + workers * work + few * spare > cost or workers + few > node_count:
                     break
-                for spares in range(few, max(few, min(self.shape.spares, there - workers)) + 1):
+                for spares in range(few, max(few, min(self.shape.spares, node_count - workers)) + 1):
                     total = spent + workers * work + spares * spare
                     if total > cost:
                         break

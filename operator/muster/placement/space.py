@@ -103,14 +103,14 @@ class Space:
         unknown = unknown_level(fleet, request.required, request.preferred)
         if unknown:
             return NotPlaced("UnknownTopologyLevel", f"{unknown!r} is no longer a level of this fleet's FleetPolicy")
-        tree, here = self._candidates(request)
+        tree, candidates = self._candidates(request)
         if indivisible(request):
-            return not_placed(request, here, tree, fleet)
+            return not_placed(request, candidates, tree, fleet)
         shape = Shape(request.segment_size, request.spares)
         knapsack = fleet.derived((Knapsack, shape), lambda fleet: Knapsack(len(fleet.policy.topology.levels), shape))
-        chosen = find_nodes(request, here, knapsack)
+        chosen = find_nodes(request, candidates, knapsack)
         if chosen is None:
-            return not_placed(request, here, tree, fleet)
+            return not_placed(request, candidates, tree, fleet)
         return Placed(chosen.nodes, chosen.spares)
 
     def reservation(self, request: Request) -> tuple[str, ...]:
@@ -122,10 +122,10 @@ class Space:
         """
         if unknown_level(self._fleet, request.required) or indivisible(request):
             return ()
-        _, here = self._candidates(request.with_last() if self._has_last(request) else request)
-        here = here.emptied
-        able = [start for start in here.starts if could_hold(start, request, here.levels)]
-        usable = [(_usable(start, request, here.levels), start) for start in able]
+        _, candidates = self._candidates(request.with_last() if self._has_last(request) else request)
+        candidates = candidates.emptied
+        able = [start for start in candidates.starts if could_hold(start, request, candidates.levels)]
+        usable = [(_usable(start, request, candidates.levels), start) for start in able]
         best = min(
             usable,
             key=lambda candidate: (-len(candidate[0]), [natural(name) for name in candidate[1].path]),
@@ -136,8 +136,8 @@ class Space:
     def _candidates(self, request: Request) -> tuple[Tree, CandidateNodes]:
         prospect = self._nodes_for(request.needs)
         depth = _depth(self._fleet, request.required)
-        here = candidate_nodes(self._fleet, prospect.tree, prospect.root, self._taken.reasons, request, depth)
-        return prospect.tree, here
+        candidates = candidate_nodes(self._fleet, prospect.tree, prospect.root, self._taken.reasons, request, depth)
+        return prospect.tree, candidates
 
     def _nodes_for(self, needs: Requirements) -> _NodesForWorkers:
         prospect = self._prospects.get(needs.profile)

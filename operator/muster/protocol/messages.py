@@ -513,7 +513,7 @@ def _to_json(value: Any) -> Dict[str, Any]:
     for name, key in _keys(type(value)):
         item = getattr(value, name)
         if item is not None:
-            document[key] = [_to_json(one) for one in item] if isinstance(item, tuple) else item
+            document[key] = [_to_json(entry) for entry in item] if isinstance(item, tuple) else item
     return document
 
 

@@ -248,8 +248,8 @@ def chosen(named: str, format: str, command: Sequence[str], path: str, directory
         if format in preset.formats and _is_certain(preset, command) and not _unloadable(preset, format, path):
             if file_alone(preset.name, command):
                 return ""
-            what = added(preset.name, command, path, directory)
-            return preset.name if what.words and not what.against else ""
+            addition = added(preset.name, command, path, directory)
+            return preset.name if addition.words and not addition.against else ""
     return ""
 
 
@@ -286,12 +286,12 @@ def added(name: str, command: Sequence[str], path: str, directory: str) -> Added
     for option in options:
         key, _, value = option[0].partition("=")
         wanted = option[1] if len(option) > 1 else value
-        there = _values(command, key)
-        if there and (not wanted or _is_same(there[-1], wanted, path)):
+        given_values = _values(command, key)
+        if given_values and (not wanted or _is_same(given_values[-1], wanted, path)):
             kept.append(key)
             continue
-        if there:
-            against.append("%s %s" % (key, there[-1]) if there[-1] else key)
+        if given_values:
+            against.append("%s %s" % (key, given_values[-1]) if given_values[-1] else key)
         words += option
     return Added(tuple(words), tuple(kept), tuple(against))
 
@@ -311,19 +311,19 @@ def link(name: str, path: str, directory: str, leads_to: Optional[str]) -> str:
     preset = BY_NAME.get(name)
     if preset is None or not preset.link or leads_to is None or is_url(path) or above(path) != absolute(directory):
         return ""
-    there = posixpath.normpath(posixpath.join(directory, leads_to))
-    return "" if there == posixpath.normpath(path) else posixpath.join(directory, preset.link)
+    target = posixpath.normpath(posixpath.join(directory, leads_to))
+    return "" if target == posixpath.normpath(path) else posixpath.join(directory, preset.link)
 
 
-def tracker(name: str, path: str, directory: str, said: Optional[str]) -> Tuple[str, str]:
+def tracker(name: str, path: str, directory: str, content: Optional[str]) -> Tuple[str, str]:
     """Return the file on which the framework would fail, and its required content; "" and "" without need of repair.
-    `said` is its present content; None where there is no file.
+    `content` is its present content; None where there is no file.
     """
     preset = BY_NAME.get(name)
-    if preset is None or not preset.tracker or said is None or is_url(path) or not is_own(path, directory):
+    if preset is None or not preset.tracker or content is None or is_url(path) or not is_own(path, directory):
         return "", ""
     step = _ITERATION.match(posixpath.basename(path))
-    if step is None or _TRACKED.match(said.strip()):
+    if step is None or _TRACKED.match(content.strip()):
         return "", ""
     return posixpath.join(directory, preset.tracker), str(int(step.group(1)))
 

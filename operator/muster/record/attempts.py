@@ -102,11 +102,11 @@ def next_attempt(
 
 def _with_replacements_marked(record: GangSpec, chosen: Sequence[Member]) -> list[Member]:
     """Return the members, marked as replacements where the node had no member when the ranks ran last."""
-    there = {member.node for member in record.members if not member.is_replacement}
+    known_nodes = {member.node for member in record.members if not member.is_replacement}
     return [
         member if member.is_replacement is new else member.model_copy(update={"is_replacement": new})
         for member in chosen
-        for new in (member.node not in there,)
+        for new in (member.node not in known_nodes,)
     ]
 
 

@@ -28,11 +28,13 @@ def with_new_reports(world: JobWorld, record: GangSpec, last_step: int) -> GangS
         record: of the gang.
         last_step: the newest finished step, or the step that the ranks resumed from.
     """
-    said = sorted(new_reports(world), key=lambda word: (word.beyond is None, word.beyond, word.rank))
-    if not said:
+    reports = sorted(new_reports(world), key=lambda word: (word.beyond is None, word.beyond, word.rank))
+    if not reports:
         return record
     previous = record.open_corruption
-    corruption = _first_report(world, record, said, last_step) if previous is None else _extended_report(previous, said)
+    corruption = (
+        _first_report(world, record, reports, last_step) if previous is None else _extended_report(previous, reports)
+    )
     record = record.model_copy(update={"corruption": corruption})
     return (
         resume.with_frozen_branch(world, record, corruption.suspect_beyond_step)
@@ -91,21 +93,21 @@ def close_report(corruption: Corruption | None, where: Start) -> Corruption | No
     )
 
 
-def _first_report(world: JobWorld, record: GangSpec, said: Sequence[CorruptionReport], last_step: int) -> Corruption:
+def _first_report(world: JobWorld, record: GangSpec, reports: Sequence[CorruptionReport], last_step: int) -> Corruption:
     """Return the first report of wrong results of an attempt, as the record keeps it.
 
     Args:
         world: the state of the job.
         record: of the gang.
-        said: the ranks' reports, those first that reach furthest back.
+        reports: the ranks' reports, those first that reach furthest back.
         last_step: the newest finished step, or the step that the ranks resumed from.
     """
-    first, previous, newest = said[0], record.corruption, record.checkpoint
-    steps = [word.found_at for word in said if word.found_at is not None]
+    first, previous, newest = reports[0], record.corruption, record.checkpoint
+    steps = [word.found_at for word in reports if word.found_at is not None]
     found_at = min(steps) if steps else _last_known_step(record, last_step)
     beyond = first.beyond if first.beyond is not None else max(found_at, 0) - 1
-    again = previous is not None and (newest is None or newest.step < previous.found_at)
-    if previous is not None and again and all(word.last_good is None for word in said):
+    has_recurred = previous is not None and (newest is None or newest.step < previous.found_at)
+    if previous is not None and has_recurred and all(word.last_good is None for word in reports):
         # At the same place once more: what it has gone on from may have been wrong already.
         back = (previous.resumed_step or 0) - 1
         if any(seen <= back for seen in resume.complete_steps(world, record)):
@@ -119,20 +121,20 @@ def _first_report(world: JobWorld, record: GangSpec, said: Sequence[CorruptionRe
         last_good=first.last_good,
         suspect_beyond_step=beyond,
         newest_checkpoint=newest,
-        occurrences=previous.occurrences + 1 if previous is not None and again and not previous.culprits else 1,
+        occurrences=previous.occurrences + 1 if previous is not None and has_recurred and not previous.culprits else 1,
         message=f"{first.where}: {first.text}"[:512],
     )
 
 
-def _extended_report(previous: Corruption, said: Sequence[CorruptionReport]) -> Corruption:
+def _extended_report(previous: Corruption, reports: Sequence[CorruptionReport]) -> Corruption:
     """Return the report on record after other ranks of the attempt have reported, with the earliest suspect step.
 
     Args:
         previous: on record.
-        said: the new reports, which reach further back.
+        reports: the new reports, which reach further back.
     """
-    first = said[0]
-    steps = [word.found_at for word in said if word.found_at is not None]
+    first = reports[0]
+    steps = [word.found_at for word in reports if word.found_at is not None]
     return previous.model_copy(
         update={
             "reason": first.reason,

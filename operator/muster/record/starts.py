@@ -94,16 +94,16 @@ def with_barrier_open(world: JobWorld, record: GangSpec, where: Start, preset: s
     )
 
 
-def with_move_ordered(record: GangSpec, beyond: Resume, begun: GangSpec | None) -> GangSpec:
+def with_move_ordered(record: GangSpec, beyond: Resume, opened: GangSpec | None) -> GangSpec:
     """Return the record that orders incomplete checkpoints to be moved before the start.
 
     Args:
         record: of the gang.
         beyond: the checkpoint beyond which they are.
-        begun: the record of the start whose branch and exclusions hold from now on; None: they hold from the start on.
+        opened: the record of the start whose branch and exclusions hold from now on; None: they hold from the start on.
     """
-    names = ("branch", "checkpoint", "last_published_checkpoint", "suspect_checkpoint") if begun is not None else ()
-    changes = {name: getattr(begun, name) for name in names}
+    names = ("branch", "checkpoint", "last_published_checkpoint", "suspect_checkpoint") if opened is not None else ()
+    changes = {name: getattr(opened, name) for name in names}
     return record.model_copy(update={**changes, "move_incomplete_beyond": beyond})
 
 

@@ -281,27 +281,27 @@ class Fleet:
             if uses:
                 self._used[node] = _sum(self._used.get(node, _NOTHING), uses)
         freed = False
-        gone, come = defaultdict(set), defaultdict(set)  # holder -> nodes
+        left_nodes, taken_nodes = defaultdict(set), defaultdict(set)  # holder -> nodes
         for node, (holders, used) in old_state.items():
             now = self.holders(node)
-            for one in holders - now:
-                gone[one].add(node)
-            for one in now - holders:
-                come[one].add(node)
+            for holder_id in holders - now:
+                left_nodes[holder_id].add(node)
+            for holder_id in now - holders:
+                taken_nodes[holder_id].add(node)
             if now != holders or used != self.used(node):
                 self._changed(node)
             freed = freed or (bool(holders) and not now)
-        for one in gone.keys() | come.keys():
-            self._hold(one, gone[one], come[one])
+        for holder_id in left_nodes.keys() | taken_nodes.keys():
+            self._hold(holder_id, left_nodes[holder_id], taken_nodes[holder_id])
         return freed
 
-    def _hold(self, holder: str, gone: set[str], come: set[str]) -> None:
+    def _hold(self, holder: str, left_nodes: set[str], taken_nodes: set[str]) -> None:
         if holder not in self._own:
             self._own.add(holder)
             self._held[holder] = set(self._held.get(holder, ()))
         held = self._held[holder]
-        held -= gone
-        held |= come
+        held -= left_nodes
+        held |= taken_nodes
         if not held:
             del self._held[holder]
             self._own.discard(holder)
@@ -337,15 +337,15 @@ class Fleet:
         """Return why the node's health excludes new workers; None if it does not."""
         return self._excluded.get(node)
 
-    def set_node_fault(self, node: str, what: str) -> bool:
+    def set_node_fault(self, node: str, fault: str) -> bool:
         """Set the node's fault, "" for none, whether or not it excludes workers; True if that is a change."""
         old_fault = self._node_faults.get(node, "")
-        if what != old_fault:
+        if fault != old_fault:
             self._snapshot = None
             self._node_faults.pop(node, None)
-        if what:
-            self._node_faults[node] = what
-        return what != old_fault
+        if fault:
+            self._node_faults[node] = fault
+        return fault != old_fault
 
     def node_fault(self, node: str) -> str:
         """Return the node's fault, even if the breaker or another system keeps it in use; "" for none."""
