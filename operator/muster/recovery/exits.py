@@ -112,14 +112,14 @@ def _start_failed(
         why: the reason, for the message.
         in_front: whether a launcher runs in front of the command of the container that trains.
     """
-    what = f"container {container.name} of pod {pod.name} cannot start: {why}"
+    problem_text = f"container {container.name} of pod {pod.name} cannot start: {why}"
     kind = "initContainers" if container.init else "containers"
     remedy = (
         PYTHON_REMEDY
         if in_front and _trains(worker_view, container)
         else f"Correct its command in spec.template.spec.{kind}, or take an image that has it"
     )
-    message = f"{what}. {remedy}; then delete the job and create it again"
+    message = f"{problem_text}. {remedy}; then delete the job and create it again"
     return replace(failure_of(worker_view, Kind.START_FAILED, Level.POD, message), exit_code=container.exit_code)
 
 
@@ -248,8 +248,8 @@ def message_of(world: JobWorld, failure: Failure) -> str:
 
 def with_more(message: str, more: str) -> str:
     """Return the message of a failure with more of Muster's own words, before the last lines that the rank printed."""
-    what, follow, lines = message.partition(LAST_LINES_FOLLOW)
-    return what + more + follow + lines
+    cause_text, follow, lines = message.partition(LAST_LINES_FOLLOW)
+    return cause_text + more + follow + lines
 
 
 def reported_cause(rank: RankReport) -> str:

@@ -242,12 +242,12 @@ def _why_unlocated(steps: Mapping[int, int], step: int) -> str:
         steps: the newest step of each worker that can be compared; all are the same.
         step: that step; -1: none has one yet.
     """
-    what = "which rank hangs is not known"
+    unknown_text = "which rank hangs is not known"
     if step < 0:
-        return f"{what}: no worker has reported a step yet"
+        return f"{unknown_text}: no worker has reported a step yet"
     if len(steps) == 1:
-        return f"{what}: only worker {next(iter(steps))} reports steps, the last was step {step}"
-    return f"{what}: all {len(steps)} workers that report steps have finished step {step}"
+        return f"{unknown_text}: only worker {next(iter(steps))} reports steps, the last was step {step}"
+    return f"{unknown_text}: all {len(steps)} workers that report steps have finished step {step}"
 
 
 def _has_fallen_silent(world: JobWorld, gang: Gang, seconds: float) -> bool:
@@ -286,8 +286,8 @@ def _steps(views: Mapping[int, LauncherView], *, printed: bool) -> dict[int, int
         file.
     """
     steps = {index: view.step if view.step is not None else -1 for index, view in views.items()}
-    telling = {index: step for index, step in steps.items() if step >= 0}
-    return telling if telling and (printed or len(telling) == 1) else steps
+    steps_made = {index: step for index, step in steps.items() if step >= 0}
+    return steps_made if steps_made and (printed or len(steps_made) == 1) else steps
 
 
 def age_at_report(view: LauncherView, age_seconds: float) -> float:
@@ -332,6 +332,6 @@ def fault_time(world: JobWorld, cause: Failure) -> datetime:
     elif not age:  # a silent launcher last reported then
         view = world.views.get(cause.index)
         age = view.heard_age_seconds if view is not None else 0.0
-    begun = min(world.gang.spec.time, world.now) if world.gang else world.now
-    age = min(age, last_step, (world.now - begun).total_seconds())
+    begin = min(world.gang.spec.time, world.now) if world.gang else world.now
+    age = min(age, last_step, (world.now - begin).total_seconds())
     return world.now - timedelta(seconds=max(age, 0.0))

@@ -414,11 +414,11 @@ def _cause_in_text(text: str) -> Cause | None:
     bare = (ANY_PREFIXES.sub("", line.strip()) for line in text.splitlines())
     lines = _without_unwinding([line for line in bare if len(line) >= _LEAST_CHARS])
     # Threads warn of a store that is gone while a rank ends, whatever it ends of.
-    telling = [line for line in lines if not _WARNS.match(line)]
-    cause = _cause_of_lines(telling)
-    if cause is None and any(map(_BROKEN_MEMORY.match, telling)):
+    telling_lines = [line for line in lines if not _WARNS.match(line)]
+    cause = _cause_of_lines(telling_lines)
+    if cause is None and any(map(_BROKEN_MEMORY.match, telling_lines)):
         return Cause.OWN
-    return cause if cause is not None or len(telling) == len(lines) else _cause_of_lines(lines)
+    return cause if cause is not None or len(telling_lines) == len(lines) else _cause_of_lines(lines)
 
 
 def _without_unwinding(lines: list[str]) -> list[str]:

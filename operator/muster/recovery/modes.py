@@ -16,9 +16,9 @@ from muster.world.views import PodView
 _FROM_LEAST = (Level.START, Level.IN_PLACE, Level.POD, Level.REPLACE, Level.REBUILD)
 
 
-def greater_level(one: Level, other: Level) -> Level:
+def greater_level(level: Level, other: Level) -> Level:
     """Return the level of recovery that repairs more."""
-    return max(one, other, key=_FROM_LEAST.index)
+    return max(level, other, key=_FROM_LEAST.index)
 
 
 class Mode(Protocol):

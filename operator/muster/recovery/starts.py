@@ -33,9 +33,9 @@ def start_failed(world: JobWorld, worker_view: WorkerView, pod: PodView) -> Fail
     """Return the failure of a pod that is being deleted, or does not start to run in time; None: neither."""
     if pod.deleting:
         return failure_of(worker_view, Kind.POD_DELETED, Level.POD, f"pod {pod.name} is being deleted")
-    begun = world.gang is not None and world.gang.spec.start is not None
+    has_begun = world.gang is not None and world.gang.spec.start is not None
     if pod.phase != "Pending" or (
-        begun and worker_view.runs
+        has_begun and worker_view.runs
     ):  # a start waits for sidecars, too; what trains goes on without
         return None
     # A predecessor that is proved dead may still not give its node's accelerators back.
@@ -119,8 +119,8 @@ def _listing_failure(
 def _slow_listing(world: JobWorld, gang: Gang, worker_view: WorkerView) -> Failure | None:
     """Return the failure of a worker that is heard rarely, as on a very slow node, and lists no checkpoints; None: not
     yet."""
-    begun = world.ages_of(worker_view.pod).running if worker_view.pod else 0.0
-    waited = min(world.attempt_age_seconds, world.leader_age_seconds, world.listing_age_seconds, begun)
+    running_seconds = world.ages_of(worker_view.pod).running if worker_view.pod else 0.0
+    waited = min(world.attempt_age_seconds, world.leader_age_seconds, world.listing_age_seconds, running_seconds)
     if min(waited, _verification_seconds(world, gang)) < SLOW_LISTING_SECONDS or not _peers_that_listed(
         world, gang, worker_view
     ):

@@ -62,17 +62,16 @@ def with_other_verifiers(world: JobWorld, record: GangSpec, reason: str) -> Gang
     if len(record.members) <= JUDGES or is_overdue(world, record, reason):
         return None
     if reason == NOT_LISTED:
+        has_any_listed = any(worker_view.index in world.listed for worker_view in verifiers(world, record))
         # One verifier has listed: the others may just be slow. No worker has: that is the storage.
-        if not world.listed or any(worker_view.index in world.listed for worker_view in verifiers(world, record)):
+        if not world.listed or has_any_listed:
             return None
     elif reason != NOT_VERIFIED:
         return None
-    waited = _waited_seconds(world, record)
-    if (
-        record.verifier_round_time is not None and record.verifier_round_time <= world.now
-    ):  # not by a clock that was ahead of ours
-        waited = min(waited, (world.now - record.verifier_round_time).total_seconds())
-    if waited < JUDGES_SECONDS:
+    waited_seconds, chosen_at = _waited_seconds(world, record), record.verifier_round_time
+    if chosen_at is not None and chosen_at <= world.now:  # not by a clock that was ahead of ours
+        waited_seconds = min(waited_seconds, (world.now - chosen_at).total_seconds())
+    if waited_seconds < JUDGES_SECONDS:
         return None
     return record.model_copy(update={"verifier_round": record.verifier_round + 1, "verifier_round_time": world.now})
 
@@ -90,9 +89,9 @@ def is_overdue(world: JobWorld, record: GangSpec, reason: str) -> bool:
 
 def _waited_seconds(world: JobWorld, record: GangSpec) -> float:
     """Return for how many seconds every worker could have reported its checkpoints to this leader."""
-    begun = (
+    running_seconds = (
         world.ages_of(worker_view.pod).running
         for worker_view in world.worker_views
         if worker_view.pod and worker_view.pod.phase == "Running"
     )
-    return min(seconds_since_hold(world, record), world.listing_age_seconds, world.leader_age_seconds, *begun)
+    return min(seconds_since_hold(world, record), world.listing_age_seconds, world.leader_age_seconds, *running_seconds)

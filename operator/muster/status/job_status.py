@@ -79,21 +79,21 @@ _Facts = dict[str, tuple[bool | None, str, str]]
 _ACCEPTED = (True, "Accepted", "")  # `_build` adds what a reader should know about the job's spec
 
 
-def status_of(world: JobWorld, telling: StatusReport) -> tuple[TrainingJobStatus, tuple[Announcement, ...]]:
+def status_of(world: JobWorld, report: StatusReport) -> tuple[TrainingJobStatus, tuple[Announcement, ...]]:
     """Return the job's status made of a report, and the Events about what is new in it."""
-    now = _TELLERS[telling.state](world, telling)
-    events = () if telling.state is State.SUSPENDED else _new_warnings(world, now)
-    if telling.state not in (State.COMPLETED, State.SUSPENDED):
+    now = _TELLERS[report.state](world, report)
+    events = () if report.state is State.SUSPENDED else _new_warnings(world, now)
+    if report.state not in (State.COMPLETED, State.SUSPENDED):
         events = (*_changes(world, now), *events, *_troubles(world, now), *_limits_applied(world, now))
     return now, events
 
 
-def _pending(world: JobWorld, telling: StatusReport) -> TrainingJobStatus:
+def _pending(world: JobWorld, report: StatusReport) -> TrainingJobStatus:
     """Return the status of a job that waits for nodes."""
-    reason, message, decision = telling.reason, telling.message, world.queue_decision
-    if telling.answer is not None and decision is not None:
-        reason, message = telling.answer.reason, explain.message(world.job, decision)
-        if _is_held_by_former_pods(world.job, telling.answer):
+    reason, message, decision = report.reason, report.message, world.queue_decision
+    if report.answer is not None and decision is not None:
+        reason, message = report.answer.reason, explain.message(world.job, decision)
+        if _is_held_by_former_pods(world.job, report.answer):
             reason, message = FORMER_PODS, f"the pods of the former job of this name have not ended yet: {message}"
     facts: _Facts = {
         "TemplateAccepted": _ACCEPTED,
@@ -102,7 +102,7 @@ def _pending(world: JobWorld, telling: StatusReport) -> TrainingJobStatus:
         "Reconciling": (True, reason, message),
     }
     now = _build(world, "Pending", reason, facts)
-    return now.model_copy(update={"waiting": _waiting(world, telling)})
+    return now.model_copy(update={"waiting": _waiting(world, report)})
 
 
 def _is_held_by_former_pods(job: TrainingJob, answer: NotPlaced) -> bool:
@@ -113,18 +113,18 @@ def _is_held_by_former_pods(job: TrainingJob, answer: NotPlaced) -> bool:
     return answer.shortfall is not None and any(map(former.match, answer.shortfall.holders))
 
 
-def _stalled(world: JobWorld, telling: StatusReport) -> TrainingJobStatus:
+def _stalled(world: JobWorld, report: StatusReport) -> TrainingJobStatus:
     """Return the status of a job that cannot go on until a user changes something."""
-    reason, message = telling.reason, telling.message
+    reason, message = report.reason, report.message
     facts: _Facts = {"Stalled": (True, reason, message), "Running": (False, reason, message)}
-    if telling.template_refused:
+    if report.template_refused:
         facts["TemplateAccepted"] = (False, reason, message)
     if world.gang and world.gang.spec.members:
         facts["Placed"] = (True, "Placed", on_nodes(world.gang.spec))
     return _build(world, "Stalled", reason, facts)
 
 
-def _suspended(world: JobWorld, telling: StatusReport) -> TrainingJobStatus:
+def _suspended(world: JobWorld, report: StatusReport) -> TrainingJobStatus:
     """Return the status of a job that the user has suspended; its nodes are released."""
     message = "set spec.suspend to false to continue from the newest complete checkpoint"
     if resume.requested_resume(world.job, world.gang.spec if world.gang else None):
@@ -146,12 +146,12 @@ def _suspended(world: JobWorld, telling: StatusReport) -> TrainingJobStatus:
     )
 
 
-def _starting(world: JobWorld, telling: StatusReport) -> TrainingJobStatus:
+def _starting(world: JobWorld, report: StatusReport) -> TrainingJobStatus:
     """Return the status of a job that is on nodes and whose ranks have not started in this attempt."""
     assert world.gang is not None
-    spec, decision, reason, message = world.gang.spec, world.queue_decision, telling.reason, telling.message
-    if telling.answer is not None:
-        reason, message = telling.answer.reason, telling.answer.message
+    spec, decision, reason, message = world.gang.spec, world.queue_decision, report.reason, report.message
+    if report.answer is not None:
+        reason, message = report.answer.reason, report.answer.message
         message = explain.message(world.job, decision) if decision else message
     state = "Starting" if spec.level is Level.START else "Recovering"
     placed = all(member.node for member in spec.members)
@@ -162,7 +162,7 @@ def _starting(world: JobWorld, telling: StatusReport) -> TrainingJobStatus:
         "Running": (False, reason, message),
         "Reconciling": (True, reason, message),
     }
-    return _build(world, state, shown, facts).model_copy(update={"waiting": _waiting(world, telling)})
+    return _build(world, state, shown, facts).model_copy(update={"waiting": _waiting(world, report)})
 
 
 def _where(world: JobWorld, spec: GangSpec) -> str:
@@ -178,15 +178,15 @@ def _where(world: JobWorld, spec: GangSpec) -> str:
     return on_nodes(spec) + (f"; {named}{why}" if last else "")
 
 
-def _waiting(world: JobWorld, telling: StatusReport) -> Waiting | None:
+def _waiting(world: JobWorld, report: StatusReport) -> Waiting | None:
     return (
         explain.waiting(world.job, world.queue_decision, world.now)
-        if telling.answer is not None and world.queue_decision
+        if report.answer is not None and world.queue_decision
         else None
     )
 
 
-def _training(world: JobWorld, telling: StatusReport) -> TrainingJobStatus:
+def _training(world: JobWorld, report: StatusReport) -> TrainingJobStatus:
     """Return the status of a job whose ranks have started."""
     gang = world.gang
     assert gang is not None
@@ -211,7 +211,7 @@ def _training(world: JobWorld, telling: StatusReport) -> TrainingJobStatus:
         message += f"; {resume_message}"
     troubles: list[Warned] = []
     stopped = _stopped(world, gang)
-    stuck = _held_up(world, telling.without_place)
+    stuck = _held_up(world, report.without_place)
     for trouble, words in (
         (NO_NODE_TO_MOVE_TO, stuck),
         ("CheckpointsIncomplete", _checkpoint_warning(world)),
@@ -245,9 +245,9 @@ def _training(world: JobWorld, telling: StatusReport) -> TrainingJobStatus:
     return _build(world, state, reason, facts, troubles=troubles[::-1])
 
 
-def _completed(world: JobWorld, telling: StatusReport) -> TrainingJobStatus:
+def _completed(world: JobWorld, report: StatusReport) -> TrainingJobStatus:
     """Return the status of a job that has ended."""
-    completion = telling.completion
+    completion = report.completion
     assert completion is not None
     good = completion.result is CompletionResult.SUCCEEDED
     facts: _Facts = {
@@ -613,11 +613,11 @@ def _not_finite(world: JobWorld, gang: Gang) -> str:
     """Return the message that the loss is printed as NaN or infinite, since which step, and how to go on from before;
     "" while it is finite."""
     published = next((warning for warning in world.job.status.warnings if warning.reason == LOSS_NOT_FINITE), None)
-    begun = gang.spec.start.time if gang.spec.start is not None else world.now
+    begin = gang.spec.start.time if gang.spec.start is not None else world.now
     # A loss that is a number again and again would be a write and an Event each time.
     if (
         published is not None
-        and published.since >= begun
+        and published.since >= begin
         and (world.now - published.since).total_seconds() < STEADY_SECONDS
     ):
         return published.message
@@ -636,7 +636,7 @@ def _not_finite(world: JobWorld, gang: Gang) -> str:
             "earlier attempts for the last loss that is a number, repair the cause, suspend this job, and run, with a "
             f"checkpoint from before: {fork} STEP"
         )
-    good = [one.step for view in views for one in view.checkpoints if one.verified]
+    good = [checkpoint.step for view in views for checkpoint in view.checkpoints if checkpoint.verified]
     good += [save.step for save in saved.saves] if saved is not None else []
     step = max((step for step in good if step < since), default=None)
     return (

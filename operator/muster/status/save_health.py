@@ -76,13 +76,13 @@ def with_save_concerns(
 
 def _saves(world: JobWorld, record: GangSpec, checkpoint: CheckpointStatus) -> list[CheckpointSave]:
     by_step = {save.step: save for save in checkpoint.saves if save.step <= checkpoint.step}
-    reports = [one for one in resume.complete_checkpoints(world, record) if one.step <= checkpoint.step]
+    reports = [report for report in resume.complete_checkpoints(world, record) if report.step <= checkpoint.step]
     paths: dict[int, str] = {checkpoint.step: checkpoint.path}
-    for one in sorted(reports, key=lambda one: one.path):
-        paths.setdefault(one.step, one.path)
-    for one in reports:  # a trainer may write a step twice, such as `last` beside it: one of them counts
-        if one.path == paths[one.step]:
-            by_step[one.step] = _merge_save(by_step.get(one.step), one)
+    for report in sorted(reports, key=lambda report: report.path):
+        paths.setdefault(report.step, report.path)
+    for report in reports:  # a trainer may write a step twice, such as `last` beside it: one of them counts
+        if report.path == paths[report.step]:
+            by_step[report.step] = _merge_save(by_step.get(report.step), report)
     newest = by_step.get(checkpoint.step)
     if newest is not None and newest.free_bytes is None:
         by_step[checkpoint.step] = newest.model_copy(update={"free_bytes": _free_bytes(world, record)})
@@ -120,10 +120,10 @@ def _time(written_ns: int) -> datetime | None:
     return moment if EARLIEST < moment < LATEST else None
 
 
-def _is_same(one: datetime | None, other: datetime | None) -> bool:
-    if one is None or other is None:
-        return one is other
-    return abs((one - other).total_seconds()) <= _SAME_TIME_SECONDS
+def _is_same(time: datetime | None, other_time: datetime | None) -> bool:
+    if time is None or other_time is None:
+        return time is other_time
+    return abs((time - other_time).total_seconds()) <= _SAME_TIME_SECONDS
 
 
 def _seconds(seconds: float | None) -> int | None:

@@ -56,8 +56,8 @@ def _same_step_warning(world: JobWorld, record: GangSpec) -> Warned | None:
         return None
     budget = f"Muster restarts it {world.job.spec.recovery.application_restarts_per_day} times within 24 hours at most"
     name = f"{world.job.metadata.namespace}/{world.job.metadata.name}"
-    what = "where its ranks stood" if is_hang(record.incidents[-1].reason) else "what it printed last"
-    remedy = f"to see {what}: kubectl muster report {name} --incident"
+    subject = "where its ranks stood" if is_hang(record.incidents[-1].reason) else "what it printed last"
+    remedy = f"to see {subject}: kubectl muster report {name} --incident"
     return Warned(FAILS_AT_SAME_STEP, f"failed {repeats.repeated(record.incidents)}. {budget}; {remedy}")
 
 

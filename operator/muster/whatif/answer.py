@@ -132,7 +132,7 @@ def answer(plan: Plan, rates: Rates, dice: Dice, lives: int, lived: Callable[[in
             other.live(storm)
         if lived:
             lived(number + 1)
-    options = [_option(one, own) for one in (own, *others)]
+    options = [_option(trial, own) for trial in (own, *others)]
     intervals = sorted(
         (option for option in options if option.spares == plan.spares), key=lambda option: option.checkpoint_seconds
     )
@@ -168,10 +168,10 @@ def others_than(plan: Plan) -> list[Plan]:
     return [plan.model_copy(update=change) for change in (*spares, *intervals)]
 
 
-def _option(one: _Trial, own: _Trial) -> Option:
-    gain = _estimate([after - was for after, was in zip(one.ettrs, own.ettrs, strict=True)])
-    plan = one.plan
-    return Option(spares=plan.spares, checkpoint_seconds=plan.checkpoint_seconds, ettr=fmean(one.ettrs), gain=gain)
+def _option(trial: _Trial, own: _Trial) -> Option:
+    gain = _estimate([after - was for after, was in zip(trial.ettrs, own.ettrs, strict=True)])
+    plan = trial.plan
+    return Option(spares=plan.spares, checkpoint_seconds=plan.checkpoint_seconds, ettr=fmean(trial.ettrs), gain=gain)
 
 
 def _intervals(plan: Plan) -> list[float]:

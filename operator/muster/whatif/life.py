@@ -91,7 +91,9 @@ class _Budget:
             reached: progress of the training then, in seconds of training.
             complete: progress in the newest complete checkpoint.
         """
-        self.counted = [one for one in self.counted if at - one[0] < _WINDOW_SECONDS and one[1] >= complete]
+        self.counted = [
+            failure for failure in self.counted if at - failure[0] < _WINDOW_SECONDS and failure[1] >= complete
+        ]
         self.counted.append((at, reached))
         return len(self.counted) > self.most
 
