@@ -127,31 +127,36 @@ class MemberTopology:
 
     def level_of(self, a: int, b: int) -> int:
         """Return how many domains two members share, from the outside in."""
-        mine, theirs = self.places[a], self.places[b]
+        places_a, places_b = self.places[a], self.places[b]
         for level in range(self.depth):
-            if mine[level] != theirs[level]:
+            if places_a[level] != places_b[level]:
                 return level
         return self.depth
 
     def _levels(self) -> dict[int, set[int]]:
-        """Return, by level, the numbers of the members to be tested there: those with enough partners at that level."""
+        """Return, by level, the numbers of the members to be tested there: those with enough partners at that level.
+
+        Members with one partner at a level are noted in `lone`.
+        """
         nodes_by_level: dict[int, set[int]] = {}
         for level in range(self.depth + 1):
             outer: dict[Prefix, list[int]] = defaultdict(list)
             for node, place in enumerate(self.places):
                 outer[place[:level]].append(node)
-            mine = Counter(place[: level + 1] for place in self.places) if level < self.depth else Counter[Prefix]()
-            here = set[int]()
+            size_by_domain = (
+                Counter(place[: level + 1] for place in self.places) if level < self.depth else Counter[Prefix]()
+            )
+            tested_nodes = set[int]()
             for nodes in outer.values():
                 for node in nodes:
-                    own = mine[self.places[node][: level + 1]]
+                    own = size_by_domain[self.places[node][: level + 1]]
                     others = len(nodes) - (own or 1)
                     if others and SPREAD * others >= own:
-                        here.add(node)
+                        tested_nodes.add(node)
                     if others == 1:
                         self.lone[level].add(node)
-            if here:
-                nodes_by_level[level] = here
+            if tested_nodes:
+                nodes_by_level[level] = tested_nodes
         return nodes_by_level
 
 
@@ -466,9 +471,20 @@ def merge_outcomes(outcomes: Iterable[PairOutcome]) -> list[PairOutcome]:
 
 
 def _one_of(outcomes: Sequence[PairOutcome]) -> PairOutcome:
-    best = min(outcomes, key=lambda one: (_STRENGTH[one.how], one.gbps, -one.retransmits, one.transport, one.ended))
-    such = [one for one in outcomes if one.how is best.how]
-    return replace(best, retransmits=max(one.retransmits for one in such), wrong=any(one.wrong for one in such))
+    best = min(
+        outcomes,
+        key=lambda outcome: (
+            _STRENGTH[outcome.how],
+            outcome.gbps,
+            -outcome.retransmits,
+            outcome.transport,
+            outcome.ended,
+        ),
+    )
+    such = [outcome for outcome in outcomes if outcome.how is best.how]
+    return replace(
+        best, retransmits=max(outcome.retransmits for outcome in such), wrong=any(outcome.wrong for outcome in such)
+    )
 
 
 def alike(figures: Sequence[float], spread: float) -> bool:

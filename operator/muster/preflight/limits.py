@@ -49,22 +49,22 @@ def apply_limits(
         best: by probe and transport, the best figure reached.
         limits: of the FleetPolicy.
     """
-    by_key = {(one.probe, one.transport): one for one in thresholds}
+    by_key = {(threshold.probe, threshold.transport): threshold for threshold in thresholds}
     unused = []
     for key in sorted(by_key.keys() | best.keys()):
         plain, shown = replace(like, probe=key[0], transport=key[1]), best.get(key)
-        one, limit = by_key.get(key, plain), _limit(plain, limits)
+        threshold, limit = by_key.get(key, plain), _limit(plain, limits)
         if limit is None:
             continue
         if limit.minimum_percent is not None:
-            if one.middle is not None:
-                by_key[key] = _with_share(one, limit.minimum_percent)
+            if threshold.middle is not None:
+                by_key[key] = _with_share(threshold, limit.minimum_percent)
                 unused += _too_strict(by_key[key], limit.minimum_percent)
         elif limit.minimum is not None:
             least = float(limit.minimum)
-            if least <= max(one.least, shown.figure if shown is not None else 0.0):
-                unit = shown.unit if shown is not None else one.unit
-                by_key[key] = _with_minimum(replace(plain, unit=unit), one, least)
+            if least <= max(threshold.least, shown.figure if shown is not None else 0.0):
+                unit = shown.unit if shown is not None else threshold.unit
+                by_key[key] = _with_minimum(replace(plain, unit=unit), threshold, least)
             # Where another transport reaches it, this one is not what the owner means.
             elif (
                 shown is not None and max(record.figure for (name, _), record in best.items() if name == key[0]) < least
@@ -73,32 +73,34 @@ def apply_limits(
     return Tuned(tuple(by_key.values()), tuple(unused))
 
 
-def _with_share(one: ProbeThreshold, percent: int) -> ProbeThreshold:
+def _with_share(threshold: ProbeThreshold, percent: int) -> ProbeThreshold:
     """Return the threshold with another share of the history's middle, as far as healthy figures reach that.
 
     Healthy figures vary: what they do not all reach says nothing about nodes either.
     """
-    ratio = min(percent / 100, max(one.healthy, one.ratio))
-    source = f"{significant(100 * ratio, 4)} % of the fleet's middle of {significant(one.middle or 0.0, 4)} ({SOURCE})"
-    source += f"; not below {significant(one.floor, 4)}" if one.floor else ""
-    return replace(one, ratio=ratio, source=source)
+    ratio = min(percent / 100, max(threshold.healthy, threshold.ratio))
+    source = (
+        f"{significant(100 * ratio, 4)} % of the fleet's middle of {significant(threshold.middle or 0.0, 4)} ({SOURCE})"
+    )
+    source += f"; not below {significant(threshold.floor, 4)}" if threshold.floor else ""
+    return replace(threshold, ratio=ratio, source=source)
 
 
-def _with_minimum(plain: ProbeThreshold, one: ProbeThreshold, least: float) -> ProbeThreshold:
+def _with_minimum(plain: ProbeThreshold, present: ProbeThreshold, least: float) -> ProbeThreshold:
     """Return the threshold by a minimum; for pairs with what a healthy pair reaches, of which it is a share (perhaps
     above 1).
 
     Args:
         plain: a threshold that asks for nothing.
-        one: the threshold by history and floors.
+        present: the threshold by history and floors.
         least: the minimum.
     """
     threshold = replace(plain, floor=least, source=SOURCE, is_required=True)
     if plain.probe != LimitedProbe.PAIR:
         return threshold
-    if not one.middle:
+    if not present.middle:
         return threshold if least else replace(threshold, ratio=0.0)
-    return replace(threshold, middle=one.middle, ratio=least / one.middle, miss_share=one.miss_share)
+    return replace(threshold, middle=present.middle, ratio=least / present.middle, miss_share=present.miss_share)
 
 
 def _limit(plain: ProbeThreshold, limits: Iterable[PreflightLimit]) -> PreflightLimit | None:
@@ -108,14 +110,14 @@ def _limit(plain: ProbeThreshold, limits: Iterable[PreflightLimit]) -> Preflight
     return max(fitting, key=lambda limit: len(limit.model), default=None)
 
 
-def _too_strict(one: ProbeThreshold, percent: int) -> list[str]:
+def _too_strict(threshold: ProbeThreshold, percent: int) -> list[str]:
     """Return the message that a share is lowered to the one that healthy figures reach; empty where it is not."""
-    if one.ratio >= percent / 100:
+    if threshold.ratio >= percent / 100:
         return []
     return [
-        f"spec.preflight.limits: {one.probe} asks for {percent} % of the middle, and healthy figures of "
-        f"{one.model or 'nodes'}{_way(one)} vary by more than that: {significant(100 * one.ratio)} % counts. Lower "
-        "percent"
+        f"spec.preflight.limits: {threshold.probe} asks for {percent} % of the middle, and healthy figures of "
+        f"{threshold.model or 'nodes'}{_way(threshold)} vary by more than that: {significant(100 * threshold.ratio)} % "
+        "counts. Lower percent"
     ]
 
 
@@ -127,5 +129,5 @@ def _unused(plain: ProbeThreshold, least: str, shown: Best) -> str:
     )
 
 
-def _way(one: ProbeThreshold) -> str:
-    return f" over {one.transport}" if one.transport else ""
+def _way(threshold: ProbeThreshold) -> str:
+    return f" over {threshold.transport}" if threshold.transport else ""

@@ -147,21 +147,20 @@ def are_too_many(figures: Sequence[float], some: int, count: int) -> bool:
 
 
 def _fail(outcome: LocalOutcome, threshold: ProbeThreshold | None) -> Fail | None:
-    said = f" ({outcome.message})" if outcome.message else ""
+    message = f" ({outcome.message})" if outcome.message else ""
     least, unit = (threshold.least, threshold.unit) if threshold else (0.0, "")
     if outcome.how is How.LATE:
-        words = f"its tests have not ended in time{said}"
+        words = f"its tests have not ended in time{message}"
         return Fail(outcome.node, outcome.probe, None, least, unit, (), words)
     if outcome.how is not How.RESULT:
-        words = f"{outcome.probe} gave no result within its deadline{said}"
+        words = f"{outcome.probe} gave no result within its deadline{message}"
         return Fail(outcome.node, outcome.probe, None, least, unit, (), words)
     if outcome.wrong:
-        words = f"{outcome.probe} found what must not be{said}"
+        words = f"{outcome.probe} found what must not be{message}"
         return Fail(outcome.node, outcome.probe, outcome.figure, least, unit, (), words, wrong=True)
     if threshold is None or outcome.figure is None or outcome.figure >= least:
         return None  # without a figure there was nothing to measure, say with one GPU between GPUs
     measured = f"{significant(outcome.figure, 4)} {unit}".strip()
-    words = (
-        f"{outcome.probe} measured {measured}, at least {significant(least, 4)} is expected by {threshold.source}{said}"
-    )
+    expected = f"at least {significant(least, 4)} is expected by {threshold.source}"
+    words = f"{outcome.probe} measured {measured}, {expected}{message}"
     return Fail(outcome.node, outcome.probe, outcome.figure, least, unit, (), words)

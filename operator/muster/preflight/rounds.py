@@ -119,8 +119,8 @@ def _slots(pairs: Iterable[Pair]) -> tuple[tuple[Pair, ...], ...]:
     busy: dict[str, int] = defaultdict(int)
     slots: list[list[Pair]] = []
     for pair in pairs:
-        taken = busy[pair.a] | busy[pair.b]
-        slot = (~taken & (taken + 1)).bit_length() - 1
+        taken_slots = busy[pair.a] | busy[pair.b]
+        slot = (~taken_slots & (taken_slots + 1)).bit_length() - 1
         busy[pair.a] |= 1 << slot
         busy[pair.b] |= 1 << slot
         while len(slots) <= slot:
@@ -161,7 +161,9 @@ class _PairDrawer:
         too)."""
         # The levels at which a node is to be judged: a replacement may have a domain to itself.
         levels = sorted(
-            level for level, here in self.evidence.levels.items() if any(not self._is_decided(node) for node in here)
+            level
+            for level, level_nodes in self.evidence.levels.items()
+            if any(not self._is_decided(node) for node in level_nodes)
         )
         if not levels or all(self._is_decided(node) for node in self.nodes):
             return []
@@ -203,12 +205,12 @@ class _PairDrawer:
 
     def _cover(self, level: int) -> None:
         """Draw one test for every node at a level: clean nodes with each other, suspects with proven ones."""
-        here = [node for node in self.order if node in self.evidence.levels[level] and not self._is_decided(node)]
+        open_nodes = [node for node in self.order if node in self.evidence.levels[level] and not self._is_decided(node)]
         # Before any node is proven all are alike.
-        trusted = [node for node in here if node in self.clean] if self.clean else here
-        suspects = [node for node in here if node not in self.clean] if self.clean else []
-        if any(self._is_decided(node) for node in self.clean) and len(here) <= SERVES * len(self.clean):
-            trusted, suspects = [], here
+        trusted = [node for node in open_nodes if node in self.clean] if self.clean else open_nodes
+        suspects = [node for node in open_nodes if node not in self.clean] if self.clean else []
+        if any(self._is_decided(node) for node in self.clean) and len(open_nodes) <= SERVES * len(self.clean):
+            trusted, suspects = [], open_nodes
         left = self._match(trusted, level)
         pool = self.clean or frozenset(self.nodes)
         for node in [*suspects, *left]:
@@ -269,11 +271,11 @@ class _PairDrawer:
         second.sort(key=lambda node: self.rank[node])
         others = [node for node in second if domain[node] != middle]
         same = [node for node in second if domain[node] == middle]
-        mine = [node for node in first if domain[node] == middle]
+        middle_nodes = [node for node in first if domain[node] == middle]
         rest = [node for node in first if domain[node] != middle]
-        pairs = list(zip(mine, others, strict=False))
-        left += mine[len(others) :]
-        free = [*same, *others[len(mine) :]]
+        pairs = list(zip(middle_nodes, others, strict=False))
+        left += middle_nodes[len(others) :]
+        free = [*same, *others[len(middle_nodes) :]]
         pairs += zip(rest, free, strict=False)
         return pairs, left + free[len(rest) :]
 
@@ -294,14 +296,14 @@ class _PairDrawer:
     def _partner(self, node: int, level: int, fallback: frozenset[int]) -> int | None:
         places = self.evidence.places
         pool = self._pool(level, places[node][:level], fallback)
-        mine = places[node][: level + 1] if level < self.evidence.depth else None
+        own_domain = places[node][: level + 1] if level < self.evidence.depth else None
         start, best = self.rank[node] % max(1, len(pool)), None
         looked = 0
         for step in range(len(pool)):
             other = pool[(start + step) % len(pool)]
             if other == node or other in self.now[node] or self.load[other] >= SERVES:
                 continue
-            if mine is not None and places[other][: level + 1] == mine:
+            if own_domain is not None and places[other][: level + 1] == own_domain:
                 continue
             key = (other in self.met[node], self.load[other])
             if best is None or key < best[0]:
@@ -314,10 +316,10 @@ class _PairDrawer:
     def _pool(self, level: int, group: Prefix, fallback: frozenset[int]) -> list[int]:
         """Return the nodes that may serve as partners at a level: proven and clean, else proven, else the fallback."""
         if (level, group) not in self._pools:
-            here = [node for node in self.order if self.evidence.places[node][:level] == group]
+            group_nodes = [node for node in self.order if self.evidence.places[node][:level] == group]
             proven = self.evidence.proven[level]
             for trusted in (proven & self.clean, proven, fallback):
-                pool = [node for node in here if node in trusted]
+                pool = [node for node in group_nodes if node in trusted]
                 if len({self.evidence.places[node][: level + 1] for node in pool}) > (level < self.evidence.depth):
                     break
             self._pools[level, group] = pool
@@ -382,8 +384,8 @@ class _PairDrawer:
         for (a, b), tests in missing_pairs(evidence).items():
             if {a, b} & evidence.ended or self._explained(a, b) or self._explained(b, a):
                 continue
-            again = len(tests) > 1 or tests[0].round <= FIRST_ROUNDS
-            if again and not is_link(evidence, tests):
+            has_repeated = len(tests) > 1 or tests[0].round <= FIRST_ROUNDS
+            if has_repeated and not is_link(evidence, tests):
                 links.append((a, b))
         return links
 

@@ -71,7 +71,7 @@ def _are_well(fail: Fail, evidence: BurnInEvidence, good: _Good) -> bool:
     """
     node = evidence.number[fail.node]
     speaking = (evidence.number[partner] for partner in fail.partners)
-    well = [one for one in speaking if any(other != node for other, _ in good.get(one, ()))]
+    well = [number for number in speaking if any(other != node for other, _ in good.get(number, ()))]
     return len(well) >= LEAST_WITNESSES
 
 
@@ -90,25 +90,25 @@ def _unseen(
     node, level_of = evidence.number[fail.node], evidence.level_of
     speaking = {evidence.number[partner] for partner in fail.partners}
     out = evidence.ended.union(evidence.number[failure.node] for failure in verdict.failed if failure.partners)
-    others = [one for one in range(len(evidence.members)) if one not in out]
-    others.sort(key=lambda one: (one not in speaking, one))
+    others = [peer for peer in range(len(evidence.members)) if peer not in out]
+    others.sort(key=lambda peer: (peer not in speaking, peer))
     for level in fail.levels:
-        around = [one for one in others if level_of(node, one) >= level]
+        around = [peer for peer in others if level_of(node, peer) >= level]
         # The nodes that share most of its way; at the innermost level that is all nodes there.
-        nearest = max((level_of(node, one) for one in around), default=level)
-        near = [one for one in around if level_of(node, one) == nearest]
+        nearest = max((level_of(node, peer) for peer in around), default=level)
+        near = [peer for peer in around if level_of(node, peer) == nearest]
         # Where all its failed partners are of one domain, what leads there may be the cause.
-        theirs = {evidence.places[one][: level + 1] for one in speaking if level_of(node, one) == level}
+        theirs = {evidence.places[partner][: level + 1] for partner in speaking if level_of(node, partner) == level}
         if any(
             other != node and at == level and (len(theirs) > 1 or evidence.places[other][: level + 1] in theirs)
-            for one in near
-            for other, at in good.get(one, ())
+            for peer in near
+            for other, at in good.get(peer, ())
         ):
             continue
         pairs = [
-            (one, other)
-            for one in near[:LEAST_WITNESSES]
-            for other in islice((o for o in around if level_of(one, o) == level and o != one), LEAST_WITNESSES)
+            (peer, other)
+            for peer in near[:LEAST_WITNESSES]
+            for other in islice((o for o in around if level_of(peer, o) == level and o != peer), LEAST_WITNESSES)
         ]
         if pairs:
             names = [sorted(evidence.members[end].name for end in pair) for pair in pairs]

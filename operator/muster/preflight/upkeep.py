@@ -300,12 +300,12 @@ def _evaluate(site: IdleNode, order: CheckOrder, fleet: _Fleet) -> tuple[NodeChe
         return NodeChecks((order,), grants), None  # it does not know yet
     given = site.view.given.get(order.id, 0.0)
     if _may_be_a_moment(tested.verdict.failed) and not order.id.endswith(_ONCE_MORE):
-        again = replace(order, id=order.id + _ONCE_MORE)
-        has_begun = again.id in site.view.given or site.view.answer(again.id) is not None
+        second_order = replace(order, id=order.id + _ONCE_MORE)
+        has_begun = second_order.id in site.view.given or site.view.answer(second_order.id) is not None
         since = fleet.passed_since(site.node, given)
         is_shared = all(fail.probe in single_node.SHARED for fail in tested.verdict.failed)
         if has_begun or since >= LEAST_WITNESSES or not is_shared:
-            checks, second = _evaluate(site, again, fleet)
+            checks, second = _evaluate(site, second_order, fleet)
             return replace(checks, orders=(order, *checks.orders)), second
         count = "only one" if since else "none"
         beside = f"what it tests others use, too, and {count} of them has passed since: it may not be the node"

@@ -157,9 +157,10 @@ class _VerdictMaker:
 
     def _has_partner(self, node: int, level: int, bad: Sequence[int]) -> bool:
         """Whether there is a node at a level that could prove this one: not only bad nodes, or nodes that have gone."""
-        gone = self.evidence.ended.union(bad, (node,))
+        excluded_nodes = self.evidence.ended.union(bad, (node,))
         return any(
-            other not in gone and self.evidence.level_of(node, other) == level for other in self.evidence.levels[level]
+            other not in excluded_nodes and self.evidence.level_of(node, other) == level
+            for other in self.evidence.levels[level]
         )
 
     # What is wrong everywhere
@@ -239,9 +240,11 @@ class _VerdictMaker:
                 if figures.get(node, usual) >= OWN_SHARE * usual:
                     self.excused[node].add(level)
         part, level = (Part.DOMAIN, depth) if inside else (Part.UPLINKS, max(leaving))
-        what = f"{'' if inside else 'what leads out of '}{self._name(depth)} {'/'.join(domain)}"
+        domain_text = f"{'' if inside else 'what leads out of '}{self._name(depth)} {'/'.join(domain)}"
         wrong = any(test.wrong for node in nodes for _, test in evidence.tallies[node][level].misses)
-        message = f"{what} {self._fault_text(median(stuck[level].values()), level, wrong)}; its members miss alike"
+        message = (
+            f"{domain_text} {self._fault_text(median(stuck[level].values()), level, wrong)}; its members miss alike"
+        )
         self.shared.append(Shared(part, domain, level, (), message))
 
     def _best_figures_if_alike(self, nodes: Sequence[int], level: int, depth: int) -> dict[int, float]:
@@ -410,10 +413,10 @@ class _VerdictMaker:
         if wrong:
             result = f"gave wrong sums {wrong} times"
         elif lossy:
-            again = median(test.retransmits for _, test in tests)
+            retransmits = median(test.retransmits for _, test in tests)
             result += (
-                f", with {significant(again)} segments of 1,000 sent again"
-                if again
+                f", with {significant(retransmits)} segments of 1,000 sent again"
+                if retransmits
                 else f" over {tests[0][1].transport}"
             )
         words = f"{result} in {len(tests)} tests with {len(partners)} proven partners"
