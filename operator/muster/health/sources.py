@@ -1367,22 +1367,29 @@ _REASONS = frozenset(_named_reasons())
 
 
 def _contradicted(rule: HealthRule, off: set[str]) -> Iterator[Row]:
+    """Yield the rows of other severity that can match a mark that the rule matches; `off` are sources switched off."""
     for row in ROWS:
         if row.source in off or row.severity is rule.severity:
             continue
-        mark = row.mark
-        if (
-            (
-                rule.condition
-                and isinstance(mark, Condition)
-                and re.fullmatch(mark.type, rule.condition.type)
-                and ("False" if rule.condition.bad_when_false else "True") in mark.statuses
-                and (not rule.condition.reason or re.fullmatch(mark.reason, rule.condition.reason))
-            )
-            or (rule.label and isinstance(mark, Label) and _same_mark(mark, rule.label.key, rule.label.value))
-            or (rule.taint and isinstance(mark, TaintMark) and _same_mark(mark, rule.taint.key, rule.taint.value))
-        ):
+        if _is_same_condition(rule, row.mark) or _is_same_label_or_taint(rule, row.mark):
             yield row
+
+
+def _is_same_condition(rule: HealthRule, mark: Mark) -> bool:
+    if rule.condition is None or not isinstance(mark, Condition):
+        return False
+    is_same_type = re.fullmatch(mark.type, rule.condition.type) is not None
+    is_same_status = ("False" if rule.condition.bad_when_false else "True") in mark.statuses
+    may_have_reason = not rule.condition.reason or re.fullmatch(mark.reason, rule.condition.reason) is not None
+    return is_same_type and is_same_status and may_have_reason
+
+
+def _is_same_label_or_taint(rule: HealthRule, mark: Mark) -> bool:
+    if rule.label is not None and isinstance(mark, Label):
+        return _same_mark(mark, rule.label.key, rule.label.value)
+    if rule.taint is not None and isinstance(mark, TaintMark):
+        return _same_mark(mark, rule.taint.key, rule.taint.value)
+    return False
 
 
 def _same_mark(mark: Label | TaintMark, key: str, value: str) -> bool:
