@@ -190,14 +190,17 @@ def absent_nodes(tests: NodeTests) -> tuple[dict[str, str], str]:
     absent: dict[str, str] = {}
     waiting = ""
     for node in (worker_view.member.node for worker_view in burn_in.subjects):
-        view = burn_in.checkers.get(node)
+        checker_view = burn_in.checkers.get(node)
         # An answer stands, whatever has become of the checker since; after a hang it has to import torch again.
-        is_awaited = tests.awaits_second_answer(node) and view is not None and view.report.state == STARTING
-        has_answered = view is not None and view.answer(burn_in.orders.node_id) is not None and not is_awaited
-        if view is not None and (view.report.state == READY or has_answered):
+        state = checker_view.report.state if checker_view is not None else ""
+        is_awaited = tests.awaits_second_answer(node) and state == STARTING
+        has_answered = (
+            checker_view is not None and checker_view.answer(burn_in.orders.node_id) is not None and not is_awaited
+        )
+        if state == READY or has_answered:
             continue
-        longest = min(world.leader_age_seconds, world.attempt_age_seconds)
-        why, seconds = _absence(node, world.checkers.get(node), longest)
+        most_silent_seconds = min(world.leader_age_seconds, world.attempt_age_seconds)
+        why, seconds = _absence(node, world.checkers.get(node), most_silent_seconds)
         if seconds > 0.0:
             waiting = waiting or why
         else:
@@ -205,21 +208,21 @@ def absent_nodes(tests: NodeTests) -> tuple[dict[str, str], str]:
     return absent, waiting
 
 
-def _absence(node: str, view: CheckerView | None, most_seconds: float) -> tuple[str, float]:
+def _absence(node: str, last_view: CheckerView | None, most_silent_seconds: float) -> tuple[str, float]:
     """Return why a node's checker cannot test, and for how many more seconds it is waited for; 0 or less: no longer.
 
     Args:
         node: its name.
-        view: the checker's last report, however old; None: it was never heard.
-        most_seconds: the longest time for which a checker that was never heard can have been silent.
+        last_view: the checker's last report, however old; None: it was never heard.
+        most_silent_seconds: the longest time for which a checker that was never heard can have been silent.
     """
-    if view is None or not view.is_fresh:
-        silent = most_seconds if view is None else view.heard_age_seconds
-        words = f"no checker on {node} reports: check that a pod of DaemonSet muster-check runs there"
-        return words, CHECKER_SECONDS - silent
-    if view.report.state == STARTING:
-        return f"the checker on {node} is still starting", STARTING_SECONDS - view.state_seconds
-    return f"the checker on {node} cannot test: {view.report.problem}", 0.0
+    if last_view is None or not last_view.is_fresh:
+        silent_seconds = most_silent_seconds if last_view is None else last_view.heard_age_seconds
+        text = f"no checker on {node} reports: check that a pod of DaemonSet muster-check runs there"
+        return text, CHECKER_SECONDS - silent_seconds
+    if last_view.report.state == STARTING:
+        return f"the checker on {node} is still starting", STARTING_SECONDS - last_view.state_seconds
+    return f"the checker on {node} cannot test: {last_view.report.problem}", 0.0
 
 
 def node_orders(tests: NodeTests, absent: Collection[str]) -> dict[str, list[CheckOrder]]:

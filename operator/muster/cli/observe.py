@@ -53,7 +53,7 @@ async def observe_fleet(client: Client) -> FleetObservation:
         ApiError: something but leases and health could not be read.
     """
     policy, notes = await policy_of(client)
-    nodes, jobs, gangs, workers, occupants, marks = await asyncio.gather(
+    nodes, jobs, gangs, workers, occupants, leases_and_healths = await asyncio.gather(
         all_nodes(client),
         _all(informer.training_jobs(client)),
         _all(informer.gangs(client)),
@@ -61,14 +61,24 @@ async def observe_fleet(client: Client) -> FleetObservation:
         _all(informer.occupant_pods(client)),
         asyncio.gather(_leases(client), _healths(client)),
     )
-    (leases, silent), (healths, unwell) = marks
-    notes += [*silent, *unwell]
+    (leases, lease_notes), (healths, health_notes) = leases_and_healths
+    notes += [*lease_notes, *health_notes]
     unreadable = sum(isinstance(gang, Undecodable) for gang in gangs)
     if unreadable:
         notes.append(
             f"{unreadable} Gang(s) cannot be read by this version: nodes that they hold without a pod are shown as free"
         )
-    return FleetObservation(policy, nodes, jobs, gangs, workers, occupants, leases, tuple(notes), healths)
+    return FleetObservation(
+        policy=policy,
+        nodes=nodes,
+        jobs=jobs,
+        gangs=gangs,
+        workers=workers,
+        occupants=occupants,
+        leases=leases,
+        notes=tuple(notes),
+        healths=healths,
+    )
 
 
 async def all_nodes(client: Client) -> list[NodeView]:

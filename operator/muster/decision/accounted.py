@@ -45,10 +45,10 @@ def _with_valid_account(world: JobWorld, spec: GangSpec) -> GangSpec:
     Raises:
         ValidationError: the API server would refuse the account, because it was edited.
     """
-    kept = with_account(world, with_held_gpus(world, spec))
-    if kept.account is not None:
-        Account.model_validate(kept.account.to_json())
-    return kept
+    accounted = with_account(world, with_held_gpus(world, spec))
+    if accounted.account is not None:
+        Account.model_validate(accounted.account.to_json())
+    return accounted
 
 
 def status_with_figures(world: JobWorld, status: TrainingJobStatus) -> TrainingJobStatus:
@@ -56,15 +56,15 @@ def status_with_figures(world: JobWorld, status: TrainingJobStatus) -> TrainingJ
 
     Where these cannot be computed, the status stays as it was decided, with the goodput that is published.
     """
-    end, previous_end = status.completion, world.job.status.completion
+    completion, published_completion = status.completion, world.job.status.completion
     goodput = compute_or_fallback(
         "goodput",
         lambda: goodput_of_status(
             world,
             step=status.step,
             saved=None if status.checkpoint is None else status.checkpoint.step,
-            ended=end is not None and previous_end is None,
-            succeeded=end is not None and end.result is CompletionResult.SUCCEEDED,
+            ended=completion is not None and published_completion is None,
+            succeeded=completion is not None and completion.result is CompletionResult.SUCCEEDED,
             suspended=status.state == "Suspended",
         ),
         status.goodput,
@@ -72,7 +72,7 @@ def status_with_figures(world: JobWorld, status: TrainingJobStatus) -> TrainingJ
     status = status.model_copy(update={"goodput": goodput})
     if world.gang is None:
         return status
-    record, failed = world.gang.spec, end is not None and end.result is CompletionResult.FAILED
+    record, failed = world.gang.spec, completion is not None and completion.result is CompletionResult.FAILED
     incidents = compute_or_fallback(
         "incidents",
         lambda: published_incidents(incidents_of_status(world, record, goodput, failed=failed)),
