@@ -162,8 +162,8 @@ def _was_missed(health: NodeHealth) -> bool:
 
     That ends when the agent is Ready, and not when its Pod is gone.
     """
-    said = (finding for finding in health.status.findings if finding.severity is not Severity.INFO)
-    return any((finding.source, finding.reason) == (AGENT, AGENT_SILENT) for finding in said)
+    effective_findings = (finding for finding in health.status.findings if finding.severity is not Severity.INFO)
+    return any((finding.source, finding.reason) == (AGENT, AGENT_SILENT) for finding in effective_findings)
 
 
 def _facts(node: NodeView) -> tuple[Any, ...]:

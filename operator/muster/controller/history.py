@@ -270,7 +270,7 @@ class HistoryKeeper:
             LeadershipLost: this process must not write any more.
         """
         self._leads = True
-        begun = self._clock()
+        began_at = self._clock()
         failures = 0
         while not self._listed:
             try:
@@ -289,7 +289,7 @@ class HistoryKeeper:
                 self._ended(job)
             elif job.metadata.deletion_timestamp is not None:
                 self._keep_vanished(job)
-        self._note_due = min(self._note_due, begun + BEGUN_NOTE_SECONDS)
+        self._note_due = min(self._note_due, began_at + BEGUN_NOTE_SECONDS)
         while True:
             try:
                 await self._work_once()
@@ -372,8 +372,8 @@ class HistoryKeeper:
         return kept.competing_ends(self._known.values(), self._cluster.policy().history)
 
     def _is_worth_it(self, spec: EndedJobSpec, competing: Mapping[str, datetime]) -> bool:
-        one = Kept(spec.end_time, spec.namespace)
-        return kept.is_kept(one, competing.get(spec.namespace), self._cluster.policy().history, self._wall_clock())
+        account = Kept(spec.end_time, spec.namespace)
+        return kept.is_kept(account, competing.get(spec.namespace), self._cluster.policy().history, self._wall_clock())
 
     async def _write(self, waiting: _Waiting) -> None:
         """Write one account.
@@ -401,8 +401,8 @@ class HistoryKeeper:
         now, uid = self._clock(), waiting.spec.job_uid
         waiting.due = now + doubled(RETRY_FIRST_SECONDS, waiting.tries, RETRY_SECONDS)
         waiting.tries += 1
-        there = bool(self._cluster.jobs.store.by_index(uid))
-        if error.status in REFUSED_FOR_GOOD or (now - waiting.since >= GIVE_UP_SECONDS and not there):
+        is_job_present = bool(self._cluster.jobs.store.by_index(uid))
+        if error.status in REFUSED_FOR_GOOD or (now - waiting.since >= GIVE_UP_SECONDS and not is_job_present):
             self._waiting.pop(uid, None)
             self._lost(waiting, str(error))
             return
@@ -449,7 +449,7 @@ class HistoryKeeper:
         Raises:
             ApiError: they cannot be listed.
         """
-        begun = self._clock()
+        began_at = self._clock()
         accounts: dict[str, Kept] = {}
         old_names = set(self._known)
         asked: dict[str, str | int] = {"limit": PAGE}
@@ -458,17 +458,17 @@ class HistoryKeeper:
             page = decode.list_page(await self._client.get(path, asked))
             for item in page.items or ():
                 with contextlib.suppress(msgspec.MsgspecError, ValueError, RecursionError):
-                    one = _kept_ones.decode(item)
-                    end = one.spec.end_time
+                    kept_job = _kept_ones.decode(item)
+                    end = kept_job.spec.end_time
                     end = end if end is not None and end.tzinfo else datetime.fromtimestamp(0, UTC)
-                    accounts[one.metadata.name] = Kept(end, one.spec.namespace)
+                    accounts[kept_job.metadata.name] = Kept(end, kept_job.spec.namespace)
             if not page.metadata.continue_:
                 break
             asked["continue"] = page.metadata.continue_
             await asyncio.sleep(PAGE_PAUSE_SECONDS)
-        written = {name: one for name, one in self._known.items() if name not in old_names}  # meanwhile
+        written = {name: account for name, account in self._known.items() if name not in old_names}  # meanwhile
         self._known = accounts | written
-        self._listed, self._listed_at = True, begun
+        self._listed, self._listed_at = True, began_at
 
     async def _forget(self, most: int) -> int:
         """Delete some accounts beyond the bounds, with at most `most` calls; returns the number of calls made."""
@@ -572,9 +572,9 @@ def unpacked(answer: bytes) -> list[EndedJobSpec]:
     except (ValueError, KeyError, TypeError, zlib.error) as error:
         log.warning("the note of running jobs cannot be read", error=str(error)[:500])
         return []
-    for one in listed if isinstance(listed, list) else ():
+    for entry in listed if isinstance(listed, list) else ():
         with contextlib.suppress(ValueError):
-            spec = EndedJobSpec.model_validate(one)
+            spec = EndedJobSpec.model_validate(entry)
             if is_named_well(spec.job_uid):
                 specs.append(spec)
     return specs

@@ -240,13 +240,13 @@ class JobFigures:
             return True
         counts = Counter(key[0] for key in self._rows)
         lowest = min(row.rank for row in self._rows.values())
-        whose, most = max(
+        owner_namespace, most = max(
             ((key[0], counts[key[0]]) for key, row in self._rows.items() if row.rank == lowest),
             key=lambda item: item[1],
         )
         if lowest > rank or (lowest == rank and most < counts[namespace] + 2):
             return False
-        del self._rows[next(key for key, row in self._rows.items() if row.rank == lowest and key[0] == whose)]
+        del self._rows[next(key for key, row in self._rows.items() if row.rank == lowest and key[0] == owner_namespace)]
         return True
 
 

@@ -49,12 +49,12 @@ class KeptDecisions(ABC, Generic[Key, Decision]):
         return [self._kept[number][1] for number in self._of.get(key, ())]
 
     def _add(self, key: Key, decision: Decision) -> None:
-        mine = self._of.get(key, [])
-        merged = self._merged(self._kept[mine[-1]][1], decision) if mine else None
+        numbers = self._of.get(key, [])
+        merged = self._merged(self._kept[numbers[-1]][1], decision) if numbers else None
         if merged is not None:
-            self._drop(mine[-1])
-        elif len(mine) >= PER_KEY:
-            self._drop(mine[0])
+            self._drop(numbers[-1])
+        elif len(numbers) >= PER_KEY:
+            self._drop(numbers[0])
         number = next(self._numbers)
         kept = decision if merged is None else merged
         self._kept[number] = (key, kept)

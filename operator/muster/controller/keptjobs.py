@@ -48,5 +48,5 @@ def _does(decided: Decided) -> bool:
 
 
 def _said(decided: Decided) -> tuple[str, ...]:
-    telling = decided.plan.status_report if decided.plan else None
-    return (decided.error, telling.state, telling.reason) if telling else (decided.error,)
+    status_report = decided.plan.status_report if decided.plan else None
+    return (decided.error, status_report.state, status_report.reason) if status_report else (decided.error,)

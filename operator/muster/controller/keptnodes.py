@@ -49,9 +49,9 @@ class KeptNodes(KeptDecisions[str, NodeDecision]):
 
     def note_order(self, order: Order) -> None:
         """Add to the newest kept decision about the order's node what followed from it."""
-        mine = self._of.get(order.name)
-        if mine:
-            self._kept[mine[-1]] = (order.name, replace(self._kept[mine[-1]][1], order=order))
+        numbers = self._of.get(order.name)
+        if numbers:
+            self._kept[numbers[-1]] = (order.name, replace(self._kept[numbers[-1]][1], order=order))
 
     def _size_change(self, decision: NodeDecision, sign: int) -> float:
         return sign * _entries_of(decision.world)

@@ -66,8 +66,8 @@ class NodeCounts:
         for uid in self._changed:
             self._set_count(uid, self._count(uid))
         self._changed.clear()
-        mine = self._counts.get(besides)
-        own = mine.nodes if mine is not None and mine.namespace == namespace else 0
+        job_count = self._counts.get(besides)
+        own = job_count.nodes if job_count is not None and job_count.namespace == namespace else 0
         leaving = (self._counts[uid].unrecorded for uid in self._leaving.get(namespace, ()) if uid != besides)
         lost = sum(is_out_of_service(node, self._fleet) for left in leaving for node in left)
         return self._sums[namespace] - own - lost

@@ -46,8 +46,8 @@ class NodeReports:
 
     def defect(self, name: str, error: Exception) -> None:
         """Report that a defect of Muster prevents it from handling a node."""
-        what = f"an unexpected error keeps Muster from evaluating this node ({type(error).__name__}: {error})"
-        text = f"{what}. The last verdict stays in effect. This is a defect: report it with the operator's log."
+        defect_text = f"an unexpected error keeps Muster from evaluating this node ({type(error).__name__}: {error})"
+        text = f"{defect_text}. The last verdict stays in effect. This is a defect: report it with the operator's log."
         self._events.record(Regarding("v1", "Node", name, name), WARNING, "InternalError", text)
 
     def readable(self, name: str) -> None:
@@ -84,9 +84,9 @@ class NodeReports:
         """Report that nodes are held back by a breaker: when it begins, when another pool, cause or kind of budget
         joins, and when it is over."""
         now = frozenset(
-            (pool.pool, what)
+            (pool.pool, message)
             for pool in breaker.pools
-            for what in (
+            for message in (
                 *(cause for cause, _ in pool.by_cause),
                 *(budget.kind for budget, _ in pool.by_budget),
                 *([_YIELDS] if pool.held_yields else []),

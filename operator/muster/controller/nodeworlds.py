@@ -60,14 +60,17 @@ class NodeWorlds:
         self.rules = Rules.from_policy(self.policy)
 
     def world_of(self, name: str, now: datetime) -> NodeWorld | None:
-        """All that is known of a node; None for one that is gone, or whose record cannot be read."""
+        """All that is known of a node; None for one that is gone, or whose record cannot be read.
+
+        Where failures of jobs do not count yet, the node is judged again when they do.
+        """
         node, health = self._cluster.fleet.nodes.get(name), self._cluster.node_record(name)
         if node is None or health is None:
             return None
-        age = self._pass_age_seconds(name) if self.rules.validates else None
+        pass_age_seconds = self._pass_age_seconds(name) if self.rules.validates else None
         failures = self._reports.job_failures(name, now)
-        if failures and (seconds := self._unheard_seconds(health)) > 0:
-            self._engine.wake_at(name, now + timedelta(seconds=seconds))
+        if failures and (unheard_seconds := self._unheard_seconds(health)) > 0:
+            self._engine.wake_at(name, now + timedelta(seconds=unheard_seconds))
             failures = []
         return NodeWorld(
             NodeFacts.from_node(node),
@@ -77,7 +80,7 @@ class NodeWorlds:
             memory=self._engine.memory,
             reports=failures,
             burn_ins=self._reports.burn_ins(name),
-            passed=None if age is None else now - timedelta(seconds=age),
+            passed=None if pass_age_seconds is None else now - timedelta(seconds=pass_age_seconds),
             answered=self._reports.outdated_until(name, now) if failures else None,
             silence=self._agents.contacts.silence_of(name),
             lack=self._equipment.lack_of(name),

@@ -143,16 +143,16 @@ def _history(
     """Make the thresholds and the best figures of each kind of node from the reports, step by step."""
     best: dict[NodeKind, Reached] = defaultdict(dict)
     by_name: dict[tuple[NodeKind, str, str], tuple[Key, list[Sample], Counter[str]]] = {}
-    for number, one in enumerate(heard):
-        kind = NodeKind.from_report(one.report)
+    for number, record in enumerate(heard):
+        kind = NodeKind.from_report(record.report)
         reached = best[kind]
-        for figure in one.report.figures:
+        for figure in record.report.figures:
             name = (kind, figure.probe, figure.transport)
             if name not in by_name:
                 by_name[name] = Key(figure.probe, kind.model, figure.transport, *kind[1:]), [], Counter()
             key, samples, units = by_name[name]
-            at = wall - timedelta(seconds=figure.age_seconds + now - one.at)
-            samples.append(Sample(key, one.node, figure.namespace, figure.figure, at))
+            at = wall - timedelta(seconds=figure.age_seconds + now - record.at)
+            samples.append(Sample(key, record.node, figure.namespace, figure.figure, at))
             units[figure.unit] += 1
             if name[1:] not in reached or figure.figure > reached[name[1:]].figure:
                 reached[name[1:]] = Best(figure.figure, figure.unit)

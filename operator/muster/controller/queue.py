@@ -173,7 +173,7 @@ class Queue:
             self._stale.clear()
             if self._unseen:
                 continue
-            begun = self._clock()
+            began_at = self._clock()
             try:
                 self._cluster.free_unbound_pods()
                 if self._entries:
@@ -186,7 +186,7 @@ class Queue:
                     await self._measure()
             except Exception:  # the next plan may meet another queue, or another fleet
                 log.exception("no plan", jobs=len(self._entries))
-            spent = self._clock() - begun
+            spent = self._clock() - began_at
             await asyncio.sleep(spent / PLANNING_SHARE - spent)
 
     async def _measure(self) -> None:
@@ -213,17 +213,17 @@ class Queue:
         charged = self._charges.charged(self._clock())
         quotas = self._cluster.quotas_of
         steps = plan_steps(self._cluster.fleet, asked.values(), limits, held, reserved, quotas, charged)
-        begun, slices = self._clock(), Slices(self._clock)
+        began_at, slices = self._clock(), Slices(self._clock)
         for step in steps:
             now = self._clock()
             if step is not None:
-                _placement.observe(now - begun)
+                _placement.observe(now - began_at)
                 decisions[step[0]] = step[1]
                 if isinstance(step[1].answer, OverQuota):
                     self._without_room.add(asked[step[0]].namespace)
                 self._log_failure(*step)
-                begun = now
-            begun += await slices.pause()
+                began_at = now
+            began_at += await slices.pause()
         # A job that has left meanwhile, or waits for something else now, gets no answer.
         decisions = {uid: decision for uid, decision in decisions.items() if self._waits(uid, asked)}
         old_decisions, self._decisions, self.reserved = self._decisions, decisions, frozenset(reserved)

@@ -156,7 +156,7 @@ class Reconciler:
 
         No other task runs between the view of the world and the moment at which the nodes are taken.
         """
-        begun, wake = self._clock(), None
+        began_at, wake = self._clock(), None
         try:
             for _ in range(MAX_LOOKS):
                 job = self._readable(key)
@@ -176,7 +176,7 @@ class Reconciler:
                 compute_or_fallback("figures of jobs", figures, None)
                 if not plan.commits:  # what is not on record yet is requested of no component
                     self._want_checks(key, job.metadata.uid, plan.checks)
-                return _Decision(job, plan, begun)
+                return _Decision(job, plan, began_at)
             else:
                 wake = RETRY_FIRST_SECONDS
         except Exception as error:  # noqa: BLE001 - it is logged there
@@ -246,9 +246,9 @@ class Reconciler:
         That includes nodes of pods that are being created: should the record go meanwhile, they are in no other list
         yet.
         """
-        taken = frozenset(node for action in plan.actions for node in _nodes_of(action) if node)
-        if taken:
-            self._cluster.fleet.occupy(("assumed", job.metadata.uid), job.metadata.uid, taken)
+        taken_nodes = frozenset(node for action in plan.actions for node in _nodes_of(action) if node)
+        if taken_nodes:
+            self._cluster.fleet.occupy(("assumed", job.metadata.uid), job.metadata.uid, taken_nodes)
 
     def _release(self, decision: "_Decision") -> None:
         """End what `_assume` has counted: the nodes are on record now, or will not be."""
@@ -293,7 +293,7 @@ class Reconciler:
         return None
 
     def _decide(self, job: TrainingJob) -> Plan:
-        begun = self._clock()
+        began_at = self._clock()
         world, record = self._cluster.world(job), self._cluster.unreadable_record_of(job)
         key, uid = (job.metadata.namespace, job.metadata.name), job.metadata.uid
         if record is not None:
@@ -306,7 +306,7 @@ class Reconciler:
         plan = self._plan(key, replace(world, queue_decision=self._queue.decision_of(uid)))
         if plan.unprepared is None:
             # Who has just done something goes on at once; who only waits can wait for several changes together.
-            idle = max(SPACING_SECONDS, (self._clock() - begun) / DECIDING_SHARE)
+            idle = max(SPACING_SECONDS, (self._clock() - began_at) / DECIDING_SHARE)
             self._pauses[key] = 0.0 if plan.acts else idle
         return plan
 
@@ -404,9 +404,9 @@ class Reconciler:
     def _report_internal_error(self, key: Key, error: Exception) -> None:
         job = self._cluster.job(key)
         if isinstance(job, TrainingJob):
-            what = f"an unexpected error keeps Muster from looking after this job ({type(error).__name__}: {error}). "
+            defect = f"an unexpected error keeps Muster from looking after this job ({type(error).__name__}: {error}). "
             remedy = "It goes on trying, and what runs goes on. This is a defect: report it with the operator's log."
-            self._emit_event(job, Announcement("InternalError", what + remedy, warning=True))
+            self._emit_event(job, Announcement("InternalError", defect + remedy, warning=True))
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,19 +152,19 @@ class RepairKeeper:
         if self._cluster.policy_unknown:
             return
         cases = {name: self._case(name) for name in {*self._nodes.out(), *requests, *(self._words or ())}}
-        what = self._planned(requests, {name: case for name, case in cases.items() if case is not None})
-        words = dict(what.kept)
-        words |= {name: requests[name].request.status for name in what.ends}
+        repair_plan = self._planned(requests, {name: case for name, case in cases.items() if case is not None})
+        words = dict(repair_plan.kept)
+        words |= {name: requests[name].request.status for name in repair_plan.ends}
         words |= {
             name: RepairStatus(Stage.ASKED, case.wants.value)
-            for name in (*what.creates, *what.holds)
+            for name in (*repair_plan.creates, *repair_plan.holds)
             if (case := cases[name]) is not None and case.wants is not None
         }
         for name, word in (self._words or {}).items():  # nothing is known of these just now
             if cases[name] is None and name not in words and word.stage is Stage.ASKED and self._exists(name):
                 words[name] = word
         self._report_statuses(words)
-        await self._carry_out(what, requests, words)
+        await self._carry_out(repair_plan, requests, words)
 
     def _exists(self, name: str) -> bool:
         return name in self._cluster.fleet.nodes
@@ -184,20 +184,20 @@ class RepairKeeper:
         )
 
     async def _carry_out(
-        self, what: RepairPlan, requests: Mapping[str, _Found], words: dict[str, RepairStatus]
+        self, repair_plan: RepairPlan, requests: Mapping[str, _Found], words: dict[str, RepairStatus]
     ) -> None:
-        for name, why in list(what.ends.items())[:WRITES]:
+        for name, why in list(repair_plan.ends.items())[:WRITES]:
             try:
-                gone = await self._deleted(name, requests[name], why)
+                is_deleted = await self._deleted(name, requests[name], why)
             except ApiError as error:
                 log.warning("request for repair not deleted", node=name, error=str(error))
                 continue
-            if gone:
+            if is_deleted:
                 if why == NOT_EMPTY:
                     self._rests_until[name] = self._clock() + REST_SECONDS
                 words.pop(name, None)
                 self._report_statuses(words)
-        for name in what.creates[:WRITES]:
+        for name in repair_plan.creates[:WRITES]:
             try:
                 await self._create(name)
             except ApiError as error:

@@ -91,14 +91,14 @@ class UpkeepKeeper:
                     await self._stirred.wait()
             await asyncio.sleep(GATHER_SECONDS)
             self._stirred.clear()
-            begun = self._clock()
+            began_at = self._clock()
             try:
                 self.assign_tests()
             except Exception:
                 log.exception("idle nodes not looked after")
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
-            took = self._clock() - begun
+            took = self._clock() - began_at
             if took > 0:
                 await asyncio.sleep(took * (1 - SHARE) / SHARE)
 

@@ -57,12 +57,12 @@ class WindowKeeper:
     async def run(self) -> None:
         """Look at the windows again and again until cancelled; to be run by the leader."""
         while True:
-            begun = self._clock()
+            began_at = self._clock()
             try:
                 await self.check_windows()
             except Exception:
                 log.exception("maintenance windows not looked at")
-            await asyncio.sleep(max(PERIOD_SECONDS, REST * (self._clock() - begun)))
+            await asyncio.sleep(max(PERIOD_SECONDS, REST * (self._clock() - began_at)))
 
     async def check_windows(self) -> None:
         """Count the windows' nodes, and report new problems."""
