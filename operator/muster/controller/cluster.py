@@ -436,8 +436,10 @@ class Cluster:
             self.leases.ask()
         fleet = self.fleet.snapshot(ages)
         seen = memory.unfenced_ages
-        there = self._still_there(gang)
-        seen.update(gang, there, fleet.nodes, self.heartbeats.beats, self._clock(), self._answers.attended_seconds())
+        present_uids = self._still_there(gang)
+        seen.update(
+            gang, present_uids, fleet.nodes, self.heartbeats.beats, self._clock(), self._answers.attended_seconds()
+        )
         dark = sum(name in fleet.nodes for name in ages.older_than(DARK_SECONDS))
         checkers = self._checkers_of(gang)
         return JobWorld(
@@ -518,9 +520,9 @@ class Cluster:
     def sharing(self, job: TrainingJob) -> tuple[str, ...]:
         """The names of other jobs that want nodes, or whose pods have not ended, and save to the same directory. Jobs
         of other namespaces are not named."""
-        there = self._places.get(place_of(job), set()) - {object_key(job)}
-        own = [name for namespace, name in there if namespace == job.metadata.namespace]
-        others = {ELSEWHERE for namespace, _ in there if namespace != job.metadata.namespace}
+        job_keys = self._places.get(place_of(job), set()) - {object_key(job)}
+        own = [name for namespace, name in job_keys if namespace == job.metadata.namespace]
+        others = {ELSEWHERE for namespace, _ in job_keys if namespace != job.metadata.namespace}
         return (*sorted([*own, *self._ending_beside(job)]), *others)
 
     def sharing_first(self, job: TrainingJob) -> tuple[str, ...]:
@@ -529,19 +531,19 @@ class Cluster:
         They hold nodes, or are older and wait for some, or are deleted and have pods. A job of another namespace, or
         one that waits for a person, keeps none from its nodes.
         """
-        there = self._places.get(place_of(job), set()) - {object_key(job)}
-        same = (self.jobs.store.get(key) for key in there if key[0] == job.metadata.namespace)
+        job_keys = self._places.get(place_of(job), set()) - {object_key(job)}
+        same = (self.jobs.store.get(key) for key in job_keys if key[0] == job.metadata.namespace)
         first = [other.metadata.name for other in same if isinstance(other, TrainingJob) and self._is_first(other, job)]
         return tuple(sorted([*first, *self._ending_beside(job)]))
 
     def _ending_beside(self, job: TrainingJob) -> list[str]:
         """The names of deleted jobs of the same namespace and directory whose pods have not ended."""
-        whose = (job.metadata.namespace, place_of(job))
+        namespace_and_place = (job.metadata.namespace, place_of(job))
         return [
             ENDING.format(going.metadata.name)
             for uid, going in self._going.items()
             if uid != job.metadata.uid
-            and (going.metadata.namespace, place_of(going)) == whose
+            and (going.metadata.namespace, place_of(going)) == namespace_and_place
             and self._has_pods(going)
         ]
 
@@ -561,13 +563,13 @@ class Cluster:
         for other in self._places.get(place, ()):
             self._bus.job_changed.publish(other)
 
-    def _is_first(self, one: TrainingJob, other: TrainingJob) -> bool:
+    def _is_first(self, job: TrainingJob, other: TrainingJob) -> bool:
         """Whether the one job holds nodes, or would come first if both waited for some."""
-        record = self._records.get(_record_key(one))
+        record = self._records.get(_record_key(job))
         if record is not None and record.spec.members:
             return True
-        waits_for_a_person = one.spec.suspend or one.status.state == "Stalled" or one.status.reason == "NeverFits"
-        return not waits_for_a_person and _age_key(one) < _age_key(other)
+        waits_for_a_person = job.spec.suspend or job.status.state == "Stalled" or job.status.reason == "NeverFits"
+        return not waits_for_a_person and _age_key(job) < _age_key(other)
 
     def _saves_at(self, key: Key, old_directory: str, new_directory: str) -> None:
         """Note where a job saves, and have the jobs that share its old or new directory decided about again. "" is no
@@ -633,8 +635,8 @@ class Cluster:
         for node in self._lost.keys() & where.values():
             word, since = self._lost[node]
             if counts_now(word, self.fleet.nodes.get(node), self._heartbeat(node)):
-                here = [uid for uid, at in where.items() if at == node]
-                dead |= pods_proved_dead(word, here, by_uid, launchers, self._clock() - since, now)
+                uids_on_node = [uid for uid, at in where.items() if at == node]
+                dead |= pods_proved_dead(word, uids_on_node, by_uid, launchers, self._clock() - since, now)
         return dead
 
     def sign_of_life(self, node: str) -> str:
@@ -698,8 +700,8 @@ class Cluster:
         old_resource = self.fleet.policy.accelerator_resource
         self.fleet.set_policy(self._policy)
         if old_resource != self._policy.accelerator_resource:  # other pods hold their nodes whole
-            for pod in [pod for there in self._standing.values() for pod in there.values()]:
-                self._occupies(pod, here=True)
+            for pod in [pod for pods_of_node in self._standing.values() for pod in pods_of_node.values()]:
+                self._occupies(pod, is_present=True)
         for namespace in list(self._refused):
             self._reconsider(namespace)
         self.mark_all_jobs()
@@ -788,24 +790,24 @@ class Cluster:
             unfenced_workers if len(unfenced_workers) <= most else frozenset()
         )
 
-    def _note_record_nodes(self, whose: tuple[str, str], given: frozenset[str] | None) -> None:
+    def _note_record_nodes(self, record_owner: tuple[str, str], given: frozenset[str] | None) -> None:
         """Note the nodes that a job's record names, and account for the job's pods anew.
 
         Args:
-            whose: namespace and uid of the job.
+            record_owner: namespace and uid of the job.
             given: the nodes; None = the job has no record any more.
         """
-        if given == self._given.get(whose):
+        if given == self._given.get(record_owner):
             return
         if given is None:
-            del self._given[whose]
+            del self._given[record_owner]
         else:
-            self._given[whose] = given
-        self._count_pods(*whose)
+            self._given[record_owner] = given
+        self._count_pods(*record_owner)
 
     def _count_pods(self, namespace: str, job_uid: str) -> None:
         """Account anew for the nodes that the pods of a job take."""
-        freed = [self._occupies(pod, here=not pod.terminal) for pod in self.pods_of(namespace, job_uid)]
+        freed = [self._occupies(pod, is_present=not pod.terminal) for pod in self.pods_of(namespace, job_uid)]
         if any(freed):
             self._bus.nodes_freed.publish()
 
@@ -828,9 +830,9 @@ class Cluster:
                     self.hub.retire(member.pod_uid)
         names = frozenset(m.node for m in new.spec.members if m.node) if new and not ended else frozenset()
         for node in frozenset(m.node for m in old.spec.members) if old else ():
-            there = self._jobs_on.get(node, set())
-            there.discard(uid)
-            if not there:
+            job_uids = self._jobs_on.get(node, set())
+            job_uids.discard(uid)
+            if not job_uids:
                 self._jobs_on.pop(node, None)
         for node in names:
             self._jobs_on.setdefault(node, set()).add(uid)
@@ -847,8 +849,8 @@ class Cluster:
         its start holds its nodes where the job's pods are on most of them.
         """
         namespace, name = key
-        taken, refused = self._taken.setdefault(namespace, {}), self._refused.get(namespace, {})
-        has, room = taken.pop(name, 0), self._room(namespace)
+        taken_counts, refused = self._taken.setdefault(namespace, {}), self._refused.get(namespace, {})
+        has, room = taken_counts.pop(name, 0), self._room(namespace)
         is_met = self._meets_records or key in self._met
         is_refused = room < len(nodes) > has and not (is_met and self._has_pods_on_most(namespace, uid, nodes))
         if is_refused and name not in refused:
@@ -865,8 +867,8 @@ class Cluster:
             if refused.pop(name, None) is not None and not refused:
                 del self._refused[namespace]
             if nodes:
-                taken[name] = len(nodes)
-        if taken.get(name, 0) < has:
+                taken_counts[name] = len(nodes)
+        if taken_counts.get(name, 0) < has:
             self._reconsider(namespace)
         return not is_refused
 
@@ -894,14 +896,14 @@ class Cluster:
         A user may delete or suspend such a job shortly before `assemblyTimeoutSeconds`: the nodes were kept from other
         jobs all the same. For a job that is suspended again and again, all of its times together count.
         """
-        mine, now = self._reservations.get(key), self._clock()
+        reservation, now = self._reservations.get(key), self._clock()
         if new is not None and held:
             met_late = old is None and bool(new.spec.incidents)  # it may have begun before this process was there
-            if mine is None:
-                mine = self._reservations[key] = _Reservation(now)
-            mine.nodes, mine.is_used = held, mine.is_used or met_late or new.spec.start is not None
+            if reservation is None:
+                reservation = self._reservations[key] = _Reservation(now)
+            reservation.nodes, reservation.is_used = held, reservation.is_used or met_late or new.spec.start is not None
             return
-        if mine is None:
+        if reservation is None:
             return
         del self._reservations[key]
         uid = (old or new).spec.job_uid  # type: ignore[union-attr]
@@ -910,11 +912,11 @@ class Cluster:
         has_ended = isinstance(job, TrainingJob) and job.status.completion is not None
         is_given_back = _wants_nodes(job) and new is not None and new.spec.reason != SUSPENDED
         runs = {pod.node for pod in self.pods_of(key[0], uid) if pod.phase == "Running" and _names(old, pod)}
-        if mine.is_used or has_ended or is_given_back or mine.nodes <= runs:
+        if reservation.is_used or has_ended or is_given_back or reservation.nodes <= runs:
             memory.unused_seconds = 0.0
             return
-        memory.unused_seconds += now - mine.since
-        if memory.unused_seconds > UNUSED_SECONDS or self._adds_up(key[0], now - mine.since):
+        memory.unused_seconds += now - reservation.since
+        if memory.unused_seconds > UNUSED_SECONDS or self._adds_up(key[0], now - reservation.since):
             memory.unused_seconds = 0.0
             self._bus.reservation_unused.publish(key[0], uid)
 
@@ -953,7 +955,7 @@ class Cluster:
             self.hub.retire(pod.uid)
         if new is None and not self._is_named(pod):
             self._forget(pod.uid)
-        if self._occupies(pod, here=new is not None and not new.terminal):
+        if self._occupies(pod, is_present=new is not None and not new.terminal):
             self._bus.nodes_freed.publish()
         if self._met:
             self._reconsider_met(pod)
@@ -976,15 +978,15 @@ class Cluster:
     def _occupant_changed(self, old: OccupantView | None, new: OccupantView | None) -> None:
         pod = new or old
         assert pod is not None
-        if self._occupies(pod, here=new is not None):
+        if self._occupies(pod, is_present=new is not None):
             self._bus.nodes_freed.publish()
 
-    def _occupies(self, pod: PodView | OccupantView, *, here: bool) -> bool:
-        """Account for the node that a pod takes; returns whether that made room for another job. `here`: the pod is
-        there and has not ended.
+    def _occupies(self, pod: PodView | OccupantView, *, is_present: bool) -> bool:
+        """Account for the node that a pod takes; returns whether that made room for another job. `is_present`: the pod
+        is there and has not ended.
         """
         given = self._given_to(pod) if isinstance(pod, PodView) else None
-        place = self._node_taken_by(pod, given, here=here)
+        place = self._node_taken_by(pod, given, is_present=is_present)
         nodes = frozenset({place}) if place else frozenset()
         self._note_pod_place(pod, place)
         resource = self._policy.accelerator_resource
@@ -992,16 +994,16 @@ class Cluster:
         freed = self.fleet.occupy(("pod", pod.uid), holder, nodes, uses)
         return freed or (bool(uses) and not nodes)
 
-    def _node_taken_by(self, pod: PodView | OccupantView, given: frozenset[str] | None, *, here: bool) -> str:
+    def _node_taken_by(self, pod: PodView | OccupantView, given: frozenset[str] | None, *, is_present: bool) -> str:
         """The node that a pod takes; "" for none.
 
         Any tenant can make an unbound pod that no scheduler ever binds. So it takes the node that it is pinned to only
         while its job wants nodes and the job's record names that node. For UNBOUND_SECONDS afterwards it keeps the
         node.
         """
-        if not here or pod.node or not isinstance(pod, PodView) or not pod.pinned:
+        if not is_present or pod.node or not isinstance(pod, PodView) or not pod.pinned:
             self._unbound.pop(pod.uid, None)
-            return pod.node if here else ""
+            return pod.node if is_present else ""
         if given is not None and pod.pinned in given and _wants_nodes(self.job_of(pod)):
             self._unbound[pod.uid] = pod, math.inf
             return pod.pinned
@@ -1018,7 +1020,7 @@ class Cluster:
         """Free the nodes of unbound pods that no record has named for UNBOUND_SECONDS."""
         now = self._clock()
         late = [pod for pod, until in self._unbound.values() if now >= until]
-        freed = [self._occupies(pod, here=True) for pod in late]
+        freed = [self._occupies(pod, is_present=True) for pod in late]
         if any(freed):
             self._bus.nodes_freed.publish()
 
@@ -1075,7 +1077,7 @@ class Cluster:
         changed = self.fleet.put_node(new) if new is not None else True
         if old is None or new is None or _kinds(old) != _kinds(new):
             for pod in list(self._standing.get(node.name, {}).values()):
-                self._occupies(pod, here=True)
+                self._occupies(pod, is_present=True)
         if not changed:
             return
         for uid in self._jobs_on.get(node.name, ()):

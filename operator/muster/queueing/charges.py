@@ -57,10 +57,10 @@ class Charges:
         """
         self._forget(now)
         jobs, whole = self._jobs.get(namespace, {}), self._namespaces.get(namespace)
-        mine = jobs.get(job_uid)
-        if any(charge is not None and now < charge.until for charge in (mine, whole)):
+        job_charge = jobs.get(job_uid)
+        if any(charge is not None and now < charge.until for charge in (job_charge, whole)):
             return
-        self._jobs.setdefault(namespace, jobs)[job_uid] = _next(mine, now)
+        self._jobs.setdefault(namespace, jobs)[job_uid] = _next(job_charge, now)
         if len(jobs) > JOBS_THAT_PAY_ALONE:
             self._namespaces[namespace] = _next(whole, now)
 

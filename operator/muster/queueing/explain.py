@@ -79,10 +79,10 @@ def _blockers(answer: Placed | NotPlaced) -> list[tuple[str, int]]:
         blockers.append((f"limit of namespace {answer.namespace}: {answer.limit}, {answer.held} held", over))
     if isinstance(answer, OverQuota):
         hard, used = amount_text(answer.resource, answer.hard), amount_text(answer.resource, answer.used)
-        what = f"ResourceQuota {answer.quota}: {answer.resource} hard {hard}, used {used}"
+        quota_text = f"ResourceQuota {answer.quota}: {answer.resource} hard {hard}, used {used}"
         if not answer.quota:
-            what = "more ResourceQuotas than Muster reads"
-        blockers.append((what, answer.needs - answer.room))
+            quota_text = "more ResourceQuotas than Muster reads"
+        blockers.append((quota_text, answer.needs - answer.room))
     refused = answer.shortfall.refused if answer.shortfall else ()
     holders = answer.shortfall.holders if answer.shortfall else {}
     in_use = sum(group.count for group in refused if group.why.kind is RefusalKind.IN_USE)

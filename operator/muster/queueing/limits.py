@@ -76,22 +76,22 @@ class Limits:
         if limit is None:
             return None
         held, kept_for = self._held[namespace], self._kept[namespace]
-        what = f"needs {nodes_text(needs, more_text(needs, size))}"
+        needs_text = f"needs {nodes_text(needs, more_text(needs, size))}"
         holds = f"namespace {namespace} holds {held} of the {limit} that its limit allows"
         if size > limit:
             kept_for = {}
             reason = NAMESPACE_LIMIT
-            message = f"{what}: namespace {namespace} may hold {limit} at most, so it never fits under this limit"
+            message = f"{needs_text}: namespace {namespace} may hold {limit} at most, so it never fits under this limit"
             if needs < size:
                 message = f"{message}: with those that it keeps it would hold {size}"
         elif held + needs > limit:
             kept_for = {}
-            reason, message = NAMESPACE_LIMIT, f"{what}: {holds}"
+            reason, message = NAMESPACE_LIMIT, f"{needs_text}: {holds}"
         elif held + sum(kept_for.values()) + needs > limit:
             kept = min(limit - held, sum(kept_for.values()))
             reason = BEHIND_IN_QUEUE
             order_text = before_in_queue_text(len(kept_for))
-            message = f"{what}: {holds}, and {kept} more are kept for {jobs_text(kept_for)}, {order_text}"
+            message = f"{needs_text}: {holds}, and {kept} more are kept for {jobs_text(kept_for)}, {order_text}"
         else:
             return None
         return OverLimit(

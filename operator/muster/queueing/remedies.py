@@ -126,16 +126,16 @@ def _why_never(job: TrainingJob, answer: NotPlaced) -> Iterator[str]:
         return
     best, most = _largest(short)
     if short.inside and best:
-        there = f"{short.inside} {best.domain}, the largest to it, has {nodes_text(most, 'suitable')}"
+        room_text = f"{short.inside} {best.domain}, the largest to it, has {nodes_text(most, 'suitable')}"
     elif short.inside:
-        there = f"none of its {nodes_text(short.suitable, 'suitable')} is in a {short.inside}"
+        room_text = f"none of its {nodes_text(short.suitable, 'suitable')} is in a {short.inside}"
     else:
-        there = f"it has {nodes_text(most, 'suitable')}"
+        room_text = f"it has {nodes_text(most, 'suitable')}"
     if most >= short.needs and short.segment_size > 1:
-        there += f", too few of them in groups of {short.segment_size} side by side"
-    never = "it can never start on this fleet"
-    again = "the fleet cannot replace them even if nothing else ran"
-    yield f"{never if short.needs >= job.spec.nodes else again}: {there}"
+        room_text += f", too few of them in groups of {short.segment_size} side by side"
+    never_text = "it can never start on this fleet"
+    irreplaceable_text = "the fleet cannot replace them even if nothing else ran"
+    yield f"{never_text if short.needs >= job.spec.nodes else irreplaceable_text}: {room_text}"
 
 
 def _largest(short: Shortfall) -> tuple[DomainCount | None, int]:
@@ -162,9 +162,9 @@ def _fewer_accelerators(short: Shortfall, most: int) -> int:
     Without that the job could have `most` nodes.
     """
     fewer = [group for group in short.refused if group.why.kind is RefusalKind.TOO_FEW_ACCELERATORS]
-    for there in sorted({int(group.why.subject) for group in fewer}, reverse=True):
-        if there > 0 and most + sum(e.count for e in fewer if int(e.why.subject) >= there) >= short.needs:
-            return there
+    for accelerators in sorted({int(group.why.subject) for group in fewer}, reverse=True):
+        if accelerators > 0 and most + sum(e.count for e in fewer if int(e.why.subject) >= accelerators) >= short.needs:
+            return accelerators
     return 0
 
 
@@ -201,10 +201,10 @@ def _smaller(job: TrainingJob, short: Shortfall, best: DomainCount | None, anywh
     """
     if short.needs < job.spec.nodes:
         return
-    there = (best.free if best else 0) if short.inside else anywhere
-    lower = there - (short.needs - job.spec.nodes)
+    room = (best.free if best else 0) if short.inside else anywhere
+    lower = room - (short.needs - job.spec.nodes)
     left_out = []
-    if short.inside and there < short.needs <= anywhere:
+    if short.inside and room < short.needs <= anywhere:
         left_out.append("spec.placement.required")
     if short.segment_size > 1 and short.needs <= anywhere:
         left_out.append("spec.placement.segmentSize")
@@ -248,8 +248,8 @@ _REMEDIES: Mapping[RefusalKind, Callable[[int, str], str]] = {
         f"request less {resource} in spec.template, for {nodes_text(count)} with too little"
     ),
     RefusalKind.TOO_FULL: lambda count, resource: f"other pods give back {resource} on {nodes_text(count)}",
-    RefusalKind.BOUND_DIRECTLY: lambda count, what: (
-        f"set binding Scheduler for {nodes_text(count)} in FleetPolicy, or leave {what} out of spec.template"
+    RefusalKind.BOUND_DIRECTLY: lambda count, field: (
+        f"set binding Scheduler for {nodes_text(count)} in FleetPolicy, or leave {field} out of spec.template"
     ),
     RefusalKind.KEPT_FOR_ACCELERATORS: lambda count, _: (
         f"set spec.gpusPerNode to use {nodes_text(count)} with accelerators, or have the fleet's administrators set "
