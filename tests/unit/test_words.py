@@ -55,7 +55,28 @@ LEFT_IN_NAMES = {
 # Words that are no name by themselves: a function is a verb with its object.
 LEFT_AS_NAMES = {"anew": 1, "by": 2, "look": 4, "of": 3, "on": 0, "put": 9, "take": 6, "told": 6, "whole": 2}
 # Words that say nothing of what a variable or a parameter holds.
-VAGUE = frozenset({"before", "each", "found", "known", "told"})
+VAGUE = frozenset(
+    {
+        "again",
+        "before",
+        "begun",
+        "each",
+        "found",
+        "gone",
+        "here",
+        "known",
+        "mine",
+        "never",
+        "one",
+        "said",
+        "taken",
+        "telling",
+        "there",
+        "told",
+        "what",
+        "whose",
+    }
+)
 DEFINED = re.compile(r"^\s*(?:async )?def (\w+)|^class (\w+)|^    (\w+): ", re.MULTILINE)
 SCHEMA_FIELD = re.compile(r"^ +(\w+):$", re.MULTILINE)
 SLACK = 1.05  # a number further above its count than this is to be lowered
