@@ -100,7 +100,7 @@ def experiment_report(
     states: dict[str, int] = {}
     for life in lives:
         states[life.state] = states.get(life.state, 0) + 1
-    held = sum(sum(life.spec.gpu_seconds.values()) for life in lives)
+    held_gpu_seconds = sum(sum(life.spec.gpu_seconds.values()) for life in lives)
     cost = _all([job.cost for job in listed if job.gpu_hours])
     tokens = _all([job.tokens for job in listed if job.wall_seconds])
     is_trained = not running and any(life.state == Ending.SUCCEEDED for life in lives)
@@ -115,7 +115,7 @@ def experiment_report(
         busy_seconds=_busy_seconds([(life.spec.creation_time, life.spec.end_time) for life in lives]),
         time_to_train_seconds=elapsed if is_trained else None,
         states=dict(sorted(states.items())),
-        gpu_hours=held / HOUR,
+        gpu_hours=held_gpu_seconds / HOUR,
         goodput=progress_share((life.spec.gpu_seconds, life.spec.progress_unknown) for life in lives),
         failures=sum(life.spec.failures for life in lives),
         tokens=None if tokens is None else int(tokens),

@@ -392,7 +392,7 @@ def yield_of(efficiency: Efficiency) -> Yield | None:
 
 def _cost(job: TrainingJob, goodput: Goodput, tokens: int | None, prices: Prices) -> Cost | None:
     price, total = prices.price_of_model(goodput.gpu_model), prices.cost(goodput.gpu_seconds, goodput.gpu_model)
-    held = sum(goodput.gpu_seconds.values())
+    held_gpu_seconds = sum(goodput.gpu_seconds.values())
     if price is None or total is None:
         return None
     productive = sum(goodput.gpu_seconds.get(bucket, 0) for bucket in PRODUCTIVE)
@@ -402,7 +402,7 @@ def _cost(job: TrainingJob, goodput: Goodput, tokens: int | None, prices: Prices
         currency=prices.currency,
         per_gpu_hour=price,
         total=total,
-        not_productive=None if goodput.progress_unknown else (held - productive) / HOUR * price,
+        not_productive=None if goodput.progress_unknown else (held_gpu_seconds - productive) / HOUR * price,
         per_million_tokens=cost_per_million(total, tokens),
         per_checkpoint=cost_per_checkpoint(total, goodput.steps, goodput.checkpoint_steps),
         per_save=None if stall is None else stall / 1000 * gpus / HOUR * price,
@@ -439,10 +439,10 @@ def _incident_costs(job: TrainingJob, goodput: Goodput, price: float | None) -> 
         then = job_incidents[place + 1] if place + 1 < len(job_incidents) else None
         until = incident.resumed_time or ((then.fault_time or then.time) if then is not None else goodput.counted_until)
         weights.append((_seconds_between(incident, until) + lost[place]) * gpus)
-    held: float = sum(goodput.gpu_seconds.get(bucket, 0) for bucket in (Bucket.LOST_WORK, *_AWAY))
-    held -= min(goodput.lost_at_end_seconds * gpus, goodput.gpu_seconds.get(Bucket.LOST_WORK, 0))
+    stopped_gpu_seconds: float = sum(goodput.gpu_seconds.get(bucket, 0) for bucket in (Bucket.LOST_WORK, *_AWAY))
+    stopped_gpu_seconds -= min(goodput.lost_at_end_seconds * gpus, goodput.gpu_seconds.get(Bucket.LOST_WORK, 0))
     made = []
-    for incident, gpu_seconds in zip(job_incidents, level_amounts(weights, held), strict=True):
+    for incident, gpu_seconds in zip(job_incidents, level_amounts(weights, stopped_gpu_seconds), strict=True):
         hours = gpu_seconds / HOUR
         cost = None if price is None else hours * price
         made.append(Took(attempt=incident.attempt, time=incident.time, gpu_hours=hours, cost=cost))

@@ -219,19 +219,19 @@ async def _job(session: Session, name: str, collected: Collected) -> frozenset[s
     """Collect what concerns the job; returns the nodes of its pods."""
     try:
         data, job = await read_job(session, name)
-        uid, meta = job.metadata.uid, json.loads(data)
+        uid, document = job.metadata.uid, json.loads(data)
     except CliError:
         # A job that does not fit its model is the subject of reports: it is included as it is, if it exists at all.
         path = paths.muster("trainingjobs", namespace=session.namespace, name=name)
         try:
-            meta = json.loads(await session.client.get(path))
+            document = json.loads(await session.client.get(path))
         except NotFound:
-            meta = None
-        if meta is None:
+            document = None
+        if document is None:
             raise
-        job, uid = None, str(meta.get("metadata", {}).get("uid", ""))
+        job, uid = None, str(document.get("metadata", {}).get("uid", ""))
         collected.note_missing("logs of the job", "the job does not fit its definition: its containers are not known")
-    collected.files["job/trainingjob.json"] = meta
+    collected.files["job/trainingjob.json"] = document
     where = session.namespace
     await _list(
         session, collected, "job/gangs.json", paths.muster("gangs", namespace=where), keep=lambda it: _owned(it, uid)

@@ -29,7 +29,7 @@ def main() -> None:
     if os.getppid() != parent:
         return
     # The output of a library must not get between the answers.
-    answers = os.dup(1)
+    answer_fd = os.dup(1)
     os.dup2(2, 1)
     import pynvml  # type: ignore[import-untyped]
 
@@ -37,7 +37,7 @@ def main() -> None:
 
     def write(answer: Answer) -> None:
         with _write_lock:
-            os.write(answers, (json.dumps(answer, separators=(",", ":")) + "\n").encode())
+            os.write(answer_fd, (json.dumps(answer, separators=(",", ":")) + "\n").encode())
 
     batches = Batches(pynvml)
 
@@ -60,10 +60,10 @@ def main() -> None:
         while under_way.wait():
             time.sleep(_HELD_SECONDS / 2)
             gpu, since = batches.at
-            held = gpu if under_way.is_set() and time.monotonic() - since > _HELD_SECONDS else None
-            if held != previously_held and under_way.is_set():
-                write({"held_by": held})
-            previously_held = held
+            held_gpu = gpu if under_way.is_set() and time.monotonic() - since > _HELD_SECONDS else None
+            if held_gpu != previously_held and under_way.is_set():
+                write({"held_by": held_gpu})
+            previously_held = held_gpu
 
     threading.Thread(target=watch, name="watch", daemon=True).start()
 

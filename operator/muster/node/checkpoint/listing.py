@@ -21,7 +21,7 @@ MAX_ENTRIES = 200_000
 MAX_CHILDREN = 100_000
 MAX_LINKS = 1024  # to directories or not: each costs some looks
 MAX_CONTENT_BYTES = 1024 * 1024 * 1024
-_LEADS_NOWHERE = (errno.ELOOP, errno.ENAMETOOLONG)  # nothing can be there
+_UNREACHABLE_ERRNOS = (errno.ELOOP, errno.ENAMETOOLONG)  # nothing can be there
 _AT_ONCE = 256  # names
 _READ_BYTES = 4 * 1024 * 1024  # at once: a slow file system answers so much within seconds
 
@@ -137,7 +137,7 @@ class Files:
         except ValueError:  # a zero byte is in it: a file that a power cut left may say so
             return None
         except OSError as error:
-            if error.errno in _LEADS_NOWHERE:
+            if error.errno in _UNREACHABLE_ERRNOS:
                 return None
             raise
         return Status(status.st_ino, status.st_size, status.st_mtime_ns)
@@ -212,11 +212,11 @@ class Files:
                         except FileNotFoundError:
                             pass
                         except OSError as error:
-                            if error.errno not in _LEADS_NOWHERE:
+                            if error.errno not in _UNREACHABLE_ERRNOS:
                                 raise
                         sign()
             except OSError as error:
-                if error.errno not in (errno.ENOENT, errno.ENOTDIR, *_LEADS_NOWHERE):
+                if error.errno not in (errno.ENOENT, errno.ENOTDIR, *_UNREACHABLE_ERRNOS):
                     raise
         return Listing(directory, files, deeper=frozenset(deeper))
 
@@ -286,7 +286,7 @@ def _open_regular(path: str, flags: int) -> int:
     try:
         mode = os.stat(path).st_mode
     except OSError as error:
-        if error.errno in _LEADS_NOWHERE:
+        if error.errno in _UNREACHABLE_ERRNOS:
             raise ValueError("%s leads nowhere" % path) from None
         raise
     if not stat.S_ISREG(mode):

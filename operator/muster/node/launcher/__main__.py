@@ -104,11 +104,11 @@ def _say(line: str) -> None:
 def _answer_about_energy(_: str) -> None:
     from muster.node.launcher.energy_child import answer_on_request
 
-    answers = os.dup(1)
+    answer_fd = os.dup(1)
     os.dup2(2, 1)  # the driver's library may print
 
     def say(line: str) -> None:
-        os.write(answers, line.encode())
+        os.write(answer_fd, line.encode())
 
     answer_on_request(sys.stdin.buffer, say)
 

@@ -276,9 +276,9 @@ class _RequestLines:
 
 def _keep_output_to_itself() -> None:
     """Redirect the output of the user's packages, so that it does not mix with answers."""
-    answers = os.dup(sys.stdout.fileno())
+    answer_fd = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    sys.stdout = os.fdopen(answers, "w")
+    sys.stdout = os.fdopen(answer_fd, "w")
 
 
 def _say(line: bytes) -> None:

@@ -560,14 +560,14 @@ def main() -> None:
     if os.getppid() != parent:
         return
     # The output of a library must not get between the answers.
-    answers = os.dup(1)
+    answer_fd = os.dup(1)
     os.dup2(2, 1)
     os.environ.pop("CUDA_VISIBLE_DEVICES", None)  # it would make CUDA count differently from NVML
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
 
     def say(message: Dict[str, Any]) -> None:
-        os.write(answers, (json.dumps(message, separators=(",", ":")) + "\n").encode())
+        os.write(answer_fd, (json.dumps(message, separators=(",", ":")) + "\n").encode())
 
     try:
         torch = importlib.import_module("torch")
@@ -577,7 +577,7 @@ def main() -> None:
         say({"ready": False, "message": ("%s: %s" % (type(error).__name__, error))[:400]})
         sys.exit(3)
     say({"ready": True, "pid": os.getpid(), "import_seconds": round(time.monotonic() - began, 3), "key": key})
-    Zygote(torch, 0, answers).serve()
+    Zygote(torch, 0, answer_fd).serve()
 
 
 if __name__ == "__main__":
