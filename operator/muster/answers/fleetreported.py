@@ -396,7 +396,16 @@ def _cut(life: AccountedJob, since: datetime | None, until: datetime | None, pri
             (cause.fault_class, cause.reason): (float(cause.incidents), cause.gpu_seconds) for cause in spec.causes
         }
         nodes = {blamed.node: (float(blamed.incidents), blamed.gpu_seconds) for blamed in spec.blamed_nodes}
-        return _Cut(life, spec.seconds, spec.gpu_seconds, 1.0, 0.0, causes, nodes, price)
+        return _Cut(
+            life=life,
+            seconds=spec.seconds,
+            gpu_seconds=spec.gpu_seconds,
+            share=1.0,
+            later=0.0,
+            causes=causes,
+            nodes=nodes,
+            price=price,
+        )
     share, later = part / whole, max(spec.end_time - (until or spec.end_time), timedelta()) / whole
 
     def scaled(amounts: Mapping[str, int]) -> dict[str, int]:
@@ -412,7 +421,16 @@ def _cut(life: AccountedJob, since: datetime | None, until: datetime | None, pri
         for cause, amount in zip(spec.causes, parts, strict=True)
     }
     nodes = {blamed.node: (blamed.incidents * share, int(blamed.gpu_seconds * share)) for blamed in spec.blamed_nodes}
-    return _Cut(life, scaled(spec.seconds), gpu_seconds, share, later, causes, nodes, price)
+    return _Cut(
+        life=life,
+        seconds=scaled(spec.seconds),
+        gpu_seconds=gpu_seconds,
+        share=share,
+        later=later,
+        causes=causes,
+        nodes=nodes,
+        price=price,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -160,7 +160,16 @@ def all_tests(burn_in: BurnInView) -> BurnInTests:
     nodes, members = node_tests(burn_in), burn_in.members()
     absent, waiting = absent_nodes(nodes)
     orders, own = node_orders(nodes, absent), evaluate_nodes(nodes, members, absent)
-    return BurnInTests(burn_in, nodes, absent, waiting, orders, members, own, _pairs(burn_in))
+    return BurnInTests(
+        burn_in=burn_in,
+        nodes=nodes,
+        absent=absent,
+        waiting=waiting,
+        orders=orders,
+        members=members,
+        own=own,
+        pairs=_pairs(burn_in),
+    )
 
 
 def ended_tests(burn_in: BurnInView) -> BurnInTests:
@@ -168,7 +177,16 @@ def ended_tests(burn_in: BurnInView) -> BurnInTests:
     nodes, members = node_tests(burn_in), burn_in.members()
     orders = {worker_view.member.node: nodes.orders_for(worker_view.member.node) for worker_view in burn_in.subjects}
     own = nodes.evaluate(members, nodes.without_common_delays(nodes.outcomes({})))
-    return BurnInTests(burn_in, nodes, {}, "", orders, members, own, _pairs(burn_in))
+    return BurnInTests(
+        burn_in=burn_in,
+        nodes=nodes,
+        absent={},
+        waiting="",
+        orders=orders,
+        members=members,
+        own=own,
+        pairs=_pairs(burn_in),
+    )
 
 
 def _pairs(burn_in: BurnInView) -> OutcomesByPair:

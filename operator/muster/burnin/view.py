@@ -191,12 +191,12 @@ def _reports(world: JobWorld, record: GangSpec, profile: Profile) -> BurnInRepor
     kinds = {(view.report.model, view.report.library, view.report.version) for view in checkers.values()}
     untested = record.burn_in.untested if record.burn_in else ()
     return BurnInReports(
-        world,
-        record,
-        profile,
-        keys,
-        checkers,
-        Orders(
+        world=world,
+        record=record,
+        profile=profile,
+        keys=keys,
+        checkers=checkers,
+        orders=Orders(
             keys[-1],
             profile,
             checkers,
@@ -204,8 +204,8 @@ def _reports(world: JobWorld, record: GangSpec, profile: Profile) -> BurnInRepor
             world.job.spec.gpus_per_node,
             world.job.metadata.namespace,
         ),
-        PairThresholds.for_gang(world.thresholds, kinds, world.fleet.policy.preflight.transport),
-        frozenset(untested) & {member.node for member in record.members if member.pod_uid},
+        thresholds=PairThresholds.for_gang(world.thresholds, kinds, world.fleet.policy.preflight.transport),
+        started_untested=frozenset(untested) & {member.node for member in record.members if member.pod_uid},
     )
 
 

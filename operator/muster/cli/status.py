@@ -79,7 +79,14 @@ async def find(session: Session, name: str) -> JobStatusView:
     nodes = [member.node for member in record.members] if record else job.status.nodes
     healths, unknown = await healths_of(session, nodes)
     return job_status(
-        job, record, pods, healths, session.now(), [*unread, *hidden, *unknown], events, status_time(data)
+        job=job,
+        record=record,
+        pods=pods,
+        healths=healths,
+        now=session.now(),
+        notes=[*unread, *hidden, *unknown],
+        events=events,
+        written=status_time(data),
     )
 
 

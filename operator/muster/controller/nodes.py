@@ -74,22 +74,29 @@ class Nodes:
         deep_pass_age = functools.partial(pass_age_seconds, cluster, least=Profile.DEEP)
         self.failures = FailureReports(cluster, self._mark_node, deep_pass_age, clock, wall_clock)
         self.worlds = NodeWorlds(
-            cluster, self.engine, self.failures, agents, equipment, self._mark_node, pass_age, clock
+            cluster=cluster,
+            engine=self.engine,
+            reports=self.failures,
+            agents=agents,
+            equipment=equipment,
+            mark_node=self._mark_node,
+            pass_age_seconds=pass_age,
+            clock=clock,
         )
         reports = NodeReports(cluster, events)
         self.performer = NodePerformer(client, cluster, events, self._mark_node, reports, clock)
         self.marks = NodeMarks(client, cluster, events, clock, wall_clock)
         self.reconciler = NodeReconciler(
-            cluster,
-            self.queue,
-            self.engine,
-            self.worlds,
-            self.performer,
-            fitness,
-            self.marks,
-            reports,
-            clock,
-            wall_clock,
+            cluster=cluster,
+            queue=self.queue,
+            engine=self.engine,
+            worlds=self.worlds,
+            performer=self.performer,
+            fitness=fitness,
+            marks=self.marks,
+            reports=reports,
+            clock=clock,
+            wall_clock=wall_clock,
         )
         self._forgetting = Forgetting(client, cluster, clock)
         cluster.nodes.store.subscribe(self._forgetting.node_changed)

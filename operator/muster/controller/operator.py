@@ -87,15 +87,15 @@ class Operator:
         self.thresholds = ProbeThresholds(self.checkers, clock, wall_clock)
         self.dirty = DirtyKeys(clock)
         self.cluster = Cluster(
-            client,
-            self.hub,
-            self.bus,
-            clock,
-            wall_clock,
-            self.checkers,
-            self.thresholds.thresholds_for,
-            settings.agent_namespace,
-            heartbeats,
+            client=client,
+            hub=self.hub,
+            bus=self.bus,
+            clock=clock,
+            wall_clock=wall_clock,
+            checkers=self.checkers,
+            thresholds=self.thresholds.thresholds_for,
+            agent_namespace=settings.agent_namespace,
+            heartbeats=heartbeats,
         )
         self.queue = Queue(self.cluster, self.bus, clock, lambda: wall_clock().timestamp())
         self.events = EventRecorder(
@@ -104,42 +104,42 @@ class Operator:
         report_policy = functools.partial(record_policy_event, self.cluster, self.events, WARNING)
         self.limits = LimitsKeeper(self.thresholds, self.cluster, report_policy)
         self.nodes = Nodes(
-            client,
-            self.cluster,
-            self.events,
-            NodeFitness(self.cluster, self.bus),
-            clock,
-            wall_clock,
-            settings.agent_namespace,
-            settings.agent_silence_seconds,
+            client=client,
+            cluster=self.cluster,
+            events=self.events,
+            fitness=NodeFitness(self.cluster, self.bus),
+            clock=clock,
+            wall_clock=wall_clock,
+            agent_namespace=settings.agent_namespace,
+            agent_silence_seconds=settings.agent_silence_seconds,
         )
         self._dry_client = client.sibling()
         self.admission = AdmissionCheck(self._dry_client, settings.namespace) if dependencies.checks_admission else None
         self.readiness = Readiness(self.cluster, self.lease, self._loops)
         self.workers = Workers(self.cluster, self.hub, self.bus, dependencies.least_launchers)
         self.server = CoordinatorServer(
-            self.hub,
-            TokenVerifier(client.get),
-            self.workers.directive_for,
-            self.workers.is_worker,
-            self.readiness.not_serving,
-            self.readiness.leader_elsewhere,
-            dependencies.cpu_clock,
-            endpoints.checker_endpoint(self.checkers, settings.checker_namespace, self.cluster.has_node),
-            self.workers.addresses_of,
-            self.cluster.membership,
+            hub=self.hub,
+            verifier=TokenVerifier(client.get),
+            directive_for=self.workers.directive_for,
+            is_worker=self.workers.is_worker,
+            not_ready=self.readiness.not_serving,
+            leader=self.readiness.leader_elsewhere,
+            cpu_clock=dependencies.cpu_clock,
+            checkers=endpoints.checker_endpoint(self.checkers, settings.checker_namespace, self.cluster.has_node),
+            addresses_of=self.workers.addresses_of,
+            membership_of=self.cluster.membership,
         )
         self.ports = dependencies.make_ports(client, settings, self.server, self.lease)
         self.checks = Checks(self.cluster, self.checkers, self.dirty, self.nodes.reconciler, self.server)
         self.upkeep = UpkeepKeeper(
-            self.cluster,
-            self.checkers,
-            self.nodes.reconciler,
-            self.nodes.failures,
-            self.thresholds.thresholds_for,
-            self.checks.orders_changed,
-            wall_clock,
-            clock,
+            cluster=self.cluster,
+            checkers=self.checkers,
+            nodes=self.nodes.reconciler,
+            reports=self.nodes.failures,
+            thresholds_of=self.thresholds.thresholds_for,
+            notify=self.checks.orders_changed,
+            wall_clock=wall_clock,
+            clock=clock,
         )
         self.history = (
             HistoryKeeper(client, self.cluster, self.bus, settings.namespace, report_policy, clock, wall_clock)
@@ -163,14 +163,14 @@ class Operator:
             self.ports.bundle, self.cluster.policy().accelerator_resource
         )
         self.reconciler = Reconciler(
-            self.cluster,
-            self.performer,
-            self.dirty,
-            self.events,
-            self.queue,
-            self.worker_settings,
-            functools.partial(notify_launchers, self.cluster, self.server),
-            clock,
+            cluster=self.cluster,
+            performer=self.performer,
+            dirty=self.dirty,
+            events=self.events,
+            queue=self.queue,
+            settings=self.worker_settings,
+            directives_changed=functools.partial(notify_launchers, self.cluster, self.server),
+            clock=clock,
             kept=self.kept,
             checks_wanted=self.checks.set_orders,
             wall_clock=wall_clock,

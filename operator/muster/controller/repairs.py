@@ -219,16 +219,16 @@ class RepairKeeper:
         )
         repair = verdict.follow_up.repair
         return Case(
-            name,
-            incident.time,
-            RepairAction(repair.value) if ours and repair is not RecommendedAction.NONE else None,
-            verdict.conclusion.reason,
-            verdict.conclusion.message,
-            verdict.conclusion.findings,
-            verdict.record.node_uid,
-            _machine_of(record.status.agent),
-            is_held(record.status.findings),
-            self._cluster.is_empty(name),
+            node=name,
+            incident_time=incident.time,
+            wants=RepairAction(repair.value) if ours and repair is not RecommendedAction.NONE else None,
+            reason=verdict.conclusion.reason,
+            message=verdict.conclusion.message,
+            findings=verdict.conclusion.findings,
+            node_uid=verdict.record.node_uid,
+            machine=_machine_of(record.status.agent),
+            held=is_held(record.status.findings),
+            is_empty=self._cluster.is_empty(name),
         )
 
     async def _create(self, name: str) -> None:

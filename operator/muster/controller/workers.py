@@ -71,7 +71,16 @@ class Workers:
             return self._hub.last(uid, FRESH_SECONDS)
 
         other = self._cluster.other_job(job) if job is not None else None
-        return directive_for(job, gang, pod.name, pod.uid, launcher_of, launchers, heard_lately, other)
+        return directive_for(
+            job=job,
+            gang=gang,
+            pod=pod.name,
+            pod_uid=pod.uid,
+            launcher_of=launcher_of,
+            launcher_count=launchers,
+            heard_lately=heard_lately,
+            other=other,
+        )
 
     def is_worker(self, caller: Caller) -> bool:
         """Whether the caller is a pod of a job, and the job can be read."""

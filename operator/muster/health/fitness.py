@@ -149,14 +149,14 @@ def _cause(verdict: Verdict) -> ExclusionCause:
 def _exclusion(excluded: NodeExclusion, status: NodeHealthStatus) -> Exclusion:
     removal = excluded.removal
     return Exclusion(
-        excluded.reason,
-        excluded.message,
-        excluded.evacuate,
-        excluded.gone_by_time,
-        _waiting_text(excluded, status),
-        excluded.last_choice,
-        None if removal is None else Removal(removal.announced_by, removal.gone_by_time, removal.final),
-        excluded.cause,
+        reason=excluded.reason,
+        message=excluded.message,
+        evacuate=excluded.evacuate,
+        gone_by=excluded.gone_by_time,
+        waiting_text=_waiting_text(excluded, status),
+        last_choice=excluded.last_choice,
+        removal=None if removal is None else Removal(removal.announced_by, removal.gone_by_time, removal.final),
+        cause=excluded.cause,
     )
 
 

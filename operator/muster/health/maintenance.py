@@ -71,16 +71,16 @@ class _Window:
             )
         )
         return cls(
-            window.name,
-            _earlier(window.start_time, max(policy.close_before_seconds, policy.evacuate_before_seconds)),
-            _earlier(window.start_time, policy.evacuate_before_seconds),
-            window.start_time,
-            window.end_time,
-            frozenset(window.nodes.names),
-            None
+            name=window.name,
+            closes=_earlier(window.start_time, max(policy.close_before_seconds, policy.evacuate_before_seconds)),
+            leaves=_earlier(window.start_time, policy.evacuate_before_seconds),
+            starts=window.start_time,
+            ends=window.end_time,
+            names=frozenset(window.nodes.names),
+            selects=None
             if expressions is None
             else (lambda node: all(expression.matches(node.labels) for expression in expressions)),
-            window.reason,
+            reason=window.reason,
         )
 
     def covers(self, node: NodeView) -> bool:

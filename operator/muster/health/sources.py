@@ -1141,24 +1141,24 @@ class Rules:
             return tuple(_exact(row) for row in rows if isinstance(row.mark, kind))
 
         return cls(
-            health.enforcement,
-            Budgets.from_policy(health.budgets),
-            health.quarantine,
-            frozenset(name.value for name in SourceName if name not in off),
-            policy.preflight.profile is not Profile.DISABLED,
-            policy.accelerator_resource,
-            problems(health),
-            of_kind(Condition),
-            of_kind(Label),
-            of_kind(TaintMark),
-            of_kind(Annotation),
-            tuple(row for row in rows if isinstance(row.mark, Deletion)),
-            tuple(row for row in rows if isinstance(row.mark, Shortage)),
-            Windows.from_policy(policy.maintenance),
-            frozenset(source.name.value for source in health.sources if source.observe_only)
+            enforcement=health.enforcement,
+            budgets=Budgets.from_policy(health.budgets),
+            quarantine=health.quarantine,
+            listens=frozenset(name.value for name in SourceName if name not in off),
+            validates=policy.preflight.profile is not Profile.DISABLED,
+            accelerator=policy.accelerator_resource,
+            problems=problems(health),
+            _conditions=of_kind(Condition),
+            _labels=of_kind(Label),
+            _taints=of_kind(TaintMark),
+            _annotations=of_kind(Annotation),
+            _deletions=tuple(row for row in rows if isinstance(row.mark, Deletion)),
+            _shortages=tuple(row for row in rows if isinstance(row.mark, Shortage)),
+            windows=Windows.from_policy(policy.maintenance),
+            observed_sources=frozenset(source.name.value for source in health.sources if source.observe_only)
             | {_source_of(rule) for rule in health.rules if rule.observe_only},
-            frozenset(health.observed_reasons),
-            IgnoredPortFilter.from_policy(health.ignored_ports),
+            observed_reasons=frozenset(health.observed_reasons),
+            ignored_ports=IgnoredPortFilter.from_policy(health.ignored_ports),
         )
 
     def observes(self, sign: Sign) -> bool:

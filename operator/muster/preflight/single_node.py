@@ -54,7 +54,16 @@ def outcomes_of_answer(node: str, answer: CheckAnswer | None) -> Iterator[LocalO
         if ended is How.LATE:
             continue
         words = f"{node}: {probe.message}" if ended is How.ENVIRONMENT else probe.message
-        yield LocalOutcome(node, probe.probe, ended, probe.figure, words, probe.wrong, probe.unit, probe.fingerprint)
+        yield LocalOutcome(
+            node=node,
+            probe=probe.probe,
+            how=ended,
+            figure=probe.figure,
+            message=words,
+            wrong=probe.wrong,
+            unit=probe.unit,
+            fingerprint=probe.fingerprint,
+        )
 
 
 def ended_in_time(node: str, answer: CheckAnswer | None) -> bool:

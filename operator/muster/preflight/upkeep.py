@@ -320,16 +320,16 @@ def _evaluate(site: IdleNode, order: CheckOrder, fleet: _Fleet) -> tuple[NodeChe
 def _idle_result(site: IdleNode, order: CheckOrder, tested: _Tested) -> IdleTestResult:
     failed = tested.verdict.failed
     return IdleTestResult(
-        site.node,
-        order.id,
-        Profile(order.profile),
-        tested.verdict.outcome,
-        failed,
-        tuple(_probes(tested, {fail.probe for fail in failed})),
-        tested.answer.seconds,
-        site.view.report.model or site.view.report.device,
-        tested.message,
-        site.check_request,
+        node=site.node,
+        order=order.id,
+        profile=Profile(order.profile),
+        outcome=tested.verdict.outcome,
+        fails=failed,
+        probes=tuple(_probes(tested, {fail.probe for fail in failed})),
+        seconds=tested.answer.seconds,
+        device=site.view.report.model or site.view.report.device,
+        message=tested.message,
+        check_request=site.check_request,
     )
 
 
@@ -343,7 +343,16 @@ def _unfit(site: IdleNode, request: CheckRequest) -> IdleTestResult:
     words = f"nothing can be tested there: {site.view.report.problem}"
     order = f"check/{request.id}"
     return IdleTestResult(
-        site.node, order, request.profile, Outcome.INCONCLUSIVE, (), (), 0.0, "nothing", words, request
+        node=site.node,
+        order=order,
+        profile=request.profile,
+        outcome=Outcome.INCONCLUSIVE,
+        fails=(),
+        probes=(),
+        seconds=0.0,
+        device="nothing",
+        message=words,
+        check_request=request,
     )
 
 

@@ -112,18 +112,18 @@ class Earlier:
         if isinstance(since, int) and not isinstance(since, bool) and since >= 0 and stored_boot_id == boot_id:
             watched = float(since)
         return cls(
-            another,
-            stood,
-            of_this_boot,
-            of_other_boots,
-            max(gpus),
-            links,
-            missed,
-            flapping,
-            max(ports),
-            watched,
-            port_names,
-            front_end,
+            another_boot=another,
+            stood=stood,
+            of_this_boot=of_this_boot,
+            of_the_boot_before=of_other_boots,
+            gpus=max(gpus),
+            links=links,
+            missed_ports=missed,
+            flapping_ports=flapping,
+            ports=max(ports),
+            resets_watched_since=watched,
+            port_names=port_names,
+            front_end=front_end,
         )
 
 

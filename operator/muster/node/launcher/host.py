@@ -137,7 +137,15 @@ class Host:
         threading.Thread(target=_remove, args=(old,), name="tidy", daemon=True).start()
         directory = self._attempt_directory(directive.attempt)
         resuming = self._resuming(directive)
-        starts = rank_starts(self._command, resuming, self._inherited, directive, directory, keeps_lines, self.now)
+        starts = rank_starts(
+            command=self._command,
+            resume_arguments=resuming,
+            container_variables=self._inherited,
+            directive=directive,
+            attempt_directory=directory,
+            keeps_lines=keeps_lines,
+            clock=self.now,
+        )
         return Starting(starts, self.wake)
 
     def _resuming(self, directive: Directive) -> List[str]:

@@ -75,7 +75,16 @@ class _Compiled(NamedTuple):
         timers = tuple((timer, re.compile(timer.pattern)) for timer in preset.timers)
         patterns = tuple((name, re.compile(pattern)) for name, pattern in figures if pattern)
         loss = re.compile(preset.loss) if preset.loss else None
-        return cls(preset, lines, begins, confirms, beside, loss, patterns, timers)
+        return cls(
+            preset=preset,
+            lines=lines,
+            begins=begins,
+            confirms=confirms,
+            figures_beside=beside,
+            loss=loss,
+            figures=patterns,
+            timers=timers,
+        )
 
 
 class LossWatch:

@@ -60,7 +60,16 @@ def _supervise(settings: Settings, command: List[str], log: Log) -> int:
     storage = Storage(fence_file_path, wakeup) if fence_file_path else None
     scanner = Scanner(settings.checkpoint_directory, settings.scan_seconds, settings.scan_deadline_seconds)
     matcher = Matcher(settings.step_pattern, log, settings.progress_preset)
-    supervisor = Supervisor(settings, host, reporter, peers, FenceFile(storage), scanner, matcher, log)
+    supervisor = Supervisor(
+        settings=settings,
+        host=host,
+        reporter=reporter,
+        peers=peers,
+        fence_file=FenceFile(storage),
+        scanner=scanner,
+        matcher=matcher,
+        log=log,
+    )
     wakeup.take_signals(
         {
             signal.SIGTERM: supervisor.leave,

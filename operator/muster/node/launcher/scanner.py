@@ -334,17 +334,19 @@ class Scanner:
         stamps = message.get("stamps") if self._asked_for and self._asked_for == self._idle_attempt else None
         self._stamped = self._stamped or stamps is not None
         return ScanResult(
-            attempt,
-            checkpoints,
-            str(message["note"]),
-            bool(message["done"]),
-            stamps,
-            str(message.get("warning", "")),
-            tuple(_report(item) for item in message.get("elsewhere", ()) if len(item["path"]) <= MAX_PATH_CHARS),
-            str(message.get("elsewhereError", "")),
-            str(message.get("elsewhereErrorKind", "")),
-            message.get("freeBytes"),
-            str(message.get("trap", "")),
+            attempt=attempt,
+            checkpoints=checkpoints,
+            error=str(message["note"]),
+            done=bool(message["done"]),
+            stamps=stamps,
+            warning=str(message.get("warning", "")),
+            elsewhere=tuple(
+                _report(item) for item in message.get("elsewhere", ()) if len(item["path"]) <= MAX_PATH_CHARS
+            ),
+            elsewhere_error=str(message.get("elsewhereError", "")),
+            elsewhere_error_kind=str(message.get("elsewhereErrorKind", "")),
+            free_bytes=message.get("freeBytes"),
+            trap=str(message.get("trap", "")),
         )
 
     def _failed(self, now: float, error: str, kind: str = "") -> Optional[ScanResult]:
