@@ -127,6 +127,15 @@ class Checks:
         self._only_newest(trainer, attempt, f"publishes checkpoint {step}")
         self.trail.published(trainer.job, step)
 
+    def moves_incomplete(self, trainer: Trainer) -> None:
+        """A launcher has what is incomplete moved aside: no rank may be alive that could write there."""
+        there = [rank for rank in trainer.alive if not rank.is_doomed and not rank.worker.is_frozen]
+        self._hold(
+            "nothing is moved aside under ranks",
+            not there,
+            f"beside ranks {[(rank.attempt.number, rank.rank) for rank in there]} of {trainer.job}",
+        )
+
     def _only_newest(self, trainer: Trainer, attempt: Attempt, what: str) -> None:
         newest = trainer.newest_started
         self._hold(

@@ -94,7 +94,7 @@ def _force_delete_pods(life: Life, fault: Fault) -> None:
 
 def _out_of_memory(life: Life, fault: Fault) -> None:
     for worker in _some([worker for worker in _workers(life, fault) if worker.machine.runs]):
-        worker.kill()
+        worker.run_out_of_memory()
 
 
 def _freeze_container(life: Life, fault: Fault) -> Undo:

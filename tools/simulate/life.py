@@ -246,7 +246,8 @@ class Life(Surroundings):
         for task in tasks:
             task.cancel()
         self.loop.set_exception_handler(lambda *_: None)
-        self.loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        if tasks:  # there are none while all operators are away
+            self.loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
         self.loop.close()
         structlog.configure(**self._logging_before)
 

@@ -29,7 +29,8 @@ class Machine:
     Attributes:
         powered: whether anything of it runs.
         kubelet_runs: whether its kubelet does; containers run on without it.
-        stuck: that its containers cannot be ended: their processes hang in the kernel.
+        start_failure: what its kubelet reports of a pod in place of starting it: the pod's status and the state of its
+            containers; None: it starts pods.
     """
 
     def __init__(self, around: Surroundings, name: str, rack: str, block: str, start: "Start") -> None:
@@ -41,12 +42,14 @@ class Machine:
         self.powered = True
         self.kubelet_runs = True
         self.frozen = False
+        self.start_failure: tuple[dict[str, Any], dict[str, Any]] | None = None
         self.boot = 1
         self.workers: dict[str, Container] = {}  # by uid of the pod
         self._starting: set[str] = set()
         self._terminating: dict[str, float] = {}  # uid -> when it is killed
         self._addresses = 0
-        self._ended: dict[str, int] = {}  # uid -> exit code that the API server has not been told yet
+        # uid -> exit code and reason that the API server has not been told yet
+        self._ended: dict[str, tuple[int, str]] = {}
         self._known: set[str] = set()  # uids of pods of this boot
         self._lone: set[str] = set()  # uids of pods of which only the sidecar runs on
         self._evidence: list[Object] = []  # what its agent sees and a reboot repairs
@@ -146,7 +149,7 @@ class Machine:
                 self.around.server.remove("pods", metadata["namespace"], metadata["name"])
             return
         if uid in self._ended:
-            self._report_ended(pod, self._ended.pop(uid))
+            self._report_ended(pod, *self._ended.pop(uid))
             return
         if uid in self.workers:
             if deleting:
@@ -179,6 +182,9 @@ class Machine:
             waiting = {"reason": "ImagePullBackOff", "message": f'Back-off pulling image "{MISSING_IMAGE}"'}
             self._report(pod, {"phase": "Pending"}, {"waiting": waiting})
             return
+        if self.start_failure is not None:
+            self._report(pod, *self.start_failure)
+            return
         self._addresses += 1
         block, place = divmod(self._addresses, 250)
         address = f"10.{_number_of(self.name)}.{self.boot + block}.{place}"
@@ -208,12 +214,12 @@ class Machine:
             return
         if self._terminating.pop(worker.uid, None) is None and worker.has_sidecar:
             self._lone.add(worker.uid)
-        self._ended[worker.uid] = worker.exit_code or 0
+        self._ended[worker.uid] = worker.exit_code or 0, worker.end_reason
         self.notice()
 
-    def _report_ended(self, pod: Object, code: int) -> None:
-        reason = "Completed" if code == 0 else "Unknown" if code == 255 else "Error"
-        state = {"terminated": {"exitCode": code, "reason": reason}}
+    def _report_ended(self, pod: Object, code: int, reason: str = "") -> None:
+        usual = "Completed" if code == 0 else "Unknown" if code == 255 else "Error"
+        state = {"terminated": {"exitCode": code, "reason": reason or usual}}
         self._report(pod, {"phase": "Failed" if code else "Succeeded"}, state)
         self.notice()
 

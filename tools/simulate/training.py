@@ -365,6 +365,9 @@ class Observer(Protocol):
     def publishes(self, trainer: "Trainer", attempt: Attempt, step: int) -> None:
         """A checkpoint of an attempt is about to be complete."""
 
+    def moves_incomplete(self, trainer: "Trainer") -> None:
+        """A launcher has what is incomplete moved aside."""
+
 
 class Trainer:
     """The training of one job: its attempts, one after the other if all is well."""
@@ -415,6 +418,10 @@ class Trainer:
         self._observer.publishes(self, attempt, save.step)
         self.has_finished |= self.is_last(save.step)
         self.directory.write_metadata(save, attempt.ranks[0].worker.machine.name, self.around.agenda.now)
+
+    def moves_incomplete(self) -> None:
+        """A launcher has what is incomplete moved aside."""
+        self._observer.moves_incomplete(self)
 
     @property
     def made(self) -> int:

@@ -5,13 +5,14 @@ import itertools
 import json
 import signal
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from muster.coordinator.auth import Caller
 from muster.node.launcher.environment import Settings
 from muster.node.launcher.fence_file import FenceFile, FenceState
+from muster.node.launcher.incomplete_mover import IncompleteMover
 from muster.node.launcher.matcher import Matcher
 from muster.node.launcher.peers import Peers
 from muster.node.launcher.reporter_core import OVERDUE_SECONDS, Contact, ReporterCore, Send
@@ -19,7 +20,7 @@ from muster.node.launcher.scan_child import ScanServer
 from muster.node.launcher.scanner import Scanner
 from muster.node.launcher.snapshot import Snapshot
 from muster.node.launcher.supervisor import Supervisor
-from muster.protocol.messages import Directive, Report, decode_directive, digest_of
+from muster.protocol.messages import Directive, Report, StackReport, decode_directive, digest_of
 from muster.protocol.retries import POLL, TELL
 from simulate.network import CONNECT_SECONDS, LATENCY_SECONDS, STORAGE
 from simulate.replica import Replica
@@ -28,6 +29,7 @@ from simulate.surroundings import Surroundings
 from simulate.training import HostMachine, RankProcess, Trainer
 
 LOOK_SECONDS = 0.02, 0.2  # at the checkpoint directory
+MOVE_SECONDS = 3.0  # until what is incomplete has been moved aside
 SOONEST_SECONDS = 0.001
 UNKILLED_SECONDS = 1.0
 START_SECONDS = 0.01, 0.1
@@ -55,6 +57,7 @@ class Container:
 
     Attributes:
         exit_code: once it has ended.
+        end_reason: what its kubelet gives as the reason of its end; "": what follows from the exit code.
         is_frozen: that nothing in it moves; what comes meanwhile waits.
         thawed_at: when it went on for the last time.
     """
@@ -69,6 +72,7 @@ class Container:
         self.has_sidecar = any(container["name"] == SIDECAR for container in pod["spec"]["containers"])
         self.address: str = pod["status"]["podIP"]
         self.exit_code: int | None = None
+        self.end_reason = ""
         self.is_frozen = False
         self.thawed_at = float("-inf")
         self.ranks: list[RankProcess] = []
@@ -122,6 +126,11 @@ class Container:
             self._over(128 + signal.SIGKILL)
         else:
             self.around.agenda.after(UNKILLED_SECONDS, self.kill)
+
+    def run_out_of_memory(self) -> None:
+        """The kernel kills all of it."""
+        self.end_reason = "OOMKilled"
+        self.kill()
 
     def vanish(self) -> None:
         for rank in self.ranks:
@@ -213,6 +222,7 @@ class Worker(Container):
             Scanner(path, settings.scan_seconds, settings.scan_deadline_seconds, lambda *_: Looker(self)),  # type: ignore[arg-type]
             Matcher("", self.log),
             self.log,
+            IncompleteMover(path, lambda *_: MovingChild(self)),  # type: ignore[arg-type]
         )
         self.tick_at(around.agenda.now)
 
@@ -355,8 +365,8 @@ class SimulatedHost:
     def start_ranks(self, directive: Directive, _keeps_lines: bool) -> "SimulatedStarting":
         return SimulatedStarting(self._worker, directive)
 
-    def dump_stacks(self, _ranks: Any) -> "NoStacks":
-        return NoStacks()
+    def dump_stacks(self, ranks: Iterable[RankProcess]) -> "SimulatedStacks":
+        return SimulatedStacks(tuple(StackReport(rank.rank, "/train.py:1 in step") for rank in ranks if rank.alive))
 
     def reclaim(self) -> "SimulatedHost":
         """Begin to end everything that ranks have left."""
@@ -375,10 +385,11 @@ class SimulatedHost:
         """Nothing."""
 
 
-class NoStacks:
-    """Simulated ranks have no stacks."""
+@dataclass(frozen=True)
+class SimulatedStacks:
+    """Where ranks stood, printed at once."""
 
-    reports: tuple[Any, ...] = ()
+    reports: tuple[StackReport, ...]
 
     def poll(self, _now: float) -> bool:
         return True
@@ -556,6 +567,44 @@ class Looker:
         return self._heard
 
 
+class MovingChild:
+    """The child that moves what is incomplete aside, which takes a while. Nothing here is in the way of a start."""
+
+    descriptor = -1
+
+    def __init__(self, worker: Worker) -> None:
+        self.pid = next(worker.around.pids)
+        self._worker = worker
+        self._said = b""
+
+    def write(self, data: bytes) -> int:
+        self._worker.trainer.moves_incomplete()
+        self._worker.after(MOVE_SECONDS, self._end)
+        return len(data)
+
+    def read(self, _limit: int) -> bytes:
+        if not self._said:
+            raise BlockingIOError
+        said, self._said = self._said, b""
+        return said
+
+    def kill(self) -> None:
+        """End it; it is reaped at once."""
+        self._worker.after(0.0, self._reaped)
+
+    def hang_up(self) -> None:
+        """Nothing."""
+
+    def _end(self) -> None:
+        self._worker.trainer.moves_incomplete()
+        self._said = b'{"moved": "", "error": ""}\n'
+        self._reaped()
+
+    def _reaped(self) -> None:
+        self._worker.dead_children[self.pid] = 0
+        self._worker.wake()
+
+
 def _as_of_many(line: bytes) -> bytes:
     """What the child says, as if it had looked at many files more: the launcher rests for longer then."""
     told = json.loads(line)
@@ -624,8 +673,15 @@ class SimulatedReporter:
         self._turns = {POLL: 0, TELL: 0}
         self._busy = {POLL: False, TELL: False}
         self._last_tell: Exchange | None = None
+        self._is_still = False
         for name in (POLL, TELL):
             worker.after(chance() * 0.2, functools.partial(self._drive, name))
+
+    def stand_still(self, *, still: bool = True) -> None:
+        """Its threads do nothing for now: the operator is neither told nor heard, and everything else goes on."""
+        self._is_still = still
+        for name in (POLL, TELL):
+            self._drive(name)
 
     def directive(self) -> Directive | None:
         return self.core.directive
@@ -643,11 +699,13 @@ class SimulatedReporter:
     def send_last(self, snapshot: Snapshot, deadline_seconds: float) -> None:
         """One final report; how long it takes does not hold the launcher up here."""
         self.core.publish(snapshot)
+        if self._is_still:
+            return
         sent = self.core.send(self._worker.now(), 0.0, deadline_seconds)
         Exchange(self._worker, sent, lambda *_: None, lambda *_: None, lambda *_: None).begin()
 
     def _drive(self, name: str) -> None:
-        if self._busy[name]:
+        if self._busy[name] or self._is_still:
             return
         self._turns[name] += 1
         action = self.core.next_action(name, self._worker.now())

@@ -123,6 +123,14 @@ def test_a_rank_for_which_sigkill_waits_writes_no_part_of_a_checkpoint(stage: St
     assert not rank.can_write
 
 
+def test_nothing_is_moved_aside_beside_a_rank(stage: Stage) -> None:
+    rank = stage.start(1, "n0", "first")
+    with pytest.raises(ViolationError, match=r"nothing is moved aside under ranks: beside ranks \[\(1, 0\)\]"):
+        stage.trainer.moves_incomplete()
+    rank.kill()
+    stage.trainer.moves_incomplete()
+
+
 BACK = {
     "checkpoint": {"step": 20, "path": "/ckpt/a/step-20"},
     "fallback": {"step": 10, "path": "/ckpt/a/step-10"},
