@@ -8,11 +8,11 @@ from tests.unit.decision.unaccounted import (
     bare_plan,
     crash_loop,
     lost_node_and_new_leader,
-    no_decision_of_a_story_reads_the_account,
+    no_decision_reads_the_account,
     only_pod_deleted,
     progress_between_failures,
     silent_node_of_a_plain_job,
-    the_same_is_decided_without_accounts,
+    story,
 )
 from tests.unit.lifecycle.builders import EPOCH, SETTINGS, Scene, a_job, an_incident, at, failed, idle, running
 
@@ -144,9 +144,9 @@ def test_whether_a_step_was_seen_is_the_record_s_to_say() -> None:
     "life",
     [crash_loop, progress_between_failures, lost_node_and_new_leader, only_pod_deleted, silent_node_of_a_plain_job],
 )
-def test_without_accounts_the_same_is_decided(life: Callable[[], object]) -> None:
-    the_same_is_decided_without_accounts(life)
+def test_no_decision_of_a_life_reads_the_account(life: Callable[[], object]) -> None:
+    no_decision_reads_the_account(life)
 
 
 def test_in_a_story_no_decision_reads_what_the_account_has_written() -> None:
-    no_decision_of_a_story_reads_the_account("old-refund")
+    no_decision_reads_the_account(lambda: story("old-refund"))

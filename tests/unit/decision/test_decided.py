@@ -1,17 +1,16 @@
 """What the operator saw, written down, and what it would do now: the same."""
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 from tests.unit.decision.written import (
     CHIEF_LIVES,
+    Fault,
     a_life_is_decided_again_the_same,
     two_jobs_for_one_place_are_decided_again_the_same,
 )
 from tests.unit.lifecycle.builders import SETTINGS, Scene, a_fleet, a_job, a_node, at, running
-from tests.unit.lifecycle.theatre import Play, Theatre
 
 from muster.api.nodehealth import Evacuate
 from muster.decision import decided
@@ -25,7 +24,7 @@ from muster.world.job import JobWorld
 
 
 @pytest.mark.parametrize(("fault", "mode"), CHIEF_LIVES)
-def test_a_whole_life_is_decided_again_the_same(fault: Callable[[Theatre, Play], None], mode: str) -> None:
+def test_a_whole_life_is_decided_again_the_same(fault: Fault, mode: str) -> None:
     a_life_is_decided_again_the_same(fault, mode)
 
 
@@ -34,11 +33,8 @@ def test_two_jobs_for_one_place() -> None:
 
 
 def test_a_node_that_has_to_be_left() -> None:
-    theatre = Theatre()
-    play = theatre.submit(a_job())
-    theatre.until(lambda: play.step >= 7)
-    world = theatre.world(play)
-    world.fleet.exclude(theatre.node_of(play, 1).name, Exclusion("Xid79", "fell off the bus", Evacuate.NOW))
+    world = Scene(a_job()).fleet().gang().pods().all(running(1, step=7)).world()
+    world.fleet.exclude("n1", Exclusion("Xid79", "fell off the bus", Evacuate.NOW))
     plan = plan_with_goodput(world, decide(world, SETTINGS))
     assert plan.commits
     assert replay(write(Decided(world, SETTINGS, plan))).same

@@ -1,16 +1,14 @@
 """Decisions as they are without the goodput account: what it adds to records and statuses is taken away."""
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.lifecycle import lives
-from tests.unit.lifecycle import theatre as stage
-from tests.unit.lifecycle.builders import a_job
-from tests.unit.lifecycle.theatre import Theatre
+from tests.unit.lifecycle.lives import saving
+from tests.unit.lifecycle.testbed import PLAIN, OneJob, steps
 
 from muster.api.gang import GangSpec
 from muster.api.trainingjob import TrainingJob, TrainingJobStatus
@@ -25,8 +23,6 @@ from simulate import stories
 from simulate.play import play
 
 STORIES = Path(__file__).parents[1] / "simulate" / "stories"
-
-Decision = tuple[datetime, Plan, tuple[int, int]]
 
 
 def bare_record(spec: GangSpec) -> GangSpec:
@@ -62,56 +58,24 @@ def bare_plan(plan: Plan) -> Plan:
     return replace(plan, actions=tuple(actions), status=plan.status and bare_status(plan.status))
 
 
-def decisions_of(life: Callable[[], object], *, accounts: bool) -> tuple[list[Decision], list[JobWorld]]:
-    """All decisions of a life with what the restart budgets count before each, and what they are made of.
-
-    Args:
-        life: on the stage.
-        accounts: whether records get their account.
-    """
-    decisions: list[Decision] = []
-    worlds: list[JobWorld] = []
-
-    def noted(world: JobWorld, settings: WorkerSettings) -> Plan:
-        plan = decide(world, settings)
-        charged = (0, 0)
-        if world.gang is not None:
-            record, now = world.gang.spec, world.now
-            charged = budgets.application_restarts(record, now), budgets.hardware_restarts(record, now)
-        decisions.append((world.now, bare_plan(plan), charged))
-        worlds.append(world)
-        return plan
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stage, "decide", noted)
-        if not accounts:
-            patch.setattr(stage, "plan_with_goodput", lambda _world, plan: plan)
-            patch.setattr(Theatre, "_check_account", lambda *_: None)
-        life()
-    return decisions, worlds
+def budgets_of(world: JobWorld) -> tuple[int, int]:
+    """Restarts that count against the budgets."""
+    if world.gang is None:
+        return 0, 0
+    record, now = world.gang.spec, world.now
+    return budgets.application_restarts(record, now), budgets.hardware_restarts(record, now)
 
 
-def the_same_is_decided_without_accounts(life: Callable[[], object]) -> None:
-    """Restart budgets included: with the account replaced by nothing, each plan of the life is the same."""
-    with_accounts, worlds = decisions_of(life, accounts=True)
-    without, bare_worlds = decisions_of(life, accounts=False)
-    assert with_accounts == without
-    assert len(without) > 20
-    records = [world.gang.spec for world in worlds if world.gang is not None]
-    assert records
-    assert all(record.account is not None for record in records)
-    assert all(world.gang.spec.account is None for world in bare_worlds if world.gang is not None)
-
-
-def no_decision_of_a_story_reads_the_account(name: str) -> None:
-    """Each decision is the same without what the account has written, and the account changes nothing else."""
-    differing: list[tuple[Plan, Plan]] = []
+def no_decision_reads_the_account(live: Callable[[], object]) -> None:
+    """Each decision of a life, restart budgets included, is the same without what the account has written; and the
+    account changes nothing else. So a life without accounts would have the same decisions from its first one on."""
+    differing: list[tuple[object, object]] = []
     commits: list[GangSpec] = []
 
     def twice(world: JobWorld, settings: WorkerSettings) -> Plan:
-        plan = decide(world, settings)
-        again = decide(bare_world(world), settings)
-        if bare_plan(plan) != bare_plan(again):
+        plan, bare = decide(world, settings), bare_world(world)
+        again = decide(bare, settings)
+        if bare_plan(plan) != bare_plan(again) or budgets_of(world) != budgets_of(bare):
             differing.append((plan, again))
         return plan
 
@@ -125,55 +89,63 @@ def no_decision_of_a_story_reads_the_account(name: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reconciler, "decide", twice)
         patch.setattr(reconciler, "plan_with_goodput", accounted)
-        outcome = play(stories.read(STORIES / f"{name}.json"))
-    assert not outcome.violation
+        live()
     assert differing == []
     assert any(spec.incidents for spec in commits)
     assert all(spec.account is not None for spec in commits)
 
 
+def story(name: str) -> None:
+    assert not play(stories.read(STORIES / f"{name}.json")).violation
+
+
 def crash_loop() -> None:
     """The program fails at one step again and again, until the job has failed."""
-    theatre = Theatre()
-    job = a_job(recovery={"applicationRestartsPerDay": 3})
-    play = theatre.submit(job, fails=lambda _attempt, step: (1, 3, "ValueError: no") if step == 8 else None)
-    theatre.finish(play)
+    with closing(OneJob(script=steps(crashes_after=0))) as job:
+        job.ends()
 
 
 def progress_between_failures() -> None:
     """The program fails at another step each time, beyond a new checkpoint: each failure is refunded."""
-    theatre = Theatre()
-    job = a_job(recovery={"applicationRestartsPerDay": 1})
-    play = theatre.submit(
-        job, fails=lambda attempt, step: (1, 3, "ValueError: no") if step == 7 * attempt and attempt < 5 else None
-    )
-    theatre.finish(play)
+    with closing(OneJob(script=steps(25), recovery={"applicationRestartsPerDay": 1})) as job:
+        for step in (7, 12, 17):
+            job.until_step(step)
+            job.rank(0).exit(3, "ValueError: no")
+            job.until_attempt(job.attempt + 1)
+        job.succeeds()
 
 
 def lost_node_and_new_leader() -> None:
     """A node loses power; the leader dies with it, and the next one has heard of no step."""
-    theatre = Theatre(nodes=5, lag_seconds=1.0)
-    play = theatre.submit(a_job())
-    theatre.until(lambda: play.step >= 12)
-    theatre.power_cut(theatre.node_of(play, 1).name)
-    theatre.kill_operator()
-    theatre.finish(play)
+    with closing(OneJob(lag=1.0)) as job:
+        job.until_step(7)
+        job.machine(1).cut_power()
+        job.operator_dies()
+        job.succeeds()
 
 
 def only_pod_deleted() -> None:
     """Of a job of one worker: no launcher is left that reports its steps."""
-    theatre = Theatre()
-    play = theatre.submit(a_job(nodes=1))
-    theatre.until(lambda: play.step >= 8)
-    theatre.force_delete_pod(play, 0)
-    theatre.until(lambda: play.record.attempt == 2 and play.step >= 10)
-    theatre.delete_pod(play, 0)
-    theatre.finish(play)
+    with closing(OneJob(workers=1)) as job:
+        job.until_step(7)
+        job.delete_pod(0, by_force=True)
+        job.until(lambda: job.attempt == 2 and job.step >= 8)
+        job.delete_pod(0)
+        job.succeeds()
 
 
 def silent_node_of_a_plain_job() -> None:
-    lives.plain_job_waits_for_a_lost_node(60)
+    with closing(OneJob(**PLAIN)) as job:
+        job.until_step(7)
+        job.machine(1).cut_power()
+        job.run(60)
+        job.machine(1).boot_up()
+        job.succeeds()
 
 
 def node_left_for_maintenance() -> None:
-    lives.stops_in_time_saved_and_waits(300, 60)
+    with closing(OneJob(script=steps(200), **saving(60))) as job:
+        job.until_step(7)
+        job.plan_window(job.nodes[1], 300)
+        job.until_go(2)
+        job.succeeds()

@@ -1,21 +1,22 @@
-"""Decisions of the theatre, written down; each is made again at once, and must be the same."""
+"""Decisions of lives, written down; each is made again at once, and must be the same."""
 
 import itertools
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import pytest
-from tests.unit.lifecycle import theatre as stage
-from tests.unit.lifecycle.builders import a_job
-from tests.unit.lifecycle.theatre import VICTIM_TAIL, Play, Theatre
+from tests.unit.lifecycle.testbed import JOB, PLAIN, OneJob, steps
 
+from muster.controller import reconciler
 from muster.decision.accounted import plan_with_goodput
 from muster.decision.decided import Decided, replay, write
 from muster.lifecycle.plan import Plan
 from muster.lifecycle.step import decide
 from muster.pods.worker_pod import WorkerSettings
 from muster.world.job import JobWorld
+
+Fault = Callable[[OneJob], object]
 
 
 @contextmanager
@@ -35,32 +36,32 @@ def written_down() -> Iterator[list[str]]:
         return plan
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stage, "decide", checked)
+        patch.setattr(reconciler, "decide", checked)
         yield written
 
 
-def power_cut(theatre: Theatre, play: Play) -> None:
-    theatre.power_cut(theatre.node_of(play, 1).name)
+def power_cut(job: OneJob) -> None:
+    job.machine(1).cut_power()
 
 
-def partition(theatre: Theatre, play: Play) -> None:
-    name = theatre.node_of(play, 2).name
-    theatre.partition(name)
-    theatre.play_on(120.0)
-    theatre.partition(name, on=False)
+def partition(job: OneJob) -> None:
+    node = job.nodes[1]
+    job.cut_off(node)
+    job.run(120)
+    job.heal(node)
 
 
-def cordon(theatre: Theatre, play: Play) -> None:
-    theatre.node_of(play, 0).cordoned = True
+def cordon(job: OneJob) -> None:
+    job.cordon(job.nodes[0])
 
 
-def crash_of_the_rank_and_the_operator(theatre: Theatre, play: Play) -> None:
-    theatre.end_rank(play, 1, code=3, tail="ValueError: loss is NaN \U0001f4a5\n")
-    theatre.kill_operator_after_writes(1)
+def crash_of_the_rank_and_the_operator(job: OneJob) -> None:
+    job.operator_dies_after(1)
+    job.rank(1).exit(3, "ValueError: loss is NaN \U0001f4a5\n")
 
 
-def memory(theatre: Theatre, play: Play) -> None:
-    theatre.out_of_memory(play, 0)
+def memory(job: OneJob) -> None:
+    job.worker(0).run_out_of_memory()
 
 
 ALL_LIVES = [
@@ -71,17 +72,16 @@ ALL_LIVES = [
 CHIEF_LIVES = [(crash_of_the_rank_and_the_operator, "Managed"), (cordon, "Plain")]
 
 
-def a_life_is_decided_again_the_same(fault: Callable[[Theatre, Play], None], mode: str) -> None:
-    with written_down() as lines:
-        theatre = Theatre(nodes=6, lag_seconds=1.0)
-        play = theatre.submit(a_job(launch={"mode": mode}, recovery={"unfencedTimeoutSeconds": 120}))
-        if mode == "Managed":
-            theatre.until(lambda: play.step >= 7)
-        else:
-            theatre.play_on(20.0)
-        fault(theatre, play)
-        theatre.finish(play)
-    assert len(lines) > 20
+def a_life_is_decided_again_the_same(fault: Fault, mode: str) -> None:
+    spec = PLAIN if mode == "Plain" else {}
+    with (
+        written_down() as lines,
+        closing(OneJob(nodes=4, lag=1.0, recovery={"unfencedTimeoutSeconds": 120}, **spec)) as job,
+    ):
+        job.until_step(7)
+        fault(job)
+        job.ends()
+    assert len(lines) > 10
     actions = [action for line in lines for action in json.loads(line)["plan"]["actions"]]
     assert {"CommitGang", "CheckTemplate", "CreatePod", "ApplySupport"} <= {action["action"] for action in actions}
     assert all(action["spec"]["account"] for action in actions if action["action"] == "CommitGang")
@@ -89,14 +89,11 @@ def a_life_is_decided_again_the_same(fault: Callable[[Theatre, Play], None], mod
 
 def two_jobs_for_one_place_are_decided_again_the_same(until_the_end: bool) -> None:
     """Until the first one trains; or it fails, too, and both come to their ends."""
-    with written_down() as lines:
-        theatre = Theatre(nodes=3)
-        first, second = theatre.submit(a_job("a")), theatre.submit(a_job("b"))
-        theatre.until(lambda: first.step >= 3)
+    with written_down() as lines, closing(OneJob(nodes=2)) as job:
+        job.submit("second", 2, steps(5))
+        job.until_step(3)
         if until_the_end:
-            theatre.until(lambda: first.step >= 7)
-            theatre.end_rank(first, 1, code=1, tail=VICTIM_TAIL)
-            theatre.finish(first)
-            theatre.finish(second)
+            job.rank(1).exit(1, "ValueError")
+            job.until(lambda: job.has_ended(JOB) and job.has_ended("second"))
             assert len(lines) > 20
     assert any(json.loads(line)["world"]["queue_decision"] for line in lines)

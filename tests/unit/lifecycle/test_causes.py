@@ -2,9 +2,10 @@
 
 import pytest
 from tests.unit.lifecycle.blamed import FAULTS, the_cause_is_blamed
-from tests.unit.lifecycle.theatre import VICTIM_TAIL
+
+from simulate.training import VICTIM_TAIL
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_the_cause_is_blamed_though_it_is_heard_last(fault: str) -> None:
-    the_cause_is_blamed(fault, heard=[0, 6, 3], tail=VICTIM_TAIL, lag_seconds=2.0)
+    the_cause_is_blamed(fault, heard=[0, 6, 3], tail=VICTIM_TAIL, lag=2.0)

@@ -1,19 +1,17 @@
 """What the operator saw, written down, and what it would do now: the same, in the lives that the gate leaves out."""
 
-from collections.abc import Callable
-
 import pytest
 from tests.unit.decision.written import (
     ALL_LIVES,
     CHIEF_LIVES,
+    Fault,
     a_life_is_decided_again_the_same,
     two_jobs_for_one_place_are_decided_again_the_same,
 )
-from tests.unit.lifecycle.theatre import Play, Theatre
 
 
 @pytest.mark.parametrize(("fault", "mode"), [life for life in ALL_LIVES if life not in CHIEF_LIVES])
-def test_a_whole_life_is_decided_again_the_same(fault: Callable[[Theatre, Play], None], mode: str) -> None:
+def test_a_whole_life_is_decided_again_the_same(fault: Fault, mode: str) -> None:
     a_life_is_decided_again_the_same(fault, mode)
 
 

@@ -11,9 +11,9 @@ from tests.unit.lifecycle.blamed import FAULTS, VICTIMS, the_cause_is_blamed
 @given(
     heard=st.lists(st.integers(0, 6), min_size=3, max_size=3),
     tail=st.sampled_from(VICTIMS),
-    lag_seconds=st.sampled_from([0.0, 1.0, 2.0]),
+    lag=st.sampled_from([0.0, 1.0, 2.0]),
 )
 def test_the_cause_is_blamed_in_whatever_order_the_exits_are_heard(
-    fault: str, heard: list[int], tail: str, lag_seconds: float
+    fault: str, heard: list[int], tail: str, lag: float
 ) -> None:
-    the_cause_is_blamed(fault, heard, tail, lag_seconds)
+    the_cause_is_blamed(fault, heard, tail, lag)

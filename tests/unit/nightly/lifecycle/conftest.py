@@ -1,0 +1,1 @@
+from tests.unit.lifecycle.conftest import submitted, training  # noqa: F401 - fixtures
