@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from tests.unit.lifecycle.builders import EPOCH, SETTINGS, Scene, a_job, an_incident, failed, idle, running
-from tests.unit.record.test_corruption import committed, seen, settled
+from tests.unit.lifecycle.burning_in import spec_of
+from tests.unit.record.test_corruption import seen, settled
 
 from muster.api.gang import Branch, FaultClass, GangSpec, Resume
 from muster.checkpoints import resume, unloadable
@@ -95,7 +96,7 @@ class Life:
 
     def _commit(self) -> None:
         self.plans.append(decide(self.here.world(), SETTINGS))
-        self.here.record = committed(self.plans[-1])
+        self.here.record = spec_of(self.plans[-1])
 
 
 class TestTheNextOlderCheckpoint:
