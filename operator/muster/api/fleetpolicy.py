@@ -1,4 +1,4 @@
-"""FleetPolicy: what the platform team says about the fleet. None is needed; without one the defaults below hold.
+"""FleetPolicy: what the platform team says about the fleet. Without one, no job starts, and the defaults below hold.
 
 Tests: tests/unit/controller/test_policy.py.
 """
@@ -12,6 +12,7 @@ from pydantic import AfterValidator, ConfigDict, Field
 from pydantic.config import JsonDict
 
 from muster.api.base import NAME_LENGTH, ApiModel, ObjectMeta, checks, rule
+from muster.api.labels import LabelSelector
 from muster.api.maintenance import MaintenancePolicy
 from muster.api.nodehealth import RecommendedAction, Severity
 from muster.api.preflight import PreflightPolicy
@@ -166,6 +167,12 @@ class Queueing(ApiModel):
     A job gets all its nodes at once or none; waiting jobs are ordered by PriorityClass, then by age.
     """
 
+    namespace_selector: LabelSelector | None = Field(
+        None,
+        description="namespaceSelector selects the namespaces whose jobs may start, by the labels of the Namespaces. "
+        "A new job in another namespace is refused; one that is there waits with the reason NotEnabled. A gang that "
+        "has nodes keeps them and is repaired. Absent: all namespaces are selected.",
+    )
     limits: list[NamespaceLimit] = Field(
         [],
         max_length=MAX_LIMITS,
@@ -809,7 +816,7 @@ class FleetPolicySpec(ApiModel):
 class FleetPolicy(ApiModel):
     """FleetPolicy holds the platform team's settings for the whole cluster.
 
-    Only an object named default is accepted; without it, the defaults of all fields apply.
+    Only an object named default is accepted. Without it no job starts, and the defaults of all fields apply.
     """
 
     model_config = ConfigDict(

@@ -6,76 +6,11 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 
 from muster.api.base import ApiModel, NodeName, Time, checks, rule
+from muster.api.labels import LabelSelector
 
 MAX_WINDOWS = 64
 MAX_WINDOW_NODES = 1024
 MAX_WINDOW_DAYS = 90
-
-
-class LabelOperator(StrEnum):
-    """LabelOperator is how a label is compared: In, NotIn, Exists or DoesNotExist."""
-
-    IN = "In"
-    NOT_IN = "NotIn"
-    EXISTS = "Exists"
-    DOES_NOT_EXIST = "DoesNotExist"
-
-
-class LabelRequirement(ApiModel):
-    """LabelRequirement is one condition on a node label."""
-
-    model_config = ConfigDict(
-        json_schema_extra=checks(
-            rule(
-                "(self.operator in ['In', 'NotIn']) == (has(self.values) && self.values.size() > 0)",
-                "In and NotIn compare with values, Exists and DoesNotExist with none: add values, or leave them out",
-                at=".values",
-            )
-        )
-    )
-
-    key: str = Field(
-        min_length=1,
-        max_length=317,
-        description="key is the key of the node label.",
-        json_schema_extra=checks(
-            rule(
-                "!format.qualifiedName().validate(self).hasValue()",
-                "write the key of a node label, e.g. topology.muster.dev/rack",
-            )
-        ),
-    )
-    operator: LabelOperator = Field(
-        description=(
-            "operator is how the label is compared. In and NotIn compare its value with values; Exists and "
-            "DoesNotExist only look for the key."
-        )
-    )
-    values: list[Annotated[str, Field(max_length=63)]] = Field(
-        [],
-        max_length=64,
-        description=(
-            "values are the label values for the operators In and NotIn. The list has to be empty for Exists and "
-            "DoesNotExist."
-        ),
-        json_schema_extra={"x-kubernetes-list-type": "atomic"},
-    )
-
-
-class LabelSelector(ApiModel):
-    """LabelSelector selects nodes by their labels, as everywhere in Kubernetes. All of its conditions have to hold.
-    An empty selector selects every node.
-    """
-
-    match_labels: dict[str, Annotated[str, Field(max_length=63)]] = Field(
-        {}, max_length=16, description="matchLabels are labels that a node has to have, with these values."
-    )
-    match_expressions: list[LabelRequirement] = Field(
-        [],
-        max_length=16,
-        description="matchExpressions are conditions on labels that a node has to meet.",
-        json_schema_extra={"x-kubernetes-list-type": "atomic"},
-    )
 
 
 class WindowNodes(ApiModel):

@@ -20,7 +20,6 @@ from muster.api.nodehealth import Finding, Severity
 from muster.health.budgets import Budgets
 from muster.health.pools import pool_of
 from muster.health.signs import MAINTENANCE, Sign
-from muster.placement.constraints import Expression
 from muster.placement.natural import natural
 from muster.world.views import NodeView
 
@@ -59,17 +58,6 @@ class _Window:
     @classmethod
     def from_policy(cls, window: MaintenanceWindow, policy: MaintenancePolicy) -> "_Window":
         selector = window.nodes.selector
-        expressions = (
-            None
-            if selector is None
-            else (
-                *(Expression(key, "In", (value,)) for key, value in selector.match_labels.items()),
-                *(
-                    Expression(expression.key, expression.operator.value, tuple(expression.values))
-                    for expression in selector.match_expressions
-                ),
-            )
-        )
         return cls(
             name=window.name,
             closes=_earlier(window.start_time, max(policy.close_before_seconds, policy.evacuate_before_seconds)),
@@ -77,9 +65,7 @@ class _Window:
             starts=window.start_time,
             ends=window.end_time,
             names=frozenset(window.nodes.names),
-            selects=None
-            if expressions is None
-            else (lambda node: all(expression.matches(node.labels) for expression in expressions)),
+            selects=None if selector is None else (lambda node: selector.selects(node.labels)),
             reason=window.reason,
         )
 

@@ -62,6 +62,24 @@ MODELS: dict[str, type[ApiModel]] = {
         pytest.param("FleetPolicy", {}, id="FleetPolicy without a spec"),
         pytest.param("FleetPolicy", {"spec.topology": {}}, id="FleetPolicy with an empty topology"),
         pytest.param("FleetPolicy", {"spec.topology.levels": []}, id="FleetPolicy without levels"),
+        *(
+            pytest.param("FleetPolicy", {"spec.queueing.namespaceSelector": selector}, id=f"FleetPolicy for {name}")
+            for name, selector in (
+                ("all namespaces", {}),
+                ("namespaces with a label", {"matchLabels": {"muster.dev/training": "enabled", "team": ""}}),
+                (
+                    "namespaces by expressions",
+                    {
+                        "matchExpressions": [
+                            {"key": "team", "operator": "In", "values": ["a", "b"]},
+                            {"key": "example.org/stage", "operator": "NotIn", "values": ["retired"]},
+                            {"key": "owner", "operator": "Exists"},
+                            {"key": "muster.dev/closed", "operator": "DoesNotExist"},
+                        ]
+                    },
+                ),
+            )
+        ),
         pytest.param(
             "FleetPolicy",
             {

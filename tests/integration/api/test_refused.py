@@ -309,6 +309,7 @@ JOBS: dict[str, Case] = {
     "accepted warnings that are one text": one("spec.acceptedWarnings", "DirectoryInUse", "must be of type array"),
 }
 
+SELECTOR = "spec.queueing.namespaceSelector"
 LEVELS = "spec.topology.levels"
 
 
@@ -427,6 +428,35 @@ POLICIES: dict[str, Case] = {
     "priority classes twice": one("spec.queueing.priorityClasses", ["a", "a"], "Duplicate value"),
     "to show jobs in words": one("spec.queueing.showJobsOfOtherNamespaces", "yes", "must be of type boolean"),
     "queueing that is text": one("spec.queueing", "fifo", "must be of type object"),
+    "a selector of namespaces that is text": one(f"{SELECTOR}", "team-a", "must be of type object"),
+    "namespaces by a list of labels": one(f"{SELECTOR}.matchLabels", ["team"], "must be of type object"),
+    "namespaces by a label that is none": Case(
+        f"{SELECTOR}.matchLabels",
+        {f"{SELECTOR}": {"matchLabels": {"a/b/c": "enabled"}}},
+        (f"{SELECTOR}.matchLabels", "write keys and values of labels, e.g. muster.dev/training: enabled"),
+    ),
+    "namespaces by a value that is none": Case(
+        f"{SELECTOR}.matchLabels",
+        {f"{SELECTOR}": {"matchLabels": {"team": "a, b"}}},
+        (f"{SELECTOR}.matchLabels", "write keys and values of labels"),
+    ),
+    "namespaces by an expression in words": one(
+        f"{SELECTOR}.matchExpressions", "team in (a, b)", "must be of type array"
+    ),
+    **{
+        f"namespaces by {name}": Case(
+            f"{SELECTOR}.matchExpressions[].{field}",
+            {f"{SELECTOR}.matchExpressions": [{"key": "team", "operator": "In", "values": ["a"]} | changes]},
+            (f"{SELECTOR}.matchExpressions[0].{field}", says),
+        )
+        for name, field, changes, says in (
+            ("the key of no label", "key", {"key": "a/b/c"}, "write the key of a label"),
+            ("an operator of Slurm", "operator", {"operator": "Eq"}, f'{SUPPORTED}"In", "NotIn"'),
+            ("one value", "values", {"values": "a"}, "must be of type array"),
+            ("In nothing", "values", {"values": []}, "In and NotIn compare with values, Exists and DoesNotExist"),
+            ("values of DoesNotExist", "values", {"operator": "DoesNotExist"}, "add values, or leave them out"),
+        )
+    },
     "limits in words": one("spec.queueing.limits", "many", "must be of type array"),
     "two limits of one namespace": one(
         "spec.queueing.limits",
@@ -787,7 +817,7 @@ POLICIES: dict[str, Case] = {
         name: maintenance_expression(field, changes, *says)
         for name, field, changes, says in (
             ("an expression without a key", "key", {"key": None}, (MISSING,)),
-            ("an expression about no label", "key", {"key": "a/b/c"}, ("write the key of a node label",)),
+            ("an expression about no label", "key", {"key": "a/b/c"}, ("write the key of a label",)),
             ("an expression without an operator", "operator", {"operator": None}, (MISSING,)),
             ("an expression that counts", "operator", {"operator": "Gt"}, (f'{SUPPORTED}"In", "NotIn"',)),
             ("values that are text", "values", {"values": "r7"}, ("must be of type array",)),
