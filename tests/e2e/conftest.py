@@ -130,16 +130,10 @@ def repaired(bed: Bed) -> Callable[[], None]:
 @pytest.fixture(scope="module")
 def taints(bed: Bed) -> Iterator[None]:
     """A policy by which unhealthy nodes are tainted; the default budget allows one of four."""
-    body = {
-        "apiVersion": "muster.dev/v1alpha1",
-        "kind": "FleetPolicy",
-        "metadata": {"name": "default"},
-        "spec": {"health": {"enforcement": "Nodes"}},
-    }
-    bed.kubectl("apply", "-f", "-", stdin=json.dumps(body))
+    bed.apply_policy({"health": {"enforcement": "Nodes"}}, "taints")
     yield
     forget(bed)
-    bed.kubectl("delete", "fleetpolicy", "default")
+    bed.open_fleet()
 
 
 @pytest.fixture(scope="module")

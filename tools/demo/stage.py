@@ -38,7 +38,7 @@ def cluster(story: Story, namespace: str, archives: Sequence[Path] = ()) -> Iter
         if installed and existing:
             story.tell("Muster is installed there already: using it as it is")
         else:
-            story.tell("kubectl apply -k manifests/overlays/default")
+            story.tell("kubectl apply -k manifests/overlays/default, and a FleetPolicy by which every namespace trains")
             bed.install()
         yield bed
     finally:

@@ -170,10 +170,13 @@ class Checks:
 
     def _check_limit(self, namespace: str, limit: int, jobs: Iterable[Object]) -> None:
         worker_views = self._nodes_of_members(namespace)
-        free = limit - len(set().union(self._nodes_of_pods(namespace), *worker_views.values()))
+        left = limit - len(set().union(self._nodes_of_pods(namespace), *worker_views.values()))
+        lacking = self._lacking_nodes(namespace)
         for job in jobs:
-            name = f"{namespace}/{job['metadata']['name']}"
-            needs = job["spec"]["nodes"] - len(worker_views.get(job["metadata"]["uid"], ()))
+            name, uid = f"{namespace}/{job['metadata']['name']}", job["metadata"]["uid"]
+            needs = job["spec"]["nodes"] - len(worker_views.get(uid, ()))
+            # A gang counts with its size, also while some of its workers have no node.
+            free = left - (lacking.total() - lacking[uid])
             if (job.get("status") or {}).get("reason") != NAMESPACE_LIMIT or needs > free:
                 self._unlimited.pop(name, None)
             elif name not in self._unlimited:
@@ -194,6 +197,11 @@ class Checks:
             for gang in self._around.server.all("gangs")
             if _namespace_of(gang) == namespace
         }
+
+    def _lacking_nodes(self, namespace: str) -> Counter[str]:
+        """How many members have no node, by uid of the job."""
+        gangs = (gang["spec"] for gang in self._around.server.all("gangs") if _namespace_of(gang) == namespace)
+        return Counter({gang["jobUid"]: sum(not member.get("node") for member in gang["members"]) for gang in gangs})
 
     def _nodes_of_pods(self, namespace: str) -> set[str]:
         """Where workers are that have not ended, whether or not they are members still."""

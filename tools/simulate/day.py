@@ -14,7 +14,6 @@ from typing import Any
 
 from prometheus_client import REGISTRY
 
-from muster.api.base import API_VERSION
 from muster.controller import jobfigures
 from simulate import faults
 from simulate.apiserver import Where
@@ -110,9 +109,8 @@ def _slow(life: Life) -> None:
 def _policy(life: Life) -> None:
     """An administrator applies a FleetPolicy with a field that is none, past an API server without its schema."""
     where = Where("fleetpolicies", "", "default", "")
-    body = {"apiVersion": API_VERSION, "kind": "FleetPolicy", "metadata": {"name": "default"}}
-    life.server.create(where, {**body, "spec": {"queueing": "strict"}})
-    life.agenda.after(30 * MINUTE, lambda: life.server.delete(where, None))
+    life.server.patch(where, {"spec": {"queueing": "strict"}}, "merge")
+    life.agenda.after(30 * MINUTE, lambda: life.govern({}))
 
 
 # At each minute what is done, and does it.

@@ -55,6 +55,7 @@ class Life(Surroundings):
         self._numbers = itertools.count(1)
         self.replicas: list[Replica] = []
         self._log_from_now()
+        self.govern({})
         for _ in range(2):
             self.start_replica()
 
@@ -97,8 +98,12 @@ class Life(Surroundings):
         if counted is not None:
             queueing["priorityClasses"] = sorted(counted)
         spec = {"queueing": queueing}
+        where = Where("fleetpolicies", "", "default", "")
+        if self.server.peek("fleetpolicies", "", "default") is not None:
+            self.server.patch(where, {"spec": spec}, "merge")
+            return
         body = {"apiVersion": API_VERSION, "kind": "FleetPolicy", "metadata": {"name": "default"}, "spec": spec}
-        self.server.create(Where("fleetpolicies", "", "default", ""), body)
+        self.server.create(where, body)
 
     def add_priority(self, name: str, value: int) -> None:
         body = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}

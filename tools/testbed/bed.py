@@ -32,6 +32,7 @@ IMAGE_FIELDS = "image-fields.yaml"
 AGENT_PATCH = "agent-of-a-test-node.yaml"
 CHECKERS = Path("manifests", "components", "burn-in")
 CHECKER_PATCH = "checker-of-a-test-node.yaml"
+OWN_POLICY = "muster.dev/test-bed"  # the label of a FleetPolicy that the test bed has made
 IMAGES = ROOT / "build" / "images" / "images.json"
 
 
@@ -126,7 +127,8 @@ class Bed:
     def install(self, nvml: Path | None = None, tree: Path = ROOT, images: Mapping[str, str] | None = None) -> None:
         """Install Muster the way a user does, with the images built here, and wait until both replicas are ready.
 
-        On the local cluster also until the agents are; nobody waits for all nodes of somebody else's.
+        On the local cluster also until the agents are; nobody waits for all nodes of somebody else's. Where there is no
+        FleetPolicy, it makes one by which every namespace trains.
 
         Args:
             nvml: folder with an NVML for the agents of local nodes, which have no GPU; None: they have no driver.
@@ -142,8 +144,36 @@ class Bed:
             (folder / AGENT_PATCH).write_text(json.dumps(agent_patch(), indent=2))
             self.faults.prepare(nvml)
         self._apply_to_operators(folder)
+        if self.kubectl.find("get", "fleetpolicy", "default") is None:
+            self.open_fleet()
+            wait_until("the API server takes jobs", self._takes_jobs)
         if self.local is not None:
             self.rolled_out("daemonset/muster-agent", AGENT_NAMESPACE)
+
+    def open_fleet(self) -> None:
+        """Have a FleetPolicy by which every namespace trains, and which says nothing else."""
+        self.apply_policy({}, "open")
+
+    def _takes_jobs(self) -> bool:
+        """Whether the API server knows the FleetPolicy by which it admits jobs: a new kind it may notice late."""
+        pod = {"containers": [{"name": "trainer", "image": "none", "command": ["true"]}]}
+        job = {
+            "apiVersion": "muster.dev/v1alpha1",
+            "kind": "TrainingJob",
+            "metadata": {"name": "asked", "namespace": "default"},
+            "spec": {"nodes": 1, "template": {"spec": pod}},
+        }
+        return bool(self.kubectl("create", "--dry-run=server", "-f", "-", stdin=json.dumps(job), check=False).strip())
+
+    def apply_policy(self, spec: Mapping[str, Any], label: str) -> None:
+        """Have this FleetPolicy in place of the one that the test bed has made."""
+        body = {
+            "apiVersion": "muster.dev/v1alpha1",
+            "kind": "FleetPolicy",
+            "metadata": {"name": "default", "labels": {OWN_POLICY: label}},
+            "spec": spec,
+        }
+        self.kubectl("apply", "-f", "-", stdin=json.dumps(body))
 
     def install_checkers(self) -> None:
         """Install Muster with the checkers, and wait until all have imported torch."""

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from testbed.bed import Bed
+from testbed.bed import OWN_POLICY, Bed
 from testbed.faults import CHECKER_NAMESPACE
 from testbed.kube import wait_until
 
-_POLICY = "default"
 _MUSTER = "/apis/muster.dev/v1alpha1"
-_OURS = {"muster.dev/test-bed": "burn-in"}
+_OURS = "burn-in"
 
 
 def can_begin(bed: Bed) -> bool:
     """Whether there is no FleetPolicy of somebody else's."""
-    policy = bed.kubectl.find("get", "fleetpolicy", _POLICY)
-    return policy is None or _OURS.items() <= policy["metadata"].get("labels", {}).items()
+    policy = bed.kubectl.find("get", "fleetpolicy", "default")
+    return policy is None or OWN_POLICY in policy["metadata"].get("labels", {})
 
 
 def begin(bed: Bed, **preflight: Any) -> None:
@@ -28,19 +26,14 @@ def begin(bed: Bed, **preflight: Any) -> None:
     All nodes are in one place: a node that has a rack to itself cannot be told from its rack's uplink.
     """
     bed.install_checkers()
-    body = {
-        "apiVersion": "muster.dev/v1alpha1",
-        "kind": "FleetPolicy",
-        "metadata": {"name": _POLICY, "labels": _OURS},
-        "spec": {"topology": {"levels": []}, "preflight": {"profile": "Quick", **preflight}},
-    }
-    bed.kubectl("apply", "-f", "-", stdin=json.dumps(body))
+    bed.apply_policy({"topology": {"levels": []}, "preflight": {"profile": "Quick", **preflight}}, _OURS)
 
 
 def end(bed: Bed) -> None:
     """Take all of that out again, where it is."""
-    label = ",".join("=".join(pair) for pair in _OURS.items())
-    bed.kubectl("delete", "fleetpolicies", "-l", label, check=False)  # Muster itself may be gone
+    found = bed.kubectl("get", "fleetpolicies", "-l", f"{OWN_POLICY}={_OURS}", "-o", "name", check=False)
+    if found.strip():  # Muster itself may be gone
+        bed.open_fleet()
     bed.uninstall_checkers()
 
 

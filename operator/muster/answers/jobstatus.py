@@ -22,6 +22,7 @@ from muster.goodput.figures import ettr_at_most, thousandth
 from muster.goodput.opened import TRAINS, figures_as_of
 from muster.placement.names import NEVER_FITS
 from muster.protocol.resuming import is_own
+from muster.queueing.enabling import NOT_ENABLED
 from muster.world.views import ContainerView, PodView
 
 SHOWN_NODES = 8
@@ -250,6 +251,8 @@ def _next(job: TrainingJob, record: GangSpec | None, now: datetime) -> Iterator[
         place = f"place {waiting.position} of {waiting.queued} in the queue; " if waiting.position else ""
         if status.reason == NEVER_FITS:
             yield f"{place}it cannot start on the fleet as it is; Muster looks again whenever a node changes"
+        elif status.reason == NOT_ENABLED:
+            yield "it starts only once an administrator has enabled its namespace"
         elif waiting.counts_nodes:
             free = f"{waiting.free} {'is' if waiting.free == 1 else 'are'} now"
             verb = "is" if waiting.needs == 1 else "are"

@@ -139,6 +139,17 @@ REASONS: tuple[Reason, ...] = (
         "Read how the [queue](docs/queueing.md) orders jobs.",
     ),
     Reason(
+        "NotEnabled",
+        Topic.WAITING,
+        WAITS,
+        "No job of the namespace starts. The FleetPolicy does not select the namespace, there is no FleetPolicy, or "
+        "Muster has not read yet what decides it. The message says which.",
+        "The job waits and reserves nothing. A gang that has nodes keeps them and is repaired.",
+        "Have an administrator run the command that the message names.",
+        "namespace team-a is not enabled for training; would help: an administrator enables it: kubectl label "
+        "namespace team-a muster.dev/training=enabled",
+    ),
+    Reason(
         "NamespaceLimit",
         Topic.WAITING,
         WAITS,

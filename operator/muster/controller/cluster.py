@@ -1,6 +1,7 @@
 """Everything that is observed, and the immutable view of it that one decision gets."""
 
 import asyncio
+import contextlib
 import math
 import time
 from collections import OrderedDict
@@ -31,11 +32,13 @@ from muster.fencing.ages import UnfencedAges
 from muster.fencing.lost_nodes import Heartbeat, counts_now, pods_proved_dead, sign_of_life
 from muster.kube import informer
 from muster.kube.client import Client
-from muster.kube.decode import Undecodable, job_identity, object_key
+from muster.kube.decode import NamespaceView, Undecodable, job_identity, object_key
 from muster.kube.informer import Informer
 from muster.kube.nodeleases import NodeLeases
 from muster.pods.requirements import quota_claim
 from muster.protocol.checks import CheckReport
+from muster.queueing import enabling
+from muster.queueing.enabling import NotEnabled
 from muster.queueing.quotas import Held, NamespaceQuotas
 from muster.record.attempts import SUSPENDED
 from muster.world.checks import CheckerView, ProbeThreshold
@@ -70,6 +73,8 @@ UNUSED_FORGOTTEN_SECONDS = 86400.0
 # A tenant may make thousands of ResourceQuotas. Beyond these its own jobs get no nodes, so that it hides none among
 # them.
 MAX_QUOTAS, MAX_QUOTA_NAMES = 64, 1024
+# A new leader waits so long at most for the labels of namespaces: it may lack the right to read them.
+NAMESPACES_SECONDS = 10.0
 # An unbound pod that no record names any more may be bound already: a watch shows that late, but not so late.
 UNBOUND_SECONDS = 60.0
 
@@ -155,6 +160,7 @@ class Cluster:
         self.healths = informer.node_healths(client, clock)
         self.priorities = informer.priority_classes(client, clock)
         self.quotas = informer.resource_quotas(client, clock)
+        self.namespaces = informer.namespaces(client, clock)
         self.agents = informer.agent_pods(client, agent_namespace, clock)
         self._trusts_agents = bool(agent_namespace)
         self.memories: dict[str, JobMemory] = {}
@@ -169,10 +175,9 @@ class Cluster:
         self._policy_read = False
         # The Gangs that are records of jobs, by key; of one that has become unreadable, what it was before.
         self._records: dict[Key, Gang] = {}
-        self._taken: dict[str, dict[str, int]] = {}  # namespace -> name of a record -> how many nodes it holds
+        self._taken: dict[str, dict[str, int]] = {}  # namespace -> name of a record -> the size of its gang
         self._meets_records = False  # at its start, when whatever is there was committed by another process
-        # Namespace -> name of a record that holds nothing for its namespace's limit -> the nodes that it names.
-        self._refused: dict[str, dict[str, frozenset[str]]] = {}
+        self._refused: dict[str, set[str]] = {}  # namespace -> names of records that hold nothing for its limit
         self._met: set[Key] = set()  # those of them that were there at the start
         self._reservations: dict[Key, _Reservation] = {}
         # namespace -> its short ones in seconds, and when the last was
@@ -181,7 +186,8 @@ class Cluster:
         self._lost: dict[str, tuple[LostNode, float]] = {}
         self._uids: dict[str, set[str]] = {}  # namespace -> uids of its jobs
         self._jobs_on: dict[str, set[str]] = {}  # node -> job uids with a member there
-        self._counts = NodeCounts(self.fleet, self._jobs_on)
+        self._sizes: dict[str, int] = {}  # how many members the records of jobs have that want nodes, by uid
+        self._counts = NodeCounts(self.fleet, self._jobs_on, self._sizes)
         self._places: dict[str, set[Key]] = {}  # where jobs save that want nodes
         # Jobs that are gone or being deleted, by uid: while their pods have not ended, their ranks may still save.
         self._going: dict[str, TrainingJob] = {}
@@ -194,6 +200,7 @@ class Cluster:
         self.jobs.store.subscribe(self._job_changed)
         self.gangs.store.subscribe(self._gang_changed)
         self.policies.store.subscribe(self._policy_changed)
+        self.namespaces.store.subscribe(self._namespace_changed)
         self.priorities.store.subscribe(lambda _old, _new: self.mark_all_jobs())
         self.pods.store.subscribe(self._pod_changed)
         self.occupants.store.subscribe(self._occupant_changed)
@@ -203,6 +210,12 @@ class Cluster:
     @property
     def informers(self) -> tuple[Informer[Any] | NodeLeases, ...]:
         """All informers and the reader of heartbeats, to be run as tasks."""
+        return (*self._required, self.namespaces)
+
+    @property
+    def _required(self) -> tuple[Informer[Any] | NodeLeases, ...]:
+        """The informers without which nothing is decided. Without the labels of namespaces no job starts, if the policy
+        selects by them, and gangs go on."""
         return (
             self.policies,
             self.priorities,
@@ -219,12 +232,17 @@ class Cluster:
 
     @property
     def synced(self) -> bool:
-        """Whether every informer has listed once. Before that nothing is decided, and no launcher is answered."""
-        return all(source.synced.is_set() for source in self.informers)
+        """Whether every informer has listed once, that of Namespaces apart. Before that nothing is decided, and no
+        launcher is answered."""
+        return all(source.synced.is_set() for source in self._required)
 
     async def wait_synced(self) -> None:
         """Return once `synced`, with every record held to its namespace's limit."""
-        await asyncio.gather(*(source.synced.wait() for source in self.informers))
+        await asyncio.gather(*(source.synced.wait() for source in self._required))
+        if self._policy.queueing.namespace_selector is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(NAMESPACES_SECONDS):
+                    await self.namespaces.synced.wait()
         self._taken.clear()  # the records may have been seen before the policy that has the limits
         self._meets_records = True
         for key, record in list(self._records.items()):
@@ -243,7 +261,7 @@ class Cluster:
     def stalest_seconds(self) -> tuple[str, float]:
         """The name of the informer that has heard nothing for longest while the API server was answering, and for how
         long."""
-        ages = [(source.name, self._answers.since_seconds(source.last_contact)) for source in self.informers]
+        ages = [(source.name, self._answers.since_seconds(source.last_contact)) for source in self._required]
         return max(ages, key=lambda item: item[1])
 
     def job_keys(self) -> list[Key]:
@@ -346,17 +364,25 @@ class Cluster:
         return {namespace: self._count_held(namespace) for namespace in self._uids}
 
     def _count_held(self, namespace: str, besides: TrainingJob | None = None) -> int:
-        """The number of nodes that the jobs of a namespace hold, except for the job `besides`.
+        """The number of nodes that count for the jobs of a namespace, except for the job `besides`.
 
-        Nodes named by refused records count, too: they leave no room for more.
+        Refused records count, too: they leave no room for more.
         """
-        but = besides.metadata.uid if besides is not None else ""
-        held = self._counts.held(namespace, but)
-        for name, nodes in self._refused.get(namespace, {}).items():
-            uid = self._records[namespace, name].spec.job_uid
-            if uid != but:
-                held += len(nodes.difference(self.fleet.nodes_of(uid)))
-        return held
+        return self._counts.held(namespace, besides.metadata.uid if besides is not None else "")
+
+    def closed(self, namespace: str) -> NotEnabled | None:
+        """Why no job of a namespace starts; None if jobs may start."""
+        if not self._policy_read:
+            if self.policy_problem:
+                return enabling.unreadable_policy(self.policy_problem)
+            return enabling.NO_POLICY if self.policies.synced.is_set() else enabling.POLICY_NOT_READ
+        view = self.namespaces.store.get(("", namespace))
+        return enabling.refusal(self._policy, namespace, view.labels if view is not None else None)
+
+    def limits_of(self, namespaces: Iterable[str]) -> dict[str, int]:
+        """The limits in nodes of those of these namespaces that have one; 0 where no job may start."""
+        limits = {namespace: self._nodes_allowed(namespace) for namespace in set(namespaces)}
+        return {namespace: limit for namespace, limit in limits.items() if limit is not None}
 
     def _limit_of(self, job: TrainingJob) -> NodeLimit | None:
         namespace = job.metadata.namespace
@@ -705,6 +731,17 @@ class Cluster:
         for namespace in list(self._refused):
             self._reconsider(namespace)
         self.mark_all_jobs()
+        self._bus.nodes_freed.publish()  # the queue's plan depends on the policy
+
+    def _namespace_changed(self, old: NamespaceView | None, new: NamespaceView | None) -> None:
+        view = new or old
+        assert view is not None
+        if (old.labels if old else None) == (new.labels if new else None):
+            return
+        self._reconsider(view.name)
+        for uid in self._uids.get(view.name, ()):
+            self.mark_job(uid)
+        self._bus.nodes_freed.publish()
 
     def _job_changed(self, old: TrainingJob | Undecodable | None, new: TrainingJob | Undecodable | None) -> None:
         if old is not None and new is not None and job_identity(old).uid != job_identity(new).uid:
@@ -836,38 +873,49 @@ class Cluster:
                 self._jobs_on.pop(node, None)
         for node in names:
             self._jobs_on.setdefault(node, set()).add(uid)
-        self._counts.note(uid)
+        self._note_size(uid, new if new is not None and not ended else None)
         held = names if self._has_room(key, uid, names) else frozenset()
         self._note_reservation(key, old, new, held)
         if self.fleet.occupy(("gang", *key), uid, held):
             self._bus.nodes_freed.publish()
 
+    def _note_size(self, uid: str, record: Gang | None) -> None:
+        """Note how many nodes count for a job, because its record has so many members; None: it has none."""
+        if record is not None and record.spec.members:
+            self._sizes[uid] = len(record.spec.members)
+        else:
+            self._sizes.pop(uid, None)
+        self._counts.note(uid)
+
     def _has_room(self, key: Key, uid: str, nodes: frozenset[str]) -> bool:
         """Whether the limit of its namespace leaves a record these nodes.
 
-        A limit that is lowered takes nodes from no job: a record keeps what it holds. A record that a process meets at
-        its start holds its nodes where the job's pods are on most of them.
+        It counts with all of its members, so that those without a node are replaced whatever the limit is then. A limit
+        that is lowered takes nodes from no job: a record keeps what it holds. A record that a process meets at its
+        start holds its nodes where the job's pods are on at least half as many.
         """
         namespace, name = key
-        taken_counts, refused = self._taken.setdefault(namespace, {}), self._refused.get(namespace, {})
+        size = self._sizes.get(uid, 0)
+        taken_counts, refused = self._taken.setdefault(namespace, {}), self._refused.get(namespace, set())
         has, room = taken_counts.pop(name, 0), self._room(namespace)
         is_met = self._meets_records or key in self._met
-        is_refused = room < len(nodes) > has and not (is_met and self._has_pods_on_most(namespace, uid, nodes))
+        is_refused = room < size > has and not (is_met and self._has_pods_on_half(namespace, uid, nodes, size))
         if is_refused and name not in refused:
             limit = self._nodes_allowed(namespace)
             log.warning(
-                "record beyond its namespace's limit holds no nodes", gang="/".join(key), nodes=len(nodes), limit=limit
+                "record beyond its namespace's limit holds no nodes", gang="/".join(key), nodes=size, limit=limit
             )
         if is_refused:
-            self._refused.setdefault(namespace, {})[name] = nodes
+            self._refused.setdefault(namespace, set()).add(name)
             if self._meets_records:
                 self._met.add(key)
         else:
             self._met.discard(key)
-            if refused.pop(name, None) is not None and not refused:
-                del self._refused[namespace]
-            if nodes:
-                taken_counts[name] = len(nodes)
+            refused.discard(name)
+            if not refused:
+                self._refused.pop(namespace, None)
+            if size:
+                taken_counts[name] = size
         if taken_counts.get(name, 0) < has:
             self._reconsider(namespace)
         return not is_refused
@@ -877,15 +925,15 @@ class Cluster:
         limit = self._nodes_allowed(namespace)
         return math.inf if limit is None else limit - sum(self._taken.get(namespace, {}).values())
 
-    def _has_pods_on_most(self, namespace: str, uid: str, nodes: frozenset[str]) -> bool:
+    def _has_pods_on_half(self, namespace: str, uid: str, nodes: frozenset[str], size: int) -> bool:
         bound = {pod.node for pod in self.pods_of(namespace, uid) if not pod.terminal}
-        return 2 * len(bound & nodes) > len(nodes)
+        return 2 * len(bound & nodes) >= size
 
     def _reconsider(self, namespace: str) -> None:
         """Check the records again that their namespace's limit refused: there may be room now."""
         room = self._room(namespace)
-        for name, nodes in list(self._refused.get(namespace, {}).items()):
-            if len(nodes) <= room:
+        for name in list(self._refused.get(namespace, ())):
+            if self._sizes.get(self._records[namespace, name].spec.job_uid, 0) <= room:
                 self._note_record((namespace, name), self._records[namespace, name])
                 room = self._room(namespace)
 
@@ -934,13 +982,16 @@ class Cluster:
         return False
 
     def _reconsider_met(self, pod: PodView) -> None:
-        """Accept a record that was refused at this process's start once the job's pods are on most of its nodes."""
+        """Accept a record that was refused at this process's start once the job's pods are on half of its nodes."""
         job = self.job_of(pod)
         key = _record_key(job) if job is not None else None
         if key is not None and key in self._met and key in self._records:
             self._note_record(key, self._records[key])
 
     def _nodes_allowed(self, namespace: str) -> int | None:
+        closed = self.closed(namespace)
+        if closed is not None and closed.is_known:
+            return 0
         return self._policy.queueing.limits_of([namespace]).get(namespace)
 
     def _pod_changed(self, old: PodView | None, new: PodView | None) -> None:

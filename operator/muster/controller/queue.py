@@ -207,12 +207,15 @@ class Queue:
     async def _plan(self) -> None:
         decisions: dict[str, QueueDecision] = {}
         asked = {uid: entry.waiting for uid, entry in self._entries.items()}
-        limits = self._cluster.fleet.policy.queueing.limits_of(waiting.namespace for waiting in asked.values())
+        namespaces = {waiting.namespace for waiting in asked.values()}
+        limits = self._cluster.limits_of(namespaces)
+        answers = ((namespace, self._cluster.closed(namespace)) for namespace in namespaces)
+        closed = {namespace: answer for namespace, answer in answers if answer is not None}
         held = self._cluster.held_by_namespace() if limits else {}
         reserved: dict[str, str] = {}
         charged = self._charges.charged(self._clock())
         quotas = self._cluster.quotas_of
-        steps = plan_steps(self._cluster.fleet, asked.values(), limits, held, reserved, quotas, charged)
+        steps = plan_steps(self._cluster.fleet, asked.values(), limits, held, reserved, quotas, charged, closed)
         began_at, slices = self._clock(), Slices(self._clock)
         for step in steps:
             now = self._clock()

@@ -337,6 +337,7 @@ class Reconciler:
             created=needs.queued_since,
             request=request,
             replacement=needs.is_replacement,
+            held=needs.held,
             claim=self._cluster.claim_of(job),
         )
 

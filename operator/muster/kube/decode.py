@@ -100,6 +100,15 @@ class PriorityClass(NamedTuple):
     resource_version: int
 
 
+class NamespaceView(NamedTuple):
+    """What is read of a Namespace: its labels say whether jobs may start there."""
+
+    name: str
+    uid: str
+    resource_version: int
+    labels: dict[str, str]
+
+
 @dataclass(frozen=True, slots=True)
 class Undecodable:
     """An object that does not fit its model, e.g. written past an older CRD; `error` is for its author.
@@ -637,6 +646,12 @@ def priority_class(data: Raw) -> PriorityClass:
     return PriorityClass(meta.name, parsed.value, parsed.global_default, int(meta.resource_version))
 
 
+def namespace(data: Raw) -> NamespaceView:
+    """Decode a Namespace, of which only the metadata counts."""
+    meta = _deeply(_bares, data).metadata
+    return NamespaceView(meta.name, meta.uid, int(meta.resource_version), meta.labels or {})
+
+
 def resource_quota(data: Raw) -> QuotaView:
     """Decode a ResourceQuota. Its status counts, as for the API server: a quota that no controller has seen yet limits
     nothing.
@@ -884,8 +899,8 @@ def flat_meta(value: _Flat) -> Meta:
     return Meta((value.namespace, value.name), value.uid, value.resource_version)
 
 
-def node_meta(value: NodeView) -> Meta:
-    """Return the metadata of a node."""
+def node_meta(value: NodeView | NamespaceView) -> Meta:
+    """Return the metadata of a Node or a Namespace."""
     return Meta(("", value.name), value.uid, value.resource_version)
 
 

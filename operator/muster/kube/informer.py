@@ -511,6 +511,11 @@ def priority_classes(client: Client, clock: Clock = time.monotonic) -> Informer[
     return Informer(client, kind, clock)
 
 
+def namespaces(client: Client, clock: Clock = time.monotonic) -> Informer[decode.NamespaceView]:
+    """Return an informer of every Namespace; its key is ("", name)."""
+    return Informer(client, Kind("namespaces", paths.core("namespaces"), decode.namespace, decode.node_meta), clock)
+
+
 def resource_quotas(client: Client, clock: Clock = time.monotonic) -> Informer[QuotaView]:
     """Return an informer of every ResourceQuota, by namespace."""
     kind = Kind(

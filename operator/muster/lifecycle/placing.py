@@ -39,24 +39,31 @@ def are_still_free(world: JobWorld, placed: Placed) -> bool:
 def over_limit(world: JobWorld, kept: Collection[str], count: int) -> NotPlaced | None:
     """Return why the namespace's limit keeps the job from this many more nodes; None if it does not.
 
-    A node that the job leaves counts while a pod of the job is on it, unless the node is out of service.
+    A gang keeps its size whatever the limit is now, and whether or not its namespace is still enabled.
 
     Args:
         world: the state of the job.
         kept: names of the nodes that the job keeps.
         count: how many more nodes it needs.
     """
-    limit = world.limit
-    if limit is None:
+    limit, own = world.limit, count_held(world, kept)
+    size = len(world.gang.spec.members) if world.gang else 0
+    if limit is None or own + count <= size or limit.beside + own + count <= limit.nodes:
         return None
-    pods = {pod.place for pod in world.pods.values() if not pod.terminal}
-    left = (pods & set(world.fleet.nodes_of(world.uid))) - set(kept)
-    held = limit.beside + len(kept) + sum(not is_out_of_service(node, world.fleet) for node in left)
-    if held + count <= limit.nodes:
-        return None
+    held = limit.beside + own
     namespace = world.job.metadata.namespace
     text = f"needs {count} more: namespace {namespace} holds {held} of the {limit.nodes} nodes that its limit allows"
     return NotPlaced(NAMESPACE_LIMIT, text)
+
+
+def count_held(world: JobWorld, kept: Collection[str]) -> int:
+    """Return the number of nodes that the job holds if it keeps these.
+
+    A node that it leaves counts while a pod of the job is on it, unless the node is out of service.
+    """
+    pods = {pod.place for pod in world.pods.values() if not pod.terminal}
+    left = (pods & set(world.fleet.nodes_of(world.uid))) - set(kept)
+    return len(kept) + sum(not is_out_of_service(node, world.fleet) for node in left)
 
 
 def move(world: JobWorld, record: GangSpec, indices: Collection[int]) -> NextAttempt:

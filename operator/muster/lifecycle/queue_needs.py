@@ -33,6 +33,7 @@ class QueueNeeds:
         queued_since: the time from which its age counts; a gang that has given its nodes back has lost its place.
         waited_seconds: for how long it has waited when the queue first hears of it.
         is_replacement: whether its gang holds its other nodes meanwhile.
+        held: the nodes that its gang holds, with those that it has left while its pods are there; 0 without a gang.
         returned_nodes: for which the job is charged; None: it is not.
     """
 
@@ -40,6 +41,7 @@ class QueueNeeds:
     queued_since: datetime
     waited_seconds: float
     is_replacement: bool
+    held: int
     returned_nodes: ReturnedNodes | None
 
 
@@ -47,12 +49,13 @@ def queue_needs(world: JobWorld) -> QueueNeeds:
     """Return what the queue has to know of a job."""
     created, spec = world.job.metadata.creation_timestamp or world.now, world.gang.spec if world.gang else None
     if spec is None:  # a job that never had nodes has waited since it was made
-        return QueueNeeds(request_of(world), created, (world.now - created).total_seconds(), False, None)
+        return QueueNeeds(request_of(world), created, (world.now - created).total_seconds(), False, 0, None)
     is_replacement = bool(spec.members)
+    held = placing.count_held(world, [member.node for member in spec.members if member.node]) if is_replacement else 0
     if not was_never_assembled(spec):
-        return QueueNeeds(request_of(world), created, 0.0, is_replacement, None)
+        return QueueNeeds(request_of(world), created, 0.0, is_replacement, held, None)
     returned = ReturnedNodes(spec.attempt, max((world.now - spec.time).total_seconds(), 0.0))
-    return QueueNeeds(request_of(world), max(created, spec.time), 0.0, is_replacement, returned)
+    return QueueNeeds(request_of(world), max(created, spec.time), 0.0, is_replacement, held, returned)
 
 
 def request_of(world: JobWorld) -> Request | None:

@@ -1,7 +1,8 @@
 """How many nodes each namespace may still get in one plan.
 
 Within a namespace's limit the queue's order is strict: what is left of the limit is kept for the job that comes first.
-Otherwise small jobs would use up for ever what a large one of the same namespace waits for.
+Otherwise small jobs would use up for ever what a large one of the same namespace waits for. A gang counts with its
+whole size for as long as it has nodes, so that the repair of a gang asks for no more of the limit.
 
 Tests: tests/unit/queueing/test_queue.py.
 """
@@ -11,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from muster.queueing.phrases import before_in_queue_text, jobs_text, more_text, nodes_text
+from muster.queueing.waiting import WaitingJob
 from muster.world.queuedecision import NotPlaced, Placed
 
 NAMESPACE_LIMIT = "NamespaceLimit"
@@ -25,9 +27,10 @@ class OverLimit(NotPlaced):
     Attributes:
         namespace: whose limit.
         limit: what its jobs may hold together.
-        held: what they hold, with what the plan has promised to them so far.
+        held: what counts for them, with what the plan has promised to them so far.
         needs: what the job would get, spares included.
-        size: what it would hold then, with those that it keeps.
+        adds: by how much that would raise what counts.
+        is_replacement: whether its gang holds its other nodes meanwhile, and nodes that it has left.
         kept_for: by name, the namespace's jobs before it in the queue that wait for a part of the limit, with that
             part.
         fits: whether there are nodes for it, apart from the limit.
@@ -37,14 +40,15 @@ class OverLimit(NotPlaced):
     limit: int = 0
     held: int = 0
     needs: int = 0
-    size: int = 0
+    adds: int = 0
+    is_replacement: bool = False
     kept_for: Mapping[str, int] = field(default_factory=dict)
     fits: bool = False
 
     @property
     def ever(self) -> bool:
         """Whether the limit would do if nothing else of the namespace ran."""
-        return self.size <= self.limit
+        return self.is_replacement or self.needs <= self.limit
 
 
 class Limits:
@@ -55,39 +59,35 @@ class Limits:
         self._held = Counter(dict(held))
         self._kept: defaultdict[str, dict[str, int]] = defaultdict(dict)
 
-    def promise(self, namespace: str, count: int) -> None:
-        """Count this many more nodes as promised to the namespace."""
-        self._held[namespace] += count
+    def promise(self, job: WaitingJob) -> None:
+        """Count the nodes that a job asks for as promised to its namespace."""
+        self._held[job.namespace] += job.adds
 
-    def reserve(self, namespace: str, name: str, count: int) -> None:
-        """Keep this many nodes of the limit for a waiting job of the namespace: the jobs behind it cannot use them."""
-        self._kept[namespace][name] = count
+    def reserve(self, job: WaitingJob) -> None:
+        """Keep a part of the limit for a waiting job of the namespace: the jobs behind it cannot use it."""
+        if job.adds:
+            self._kept[job.namespace][job.name] = job.adds
 
-    def refusal(self, namespace: str, needs: int, size: int, answer: Placed | NotPlaced) -> OverLimit | None:
+    def refusal(self, job: WaitingJob, answer: Placed | NotPlaced) -> OverLimit | None:
         """Why the limit keeps a job from its nodes, or None if it does not.
 
         Args:
-            namespace: the job's.
-            needs: nodes that it asks for, spares included.
-            size: nodes that it would hold then.
+            job: the job.
             answer: the answer of placement, the limit apart.
         """
-        limit = self._limits.get(namespace)
-        if limit is None:
+        namespace, limit = job.namespace, self._limits.get(job.namespace)
+        if limit is None or not job.adds:
             return None
-        held, kept_for = self._held[namespace], self._kept[namespace]
-        needs_text = f"needs {nodes_text(needs, more_text(needs, size))}"
+        held, kept_for, reason = self._held[namespace], self._kept[namespace], NAMESPACE_LIMIT
+        needs_text = f"needs {nodes_text(job.needs, more_text(job.needs, job.size))}"
         holds = f"namespace {namespace} holds {held} of the {limit} that its limit allows"
-        if size > limit:
-            kept_for = {}
-            reason = NAMESPACE_LIMIT
-            message = f"{needs_text}: namespace {namespace} may hold {limit} at most, so it never fits under this limit"
-            if needs < size:
-                message = f"{message}: with those that it keeps it would hold {size}"
-        elif held + needs > limit:
-            kept_for = {}
-            reason, message = NAMESPACE_LIMIT, f"{needs_text}: {holds}"
-        elif held + sum(kept_for.values()) + needs > limit:
+        if job.replacement and held + job.adds > limit:
+            kept_for, message = {}, f"{needs_text}: {holds}, and pods of the job on nodes that it has left have not ended"
+        elif job.needs > limit and not job.replacement:
+            kept_for, message = {}, f"{needs_text}: namespace {namespace} may hold {limit} at most, so it never fits"
+        elif held + job.adds > limit:
+            kept_for, message = {}, f"{needs_text}: {holds}"
+        elif held + sum(kept_for.values()) + job.adds > limit:
             kept = min(limit - held, sum(kept_for.values()))
             reason = BEHIND_IN_QUEUE
             order_text = before_in_queue_text(len(kept_for))
@@ -101,8 +101,9 @@ class Limits:
             namespace=namespace,
             limit=limit,
             held=held,
-            needs=needs,
-            size=size,
+            needs=job.needs,
+            adds=job.adds,
+            is_replacement=job.replacement,
             kept_for=dict(kept_for),
             fits=isinstance(answer, Placed),
         )

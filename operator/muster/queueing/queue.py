@@ -20,6 +20,7 @@ from datetime import datetime
 from muster.placement.names import NEVER_FITS, OTHERS, promised_refusal, reserved_refusal, visible_name
 from muster.placement.space import Space
 from muster.queueing.charges import Charged
+from muster.queueing.enabling import NotEnabled
 from muster.queueing.limits import BEHIND_IN_QUEUE, Limits
 from muster.queueing.phrases import before_in_queue_text, jobs_text, more_text, nodes_text, part_text, verb_for
 from muster.queueing.quotas import NamespaceQuotas, OverQuota, Quotas, no_quotas
@@ -78,9 +79,10 @@ def plan(
     held: Mapping[str, int],
     quotas: Callable[[str], NamespaceQuotas] = no_quotas,
     charged: Charged = _NOBODY,
+    closed: Mapping[str, NotEnabled] | None = None,
 ) -> dict[str, QueueDecision]:
     """The answers for all waiting jobs, by job uid; see `plan_steps`."""
-    steps = plan_steps(fleet, waiting, limits, held, quotas=quotas, charged=charged)
+    steps = plan_steps(fleet, waiting, limits, held, quotas=quotas, charged=charged, closed=closed)
     return dict(step for step in steps if step is not None)
 
 
@@ -92,6 +94,7 @@ def plan_steps(
     reserved: dict[str, str] | None = None,
     quotas: Callable[[str], NamespaceQuotas] = no_quotas,
     charged: Charged = _NOBODY,
+    closed: Mapping[str, NotEnabled] | None = None,
 ) -> Iterator[tuple[str, QueueDecision] | None]:
     """Work out the answers for all waiting jobs in the order of the queue, each when it is asked for.
 
@@ -99,10 +102,12 @@ def plan_steps(
         fleet: the fleet. If it changes between two steps, each answer is for the fleet at the moment of its step.
         waiting: the queue, in any order.
         limits: nodes that the jobs of a namespace may hold together; none for a namespace that is absent.
-        held: nodes that the jobs of a namespace hold now, those of gangs that wait for a replacement included.
+        held: nodes that count for a namespace's limit now; a gang that waits for a replacement counts with its whole
+            size.
         reserved: filled in: the names of the jobs for which free nodes are reserved, by node.
         quotas: the ResourceQuotas of a namespace, asked once for each namespace of the queue.
         charged: which jobs stand behind the others.
+        closed: namespaces of which no job starts. A gang that has nodes gets replacements there, too.
 
     Yields:
         Job uid and answer; None between parts of the work on one job, so that other work may run. Answers that are
@@ -110,7 +115,8 @@ def plan_steps(
         do not overlap, so that all of them may take their nodes.
     """
     queue = order(waiting, charged)
-    desk = _Planner(fleet, Limits(limits, held), Quotas(fleet, quotas), {} if reserved is None else reserved)
+    accounts = Limits(limits, held), Quotas(fleet, quotas)
+    desk = _Planner(fleet, *accounts, {} if reserved is None else reserved, closed or {})
     for position, job in enumerate(queue, start=1):
         answer = yield from _guarded(desk, job)
         payer = None if job.replacement else charged.payer(job.namespace, job.job_uid)
@@ -128,7 +134,15 @@ def _guarded(desk: "_Planner", job: WaitingJob) -> Generator[None, None, Placed 
 class _Planner:
     """Answers one job after the other, and remembers what those before it have left."""
 
-    def __init__(self, fleet: Fleet, limits: Limits, quotas: Quotas, reserved: dict[str, str]) -> None:
+    def __init__(
+        self,
+        fleet: Fleet,
+        limits: Limits,
+        quotas: Quotas,
+        reserved: dict[str, str],
+        closed: Mapping[str, NotEnabled],
+    ) -> None:
+        self._closed = closed
         self._limits = limits
         self._quotas = quotas
         self._space = Space(fleet)
@@ -137,14 +151,16 @@ class _Planner:
 
     def answer(self, job: WaitingJob) -> Generator[None, None, Placed | NotPlaced]:
         """The answer of the next job. Its nodes are given away, or reserved, for the jobs behind it."""
+        if job.namespace in self._closed and not job.replacement:
+            return self._closed[job.namespace]
         yield from self._space.prepare(job.request)
         answer = self._space.solve(job.request)
         if isinstance(answer, NotPlaced) and answer.reason in _HOPELESS:
             return answer
-        over = self._limits.refusal(job.namespace, job.needs, job.size, answer)
+        over = self._limits.refusal(job, answer)
         if over is not None:
             if over.ever:
-                self._limits.reserve(job.namespace, job.name, job.needs)
+                self._limits.reserve(job)
             return over
         if isinstance(answer, Placed):
             chosen = (*answer.nodes, *answer.spares)
@@ -161,7 +177,7 @@ class _Planner:
         return self._reserve(job, answer) or behind or answer
 
     def _promise(self, job: WaitingJob, chosen: tuple[str, ...]) -> None:
-        self._limits.promise(job.namespace, job.needs)
+        self._limits.promise(job)
         self._quotas.promise(job, chosen)
         for space in (self._space, self._unreserved):
             space.reserve_nodes(chosen, promised_refusal(job.name))
@@ -175,7 +191,7 @@ class _Planner:
         without_room = self._quotas.refusal(job, answer, kept)
         if without_room is not None:
             return without_room
-        self._limits.reserve(job.namespace, job.name, job.needs)
+        self._limits.reserve(job)
         self._space.reserve_nodes(kept, reserved_refusal(job.name))
         self._reserved.update(dict.fromkeys(kept, job.name))
         return None

@@ -11,6 +11,7 @@ from itertools import islice
 
 from muster.api.trainingjob import TrainingJob
 from muster.placement.names import OTHERS, PODS_OF_OTHERS
+from muster.queueing.enabling import NotEnabled
 from muster.queueing.limits import OverLimit
 from muster.queueing.phrases import nodes_text, verb_for
 from muster.queueing.queue import Behind
@@ -33,6 +34,8 @@ def would_help(job: TrainingJob, answer: NotPlaced) -> Iterator[str]:
     if answer.reason == "UnknownTopologyLevel":
         yield "add the level to spec.topology.levels of FleetPolicy default again"
         yield f"name another level in spec.placement, or none {_AGAIN}"
+    elif isinstance(answer, NotEnabled):
+        yield answer.remedy
     elif isinstance(answer, OverLimit):
         yield from _of_limit(job, answer)
         if short is not None and answer.ever:
@@ -61,22 +64,22 @@ def _of_limit(job: TrainingJob, over: OverLimit) -> Iterator[str]:
     raised = f"raise the limit of namespace {over.namespace} from {over.limit} to"
     rest = "" if over.fits else "; that alone does not suffice"
     kept = sum(over.kept_for.values())
-    now = over.held + kept + over.needs
+    now = over.held + kept + over.adds
     for name, count in islice(over.kept_for.items(), MAX_NAMED):
         yield f"{name} starts or is deleted ({count} of the limit of namespace {over.namespace} are kept for it)"
     if over.ever:
         later = "" if kept else f" or wait until its jobs release {nodes_text(now - over.limit)}"
     else:
         later = (
-            f", or to {over.size} and wait until its jobs release {nodes_text(now - over.size)}"
-            if now > over.size
+            f", or to {over.needs} and wait until its jobs release {nodes_text(now - over.needs)}"
+            if now > over.needs
             else ""
         )
-    yield f"{raised} {now}{later}{rest}"
+    yield f"{raised} {now} (kubectl edit fleetpolicy default){later}{rest}"
     room = over.limit - (over.held + kept if over.ever else 0)
     lower = room - (over.needs - job.spec.nodes)
     lower -= lower % (job.spec.placement.segment_size or 1)
-    if lower > 0 and over.needs == over.size and (over.fits or not over.ever):
+    if lower > 0 and not over.is_replacement and (over.fits or not over.ever):
         yield f"lower spec.nodes to {lower} {_AGAIN}"
 
 

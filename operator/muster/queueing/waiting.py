@@ -22,6 +22,8 @@ class WaitingJob:
         created: when the job was created, or last gave its nodes back because it could not be assembled on them.
         request: the request for nodes.
         replacement: whether it is for a gang that holds its other nodes meanwhile.
+        held: for a replacement, the number of nodes that its gang holds: those that it keeps, and those in service that
+            it has left while its pods are there.
         claim: what each of its pods counts for in ResourceQuotas; None = not known, which is left to the API server.
     """
 
@@ -32,6 +34,7 @@ class WaitingJob:
     created: datetime
     request: Request
     replacement: bool = False
+    held: int = 0
     claim: QuotaClaim | None = None
 
     @property
@@ -43,3 +46,12 @@ class WaitingJob:
     def size(self) -> int:
         """The number of nodes that the job would hold then, with those that it keeps."""
         return self.needs + len(self.request.kept)
+
+    @property
+    def adds(self) -> int:
+        """By how much more nodes the nodes asked for raise what counts for its namespace's limit.
+
+        A gang counts with its whole size for as long as it has nodes. So a replacement adds nothing, unless the gang
+        holds nodes that it has left.
+        """
+        return self.held + self.needs - (max(self.held, self.size) if self.replacement else 0)

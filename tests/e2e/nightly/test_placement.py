@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -19,15 +18,9 @@ Submit = Callable[..., Job]
 @pytest.fixture
 def direct(bed: Bed) -> Iterator[None]:
     """Muster binds the pods of every node itself."""
-    policy = {
-        "apiVersion": "muster.dev/v1alpha1",
-        "kind": "FleetPolicy",
-        "metadata": {"name": "default"},
-        "spec": {"pools": [{"name": "all", "binding": "Direct"}]},
-    }
-    bed.kubectl("apply", "-f", "-", stdin=json.dumps(policy))
+    bed.apply_policy({"pools": [{"name": "all", "binding": "Direct"}]}, "direct")
     yield
-    bed.kubectl("delete", "fleetpolicy", "default")
+    bed.open_fleet()
 
 
 def test_muster_binds_a_gang_itself_and_replaces_a_pod_of_it(bed: Bed, submit: Submit, direct: None) -> None:

@@ -49,6 +49,8 @@ def control_plane() -> Iterator[ControlPlane]:
         # The garbage collector looks for new kinds only now and then: they are there before it starts.
         wait_for(lambda: _serves_every_kind(made.api), "every kind is served", PATIENCE_SECONDS)
         made.start_controller_manager()
+        policy = {"apiVersion": API_VERSION, "kind": "FleetPolicy", "metadata": {"name": "default"}, "spec": {}}
+        made.api.create(f"/apis/{API_VERSION}/fleetpolicies", policy)
         yield made
 
 

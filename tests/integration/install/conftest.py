@@ -28,6 +28,7 @@ from typing import Any
 import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
+from tests.integration.install.manifests import a_job
 from tests.integration.install.scraping import READER
 from tests.integration.kubectl import kubectl_of
 
@@ -192,6 +193,8 @@ class Installation:
         _wait_until(lambda: "Terminating" not in self._namespaces(), "the namespace of before to be gone")
         self.kubectl("apply", "-k", str(OVERLAY))
         self.kubectl("wait", "--for=condition=Established", "crd", "--all")
+        self.open_fleet()
+        _wait_until(self._takes_jobs, "the API server knows the FleetPolicy by which it admits jobs")
         _wait_until(lambda: len(self.operator_pods()) == 2, "the Deployment's pods are admitted")
 
     def get(self, kind: str, *arguments: str) -> Any:
@@ -212,6 +215,24 @@ class Installation:
         answer = self.api.create(path, {"spec": {"expirationSeconds": 7200, **spec}})
         token: str = answer["status"]["token"]
         return token
+
+    def _takes_jobs(self) -> bool:
+        try:
+            self.api.create(
+                f"{PATHS['trainingjob']}/namespaces/default/trainingjobs?dryRun=All", a_job("asked", "default")
+            )
+        except ApiError:
+            return False
+        return True
+
+    def open_fleet(self) -> None:
+        """Have a FleetPolicy by which every namespace trains, and which says nothing else."""
+        self.apply_policy({})
+
+    def apply_policy(self, spec: dict[str, Any]) -> None:
+        """Have this FleetPolicy in place of the one that was applied before."""
+        policy = {"apiVersion": "muster.dev/v1alpha1", "kind": "FleetPolicy", "metadata": {"name": "default"}}
+        self.apply({**policy, "spec": spec})
 
     def apply(self, manifest: dict[str, Any]) -> None:
         self.kubectl("apply", "--validate=strict", "-f", "-", stdin=json.dumps(manifest))

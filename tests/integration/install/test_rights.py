@@ -147,8 +147,7 @@ def story(installation: Any, namespace: str, wait_until: Callable[..., Any]) -> 
     assert "plain" in _kept(installation, system), "its account is kept before it goes"
     # Muster binds the pods of a pool itself, once it knows that the job's volume is bound to no node.
     pools = [{"name": "all", "binding": "Direct"}]
-    policy = {"metadata": {"name": "default"}, "spec": {"pools": pools, "history": {"maxJobs": 1}}}
-    installation.apply({"apiVersion": "muster.dev/v1alpha1", "kind": "FleetPolicy", **policy})
+    installation.apply_policy({"pools": pools, "history": {"maxJobs": 1}})
     for manifest in _volume("data", namespace):
         installation.apply(manifest)
     bound = json.dumps({"status": {"phase": "Bound"}})
@@ -161,7 +160,7 @@ def story(installation: Any, namespace: str, wait_until: Callable[..., Any]) -> 
     # Its node is for other tests, and no kubelet ends its pod. The account of one job is kept, the newest.
     installation.kubectl("delete", "trainingjob", "direct", here)
     wait_until(lambda: _kept(installation, system) == ["direct"], "the account of the job that ended last")
-    installation.kubectl("delete", "fleetpolicy", "default")
+    installation.open_fleet()
     for pod in pods("direct"):
         installation.kubectl("delete", "pod", pod["metadata"]["name"], here, "--grace-period=0", "--force")
     a_node_turns_sick_and_gets_well(installation, wait_until)
@@ -171,11 +170,7 @@ def story(installation: Any, namespace: str, wait_until: Callable[..., Any]) -> 
 def a_node_turns_sick_and_gets_well(installation: Any, wait_until: Callable[..., Any]) -> None:
     """What is known against it is written down, and its taint is put on and taken off."""
     installation.kubectl("apply", f"--filename={TAINT}")
-    policy = {
-        "metadata": {"name": "default"},
-        "spec": {"health": {"enforcement": "Nodes", "repair": {"actions": ["Reboot"]}}},
-    }
-    installation.apply({"apiVersion": "muster.dev/v1alpha1", "kind": "FleetPolicy", **policy})
+    installation.apply_policy({"health": {"enforcement": "Nodes", "repair": {"actions": ["Reboot"]}}})
 
     def health() -> Any:
         found = installation.get("nodehealths", "--field-selector=metadata.name=node-b")["items"]
@@ -216,7 +211,7 @@ def a_node_turns_sick_and_gets_well(installation: Any, wait_until: Callable[...,
     assert asked() == []
     patched("node", {"conditions": [{"type": mark["type"], "$patch": "delete"}]})
     installation.kubectl("delete", "nodehealth", "node-b")
-    installation.kubectl("delete", "fleetpolicy", "default")
+    installation.open_fleet()
     installation.kubectl("delete", f"--filename={TAINT}")
 
 

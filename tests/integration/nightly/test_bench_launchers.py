@@ -116,6 +116,8 @@ async def api(control_plane: ControlPlane) -> AsyncIterator[Client]:
     made = await Client.connect(str(control_plane.kubeconfig))
     for name in (NAMESPACE, "muster-system"):
         await made.post(paths.core("namespaces"), {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    policy = {"apiVersion": API_VERSION, "kind": "FleetPolicy", "metadata": {"name": "default"}, "spec": {}}
+    await made.post(paths.muster("fleetpolicies"), policy)
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
     await made.post(paths.core("serviceaccounts", namespace=NAMESPACE), account)
     resources = {"cpu": "64", "memory": "512Gi", "pods": "110", "nvidia.com/gpu": "8"}

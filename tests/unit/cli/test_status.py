@@ -346,6 +346,14 @@ def test_a_job_that_fits_nowhere_is_not_promised_a_start() -> None:
     ]
 
 
+def test_a_job_whose_namespace_is_not_enabled_names_the_command_and_no_place() -> None:
+    remedy = "an administrator enables it: kubectl label namespace team-a muster.dev/training=enabled"
+    waiting = {"needs": 2, "position": 1, "queued": 1, "remedies": [remedy]}
+    found = stood({"members": []}, state="Pending", reason="NotEnabled", waiting=waiting, step=None)
+    assert found.next == ["it starts only once an administrator has enabled its namespace"]
+    assert found.actions == [remedy]
+
+
 def test_one_node_is_free() -> None:
     waiting = {"needs": 1, "position": 1, "queued": 1, "free": 1, "fleet": 4}
     found = stood({"members": []}, state="Pending", reason="InsufficientNodes", waiting=waiting, step=None)

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from tests.unit.clock import Clock
 
+from muster.api.fleetpolicy import FleetPolicy
 from muster.api.gang import Gang
 from muster.api.trainingjob import TrainingJob
 from muster.controller.bus import Bus
@@ -178,6 +179,12 @@ class Scene:
         self.bus.nodes_freed.subscribe(self.free)
         self.cluster = Cluster(self.api, self.hub, self.bus, clock, lambda: NOW)  # type: ignore[arg-type]
         self.api.job = lambda name: self.cluster.job(("ns", name))  # type: ignore[assignment, return-value]
+        self.apply_policy({}, version=1)
+        self.rung, self.freed = [], 0
+
+    def apply_policy(self, spec: dict[str, Any], version: int, uid: str = "policy") -> None:
+        meta = {"name": "default", "uid": uid, "resourceVersion": str(version)}
+        self.cluster.policies.store.assume(FleetPolicy.model_validate({"metadata": meta, "spec": spec}))
 
     def ring(self, key: tuple[str, str]) -> None:
         self.rung.append(key)

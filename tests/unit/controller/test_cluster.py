@@ -11,11 +11,12 @@ from tests.unit.lifecycle.builders import an_incident
 from muster.api.base import Owner
 from muster.api.fleetpolicy import FleetPolicy, FleetPolicySpec
 from muster.api.trainingjob import Checkpoint
+from muster.controller import cluster as cluster_module
 from muster.coordinator.auth import Caller
 from muster.coordinator.hub import Membership
 from muster.kube import decode
 from muster.kube.client import AWAY_SECONDS
-from muster.kube.decode import NodeLease, Undecodable
+from muster.kube.decode import NamespaceView, NodeLease, Undecodable
 from muster.protocol import messages
 from muster.protocol.checks import NODE, READY, CheckAnswer, CheckReport, PassReport, ProbeReport
 from muster.protocol.messages import RankReport, Report
@@ -1404,6 +1405,44 @@ class TestTheLimitOfANamespace:
         await scene.cluster.wait_synced()
         assert scene.holders(job) == {}
 
+    def test_a_gang_is_repaired_after_it_was_lowered_and_counts_with_its_size_meanwhile(
+        self, scene: Any, make: Any
+    ) -> None:
+        limited(scene, 2)
+        job, other = make.job(), make.job("other", workers=1)
+        for each in (job, other):
+            scene.cluster.jobs.store.assume(each)
+        scene.cluster.gangs.store.assume(make.gang(job, "p0", "p1"))
+        limited(scene, 1, version=8)
+        scene.cluster.gangs.store.assume(make.gang(job, members=[seat(0, "n0"), seat(1, "")], start=None, version=11))
+        assert (set(scene.holders(job)), scene.cluster.held_by_namespace()) == ({"n0"}, {"ns": 2})
+        scene.cluster.gangs.store.assume(make.gang(other, "o0"))
+        assert scene.cluster.world(other).beyond_limit, "nobody else gets what the gang needs"
+        scene.cluster.gangs.store.assume(make.gang(job, members=[seat(0, "n0"), seat(1, "n5")], start=None, version=12))
+        assert set(scene.cluster.fleet.nodes_of("uid-j")) == {"n0", "n5"}
+
+    async def test_a_new_leader_repairs_a_gang_beyond_it(self, scene: Any, make: Any) -> None:
+        """The gang has lost a worker's node before the leader changed, and a limit was lowered to 0 before that."""
+        limited(scene, 0)
+        job = make.job()
+        scene.cluster.jobs.store.assume(job)
+        scene.cluster.pods.store.assume(make.pod(job, 0, "p0", requests={"cpu": 100}))
+        scene.cluster.gangs.store.assume(make.gang(job, members=[seat(0, "n0"), seat(1, "")], start=None))
+        for source in scene.cluster.informers:
+            source.synced.set()
+        await scene.cluster.wait_synced()
+        assert not scene.cluster.world(job).beyond_limit
+        scene.cluster.gangs.store.assume(make.gang(job, members=[seat(0, "n0"), seat(1, "n5")], start=None, version=12))
+        assert set(scene.cluster.fleet.nodes_of("uid-j")) == {"n0", "n5"}
+
+    def test_a_record_without_nodes_gives_no_job_more_than_it_allows(self, scene: Any, make: Any) -> None:
+        """A forged record may say that its gang has lost all of its nodes."""
+        limited(scene, 1)
+        job = make.job()
+        scene.cluster.jobs.store.assume(job)
+        scene.cluster.gangs.store.assume(make.gang(job, members=[seat(0, ""), seat(1, "")], start=None))
+        assert scene.cluster.world(job).beyond_limit
+
     def test_a_record_that_cannot_be_read_gives_no_node_there(self, scene: Any, make: Any) -> None:
         limited(scene, 1)
         job = make.job()
@@ -1411,6 +1450,104 @@ class TestTheLimitOfANamespace:
         scene.cluster.gangs.store.assume(unreadable(make.gang(job, "p0"), 9))
         scene.cluster.pods.store.assume(make.pod(job, 0, "p0", requests={"cpu": 100}))
         assert scene.cluster.fleet.holders("n0") == set()
+
+
+def seat(index: int, node: str) -> dict[str, Any]:
+    return {"index": index, "rank": index, "node": node, "incarnation": 1}
+
+
+ENABLED = {"queueing": {"namespaceSelector": {"matchLabels": {"muster.dev/training": "enabled"}}}}
+
+
+def label(scene: Any, version: int, **labels: str) -> None:
+    """The namespace of the jobs has these labels; `training` is that of the policy."""
+    named = {"muster.dev/training" if key == "training" else key: value for key, value in labels.items()}
+    scene.cluster.namespaces.store.assume(NamespaceView("ns", "uid-ns", version, named))
+
+
+class TestClosedNamespaces:
+    def test_jobs_start_where_the_label_is(self, scene: Any, make: Any) -> None:
+        scene.apply_policy(ENABLED, version=2)
+        job = make.job()
+        scene.cluster.jobs.store.assume(job)
+        label(scene, 3)
+        assert scene.cluster.closed("ns").message == "namespace ns is not enabled for training"
+        assert scene.cluster.limits_of(["ns"]) == {"ns": 0}
+        scene.rung, scene.freed = [], 0
+        label(scene, 4, training="enabled")
+        assert scene.cluster.closed("ns") is None
+        assert scene.cluster.limits_of(["ns"]) == {}
+        assert (scene.rung, scene.freed) == ([("ns", "j")], 1), "its jobs are decided about, and a plan is made"
+
+    def test_a_change_of_other_things_of_a_namespace_decides_nothing(self, scene: Any, make: Any) -> None:
+        scene.apply_policy(ENABLED, version=2)
+        scene.cluster.jobs.store.assume(make.job())
+        label(scene, 3, team="a")
+        scene.rung, scene.freed = [], 0
+        label(scene, 4, team="a")
+        assert (scene.rung, scene.freed) == ([], 0)
+
+    def test_a_policy_without_a_selector_asks_for_no_labels(self, scene: Any) -> None:
+        assert scene.cluster.closed("ns") is None
+
+    def test_without_a_policy_no_job_starts(self, scene: Any) -> None:
+        scene.cluster.policies.store.assume_deleted(("", "default"), "policy")
+        scene.cluster.policies.synced.set()
+        answer = scene.cluster.closed("ns")
+        assert answer.message == "there is no FleetPolicy default, so no job starts"
+        assert "kubectl create -f manifests/fleetpolicy.yaml" in answer.remedy
+        assert scene.cluster.limits_of(["ns"]) == {"ns": 0}
+        scene.apply_policy({}, version=9, uid="another")
+        assert scene.cluster.closed("ns") is None
+
+    def test_with_a_policy_that_was_never_read_no_job_starts_and_gangs_keep_their_nodes(
+        self, scene: Any, make: Any
+    ) -> None:
+        scene.cluster.policies.store.assume_deleted(("", "default"), "policy")
+        scene.cluster.policies.store.assume(Undecodable("", "default", "p", 60, 2, "spec.topology: bad"))
+        assert "FleetPolicy default cannot be read" in scene.cluster.closed("ns").message
+        scene.cluster.jobs.store.assume(make.job())
+        scene.cluster.gangs.store.assume(make.gang(make.job(), "p0", "p1"))
+        assert set(scene.holders(make.job())) == {"n0", "n1"}
+
+    async def test_without_the_labels_no_job_starts_and_gangs_go_on(
+        self, scene: Any, make: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """As with an older ClusterRole, which has no right to read them."""
+        monkeypatch.setattr(cluster_module, "NAMESPACES_SECONDS", 0)
+        scene.apply_policy(ENABLED, version=2)
+        scene.cluster.jobs.store.assume(make.job())
+        scene.cluster.gangs.store.assume(make.gang(make.job(), "p0", "p1"))
+        for source in scene.cluster.informers:
+            if source is not scene.cluster.namespaces:
+                source.synced.set()
+        await scene.cluster.wait_synced()
+        assert scene.cluster.synced
+        answer = scene.cluster.closed("ns")
+        assert answer.message == "Muster has not read the labels of namespace ns yet"
+        assert set(scene.holders(make.job())) == {"n0", "n1"}
+
+    def test_a_gang_keeps_its_nodes_when_its_namespace_is_closed(self, scene: Any, make: Any) -> None:
+        scene.apply_policy(ENABLED, version=2)
+        label(scene, 3, training="enabled")
+        job = make.job()
+        scene.cluster.jobs.store.assume(job)
+        scene.cluster.gangs.store.assume(make.gang(job, "p0", "p1"))
+        label(scene, 4)
+        scene.cluster.gangs.store.assume(make.gang(job, "p0", "p2", version=11))
+        assert set(scene.holders(job)) == {"n0", "n1"}
+        assert not scene.cluster.world(job).beyond_limit
+
+    def test_a_record_in_a_closed_namespace_holds_nothing(self, scene: Any, make: Any) -> None:
+        """A tenant that may write any Gang there could take nodes otherwise."""
+        scene.apply_policy(ENABLED, version=2)
+        label(scene, 3)
+        job = make.job()
+        scene.cluster.jobs.store.assume(job)
+        scene.cluster.gangs.store.assume(make.gang(job, "p0", "p1"))
+        assert scene.holders(job) == {}
+        label(scene, 4, training="enabled")
+        assert set(scene.holders(job)) == {"n0", "n1"}
 
 
 def test_more_unfenced_workers_than_a_job_can_have_left_give_no_node(scene: Any, make: Any) -> None:

@@ -15,6 +15,7 @@ NODES, UIDS, NAMESPACES = ("n0", "n1", "n2", "gone"), ("a", "b", "c"), {"a": "x"
 _uids, _nodes = st.sampled_from(UIDS), st.frozensets(st.sampled_from(NODES))
 _steps = st.one_of(
     st.tuples(st.just("record"), _uids, _nodes),
+    st.tuples(st.just("size"), _uids, st.integers(0, 3)),
     st.tuples(st.just("pods"), _uids, _nodes),
     st.tuples(st.just("job"), _uids, st.booleans()),
     st.tuples(st.just("node"), st.sampled_from(NODES[:3]), st.booleans()),
@@ -26,7 +27,8 @@ class Namespaces:
     def __init__(self) -> None:
         self.fleet = Fleet()
         self.named: dict[str, set[str]] = {}
-        self.counts = NodeCounts(self.fleet, self.named)
+        self.sizes: dict[str, int] = {}
+        self.counts = NodeCounts(self.fleet, self.named, self.sizes)
         self.jobs: set[str] = set()
         for name in NODES[:3]:
             self.fleet.put_node(a_node(name))
@@ -38,6 +40,10 @@ class Namespaces:
                 (self.named.setdefault(node, set()).add if node in value else self.named.get(node, set()).discard)(name)
             self.counts.note(name)
             self.fleet.occupy(("gang", name), name, value)
+        elif what == "size":
+            assert isinstance(value, int)
+            self.sizes[name] = value
+            self.counts.note(name)
         elif what == "pods":
             assert isinstance(value, frozenset)
             self.fleet.occupy(("pod", name), name, value)
@@ -50,10 +56,12 @@ class Namespaces:
             self.counts.held(NAMESPACES[name])
 
     def expected(self, namespace: str, besides: str) -> int:
+        jobs = [uid for uid in self.jobs if NAMESPACES[uid] == namespace and uid != besides]
+        return sum(max(self.sizes.get(uid, 0), self.in_service(uid)) for uid in jobs)
+
+    def in_service(self, uid: str) -> int:
         return sum(
             uid in self.named.get(node, ()) or not is_out_of_service(node, self.fleet)
-            for uid in self.jobs
-            if NAMESPACES[uid] == namespace and uid != besides
             for node in self.fleet.nodes_of(uid)
         )
 
@@ -70,7 +78,7 @@ def test_it_is_what_counting_all_of_it_gives(steps: list[tuple[str, str, object]
 
 def test_only_jobs_of_which_something_has_changed_are_counted_again(monkeypatch: pytest.MonkeyPatch) -> None:
     fleet = Fleet()
-    counts, counted = NodeCounts(fleet, {}), []
+    counts, counted = NodeCounts(fleet, {}, {}), []
     count = NodeCounts._count
     monkeypatch.setattr(NodeCounts, "_count", lambda self, uid: counted.append(uid) or count(self, uid))
     for number in range(100):

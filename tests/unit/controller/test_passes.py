@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from muster.api.fleetpolicy import FleetPolicy
 from muster.api.preflight import Profile
 from muster.controller.passes import pass_age_seconds
 from muster.coordinator.auth import Caller
@@ -26,8 +25,7 @@ def test_the_age_of_the_newest_pass_that_counts(
 ) -> None:
     cluster = scene.cluster
     spec = {"preflight": {"profile": fleet}}
-    meta = {"name": "default", "uid": "p", "resourceVersion": "1"}
-    cluster.policies.store.assume(FleetPolicy.model_validate({"metadata": meta, "spec": spec}))
+    scene.apply_policy(spec, version=2)
     cluster.nodes.store.assume(NodeView("n0", "nu", 1, capacity={"nvidia.com/gpu": gpus}))
     passes = (PassReport("Quick", 50.0, gpus=8), PassReport("Deep", 700.0, gpus=8))
     caller = Caller("muster-check", "c", "c-uid", "n0", "nu", "muster-check")

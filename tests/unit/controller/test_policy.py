@@ -29,6 +29,7 @@ def test_what_the_policy_said_holds_while_it_cannot_be_read(scene: Any) -> None:
 
 def test_a_policy_that_was_never_read_is_unknown(scene: Any) -> None:
     cluster = scene.cluster
+    cluster.policies.store.assume_deleted(("", "default"), "policy")
     assert not cluster.policy_unknown
     cluster.policies.store.assume(UNREADABLE)
     assert cluster.policy_unknown

@@ -12,7 +12,6 @@ from tests.unit.lifecycle.builders import EPOCH, a_node
 from tests.unit.waiting import until
 
 from localcluster.patience import PATIENCE_SECONDS
-from muster.api.fleetpolicy import FleetPolicySpec
 from muster.controller import slices
 from muster.controller.queue import Queue
 from muster.placement.eligibility import Requirements
@@ -225,8 +224,8 @@ async def test_a_job_without_room_in_a_quota_is_rung_once_there_is_room(scene: A
         await asyncio.gather(running, return_exceptions=True)
 
 
-async def test_the_default_limit_holds_a_namespace_that_is_not_listed(keeper: Keeper) -> None:
-    keeper.fleet.set_policy(FleetPolicySpec.model_validate({"queueing": {"defaultLimit": 1}}))
+async def test_the_default_limit_holds_a_namespace_that_is_not_listed(scene: Any, keeper: Keeper) -> None:
+    scene.apply_policy({"queueing": {"defaultLimit": 1}}, version=2)
     keeper.put("a", 1)
     keeper.put("b", 1, minutes=1)
     await until(lambda: keeper.answer("b"))

@@ -297,6 +297,14 @@ def test_a_lease_and_a_priority_class_that_cannot_be_read_count_for_nothing() ->
     assert decode.bare_priority(priority) == decode.PriorityClass("high", 0, is_default=False, resource_version=8)
 
 
+def test_of_a_namespace_its_labels_are_read() -> None:
+    metadata = {"name": "team-a", "uid": "u", "resourceVersion": "7"}
+    labelled = {"metadata": {**metadata, "labels": {"team": "a"}}, "status": {"phase": "Active"}}
+    assert decode.namespace(raw(labelled)) == decode.NamespaceView("team-a", "u", 7, {"team": "a"})
+    assert decode.namespace(raw({"metadata": metadata})) == decode.NamespaceView("team-a", "u", 7, {})
+    assert decode.node_meta(decode.namespace(raw(labelled))).key == ("", "team-a")
+
+
 def test_of_a_quota_with_thousands_of_names_only_the_identity_is_read() -> None:
     """A tenant may write one; the API server counts by it all the same."""
     hard = {f"requests.a/x{number}": "1" for number in range(5000)}

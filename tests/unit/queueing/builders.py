@@ -8,6 +8,7 @@ from tests.unit.lifecycle.builders import a_fleet, a_node, at
 
 from muster.placement.eligibility import Requirements
 from muster.placement.request import Request
+from muster.queueing.enabling import NotEnabled
 from muster.queueing.queue import plan
 from muster.queueing.waiting import WaitingJob
 from muster.world.fleet import Fleet
@@ -35,10 +36,12 @@ def tree(text: str, **changes: Any) -> Fleet:
 
 def wants(name: str, count: int, *, seconds: float = 0, **changes: Any) -> WaitingJob:
     """A job that waits since so many seconds into the test; keyword arguments are of the request or of the job."""
-    of_job = {key: changes.pop(key) for key in ("priority", "replacement", "namespace") if key in changes}
+    of_job = {key: changes.pop(key) for key in ("priority", "replacement", "namespace", "held") if key in changes}
     namespace = of_job.pop("namespace", "default")
     request = Request(**({"count": count, "needs": NEEDS, "job_uid": f"uid-of-{name}"} | changes))
     job = WaitingJob(f"uid-of-{name}", f"{namespace}/{name}", namespace, 0, at(seconds), request)
+    if of_job.get("replacement"):
+        of_job.setdefault("held", len(request.kept))
     return replace(job, **of_job)
 
 
@@ -48,10 +51,14 @@ def queue(*jobs: WaitingJob) -> list[WaitingJob]:
 
 
 def answers(
-    fleet: Fleet, jobs: list[WaitingJob], limits: Mapping[str, int] | None = None, held: Mapping[str, int] | None = None
+    fleet: Fleet,
+    jobs: list[WaitingJob],
+    limits: Mapping[str, int] | None = None,
+    held: Mapping[str, int] | None = None,
+    closed: Mapping[str, NotEnabled] | None = None,
 ) -> dict[str, Placed | NotPlaced]:
     """What the plan says to each job, by its name without the namespace."""
-    turns = plan(fleet, jobs, limits or {}, held or {})
+    turns = plan(fleet, jobs, limits or {}, held or {}, closed=closed)
     return {job.name.partition("/")[2]: turns[job.job_uid].answer for job in jobs}
 
 

@@ -56,6 +56,7 @@ def cases(draw: st.DrawFn) -> Case:
                 required=draw(st.sampled_from([None, None, "block", "rack"])),
                 replacement=replacement,
                 kept=(draw(st.sampled_from(names)),) if replacement else (),
+                held=1 + draw(st.sampled_from([0, 0, 1, 2])) if replacement else 0,
             )
         )
     limits = draw(st.dictionaries(st.sampled_from(NAMESPACES), st.integers(0, 12)))

@@ -16,6 +16,7 @@ from muster.api.trainingjob import TrainingJob, TrainingJobStatus, Waiting
 from muster.placement.eligibility import IN_USE, Requirements, refusal
 from muster.placement.names import reserved_refusal
 from muster.queueing import explain
+from muster.queueing.enabling import NotEnabled
 from muster.queueing.limits import OverLimit
 from muster.queueing.queue import Behind
 from muster.queueing.remedies import remedies
@@ -34,6 +35,7 @@ from muster.world.queuedecision import (
 CORDONED, NOT_READY = Refusal(RefusalKind.CORDONED, "cordoned"), Refusal(RefusalKind.NOT_READY, "not ready")
 SICK, PORT_DOWN = (Refusal(RefusalKind.UNHEALTHY, f"unhealthy ({what})") for what in ("Xid79", "IbPortDown"))
 FAILED = Refusal(RefusalKind.AVOIDED_AFTER_FAILURE, "avoided after a failure there")
+EDIT = "(kubectl edit fleetpolicy default)"
 AGAIN = "(delete the job and create it again)"
 
 
@@ -71,7 +73,7 @@ def over(**changes: Any) -> OverLimit:
         "limit": 64,
         "held": 64,
         "needs": 16,
-        "size": 16,
+        "adds": 16,
         "fits": True,
     }
     return OverLimit(**(values | changes))
@@ -240,7 +242,7 @@ def test_a_holder_that_nobody_names_is_in_use() -> None:
     [
         pytest.param(over(), "limit of namespace team-a: 64, 64 held", 16, id="over the limit"),
         pytest.param(
-            over(held=60, needs=4, kept_for={"team-a/big": 32}),
+            over(held=60, needs=4, adds=4, kept_for={"team-a/big": 32}),
             "limit of namespace team-a: 64, 60 held",
             32,
             id="behind",
@@ -323,5 +325,16 @@ def test_what_a_plan_says_of_a_limit_is_explained() -> None:
     answer = answers(tree("b1/r1:12"), jobs, {"team-a": 8}, {"team-a": 2})["mine"]
     assert explain.message(of(4), QueueDecision(2, 2, answer)) == (
         "needs 4 nodes: namespace team-a holds 5 of the 8 that its limit allows; would help: raise the limit of "
-        "namespace team-a from 8 to 9 or wait until its jobs release 1 node; number 2 of 2 in the queue"
+        "namespace team-a from 8 to 9 (kubectl edit fleetpolicy default) or wait until its jobs release 1 node; "
+        "number 2 of 2 in the queue"
     )
+
+
+def test_a_job_in_a_namespace_that_is_not_enabled_names_the_command() -> None:
+    remedy = "an administrator enables it: kubectl label namespace team-a muster.dev/training=enabled"
+    closed = {"team-a": NotEnabled("NotEnabled", "namespace team-a is not enabled for training", remedy=remedy)}
+    answer = answers(tree("b1/r1:12"), [wants("mine", 4, namespace="team-a")], closed=closed)["mine"]
+    decision = QueueDecision(1, 1, answer)
+    assert explain.message(of(4), decision) == (f"namespace team-a is not enabled for training; would help: {remedy}")
+    waiting = explain.waiting(of(4), decision, at(0))
+    assert (waiting.needs, waiting.remedies, waiting.blockers) == (4, [remedy], [])

@@ -12,6 +12,7 @@ from muster.placement.eligibility import Requirements
 from muster.placement.fleet_index import NodeEvaluator
 from muster.placement.space import Space
 from muster.placement.tree import Tree
+from muster.queueing.enabling import NotEnabled
 from muster.queueing.limits import OverLimit
 from muster.queueing.queue import order, plan, plan_steps
 from muster.queueing.waiting import WaitingJob
@@ -259,16 +260,28 @@ A, B = {"namespace": "team-a"}, {"namespace": "team-b"}
             id="nor does one larger than the fleet",
         ),
         pytest.param(
-            [wants("hurt", 1, replacement=True, kept=SEVEN, **A)],
-            {"team-a": 7},
-            {"hurt": 1},
-            id="a replacement within the limit",
+            [wants("hurt", 1, replacement=True, kept=SEVEN, **A), wants("b", 1, **A)],
+            {"team-a": 8},
+            {"hurt": 1, "b": "NamespaceLimit"},
+            id="a gang counts with its size, so that its repair asks for nothing",
         ),
         pytest.param(
-            [wants("hurt", 1, replacement=True, kept=SEVEN, **A)],
+            [wants("hurt", 3, replacement=True, kept=SEVEN, **A)],
+            {"team-a": 30},
+            {"hurt": 3},
+            id="a gang is repaired beyond a limit that was lowered",
+        ),
+        pytest.param(
+            [wants("hurt", 1, replacement=True, kept=SEVEN, held=8, **A)],
             {"team-a": 8},
             {"hurt": "NamespaceLimit"},
-            id="a replacement over the limit",
+            id="a gang holds no more than its size beyond the limit",
+        ),
+        pytest.param(
+            [wants("hurt", 1, replacement=True, kept=SEVEN[:5], held=6, **A), wants("b", 2, **A)],
+            {"team-a": 6},
+            {"hurt": 1, "b": "NamespaceLimit"},
+            id="nodes that a gang has left count beside those that it gets",
         ),
     ],
 )
@@ -305,21 +318,15 @@ def test_a_job_that_waits_for_nodes_keeps_its_part_of_the_limit() -> None:
         pytest.param(
             [wants("a", 9, **A)],
             4,
-            "needs 9 nodes: namespace team-a may hold 8 at most, so it never fits under this limit",
+            "needs 9 nodes: namespace team-a may hold 8 at most, so it never fits",
             id="never",
         ),
         pytest.param(
-            [wants("a", 1, replacement=True, kept=("b1-r1-0", "b1-r1-1"), **A)],
+            [wants("a", 1, replacement=True, kept=("b1-r1-0", "b1-r1-1"), held=3, **A)],
             8,
-            "needs 1 more node: namespace team-a holds 8 of the 8 that its limit allows",
+            "needs 1 more node: namespace team-a holds 8 of the 8 that its limit allows, and pods of the job on nodes "
+            "that it has left have not ended",
             id="a replacement",
-        ),
-        pytest.param(
-            [wants("a", 1, replacement=True, kept=tuple(f"b1-r1-{n}" for n in range(9)), **A)],
-            9,
-            "needs 1 more node: namespace team-a may hold 8 at most, so it never fits under this limit: with those "
-            "that it keeps it would hold 10",
-            id="a replacement, never",
         ),
     ],
 )
@@ -385,3 +392,17 @@ def test_workers_of_different_kinds_share_what_they_see_alike() -> None:
     assert (one.root.free, other.root.free) == (8, 7)
     one.follow()
     assert one.root.free == 7
+
+
+CLOSED = {"team-a": NotEnabled("NotEnabled", "namespace team-a is not enabled for training", remedy="label it")}
+
+
+def test_in_a_namespace_that_is_not_enabled_no_job_starts_and_gangs_are_repaired() -> None:
+    jobs = queue(
+        wants("hurt", 1, replacement=True, kept=("b1-r1-0", "b1-r1-1"), **A),
+        wants("a", 3, **A),
+        wants("huge", 30, **A),
+        wants("b", 7, **B),
+    )
+    found = answers(tree("b1/r1:8"), jobs, {"team-a": 0}, {"team-a": 3}, CLOSED)
+    assert told(found) == {"hurt": 1, "a": "NotEnabled", "huge": "NotEnabled", "b": 7}, "and nothing is kept for it"

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from localcluster.patience import PATIENCE_SECONDS
-from muster.api.base import API_VERSION
 from muster.kube import paths
 from muster.kube.client import Client
 from muster.kube.errors import ApiError, NotFound
@@ -39,13 +38,13 @@ class Scene:
 
     @contextlib.asynccontextmanager
     async def policy(self, spec: Object) -> AsyncIterator[None]:
-        """The fleet has this policy meanwhile."""
-        body = {"apiVersion": API_VERSION, "kind": "FleetPolicy", "metadata": {"name": "default"}, "spec": spec}
-        await patiently(lambda: self.api.post(paths.muster("fleetpolicies"), body))
+        """The fleet's policy, which lets every namespace train, says this besides meanwhile."""
+        path = paths.muster("fleetpolicies", name="default")
+        await patiently(lambda: self.api.patch(path, {"spec": spec}))
         try:
             yield
         finally:
-            await patiently(lambda: self.api.delete(paths.muster("fleetpolicies", name="default")))
+            await patiently(lambda: self.api.patch(path, {"spec": dict.fromkeys(spec)}))
 
     async def create_job(
         self, name: str = "job", nodes: int = 3, training: Object | None = None, **spec: Any

@@ -4,7 +4,7 @@ import functools
 
 from muster.kube import paths
 from stage.hand import job_manifest, patiently
-from stage.queueing import is_reason, is_told, waiting
+from stage.queueing import is_told, waiting
 from stage.scene import Scene
 
 
@@ -34,7 +34,7 @@ async def test_the_next_is_the_one_with_the_highest_priority_then_the_oldest(sce
     )
 
 
-async def test_a_gang_that_loses_a_node_takes_no_other_while_its_limit_is_lower(scene: Scene) -> None:
+async def test_a_gang_that_loses_a_node_takes_another_although_its_limit_is_lower(scene: Scene) -> None:
     await scene.add_nodes(3, "n")
     limit = {"queueing": {"limits": [{"namespace": scene.namespace, "nodes": 2}]}}
     async with scene.policy(limit):
@@ -48,9 +48,5 @@ async def test_a_gang_that_loses_a_node_takes_no_other_while_its_limit_is_lower(
         await scene.eventually("the operator knows of the lower limit", lowered)
         lost = scene.hand.worker(1).node
         await scene.hand.shut_down(lost)
-        await scene.eventually("the limit holds", functools.partial(is_reason, scene, "first", "NamespaceLimit"))
-        gang = await scene.gang("first")
-        assert gang
-        assert [bool(member.get("node")) for member in gang["members"]] == [True, False]
-    await scene.eventually("it has another node", lambda: scene.hand.worker(1).node not in ("", lost))
-    await scene.state("Running", "first")
+        await scene.eventually("it has another node", lambda: scene.hand.worker(1).node not in ("", lost))
+        await scene.state("Running", "first")

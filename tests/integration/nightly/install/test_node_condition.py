@@ -10,7 +10,6 @@ TYPE = "MusterHealthy"
 
 
 def test_the_right_of_the_component_is_what_it_takes(installation: Any, wait_until: Callable[..., Any]) -> None:
-    policy = {"metadata": {"name": "default"}, "spec": {"health": {"nodeCondition": True}}}
     record = {"apiVersion": "muster.dev/v1alpha1", "kind": "NodeHealth", "metadata": {"name": "node-a"}}
     human = {"decision": "Cordon", "reason": "a test", "user": "ann", "time": "2026-11-20T09:00:00Z"}
 
@@ -23,7 +22,7 @@ def test_the_right_of_the_component_is_what_it_takes(installation: Any, wait_unt
         return [each for each in events if each["reason"] == "NodeConditionRefused"]
 
     installation.start_leader()
-    installation.apply({"apiVersion": "muster.dev/v1alpha1", "kind": "FleetPolicy", **policy})
+    installation.apply_policy({"health": {"nodeCondition": True}})
     installation.apply({**record, "spec": {"override": human}})
     try:
         [told] = wait_until(refused, "it is told that the right is missing")
@@ -34,9 +33,9 @@ def test_the_right_of_the_component_is_what_it_takes(installation: Any, wait_unt
         installation.start_leader()
         [condition] = wait_until(mine, "the condition")
         assert (condition["status"], condition["reason"]) == ("False", "Cordoned")
-        installation.kubectl("delete", "fleetpolicy", "default")
+        installation.open_fleet()
         wait_until(lambda: not mine(), "it is taken away")
     finally:
         installation.kubectl("delete", f"--filename={RIGHTS}", "--ignore-not-found")
-        installation.kubectl("delete", "fleetpolicy", "default", "--ignore-not-found")
+        installation.open_fleet()
         installation.kubectl("delete", "nodehealth", "node-a", "--ignore-not-found")
