@@ -7,6 +7,13 @@ from muster.answers.roles import FLEET_ROLE, VIEW_ROLE
 from muster.kube import errors
 
 _INSTALL = "install Muster with kubectl apply -k manifests/overlays/default, or choose another cluster with --context"
+# How an API server refuses a request where the parameter of a ValidatingAdmissionPolicy does not exist. Source:
+# kubernetes/apiserver, pkg/admission/plugin/policy/generic/policy_matcher.go.
+_NO_PARAMETER = "no params found for policy binding"
+_NO_POLICY = (
+    ": there is no FleetPolicy default, so no job starts; an administrator creates it: kubectl create -f "
+    "manifests/fleetpolicy.yaml"
+)
 
 
 class CliError(Exception):
@@ -25,6 +32,8 @@ def error_text(error: errors.ApiError, context: str) -> CliError:
         )
     if isinstance(error, errors.Unauthorized):
         return CliError(f"the API server{where} does not accept your credentials: log in again, or check --kubeconfig")
+    if isinstance(error, errors.Denied):
+        return CliError(f"{one_line(error.message)}{_NO_POLICY if _NO_PARAMETER in error.message else ''}")
     if isinstance(error, errors.Forbidden):
         return CliError(f"{one_line(error.message)}: {needed_role_text(error)}")
     if isinstance(error, errors.NotFound):

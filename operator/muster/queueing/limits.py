@@ -82,7 +82,8 @@ class Limits:
         needs_text = f"needs {nodes_text(job.needs, more_text(job.needs, job.size))}"
         holds = f"namespace {namespace} holds {held} of the {limit} that its limit allows"
         if job.replacement and held + job.adds > limit:
-            kept_for, message = {}, f"{needs_text}: {holds}, and pods of the job on nodes that it has left have not ended"
+            kept_for = {}
+            message = f"{needs_text}: {holds}, and pods of the job on nodes that it has left have not ended"
         elif job.needs > limit and not job.replacement:
             kept_for, message = {}, f"{needs_text}: namespace {namespace} may hold {limit} at most, so it never fits"
         elif held + job.adds > limit:

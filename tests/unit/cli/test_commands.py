@@ -14,13 +14,15 @@ import yaml
 from typer.testing import Result
 
 from muster.cli import main
-from muster.kube.errors import ApiError, Forbidden, NotFound, ServerError, Unauthorized, Unreachable
+from muster.kube.errors import ApiError, Denied, Forbidden, NotFound, ServerError, Unauthorized, Unreachable
 
 JOBS = "/apis/muster.dev/v1alpha1/trainingjobs"
 HEALTHS = "/apis/muster.dev/v1alpha1/nodehealths"
 EVENTS = "/api/v1/namespaces/team-a/events"
 OPERATOR = Path(__file__).resolve().parents[3] / "operator"
 Run = Callable[..., Result]
+REFUSED = "ValidatingAdmissionPolicy 'muster-training' with binding 'muster-training' denied request:"
+NO_PARAMETER = "no params found for policy binding"
 
 
 def path_of(name: str, namespace: str = "team-a") -> str:
@@ -253,11 +255,28 @@ def test_names_are_looked_for_where_they_may_be_listed(api: Any, command: Run) -
             "admin have it), or give another one with -n",
         ),
         (
+            Denied(422, "Invalid", f"{REFUSED} namespace team-a is not enabled for training: an administrator ..."),
+            f"{REFUSED} namespace team-a is not enabled for training: an administrator ...",
+        ),
+        (
+            Denied(422, "Invalid", f"{REFUSED} failed to configure binding: {NO_PARAMETER} with `Deny`"),
+            f"{REFUSED} failed to configure binding: {NO_PARAMETER} with `Deny`: there is no FleetPolicy default, so "
+            "no job starts; an administrator creates it: kubectl create -f manifests/fleetpolicy.yaml",
+        ),
+        (
             ServerError(500, "InternalError", "etcd is\nfull"),
             "the API server of context prod refused: etcd is full (HTTP 500 InternalError)",
         ),
     ],
-    ids=["unreachable", "unauthorized", "no definitions", "forbidden", "server error"],
+    ids=[
+        "unreachable",
+        "unauthorized",
+        "no definitions",
+        "forbidden",
+        "a namespace that is not enabled",
+        "no FleetPolicy",
+        "server error",
+    ],
 )
 def test_what_the_api_server_refuses_is_one_line_with_a_remedy(
     api: Any, command: Run, error: ApiError, says: str

@@ -10,6 +10,7 @@ import yaml
 
 from imagebuild.plan import IMAGES
 from muster.api.fleethours import CONFIG_MAP
+from muster.api.fleetpolicy import FleetPolicy
 from muster.api.nodehealth import NodeHealthStatus
 from muster.controller.admission import OPERATOR, RECORDS
 from muster.controller.history import NOTE
@@ -23,6 +24,7 @@ from muster.node.agent.client import API_VERSION
 from muster.node.checker import settings as checker_settings
 from muster.page.settings import Settings as PageSettings
 from muster.protocol.messages import TOKEN_AUDIENCE
+from muster.queueing.enabling import NO_POLICY, refusal
 from muster.world.views import JOB_NAME_LABEL, JOB_UID_LABEL, MUSTER_HEALTHY
 
 Manifests = list[dict[str, Any]]
@@ -657,3 +659,18 @@ def test_the_authoritys_key_is_read_by_the_operator_alone(base: Manifests) -> No
     assert readers == {"muster-operator"}
     policy = named(base, "ValidatingAdmissionPolicy", "muster-operator")
     assert f"secrets/muster-system/{AUTHORITY_SECRET_NAME}'" in str(policy)
+
+
+def test_the_fleet_policy_of_a_new_installation_starts_no_job(root: Path, base: list[dict[str, Any]]) -> None:
+    """It is in no Kustomization, so that applying one again changes nothing that people have set since."""
+    path = root / "manifests" / "fleetpolicy.yaml"
+    policy = FleetPolicy.model_validate(yaml.safe_load(path.read_text()))
+    assert policy.spec.queueing.limits_of(["team-a"]) == {"team-a": 0}
+    answer = refusal(policy.spec, "team-a", {})
+    assert answer is not None
+    assert answer.remedy.endswith("kubectl label namespace team-a muster.dev/training=enabled")
+    assert refusal(policy.spec, "team-a", {"muster.dev/training": "enabled"}) is None
+    assert str(path.relative_to(root)) in NO_POLICY.remedy
+    named = [kustomization.read_text() for kustomization in (root / "manifests").rglob("kustomization.yaml")]
+    assert not any("fleetpolicy" in text for text in named)
+    assert not [each for each in base if each["kind"] == "FleetPolicy"]
