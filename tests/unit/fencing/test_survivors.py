@@ -101,6 +101,11 @@ class TestAWholeGangThatFellSilent:
             here.lease(f"n{index}", 60.0)
         assert {unfenced_worker.proof for unfenced_worker in after_loss(here).unfenced_workers} == {Proof.FENCE_FILE}
 
+    def test_one_of_its_own_attempt_has_not_gone_on_without_it(self) -> None:
+        here = trains(fence_file=True, silent=60.0)
+        here.all(running(1, 7, heard_age_seconds=60.0, step_age_seconds=60.0, attempt_age_seconds=900.0))
+        assert {unfenced_worker.proof for unfenced_worker in after_loss(here).unfenced_workers} == {Proof.FENCE_FILE}
+
     def test_one_fence_file_of_an_attempt_before_tells_nobody(self) -> None:
         record = after_loss(trains(fence_file=True, silent=60.0))
         assert isinstance(waits(record, *[idle(2, fence_file_attempt=1, fence_file_age_seconds=900.0)] * 3), Missing)
@@ -241,6 +246,16 @@ class TestAPartOfAGang:
         assert [
             (unfenced_worker.proof, unfenced_worker.remaining_seconds) for unfenced_worker in record.unfenced_workers
         ] == [(Proof.FENCE, left)]
+
+    def test_steps_of_an_attempt_before_are_none_of_this_one_that_has_started(self) -> None:
+        here = trains().node("n1", ready=False).lease("n1", 60.0)
+        here.all(running(2, 7, step_age_seconds=60.0, silent_peers={1: 25.0}))
+        here.launcher(1, running(2, 7, heard_age_seconds=60.0, step_age_seconds=60.0))
+        here.launcher(2, running(1, 7, step_age_seconds=0.3))
+        assert here.record is not None
+        here.record = here.record.model_copy(update={"attempt": 2})
+        (unfenced_worker,) = after_loss(here).unfenced_workers
+        assert (unfenced_worker.proof, unfenced_worker.fenced_time) == (Proof.FENCE, at(1000.0 + FENCED_SECONDS - 25.0))
 
     def test_nor_from_before_the_steps_of_an_attempt_that_is_being_ended(self) -> None:
         """The next one has just been committed: who has not heard of it finishes steps, and complains of one for
