@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, an_incident, running, succeeded
+from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, an_incident, at, running, succeeded
 from tests.unit.status.test_warnings import reasons, started_with
 
-from muster.api.trainingjob import CompletionResult, TrainingJob
-from muster.lifecycle.plan import Plan
+from muster.api.trainingjob import CompletionRecord, CompletionResult, TrainingJob
+from muster.lifecycle.ending import EXIT_GRACE_SECONDS, clean_up
+from muster.lifecycle.plan import DeletePod, Plan
 from muster.lifecycle.step import decide
 
 RAISED = 'Traceback (most recent call last):\n  File "t.py", line 7, in <module>\n    main()\nRuntimeError: no\n'
@@ -138,3 +139,25 @@ def test_a_failure_of_no_known_worker_names_none_at_the_end() -> None:
     assert plan.status is not None
     assert plan.status.completion is not None
     assert plan.status.completion.message.endswith(" is the budget. Last: attempt 1: no step finished for 21 s.")
+
+
+END = CompletionRecord(result=CompletionResult.SUCCEEDED, reason="Completed", attempt=1, time=at(100))
+
+
+@pytest.mark.parametrize(
+    ("mode", "age", "deleted", "wakes"),
+    [
+        ("Managed", EXIT_GRACE_SECONDS - 1, [], 1.0),
+        ("Managed", EXIT_GRACE_SECONDS, [0], None),
+        ("Plain", 0.0, [0], EXIT_GRACE_SECONDS),
+    ],
+)
+def test_after_its_end_a_job_deletes_the_pods_that_do_not_leave(
+    mode: str, age: float, deleted: list[int], wakes: float | None
+) -> None:
+    """Launchers have a while to exit by themselves. A pod that is over keeps its log, one is deleted once."""
+    scene = Scene(a_job(launch={"mode": mode}), seconds=100 + age).fleet().gang().pods()
+    scene.pod(1, phase="Succeeded").pod(2, deleting=True)
+    plan = clean_up(scene.world(), END)
+    assert plan.actions == tuple(DeletePod(scene.world().names[index], scene.uid(index)) for index in deleted)
+    assert plan.wake_in_seconds == wakes
