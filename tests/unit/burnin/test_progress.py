@@ -855,6 +855,15 @@ def test_a_job_that_is_over_gives_no_orders_whatever_its_record_says(how: str) -
     assert not found.decide().checks
 
 
+@pytest.mark.parametrize(("attempt", "has_tasks"), [(1, True), (2, False)])
+def test_checkers_lose_their_tasks_in_the_step_that_commits_another_attempt(attempt: int, has_tasks: bool) -> None:
+    found = play()
+    assert found.decide().checks
+    assert found.scene.record is not None
+    commits = Plan((CommitGang(found.scene.record.model_copy(update={"attempt": attempt}), "7"),))
+    assert (checks_of(found.world(), commits) is not None) is has_tasks
+
+
 def until_answered(found: Play, node: str) -> None:
     for _ in range(20):
         found.decide()
