@@ -3,8 +3,9 @@
 from dataclasses import replace
 
 import pytest
-from tests.unit.health.builders import NOW, after
+from tests.unit.health.builders import NOW, after, evidence, sick, world
 
+from muster.api.fleetpolicy import Enforcement
 from muster.api.maintenance import NodeMaintenance
 from muster.api.nodehealth import (
     Evacuate,
@@ -15,7 +16,8 @@ from muster.api.nodehealth import (
     NodeSuspicion,
     VerdictState,
 )
-from muster.health.fitness import DecidedFitness, Fitness, corrected, fitness_of
+from muster.health.assess import assess
+from muster.health.fitness import DecidedFitness, Fitness, corrected, fitness_of, suspicion_of
 from muster.world.fleet import Exclusion, Removal, Suspicion
 
 WINDOW = NodeMaintenance.model_validate(
@@ -94,3 +96,10 @@ def test_new_workers_stay_away_if_either_says_so_and_present_ones_leave_if_both_
 def test_a_fault_counts_once_it_is_decided() -> None:
     assert corrected(Fitness(), DecidedFitness(None, "Xid79: fell off the bus")).fault == "Xid79: fell off the bus"
     assert corrected(Fitness(fault="on record"), DecidedFitness()).fault == "on record"
+
+
+@pytest.mark.parametrize(("enforcement", "sees"), [(Enforcement.OBSERVE, False), (Enforcement.JOBS, True)])
+def test_nothing_follows_from_a_suspicion_where_the_policy_observes(enforcement: Enforcement, sees: bool) -> None:
+    verdict = assess(world(sick(evidence("Xid", 154))))
+    assert verdict.conclusion.state is VerdictState.SUSPECT
+    assert (suspicion_of(verdict, enforcement) is not None) is sees
