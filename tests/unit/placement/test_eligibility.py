@@ -6,7 +6,9 @@ import pytest
 from tests.unit.lifecycle.builders import GPU, a_fleet, a_node, tainted
 
 from muster.api.fleetpolicy import FleetPolicySpec
-from muster.placement.eligibility import Requirements, refusal
+from muster.api.nodehealth import Evacuate
+from muster.placement.eligibility import Requirements, is_out_of_service, refusal
+from muster.world.fleet import Exclusion
 from muster.world.queuedecision import Refusal, RefusalKind
 from muster.world.views import NodeView
 
@@ -160,3 +162,51 @@ def test_every_taint_needs_a_toleration() -> None:
 )
 def test_selectors_and_affinity(spec: dict[str, Any], fits: bool) -> None:
     assert why(NODE, **spec) == ("" if fits else GONE)
+
+
+@pytest.mark.parametrize(
+    ("evacuate", "is_there", "last_choice", "takes_last", "taken"),
+    [
+        pytest.param(Evacuate.NO, False, False, False, False, id="a new worker"),
+        pytest.param(Evacuate.NO, True, False, False, True, id="one that is there"),
+        pytest.param(Evacuate.AFTER_CHECKPOINT, True, False, False, True, id="one that may leave later"),
+        pytest.param(Evacuate.NOW, True, False, False, False, id="one that has to leave at once"),
+        pytest.param(Evacuate.NO, False, True, False, False, id="the last choice, and there are others"),
+        pytest.param(Evacuate.NO, False, True, True, True, id="the last choice, and there is no other"),
+        pytest.param(Evacuate.NO, False, False, True, False, id="no choice, though there is no other"),
+    ],
+)
+def test_a_running_job_keeps_an_excluded_node_unless_it_has_to_leave_at_once(
+    evacuate: Evacuate, is_there: bool, last_choice: bool, takes_last: bool, taken: bool
+) -> None:
+    fleet = a_fleet([NODE])
+    fleet.exclude("n0", Exclusion("Xid79", evacuate=evacuate, last_choice=last_choice))
+    needs = Requirements(8, {}, {}, is_there=is_there, takes_last=takes_last)
+    assert said(refusal(NODE, needs, fleet, "me")) == ("" if taken else "unhealthy (Xid79)")
+
+
+def test_no_node_is_chosen_by_a_template_that_cannot_be_read() -> None:
+    found = refusal(NODE, Requirements(8, {"nodeSelector": "zone"}, {}), a_fleet([NODE]), "me")
+    assert found is not None
+    assert found.kind is RefusalKind.UNREADABLE
+    assert found.message.startswith("not considered: spec.template.spec.nodeSelector")
+
+
+@pytest.mark.parametrize(
+    ("node", "age", "exclusion", "is_out"),
+    [
+        pytest.param(NODE, 19.0, None, False, id="a good one"),
+        pytest.param(NODE, 20.0, None, True, id="without a heartbeat"),
+        pytest.param(None, 0.0, None, True, id="gone"),
+        pytest.param(a_node("n0", ready=False), 0.0, None, True, id="not ready"),
+        pytest.param(a_node("n0", unschedulable=True), 0.0, None, True, id="cordoned"),
+        pytest.param(NODE, 0.0, Exclusion("Xid79"), True, id="excluded"),
+        pytest.param(NODE, 0.0, Exclusion("Xid79", last_choice=True), False, id="the last choice"),
+    ],
+)
+def test_which_nodes_take_no_worker_of_any_job(
+    node: NodeView | None, age: float, exclusion: Exclusion | None, is_out: bool
+) -> None:
+    fleet = a_fleet([node] if node else [], lease_age_seconds={"n0": age})
+    fleet.exclude("n0", exclusion)
+    assert is_out_of_service("n0", fleet) is is_out

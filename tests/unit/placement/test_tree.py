@@ -4,7 +4,7 @@ import pytest
 from tests.unit.lifecycle.builders import a_node
 
 from muster.placement.eligibility import Requirements
-from muster.placement.fleet_index import PART
+from muster.placement.fleet_index import PART, FleetIndex, NodeEvaluator
 from muster.placement.tree import Tree, UnpreparedError
 from muster.world.fleet import Fleet, KnownAges
 
@@ -53,3 +53,21 @@ def test_a_tree_that_has_fallen_far_behind_catches_up_in_parts(changed: int) -> 
         changed += 1
     assert look(fleet).root.free == 3 * PART - changed
     assert look(fleet).held == {"somebody": changed}
+
+
+@pytest.mark.parametrize(
+    ("selector", "answers"),
+    [
+        ({}, {"in-a": "", "in-b": "", "away": "not ready"}),
+        ({"zone": "a"}, {"in-a": "", "in-b": "excluded by the template's node selector or affinity", "away": "not ready"}),
+    ],
+)
+def test_nodes_that_differ_in_their_labels_alone_are_selected_one_by_one(
+    selector: dict[str, str], answers: dict[str, str]
+) -> None:
+    fleet = Fleet()
+    for name, zone in (("in-a", "a"), ("in-b", "b"), ("away", "b")):
+        fleet.put_node(a_node(name, labels={"zone": zone}, ready=name != "away"))
+    evaluator = NodeEvaluator(fleet, Requirements(8, {"nodeSelector": selector}, {}))
+    found = {name: evaluator.evaluate(spot).why for name, spot in FleetIndex.up_to_date(fleet).spots.items()}
+    assert {name: why.message if why else "" for name, why in found.items()} == answers
