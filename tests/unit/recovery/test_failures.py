@@ -595,6 +595,25 @@ def test_a_pod_that_was_deleted_is_that_also_when_only_its_end_is_seen() -> None
     assert one(scene().ended(1, "OOMKilled", 137, deleting=True)).kind is Kind.OUT_OF_MEMORY
 
 
+@pytest.mark.parametrize(
+    ("before", "now", "has_rebooted"),
+    [
+        ("boot-1", "boot-2", True),
+        ("boot-1", "boot-1", False),
+        pytest.param("boot", "boot-1", False, id="the record keeps its beginning"),
+        pytest.param("", "boot-2", False, id="not known before"),
+        pytest.param("boot-1", "", False, id="not known now"),
+    ],
+)
+def test_a_reboot_is_said_only_where_the_boot_id_is_new(before: str, now: str, has_rebooted: bool) -> None:
+    here = scene().ended(1, "Unknown", 255).node("n1", boot_id=now)
+    assert here.record is not None
+    members = [member.model_copy(update={"boot_id": before}) for member in here.record.members]
+    here.record = here.record.model_copy(update={"members": members})
+    assert ("node n1 has rebooted" in one(here).message) is has_rebooted
+    assert ("node n1 does not know how it ended" in one(here).message) is not has_rebooted
+
+
 def test_a_container_without_memory_is_said_with_what_to_do() -> None:
     message = one(scene().ended(1, "OOMKilled", 137)).message
     assert "(OOMKilled): the kernel killed it for its memory. Give the container more memory" in message
@@ -627,6 +646,14 @@ class TestAnExceptionBeforeADeletion:
         failure = one(scene().launcher(1, replace(running(1), state=TERMINATING, ranks=(rank,))))
         assert (failure.kind, failure.level) == (reason, Level.POD)
         assert ("ValueError" in failure.printed) is (reason is Kind.RANK_FAILED)
+
+    @pytest.mark.parametrize(("attempt", "reason"), [(1, Kind.RANK_FAILED), (2, Kind.POD_DELETED)])
+    def test_only_in_the_attempt_that_runs(self, attempt: int, reason: Kind) -> None:
+        here = scene().all(running(attempt, step=7)).launcher(1, replace(running(1), ranks=(self.OWN,)))
+        here.pod(1, deleting=True)
+        assert here.record is not None
+        here.record = here.record.model_copy(update={"attempt": attempt})
+        assert one(here).kind is reason
 
     @pytest.mark.parametrize(
         ("rank", "ages", "reason"),
