@@ -144,6 +144,12 @@ def test_of_huggingfaces_trainer_the_total_in_its_log_says_which_bar_counts() ->
     assert steps(Reader(AUTO), bars) == []
 
 
+def test_of_several_drawings_of_a_bar_in_one_line_the_newest_counts() -> None:
+    line = b" 70%|###### | 7/10 [00:02<00:01, 148.51it/s]  80%|####### | 8/10 [00:02<00:01, 148.51it/s]"
+    losses = BY_NAME["HuggingFaceTrainer"].confirms[0].sample.encode()
+    assert [step for _, step in steps(Reader(AUTO), [line, losses])] == [8]
+
+
 def test_the_megatron_trainer_of_ms_swift_confirms_its_bar_by_iterations() -> None:
     bar = b"Train:  30%|###   | 30/100 [00:02<08:01,  2.51s/it]"
     log = b"{'loss': 2.17, 'grad_norm': 3.1, 'iteration': '30/100', 'elapsed_time': '2s'}"

@@ -257,3 +257,22 @@ class TestCore:
 
         monkeypatch.setattr(resource, "prlimit", refuse)
         assert not stacks._drop_core(os.getpid())
+
+
+@pytest.mark.parametrize(
+    ("state", "flags", "ticks", "is_ending"),
+    [
+        pytest.param("S", 0, 5, False, id="lives"),
+        pytest.param("S", 0x4, 5, True, id="is ending"),
+        pytest.param("R", 0x400, 5, True, id="is ended by a signal"),
+        pytest.param("Z", 0, 5, True, id="a zombie"),
+        pytest.param("X", 0, 5, True, id="is dead"),
+        pytest.param("S", 0, 6, True, id="a later one with its pid"),
+    ],
+)
+def test_a_zombie_does_not_count_as_living(
+    monkeypatch: pytest.MonkeyPatch, state: str, flags: int, ticks: int, is_ending: bool
+) -> None:
+    fields = [state, *"12345", str(flags), *["0"] * 12, str(ticks), "0"]
+    monkeypatch.setattr(stacks, "_read", lambda *_: f"7 (a) b) {' '.join(fields)}".encode())
+    assert stacks._is_ending(Process(7, 1, 5)) is is_ending
