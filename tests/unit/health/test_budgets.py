@@ -21,14 +21,15 @@ from tests.unit.health.pools import (
 )
 
 from muster.api.fleetpolicy import DisruptionBudget
-from muster.api.nodehealth import Decision, Evidence, HealthIncident, NodeHealth, VerdictState
+from muster.api.nodehealth import Decision, Evidence, HealthIncident, NodeHealth, Severity, VerdictState
 from muster.health.assess import assess
 from muster.health.budgets import Budgets, Share, in_nodes
-from muster.health.causes import CERTAIN
+from muster.health.causes import CERTAIN, causes_of
 from muster.health.kinds import KINDS
 from muster.health.node_world import NodeWorld
 from muster.health.pools import WITHOUT, pool_of
 from muster.health.rulings import Act
+from muster.health.signs import Sign
 from muster.health.xids import RECOVERY_ACTIONS, XIDS
 from muster.world.views import ConditionView
 
@@ -416,3 +417,9 @@ class TestTheLastChoice:
         fleet.healths[last] = decided(fleet.healths[last], Decision.CORDON, reason="look at it")
         effects = fleet.step(after(60))[2]
         assert not effects[last].last_choice
+
+
+def test_a_fault_that_another_system_repairs_anyway_is_charged_last() -> None:
+    repaired = Sign("eks", "Repair", Severity.FATAL, NOW, NOW, repairs=True)
+    lost = Sign("agent", "GpuLost", Severity.FATAL, NOW, NOW)
+    assert causes_of([repaired, lost], "GpuLost") == ("agent/GpuLost", "eks")

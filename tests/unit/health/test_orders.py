@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.unit.health.builders import NOW
+from tests.unit.health.builders import NOW, evidence, sick, world
 from tests.unit.lifecycle.builders import a_fleet, a_node
 
 from muster.api.nodehealth import Evacuate, NodeHealth, VerdictState
@@ -85,3 +85,12 @@ def test_while_the_policy_is_unknown_nothing_is_charged() -> None:
     assert not any(order.ruling.charge for order in orders)
     assert {order.effect.evacuate for order in orders} == {Evacuate.NO}
     assert not any(order.effect.taint for order in orders)
+
+
+def test_nodes_out_of_use_are_counted_by_the_reason_of_the_strongest_finding() -> None:
+    verdict_index = VerdictIndex()
+    for name, xid in (("a", 79), ("b", 79), ("c", 48)):
+        verdict_index.set_verdict(name, assess(world(sick(evidence("Xid", xid)))))
+    assert verdict_index.reasons == {"Xid79": 2, "Xid48": 1}
+    verdict_index.set_verdict("b", None)
+    assert verdict_index.reasons == {"Xid79": 1, "Xid48": 1}

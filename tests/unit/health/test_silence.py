@@ -73,3 +73,18 @@ def test_a_silence_counts_anew_when_its_node_comes_or_goes(
     silence = contacts.silence_of("n")
     assert silence is not None
     assert silence.weighs is weighs
+
+
+def test_an_agent_that_falls_silent_without_a_pod_counts_from_then_on() -> None:
+    """None is starting, and the agent is not counted as Ready beside the others."""
+    contacts = AgentContacts()
+    contacts.note_ready("n")
+    contacts.note_ready("another")
+    assert contacts.note_silent("n", 1000.0, paused=False)
+    assert not contacts.note_silent("n", 1005.0, paused=False)
+    assert contacts.ready == {"another"}
+    for now, weighs in ((1119.0, None), (1120.0, SUSPECT)):
+        contacts.changed(now, Pools({}, {"": 100}), lambda _: 5, lambda _: "silent")
+        silence = contacts.silence_of("n")
+        assert silence is not None
+        assert silence.weighs is weighs
