@@ -12,6 +12,7 @@ from muster.api.trainingjob import TrainingJobStatus
 from muster.lifecycle import moves, placing
 from muster.lifecycle.plan import BindPod, CommitGang, CreatePod, Plan
 from muster.lifecycle.queue_needs import request_of
+from muster.lifecycle.start_nodes import are_few
 from muster.lifecycle.step import decide
 from muster.placement.fleet_index import PART
 from muster.placement.tree import Tree
@@ -543,3 +544,10 @@ def test_a_decision_without_a_prepared_solver_names_only_what_to_prepare() -> No
     assert plan == Plan(unprepared=plan.unprepared)
     list(Tree.prepare(live, plan.unprepared))
     assert decided().commits
+
+
+@pytest.mark.parametrize(
+    ("some", "members", "few"), [(1, 1, False), (1, 2, True), (2, 3, False), (2, 4, False), (2, 5, True), (3, 6, False)]
+)
+def test_fewer_than_half_of_a_gang_move_or_one_alone(some: int, members: int, few: bool) -> None:
+    assert are_few(some, members) is few

@@ -59,7 +59,10 @@ def test_a_tree_that_has_fallen_far_behind_catches_up_in_parts(changed: int) -> 
     ("selector", "answers"),
     [
         ({}, {"in-a": "", "in-b": "", "away": "not ready"}),
-        ({"zone": "a"}, {"in-a": "", "in-b": "excluded by the template's node selector or affinity", "away": "not ready"}),
+        (
+            {"zone": "a"},
+            {"in-a": "", "in-b": "excluded by the template's node selector or affinity", "away": "not ready"},
+        ),
     ],
 )
 def test_nodes_that_differ_in_their_labels_alone_are_selected_one_by_one(

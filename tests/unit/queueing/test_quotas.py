@@ -60,6 +60,7 @@ ROOM = [
     pytest.param({"count/pods": 5}, {"count/pods": 2}, 4, "QuotaExceeded", id="count/pods"),
     pytest.param({"requests.cpu": 16000}, {}, 4, 4, id="just enough CPU"),
     pytest.param({"cpu": 15999}, {}, 4, "QuotaExceeded", id="too little CPU"),
+    pytest.param({"requests.cpu": 15999}, {}, 4, "QuotaExceeded", id="too little CPU, by its other name"),
     pytest.param({"limits.cpu": 1}, {"limits.cpu": 5}, 4, 4, id="what it does not use, though that is exceeded"),
 ]
 
