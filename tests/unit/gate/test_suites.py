@@ -17,6 +17,7 @@ from gate import everything, kept, results
 from gate import stage as stages
 from gate.parts import PARTS
 from gate.stage import NARROWING, Interrupted, Outcome, Stage, report, run, table
+from localcluster.patience import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parents[3]
 COMMIT = "c0ffee"
@@ -405,12 +406,17 @@ def test_no_stage_begins_after_one_of_another_lane_has_failed(
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may take niceness back")
 def test_a_second_lane_steps_back_until_the_first_has_ended(tmp_path: Path) -> None:
-    """The first lane ends when the second has told its niceness, and the second when it has that of the first."""
+    """The first lane ends when the second has told its niceness, and the second when it has less.
+
+    The gate that runs this test may change its niceness meanwhile.
+    """
     os.mkfifo(tmp_path / "told")
     script = f"""
-import os
-open({str(tmp_path / "told")!r}, "w").write(str(os.nice(0)))
-while os.nice(0) != {os.nice(0)}: os.sched_yield()
+import os, time
+at_first, until = os.nice(0), time.monotonic() + {PATIENCE_SECONDS}
+open({str(tmp_path / "told")!r}, "w").write(str(at_first))
+while os.nice(0) >= at_first and time.monotonic() < until: time.sleep(0.01)
+raise SystemExit(os.nice(0) >= at_first)
 """
     first = Stage("first", ["sh", "-c", f"cat {tmp_path / 'told'} > {tmp_path / 'niceness'}"])
     outcomes = run([first], [Stage("second", [sys.executable, "-c", script])])
