@@ -30,7 +30,7 @@ from muster.node.launcher.peers import Peers
 from muster.node.launcher.supervisor import Supervisor
 from muster.protocol.fence import fenced_after_seconds, marked_after_seconds
 from muster.queueing import queue
-from muster.queueing.limits import Limits
+from muster.queueing.waiting import WaitingJob
 from muster.record import attempts, exclusions, incidents
 from muster.recovery import budgets, exits, failures, silence
 from muster.status import job_status
@@ -180,8 +180,7 @@ def _written_twice(patch: Patch) -> None:
 
 def _counted_twice(patch: Patch) -> None:
     """What a job keeps counts against its namespace's limit once as held and once as asked for."""
-    original = Limits.refusal
-    patch.setattr(Limits, "refusal", lambda self, space, _, size, answer: original(self, space, size, size, answer))
+    patch.setattr(WaitingJob, "adds", property(lambda job: job.held + job.needs))
 
 
 def _unfenced_workers_forgotten(patch: Patch) -> None:
