@@ -54,6 +54,14 @@ class Api:
     def create(self, path: str, body: Object) -> Object:
         return self._json("POST", path, body)
 
+    def would_create(self, path: str, body: Object) -> bool:
+        """Whether the API server would create it: tried in a dry run."""
+        try:
+            self.create(f"{path}?dryRun=All", body)
+        except ApiError:
+            return False
+        return True
+
     def apply(self, path: str, body: Object) -> Object:
         """Server-side apply: create or bring to `body`."""
         query = "?fieldManager=localcluster&force=true"

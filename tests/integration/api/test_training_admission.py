@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from localcluster.api import Api, ApiError, wait_for
+from localcluster.api import ApiError, wait_for
 from localcluster.controlplane import ControlPlane
 from localcluster.patience import PATIENCE_SECONDS
 from muster.api.fleetpolicy import FleetPolicySpec
@@ -31,17 +31,8 @@ def admission(kubectl: Callable[..., Any], api_server: ControlPlane, manifest: C
     kubectl("delete", "-f", path)
     namespace = f"test-{uuid.uuid4().hex[:8]}"
     api_server.api.create("/api/v1/namespaces", {"metadata": {"name": namespace}})
-    job = manifest("TrainingJob")
-    wait_for(lambda: is_created(api_server.api, namespace, job), "jobs to be created as before", PATIENCE_SECONDS)
-
-
-def is_created(api: Api, namespace: str, job: dict[str, Any]) -> bool:
-    """Whether a TrainingJob is let in there."""
-    try:
-        api.create(f"/apis/muster.dev/v1alpha1/namespaces/{namespace}/trainingjobs?dryRun=All", job)
-    except ApiError:
-        return False
-    return True
+    path, job = f"/apis/muster.dev/v1alpha1/namespaces/{namespace}/trainingjobs", manifest("TrainingJob")
+    wait_for(lambda: api_server.api.would_create(path, job), "jobs to be created as before", PATIENCE_SECONDS)
 
 
 @pytest.fixture
