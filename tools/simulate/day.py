@@ -19,7 +19,7 @@ from simulate import faults
 from simulate.apiserver import Where
 from simulate.fault import Fault
 from simulate.hashes import fix_hashes
-from simulate.life import Life
+from simulate.life import POLICY, Life
 from simulate.surroundings import key_of
 from simulate.training import Script
 
@@ -108,8 +108,7 @@ def _slow(life: Life) -> None:
 
 def _policy(life: Life) -> None:
     """An administrator applies a FleetPolicy with a field that is none, past an API server without its schema."""
-    where = Where("fleetpolicies", "", "default", "")
-    life.server.patch(where, {"spec": {"queueing": "strict"}}, "merge")
+    life.server.patch(POLICY, {"spec": {"queueing": "strict"}}, "merge")
     life.agenda.after(30 * MINUTE, lambda: life.govern({}))
 
 

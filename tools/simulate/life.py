@@ -25,6 +25,7 @@ from simulate.training import Script, Trainer
 from simulate.worker import SIDECAR, Addresses, Container, container_of
 
 RESTART_SECONDS = 3.0
+POLICY = Where("fleetpolicies", "", "default", "")  # by which every namespace trains, if nothing else is said
 # Lines of the operator's log that tell of a defect of its own.
 DEFECTS = frozenset(
     {"pass failed unexpectedly", "no answer for a job", "no plan", "change not taken in", "task failed"}
@@ -55,7 +56,8 @@ class Life(Surroundings):
         self._numbers = itertools.count(1)
         self.replicas: list[Replica] = []
         self._log_from_now()
-        self.govern({})
+        policy = {"apiVersion": API_VERSION, "kind": "FleetPolicy", "metadata": {"name": "default"}}
+        self.server.create(POLICY, policy)
         for _ in range(2):
             self.start_replica()
 
@@ -97,13 +99,7 @@ class Life(Surroundings):
         }
         if counted is not None:
             queueing["priorityClasses"] = sorted(counted)
-        spec = {"queueing": queueing}
-        where = Where("fleetpolicies", "", "default", "")
-        if self.server.peek("fleetpolicies", "", "default") is not None:
-            self.server.patch(where, {"spec": spec}, "merge")
-            return
-        body = {"apiVersion": API_VERSION, "kind": "FleetPolicy", "metadata": {"name": "default"}, "spec": spec}
-        self.server.create(where, body)
+        self.server.patch(POLICY, {"spec": {"queueing": queueing}}, "merge")
 
     def add_priority(self, name: str, value: int) -> None:
         body = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}

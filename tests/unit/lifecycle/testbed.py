@@ -8,12 +8,12 @@ from datetime import timedelta
 from email.utils import format_datetime
 from typing import Any
 
-from muster.api.base import API_VERSION, rfc3339
+from muster.api.base import rfc3339
 from muster.api.gang import GangSpec
 from muster.api.trainingjob import CompletionRecord, CompletionResult, TrainingJobStatus
 from muster.recovery import budgets
 from simulate.apiserver import Object, Where
-from simulate.life import Life
+from simulate.life import POLICY, Life
 from simulate.machines import Machine
 from simulate.network import STORAGE
 from simulate.surroundings import NAMESPACE
@@ -22,7 +22,6 @@ from simulate.worker import Worker
 
 JOB = "job"
 PLAIN: Mapping[str, Any] = {"launch": {"mode": "Plain"}, "checkpoint": {}}
-POLICY = Where("fleetpolicies", "", "default", "")
 REPLICAS = [f"replica-{number}" for number in range(1, 99)]  # those that are yet to come, too
 
 
@@ -174,10 +173,6 @@ class OneJob(Life):
             "nodes": {"names": [node]},
             "reason": "new firmware",
         }
-        if self.server.peek("fleetpolicies", "", "default") is None:
-            self.server.create(
-                POLICY, {"apiVersion": API_VERSION, "kind": "FleetPolicy", "metadata": {"name": "default"}}
-            )
         maintenance = {
             "windows": [] if seconds is None else [window],
             "closeBeforeSeconds": 9000,
