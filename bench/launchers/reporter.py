@@ -12,6 +12,7 @@ from collections import Counter
 
 from bench.launchers.channel import Channel, Endpoint, RefusedError, UnreachableError
 from bench.launchers.worker import Worker
+from muster.node.launcher.reporter_core import DONE_SECONDS
 from muster.protocol.messages import Directive, decode_directive, digest_of, encode
 
 ANSWER_SECONDS = 30.0  # the real one gives 3 s; here the machine may be far too small for so many, and that is no fault
@@ -20,7 +21,6 @@ EXIT_SECONDS = 2.0  # for those after an Exit
 MAX_BACKOFF_SECONDS = 2.0
 FIRST_BACKOFF_SECONDS = 0.1
 BETWEEN_POLLS_SECONDS = 0.05
-DONE_SECONDS = 0.25
 LATE_SECONDS = 0.5
 SHORTEST_POLL_SECONDS = 0.05
 

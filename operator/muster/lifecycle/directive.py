@@ -16,7 +16,7 @@ from muster.world.names import pod_name
 
 # Every launcher reports once in this many seconds; where there are many less often, so that one coordinator hears all.
 POLL_SECONDS = 1.0
-REPORTS_PER_SECOND = 512
+REPORTS_PER_SECOND = 256
 # One of this many members is asked to write the fence file: where none of them can, the storage is at fault.
 CLAIMANTS = 8
 

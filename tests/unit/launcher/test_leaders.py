@@ -123,11 +123,11 @@ def test_news_of_a_report_that_was_sent_on_is_told_by_the_next():
     core = core_of()
     core.on_answer(POLL, sent_by(core, POLL, 100.0), Directive(WAIT, 1, hold_seconds=9.0), "digest", 100.0)
     assert isinstance(core.next_action(POLL, 100.1), Pause)
-    held = sent_by(core, POLL, 100.3)
+    held = sent_by(core, POLL, 101.1)
     core.publish(Snapshot(state=RUNNING, attempt=1))
-    told = sent_by(core, TELL, 100.4)
-    core.on_redirection(TELL, told, LEADER, 100.5)
-    again = sent_by(core, TELL, 100.5)
+    told = sent_by(core, TELL, 101.2)
+    core.on_redirection(TELL, told, LEADER, 101.3)
+    again = sent_by(core, TELL, 101.3)
     assert (again.report.state, again.target, again.report.sequence > told.report.sequence) == (RUNNING, LEADER, True)
     assert held.report.hold_seconds == 9.0
 

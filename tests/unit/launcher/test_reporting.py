@@ -23,7 +23,7 @@ from localcluster.patience import PATIENCE_SECONDS
 from muster.node.launcher import reporter as reporter_module
 from muster.node.launcher.environment import Settings
 from muster.node.launcher.reporter import Reporter
-from muster.node.launcher.reporter_core import is_done, supersedes
+from muster.node.launcher.reporter_core import DONE_SECONDS, ReporterCore, is_done, supersedes
 from muster.node.launcher.snapshot import Snapshot
 from muster.protocol.channel import Channel, Endpoint, UnreachableError, leader_in
 from muster.protocol.messages import (
@@ -40,7 +40,7 @@ from muster.protocol.messages import (
     Report,
     decode_directive,
 )
-from muster.protocol.retries import POLL
+from muster.protocol.retries import POLL, TELL, Pause
 
 END_WHEN_TOLD = """
 import os, time
@@ -353,6 +353,19 @@ DONE = {
 @pytest.mark.parametrize(("directive", "snapshot", "scans", "expected"), DONE.values(), ids=DONE.keys())
 def test_when_a_directive_is_done(directive, snapshot, scans, expected):
     assert is_done(directive, snapshot, scans) is expected
+
+
+@pytest.mark.parametrize("seconds", [0.9 * DONE_SECONDS, 1.1 * DONE_SECONDS], ids=["soon", "late"])
+def test_the_next_poll_tells_what_is_done_soon(seconds):
+    """The other line has no connection while nothing happens, and a gang that is stopped would open one each."""
+    core = ReporterCore(Report(0, IDLE), False, 100.0, lambda _text: None, lambda: 1.0)
+    core.on_answer(POLL, core.next_action(POLL, 100.0), Directive(RUN, 1), "run", 100.0)
+    core.publish(Snapshot(RUNNING, attempt=1, is_starting=True))
+    assert isinstance(core.next_action(TELL, 100.0 + 0.9 * seconds), Pause)
+    core.publish(Snapshot(RUNNING, attempt=1))
+    poll = core.next_action(POLL, 100.0 + seconds)
+    assert (poll.report.state, poll.report.attempt) == (RUNNING, 1)
+    assert isinstance(core.next_action(TELL, 100.0 + seconds), Pause), "nothing is left to say"
 
 
 ORDER = {

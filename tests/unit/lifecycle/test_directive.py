@@ -84,8 +84,8 @@ def test_a_neighbour_that_has_not_told_its_address_is_left_out() -> None:
     ("nodes", "crowd", "seconds"),
     [
         pytest.param(3, 3, 1.0, id="few"),
-        pytest.param(3, 1024, 2.0, id="a small gang among many others"),
-        pytest.param(1536, 4, 3.0, id="a large gang of which few have reported"),
+        pytest.param(3, 1024, 4.0, id="a small gang among many others"),
+        pytest.param(768, 4, 3.0, id="a large gang of which few have reported"),
         pytest.param(3, 2**20, 5.0, id="never too slow to notice silence"),
     ],
 )

@@ -29,7 +29,7 @@ OVERDUE_SECONDS = 1.0  # silence of a coordinator beyond its pace, of which noti
 _ANSWER_SECONDS = 3.0  # beyond the time that the answer may be held
 _MAX_BACKOFF_SECONDS = 1.0
 _BETWEEN_POLLS_SECONDS = 0.05
-_DONE_SECONDS = 0.25  # to do what the directive says, before the next poll tells how far that has come
+DONE_SECONDS = 1.0  # to do what the directive says, before the next poll tells how far that has come
 _LATE_SECONDS = 0.5  # after the moment at which the poll was to speak again
 _SHORTEST_PACE_SECONDS = 0.05
 _AVOIDED_SECONDS = 30.0  # by one line: an address that did not answer, whatever replica names it as leader
@@ -209,8 +209,8 @@ class ReporterCore:
             contact = Contact(sent.sent_at, sent.report.fence_seconds, 0.0)
         self.contact = dataclasses.replace(contact, next_due_at=now + directive.poll_seconds)
         if name == POLL:
-            self._poll_speaks_next, self._poll_speaks_at = True, now + _DONE_SECONDS
-            self._settling = (sent, seen != sent.report.directive_seen, now + _DONE_SECONDS)
+            self._poll_speaks_next, self._poll_speaks_at = True, now + DONE_SECONDS
+            self._settling = (sent, seen != sent.report.directive_seen, now + DONE_SECONDS)
         if supersedes(directive, self.directive):
             self.directive = directive
         return is_awaited or self.directive != previous_directive
