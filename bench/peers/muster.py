@@ -36,7 +36,8 @@ _JOBS = f"{_GROUP}/namespaces/{NAMESPACE}/trainingjobs"
 _SYSTEM_NAMESPACE = "muster-system"
 # The Deployment would only leave pods pending: the operator is run by hand.
 _MANIFESTS = (
-    *(f"base/{name}.yaml" for name in ("namespace", "service-account", "operator-rbac")),
+    "definitions/namespace.yaml",
+    *(f"base/{name}.yaml" for name in ("service-account", "operator-rbac")),
     "components/node-taint/rights.yaml",
 )
 _TOKEN_SECONDS = 7200

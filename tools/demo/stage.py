@@ -11,7 +11,7 @@ from pathlib import Path
 from demo.story import Story
 from localcluster.cluster import Cluster
 from testbed import checkers
-from testbed.bed import IMAGES, Bed
+from testbed.bed import IMAGES, OWN_POLICY, SYSTEM_NAMESPACE, Bed
 
 
 @contextmanager
@@ -33,12 +33,16 @@ def cluster(story: Story, namespace: str, archives: Sequence[Path] = ()) -> Iter
         if existing:
             raise SystemExit(f"The namespace {namespace} exists; only what was made here is touched: delete it first.")
         bed.kubectl("delete", "namespace", namespace, "--wait=true")
-    installed = bed.kubectl.find("get", "namespace", "muster-system") is not None
+    kept = bed.kubectl.find("get", "namespace", SYSTEM_NAMESPACE) is not None  # it outlives an operator
+    installed = bed.kubectl.find("get", "deployment", "-n", SYSTEM_NAMESPACE, "muster") is not None
     try:
         if installed and existing:
             story.tell("Muster is installed there already: using it as it is")
         else:
-            story.tell("kubectl apply -k manifests/overlays/default, and a FleetPolicy by which every namespace trains")
+            story.tell(
+                "kubectl apply -k manifests/definitions, then manifests/overlays/default, and a FleetPolicy by which "
+                "every namespace trains"
+            )
             bed.install()
         yield bed
     finally:
@@ -52,4 +56,7 @@ def cluster(story: Story, namespace: str, archives: Sequence[Path] = ()) -> Iter
         else:
             bed.kubectl("delete", "namespace", namespace, "--ignore-not-found", "--wait=true")
             if not installed:
-                bed.uninstall()
+                bed.kubectl("delete", "fleetpolicies", f"--selector={OWN_POLICY}")
+                bed.remove_operator()
+                if not kept:
+                    bed.remove_definitions()

@@ -26,6 +26,7 @@ from testbed.kube import Kubectl, KubectlError, find_kubectl, wait_until
 ROOT = Path(__file__).resolve().parents[2]
 SYSTEM_NAMESPACE = "muster-system"
 OVERLAYS = Path("manifests", "overlays")
+DEFINITIONS = Path("manifests", "definitions")
 PAGE = Path("manifests", "components", "page")
 PAGE_NAMESPACE = "muster-page"
 IMAGE_FIELDS = "image-fields.yaml"
@@ -143,6 +144,8 @@ class Bed:
         if self.local is not None:
             (folder / AGENT_PATCH).write_text(json.dumps(agent_patch(), indent=2))
             self.faults.prepare(nvml)
+        if (tree / DEFINITIONS).is_dir():  # a release of before has them in its overlay
+            self.kubectl("apply", "-k", str(tree / DEFINITIONS))
         self._apply_to_operators(folder)
         if self.kubectl.find("get", "fleetpolicy", "default") is None:
             self.open_fleet()
@@ -237,9 +240,13 @@ class Bed:
         limit = f"--timeout={seconds:.0f}s"
         self.kubectl("rollout", "status", workload, "-n", namespace, limit, timeout_seconds=seconds + 30)
 
-    def uninstall(self) -> None:
-        """Take out what `install` put in; custom resources go with their definitions."""
+    def remove_operator(self) -> None:
+        """Delete the overlay alone: definitions, jobs, their pods and the history stay."""
         self.kubectl("delete", "-k", str(self._overlay_folder), "--ignore-not-found")
+
+    def remove_definitions(self) -> None:
+        """Delete the definitions with all custom resources, and the namespace with the history."""
+        self.kubectl("delete", "-k", str(ROOT / DEFINITIONS), "--ignore-not-found")
 
     def muster(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """`kubectl muster ...` of this tree, as its users run it; the caller judges the result."""

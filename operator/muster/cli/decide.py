@@ -298,8 +298,8 @@ def no_nodehealth_text(session: Session) -> str:
     """Say that the cluster does not know the kind."""
     where = f" of context {session.context}" if session.context else ""
     return (
-        f"the cluster{where} keeps no NodeHealth: install Muster, or a newer one, with kubectl apply -k "
-        "manifests/overlays/default. Meanwhile kubectl cordon keeps new pods off a node"
+        f"the cluster{where} keeps no NodeHealth: install Muster, or a newer one, beginning with kubectl apply -k "
+        "manifests/definitions. Meanwhile kubectl cordon keeps new pods off a node"
     )
 
 

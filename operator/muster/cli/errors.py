@@ -6,7 +6,9 @@ Tests: tests/unit/cli/test_commands.py.
 from muster.answers.roles import FLEET_ROLE, VIEW_ROLE
 from muster.kube import errors
 
-_INSTALL = "install Muster with kubectl apply -k manifests/overlays/default, or choose another cluster with --context"
+_INSTALL = (
+    "install Muster, beginning with kubectl apply -k manifests/definitions, or choose another cluster with --context"
+)
 # How an API server refuses a request where the parameter of a ValidatingAdmissionPolicy does not exist. Source:
 # kubernetes/apiserver, pkg/admission/plugin/policy/generic/policy_matcher.go.
 _NO_PARAMETER = "no params found for policy binding"

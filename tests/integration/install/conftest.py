@@ -40,6 +40,7 @@ from muster.protocol.messages import REPORT_PATH
 
 ROOT = Path(__file__).resolve().parents[3]
 OVERLAY = ROOT / "manifests" / "overlays" / "default"
+DEFINITIONS = ROOT / "manifests" / "definitions"
 NAMESPACE = "muster-system"
 USER = f"system:serviceaccount:{NAMESPACE}:muster"
 NODES = ("node-a", "node-b")
@@ -189,11 +190,16 @@ class Installation:
         return self.kubectl("get", "namespaces", "-o", "jsonpath={.items[*].status.phase}")
 
     def install(self) -> None:
-        """Apply the overlay, once what was taken away before is gone."""
+        """Apply definitions and overlay, once what was taken away before is gone."""
         _wait_until(lambda: "Terminating" not in self._namespaces(), "the namespace of before to be gone")
-        self.kubectl("apply", "-k", str(OVERLAY))
-        self.kubectl("wait", "--for=condition=Established", "crd", "--all")
+        self.kubectl("apply", "-k", str(DEFINITIONS))
+        self.kubectl("wait", "--for=condition=Established", "-f", str(ROOT / "crds"))
         self.open_fleet()
+        self.install_operator()
+
+    def install_operator(self) -> None:
+        """Apply the overlay alone, beside definitions and FleetPolicy that are there."""
+        self.kubectl("apply", "-k", str(OVERLAY))
         _wait_until(self._takes_jobs, "the API server knows the FleetPolicy by which it admits jobs")
         _wait_until(lambda: len(self.operator_pods()) == 2, "the Deployment's pods are admitted")
 
@@ -342,6 +348,12 @@ class Installation:
 def overlay() -> Path:
     """What a user applies."""
     return OVERLAY
+
+
+@pytest.fixture(scope="session")
+def definitions() -> Path:
+    """What a user applies before, and what outlives it."""
+    return DEFINITIONS
 
 
 @pytest.fixture(scope="package")

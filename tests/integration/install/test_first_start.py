@@ -20,14 +20,15 @@ def test_deployments_pods_are_admitted_where_pod_security_is_restricted(installa
     assert {pod["spec"]["priority"] for pod in pods} == {2000000000}
 
 
-def test_applying_again_changes_nothing(installation: Any, overlay: Any) -> None:
+def test_applying_again_changes_nothing(installation: Any, overlay: Any, definitions: Any) -> None:
     generation = installation.get("deployment", "muster", f"--namespace={installation.namespace}")["metadata"][
         "generation"
     ]
     installation.kubectl("apply", "-k", str(overlay))
     again = installation.get("deployment", "muster", f"--namespace={installation.namespace}")["metadata"]["generation"]
     assert again == generation
-    installation.kubectl("diff", "-k", str(overlay))  # exits with 1 where anything differs
+    for part in (definitions, overlay):
+        installation.kubectl("diff", "-k", str(part))  # exits with 1 where anything differs
 
 
 def test_leads_and_shows_its_figures(installation: Any, wait_until: Any) -> None:

@@ -244,8 +244,8 @@ def test_names_are_looked_for_where_they_may_be_listed(api: Any, command: Run) -
         ),
         (
             NotFound(404, "NotFound", "the server could not find the requested resource"),
-            "the cluster of context prod does not know Muster's objects (muster.dev/v1alpha1): install Muster with "
-            "kubectl apply -k manifests/overlays/default, or choose another cluster with --context",
+            "the cluster of context prod does not know Muster's objects (muster.dev/v1alpha1): install Muster, "
+            "beginning with kubectl apply -k manifests/definitions, or choose another cluster with --context",
         ),
         (
             forbidden("trainingjobs", "muster.dev", 'in the namespace "team-a"'),

@@ -154,7 +154,7 @@ def test_an_older_installation_is_told_as_that(api: Any, command: Run) -> None:
     put_nodes(api, "gpu-1")
     api.errors[f"{HEALTHS}/gpu-1"] = NO_KIND
     line = failed(command("cordon", "gpu-1", "--reason", "liquid"))
-    assert line.startswith("the cluster of context prod keeps no NodeHealth: install Muster, or a newer one, with ")
+    assert line.startswith("the cluster of context prod keeps no NodeHealth: install Muster, or a newer one, ")
 
 
 def test_a_failure_half_way_says_what_was_done(api: Any, command: Run) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from tests.unit.manifests.builders import objects_of
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -17,9 +17,7 @@ def root() -> Path:
 @pytest.fixture(scope="session")
 def base() -> list[dict[str, Any]]:
     """Every object of manifests/base, in the order of its Kustomization."""
-    folder = ROOT / "manifests" / "base"
-    names = yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]
-    return [document for name in names for document in yaml.safe_load_all((folder / name).read_text()) if document]
+    return objects_of(ROOT / "manifests" / "base")
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.unit.manifests.builders import objects_of
 
+from apidocs.render import GROUP, RESOURCES
 from imagebuild.plan import IMAGES
 from muster.api.fleethours import CONFIG_MAP
 from muster.api.fleetpolicy import FleetPolicy
@@ -52,10 +54,39 @@ def named(base: Manifests, kind: str, name: str) -> dict[str, Any]:
     return next(item for item in of_kind(base, kind) if item["metadata"]["name"] == name)
 
 
-def test_every_file_is_part_of_the_installation(root: Path) -> None:
-    folder = root / "manifests" / "base"
+@pytest.mark.parametrize(("name", "elsewhere"), [("base", set()), ("definitions", {"../../crds"})])
+def test_every_file_is_part_of_the_installation(root: Path, name: str, elsewhere: set[str]) -> None:
+    folder = root / "manifests" / name
     listed = set(yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"])
-    assert listed == {path.name for path in folder.iterdir()} - {"kustomization.yaml"}
+    assert listed == {path.name for path in folder.iterdir()} - {"kustomization.yaml"} | elsewhere
+
+
+KEPT = {
+    ("Namespace", "muster-system"),
+    *(("CustomResourceDefinition", f"{each.plural}.{GROUP}") for each in RESOURCES),
+}
+
+
+def test_the_definitions_and_the_history_are_an_installation_of_their_own(root: Path) -> None:
+    folder = root / "manifests" / "definitions"
+    assert _keys(objects_of(folder)) == KEPT
+    annotations = yaml.safe_load((folder / "kustomization.yaml").read_text())["commonAnnotations"]
+    assert annotations == {
+        "argocd.argoproj.io/sync-options": "Prune=false,Delete=false",
+        "kustomize.toolkit.fluxcd.io/prune": "disabled",
+        "helm.sh/resource-policy": "keep",
+    }
+
+
+def test_what_may_be_deleted_or_pruned_takes_neither(root: Path) -> None:
+    places = [*(root / "manifests/overlays").iterdir(), *(root / "manifests/components").iterdir()]
+    assert len(places) > 5
+    for place in places:
+        assert _keys(objects_of(place)).isdisjoint(KEPT), place
+
+
+def _keys(objects: Manifests) -> set[tuple[str, str]]:
+    return {(each["kind"], each["metadata"]["name"]) for each in objects}
 
 
 def test_everything_namespaced_names_its_namespace(base: Manifests) -> None:
@@ -113,9 +144,11 @@ def test_people_cannot_write_gangs(base: Manifests) -> None:
                 assert set(rule["verbs"]) == {"get", "list", "watch"}
 
 
-@pytest.mark.parametrize(("name", "level"), [("muster-system", "restricted"), (AGENT, "privileged")])
-def test_each_namespace_enforces_a_level_of_pod_security(base: Manifests, name: str, level: str) -> None:
-    labels = named(base, "Namespace", name)["metadata"]["labels"]
+@pytest.mark.parametrize(
+    ("folder", "name", "level"), [("definitions", "muster-system", "restricted"), ("base", AGENT, "privileged")]
+)
+def test_each_namespace_enforces_a_level_of_pod_security(root: Path, folder: str, name: str, level: str) -> None:
+    labels = named(objects_of(root / "manifests" / folder), "Namespace", name)["metadata"]["labels"]
     assert {labels[f"pod-security.kubernetes.io/{mode}"] for mode in ("enforce", "audit", "warn")} == {level}
 
 

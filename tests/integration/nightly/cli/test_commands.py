@@ -199,4 +199,7 @@ def test_a_cluster_that_is_not_there_or_not_muster_s(user: Any, tmp_path: Path) 
     with ControlPlane(tmp_path / "bare") as bare:
         for arguments in (("status", "llama"), ("nodes",)):
             line = one_line(user(*arguments, "--kubeconfig", str(bare.kubeconfig)))
-            assert "does not know Muster's objects (muster.dev/v1alpha1): install Muster with kubectl apply -k" in line
+            unknown = (
+                "does not know Muster's objects (muster.dev/v1alpha1): install Muster, beginning with kubectl apply -k"
+            )
+            assert unknown in line
