@@ -24,7 +24,7 @@ from muster.api.trainingjob import TrainingJob
 from muster.kube import decode, jitter, paths
 from muster.kube.client import Client
 from muster.kube.decode import Key, Meta, Raw, Undecodable
-from muster.kube.errors import ApiError, Gone, PageTooLarge, Unreachable, from_status
+from muster.kube.errors import ApiError, Gone, NotFound, PageTooLarge, Unreachable, from_status
 from muster.kube.template_shares import TemplateShares
 from muster.world.quotas import QuotaView
 from muster.world.views import JOB_UID_LABEL, NodeView, OccupantView, PodView
@@ -46,6 +46,8 @@ GATHER_AGENTS_SECONDS = 0.5
 GATHER_NODE_SECONDS, MAX_GATHER_SECONDS = 1 / 65_536, 0.25
 RESUMES_BEFORE_LIST = 3
 READ_AGAIN_SECONDS = 15.0
+ABSENT_SECONDS = 30.0
+"""Pause after which a kind that is not installed is asked for again."""
 AGENT_NAME = "muster-agent"  # the label app.kubernetes.io/name of the DaemonSet's Pods
 
 log = structlog.get_logger()
@@ -72,6 +74,7 @@ class Kind(Generic[T]):
     bare: Callable[[Raw], T] | None = None  # decodes the identity of one that `decode` cannot read
     gather_seconds: float = GATHER_SECONDS  # events within this time of each other are read together
     gather_each_seconds: float = 0.0  # or this long for each stored object, up to MAX_GATHER_SECONDS
+    may_be_absent: bool = False  # where the kind is not installed, it has no objects
 
 
 Subscriber = Callable[[T | None, T | None], None]
@@ -302,6 +305,15 @@ class Informer(Generic[T]):
                 error: Exception | None = None
             except Gone as gone:
                 error, self._position = gone, None
+            except NotFound as absent:
+                error, self._position = absent, None
+                if self.kind.may_be_absent:
+                    if not self.synced.is_set():
+                        log.info("kind not installed", informer=self.kind.name)
+                    self.last_contact = self._clock()
+                    self.synced.set()
+                    await asyncio.sleep(ABSENT_SECONDS)
+                    continue
             except ApiError as refused:
                 error = refused
                 # A stream that broke is resumed; one that cannot be opened or resumed is listed again.
@@ -533,10 +545,23 @@ class TrainingJobs(Informer[TrainingJob | Undecodable]):
     """An informer of every TrainingJob, by uid. A job for which its namespace had no room is read again once there is
     room."""
 
-    def __init__(self, client: Client, clock: Clock = time.monotonic, shares: TemplateShares | None = None) -> None:
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock = time.monotonic,
+        shares: TemplateShares | None = None,
+        *,
+        may_be_absent: bool = False,
+    ) -> None:
         self._shares = shares or TemplateShares()
-        decode_job = decode.training_job(self._shares)
-        kind = Kind("trainingjobs", paths.muster("trainingjobs"), decode_job, decode.custom_meta, index=_uid)
+        kind = Kind(
+            "trainingjobs",
+            paths.muster("trainingjobs"),
+            decode.training_job(self._shares),
+            decode.custom_meta,
+            index=_uid,
+            may_be_absent=may_be_absent,
+        )
         super().__init__(client, kind, clock)
 
     async def run(self) -> None:
@@ -570,9 +595,11 @@ def _job_path(key: Key) -> str:
     return paths.muster("trainingjobs", namespace=key[0], name=key[1])
 
 
-def training_jobs(client: Client, clock: Clock = time.monotonic) -> Informer[TrainingJob | Undecodable]:
-    """Return an informer of every TrainingJob, by uid."""
-    return TrainingJobs(client, clock)
+def training_jobs(
+    client: Client, clock: Clock = time.monotonic, *, may_be_absent: bool = False
+) -> Informer[TrainingJob | Undecodable]:
+    """Return an informer of every TrainingJob, by uid. Where `may_be_absent`, a cluster without the kind has none."""
+    return TrainingJobs(client, clock, may_be_absent=may_be_absent)
 
 
 def gangs(client: Client, clock: Clock = time.monotonic) -> Informer[Gang | Undecodable]:

@@ -22,7 +22,7 @@ class Seen:
     """The live copies. Nothing is served before `synced`."""
 
     def __init__(self, client: Client, clock: Callable[[], float] = time.monotonic) -> None:
-        self._jobs = informer.training_jobs(client, clock)
+        self._jobs = informer.training_jobs(client, clock, may_be_absent=True)
         self._nodes = informer.nodes(client, clock)
         self._healths = informer.node_healths(client, clock)
         self._policies = informer.fleet_policies(client, clock)

@@ -10,7 +10,7 @@ import pytest
 
 from localcluster.patience import PATIENCE_SECONDS
 from muster.kube import decode, informer
-from muster.kube.errors import Gone, PageTooLarge, ServerError, Unreachable
+from muster.kube.errors import Gone, NotFound, PageTooLarge, ServerError, Unreachable
 from muster.kube.informer import Informer, Kind
 
 
@@ -115,6 +115,21 @@ async def test_stream_is_resumed_where_it_was(
     script = Script(page(5, pod("a", 1)), stream)
     await play(script, monkeypatch)
     assert script.calls == ["list", "watch 5", resumes_at]
+
+
+async def test_a_kind_that_may_be_absent_has_no_objects_until_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(informer, "ABSENT_SECONDS", 0.001)
+    absent = NotFound(404, "NotFound", "the server could not find the requested resource")
+    script = Script(absent, absent, page(5, pod("a", 1)))
+    made = Informer(script, Kind("test", "/pods", decode.pod, decode.flat_meta, may_be_absent=True))  # type: ignore[arg-type]
+    task = asyncio.create_task(made.run())
+    await asyncio.wait_for(made.synced.wait(), PATIENCE_SECONDS)
+    assert names(made) == set()
+    await asyncio.wait_for(script.over.wait(), PATIENCE_SECONDS)
+    task.cancel()
+    assert names(made) == {"a"}
+    needed = await play(Script(absent, page(5, pod("a", 1))), monkeypatch)
+    assert names(needed) == {"a"}
 
 
 @pytest.mark.parametrize(
