@@ -16,7 +16,7 @@ from muster.api.nodehealth import NodeHealth, RecommendedAction
 from muster.api.repairrequest import RepairRequest
 from muster.api.trainingjob import TrainingJob
 from muster.cli import show
-from muster.cli.errors import CliError, error_text
+from muster.cli.errors import CliError
 from muster.cli.session import Session
 from muster.health.maintenance import window_text
 from muster.kube import decode, paths
@@ -116,8 +116,8 @@ async def _records(session: Session, namespace: str) -> tuple[list[TrainingJob],
             listed(session.client, paths.muster("trainingjobs", namespace=namespace), decode.custom(TrainingJob)),
             listed(session.client, paths.muster("gangs", namespace=namespace), decode.custom(Gang)),
         )
-    except NotFound as error:
-        raise error_text(error, session.context) from error
+    except NotFound:  # Muster is installed without jobs
+        return [], []
     return [job for job in jobs if isinstance(job, TrainingJob)], [gang for gang in gangs if isinstance(gang, Gang)]
 
 

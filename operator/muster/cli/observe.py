@@ -55,8 +55,8 @@ async def observe_fleet(client: Client) -> FleetObservation:
     policy, notes = await policy_of(client)
     nodes, jobs, gangs, workers, occupants, leases_and_healths = await asyncio.gather(
         all_nodes(client),
-        _all(informer.training_jobs(client)),
-        _all(informer.gangs(client)),
+        _all_if_installed(informer.training_jobs(client)),
+        _all_if_installed(informer.gangs(client)),
         _all(informer.worker_pods(client)),
         _all(informer.occupant_pods(client)),
         asyncio.gather(_leases(client), _healths(client)),
@@ -100,7 +100,9 @@ async def naming(client: Client) -> dict[str, list[str]]:
         ApiError: something could not be read.
     """
     jobs, gangs, workers = await asyncio.gather(
-        _all(informer.training_jobs(client)), _all(informer.gangs(client)), _all(informer.worker_pods(client))
+        _all_if_installed(informer.training_jobs(client)),
+        _all_if_installed(informer.gangs(client)),
+        _all(informer.worker_pods(client)),
     )
     going = [job for job in jobs if isinstance(job, TrainingJob) and job.status.completion is None]
     called = {job.metadata.uid: f"{job.metadata.namespace}/{job.metadata.name}" for job in going}
@@ -121,7 +123,9 @@ async def records(client: Client) -> tuple[list[TrainingJob], list[Gang]]:
     Raises:
         ApiError: they could not be listed.
     """
-    jobs, gangs = await asyncio.gather(_all(informer.training_jobs(client)), _all(informer.gangs(client)))
+    jobs, gangs = await asyncio.gather(
+        _all_if_installed(informer.training_jobs(client)), _all_if_installed(informer.gangs(client))
+    )
     return [job for job in jobs if isinstance(job, TrainingJob)], [gang for gang in gangs if isinstance(gang, Gang)]
 
 
@@ -148,6 +152,14 @@ async def _all(source: informer.Informer[T]) -> list[T]:
     """Read one list, in pages."""
     await source.refresh()
     return source.store.values()
+
+
+async def _all_if_installed(source: informer.Informer[T]) -> list[T]:
+    """Read one list; a kind that is not installed has no objects."""
+    try:
+        return await _all(source)
+    except NotFound:
+        return []
 
 
 async def _leases(client: Client) -> tuple[list[NodeLease], list[str]]:

@@ -146,6 +146,14 @@ def test_a_tenant_is_told_what_is_missing_and_sees_his_own_jobs(api: Any, comman
     assert result.stderr.startswith("error: nothing is known of node gpu-1 here: its health may not be read")
 
 
+def test_without_jobs_a_node_has_none(api: Any, command: Run) -> None:
+    with_node(api)
+    for path in (JOBS, GANGS):
+        del api.bodies[path]
+    found = json.loads(command("nodes", "gpu-1", "-o", "json").stdout)
+    assert (found["health"]["state"], found["jobs"], found["notes"]) == ("Degraded", [], [])
+
+
 def test_a_node_that_is_gone_is_remembered(api: Any, command: Run) -> None:
     with_node(api)
     api.lists(NODES)
