@@ -17,7 +17,9 @@ from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
 _APART = frozenset({"controller", "install", "monitoring"})
-_LONG = frozenset(f"test_{name}.py" for name in ("crash_points", "metrics", "replicas", "rights", "uninstall"))
+_LONG = frozenset(
+    f"test_{name}.py" for name in ("crash_points", "metrics", "profiles", "replicas", "rights", "uninstall")
+)
 
 
 def control_plane_of(file: str) -> str:

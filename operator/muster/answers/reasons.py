@@ -1632,6 +1632,28 @@ REASONS: tuple[Reason, ...] = (
         "manifests/components/node-condition to the overlay, or set spec.health.nodeCondition to false.",
     ),
     Reason(
+        "NodeConditionLeft",
+        Topic.POLICY,
+        POLICY_EVENT,
+        "`spec.health.nodeCondition` is off, or the installation's profile leaves it out. Nodes have the condition "
+        "from before, and the API server does not let Muster remove it.",
+        "The condition stays as it was. Muster tries again every five minutes.",
+        "Add `manifests/components/node-condition` to your overlay until the condition is gone.",
+        "Nodes still have the condition MusterHealthy, which Muster does not update any more and may not remove (403). "
+        "Add manifests/components/node-condition to the overlay until it is gone.",
+    ),
+    Reason(
+        "PartNotInstalled",
+        Topic.POLICY,
+        POLICY_EVENT,
+        "The FleetPolicy asks for a part that the installation's [profile](docs/profiles.md) leaves out. The message "
+        "names the fields and the profile that has it.",
+        "Muster does the rest of what the FleetPolicy asks for.",
+        "Install the profile that the message names, or take the fields out of the FleetPolicy.",
+        "Muster is installed with profile observe (MUSTER_PROFILE), which leaves out what the FleetPolicy asks for by "
+        "spec.health.enforcement. Install profile health, or take that out of the FleetPolicy.",
+    ),
+    Reason(
         "PreflightLimitUnused",
         Topic.POLICY,
         POLICY_EVENT,

@@ -13,6 +13,7 @@ import structlog
 from prometheus_client import Gauge
 
 from muster.api.base import API_VERSION, rfc3339
+from muster.controller.profile import InstallationProfile
 from muster.kube import paths
 from muster.kube.client import Client
 from muster.kube.errors import ApiError, Forbidden, Invalid
@@ -36,18 +37,21 @@ class AdmissionCheck:
     Args:
         client: a client of its own, so that dry runs wait for no other write, and no other write for them.
         namespace: where Muster runs.
+        profile: without jobs there are no records of them to protect.
     """
 
-    def __init__(self, client: Client, namespace: str) -> None:
+    def __init__(self, client: Client, namespace: str, profile: InstallationProfile = InstallationProfile.JOBS) -> None:
         self._client = client
         self._namespace = namespace
+        self._profile = profile
         self._said: set[str] = set()
 
     async def run(self) -> None:
         """Check the policies again and again until cancelled."""
         while True:
             for policy, (path, body) in _refused_writes(self._namespace).items():
-                await self.ask(policy, path, body)
+                if self._profile.has_jobs or policy != RECORDS:
+                    await self.ask(policy, path, body)
             await asyncio.sleep(CHECK_SECONDS)
 
     async def ask(self, policy: str, path: str, body: dict[str, Any]) -> None:

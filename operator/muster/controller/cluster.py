@@ -24,6 +24,7 @@ from muster.checkpoints.resume import fork_point_of
 from muster.controller.bus import Bus, Key
 from muster.controller.heartbeats import LeaseAges
 from muster.controller.nodecounts import NodeCounts
+from muster.controller.profile import InstallationProfile
 from muster.controller.sightings import Sightings
 from muster.coordinator.auth import Caller
 from muster.coordinator.checkers import CheckerHub
@@ -132,6 +133,7 @@ class Cluster:
         thresholds: see `ThresholdsOf`.
         agent_namespace: where the nodes' agents run. Empty: there are none, and no Pod is taken for one.
         heartbeats: the ages of nodes' heartbeats; None = those that this process has seen through `client`.
+        profile: of the installation. Without jobs the stores that are about them stay empty.
     """
 
     def __init__(
@@ -145,8 +147,10 @@ class Cluster:
         thresholds: ThresholdsOf = lambda _reports, _policy: (),
         agent_namespace: str = AGENT_NAMESPACE,
         heartbeats: LeaseAges | None = None,
+        profile: InstallationProfile = InstallationProfile.JOBS,
     ) -> None:
         self.hub = hub
+        self.profile = profile
         self.checkers = checkers or CheckerHub(clock)
         self._thresholds = thresholds
         self._answers = client.answers
@@ -156,13 +160,18 @@ class Cluster:
         self._offered: set[str] = set()  # names of the resources that nodes have
         self.nodes = informer.nodes(client, clock)
         self.pods = informer.worker_pods(client, clock, self._offered, self.nodes)
-        self.occupants = informer.occupant_pods(client, clock, self._offered, self.nodes)
+        self.occupants = informer.occupant_pods(
+            client, clock, self._offered, self.nodes, with_workers=not profile.has_jobs
+        )
         self.healths = informer.node_healths(client, clock)
         self.priorities = informer.priority_classes(client, clock)
         self.quotas = informer.resource_quotas(client, clock)
         self.namespaces = informer.namespaces(client, clock)
         self.agents = informer.agent_pods(client, agent_namespace, clock)
-        self._trusts_agents = bool(agent_namespace)
+        of_jobs = (self.jobs, self.gangs, self.pods, self.priorities, self.quotas, self.namespaces)
+        self._absent: frozenset[Informer[Any]] = frozenset(
+            (*(() if profile.has_jobs else of_jobs), *(() if agent_namespace else [self.agents]))
+        )
         self.memories: dict[str, JobMemory] = {}
         self._bus = bus
         self._clock = clock
@@ -170,8 +179,8 @@ class Cluster:
         self.heartbeats = heartbeats or LeaseAges(self._answers.attended_seconds)
         self.leases = NodeLeases(client, self.heartbeats.note_leases, clock)
         self._sightings = Sightings(clock)
-        self.fleet = Fleet(heartbeats=self.heartbeats)
-        self._policy = FleetPolicySpec()
+        self._policy = profile.bounded(FleetPolicySpec())
+        self.fleet = Fleet(self._policy, self.heartbeats)
         self._policy_read = False
         # The Gangs that are records of jobs, by key; of one that has become unreadable, what it was before.
         self._records: dict[Key, Gang] = {}
@@ -210,13 +219,13 @@ class Cluster:
     @property
     def informers(self) -> tuple[Informer[Any] | NodeLeases, ...]:
         """All informers and the reader of heartbeats, to be run as tasks."""
-        return (*self._required, self.namespaces)
+        return (*self._required, *({self.namespaces} - self._absent))
 
     @property
     def _required(self) -> tuple[Informer[Any] | NodeLeases, ...]:
         """The informers without which nothing is decided. Without the labels of namespaces no job starts, if the policy
         selects by them, and gangs go on."""
-        return (
+        every = (
             self.policies,
             self.priorities,
             self.quotas,
@@ -227,8 +236,9 @@ class Cluster:
             self.gangs,
             self.pods,
             self.occupants,
-            *([self.agents] if self._trusts_agents else []),
+            self.agents,
         )
+        return tuple(source for source in every if source not in self._absent)
 
     @property
     def synced(self) -> bool:
@@ -239,7 +249,7 @@ class Cluster:
     async def wait_synced(self) -> None:
         """Return once `synced`, with every record held to its namespace's limit."""
         await asyncio.gather(*(source.synced.wait() for source in self._required))
-        if self._policy.queueing.namespace_selector is not None:
+        if self._policy.queueing.namespace_selector is not None and self.namespaces not in self._absent:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(NAMESPACES_SECONDS):
                     await self.namespaces.synced.wait()
@@ -256,7 +266,8 @@ class Cluster:
             ApiError: an object could not be listed.
             ValueError: something listed cannot be read.
         """
-        await asyncio.gather(*(source.refresh() for source in (self.jobs, self.gangs, self.pods, self.healths)))
+        needed = (self.jobs, self.gangs, self.pods, self.healths)
+        await asyncio.gather(*(source.refresh() for source in needed if source not in self._absent))
 
     def stalest_seconds(self) -> tuple[str, float]:
         """The name of the informer that has heard nothing for longest while the API server was answering, and for how
@@ -335,8 +346,15 @@ class Cluster:
         return self.memories.setdefault(job_uid, JobMemory())
 
     def policy(self) -> FleetPolicySpec:
-        """The FleetPolicy in force. Of one that cannot be read, the last readable version; else the defaults."""
+        """The FleetPolicy in force, as far as the profile carries it out. Of one that cannot be read, the last readable
+        version; else the defaults."""
         return self._policy
+
+    @property
+    def policy_unmet(self) -> str:
+        """What the FleetPolicy asks for and the profile does not do, as text for users; "" if nothing."""
+        policy = self.policies.store.get(("", "default"))
+        return self.profile.unmet(policy.spec) if isinstance(policy, FleetPolicy) else ""
 
     @property
     def policy_problem(self) -> str:
@@ -721,7 +739,7 @@ class Cluster:
         if object_key(value)[1] != "default":
             return
         if not isinstance(new, Undecodable):  # what holds goes on to hold
-            self._policy = new.spec if new is not None else FleetPolicySpec()
+            self._policy = self.profile.bounded(new.spec if new is not None else FleetPolicySpec())
             self._policy_read = new is not None
         old_resource = self.fleet.policy.accelerator_resource
         self.fleet.set_policy(self._policy)

@@ -150,13 +150,20 @@ class NodeMarks:
             self._enqueue(name)
 
     def _report_refusal(self, error: Forbidden) -> None:
-        """Report once that the right to write conditions is missing, and what to do."""
+        """Report once that the right to write conditions, or to remove them, is missing, and what to do."""
         if self._is_refused:
             return
         self._is_refused = True
-        text = (
+        reason, text = (
+            "NodeConditionRefused",
             "Muster may not write the condition MusterHealthy on Nodes (403). Everything else works without it. Add "
-            "manifests/components/node-condition to the overlay, or set spec.health.nodeCondition to false."
+            "manifests/components/node-condition to the overlay, or set spec.health.nodeCondition to false.",
         )
+        if not self._cluster.policy().health.node_condition:
+            reason, text = (
+                "NodeConditionLeft",
+                "Nodes still have the condition MusterHealthy, which Muster does not update any more and may not "
+                "remove (403). Add manifests/components/node-condition to the overlay until it is gone.",
+            )
         log.error("condition refused", error=str(error), message=text)
-        record_policy_event(self._cluster, self._events, WARNING, "NodeConditionRefused", text)
+        record_policy_event(self._cluster, self._events, WARNING, reason, text)

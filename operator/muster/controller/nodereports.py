@@ -34,6 +34,7 @@ class NodeReports:
         self._cluster = cluster
         self._events = events
         self._policy_problem = ""
+        self._policy_unmet = ""
         self._refuted: set[str] = set()
         self._held: frozenset[tuple[str, str]] = frozenset()  # pools with causes and kinds of budgets
         self._silent: frozenset[str] = frozenset()  # pools
@@ -126,7 +127,9 @@ class NodeReports:
             log.warning("the FleetPolicy contradicts itself", problem=problem)
 
     def policy(self) -> None:
-        """Report that the FleetPolicy cannot be read, and what holds meanwhile."""
+        """Report that the FleetPolicy asks for what this installation does not do, or that it cannot be read, and what
+        holds meanwhile."""
+        self._unmet(self._cluster.policy_unmet)
         problem = self._cluster.policy_problem
         _unread_policy.set(bool(problem))
         if problem == self._policy_problem:
@@ -146,3 +149,9 @@ class NodeReports:
         )
         log.error("FleetPolicy unreadable", error=problem, holds=holds)
         record_policy_event(self._cluster, self._events, WARNING, "PolicyUnreadable", text)
+
+    def _unmet(self, text: str) -> None:
+        if text and text != self._policy_unmet:
+            log.warning("the FleetPolicy asks for a part that is not installed", message=text)
+            record_policy_event(self._cluster, self._events, WARNING, "PartNotInstalled", text)
+        self._policy_unmet = text

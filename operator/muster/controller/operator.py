@@ -23,6 +23,7 @@ from muster.controller.fleethours import FleetHoursKeeper
 from muster.controller.heartbeats import LeaseAges
 from muster.controller.history import HistoryKeeper
 from muster.controller.keptjobs import KeptJobs
+from muster.controller.leftjobs import LeftJobs
 from muster.controller.loops import Loop, Loops
 from muster.controller.nodefitness import NodeFitness
 from muster.controller.nodes import Nodes
@@ -96,6 +97,7 @@ class Operator:
             thresholds=self.thresholds.thresholds_for,
             agent_namespace=settings.agent_namespace,
             heartbeats=heartbeats,
+            profile=settings.profile,
         )
         self.queue = Queue(self.cluster, self.bus, clock, lambda: wall_clock().timestamp())
         self.events = EventRecorder(
@@ -114,8 +116,13 @@ class Operator:
             agent_silence_seconds=settings.agent_silence_seconds,
         )
         self._dry_client = client.sibling()
-        self.admission = AdmissionCheck(self._dry_client, settings.namespace) if dependencies.checks_admission else None
-        self.readiness = Readiness(self.cluster, self.lease, self._loops)
+        self.admission = (
+            AdmissionCheck(self._dry_client, settings.namespace, settings.profile)
+            if dependencies.checks_admission
+            else None
+        )
+        self._left_jobs = None if settings.profile.has_jobs else LeftJobs(client, settings.profile)
+        self.readiness = Readiness(self.cluster, self.lease, self._loops, self._left_jobs)
         self.workers = Workers(self.cluster, self.hub, self.bus, dependencies.least_launchers)
         self.server = CoordinatorServer(
             hub=self.hub,
@@ -143,11 +150,13 @@ class Operator:
         )
         self.history = (
             HistoryKeeper(client, self.cluster, self.bus, settings.namespace, report_policy, clock, wall_clock)
-            if dependencies.keeps_history
+            if dependencies.keeps_history and settings.profile.has_jobs
             else None
         )
-        self.hours = FleetHoursKeeper(
-            client, self.cluster, lambda: self.queue.reserved, settings.namespace, clock, wall_clock
+        self.hours = (
+            FleetHoursKeeper(client, self.cluster, lambda: self.queue.reserved, settings.namespace, clock, wall_clock)
+            if dependencies.keeps_history
+            else None
         )
         self.repairs = RepairKeeper(client, self.cluster, self.nodes.reconciler, self.nodes.worlds, self.events, clock)
         self.windows = WindowKeeper(self.cluster, self.events, self.nodes.reconciler.verdicts, clock, wall_clock)
@@ -212,7 +221,7 @@ class Operator:
 
     async def _lead(self) -> None:
         await self.cluster.wait_synced()
-        await self.lease.acquire()
+        await (self._left_jobs.acquire(self.lease) if self._left_jobs is not None else self.lease.acquire())
         self._loops.start("lease", self.lease.hold)
         # At least what the last leader wrote: the watches may be behind, and a missing Gang reads as none.
         await _retried(self.cluster.refresh, "cannot list the state of the cluster", (ApiError, ValueError))
@@ -230,7 +239,7 @@ class Operator:
         self.cluster.mark_all_jobs()
         for name, loop in self._deciding_loops():
             self._loops.start(name, loop)
-        await self.reconciler.run()
+        await self.reconciler.run()  # without jobs it is never given one
 
     def _serving_loops(self) -> Iterator[tuple[str, Loop]]:
         """What runs as soon as this process leads, in this order."""
@@ -238,17 +247,21 @@ class Operator:
         yield "certificates", functools.partial(self.ports.renew, self.cluster.mark_all_jobs)
         if self.settings.checker_namespace:
             yield "checkers' authority", self.ports.publish
-        yield "thresholds", self.thresholds.run
+        if self.settings.profile.has_tests:
+            yield "thresholds", self.thresholds.run
 
     def _deciding_loops(self) -> Iterator[tuple[str, Loop]]:
         """What runs once all nodes have been judged, in this order."""
-        yield "queue", self.queue.run
+        if self.settings.profile.has_jobs:
+            yield "queue", self.queue.run
         yield "nodes", self.nodes.reconciler.run
         yield "conditions of nodes", self.nodes.marks.run
         yield "forgetting machines that are gone", self.nodes.forget
-        yield "upkeep", self.upkeep.run
+        if self.settings.profile.has_tests:
+            yield "upkeep", self.upkeep.run
         if self.history is not None:
             yield "history", self.history.run
+        if self.hours is not None:
             yield "hours of the fleet", self.hours.run
         yield "repairs", self.repairs.run
         yield "maintenance windows", self.windows.run

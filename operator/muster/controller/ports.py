@@ -25,7 +25,7 @@ from muster.health import node_decision
 from muster.health.node_decision import NodeDecision
 from muster.kube import paths
 from muster.kube.access import Access
-from muster.kube.certificates import CertificateKeeper, Certificates, NoCertificatesError, Pair
+from muster.kube.certificates import CertificateKeeper, Certificates, NoCertificatesError, OwnCertificates, Pair
 from muster.kube.client import APPLY_PATCH, Client
 from muster.kube.errors import ApiError, NotFound
 from muster.kube.lease import LeaderLease
@@ -44,8 +44,9 @@ _expiry = Gauge(
 
 
 class Ports:
-    """The ports of one process; a simulator has some of its own. The holder of the lease alone makes and renews
-    certificates; the lease publishes where this process listens.
+    """The ports of one process; a simulator has some of its own. The holder of the lease alone makes and renews the
+    coordinator's certificates; the lease publishes where this process listens. A profile without a coordinator serves
+    metrics with a certificate that no Secret has.
     """
 
     def __init__(self, client: Client, settings: Settings, server: CoordinatorServer, lease: LeaderLease) -> None:
@@ -53,8 +54,11 @@ class Ports:
         self._settings = settings
         self._server = server
         self._lease = lease
-        self._keeper = CertificateKeeper(
-            client, settings.namespace, is_external=settings.certificate_issuer == EXTERNAL_ISSUER
+        is_external = settings.certificate_issuer == EXTERNAL_ISSUER
+        self._keeper: CertificateKeeper | OwnCertificates = (
+            CertificateKeeper(client, settings.namespace, is_external=is_external)
+            if is_external or settings.profile.has_coordinator
+            else OwnCertificates(settings.namespace)
         )
         self._certificates: Certificates | None = None
         self._renewed = asyncio.Event()
@@ -108,11 +112,12 @@ class Ports:
         await self._reviews.close()
 
     async def stand_by(self) -> None:
-        """Answer launchers with the leader's certificates while another replica leads, so that none asks in vain."""
+        """Answer launchers with the leader's certificates while another replica leads, so that none asks in vain; and
+        readers of metrics."""
         while True:
             if not self._lease.leading:
                 await self._listen_with_what_there_is()
-            await asyncio.sleep(CERTIFICATE_CHECK_SECONDS if self._port else CERTIFICATE_RETRY_SECONDS)
+            await asyncio.sleep(CERTIFICATE_CHECK_SECONDS if self._certificates else CERTIFICATE_RETRY_SECONDS)
 
     async def lead(self) -> None:
         """Answer launchers as the leader; make the certificates first where this installation does, however long that
@@ -189,11 +194,13 @@ class Ports:
             await self._listen(certificates)
 
     async def _listen(self, certificates: Certificates) -> None:
-        """Answer launchers and readers of metrics with these certificates from now on."""
+        """Answer readers of metrics with these certificates from now on, and launchers where there is a coordinator."""
         self._certificates, serving = certificates, certificates.serving
         _expiry.set(serving.parsed.not_valid_after_utc.timestamp())
         self._renewed.set()
         self._serve_metrics(serving)
+        if not self._settings.profile.has_coordinator:
+            return
         if self._port:
             self._server.load_certificate(serving.certificate, serving.key)
             return

@@ -34,7 +34,7 @@ from muster.health.repairs import (
 )
 from muster.kube import decode, paths
 from muster.kube.client import Client
-from muster.kube.errors import AlreadyExists, ApiError, Conflict, LeadershipLost, NotFound
+from muster.kube.errors import AlreadyExists, ApiError, Conflict, Forbidden, LeadershipLost, NotFound
 from muster.kube.events import NORMAL, WARNING, EventRecorder, Regarding
 
 PERIOD_SECONDS = 10.0
@@ -261,7 +261,7 @@ class RepairKeeper:
         return True
 
     async def _listed(self) -> dict[str, _Found]:
-        """All requests, by name; empty where the cluster does not know the kind."""
+        """All requests, by name; empty where the cluster does not know the kind, or the profile has no right to it."""
         requests: dict[str, _Found] = {}
         query = {"limit": str(PAGE)}
         while True:
@@ -269,6 +269,11 @@ class RepairKeeper:
                 page = decode.list_page(await self._client.get(paths.muster("repairrequests"), query))
             except NotFound as error:
                 log.warning("the cluster knows no RepairRequests: apply Muster's CRDs", error=str(error))
+                return {}
+            except Forbidden as error:
+                if self._cluster.profile.acts_on_nodes:
+                    raise
+                log.warning("RepairRequests of an earlier profile may be left: delete them", error=str(error))
                 return {}
             for raw in page.items or ():
                 decoded = _read(raw)

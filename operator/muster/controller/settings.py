@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from muster.controller.profile import InstallationProfile
 from muster.pods.worker_pod import WorkerSettings
 from muster.serve import node_addresses
 
@@ -26,11 +27,12 @@ class Settings:
 
     Attributes:
         namespace: where Muster runs (MUSTER_NAMESPACE).
+        profile: what this installation does (MUSTER_PROFILE).
         pod_name: this replica's pod (POD_NAME); empty outside a cluster.
         pod_ip: its address (POD_IP), at which launchers find this replica when it leads; empty outside a cluster: then
             the other replicas cannot tell them.
         node_addresses: from where the kubelet's probes come (HOST_IPS, and the pod's default gateway).
-        launcher_image: image that brings the launcher into workers (MUSTER_LAUNCHER_IMAGE).
+        launcher_image: image that brings the launcher into workers (MUSTER_LAUNCHER_IMAGE); needed with jobs.
         coordinator_url: where launchers find a replica, which names the leader (MUSTER_COORDINATOR_URL).
         coordinator_port: port to serve launchers on (MUSTER_COORDINATOR_PORT).
         probe_port: port of /healthz and /readyz, over plain HTTP (MUSTER_PROBE_PORT).
@@ -40,7 +42,7 @@ class Settings:
             or another system such as cert-manager, which keeps the Secret; the operator then makes no authority.
         checker_namespace: where the checkers run (MUSTER_CHECKER_NAMESPACE, which components/burn-in sets); a pod there
             is a checker by its service account. Empty: no pod is, or the creator of such a namespace would speak for
-            nodes.
+            nodes. A profile without tests leaves it empty.
         agent_namespace: where the nodes' agents run (MUSTER_AGENT_NAMESPACE, which the manifests set). Empty: no pod is
             an agent, or the creator of such a namespace would say which agents are alive.
         agent_silence_seconds: how long an agent may be silent before its node takes no new jobs
@@ -49,6 +51,7 @@ class Settings:
     """
 
     namespace: str = "muster-system"
+    profile: InstallationProfile = InstallationProfile.JOBS
     pod_name: str = ""
     pod_ip: str = ""
     node_addresses: frozenset[str] = frozenset()
@@ -74,13 +77,21 @@ class Settings:
             SystemExit: a setting without a default is missing, or one cannot be parsed; the message says which.
         """
         namespace = environment.get("MUSTER_NAMESPACE", "muster-system")
+        profile = InstallationProfile(_choice(environment, "MUSTER_PROFILE", tuple(reversed(InstallationProfile))))
         image = environment.get("MUSTER_LAUNCHER_IMAGE", "")
-        if not image:
+        if profile.has_jobs and not image:
             raise SystemExit("MUSTER_LAUNCHER_IMAGE is not set: name the image that `make images` builds as launcher.")
+        checkers = environment.get("MUSTER_CHECKER_NAMESPACE", "") if profile.has_tests else ""
+        if profile.has_tests and not profile.has_jobs and not checkers:
+            raise SystemExit(
+                f"MUSTER_CHECKER_NAMESPACE is not set, and with MUSTER_PROFILE={profile} checkers test nodes: install "
+                "manifests/components/burn-in, or set MUSTER_PROFILE=health."
+            )
         pod_name = environment.get("POD_NAME", "")
         name = f"{COORDINATOR_SERVICE}.{namespace}.svc"
         return cls(
             namespace=namespace,
+            profile=profile,
             pod_name=pod_name,
             pod_ip=environment.get("POD_IP", ""),
             node_addresses=node_addresses(environment),
@@ -93,7 +104,7 @@ class Settings:
             metrics_port=_port(environment, "MUSTER_METRICS_PORT", 8445),
             worlds_port=_port(environment, "MUSTER_WORLDS_PORT", 8081),
             certificate_issuer=_choice(environment, "MUSTER_CERTIFICATE_ISSUER", (OWN_ISSUER, EXTERNAL_ISSUER)),
-            checker_namespace=environment.get("MUSTER_CHECKER_NAMESPACE", ""),
+            checker_namespace=checkers,
             agent_namespace=environment.get("MUSTER_AGENT_NAMESPACE", ""),
             agent_silence_seconds=_seconds(environment, "MUSTER_AGENT_SILENCE_SECONDS", 600, least=20),
             log_level=environment.get("MUSTER_LOG_LEVEL", "INFO").upper(),

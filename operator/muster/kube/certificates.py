@@ -281,6 +281,32 @@ class CertificateKeeper:
             return None
 
 
+class OwnCertificates:
+    """Certificates that one process makes for itself and keeps in its memory: nothing is read or written, and each
+    replica has others."""
+
+    def __init__(self, namespace: str, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        self._names = names_of(namespace)
+        self._now = now
+        self._authorities: Authorities | None = None
+        self._certificates: Certificates | None = None
+
+    async def ensure(self) -> Certificates:
+        """Return the certificates to use, created or renewed when due."""
+        return await asyncio.to_thread(self._renewed)
+
+    async def read(self) -> Certificates:
+        """Return the same: this process needs no leader to make them."""
+        return await self.ensure()
+
+    def _renewed(self) -> Certificates:
+        now = self._now()
+        authorities = authorities_after(self._authorities, self._certificates, now, may_switch=True)
+        self._certificates = certificates_after(self._certificates, authorities, self._names, now)
+        self._authorities = authorities
+        return self._certificates
+
+
 def _authorities_data(authorities: Authorities) -> dict[str, str]:
     following = authorities.following
     return _encoded(

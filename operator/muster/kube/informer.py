@@ -445,12 +445,17 @@ def occupant_pods(
     clock: Clock = time.monotonic,
     offered: Container[str] = frozenset(),
     nodes: Informer[Any] | None = None,
+    *,
+    with_workers: bool = False,
 ) -> Informer[OccupantView]:
-    """Return an informer of all pods on nodes, Terminating ones included, without finished ones and those labelled as
-    workers. `offered` are the resources that nodes offer.
+    """Return an informer of all pods on nodes, Terminating ones included, without finished ones. `offered` are the
+    resources that nodes offer. Pods labelled as workers are left out unless `with_workers`.
 
     A pod that finishes leaves the selector, which the watch reports as DELETED.
     """
+    query = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
+    if not with_workers:
+        query["labelSelector"] = f"!{JOB_UID_LABEL}"
     return Pods(
         client,
         Kind(
@@ -458,10 +463,7 @@ def occupant_pods(
             paths.core("pods"),
             partial(decode.occupant, offered=offered),
             decode.flat_meta,
-            query={
-                "fieldSelector": "status.phase!=Succeeded,status.phase!=Failed",
-                "labelSelector": f"!{JOB_UID_LABEL}",
-            },
+            query=query,
             keep=lambda pod: bool(pod.node),
             bare=decode.bare_occupant,
         ),

@@ -4,9 +4,10 @@ import asyncio
 import copy
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from muster.controller.nodefitness import NodeFitness
 from muster.controller.nodeperform import TAINT_KEY
 from muster.controller.nodes import Nodes
 from muster.controller.pace import MAX_WRITES_PER_HOUR, Pace
+from muster.controller.profile import InstallationProfile
 from muster.coordinator.hub import Hub
 from muster.kube import decode
 from muster.kube.client import Answers
@@ -153,10 +155,10 @@ class Told:
 class Stage:
     """The loop over a fleet's nodes, with the time in the test's hand."""
 
-    def __init__(self, api: ApiServer | None = None) -> None:
+    def __init__(self, api: ApiServer | None = None, profile: InstallationProfile = InstallationProfile.JOBS) -> None:
         self.api, self.told, self.now, self.later_seconds = api or ApiServer(), Told(), NOW, 0.0
         self.bus = Bus()
-        self.cluster = Cluster(self.api, Hub(lambda: 0.0), self.bus)  # type: ignore[arg-type]
+        self.cluster = Cluster(self.api, Hub(lambda: 0.0), self.bus, profile=profile)  # type: ignore[arg-type]
         self.nodes = Nodes(
             self.api,  # type: ignore[arg-type]
             self.cluster,
@@ -174,8 +176,12 @@ class Stage:
             self.cluster.healths.store.assume(NodeHealth.model_validate_json(data))
 
     def policy(self, **health: Any) -> None:
+        self.policy_of(health=health)
+
+    def policy_of(self, *, health: Mapping[str, Any] = MappingProxyType({}), **spec: Any) -> None:
+        """A FleetPolicy with these parts; nodes are tainted where `health` says nothing else."""
         self.api.version += 1
-        spec = {"health": {"enforcement": "Nodes", "budgets": EVERYTHING, **health}}
+        spec["health"] = {"enforcement": "Nodes", "budgets": EVERYTHING, **health}
         meta = {"name": "default", "uid": "policy", "resourceVersion": str(self.api.version)}
         self.cluster.policies.store.assume(FleetPolicy.model_validate({"metadata": meta, "spec": spec}))
 
@@ -207,9 +213,9 @@ class Stage:
             if any(taint["key"] == TAINT_KEY for taint in node["spec"].get("taints") or ())
         }
 
-    def successor(self) -> "Stage":
+    def successor(self, profile: InstallationProfile = InstallationProfile.JOBS) -> "Stage":
         """The next leader, which knows what the API server has; this one is not run any more."""
-        new = Stage(self.api)
+        new = Stage(self.api, profile)
         new.policy()
         new.now = self.now
         for (kind, _), value in sorted(self.api.objects.items()):

@@ -9,6 +9,7 @@ from typing import Any
 
 from tests.unit.controller.health_stage import ApiServer, Stage
 
+from muster.controller.profile import InstallationProfile
 from muster.controller.repairs import RepairKeeper
 from muster.health.repairs import LOOK_SECONDS
 from muster.kube.errors import AlreadyExists, Conflict, NotFound, ServerError
@@ -64,8 +65,10 @@ class Shop(Stage):
 
     api: WithRequests
 
-    def __init__(self, api: WithRequests | None = None) -> None:
-        super().__init__(api or WithRequests())
+    def __init__(
+        self, api: WithRequests | None = None, profile: InstallationProfile = InstallationProfile.JOBS
+    ) -> None:
+        super().__init__(api or WithRequests(), profile)
         self.repairs = RepairKeeper(
             self.api,  # type: ignore[arg-type]
             self.cluster,
@@ -76,9 +79,9 @@ class Shop(Stage):
         )
         self.policy(**REPAIRS)
 
-    def restarted(self) -> "Shop":
+    def restarted(self, profile: InstallationProfile = InstallationProfile.JOBS) -> "Shop":
         """Another process leads; it knows what is stored, and no more."""
-        other = Shop(self.api)
+        other = Shop(self.api, profile)
         other.now = self.now
         for (kind, _), value in list(self.api.objects.items()):
             if kind != KIND:

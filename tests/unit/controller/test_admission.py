@@ -1,13 +1,16 @@
 """What is said where an admission policy is missing: once, until it is there again."""
 
+import asyncio
 from typing import Any
 
 import pytest
 from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
+from tests.unit.waiting import until
 
 from muster.controller import admission
 from muster.controller.admission import OPERATOR, RECORDS, AdmissionCheck
+from muster.controller.profile import InstallationProfile
 from muster.kube.errors import Forbidden, Invalid, Unreachable
 
 REFUSED = "ValidatingAdmissionPolicy '{0}' with binding '{0}' denied request: no"
@@ -46,6 +49,22 @@ async def asked(check: AdmissionCheck) -> list[dict[str, Any]]:
 
 def missing(policy: str) -> float | None:
     return REGISTRY.get_sample_value("muster_admission_policy_missing", {"policy": policy})
+
+
+@pytest.mark.parametrize(("profile", "policies"), [("burn-in", {OPERATOR}), ("jobs", {OPERATOR, RECORDS})])
+async def test_without_jobs_there_are_no_records_to_protect(
+    server: Server, profile: str, policies: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check = AdmissionCheck(server, "muster-system", InstallationProfile(profile))  # type: ignore[arg-type]
+    asked_for = set[str]()
+
+    async def ask(policy: str, _path: str, _body: Any) -> None:
+        asked_for.add(policy)
+
+    monkeypatch.setattr(check, "ask", ask)
+    running = asyncio.create_task(check.run())
+    await until(lambda: asked_for == policies)
+    running.cancel()
 
 
 async def test_policies_in_force_are_no_news(server: Server) -> None:

@@ -1,5 +1,6 @@
 """What the cluster makes of what the informers see: whose a pod is, who holds a node, who is still expected to talk."""
 
+import functools
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -9,11 +10,14 @@ import pytest
 from tests.unit.lifecycle.builders import an_incident
 
 from muster.api.base import Owner
-from muster.api.fleetpolicy import FleetPolicy, FleetPolicySpec
+from muster.api.fleetpolicy import Enforcement, FleetPolicy, FleetPolicySpec
 from muster.api.trainingjob import Checkpoint
 from muster.controller import cluster as cluster_module
+from muster.controller.bus import Bus
+from muster.controller.cluster import Cluster
+from muster.controller.profile import InstallationProfile
 from muster.coordinator.auth import Caller
-from muster.coordinator.hub import Membership
+from muster.coordinator.hub import Hub, Membership
 from muster.kube import decode
 from muster.kube.client import AWAY_SECONDS
 from muster.kube.decode import NamespaceView, NodeLease, Undecodable
@@ -805,6 +809,44 @@ def test_a_node_is_nobodys_for_the_name_of_a_resource_that_it_does_not_have(scen
     assert cluster.fleet.holders("n0") == {"pod/other/notebook"}
     cluster.occupants.store.assume_deleted(("other", "notebook"), "u2")
     assert (cluster.fleet.holders("n0"), cluster.fleet.used("n0")["pods"]) == (set(), 1)
+
+
+def test_without_jobs_nothing_that_is_only_about_them_is_read(scene: Any) -> None:
+    of_jobs = {"trainingjobs", "gangs", "worker_pods", "priority_classes", "resource_quotas", "namespaces"}
+    names = {source.name for source in scene.cluster.informers}
+    for profile in InstallationProfile:
+        cluster = Cluster(scene.api, Hub(scene.clock), Bus(), profile=profile)
+        read = {source.name for source in cluster.informers}
+        assert read == (names if profile.has_jobs else names - of_jobs), profile
+
+
+async def test_without_jobs_it_is_synced_once_the_rest_is_and_catches_up_with_that(scene: Any) -> None:
+    cluster = Cluster(scene.api, Hub(scene.clock), Bus(), profile=InstallationProfile.OBSERVE)
+    meta = {"name": "default", "uid": "p", "resourceVersion": "9"}
+    spec = {"queueing": {"namespaceSelector": {}}, "health": {"enforcement": "Nodes"}}
+    cluster.policies.store.assume(FleetPolicy.model_validate({"metadata": meta, "spec": spec}))
+    assert cluster.fleet.policy.health.enforcement is Enforcement.OBSERVE
+    refreshed = list[str]()
+    for source in (cluster.jobs, cluster.gangs, cluster.pods, cluster.healths):
+        source.refresh = functools.partial(_note, refreshed, source.name)  # type: ignore[method-assign]
+    assert not cluster.synced
+    for source in cluster.informers:
+        source.synced.set()
+    await cluster.wait_synced()
+    await cluster.refresh()
+    assert cluster.synced
+    assert refreshed == ["nodehealths"]
+
+
+async def _note(names: list[str], name: str) -> None:
+    names.append(name)
+
+
+def test_without_jobs_a_pod_that_is_labelled_as_a_worker_is_one_of_the_others(scene: Any) -> None:
+    """Nothing else would show that it has the node's accelerators."""
+    cluster = Cluster(scene.api, Hub(scene.clock), Bus(), profile=InstallationProfile.HEALTH)
+    assert "labelSelector" in scene.cluster.occupants.kind.query
+    assert "labelSelector" not in cluster.occupants.kind.query
 
 
 def test_decisions_see_a_job_within_the_limits_of_the_policy(scene: Any, make: Any) -> None:

@@ -106,3 +106,16 @@ async def test_a_right_that_is_missing_is_told_once_and_asked_for_again_after_a_
         await world.granted.wait()
     running.cancel()
     assert world.events == ["NodeConditionRefused"]
+
+
+async def test_a_condition_that_may_not_be_removed_is_reported_as_left(monkeypatch: Any) -> None:
+    monkeypatch.setattr(nodemarks, "REFUSED_SECONDS", 0.01)
+    world = World(refuses=True)
+    world.on = False
+    world.nodes["node-1"] = node(conditions=(ConditionView("MusterHealthy", "True", "Healthy", "", NOW),))
+    world.marks.want("node-1", WELL)
+    running = asyncio.create_task(world.marks.run())
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        await world.granted.wait()
+    running.cancel()
+    assert world.events == ["NodeConditionLeft"]

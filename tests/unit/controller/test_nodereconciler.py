@@ -35,6 +35,7 @@ from muster.controller.forgetting import Forgetting
 from muster.controller.nodefigures import MAX_REASONS, publish_by_reason
 from muster.controller.nodeperform import TAINT_KEY
 from muster.controller.pace import MAX_WRITES_PER_HOUR
+from muster.controller.profile import InstallationProfile
 from muster.health import node_plan
 from muster.health.node_world import NodeWorld
 from muster.health.orders import Order
@@ -282,6 +283,41 @@ async def test_a_taint_that_may_not_be_removed_any_more_is_said_with_the_command
     new.nodes.reconciler.mark_nodes(["a"])  # as it is after a pause
     await new.look()
     assert new.tainted() == set()
+
+
+async def test_who_only_observes_takes_its_taints_off_and_says_what_it_leaves_out(stage: Stage) -> None:
+    stage.add("a", "b")
+    stage.say("a", 79)
+    await stage.look()
+    assert stage.tainted() == {"a"}
+    assert stage.told.policies == []
+    observer = stage.successor(InstallationProfile.OBSERVE)
+    observer.say("b", 79)
+    await observer.look()
+    assert observer.tainted() == set()
+    assert [observer.status(name)["state"] for name in ("a", "b")] == ["Unhealthy", "Unhealthy"]
+    assert "exclusion" not in observer.status("b")
+    await observer.look()
+    assert observer.told.policies == ["PartNotInstalled"]
+
+
+@pytest.mark.parametrize(
+    ("profile", "state"), [("burn-in", "Validating"), ("health", "Healthy"), ("observe", "Healthy")]
+)
+async def test_without_tests_no_node_waits_for_one(stage: Stage, profile: str, state: str) -> None:
+    testing = {"preflight": {"profile": "Quick"}}
+    stage.policy_of(**testing)
+    stage.add("a")
+    stage.say("a", 79)
+    await stage.look()
+    stage.say("a", boot="boot-2")
+    await stage.look()
+    assert stage.status("a")["state"] == "Validating"
+    new = stage.successor(InstallationProfile(profile))
+    new.policy_of(**testing)
+    await new.look()
+    assert new.status("a")["state"] == state
+    assert new.tainted() == (set() if state == "Healthy" else {"a"})
 
 
 @pytest.mark.parametrize("taints", [[], [OTHER]], ids=["none", "one"])

@@ -24,8 +24,9 @@ from muster.api.nodehealth import NodeHealth
 from muster.controller import operator, ports
 from muster.controller.cluster import Cluster
 from muster.controller.operator import Operator
+from muster.controller.profile import InstallationProfile
 from muster.controller.readiness import STALE_SECONDS
-from muster.controller.settings import Settings
+from muster.controller.settings import EXTERNAL_ISSUER, Settings
 from muster.coordinator.auth import Caller
 from muster.decision.decided import Decided
 from muster.health.assess import assess
@@ -281,6 +282,80 @@ async def test_a_standby_listens_and_names_the_leader(process: Operator, monkeyp
         process.ports._port = 0
         await process.ports._listen(Pair())  # type: ignore[arg-type]
         assert process.lease.address == want, "published with the next renewal"
+
+
+PROFILES = [{"profile": profile, "checker_namespace": ""} for profile in InstallationProfile]
+LOOPS = {
+    "observe": {
+        "events",
+        "certificates",
+        "nodes",
+        "conditions of nodes",
+        "forgetting machines that are gone",
+        "hours of the fleet",
+        "repairs",
+        "maintenance windows",
+        "admission policies",
+    },
+    "burn-in": {"thresholds", "upkeep"},
+    "jobs": {"queue", "history"},
+}
+
+
+@pytest.mark.parametrize("process", PROFILES, indirect=True, ids=list(InstallationProfile))
+def test_each_profile_has_the_loops_of_its_parts(process: Operator) -> None:
+    profiles = list(InstallationProfile)
+    of_it = profiles[: profiles.index(process.settings.profile) + 1]
+    loops = {name for name, _ in (*process._serving_loops(), *process._deciding_loops())}
+    assert loops == set().union(*(LOOPS.get(profile, ()) for profile in of_it))
+
+
+@pytest.mark.parametrize("process", PROFILES[:2], indirect=True, ids=["observe", "health"])
+async def test_without_a_coordinator_only_metrics_are_served_with_a_certificate_of_its_own(
+    process: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing can be asked of the API server here, so no Secret is read or written."""
+    served = []
+    monkeypatch.setattr(process.ports, "_serve_metrics", served.append)
+    await process.ports.lead()
+    await process.ports.lead()
+    assert len(served) == 2
+    assert served[0] == served[1]
+    assert process.server._listener is None
+    assert process.lease.address == ""
+
+
+@pytest.mark.parametrize("process", PROFILES[:1], indirect=True, ids=["observe"])
+async def test_another_issuer_s_certificate_is_shown_where_there_is_no_coordinator(process: Operator) -> None:
+    settings = replace(process.settings, certificate_issuer=EXTERNAL_ISSUER)
+    made = ports.Ports(process.client, settings, process.server, process.lease)
+    assert isinstance(made._keeper, certificates.CertificateKeeper)
+    await made.close()
+
+
+@pytest.mark.parametrize("process", PROFILES[2:3], indirect=True, ids=["burn-in"])
+async def test_while_jobs_hold_nodes_a_replica_without_jobs_is_not_ready(
+    process: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Cluster, "synced", True)
+    left, done = process._left_jobs, []
+    assert left is not None
+    assert process.readiness.not_ready() == left.problem != ""
+    left.problem = ""
+    assert process.readiness.not_ready() == ""
+
+    async def acquire(lease: Any) -> None:
+        done.append(lease)
+        raise Unreachable(0, "Unreachable", "no further")
+
+    async def synced() -> None:
+        """All is there."""
+
+    monkeypatch.setattr(process.cluster, "wait_synced", synced)
+    monkeypatch.setattr(left, "acquire", acquire)
+    with pytest.raises(Unreachable):
+        await process._lead()
+    assert done == [process.lease]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 return."""
 
 import asyncio
+import contextlib
 import json
 
 import pytest
@@ -10,8 +11,9 @@ from hypothesis import strategies as st
 from tests.unit.controller.repair_shop import KIND, REPAIRS, STEPS, Shop, live_through
 
 from muster.controller import repairs as module
+from muster.controller.profile import InstallationProfile
 from muster.health.repairs import LOOK_SECONDS
-from muster.kube.errors import ServerError
+from muster.kube.errors import Forbidden, ServerError
 
 
 @pytest.fixture
@@ -46,6 +48,29 @@ async def test_from_the_fault_to_the_proved_return(shop: Shop) -> None:
     told = [reason for _, reason in shop.told.reasons if reason.startswith("Repair")]
     assert told == ["RepairRequested", "RepairInProgress", "RepairDone"]
     assert shop.api.count("POST", KIND) == 1
+
+
+async def test_who_only_observes_takes_back_what_nobody_has_begun(shop: Shop) -> None:
+    await shop.asked()
+    observer = shop.restarted(InstallationProfile.OBSERVE)
+    await observer.turn()
+    assert (observer.request(), observer.reasons()) == (None, [])
+    assert observer.repairs._is_wanted() is False, "the kind is not asked for any more"
+    await observer.turn()
+    assert observer.api.count("POST", KIND) == 1
+
+
+@pytest.mark.parametrize(("profile", "is_over"), [("observe", True), ("health", False)])
+async def test_without_the_right_to_requests_only_a_profile_that_makes_them_waits_for_it(
+    shop: Shop, profile: str, is_over: bool
+) -> None:
+    await shop.asked()
+    shop.api.refuses["LIST", KIND] = Forbidden(403, "Forbidden", "no")
+    other = shop.restarted(InstallationProfile(profile))
+    with contextlib.suppress(Forbidden):
+        await other.repairs.reconcile()
+    await other.look()
+    assert (other.reasons() == []) is is_over
 
 
 async def test_it_is_on_record_that_the_node_is_held_before_anybody_is_asked(shop: Shop) -> None:

@@ -28,6 +28,7 @@ from muster.kube.certificates import (
     Authorities,
     Certificates,
     NoCertificatesError,
+    OwnCertificates,
     authorities_after,
     certificates_after,
     names_of,
@@ -286,6 +287,20 @@ class TestExternalIssuer:
         leaders.secrets.put_data(SECRET_NAME, tls_crt=serving.certificate, tls_key=serving.key)
         with pytest.raises(NoCertificatesError, match=r"ca\.crt"):
             leaders.ensure()
+
+
+def test_certificates_of_a_process_s_own_are_renewed_in_its_memory() -> None:
+    now = START
+    keeper = OwnCertificates("muster-system", lambda: now)
+    seen = [asyncio.run(keeper.ensure())]
+    assert asyncio.run(keeper.read()) == seen[0]
+    for _ in range(80):
+        now += 5 * DAY
+        made = asyncio.run(keeper.ensure())
+        assert trusts(made.bundle, made.serving.parsed, now)
+        seen.append(made)
+    assert len({made.serving.certificate for made in seen}) > 40
+    assert len({made.bundle for made in seen}) > 1, "the authority is renewed, too"
 
 
 def test_nothing_is_due_that_is_not() -> None:

@@ -18,6 +18,7 @@ from muster.controller.admission import OPERATOR, RECORDS
 from muster.controller.history import NOTE
 from muster.controller.metrics import PATH, READ
 from muster.controller.operator import LEASE_NAME
+from muster.controller.profile import InstallationProfile
 from muster.controller.settings import COORDINATOR_SERVICE, EXTERNAL_ISSUER, Settings
 from muster.health.sources import UNHEALTHY_TAINT
 from muster.kube.certificates import AUTHORITY_SECRET_NAME, SECRET_NAME, SERVICE_NAME, SERVING_LIFE, names_of
@@ -301,6 +302,25 @@ def test_the_environment_is_one_that_the_operator_takes(deployment: dict[str, An
     assert settings.namespace == "from-the-pod"
     assert settings.launcher_image == f"{UNSET}/launcher:0.1.0"
     assert settings.agent_namespace == AGENT
+
+
+def test_a_profile_needs_what_it_does() -> None:
+    def settings(**more: str) -> Settings:
+        return Settings.from_environment({f"MUSTER_{name}": value for name, value in more.items()})
+
+    with pytest.raises(SystemExit, match="MUSTER_LAUNCHER_IMAGE is not set"):
+        settings()
+    assert settings(LAUNCHER_IMAGE="it").profile is InstallationProfile.JOBS
+    for profile in ("observe", "health"):
+        made = settings(PROFILE=profile, CHECKER_NAMESPACE=CHECKER)
+        assert (made.profile, made.checker_namespace) == (profile, ""), "no checker is trusted"
+    assert settings(PROFILE="burn-in", CHECKER_NAMESPACE=CHECKER).checker_namespace == CHECKER
+    with pytest.raises(SystemExit, match="MUSTER_CHECKER_NAMESPACE is not set, and with MUSTER_PROFILE=burn-in"):
+        settings(PROFILE="burn-in")
+    with pytest.raises(
+        SystemExit, match="MUSTER_PROFILE='all' is not known: give jobs or burn-in or health or observe"
+    ):
+        settings(PROFILE="all")
 
 
 def test_the_overlay_sets_both_images(root: Path, deployment: dict[str, Any]) -> None:

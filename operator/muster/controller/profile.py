@@ -1,0 +1,83 @@
+"""What one installation of Muster does: it judges nodes, and with each further profile it does more.
+
+Whoever makes an informer, a loop or an endpoint asks one property here. No other module compares profiles.
+"""
+
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import Self
+
+from muster.api.fleetpolicy import Enforcement, FleetPolicySpec
+from muster.api.preflight import Profile
+
+
+class InstallationProfile(StrEnum):
+    """The parts that an installation has. Each profile has those of the profiles before it, in this order."""
+
+    OBSERVE = "observe"
+    HEALTH = "health"
+    BURN_IN = "burn-in"
+    JOBS = "jobs"
+
+    @property
+    def acts_on_nodes(self) -> bool:
+        """Whether Muster taints nodes, writes their condition and requests repairs, as the FleetPolicy asks for."""
+        return self._has(InstallationProfile.HEALTH)
+
+    @property
+    def has_tests(self) -> bool:
+        """Whether checkers test nodes, if there are any."""
+        return self._has(InstallationProfile.BURN_IN)
+
+    @property
+    def has_jobs(self) -> bool:
+        """Whether Muster runs TrainingJobs."""
+        return self._has(InstallationProfile.JOBS)
+
+    @property
+    def has_coordinator(self) -> bool:
+        """Whether launchers or checkers report to the operator."""
+        return self.has_tests
+
+    def bounded(self, policy: FleetPolicySpec) -> FleetPolicySpec:
+        """Return the FleetPolicy as far as this profile carries it out: no more than this is ever done."""
+        health, preflight = policy.health, policy.preflight
+        if not self.acts_on_nodes:
+            repair = health.repair.model_copy(update={"actions": []})
+            bounds = {"enforcement": Enforcement.OBSERVE, "node_condition": False, "repair": repair}
+            health = health.model_copy(update=bounds)
+        if not self.has_tests:
+            bounds = {"profile": Profile.DISABLED, "minimum_profile": Profile.DISABLED}
+            preflight = preflight.model_copy(update=bounds)
+        return policy.model_copy(update={"health": health, "preflight": preflight})
+
+    def unmet(self, policy: FleetPolicySpec) -> str:
+        """Return what a FleetPolicy asks for and this profile does not do, and what to install; "" if nothing."""
+        beyond = [(field, profile) for field, profile in _asked(policy) if not self._has(profile)]
+        if not beyond:
+            return ""
+        fields = ", ".join(field for field, _ in beyond)
+        needed = max((profile for _, profile in beyond), key=list(InstallationProfile).index)
+        return (
+            f"Muster is installed with profile {self} (MUSTER_PROFILE), which leaves out what the FleetPolicy asks for "
+            f"by {fields}. Install profile {needed}, or take that out of the FleetPolicy."
+        )
+
+    def _has(self, profile: Self) -> bool:
+        order = list(InstallationProfile)
+        return order.index(self) >= order.index(profile)
+
+
+def _asked(policy: FleetPolicySpec) -> Iterator[tuple[str, InstallationProfile]]:
+    """Yield the fields of a FleetPolicy that ask for a part, with the first profile that has it."""
+    health, preflight = policy.health, policy.preflight
+    if health.enforcement is Enforcement.NODES:
+        yield "spec.health.enforcement", InstallationProfile.HEALTH
+    if health.node_condition:
+        yield "spec.health.nodeCondition", InstallationProfile.HEALTH
+    if health.repair.actions:
+        yield "spec.health.repair.actions", InstallationProfile.HEALTH
+    if preflight.profile is not Profile.DISABLED:
+        yield "spec.preflight.profile", InstallationProfile.BURN_IN
+    if preflight.minimum_profile is not Profile.DISABLED:
+        yield "spec.preflight.minimumProfile", InstallationProfile.BURN_IN
