@@ -19,6 +19,7 @@ COMMANDS = {
     "check": "check",
     "completion": "",
     "decide": "cordon, release, check, lost",
+    "eject": "eject",
     "errors": "",
     "experimentreport": "report --experiment",
     "follow": "logs --follow",

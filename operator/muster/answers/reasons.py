@@ -523,8 +523,8 @@ REASONS: tuple[Reason, ...] = (
         Topic.MANIFEST,
         f"{WAITS}; {WARNS}",
         "Another job of the namespace has the same `checkpoint.directory`. It holds nodes, is older and waits for "
-        "some, or was deleted and has pods that have not ended. The two would go on from each other's checkpoints, or "
-        "write over them.",
+        "some, or was deleted or ejected and has pods that have not ended. The two would go on from each other's "
+        "checkpoints, or write over them.",
         "The job waits (Pending) until the others have ended, been suspended or deleted.",
         "Give the job a directory of its own: delete it, correct it, and create it again. If both jobs have to use "
         "the directory, add the reason to `spec.acceptedWarnings`.",
@@ -702,6 +702,33 @@ REASONS: tuple[Reason, ...] = (
         "The job should leave n1 (NodeDegraded), n2 (NodeCordoned), but no other suitable node is free. Training goes "
         "on; a worker moves at a checkpoint once a node is free. Free one to let it move.",
         next=("see what could be freed: kubectl muster nodes",),
+    ),
+    Reason(
+        "EjectionWaits",
+        Topic.TRAINING,
+        TRAINS_WARNS,
+        "`spec.eject` is true, and a worker could not be told now that it may go on without Muster. The message names "
+        "it.",
+        "It looks after the job as ever, a failure restarts it, and it ejects the gang once all its ranks run and "
+        "every launcher reports.",
+        "Wait, or set `spec.eject` to false. Launchers of an earlier release cannot be ejected: suspend the job and "
+        "let it go on, and they are new.",
+        "spec.eject is set, and the job is not ejected yet: worker 1 on n1 does not report. Until then Muster looks "
+        "after it as usual",
+    ),
+    Reason(
+        "Ejecting, Ejected",
+        Topic.TRAINING,
+        "TrainingJob: REASON, conditions Ejected and Running, Event",
+        "The gang has left Muster on a user's request. Ejected: every worker that may live knows that it may go on "
+        "without. Ejecting: the message names those that were not heard to know of it.",
+        "It decides nothing about the gang any more. While the TrainingJob is there, its pods count as the job's.",
+        "Ejected: run `kubectl muster eject JOB` to its end, which deletes the TrainingJob and leaves the pods alone. "
+        "Ejecting, for longer than a minute: the node of the worker may be dead. Delete the job and create it again: "
+        "it goes on from its newest checkpoint.",
+        "every worker trains on without Muster until its ranks end. The TrainingJob is what is left of it; to delete "
+        "it and leave the pods alone: kubectl muster eject -n team-a llama",
+        next=("delete the TrainingJob and leave its pods alone: kubectl muster eject {called}",),
     ),
     Reason(
         "FailsAtSameStep",

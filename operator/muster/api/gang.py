@@ -891,6 +891,16 @@ class GangSpec(ApiModel):
             "start yet."
         ),
     )
+    ejected: bool = Field(
+        False,
+        json_schema_extra=checks(
+            rule("self || !oldSelf", "an ejected gang is never taken back: delete the job and create it again")
+        ),
+        description=(
+            "ejected is whether the gang has left Muster on the user's request. Its ranks train on to their end, and "
+            "the operator decides nothing about them any more."
+        ),
+    )
     unfenced_workers: list[UnfencedWorker] = Field(
         [],
         max_length=4096,

@@ -617,6 +617,12 @@ class TrainingJobSpec(ApiModel):
         "checkpoint.saveTimeoutSeconds. When it is false again, the job waits for nodes and resumes from its newest "
         "complete checkpoint. The field may change while the job exists.",
     )
+    eject: bool = Field(
+        False,
+        description="eject takes the job out of Muster while its ranks train. They train on to their end, and nothing "
+        "restarts or moves them any more. It waits until all ranks run, and cannot be taken back once the condition "
+        "Ejected is there. Then delete the job and orphan its dependents, as kubectl muster eject does.",
+    )
 
     accepted_warnings: list[Annotated[str, Field(max_length=64, json_schema_extra=checks(_REASON))]] = Field(
         [],
@@ -653,8 +659,8 @@ class Condition(ApiModel):
     type: str = Field(
         min_length=1,
         max_length=64,
-        description="type is the aspect of the job: Placed, Reconciling, Running, Stalled, Succeeded, Suspended or "
-        "TemplateAccepted.",
+        description="type is the aspect of the job: Ejected, Placed, Reconciling, Running, Stalled, Succeeded, "
+        "Suspended or TemplateAccepted.",
     )
     status: ConditionStatus = Field(description="status says whether the condition holds: True, False, or Unknown.")
     reason: str = Field(
@@ -1089,6 +1095,7 @@ class TrainingJob(ApiModel):
                 at=".metadata.name",
             ),
             _asks_no_more_after_the_end("!self.spec.suspend || oldSelf.spec.suspend", ".spec.suspend"),
+            _asks_no_more_after_the_end("!self.spec.eject || oldSelf.spec.eject", ".spec.eject"),
             _asks_no_more_after_the_end(_SAME_RESUME, ".spec.checkpoint.resumeFrom"),
             *(
                 _asks_no_more_after_the_end(

@@ -6,7 +6,7 @@ as far as it names its storage. Claims belong to a namespace. What a driver or a
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from posixpath import normpath
 from typing import Any
 
@@ -16,6 +16,8 @@ from muster.pods.warned import Warned
 from muster.pods.worker_pod import worker_container
 from muster.protocol.checkpoint_names import absolute, is_url
 from muster.world.job import JobWorld
+from muster.world.names import job_name
+from muster.world.views import JOB_UID_LABEL, PodView
 
 DIRECTORY_SHARED = "DirectoryShared"
 DIRECTORY_IN_USE = "DirectoryInUse"
@@ -33,6 +35,7 @@ _OF_AZURE = ("AZURE_STORAGE_ACCOUNT_NAME",)
 _STORES = {"s3": _OF_S3, "s3a": _OF_S3, "az": _OF_AZURE, "abfs": _OF_AZURE, "abfss": _OF_AZURE}
 ELSEWHERE = "a job of another namespace"
 ENDING = "{} (deleted; its pods have not ended)"
+EJECTED = "{job} (ejected; {pods} may train on; kubectl -n {namespace} delete pods -l {label}={uid} ends them)"
 
 
 def place_of(job: TrainingJob) -> str:
@@ -48,6 +51,29 @@ def place_of(job: TrainingJob) -> str:
     if mount is None or not _storage(job, _volume_of(job, mount)):
         return ""
     return location(job, normpath(directory))
+
+
+def saves_to(job: TrainingJob) -> str:
+    """Return the text by which the pods of a job say where it saves, once they belong to no job; "": nowhere.
+
+    Where its place is not known, it is known at least to be that of a job of the same name.
+    """
+    directory = job.spec.checkpoint.directory
+    return place_of(job) or (f"job {job.metadata.name}:{directory}" if directory else "")
+
+
+def ejected_text(pods: Sequence[PodView]) -> str:
+    """Return how the pods of one ejected gang are named to a job that saves to the same directory."""
+    first = pods[0]
+    names = sorted(pod.name for pod in pods)
+    more = f" and {len(names) - MAX_TOLD} more" if len(names) > MAX_TOLD else ""
+    return EJECTED.format(
+        job=job_name(first.name.rsplit("-", 2)[0], first.job_uid),
+        pods=f"{', '.join(names[:MAX_TOLD])}{more}",
+        namespace=first.namespace,
+        label=JOB_UID_LABEL,
+        uid=first.job_uid,
+    )
 
 
 def location(job: TrainingJob, path: str) -> str:

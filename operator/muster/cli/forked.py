@@ -166,7 +166,8 @@ def _holds(directory: str, path: str) -> bool:
 def bare_manifest(raw: Mapping[str, Any], job: TrainingJob, name: str) -> dict[str, Any]:
     """Return the job as a user would have written it, under another name."""
     spec = copy.deepcopy(dict(raw["spec"]))
-    spec.pop("suspend", None)
+    for once in ("suspend", "eject"):
+        spec.pop(once, None)
     raw_metadata = raw.get("metadata") or {}
     metadata: dict[str, Any] = {"name": name, "namespace": job.metadata.namespace}
     for part in ("labels", "annotations"):

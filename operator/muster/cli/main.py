@@ -36,6 +36,7 @@ _FUNCTIONS = {
     "convert": ("convert", "command"),
     "fork": ("fork", "command"),
     "requeue": ("requeue", "command"),
+    "eject": ("eject", "command"),
 }
 
 # What stands in the place of commands that people know from Slurm and from kubectl.

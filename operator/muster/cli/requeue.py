@@ -230,7 +230,7 @@ def _is_terminal() -> bool:
 
 async def _replace(session: Session, job: TrainingJob, manifest: Mapping[str, Any], file: Path) -> None:
     name, namespace = job.metadata.name, session.namespace
-    _save(manifest, file)
+    save_manifest(manifest, file)
     typer.echo(show.printable(f"the manifest is in {file} until the job exists again"), err=True)
     kept = f"Its manifest is in {file}: kubectl create -f {file}"
     path = paths.muster("trainingjobs", namespace=namespace, name=name)
@@ -246,7 +246,7 @@ async def _replace(session: Session, job: TrainingJob, manifest: Mapping[str, An
         raise CliError(
             f"whether job {namespace}/{name} is deleted is not known: {one_line(error.message)}. {kept}, if it is gone"
         ) from error
-    if not await _is_gone(session, path, job.metadata.uid):
+    if not await is_gone(session, path, job.metadata.uid, GONE_WITHIN_SECONDS):
         raise CliError(
             f"job {namespace}/{name} is not gone after {GONE_WITHIN_SECONDS} s, as its pods do not end: see kubectl -n "
             f"{namespace} get pods -l muster.dev/job={name}. {kept}, once it is gone"
@@ -270,7 +270,7 @@ def _remove(file: Path) -> None:
         file.unlink()
 
 
-def _save(manifest: Mapping[str, Any], file: Path) -> None:
+def save_manifest(manifest: Mapping[str, Any], file: Path) -> None:
     """Write the manifest to a new file, which only this user can read: variables may hold secrets.
 
     Raises:
@@ -280,7 +280,7 @@ def _save(manifest: Mapping[str, Any], file: Path) -> None:
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError as error:
         raise CliError(
-            f"there is a file {file}, perhaps of a requeue that did not end: look at it, and remove it or give "
+            f"there is a file {file}, perhaps of a command that did not end: look at it, and remove it or give "
             "another one with --save. Nothing was changed"
         ) from error
     except OSError as error:
@@ -301,12 +301,12 @@ def _save(manifest: Mapping[str, Any], file: Path) -> None:
         ) from error
 
 
-async def _is_gone(session: Session, path: str, uid: str) -> bool:
-    """Wait until the object is gone, for a few minutes at most; returns whether it is.
+async def is_gone(session: Session, path: str, uid: str, seconds: int) -> bool:
+    """Wait until the object is gone, for so many seconds at most; returns whether it is.
 
     An API server that does not answer is asked again: the job is to be created once it is back.
     """
-    for _ in range(GONE_WITHIN_SECONDS):
+    for _ in range(seconds):
         try:
             current = json.loads(await session.client.get(path))
         except NotFound:

@@ -19,7 +19,7 @@ from muster.api.gang import Gang, Member
 from muster.api.nodehealth import LostNode, NodeHealth
 from muster.api.preflight import PreflightPolicy
 from muster.api.trainingjob import LaunchMode, TrainingJob
-from muster.checkpoints.location import ELSEWHERE, ENDING, place_of
+from muster.checkpoints.location import ELSEWHERE, ENDING, ejected_text, place_of, saves_to
 from muster.checkpoints.resume import fork_point_of
 from muster.controller.bus import Bus, Key
 from muster.controller.heartbeats import LeaseAges
@@ -46,7 +46,7 @@ from muster.world.checks import CheckerView, ProbeThreshold
 from muster.world.fleet import STALE_HEARTBEAT_SECONDS, Fleet, SilentShare, claim_of
 from muster.world.job import CreateError, JobWorld, NodeLimit, OtherJob, TemplateVerdict
 from muster.world.joblimits import lowered_fields, within_limits
-from muster.world.names import pod_name_in
+from muster.world.names import job_name, pod_name_in
 from muster.world.quotas import QuotaClaim, QuotaView
 from muster.world.record import is_record, record_flaw, record_key
 from muster.world.resources import PODS
@@ -200,6 +200,8 @@ class Cluster:
         self._places: dict[str, set[Key]] = {}  # where jobs save that want nodes
         # Jobs that are gone or being deleted, by uid: while their pods have not ended, their ranks may still save.
         self._going: dict[str, TrainingJob] = {}
+        # Namespace and place -> pods of no job that save there, by uid: gangs that were ejected.
+        self._ejected: dict[tuple[str, str], dict[str, PodView]] = {}
         self._given: dict[tuple[str, str], frozenset[str]] = {}  # namespace, job uid -> the nodes that its record names
         self._standing: dict[str, dict[str, PodView | OccupantView]] = {}  # node -> the pods there by uid
         self._places_of_pods: dict[str, str] = {}  # uid of a pod -> the node under which it stands there
@@ -567,7 +569,7 @@ class Cluster:
         job_keys = self._places.get(place_of(job), set()) - {object_key(job)}
         own = [name for namespace, name in job_keys if namespace == job.metadata.namespace]
         others = {ELSEWHERE for namespace, _ in job_keys if namespace != job.metadata.namespace}
-        return (*sorted([*own, *self._ending_beside(job)]), *others)
+        return (*sorted([*own, *self._ending_beside(job), *self._ejected_beside(job)]), *others)
 
     def sharing_first(self, job: TrainingJob) -> tuple[str, ...]:
         """The names of jobs of the same namespace and directory that a job without nodes lets go first.
@@ -578,7 +580,7 @@ class Cluster:
         job_keys = self._places.get(place_of(job), set()) - {object_key(job)}
         same = (self.jobs.store.get(key) for key in job_keys if key[0] == job.metadata.namespace)
         first = [other.metadata.name for other in same if isinstance(other, TrainingJob) and self._is_first(other, job)]
-        return tuple(sorted([*first, *self._ending_beside(job)]))
+        return tuple(sorted([*first, *self._ending_beside(job), *self._ejected_beside(job)]))
 
     def _ending_beside(self, job: TrainingJob) -> list[str]:
         """The names of deleted jobs of the same namespace and directory whose pods have not ended."""
@@ -590,6 +592,31 @@ class Cluster:
             and (going.metadata.namespace, place_of(going)) == namespace_and_place
             and self._has_pods(going)
         ]
+
+    def _ejected_beside(self, job: TrainingJob) -> list[str]:
+        """The ejected gangs whose pods may save to the job's directory, as they are named to it."""
+        pods = self._ejected.get((job.metadata.namespace, saves_to(job)), {}).values()
+        by_job: dict[str, list[PodView]] = {}
+        for pod in pods:
+            by_job.setdefault(pod.job_uid, []).append(pod)
+        return [ejected_text(several) for several in by_job.values()]
+
+    def _note_ejected(self, pod: PodView, *, is_present: bool) -> None:
+        """Note a pod that belongs to no job and may save, and have those decided about again that save there.
+
+        Any tenant can make such a pod: it keeps only jobs of its own namespace from that directory.
+        """
+        key = (pod.namespace, pod.saves_to)
+        pods = self._ejected.get(key, {})
+        if (is_present and not pod.owner_uid and bool(pod.node)) == (pod.uid in pods):
+            return
+        if pods.pop(pod.uid, None) is None:
+            self._ejected.setdefault(key, pods)[pod.uid] = pod
+        elif not pods:
+            del self._ejected[key]
+        same_name = job_name(pod.name.rsplit("-", 2)[0], pod.job_uid)
+        for other in {*self._places.get(pod.saves_to, ()), (pod.namespace, same_name)}:
+            self._bus.job_changed.publish(other)
 
     def _has_pods(self, job: TrainingJob) -> bool:
         """Whether pods of a job are on nodes and have not ended."""
@@ -1020,8 +1047,12 @@ class Cluster:
         self._sightings.note(old, new)
         if any(view is not None and self._is_reported_dead(view) for view in (old, new)):
             self._remember_dead(pod.uid)
-        if new is None or new.terminal:
+        if new is None or new.terminal or new.owner_uid != new.job_uid:
             self.hub.retire(pod.uid)
+        if old is not None and old.saves_to and (new is None or new.saves_to != old.saves_to):
+            self._note_ejected(old, is_present=False)
+        if new is not None and new.saves_to:
+            self._note_ejected(new, is_present=not new.terminal)
         if new is None and not self._is_named(pod):
             self._forget(pod.uid)
         if self._occupies(pod, is_present=new is not None and not new.terminal):

@@ -283,6 +283,7 @@ def _is_news(old: Report, new: Report) -> bool:
         or (old.fence_file_attempt, old.fence_file_id) != (new.fence_file_attempt, new.fence_file_id)
         or old.fence_file_error != new.fence_file_error
         or old.moved_attempt != new.moved_attempt
+        or old.ejected != new.ejected
         or (old.local_attempt, old.local_listing_round, old.local_error)
         != (new.local_attempt, new.local_listing_round, new.local_error)
         or (old.address, old.peer_port) != (new.address, new.peer_port)

@@ -33,6 +33,7 @@ from muster.world.views import (
     INDEX_LABEL,
     JOB_UID_LABEL,
     READ_ANNOTATIONS,
+    SAVES_TO_ANNOTATION,
     TERMINAL_PHASES,
     ConditionView,
     ContainerView,
@@ -54,6 +55,7 @@ MAX_POD_BYTES = 256 * 1024
 MAX_MESSAGE = 4096  # characters of one message of a status
 MAX_MESSAGE_OF_LARGE = 64
 MAX_GATES = 16
+MAX_PLACE_CHARS = 4096  # of where a worker's pod says that its job saves
 # Nodes offer a handful. Of a pod with more resources than this only those that nodes offer count, as for a kubelet.
 MAX_RESOURCE_NAMES = 64
 _NO_NAMES: frozenset[str] = frozenset()
@@ -267,8 +269,16 @@ class _PodStatus(msgspec.Struct, rename="camel"):
     init_container_statuses: list[_ContainerStatus] | None = None
 
 
+class _WorkerAnnotations(msgspec.Struct):
+    saves_to: str = msgspec.field(default="", name=SAVES_TO_ANNOTATION)
+
+
+class _WorkerMeta(_ObjectMeta, rename="camel"):
+    annotations: _WorkerAnnotations | None = None
+
+
 class _Pod(msgspec.Struct):
-    metadata: _ObjectMeta
+    metadata: _WorkerMeta
     spec: _PodSpec
     status: _PodStatus | None = None
 
@@ -530,6 +540,7 @@ def pod(data: Raw, offered: Container[str] = _NO_NAMES) -> PodView:
             most,
         ),
         device_claim=_device_claim(meta, spec),
+        saves_to=_saves_to(meta),
     )
 
 
@@ -1002,6 +1013,12 @@ def _requested(spec: _PodSpec, offered: Container[str] = _NO_NAMES) -> dict[str,
         [amounts(spec.overhead)],
         _requests_of_part(spec),
     )
+
+
+def _saves_to(meta: _WorkerMeta) -> str:
+    """Return where a worker's pod says that its job saves; "": nowhere, or the text is longer than any that is ours."""
+    text = meta.annotations.saves_to if meta.annotations is not None else ""
+    return sys.intern(text) if len(text) <= MAX_PLACE_CHARS else ""
 
 
 def _device_claim(meta: _ObjectMeta, spec: _PodSpec) -> str:

@@ -126,6 +126,7 @@ def directive_for(
         peers=_peers(neighbours, record, launcher_of),
         neighbours=len(neighbours),
         fence_seconds=float(member.fence_seconds),
+        ejected=record.ejected or None,
         **common_fields,
     )
 

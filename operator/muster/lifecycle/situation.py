@@ -31,6 +31,13 @@ class Pending:
 
 
 @dataclass(frozen=True, slots=True)
+class Ejected:
+    """The gang has left Muster on the user's request."""
+
+    gang: Gang
+
+
+@dataclass(frozen=True, slots=True)
 class Ending:
     """The job has just ended, and its end is not recorded yet."""
 
@@ -81,7 +88,7 @@ class Training:
     without_place: Mapping[str, str] = field(default_factory=dict)
 
 
-Situation = Deleting | Finished | Pending | Ending | Failing | BlameDue | Leaving | Starting | Training
+Situation = Deleting | Finished | Pending | Ejected | Ending | Failing | BlameDue | Leaving | Starting | Training
 
 
 def situation_of(world: JobWorld) -> Situation:
@@ -96,6 +103,9 @@ def situation_of(world: JobWorld) -> Situation:
     # A job that never had nodes.
     if gang is None:
         return Pending()
+    # No end, failure or evacuation of what has left counts any more.
+    if gang.spec.ejected:
+        return Ejected(gang)
     # An end comes before failures: once all ranks have exited with 0, a lost node is no failure of the job.
     if gang.spec.members and (end := ending.completion_of(world, gang)) is not None:
         return Ending(gang, end)

@@ -5,6 +5,7 @@ Tests: tests/unit/lifecycle/test_waiting_and_binding.py, tests/unit/lifecycle/te
 
 from muster.api.fleetpolicy import Binding
 from muster.api.gang import Member
+from muster.checkpoints.location import saves_to
 from muster.checkpoints.resume import Missing
 from muster.fencing.proofs import is_pod_given_up
 from muster.lifecycle.commit import commit, leftovers
@@ -124,10 +125,10 @@ def _creations(start: StartContext, wanted: list[Member]) -> list[Action]:
     world, settings = start.world, start.settings
     actions: list[Action] = [*support(world, settings)]
     # The policy may have changed since the gang was placed there.
-    ours_to_bind = not scheduler_for(world.job.spec.pod)
+    place, ours_to_bind = saves_to(world.job), not scheduler_for(world.job.spec.pod)
     for member in wanted:
         direct = ours_to_bind and _is_direct(world, member)
-        manifest = worker_manifest(world.job, member, settings, direct=direct, first=start.spec.first)
+        manifest = worker_manifest(world.job, member, settings, direct=direct, first=start.spec.first, saves_to=place)
         actions.append(CreatePod(manifest, member.node))
     return actions
 

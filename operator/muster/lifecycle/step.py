@@ -12,12 +12,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from muster.burnin import progress as burnin
-from muster.lifecycle import ending, evacuating, pending, recovering, starting, training
+from muster.lifecycle import ejecting, ending, evacuating, pending, recovering, starting, training
 from muster.lifecycle.commit import commit
 from muster.lifecycle.plan import CommitGang, Plan
 from muster.lifecycle.situation import (
     BlameDue,
     Deleting,
+    Ejected,
     Ending,
     Failing,
     Finished,
@@ -85,6 +86,8 @@ def _plan(world: JobWorld, settings: WorkerSettings) -> Plan:
             return ending.clean_up(world, end)
         case Pending():
             return pending.plan(world, settings)
+        case Ejected():
+            return ejecting.plan()
         case Ending(gang, end):
             return ending.record_end(world, gang, end)
         case Failing(gang, failures):

@@ -10,7 +10,9 @@ from muster.lifecycle.plan import Action, ApplySupport, Plan
 from muster.lifecycle.start_pods import support
 from muster.pods.worker_pod import WorkerSettings, disruption_budget
 from muster.protocol.messages import RUNNING
+from muster.record.ejection import with_gang_ejected
 from muster.record.fences import with_fence_file, with_longer_fences
+from muster.status import ejection
 from muster.status.report import Announcement, State, StatusReport
 from muster.world.job import JobWorld
 from muster.world.views import FRESH_SECONDS
@@ -32,6 +34,8 @@ def plan(world: JobWorld, gang: Gang, settings: WorkerSettings, without_place: M
         without_place: by node, the reason to leave it, where no worker has a node to move to.
     """
     spec = gang.spec
+    if world.job.spec.eject and not ejection.obstacle(world, spec):
+        return commit(world, with_gang_ejected(spec))
     longer = with_longer_fences(world, spec)
     if longer is not None:
         return commit(world, longer)

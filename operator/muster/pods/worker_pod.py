@@ -20,7 +20,14 @@ from muster.protocol.contract import IDENTITY, PLAIN_IDENTITY
 from muster.protocol.expansion import REFERRING, kept, referring
 from muster.protocol.messages import TOKEN_AUDIENCE
 from muster.world.names import gang_name, pod_name
-from muster.world.views import INCARNATION_LABEL, INDEX_LABEL, JOB_NAME_LABEL, JOB_UID_LABEL, SCHEDULER_NAME
+from muster.world.views import (
+    INCARNATION_LABEL,
+    INDEX_LABEL,
+    JOB_NAME_LABEL,
+    JOB_UID_LABEL,
+    SAVES_TO_ANNOTATION,
+    SCHEDULER_NAME,
+)
 
 MUSTER_DIRECTORY = "/muster"
 IDENTITY_DIRECTORY = "/muster/identity"
@@ -123,7 +130,13 @@ def _shared(job: TrainingJob) -> dict[str, Any]:
 
 
 def worker_manifest(
-    job: TrainingJob, member: Member, settings: WorkerSettings, *, first: Member | None = None, direct: bool = False
+    job: TrainingJob,
+    member: Member,
+    settings: WorkerSettings,
+    *,
+    first: Member | None = None,
+    direct: bool = False,
+    saves_to: str = "",
 ) -> dict[str, Any]:
     """Return the pod of one member: the user's template, pinned to the member's node, with the launcher in front.
 
@@ -136,6 +149,7 @@ def worker_manifest(
         settings: of the installation.
         first: the member of rank 0, to which the others connect; None: the member itself.
         direct: whether Muster binds the pod. It is pinned all the same: no other scheduler may bind it elsewhere.
+        saves_to: where the job saves, by which the pod is known once it belongs to no job; "": nowhere.
     """
     index = member.index
     template = job.spec.template
@@ -155,6 +169,7 @@ def worker_manifest(
             **(template_metadata.get("annotations") or {}),
             "karpenter.sh/do-not-disrupt": "true",
             "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+            **({SAVES_TO_ANNOTATION: saves_to} if saves_to else {}),
         },
         "ownerReferences": [owner_reference(job)],
     }

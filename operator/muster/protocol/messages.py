@@ -295,6 +295,8 @@ class Report:
     local_error: str = for_people()  # why nothing there counts, nor what this attempt saves there; "" if it may
     stacks: Tuple[StackReport, ...] = ()  # of the ranks of attempt `stacks_attempt`; until the next ranks start
     stacks_attempt: int = 0  # the attempt for which Directive.stacks_of_attempt was done; 0 = none
+    # Whether the ranks train on to their end without a coordinator (Directive.ejected); None = it knows no such order.
+    ejected: Optional[bool] = None
     directive_seen: str = ""  # digest of the directive last received; the answer is held while it stays the same
     hold_seconds: float = 0.0  # how long the answer may be held
     protocol: int = PROTOCOL_VERSION
@@ -346,6 +348,9 @@ class Directive:
     local_share: Optional[str] = None
     requested_directory: Optional[str] = None  # list this directory, too: it is another than the job's own
     stacks_of_attempt: Optional[int] = None  # ranks of this attempt print their stacks before they are ended
+    # With RUN: the gang leaves Muster. The ranks of this attempt go on to their end, whatever comes or does not come
+    # from the coordinator afterwards, and the launcher exits with them. Nothing takes this back.
+    ejected: Optional[bool] = None
     protocol: int = PROTOCOL_VERSION
 
 

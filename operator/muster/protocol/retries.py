@@ -44,6 +44,7 @@ class Retries:
         max_backoff_seconds: the longest pause after an error.
 
     Attributes:
+        max_backoff_seconds: as given; it may change.
         leader: host and port of the replica that leads, as another one has named it; None: the Service is asked.
     """
 
@@ -58,7 +59,7 @@ class Retries:
         self._log = log
         self._log_problem = log_problem
         self._chance = chance
-        self._max_backoff_seconds = max_backoff_seconds
+        self.max_backoff_seconds = max_backoff_seconds
         self._lines: Dict[str, _Line] = {POLL: _Line(), TELL: _Line()}
         self._reasons: Set[str] = set()  # why there has been no answer since the last one
 
@@ -90,7 +91,7 @@ class Retries:
         line = self._lines[name]
         line.failures += 1
         line.redirections = 0
-        longest = min(self._max_backoff_seconds, _FIRST_BACKOFF_SECONDS * 2.0 ** min(line.failures - 1, 10))
+        longest = min(self.max_backoff_seconds, _FIRST_BACKOFF_SECONDS * 2.0 ** min(line.failures - 1, 20))
         line.not_before = now + longest * (0.5 + 0.5 * self._chance())
         if why not in self._reasons and len(self._reasons) < _MAX_REASONS:
             self._reasons.add(why)

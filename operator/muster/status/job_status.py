@@ -44,7 +44,7 @@ from muster.recovery.failures import age_at_report, runs_behind
 from muster.recovery.modes import mode_of
 from muster.recovery.verification import verifiers
 from muster.recovery.words import MAX_NODES_IN_NOTE, after_corruption, names_in_note, on_nodes
-from muster.status import save_health, warnings
+from muster.status import ejection, save_health, warnings
 from muster.status.figures import compute_or_fallback
 from muster.status.report import ASSEMBLING, Announcement, State, StatusReport
 from muster.status.suspect_success import success_warnings
@@ -213,6 +213,7 @@ def _training(world: JobWorld, report: StatusReport) -> TrainingJobStatus:
     stopped = _stopped(world, gang)
     stuck = _held_up(world, report.without_place)
     for trouble, words in (
+        (ejection.EJECTION_WAITS, ejection.obstacle(world, gang.spec) if world.job.spec.eject else ""),
         (NO_NODE_TO_MOVE_TO, stuck),
         ("CheckpointsIncomplete", _checkpoint_warning(world)),
         ("CheckpointStoreUnreachable", _unverified(world, gang)),
@@ -245,6 +246,20 @@ def _training(world: JobWorld, report: StatusReport) -> TrainingJobStatus:
     return _build(world, state, reason, facts, troubles=troubles[::-1])
 
 
+def _ejected(world: JobWorld, report: StatusReport) -> TrainingJobStatus:
+    """Return the status of a job whose gang has left Muster, while the job itself is still there."""
+    assert world.gang is not None
+    waiting = ejection.unacknowledged(world)
+    reason, message = ejection.progress(world.job, waiting)
+    facts: _Facts = {
+        "TemplateAccepted": _ACCEPTED,
+        "Placed": (True, "Placed", on_nodes(world.gang.spec)),
+        "Running": (True, reason, message),
+        "Ejected": (not waiting, reason, message),
+    }
+    return _build(world, "Running", reason, facts)
+
+
 def _completed(world: JobWorld, report: StatusReport) -> TrainingJobStatus:
     """Return the status of a job that has ended."""
     completion = report.completion
@@ -265,6 +280,7 @@ _TELLERS: Mapping[State, Callable[[JobWorld, StatusReport], TrainingJobStatus]] 
     State.SUSPENDED: _suspended,
     State.STARTING: _starting,
     State.TRAINING: _training,
+    State.EJECTED: _ejected,
     State.COMPLETED: _completed,
 }
 

@@ -15,6 +15,8 @@ JOB_UID_LABEL = "muster.dev/job-uid"
 JOB_NAME_LABEL = "muster.dev/job"
 INDEX_LABEL = "muster.dev/index"
 INCARNATION_LABEL = "muster.dev/incarnation"
+# Where the pod's job saves (muster.checkpoints.location.saves_to): it outlives the job in an ejected pod.
+SAVES_TO_ANNOTATION = "muster.dev/saves-to"
 
 # spec.schedulerName of pods that Muster binds itself.
 SCHEDULER_NAME = "muster"
@@ -66,6 +68,7 @@ class PodView:
     containers: tuple[ContainerView, ...] = ()
     unschedulable_message: str = ""  # of PodScheduled=False
     device_claim: str = ""  # the name of a ResourceClaim, or of its template, by which it may hold accelerators
+    saves_to: str = ""  # where its job saves (`SAVES_TO_ANNOTATION`)
 
     @property
     def place(self) -> str:

@@ -173,6 +173,7 @@ def test_the_defaults_of_the_server_are_those_of_the_models(
 
 MUTABLE = {
     "spec.suspend": True,
+    "spec.eject": True,
     "spec.acceptedWarnings": ["DirectoryInUse"],
     "spec.placement.avoidNodes": ["node-4"],
     "spec.preflight.profile": "Standard",
@@ -386,6 +387,7 @@ class TestAJobThatHasEnded:
         ("path", "value"),
         [
             ("spec.suspend", True),
+            ("spec.eject", True),
             ("spec.checkpoint.resumeFrom", 50),
             ("spec.recovery.applicationRestartsPerDay", 6),
             ("spec.recovery.hardwareRestartsPerDay", 51),
@@ -461,6 +463,21 @@ def test_updates_of_a_gang(
     assert (result.returncode == 0) == (says is None), result.stdout + result.stderr
     for words in says or ():
         assert words in result.stderr
+
+
+def test_an_ejected_gang_is_never_taken_back(
+    namespace: str, manifest: Callable[..., Any], apply: Callable[..., Any]
+) -> None:
+    for changes, accepted in (
+        ({}, True),
+        ({"spec.ejected": True}, True),
+        ({"spec.ejected": False}, False),
+        ({}, False),
+    ):
+        result = apply(manifest("Gang", changes), "--namespace", namespace)
+        assert (result.returncode == 0) == accepted, result.stdout + result.stderr
+    assert "spec.ejected: Invalid value" in result.stderr
+    assert "delete the job and create it again" in result.stderr
 
 
 def test_users_cannot_write_status(

@@ -301,6 +301,7 @@ JOBS: dict[str, Case] = {
     **dict(bounds("spec.throughput.peakTflopsPerGpu", 1, 10**5)),
     **dict(bounds("spec.completion.ttlSecondsAfterFinished", 0, 31536000)),
     "suspend in words": one("spec.suspend", "yes", "must be of type boolean"),
+    "eject in words": one("spec.eject", "yes", "must be of type boolean"),
     "an accepted warning in words": Case(
         "spec.acceptedWarnings",
         {"spec.acceptedWarnings": ["yes, go on"]},
@@ -961,6 +962,7 @@ FINGERPRINT: dict[str, Any] = {
 }
 
 FULL_GANG_SPEC: dict[str, Any] = {
+    "ejected": True,
     "burnIn": {
         "profile": "Quick",
         "time": TIME,

@@ -208,7 +208,7 @@ def test_what_the_api_server_would_not_take_again_is_not_deleted(api: Any, comma
 
 def test_a_file_that_is_there_is_not_written_over(api: Any, command: Run) -> None:
     put(api).write_text("mine", encoding="utf-8")
-    assert "perhaps of a requeue that did not end" in failed(command("requeue", "llama", "--yes"))
+    assert "perhaps of a command that did not end" in failed(command("requeue", "llama", "--yes"))
     assert "No such file or directory" in failed(command("requeue", "llama", "--yes", "--save", "no/such.yaml"))
     assert api.written == []
     assert command("requeue", "llama", "--yes", "--save", "other.yaml").exit_code == 0

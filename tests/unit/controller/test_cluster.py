@@ -12,6 +12,7 @@ from tests.unit.lifecycle.builders import an_incident
 from muster.api.base import Owner
 from muster.api.fleetpolicy import Enforcement, FleetPolicy, FleetPolicySpec
 from muster.api.trainingjob import Checkpoint
+from muster.checkpoints.location import saves_to
 from muster.controller import cluster as cluster_module
 from muster.controller.bus import Bus
 from muster.controller.cluster import Cluster
@@ -674,6 +675,72 @@ def test_a_deleted_job_has_its_directory_until_its_pods_have_ended(scene: Any, m
     cluster.pods.store.assume_deleted(("ns", make.pod(first, 1, "p1").name), "p1")
     assert ("ns", "second") in scene.rung
     assert cluster.world(second).sharing == ()
+
+
+@pytest.mark.parametrize("directory", ["s3://b/run", "/nobody/knows/where"])
+def test_an_ejected_gang_has_its_directory_until_its_pods_have_ended(scene: Any, make: Any, directory: str) -> None:
+    cluster, spec = scene.cluster, make.job().spec.model_copy(update={"checkpoint": Checkpoint(directory=directory)})
+    first = make.job("first").model_copy(update={"spec": spec})
+    again = first.model_copy(update={"metadata": first.metadata.model_copy(update={"uid": "uid-again"})})
+    pods = [make.pod(first, index, f"p{index}", owner_uid="", saves_to=saves_to(first)) for index in range(2)]
+    for pod in pods:
+        cluster.pods.store.assume(pod)
+    cluster.jobs.store.assume(again)
+    (text,) = cluster.world(again).sharing_first
+    assert text == (
+        f"first (ejected; {pods[0].name}, {pods[1].name} may train on; kubectl -n ns delete pods -l "
+        "muster.dev/job-uid=uid-first ends them)"
+    )
+    assert cluster.world(again).sharing == (text,)
+    cluster.pods.store.assume(replace(pods[0], phase="Succeeded", resource_version=50))
+    assert pods[0].name not in cluster.world(again).sharing_first[0]
+    scene.rung.clear()
+    cluster.pods.store.assume_deleted(("ns", pods[1].name), "p1")
+    assert ("ns", "first") in scene.rung
+    assert cluster.world(again).sharing_first == cluster.world(again).sharing == ()
+
+
+def test_pods_that_no_job_owns_keep_none_of_another_directory_or_namespace_waiting(scene: Any, make: Any) -> None:
+    cluster, spec = scene.cluster, make.job().spec.model_copy(update={"checkpoint": Checkpoint(directory="s3://b/run")})
+    job = make.job("job").model_copy(update={"spec": spec})
+    cluster.jobs.store.assume(job)
+    for name, changes in {
+        "elsewhere": {"namespace": "other"},
+        "another": {"saves_to": "s3://b/other "},
+        "bound-nowhere": {"node": ""},
+        "owned": {"owner_uid": "uid-other"},
+    }.items():
+        values: dict[str, Any] = {"owner_uid": "", "saves_to": saves_to(job), **changes}
+        cluster.pods.store.assume(make.pod(job, 0, f"uid-{name}", **{"name": f"x-{name}-0-1", **values}))
+    assert cluster.world(job).sharing_first == cluster.world(job).sharing == ()
+    forged = make.pod(job, 0, "forged", owner_uid="", saves_to=saves_to(job), name="x-forged-0-1")
+    cluster.pods.store.assume(forged)
+    assert len(cluster.world(job).sharing_first) == 1
+    cluster.pods.store.assume(replace(forged, saves_to="", resource_version=50))
+    assert cluster.world(job).sharing_first == ()
+
+
+def test_the_silence_of_an_ejected_gang_counts_for_nothing(scene: Any, make: Any) -> None:
+    job = make.job()
+    scene.cluster.jobs.store.assume(job)
+    scene.cluster.pods.store.assume(make.pod(job, 0, "p0"))
+    hear(scene, "p0")
+    assert scene.hub.silence(20.0, "ns") == SilentShare(0, 1)
+    scene.cluster.pods.store.assume(make.pod(job, 0, "p0", version=50, owner_uid=""))
+    assert scene.hub.silence(20.0, "ns") == SilentShare(0, 0)
+
+
+def test_an_ejected_pod_takes_its_node_for_what_it_asks_for(scene: Any, make: Any) -> None:
+    job, cluster = make.job(workers=1), scene.cluster
+    cluster.jobs.store.assume(job)
+    cluster.gangs.store.assume(make.gang(job, "p0"))
+    pod = make.pod(job, 0, "p0", requests={"nvidia.com/gpu": 8})
+    cluster.pods.store.assume(pod)
+    cluster.pods.store.assume(replace(pod, owner_uid="", resource_version=50))
+    cluster.jobs.store.assume_deleted(("ns", "j"), "uid-j")
+    assert cluster.fleet.holders("n0") == {f"pod/ns/{pod.name}"}
+    assert cluster.fleet.used("n0") == {"nvidia.com/gpu": 8}
+    assert not cluster.is_empty("n0")
 
 
 def test_of_deleted_jobs_none_is_kept_that_has_no_pods(scene: Any, make: Any) -> None:

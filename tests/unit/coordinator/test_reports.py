@@ -126,6 +126,7 @@ FULL = Report(
     local_error="no answer",
     stacks=(StackReport(3, "/code/data.py:12 in load", "it has none"),),
     stacks_attempt=3,
+    ejected=True,
     directive_seen="abc",
     hold_seconds=5.0,
 )

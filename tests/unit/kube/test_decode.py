@@ -97,6 +97,14 @@ def test_only_a_pod_that_has_ended_has_something_to_say(phase: str, message: str
     assert pod.message == message
 
 
+@pytest.mark.parametrize(("text", "read"), [("claim team/data:/run", "claim team/data:/run"), ("x" * 5000, "")])
+def test_a_pod_says_where_its_job_saves_in_no_more_than_a_place_takes(text: str, read: str) -> None:
+    annotations = {"muster.dev/saves-to": text, "of.another": "system"}
+    body = {**POD, "metadata": {**POD["metadata"], "annotations": annotations}}
+    assert decode.pod(json.dumps(body).encode()).saves_to == read
+    assert decode.pod(json.dumps(POD).encode()).saves_to == ""
+
+
 def test_bare_pod() -> None:
     pod = decode.pod(raw({"metadata": {"name": "x", "namespace": "y", "uid": "u", "resourceVersion": "1"}, "spec": {}}))
     assert (pod.index, pod.incarnation, pod.job_uid, pod.node) == (-1, 0, "", "")

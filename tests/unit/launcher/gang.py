@@ -41,6 +41,9 @@ class Node:
     def runs(self) -> bool:
         return self._world.makes_steps
 
+    def worker_ended(self, worker: Worker) -> None:
+        """Nobody starts another."""
+
     def connects(self, other: Node) -> bool:
         return self._world.only_pings_are_cut or self._world.network.connects(self.name, other.name)
 

@@ -212,3 +212,10 @@ def test_who_is_asked_to_go_on_from_elsewhere_leaves_nothing_out() -> None:
     assert (directive.requested_resume, directive.branch_step, directive.excluded_checkpoints) == ("1000", None, None)
     done = told(Scene(job).gang(go=False, branch=Branch(resume_from="1000", step=1000, excluded_checkpoints="2000:70")))
     assert (done.requested_resume, done.branch_step, done.excluded_checkpoints) == (None, 1000, "2000:70")
+
+
+def test_ranks_of_an_ejected_gang_go_on_without_muster() -> None:
+    assert told(Scene(a_job()).gang(4, ejected=True)).ejected is True
+    assert told(Scene(a_job()).gang(4)).ejected is None
+    replaced = told(Scene(a_job()).gang(4, ejected=True), incarnation=2)
+    assert (replaced.kind, replaced.ejected) == (EXIT, None), "a pod that is no member ends its ranks"

@@ -10,6 +10,7 @@ from muster.api.trainingjob import CompletionRecord, CompletionResult
 from muster.lifecycle.situation import (
     BlameDue,
     Deleting,
+    Ejected,
     Ending,
     Failing,
     Finished,
@@ -21,7 +22,7 @@ from muster.lifecycle.situation import (
 )
 from muster.world.job import JobWorld
 
-ORDER: tuple[type, ...] = (Deleting, Finished, Ending, Failing, BlameDue, Leaving, Training)
+ORDER: tuple[type, ...] = (Deleting, Finished, Ejected, Ending, Failing, BlameDue, Leaving, Training)
 
 
 def world_in(situations: Collection[type]) -> JobWorld:
@@ -33,7 +34,7 @@ def world_in(situations: Collection[type]) -> JobWorld:
         end = CompletionRecord(result=CompletionResult.SUCCEEDED, reason="Completed", attempt=1, time=at(100))
         job = job.model_copy(update={"status": job.status.model_copy(update={"completion": end})})
     scene = Scene(job).fleet(6)
-    scene.gang(incidents=[an_incident(settled=BlameDue not in situations)]).pods()
+    scene.gang(incidents=[an_incident(settled=BlameDue not in situations)], ejected=Ejected in situations).pods()
     scene.all(succeeded(1) if Ending in situations else running(1, step=7))
     scene.node("n1", unschedulable=Leaving in situations)
     if Failing in situations:

@@ -22,12 +22,24 @@ from typing import Callable, Optional, Tuple, Union
 
 from muster.node.launcher.snapshot import Snapshot
 from muster.protocol.channel import Target
-from muster.protocol.messages import EXIT, EXITED, IDLE, RECLAIMING, RUN, RUNNING, WAIT, Directive, Report
+from muster.protocol.messages import (
+    EXIT,
+    EXITED,
+    IDLE,
+    LONGEST_SECONDS,
+    RECLAIMING,
+    RUN,
+    RUNNING,
+    WAIT,
+    Directive,
+    Report,
+)
 from muster.protocol.retries import POLL, TELL, Pause, Retries, problem_of
 
 OVERDUE_SECONDS = 1.0  # silence of a coordinator beyond its pace, of which notice is taken
 _ANSWER_SECONDS = 3.0  # beyond the time that the answer may be held
 _MAX_BACKOFF_SECONDS = 1.0
+_EJECTED_BACKOFF_SECONDS = 600.0  # a launcher whose job may be gone asks seldom: each refusal costs a handshake
 _BETWEEN_POLLS_SECONDS = 0.05
 DONE_SECONDS = 1.0  # to do what the directive says, before the next poll tells how far that has come
 _LATE_SECONDS = 0.5  # after the moment at which the poll was to speak again
@@ -150,6 +162,8 @@ class ReporterCore:
         is_news = snapshot.is_news(self._snapshot)
         self._urgent = self._urgent or is_news
         self._snapshot = snapshot
+        if snapshot.ejected:
+            self._retries.max_backoff_seconds = _EJECTED_BACKOFF_SECONDS
         return is_news
 
     def next_action(self, name: str, now: float) -> Union[Send, Pause]:
@@ -213,6 +227,9 @@ class ReporterCore:
             self._settling = (sent, seen != sent.report.directive_seen, now + DONE_SECONDS)
         if supersedes(directive, self.directive):
             self.directive = directive
+        if self._snapshot.ejected and directive.kind == EXIT:  # the job is gone: there is nothing to report any more
+            for line in (POLL, TELL):
+                self._retries.pause_until(line, now + LONGEST_SECONDS)
         return is_awaited or self.directive != previous_directive
 
     def on_error(self, name: str, sent: Send, why: str, now: float) -> None:

@@ -127,6 +127,7 @@ class Snapshot:
     local_error: str = ""
     stacks: Tuple[StackReport, ...] = ()
     stacks_attempt: int = 0
+    ejected: bool = False
 
     def is_news(self, previous: "Snapshot") -> bool:
         """Whether this state differs from the one before in something that cannot wait for the next periodic report."""

@@ -70,6 +70,7 @@ class LocalGang:
         later, so the fence counts from here, however long the answer took.
         obeys_fence_file: whether the coordinator may rely on the fence file, since it knows that this launcher reads
             it.
+        ejected: whether the ranks go on to their end without a coordinator, which it has ordered.
         served_fence_seconds: the fence that the coordinator has set for this attempt; 0 = none.
         last_scan: number of the scan that was begun once all ranks had ended well, 0 = there is none; None: they have
             not
@@ -85,6 +86,7 @@ class LocalGang:
     told_at: float
     fenced: bool = False
     obeys_fence_file: bool = False
+    ejected: bool = False
     served_fence_seconds: float = 0.0
     last_scan: Optional[int] = None
     ended_at: float = 0.0
@@ -197,6 +199,8 @@ class Supervisor:
         directive = self._reporter.directive()
         if directive is not None and directive.kind == EXIT and self._is_clean():
             return self._exit(directive)
+        if self._gang is not None and self._gang.ejected and self._gang.has_ended and not self._is_ending:
+            return self._exit_with_ranks(self._gang)
         self._reporter.publish(self._snapshot())
         return None
 
@@ -348,7 +352,7 @@ class Supervisor:
         if why:
             self._fencing = True
             self._begin_reclaim(why)
-        elif directive is not None:
+        elif directive is not None and not (self._gang is not None and self._gang.ejected):
             self._follow(directive, now)
 
     def _follow(self, directive: Directive, now: float) -> None:
@@ -364,6 +368,9 @@ class Supervisor:
         elif move is Move.GO_ON and gang is not None:
             gang.served_fence_seconds = max(gang.served_fence_seconds, directive.fence_seconds)
             self._peers.set_neighbours(directive.peers, directive.neighbours, now)
+            if directive.ejected:
+                gang.ejected = True
+                self._log("attempt %d: ejected: its ranks train on without Muster until they end" % gang.attempt)
         elif move is Move.LIST:
             self._idle_attempt, self._listing = wanted_listing(directive)
             self._stamps = None
@@ -450,7 +457,7 @@ class Supervisor:
         """Find out by this launcher's own pings whether a member of the gang is missing, and pass that on to the
         neighbours."""
         gang = self._gang
-        if gang is None:
+        if gang is None or gang.ejected:
             return
         missing = has_silent_peer(self._fence_seconds(gang), self._peers.silent_seconds(now))
         if gang.fenced or self._fencing or missing:
@@ -458,6 +465,8 @@ class Supervisor:
 
     def _poll_fence_file(self, now: float) -> None:
         gang = self._gang
+        if gang is not None and gang.ejected:  # no attempt follows
+            return
         attempt = None if gang is None else 0 if gang.fenced else gang.attempt
         directive = self._reporter.directive() if self._is_clean() else None
         alone = is_alone(self._answered_at(), self._due_at(), now)
@@ -481,6 +490,9 @@ class Supervisor:
         gang = self._gang
         if gang is None or gang.fenced or gang.has_ended:
             return ""
+        if gang.ejected:
+            failed = any(_failed_code(rank.view()) for rank in gang.ranks if rank.has_ended)
+            return "a rank has failed, and nothing restarts an ejected gang" if failed else ""
         steps = [rank.clock.finished_at for rank in gang.ranks if rank.clock.finished_at is not None]
         view = GangView(
             attempt=gang.attempt,
@@ -547,6 +559,7 @@ class Supervisor:
             "local_error": self._local.error,
             "stacks_attempt": self._stacks[0] if self._dump is None else 0,
             "stacks": self._stacks[1],
+            "ejected": gang is not None and gang.ejected,
         }
         return Snapshot(**fields) if gang is None else Snapshot(**dict(fields, **self._of_gang(gang)))
 
@@ -675,6 +688,14 @@ class Supervisor:
         self._last_report(True, _EXIT_REPORT_SECONDS, _EXIT_DRAIN_SECONDS)
         return directive.exit_code
 
+    def _exit_with_ranks(self, gang: LocalGang) -> int:
+        """Exit as the ranks of an ejected gang have ended: with the code of the first that failed by itself, else 0."""
+        codes = [_failed_code(rank.view()) for rank in gang.ranks]
+        code = next((code for code in codes if code), 0)
+        self._log("attempt %d: ejected: its ranks have ended; exiting with code %d" % (gang.attempt, code))
+        self._last_report(True, _EXIT_REPORT_SECONDS, _EXIT_DRAIN_SECONDS)
+        return code
+
     def _last_report(self, clean: bool, report_seconds: float, drain_seconds: float) -> None:
         snapshot = self._snapshot()
         ranks = tuple(rank.last_view() for rank in self._gang.ranks) if self._gang is not None else ()
@@ -717,6 +738,13 @@ def _step_seconds(gang: LocalGang) -> Optional[float]:
 
 def _highest(values: List[Optional[float]]) -> Optional[float]:
     return max((seconds for seconds in values if seconds is not None), default=None)
+
+
+def _failed_code(view: RankSnapshot) -> int:
+    """The exit code for a rank that failed by itself, as a shell gives it; 0: it did not."""
+    if view.ended_by_launcher:
+        return 0
+    return view.exit_code or (128 + view.signal if view.signal else 0)
 
 
 def _end_of(view: RankSnapshot) -> str:

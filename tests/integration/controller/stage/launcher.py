@@ -154,7 +154,7 @@ class Launcher:
         self.reclaim_seconds = 0.0
         self.may_reclaim = asyncio.Event()
         self.may_reclaim.set()
-        self.is_cut = False
+        self.is_cut = self.ejected = False
         self.told_step: int | None = None
         self._training = training
         self._heard_at: dict[int, float] = {}  # by index, the neighbours' last answers
@@ -206,6 +206,8 @@ class Launcher:
         self.state, self._ended_at = EXITED, time.monotonic()
         self._ranks = (replace(self._ranks[0], alive=False, exit_code=exit_code, signal=signal, tail=tail),)
         self._news.set()
+        if self.ejected and not self._exit.done():
+            self._exit.set_result(exit_code or 0)
 
     def made(self, step: int, *, finished: bool) -> None:
         first = self._step is None
@@ -315,6 +317,11 @@ class Launcher:
 
     async def _converge(self) -> None:
         directive = self._directive
+        if self.ejected:
+            return
+        if directive.ejected and directive.attempt == self.attempt and self._ranks:
+            self.ejected = True
+            self._news.set()
         move = next_move(directive, self.attempt if self._ranks else None, self._scanned_for)
         if move is Move.END:
             await asyncio.sleep(self.reclaim_seconds)
@@ -378,4 +385,5 @@ class Launcher:
             launcher_version="scripted",
             directive_seen=self._seen,
             hold_seconds=hold_seconds,
+            ejected=self.ejected,
         )
