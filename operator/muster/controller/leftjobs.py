@@ -98,8 +98,8 @@ class LeftJobs:
     def _described(self, names: list[str]) -> str:
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
         return (
-            f"profile {self._profile} runs no jobs, and jobs hold nodes: {', '.join(names[:NAMED])}{more}. Suspend or "
-            "delete these jobs, or install profile jobs again; until then this replica does not lead"
+            f"profile {self._profile} runs no jobs, and jobs hold nodes: {', '.join(names[:NAMED])}{more}. Suspend, "
+            "eject or delete these jobs, or install profile jobs again; until then this replica does not lead"
         )
 
     async def _names(self) -> list[str]:

@@ -1,6 +1,6 @@
 """What one installation of Muster does: it judges nodes, and with each further profile it does more.
 
-Whoever makes an informer, a loop or an endpoint asks one property here. No other module compares profiles.
+Code that makes an informer, a loop or an endpoint asks one property here. No other module compares profiles.
 """
 
 from collections.abc import Iterator
