@@ -69,6 +69,8 @@ def consequence_of(decision: Decision, facts: Known) -> list[str]:
 
 
 def _of_cordon(facts: Known) -> list[str]:
+    if facts.refused and facts.refused.kind is RefusalKind.OUTSIDE_SCOPE:
+        return [f"it is {facts.refused}, where Muster does nothing: the cordon takes effect once the node is selected"]
     consequences = ["it takes no new worker of a training job"]
     jobs = [name for name in facts.used_by or () if not _foreign(name)]
     others = [name for name in facts.used_by or () if _foreign(name)]

@@ -176,7 +176,8 @@ REASONS: tuple[Reason, ...] = (
         "NodeNotUsable",
         Topic.WAITING,
         WAITS,
-        "A node that was chosen for a worker was cordoned, tainted, filled or found faulty before the pod was bound.",
+        "Before its pod was bound, the node of a worker was cordoned, tainted, filled, found faulty or left out by "
+        "`spec.scope` of the FleetPolicy.",
         "The worker goes to another node.",
         _NOTHING,
         "The node of a worker can no longer run its pod: worker 2 on n2 (cordoned). Muster moves it: attempt 2 on "
@@ -1636,6 +1637,27 @@ REASONS: tuple[Reason, ...] = (
         "Muster sees faults on these nodes again.",
         _NOTHING,
         "Enough agents are Ready again: Muster sees faults on their nodes.",
+    ),
+    Reason(
+        "ScopeEmpty",
+        Topic.POLICY,
+        POLICY_EVENT,
+        "`spec.scope.nodeSelector` selects [no node of the cluster](docs/install.md#on-some-of-the-nodes).",
+        "No job starts, and Muster does nothing about any node. Gangs that run go on.",
+        "Correct the selector, or label nodes: `kubectl get nodes --show-labels`.",
+        "FleetPolicy default: spec.scope.nodeSelector selects none of the cluster's nodes (12), so no job starts. "
+        "Correct the selector.",
+    ),
+    Reason(
+        "JobsOutsideScope",
+        Topic.POLICY,
+        POLICY_EVENT,
+        "A changed `spec.scope.nodeSelector` leaves out [nodes on which jobs have workers]"
+        "(docs/install.md#on-some-of-the-nodes). The message names the jobs.",
+        "The workers go on there. One that dies is replaced on a selected node.",
+        "Nothing. To have a job leave at once, suspend it and resume it.",
+        "FleetPolicy default: spec.scope.nodeSelector leaves out nodes of team-a/llama. Their workers go on there, and "
+        "new ones come to other nodes.",
     ),
     Reason(
         "NodeTaintRefused",

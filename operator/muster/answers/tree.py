@@ -13,7 +13,7 @@ from pydantic import Field
 from muster.answers.explanation import OUTPUT_VERSION
 from muster.answers.health import HealthRow, excluded_for
 from muster.api.base import ApiModel
-from muster.placement.eligibility import STALE, Requirements, unusable
+from muster.placement.eligibility import OUTSIDE_SCOPE, STALE, Requirements, unusable
 from muster.placement.natural import natural
 from muster.placement.where import domain_path
 from muster.world.fleet import STALE_HEARTBEAT_SECONDS, Fleet
@@ -173,12 +173,13 @@ def _natural(path: Path) -> tuple[object, ...]:
 
 def _node_row(node: NodeView, path: Path, fleet: Fleet, tolerated: Sequence[str], health: HealthRow | None) -> NodeRow:
     """Return the node as placement sees it for a worker with these tolerations and no other constraints."""
-    unhealthy = excluded_for(health) if health else ""
+    plain_reason = OUTSIDE_SCOPE if node.name in fleet.outside else excluded_for(health) if health else ""
     resource = fleet.policy.accelerator_resource
     # Nodes with accelerators commonly have a taint of this name, which pods that ask for accelerators tolerate.
     tolerations = [{"key": key, "operator": "Exists"} for key in (resource, *tolerated)]
     silent = fleet.heartbeats.age_seconds(node.name) >= STALE_HEARTBEAT_SECONDS
-    why = unhealthy or (STALE if silent else unusable(node, Requirements(0, {"tolerations": tolerations}, {}), fleet))
+    needs = Requirements(0, {"tolerations": tolerations}, {})
+    why = plain_reason or (STALE if silent else unusable(node, needs, fleet))
     holders = sorted(fleet.name_of(holder) for holder in fleet.holders(node.name))
     return NodeRow(
         name=node.name,

@@ -35,6 +35,18 @@ def _short_name(example: str) -> JsonDict:
     )
 
 
+class Scope(ApiModel):
+    """Scope sets which nodes are Muster's. All others are left alone."""
+
+    node_selector: LabelSelector | None = Field(
+        None,
+        description="nodeSelector selects the nodes that Muster uses, judges and tests, by the labels of the Nodes. "
+        "On another node Muster creates no pod, orders no test, writes no taint, condition or NodeHealth and requests "
+        "no repair. A gang that has workers there keeps them until they end; new ones come to selected nodes. Absent: "
+        "all nodes are selected.",
+    )
+
+
 class TopologyLevel(ApiModel):
     """TopologyLevel is one level of the cluster's network tree, such as rack.
 
@@ -782,6 +794,7 @@ class JobLimits(ApiModel):
 class FleetPolicySpec(ApiModel):
     """FleetPolicySpec is what the platform team sets for the whole cluster. All fields are optional."""
 
+    scope: Scope = Scope()
     topology: Topology = Topology()
     pools: list[NodePool] = Field(
         [],

@@ -211,6 +211,8 @@ def _reports(world: JobWorld, record: GangSpec, profile: Profile) -> BurnInRepor
 
 def _role_of(heard: BurnInReports, worker_view: WorkerView) -> _Role:
     node = worker_view.member.node
+    if node in heard.world.fleet.outside:
+        return _Role.NONE
     view = heard.checkers.get(node)
     # A test of the host alone proves nothing about its GPUs.
     if not heard.world.job.spec.gpus_per_node and view is not None and view.report.gpus > 0:

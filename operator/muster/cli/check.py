@@ -23,6 +23,7 @@ from muster.api.nodehealth import CheckOutcome, CheckRequest, CheckResult, NodeH
 from muster.api.preflight import Profile
 from muster.cli import show
 from muster.cli.decide import NodesArgument, current_user, nodes_there, readable_fleet, write
+from muster.cli.errors import CliError
 from muster.cli.session import ContextOption, KubeconfigOption, NamespaceOption, Options, OutputOption, Session, run
 from muster.kube import paths
 from muster.protocol.profiles import PROFILES
@@ -92,11 +93,16 @@ async def check(session: Session, names: Sequence[str], profile: Profile, *, wai
         ApiError: the API server did not answer as it should.
     """
     nodes = await nodes_there(session, names)
+    readable = await readable_fleet(session, nodes.values())
+    if outside := [name for name in names if name in readable.fleet.outside]:
+        raise CliError(
+            f"{show.folded(outside)}: outside spec.scope of FleetPolicy default, where Muster tests nothing. Nothing "
+            "was changed"
+        )
     user, servers_time = await current_user(session)
     request = CheckRequest(id=uuid.uuid4().hex[:16], profile=profile, user=user, time=clock.current_time(servers_time))
     for name in names:
         await write(session, name, {"check": request.to_json()}, FIELD_MANAGER)
-    readable = await readable_fleet(session, nodes.values())
     holders = {name: readable.facts_of_node(nodes[name], None).used_by for name in names}
     free = [name for name in names if not holders[name]]
     results = await _results(session, free, request) if wait else {}

@@ -86,7 +86,11 @@ class AgentSilences:
         """Take in a change of a node, its record or its agent's Pod."""
         if not self._namespace:
             return
-        node, health = self._cluster.fleet.nodes.get(name), self._cluster.healths.store.get(("", name))
+        fleet = self._cluster.fleet
+        node, health = (
+            None if name in fleet.outside else fleet.nodes.get(name),
+            self._cluster.healths.store.get(("", name)),
+        )
         pods = self._cluster.agents.store.by_index(name)
         (self._unheard.add if self._is_unheard(node, health) else self._unheard.discard)(name)
         if node is None or not isinstance(health, NodeHealth) or not _is_missed(node, health, pods):
@@ -168,4 +172,4 @@ def _was_missed(health: NodeHealth) -> bool:
 
 def _facts(node: NodeView) -> tuple[Any, ...]:
     """The facts about a node that matter to whether its agent is missed."""
-    return node.ready, node.boot_id, node.capacity
+    return node.ready, node.boot_id, node.capacity, node.labels

@@ -29,12 +29,11 @@ class Equipment:
         cluster.nodes.store.subscribe(self._node_changed)
         cluster.healths.store.subscribe(self._health_changed)
 
-    def ignore_ports(self, ignored: IgnoredPortFilter) -> None:
-        """Do not count these ports from now on."""
-        if ignored != self._ignored:
-            self._ignored = ignored
-            for name in self._cluster.fleet.nodes:
-                self._note(name)
+    def apply_policy(self, ignored: IgnoredPortFilter) -> None:
+        """Take in a FleetPolicy that has changed: its scope, and the ports that do not count from now on."""
+        self._ignored = ignored
+        for name in self._cluster.fleet.nodes:
+            self._note(name)
 
     def lack_of(self, node: str) -> Lack | None:
         """What a node lacks, as of the last call of `changed`; None: nothing, as far as is known."""
@@ -60,7 +59,7 @@ class Equipment:
     def _note(self, name: str) -> None:
         node, health = self._cluster.fleet.nodes.get(name), self._cluster.healths.store.get(("", name))
         agent = health.status.agent if isinstance(health, NodeHealth) else None
-        if node is None or agent is None:
+        if node is None or agent is None or name in self._cluster.fleet.outside:
             self._equals.set_machine(name, "", None)
         else:
             kind = kind_of(node, agent, self._cluster.fleet.policy.accelerator_resource)

@@ -59,7 +59,8 @@ class FailureReports:
 
     def job_failures(self, node: str, now: datetime) -> list[JobFailureReport]:
         """The failures of jobs that have followed a node."""
-        return self._job_failures.failures_on(node, len(self._cluster.fleet.nodes), now)
+        fleet = self._cluster.fleet
+        return self._job_failures.failures_on(node, len(fleet.nodes) - len(fleet.outside), now)
 
     def unheard_seconds(self) -> float:
         """For how long a new leader may not have heard yet which tests nodes have passed; 0 once it has."""

@@ -93,7 +93,7 @@ class FleetHoursKeeper:
     async def _count(self) -> Counter[GpuState]:
         counts, slices, reserved = Counter[GpuState](), Slices(self._clock), self._reserved()
         fleet, resource = self._cluster.fleet, self._cluster.policy().accelerator_resource
-        for node in list(fleet.nodes.values()):
+        for node in fleet.in_scope():
             gpus = node.accelerators(resource)
             if gpus > 0:
                 counts[state_of(fleet, node, reserved)] += gpus

@@ -26,6 +26,7 @@ class NodeFitness:
         self._decided: dict[str, DecidedFitness] = {}  # by node that this leader has decided about
         cluster.healths.store.subscribe(self._record_changed)
         cluster.nodes.store.subscribe(self._node_changed)
+        cluster.policies.store.subscribe(lambda _old, _new: self._show_all())
 
     def note_decision(self, name: str, decided: DecidedFitness) -> None:
         """Take in the leader's newest decision about a node.
@@ -42,8 +43,12 @@ class NodeFitness:
         self._show(object_key(value)[1])
 
     def _node_changed(self, old: NodeView | None, new: NodeView | None) -> None:
-        if old is None or new is None:
+        if old is None or new is None or old.labels != new.labels:
             self._show((new or old).name)  # type: ignore[union-attr] # one of them is there
+
+    def _show_all(self) -> None:
+        for name in self._cluster.fleet.nodes:
+            self._show(name)
 
     def _show(self, name: str) -> None:
         fleet, fitness = self._cluster.fleet, self._fitness_of(name)
@@ -59,8 +64,8 @@ class NodeFitness:
 
     def _fitness_of(self, name: str) -> Fitness:
         record = self._cluster.healths.store.get(("", name))
-        if name not in self._cluster.fleet.nodes:
-            if record is None:
+        if name not in self._cluster.fleet.nodes or name in self._cluster.fleet.outside:
+            if record is None or name in self._cluster.fleet.outside:
                 self._decided.pop(name, None)
             return _NOTHING
         recorded = UNREADABLE if isinstance(record, Undecodable) else _NOTHING

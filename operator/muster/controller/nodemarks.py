@@ -47,7 +47,7 @@ class NodeMarks:
         self._cluster = cluster
         self._events = events
         self._wall_clock = wall_clock
-        self._wanted: dict[str, Mark] = {}
+        self._wanted: dict[str, Mark | None] = {}  # None: there is to be no condition
         self._queue: dict[str, None] = {}  # in order
         self._stirred = asyncio.Event()
         self._pace = Pace(clock)
@@ -57,6 +57,11 @@ class NodeMarks:
     def want(self, name: str, verdict: Verdict) -> None:
         """Set the verdict that the node's condition has to show from now on, where there has to be a condition."""
         self._wanted[name] = mark_of(name, verdict)
+        self._enqueue(name)
+
+    def clear(self, name: str) -> None:
+        """Have the condition removed from a node outside the FleetPolicy's scope."""
+        self._wanted[name] = None
         self._enqueue(name)
 
     def forget(self, name: str) -> None:

@@ -172,6 +172,22 @@ class NodePerformer:
         if plan.taint is not None and node is not None:
             await self._taint(node, plan.taint)
 
+    async def clear(self, name: str) -> bool:
+        """Remove Muster's taint from a node outside the FleetPolicy's scope; returns False if that has failed.
+
+        Raises:
+            LeadershipLost: this process may not write any more.
+        """
+        node = self._cluster.fleet.nodes.get(name)
+        try:
+            if node is not None:
+                await self._taint(node, ChangeTaint(False, ""))
+        except ApiError as error:
+            log.warning("taint not removed", node=name, error=str(error))
+            self._rests_until[name] = self._clock() + REST_SECONDS
+            return False
+        return True
+
     def forget(self, name: str) -> None:
         """Drop what is known of a node that is gone."""
         self.in_force.pop(name, None)

@@ -187,8 +187,10 @@ class NodeReconciler:
 
     def _apply_policy(self) -> None:
         self._reports.policy()
-        if self._worlds.apply_policy():
+        is_new = self._worlds.apply_policy()
+        if is_new:
             self._reports.contradictions(self._worlds.rules.problems)
+        self._reports.scope(is_new=is_new)
 
     async def _assessed(self, due: Iterable[str], failed: set[str], now: datetime) -> set[str]:
         """Judge these nodes; returns the names of those whose verdict asks for something that may not be in force yet.
@@ -219,6 +221,11 @@ class NodeReconciler:
         """Judge one node, and keep the verdict."""
         if name not in self._cluster.fleet.nodes:
             self._forget(name, now)
+            self._marks.forget(name)
+            return
+        if name in self._cluster.fleet.outside:
+            self._forget(name, now)
+            self._clear(name)
             return
         worlds, world = self._worlds, self._worlds.world_of(name, now)
         if world is None:
@@ -234,15 +241,22 @@ class NodeReconciler:
         self._marks.want(name, verdict)
 
     def _forget(self, name: str, now: datetime) -> None:
-        """Drop what is known of a node that is gone."""
+        """Drop what is known of a node that is gone, or outside the scope. Its record stays."""
         self._reports.readable(name)
         self._reports.refuted(name)
         self._engine.set_verdict(name, None)
         self._unjudged.discard(name)
         self._performer.forget(name)
-        self._marks.forget(name)
         self._worlds.note_verdict(name, None, now)
         self.mark_nodes(self._engine.forget_test(name))
+
+    def _clear(self, name: str) -> None:
+        """Begin to remove Muster's taint and condition from a node outside the scope."""
+        self._marks.clear(name)
+        if is_tainted(self._cluster.fleet.nodes[name]):
+            task = asyncio.create_task(self._performer.clear(name), name=f"health of {name}")
+            self._writes[name] = _Writes(task, Effect())
+            task.add_done_callback(lambda task: self._ended(name, task))
 
     def _circumstances(self, now: datetime) -> Circumstances:
         nodes = self._cluster.fleet.nodes.keys()

@@ -15,6 +15,7 @@ from muster.health.figures import Breaker
 from muster.kube.decode import Undecodable
 from muster.kube.events import NORMAL, WARNING, EventRecorder, Regarding
 
+MAX_JOBS = 8
 _YIELDS = ""  # no cause: what others claim
 
 log = structlog.get_logger()
@@ -35,6 +36,7 @@ class NodeReports:
         self._events = events
         self._policy_problem = ""
         self._policy_unmet = ""
+        self._is_scope_empty = False
         self._refuted: set[str] = set()
         self._held: frozenset[tuple[str, str]] = frozenset()  # pools with causes and kinds of budgets
         self._silent: frozenset[str] = frozenset()  # pools
@@ -125,6 +127,24 @@ class NodeReports:
         _contradictions.set(len(problems))
         for problem in problems:
             log.warning("the FleetPolicy contradicts itself", problem=problem)
+
+    def scope(self, *, is_new: bool) -> None:
+        """Report a scope that selects no node, and the jobs that a new one has left outside."""
+        fleet, was_empty = self._cluster.fleet, self._is_scope_empty
+        self._is_scope_empty = 0 < len(fleet.outside) == len(fleet.nodes)
+        text = "FleetPolicy default: spec.scope.nodeSelector"
+        if self._is_scope_empty and not was_empty:
+            count = len(fleet.nodes)
+            text = f"{text} selects none of the cluster's nodes ({count}), so no job starts. Correct the selector."
+            log.warning("scope empty", message=text)
+            record_policy_event(self._cluster, self._events, WARNING, "ScopeEmpty", text)
+        holders = {holder for node in fleet.outside for holder in fleet.holders(node)} if is_new else set()
+        jobs = sorted(fleet.name_of(holder) for holder in holders if not holder.startswith("pod/"))
+        if jobs:
+            names = ", ".join(jobs[:MAX_JOBS]) + (f" and {len(jobs) - MAX_JOBS} more" if len(jobs) > MAX_JOBS else "")
+            text = f"{text} leaves out nodes of {names}. Their workers go on there, and new ones come to other nodes."
+            log.warning("jobs outside the scope", jobs=len(jobs), message=text)
+            record_policy_event(self._cluster, self._events, WARNING, "JobsOutsideScope", text)
 
     def policy(self) -> None:
         """Report that the FleetPolicy asks for what this installation does not do, or that it cannot be read, and what

@@ -124,7 +124,7 @@ class NodeWorlds:
         self._engine.node_index.rebuild(self._cluster.fleet)
         for name in self._cluster.fleet.nodes:  # which resource the accelerators are may have changed
             self._agents.note(name)
-        self._equipment.ignore_ports(self.rules.ignored_ports)
+        self._equipment.apply_policy(self.rules.ignored_ports)
         return True
 
     def lead(self) -> None:

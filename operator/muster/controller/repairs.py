@@ -205,6 +205,8 @@ class RepairKeeper:
 
     def _case(self, name: str) -> Case | None:
         """The facts about a node for the decision whether to request a repair; None while they are not known."""
+        if name in self._cluster.fleet.outside:  # what is not in progress yet is withdrawn
+            return Case(name, None)
         record, verdict = self._cluster.node_record(name), self._nodes.verdict_of(name)
         in_force = self._nodes.effect_in_force(name)
         if record is None or verdict is None or in_force is None:

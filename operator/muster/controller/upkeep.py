@@ -141,7 +141,8 @@ class UpkeepKeeper:
         fleet, resource = self._cluster.fleet, self._cluster.policy().accelerator_resource
         if self._nodes.is_repaired(node):
             return False
-        return node in fleet.nodes and not fleet.holders(node) and not fleet.used(node).get(resource)
+        is_ours = node in fleet.nodes and node not in fleet.outside
+        return is_ours and not fleet.holders(node) and not fleet.used(node).get(resource)
 
     def _accelerators(self, node: str, resource: str) -> int | None:
         return self._cluster.fleet.nodes[node].capacity.get(resource) or None

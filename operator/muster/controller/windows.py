@@ -76,7 +76,7 @@ class WindowKeeper:
         fleet = self._cluster.fleet
         current_problems: list[Problem] = []
         if fleet.policy.maintenance.windows:
-            for problem in problems(fleet.policy, list(fleet.nodes.values()), self._wall_clock()):
+            for problem in problems(fleet.policy, fleet.in_scope(), self._wall_clock()):
                 if problem is None:
                     await slices.pause()
                 else:

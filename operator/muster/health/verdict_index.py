@@ -49,8 +49,10 @@ class NodeIndex:
         Args:
             name: of the node.
             node: as last read; None: the node does not exist any more.
-            fleet: its policy names the topology labels and the accelerator.
+            fleet: its policy names the topology labels and the accelerator. A node outside its scope counts as none.
         """
+        if name in fleet.outside:
+            node = None
         previous_path, pool = self.domains.pop(name, None), self.pools.pop(name, "")
         if previous_path is not None:
             self.sizes[pool, previous_path] -= 1

@@ -79,6 +79,25 @@ def give_members_nodes(start: StartContext) -> Plan | None:
     return Plan(old_pods, StatusReport(State.STARTING, answer=answer), wake_in_seconds=TICK_SECONDS)
 
 
+def move_off_nodes_outside(start: StartContext) -> Plan | None:
+    """Return the plan that moves workers off nodes outside the FleetPolicy's scope; None: no pod would be made there.
+
+    A worker that has its pod there stays. Where no other node is free, the worker has none and waits for one: whatever
+    the record says, no new pod comes to such a node.
+    """
+    world, outside = start.world, start.world.fleet.outside
+    workers = [view for view in world.worker_views if view.member.node in outside and not (view.pod and view.pod.node)]
+    if not workers:
+        return None
+    moved = moves.with_members_moved(world, start.spec, {view.index for view in workers}, NODE_CLOSED)
+    left_out = ", ".join(view.where for view in workers)
+    note = (
+        f"The FleetPolicy's spec.scope leaves out nodes that were chosen before: {left_out}. "
+        f"Muster makes no pod there: attempt {moved.attempt} {on_nodes(moved)}"
+    )
+    return commit(world, moved, Announcement(NODE_CLOSED, note, warning=True))
+
+
 def move_late_workers(start: StartContext) -> Plan | None:
     """Return the plan after some workers did not come to run in time; None: none is late.
 

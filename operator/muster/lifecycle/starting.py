@@ -16,6 +16,7 @@ from muster.lifecycle.start_nodes import (
     give_members_nodes,
     move_late_workers,
     move_off_closed_nodes,
+    move_off_nodes_outside,
     return_nodes_beyond_limit,
 )
 from muster.lifecycle.start_pods import (
@@ -36,6 +37,8 @@ MANAGED: tuple[Gate, ...] = (
     return_nodes_beyond_limit,
     # All or nothing: no pod is made before each member has a node.
     give_members_nodes,
+    # No pod comes to a node that the FleetPolicy's scope leaves out, whenever it was chosen.
+    move_off_nodes_outside,
     # Former ranks may have saved until they were fenced: what launchers listed before that does not count.
     list_checkpoints_again,
     # After the assembly timeout nothing more is awaited of a worker that does not run on its node.
@@ -62,6 +65,7 @@ PLAIN: tuple[Gate, ...] = (
     # As in MANAGED.
     return_nodes_beyond_limit,
     give_members_nodes,
+    move_off_nodes_outside,
     # Ranks start with their pods, so a pause after repeated failures comes before the first pod.
     back_off,
     # For the same reason former ranks have to be fenced by then: no barrier keeps the new ones from training beside

@@ -84,7 +84,7 @@ def candidate_nodes(
         request: the request.
         depth: of the level inside one domain of which all nodes must lie; 0 for none.
     """
-    barred = dict.fromkeys(fleet.heartbeats.older_than(STALE_HEARTBEAT_SECONDS), STALE)
+    barred = dict.fromkeys(set(fleet.heartbeats.older_than(STALE_HEARTBEAT_SECONDS)).difference(fleet.outside), STALE)
     barred.update(request.needs.avoid)
     barred.update(dict.fromkeys(request.kept, OWN))
     eligibility = tree.eligibility

@@ -83,6 +83,7 @@ def refusal(node: NodeView, needs: Requirements, fleet: Fleet, job_uid: str) -> 
     return lacking(node, needs, fleet)
 
 
+OUTSIDE_SCOPE = Refusal(RefusalKind.OUTSIDE_SCOPE, "outside spec.scope of FleetPolicy default")
 STALE = Refusal(RefusalKind.SILENT, "without a heartbeat")
 IN_USE = Refusal(RefusalKind.IN_USE, "in use")
 UNSELECTED = Refusal(RefusalKind.UNSELECTED, "excluded by the template's node selector or affinity")
@@ -103,7 +104,11 @@ def unusable(node: NodeView, needs: Requirements, fleet: Fleet) -> Refusal | Non
 
 
 def closed(node: NodeView, needs: Requirements, fleet: Fleet) -> Refusal | None:
-    """Return which state or taint of the node keeps the worker away; None if none does. Labels are not checked."""
+    """Return which state or taint of the node keeps the worker away, or that the node is not Muster's; None if nothing
+    does. Labels that the template asks for are not checked.
+    """
+    if node.name in fleet.outside:
+        return OUTSIDE_SCOPE
     if not node.ready:
         return _NOT_READY
     if node.unschedulable:

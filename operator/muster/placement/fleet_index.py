@@ -167,6 +167,7 @@ class FleetIndex:
                 path = path[: path.index("")]
             exclusion, used = fleet.exclusion(name), fleet.used(name)
             facts = (
+                name in fleet.outside,
                 node.ready,
                 node.unschedulable,
                 (unhealthy(exclusion), exclusion.last_choice) if exclusion else None,
@@ -176,7 +177,7 @@ class FleetIndex:
                 binding_of(node, fleet) if pools else None,
                 fleet.suspicion_of(name) is not None,
             )
-            left = self._number((facts[4], tuple(sorted(used.items())))) if used else None
+            left = self._number((facts[5], tuple(sorted(used.items())))) if used else None
             self.spots[name] = IndexedNode(node, path, fleet.holders(name), self._number(facts), left)
 
 

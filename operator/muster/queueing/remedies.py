@@ -238,6 +238,9 @@ def _repair(refused: RefusedNodes) -> str:
 # From the number of nodes and the subject of the refusal. Too few accelerators are missing on purpose: nodes do not
 # grow them, and only the job can ask for fewer (`_fewer_accelerators`).
 _REMEDIES: Mapping[RefusalKind, Callable[[int, str], str]] = {
+    RefusalKind.OUTSIDE_SCOPE: lambda count, _: (
+        f"have the fleet's administrators select {nodes_text(count, 'more')} in spec.scope of FleetPolicy default"
+    ),
     RefusalKind.CORDONED: lambda count, _: f"uncordon {nodes_text(count)}",
     RefusalKind.NOT_READY: lambda count, _: f"bring back {nodes_text(count)} that {verb_for(count)} not ready",
     RefusalKind.SILENT: lambda count, _: f"bring back {nodes_text(count)} without a heartbeat",

@@ -143,6 +143,7 @@ class Fleet:
         self.heartbeats: Heartbeats = heartbeats or KnownAges({})
         self.names: dict[str, str] = {}
         self.version = 0
+        self._outside: set[str] = set()  # nodes that the policy's scope does not select
         self._excluded: dict[str, Exclusion] = {}
         self._last_choices = 0
         self._node_faults: dict[str, str] = {}
@@ -174,6 +175,7 @@ class Fleet:
         vars(made).update(
             nodes=self.nodes.copy(),
             names=self.names.copy(),
+            _outside=self._outside.copy(),
             _excluded=self._excluded.copy(),
             _node_faults=self._node_faults.copy(),
             _suspicions=self._suspicions.copy(),
@@ -236,6 +238,7 @@ class Fleet:
         """Add or replace a node; True if anything that can matter to placement differs."""
         old = self.nodes.get(node.name)
         self.nodes[node.name], self._snapshot = node, None
+        self._note_scope(node)
         if old is not None and placement_facts(old) == placement_facts(node):
             return False
         self._changed(node.name)
@@ -244,6 +247,7 @@ class Fleet:
     def drop_node(self, name: str) -> None:
         """Remove a node that is gone."""
         if self.nodes.pop(name, None) is not None:
+            self._outside.discard(name)
             self._changed(name)
 
     def set_policy(self, policy: FleetPolicySpec) -> None:
@@ -253,6 +257,22 @@ class Fleet:
             self._derived.clear()
             self.version += 1
             self._log.clear()
+            for node in self.nodes.values():
+                self._note_scope(node)
+
+    def _note_scope(self, node: NodeView) -> None:
+        selector = self.policy.scope.node_selector
+        is_selected = selector is None or selector.selects(node.labels)
+        (self._outside.discard if is_selected else self._outside.add)(node.name)
+
+    @property
+    def outside(self) -> Collection[str]:
+        """Return the nodes outside `spec.scope` of the FleetPolicy: Muster leaves them alone."""
+        return self._outside
+
+    def in_scope(self) -> list[NodeView]:
+        """Return the nodes that `spec.scope` of the FleetPolicy selects."""
+        return [node for name, node in self.nodes.items() if name not in self._outside]
 
     def occupy(self, source: Hashable, holder: str, nodes: frozenset[str], uses: Mapping[str, int] = _NOTHING) -> bool:
         """Replace what a source (a Gang, a pod) occupies; without nodes it occupies nothing any more.

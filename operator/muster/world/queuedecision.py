@@ -33,6 +33,7 @@ class DomainCount:
 class RefusalKind(StrEnum):
     """Kind of reason for which a node takes no worker of a job now."""
 
+    OUTSIDE_SCOPE = "OutsideScope"
     NOT_READY = "NotReady"
     CORDONED = "Cordoned"
     SILENT = "Silent"

@@ -63,12 +63,13 @@ MODELS: dict[str, type[ApiModel]] = {
         pytest.param("FleetPolicy", {"spec.topology": {}}, id="FleetPolicy with an empty topology"),
         pytest.param("FleetPolicy", {"spec.topology.levels": []}, id="FleetPolicy without levels"),
         *(
-            pytest.param("FleetPolicy", {"spec.queueing.namespaceSelector": selector}, id=f"FleetPolicy for {name}")
+            pytest.param("FleetPolicy", {path: selector}, id=f"FleetPolicy for {name} in {path}")
+            for path in ("spec.queueing.namespaceSelector", "spec.scope.nodeSelector")
             for name, selector in (
-                ("all namespaces", {}),
-                ("namespaces with a label", {"matchLabels": {"muster.dev/training": "enabled", "team": ""}}),
+                ("all", {}),
+                ("those with a label", {"matchLabels": {"muster.dev/training": "enabled", "team": ""}}),
                 (
-                    "namespaces by expressions",
+                    "those by expressions",
                     {
                         "matchExpressions": [
                             {"key": "team", "operator": "In", "values": ["a", "b"]},

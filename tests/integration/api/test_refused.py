@@ -310,8 +310,40 @@ JOBS: dict[str, Case] = {
     "accepted warnings that are one text": one("spec.acceptedWarnings", "DirectoryInUse", "must be of type array"),
 }
 
-SELECTOR = "spec.queueing.namespaceSelector"
 LEVELS = "spec.topology.levels"
+
+
+def selector_cases(selector: str, subject: str) -> dict[str, Case]:
+    """What is wrong with the selector at this path, which selects such objects."""
+    cases = {
+        "a text": one(selector, "team-a", "must be of type object"),
+        "a list of labels": one(f"{selector}.matchLabels", ["team"], "must be of type object"),
+        "a label that is none": Case(
+            f"{selector}.matchLabels",
+            {selector: {"matchLabels": {"a/b/c": "enabled"}}},
+            (f"{selector}.matchLabels", "write keys and values of labels, e.g. muster.dev/training: enabled"),
+        ),
+        "a value that is none": Case(
+            f"{selector}.matchLabels",
+            {selector: {"matchLabels": {"team": "a, b"}}},
+            (f"{selector}.matchLabels", "write keys and values of labels"),
+        ),
+        "an expression in words": one(f"{selector}.matchExpressions", "team in (a, b)", "must be of type array"),
+    }
+    for name, field, changes, says in (
+        ("the key of no label", "key", {"key": "a/b/c"}, "write the key of a label"),
+        ("an operator of Slurm", "operator", {"operator": "Eq"}, f'{SUPPORTED}"In", "NotIn"'),
+        ("one value", "values", {"values": "a"}, "must be of type array"),
+        ("In nothing", "values", {"values": []}, "In and NotIn compare with values, Exists and DoesNotExist"),
+        ("values of DoesNotExist", "values", {"operator": "DoesNotExist"}, "add values, or leave them out"),
+    ):
+        expression = {"key": "team", "operator": "In", "values": ["a"]} | changes
+        cases[name] = Case(
+            f"{selector}.matchExpressions[].{field}",
+            {f"{selector}.matchExpressions": [expression]},
+            (f"{selector}.matchExpressions[0].{field}", says),
+        )
+    return {f"{subject} by {name}": case for name, case in cases.items()}
 
 
 def levels(*pairs: tuple[str, str]) -> list[dict[str, str]]:
@@ -429,35 +461,9 @@ POLICIES: dict[str, Case] = {
     "priority classes twice": one("spec.queueing.priorityClasses", ["a", "a"], "Duplicate value"),
     "to show jobs in words": one("spec.queueing.showJobsOfOtherNamespaces", "yes", "must be of type boolean"),
     "queueing that is text": one("spec.queueing", "fifo", "must be of type object"),
-    "a selector of namespaces that is text": one(f"{SELECTOR}", "team-a", "must be of type object"),
-    "namespaces by a list of labels": one(f"{SELECTOR}.matchLabels", ["team"], "must be of type object"),
-    "namespaces by a label that is none": Case(
-        f"{SELECTOR}.matchLabels",
-        {f"{SELECTOR}": {"matchLabels": {"a/b/c": "enabled"}}},
-        (f"{SELECTOR}.matchLabels", "write keys and values of labels, e.g. muster.dev/training: enabled"),
-    ),
-    "namespaces by a value that is none": Case(
-        f"{SELECTOR}.matchLabels",
-        {f"{SELECTOR}": {"matchLabels": {"team": "a, b"}}},
-        (f"{SELECTOR}.matchLabels", "write keys and values of labels"),
-    ),
-    "namespaces by an expression in words": one(
-        f"{SELECTOR}.matchExpressions", "team in (a, b)", "must be of type array"
-    ),
-    **{
-        f"namespaces by {name}": Case(
-            f"{SELECTOR}.matchExpressions[].{field}",
-            {f"{SELECTOR}.matchExpressions": [{"key": "team", "operator": "In", "values": ["a"]} | changes]},
-            (f"{SELECTOR}.matchExpressions[0].{field}", says),
-        )
-        for name, field, changes, says in (
-            ("the key of no label", "key", {"key": "a/b/c"}, "write the key of a label"),
-            ("an operator of Slurm", "operator", {"operator": "Eq"}, f'{SUPPORTED}"In", "NotIn"'),
-            ("one value", "values", {"values": "a"}, "must be of type array"),
-            ("In nothing", "values", {"values": []}, "In and NotIn compare with values, Exists and DoesNotExist"),
-            ("values of DoesNotExist", "values", {"operator": "DoesNotExist"}, "add values, or leave them out"),
-        )
-    },
+    **selector_cases("spec.queueing.namespaceSelector", "namespaces"),
+    **selector_cases("spec.scope.nodeSelector", "the scope's nodes"),
+    "a scope that is text": one("spec.scope", "all", "must be of type object"),
     "limits in words": one("spec.queueing.limits", "many", "must be of type array"),
     "two limits of one namespace": one(
         "spec.queueing.limits",

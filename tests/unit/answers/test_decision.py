@@ -11,6 +11,7 @@ from muster.answers.decision import DecidedNode, Known, NodeDecisions, consequen
 from muster.answers.health import HealthRow
 from muster.api.fleetpolicy import Enforcement
 from muster.api.nodehealth import Decision, HumanDecision, VerdictState
+from muster.placement.eligibility import OUTSIDE_SCOPE
 from muster.world.queuedecision import Refusal, RefusalKind
 
 CORDON, RELEASE = Decision.CORDON, Decision.RELEASE
@@ -54,6 +55,14 @@ FORGIVEN = "earlier findings no longer count (unhealthy: Xid79); new ones do"
                 "it was cordoned already, by ann: liquid",
             ],
         ),
+        (
+            CORDON,
+            Known(used_by=("a/llama",), refused=OUTSIDE_SCOPE),
+            [
+                "it is outside spec.scope of FleetPolicy default, where Muster does nothing: the cordon takes effect "
+                "once the node is selected"
+            ],
+        ),
         (RELEASE, Known(), ["no finding counted against it"]),
         (RELEASE, Known(health=HealthRow(state=VerdictState.HEALTHY)), ["no finding counted against it"]),
         (RELEASE, Known(health=XID), [FORGIVEN]),
@@ -85,6 +94,7 @@ FORGIVEN = "earlier findings no longer count (unhealthy: Xid79); new ones do"
         "held, tainted",
         "held by several",
         "again, and holders unknown",
+        "outside the scope",
         "unknown",
         "well",
         "sick",

@@ -20,7 +20,7 @@ from tests.unit.lifecycle.burning_in import (
 )
 from tests.unit.lifecycle.checkers import Checker, Play
 
-from muster.api.fleetpolicy import FleetPolicySpec
+from muster.api.fleetpolicy import FleetPolicySpec, Scope
 from muster.api.gang import BurnIn, Corruption, Examination, FaultClass
 from muster.api.trainingjob import CompletionRecord, CompletionResult
 from muster.burnin.nodes import AGAIN_SECONDS
@@ -80,6 +80,19 @@ def test_words_change_with_rounds_and_not_with_every_answer() -> None:
     assert len(set(words)) <= 6
     assert "burn-in Quick: 4 nodes are tested, each alone" in words
     assert "burn-in Quick: nodes in pairs, round 1" in words
+
+
+def test_a_node_that_the_scope_leaves_out_is_not_tested() -> None:
+    found = play()
+    scope = {"nodeSelector": {"matchExpressions": [{"key": "other", "operator": "DoesNotExist"}]}}
+    rules = found.scene.fleet_changes["policy"]
+    found.scene.fleet_changes["policy"] = rules.model_copy(update={"scope": Scope.model_validate(scope)})
+    for worker in (1, 2):
+        found.scene.pod(worker)
+    found.scene.node("n1", labels={**found.scene.nodes["n1"].labels, "other": "yes"})
+    assert spec_of(found.until_commit()).start is not None
+    assert found.checkers["n0"].runs
+    assert not found.checkers["n1"].runs
 
 
 def test_one_node_alone_is_tested_by_itself() -> None:

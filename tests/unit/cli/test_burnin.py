@@ -4,6 +4,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from tests.unit.cli.test_commands import failed
+from tests.unit.cli.test_decide import patches, put_nodes
 from tests.unit.cli.test_status import with_job
 from tests.unit.lifecycle.builders import Scene, a_job, at
 from typer.testing import Result
@@ -102,6 +104,17 @@ def test_status_shows_the_burn_in_when_it_is_asked_for(api: Any, command: Callab
     assert [node["name"] for node in found["nodes"]] == ["gpu-0", "gpu-1"]
     assert "Burn-in" in command("status", "team-a/llama", "--burn-in").stdout
     assert json.loads(command("status", "llama", "-o", "json").stdout)["kind"] == "JobStatus"
+
+
+def test_a_node_outside_the_scope_is_not_asked_for_a_test(api: Any, command: Callable[..., Result]) -> None:
+    put_nodes(api, "gpu-1")
+    policy = "/apis/muster.dev/v1alpha1/fleetpolicies/default"
+    del api.errors[policy]
+    scope = {"nodeSelector": {"matchLabels": {"cell": "a"}}}
+    api.put(policy, {"metadata": {"name": "default"}, "spec": {"scope": scope}})
+    text = "gpu-1: outside spec.scope of FleetPolicy default, where Muster tests nothing. Nothing was changed"
+    assert failed(command("check", "gpu-1")) == text
+    assert patches(api) == []
 
 
 def test_figures_of_a_tested_node_stand_below_its_name() -> None:

@@ -19,6 +19,7 @@ from tests.unit.lifecycle.builders import BLOCK, GPU, RACK, a_fleet, a_node, at,
 
 from muster.answers.health import HealthRow
 from muster.answers.tree import DomainRow, FleetTree, TreeQuery, UnknownDomainError, UnknownLevelError, tree_of
+from muster.api.fleetpolicy import Scope
 from muster.api.nodehealth import Decision, HumanDecision, NodeExclusion, VerdictState
 from muster.cli.nodes import render
 from muster.health.verdict import OUT
@@ -117,6 +118,16 @@ def test_who_is_excluded_for_its_health_says_so_first() -> None:
     assert (fleet.nodes, fleet.free, fleet.used, fleet.excluded, fleet.not_healthy) == (9, 2, 1, 6, 4)
     assert (block.excluded, block.not_healthy) == (3, 2)
     assert ("unhealthy: Xid79", 1) in [(share.name, share.nodes) for share in block.excluded_for]
+
+
+def test_a_node_outside_the_scope_says_that_and_nothing_else() -> None:
+    fleet = small_fleet()
+    scope = {"nodeSelector": {"matchLabels": {"topology.muster.dev/block": "b1"}}}
+    fleet.set_policy(fleet.policy.model_copy(update={"scope": Scope.model_validate(scope)}))
+    told = {node.name: (node.state, node.reason) for node in tree_of(fleet, TreeQuery(), healths=healths()).nodes}
+    assert told["n3"] == ("Free", "")
+    outside = ("Excluded", "outside spec.scope of FleetPolicy default")
+    assert {told[name] for name in ("n4", "n5", "n6", "n7", "n10")} == {outside}
 
 
 def test_only_what_something_stands_against() -> None:

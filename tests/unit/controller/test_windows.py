@@ -17,7 +17,7 @@ class Setup:
 
     def __init__(self) -> None:
         self.events: list[str] = []
-        self.fleet = SimpleNamespace(policy=FleetPolicySpec(), nodes={})
+        self.fleet = SimpleNamespace(policy=FleetPolicySpec(), in_scope=list)
         self.stored: Any = SimpleNamespace(metadata=SimpleNamespace(uid="policy-uid"))
         policies = SimpleNamespace(store={("", "default"): self.stored})
         cluster: Any = SimpleNamespace(fleet=self.fleet, policies=policies)

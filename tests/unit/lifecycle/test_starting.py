@@ -9,6 +9,7 @@ from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, an_unfenced_wo
 from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.gang import Member
 from muster.lifecycle import starting
+from muster.lifecycle.plan import BindPod, CommitGang, CreatePod, Plan
 from muster.lifecycle.start_barrier import await_all_pods, open_barrier
 from muster.lifecycle.start_burn_in import burn_in, burn_in_before_pods
 from muster.lifecycle.start_context import StartContext
@@ -17,6 +18,7 @@ from muster.lifecycle.start_nodes import (
     give_members_nodes,
     move_late_workers,
     move_off_closed_nodes,
+    move_off_nodes_outside,
     return_nodes_beyond_limit,
 )
 from muster.lifecycle.start_pods import (
@@ -75,11 +77,22 @@ def closed(scene: Scene) -> Scene:
     return scene.node("n1", unschedulable=True)
 
 
+def outside(scene: Scene) -> Scene:
+    """Its node n1 is outside the policy's scope."""
+    for name, node in scene.nodes.items():
+        scene.node(name, labels={**node.labels, "cell": "b" if name == "n1" else "a"})
+    scope = {"nodeSelector": {"matchLabels": {"cell": "a"}}}
+    scene.fleet_changes["policy"] = FleetPolicySpec.model_validate({"scope": scope})
+    return scene
+
+
 @pytest.mark.parametrize(
     ("scene", "first", "second"),
     [
         (a_start(**LACKS_A_NODE).but(beyond_limit=True), return_nodes_beyond_limit, give_members_nodes),
         (a_start(**LACKS_A_NODE, **ALIVE).but(lost={"old"}), give_members_nodes, list_checkpoints_again),
+        (outside(a_start(**LACKS_A_NODE)), give_members_nodes, move_off_nodes_outside),
+        (outside(a_start(**ALIVE)).but(lost={"old"}), move_off_nodes_outside, list_checkpoints_again),
         (a_start(**LATE, **ALIVE).but(lost={"old"}), list_checkpoints_again, move_late_workers),
         (closed(a_start(**LATE)), move_late_workers, move_off_closed_nodes),
         (closed(a_start(MISSHAPEN)), move_off_closed_nodes, check_template_shape),
@@ -90,6 +103,7 @@ def closed(scene: Scene) -> Scene:
         (without_burn_in(a_start(**HELD)).pods(), back_off, open_barrier),
         (a_start(PLAIN, **LACKS_A_NODE).but(beyond_limit=True), return_nodes_beyond_limit, give_members_nodes),
         (a_start(PLAIN, **LACKS_A_NODE, **HELD), give_members_nodes, back_off),
+        (outside(a_start(PLAIN, **HELD)), move_off_nodes_outside, back_off),
         (a_start(PLAIN, **HELD, **ALIVE), back_off, await_fences),
         (a_start(PLAIN, **LATE, **ALIVE).but(create_error=REFUSED), await_fences, move_late_workers),
         (closed(a_start(PLAIN, **LATE)).but(create_error=REFUSED), move_late_workers, move_off_closed_nodes),
@@ -110,6 +124,43 @@ def test_the_first_gate_that_waits_decides(scene: Scene, first: starting.Gate, s
     start = StartContext(world, world.gang.spec, SETTINGS)
     assert second(start) not in (None, first(start))
     assert starting.plan(world, world.gang, SETTINGS) == first(start)
+
+
+def plan_outside(scene: Scene, *, free: bool = True) -> Plan:
+    """What is done about a start with n1 outside the scope; `free`: another node takes a worker."""
+    outside(scene)
+    for name in () if free else ("n3", "n4", "n5"):
+        scene.node(name, unschedulable=True)
+    world = scene.world()
+    assert world.gang is not None
+    return starting.plan(world, world.gang, SETTINGS)
+
+
+@pytest.mark.parametrize(
+    ("spec", "free", "nodes"),
+    [
+        pytest.param({}, True, ["n0", "n3", "n2"], id="managed"),
+        pytest.param({}, False, ["n0", "", "n2"], id="managed, no node is free"),
+        pytest.param(PLAIN, True, ["n0", "n2", "n3"], id="plain"),
+        pytest.param(PLAIN, False, ["", "", ""], id="plain, no node is free"),
+    ],
+)
+def test_no_pod_is_made_outside_the_scope_whatever_the_record_says(
+    spec: dict[str, Any], free: bool, nodes: list[str]
+) -> None:
+    plan = plan_outside(without_burn_in(a_start(spec)), free=free)
+    (commit,) = plan.actions
+    assert isinstance(commit, CommitGang)
+    assert [member.node for member in commit.spec.members] == nodes
+    assert (commit.spec.reason, commit.spec.incidents) == ("NodeNotUsable", [])
+    assert "leaves out nodes that were chosen before: worker 1 on n1" in plan.announcements[0].note
+
+
+def test_a_worker_whose_pod_is_outside_the_scope_already_starts_there() -> None:
+    plan = plan_outside(without_burn_in(a_start()).pods())
+    assert not any(isinstance(action, CommitGang | CreatePod) for action in plan.actions)
+    plan = plan_outside(unbound(without_burn_in(a_start())))
+    assert not any(isinstance(action, BindPod) for action in plan.actions), "not before it is bound"
 
 
 @pytest.mark.parametrize("spec", [MISSHAPEN, PLAIN | MISSHAPEN], ids=["managed", "plain"])

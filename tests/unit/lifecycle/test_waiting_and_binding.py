@@ -320,6 +320,30 @@ def test_a_worker_that_waits_for_a_node_that_was_closed_meanwhile_moves_to_anoth
     assert "worker 2 on n2 (cordoned). Muster moves it: attempt 2 on n0, n1, n3" in plan.announcements[0].note
 
 
+def left_out(scene: Scene, *names: str) -> Scene:
+    """The policy's scope selects all nodes but these."""
+    scope = {"nodeSelector": {"matchExpressions": [{"key": "other", "operator": "DoesNotExist"}]}}
+    scene.fleet_changes["policy"] = FleetPolicySpec.model_validate({"scope": scope})
+    for name in names:
+        scene.node(name, labels={**scene.nodes[name].labels, "other": "yes"})
+    return scene
+
+
+def test_a_gang_on_nodes_that_the_scope_leaves_out_goes_on() -> None:
+    scene = left_out(Scene(a_job()).fleet().gang().pods().all(running(1, step=7)), "n0", "n1", "n2")
+    assert decide(scene.world(), SETTINGS).actions == decide(left_out(scene).world(), SETTINGS).actions
+    assert told(decide(scene.world(), SETTINGS))[0] == "Running"
+
+
+@pytest.mark.parametrize(("free", "nodes"), [(True, ["n0", "n3", "n2"]), (False, ["n0", "", "n2"])])
+def test_a_worker_that_dies_outside_the_scope_is_replaced_within_it(free: bool, nodes: list[str]) -> None:
+    scene = left_out(Scene(a_job()).fleet().gang().pods().all(running(1, step=7)), "n0", "n1")
+    scene.node("n3", unschedulable=not free)
+    scene.pod(1, phase="Failed", containers=(ContainerView("trainer", terminated=True, exit_code=137),))
+    spec = committed(decide(scene.world(), SETTINGS))
+    assert [member.node for member in spec.members] == nodes
+
+
 @pytest.mark.parametrize(
     "scene",
     [

@@ -3,14 +3,15 @@
 from dataclasses import replace
 
 import pytest
-from tests.unit.lifecycle.builders import a_fleet, a_node
+from tests.unit.lifecycle.builders import RACK, a_fleet, a_node
 from tests.unit.placement.test_space import ask, tree
 
+from muster.api.fleetpolicy import FleetPolicySpec
 from muster.placement.eligibility import IN_USE, Requirements
 from muster.placement.names import promised_refusal, reserved_refusal
 from muster.placement.request import Broken, Request
 from muster.placement.space import Space
-from muster.world.fleet import Exclusion, Fleet
+from muster.world.fleet import Exclusion, Fleet, KnownAges
 from muster.world.queuedecision import DomainCount, NotPlaced, Refusal, RefusalKind, RefusedNodes, Shortfall
 
 FAILED = Refusal(RefusalKind.AVOIDED_AFTER_FAILURE, "avoided after a failure there")
@@ -22,6 +23,15 @@ def held(text: str, **holders: str) -> Fleet:
     for name, nodes in holders.items():
         fleet.occupy(name, name, frozenset(nodes.split()))
         fleet.names[name] = f"default/{name}"
+    return fleet
+
+
+def scoped(text: str, rack: str) -> Fleet:
+    """A fleet with a scope of one rack, in which one node outside gives no heartbeat."""
+    fleet = tree(text)
+    fleet.heartbeats = KnownAges({"b1-r1-0": 60.0})
+    policy = {"scope": {"nodeSelector": {"matchLabels": {RACK: rack}}}}
+    fleet.set_policy(FleetPolicySpec.model_validate(policy))
     return fleet
 
 
@@ -65,6 +75,22 @@ def answer(fleet: Fleet, request: Request, taken: tuple[str, ...] = ()) -> NotPl
             "free and suitable (2 in use by default/llama). To start now, delete the job and create it without "
             "spec.placement.segmentSize, or with fewer nodes.",
             id="not in segments",
+        ),
+        pytest.param(
+            scoped("b1/r1:3", "nowhere"),
+            ask(2),
+            "NeverFits",
+            "needs 2 nodes: only 0 of the fleet's 3 nodes are suitable, whatever else runs (3 outside spec.scope of "
+            "FleetPolicy default)",
+            id="a scope that selects no node",
+        ),
+        pytest.param(
+            scoped("b1/r1:2 b1/r2:2", "r2"),
+            ask(3),
+            "NeverFits",
+            "needs 3 nodes: only 2 of the fleet's 4 nodes are suitable, whatever else runs (2 outside spec.scope of "
+            "FleetPolicy default)",
+            id="some nodes are outside the scope",
         ),
         pytest.param(
             tree("b1/r1:2+1"),

@@ -13,7 +13,7 @@ from tests.unit.queueing.builders import NEEDS, answers, queue, tree, wants
 
 from muster.api.fleetpolicy import Binding, FleetPolicySpec, NodePool
 from muster.api.trainingjob import TrainingJob, TrainingJobStatus, Waiting
-from muster.placement.eligibility import IN_USE, Requirements, refusal
+from muster.placement.eligibility import IN_USE, OUTSIDE_SCOPE, Requirements, refusal
 from muster.placement.names import reserved_refusal
 from muster.queueing import explain
 from muster.queueing.enabling import NotEnabled
@@ -84,7 +84,14 @@ def of(nodes: int = 16, segment_size: int | None = None) -> TrainingJob:
 
 
 CASES = yaml.safe_load((Path(__file__).parents[2] / "data/queueing/remedies.yaml").read_text())
-REFUSALS = {"in use": IN_USE, "cordoned": CORDONED, "not ready": NOT_READY, "Xid79": SICK, "IbPortDown": PORT_DOWN}
+REFUSALS = {
+    "outside": OUTSIDE_SCOPE,
+    "in use": IN_USE,
+    "cordoned": CORDONED,
+    "not ready": NOT_READY,
+    "Xid79": SICK,
+    "IbPortDown": PORT_DOWN,
+}
 
 
 def answer_of(case: dict[str, Any]) -> NotPlaced:

@@ -251,3 +251,31 @@ def test_beside_a_pod_with_another_device_a_worker_has_what_is_left(cpu: int, fu
     needs = Requirements(8, {}, {}, requests={name: number for name, number in (("cpu", cpu), (FUSE, fuse)) if number})
     answer = solve(fleet, Request(1, needs, "uid-1"))
     assert isinstance(answer, Placed if placed else NotPlaced)
+
+
+IN_CELL = FleetPolicySpec.model_validate({"scope": {"nodeSelector": {"matchLabels": {"cell": "a"}}}})
+
+
+def test_the_policy_and_a_nodes_labels_decide_whether_it_is_in_scope() -> None:
+    fleet = a_fleet([a_node("n0", labels={"cell": "a"}), a_node("n1")])
+    assert (set(fleet.outside), len(fleet.in_scope())) == (set(), 2)
+    fleet.set_policy(IN_CELL)
+    before = fleet.snapshot(KnownAges({}))
+    assert (set(fleet.outside), [node.name for node in fleet.in_scope()]) == ({"n1"}, ["n0"])
+    fleet.put_node(a_node("n1", labels={"cell": "a"}))
+    fleet.put_node(a_node("n0"))
+    assert (set(fleet.outside), set(before.outside)) == ({"n0"}, {"n1"})
+    fleet.drop_node("n0")
+    assert not fleet.outside
+
+
+def test_the_index_of_the_fleet_follows_a_node_into_the_scope_and_out_of_it() -> None:
+    fleet = a_fleet([a_node("n0", labels={"cell": "a"}), a_node("n1")])
+    fleet.set_policy(IN_CELL)
+    one, two = (Request(count, Requirements(8, {}, {}), "me") for count in (1, 2))
+    assert solve(fleet, one) == Placed(("n0",))
+    assert isinstance(solve(fleet, two), NotPlaced)
+    fleet.put_node(a_node("n1", labels={"cell": "a"}))
+    assert solve(fleet, two) == Placed(("n0", "n1"))
+    fleet.put_node(a_node("n0"))
+    assert solve(fleet, one) == Placed(("n1",))
