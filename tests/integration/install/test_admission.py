@@ -26,6 +26,7 @@ NO_POD = "pods only with a TrainingJob as controller"
 TIME = "2026-01-31T12:00:00.000000Z"
 RESTRICTED = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 KUBE, SYSTEM = "kube-system", "muster-system"
+STRATEGIC = "application/strategic-merge-patch+json"
 
 
 def owner(job: dict[str, Any]) -> dict[str, Any]:
@@ -378,11 +379,107 @@ class TestNodes:
         assert thief.request("PATCH", node, {"spec": {"taints": [taint]}}, MERGE) == (200, "")
         assert thief.request("PATCH", node, {"spec": {"taints": None}}, MERGE) == (200, "")
         condition = {"type": "MusterHealthy", "status": "True", "reason": "Healthy"}
-        strategic = "application/strategic-merge-patch+json"
         body = {"status": {"conditions": [condition]}}
-        assert thief.request("PATCH", f"{node}/status", body, strategic) == (200, "")
+        assert thief.request("PATCH", f"{node}/status", body, STRATEGIC) == (200, "")
         body = {"status": {"conditions": [{"type": "MusterHealthy", "$patch": "delete"}]}}
-        assert thief.request("PATCH", f"{node}/status", body, strategic) == (200, "")
+        assert thief.request("PATCH", f"{node}/status", body, STRATEGIC) == (200, "")
+
+    @pytest.fixture
+    def scope(self, installation: Any, thief: Thief, wait_until: Callable[..., Any]) -> Iterator[Callable[..., None]]:
+        """Sets the FleetPolicy's scope, and waits until the API server says which of two nodes may be marked: node-a,
+        which has the label cell=a, and node-b, which has none."""
+
+        def set_scope(selector: dict[str, Any] | None, *, selects: tuple[bool, bool]) -> None:
+            installation.apply_policy({} if selector is None else {"scope": {"nodeSelector": selector}})
+            wait_until(
+                lambda: tuple(thief.request(*taint_of(f"node-{name}"), MERGE)[0] == 200 for name in "ab") == selects,
+                f"the scope is in force: {selector}",
+            )
+
+        installation.kubectl("label", "node", "node-a", "cell=a")
+        yield set_scope
+        installation.open_fleet()
+        installation.kubectl("label", "node", "node-a", "cell-")
+
+    @pytest.mark.parametrize(
+        ("selector", "selects"),
+        [
+            ({"matchLabels": {"cell": "a"}}, (True, False)),
+            ({"matchLabels": {"cell": "b"}}, (False, False)),
+            ({"matchExpressions": [{"key": "cell", "operator": "In", "values": ["a", "c"]}]}, (True, False)),
+            ({"matchExpressions": [{"key": "cell", "operator": "NotIn", "values": ["a"]}]}, (False, True)),
+            ({"matchExpressions": [{"key": "cell", "operator": "Exists"}]}, (True, False)),
+            ({"matchExpressions": [{"key": "cell", "operator": "DoesNotExist"}]}, (False, True)),
+            ({}, (True, True)),
+        ],
+        ids=["label", "other label", "In", "NotIn", "Exists", "DoesNotExist", "all"],
+    )
+    def test_the_marks_come_only_to_nodes_of_the_scope(
+        self,
+        thief: Thief,
+        components: None,
+        scope: Callable[..., None],
+        selector: dict[str, Any],
+        selects: tuple[bool, bool],
+    ) -> None:
+        scope({"matchLabels": {"cell": "nowhere"}}, selects=(False, False))
+        scope(selector, selects=selects)
+        for name, is_selected in zip("ab", selects, strict=True):
+            code, message = thief.request(*condition_of(f"node-{name}"), STRATEGIC)
+            assert code == (200 if is_selected else 403), message
+            assert is_selected or f"node node-{name} is outside spec.scope of FleetPolicy default" in message
+
+    def test_outside_the_scope_the_marks_change_no_more_and_may_be_removed(
+        self, thief: Thief, components: None, scope: Callable[..., None]
+    ) -> None:
+        node = "/api/v1/nodes/node-b"
+        scope(None, selects=(True, True))
+        taint = {"key": "muster.dev/unhealthy", "value": "Xid79", "effect": "NoSchedule"}
+        assert thief.request("PATCH", node, {"spec": {"taints": [taint]}}, MERGE) == (200, "")
+        condition = {"type": "MusterHealthy", "status": "True", "reason": "Healthy"}
+        status = {"status": {"conditions": [condition]}}
+        assert thief.request("PATCH", f"{node}/status", status, STRATEGIC) == (200, "")
+        scope({"matchLabels": {"cell": "a"}}, selects=(True, False))
+        worse = {"status": {"conditions": [{**condition, "status": "False"}]}}
+        assert thief.request("PATCH", f"{node}/status", worse, STRATEGIC)[0] == 403
+        assert thief.request("PATCH", node, {"spec": {"taints": [{**taint, "value": "Xid48"}]}}, MERGE)[0] == 403
+        label = {"metadata": {"labels": {"cell": "a"}}, "spec": {"taints": [{**taint, "value": "Xid48"}]}}
+        assert thief.request("PATCH", node, label, MERGE)[0] == 403, "no node is brought into the scope"
+        gone = {"status": {"conditions": [{"type": "MusterHealthy", "$patch": "delete"}]}}
+        assert thief.request("PATCH", f"{node}/status", gone, STRATEGIC) == (200, "")
+        assert thief.request("PATCH", node, {"spec": {"taints": None}}, MERGE) == (200, "")
+
+    def test_nobody_else_depends_on_the_scope_or_on_a_fleetpolicy(
+        self,
+        installation: Any,
+        thief: Thief,
+        components: None,
+        scope: Callable[..., None],
+        wait_until: Callable[..., Any],
+    ) -> None:
+        condition = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
+        beat = f"--patch={json.dumps({'status': {'conditions': [condition]}})}"
+        taint = "muster.dev/unhealthy=byhand:NoSchedule"
+        scope({"matchLabels": {"cell": "a"}}, selects=(True, False))
+        for exists in (True, False):
+            if not exists:
+                installation.kubectl("delete", "fleetpolicy", "default")
+                wait_until(lambda: thief.request(*taint_of("node-b"), MERGE)[0] == 200, "no scope is in force")
+            installation.kubectl("patch", "node", "node-b", "--subresource=status", beat)
+            installation.kubectl("taint", "node", "node-b", taint)
+            installation.kubectl("taint", "node", "node-b", "muster.dev/unhealthy-")
+
+
+def taint_of(node: str) -> tuple[str, str, dict[str, Any]]:
+    """The dry run of a taint."""
+    taint = {"key": "muster.dev/unhealthy", "value": "asked", "effect": "NoSchedule"}
+    return "PATCH", f"/api/v1/nodes/{node}?dryRun=All", {"spec": {"taints": [taint]}}
+
+
+def condition_of(node: str) -> tuple[str, str, dict[str, Any]]:
+    """The dry run of a condition."""
+    condition = {"type": "MusterHealthy", "status": "False", "reason": "Xid79"}
+    return "PATCH", f"/api/v1/nodes/{node}/status?dryRun=All", {"status": {"conditions": [condition]}}
 
 
 COMPONENTS = ("node-taint", "node-condition")
