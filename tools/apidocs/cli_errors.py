@@ -37,6 +37,7 @@ COMMANDS = {
     "report": "report",
     "requeue": "requeue",
     "session": "",
+    "uninstall": "uninstall",
     "whatif": "what-if",
 }
 

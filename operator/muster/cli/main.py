@@ -37,6 +37,7 @@ _FUNCTIONS = {
     "fork": ("fork", "command"),
     "requeue": ("requeue", "command"),
     "eject": ("eject", "command"),
+    "uninstall": ("uninstall", "command"),
 }
 
 # What stands in the place of commands that people know from Slurm and from kubectl.

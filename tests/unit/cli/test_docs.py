@@ -29,6 +29,7 @@ from muster.answers.training import OpenIncident
 from muster.api.base import ApiModel
 from muster.cli import top
 from muster.cli.bundle import Bundle
+from muster.cli.leftovers import ListedObject, RemovalPlan, RemovalRow, RemovalStep
 from muster.cli.main import app
 from muster.cli.page import PageAddress
 from muster.cli.printed import JobLogs, PodLog, Remains
@@ -78,6 +79,7 @@ def test_every_option_is_told_of(name: str) -> None:
         ("NodeLife", (NodeLife, NodeJob, NodeRepair)),
         ("Bundle", (Bundle,)),
         ("PageAddress", (PageAddress,)),
+        ("RemovalPlan", (RemovalPlan, RemovalStep, RemovalRow, ListedObject)),
     ],
 )
 def test_every_field_is_told_of(kind: str, models: tuple[type[ApiModel], ...]) -> None:
