@@ -24,7 +24,7 @@ from muster.api.trainingjob import ConditionStatus, TrainingJob
 from muster.cli import show
 from muster.cli.errors import CliError, one_line
 from muster.cli.forked import bare_manifest
-from muster.cli.jobs import PAGE_SIZE, read_job
+from muster.cli.jobs import pods_named, read_job
 from muster.cli.requeue import is_gone, save_manifest
 from muster.cli.session import (
     ContextOption,
@@ -37,11 +37,11 @@ from muster.cli.session import (
     job_argument,
     run,
 )
-from muster.kube import decode, paths
-from muster.kube.errors import Conflict, Forbidden, NotFound
+from muster.kube import paths
+from muster.kube.errors import Conflict, NotFound
 from muster.protocol.checkpoint_names import is_url
 from muster.world.names import gang_name
-from muster.world.views import JOB_NAME_LABEL, JOB_UID_LABEL, PodView
+from muster.world.views import JOB_UID_LABEL, PodView
 
 PAUSE_SECONDS = 1.0
 PROMISES_THAT_END = (
@@ -109,12 +109,12 @@ async def _eject(session: Session, name: str, file: Path, *, yes: bool, timeout:
         return left
     kept = ""
     if job.metadata.deletion_timestamp is None:
-        _check_can_leave(job)
+        _check_ranks_train(job)
         if not yes:
             await _confirm(job)
         _keep(bare_manifest(msgspec.json.decode(data), job, name), file, is_second=job.spec.eject)
         kept = str(file)
-        await _ask_to_leave(session, job)
+        await _request_ejection(session, job)
         await _await_ejected(session, job, timeout)
         await _delete(session, job)
     elif not _is_ejected(job):
@@ -139,7 +139,7 @@ def _keep(manifest: Mapping[str, Any], file: Path, *, is_second: bool) -> None:
         save_manifest(manifest, file)
 
 
-def _check_can_leave(job: TrainingJob) -> None:
+def _check_ranks_train(job: TrainingJob) -> None:
     """Check that the job has ranks that could train on.
 
     Raises:
@@ -184,7 +184,7 @@ def _is_terminal() -> bool:
     return sys.stdin.isatty()
 
 
-async def _ask_to_leave(session: Session, job: TrainingJob) -> None:
+async def _request_ejection(session: Session, job: TrainingJob) -> None:
     """Set spec.eject of exactly this job.
 
     Raises:
@@ -300,28 +300,6 @@ async def ejected_pods(session: Session, name: str) -> list[PodView]:
         CliError: the user may not list pods, so that it is not known whether one lives.
     """
     return [pod for pod in await pods_named(session, name) if not pod.owner_uid]
-
-
-async def pods_named(session: Session, name: str) -> list[PodView]:
-    """Return the workers' pods of all jobs that have or had this name.
-
-    Raises:
-        CliError: the user may not list pods.
-    """
-    query: dict[str, Any] = {"labelSelector": f"{JOB_NAME_LABEL}={name}", "limit": PAGE_SIZE}
-    pods: list[PodView] = []
-    while True:
-        try:
-            page = decode.list_page(await session.client.get(paths.core("pods", namespace=session.namespace), query))
-        except Forbidden as error:
-            raise CliError(
-                f"whether pods of job {session.namespace}/{name} live is not known, as you may not list pods there: "
-                "ask for ClusterRole view in this namespace"
-            ) from error
-        pods += [decode.pod(item) for item in page.items or ()]
-        if not page.metadata.continue_:
-            return pods
-        query["continue"] = page.metadata.continue_
 
 
 def render(console: Console, it: Ejection) -> None:

@@ -12,6 +12,7 @@ from muster.cli.errors import CliError
 from muster.cli.session import Session
 from muster.kube import decode, paths
 from muster.kube.errors import Forbidden, NotFound
+from muster.world.views import JOB_NAME_LABEL, PodView
 
 SHOWN = 5  # names in an error
 PAGE_SIZE = 500
@@ -49,6 +50,28 @@ async def read_job(session: Session, name: str) -> tuple[bytes, TrainingJob]:
             "CustomResourceDefinitions have another version than this command. See the job by kubectl get tj -o yaml"
         )
     return data, job
+
+
+async def pods_named(session: Session, name: str) -> list[PodView]:
+    """Return the workers' pods of all jobs that have or had this name.
+
+    Raises:
+        CliError: the user may not list pods.
+    """
+    query: dict[str, Any] = {"labelSelector": f"{JOB_NAME_LABEL}={name}", "limit": PAGE_SIZE}
+    pods: list[PodView] = []
+    while True:
+        try:
+            page = decode.list_page(await session.client.get(paths.core("pods", namespace=session.namespace), query))
+        except Forbidden as error:
+            raise CliError(
+                f"whether pods of job {session.namespace}/{name} live is not known, as you may not list pods there: "
+                "ask for ClusterRole view in this namespace"
+            ) from error
+        pods += [decode.pod(item) for item in page.items or ()]
+        if not page.metadata.continue_:
+            return pods
+        query["continue"] = page.metadata.continue_
 
 
 class _Written(msgspec.Struct, rename="camel"):
