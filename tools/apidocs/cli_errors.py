@@ -27,6 +27,7 @@ COMMANDS = {
     "forked": "fork",
     "incident": "report --incident",
     "jobs": "",
+    "jobset": "convert --to jobset",
     "kubeconfig": "",
     "logs": "logs",
     "lost": "lost",

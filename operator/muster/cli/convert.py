@@ -1,7 +1,8 @@
 """`kubectl muster convert`: print jobs of other systems as TrainingJobs on stdout, and what became of their fields on
 stderr.
 
-Documents of other kinds are printed as they were written, comments included. It reads no cluster.
+Documents of other kinds are printed as they were written, comments included. It reads no cluster, but for the way back
+(`--to`, see `jobset`).
 """
 
 import json
@@ -9,6 +10,7 @@ import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,6 +18,7 @@ import typer
 import yaml
 
 from muster.cli import show
+from muster.cli.session import ContextOption, KubeconfigOption, NamespaceOption, Options
 from muster.convert.documents import Result, convert_objects, is_gang, title, why_outside
 
 NOT_ALL = 2
@@ -44,12 +47,34 @@ class Document:
     value: Any
 
 
-def command(files: FilesArgument) -> None:
+class ConvertTo(StrEnum):
+    """What TrainingJobs are converted to."""
+
+    JOBSET = "jobset"
+
+
+def command(
+    context: typer.Context,
+    files: FilesArgument,
+    to: Annotated[
+        ConvertTo | None,
+        typer.Option("--to", help="The way back: print TrainingJobs, by name or from files, as JobSets."),
+    ] = None,
+    kubeconfig: KubeconfigOption = None,
+    kube_context: ContextOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
     """Print PyTorchJobs, TrainJobs, JobSets and Jobs as TrainingJobs.
 
     Other documents pass as they are; give the (Cluster)TrainingRuntimes of TrainJobs with them. What became of each
     field is told on stderr. Exit code 2: not all could be converted; the others are printed.
     """
+    if to is not None:
+        from muster.cli.jobset import jobsets
+
+        options = Options(kubeconfig, kube_context, namespace, None).over(context.obj)
+        typer.echo("---\n".join(map(as_document, jobsets(options, files))), nl=False)
+        return
     try:
         documents = [document for file in files for document in _documents(file)]
     except OSError as error:
