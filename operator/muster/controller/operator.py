@@ -22,8 +22,8 @@ from muster.controller.dirty import DirtyKeys
 from muster.controller.fleethours import FleetHoursKeeper
 from muster.controller.heartbeats import LeaseAges
 from muster.controller.history import HistoryKeeper
+from muster.controller.holdingjobs import HoldingJobs
 from muster.controller.keptjobs import KeptJobs
-from muster.controller.leftjobs import LeftJobs
 from muster.controller.loops import Loop, Loops
 from muster.controller.nodefitness import NodeFitness
 from muster.controller.nodes import Nodes
@@ -121,8 +121,8 @@ class Operator:
             if dependencies.checks_admission
             else None
         )
-        self._left_jobs = None if settings.profile.has_jobs else LeftJobs(client, settings.profile)
-        self.readiness = Readiness(self.cluster, self.lease, self._loops, self._left_jobs)
+        self._holding_jobs = None if settings.profile.has_jobs else HoldingJobs(client, settings.profile)
+        self.readiness = Readiness(self.cluster, self.lease, self._loops, self._holding_jobs)
         self.workers = Workers(self.cluster, self.hub, self.bus, dependencies.least_launchers)
         self.server = CoordinatorServer(
             hub=self.hub,
@@ -221,7 +221,7 @@ class Operator:
 
     async def _lead(self) -> None:
         await self.cluster.wait_synced()
-        await (self._left_jobs.acquire(self.lease) if self._left_jobs is not None else self.lease.acquire())
+        await (self._holding_jobs.acquire(self.lease) if self._holding_jobs is not None else self.lease.acquire())
         self._loops.start("lease", self.lease.hold)
         # At least what the last leader wrote: the watches may be behind, and a missing Gang reads as none.
         await _retried(self.cluster.refresh, "cannot list the state of the cluster", (ApiError, ValueError))

@@ -4,7 +4,7 @@ Tests: tests/unit/controller/test_operator.py.
 """
 
 from muster.controller.cluster import Cluster
-from muster.controller.leftjobs import LeftJobs
+from muster.controller.holdingjobs import HoldingJobs
 from muster.controller.loops import Loops
 from muster.kube.lease import LeaderLease
 
@@ -13,18 +13,20 @@ STALE_SECONDS = 300.0
 
 
 class Readiness:
-    """Whether one process serves, leads, is ready and is healthy. `left_jobs` is None in a profile with jobs.
+    """Whether one process serves, leads, is ready and is healthy. `holding_jobs` is None in a profile with jobs.
 
     Attributes:
         is_leading: whether this process leads and has caught up with what the last leader wrote.
     """
 
-    def __init__(self, cluster: Cluster, lease: LeaderLease, loops: Loops, left_jobs: LeftJobs | None = None) -> None:
+    def __init__(
+        self, cluster: Cluster, lease: LeaderLease, loops: Loops, holding_jobs: HoldingJobs | None = None
+    ) -> None:
         self.is_leading = False
         self._cluster = cluster
         self._lease = lease
         self._loops = loops
-        self._left_jobs = left_jobs
+        self._holding_jobs = holding_jobs
 
     def not_serving(self) -> str:
         """Why launchers cannot be answered now; "" when they can."""
@@ -42,7 +44,7 @@ class Readiness:
             return "stopping"
         if not self._cluster.synced:
             return "informers have not synced yet"
-        return self._left_jobs.problem if self._left_jobs is not None else ""
+        return self._holding_jobs.problem if self._holding_jobs is not None else ""
 
     def not_healthy(self) -> str:
         """Why this replica should be restarted; "" when all is well."""

@@ -338,7 +338,7 @@ async def test_while_jobs_hold_nodes_a_replica_without_jobs_is_not_ready(
     process: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Cluster, "synced", True)
-    left, done = process._left_jobs, []
+    left, done = process._holding_jobs, []
     assert left is not None
     assert process.readiness.not_ready() == left.problem != ""
     left.problem = ""

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from muster.controller import leftjobs
-from muster.controller.leftjobs import LeftJobs
+from muster.controller import holdingjobs
+from muster.controller.holdingjobs import HoldingJobs
 from muster.controller.profile import InstallationProfile
 from muster.kube.errors import Forbidden, NotFound, Unreachable
 
@@ -41,8 +41,8 @@ class Server:
         if what == "kinds":
             return json.dumps({"resources": [{"name": name} for name in self.kinds]}).encode()
         begin = int(query.get("continue", 0))
-        items = self.objects[what][begin : begin + leftjobs.PAGE]
-        more = str(begin + leftjobs.PAGE) if begin + leftjobs.PAGE < len(self.objects[what]) else ""
+        items = self.objects[what][begin : begin + holdingjobs.PAGE]
+        more = str(begin + holdingjobs.PAGE) if begin + holdingjobs.PAGE < len(self.objects[what]) else ""
         return json.dumps({"metadata": {"resourceVersion": "1", "continue": more}, "items": items}).encode()
 
     async def acquire(self) -> None:
@@ -61,11 +61,11 @@ def server() -> Server:
 
 
 @pytest.fixture
-def left(server: Server) -> LeftJobs:
-    return LeftJobs(server, InstallationProfile.HEALTH)  # type: ignore[arg-type]
+def left(server: Server) -> HoldingJobs:
+    return HoldingJobs(server, InstallationProfile.HEALTH)  # type: ignore[arg-type]
 
 
-async def test_it_may_lead_where_nothing_holds_nodes(server: Server, left: LeftJobs) -> None:
+async def test_it_may_lead_where_nothing_holds_nodes(server: Server, left: HoldingJobs) -> None:
     assert left.problem, "until it has looked"
     server.job("waits", members=[])
     server.job("over", **ENDED)
@@ -77,7 +77,7 @@ async def test_it_may_lead_where_nothing_holds_nodes(server: Server, left: LeftJ
     assert server.done == ["kinds", "gangs", "trainingjobs", "acquire", "kinds", "gangs", "trainingjobs"]
 
 
-async def test_kinds_that_are_not_installed_are_not_asked_for(server: Server, left: LeftJobs) -> None:
+async def test_kinds_that_are_not_installed_are_not_asked_for(server: Server, left: HoldingJobs) -> None:
     server.kinds = ["nodehealths", "fleetpolicies"]
     await left.acquire(server)  # type: ignore[arg-type]
     assert server.done == ["kinds", "acquire", "kinds"]
@@ -85,7 +85,7 @@ async def test_kinds_that_are_not_installed_are_not_asked_for(server: Server, le
     await left.acquire(server)  # type: ignore[arg-type]
 
 
-async def test_without_the_right_to_see_jobs_none_is_looked_for(server: Server, left: LeftJobs) -> None:
+async def test_without_the_right_to_see_jobs_none_is_looked_for(server: Server, left: HoldingJobs) -> None:
     server.job("runs")
     server.refuses["gangs"] = Forbidden(403, "Forbidden", "no")
     await left.acquire(server)  # type: ignore[arg-type]
@@ -93,14 +93,14 @@ async def test_without_the_right_to_see_jobs_none_is_looked_for(server: Server, 
 
 
 async def test_jobs_that_hold_nodes_are_named_until_they_are_gone(
-    server: Server, left: LeftJobs, monkeypatch: pytest.MonkeyPatch
+    server: Server, left: HoldingJobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leftjobs, "PAGE", 2)
+    monkeypatch.setattr(holdingjobs, "PAGE", 2)
     server.refuses["gangs"] = Unreachable(0, "Unreachable", "away")
     problems = []
 
     async def sleep(seconds: float) -> None:
-        assert seconds == leftjobs.ASK_AGAIN_SECONDS
+        assert seconds == holdingjobs.ASK_AGAIN_SECONDS
         problems.append(left.problem)
         if server.refuses:
             server.refuses.clear()
@@ -109,7 +109,7 @@ async def test_jobs_that_hold_nodes_are_named_until_they_are_gone(
         elif len(problems) == 3:
             server.objects["gangs"] = []
 
-    monkeypatch.setattr(leftjobs.asyncio, "sleep", sleep)
+    monkeypatch.setattr(holdingjobs.asyncio, "sleep", sleep)
     with capture_logs() as lines:
         await left.acquire(server)  # type: ignore[arg-type]
     assert problems[0] == "cannot look for jobs that hold nodes: away"
@@ -126,7 +126,7 @@ async def test_jobs_that_hold_nodes_are_named_until_they_are_gone(
 
 
 async def test_a_job_that_began_until_the_lease_was_given_up_has_it_given_back(
-    server: Server, left: LeftJobs, monkeypatch: pytest.MonkeyPatch
+    server: Server, left: HoldingJobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.late = ["late"]
 
@@ -134,7 +134,7 @@ async def test_a_job_that_began_until_the_lease_was_given_up_has_it_given_back(
         server.done.append(f"not ready: {'ns/late' in left.problem}")
         server.objects["gangs"] = []
 
-    monkeypatch.setattr(leftjobs.asyncio, "sleep", sleep)
+    monkeypatch.setattr(holdingjobs.asyncio, "sleep", sleep)
     await left.acquire(server)  # type: ignore[arg-type]
     steps = [step for step in server.done if step not in ("kinds", "gangs", "trainingjobs")]
     assert steps == ["acquire", "release", "not ready: True", "acquire"]

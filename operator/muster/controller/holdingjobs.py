@@ -56,7 +56,7 @@ class _Gang(msgspec.Struct):
 _jobs, _gangs = msgspec.json.Decoder(_Job), msgspec.json.Decoder(_Gang)
 
 
-class LeftJobs:
+class HoldingJobs:
     """Looks for jobs that hold nodes.
 
     Attributes:
@@ -71,14 +71,14 @@ class LeftJobs:
     async def acquire(self, lease: LeaderLease) -> None:
         """Take the lease once no job holds nodes. The leader before may have started one until it gave the lease up."""
         while True:
-            if await self._none_left():
+            if await self._may_lead():
                 await lease.acquire()
-                if await self._none_left():
+                if await self._may_lead():
                     return
                 await lease.release()
             await asyncio.sleep(ASK_AGAIN_SECONDS)
 
-    async def _none_left(self) -> bool:
+    async def _may_lead(self) -> bool:
         """Look once, and keep the result as `problem`."""
         try:
             names = await self._names()
