@@ -61,7 +61,7 @@ def step(found: dict[str, Any], name: str) -> list[dict[str, Any]]:
     return rows
 
 
-def test_without_the_flag_it_says_that_muster_removes_nothing_and_where_the_steps_are(api: Any, command: Run) -> None:
+def test_without_the_flag_it_says_where_the_steps_are(api: Any, command: Run) -> None:
     done = command("uninstall")
     assert done.exit_code == 2
     said = " ".join(done.stderr.replace("│", " ").split())
@@ -115,9 +115,7 @@ def test_jobs_are_listed_with_what_they_hold_and_what_is_theirs(cluster: Any, pl
         assert names(rows, kind) == [f"team-a/the-{kind.lower()}"]
 
 
-def test_marks_on_nodes_and_namespaces_are_listed_each_with_the_command_that_removes_it(
-    cluster: Any, plan: Any
-) -> None:
+def test_marks_are_listed_each_with_the_command_that_removes_it(cluster: Any, plan: Any) -> None:
     labels = {"topology.muster.dev/rack": "r1", "example.org/rack": "r1", "notmuster.dev/x": "y"}
     cluster.lists(
         paths.core("nodes"),
