@@ -32,6 +32,7 @@ _FUNCTIONS = {
     "what-if": ("whatif", "command"),
     "page": ("page", "command"),
     "bundle": ("bundle", "command"),
+    "doctor": ("doctor", "command"),
     "completion": ("completion", "command"),
     "convert": ("convert", "command"),
     "fork": ("fork", "command"),

@@ -27,8 +27,10 @@ from muster.answers.reported import Cost, EnergyUsed, JobReport, Yield
 from muster.answers.scaling import ScalingSize
 from muster.answers.training import OpenIncident
 from muster.api.base import ApiModel
-from muster.cli import top
+from muster.cli import doctor_cluster, doctor_parts, doctor_upgrade, top
 from muster.cli.bundle import Bundle
+from muster.cli.doctor import DoctorReport
+from muster.cli.doctor_rows import DoctorRow
 from muster.cli.leftovers import ListedObject, RemovalPlan, RemovalRow, RemovalStep
 from muster.cli.main import app
 from muster.cli.page import PageAddress
@@ -59,7 +61,7 @@ def test_the_example_of_top_has_its_columns() -> None:
     assert heads == [*(column.head for column in top.COLUMNS), "WHY"]
 
 
-@pytest.mark.parametrize("name", ["status", "top", "logs", "nodes", "page", "bundle"])
+@pytest.mark.parametrize("name", ["status", "top", "logs", "nodes", "page", "bundle", "doctor"])
 def test_every_option_is_told_of(name: str) -> None:
     _, found, section = TEXT.partition(f"\n## `kubectl muster {name}`")
     if not found:
@@ -78,6 +80,7 @@ def test_every_option_is_told_of(name: str) -> None:
         ("JobLogs", (JobLogs, PodLog, Remains)),
         ("NodeLife", (NodeLife, NodeJob, NodeRepair)),
         ("Bundle", (Bundle,)),
+        ("DoctorReport", (DoctorReport, DoctorRow)),
         ("PageAddress", (PageAddress,)),
         ("RemovalPlan", (RemovalPlan, RemovalStep, RemovalRow, ListedObject)),
     ],
@@ -122,3 +125,9 @@ def test_every_field_of_a_jobs_report_is_told_of() -> None:
     }
     assert sorted(fields - told) == ["apiVersion", "kind", "name", "namespace"]
     assert all(f"`{each}`" in section for each in ("--prometheus URL", "--incidents", "--incident"))
+
+
+def test_every_check_of_the_doctor_is_told_of() -> None:
+    section = TEXT.partition("\n## `kubectl muster doctor`\n")[2].partition("\n## ")[0]
+    told = {name for cell in re.findall(r"^\|([^|]*)\|", section, re.MULTILINE) for name in re.findall("`(.+?)`", cell)}
+    assert told == {*doctor_cluster.CHECKS, *doctor_parts.CHECKS, *doctor_upgrade.CHECKS}

@@ -1,0 +1,401 @@
+"""Check what an installation has from the API server: its version, definitions, rights, admission and network policies.
+
+Tests: tests/unit/cli/test_doctor_cluster.py.
+"""
+
+import asyncio
+import ipaddress
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from muster import __version__
+from muster.api.base import GROUP, VERSION, ApiModel
+from muster.api.endedjob import EndedJob
+from muster.api.fleetpolicy import FleetPolicy
+from muster.api.gang import Gang
+from muster.api.labels import LabelSelector
+from muster.api.nodehealth import NodeHealth
+from muster.api.repairrequest import RepairRequest
+from muster.api.trainingjob import TrainingJob
+from muster.cli.doctor_rows import (
+    APPLY,
+    SYSTEM,
+    Check,
+    ClusterReader,
+    DoctorRow,
+    UnreadableError,
+    deployment,
+    missing_right,
+    passed,
+    read_object,
+    short_list,
+    unknown,
+    variable_of,
+    wrong,
+)
+from muster.kube import paths
+from muster.kube.errors import Forbidden
+from muster.kube.version import UnsupportedServerError, check_server_version
+
+MODELS: Mapping[str, type[ApiModel]] = {
+    "trainingjobs": TrainingJob,
+    "gangs": Gang,
+    "fleetpolicies": FleetPolicy,
+    "nodehealths": NodeHealth,
+    "endedjobs": EndedJob,
+    "repairrequests": RepairRequest,
+}
+POLICIES = ("muster-operator", "muster-records", "muster-training")
+AGENT = "muster-agent"
+_ADMISSION = "admissionregistration.k8s.io/v1"
+_RBAC = "rbac.authorization.k8s.io/v1"
+_REVIEWS = paths.group("authorization.k8s.io/v1", "subjectaccessreviews")
+
+
+async def check_server(cluster: ClusterReader) -> list[DoctorRow]:
+    """Check whether the API server is new enough."""
+    try:
+        version = await check_server_version(cluster.client)
+    except UnsupportedServerError as error:
+        return [wrong("server", str(error), "upgrade the cluster: kubectl version shows what it has")]
+    except Forbidden as error:
+        raise missing_right("get", "/version") from error
+    return passed("server", f"Kubernetes {version}")
+
+
+# Definitions
+
+
+def definition_path(resource: str) -> str:
+    """Return the path of the CustomResourceDefinition of one of Muster's kinds."""
+    return paths.group("apiextensions.k8s.io/v1", "customresourcedefinitions", name=f"{resource}.{GROUP}")
+
+
+async def check_definitions(cluster: ClusterReader) -> list[DoctorRow]:
+    """Check whether all definitions are there, and have the fields that this version knows."""
+    definitions = await asyncio.gather(*(cluster.get(definition_path(resource)) for resource in MODELS))
+    rows = []
+    for (resource, model), definition in zip(MODELS.items(), definitions, strict=True):
+        name = f"CustomResourceDefinition {resource}.{GROUP}"
+        if definition is None:
+            rows.append(wrong("definitions", f"{name} is missing", APPLY))
+        elif (schema := served_schema(definition)) is None:
+            rows.append(wrong("definitions", f"{name} does not serve {VERSION}", APPLY))
+        else:
+            rows += _field_rows(name, fields_of(schema), fields_of(model.model_json_schema(by_alias=True)))
+    return rows or passed("definitions", f"all {len(MODELS)} are there, with the fields of version {__version__}")
+
+
+def _field_rows(name: str, served: set[str], modelled: set[str]) -> Iterator[DoctorRow]:
+    missing, extra = _outermost(modelled - served), _outermost(served - modelled)
+    if missing:
+        yield wrong(
+            "definitions",
+            f"{name} is older than this command ({__version__}): it has no {short_list(missing)}",
+            f"apply the definitions of the operator's version, or use the kubectl muster of that version; {APPLY}",
+        )
+    if extra:
+        yield wrong(
+            "definitions",
+            f"{name} is newer than this command ({__version__}): it also has {short_list(extra)}",
+            "install the kubectl muster of the operator's version: kubectl -n muster-system get deployment muster -o "
+            "wide shows its image",
+        )
+
+
+def served_schema(definition: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the schema of the version that Muster uses; None: it is not served."""
+    versions = (entry for entry in definition["spec"]["versions"] if entry["name"] == VERSION and entry["served"])
+    return next((entry["schema"]["openAPIV3Schema"] for entry in versions), None)
+
+
+def fields_of(schema: Mapping[str, Any]) -> set[str]:
+    """Return the paths of all fields of a schema, without those of metadata, which is Kubernetes' own."""
+    paths_of_fields = _nested_fields(schema, schema.get("$defs", {}), "")
+    own = (".apiVersion", ".kind", ".metadata")
+    return {path for path in paths_of_fields if not f"{path}.".startswith(tuple(f"{prefix}." for prefix in own))}
+
+
+def _nested_fields(schema: Mapping[str, Any], definitions: Mapping[str, Any], path: str) -> Iterator[str]:
+    schema = _resolved(schema, definitions)
+    for name, part in schema.get("properties", {}).items():
+        yield f"{path}.{name}"
+        yield from _nested_fields(part, definitions, f"{path}.{name}")
+    for inner in ("items", "additionalProperties"):
+        if isinstance(schema.get(inner), dict):
+            yield from _nested_fields(schema[inner], definitions, f"{path}[]")
+
+
+def _resolved(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what `$ref`, or the `anyOf` of an optional field, stands for."""
+    arms = [arm for arm in schema.get("anyOf", ()) if arm != {"type": "null"}]
+    if len(arms) == 1:
+        return _resolved(arms[0], definitions)
+    if "$ref" in schema:
+        return _resolved(definitions[schema["$ref"].rpartition("/")[2]], definitions)
+    return schema
+
+
+def _outermost(fields: set[str]) -> list[str]:
+    """Return those fields that are in none of the others."""
+    return sorted(path for path in fields if path.rpartition(".")[0].rstrip("[]") not in fields)
+
+
+# Rights
+
+
+class NeededRight(NamedTuple):
+    """A right without which the operator, or an agent, cannot do one of its tasks."""
+
+    task: str
+    verb: str
+    group: str
+    resource: str
+    namespace: str = ""
+    name: str = ""
+
+
+# The deciding right for each task. The roles in manifests/base have more.
+OPERATOR_RIGHTS = (
+    NeededRight("lead", "update", "coordination.k8s.io", "leases", SYSTEM, "muster-leader"),
+    NeededRight("keep its certificate", "update", "", "secrets", SYSTEM, "muster-coordinator-tls"),
+    NeededRight("see jobs", "watch", GROUP, "trainingjobs"),
+    NeededRight("report on jobs", "patch", GROUP, "trainingjobs/status"),
+    NeededRight("record attempts", "update", GROUP, "gangs"),
+    NeededRight("see the FleetPolicy", "watch", GROUP, "fleetpolicies"),
+    NeededRight("see namespaces", "watch", "", "namespaces"),
+    NeededRight("see nodes", "watch", "", "nodes"),
+    NeededRight("see heartbeats", "list", "coordination.k8s.io", "leases", paths.NODE_LEASES),
+    NeededRight("create workers", "create", "", "pods"),
+    NeededRight("bind workers", "create", "", "pods/binding"),
+    NeededRight("give workers their Service", "patch", "", "services"),
+    NeededRight("protect workers from evictions", "patch", "policy", "poddisruptionbudgets"),
+    NeededRight("exclude unhealthy nodes", "patch", GROUP, "nodehealths/status"),
+    NeededRight("request repairs", "create", GROUP, "repairrequests"),
+    NeededRight("keep accounts of ended jobs", "create", GROUP, "endedjobs", SYSTEM),
+    NeededRight("publish Events", "create", "events.k8s.io", "events"),
+    NeededRight("answer readers of metrics", "create", "authentication.k8s.io", "tokenreviews"),
+)
+AGENT_RIGHTS = (NeededRight("report evidence", "patch", GROUP, "nodehealths/status"),)
+
+
+class _Answer(msgspec.Struct):
+    allowed: bool = False
+
+
+class _Review(msgspec.Struct):
+    status: _Answer
+
+
+async def check_operator_rights(cluster: ClusterReader) -> list[DoctorRow]:
+    """Check whether the operator's service account may do what the operator does."""
+    return await _right_rows(cluster, "operator rights", SYSTEM, "muster", OPERATOR_RIGHTS)
+
+
+async def check_agent_rights(cluster: ClusterReader) -> list[DoctorRow]:
+    """Check whether the agents' service account may report evidence."""
+    namespace = variable_of(await deployment(cluster), "MUSTER_AGENT_NAMESPACE")
+    return await _right_rows(cluster, "agent rights", namespace, AGENT, AGENT_RIGHTS) if namespace else []
+
+
+async def _right_rows(
+    cluster: ClusterReader, check: str, namespace: str, account: str, rights: Iterable[NeededRight]
+) -> list[DoctorRow]:
+    rights = tuple(rights)
+    allowed = await asyncio.gather(*(_is_allowed(cluster, namespace, account, right) for right in rights))
+    missing = [right for right, may in zip(rights, allowed, strict=True) if not may]
+    if not missing:
+        return passed(check, f"service account {namespace}/{account} has those of its {len(rights)} tasks")
+    user = f"system:serviceaccount:{namespace}:{account}"
+    asked = missing[0]
+    inside = f"-n {asked.namespace}" if asked.namespace else "-A"
+    subject = f"{asked.resource}.{asked.group}" if asked.group else asked.resource
+    texts = [f"{right.task} ({right.verb} {right.resource})" for right in missing]
+    return [
+        wrong(
+            check,
+            f"service account {namespace}/{account} may not {short_list(texts)}",
+            f"{APPLY}; its roles and bindings are in manifests/base; look again with kubectl auth can-i {asked.verb} "
+            f"{subject} --as {user} {inside}",
+        )
+    ]
+
+
+async def _is_allowed(cluster: ClusterReader, namespace: str, account: str, right: NeededRight) -> bool:
+    resource, _, subresource = right.resource.partition("/")
+    attributes = {"verb": right.verb, "group": right.group, "resource": resource, "subresource": subresource}
+    attributes |= {"namespace": right.namespace, "name": right.name}
+    spec = {
+        "user": f"system:serviceaccount:{namespace}:{account}",
+        "groups": ["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"],
+        "resourceAttributes": {key: value for key, value in attributes.items() if value},
+    }
+    body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
+    try:
+        answer = await cluster.client.post(_REVIEWS, body, guarded=False)
+    except Forbidden as error:
+        raise missing_right("create", _REVIEWS) from error
+    return msgspec.json.decode(answer, type=_Review).status.allowed
+
+
+# What each account needs its role and binding for; SubjectAccessReviews say more, but not everyone may create them.
+_ROLES = (
+    ("ClusterRole", "clusterroles", "clusterrolebindings", ""),
+    ("Role", "roles", "rolebindings", SYSTEM),
+    ("Role", "roles", "rolebindings", paths.NODE_LEASES),
+)
+
+
+async def check_roles(cluster: ClusterReader) -> list[DoctorRow]:
+    """Check whether the operator's roles are there, and bound to its service account."""
+    rows = []
+    for kind, roles, bindings, namespace in _ROLES:
+        where = f" in namespace {namespace}" if namespace else ""
+        role = await cluster.get(paths.group(_RBAC, roles, namespace=namespace, name="muster-operator"))
+        binding = await cluster.get(paths.group(_RBAC, bindings, namespace=namespace, name="muster-operator"))
+        if role is None:
+            rows.append(wrong("roles", f"{kind} muster-operator{where} is missing", APPLY))
+        if binding is None:
+            rows.append(wrong("roles", f"{kind}Binding muster-operator{where} is missing", APPLY))
+        elif not _is_bound(binding, kind):
+            text = f"{kind}Binding muster-operator{where} does not give {kind} muster-operator to {SYSTEM}/muster"
+            rows.append(wrong("roles", text, APPLY))
+    return rows or passed("roles", "the operator's roles are there, and bound to its service account")
+
+
+def _is_bound(binding: Mapping[str, Any], kind: str) -> bool:
+    role = binding["roleRef"]
+    subjects = {(subject["kind"], subject.get("namespace"), subject["name"]) for subject in binding.get("subjects", ())}
+    return (role["kind"], role["name"]) == (kind, "muster-operator") and (
+        "ServiceAccount",
+        SYSTEM,
+        "muster",
+    ) in subjects
+
+
+# Admission policies
+
+
+async def check_admission(cluster: ClusterReader) -> list[DoctorRow]:
+    """Check whether the admission policies are there and refuse what they find."""
+    names: tuple[str, ...] = POLICIES
+    if variable_of(await deployment(cluster), "MUSTER_AGENT_NAMESPACE"):
+        names = (AGENT, *POLICIES)
+    rows = [row for name in names for row in await _admission_rows(cluster, name)]
+    return rows or passed("admission", f"{', '.join(names)} are in force")
+
+
+async def _admission_rows(cluster: ClusterReader, name: str) -> list[DoctorRow]:
+    policy = await cluster.get(paths.group(_ADMISSION, "validatingadmissionpolicies", name=name))
+    binding = await cluster.get(paths.group(_ADMISSION, "validatingadmissionpolicybindings", name=name))
+    rows = []
+    if policy is None:
+        rows.append(wrong("admission", f"ValidatingAdmissionPolicy {name} is missing", APPLY))
+    elif policy["spec"].get("failurePolicy", "Fail") != "Fail":
+        text = f"ValidatingAdmissionPolicy {name} lets through what it cannot judge: its failurePolicy is not Fail"
+        rows.append(wrong("admission", text, APPLY))
+    if binding is None:
+        rows.append(wrong("admission", f"ValidatingAdmissionPolicyBinding {name} is missing", APPLY))
+    elif binding["spec"]["policyName"] != name or "Deny" not in binding["spec"]["validationActions"]:
+        text = f"ValidatingAdmissionPolicyBinding {name} does not refuse what policy {name} forbids (validationActions)"
+        rows.append(wrong("admission", text, APPLY))
+    return rows
+
+
+# Network policies
+
+
+async def check_network(cluster: ClusterReader) -> list[DoctorRow]:
+    """Check whether the network policies let operator and agents reach the API server."""
+    agents = variable_of(await deployment(cluster), "MUSTER_AGENT_NAMESPACE")
+    addresses = await _server_addresses(cluster)
+    rows = []
+    for namespace, name in ((SYSTEM, "muster"), *(((agents, AGENT),) if agents else ())):
+        path = paths.group("networking.k8s.io/v1", "networkpolicies", namespace=namespace)
+        try:
+            policies = await cluster.read_all(path, read_object)
+        except UnreadableError as error:
+            rows.append(unknown("network", error))
+            continue
+        if name not in {policy["metadata"]["name"] for policy in policies}:
+            rows.append(wrong("network", f"NetworkPolicy {name} in namespace {namespace} is missing", APPLY))
+        labels = {"app.kubernetes.io/name": name}
+        blocked = [(host, port) for host, port in addresses if not lets_out(policies, labels, host, port)]
+        if blocked:
+            text = f"pods {name} in namespace {namespace} may not reach the API server at "
+            remedy = f"add the port to the egress of NetworkPolicy {name}, in your overlay and at once: kubectl -n "
+            remedy += f"{namespace} edit networkpolicy {name}"
+            rows.append(wrong("network", text + short_list(_texts(blocked)), remedy))
+    return rows or passed("network", f"the API server may be reached at {short_list(_texts(addresses))}")
+
+
+def _texts(addresses: Iterable[tuple[str, int]]) -> list[str]:
+    return [f"{host}:{port}" for host, port in addresses]
+
+
+async def _server_addresses(cluster: ClusterReader) -> list[tuple[str, int]]:
+    path = paths.group("discovery.k8s.io/v1", "endpointslices", namespace="default")
+    slices = await cluster.read_all(path, read_object, {"labelSelector": "kubernetes.io/service-name=kubernetes"})
+    addresses = sorted(
+        (address, port["port"])
+        for part in slices
+        for endpoint in part.get("endpoints") or ()
+        for address in endpoint["addresses"]
+        for port in part.get("ports") or ()
+    )
+    if not addresses:
+        raise UnreadableError(
+            "no address of the API server is known (EndpointSlice kubernetes in namespace default)",
+            "kubectl get endpointslices -n default kubernetes -o yaml",
+        )
+    return addresses
+
+
+def lets_out(policies: Iterable[Mapping[str, Any]], labels: Mapping[str, str], host: str, port: int) -> bool:
+    """Whether network policies let pods with these labels connect to an address outside the pod network."""
+    specs = [policy["spec"] for policy in policies]
+    limiting = [
+        spec
+        for spec in specs
+        if "Egress" in spec.get("policyTypes", ["Egress"] if "egress" in spec else [])
+        and LabelSelector.model_validate(spec.get("podSelector") or {}).selects(labels)
+    ]
+    rules = [rule for spec in limiting for rule in spec.get("egress") or ()]
+    return not limiting or any(_has_port(rule, port) and _has_peer(rule, host) for rule in rules)
+
+
+def _has_port(rule: Mapping[str, Any], port: int) -> bool:
+    ports = rule.get("ports")
+    return not ports or any(
+        entry.get("protocol", "TCP") == "TCP"
+        and (
+            entry.get("port") is None
+            or (isinstance(entry["port"], int) and entry["port"] <= port <= entry.get("endPort", entry["port"]))
+        )
+        for entry in ports
+    )
+
+
+def _has_peer(rule: Mapping[str, Any], host: str) -> bool:
+    """Whether a rule is for this address: selectors of pods are not, as the API server is no pod with labels."""
+    peers = rule.get("to")
+    address = ipaddress.ip_address(host)
+    blocks = [peer["ipBlock"] for peer in peers or () if "ipBlock" in peer]
+    return not peers or any(
+        address in ipaddress.ip_network(block["cidr"])
+        and not any(address in ipaddress.ip_network(other) for other in block.get("except", ()))
+        for block in blocks
+    )
+
+
+CHECKS: Mapping[str, Check] = {
+    "server": check_server,
+    "definitions": check_definitions,
+    "operator rights": check_operator_rights,
+    "agent rights": check_agent_rights,
+    "roles": check_roles,
+    "admission": check_admission,
+    "network": check_network,
+}

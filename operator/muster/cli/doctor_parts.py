@@ -1,0 +1,370 @@
+"""Check the parts of an installation that run: operator, images, pods, leader, agents, and whether jobs may start.
+
+Tests: tests/unit/cli/test_doctor_parts.py.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from muster.answers.clock import ERROR
+from muster.answers.text_parts import count
+from muster.api.fleetpolicy import FleetPolicy, FleetPolicySpec
+from muster.api.nodehealth import NodeHealth
+from muster.api.trainingjob import TrainingJob
+from muster.cli.doctor_rows import (
+    APPLY,
+    DEPLOYMENT,
+    MAX_MESSAGE,
+    NO_DEPLOYMENT,
+    OVERLAY,
+    SYSTEM,
+    Check,
+    ClusterReader,
+    DoctorRow,
+    UnreadableError,
+    container_of,
+    deployment,
+    name_of,
+    passed,
+    short_list,
+    unknown,
+    variable_of,
+    wrong,
+)
+from muster.cli.errors import one_line
+from muster.health.silence import AGENT_SILENT
+from muster.kube import decode, paths
+from muster.kube.decode import Undecodable
+from muster.queueing.enabling import NOT_ENABLED
+
+NO_REGISTRY = "muster.invalid/"
+# The operator's variable with the namespace of each DaemonSet that is part of the installation, and its name.
+DAEMONS = {"agent": ("MUSTER_AGENT_NAMESPACE", "muster-agent"), "checker": ("MUSTER_CHECKER_NAMESPACE", "muster-check")}
+NOT_PULLED = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
+NOT_STARTED = frozenset({"CrashLoopBackOff", "CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
+RESTARTS = 3
+RESTART_AGE = timedelta(hours=1)
+RENEWAL = timedelta(seconds=10)
+"""A renewal of the lease that takes longer than this is given up, so a larger difference is one of clocks."""
+
+
+# The operator
+
+
+async def check_operator(cluster: ClusterReader) -> list[DoctorRow]:
+    """Check whether the operator's replicas are available."""
+    operator = await cluster.get(DEPLOYMENT)
+    if operator is None:
+        return [wrong("operator", NO_DEPLOYMENT, APPLY)]
+    wanted = operator["spec"].get("replicas", 1)
+    available = operator.get("status", {}).get("availableReplicas", 0)
+    text = f"Deployment muster in namespace {SYSTEM} has {available} of {wanted} replicas available"
+    if wanted == 0:
+        return [wrong("operator", text, f"kubectl -n {SYSTEM} scale deployment muster --replicas=2")]
+    if available < wanted:
+        remedy = f"see the row pods, and why: kubectl -n {SYSTEM} describe deployment muster"
+        return [wrong("operator", text, remedy)]
+    return passed("operator", f"{available} of {wanted} replicas are available")
+
+
+async def daemons(cluster: ClusterReader) -> dict[str, tuple[str, dict[str, Any] | None]]:
+    """Return namespace and DaemonSet of agents and checkers that are part of the installation, by part."""
+    operator = await deployment(cluster)
+    read = {}
+    for part, (variable, name) in DAEMONS.items():
+        if namespace := variable_of(operator, variable):
+            path = paths.group("apps/v1", "daemonsets", namespace=namespace, name=name)
+            read[part] = namespace, await cluster.get(path)
+    return read
+
+
+async def check_images(cluster: ClusterReader) -> list[DoctorRow]:
+    """Check whether the images are of a registry that exists, and of one version."""
+    operator = await deployment(cluster)
+    images = {"operator": container_of(operator)["image"], "launcher": variable_of(operator, "MUSTER_LAUNCHER_IMAGE")}
+    parts = await daemons(cluster)
+    images |= {part: container_of(daemon)["image"] for part, (_, daemon) in parts.items() if daemon}
+    remedy = (
+        f"set newName and newTag in {OVERLAY}/kustomization.yaml (or your own overlay), then kubectl apply -k {OVERLAY}"
+    )
+    rows = []
+    if not images["launcher"]:
+        text = "Deployment muster names no image of the launcher (variable MUSTER_LAUNCHER_IMAGE)"
+        rows.append(wrong("images", text, APPLY))
+    if unset := [part for part, image in images.items() if image.startswith(NO_REGISTRY)]:
+        rows.append(wrong("images", f"no registry is set for the image of: {', '.join(unset)}", remedy))
+    tags = {part: tag for part, image in images.items() if (tag := tag_of(image))}
+    tag_texts = [f"{part} {tag}" for part, tag in tags.items()]
+    if len(set(tags.values())) > 1:
+        rows.append(wrong("images", f"the images are of several versions: {', '.join(tag_texts)}", remedy))
+    return rows or passed("images", f"of one version: {', '.join(tag_texts) or 'named by digest'}")
+
+
+def tag_of(image: str) -> str:
+    """Return the tag of an image, "" where it is named by its digest alone."""
+    return image.partition("@")[0].rpartition("/")[2].partition(":")[2]
+
+
+# Pods
+
+
+async def check_pods(cluster: ClusterReader) -> list[DoctorRow]:
+    """Check whether a pod of Muster's cannot pull its image, restarts repeatedly, or fits no node."""
+    namespaces = [SYSTEM, *(namespace for namespace, _ in (await daemons(cluster)).values())]
+    now, rows = cluster.now(), []
+    for namespace in namespaces:
+        try:
+            troubles = await cluster.read_all(
+                paths.core("pods", namespace=namespace), lambda data: pod_trouble(msgspec.json.decode(data), now)
+            )
+        except UnreadableError as error:
+            rows.append(unknown("pods", error))
+            continue
+        rows += _trouble_rows(namespace, [trouble for trouble in troubles if trouble])
+    return rows or passed("pods", f"none in {', '.join(namespaces)} is in trouble")
+
+
+PodTrouble = tuple[str, str, str, str]  # reason, pod, node, message
+
+
+def pod_trouble(pod: Mapping[str, Any], now: datetime) -> PodTrouble | None:
+    """Return what keeps a pod from running, if anything does."""
+    name, node, status = name_of(pod), pod["spec"].get("nodeName", ""), pod.get("status", {})
+    containers = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+    for container in containers:
+        waiting = container.get("state", {}).get("waiting", {})
+        if waiting.get("reason") in NOT_PULLED | NOT_STARTED:
+            return waiting["reason"], name, node, waiting.get("message", "")
+        last = container.get("lastState", {}).get("terminated", {})
+        ended = datetime.fromisoformat(last["finishedAt"]) if last.get("finishedAt") else None
+        if container.get("restartCount", 0) >= RESTARTS and ended and now - ended < RESTART_AGE:
+            return "Restarts", name, node, f"{container['restartCount']} times, last: {last.get('reason', '')}"
+    for condition in status.get("conditions") or ():
+        if condition["type"] == "PodScheduled" and condition.get("reason") == "Unschedulable":
+            return "Unschedulable", name, node, condition.get("message", "")
+    return None
+
+
+def _trouble_rows(namespace: str, troubles: list[PodTrouble]) -> Iterator[DoctorRow]:
+    """Yield one row for each reason: a fleet has thousands of agents."""
+    for reason, number in Counter(trouble[0] for trouble in troubles).most_common():
+        _, pod, node, message = next(trouble for trouble in troubles if trouble[0] == reason)
+        on_node = f" on {node}" if node else ""
+        text = f"{reason} of {count(number, 'pod')} in namespace {namespace}, e.g. {pod}{on_node}"
+        text += f": {one_line(message)[:MAX_MESSAGE]}" if message else ""
+        why = f"kubectl -n {namespace} describe pod {pod}"
+        if reason in NOT_PULLED:
+            remedy = f"push the image, or correct its name or imagePullSecrets in your overlay; {why}"
+        elif reason in NOT_STARTED or reason == "Restarts":
+            remedy = f"see its last lines: kubectl -n {namespace} logs {pod} --previous; and {why}"
+        else:
+            remedy = f"give it a node, or let it tolerate the taints; {why}"
+        yield wrong("pods", text, remedy)
+
+
+# The leader
+
+
+async def _lease(cluster: ClusterReader) -> Mapping[str, Any]:
+    lease = await cluster.get(paths.leases(SYSTEM, "muster-leader"))
+    return lease or {"metadata": {}, "spec": {}}
+
+
+def _renewals(lease: Mapping[str, Any]) -> tuple[datetime | None, datetime | None]:
+    """Return when the lease was renewed: by the leader's clock, and by the API server's, which dates managed fields."""
+    renewed = lease["spec"].get("renewTime")
+    dates = [entry["time"] for entry in lease["metadata"].get("managedFields") or () if entry.get("time")]
+    return (
+        datetime.fromisoformat(renewed) if renewed else None,
+        max(map(datetime.fromisoformat, dates), default=None),
+    )
+
+
+async def check_leader(cluster: ClusterReader) -> list[DoctorRow]:
+    """Check whether a replica leads: whether it has renewed the lease within the lease's duration."""
+    lease = await _lease(cluster)
+    holder, (by_leader, by_server) = lease["spec"].get("holderIdentity", ""), _renewals(lease)
+    renewed = by_server or by_leader
+    remedy = "see why none can: kubectl -n muster-system logs -l app.kubernetes.io/name=muster --prefix --tail=20"
+    if not holder or renewed is None:
+        return [wrong("leader", f"no replica leads: Lease muster-leader in namespace {SYSTEM} is not held", remedy)]
+    age = (cluster.now() - renewed).total_seconds()
+    if age > lease["spec"].get("leaseDurationSeconds", 0) + ERROR.total_seconds():
+        text = f"no replica leads: {holder} has not renewed Lease muster-leader for {age:.0f} s"
+        return [wrong("leader", text, remedy)]
+    return passed("leader", f"{holder} leads")
+
+
+async def check_clock(cluster: ClusterReader) -> list[DoctorRow]:
+    """Check whether the leader's clock agrees with the API server's."""
+    lease = await _lease(cluster)
+    by_leader, by_server = _renewals(lease)
+    if by_leader is None:
+        raise UnreadableError("no replica has renewed Lease muster-leader", "see the row leader")
+    ahead = by_leader - (by_server or cluster.now())
+    seconds = abs(ahead.total_seconds())
+    holder = lease["spec"].get("holderIdentity", "")
+    remedy = f"set the clock of the node of {holder}, or of the API server: timedatectl there shows whether it is "
+    remedy += f"synchronized; kubectl -n {SYSTEM} get pods -o wide names the node"
+    if ahead > ERROR:
+        return [wrong("clock", f"the leader's clock is {seconds:.0f} s ahead of the API server's", remedy)]
+    if by_server and -ahead > RENEWAL:
+        return [wrong("clock", f"the leader's clock is {seconds:.0f} s behind the API server's", remedy)]
+    return passed("clock", "the leader's clock agrees with the API server's")
+
+
+# Agents and checkers
+
+
+async def check_daemons(cluster: ClusterReader) -> list[DoctorRow]:
+    """Check whether agents and checkers are ready on all nodes that they are for."""
+    rows, texts = [], []
+    for part, (namespace, daemon) in (await daemons(cluster)).items():
+        _, name = DAEMONS[part]
+        if daemon is None:
+            text = f"DaemonSet {name} in namespace {namespace} is missing, and Deployment muster trusts it"
+            rows.append(wrong("agents", text, f"{APPLY}; docs/install.md says how to do without"))
+            continue
+        status = daemon.get("status", {})
+        ready, wanted = status.get("numberReady", 0), status.get("desiredNumberScheduled", 0)
+        texts.append(f"{part}s are ready on {ready} of {wanted} nodes")
+        if ready < wanted:
+            text = f"DaemonSet {name} in namespace {namespace} is ready on {ready} of {wanted} nodes"
+            rows.append(wrong("agents", text, f"kubectl -n {namespace} get pods -o wide shows where not"))
+    return rows or passed("agents", "; ".join(texts) or "neither agents nor checkers are installed")
+
+
+async def check_node_health(cluster: ClusterReader) -> list[DoctorRow]:
+    """Check whether the agent of each node reports, and sees all of its node."""
+    namespace, daemon = (await daemons(cluster)).get("agent", ("", None))
+    if daemon is None:
+        return []
+    selector = daemon["spec"]["template"]["spec"].get("nodeSelector", {})
+    nodes, healths = await asyncio.gather(
+        cluster.read_all(paths.core("nodes"), decode.node),
+        cluster.read_all(paths.muster("nodehealths"), decode.custom(NodeHealth)),
+    )
+    names = [node.name for node in nodes if selector.items() <= node.labels.items()]
+    by_name = {health.metadata.name: health.status for health in healths if isinstance(health, NodeHealth)}
+    of_nodes = {name: by_name[name] for name in names if name in by_name}
+    silent = [name for name, status in of_nodes.items() if any(it.reason == AGENT_SILENT for it in status.findings)]
+    absent = [name for name in names if name not in of_nodes or of_nodes[name].agent is None]
+    pods = f"kubectl -n {namespace} get pods -o wide names the pod of each node"
+    rows = [
+        wrong("node health", f"{text}: {short_list(listed)}", f"{pods}, kubectl -n {namespace} logs POD says why")
+        for text, listed in (
+            (f"no agent has reported from {count(len(absent), 'node')}", absent),
+            (f"the agent is silent on {count(len(silent), 'node')}", silent),
+        )
+        if listed
+    ]
+    rows += _problem_rows({name: status.agent.problem for name, status in of_nodes.items() if status.agent})
+    return rows or passed("node health", f"{len(of_nodes)} agents report, and see all of their nodes")
+
+
+def _problem_rows(problems: Mapping[str, str]) -> Iterator[DoctorRow]:
+    by_text: dict[str, list[str]] = {}
+    for node, problem in problems.items():
+        # A node without GPUs has no driver, and nothing is wrong.
+        others = [part for part in problem.split("; ") if part and not part.startswith("no driver")]
+        if others:
+            by_text.setdefault("; ".join(others), []).append(node)
+    for text, nodes in sorted(by_text.items(), key=lambda item: -len(item[1])):
+        remedy = f"docs/node-agent.md says what agents need; kubectl get nodehealth {nodes[0]} -o yaml has the text"
+        finding = f"agents of {count(len(nodes), 'node')} cannot see all: {one_line(text)[:MAX_MESSAGE]}"
+        yield wrong("node health", f"{finding} ({short_list(nodes)})", remedy)
+
+
+# Which jobs may start
+
+
+async def fleet_policies(cluster: ClusterReader) -> list[FleetPolicy | Undecodable]:
+    """Read all FleetPolicies; only `default` counts."""
+    return await cluster.read_all(paths.muster("fleetpolicies"), decode.custom(FleetPolicy))
+
+
+async def check_policy(cluster: ClusterReader) -> list[DoctorRow]:
+    """Check whether there is the FleetPolicy that counts, and no other."""
+    policies = {decode.object_key(policy)[1]: policy for policy in await fleet_policies(cluster)}
+    default, rows = policies.get("default"), []
+    if default is None:
+        text = "there is no FleetPolicy default, so no job starts"
+        rows.append(wrong("policy", text, "kubectl create -f manifests/fleetpolicy.yaml"))
+    elif isinstance(default, Undecodable):
+        text = f"FleetPolicy default cannot be read by this version: {one_line(default.error)[:MAX_MESSAGE]}"
+        rows.append(wrong("policy", text, "correct it: kubectl edit fleetpolicy default"))
+    if others := sorted(policies.keys() - {"default"}):
+        text = f"only FleetPolicy default counts, and there are others: {short_list(others)}"
+        rows.append(wrong("policy", text, f"kubectl delete fleetpolicy {' '.join(others)}"))
+    return rows or passed("policy", "FleetPolicy default is there")
+
+
+async def check_namespaces(cluster: ClusterReader) -> list[DoctorRow]:
+    """Check whether jobs of some namespace may start, and whether those of the enabled ones may hold nodes."""
+    default = next((it for it in await fleet_policies(cluster) if decode.object_key(it)[1] == "default"), None)
+    if not isinstance(default, FleetPolicy):
+        return []
+    namespaces = await cluster.read_all(paths.core("namespaces"), decode.namespace)
+    labels = {namespace.name: namespace.labels for namespace in namespaces}
+    rows = list(_namespace_rows(default.spec, labels))
+    return rows or passed("namespaces", f"jobs may start in {short_list(_enabled(default.spec, labels))}")
+
+
+def _enabled(policy: FleetPolicySpec, labels: Mapping[str, Mapping[str, str]]) -> list[str]:
+    selector = policy.queueing.namespace_selector
+    return sorted(name for name in labels if selector is None or selector.selects(labels[name]))
+
+
+def _namespace_rows(policy: FleetPolicySpec, labels: Mapping[str, Mapping[str, str]]) -> Iterator[DoctorRow]:
+    queueing, enabled = policy.queueing, _enabled(policy, labels)
+    if not enabled:
+        wanted = queueing.namespace_selector.match_labels if queueing.namespace_selector else {}
+        pairs = " ".join(f"{key}={value}" for key, value in wanted.items()) or "KEY=VALUE"
+        text = "FleetPolicy default selects no namespace (spec.queueing.namespaceSelector), so no job starts"
+        yield wrong("namespaces", text, f"enable one: kubectl label namespace NAMESPACE {pairs}")
+    if queueing.default_limit == 0 and not any(limit.nodes for limit in queueing.limits):
+        text = "no job may hold a node: spec.queueing of FleetPolicy default has defaultLimit 0 and no limit above 0"
+        yield wrong("namespaces", text, _limit_command("NAMESPACE"))
+        return
+    limits = queueing.limits_of(enabled)
+    listed = {limit.namespace for limit in queueing.limits}
+    # Without a selector all namespaces count as enabled, also those that never train.
+    unlisted = [name for name in enabled if name not in listed and limits.get(name) == 0]
+    if unlisted and queueing.namespace_selector:
+        text = "enabled, but spec.queueing of FleetPolicy default has no limit for it, and its defaultLimit is 0"
+        yield wrong("namespaces", f"{text}: {short_list(unlisted)}", _limit_command(unlisted[0]))
+
+
+def _limit_command(namespace: str) -> str:
+    patch = f'[{{"op":"add","path":"/spec/queueing/limits/-","value":{{"namespace":"{namespace}","nodes":8}}}}]'
+    return f"set a limit: kubectl patch fleetpolicy default --type=json -p '{patch}'"
+
+
+async def check_waiting_jobs(cluster: ClusterReader) -> list[DoctorRow]:
+    """Check whether jobs wait because their namespace is not enabled."""
+    jobs = await cluster.read_all(paths.muster("trainingjobs"), decode.custom(TrainingJob))
+    waiting = [job.metadata for job in jobs if isinstance(job, TrainingJob) and job.status.reason == NOT_ENABLED]
+    if not waiting:
+        return passed("jobs", "none waits for its namespace to be enabled")
+    names = [f"{job.namespace}/{job.name}" for job in waiting]
+    text = f"jobs wait with {NOT_ENABLED} ({len(names)}): {short_list(names)}"
+    return [wrong("jobs", text, f"kubectl muster status {names[0]} has the command that enables the namespace")]
+
+
+CHECKS: Mapping[str, Check] = {
+    "operator": check_operator,
+    "images": check_images,
+    "pods": check_pods,
+    "leader": check_leader,
+    "clock": check_clock,
+    "agents": check_daemons,
+    "node health": check_node_health,
+    "policy": check_policy,
+    "namespaces": check_namespaces,
+    "jobs": check_waiting_jobs,
+}

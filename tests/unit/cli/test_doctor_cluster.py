@@ -1,0 +1,268 @@
+"""Checks of what an installation has from the API server."""
+
+import json
+from typing import Any
+
+import pytest
+from tests.unit.cli.installing import (
+    NETWORK,
+    REVIEWS,
+    SLICES,
+    documents,
+    install,
+    only_wrong,
+    refuse,
+    rows_of,
+    set_variable,
+    unread,
+)
+
+from muster.cli.doctor_cluster import (
+    AGENT_RIGHTS,
+    MODELS,
+    OPERATOR_RIGHTS,
+    NeededRight,
+    check_admission,
+    check_agent_rights,
+    check_definitions,
+    check_network,
+    check_operator_rights,
+    check_roles,
+    check_server,
+    definition_path,
+    fields_of,
+    lets_out,
+    served_schema,
+)
+
+POLICY = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/{}"
+BINDING = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/{}"
+ROLES = "/apis/rbac.authorization.k8s.io/v1/namespaces/muster-system/{}/muster-operator"
+CLUSTER_ROLES = "/apis/rbac.authorization.k8s.io/v1/{}/muster-operator"
+
+
+@pytest.fixture
+def installed(api: Any) -> Any:
+    install(api)
+    return api
+
+
+def test_an_api_server_that_is_too_old_is_wrong(installed: Any) -> None:
+    installed.put("/version", {"gitVersion": "v1.32.0", "major": "1", "minor": "32"})
+    finding, _ = only_wrong(installed, check_server)
+    assert "Kubernetes 1.33 or later" in finding
+
+
+@pytest.mark.parametrize("resource", MODELS)
+def test_the_definitions_that_are_shipped_have_the_fields_of_the_models(resource: str) -> None:
+    shipped = {it["metadata"]["name"]: it for it in documents("crds/*.yaml")}
+    assert len(shipped) == len(MODELS)
+    schema = served_schema(shipped[f"{resource}.muster.dev"])
+    assert schema is not None
+    fields = fields_of(MODELS[resource].model_json_schema(by_alias=True))
+    assert fields_of(schema) == fields
+    assert len(fields) > 5
+
+
+def test_a_definition_that_is_missing_is_wrong(installed: Any) -> None:
+    del installed.bodies[definition_path("gangs")]
+    finding, remedy = only_wrong(installed, check_definitions)
+    assert finding == "CustomResourceDefinition gangs.muster.dev is missing"
+    assert "kubectl apply -k" in remedy
+
+
+def test_a_definition_that_serves_another_version_is_wrong(installed: Any) -> None:
+    installed.bodies[definition_path("gangs")]["spec"]["versions"][0]["served"] = False
+    finding, _ = only_wrong(installed, check_definitions)
+    assert finding == "CustomResourceDefinition gangs.muster.dev does not serve v1alpha1"
+
+
+def test_a_field_that_lacks_in_depth_means_an_older_definition(installed: Any) -> None:
+    schema = served_schema(installed.bodies[definition_path("nodehealths")])
+    assert schema is not None
+    status = schema["properties"]["status"]["properties"]
+    del status["evidence"]["items"]["properties"]["bootId"]
+    del status["agent"]
+    finding, remedy = only_wrong(installed, check_definitions)
+    assert finding == (
+        "CustomResourceDefinition nodehealths.muster.dev is older than this command (0.1.0): it has no "
+        ".status.agent, .status.evidence[].bootId"
+    )
+    assert "apply the definitions of the operator's version" in remedy
+
+
+def test_a_field_too_many_means_a_newer_definition(installed: Any) -> None:
+    schema = served_schema(installed.bodies[definition_path("gangs")])
+    assert schema is not None
+    schema["properties"]["spec"]["properties"] |= {f"new{n}": {"type": "string"} for n in range(5)}
+    finding, remedy = only_wrong(installed, check_definitions)
+    assert finding.endswith(
+        "is newer than this command (0.1.0): it also has .spec.new0, .spec.new1, .spec.new2 and 2 more"
+    )
+    assert "install the kubectl muster of the operator's version" in remedy
+
+
+def is_granted(right: NeededRight, name: str) -> bool:
+    """Whether a role of the manifests gives this right."""
+    for role in documents("manifests/base/*.yaml"):
+        if role["kind"] not in ("Role", "ClusterRole") or role["metadata"]["name"] != name:
+            continue
+        if role["metadata"].get("namespace", right.namespace) != right.namespace:
+            continue
+        for rule in role["rules"]:
+            names = rule.get("resourceNames", [right.name])
+            given = right.group in rule.get("apiGroups", ()) and right.resource in rule.get("resources", ())
+            if given and right.verb in rule["verbs"] and right.name in names:
+                return True
+    return False
+
+
+def test_the_manifests_give_the_rights_that_are_asked_about() -> None:
+    assert [right for right in OPERATOR_RIGHTS if not is_granted(right, "muster-operator")] == []
+    assert [right for right in AGENT_RIGHTS if not is_granted(right, "muster-agent")] == []
+
+
+@pytest.mark.parametrize("right", OPERATOR_RIGHTS, ids=lambda right: right.task)
+def test_a_right_that_the_operator_lacks_is_wrong(
+    installed: Any, right: NeededRight, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lacking = {"verb": right.verb, "group": right.group, "namespace": right.namespace, "name": right.name}
+    resource, _, subresource = right.resource.partition("/")
+    lacking |= {"resource": resource, "subresource": subresource}
+    lacking = {key: value for key, value in lacking.items() if value}
+    groups = []
+
+    async def review(path: str, body: Any, **_: Any) -> bytes:
+        assert path == REVIEWS
+        groups.append((body["spec"]["user"], tuple(body["spec"]["groups"])))
+        return json.dumps({"status": {"allowed": body["spec"]["resourceAttributes"] != lacking}}).encode()
+
+    monkeypatch.setattr(installed, "post", review)
+    finding, remedy = only_wrong(installed, check_operator_rights)
+    text = f"{right.task} ({right.verb} {right.resource})"
+    assert finding == f"service account muster-system/muster may not {text}"
+    assert "kubectl auth can-i" in remedy
+    account = "system:serviceaccounts", "system:serviceaccounts:muster-system", "system:authenticated"
+    assert set(groups) == {("system:serviceaccount:muster-system:muster", account)}
+
+
+def test_a_right_that_agents_lack_is_wrong_where_there_are_agents(installed: Any) -> None:
+    installed.put(REVIEWS, {"status": {"allowed": False}})
+    finding, _ = only_wrong(installed, check_agent_rights)
+    assert finding == ("service account muster-agent/muster-agent may not report evidence (patch nodehealths/status)")
+    set_variable(installed, "MUSTER_AGENT_NAMESPACE", "")
+    assert rows_of(installed, check_agent_rights) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        (CLUSTER_ROLES.format("clusterroles"), "ClusterRole muster-operator is missing"),
+        (CLUSTER_ROLES.format("clusterrolebindings"), "ClusterRoleBinding muster-operator is missing"),
+        (ROLES.format("roles"), "Role muster-operator in namespace muster-system is missing"),
+        (ROLES.format("rolebindings"), "RoleBinding muster-operator in namespace muster-system is missing"),
+    ],
+)
+def test_a_role_or_binding_that_is_missing_is_wrong(installed: Any, path: str, text: str) -> None:
+    del installed.bodies[path]
+    assert only_wrong(installed, check_roles)[0] == text
+
+
+@pytest.mark.parametrize("part", [{"subjects": []}, {"roleRef": {"kind": "ClusterRole", "name": "view"}}])
+def test_a_binding_of_another_role_or_account_is_wrong(installed: Any, part: dict[str, Any]) -> None:
+    installed.bodies[CLUSTER_ROLES.format("clusterrolebindings")] |= part
+    finding, _ = only_wrong(installed, check_roles)
+    assert finding == (
+        "ClusterRoleBinding muster-operator does not give ClusterRole muster-operator to muster-system/muster"
+    )
+
+
+@pytest.mark.parametrize("name", ["muster-agent", "muster-operator", "muster-records", "muster-training"])
+def test_each_admission_policy_has_to_be_there_with_its_binding(installed: Any, name: str) -> None:
+    policy = installed.bodies.pop(POLICY.format(name))
+    assert only_wrong(installed, check_admission)[0] == f"ValidatingAdmissionPolicy {name} is missing"
+    installed.put(POLICY.format(name), policy)
+    del installed.bodies[BINDING.format(name)]
+    assert only_wrong(installed, check_admission)[0] == f"ValidatingAdmissionPolicyBinding {name} is missing"
+
+
+def test_an_admission_policy_that_refuses_nothing_is_wrong(installed: Any) -> None:
+    policy, binding = POLICY.format("muster-records"), BINDING.format("muster-records")
+    installed.bodies[policy]["spec"]["failurePolicy"] = "Ignore"
+    assert "its failurePolicy is not Fail" in only_wrong(installed, check_admission)[0]
+    installed.bodies[policy]["spec"]["failurePolicy"] = "Fail"
+    installed.bodies[binding]["spec"]["validationActions"] = ["Audit"]
+    assert "(validationActions)" in only_wrong(installed, check_admission)[0]
+    installed.bodies[binding]["spec"] |= {"validationActions": ["Deny"], "policyName": "other"}
+    assert "does not refuse what policy muster-records forbids" in only_wrong(installed, check_admission)[0]
+
+
+def test_without_agents_their_policies_are_not_missed(installed: Any) -> None:
+    for path in (POLICY.format("muster-agent"), BINDING.format("muster-agent")):
+        del installed.bodies[path]
+    installed.lists(NETWORK.format("muster-agent"))
+    set_variable(installed, "MUSTER_AGENT_NAMESPACE", "")
+    assert [state for state, *_ in rows_of(installed, check_admission)] == ["Ok"]
+    assert [state for state, *_ in rows_of(installed, check_network)] == ["Ok"]
+
+
+def test_another_port_of_the_api_server_is_wrong_for_operator_and_agents(installed: Any) -> None:
+    installed.lists(SLICES, {"endpoints": [{"addresses": ["10.0.0.2", "10.0.0.3"]}], "ports": [{"port": 8443}]})
+    rows = rows_of(installed, check_network)
+    assert [(state, finding) for state, finding, _ in rows] == [
+        (
+            "Wrong",
+            f"pods {name} in namespace {namespace} may not reach the API server at 10.0.0.2:8443, 10.0.0.3:8443",
+        )
+        for name, namespace in (("muster", "muster-system"), ("muster-agent", "muster-agent"))
+    ]
+    assert "kubectl -n muster-system edit networkpolicy muster" in rows[0][2]
+
+
+def test_a_network_policy_that_is_missing_is_wrong(installed: Any) -> None:
+    installed.lists(NETWORK.format("muster-system"))
+    finding, _ = only_wrong(installed, check_network)
+    assert finding == "NetworkPolicy muster in namespace muster-system is missing"
+
+
+def allowing(**rule: Any) -> dict[str, Any]:
+    return {"spec": {"podSelector": {}, "policyTypes": ["Egress"], "egress": [rule]}}
+
+
+BLOCK = {"cidr": "10.0.0.0/8", "except": ["10.9.0.0/16"]}
+
+
+@pytest.mark.parametrize(
+    ("policy", "open_for"),
+    [
+        (allowing(), True),
+        (allowing(ports=[{"port": 6443}]), True),
+        (allowing(ports=[{"port": 6000, "endPort": 7000}]), True),
+        (allowing(ports=[{"protocol": "TCP"}]), True),
+        (allowing(ports=[{"port": 6443, "protocol": "UDP"}]), False),
+        (allowing(ports=[{"port": "https"}]), False),
+        (allowing(ports=[{"port": 443}]), False),
+        (allowing(to=[{"ipBlock": BLOCK}]), True),
+        (allowing(to=[{"ipBlock": {**BLOCK, "except": ["10.0.0.0/24"]}}]), False),
+        (allowing(to=[{"ipBlock": {"cidr": "fd00::/8"}}]), False),
+        (allowing(to=[{"podSelector": {}}]), False),
+        ({"spec": {"podSelector": {}, "policyTypes": ["Egress"]}}, False),
+        ({"spec": {"podSelector": {}, "policyTypes": ["Ingress"]}}, True),
+        ({"spec": {"podSelector": {"matchLabels": {"app": "other"}}, "policyTypes": ["Egress"]}}, True),
+    ],
+)
+def test_which_network_policies_let_a_pod_out(policy: dict[str, Any], open_for: bool) -> None:
+    labels = {"app.kubernetes.io/name": "muster"}
+    assert lets_out([policy], labels, "10.0.0.2", 6443) is open_for
+    if policy["spec"]["podSelector"] == {} and "Egress" in policy["spec"]["policyTypes"]:
+        assert lets_out([policy, allowing(ports=[{"port": 6443}])], labels, "10.0.0.2", 6443)
+
+
+def test_what_decides_about_the_network_may_have_to_be_asked_for(installed: Any) -> None:
+    refuse(installed, SLICES)
+    finding, remedy = unread(installed, check_network)
+    assert finding == "you may not list endpointslices.discovery.k8s.io in namespace default"
+    assert "give you this right" in remedy
+    del installed.errors[SLICES]
+    installed.lists(SLICES)
+    assert unread(installed, check_network)[0].startswith("no address of the API server is known")

@@ -1,0 +1,342 @@
+"""Checks of the parts of an installation that run."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from tests.unit.cli.installing import (
+    DAEMON,
+    DEPLOYMENT,
+    HEALTHS,
+    JOBS,
+    LEASE,
+    NOW,
+    PODS,
+    POLICIES,
+    SYSTEM,
+    a_health,
+    a_job,
+    a_namespace,
+    a_node,
+    a_pod,
+    install,
+    only_wrong,
+    renewed_at,
+    rows_of,
+    set_variable,
+    unread,
+    with_images,
+)
+
+from muster.api.base import rfc3339
+from muster.cli.doctor_parts import (
+    check_clock,
+    check_daemons,
+    check_images,
+    check_leader,
+    check_namespaces,
+    check_node_health,
+    check_operator,
+    check_pods,
+    check_policy,
+    check_waiting_jobs,
+    tag_of,
+)
+from muster.kube.client import Answers
+
+
+@pytest.fixture
+def installed(api: Any) -> Any:
+    install(api)
+    return api
+
+
+@pytest.mark.parametrize(("wanted", "available"), [(2, 1), (0, 0)])
+def test_a_replica_that_is_not_available_is_wrong(installed: Any, wanted: int, available: int) -> None:
+    installed.bodies[DEPLOYMENT]["spec"]["replicas"] = wanted
+    installed.bodies[DEPLOYMENT]["status"] = {"availableReplicas": available}
+    finding, remedy = only_wrong(installed, check_operator)
+    assert f"has {available} of {wanted} replicas available" in finding
+    assert ("scale deployment muster --replicas=2" in remedy) == (wanted == 0)
+
+
+def test_an_operator_that_is_not_installed_is_wrong(installed: Any) -> None:
+    del installed.bodies[DEPLOYMENT]
+    finding, remedy = only_wrong(installed, check_operator)
+    assert finding == "there is no Deployment muster in namespace muster-system"
+    assert "kubectl apply -k" in remedy
+
+
+def test_images_of_no_registry_are_wrong(installed: Any) -> None:
+    with_images(installed, "0.1.0", "0.1.0", registry="muster.invalid/set-your-registry-in-the-overlay")
+    finding, remedy = only_wrong(installed, check_images)
+    assert finding == "no registry is set for the image of: operator, launcher, agent"
+    assert "newName" in remedy
+
+
+def test_images_of_several_versions_are_wrong(installed: Any) -> None:
+    with_images(installed, "0.2.0", "0.1.0")
+    finding, _ = only_wrong(installed, check_images)
+    assert finding == "the images are of several versions: operator 0.2.0, launcher 0.2.0, agent 0.1.0"
+
+
+def test_the_checkers_image_counts_too(installed: Any) -> None:
+    daemon = "/apis/apps/v1/namespaces/muster-check/daemonsets/muster-check"
+    set_variable(installed, "MUSTER_CHECKER_NAMESPACE", "muster-check")
+    container = {"name": "checker", "image": "registry.example.org/burn-in:0.3.0"}
+    installed.put(daemon, {"spec": {"template": {"spec": {"containers": [container]}}}})
+    assert only_wrong(installed, check_images)[0].endswith("agent 0.1.0, checker 0.3.0")
+
+
+def test_a_launcher_without_an_image_is_wrong(installed: Any) -> None:
+    set_variable(installed, "MUSTER_LAUNCHER_IMAGE", "")
+    assert "names no image of the launcher" in only_wrong(installed, check_images)[0]
+
+
+@pytest.mark.parametrize(
+    ("image", "tag"),
+    [
+        ("registry:5000/muster/operator:0.1.0", "0.1.0"),
+        ("registry:5000/operator", ""),
+        (f"registry/operator@sha256:{'0' * 64}", ""),
+        (f"registry/operator:2@sha256:{'0' * 64}", "2"),
+    ],
+)
+def test_the_tag_of_an_image(image: str, tag: str) -> None:
+    assert tag_of(image) == tag
+
+
+def waiting(reason: str, message: str = "") -> dict[str, Any]:
+    return {"containerStatuses": [{"state": {"waiting": {"reason": reason, "message": message}}}]}
+
+
+def test_pods_that_cannot_pull_their_image_are_one_row(installed: Any) -> None:
+    pods = [a_pod(f"muster-agent-{n}", f"gpu-{n}", **waiting("ImagePullBackOff", "no such tag")) for n in (1, 2)]
+    installed.lists(PODS.format("muster-agent"), *pods)
+    finding, remedy = only_wrong(installed, check_pods)
+    assert finding == (
+        "ImagePullBackOff of 2 pods in namespace muster-agent, e.g. muster-agent-1 on gpu-1: no such tag"
+    )
+    assert remedy.endswith("kubectl -n muster-agent describe pod muster-agent-1")
+
+
+def test_pods_of_checkers_are_read_where_there_are_checkers(installed: Any) -> None:
+    installed.lists(PODS.format("muster-check"), a_pod("muster-check-1", **waiting("ErrImagePull")))
+    assert [state for state, *_ in rows_of(installed, check_pods)] == ["Ok"]
+    set_variable(installed, "MUSTER_CHECKER_NAMESPACE", "muster-check")
+    assert "muster-check-1" in only_wrong(installed, check_pods)[0]
+
+
+def test_a_pod_that_does_not_start_is_wrong(installed: Any) -> None:
+    installed.lists(PODS.format(SYSTEM), a_pod("muster-1", **waiting("CrashLoopBackOff")))
+    finding, remedy = only_wrong(installed, check_pods)
+    assert finding == "CrashLoopBackOff of 1 pod in namespace muster-system, e.g. muster-1 on gpu-1"
+    assert "kubectl -n muster-system logs muster-1 --previous" in remedy
+
+
+@pytest.mark.parametrize(("restarts", "minutes", "is_wrong"), [(3, 10, True), (2, 10, False), (3, 70, False)], ids=str)
+def test_a_pod_that_restarts_repeatedly_is_wrong(installed: Any, restarts: int, minutes: int, is_wrong: bool) -> None:
+    ended = {"finishedAt": rfc3339(NOW - timedelta(minutes=minutes)), "reason": "OOMKilled"}
+    container = {"state": {"running": {}}, "restartCount": restarts, "lastState": {"terminated": ended}}
+    installed.lists(PODS.format(SYSTEM), a_pod("muster-1", containerStatuses=[container]))
+    rows = rows_of(installed, check_pods)
+    assert [state for state, *_ in rows] == ["Wrong" if is_wrong else "Ok"]
+    if is_wrong:
+        assert rows[0][1].endswith("e.g. muster-1 on gpu-1: 3 times, last: OOMKilled")
+
+
+def test_a_pod_that_fits_no_node_is_wrong(installed: Any) -> None:
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes"}
+    installed.lists(PODS.format(SYSTEM), a_pod("muster-1", "", conditions=[condition]))
+    finding, _ = only_wrong(installed, check_pods)
+    assert finding == "Unschedulable of 1 pod in namespace muster-system, e.g. muster-1: 0/2 nodes"
+
+
+def test_a_lease_that_is_not_there_or_not_held_is_wrong(installed: Any) -> None:
+    installed.bodies[LEASE]["spec"]["holderIdentity"] = ""
+    assert "is not held" in only_wrong(installed, check_leader)[0]
+    del installed.bodies[LEASE]
+    assert "is not held" in only_wrong(installed, check_leader)[0]
+    assert unread(installed, check_clock)[0] == "no replica has renewed Lease muster-leader"
+
+
+@pytest.mark.parametrize("by_server", [None, NOW - timedelta(seconds=40)])
+def test_a_lease_that_nobody_renews_is_wrong(installed: Any, by_server: Any) -> None:
+    renewed_at(installed, NOW - timedelta(seconds=40), by_server)
+    finding, remedy = only_wrong(installed, check_leader)
+    assert finding == "no replica leads: muster-1_0a1b has not renewed Lease muster-leader for 40 s"
+    assert "kubectl -n muster-system logs" in remedy
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (100, "the leader's clock is 100 s ahead of the API server's"),
+        (-100, "the leader's clock is 100 s behind the API server's"),
+    ],
+)
+def test_a_leaders_clock_that_is_wrong_does_not_make_it_no_leader(installed: Any, seconds: int, text: str) -> None:
+    renewed_at(installed, NOW + timedelta(seconds=seconds), NOW)
+    finding, remedy = only_wrong(installed, check_clock)
+    assert finding == text
+    assert "muster-1_0a1b" in remedy
+    assert [state for state, *_ in rows_of(installed, check_leader)] == ["Ok"]
+
+
+@pytest.mark.parametrize("seconds", [-9, 2])
+def test_a_renewal_takes_its_time(installed: Any, seconds: int) -> None:
+    renewed_at(installed, NOW + timedelta(seconds=seconds), NOW)
+    assert [state for state, *_ in rows_of(installed, check_clock)] == ["Ok"]
+
+
+def test_without_the_dates_of_fields_a_clock_ahead_is_seen(installed: Any) -> None:
+    renewed_at(installed, NOW + timedelta(seconds=30), None)
+    assert "30 s ahead" in only_wrong(installed, check_clock)[0]
+
+
+@pytest.mark.parametrize("check", [check_pods, check_leader, check_clock])
+def test_the_servers_time_is_that_of_an_answer(installed: Any, check: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    installed.answers = Answers()
+    renewed_at(installed, NOW, None)
+    get = installed.get
+
+    async def dated(*arguments: Any, **options: Any) -> bytes:
+        installed.is_at(NOW)
+        answer: bytes = await get(*arguments, **options)
+        return answer
+
+    monkeypatch.setattr(installed, "get", dated)
+    assert [state for state, *_ in rows_of(installed, check)] == ["Ok"]
+
+
+def test_without_the_servers_time_nobody_knows_who_leads(installed: Any) -> None:
+    installed.answers = Answers()
+    assert "have no time" in unread(installed, check_leader)[0]
+
+
+@pytest.mark.parametrize("part", ["agent", "checker"])
+def test_a_daemonset_that_is_missing_or_not_ready_is_wrong(installed: Any, part: str) -> None:
+    name = {"agent": "muster-agent", "checker": "muster-check"}[part]
+    set_variable(installed, f"MUSTER_{part.upper()}_NAMESPACE", name)
+    path = f"/apis/apps/v1/namespaces/{name}/daemonsets/{name}"
+    installed.put(path, {"status": {"numberReady": 1, "desiredNumberScheduled": 2}})
+    finding, remedy = only_wrong(installed, check_daemons)
+    assert finding == f"DaemonSet {name} in namespace {name} is ready on 1 of 2 nodes"
+    assert remedy == f"kubectl -n {name} get pods -o wide shows where not"
+    del installed.bodies[path]
+    assert f"DaemonSet {name} in namespace {name} is missing" in only_wrong(installed, check_daemons)[0]
+
+
+def test_where_agents_are_left_out_none_is_missed(installed: Any) -> None:
+    set_variable(installed, "MUSTER_AGENT_NAMESPACE", "")
+    del installed.bodies[DAEMON]
+    rows = rows_of(installed, check_daemons)
+    assert [row[:2] for row in rows] == [("Ok", "neither agents nor checkers are installed")]
+    assert rows_of(installed, check_node_health) == []
+
+
+def test_a_node_without_a_report_of_its_agent_is_wrong(installed: Any) -> None:
+    never = a_health("gpu-2")
+    del never["status"]["agent"]
+    installed.lists(HEALTHS, never)
+    finding, remedy = only_wrong(installed, check_node_health)
+    assert finding == "no agent has reported from 2 nodes: gpu-1, gpu-2"
+    assert remedy.startswith("kubectl -n muster-agent get pods -o wide")
+
+
+def test_nodes_that_agents_are_not_for_need_none(installed: Any) -> None:
+    nodes = [a_node("gpu-1"), a_node("gpu-2"), a_node("win-1", {"kubernetes.io/os": "windows"})]
+    installed.lists("/api/v1/nodes", *nodes)
+    assert [state for state, *_ in rows_of(installed, check_node_health)] == ["Ok"]
+
+
+def test_an_agent_that_is_silent_is_wrong(installed: Any) -> None:
+    silence = {"source": "agent", "reason": "AgentSilent", "since": rfc3339(NOW)}
+    installed.lists(HEALTHS, a_health("gpu-1", "", silence), a_health("gpu-2"))
+    assert only_wrong(installed, check_node_health)[0] == "the agent is silent on 1 node: gpu-1"
+
+
+def test_problems_of_agents_are_counted(installed: Any) -> None:
+    problem = "the kernel log cannot be read (/dev/kmsg: Operation not permitted)"
+    installed.lists(HEALTHS, a_health("gpu-1", problem), a_health("gpu-2", problem))
+    finding, remedy = only_wrong(installed, check_node_health)
+    assert finding == f"agents of 2 nodes cannot see all: {problem} (gpu-1, gpu-2)"
+    assert "kubectl get nodehealth gpu-1" in remedy
+
+
+def test_a_node_without_gpus_has_no_driver_and_is_well(installed: Any) -> None:
+    no_driver = "no driver: no libnvidia-ml.so.1"
+    installed.lists(HEALTHS, a_health("gpu-1", no_driver), a_health("gpu-2"))
+    rows = rows_of(installed, check_node_health)
+    assert [row[:2] for row in rows] == [("Ok", "2 agents report, and see all of their nodes")]
+    installed.lists(HEALTHS, a_health("gpu-1", f"{no_driver}; no kernel log"), a_health("gpu-2"))
+    finding, _ = only_wrong(installed, check_node_health)
+    assert finding == "agents of 1 node cannot see all: no kernel log (gpu-1)"
+
+
+def policy_of(installed: Any) -> dict[str, Any]:
+    policy: dict[str, Any] = installed.bodies[POLICIES]["items"][0]
+    return policy
+
+
+def test_without_a_policy_no_job_starts(installed: Any) -> None:
+    installed.lists(POLICIES)
+    assert only_wrong(installed, check_policy) == (
+        "there is no FleetPolicy default, so no job starts",
+        "kubectl create -f manifests/fleetpolicy.yaml",
+    )
+    assert rows_of(installed, check_namespaces) == []
+
+
+def test_a_policy_that_cannot_be_read_is_wrong(installed: Any) -> None:
+    policy_of(installed)["spec"]["queueing"]["defaultLimit"] = "many"
+    finding, _ = only_wrong(installed, check_policy)
+    assert finding.startswith("FleetPolicy default cannot be read by this version: ")
+
+
+def test_another_policy_counts_for_nothing(installed: Any) -> None:
+    other = {"metadata": {"name": "other", "resourceVersion": "1"}, "spec": {}}
+    installed.lists(POLICIES, policy_of(installed), other)
+    finding, remedy = only_wrong(installed, check_policy)
+    assert finding == "only FleetPolicy default counts, and there are others: other"
+    assert remedy == "kubectl delete fleetpolicy other"
+
+
+def test_a_selector_that_selects_no_namespace_is_wrong(installed: Any) -> None:
+    installed.lists("/api/v1/namespaces", a_namespace("team-a"))
+    finding, remedy = only_wrong(installed, check_namespaces)
+    assert "selects no namespace" in finding
+    assert remedy == "enable one: kubectl label namespace NAMESPACE muster.dev/training=enabled"
+
+
+def test_a_default_limit_of_0_without_any_limit_is_wrong(installed: Any) -> None:
+    queueing = policy_of(installed)["spec"]["queueing"]
+    queueing["limits"] = [{"namespace": "team-a", "nodes": 0}]
+    finding, remedy = only_wrong(installed, check_namespaces)
+    assert finding.startswith("no job may hold a node")
+    assert "kubectl patch fleetpolicy default --type=json" in remedy
+    del queueing["defaultLimit"]
+    assert [state for state, *_ in rows_of(installed, check_namespaces)] == ["Ok"]
+
+
+def test_an_enabled_namespace_without_a_limit_is_wrong(installed: Any) -> None:
+    enabled = {"muster.dev/training": "enabled"}
+    installed.lists("/api/v1/namespaces", a_namespace("team-a", enabled), a_namespace("team-b", enabled))
+    finding, remedy = only_wrong(installed, check_namespaces)
+    assert finding.endswith("defaultLimit is 0: team-b")
+    assert '"namespace":"team-b"' in remedy
+    policy_of(installed)["spec"]["queueing"]["defaultLimit"] = 4
+    assert [state for state, *_ in rows_of(installed, check_namespaces)] == ["Ok"]
+
+
+def test_where_all_namespaces_are_enabled_those_without_jobs_need_no_limit(installed: Any) -> None:
+    del policy_of(installed)["spec"]["queueing"]["namespaceSelector"]
+    rows = rows_of(installed, check_namespaces)
+    assert [row[:2] for row in rows] == [("Ok", "jobs may start in default, team-a")]
+
+
+def test_jobs_that_wait_for_their_namespace_are_wrong(installed: Any) -> None:
+    installed.lists(JOBS, a_job("llama"), a_job("bert", "Pending", "NotEnabled"))
+    finding, remedy = only_wrong(installed, check_waiting_jobs)
+    assert finding == "jobs wait with NotEnabled (1): team-a/bert"
+    assert remedy.startswith("kubectl muster status team-a/bert")
