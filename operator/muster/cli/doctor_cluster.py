@@ -15,12 +15,14 @@ from muster.api.base import GROUP, VERSION, ApiModel
 from muster.api.endedjob import EndedJob
 from muster.api.fleetpolicy import FleetPolicy
 from muster.api.gang import Gang
+from muster.api.installation import InstallationProfile
 from muster.api.labels import LabelSelector
 from muster.api.nodehealth import NodeHealth
 from muster.api.repairrequest import RepairRequest
 from muster.api.trainingjob import TrainingJob
 from muster.cli.doctor_rows import (
     APPLY,
+    APPLY_DEFINITIONS,
     SYSTEM,
     Check,
     ClusterReader,
@@ -29,6 +31,7 @@ from muster.cli.doctor_rows import (
     deployment,
     missing_right,
     passed,
+    profile_of,
     read_object,
     short_list,
     unknown,
@@ -39,15 +42,19 @@ from muster.kube import paths
 from muster.kube.errors import Forbidden
 from muster.kube.version import UnsupportedServerError, check_server_version
 
+OBSERVE, HEALTH, BURN_IN, JOBS = InstallationProfile
 MODELS: Mapping[str, type[ApiModel]] = {
-    "trainingjobs": TrainingJob,
-    "gangs": Gang,
     "fleetpolicies": FleetPolicy,
     "nodehealths": NodeHealth,
-    "endedjobs": EndedJob,
     "repairrequests": RepairRequest,
+    "trainingjobs": TrainingJob,
+    "gangs": Gang,
+    "endedjobs": EndedJob,
 }
-POLICIES = ("muster-operator", "muster-records", "muster-training")
+# The first profile that needs each of the others; the rest is for all.
+_NEEDED_FROM = {"repairrequests": HEALTH, "trainingjobs": JOBS, "gangs": JOBS, "endedjobs": JOBS}
+SCOPE = "muster-scope"  # the one that lets through what it cannot judge: it is asked about every write of a Node
+POLICIES = ("muster-operator", "muster-records", SCOPE, "muster-training")
 AGENT = "muster-agent"
 _ADMISSION = "admissionregistration.k8s.io/v1"
 _RBAC = "rbac.authorization.k8s.io/v1"
@@ -74,18 +81,20 @@ def definition_path(resource: str) -> str:
 
 
 async def check_definitions(cluster: ClusterReader) -> list[DoctorRow]:
-    """Check whether all definitions are there, and have the fields that this version knows."""
+    """Check whether the definitions that the profile needs are there, and all have the fields of this version."""
+    profile = await profile_of(cluster)
     definitions = await asyncio.gather(*(cluster.get(definition_path(resource)) for resource in MODELS))
     rows = []
     for (resource, model), definition in zip(MODELS.items(), definitions, strict=True):
         name = f"CustomResourceDefinition {resource}.{GROUP}"
         if definition is None:
-            rows.append(wrong("definitions", f"{name} is missing", APPLY))
+            if profile.includes(_NEEDED_FROM.get(resource, OBSERVE)):
+                rows.append(wrong("definitions", f"{name} is missing", APPLY_DEFINITIONS))
         elif (schema := served_schema(definition)) is None:
-            rows.append(wrong("definitions", f"{name} does not serve {VERSION}", APPLY))
+            rows.append(wrong("definitions", f"{name} does not serve {VERSION}", APPLY_DEFINITIONS))
         else:
             rows += _field_rows(name, fields_of(schema), fields_of(model.model_json_schema(by_alias=True)))
-    return rows or passed("definitions", f"all {len(MODELS)} are there, with the fields of version {__version__}")
+    return rows or passed("definitions", f"those of {profile} are there, with the fields of version {__version__}")
 
 
 def _field_rows(name: str, served: set[str], modelled: set[str]) -> Iterator[DoctorRow]:
@@ -94,7 +103,8 @@ def _field_rows(name: str, served: set[str], modelled: set[str]) -> Iterator[Doc
         yield wrong(
             "definitions",
             f"{name} is older than this command ({__version__}): it has no {short_list(missing)}",
-            f"apply the definitions of the operator's version, or use the kubectl muster of that version; {APPLY}",
+            f"apply the definitions of the operator's version, or use the kubectl muster of that version; "
+            f"{APPLY_DEFINITIONS}",
         )
     if extra:
         yield wrong(
@@ -157,27 +167,31 @@ class NeededRight(NamedTuple):
     name: str = ""
 
 
-# The deciding right for each task. The roles in manifests/base have more.
-OPERATOR_RIGHTS = (
-    NeededRight("lead", "update", "coordination.k8s.io", "leases", SYSTEM, "muster-leader"),
-    NeededRight("keep its certificate", "update", "", "secrets", SYSTEM, "muster-coordinator-tls"),
-    NeededRight("see jobs", "watch", GROUP, "trainingjobs"),
-    NeededRight("report on jobs", "patch", GROUP, "trainingjobs/status"),
-    NeededRight("record attempts", "update", GROUP, "gangs"),
-    NeededRight("see the FleetPolicy", "watch", GROUP, "fleetpolicies"),
-    NeededRight("see namespaces", "watch", "", "namespaces"),
-    NeededRight("see nodes", "watch", "", "nodes"),
-    NeededRight("see heartbeats", "list", "coordination.k8s.io", "leases", paths.NODE_LEASES),
-    NeededRight("create workers", "create", "", "pods"),
-    NeededRight("bind workers", "create", "", "pods/binding"),
-    NeededRight("give workers their Service", "patch", "", "services"),
-    NeededRight("protect workers from evictions", "patch", "policy", "poddisruptionbudgets"),
-    NeededRight("exclude unhealthy nodes", "patch", GROUP, "nodehealths/status"),
-    NeededRight("request repairs", "create", GROUP, "repairrequests"),
-    NeededRight("keep accounts of ended jobs", "create", GROUP, "endedjobs", SYSTEM),
-    NeededRight("publish Events", "create", "events.k8s.io", "events"),
-    NeededRight("answer readers of metrics", "create", "authentication.k8s.io", "tokenreviews"),
-)
+# The deciding right for each task, by the first profile that has the task. The roles in manifests/base have more.
+OPERATOR_RIGHTS: Mapping[InstallationProfile, tuple[NeededRight, ...]] = {
+    OBSERVE: (
+        NeededRight("lead", "update", "coordination.k8s.io", "leases", SYSTEM, "muster-leader"),
+        NeededRight("see the FleetPolicy", "watch", GROUP, "fleetpolicies"),
+        NeededRight("see nodes", "watch", "", "nodes"),
+        NeededRight("see heartbeats", "list", "coordination.k8s.io", "leases", paths.NODE_LEASES),
+        NeededRight("exclude unhealthy nodes", "patch", GROUP, "nodehealths/status"),
+        NeededRight("publish Events", "create", "events.k8s.io", "events"),
+        NeededRight("answer readers of metrics", "create", "authentication.k8s.io", "tokenreviews"),
+    ),
+    HEALTH: (NeededRight("request repairs", "create", GROUP, "repairrequests"),),
+    BURN_IN: (NeededRight("keep its certificate", "update", "", "secrets", SYSTEM, "muster-coordinator-tls"),),
+    JOBS: (
+        NeededRight("see jobs", "watch", GROUP, "trainingjobs"),
+        NeededRight("report on jobs", "patch", GROUP, "trainingjobs/status"),
+        NeededRight("record attempts", "update", GROUP, "gangs"),
+        NeededRight("see namespaces", "watch", "", "namespaces"),
+        NeededRight("create workers", "create", "", "pods"),
+        NeededRight("bind workers", "create", "", "pods/binding"),
+        NeededRight("give workers their Service", "patch", "", "services"),
+        NeededRight("protect workers from evictions", "patch", "policy", "poddisruptionbudgets"),
+        NeededRight("keep accounts of ended jobs", "create", GROUP, "endedjobs", SYSTEM),
+    ),
+}
 AGENT_RIGHTS = (NeededRight("report evidence", "patch", GROUP, "nodehealths/status"),)
 
 
@@ -191,7 +205,9 @@ class _Review(msgspec.Struct):
 
 async def check_operator_rights(cluster: ClusterReader) -> list[DoctorRow]:
     """Check whether the operator's service account may do what the operator does."""
-    return await _right_rows(cluster, "operator rights", SYSTEM, "muster", OPERATOR_RIGHTS)
+    profile = await profile_of(cluster)
+    rights = [right for first, tasks in OPERATOR_RIGHTS.items() if profile.includes(first) for right in tasks]
+    return await _right_rows(cluster, "operator rights", SYSTEM, "muster", rights)
 
 
 async def check_agent_rights(cluster: ClusterReader) -> list[DoctorRow]:
@@ -293,7 +309,7 @@ async def _admission_rows(cluster: ClusterReader, name: str) -> list[DoctorRow]:
     rows = []
     if policy is None:
         rows.append(wrong("admission", f"ValidatingAdmissionPolicy {name} is missing", APPLY))
-    elif policy["spec"].get("failurePolicy", "Fail") != "Fail":
+    elif name != SCOPE and policy["spec"].get("failurePolicy", "Fail") != "Fail":
         text = f"ValidatingAdmissionPolicy {name} lets through what it cannot judge: its failurePolicy is not Fail"
         rows.append(wrong("admission", text, APPLY))
     if binding is None:

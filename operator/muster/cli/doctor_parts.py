@@ -31,6 +31,7 @@ from muster.cli.doctor_rows import (
     deployment,
     name_of,
     passed,
+    profile_of,
     short_list,
     unknown,
     variable_of,
@@ -93,7 +94,7 @@ async def check_images(cluster: ClusterReader) -> list[DoctorRow]:
         f"set newName and newTag in {OVERLAY}/kustomization.yaml (or your own overlay), then kubectl apply -k {OVERLAY}"
     )
     rows = []
-    if not images["launcher"]:
+    if not images["launcher"] and (await profile_of(cluster)).has_jobs:
         text = "Deployment muster names no image of the launcher (variable MUSTER_LAUNCHER_IMAGE)"
         rows.append(wrong("images", text, APPLY))
     if unset := [part for part, image in images.items() if image.startswith(NO_REGISTRY)]:
@@ -304,10 +305,39 @@ async def check_policy(cluster: ClusterReader) -> list[DoctorRow]:
     return rows or passed("policy", "FleetPolicy default is there")
 
 
+async def default_policy(cluster: ClusterReader) -> FleetPolicy | None:
+    """Read the FleetPolicy that counts; None: there is none, or this version cannot read it."""
+    default = next((it for it in await fleet_policies(cluster) if decode.object_key(it)[1] == "default"), None)
+    return default if isinstance(default, FleetPolicy) else None
+
+
+async def check_profile(cluster: ClusterReader) -> list[DoctorRow]:
+    """Check whether the profile has the parts that the FleetPolicy asks for."""
+    profile, policy = await profile_of(cluster), await default_policy(cluster)
+    unmet = profile.unmet(policy.spec) if policy is not None else ""
+    if unmet:
+        return [wrong("profile", unmet, f"kubectl -n {SYSTEM} set env deployment/muster MUSTER_PROFILE=PROFILE")]
+    return passed("profile", str(profile))
+
+
+async def check_scope(cluster: ClusterReader) -> list[DoctorRow]:
+    """Check whether the FleetPolicy's scope selects nodes."""
+    policy = await default_policy(cluster)
+    selector = policy.spec.scope.node_selector if policy is not None else None
+    if selector is None:
+        return passed("scope", "all nodes are Muster's (no spec.scope.nodeSelector in FleetPolicy default)")
+    nodes = await cluster.read_all(paths.core("nodes"), decode.node)
+    inside = [node.name for node in nodes if selector.selects(node.labels)]
+    if not inside:
+        text = "spec.scope.nodeSelector of FleetPolicy default selects no node, so Muster does nothing"
+        return [wrong("scope", text, "correct it, or label nodes: kubectl edit fleetpolicy default")]
+    return passed("scope", f"{len(inside)} of {count(len(nodes), 'node')} are Muster's")
+
+
 async def check_namespaces(cluster: ClusterReader) -> list[DoctorRow]:
     """Check whether jobs of some namespace may start, and whether those of the enabled ones may hold nodes."""
-    default = next((it for it in await fleet_policies(cluster) if decode.object_key(it)[1] == "default"), None)
-    if not isinstance(default, FleetPolicy):
+    default = await default_policy(cluster)
+    if default is None or not (await profile_of(cluster)).has_jobs:
         return []
     namespaces = await cluster.read_all(paths.core("namespaces"), decode.namespace)
     labels = {namespace.name: namespace.labels for namespace in namespaces}
@@ -347,6 +377,8 @@ def _limit_command(namespace: str) -> str:
 
 async def check_waiting_jobs(cluster: ClusterReader) -> list[DoctorRow]:
     """Check whether jobs wait because their namespace is not enabled."""
+    if not (await profile_of(cluster)).has_jobs:
+        return []
     jobs = await cluster.read_all(paths.muster("trainingjobs"), decode.custom(TrainingJob))
     waiting = [job.metadata for job in jobs if isinstance(job, TrainingJob) and job.status.reason == NOT_ENABLED]
     if not waiting:
@@ -365,6 +397,8 @@ CHECKS: Mapping[str, Check] = {
     "agents": check_daemons,
     "node health": check_node_health,
     "policy": check_policy,
+    "profile": check_profile,
+    "scope": check_scope,
     "namespaces": check_namespaces,
     "jobs": check_waiting_jobs,
 }

@@ -16,6 +16,7 @@ from pydantic import Field
 
 from muster.answers.lists import listed
 from muster.api.base import ApiModel
+from muster.api.installation import InstallationProfile
 from muster.kube import paths
 from muster.kube.errors import Forbidden, NotFound
 
@@ -27,6 +28,7 @@ T = TypeVar("T")
 SYSTEM = "muster-system"
 OVERLAY = "manifests/overlays/default"
 APPLY = f"apply the manifests again: kubectl apply -k {OVERLAY} (or your own overlay)"
+APPLY_DEFINITIONS = "apply the definitions: kubectl apply -k manifests/definitions"
 DEPLOYMENT = paths.group("apps/v1", "deployments", namespace=SYSTEM, name="muster")
 NO_DEPLOYMENT = f"there is no Deployment muster in namespace {SYSTEM}"
 MAX_MESSAGE = 200  # characters of a foreign text in a finding
@@ -183,6 +185,23 @@ async def deployment(cluster: ClusterReader) -> dict[str, Any]:
     if operator is None:
         raise UnreadableError(NO_DEPLOYMENT, APPLY)
     return operator
+
+
+async def profile_of(cluster: ClusterReader) -> InstallationProfile:
+    """Return the profile of the installation, that of the manifests where there is no operator.
+
+    Raises:
+        UnreadableError: the Deployment may not be read, or names no profile.
+    """
+    operator = await cluster.get(DEPLOYMENT)
+    value = (operator and variable_of(operator, "MUSTER_PROFILE")) or InstallationProfile.JOBS
+    if value not in list(InstallationProfile):
+        raise UnreadableError(
+            f"MUSTER_PROFILE of Deployment muster is {value!r}",
+            f"kubectl -n {SYSTEM} set env deployment/muster MUSTER_PROFILE={InstallationProfile.JOBS} (or "
+            f"{', '.join(it for it in InstallationProfile if it is not InstallationProfile.JOBS)})",
+        )
+    return InstallationProfile(value)
 
 
 def container_of(workload: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -13,7 +13,7 @@ import structlog
 from prometheus_client import Gauge
 
 from muster.api.base import API_VERSION, rfc3339
-from muster.controller.profile import InstallationProfile
+from muster.api.installation import InstallationProfile
 from muster.kube import paths
 from muster.kube.client import Client
 from muster.kube.errors import ApiError, Forbidden, Invalid

@@ -16,6 +16,7 @@ from prometheus_client import Gauge
 from muster.api.base import ObjectMeta
 from muster.api.fleetpolicy import FleetPolicy, FleetPolicySpec
 from muster.api.gang import Gang, Member
+from muster.api.installation import InstallationProfile
 from muster.api.nodehealth import LostNode, NodeHealth
 from muster.api.preflight import PreflightPolicy
 from muster.api.trainingjob import LaunchMode, TrainingJob
@@ -24,7 +25,6 @@ from muster.checkpoints.resume import fork_point_of
 from muster.controller.bus import Bus, Key
 from muster.controller.heartbeats import LeaseAges
 from muster.controller.nodecounts import NodeCounts
-from muster.controller.profile import InstallationProfile
 from muster.controller.sightings import Sightings
 from muster.coordinator.auth import Caller
 from muster.coordinator.checkers import CheckerHub

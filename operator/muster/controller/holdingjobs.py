@@ -13,7 +13,7 @@ import msgspec
 import structlog
 
 from muster.api.base import GROUP, VERSION
-from muster.controller.profile import InstallationProfile
+from muster.api.installation import InstallationProfile
 from muster.kube import decode, paths
 from muster.kube.client import Client
 from muster.kube.errors import ApiError, Forbidden, NotFound

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from muster.controller.profile import InstallationProfile
+from muster.api.installation import InstallationProfile
 from muster.pods.worker_pod import WorkerSettings
 from muster.serve import node_addresses
 

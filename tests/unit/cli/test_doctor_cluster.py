@@ -21,6 +21,7 @@ from muster.cli.doctor_cluster import (
     AGENT_RIGHTS,
     MODELS,
     OPERATOR_RIGHTS,
+    POLICIES,
     NeededRight,
     check_admission,
     check_agent_rights,
@@ -38,6 +39,7 @@ from muster.cli.doctor_cluster import (
 POLICY = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/{}"
 BINDING = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/{}"
 ROLES = "/apis/rbac.authorization.k8s.io/v1/namespaces/muster-system/{}/muster-operator"
+RIGHTS = [right for rights in OPERATOR_RIGHTS.values() for right in rights]
 CLUSTER_ROLES = "/apis/rbac.authorization.k8s.io/v1/{}/muster-operator"
 
 
@@ -102,6 +104,25 @@ def test_a_field_too_many_means_a_newer_definition(installed: Any) -> None:
     assert "install the kubectl muster of the operator's version" in remedy
 
 
+def test_a_smaller_profile_needs_less(installed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    set_variable(installed, "MUSTER_PROFILE", "observe")
+    for resource in ("repairrequests", "trainingjobs", "gangs", "endedjobs"):
+        del installed.bodies[definition_path(resource)]
+    ((state, finding, _),) = rows_of(installed, check_definitions)
+    assert (state, finding) == ("Ok", "those of observe are there, with the fields of version 0.1.0")
+    asked = []
+
+    async def review(_path: str, body: Any, **_: Any) -> bytes:
+        asked.append(body["spec"]["resourceAttributes"]["resource"])
+        return json.dumps({"status": {"allowed": True}}).encode()
+
+    monkeypatch.setattr(installed, "post", review)
+    rows_of(installed, check_operator_rights)
+    assert asked == ["leases", "fleetpolicies", "nodes", "leases", "nodehealths", "events", "tokenreviews"]
+    del installed.bodies[definition_path("nodehealths")]
+    assert only_wrong(installed, check_definitions)[0] == "CustomResourceDefinition nodehealths.muster.dev is missing"
+
+
 def is_granted(right: NeededRight, name: str) -> bool:
     """Whether a role of the manifests gives this right."""
     for role in documents("manifests/base/*.yaml"):
@@ -118,11 +139,11 @@ def is_granted(right: NeededRight, name: str) -> bool:
 
 
 def test_the_manifests_give_the_rights_that_are_asked_about() -> None:
-    assert [right for right in OPERATOR_RIGHTS if not is_granted(right, "muster-operator")] == []
+    assert [right for right in RIGHTS if not is_granted(right, "muster-operator")] == []
     assert [right for right in AGENT_RIGHTS if not is_granted(right, "muster-agent")] == []
 
 
-@pytest.mark.parametrize("right", OPERATOR_RIGHTS, ids=lambda right: right.task)
+@pytest.mark.parametrize("right", RIGHTS, ids=lambda right: right.task)
 def test_a_right_that_the_operator_lacks_is_wrong(
     installed: Any, right: NeededRight, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -177,7 +198,7 @@ def test_a_binding_of_another_role_or_account_is_wrong(installed: Any, part: dic
     )
 
 
-@pytest.mark.parametrize("name", ["muster-agent", "muster-operator", "muster-records", "muster-training"])
+@pytest.mark.parametrize("name", ["muster-agent", *POLICIES])
 def test_each_admission_policy_has_to_be_there_with_its_binding(installed: Any, name: str) -> None:
     policy = installed.bodies.pop(POLICY.format(name))
     assert only_wrong(installed, check_admission)[0] == f"ValidatingAdmissionPolicy {name} is missing"

@@ -39,6 +39,8 @@ from muster.cli.doctor_parts import (
     check_operator,
     check_pods,
     check_policy,
+    check_profile,
+    check_scope,
     check_waiting_jobs,
     tag_of,
 )
@@ -340,3 +342,38 @@ def test_jobs_that_wait_for_their_namespace_are_wrong(installed: Any) -> None:
     finding, remedy = only_wrong(installed, check_waiting_jobs)
     assert finding == "jobs wait with NotEnabled (1): team-a/bert"
     assert remedy.startswith("kubectl muster status team-a/bert")
+
+
+def test_a_profile_without_what_the_policy_asks_for_is_wrong(installed: Any) -> None:
+    set_variable(installed, "MUSTER_PROFILE", "observe")
+    policy_of(installed)["spec"]["health"] = {"nodeCondition": True}
+    finding, remedy = only_wrong(installed, check_profile)
+    assert "profile observe (MUSTER_PROFILE), which leaves out" in finding
+    assert "spec.health.nodeCondition. Install profile health" in finding
+    assert "set env deployment/muster MUSTER_PROFILE" in remedy
+
+
+def test_a_profile_that_nobody_knows_is_named(installed: Any) -> None:
+    set_variable(installed, "MUSTER_PROFILE", "all")
+    finding, remedy = unread(installed, check_profile)
+    assert finding == "MUSTER_PROFILE of Deployment muster is 'all'"
+    assert remedy.endswith("MUSTER_PROFILE=jobs (or observe, health, burn-in)")
+
+
+def test_without_jobs_nothing_of_jobs_is_missed(installed: Any) -> None:
+    set_variable(installed, "MUSTER_PROFILE", "health")
+    set_variable(installed, "MUSTER_LAUNCHER_IMAGE", "")
+    policy_of(installed)["spec"]["queueing"] = {"defaultLimit": 0}
+    assert [state for state, _, _ in rows_of(installed, check_images)] == ["Ok"]
+    assert rows_of(installed, check_namespaces) == []
+    assert rows_of(installed, check_waiting_jobs) == []
+
+
+def test_a_scope_that_selects_no_node_is_wrong(installed: Any) -> None:
+    scope = {"matchLabels": {"kubernetes.io/os": "linux"}}
+    policy_of(installed)["spec"]["scope"] = {"nodeSelector": scope}
+    assert rows_of(installed, check_scope) == [("Ok", "2 of 2 nodes are Muster's", "")]
+    scope["matchLabels"]["kubernetes.io/os"] = "plan9"
+    finding, remedy = only_wrong(installed, check_scope)
+    assert finding == "spec.scope.nodeSelector of FleetPolicy default selects no node, so Muster does nothing"
+    assert "kubectl edit fleetpolicy default" in remedy

@@ -14,6 +14,7 @@ import pytest
 from tests.unit.health.builders import budgets
 
 from muster.api.fleetpolicy import FleetPolicy
+from muster.api.installation import InstallationProfile
 from muster.api.nodehealth import NodeHealth
 from muster.controller import nodeperform
 from muster.controller import nodereconciler as module
@@ -23,7 +24,6 @@ from muster.controller.nodefitness import NodeFitness
 from muster.controller.nodeperform import TAINT_KEY
 from muster.controller.nodes import Nodes
 from muster.controller.pace import MAX_WRITES_PER_HOUR, Pace
-from muster.controller.profile import InstallationProfile
 from muster.coordinator.hub import Hub
 from muster.kube import decode
 from muster.kube.client import Answers

@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.unit.controller.health_stage import ApiServer, Stage
 
-from muster.controller.profile import InstallationProfile
+from muster.api.installation import InstallationProfile
 from muster.controller.repairs import RepairKeeper
 from muster.health.repairs import LOOK_SECONDS
 from muster.kube.errors import AlreadyExists, Conflict, NotFound, ServerError

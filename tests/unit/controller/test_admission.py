@@ -8,9 +8,9 @@ from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 from tests.unit.waiting import until
 
+from muster.api.installation import InstallationProfile
 from muster.controller import admission
 from muster.controller.admission import OPERATOR, RECORDS, AdmissionCheck
-from muster.controller.profile import InstallationProfile
 from muster.kube.errors import Forbidden, Invalid, Unreachable
 
 REFUSED = "ValidatingAdmissionPolicy '{0}' with binding '{0}' denied request: no"

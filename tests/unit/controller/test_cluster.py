@@ -11,12 +11,12 @@ from tests.unit.lifecycle.builders import an_incident
 
 from muster.api.base import Owner
 from muster.api.fleetpolicy import Enforcement, FleetPolicy, FleetPolicySpec
+from muster.api.installation import InstallationProfile
 from muster.api.trainingjob import Checkpoint
 from muster.checkpoints.location import saves_to
 from muster.controller import cluster as cluster_module
 from muster.controller.bus import Bus
 from muster.controller.cluster import Cluster
-from muster.controller.profile import InstallationProfile
 from muster.coordinator.auth import Caller
 from muster.coordinator.hub import Hub, Membership
 from muster.kube import decode

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from muster.api.installation import InstallationProfile
 from muster.controller import holdingjobs
 from muster.controller.holdingjobs import HoldingJobs
-from muster.controller.profile import InstallationProfile
 from muster.kube.errors import Forbidden, NotFound, Unreachable
 
 GROUP = "/apis/muster.dev/v1alpha1"

@@ -28,6 +28,7 @@ from tests.unit.waiting import until
 
 from localcluster.patience import PATIENCE_SECONDS
 from muster.api.fleetpolicy import FleetPolicy
+from muster.api.installation import InstallationProfile
 from muster.api.nodehealth import Evacuate, NodeHealthStatus
 from muster.controller import nodeperform, nodeworlds, slices
 from muster.controller import nodereconciler as module
@@ -35,7 +36,6 @@ from muster.controller.forgetting import Forgetting
 from muster.controller.nodefigures import MAX_REASONS, publish_by_reason
 from muster.controller.nodeperform import TAINT_KEY
 from muster.controller.pace import MAX_WRITES_PER_HOUR
-from muster.controller.profile import InstallationProfile
 from muster.health import node_plan
 from muster.health.node_world import NodeWorld
 from muster.health.orders import Order

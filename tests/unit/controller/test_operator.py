@@ -20,11 +20,11 @@ from tests.unit.health.builders import world as node_world
 from tests.unit.waiting import until
 
 from muster.api.fleetpolicy import FleetPolicy, FleetPolicySpec
+from muster.api.installation import InstallationProfile
 from muster.api.nodehealth import NodeHealth
 from muster.controller import operator, ports
 from muster.controller.cluster import Cluster
 from muster.controller.operator import Operator
-from muster.controller.profile import InstallationProfile
 from muster.controller.readiness import STALE_SECONDS
 from muster.controller.settings import EXTERNAL_ISSUER, Settings
 from muster.coordinator.auth import Caller

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.controller.repair_shop import KIND, REPAIRS, STEPS, Shop, live_through
 
+from muster.api.installation import InstallationProfile
 from muster.controller import repairs as module
-from muster.controller.profile import InstallationProfile
 from muster.health.repairs import LOOK_SECONDS
 from muster.kube.errors import Forbidden, ServerError
 

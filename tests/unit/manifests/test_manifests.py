@@ -13,12 +13,12 @@ from apidocs.render import GROUP, RESOURCES
 from imagebuild.plan import IMAGES
 from muster.api.fleethours import CONFIG_MAP
 from muster.api.fleetpolicy import FleetPolicy
+from muster.api.installation import InstallationProfile
 from muster.api.nodehealth import NodeHealthStatus
 from muster.controller.admission import OPERATOR, RECORDS
 from muster.controller.history import NOTE
 from muster.controller.metrics import PATH, READ
 from muster.controller.operator import LEASE_NAME
-from muster.controller.profile import InstallationProfile
 from muster.controller.settings import COORDINATOR_SERVICE, EXTERNAL_ISSUER, Settings
 from muster.health.sources import UNHEALTHY_TAINT
 from muster.kube.certificates import AUTHORITY_SECRET_NAME, SECRET_NAME, SERVICE_NAME, SERVING_LIFE, names_of

@@ -22,22 +22,27 @@ class InstallationProfile(StrEnum):
     @property
     def acts_on_nodes(self) -> bool:
         """Whether Muster taints nodes, writes their condition and requests repairs, as the FleetPolicy asks for."""
-        return self._has(InstallationProfile.HEALTH)
+        return self.includes(InstallationProfile.HEALTH)
 
     @property
     def has_tests(self) -> bool:
         """Whether checkers test nodes, if there are any."""
-        return self._has(InstallationProfile.BURN_IN)
+        return self.includes(InstallationProfile.BURN_IN)
 
     @property
     def has_jobs(self) -> bool:
         """Whether Muster runs TrainingJobs."""
-        return self._has(InstallationProfile.JOBS)
+        return self.includes(InstallationProfile.JOBS)
 
     @property
     def has_coordinator(self) -> bool:
         """Whether launchers or checkers report to the operator."""
         return self.has_tests
+
+    def includes(self, profile: Self) -> bool:
+        """Whether this profile has the parts of that one."""
+        order = list(InstallationProfile)
+        return order.index(self) >= order.index(profile)
 
     def bounded(self, policy: FleetPolicySpec) -> FleetPolicySpec:
         """Return the FleetPolicy as far as this profile carries it out: no more than this is ever done."""
@@ -53,7 +58,7 @@ class InstallationProfile(StrEnum):
 
     def unmet(self, policy: FleetPolicySpec) -> str:
         """Return what a FleetPolicy asks for and this profile does not do, and what to install; "" if nothing."""
-        beyond = [(field, profile) for field, profile in _asked(policy) if not self._has(profile)]
+        beyond = [(field, profile) for field, profile in _asked(policy) if not self.includes(profile)]
         if not beyond:
             return ""
         fields = ", ".join(field for field, _ in beyond)
@@ -62,10 +67,6 @@ class InstallationProfile(StrEnum):
             f"Muster is installed with profile {self} (MUSTER_PROFILE), which leaves out what the FleetPolicy asks for "
             f"by {fields}. Install profile {needed}, or take that out of the FleetPolicy."
         )
-
-    def _has(self, profile: Self) -> bool:
-        order = list(InstallationProfile)
-        return order.index(self) >= order.index(profile)
 
 
 def _asked(policy: FleetPolicySpec) -> Iterator[tuple[str, InstallationProfile]]:

@@ -3,8 +3,8 @@
 import pytest
 
 from muster.api.fleetpolicy import Enforcement, FleetPolicySpec, HealthPolicy
+from muster.api.installation import InstallationProfile
 from muster.api.preflight import PreflightPolicy
-from muster.controller.profile import InstallationProfile
 
 OBSERVE, HEALTH, BURN_IN, JOBS = InstallationProfile
 ALL = FleetPolicySpec.model_validate(
