@@ -82,8 +82,8 @@ def definition_path(resource: str) -> str:
 
 async def check_definitions(cluster: ClusterReader) -> list[DoctorRow]:
     """Check whether the definitions that the profile needs are there, and all have the fields of this version."""
-    profile = await profile_of(cluster)
     definitions = await asyncio.gather(*(cluster.get(definition_path(resource)) for resource in MODELS))
+    profile = await profile_of(cluster)
     rows = []
     for (resource, model), definition in zip(MODELS.items(), definitions, strict=True):
         name = f"CustomResourceDefinition {resource}.{GROUP}"

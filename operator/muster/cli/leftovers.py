@@ -3,7 +3,7 @@
 A kind that may not be read is a row of its own that says so, because it may have objects. Only metadata is read of most
 kinds: an object of another version, or one that fits no model, is listed like any other.
 
-Tests: tests/unit/cli/test_uninstall.py, tests/integration/install/test_leftovers.py.
+Tests: tests/unit/cli/test_uninstall.py, tests/integration/nightly/install/test_leftovers.py.
 """
 
 import asyncio

@@ -17,6 +17,8 @@ from muster.world.names import pod_name
 # Every launcher reports once in this many seconds; where there are many less often, so that one coordinator hears all.
 POLL_SECONDS = 1.0
 REPORTS_PER_SECOND = 256
+# Below FRESH_SECONDS, with time for the answer: a start waits until all launchers were heard lately, at one moment.
+LONGEST_POLL_SECONDS = 10.0
 # One of this many members is asked to write the fence file: where none of them can, the storage is at fault.
 CLAIMANTS = 8
 
@@ -82,7 +84,7 @@ def directive_for(
         return Directive(EXIT, reason=reason, stacks_of_attempt=stacks_of_attempt)
     record, spec = gang.spec, job.spec
     pace = max(POLL_SECONDS, max(len(record.members), launcher_count) / REPORTS_PER_SECOND)
-    pace = min(pace, spec.recovery.unreachable_timeout_seconds / 4)
+    pace = min(pace, spec.recovery.unreachable_timeout_seconds / 4, LONGEST_POLL_SECONDS)
     requested = resume.requested_resume(job, record)
     # A requested resume may name a checkpoint that does not count in the present branch.
     branch = None if requested else record.branch

@@ -8,11 +8,11 @@ from tests.unit.lifecycle.builders import EPOCH, Scene, a_job, an_incident, idle
 from muster.api.base import ObjectMeta
 from muster.api.gang import Branch, Gang
 from muster.api.trainingjob import CompletionRecord, CompletionResult, TrainingJob
-from muster.lifecycle.directive import directive_for
+from muster.lifecycle.directive import LONGEST_POLL_SECONDS, directive_for
 from muster.protocol.messages import EXIT, RUN, WAIT, Directive
 from muster.world.job import OtherJob
 from muster.world.names import pod_name
-from muster.world.views import LauncherView
+from muster.world.views import FRESH_SECONDS, LauncherView
 
 
 def told(
@@ -97,6 +97,16 @@ def test_the_pace_follows_all_launchers(nodes: int, crowd: int, seconds: float, 
     gang = Gang(metadata=ObjectMeta(name="g"), spec=scene.record)
     directive = directive_for(scene.job, gang, name, scene.uid(0), lambda _: None, crowd)
     assert (directive.poll_seconds, directive.hold_seconds) == (seconds, seconds)
+
+
+def test_all_reports_are_fresh_at_one_moment_however_many_launchers() -> None:
+    scene = Scene(a_job(recovery={"unreachableTimeoutSeconds": 600})).gang().all(running(1))
+    name = pod_name(scene.job.metadata.name, scene.job.metadata.uid, 0, 1)
+    assert scene.record
+    gang = Gang(metadata=ObjectMeta(name="g"), spec=scene.record)
+    directive = directive_for(scene.job, gang, name, scene.uid(0), lambda _: None, 2**20)
+    assert directive.poll_seconds == LONGEST_POLL_SECONDS
+    assert directive.poll_seconds + 5 <= FRESH_SECONDS
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from tests.integration.kubectl import kubectl_of
 from localcluster.patience import PATIENCE_SECONDS
 from muster.cli.leftovers import OWN_NAMESPACES
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 COMPONENTS = ("node-taint", "node-condition", "burn-in", "page")
 SICK = "node-sick"
 Thing = tuple[str, str, str]  # kind, NAMESPACE/NAME, and what of it is Muster's where the object itself is not
