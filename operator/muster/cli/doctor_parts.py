@@ -295,7 +295,8 @@ async def check_policy(cluster: ClusterReader) -> list[DoctorRow]:
     default, rows = policies.get("default"), []
     if default is None:
         text = "there is no FleetPolicy default, so no job starts"
-        rows.append(wrong("policy", text, "kubectl create -f manifests/fleetpolicy.yaml"))
+        new = "kubectl create -f manifests/fleetpolicy.yaml"
+        rows.append(wrong("policy", text, f"create it from a copy that was kept; for a new installation: {new}"))
     elif isinstance(default, Undecodable):
         text = f"FleetPolicy default cannot be read by this version: {one_line(default.error)[:MAX_MESSAGE]}"
         rows.append(wrong("policy", text, "correct it: kubectl edit fleetpolicy default"))

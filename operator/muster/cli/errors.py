@@ -13,8 +13,8 @@ _INSTALL = (
 # kubernetes/apiserver, pkg/admission/plugin/policy/generic/policy_matcher.go.
 _NO_PARAMETER = "no params found for policy binding"
 _NO_POLICY = (
-    ": there is no FleetPolicy default, so no job starts; an administrator creates it: kubectl create -f "
-    "manifests/fleetpolicy.yaml"
+    ": there is no FleetPolicy default, so no job starts; an administrator creates it from a copy that was kept; for a "
+    "new installation: kubectl create -f manifests/fleetpolicy.yaml"
 )
 
 

@@ -26,7 +26,7 @@ log = structlog.get_logger()
 _missing = Gauge(
     "muster_admission_policy_missing",
     "1 where the API server accepted a write in a dry run that this ValidatingAdmissionPolicy refuses: apply "
-    "manifests/base.",
+    "your overlay again, e.g. kubectl apply -k manifests/overlays/default.",
     ["policy"],
 )
 
@@ -77,7 +77,7 @@ class AdmissionCheck:
                 message=f"The ValidatingAdmissionPolicy {policy} or its binding is not in force: a user that may write "
                 f"{'Gangs in a namespace can forge records' if policy == RECORDS else 'with this token is not bounded'}"
                 ". "
-                "Apply manifests/base again.",
+                "Apply your overlay again, e.g. kubectl apply -k manifests/overlays/default.",
             )
 
 

@@ -1,7 +1,8 @@
-"""Keeps a replica without jobs from leading while jobs hold nodes, so that the replica that runs them goes on.
+"""Keeps a replica without jobs from leading while jobs hold nodes, so that a replica that runs them goes on.
 
 No other part would restart such jobs, fence their ranks or free their nodes. So the change to a profile without jobs
-is refused while jobs run: the new replica is not ready, and a rolling update waits.
+is refused while jobs run: the new replica is not ready, and a rolling update waits. One replica of before stays and
+leads, without a standby.
 """
 
 import asyncio
@@ -99,7 +100,8 @@ class HoldingJobs:
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
         return (
             f"profile {self._profile} runs no jobs, and jobs hold nodes: {', '.join(names[:NAMED])}{more}. Suspend, "
-            "eject or delete these jobs, or install profile jobs again; until then this replica does not lead"
+            "eject or delete these jobs, or go back (kubectl -n muster-system set env deployment/muster "
+            "MUSTER_PROFILE=jobs, or the same in your overlay). Until then this replica does not lead"
         )
 
     async def _names(self) -> list[str]:

@@ -30,7 +30,8 @@ class NotEnabled(NotPlaced):
 NO_POLICY = NotEnabled(
     NOT_ENABLED,
     "there is no FleetPolicy default, so no job starts",
-    remedy="an administrator creates it: kubectl create -f manifests/fleetpolicy.yaml",
+    remedy="an administrator creates it from a copy that was kept; for a new installation: kubectl create -f "
+    "manifests/fleetpolicy.yaml",
 )
 POLICY_NOT_READ = NotEnabled(NOT_ENABLED, "FleetPolicy default has not been read yet", remedy="wait", is_known=False)
 

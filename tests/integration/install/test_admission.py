@@ -506,7 +506,7 @@ def test_a_policy_that_is_missing_is_said(installation: Any, wait_until: Callabl
         wait_until(lambda: missing(replica).get("muster-records") == 1.0, "it is said")
         (line,) = replica.said("admission policy missing")
         assert line["policy"] == "muster-records"
-        assert "Apply manifests/base again" in line["message"]
+        assert "Apply your overlay again" in line["message"]
     finally:
         installation.kubectl("apply", "-f", "-", stdin=json.dumps(documents[1]))
 

@@ -261,7 +261,8 @@ def test_names_are_looked_for_where_they_may_be_listed(api: Any, command: Run) -
         (
             Denied(422, "Invalid", f"{REFUSED} failed to configure binding: {NO_PARAMETER} with `Deny`"),
             f"{REFUSED} failed to configure binding: {NO_PARAMETER} with `Deny`: there is no FleetPolicy default, so "
-            "no job starts; an administrator creates it: kubectl create -f manifests/fleetpolicy.yaml",
+            "no job starts; an administrator creates it from a copy that was kept; for a new installation: kubectl "
+            "create -f manifests/fleetpolicy.yaml",
         ),
         (
             ServerError(500, "InternalError", "etcd is\nfull"),

@@ -285,7 +285,7 @@ def test_without_a_policy_no_job_starts(installed: Any) -> None:
     installed.lists(POLICIES)
     assert only_wrong(installed, check_policy) == (
         "there is no FleetPolicy default, so no job starts",
-        "kubectl create -f manifests/fleetpolicy.yaml",
+        "create it from a copy that was kept; for a new installation: kubectl create -f manifests/fleetpolicy.yaml",
     )
     assert rows_of(installed, check_namespaces) == []
 

@@ -78,7 +78,7 @@ async def test_one_that_is_missing_is_said_once_until_it_is_there_again(server: 
     refusal = server.raises.pop("gangs")
     (line,) = await asked(check)
     assert (line["event"], line["policy"], line["log_level"]) == ("admission policy missing", RECORDS, "error")
-    assert "Apply manifests/base again" in line["message"]
+    assert "Apply your overlay again" in line["message"]
     assert await asked(check) == []
     assert (missing(RECORDS), missing(OPERATOR)) == (1.0, 0.0)
     server.raises["gangs"] = refusal
