@@ -88,12 +88,18 @@ class RemovalPlan(ApiModel):
     notes: list[str] = Field([], description="What limits this answer.")
 
 
-class _Meta(msgspec.Struct):
+class _Owner(msgspec.Struct):
+    kind: str = ""
+    controller: bool = False
+
+
+class _Meta(msgspec.Struct, rename="camel"):
     name: str
     namespace: str = ""
     uid: str = ""
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
+    owner_references: list[_Owner] | None = None
 
     @property
     def place(self) -> str:
@@ -114,6 +120,11 @@ class _Object(msgspec.Struct, rename="camel"):
     def is_shipped(self) -> bool:
         """Whether the manifests have it."""
         return (self.metadata.labels or {}).get(PART_OF) == NAME
+
+    @property
+    def is_of_job(self) -> bool:
+        """Whether it is deleted with its TrainingJob. What an ejected job has left has no controller."""
+        return any(owner.controller and owner.kind == "TrainingJob" for owner in self.metadata.owner_references or ())
 
 
 class _Taint(msgspec.Struct):
@@ -197,7 +208,8 @@ async def removal_plan(client: "Client") -> RemovalPlan:
 
 
 _NOTES = (
-    "where you have applied an overlay of your own, delete that one in place of manifests/overlays/default",
+    "where you have applied manifests/overlays/burn-in or an overlay of your own, delete that one in place of "
+    "manifests/overlays/default",
     "checkpoint directories of jobs that were deleted before may have files .muster-* and .muster-incomplete, and "
     f"nodes that had a checker before may have /var/lib/{CHECKERS}: no object of the cluster names them any more",
     "Events that Muster has written expire by themselves, within an hour unless the API server is set otherwise",
@@ -261,12 +273,33 @@ def _named(objects: Iterable[_Object], note: str = "") -> list[tuple[str, str]]:
 
 
 def _rows_of_jobs(listings: Mapping[str, Listed]) -> Rows:
-    """What the jobs have: their deletion takes it."""
+    """What the jobs have: their deletion takes it, but for what ejected jobs have left."""
     jobs = listings["TrainingJob"]
     held = [(job.metadata.place, _held(job)) for job in jobs.objects]
     yield _row("jobs", Place.NAMESPACES, "TrainingJob", held, jobs.unread)
     for kind in ("Gang", "Pod", "Service", "ConfigMap", "PodDisruptionBudget"):
-        yield _row("jobs", Place.NAMESPACES, kind, _named(listings[kind].objects), listings[kind].unread)
+        objects = listings[kind].objects
+        yield _row("jobs", Place.NAMESPACES, kind, _named(it for it in objects if it.is_of_job), listings[kind].unread)
+        yield from _rows_of_orphans(kind, [it for it in objects if not it.is_of_job])
+
+
+def _rows_of_orphans(kind: str, objects: list[_Object]) -> Rows:
+    """What no TrainingJob owns any more: a Gang goes with its definition, all else stays."""
+    note = "no TrainingJob owns it"
+    if kind == "Gang":
+        yield _row("definitions", Place.NAMESPACES, kind, _named(objects, note))
+        return
+    by_job: dict[tuple[str, str], list[_Object]] = {}
+    for item in objects:
+        uid = (item.metadata.labels or {}).get(JOB_UID_LABEL, "")
+        by_job.setdefault((item.metadata.namespace, uid), []).append(item)
+    for job, left in by_job.items():
+        yield _row(STAYS, Place.NAMESPACES, kind, _named(left, note), command=orphans_removed_by(*job))
+
+
+def orphans_removed_by(namespace: str, job_uid: str) -> str:
+    """Return the command that removes what an ejected job has left, which ends its ranks."""
+    return f"kubectl -n {namespace} delete pods,services,configmaps,poddisruptionbudgets -l {JOB_UID_LABEL}={job_uid}"
 
 
 def _held(job: _Object) -> str:

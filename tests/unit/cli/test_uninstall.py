@@ -22,8 +22,13 @@ ROOT = Path(__file__).resolve().parents[3]
 SHIPPED = {"app.kubernetes.io/part-of": "muster"}
 
 
-def an_object(name: str, namespace: str = "", labels: Any = None, **parts: Any) -> dict[str, Any]:
+OF_JOB = [{"kind": "TrainingJob", "name": "llama", "uid": "uid-llama", "controller": True}]
+
+
+def an_object(name: str, namespace: str = "", labels: Any = None, owners: Any = (), **parts: Any) -> dict[str, Any]:
     metadata = {"name": name, "uid": f"uid-{name}", **({"namespace": namespace} if namespace else {})}
+    if owners:
+        metadata["ownerReferences"] = owners
     return {"metadata": {**metadata, **({"labels": labels} if labels else {})}, **parts}
 
 
@@ -104,7 +109,7 @@ def test_jobs_are_listed_with_what_they_hold_and_what_is_theirs(cluster: Any, pl
         an_object("odd", "team-b", status={"nodes": 7}),
     )
     for kind in ("Gang", "Pod", "Service", "ConfigMap", "PodDisruptionBudget"):
-        cluster.lists(KINDS[kind][0], an_object(f"the-{kind.lower()}", "team-a"))
+        cluster.lists(KINDS[kind][0], an_object(f"the-{kind.lower()}", "team-a", owners=OF_JOB))
     rows = step(plan(), "jobs")
     assert names(rows, "TrainingJob") == [
         "team-a/llama (Running, holds 2 nodes)",
@@ -113,6 +118,32 @@ def test_jobs_are_listed_with_what_they_hold_and_what_is_theirs(cluster: Any, pl
     ]
     for kind in ("Gang", "Pod", "Service", "ConfigMap", "PodDisruptionBudget"):
         assert names(rows, kind) == [f"team-a/the-{kind.lower()}"]
+
+
+def test_what_an_ejected_job_has_left_stays_but_for_its_gang(cluster: Any, plan: Any) -> None:
+    kinds = ("Pod", "Service", "ConfigMap", "PodDisruptionBudget")
+    for kind in ("Gang", *kinds):
+        cluster.lists(
+            KINDS[kind][0],
+            an_object("of-a-job", "team-a", {"muster.dev/job-uid": "u1"}, OF_JOB),
+            an_object("left", "team-b", {"muster.dev/job-uid": "u2"}),
+            an_object("of-another", "team-b", {"muster.dev/job-uid": "u2"}, [{**OF_JOB[0], "kind": "Workflow"}]),
+        )
+    found = plan()
+    left = ["team-b/left (no TrainingJob owns it)", "team-b/of-another (no TrainingJob owns it)"]
+    for kind in ("Gang", *kinds):
+        assert names(step(found, "jobs"), kind) == ["team-a/of-a-job"]
+    assert names(step(found, "definitions"), "Gang") == left
+    assert {row["kind"]: names([row], row["kind"]) for row in found["stays"]} == dict.fromkeys(kinds, left)
+    assert {row["command"] for row in found["stays"]} == {
+        "kubectl -n team-b delete pods,services,configmaps,poddisruptionbudgets -l muster.dev/job-uid=u2"
+    }
+
+
+def test_the_overlay_with_the_checkers_is_deleted_in_place_of_the_default_one(cluster: Any, plan: Any) -> None:
+    overlay = "manifests/overlays/burn-in"
+    assert "../default" in yaml.safe_load((ROOT / overlay / "kustomization.yaml").read_text())["resources"]
+    assert any(overlay in note and STEPS["overlay"].split()[3] in note for note in plan()["notes"])
 
 
 def test_marks_are_listed_each_with_the_command_that_removes_it(cluster: Any, plan: Any) -> None:
@@ -242,7 +273,7 @@ def test_names_of_secrets_are_listed_and_nothing_in_them(cluster: Any, plan: Any
 
 
 def test_people_read_a_few_names_and_how_many_more(cluster: Any, command: Run) -> None:
-    cluster.lists(paths.muster("gangs"), *(an_object(f"g{number}", "x") for number in range(5)))
+    cluster.lists(paths.muster("gangs"), *(an_object(f"g{number}", "x", owners=OF_JOB) for number in range(5)))
     said = command("uninstall", "--dry-run").stdout
     assert re.search(r"^Namespaces +Gang +5 +x/g0, x/g1, x/g2 and 2 more \(-o json\)$", said, re.MULTILINE)
     assert (
