@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import muster.cli
 
-ERRORS = frozenset({"CliError", "BadParameter"})
+ERRORS = frozenset({"CliError", "NoSuchJobError", "BadParameter"})
 
 # The commands whose errors a module has; "" where every command may print them.
 COMMANDS = {

@@ -28,7 +28,11 @@ _MOST_MERGED = 10_000  # fields that an object may take in by merge keys
 _MARK = re.compile(r"^---(?=\s|$)[ \t]*\r?\n?", re.MULTILINE)
 
 FilesArgument = Annotated[
-    list[str], typer.Argument(metavar="FILE", help="YAML or JSON, several documents in each; - for stdin.")
+    list[str],
+    typer.Argument(
+        metavar="FILE",
+        help="YAML or JSON, several documents in each; - for stdin. With --to: names of jobs, or files.",
+    ),
 ]
 
 

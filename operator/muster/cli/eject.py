@@ -22,9 +22,11 @@ from muster.answers.explanation import ENDED, OUTPUT_VERSION
 from muster.api.base import ApiModel
 from muster.api.trainingjob import ConditionStatus, TrainingJob
 from muster.cli import show
+from muster.cli.convert import as_document
 from muster.cli.errors import CliError, one_line
 from muster.cli.forked import bare_manifest
-from muster.cli.jobs import pods_named, read_job
+from muster.cli.jobs import NoSuchJobError, pods_named, read_job
+from muster.cli.leftovers import orphans_removed_by
 from muster.cli.requeue import is_gone, save_manifest
 from muster.cli.session import (
     ContextOption,
@@ -40,6 +42,7 @@ from muster.cli.session import (
 from muster.kube import paths
 from muster.kube.errors import Conflict, NotFound
 from muster.protocol.checkpoint_names import is_url
+from muster.status.ejection import EJECTED
 from muster.world.names import gang_name
 from muster.world.views import JOB_UID_LABEL, PodView
 
@@ -62,7 +65,9 @@ class Ejection(ApiModel):
     namespace: str
     training: list[str] = Field(description="Its pods that have not ended, by name.")
     ended: list[str] = Field(description="Its pods that have ended.")
-    manifest_file: str = Field(description="Where the manifest of the TrainingJob is; empty: this run wrote none.")
+    manifest_file: str = Field(
+        description="Where the manifest of the TrainingJob is; empty: the job was gone, or going, when this run began."
+    )
     notes: list[str] = Field(description="What else remains, what is wrong, and how to end it.")
 
 
@@ -102,7 +107,7 @@ async def _eject(session: Session, name: str, file: Path, *, yes: bool, timeout:
     """
     try:
         data, job = await read_job(session, name)
-    except CliError:
+    except NoSuchJobError:
         left = await _remains(session, name, None)
         if not left.training:
             raise
@@ -133,9 +138,13 @@ def _keep(manifest: Mapping[str, Any], file: Path, *, is_second: bool) -> None:
     """Write the manifest to the file, unless an earlier run has done that.
 
     Raises:
-        CliError: it cannot be written, or there is such a file although the job was not asked to leave before.
+        CliError: it cannot be written, or there is a file of this name that no earlier run can have written so.
     """
-    if not (is_second and file.exists()):
+    try:
+        is_kept = is_second and file.read_bytes() == as_document(manifest).encode()
+    except OSError:
+        is_kept = False
+    if not is_kept:
         save_manifest(manifest, file)
 
 
@@ -188,7 +197,8 @@ async def _request_ejection(session: Session, job: TrainingJob) -> None:
     """Set spec.eject of exactly this job.
 
     Raises:
-        CliError: the job was replaced or has ended meanwhile, or the cluster's definition has no such field.
+        CliError: the job was deleted or replaced.
+        ApiError: it has ended, or the cluster's definition has no such field.
     """
     path = paths.muster("trainingjobs", namespace=session.namespace, name=job.metadata.name)
     body = {"metadata": {"uid": job.metadata.uid}, "spec": {"eject": True}}
@@ -199,7 +209,7 @@ async def _request_ejection(session: Session, job: TrainingJob) -> None:
 
 
 def _is_ejected(job: TrainingJob) -> bool:
-    return any(c.type == "Ejected" and c.status is ConditionStatus.TRUE for c in job.status.conditions)
+    return any(c.type == EJECTED and c.status is ConditionStatus.TRUE for c in job.status.conditions)
 
 
 async def _await_ejected(session: Session, job: TrainingJob, timeout: int) -> None:
@@ -225,7 +235,7 @@ async def _await_ejected(session: Session, job: TrainingJob, timeout: int) -> No
 def _why_not(job: TrainingJob) -> str:
     """Return why a job that is asked to leave has not left yet, and what can be done."""
     status = job.status
-    ejected, running = (next((c for c in status.conditions if c.type == kind), None) for kind in ("Ejected", "Running"))
+    ejected, running = (next((c for c in status.conditions if c.type == kind), None) for kind in (EJECTED, "Running"))
     rerun = "Run the command again to go on"
     if ejected is not None:
         return (
@@ -274,14 +284,12 @@ async def _remains(session: Session, name: str, job: TrainingJob | None) -> Ejec
     if job is not None and job.spec.checkpoint.directory and not is_url(job.spec.checkpoint.directory):
         gang = gang_name(name, job.metadata.uid)
         notes.append(f"the fence file {job.spec.checkpoint.directory}/.muster-{gang} stays, and nothing reads it")
-    kinds = "pods,services,configmaps,poddisruptionbudgets"
     for uid in sorted({pod.job_uid for pod in pods}):
-        selector = f"-l {JOB_UID_LABEL}={uid}"
         notes.append(
             "its Service or ConfigMap and its PodDisruptionBudget stay; the latter lets no drain evict the pods, until "
-            f"you delete it: kubectl -n {session.namespace} delete pdb {selector}"
+            f"you delete it: kubectl -n {session.namespace} delete pdb -l {JOB_UID_LABEL}={uid}"
         )
-        notes.append(f"to end it, or once it has ended: kubectl -n {session.namespace} delete {kinds} {selector}")
+        notes.append(f"to end it, or once it has ended: {orphans_removed_by(session.namespace, uid)}")
         notes.append(f"its Gang {gang_name(name, uid)} stays, and holds nothing: an administrator may delete it")
     return Ejection(
         name=name,

@@ -19,6 +19,10 @@ PAGE_SIZE = 500
 REPAIRS = {"R0": "in place", "R0b": "by a new pod", "R2": "by a new node", "R4": "by a new gang"}
 
 
+class NoSuchJobError(CliError):
+    """There is no TrainingJob of this name."""
+
+
 async def job_of(session: Session, name: str) -> TrainingJob:
     """Read a job.
 
@@ -33,7 +37,8 @@ async def read_job(session: Session, name: str) -> tuple[bytes, TrainingJob]:
     """Read a job: the API server's JSON, and the model.
 
     Raises:
-        CliError: there is no such job, or it does not fit the model.
+        NoSuchJobError: there is none.
+        CliError: it does not fit the model.
         ApiError: the API server did not answer as it should.
     """
     path = paths.muster("trainingjobs", namespace=session.namespace, name=name)
@@ -43,7 +48,7 @@ async def read_job(session: Session, name: str) -> tuple[bytes, TrainingJob]:
     except NotFound as error:
         if error.details.get("name") != name:  # the kind is unknown
             raise
-        raise CliError(await _no_such_job(session, name)) from error
+        raise NoSuchJobError(await _no_such_job(session, name)) from error
     if isinstance(job, decode.Undecodable):
         raise CliError(
             f"job {session.namespace}/{name} does not fit its definition ({job.error}): the operator or the "

@@ -1,4 +1,4 @@
-"""How far a gang has come that leaves Muster on its user's request (spec.eject). Pure.
+"""Why a gang cannot be ejected yet, and which workers have not acknowledged it (spec.eject). Pure.
 
 Tests: tests/unit/lifecycle/test_ejecting.py.
 """
@@ -20,7 +20,7 @@ _MOST_NAMED = 3
 def obstacle(world: JobWorld, record: GangSpec) -> str:
     """Return why a gang that trains cannot leave Muster now; "": it can.
 
-    What cannot be told that it may go on would end its ranks once the job is gone.
+    A launcher that cannot be told would end its ranks once the job is gone.
     """
     if record.evacuation is not None:
         why = "the job is about to leave nodes"

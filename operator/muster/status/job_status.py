@@ -255,7 +255,7 @@ def _ejected(world: JobWorld, report: StatusReport) -> TrainingJobStatus:
         "TemplateAccepted": _ACCEPTED,
         "Placed": (True, "Placed", on_nodes(world.gang.spec)),
         "Running": (True, reason, message),
-        "Ejected": (not waiting, reason, message),
+        ejection.EJECTED: (not waiting, reason, message),
     }
     return _build(world, "Running", reason, facts)
 

@@ -173,6 +173,15 @@ def test_a_second_run_finishes_what_the_first_began(api: Any, command: Run) -> N
     assert writes(api)[-1] == GOES
 
 
+def test_a_file_of_another_job_is_not_taken_for_the_manifest(api: Any, command: Run) -> None:
+    other = "kind: TrainingJob\nmetadata: {name: llama, namespace: team-b}\n"
+    FILE.write_text(other, encoding="utf-8")
+    put(api, job(ejected="True", asked=True))
+    assert f"there is a file {FILE}" in failed(command("eject", "llama", "--yes"))
+    assert api.written == []
+    assert FILE.read_text(encoding="utf-8") == other
+
+
 def test_a_first_run_that_died_after_the_deletion_leaves_only_the_listing(api: Any, command: Run) -> None:
     api.lists(PODS, a_pod(0), a_pod(1, "Failed"), a_pod(2, owned=True))
     api.errors[path_of("llama")] = NotFound(404, "NotFound", "no", {"name": "llama"})
@@ -197,6 +206,14 @@ def test_a_gang_that_lost_pods_on_the_way_says_so(api: Any, command: Run) -> Non
     put(api, None, a_pod(0))
     text = " ".join(command("eject", "llama", "--yes").stdout.split())
     assert "1 of its 2 pods are gone: the others may wait for them" in text
+
+
+def test_a_job_that_cannot_be_read_is_no_ejected_one(api: Any, command: Run) -> None:
+    raw = job()
+    raw["spec"]["nodes"] = "two"
+    put(api, raw)
+    assert "does not fit its definition" in failed(command("eject", "llama", "--yes"))
+    assert api.written == []
 
 
 def test_a_job_that_there_never_was_is_no_ejected_one(api: Any, command: Run) -> None:
