@@ -1,4 +1,4 @@
-"""Name the ClusterRoles for answers to readers without a right (manifests/base/rbac)."""
+"""Name the ClusterRoles for answers to readers without a right (manifests/base/user-roles.yaml)."""
 
 VIEW_ROLE = "muster-view"
 FLEET_ROLE = "muster-fleet-view"

@@ -86,11 +86,7 @@ class AgentSilences:
         """Take in a change of a node, its record or its agent's Pod."""
         if not self._namespace:
             return
-        fleet = self._cluster.fleet
-        node, health = (
-            None if name in fleet.outside else fleet.nodes.get(name),
-            self._cluster.healths.store.get(("", name)),
-        )
+        node, health = self._cluster.fleet.node_in_scope(name), self._cluster.healths.store.get(("", name))
         pods = self._cluster.agents.store.by_index(name)
         (self._unheard.add if self._is_unheard(node, health) else self._unheard.discard)(name)
         if node is None or not isinstance(health, NodeHealth) or not _is_missed(node, health, pods):

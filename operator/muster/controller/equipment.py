@@ -57,9 +57,9 @@ class Equipment:
             self._note(value.metadata.name)
 
     def _note(self, name: str) -> None:
-        node, health = self._cluster.fleet.nodes.get(name), self._cluster.healths.store.get(("", name))
+        node, health = self._cluster.fleet.node_in_scope(name), self._cluster.healths.store.get(("", name))
         agent = health.status.agent if isinstance(health, NodeHealth) else None
-        if node is None or agent is None or name in self._cluster.fleet.outside:
+        if node is None or agent is None:
             self._equals.set_machine(name, "", None)
         else:
             kind = kind_of(node, agent, self._cluster.fleet.policy.accelerator_resource)

@@ -70,7 +70,10 @@ class HoldingJobs:
         self.problem = "jobs that hold nodes have not been looked for yet"
 
     async def acquire(self, lease: LeaderLease) -> None:
-        """Take the lease once no job holds nodes. The leader before may have started one until it gave the lease up."""
+        """Take the lease when no job holds nodes.
+
+        Look once more under it: the leader before may have started a job until it let go.
+        """
         while True:
             if await self._may_lead():
                 await lease.acquire()

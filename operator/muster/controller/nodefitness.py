@@ -63,9 +63,9 @@ class NodeFitness:
                 self._cluster.mark_job(uid)
 
     def _fitness_of(self, name: str) -> Fitness:
-        record = self._cluster.healths.store.get(("", name))
-        if name not in self._cluster.fleet.nodes or name in self._cluster.fleet.outside:
-            if record is None or name in self._cluster.fleet.outside:
+        fleet, record = self._cluster.fleet, self._cluster.healths.store.get(("", name))
+        if fleet.node_in_scope(name) is None:
+            if record is None or name in fleet.outside:
                 self._decided.pop(name, None)
             return _NOTHING
         recorded = UNREADABLE if isinstance(record, Undecodable) else _NOTHING

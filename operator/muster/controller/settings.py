@@ -84,8 +84,8 @@ class Settings:
         checkers = environment.get("MUSTER_CHECKER_NAMESPACE", "") if profile.has_tests else ""
         if profile.has_tests and not profile.has_jobs and not checkers:
             raise SystemExit(
-                f"MUSTER_CHECKER_NAMESPACE is not set, and with MUSTER_PROFILE={profile} checkers test nodes: install "
-                "manifests/components/burn-in, or set MUSTER_PROFILE=health."
+                f"MUSTER_CHECKER_NAMESPACE is not set, and with MUSTER_PROFILE={profile} checkers test nodes: apply "
+                "manifests/overlays/burn-in, add components/burn-in to your overlay, or set MUSTER_PROFILE=health."
             )
         pod_name = environment.get("POD_NAME", "")
         name = f"{COORDINATOR_SERVICE}.{namespace}.svc"

@@ -139,10 +139,9 @@ class UpkeepKeeper:
 
     def _is_free(self, node: str) -> bool:
         fleet, resource = self._cluster.fleet, self._cluster.policy().accelerator_resource
-        if self._nodes.is_repaired(node):
+        if self._nodes.is_repaired(node) or fleet.node_in_scope(node) is None:
             return False
-        is_ours = node in fleet.nodes and node not in fleet.outside
-        return is_ours and not fleet.holders(node) and not fleet.used(node).get(resource)
+        return not fleet.holders(node) and not fleet.used(node).get(resource)
 
     def _accelerators(self, node: str, resource: str) -> int | None:
         return self._cluster.fleet.nodes[node].capacity.get(resource) or None

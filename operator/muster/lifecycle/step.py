@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from muster.burnin import progress as burnin
-from muster.lifecycle import ejecting, ending, evacuating, pending, recovering, starting, training
+from muster.lifecycle import ending, evacuating, pending, recovering, starting, training
 from muster.lifecycle.commit import commit
 from muster.lifecycle.plan import CommitGang, Plan
 from muster.lifecycle.situation import (
@@ -32,6 +32,7 @@ from muster.placement.tree import UnpreparedError
 from muster.pods.worker_pod import WorkerSettings
 from muster.record.incidents import with_incidents_settled
 from muster.status import job_status
+from muster.status.report import State, StatusReport
 from muster.world.checks import NodeChecks
 from muster.world.job import JobWorld
 
@@ -87,7 +88,7 @@ def _plan(world: JobWorld, settings: WorkerSettings) -> Plan:
         case Pending():
             return pending.plan(world, settings)
         case Ejected():
-            return ejecting.plan()
+            return Plan((), StatusReport(State.EJECTED))  # which launchers know of it; nothing is done
         case Ending(gang, end):
             return ending.record_end(world, gang, end)
         case Failing(gang, failures):

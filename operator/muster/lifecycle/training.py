@@ -35,6 +35,8 @@ def plan(world: JobWorld, gang: Gang, settings: WorkerSettings, without_place: M
     """
     spec = gang.spec
     if world.job.spec.eject and not ejection.obstacle(world, spec):
+        # Before this commit a failure restarts the gang. After it no leader decides anything about it any more
+        # (docs/decisions/0084).
         return commit(world, with_gang_ejected(spec))
     longer = with_longer_fences(world, spec)
     if longer is not None:

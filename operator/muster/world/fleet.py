@@ -270,6 +270,10 @@ class Fleet:
         """Return the nodes outside `spec.scope` of the FleetPolicy: Muster leaves them alone."""
         return self._outside
 
+    def node_in_scope(self, name: str) -> NodeView | None:
+        """Return a node that is there and in `spec.scope` of the FleetPolicy; None if it is not Muster's."""
+        return None if name in self._outside else self.nodes.get(name)
+
     def in_scope(self) -> list[NodeView]:
         """Return the nodes that `spec.scope` of the FleetPolicy selects."""
         return [node for name, node in self.nodes.items() if name not in self._outside]

@@ -315,7 +315,7 @@ def test_a_profile_needs_what_it_does() -> None:
         made = settings(PROFILE=profile, CHECKER_NAMESPACE=CHECKER)
         assert (made.profile, made.checker_namespace) == (profile, ""), "no checker is trusted"
     assert settings(PROFILE="burn-in", CHECKER_NAMESPACE=CHECKER).checker_namespace == CHECKER
-    with pytest.raises(SystemExit, match="MUSTER_CHECKER_NAMESPACE is not set, and with MUSTER_PROFILE=burn-in"):
+    with pytest.raises(SystemExit, match="=burn-in checkers test nodes: apply manifests/overlays/burn-in, add"):
         settings(PROFILE="burn-in")
     with pytest.raises(
         SystemExit, match="MUSTER_PROFILE='all' is not known: give jobs or burn-in or health or observe"

@@ -262,6 +262,7 @@ def test_the_policy_and_a_nodes_labels_decide_whether_it_is_in_scope() -> None:
     fleet.set_policy(IN_CELL)
     before = fleet.snapshot(KnownAges({}))
     assert (set(fleet.outside), [node.name for node in fleet.in_scope()]) == ({"n1"}, ["n0"])
+    assert [name for name in ("n0", "n1", "gone") if fleet.node_in_scope(name)] == ["n0"]
     fleet.put_node(a_node("n1", labels={"cell": "a"}))
     fleet.put_node(a_node("n0"))
     assert (set(fleet.outside), set(before.outside)) == ({"n0"}, {"n1"})
