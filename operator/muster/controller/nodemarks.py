@@ -20,7 +20,7 @@ from muster.health.condition import Mark, mark_of, patch
 from muster.health.verdict import Verdict
 from muster.kube import decode, paths
 from muster.kube.client import Client
-from muster.kube.errors import ApiError, Forbidden, LeadershipLost, NotFound
+from muster.kube.errors import ApiError, Denied, Forbidden, LeadershipLost, NotFound
 from muster.kube.events import WARNING, EventRecorder
 
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
@@ -90,11 +90,13 @@ class NodeMarks:
                     wrote = await self.write_condition(name)
                 except LeadershipLost:
                     raise
-                except Forbidden as error:
-                    self._report_refusal(error)
-                    self._enqueue(name)
-                    await asyncio.sleep(REFUSED_SECONDS)
-                except ApiError as error:  # of one node; the others' follow
+                except ApiError as error:
+                    if isinstance(error, Forbidden) and not isinstance(error, Denied):
+                        self._report_refusal(error)
+                        self._enqueue(name)
+                        await asyncio.sleep(REFUSED_SECONDS)
+                        continue
+                    # Of one node, as a denial by the policy muster-scope: the others' follow.
                     log.warning("condition not written", node=name, error=str(error))
                     self._later(name, RETRY_SECONDS)
                     await asyncio.sleep(WRITE_SECONDS)

@@ -34,6 +34,7 @@ from muster.kube.errors import (
     AlreadyExists,
     ApiError,
     Conflict,
+    Denied,
     Forbidden,
     Invalid,
     LeadershipLost,
@@ -306,6 +307,9 @@ class NodePerformer:
     def _taint_refused(self, name: str, error: ApiError) -> None:
         """Report once that the right to set taints is missing, and what to do; the node is tried again."""
         self._later(name, REFUSED_SECONDS)
+        if isinstance(error, Denied):  # say, by the policy muster-scope; no right is missing
+            log.warning("taint denied", node=name, error=str(error))
+            return
         if self._is_taint_refused:
             return
         self._is_taint_refused = True

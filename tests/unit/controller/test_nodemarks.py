@@ -1,11 +1,14 @@
 """The queue of conditions: a few writes, whoever rewrites them, and one word where the right is missing."""
 
 import asyncio
+import json
+from dataclasses import replace
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 
 from tests.unit.health.builders import NOW, evidence, facts, healthy, node, rules, sick
+from tests.unit.waiting import until
 
 from localcluster.patience import PATIENCE_SECONDS
 from muster.controller import nodemarks
@@ -14,11 +17,17 @@ from muster.controller.pace import MAX_WRITES_PER_HOUR
 from muster.health.assess import assess
 from muster.health.node_world import NodeWorld
 from muster.health.verdict import Verdict
-from muster.kube.errors import Forbidden
+from muster.kube.errors import Forbidden, from_status
 from muster.world.views import ConditionView
 
 WELL = assess(NodeWorld(facts(), healthy(), rules(), NOW))
 SICK = assess(NodeWorld(facts(), sick(evidence("Xid", 79)), rules(), NOW))
+
+DENIAL = {
+    "kind": "Status",
+    "reason": "Forbidden",
+    "message": "nodes \"node-1\" is forbidden: ValidatingAdmissionPolicy 'muster-scope' denied request: it is outside",
+}
 
 
 class World:
@@ -26,6 +35,7 @@ class World:
 
     def __init__(self, *, refuses: bool = False) -> None:
         self.refuses = refuses
+        self.denies = ""
         self.writes: list[Any] = []
         self.events: list[str] = []
         self.granted = asyncio.Event()
@@ -59,6 +69,8 @@ class World:
             self.granted.set()
         if self.refuses:
             raise Forbidden(403, "Forbidden", "no")
+        if self.denies and self.denies in path:
+            raise from_status(403, json.dumps(DENIAL).encode())
         return b""
 
     async def turns(self, verdict: Verdict, count: int) -> None:
@@ -106,6 +118,18 @@ async def test_a_right_that_is_missing_is_told_once_and_asked_for_again_after_a_
         await world.granted.wait()
     running.cancel()
     assert world.events == ["NodeConditionRefused"]
+
+
+async def test_a_denial_for_one_node_holds_up_no_other() -> None:
+    world = World()
+    world.denies = "node-1"
+    world.nodes["node-2"] = replace(node(), name="node-2")
+    for name in world.nodes:
+        world.marks.want(name, SICK)
+    running = asyncio.create_task(world.marks.run())
+    await until(lambda: [path.split("/")[-2] for path, _, _ in world.writes] == ["node-1", "node-2"])
+    assert (world.events, list(world.marks._waiting)) == ([], ["node-1"])
+    running.cancel()
 
 
 async def test_a_condition_that_may_not_be_removed_is_reported_as_left(monkeypatch: Any) -> None:

@@ -46,6 +46,7 @@ from muster.kube.decode import Undecodable
 from muster.kube.errors import (
     ApiError,
     Conflict,
+    Denied,
     Forbidden,
     Invalid,
     LeadershipLost,
@@ -252,6 +253,18 @@ async def test_a_taint_that_is_refused_holds_up_nothing_and_names_its_component(
     assert stage.cluster.fleet.exclusion("a") is not None
     assert stage.told.reasons == [("a", "NodeUnhealthy")]
     assert stage.told.policies.count("NodeTaintRefused") == 1
+    del stage.api.refuses["PATCH", "nodes"]
+    stage.nodes.reconciler.mark_nodes(["a"])  # as it is after a pause
+    await stage.look()
+    assert stage.tainted() == {"a"}
+
+
+async def test_a_taint_that_a_policy_denies_names_no_component(stage: Stage) -> None:
+    stage.add("a")
+    stage.say("a", 79)
+    stage.api.refuses["PATCH", "nodes"] = Denied(403, "Forbidden", "node a is outside")
+    await stage.look()
+    assert (stage.tainted(), stage.told.policies) == (set(), [])
     del stage.api.refuses["PATCH", "nodes"]
     stage.nodes.reconciler.mark_nodes(["a"])  # as it is after a pause
     await stage.look()
