@@ -356,6 +356,8 @@ class Performer:
             try:
                 pods = paths.core("pods", namespace=job.metadata.namespace)
                 async with self._share(job):
+                    if action.node in self._cluster.fleet.outside:
+                        return  # it has just left the scope, and the job is decided about again
                     answer = await self._client.post(pods, action.manifest, one_of_many=True)
             except AlreadyExists:
                 answer = await self._adopt(job, action)

@@ -4,6 +4,7 @@ status."""
 import asyncio
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -62,6 +63,15 @@ async def test_pods_are_created_and_deleted_side_by_side_within_bounds(
     await carry_out(performer, job, Plan(tuple(creation(f"p{i}") for i in range(300))))
     assert scene.api.count("POST") == len(scene.cluster.pods.store) == 300
     assert scene.api.most_at_once == NAMESPACE_WRITES
+
+
+async def test_no_pod_comes_to_a_node_that_has_just_left_the_scope(performer: Performer, scene: Any, make: Any) -> None:
+    scene.apply_policy({"scope": {"nodeSelector": {"matchLabels": {"cell": "a"}}}}, version=2)
+    for name, cell in (("n0", "a"), ("n1", "b")):
+        scene.cluster.nodes.store.assume(NodeView(name, name, 1, {"cell": cell}, ready=True))
+    creations = (replace(creation(f"p{index}"), node=f"n{index}") for index in range(2))
+    await carry_out(performer, make.job(), Plan(tuple(creations)))
+    assert [pod.name for pod in scene.cluster.pods.store.values()] == ["p0"]
 
 
 async def test_nothing_is_left_of_a_namespace_in_which_no_pod_is_made(
