@@ -1592,7 +1592,8 @@ REASONS: tuple[Reason, ...] = (
         Topic.POLICY,
         POLICY_EVENT,
         "The FleetPolicy does not fit its schema; the message names the field.",
-        "Muster uses the policy's last readable version, or [the defaults](docs/node-health.md#what-muster-does).",
+        "Muster uses the policy's last readable version. Where the operator has read none since it started, it leaves "
+        "[all nodes as they are](docs/node-health.md#what-muster-does), and creates no pod.",
         "Correct that field, or run the version of Muster that it was written for.",
         "The FleetPolicy does not fit its schema (spec.health: not an object): its last readable version applies. "
         "Correct that field, or run the version of Muster that it was written for.",

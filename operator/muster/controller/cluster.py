@@ -14,9 +14,10 @@ import structlog
 from prometheus_client import Gauge
 
 from muster.api.base import ObjectMeta
-from muster.api.fleetpolicy import FleetPolicy, FleetPolicySpec
+from muster.api.fleetpolicy import FleetPolicy, FleetPolicySpec, Scope
 from muster.api.gang import Gang, Member
 from muster.api.installation import InstallationProfile
+from muster.api.labels import LabelOperator, LabelRequirement, LabelSelector
 from muster.api.nodehealth import LostNode, NodeHealth
 from muster.api.preflight import PreflightPolicy
 from muster.api.trainingjob import LaunchMode, TrainingJob
@@ -78,6 +79,15 @@ MAX_QUOTAS, MAX_QUOTA_NAMES = 64, 1024
 NAMESPACES_SECONDS = 10.0
 # An unbound pod that no record names any more may be bound already: a watch shows that late, but not so late.
 UNBOUND_SECONDS = 60.0
+# The scope while that of the FleetPolicy is not known: it selects no node.
+_UNKNOWN_SCOPE = Scope(
+    node_selector=LabelSelector(
+        match_expressions=[
+            LabelRequirement(key="muster.dev/unknown-scope", operator=operator)
+            for operator in (LabelOperator.EXISTS, LabelOperator.DOES_NOT_EXIST)
+        ]
+    )
+)
 
 
 @dataclass(slots=True)
@@ -349,7 +359,8 @@ class Cluster:
 
     def policy(self) -> FleetPolicySpec:
         """The FleetPolicy in force, as far as the profile carries it out. Of one that cannot be read, the last readable
-        version; else the defaults."""
+        version; else the defaults. Of one that was deleted, the scope; of one that was never read, a scope that selects
+        no node."""
         return self._policy
 
     @property
@@ -369,6 +380,11 @@ class Cluster:
         """Whether there is a FleetPolicy of which this process has never read a version, so that the defaults are a
         guess."""
         return bool(self.policy_problem) and not self._policy_read
+
+    @property
+    def scope_unknown(self) -> bool:
+        """Whether all nodes are outside only because the scope of a FleetPolicy could not be read."""
+        return self._policy.scope == _UNKNOWN_SCOPE
 
     def priority_of(self, job: TrainingJob) -> int:
         """The value of the PriorityClass that the template names, if that counts in the queue, else of the default
@@ -766,8 +782,11 @@ class Cluster:
         if object_key(value)[1] != "default":
             return
         if not isinstance(new, Undecodable):  # what holds goes on to hold
-            self._policy = self.profile.bounded(new.spec if new is not None else FleetPolicySpec())
+            spec = new.spec if new is not None else FleetPolicySpec(scope=self._policy.scope)
+            self._policy = self.profile.bounded(spec)
             self._policy_read = new is not None
+        elif not self._policy_read:
+            self._policy = self._policy.model_copy(update={"scope": _UNKNOWN_SCOPE})
         old_resource = self.fleet.policy.accelerator_resource
         self.fleet.set_policy(self._policy)
         if old_resource != self._policy.accelerator_resource:  # other pods hold their nodes whole

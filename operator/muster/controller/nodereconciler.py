@@ -225,7 +225,8 @@ class NodeReconciler:
             return
         if name in self._cluster.fleet.outside:
             self._forget(name, now)
-            self._clear(name)
+            if not self._cluster.scope_unknown:
+                self._clear(name)
             return
         worlds, world = self._worlds, self._worlds.world_of(name, now)
         if world is None:

@@ -131,7 +131,7 @@ class NodeReports:
     def scope(self, *, is_new: bool) -> None:
         """Report a scope that selects no node, and the jobs that a new one has left outside."""
         fleet, was_empty = self._cluster.fleet, self._is_scope_empty
-        self._is_scope_empty = 0 < len(fleet.outside) == len(fleet.nodes)
+        self._is_scope_empty = 0 < len(fleet.outside) == len(fleet.nodes) and not self._cluster.scope_unknown
         text = "FleetPolicy default: spec.scope.nodeSelector"
         if self._is_scope_empty and not was_empty:
             count = len(fleet.nodes)
@@ -159,7 +159,7 @@ class NodeReports:
             log.info("FleetPolicy readable again")
             return
         holds = (
-            "the defaults apply, and Muster takes no further node out, because no earlier version of it is known"
+            "Muster leaves all nodes as they are and creates no pod, because no earlier version of it is known"
             if self._cluster.policy_unknown
             else "its last readable version applies"
         )

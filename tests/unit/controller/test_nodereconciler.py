@@ -917,7 +917,7 @@ async def test_a_cordon_is_no_node_fault(stage: Stage) -> None:
     assert not stage.cluster.fleet._node_faults
 
 
-async def test_a_policy_that_was_never_read_takes_no_node_out_and_touches_no_taint(stage: Stage) -> None:
+async def test_with_a_policy_that_was_never_read_nodes_stay_as_they_are() -> None:
     fresh = Stage()
     unread = Undecodable("", "default", "policy", 50, 1, "spec.topology: bad")
     fresh.cluster.policies.store.assume(unread)
@@ -926,9 +926,7 @@ async def test_a_policy_that_was_never_read_takes_no_node_out_and_touches_no_tai
     fresh.add("n1", taints=[ours])
     fresh.say("n0", 79)
     await fresh.look()
-    exclusion = fresh.cluster.fleet.exclusion("n0")
-    assert exclusion is not None
-    assert (exclusion.evacuate, fresh.tainted()) == (Evacuate.NO, {"n1"})
+    assert (fresh.api.calls, fresh.tainted()) == ([], {"n1"})
     assert fresh.told.policies == ["PolicyUnreadable"]
     fresh.policy()
     await fresh.look()

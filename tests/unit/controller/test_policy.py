@@ -6,6 +6,7 @@ import pytest
 
 from muster.api.fleetpolicy import FleetPolicy, FleetPolicySpec
 from muster.kube.decode import PriorityClass, Undecodable
+from muster.world.views import NodeView
 
 UNREADABLE = Undecodable("", "default", "p", 60, 2, "spec.topology: bad")
 
@@ -35,6 +36,19 @@ def test_a_policy_that_was_never_read_is_unknown(scene: Any) -> None:
     assert cluster.policy_unknown
     cluster.policies.store.assume_deleted(("", "default"), "p")
     assert not cluster.policy_unknown
+
+
+def test_a_policy_that_was_never_read_puts_all_nodes_outside(scene: Any) -> None:
+    cluster = scene.cluster
+    cluster.nodes.store.assume(NodeView("n0", "n0", 1, {}, ready=True))
+    cluster.policies.store.assume_deleted(("", "default"), "policy")
+    assert not cluster.fleet.outside
+    cluster.policies.store.assume(UNREADABLE)
+    assert (set(cluster.fleet.outside), cluster.scope_unknown) == ({"n0"}, True)
+    cluster.policies.store.assume_deleted(("", "default"), "p")
+    assert (set(cluster.fleet.outside), cluster.scope_unknown) == ({"n0"}, True)
+    scene.apply_policy({}, version=70, uid="another")
+    assert (set(cluster.fleet.outside), cluster.scope_unknown) == (set(), False)
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,17 @@ async def test_a_node_that_leaves_the_scope_loses_the_taint_and_keeps_its_record
     assert len(stage.status("a")["incidents"]) == 1
 
 
+async def test_the_scope_outlasts_a_policy_that_is_deleted(stage: Stage) -> None:
+    label(stage, "a", cell="b")
+    await stage.look()
+    stage.api.calls.clear()
+    stage.cluster.policies.store.assume_deleted(("", "default"), "policy")
+    stage.say("a", 79, 94)
+    await stage.look()
+    assert set(stage.cluster.fleet.outside) == {"a"}
+    assert [call for call in stage.api.calls if "a" in call] == []
+
+
 async def test_so_do_all_nodes_that_another_scope_leaves_out(stage: Stage) -> None:
     set_policy(stage, {"nodeSelector": {"matchExpressions": [{"key": CELL, "operator": "DoesNotExist"}]}})
     await stage.look()
