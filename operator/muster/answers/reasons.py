@@ -1653,8 +1653,8 @@ REASONS: tuple[Reason, ...] = (
         "JobsOutsideScope",
         Topic.POLICY,
         POLICY_EVENT,
-        "A changed `spec.scope.nodeSelector` leaves out [nodes on which jobs have workers]"
-        "(docs/install.md#on-some-of-the-nodes). The message names the jobs.",
+        "A change of `spec.scope.nodeSelector`, or of a Node's labels, leaves out [nodes on which jobs have workers]"
+        "(docs/install.md#on-some-of-the-nodes). The message names the jobs that were not outside before.",
         "The workers go on there. One that dies is replaced on a selected node.",
         "Nothing. To have a job leave at once, suspend it and resume it.",
         "FleetPolicy default: spec.scope.nodeSelector leaves out nodes of team-a/llama. Their workers go on there, and "

@@ -168,6 +168,7 @@ class NodeReconciler:
         self.mark_nodes(self._engine.woken(now))
         self.mark_nodes(self._worlds.changed())
         due = dict.fromkeys(name for _, name in self._queue.next_keys())
+        self._reports.jobs_outside(due)
         failed = set(due)
         try:
             judged = await self._assessed(due, failed, now)
@@ -187,10 +188,9 @@ class NodeReconciler:
 
     def _apply_policy(self) -> None:
         self._reports.policy()
-        is_new = self._worlds.apply_policy()
-        if is_new:
+        if self._worlds.apply_policy():
             self._reports.contradictions(self._worlds.rules.problems)
-        self._reports.scope(is_new=is_new)
+        self._reports.scope()
 
     async def _assessed(self, due: Iterable[str], failed: set[str], now: datetime) -> set[str]:
         """Judge these nodes; returns the names of those whose verdict asks for something that may not be in force yet.

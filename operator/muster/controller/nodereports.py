@@ -37,6 +37,7 @@ class NodeReports:
         self._policy_problem = ""
         self._policy_unmet = ""
         self._is_scope_empty = False
+        self._jobs_outside: set[str] = set()  # uids of the jobs with workers there
         self._refuted: set[str] = set()
         self._held: frozenset[tuple[str, str]] = frozenset()  # pools with causes and kinds of budgets
         self._silent: frozenset[str] = frozenset()  # pools
@@ -128,21 +129,33 @@ class NodeReports:
         for problem in problems:
             log.warning("the FleetPolicy contradicts itself", problem=problem)
 
-    def scope(self, *, is_new: bool) -> None:
-        """Report a scope that selects no node, and the jobs that a new one has left outside."""
+    def scope(self) -> None:
+        """Report a scope that selects no node."""
         fleet, was_empty = self._cluster.fleet, self._is_scope_empty
         self._is_scope_empty = 0 < len(fleet.outside) == len(fleet.nodes) and not self._cluster.scope_unknown
-        text = "FleetPolicy default: spec.scope.nodeSelector"
         if self._is_scope_empty and not was_empty:
             count = len(fleet.nodes)
-            text = f"{text} selects none of the cluster's nodes ({count}), so no job starts. Correct the selector."
+            text = (
+                f"FleetPolicy default: spec.scope.nodeSelector selects none of the cluster's nodes ({count}), so no job "
+                "starts. Correct the selector."
+            )
             log.warning("scope empty", message=text)
             record_policy_event(self._cluster, self._events, WARNING, "ScopeEmpty", text)
-        holders = {holder for node in fleet.outside for holder in fleet.holders(node)} if is_new else set()
-        jobs = sorted(fleet.name_of(holder) for holder in holders if not holder.startswith("pod/"))
+
+    def jobs_outside(self, changed: Collection[str]) -> None:
+        """Report the jobs of which the scope or a changed node's labels have left workers outside, each once."""
+        fleet = self._cluster.fleet
+        if self._cluster.scope_unknown or not (self._jobs_outside or any(name in fleet.outside for name in changed)):
+            return
+        holders = {holder for node in fleet.outside for holder in fleet.holders(node)}
+        old, self._jobs_outside = self._jobs_outside, {holder for holder in holders if not holder.startswith("pod/")}
+        jobs = sorted(fleet.name_of(holder) for holder in self._jobs_outside - old)
         if jobs:
             names = ", ".join(jobs[:MAX_JOBS]) + (f" and {len(jobs) - MAX_JOBS} more" if len(jobs) > MAX_JOBS else "")
-            text = f"{text} leaves out nodes of {names}. Their workers go on there, and new ones come to other nodes."
+            text = (
+                f"FleetPolicy default: spec.scope.nodeSelector leaves out nodes of {names}. Their workers go on there, "
+                "and new ones come to other nodes."
+            )
             log.warning("jobs outside the scope", jobs=len(jobs), message=text)
             record_policy_event(self._cluster, self._events, WARNING, "JobsOutsideScope", text)
 

@@ -244,3 +244,22 @@ async def test_a_scope_that_selects_no_node_and_jobs_that_it_leaves_out_are_name
     set_policy(stage, SCOPE)
     await stage.look()
     assert len(texts) == 2
+
+
+async def test_a_job_is_named_when_it_comes_to_be_outside(stage: Stage) -> None:
+    for job, node in (("uid-1", "a"), ("uid-2", "b")):
+        stage.cluster.fleet.occupy(job, job, frozenset({node}))
+    label(stage, "a", cell="b")
+    await stage.look()
+    assert stage.told.policies == ["JobsOutsideScope"]
+    set_policy(stage, SCOPE, nodeCondition=True)
+    await stage.look()
+    assert stage.told.policies == ["JobsOutsideScope"]
+    label(stage, "b", cell="b")
+    await stage.look()
+    assert stage.told.policies == ["JobsOutsideScope", "ScopeEmpty", "JobsOutsideScope"]
+    label(stage, "a", "b")
+    await stage.look()
+    label(stage, "a", cell="b")
+    await stage.look()
+    assert stage.told.policies.count("JobsOutsideScope") == 3
