@@ -136,8 +136,8 @@ class NodeReports:
         if self._is_scope_empty and not was_empty:
             count = len(fleet.nodes)
             text = (
-                f"FleetPolicy default: spec.scope.nodeSelector selects none of the cluster's nodes ({count}), so no job "
-                "starts. Correct the selector."
+                f"FleetPolicy default: spec.scope.nodeSelector selects none of the cluster's nodes ({count}), so no "
+                "job starts. Correct the selector."
             )
             log.warning("scope empty", message=text)
             record_policy_event(self._cluster, self._events, WARNING, "ScopeEmpty", text)
