@@ -6,26 +6,27 @@ leads, without a standby.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 import structlog
 
+from muster.answers.lists import items
 from muster.api.base import GROUP, VERSION
 from muster.api.installation import InstallationProfile
 from muster.kube import decode, paths
 from muster.kube.client import Client
 from muster.kube.errors import ApiError, Forbidden, NotFound
 from muster.kube.lease import LeaderLease
+from muster.world.views import JOB_UID_LABEL
 
 ASK_AGAIN_SECONDS = 10.0
-PAGE = 500
 NAMED = 5  # jobs that are named at most
 
 log = structlog.get_logger()
-T = TypeVar("T")
+# Pods of jobs that have not ended.
+_LIVING_PODS = {"labelSelector": JOB_UID_LABEL, "fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
 
 
 class _Meta(msgspec.Struct, rename="camel"):
@@ -68,36 +69,53 @@ class HoldingJobs:
         self._client = client
         self._profile = profile
         self.problem = "jobs that hold nodes have not been looked for yet"
+        self._may_read = False  # whether the API server has listed Gangs once
+        self._was_refused = False  # whether it has refused to list them once
 
     async def acquire(self, lease: LeaderLease) -> None:
         """Take the lease when no job holds nodes.
 
-        Look once more under it: the leader before may have started a job until it let go.
+        Look on while it waits, and once more under the lease: the leader before may start a job until it lets go.
         """
         while True:
             if await self._may_lead():
-                await lease.acquire()
+                async with asyncio.TaskGroup() as group:
+                    checking = group.create_task(self._keep_checking())
+                    await lease.acquire()
+                    checking.cancel()
                 if await self._may_lead():
                     return
                 await lease.release()
             await asyncio.sleep(ASK_AGAIN_SECONDS)
 
+    async def _keep_checking(self) -> None:
+        """Keep `problem` up to date: if this replica is Ready while jobs hold nodes, a rollout ends their leader."""
+        while True:
+            await asyncio.sleep(ASK_AGAIN_SECONDS)
+            await self._may_lead()
+
     async def _may_lead(self) -> bool:
         """Look once, and keep the result as `problem`."""
         try:
             names = await self._names()
-        except Forbidden as error:  # then no role of this installation is about jobs
-            log.warning("jobs that hold nodes not looked for", error=str(error))
-            names = []
         except (ApiError, msgspec.MsgspecError, ValueError) as error:
-            self.problem = f"cannot look for jobs that hold nodes: {error}"
             log.warning("jobs that hold nodes not looked for", error=str(error))
-            return False
+            if not self._is_without_roles(error):
+                self.problem = f"cannot look for jobs that hold nodes: {error}"
+                return False
+            names = []
         problem = self._described(names) if names else ""
         if problem and problem != self.problem:
             log.error("jobs hold nodes", jobs=len(names), message=problem)
         self.problem = problem
         return not names
+
+    def _is_without_roles(self, error: Exception) -> bool:
+        """Whether no role of this installation is about jobs. A role that is just replaced refuses once, too."""
+        if not isinstance(error, Forbidden) or self._may_read:
+            return False
+        was_refused, self._was_refused = self._was_refused, True
+        return was_refused
 
     def _described(self, names: list[str]) -> str:
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
@@ -116,18 +134,24 @@ class HoldingJobs:
         """
         if not await self._kinds() >= {"gangs", "trainingjobs"}:
             return []
-        holders = {
+        with_members = {
             (gang.metadata.namespace, gang.spec.job_uid)
-            async for gang in self._listed("gangs", _gangs)
-            if gang.spec.members
+            async for item in items(self._client, paths.muster("gangs"))
+            if (gang := _gangs.decode(item)).spec.members
         }
-        if not holders:
+        self._may_read = True
+        with_pods = {  # an ejected pod has no owner: it trains on without Muster
+            (pod.namespace, pod.job_uid)
+            async for item in items(self._client, paths.core("pods"), _LIVING_PODS)
+            if (pod := decode.bare_pod(item)).owner_uid == pod.job_uid
+        }
+        if not with_members and not with_pods:
             return []
         return sorted(
             [
                 f"{job.metadata.namespace}/{job.metadata.name}"
-                async for job in self._listed("trainingjobs", _jobs)
-                if (job.metadata.namespace, job.metadata.uid) in holders and _wants_nodes(job)
+                async for item in items(self._client, paths.muster("trainingjobs"))
+                if _holds(job := _jobs.decode(item), with_members, with_pods)
             ]
         )
 
@@ -139,17 +163,13 @@ class HoldingJobs:
             return set()
         return {resource["name"] for resource in answer["resources"]}
 
-    async def _listed(self, plural: str, decoder: msgspec.json.Decoder[T]) -> AsyncIterator[T]:
-        query: dict[str, str | int] = {"limit": PAGE}
-        while True:
-            page = decode.list_page(await self._client.get(paths.muster(plural), query))
-            for item in page.items or ():
-                yield decoder.decode(item)
-            if not page.metadata.continue_:
-                return
-            query["continue"] = page.metadata.continue_
 
+def _holds(job: _Job, with_members: set[tuple[str, str]], with_pods: set[tuple[str, str]]) -> bool:
+    """Whether a job holds nodes, by its record or by its pods.
 
-def _wants_nodes(job: _Job) -> bool:
-    """See `TrainingJob.wants_nodes`."""
-    return job.status.completion is None and job.metadata.deletion_timestamp is None
+    The leader ends pods of a job that is suspended or has ended, and Kubernetes those of one that is deleted.
+    """
+    key = (job.metadata.namespace, job.metadata.uid)
+    if job.metadata.deletion_timestamp is not None:
+        return False
+    return key in with_pods or (key in with_members and job.status.completion is None)

@@ -1,5 +1,6 @@
 """A replica without jobs leads once no job holds nodes, and says until then which do."""
 
+import asyncio
 import json
 from collections.abc import Iterable
 from typing import Any
@@ -7,6 +8,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from localcluster.patience import PATIENCE_SECONDS
+from muster.answers import lists
 from muster.api.installation import InstallationProfile
 from muster.controller import holdingjobs
 from muster.controller.holdingjobs import HoldingJobs
@@ -22,7 +25,7 @@ class Server:
 
     def __init__(self) -> None:
         self.kinds = ["trainingjobs", "gangs"]
-        self.objects: dict[str, list[Any]] = {"trainingjobs": [], "gangs": []}
+        self.objects: dict[str, list[Any]] = {"trainingjobs": [], "gangs": [], "pods": []}
         self.refuses: dict[str, Exception] = {}
         self.done: list[str] = []
         self.late: list[Any] = []  # arguments of jobs that begin until the lease is taken
@@ -33,16 +36,27 @@ class Server:
         spec = {"jobUid": f"uid-{name}", "members": list(members)}
         self.objects["gangs"].append({"metadata": {"namespace": namespace, "name": f"{name}-record"}, "spec": spec})
 
+    def pod(self, job: str, phase: str = "Running", *, owned: bool = True) -> None:
+        uid = f"uid-{job}"
+        owners = [{"controller": True, "uid": uid}] if owned else []
+        metadata = {"namespace": "ns", "name": f"{job}-0", "labels": {"muster.dev/job-uid": uid}}
+        self.objects["pods"].append(
+            {"metadata": {**metadata, "ownerReferences": owners}, "spec": {}, "status": {"phase": phase}}
+        )
+
     async def get(self, path: str, query: Any = None) -> bytes:
-        what = path.removeprefix(GROUP).strip("/") or "kinds"
+        what = path.removeprefix(GROUP).removeprefix("/api/v1").strip("/") or "kinds"
         self.done.append(what)
         if what in self.refuses:
             raise self.refuses[what]
         if what == "kinds":
             return json.dumps({"resources": [{"name": name} for name in self.kinds]}).encode()
-        begin = int(query.get("continue", 0))
-        items = self.objects[what][begin : begin + holdingjobs.PAGE]
-        more = str(begin + holdingjobs.PAGE) if begin + holdingjobs.PAGE < len(self.objects[what]) else ""
+        begin, end = (int(query.get("continue", 0)) + some for some in (0, lists.PAGE_SIZE))
+        items = self.objects[what][begin:end]
+        if what == "pods":
+            assert query["labelSelector"] == "muster.dev/job-uid"
+            items = [pod for pod in items if f"phase!={pod['status']['phase']}" not in query["fieldSelector"]]
+        more = str(end) if end < len(self.objects[what]) else ""
         return json.dumps({"metadata": {"resourceVersion": "1", "continue": more}, "items": items}).encode()
 
     async def acquire(self) -> None:
@@ -72,9 +86,59 @@ async def test_it_may_lead_where_nothing_holds_nodes(server: Server, left: Holdi
     server.job("goes", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
     server.job("orphaned")
     server.objects["trainingjobs"].pop()
+    server.pod("waits", "Failed")
+    server.pod("over", "Succeeded")
+    server.pod("over", owned=False)
+    server.pod("goes")
+    server.pod("orphaned")
     await left.acquire(server)  # type: ignore[arg-type]
     assert left.problem == ""
-    assert server.done == ["kinds", "gangs", "trainingjobs", "acquire", "kinds", "gangs", "trainingjobs"]
+    requests = ["kinds", "gangs", "pods", "trainingjobs"]
+    assert server.done == [*requests, "acquire", *requests]
+
+
+@pytest.mark.parametrize("status", [{}, ENDED], ids=["suspended", "ended"])
+async def test_a_job_holds_nodes_until_its_pods_have_ended(
+    server: Server, left: HoldingJobs, monkeypatch: pytest.MonkeyPatch, status: Any
+) -> None:
+    server.job("stops", members=[], **status)
+    server.pod("stops")
+    problems = []
+
+    async def sleep(_: float) -> None:
+        problems.append(left.problem)
+        server.objects["pods"].clear()
+
+    monkeypatch.setattr(holdingjobs.asyncio, "sleep", sleep)
+    await left.acquire(server)  # type: ignore[arg-type]
+    assert ["ns/stops" in problem for problem in problems] == [True]
+
+
+async def test_while_it_waits_for_the_lease_it_looks_again(
+    server: Server, left: HoldingJobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problems, free = [], asyncio.Event()
+
+    async def sleep(_: float) -> None:
+        """The leader of before gives a job nodes, which goes, and ends."""
+        problems.append(left.problem)
+        if len(problems) == 1:
+            server.job("began")
+        elif len(problems) == 2:
+            server.objects["gangs"].clear()
+        else:
+            free.set()
+            await asyncio.Event().wait()
+
+    async def acquire() -> None:
+        await free.wait()
+
+    monkeypatch.setattr(holdingjobs.asyncio, "sleep", sleep)
+    monkeypatch.setattr(server, "acquire", acquire)
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        await left.acquire(server)  # type: ignore[arg-type]
+    assert ["ns/began" in problem for problem in problems] == [False, True, False]
+    assert len(asyncio.all_tasks()) == 1, "a leader looks no more"
 
 
 async def test_kinds_that_are_not_installed_are_not_asked_for(server: Server, left: HoldingJobs) -> None:
@@ -85,17 +149,45 @@ async def test_kinds_that_are_not_installed_are_not_asked_for(server: Server, le
     await left.acquire(server)  # type: ignore[arg-type]
 
 
-async def test_without_the_right_to_see_jobs_none_is_looked_for(server: Server, left: HoldingJobs) -> None:
+async def test_without_the_right_to_see_jobs_none_is_looked_for(
+    server: Server, left: HoldingJobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     server.job("runs")
     server.refuses["gangs"] = Forbidden(403, "Forbidden", "no")
+    problems = []
+
+    async def sleep(_: float) -> None:
+        problems.append(left.problem)
+
+    monkeypatch.setattr(holdingjobs.asyncio, "sleep", sleep)
     await left.acquire(server)  # type: ignore[arg-type]
+    assert problems == ["cannot look for jobs that hold nodes: no (HTTP 403 Forbidden)"], "one refusal may pass"
     assert left.problem == ""
+
+
+async def test_a_refusal_is_not_believed_where_jobs_were_seen(
+    server: Server, left: HoldingJobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.job("runs")
+    problems = []
+
+    async def sleep(_: float) -> None:
+        problems.append(left.problem)
+        server.refuses["gangs"] = Forbidden(403, "Forbidden", "no")
+        if len(problems) == 4:
+            server.refuses.clear()
+            server.objects["gangs"].clear()
+
+    monkeypatch.setattr(holdingjobs.asyncio, "sleep", sleep)
+    await left.acquire(server)  # type: ignore[arg-type]
+    assert "ns/runs" in problems[0]
+    assert problems[1:] == ["cannot look for jobs that hold nodes: no (HTTP 403 Forbidden)"] * 3
 
 
 async def test_jobs_that_hold_nodes_are_named_until_they_are_gone(
     server: Server, left: HoldingJobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(holdingjobs, "PAGE", 2)
+    monkeypatch.setattr(lists, "PAGE_SIZE", 2)
     server.refuses["gangs"] = Unreachable(0, "Unreachable", "away")
     problems = []
 
@@ -123,7 +215,7 @@ async def test_jobs_that_hold_nodes_are_named_until_they_are_gone(
         )
     )
     assert [line["message"] for line in lines if line["event"] == "jobs hold nodes"] == [problems[1]], "once"
-    assert server.done.index("acquire") == len(server.done) - 3
+    assert server.done[-4:] == ["acquire", "kinds", "gangs", "pods"]
 
 
 async def test_a_job_that_began_until_the_lease_was_given_up_has_it_given_back(
@@ -137,5 +229,5 @@ async def test_a_job_that_began_until_the_lease_was_given_up_has_it_given_back(
 
     monkeypatch.setattr(holdingjobs.asyncio, "sleep", sleep)
     await left.acquire(server)  # type: ignore[arg-type]
-    steps = [step for step in server.done if step not in ("kinds", "gangs", "trainingjobs")]
+    steps = [step for step in server.done if step not in ("kinds", "gangs", "pods", "trainingjobs")]
     assert steps == ["acquire", "release", "not ready: True", "acquire"]
