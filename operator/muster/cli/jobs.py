@@ -12,7 +12,7 @@ from muster.cli.errors import CliError
 from muster.cli.session import Session
 from muster.kube import decode, paths
 from muster.kube.errors import Forbidden, NotFound
-from muster.world.views import JOB_NAME_LABEL, PodView
+from muster.world.views import JOB_NAME_LABEL, JOB_UID_LABEL, PodView
 
 SHOWN = 5  # names in an error
 PAGE_SIZE = 500
@@ -63,7 +63,21 @@ async def pods_named(session: Session, name: str) -> list[PodView]:
     Raises:
         CliError: the user may not list pods.
     """
-    query: dict[str, Any] = {"labelSelector": f"{JOB_NAME_LABEL}={name}", "limit": PAGE_SIZE}
+    return await worker_pods(session, name, f"{JOB_NAME_LABEL}={name}")
+
+
+async def worker_pods(session: Session, name: str, selector: str = JOB_UID_LABEL) -> list[PodView]:
+    """Return the workers' pods of the namespace.
+
+    Args:
+        session: with the namespace.
+        name: the job that the user asks about.
+        selector: of labels; by default it selects the pods of all jobs.
+
+    Raises:
+        CliError: the user may not list pods.
+    """
+    query: dict[str, Any] = {"labelSelector": selector, "limit": PAGE_SIZE}
     pods: list[PodView] = []
     while True:
         try:

@@ -1,4 +1,4 @@
-"""`kubectl muster convert --to jobset`: make JobSets of TrainingJobs, unless pods of theirs may live.
+"""`kubectl muster convert --to jobset`: make JobSets of TrainingJobs, unless ranks of theirs may live.
 
 Tests: tests/unit/cli/test_to_jobset.py.
 """
@@ -12,11 +12,15 @@ import typer
 import yaml
 
 from muster.answers.explanation import ENDED
+from muster.answers.lists import listed
 from muster.api.fleetpolicy import FleetPolicy, FleetPolicySpec
+from muster.api.gang import Proof, UnfencedWorker
 from muster.api.trainingjob import TrainingJob, parsed
+from muster.checkpoints.location import saves_to
 from muster.cli import show
 from muster.cli.errors import CliError
-from muster.cli.jobs import pods_named, read_job
+from muster.cli.jobs import pods_named, read_job, worker_pods
+from muster.cli.reading import record_of
 from muster.cli.session import Options, Session, connected
 from muster.convert.fields import Notes, RefusedError
 from muster.convert.to_jobset import jobset
@@ -56,7 +60,7 @@ async def _jobset(session: Session, name: str, resource: str) -> dict[str, Any]:
         job = parsed(manifest)
     except ValueError as error:
         raise CliError(f"{name} has no TrainingJob that can be read: {error}") from error
-    await _check_nothing_lives(session, job.metadata.name)
+    await _check_nothing_lives(session, job, notes)
     try:
         made = jobset(job, manifest["spec"]["template"], resource, notes)
     except RefusedError as error:
@@ -95,29 +99,88 @@ def _text(file: Path) -> str:
     return file.read_text(encoding="utf-8")
 
 
-async def _check_nothing_lives(session: Session, name: str) -> None:
-    """Check that no pod of a job of this name, or of a gang that was ejected, may train beside the JobSet.
+async def _check_nothing_lives(session: Session, job: TrainingJob, notes: Notes) -> None:
+    """Check that no rank of a job of this name, or of one that saves to its directory, may train beside the JobSet.
 
     Raises:
         CliError: one may, now or once the job goes on.
     """
+    name, place = job.metadata.name, saves_to(job)
     called = f"{session.namespace}/{name}"
-    living = sorted(pod.name for pod in await pods_named(session, name) if not pod.terminal)
+    living = [pod.name for pod in await pods_named(session, name) if not pod.terminal]
     if living:
-        more = f" and {len(living) - _SHOWN} more" if len(living) > _SHOWN else ""
         raise CliError(
-            f"pods of {called} may still train and save: {', '.join(living[:_SHOWN])}{more}. Wait until they have "
+            f"pods of {called} may still train and save: {_shown(living)}. Wait until they have "
             f"ended; of a job that was ejected, kubectl -n {session.namespace} delete pods -l muster.dev/job={name} "
             "ends them"
+        )
+    pods = await worker_pods(session, name) if place else []
+    saving = [pod.name for pod in pods if pod.saves_to == place and not pod.terminal]
+    if saving:
+        raise CliError(
+            f"pods of another job may still train and save to the directory of {called}: {_shown(saving)}. Wait until "
+            "they have ended, or give the job another spec.checkpoint.directory"
         )
     try:
         data = await session.client.get(paths.muster("trainingjobs", namespace=session.namespace, name=name))
     except NotFound:
         return
-    job = decode.custom(TrainingJob)(data)
-    if isinstance(job, TrainingJob) and (job.status.state in ENDED or job.status.state == "Suspended"):
+    existing = decode.custom(TrainingJob)(data)
+    if not isinstance(existing, TrainingJob) or not _is_at_rest(existing):
+        raise CliError(
+            f"TrainingJob {called} has not ended, and may train beside the JobSet: suspend it and wait until it is "
+            "Suspended, or delete it"
+        )
+    await _check_ranks_ended(session, existing, notes)
+
+
+def _shown(pods: Sequence[str]) -> str:
+    more = f" and {len(pods) - _SHOWN} more" if len(pods) > _SHOWN else ""
+    return f"{', '.join(sorted(pods)[:_SHOWN])}{more}"
+
+
+def _is_at_rest(job: TrainingJob) -> bool:
+    """Whether the job has ended, or is suspended and the operator has seen that it is to stay so."""
+    if job.status.state in ENDED:
+        return True
+    is_seen = job.status.observed_generation == job.metadata.generation
+    return job.spec.suspend and job.status.state == "Suspended" and is_seen
+
+
+async def _check_ranks_ended(session: Session, job: TrainingJob, notes: Notes) -> None:
+    """Check that no former worker of the job may train whose pod the API server has forgotten.
+
+    The record of a suspended job keeps its last workers. A kubelet that is heard has ended those without a pod.
+
+    Raises:
+        CliError: one may, or that is not known.
+    """
+    called = f"{session.namespace}/{job.metadata.name}"
+    record, problems = await record_of(session, job)
+    if problems:
+        raise CliError(f"whether ranks of {called} have ended is not known: {problems[0]}")
+    former = [worker for worker in (record.unfenced_workers if record else []) if not _is_fenced(session, worker)]
+    if not former:
         return
-    raise CliError(f"TrainingJob {called} has not ended, and may train beside the JobSet: suspend or delete it first")
+    try:
+        nodes, _ = await listed(session.client, paths.core("nodes"), decode.node)
+    except Forbidden:
+        where = _shown(sorted({worker.node for worker in former}))
+        notes.check.append(f"its last nodes: ranks train on where one is cut off ({where}); you may not list nodes")
+        return
+    ready = {node.name for node in nodes if node.ready}
+    living = [f"{worker.pod} on {worker.node}" for worker in former if worker.node not in ready]
+    if living:
+        raise CliError(
+            f"ranks of {called} may still train, on nodes that are gone or not Ready: {_shown(living)}. Wait until the "
+            "nodes are Ready. If you know that the ranks have ended, keep the job's manifest, delete the job and "
+            "convert the file"
+        )
+
+
+def _is_fenced(session: Session, worker: UnfencedWorker) -> bool:
+    """Whether the launcher of a former worker has ended its ranks by now, even if it is cut off."""
+    return worker.proof is Proof.FENCE and worker.fenced_time <= session.now()
 
 
 async def _resource(session: Session) -> str:

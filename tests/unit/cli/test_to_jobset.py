@@ -1,4 +1,4 @@
-"""`convert --to jobset`: nothing is printed while a pod of the job, or of its ejected gang, may live."""
+"""`convert --to jobset`: nothing is printed while a rank may train that saves to the same directory."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,14 +7,18 @@ from typing import Any
 import pytest
 import yaml
 from tests.unit.cli.test_commands import failed, path_of
-from tests.unit.cli.test_eject import PODS, a_pod, job
+from tests.unit.cli.test_eject import PODS, TIME, a_pod, job
 from typer.testing import Result
 
+from muster.api.trainingjob import parsed
+from muster.checkpoints.location import saves_to
 from muster.kube.errors import Forbidden
-from muster.world.names import pod_name
+from muster.world.names import gang_name, pod_name
 
 Run = Callable[..., Result]
 POLICY = "/apis/muster.dev/v1alpha1/fleetpolicies/default"
+GANG = f"/apis/muster.dev/v1alpha1/namespaces/team-a/gangs/{gang_name('llama', 'u')}"
+NODES = "/api/v1/nodes"
 
 
 def put(api: Any, raw: dict[str, Any], *pods: dict[str, Any]) -> None:
@@ -35,6 +39,32 @@ def test_a_job_that_has_ended_is_printed(api: Any, command: Run) -> None:
     assert api.written == []
 
 
+def suspended(generation: int = 2) -> dict[str, Any]:
+    raw = job("Suspended", generation=generation)
+    raw["spec"]["suspend"] = True
+    return raw
+
+
+def put_record(api: Any, **worker: Any) -> None:
+    """The Gang of a suspended job, with one former worker."""
+    left = {"pod": "llama-0", "podUid": "p0", "node": "n0", "proof": "Death", "fencedTime": TIME, **worker}
+    spec = {
+        "jobUid": "u",
+        "attempt": 2,
+        "time": TIME,
+        "level": "Start",
+        "reason": "Suspended",
+        "unfencedWorkers": [left],
+    }
+    metadata = {"name": gang_name("llama", "u"), "namespace": "team-a", "resourceVersion": "1", "uid": "g"}
+    api.put(GANG, {"metadata": metadata, "spec": spec})
+
+
+def a_node(ready: str) -> dict[str, Any]:
+    metadata = {"name": "n0", "uid": "n", "resourceVersion": "1"}
+    return {"metadata": metadata, "status": {"conditions": [{"type": "Ready", "status": ready}]}}
+
+
 @pytest.mark.parametrize("owned", [True, False], ids=["its own", "ejected"])
 @pytest.mark.parametrize("phase", ["Running", "Pending", "Unknown"])
 def test_a_pod_that_may_live_is_named_and_nothing_is_printed(api: Any, command: Run, phase: str, owned: bool) -> None:
@@ -44,9 +74,13 @@ def test_a_pod_that_may_live_is_named_and_nothing_is_printed(api: Any, command: 
     assert "kubectl -n team-a delete pods -l muster.dev/job=llama ends them" in said
 
 
-@pytest.mark.parametrize("state", ["Running", "Pending", "Recovering", "Stalled"])
-def test_a_job_that_may_start_again_is_refused(api: Any, command: Run, state: str) -> None:
-    put(api, job(state))
+@pytest.mark.parametrize(
+    "raw",
+    [*map(job, ("Running", "Pending", "Recovering", "Stalled")), job("Suspended"), suspended(generation=3)],
+    ids=["Running", "Pending", "Recovering", "Stalled", "just resumed", "resumed and suspended again"],
+)
+def test_a_job_that_may_start_again_is_refused(api: Any, command: Run, raw: dict[str, Any]) -> None:
+    put(api, raw)
     assert "has not ended, and may train beside the JobSet" in failed(command("convert", "--to", "jobset", "llama"))
 
 
@@ -64,6 +98,74 @@ def test_the_manifest_of_an_ejected_job_is_converted_once_its_pods_have_ended(
     assert yaml.safe_load(command("convert", "--to", "jobset", str(file)).stdout)["kind"] == "JobSet"
     said = failed(command("convert", "--to", "jobset", "-n", "lab", str(file)))
     assert "is of namespace team-a: add -n team-a" in said
+
+
+@pytest.mark.parametrize("ready", [["True"], ["Unknown"], []], ids=["ready", "cut off", "gone"])
+def test_ranks_without_a_pod_may_live_where_the_kubelet_is_silent(api: Any, command: Run, ready: list[str]) -> None:
+    put(api, suspended())
+    put_record(api)
+    api.lists(NODES, *map(a_node, ready))
+    result = command("convert", "--to", "jobset", "llama")
+    if ready == ["True"]:
+        assert yaml.safe_load(result.stdout)["kind"] == "JobSet"
+    else:
+        assert "may still train, on nodes that are gone or not Ready: llama-0 on n0. Wait until" in failed(result)
+
+
+@pytest.mark.parametrize("until", [TIME, "9999-01-01T00:00:00Z"], ids=["over", "counts"])
+def test_ranks_end_with_their_fence(api: Any, command: Run, until: str) -> None:
+    put(api, suspended())
+    put_record(api, proof="Fence", fencedTime=until)
+    api.lists(NODES)
+    result = command("convert", "--to", "jobset", "llama")
+    assert (result.exit_code == 0) is (until == TIME), result.output
+
+
+def test_who_may_not_list_nodes_is_told_which_to_check(api: Any, command: Run) -> None:
+    put(api, suspended())
+    put_record(api)
+    api.errors[NODES] = Forbidden(403, "Forbidden", "nodes")
+    found = command("convert", "--to", "jobset", "llama")
+    assert found.exit_code == 0, found.output
+    assert "its last nodes: ranks train on where one is cut off (n0)" in found.stderr
+
+
+def test_a_record_that_cannot_be_read_proves_nothing(api: Any, command: Run) -> None:
+    put(api, job("Failed"))
+    api.errors[GANG] = Forbidden(403, "Forbidden", "gangs")
+    said = failed(command("convert", "--to", "jobset", "llama"))
+    assert "whether ranks of team-a/llama have ended is not known: its record may not be read" in said
+
+
+@pytest.mark.parametrize("phase", ["Running", "Succeeded"])
+def test_pods_of_another_name_that_save_to_its_directory_are_named(
+    api: Any, command: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, phase: str
+) -> None:
+    raw = job()
+    first = parsed(raw)
+    raw["metadata"] = {"name": "llama-2"}
+    file = tmp_path / "llama.yaml"
+    file.write_text(yaml.safe_dump({key: value for key, value in raw.items() if key != "status"}))
+    pod = a_pod(0, phase)
+    pod["metadata"]["annotations"] = {"muster.dev/saves-to": saves_to(first)}
+    api.lists(PODS, pod)
+    everything = api.get
+
+    async def get(path: str, query: Any = None, **_: Any) -> bytes:
+        """No pod has the new name."""
+        named = (query or {}).get("labelSelector") == "muster.dev/job=llama-2"
+        return b'{"metadata": {}, "items": []}' if named else await everything(path, query)
+
+    monkeypatch.setattr(api, "get", get)
+    result = command("convert", "--to", "jobset", str(file))
+    if phase == "Succeeded":
+        assert yaml.safe_load(result.stdout)["metadata"]["name"] == "llama-2"
+    else:
+        said = failed(result)
+        assert (
+            f"another job may still train and save to the directory of team-a/llama-2: {pod['metadata']['name']}"
+            in said
+        )
 
 
 @pytest.mark.parametrize(
