@@ -48,6 +48,8 @@ def _obstacle_of(world: JobWorld, record: GangSpec, worker_view: WorkerView) -> 
         )
     if view.attempt != record.attempt or view.state not in (RUNNING, EXITED) or view.fenced:
         return f"the ranks of {name} do not run"
+    if len(view.ranks) < world.job.spec.launch.processes_per_node:
+        return f"not all ranks of {name} are up"
     return ""
 
 

@@ -98,6 +98,21 @@ def test_an_ejected_launcher_that_is_refused_asks_ever_more_seldom(is_ejected, l
     assert pause.seconds == longest
 
 
+def test_a_rank_that_fails_while_others_come_up_ends_its_ejected_launcher() -> None:
+    world = World(1)
+    world.start()
+    gang = world.workers[0].supervisor._gang
+    assert gang is not None
+    gang.count, gang.starting.is_over = 2, False
+    ejected(world, {0})
+    world.workers[0].rank.exit(7)
+    world.run(5)
+    assert not world.workers[0].is_over, "the second rank may still come up"
+    gang.starting.is_over = True
+    world.run(5)
+    assert world.workers[0].exit_code == 7
+
+
 @pytest.mark.parametrize("code", [0, 3])
 def test_an_ejected_launcher_ends_with_its_ranks_and_their_exit_code(coordinator, run_python, tmp_path, code):
     launcher = run_python(

@@ -66,6 +66,9 @@ def test_in_mode_plain_there_is_no_launcher_to_ask() -> None:
             lambda s: s.launcher(1, replace(KNOWS, attempt=0)), "the ranks of worker 1 on n1 do not run", id="behind"
         ),
         pytest.param(lambda s: s.launcher(1, replace(KNOWS, fenced=True)), "do not run", id="fenced"),
+        pytest.param(
+            lambda s: s.launcher(1, replace(KNOWS, ranks=())), "not all ranks of worker 1 on n1 are up", id="starting"
+        ),
         pytest.param(lambda s: s.pod(1, deleting=True), "the pod of worker 1 on n1 is gone, or going", id="evicted"),
         pytest.param(lambda s: s.gang(evacuation=LEAVE).pods(), "about to leave nodes", id="evacuation"),
         pytest.param(

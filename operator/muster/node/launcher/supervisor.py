@@ -98,8 +98,9 @@ class LocalGang:
 
     @property
     def has_ended(self) -> bool:
-        """Whether every rank has come up and ended."""
-        return len(self.ranks) == self.count and all(rank.has_ended for rank in self.ranks)
+        """Whether every rank has come up and ended. Of an ejected gang no more ranks come up once one has failed."""
+        all_came = len(self.ranks) == self.count or (self.ejected and self.starting.is_over)
+        return all_came and all(rank.has_ended for rank in self.ranks)
 
 
 class Supervisor:
