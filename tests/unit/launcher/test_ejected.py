@@ -98,6 +98,26 @@ def test_an_ejected_launcher_that_is_refused_asks_ever_more_seldom(is_ejected, l
     assert pause.seconds == longest
 
 
+def test_a_launcher_that_fenced_before_it_heard_of_the_ejection_fails() -> None:
+    """It ended its ranks although its gang had left: exit code 0 would say that they have trained to their end."""
+    world = World(3)
+    world.makes_steps = False
+    world.start()
+    world.lead(None)
+    world.cut({2})
+    world.run(20 * FENCE)
+    assert not world.workers[0].is_training
+    told = world.directive_of
+    world.directive_of = lambda index: dataclasses.replace(  # type: ignore[method-assign]
+        told(index), ejected=True
+    )
+    world.lead(world.replicas[0])
+    for _ in range(200):
+        world.run(0.1)
+        assert not world.workers[0].snapshot.ejected, "it acknowledges nothing"
+    assert world.workers[0].exit_code == 1
+
+
 def test_a_rank_that_fails_while_others_come_up_ends_its_ejected_launcher() -> None:
     world = World(1)
     world.start()

@@ -371,7 +371,8 @@ class Supervisor:
             self._peers.set_neighbours(directive.peers, directive.neighbours, now)
             if directive.ejected:
                 gang.ejected = True
-                self._log("attempt %d: ejected: its ranks train on without Muster until they end" % gang.attempt)
+                if not gang.fenced:
+                    self._log("attempt %d: ejected: its ranks train on without Muster until they end" % gang.attempt)
         elif move is Move.LIST:
             self._idle_attempt, self._listing = wanted_listing(directive)
             self._stamps = None
@@ -560,7 +561,7 @@ class Supervisor:
             "local_error": self._local.error,
             "stacks_attempt": self._stacks[0] if self._dump is None else 0,
             "stacks": self._stacks[1],
-            "ejected": gang is not None and gang.ejected,
+            "ejected": gang is not None and gang.ejected and not gang.fenced,
         }
         return Snapshot(**fields) if gang is None else Snapshot(**dict(fields, **self._of_gang(gang)))
 
@@ -690,9 +691,12 @@ class Supervisor:
         return directive.exit_code
 
     def _exit_with_ranks(self, gang: LocalGang) -> int:
-        """Exit as the ranks of an ejected gang have ended: with the code of the first that failed by itself, else 0."""
+        """Exit as the ranks of an ejected gang have ended: with the code of the first that failed by itself.
+
+        Else it is 0, or 1 where this launcher has ended ranks, before it heard of the ejection.
+        """
         codes = [_failed_code(rank.view()) for rank in gang.ranks]
-        code = next((code for code in codes if code), 0)
+        code = next((code for code in codes if code), int(gang.fenced))
         self._log("attempt %d: ejected: its ranks have ended; exiting with code %d" % (gang.attempt, code))
         self._last_report(True, _EXIT_REPORT_SECONDS, _EXIT_DRAIN_SECONDS)
         return code
