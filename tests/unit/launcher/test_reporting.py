@@ -345,6 +345,8 @@ DONE = {
     "some ranks are not up": (Directive(RUN, 2), Snapshot(RUNNING, attempt=2, is_starting=True), True, False),
     "ended at once": (Directive(RUN, 2), Snapshot(EXITED, attempt=2), True, True),
     "running the attempt before": (Directive(RUN, 2), Snapshot(RUNNING, attempt=1), True, False),
+    "ejected": (Directive(RUN, 2, ejected=True), Snapshot(RUNNING, attempt=2, ejected=True), True, True),
+    "not ejected yet": (Directive(RUN, 2, ejected=True), Snapshot(RUNNING, attempt=2), True, False),
     "exiting": (Directive(EXIT), READY, True, False),
     "told something unknown": (Directive("Dance", 9), READY, True, True),
 }

@@ -99,7 +99,8 @@ def is_done(directive: Optional[Directive], snapshot: Snapshot, scans: bool) -> 
             and looked
         )
     if directive.kind == RUN:
-        return is_in_attempt and snapshot.state in (RUNNING, EXITED) and not snapshot.is_starting
+        acknowledges = snapshot.ejected or not directive.ejected
+        return is_in_attempt and snapshot.state in (RUNNING, EXITED) and not snapshot.is_starting and acknowledges
     return directive.kind != EXIT
 
 
