@@ -62,9 +62,14 @@ def saves_to(job: TrainingJob) -> str:
     return place_of(job) or (f"job {job.metadata.name}:{directory}" if directory else "")
 
 
-def ejected_text(pods: Sequence[PodView]) -> str:
-    """Return how the pods of one ejected gang are named to a job that saves to the same directory."""
+def without_job_text(pods: Sequence[PodView]) -> str:
+    """Return how the pods of one gang whose job is gone are named to a job that saves to the same directory.
+
+    Pods that the job still owns go with it. The others were ejected, and some have another owner since.
+    """
     first = pods[0]
+    if first.owner_uid == first.job_uid:
+        return ENDING.format(job_name(first.name.rsplit("-", 2)[0], first.job_uid))
     names = sorted(pod.name for pod in pods)
     more = f" and {len(names) - MAX_TOLD} more" if len(names) > MAX_TOLD else ""
     return EJECTED.format(

@@ -21,7 +21,7 @@ from muster.api.labels import LabelOperator, LabelRequirement, LabelSelector
 from muster.api.nodehealth import LostNode, NodeHealth
 from muster.api.preflight import PreflightPolicy
 from muster.api.trainingjob import LaunchMode, TrainingJob
-from muster.checkpoints.location import ELSEWHERE, ENDING, ejected_text, place_of, saves_to
+from muster.checkpoints.location import ELSEWHERE, ENDING, place_of, saves_to, without_job_text
 from muster.checkpoints.resume import fork_point_of
 from muster.controller.bus import Bus, Key
 from muster.controller.heartbeats import LeaseAges
@@ -210,8 +210,9 @@ class Cluster:
         self._places: dict[str, set[Key]] = {}  # where jobs save that want nodes
         # Jobs that are gone or being deleted, by uid: while their pods have not ended, their ranks may still save.
         self._going: dict[str, TrainingJob] = {}
-        # Namespace and place -> pods of no job that save there, by uid: gangs that were ejected.
-        self._ejected: dict[tuple[str, str], dict[str, PodView]] = {}
+        # Namespace and place -> pods that may save there, by the uid of their owner and their own.
+        self._saving: dict[tuple[str, str], dict[str, dict[str, PodView]]] = {}
+        self._saving_as: dict[str, PodView] = {}  # those pods as they were noted, by uid
         self._given: dict[tuple[str, str], frozenset[str]] = {}  # namespace, job uid -> the nodes that its record names
         self._standing: dict[str, dict[str, PodView | OccupantView]] = {}  # node -> the pods there by uid
         self._places_of_pods: dict[str, str] = {}  # uid of a pod -> the node under which it stands there
@@ -610,29 +611,45 @@ class Cluster:
         ]
 
     def _ejected_beside(self, job: TrainingJob) -> list[str]:
-        """The ejected gangs whose pods may save to the job's directory, as they are named to it."""
-        pods = self._ejected.get((job.metadata.namespace, saves_to(job)), {}).values()
+        """The gangs without a job whose pods may save to the job's directory, as they are named to it: ejected ones,
+        whatever owns their pods now, and ones whose job was deleted before this process saw it."""
         by_job: dict[str, list[PodView]] = {}
-        for pod in pods:
-            by_job.setdefault(pod.job_uid, []).append(pod)
-        return [ejected_text(several) for several in by_job.values()]
+        for owner, pods in self._saving.get((job.metadata.namespace, saves_to(job)), {}).items():
+            if owner not in self._going and self._job_by_uid(owner) is None:
+                for pod in pods.values():
+                    by_job.setdefault(pod.job_uid, []).append(pod)
+        return [without_job_text(several) for several in by_job.values()]
 
-    def _note_ejected(self, pod: PodView, *, is_present: bool) -> None:
-        """Note a pod that belongs to no job and may save, and have those decided about again that save there.
+    def _note_saving(self, old: PodView | None, new: PodView | None) -> None:
+        """Note where a pod may save. If no job owns it, have those decided about again that save there.
 
-        Any tenant can make such a pod: it keeps only jobs of its own namespace from that directory.
+        Any tenant can make such a pod: it keeps only jobs of its own namespace from that directory. It saves until its
+        kubelet has reported its end: others declare a pod ended whose node they have lost.
         """
-        key = (pod.namespace, pod.saves_to)
-        pods = self._ejected.get(key, {})
-        if (is_present and not pod.owner_uid and bool(pod.node)) == (pod.uid in pods):
+        pod = new or old
+        assert pod is not None
+        was = self._saving_as.pop(pod.uid, None)
+        now = new if new is not None and new.saves_to and new.node and not self._is_reported_dead(new) else None
+        if now is not None:
+            self._saving_as[pod.uid] = now
+        if was is not None and now is not None and (was.saves_to, was.owner_uid) == (now.saves_to, now.owner_uid):
             return
-        if pods.pop(pod.uid, None) is None:
-            self._ejected.setdefault(key, pods)[pod.uid] = pod
-        elif not pods:
-            del self._ejected[key]
-        same_name = job_name(pod.name.rsplit("-", 2)[0], pod.job_uid)
-        for other in {*self._places.get(pod.saves_to, ()), (pod.namespace, same_name)}:
-            self._bus.job_changed.publish(other)
+        if was is not None:
+            owners = self._saving[was.namespace, was.saves_to]
+            del owners[was.owner_uid][was.uid]
+            if not owners[was.owner_uid]:
+                del owners[was.owner_uid]
+            if not owners:
+                del self._saving[was.namespace, was.saves_to]
+        if now is not None:
+            owners = self._saving.setdefault((now.namespace, now.saves_to), {})
+            owners.setdefault(now.owner_uid, {})[now.uid] = now
+        for view in (was, now):
+            if view is not None and self._job_by_uid(view.owner_uid) is None:
+                same_name = job_name(view.name.rsplit("-", 2)[0], view.job_uid)
+                others = {key for key in self._places.get(view.saves_to, ()) if key[0] == view.namespace}
+                for other in others | {(view.namespace, same_name)}:
+                    self._bus.job_changed.publish(other)
 
     def _has_pods(self, job: TrainingJob) -> bool:
         """Whether pods of a job are on nodes and have not ended."""
@@ -1068,10 +1085,7 @@ class Cluster:
             self._remember_dead(pod.uid)
         if new is None or new.terminal or new.owner_uid != new.job_uid:
             self.hub.retire(pod.uid)
-        if old is not None and old.saves_to and (new is None or new.saves_to != old.saves_to):
-            self._note_ejected(old, is_present=False)
-        if new is not None and new.saves_to:
-            self._note_ejected(new, is_present=not new.terminal)
+        self._note_saving(old, new)
         if new is None and not self._is_named(pod):
             self._forget(pod.uid)
         if self._occupies(pod, is_present=new is not None and not new.terminal):

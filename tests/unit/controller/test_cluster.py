@@ -692,12 +692,48 @@ def test_an_ejected_gang_has_its_directory_until_its_pods_have_ended(scene: Any,
         "muster.dev/job-uid=uid-first ends them)"
     )
     assert cluster.world(again).sharing == (text,)
-    cluster.pods.store.assume(replace(pods[0], phase="Succeeded", resource_version=50))
+    # Others declare a pod ended whose Node object is gone, while its ranks may save.
+    cluster.pods.store.assume(replace(pods[0], phase="Failed", resource_version=50))
+    assert pods[0].name in cluster.world(again).sharing_first[0]
+    ended = (ContainerView("trainer", terminated=True),)
+    cluster.pods.store.assume(replace(pods[0], phase="Succeeded", containers=ended, resource_version=51))
     assert pods[0].name not in cluster.world(again).sharing_first[0]
     scene.rung.clear()
     cluster.pods.store.assume_deleted(("ns", pods[1].name), "p1")
     assert ("ns", "first") in scene.rung
     assert cluster.world(again).sharing_first == cluster.world(again).sharing == ()
+
+
+@pytest.mark.parametrize(
+    ("owner", "says"),
+    [
+        pytest.param("uid-of-a-replicaset", "(ejected; ", id="adopted"),
+        pytest.param("uid-first", "(deleted; its pods have not ended)", id="of a job that is gone"),
+    ],
+)
+def test_a_pod_that_no_job_owns_keeps_its_directory(scene: Any, make: Any, owner: str, says: str) -> None:
+    cluster, spec = scene.cluster, make.job().spec.model_copy(update={"checkpoint": Checkpoint(directory="s3://b/run")})
+    first, second = (make.job(name).model_copy(update={"spec": spec}) for name in ("first", "second"))
+    cluster.jobs.store.assume(second)
+    pod = make.pod(first, 0, "p0", owner_uid=owner, saves_to=saves_to(first))
+    cluster.pods.store.assume(pod)
+    (text,) = cluster.world(second).sharing_first
+    assert text.startswith(f"first {says}")
+    cluster.pods.store.assume(replace(pod, owner_uid="uid-second", resource_version=50))
+    assert cluster.world(second).sharing_first == ()
+    cluster.pods.store.assume_deleted(("ns", pod.name), "p0")
+    assert (cluster._saving, cluster._saving_as) == ({}, {})
+
+
+def test_a_forged_pod_has_no_job_of_another_namespace_decided_again(scene: Any, make: Any) -> None:
+    cluster, spec = scene.cluster, make.job().spec.model_copy(update={"checkpoint": Checkpoint(directory="s3://b/run")})
+    victim = make.job("victim").model_copy(update={"spec": spec})
+    own = make.job("own", namespace="attacker").model_copy(update={"spec": spec})
+    for job in (victim, own):
+        cluster.jobs.store.assume(job)
+    scene.rung.clear()
+    cluster.pods.store.assume(make.pod(own, 0, "evil", namespace="attacker", owner_uid="", saves_to=saves_to(victim)))
+    assert set(scene.rung) == {("attacker", "own")}
 
 
 def test_pods_that_no_job_owns_keep_none_of_another_directory_or_namespace_waiting(scene: Any, make: Any) -> None:
@@ -708,7 +744,6 @@ def test_pods_that_no_job_owns_keep_none_of_another_directory_or_namespace_waiti
         "elsewhere": {"namespace": "other"},
         "another": {"saves_to": "s3://b/other "},
         "bound-nowhere": {"node": ""},
-        "owned": {"owner_uid": "uid-other"},
     }.items():
         values: dict[str, Any] = {"owner_uid": "", "saves_to": saves_to(job), **changes}
         cluster.pods.store.assume(make.pod(job, 0, f"uid-{name}", **{"name": f"x-{name}-0-1", **values}))
