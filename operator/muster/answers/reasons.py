@@ -720,9 +720,10 @@ REASONS: tuple[Reason, ...] = (
     Reason(
         "Ejecting, Ejected",
         Topic.TRAINING,
-        "TrainingJob: REASON, conditions Ejected and Running, Event",
+        "TrainingJob: REASON, conditions Ejected, Running and Stalled, Event",
         "The gang has left Muster on a user's request. Ejected: every worker that may live knows that it may go on "
-        "without. Ejecting: the message names those that were not heard to know of it.",
+        "without; with the condition Stalled, all of its pods have ended. Ejecting: the message names those that were "
+        "not heard to know of it.",
         "It decides nothing about the gang any more. While the TrainingJob is there, its pods count as the job's.",
         "Ejected: run `kubectl muster eject JOB` to its end, which deletes the TrainingJob and leaves the pods alone. "
         "Ejecting, for longer than a minute: the node of the worker may be dead. Delete the job and create it again: "

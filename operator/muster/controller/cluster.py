@@ -930,11 +930,12 @@ class Cluster:
             self._bus.nodes_freed.publish()
 
     def _account_record(self, key: Key, old: Gang | None, new: Gang | None) -> None:
-        """Account for the nodes of a record that has changed; None is no record. Those of a job that has ended, or is
-        being deleted, are free.
+        """Account for the nodes of a record that has changed; None is no record. Those of a job that has ended, is
+        ejected or is being deleted are free.
 
-        Such a job's pods still hold the nodes that they are on. A Gang may outlive its job (--cascade=orphan), and a
-        finalizer may keep a job that is being deleted for ever. Without this rule they would keep the nodes for ever.
+        Such a job's pods still hold the nodes that they are on. A Gang may outlive its job (--cascade=orphan), a
+        finalizer may keep a job that is being deleted for ever, and nothing records the end of an ejected gang. Without
+        this rule they would keep the nodes for ever.
         """
         gang = new or old
         if gang is None:
@@ -954,8 +955,9 @@ class Cluster:
                 self._jobs_on.pop(node, None)
         for node in names:
             self._jobs_on.setdefault(node, set()).add(uid)
-        self._note_size(uid, new if new is not None and not ended else None)
-        held = names if self._has_room(key, uid, names) else frozenset()
+        holder = new if new is not None and not ended and not new.spec.ejected else None
+        self._note_size(uid, holder)
+        held = names if self._has_room(key, uid, names) and holder is not None else frozenset()
         self._note_reservation(key, old, new, held)
         if self.fleet.occupy(("gang", *key), uid, held):
             self._bus.nodes_freed.publish()

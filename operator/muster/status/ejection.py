@@ -70,12 +70,28 @@ def unacknowledged(world: JobWorld) -> list[str]:
     return [f"worker {worker_view.index} on {worker_view.member.node}" for worker_view in waiting]
 
 
-def progress(job: TrainingJob, waiting: Sequence[str]) -> tuple[str, str]:
+def has_ended(world: JobWorld) -> bool:
+    """Whether every pod of an ejected gang has ended, or is gone."""
+    return all(view.pod is None or view.over or world.is_dead(view.pod.uid) for view in world.worker_views)
+
+
+def progress(job: TrainingJob, waiting: Sequence[str], *, ended: bool) -> tuple[str, str]:
     """Return the reason and the message for an ejected gang of which these workers have not answered yet."""
+    reason, message = _progress(job, waiting, ended=ended)
+    if job.spec.suspend:
+        message += (
+            ". spec.suspend is true, and has no effect any more: set it to false, or delete the job to end its pods"
+        )
+    return reason, message
+
+
+def _progress(job: TrainingJob, waiting: Sequence[str], *, ended: bool) -> tuple[str, str]:
     end = f"to delete it and leave the pods alone: kubectl muster eject -n {job.metadata.namespace} {job.metadata.name}"
     if not waiting:
-        text = "every worker trains on without Muster until its ranks end. The TrainingJob is what is left of it"
-        return EJECTED, f"{text}; {end}"
+        text = "every worker trains on without Muster until its ranks end"
+        if ended:
+            text = "the gang has left Muster, and every pod of it has ended or is gone: nothing restarts it"
+        return EJECTED, f"{text}. The TrainingJob is what is left of it; {end}"
     more = f" and {len(waiting) - _MOST_NAMED} more" if len(waiting) > _MOST_NAMED else ""
     return EJECTING, (
         "the gang has left Muster: nothing restarts it any more. Not heard to know of it: "

@@ -249,15 +249,17 @@ def _training(world: JobWorld, report: StatusReport) -> TrainingJobStatus:
 def _ejected(world: JobWorld, report: StatusReport) -> TrainingJobStatus:
     """Return the status of a job whose gang has left Muster, while the job itself is still there."""
     assert world.gang is not None
-    waiting = ejection.unacknowledged(world)
-    reason, message = ejection.progress(world.job, waiting)
+    waiting, ended = ejection.unacknowledged(world), ejection.has_ended(world)
+    reason, message = ejection.progress(world.job, waiting, ended=ended)
     facts: _Facts = {
         "TemplateAccepted": _ACCEPTED,
         "Placed": (True, "Placed", on_nodes(world.gang.spec)),
-        "Running": (True, reason, message),
+        "Running": (not ended, reason, message),
         ejection.EJECTED: (not waiting, reason, message),
     }
-    return _build(world, "Running", reason, facts)
+    if ended:
+        facts["Stalled"] = (True, reason, message)
+    return _build(world, "Stalled" if ended else "Running", reason, facts)
 
 
 def _completed(world: JobWorld, report: StatusReport) -> TrainingJobStatus:

@@ -736,6 +736,17 @@ def test_a_forged_pod_has_no_job_of_another_namespace_decided_again(scene: Any, 
     assert set(scene.rung) == {("attacker", "own")}
 
 
+def test_an_ejected_gang_holds_the_nodes_of_its_pods_alone(scene: Any, make: Any) -> None:
+    job, cluster = make.job(workers=1), scene.cluster
+    cluster.jobs.store.assume(job)
+    cluster.gangs.store.assume(make.gang(job, "p0", ejected=True))
+    pod = make.pod(job, 0, "p0")
+    cluster.pods.store.assume(pod)
+    assert cluster.fleet.holders("n0") == {"uid-j"}
+    cluster.pods.store.assume(replace(pod, phase="Succeeded", resource_version=50))
+    assert cluster.fleet.holders("n0") == frozenset()
+
+
 def test_pods_that_no_job_owns_keep_none_of_another_directory_or_namespace_waiting(scene: Any, make: Any) -> None:
     cluster, spec = scene.cluster, make.job().spec.model_copy(update={"checkpoint": Checkpoint(directory="s3://b/run")})
     job = make.job("job").model_copy(update={"spec": spec})

@@ -108,6 +108,28 @@ def test_it_is_ejected_once_every_worker_that_may_live_knows_of_it() -> None:
         assert (found.reason, [c.status for c in found.conditions if c.type == "Ejected"]) == ("Ejected", ["True"])
 
 
+def test_an_ejected_gang_whose_pods_have_ended_needs_a_person() -> None:
+    scene = a_gang().gang(ejected=True).pods().all(GOES).ended(0).ended(1)
+    assert status(scene).state == "Running"
+    found = status(scene.ended(2))
+    assert (found.state, found.reason) == ("Stalled", "Ejected")
+    assert {c.type: c.status for c in found.conditions if c.reason == "Ejected"} == {
+        "Ejected": "True",
+        "Running": "False",
+        "Stalled": "True",
+    }
+    assert all("has ended or is gone" in c.message for c in found.conditions if c.reason == "Ejected")
+
+
+def test_a_suspension_that_comes_after_the_ejection_is_said_to_have_no_effect() -> None:
+    scene = a_gang().gang(ejected=True).pods().all(GOES)
+    messages = [
+        next(c.message for c in status(each).conditions if c.type == "Ejected")
+        for each in (scene, replace(scene, job=a_job(eject=True, suspend=True)))
+    ]
+    assert ["spec.suspend is true, and has no effect any more" in text for text in messages] == [False, True]
+
+
 @pytest.mark.parametrize(
     "broken",
     [
