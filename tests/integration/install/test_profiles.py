@@ -130,16 +130,19 @@ def test_on_the_way_down_tests_taints_and_conditions_go(installation: Any, wait_
 
 
 def remaining_definitions(installation: Any) -> list[str]:
-    """Those of BEYOND_OBSERVE that are still there. Each is changed, so that the API server tries again to delete it.
+    """Those of BEYOND_OBSERVE that are still there.
 
-    It fails where a definition was made a moment ago, and else tries again after five minutes.
+    The API server fails to delete one that was made a moment ago, and tries again after five minutes, or when it
+    changes: so it is changed once that is seen, and left alone while it is being deleted.
     """
-    present = installation.kubectl("get", "crd", "--output=name").split()
-    remaining = [name for name in BEYOND_OBSERVE if f"customresourcedefinition.apiextensions.k8s.io/{name}" in present]
-    for name in remaining:
-        with suppress(AssertionError):  # it has just gone
-            installation.kubectl("annotate", "crd", name, f"asked={datetime.now(UTC).timestamp()}", "--overwrite")
-    return remaining
+    present = json.loads(installation.kubectl("get", "crd", "--output=json"))["items"]
+    remaining = [each for each in present if each["metadata"]["name"] in BEYOND_OBSERVE]
+    for each in remaining:
+        if any(condition.get("reason") == "InstanceDeletionFailed" for condition in each["status"]["conditions"]):
+            name, seen = each["metadata"]["name"], f"failed={each['metadata']['resourceVersion']}"
+            with suppress(AssertionError):  # it has just gone
+                installation.kubectl("annotate", "crd", name, seen, "--overwrite")
+    return [each["metadata"]["name"] for each in remaining]
 
 
 @contextmanager
