@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from muster.answers.explanation import JobEvent
+from muster.answers.lists import PAGE_SIZE, items
 from muster.api.trainingjob import TrainingJob
 from muster.cli.errors import CliError
 from muster.cli.session import Session
@@ -15,7 +16,6 @@ from muster.kube.errors import Forbidden, NotFound
 from muster.world.views import JOB_NAME_LABEL, JOB_UID_LABEL, PodView
 
 SHOWN = 5  # names in an error
-PAGE_SIZE = 500
 REPAIRS = {"R0": "in place", "R0b": "by a new pod", "R2": "by a new node", "R4": "by a new gang"}
 
 
@@ -77,20 +77,14 @@ async def worker_pods(session: Session, name: str, selector: str = JOB_UID_LABEL
     Raises:
         CliError: the user may not list pods.
     """
-    query: dict[str, Any] = {"labelSelector": selector, "limit": PAGE_SIZE}
-    pods: list[PodView] = []
-    while True:
-        try:
-            page = decode.list_page(await session.client.get(paths.core("pods", namespace=session.namespace), query))
-        except Forbidden as error:
-            raise CliError(
-                f"whether pods of job {session.namespace}/{name} live is not known, as you may not list pods there: "
-                "ask for ClusterRole view in this namespace"
-            ) from error
-        pods += [decode.pod(item) for item in page.items or ()]
-        if not page.metadata.continue_:
-            return pods
-        query["continue"] = page.metadata.continue_
+    path = paths.core("pods", namespace=session.namespace)
+    try:
+        return [decode.pod(item) async for item in items(session.client, path, {"labelSelector": selector})]
+    except Forbidden as error:
+        raise CliError(
+            f"whether pods of job {session.namespace}/{name} live is not known, as you may not list pods there: "
+            "ask for ClusterRole view in this namespace"
+        ) from error
 
 
 class _Written(msgspec.Struct, rename="camel"):
@@ -194,11 +188,5 @@ async def _no_such_job(session: Session, name: str) -> str:
 
 async def _names(session: Session, namespace: str) -> list[_Named]:
     """Return namespaces and names of all jobs."""
-    names: list[_Named] = []
-    query: dict[str, str | int] = {"limit": PAGE_SIZE}
-    while True:
-        page = decode.list_page(await session.client.get(paths.muster("trainingjobs", namespace=namespace), query))
-        names += [msgspec.json.decode(item, type=_Listed).metadata for item in page.items or ()]
-        if not page.metadata.continue_:
-            return names
-        query["continue"] = page.metadata.continue_
+    path = paths.muster("trainingjobs", namespace=namespace)
+    return [msgspec.json.decode(item, type=_Listed).metadata async for item in items(session.client, path)]
