@@ -2,7 +2,7 @@
 own."""
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
 from random import Random
@@ -29,6 +29,7 @@ class Way:
         watch_lag_seconds: by resource; "" for all that are not named.
         refuses: (verb, resource) -> the HTTP status that such requests get, unexecuted; "" stands for any.
         loses_answers: of writes to these resources the answer is lost though they were executed; "" stands for any.
+        asked: (verb, resource with its subresource) -> how many such requests were executed.
     """
 
     stream: Callable[..., Random]
@@ -38,6 +39,7 @@ class Way:
     watch_lag_seconds: dict[str, float] = field(default_factory=dict)
     refuses: dict[tuple[str, str], int] = field(default_factory=dict)
     loses_answers: set[str] = field(default_factory=set)
+    asked: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def latency_seconds(self, verb: str, path: str) -> float:
         """The time of one way of a request, now."""
@@ -163,6 +165,7 @@ class SimulatedClient(Client):
         if path in server.documents:
             return server.documents[path]
         at = where(path)
+        self._way.asked[verb, f"{at.resource}/{at.subresource}".rstrip("/")] += 1
         match verb:
             case "GET" if at.name:
                 return server.get(at)

@@ -3,12 +3,14 @@ life."""
 
 import asyncio
 import itertools
+import json
 from collections.abc import Callable, Collection, Mapping, MutableMapping
 from typing import Any
 
 import structlog
 
-from muster.api.base import API_VERSION, ApiModel
+from muster.api.base import API_VERSION, GROUP, VERSION, ApiModel
+from muster.api.installation import InstallationProfile
 from muster.api.nodehealth import Decision, HumanDecision, LostNode, VerdictState
 from muster.kube import jitter, paths
 from muster.world.names import gang_name
@@ -25,6 +27,7 @@ from simulate.training import Script, Trainer
 from simulate.worker import SIDECAR, Addresses, Container, container_of
 
 RESTART_SECONDS = 3.0
+KINDS = ("trainingjobs", "gangs", "endedjobs", "fleetpolicies", "nodehealths", "repairrequests")
 POLICY = Where("fleetpolicies", "", "default", "")  # by which every namespace trains, if nothing else is said
 # Lines of the operator's log that tell of a defect of its own.
 DEFECTS = frozenset(
@@ -37,11 +40,20 @@ class Life(Surroundings):
 
     Args:
         defects: lines of the operator's log that end it.
+        profile: of the installation, with the definitions of all.
     """
 
-    def __init__(self, seed: int, nodes: int = 8, per_rack: int = 4, defects: Collection[str] = DEFECTS) -> None:
+    def __init__(
+        self,
+        seed: int,
+        nodes: int = 8,
+        per_rack: int = 4,
+        defects: Collection[str] = DEFECTS,
+        profile: InstallationProfile = InstallationProfile.JOBS,
+    ) -> None:
         super().__init__(seed)
         self._defects = defects
+        self._profile = profile
         jitter.generator.set(self.stream("jitter"))
         self.loop.set_task_factory(replicas.task_factory)  # type: ignore[arg-type]
         self.trainers: dict[str, Trainer] = {}
@@ -56,6 +68,8 @@ class Life(Surroundings):
         self._numbers = itertools.count(1)
         self.replicas: list[Replica] = []
         self._log_from_now()
+        served = {"resources": [{"name": kind} for kind in KINDS]}
+        self.server.documents[f"/apis/{GROUP}/{VERSION}"] = json.dumps(served).encode()
         policy = {"apiVersion": API_VERSION, "kind": "FleetPolicy", "metadata": {"name": "default"}}
         self.server.create(POLICY, policy)
         for _ in range(2):
@@ -256,7 +270,7 @@ class Life(Surroundings):
 
     def start_replica(self) -> None:
         self.replicas = [one for one in self.replicas if one.alive]
-        self.replicas.append(Replica(self, next(self._numbers), self.replica_ended))
+        self.replicas.append(Replica(self, next(self._numbers), self.replica_ended, self._profile))
 
     def replica_ended(self) -> None:
         """Its kubelet starts it anew."""

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
+from muster.api.installation import InstallationProfile
 from muster.controller import pattern_child
 from muster.controller.bus import Key
 from muster.controller.dependencies import Dependencies
@@ -49,9 +50,12 @@ class Replica:
 
     Args:
         exited: called when it has exited by itself.
+        profile: of the installation.
     """
 
-    def __init__(self, around: Surroundings, number: int, exited: Callable[[], None]) -> None:
+    def __init__(
+        self, around: Surroundings, number: int, exited: Callable[[], None], profile: InstallationProfile
+    ) -> None:
         self.around = around
         self._exited = exited
         self.name = f"operator-{number}"
@@ -62,7 +66,8 @@ class Replica:
         # In the order in which they were made: a set would have another in each process.
         self.tasks: dict[asyncio.Task[Any], None] = {}
         self.parked: list[asyncio.Handle] | None = None
-        self.way = Way(functools.partial(around.stream, "way", self.name), self._reaches_api)
+        stream = functools.partial(around.stream, "way", self.name)
+        self.way = Way(stream, self._reaches_api, asked=around.asked)
         settings = Settings(
             pod_name=self.name,
             pod_ip=self.address,
@@ -72,6 +77,7 @@ class Replica:
             coordinator_name="coordinator",
             checker_namespace="muster-check",
             agent_namespace="muster-agent",
+            profile=profile,
         )
         token = whose.set(self)
         try:

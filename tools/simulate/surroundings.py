@@ -3,6 +3,7 @@ storage."""
 
 import asyncio
 import itertools
+from collections import Counter
 from typing import Any
 
 from muster.api.base import API_VERSION
@@ -34,6 +35,7 @@ class Surroundings:
         is_large: that this is a part of a large fleet, whose checkpoints have many files: launchers report and look
             more seldom.
         directories: of checkpoints, by uid of the job.
+        asked: what the operator's replicas asked the API server, see `Way`.
         defect: what this life has shown first that must not be.
     """
 
@@ -53,6 +55,7 @@ class Surroundings:
         self.clock_has_stepped = False
         self.pids = itertools.count(1000)
         self.directories: dict[str, Directory] = {}
+        self.asked: Counter[tuple[str, str]] = Counter()
         self.defect: BaseException | None = None
         self._pods: dict[str, dict[str, Object]] = {}  # node -> name -> its pods
         self._worker_views: dict[
