@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -175,3 +176,15 @@ def test_each_phase_of_a_repair() -> None:
 def test_every_kind_with_a_status_has_a_check() -> None:
     with_status = {each.kind for each in RESOURCES if "status" in object_schema(each)["properties"]}
     assert with_status == set(argo_checks())
+
+
+def test_the_page_names_each_field_that_cannot_change(root: Path) -> None:
+    rules = (root / "docs" / "reference" / "api.md").read_text()
+    page = (root / "docs" / "gitops.md").read_text()
+    fixed, suspended = (
+        set(re.findall(rf"- `(spec[\w.]+)`: this field {when}", rules))
+        for when in ("cannot change while the job exists", "changes only while the job is suspended")
+    )
+    table = dict(re.findall(r"^\| (never|while the job is suspended) \| (.*) \|$", page, re.MULTILINE))
+    assert set(re.findall(r"`(spec[\w.]+)`", table["never"])) == fixed
+    assert set(re.findall(r"`(spec[\w.]+)`", table["while the job is suspended"])) == suspended
