@@ -204,6 +204,14 @@ class TestRecords:
 
 
 class TestAStolenTokenOfTheOperator:
+    def test_no_decision_of_a_person_about_a_node(self, thief: Thief) -> None:
+        path = "/apis/muster.dev/v1alpha1/nodehealths?dryRun=All"
+        health = {"apiVersion": "muster.dev/v1alpha1", "kind": "NodeHealth", "metadata": {"name": "node-x"}}
+        decision = {"override": {"decision": "Cordon", "reason": "evil", "time": TIME}}
+        code, message = thief.request("POST", path, {**health, "spec": decision})
+        assert (code, "that is for people" in message) == (422, True), message
+        assert thief.request("POST", path, health) == (201, ""), "its own part is another one"
+
     def test_no_pod_in_kubernetes_or_musters_own_namespaces(
         self, installation: Any, thief: Thief, job: dict[str, Any]
     ) -> None:
