@@ -1,8 +1,12 @@
 """Whether the admission policies are in force that make records the operator's and bound what a thief of its token can
 do.
 
-An API server without them takes every write, so their absence would go unnoticed. Each policy refuses one write of the
-operator itself; a dry run of that write shows whether the policy is there.
+An API server without them takes every write, so their absence would go unnoticed. Each policy refuses one write for
+which the operator has the right in every profile; a dry run of that write shows whether the policy is there.
+
+Other policies are left to `kubectl muster doctor`, which reads them. `muster-scope` refuses only changes of Nodes
+outside the FleetPolicy's scope: the operator would have to ask for a change of one. `muster-agent` and
+`muster-training` judge what agents and users write.
 """
 
 import asyncio
@@ -13,7 +17,6 @@ import structlog
 from prometheus_client import Gauge
 
 from muster.api.base import API_VERSION, rfc3339
-from muster.api.installation import InstallationProfile
 from muster.kube import paths
 from muster.kube.client import Client
 from muster.kube.errors import ApiError, Forbidden, Invalid
@@ -21,6 +24,10 @@ from muster.kube.errors import ApiError, Forbidden, Invalid
 CHECK_SECONDS = 600.0
 RECORDS, OPERATOR = "muster-records", "muster-operator"
 _NAME = "muster-policy-check"
+_RISKS = {
+    RECORDS: "users with rights to Muster's kinds can forge what the operator alone writes",
+    OPERATOR: "a thief of the operator's token can do all that its roles allow",
+}
 
 log = structlog.get_logger()
 _missing = Gauge(
@@ -37,21 +44,18 @@ class AdmissionCheck:
     Args:
         client: a client of its own, so that dry runs wait for no other write, and no other write for them.
         namespace: where Muster runs.
-        profile: without jobs there are no records of them to protect.
     """
 
-    def __init__(self, client: Client, namespace: str, profile: InstallationProfile = InstallationProfile.JOBS) -> None:
+    def __init__(self, client: Client, namespace: str) -> None:
         self._client = client
         self._namespace = namespace
-        self._profile = profile
         self._said: set[str] = set()
 
     async def run(self) -> None:
         """Check the policies again and again until cancelled."""
         while True:
             for policy, (path, body) in _refused_writes(self._namespace).items():
-                if self._profile.has_jobs or policy != RECORDS:
-                    await self.ask(policy, path, body)
+                await self.ask(policy, path, body)
             await asyncio.sleep(CHECK_SECONDS)
 
     async def ask(self, policy: str, path: str, body: dict[str, Any]) -> None:
@@ -74,27 +78,23 @@ class AdmissionCheck:
             log.error(
                 "admission policy missing",
                 policy=policy,
-                message=f"The ValidatingAdmissionPolicy {policy} or its binding is not in force: a user that may write "
-                f"{'Gangs in a namespace can forge records' if policy == RECORDS else 'with this token is not bounded'}"
-                ". "
+                message=f"The ValidatingAdmissionPolicy {policy} or its binding is not in force: {_RISKS[policy]}. "
                 "Apply your overlay again, e.g. kubectl apply -k manifests/overlays/default.",
             )
 
 
 def _refused_writes(namespace: str) -> dict[str, tuple[str, dict[str, Any]]]:
-    """The writes that the policies have to refuse, path and body by policy: a Gang of no job, and a ConfigMap of no
-    object."""
-    metadata = {"name": _NAME, "namespace": namespace}
-    spec = {
-        "jobUid": _NAME,
-        "attempt": 1,
-        "time": rfc3339(datetime.now(UTC)),
-        "level": "Start",
-        "reason": "Created",
+    """The writes that the policies have to refuse, path and body by policy: a NodeHealth with a decision that only
+    people make, and a ConfigMap of no object."""
+    decision = {"decision": "Release", "reason": _NAME, "time": rfc3339(datetime.now(UTC))}
+    health = {
+        "apiVersion": API_VERSION,
+        "kind": "NodeHealth",
+        "metadata": {"name": _NAME},
+        "spec": {"override": decision},
     }
-    gang = {"apiVersion": API_VERSION, "kind": "Gang", "metadata": metadata, "spec": spec}
-    config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+    config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": _NAME, "namespace": namespace}}
     return {
-        RECORDS: (paths.muster("gangs", namespace=namespace), gang),
+        RECORDS: (paths.muster("nodehealths"), health),
         OPERATOR: (paths.core("configmaps", namespace=namespace), config_map),
     }

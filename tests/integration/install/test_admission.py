@@ -493,24 +493,25 @@ def condition_of(node: str) -> tuple[str, str, dict[str, Any]]:
 COMPONENTS = ("node-taint", "node-condition")
 
 
-def test_a_policy_that_is_missing_is_said(installation: Any, wait_until: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("profile", ["observe", "jobs"])
+def test_a_policy_that_is_missing_is_said(installation: Any, profile: str, wait_until: Callable[..., Any]) -> None:
     def missing(replica: Any) -> dict[str, float]:
         samples = replica.samples("muster_admission_policy_missing")
         return {dict(labels)["policy"]: value for labels, value in samples.items()}
 
-    replica = installation.start_leader()
+    replica = installation.start_leader(MUSTER_PROFILE=profile)
     assert wait_until(lambda: len(missing(replica)) == 2 and missing(replica), "both were asked") == {
         "muster-records": 0.0,
         "muster-operator": 0.0,
     }
-    assert replica.said("admission policy missing") == []
+    assert replica.said("admission policy missing") == replica.said("admission policy not checked") == []
     installation.stop_all()
     manifests = ROOT / "manifests" / "base"
     documents = list(yaml.safe_load_all((manifests / "records-admission.yaml").read_text()))
     installation.kubectl("delete", "validatingadmissionpolicybinding", "muster-records")
     try:
         wait_until(lambda: _admits_a_gang_of_nobody(installation), "the binding is out of force")
-        replica = installation.start_leader()
+        replica = installation.start_leader(MUSTER_PROFILE=profile)
         wait_until(lambda: missing(replica).get("muster-records") == 1.0, "it is said")
         (line,) = replica.said("admission policy missing")
         assert line["policy"] == "muster-records"

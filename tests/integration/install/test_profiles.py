@@ -17,7 +17,7 @@ COMPONENTS = Path(__file__).resolve().parents[3] / "manifests" / "components"
 RIGHTS = [COMPONENTS / component / "rights.yaml" for component in ("node-taint", "node-condition")]
 BEYOND_OBSERVE = [f"{plural}.muster.dev" for plural in ("trainingjobs", "gangs", "endedjobs", "repairrequests")]
 NODE = "node-b"
-# What an operator that only observes writes; a refused dry run shows that the admission policy is in force.
+# What an operator that only observes writes; refused dry runs show that admission policies are in force.
 WRITES = {
     "authentication.k8s.io tokenreviews create",
     "authorization.k8s.io subjectaccessreviews create",
@@ -25,7 +25,8 @@ WRITES = {
     "coordination.k8s.io leases update",
     "events.k8s.io events create",
     "muster.dev nodehealths/status patch",
-    " configmaps create",  # the dry run
+    "muster.dev nodehealths create",  # a dry run
+    " configmaps create",  # a dry run
     " configmaps patch",  # the hours of the fleet
 }
 READS = {

@@ -1,14 +1,11 @@
 """What is said where an admission policy is missing: once, until it is there again."""
 
-import asyncio
 from typing import Any
 
 import pytest
 from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
-from tests.unit.waiting import until
 
-from muster.api.installation import InstallationProfile
 from muster.controller import admission
 from muster.controller.admission import OPERATOR, RECORDS, AdmissionCheck
 from muster.kube.errors import Forbidden, Invalid, Unreachable
@@ -21,7 +18,7 @@ class Server:
 
     def __init__(self) -> None:
         self.raises: dict[str, Exception] = {
-            "gangs": Invalid(422, "Invalid", REFUSED.format(RECORDS)),
+            "nodehealths": Invalid(422, "Invalid", REFUSED.format(RECORDS)),
             "configmaps": Invalid(422, "Invalid", REFUSED.format(OPERATOR)),
         }
         self.queries: list[Any] = []
@@ -51,22 +48,6 @@ def missing(policy: str) -> float | None:
     return REGISTRY.get_sample_value("muster_admission_policy_missing", {"policy": policy})
 
 
-@pytest.mark.parametrize(("profile", "policies"), [("burn-in", {OPERATOR}), ("jobs", {OPERATOR, RECORDS})])
-async def test_without_jobs_there_are_no_records_to_protect(
-    server: Server, profile: str, policies: set[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    check = AdmissionCheck(server, "muster-system", InstallationProfile(profile))  # type: ignore[arg-type]
-    asked_for = set[str]()
-
-    async def ask(policy: str, _path: str, _body: Any) -> None:
-        asked_for.add(policy)
-
-    monkeypatch.setattr(check, "ask", ask)
-    running = asyncio.create_task(check.run())
-    await until(lambda: asked_for == policies)
-    running.cancel()
-
-
 async def test_policies_in_force_are_no_news(server: Server) -> None:
     assert await asked(AdmissionCheck(server, "muster-system")) == []  # type: ignore[arg-type]
     assert (missing(RECORDS), missing(OPERATOR)) == (0.0, 0.0)
@@ -75,16 +56,16 @@ async def test_policies_in_force_are_no_news(server: Server) -> None:
 
 async def test_one_that_is_missing_is_said_once_until_it_is_there_again(server: Server) -> None:
     check = AdmissionCheck(server, "muster-system")  # type: ignore[arg-type]
-    refusal = server.raises.pop("gangs")
+    refusal = server.raises.pop("nodehealths")
     (line,) = await asked(check)
     assert (line["event"], line["policy"], line["log_level"]) == ("admission policy missing", RECORDS, "error")
     assert "Apply your overlay again" in line["message"]
     assert await asked(check) == []
     assert (missing(RECORDS), missing(OPERATOR)) == (1.0, 0.0)
-    server.raises["gangs"] = refusal
+    server.raises["nodehealths"] = refusal
     assert await asked(check) == []
     assert missing(RECORDS) == 0.0
-    del server.raises["gangs"]
+    del server.raises["nodehealths"]
     assert len(await asked(check)) == 1
 
 
@@ -92,7 +73,7 @@ async def test_one_that_is_missing_is_said_once_until_it_is_there_again(server: 
 async def test_another_error_says_nothing_about_it(server: Server, other: Exception) -> None:
     check = AdmissionCheck(server, "muster-system")  # type: ignore[arg-type]
     await asked(check)
-    server.raises["gangs"] = other
+    server.raises["nodehealths"] = other
     (line,) = await asked(check)
     assert line["event"] == "admission policy not checked"
     assert missing(RECORDS) == 0.0
