@@ -29,6 +29,8 @@ Reasons of findings about nodes are in [node health](../node-health.md) and the 
 """
 
 RULES = Path(__file__).resolve().parents[2] / "manifests/components/monitoring/rules.yaml"
+JOBS_GROUP = "muster-jobs"
+"""The group of the alerts that only profile jobs can raise; those of all other groups are for every profile."""
 _ALERTS = "Alerts"
 _OF_ALERTS = (
     "Words in capitals are labels of the alert, and N is its figure. [Metrics](../metrics.md#rules-and-alerts) says how to "
@@ -76,17 +78,17 @@ def _alerts() -> Iterator[str]:
     yield textwrap.fill(_OF_ALERTS, 120, break_long_words=False, break_on_hyphens=False)
     yield ""
     groups = yaml.safe_load(RULES.read_text(encoding="utf-8"))["spec"]["groups"]
-    alerts = [rule for group in groups for rule in group["rules"] if "alert" in rule]
-    for each in sorted(alerts, key=lambda rule: rule["alert"]):
-        yield from _alert(each)
+    alerts = [(group["name"], rule) for group in groups for rule in group["rules"] if "alert" in rule]
+    for group, rule in sorted(alerts, key=lambda alert: alert[1]["alert"]):
+        yield from _alert(rule, "profile jobs" if group == JOBS_GROUP else "every profile")
 
 
-def _alert(rule: Mapping[str, Any]) -> Iterator[str]:
+def _alert(rule: Mapping[str, Any], profiles: str) -> Iterator[str]:
     name, labels, texts = rule["alert"], rule["labels"], rule["annotations"]
     lasts = f" for {rule['for']}" if "for" in rule else ""
     yield f"### {name}"
     yield ""
-    yield f"*Prometheus* · severity {labels['severity']}, for the owner `{labels['owner']}`"
+    yield f"*Prometheus* · severity {labels['severity']}, for the owner `{labels['owner']}` · {profiles}"
     yield ""
     yield _item("What happened", f"{_filled(texts['summary'])}. {_filled(texts['description'])}")
     yield _item("It fires", f"When this holds{lasts}: `{' '.join(rule['expr'].split())}`")

@@ -922,6 +922,13 @@ OPERATOR = Dashboard(
                     steps=GOOD_IS_ZERO,
                 ),
                 stat(
+                    "Missing admission policies",
+                    f"sum({led('muster_admission_policy_missing')}) or vector(0)",
+                    "The API server accepts what these policies have to refuse. Runbook: "
+                    "docs/runbooks/MusterAdmissionPolicyMissing.md.",
+                    steps=GOOD_IS_ZERO,
+                ),
+                stat(
                     "Launchers",
                     f"sum({led('muster_launchers')})",
                     "The panel counts launchers that have reported to the leader and are not forgotten.",
@@ -948,7 +955,7 @@ OPERATOR = Dashboard(
                     "out.",
                 ),
                 _alerts(
-                    ', alertname=~"Muster(NoLeader|Replica|Launchers|History|Certificate|Memory|Reconcile|FleetPolicy|Clock).*"',  # noqa: E501
+                    ', alertname=~"Muster(NoLeader|Replica|Admission|Launchers|History|Certificate|Memory|Reconcile|FleetPolicy|Clock).*"',  # noqa: E501
                     "the firing alerts about the operator",
                 ),
                 Panel(

@@ -50,6 +50,7 @@ HEALTHY = (
     ("muster_breaker_open", "0x1000"),
     ('muster_clock_ahead_seconds{instance="a"}', "4.9x9 3600x9 -2x900"),
     ("muster_fleet_policy_unreadable", "0x1000"),
+    ('muster_admission_policy_missing{policy="muster-records"}', "0x99 1x5 0x895"),  # while an overlay is applied
     ('muster_reconcile_failures_total{reason="Conflict"}', "0+1x1000"),
     ('muster_node_offence_score{node="n1"}', "1.6x1000"),
     (f'muster_job_state{{{JOB}, state="Running", reason="Training"}}', "1x1000"),
@@ -153,6 +154,11 @@ FIRES: dict[str, tuple[Series, int, int]] = {
         (LEADER, STANDBY, ('muster_reconcile_failures_total{reason="KeyError"}', "0+6x1000")),
         14,
         30,
+    ),
+    "MusterAdmissionPolicyMissing": (
+        (LEADER, STANDBY, ('muster_admission_policy_missing{policy="muster-records"}', "0x9 1x900")),
+        24,
+        26,
     ),
     "MusterFleetPolicyUnreadable": ((LEADER, STANDBY, ("muster_fleet_policy_unreadable", "1x1000")), 4, 6),
     "MusterClockOff": ((LEADER, STANDBY, ('muster_clock_ahead_seconds{instance="a"}', "-6x1000")), 14, 16),

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 import muster.node.agent.agent
+from apidocs.messages import JOBS_GROUP
 from monitoring.page import registered
 from muster.cli.main import Commands
 from muster.controller.jobfigures import ALERTED
@@ -27,14 +28,22 @@ def alerts(rules: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [rule for rule in rules if "alert" in rule]
 
 
+def group_of_jobs(root: Path) -> list[dict[str, Any]]:
+    """The alerts that need profile jobs."""
+    groups = yaml.safe_load((root / FOLDER / "rules.yaml").read_text())["spec"]["groups"]
+    (rules,) = [group["rules"] for group in groups if group["name"] == JOBS_GROUP]
+    return [rule for rule in rules if "alert" in rule]
+
+
 def test_each_alert_has_its_runbook_and_each_runbook_its_alert(root: Path, rules: list[dict[str, Any]]) -> None:
     for rule in alerts(rules):
         address = '{{ with query "muster:runbooks:info" }}{{ . | first | label "address" }}{{ end }}'
         assert rule["annotations"]["runbook_url"] == f"{address}/{rule['alert']}.md"
     pages = {path.stem for path in (root / "docs/runbooks").glob("*.md")} - {"README"}
     assert pages == {rule["alert"] for rule in alerts(rules)}
-    listed = re.findall(r"^\| \[(\w+)\]", (root / "docs/runbooks/README.md").read_text(), re.MULTILINE)
-    assert set(listed) == pages
+    listed = re.findall(r"^\| \[(\w+)\]\S+ \| (\S+) \|", (root / "docs/runbooks/README.md").read_text(), re.MULTILINE)
+    of_jobs = {rule["alert"] for rule in group_of_jobs(root)}
+    assert dict(listed) == {page: "`jobs`" if page in of_jobs else "all" for page in pages}
     for page in pages:
         text = (root / f"docs/runbooks/{page}.md").read_text()
         assert re.findall(r"^## (.+)$", text, re.MULTILINE) == HEADINGS, page
