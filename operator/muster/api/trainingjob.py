@@ -1068,6 +1068,11 @@ class TrainingJobStatus(ApiModel):
         None, description="completion says how and when the job ended. Absent: the job has not ended."
     )
 
+    @property
+    def is_ejected(self) -> bool:
+        """Whether the job's gang was ejected (spec.eject): nothing is decided about it any more."""
+        return any(condition.type == "Ejected" for condition in self.conditions)
+
 
 _SAME_RESUME = (
     "!has(self.spec.checkpoint) || !has(self.spec.checkpoint.resumeFrom) || (has(oldSelf.spec.checkpoint) && "

@@ -183,6 +183,7 @@ class JobFigures:
         self._states: dict[Key, str] = {}  # of all jobs
         self._counts: dict[str, int] = {}
         self._failed: dict[Key, datetime] = {}
+        self._ejected: set[Key] = set()  # jobs whose gang has left Muster: as those that have ended, they have no row
         self._reasons: set[str] = set(ALERTED)
         _collector.figures = self
 
@@ -192,10 +193,14 @@ class JobFigures:
         if not status.state:
             return
         self._count(key, status.state)
+        self._ejected.discard(key)
         if status.completion is not None:
             self._rows.pop(key, None)
             if status.completion.result is CompletionResult.FAILED:
                 self._failed[key] = status.completion.time
+        elif status.is_ejected:
+            self._rows.pop(key, None)
+            self._ejected.add(key)
         elif key in self._rows or self._makes_room(key[0], _rank(status)):
             self._rows[key] = _row(status, self._shown(status.reason), throughput or Throughput())
 
@@ -203,17 +208,19 @@ class JobFigures:
         """Drop a job that is gone or cannot be read."""
         self._rows.pop(key, None)
         self._failed.pop(key, None)
+        self._ejected.discard(key)
         self._count(key, None)
 
     def collected(self) -> Iterator[Metric]:
         """All rows, as of now; called by the thread that serves a scrape."""
         # Each a single step: nothing changes meanwhile.
         rows, counts, failed = self._rows.copy(), self._counts.copy(), self._failed.copy()
+        ejected = len(self._ejected)
         jobs = GaugeMetricFamily(*_JOBS, labels=["state"])
         for state, count in sorted(counts.items()):
             jobs.add_metric([state], count)
         yield jobs
-        going_on = sum(count for state, count in counts.items() if state not in ENDED)
+        going_on = sum(count for state, count in counts.items() if state not in ENDED) - ejected
         yield GaugeMetricFamily(*_UNSHOWN, value=max(going_on - len(rows), 0))
         yield from _families(rows, _latest(failed, self._now()), self._now(), self._prices())
 

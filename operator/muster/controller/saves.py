@@ -39,7 +39,7 @@ class SaveFigures:
     def set_status(self, key: Key, status: TrainingJobStatus) -> None:
         """Take in the status that is published of a job from now on."""
         checkpoint = status.checkpoint
-        if checkpoint is None or status.completion is not None:
+        if checkpoint is None or status.completion is not None or status.is_ejected:
             self.forget(key)
             return
         if key not in self._shown:
@@ -67,7 +67,7 @@ class SaveFigures:
                 _remove(_concern, *key, reason.value)
 
     def forget(self, key: Key) -> None:
-        """Remove the rows of a job that is gone or has ended."""
+        """Remove the rows of a job that is gone, has ended or was ejected."""
         if key not in self._shown:
             return
         self._shown.remove(key)

@@ -107,6 +107,17 @@ def test_jobs_are_counted_by_state_and_one_that_has_ended_has_no_rows() -> None:
     assert rows("jobs") == {("Pending",): 1, ("Running",): 0, ("Succeeded",): 0}
 
 
+@pytest.mark.parametrize("state", ["Running", "Stalled"])
+def test_an_ejected_job_has_no_rows_so_that_no_alert_is_about_it(state: str) -> None:
+    figures = JobFigures(lambda: TIME)
+    figures.set_status(JOB, status(nodes=["a"]))
+    ejected = Condition(type="Ejected", status=ConditionStatus.FALSE, reason="Ejecting", last_transition_time=TIME)
+    figures.set_status(JOB, status(state, "Ejected", conditions=[ejected], nodes=["a"]))
+    assert not any(rows(family.name.removeprefix("muster_")) for family in jobfigures._OF_JOBS)
+    assert rows("jobs_without_metrics") == {(): 0}
+    assert rows("jobs")[(state,)] == 1
+
+
 def test_rows_are_limited_and_jobs_with_nodes_come_before_waiting_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobfigures, "MAX_JOBS", 2)
     figures = JobFigures(lambda: TIME)

@@ -13,6 +13,8 @@ from muster.api.trainingjob import (
     CheckpointTrouble,
     CompletionRecord,
     CompletionResult,
+    Condition,
+    ConditionStatus,
     TrainingJobStatus,
 )
 from muster.controller import saves
@@ -55,8 +57,12 @@ def test_the_newest_save_has_rows_for_what_is_known_of_it() -> None:
     assert shown("concern", reason="NoNewCheckpoint") is None
 
 
-def test_a_job_that_has_ended_or_has_no_checkpoint_has_no_rows() -> None:
+def test_a_job_that_has_ended_was_ejected_or_has_no_checkpoint_has_no_rows() -> None:
     figures = SaveFigures()
+    figures.set_status(JOB, status(bytes=96))
+    ejected = Condition(type="Ejected", status=ConditionStatus.TRUE, reason="Ejected", last_transition_time=TIME)
+    figures.set_status(JOB, status(bytes=96).model_copy(update={"conditions": [ejected]}))
+    assert shown("bytes") is None
     figures.set_status(JOB, status(bytes=96))
     end = CompletionRecord(result=CompletionResult.SUCCEEDED, reason="Completed", time=TIME, attempt=1)
     figures.set_status(JOB, status(bytes=96).model_copy(update={"completion": end}))
