@@ -1,11 +1,22 @@
 """The operator's metrics on a real API server with real tokens, read as the shipped ServiceMonitor reads them."""
 
+import os
 import re
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
+import pytest
+import yaml
 from tests.integration.install.scraping import READER, read
+from tests.integration.install.test_profiles import a_record, report
+
+from apidocs.messages import JOBS_GROUP
+from monitoring.live import RULES, SCRAPE_SECONDS, Prometheus, here, named
+
+MANIFESTS = Path(__file__).resolve().parents[3] / "manifests"
 
 
 def test_a_token_with_the_right_and_no_other_reads_metrics(
@@ -31,3 +42,52 @@ def test_a_token_with_the_right_and_no_other_reads_metrics(
 
 def _allowed(answer: tuple[int, str]) -> tuple[int, str] | None:
     return answer if answer[0] == 200 else None
+
+
+@pytest.mark.parametrize("profile", ["observe", "health"])
+def test_without_jobs_no_alert_fires_and_each_that_is_not_of_jobs_has_its_series(
+    installation: Any, profile: str, scraper: Callable[..., str], tmp_path: Path, wait_until: Callable[..., Any]
+) -> None:
+    """Every rule of a Prometheus that scrapes two replicas as components/monitoring-self-signed says."""
+    assert scraped_by("monitoring-self-signed", installation, tmp_path)["tlsConfig"] == {"insecureSkipVerify": True}
+    first = installation.start_leader(MUSTER_PROFILE=profile)
+    second = installation.start(installation.operator_pods()[1], MUSTER_PROFILE=profile)
+    token = scraper("prometheus", may_read=True)
+    replicas = [here(each.pod, each.metrics_port, {"instance": each.pod}, token) for each in (first, second)]
+    with ExitStack() as stack:
+        for node in ("node-a", "node-b"):  # their agents have reported
+            stack.enter_context(a_record(installation, node))
+            report(installation, boot="1", node=node)
+        prometheus = Prometheus(tmp_path, replicas)
+        stack.callback(prometheus.close)
+        wait_until(prometheus.reaches_all, "both are scraped")
+        wait_until(lambda: prometheus.now("muster_admission_policy_missing"), "the operator has asked")
+        wait_until(lambda: not prometheus.now("ALERTS"), "there was no leader before the first scrape")
+        time.sleep(5 * SCRAPE_SECONDS)
+        assert prometheus.now("ALERTS") == []
+        assert all(rule["health"] == "ok" for rule in prometheus.rules())
+        shown = prometheus.values_of("__name__")
+    # Of the agents, and of nodes with incidents.
+    assert series_of_alerts_for_all() - shown == {"muster_agent_write_errors_total", "muster_node_offence_score"}
+
+
+def scraped_by(component: str, installation: Any, folder: Path) -> Any:
+    """The endpoint of the operator's ServiceMonitor in an overlay with this component."""
+    parts = {"resources": ["overlays/default"], "components": [f"components/{component}"]}
+    overlay = {
+        key: [os.path.relpath(MANIFESTS / part, folder.resolve()) for part in these] for key, these in parts.items()
+    }
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
+    rendered = yaml.safe_load_all(installation.kubectl("kustomize", str(folder)))
+    (monitor,) = [each for each in rendered if each["kind"] == "ServiceMonitor"]
+    (endpoint,) = monitor["spec"]["endpoints"]
+    return endpoint
+
+
+def series_of_alerts_for_all() -> set[str]:
+    """What the alerts for every profile read of a scrape, by themselves or by records."""
+    groups = yaml.safe_load(RULES.read_text())["spec"]["groups"]
+    records = {rule["record"]: named(rule["expr"]) for group in groups for rule in group["rules"] if "record" in rule}
+    rules = [rule for group in groups if group["name"] != JOBS_GROUP for rule in group["rules"] if "alert" in rule]
+    read = {name for rule in rules for name in named(rule["expr"])}
+    return {series for name in read for series in records.get(name, {name})}

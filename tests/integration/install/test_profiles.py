@@ -147,22 +147,22 @@ def remaining_definitions(installation: Any) -> list[str]:
 
 
 @contextmanager
-def a_record(installation: Any) -> Iterator[None]:
+def a_record(installation: Any, node: str = NODE) -> Iterator[None]:
     """The node's NodeHealth, as its agent makes it."""
-    installation.apply({"apiVersion": "muster.dev/v1alpha1", "kind": "NodeHealth", "metadata": {"name": NODE}})
+    installation.apply({"apiVersion": "muster.dev/v1alpha1", "kind": "NodeHealth", "metadata": {"name": node}})
     try:
         yield
     finally:
-        installation.kubectl("delete", "nodehealth", NODE)
+        installation.kubectl("delete", "nodehealth", node)
 
 
-def report(installation: Any, boot: str, xid: int = 0) -> None:
+def report(installation: Any, boot: str, xid: int = 0, node: str = NODE) -> None:
     """What the node's agent sees now."""
     now = datetime.now(UTC).isoformat()
     seen = {"kind": "Xid", "code": xid, "subject": "GPU-1", "firstSeen": now, "lastSeen": now, "bootId": boot}
     agents = {"evidence": [seen] if xid else [], "agent": {"version": "test", "bootId": boot}}
     patch = f"--patch={json.dumps({'status': agents})}"
-    installation.kubectl("patch", "nodehealth", NODE, "--subresource=status", "--type=merge", patch)
+    installation.kubectl("patch", "nodehealth", node, "--subresource=status", "--type=merge", patch)
 
 
 def status(installation: Any) -> Any:
