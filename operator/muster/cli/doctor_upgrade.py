@@ -5,6 +5,7 @@ Tests: tests/unit/cli/test_doctor_upgrade.py.
 
 import asyncio
 from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 import msgspec
 
@@ -14,7 +15,17 @@ from muster.api.gang import Gang
 from muster.api.nodehealth import NodeHealth
 from muster.api.trainingjob import TrainingJob
 from muster.cli.doctor_cluster import MODELS, definition_path
-from muster.cli.doctor_rows import MAX_MESSAGE, Check, ClusterReader, DoctorRow, deployment, passed, short_list, wrong
+from muster.cli.doctor_rows import (
+    MAX_MESSAGE,
+    Check,
+    ClusterReader,
+    DoctorRow,
+    deployment,
+    passed,
+    profile_of,
+    short_list,
+    wrong,
+)
 from muster.cli.errors import one_line
 from muster.kube import decode, paths
 from muster.kube.decode import Undecodable
@@ -22,17 +33,19 @@ from muster.status.report import ASSEMBLING
 
 UNDER_WAY = frozenset({"Starting", "Recovering"})  # a burn-in is part of either
 Record = TrainingJob | Gang | NodeHealth | FleetPolicy
+T = TypeVar("T")
 KINDS: Mapping[str, type[Record]] = {
     "trainingjobs": TrainingJob,
     "gangs": Gang,
     "nodehealths": NodeHealth,
     "fleetpolicies": FleetPolicy,
 }
+_OF_JOBS = frozenset({"trainingjobs", "gangs"})
 
 
 async def check_starts(cluster: ClusterReader) -> list[DoctorRow]:
     """Check whether jobs are starting, burning in or recovering, which an upgrade slows down."""
-    jobs = await cluster.read_all(paths.muster("trainingjobs"), decode.custom(TrainingJob))
+    jobs = await _read_all(cluster, "trainingjobs", decode.custom(TrainingJob))
     names = [
         f"{job.metadata.namespace}/{job.metadata.name}"
         for job in jobs
@@ -47,7 +60,7 @@ async def check_starts(cluster: ClusterReader) -> list[DoctorRow]:
 async def check_decisions(cluster: ClusterReader) -> list[DoctorRow]:
     """Check whether something is decided and not yet carried out: evacuations, fencing, tests of nodes."""
     gangs, healths = await asyncio.gather(
-        cluster.read_all(paths.muster("gangs"), decode.custom(Gang)),
+        _read_all(cluster, "gangs", decode.custom(Gang)),
         cluster.read_all(paths.muster("nodehealths"), decode.custom(NodeHealth)),
     )
     records = [gang for gang in gangs if isinstance(gang, Gang)]
@@ -109,7 +122,7 @@ async def check_records(cluster: ClusterReader) -> list[DoctorRow]:
     """Check whether this version can read every object of the kinds that the operator decides by."""
     rows, count = [], 0
     for resource, model in KINDS.items():
-        objects = await cluster.read_all(paths.muster(resource), _problem_reader(model))
+        objects = await _read_all(cluster, resource, _problem_reader(model))
         count += len(objects)
         broken = [problem for problem in objects if problem is not None]
         if broken:
@@ -121,6 +134,17 @@ async def check_records(cluster: ClusterReader) -> list[DoctorRow]:
             remedy = f"correct or delete it before the upgrade: kubectl {inside}edit {resource} {first.name}"
             rows.append(wrong("records", text, remedy))
     return rows or passed("records", f"this version can read all {count}")
+
+
+async def _read_all(cluster: ClusterReader, resource: str, read: Callable[[msgspec.Raw], T]) -> list[T]:
+    """Return all objects of a kind; those of jobs do not matter in a profile without them, which may lack the kind.
+
+    Raises:
+        UnreadableError: as of `ClusterReader.read_all`.
+    """
+    if resource in _OF_JOBS and not (await profile_of(cluster)).has_jobs:
+        return []
+    return await cluster.read_all(paths.muster(resource), read)
 
 
 def _problem_reader(model: type[Record]) -> Callable[[msgspec.Raw], Undecodable | None]:

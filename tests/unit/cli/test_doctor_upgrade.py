@@ -15,11 +15,13 @@ from tests.unit.cli.installing import (
     install,
     only_wrong,
     rows_of,
+    set_variable,
     unread,
 )
 
 from muster.api.base import rfc3339
 from muster.cli.doctor_cluster import definition_path
+from muster.cli.doctor_rows import DoctorState
 from muster.cli.doctor_upgrade import (
     check_decisions,
     check_records,
@@ -49,6 +51,14 @@ def test_a_job_that_starts_or_recovers_is_no_good_moment(installed: Any, state: 
     finding, remedy = only_wrong(installed, check_starts)
     assert finding.endswith("an upgrade makes them slower: team-a/bert")
     assert "kubectl muster top" in remedy
+
+
+@pytest.mark.parametrize("check", [check_starts, check_decisions, check_records])
+def test_a_profile_without_jobs_may_lack_their_definitions(installed: Any, check: Any) -> None:
+    set_variable(installed, "MUSTER_PROFILE", "observe")
+    del installed.bodies[JOBS], installed.bodies[GANGS]
+    ((state, _, _),) = rows_of(installed, check)
+    assert state is DoctorState.OK
 
 
 EVACUATION = {"reason": "Drain", "since": rfc3339(NOW), "deadline": rfc3339(NOW)}
