@@ -13,6 +13,7 @@ from muster.answers.fleetreported import AccountedJob
 from muster.answers.lists import items
 from muster.answers.roles import FLEET_ROLE
 from muster.answers.text_parts import count as count_of
+from muster.answers.without_jobs import WITHOUT_JOBS, is_without_jobs
 from muster.api.endedjob import PLURAL, EndedJob, EndedJobSpec, Ending
 from muster.api.fleetpolicy import History
 from muster.api.goodput import Goodput
@@ -58,7 +59,9 @@ async def lives(
         ApiError: the jobs may not be listed, or the API server did not answer as it should.
     """
     # Jobs first: a job that ends meanwhile is in both rather than in none.
-    living, notes = await _living(client, now, namespace, experiment, progress)
+    living, notes = dict[str, AccountedJob](), [WITHOUT_JOBS]
+    if not await is_without_jobs(client):
+        living, notes = await _living(client, now, namespace, experiment, progress)
     ended, more = await _ended(client, now, since, history, progress)
     by_uid = dict(ended)
     for uid, life in living.items():
@@ -131,7 +134,7 @@ async def _ended(
             f"ClusterRole {FLEET_ROLE} (a ClusterRoleBinding)"
         ]
     except NotFound:
-        return {}, [f"this cluster's Muster is too old to keep a history of ended jobs: {without}"]
+        return {}, [f"this cluster's Muster keeps no history of ended jobs: {without}"]
     notes = [f"{count_of(unreadable, 'ended job')} cannot be read by this version"] if unreadable else []
     return by_uid, [*notes, *(missing_accounts_message(accounts, history, since, now) if history is not None else [])]
 

@@ -4,11 +4,13 @@ Tests: tests/unit/cli/test_commands.py.
 """
 
 from muster.answers.roles import FLEET_ROLE, VIEW_ROLE
+from muster.answers.without_jobs import WITHOUT_JOBS
 from muster.kube import errors
 
 _INSTALL = (
     "install Muster, beginning with kubectl apply -k manifests/definitions, or choose another cluster with --context"
 )
+_KINDS_OF_JOBS = frozenset({"trainingjobs", "gangs", "endedjobs"})
 # How an API server refuses a request where the parameter of a ValidatingAdmissionPolicy does not exist. Source:
 # kubernetes/apiserver, pkg/admission/plugin/policy/generic/policy_matcher.go.
 _NO_PARAMETER = "no params found for policy binding"
@@ -41,6 +43,19 @@ def error_text(error: errors.ApiError, context: str) -> CliError:
     if isinstance(error, errors.NotFound):
         return CliError(f"the cluster{where} does not know Muster's objects (muster.dev/v1alpha1): {_INSTALL}")
     return CliError(f"the API server{where} refused: {one_line(str(error))}")
+
+
+def may_lack_jobs(error: errors.ApiError) -> bool:
+    """Whether the error may come of a cluster without the definition of TrainingJobs. There is no right to a kind that
+    is not there, either."""
+    if isinstance(error, errors.Forbidden):
+        return error.details.get("group") == "muster.dev" and error.details.get("kind") in _KINDS_OF_JOBS
+    return isinstance(error, errors.NotFound)
+
+
+def without_jobs(context: str) -> CliError:
+    """Return the error of a command that needs TrainingJobs, for a cluster with Muster and without them."""
+    return CliError(f"in the cluster{f' of context {context}' if context else ''} {WITHOUT_JOBS}")
 
 
 def one_line(text: str) -> str:

@@ -4,6 +4,7 @@ Tests: tests/unit/cli/test_commands.py.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,10 +15,11 @@ import typer
 from rich.console import Console
 
 from muster.answers import clock
+from muster.answers.without_jobs import is_without_jobs
 from muster.api.base import ApiModel
 from muster.cli import kubeconfig, show
 from muster.cli.cluster_names import complete_job, complete_namespace
-from muster.cli.errors import CliError, error_text
+from muster.cli.errors import CliError, error_text, may_lack_jobs, without_jobs
 from muster.kube.errors import ApiError
 
 if TYPE_CHECKING:
@@ -194,6 +196,13 @@ async def _with_session(options: Options, act: Callable[[Session], Awaitable[Don
     try:
         return await act(Session(client, options.namespace or target.namespace, target.context, target.user))
     except ApiError as error:
-        raise error_text(error, target.context) from error
+        raise await _explained(client, error, target.context) from error
     finally:
         await client.close()
+
+
+async def _explained(client: "Client", error: ApiError, context: str) -> CliError:
+    with contextlib.suppress(ApiError):
+        if may_lack_jobs(error) and await is_without_jobs(client):
+            return without_jobs(context)
+    return error_text(error, context)

@@ -13,11 +13,11 @@ import msgspec
 import structlog
 
 from muster.answers.lists import items
-from muster.api.base import GROUP, VERSION
 from muster.api.installation import InstallationProfile
 from muster.kube import decode, paths
 from muster.kube.client import Client
-from muster.kube.errors import ApiError, Forbidden, NotFound
+from muster.kube.definitions import served_kinds
+from muster.kube.errors import ApiError, Forbidden
 from muster.kube.lease import LeaderLease
 from muster.world.views import JOB_UID_LABEL
 
@@ -132,7 +132,7 @@ class HoldingJobs:
             ApiError: the kinds or their objects could not be listed.
             ValueError: an object cannot be read.
         """
-        if not await self._kinds() >= {"gangs", "trainingjobs"}:
+        if not await served_kinds(self._client) >= {"gangs", "trainingjobs"}:
             return []
         with_members = {
             (gang.metadata.namespace, gang.spec.job_uid)
@@ -154,14 +154,6 @@ class HoldingJobs:
                 if _holds(job := _jobs.decode(item), with_members, with_pods)
             ]
         )
-
-    async def _kinds(self) -> set[str]:
-        """The plural names of Muster's kinds that the API server knows."""
-        try:
-            answer = msgspec.json.decode(await self._client.get(f"/apis/{GROUP}/{VERSION}"))
-        except NotFound:
-            return set()
-        return {resource["name"] for resource in answer["resources"]}
 
 
 def _holds(job: _Job, with_members: set[tuple[str, str]], with_pods: set[tuple[str, str]]) -> bool:

@@ -235,6 +235,7 @@ class Informer(Generic[T]):
         self.kind = kind
         self.store: Store[T] = Store(kind)
         self.synced = asyncio.Event()
+        self.is_absent = False  # whether the kind is not installed, for one that may be absent
         self._client = client
         self._clock = clock
         self._listing = asyncio.Lock()
@@ -310,7 +311,7 @@ class Informer(Generic[T]):
                 if self.kind.may_be_absent:
                     if not self.synced.is_set():
                         log.info("kind not installed", informer=self.kind.name)
-                    self.last_contact = self._clock()
+                    self.last_contact, self.is_absent = self._clock(), True
                     self.synced.set()
                     await asyncio.sleep(ABSENT_SECONDS)
                     continue
@@ -338,7 +339,7 @@ class Informer(Generic[T]):
             values, version = await self._read()
             self.store.replace(values, int(version))
         self._position = version
-        self.last_contact = self._clock()
+        self.last_contact, self.is_absent = self._clock(), False
         self._count.set(len(self.store))
         self.synced.set()
 

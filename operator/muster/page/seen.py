@@ -58,6 +58,11 @@ class Seen:
         """Return the longest time without an event from a watch; a healthy one has an event each minute."""
         return max(kind_informer.last_contact_age_seconds() for kind_informer in self._all)
 
+    @property
+    def is_without_jobs(self) -> bool:
+        """Whether the cluster has no definition of TrainingJobs."""
+        return self._jobs.is_absent
+
     def namespaces(self) -> set[str]:
         """Return the namespaces that have jobs."""
         return {object_key(job)[0] for job in self._jobs.store.values()}

@@ -22,6 +22,7 @@ from muster.answers import job_text
 from muster.answers.overview import overview
 from muster.answers.reported import report
 from muster.answers.text_parts import printable
+from muster.answers.without_jobs import WITHOUT_JOBS
 from muster.api.trainingjob import TrainingJob
 from muster.coordinator.probes import LoopHeartbeat
 from muster.goodput.opened import figures_as_of
@@ -237,15 +238,18 @@ class Page:
     async def _jobs(self, request: web.Request, user: User) -> Any:
         visible = await self._namespaces(user)
         ended = request.query.get("ended") == "1"
+        notes = [WITHOUT_JOBS] if self._seen.is_without_jobs else []
         return self._made.get(
             ("jobs", visible, ended),
-            lambda: clean(overview(self._seen.jobs(visible), "", self._now(), ended=ended).to_json()),
+            lambda: clean(overview(self._seen.jobs(visible), "", self._now(), ended=ended, notes=notes).to_json()),
         )
 
     async def _job(self, request: web.Request, user: User) -> Any:
         namespace, name = request.match_info["namespace"], request.match_info["name"]
         if max(len(namespace), len(name)) > MAX_NAME_CHARACTERS:
             raise RefusedError(404, "no job can be called so")
+        if self._seen.is_without_jobs:
+            raise RefusedError(404, WITHOUT_JOBS)
         # The right is checked first, so that users without it do not learn what exists. Prices are for users with the
         # right to see all jobs.
         sees_all = await self._access.has_right(user, jobs_in(""))

@@ -4,6 +4,9 @@ The installation has the roles of all profiles; each replica is told by MUSTER_P
 """
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -13,7 +16,10 @@ from typing import Any
 from tests.integration.install import checkers
 from tests.integration.install.manifests import a_job
 
-COMPONENTS = Path(__file__).resolve().parents[3] / "manifests" / "components"
+from muster.answers.without_jobs import WITHOUT_JOBS
+
+ROOT = Path(__file__).resolve().parents[3]
+COMPONENTS = ROOT / "manifests" / "components"
 RIGHTS = [COMPONENTS / component / "rights.yaml" for component in ("node-taint", "node-condition")]
 BEYOND_OBSERVE = [f"{plural}.muster.dev" for plural in ("trainingjobs", "gangs", "endedjobs", "repairrequests")]
 NODE = "node-b"
@@ -46,6 +52,7 @@ def test_observing_needs_two_definitions_and_asks_for_no_other_kind(
     try:
         installation.kubectl("delete", "crd", *BEYOND_OBSERVE, "--wait=false")
         wait_until(lambda: not remaining_definitions(installation), "their definitions are gone")
+        wait_until(lambda: WITHOUT_JOBS in jobs_shown(installation), "the command line says what there is")
         begin = len(log.read_bytes())
         replica = installation.start_leader(MUSTER_PROFILE="observe", MUSTER_LAUNCHER_IMAGE="")
         with a_record(installation):
@@ -128,6 +135,14 @@ def test_on_the_way_down_tests_taints_and_conditions_go(installation: Any, wait_
         for rights in RIGHTS:
             installation.kubectl("delete", f"--filename={rights}")
         installation.open_fleet()
+
+
+def jobs_shown(installation: Any) -> str:
+    """What `kubectl muster top` prints."""
+    environment = {**os.environ, "KUBECONFIG": str(installation.kubeconfig()), "PYTHONPATH": str(ROOT / "operator")}
+    command = [sys.executable, "-m", "muster.cli", "top"]
+    run = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return run.stdout
 
 
 def remaining_definitions(installation: Any) -> list[str]:

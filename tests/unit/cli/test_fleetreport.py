@@ -357,7 +357,7 @@ def test_what_the_history_has_given_up_is_said(
 def test_an_older_cluster_has_no_history(command: Callable[..., Result], api: Any) -> None:
     api.lists(JOBS, a_job("running"))
     it = found(command("report", "--fleet", "-o", "json"))
-    assert "too old" in it["notes"][0]
+    assert "keeps no history" in it["notes"][0]
 
 
 def test_objects_that_make_no_sense_hide_no_others(command: Callable[..., Result], api: Any) -> None:

@@ -124,10 +124,10 @@ async def test_a_kind_that_may_be_absent_has_no_objects_until_it_is_installed(mo
     made = Informer(script, Kind("test", "/pods", decode.pod, decode.flat_meta, may_be_absent=True))  # type: ignore[arg-type]
     task = asyncio.create_task(made.run())
     await asyncio.wait_for(made.synced.wait(), PATIENCE_SECONDS)
-    assert names(made) == set()
+    assert (names(made), made.is_absent) == (set(), True)
     await asyncio.wait_for(script.over.wait(), PATIENCE_SECONDS)
     task.cancel()
-    assert names(made) == {"a"}
+    assert (names(made), made.is_absent) == ({"a"}, False)
     needed = await play(Script(absent, page(5, pod("a", 1))), monkeypatch)
     assert names(needed) == {"a"}
 

@@ -17,6 +17,7 @@ from tests.unit.waiting import until
 from localcluster.patience import PATIENCE_SECONDS
 from muster.answers.fleet_text import figures, remarks, tables
 from muster.answers.fleetreported import fleet_report
+from muster.answers.without_jobs import WITHOUT_JOBS
 from muster.coordinator.connection_limiter import Limits
 from muster.goodput.prices import NO_PRICES
 from muster.kube import access
@@ -278,6 +279,17 @@ async def test_many_service_accounts_of_many_namespaces_leave_room_for_requests_
         answers = await several(fleet, address, asked, held, anna, 60)
         assert set(answers) == {403, 503}
         assert answers.count(403) < 60
+
+
+async def test_a_cluster_without_trainingjobs_says_so_in_place_of_jobs(fleet: Fleet, ask: Ask) -> None:
+    token = fleet.reviews.tenant("ann", "team-a")
+    assert (await ask("/api/jobs", token))[1]["notes"] == []
+    fleet.seen._jobs.is_absent = True
+    fleet.clock.advance(5)
+    _, body, _ = await ask("/api/jobs", token)
+    assert (body["jobs"], body["notes"]) == ([], [WITHOUT_JOBS])
+    status, body, _ = await ask("/api/jobs/team-a/llama", token)
+    assert (status, body["error"]) == (404, WITHOUT_JOBS)
 
 
 async def test_until_the_cluster_has_been_read_nothing_is_shown(fleet: Fleet, ask: Ask) -> None:

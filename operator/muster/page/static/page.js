@@ -224,7 +224,7 @@ function drawJobs(body) {
   const start = performance.now();
   const now = new Date(body.time);
   const states = Object.entries(body.states || {}).map(([state, count]) => `${number(count)} ${state}`).join(", ");
-  put(at("summary"), [states || "no jobs that you may see", body.nodes ? `${number(body.nodes)} nodes train` : "", body.goodput != null ? `goodput ${percent(body.goodput)}` : ""].filter(Boolean).join("; "));
+  put(at("summary"), [states || body.notes?.[0] || "no jobs that you may see", body.nodes ? `${number(body.nodes)} nodes train` : "", body.goodput != null ? `goodput ${percent(body.goodput)}` : ""].filter(Boolean).join("; "));
   put(at("who"), body.user);
   const wanted = new Set();
   let before = null;
