@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -18,6 +18,9 @@ from muster.kube.errors import Forbidden, NotFound, Unreachable
 GROUP = "/apis/muster.dev/v1alpha1"
 MEMBER = {"node": "n0"}
 ENDED = {"status": {"completion": {"result": "Succeeded"}}}
+MOST_SLEEPS = 10  # of any test here
+
+_yield = asyncio.sleep
 
 
 class Server:
@@ -69,6 +72,22 @@ class Server:
         self.done.append("release")
 
 
+class Sleep:
+    """Takes the place of `asyncio.sleep` and takes no time. It fails where a loop would otherwise never end."""
+
+    def __init__(self, left: HoldingJobs) -> None:
+        self._left = left
+        self.problems: list[str] = []  # at each sleep
+        self.meanwhile: Callable[[], object] = lambda: None
+
+    async def __call__(self, seconds: float) -> None:
+        assert seconds == holdingjobs.ASK_AGAIN_SECONDS
+        assert len(self.problems) < MOST_SLEEPS, f"it waits for ever: {self._left.problem}"
+        self.problems.append(self._left.problem)
+        self.meanwhile()
+        await _yield(0)
+
+
 @pytest.fixture
 def server() -> Server:
     return Server()
@@ -77,6 +96,13 @@ def server() -> Server:
 @pytest.fixture
 def left(server: Server) -> HoldingJobs:
     return HoldingJobs(server, InstallationProfile.HEALTH)  # type: ignore[arg-type]
+
+
+@pytest.fixture(autouse=True)
+def sleep(left: HoldingJobs, monkeypatch: pytest.MonkeyPatch) -> Sleep:
+    double = Sleep(left)
+    monkeypatch.setattr(holdingjobs.asyncio, "sleep", double)
+    return double
 
 
 async def test_it_may_lead_where_nothing_holds_nodes(server: Server, left: HoldingJobs) -> None:
@@ -99,45 +125,37 @@ async def test_it_may_lead_where_nothing_holds_nodes(server: Server, left: Holdi
 
 @pytest.mark.parametrize("status", [{}, ENDED], ids=["suspended", "ended"])
 async def test_a_job_holds_nodes_until_its_pods_have_ended(
-    server: Server, left: HoldingJobs, monkeypatch: pytest.MonkeyPatch, status: Any
+    server: Server, left: HoldingJobs, sleep: Sleep, status: Any
 ) -> None:
     server.job("stops", members=[], **status)
     server.pod("stops")
-    problems = []
-
-    async def sleep(_: float) -> None:
-        problems.append(left.problem)
-        server.objects["pods"].clear()
-
-    monkeypatch.setattr(holdingjobs.asyncio, "sleep", sleep)
+    sleep.meanwhile = server.objects["pods"].clear
     await left.acquire(server)  # type: ignore[arg-type]
-    assert ["ns/stops" in problem for problem in problems] == [True]
+    assert ["ns/stops" in problem for problem in sleep.problems] == [True]
 
 
 async def test_while_it_waits_for_the_lease_it_looks_again(
-    server: Server, left: HoldingJobs, monkeypatch: pytest.MonkeyPatch
+    server: Server, left: HoldingJobs, sleep: Sleep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    problems, free = [], asyncio.Event()
+    free = asyncio.Event()
 
-    async def sleep(_: float) -> None:
+    def meanwhile() -> None:
         """The leader of before gives a job nodes, which goes, and ends."""
-        problems.append(left.problem)
-        if len(problems) == 1:
+        if len(sleep.problems) == 1:
             server.job("began")
-        elif len(problems) == 2:
+        elif len(sleep.problems) == 2:
             server.objects["gangs"].clear()
         else:
             free.set()
-            await asyncio.Event().wait()
 
     async def acquire() -> None:
         await free.wait()
 
-    monkeypatch.setattr(holdingjobs.asyncio, "sleep", sleep)
+    sleep.meanwhile = meanwhile
     monkeypatch.setattr(server, "acquire", acquire)
     async with asyncio.timeout(PATIENCE_SECONDS):
         await left.acquire(server)  # type: ignore[arg-type]
-    assert ["ns/began" in problem for problem in problems] == [False, True, False]
+    assert ["ns/began" in problem for problem in sleep.problems[:3]] == [False, True, False]
     assert len(asyncio.all_tasks()) == 1, "a leader looks no more"
 
 
@@ -150,84 +168,71 @@ async def test_kinds_that_are_not_installed_are_not_asked_for(server: Server, le
 
 
 async def test_without_the_right_to_see_jobs_none_is_looked_for(
-    server: Server, left: HoldingJobs, monkeypatch: pytest.MonkeyPatch
+    server: Server, left: HoldingJobs, sleep: Sleep
 ) -> None:
     server.job("runs")
     server.refuses["gangs"] = Forbidden(403, "Forbidden", "no")
-    problems = []
-
-    async def sleep(_: float) -> None:
-        problems.append(left.problem)
-
-    monkeypatch.setattr(holdingjobs.asyncio, "sleep", sleep)
     await left.acquire(server)  # type: ignore[arg-type]
-    assert problems == ["cannot look for jobs that hold nodes: no (HTTP 403 Forbidden)"], "one refusal may pass"
+    assert sleep.problems == ["cannot look for jobs that hold nodes: no (HTTP 403 Forbidden)"], "one refusal may pass"
     assert left.problem == ""
 
 
-async def test_a_refusal_is_not_believed_where_jobs_were_seen(
-    server: Server, left: HoldingJobs, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_refusal_is_not_believed_where_jobs_were_seen(server: Server, left: HoldingJobs, sleep: Sleep) -> None:
     server.job("runs")
-    problems = []
 
-    async def sleep(_: float) -> None:
-        problems.append(left.problem)
+    def meanwhile() -> None:
         server.refuses["gangs"] = Forbidden(403, "Forbidden", "no")
-        if len(problems) == 4:
+        if len(sleep.problems) == 4:
             server.refuses.clear()
             server.objects["gangs"].clear()
 
-    monkeypatch.setattr(holdingjobs.asyncio, "sleep", sleep)
+    sleep.meanwhile = meanwhile
     await left.acquire(server)  # type: ignore[arg-type]
-    assert "ns/runs" in problems[0]
-    assert problems[1:] == ["cannot look for jobs that hold nodes: no (HTTP 403 Forbidden)"] * 3
+    assert "ns/runs" in sleep.problems[0]
+    assert sleep.problems[1:] == ["cannot look for jobs that hold nodes: no (HTTP 403 Forbidden)"] * 3
 
 
 async def test_jobs_that_hold_nodes_are_named_until_they_are_gone(
-    server: Server, left: HoldingJobs, monkeypatch: pytest.MonkeyPatch
+    server: Server, left: HoldingJobs, sleep: Sleep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lists, "PAGE_SIZE", 2)
     server.refuses["gangs"] = Unreachable(0, "Unreachable", "away")
-    problems = []
 
-    async def sleep(seconds: float) -> None:
-        assert seconds == holdingjobs.ASK_AGAIN_SECONDS
-        problems.append(left.problem)
+    def meanwhile() -> None:
         if server.refuses:
             server.refuses.clear()
             for number in range(7):
                 server.job(f"j{number}")
-        elif len(problems) == 3:
+        elif len(sleep.problems) == 3:
             server.objects["gangs"] = []
 
-    monkeypatch.setattr(holdingjobs.asyncio, "sleep", sleep)
+    sleep.meanwhile = meanwhile
     with capture_logs() as lines:
         await left.acquire(server)  # type: ignore[arg-type]
-    assert problems[0] == "cannot look for jobs that hold nodes: away"
+    assert sleep.problems[0] == "cannot look for jobs that hold nodes: away"
     assert (
-        problems[1]
-        == problems[2]
+        sleep.problems[1]
+        == sleep.problems[2]
         == (
             "profile health runs no jobs, and jobs hold nodes: ns/j0, ns/j1, ns/j2, ns/j3, ns/j4 and 2 more. Suspend, "
             "eject or delete these jobs, or go back (kubectl -n muster-system set env deployment/muster "
             "MUSTER_PROFILE=jobs, or the same in your overlay). Until then this replica does not lead"
         )
     )
-    assert [line["message"] for line in lines if line["event"] == "jobs hold nodes"] == [problems[1]], "once"
+    assert [line["message"] for line in lines if line["event"] == "jobs hold nodes"] == [sleep.problems[1]], "once"
     assert server.done[-4:] == ["acquire", "kinds", "gangs", "pods"]
 
 
 async def test_a_job_that_began_until_the_lease_was_given_up_has_it_given_back(
-    server: Server, left: HoldingJobs, monkeypatch: pytest.MonkeyPatch
+    server: Server, left: HoldingJobs, sleep: Sleep
 ) -> None:
     server.late = ["late"]
 
-    async def sleep(_: float) -> None:
+    def meanwhile() -> None:
         server.done.append(f"not ready: {'ns/late' in left.problem}")
         server.objects["gangs"] = []
 
-    monkeypatch.setattr(holdingjobs.asyncio, "sleep", sleep)
+    sleep.meanwhile = meanwhile
     await left.acquire(server)  # type: ignore[arg-type]
     steps = [step for step in server.done if step not in ("kinds", "gangs", "pods", "trainingjobs")]
     assert steps == ["acquire", "release", "not ready: True", "acquire"]
