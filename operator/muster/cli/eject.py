@@ -271,7 +271,7 @@ async def _delete(session: Session, job: TrainingJob) -> None:
 
 async def _remains(session: Session, name: str, job: TrainingJob | None) -> Ejection:
     """Find what remains of an ejected gang. None: its TrainingJob is gone already."""
-    pods = [pod for pod in await ejected_pods(session, name) if job is None or pod.job_uid == job.metadata.uid]
+    pods = [pod for pod in await _ejected_pods(session, name) if job is None or pod.job_uid == job.metadata.uid]
     training = sorted(pod.name for pod in pods if not pod.terminal)
     notes: list[str] = []
     if job is not None and len(pods) < job.spec.nodes:
@@ -301,13 +301,13 @@ async def _remains(session: Session, name: str, job: TrainingJob | None) -> Ejec
     )
 
 
-async def ejected_pods(session: Session, name: str) -> list[PodView]:
-    """Return the pods of a job of this name that no TrainingJob owns any more.
+async def _ejected_pods(session: Session, name: str) -> list[PodView]:
+    """Return the pods of a job of this name that no TrainingJob owns any more. Something else may own them since.
 
     Raises:
         CliError: the user may not list pods, so that it is not known whether one lives.
     """
-    return [pod for pod in await pods_named(session, name) if not pod.owner_uid]
+    return [pod for pod in await pods_named(session, name) if pod.owner_uid != pod.job_uid]
 
 
 def render(console: Console, it: Ejection) -> None:

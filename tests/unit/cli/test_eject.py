@@ -49,10 +49,8 @@ def job(state: str = "Running", ejected: str = "", asked: bool = False, **metada
     return raw
 
 
-def a_pod(index: int, phase: str = "Running", owned: bool = False) -> dict[str, Any]:
-    owners = [
-        {"apiVersion": "muster.dev/v1alpha1", "kind": "TrainingJob", "name": "llama", "uid": "u", "controller": True}
-    ]
+def a_pod(index: int, phase: str = "Running", owner: str = "") -> dict[str, Any]:
+    owners = [{"kind": "TrainingJob" if owner == "u" else "ReplicaSet", "name": "o", "uid": owner, "controller": True}]
     labels = {"muster.dev/job": "llama", "muster.dev/job-uid": "u", "muster.dev/index": str(index)}
     metadata = {
         "name": pod_name("llama", "u", index, 1),
@@ -61,7 +59,7 @@ def a_pod(index: int, phase: str = "Running", owned: bool = False) -> dict[str, 
         "resourceVersion": "9",
     }
     return {
-        "metadata": {**metadata, "labels": labels, "ownerReferences": owners if owned else []},
+        "metadata": {**metadata, "labels": labels, "ownerReferences": owners if owner else []},
         "spec": {"nodeName": f"n{index}", "containers": [{"name": "main"}]},
         "status": {"phase": phase},
     }
@@ -183,7 +181,7 @@ def test_a_file_of_another_job_is_not_taken_for_the_manifest(api: Any, command: 
 
 
 def test_a_first_run_that_died_after_the_deletion_leaves_only_the_listing(api: Any, command: Run) -> None:
-    api.lists(PODS, a_pod(0), a_pod(1, "Failed"), a_pod(2, owned=True))
+    api.lists(PODS, a_pod(0), a_pod(1, "Failed"), a_pod(2, owner="u"))
     api.errors[path_of("llama")] = NotFound(404, "NotFound", "no", {"name": "llama"})
     api.lists("/apis/muster.dev/v1alpha1/trainingjobs")
     result = command("eject", "llama", "-o", "json")
@@ -192,6 +190,12 @@ def test_a_first_run_that_died_after_the_deletion_leaves_only_the_listing(api: A
     assert (found["training"], found["ended"]) == ([pod_name("llama", "u", 0, 1)], [pod_name("llama", "u", 1, 1)])
     assert any(note.startswith(f"failed: {pod_name('llama', 'u', 1, 1)}") for note in found["notes"])
     assert api.written == []
+
+
+def test_a_pod_that_something_else_has_adopted_is_listed(api: Any, command: Run) -> None:
+    put(api, None, a_pod(0), a_pod(1, owner="r"))
+    result = command("eject", "llama", "--yes", "-o", "json")
+    assert json.loads(result.stdout)["training"] == [pod_name("llama", "u", index, 1) for index in (0, 1)]
 
 
 def test_while_the_collector_lets_go_of_the_pods_it_waits(api: Any, command: Run) -> None:
