@@ -1,5 +1,6 @@
 """Read lists of the API server page by page: apart from what reads one job, which imports every kind."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
@@ -16,9 +17,15 @@ T = TypeVar("T")
 
 
 async def items(
-    client: "Client", path: str, query: Mapping[str, str | int] | None = None
+    client: "Client", path: str, query: Mapping[str, str | int] | None = None, pause_seconds: float = 0.0
 ) -> AsyncIterator[msgspec.Raw]:
     """Yield the objects of a list, page by page, as the API server has them.
+
+    Args:
+        client: of the API server.
+        path: of the list.
+        query: its selectors.
+        pause_seconds: between two pages.
 
     Raises:
         ApiError: it could not be listed.
@@ -31,6 +38,8 @@ async def items(
         if not page.metadata.continue_:
             return
         asked["continue"] = page.metadata.continue_
+        if pause_seconds:
+            await asyncio.sleep(pause_seconds)
 
 
 async def listed(

@@ -31,6 +31,7 @@ import msgspec
 import structlog
 from prometheus_client import Counter, Gauge
 
+from muster.answers.lists import items
 from muster.api.base import API_VERSION
 from muster.api.endedjob import PLURAL, EndedJobSpec, Ending, is_named_well
 from muster.api.gang import Gang
@@ -46,7 +47,7 @@ from muster.goodput.history import ended_job_record, kept_work, last_known, mode
 from muster.goodput.kept import Kept
 from muster.goodput.opened import clock_lead_seconds, figures_until
 from muster.goodput.status_goodput import goodput_of_status
-from muster.kube import decode, paths
+from muster.kube import paths
 from muster.kube.client import APPLY_PATCH, Client
 from muster.kube.decode import Undecodable
 from muster.kube.errors import AlreadyExists, ApiError, LeadershipLost, NotFound
@@ -64,7 +65,6 @@ TURN_SECONDS = 10.0
 GATHER_SECONDS = 0.2
 CALLS = 20
 """Of each turn: at most 120 a minute."""
-PAGE = 500
 PAGE_PAUSE_SECONDS = 0.1
 LIST_SECONDS = 6 * 3600.0
 RETRY_FIRST_SECONDS = 5.0
@@ -452,20 +452,13 @@ class HistoryKeeper:
         began_at = self._clock()
         accounts: dict[str, Kept] = {}
         old_names = set(self._known)
-        asked: dict[str, str | int] = {"limit": PAGE}
         path = paths.muster(PLURAL, namespace=self._namespace)
-        while True:
-            page = decode.list_page(await self._client.get(path, asked))
-            for item in page.items or ():
-                with contextlib.suppress(msgspec.MsgspecError, ValueError, RecursionError):
-                    kept_job = _kept_ones.decode(item)
-                    end = kept_job.spec.end_time
-                    end = end if end is not None and end.tzinfo else datetime.fromtimestamp(0, UTC)
-                    accounts[kept_job.metadata.name] = Kept(end, kept_job.spec.namespace)
-            if not page.metadata.continue_:
-                break
-            asked["continue"] = page.metadata.continue_
-            await asyncio.sleep(PAGE_PAUSE_SECONDS)
+        async for item in items(self._client, path, pause_seconds=PAGE_PAUSE_SECONDS):
+            with contextlib.suppress(msgspec.MsgspecError, ValueError, RecursionError):
+                kept_job = _kept_ones.decode(item)
+                end = kept_job.spec.end_time
+                end = end if end is not None and end.tzinfo else datetime.fromtimestamp(0, UTC)
+                accounts[kept_job.metadata.name] = Kept(end, kept_job.spec.namespace)
         written = {name: account for name, account in self._known.items() if name not in old_names}  # meanwhile
         self._known = accounts | written
         self._listed, self._listed_at = True, began_at

@@ -15,6 +15,7 @@ import msgspec
 import structlog
 from prometheus_client import Gauge
 
+from muster.answers.lists import items
 from muster.api.base import API_VERSION
 from muster.api.nodehealth import AgentStatus, RecommendedAction
 from muster.api.repairrequest import Machine, RepairAction, RepairRequest
@@ -40,7 +41,6 @@ from muster.kube.events import NORMAL, WARNING, EventRecorder, Regarding
 PERIOD_SECONDS = 10.0
 # A node that others' pods come to and go from is not asked for again and again.
 REST_SECONDS = 600.0
-PAGE = 500
 WRITES = 32
 """Of a kind at one look, at most; the others come with the next ones."""
 
@@ -264,30 +264,26 @@ class RepairKeeper:
 
     async def _listed(self) -> dict[str, _Found]:
         """All requests, by name; empty where the cluster does not know the kind, or the profile has no right to it."""
+        try:
+            objects = [raw async for raw in items(self._client, paths.muster("repairrequests"))]
+        except NotFound as error:
+            log.warning("the cluster knows no RepairRequests: apply Muster's CRDs", error=str(error))
+            return {}
+        except Forbidden as error:
+            if self._cluster.profile.acts_on_nodes:
+                raise
+            log.warning("RepairRequests of an earlier profile may be left: delete them", error=str(error))
+            return {}
         requests: dict[str, _Found] = {}
-        query = {"limit": str(PAGE)}
-        while True:
-            try:
-                page = decode.list_page(await self._client.get(paths.muster("repairrequests"), query))
-            except NotFound as error:
-                log.warning("the cluster knows no RepairRequests: apply Muster's CRDs", error=str(error))
-                return {}
-            except Forbidden as error:
-                if self._cluster.profile.acts_on_nodes:
-                    raise
-                log.warning("RepairRequests of an earlier profile may be left: delete them", error=str(error))
-                return {}
-            for raw in page.items or ():
-                decoded = _read(raw)
-                if isinstance(decoded, decode.Undecodable):
-                    request = ExistingRequest.unreadable(_phase_of(raw), decoded.error)
-                    requests[decoded.name] = _Found(request, decoded.uid, str(decoded.resource_version))
-                else:
-                    meta = decoded.metadata
-                    requests[meta.name] = _Found(ExistingRequest.from_object(decoded), meta.uid, meta.resource_version)
-            if not page.metadata.continue_:
-                return requests
-            query = {"limit": str(PAGE), "continue": page.metadata.continue_}
+        for raw in objects:
+            decoded = _read(raw)
+            if isinstance(decoded, decode.Undecodable):
+                request = ExistingRequest.unreadable(_phase_of(raw), decoded.error)
+                requests[decoded.name] = _Found(request, decoded.uid, str(decoded.resource_version))
+            else:
+                meta = decoded.metadata
+                requests[meta.name] = _Found(ExistingRequest.from_object(decoded), meta.uid, meta.resource_version)
+        return requests
 
     def _report_statuses(self, words: Mapping[str, RepairStatus]) -> None:
         old_statuses, self._words = self._words, dict(words)

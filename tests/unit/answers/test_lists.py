@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from muster.answers import lists
 from muster.answers.lists import PAGE_SIZE, items, listed
 
 PAGES: dict[object, tuple[list[Any], str]] = {None: ([1, "two"], "next"), "next": ([3], "last"), "last": ([], "")}
@@ -37,6 +38,17 @@ async def test_pages_follow_each_other_with_the_same_query() -> None:
     first = {**query, "limit": PAGE_SIZE}
     assert server.queries == [first, {**first, "continue": "next"}, {**first, "continue": "last"}]
     assert query == {"labelSelector": "a=b"}
+
+
+async def test_a_pause_is_made_between_two_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    server, seen = Server(), []
+
+    async def sleep(seconds: float) -> None:
+        seen.append((seconds, len(server.queries)))
+
+    monkeypatch.setattr(lists.asyncio, "sleep", sleep)
+    assert [item async for item in items(server, "/things", pause_seconds=0.1)]  # type: ignore[arg-type]
+    assert seen == [(0.1, 1), (0.1, 2)]
 
 
 @pytest.mark.parametrize(("read", "result"), [(number, ([1, 3], 1)), (bytes, ([b"1", b'"two"', b"3"], 0))])
