@@ -41,6 +41,8 @@ from muster.protocol.messages import REPORT_PATH
 ROOT = Path(__file__).resolve().parents[3]
 OVERLAY = ROOT / "manifests" / "overlays" / "default"
 DEFINITIONS = ROOT / "manifests" / "definitions"
+NAMESPACE_FILE = DEFINITIONS / "namespace.yaml"
+OBSERVED = ("fleetpolicies", "nodehealths")  # the definitions that observing needs
 NAMESPACE = "muster-system"
 USER = f"system:serviceaccount:{NAMESPACE}:muster"
 NODES = ("node-a", "node-b")
@@ -201,6 +203,9 @@ class Installation:
         """Apply the overlay alone, beside definitions and FleetPolicy that are there."""
         self.kubectl("apply", "-k", str(OVERLAY))
         _wait_until(self._takes_jobs, "the API server knows the FleetPolicy by which it admits jobs")
+        self.await_operator_pods()
+
+    def await_operator_pods(self) -> None:
         _wait_until(lambda: len(self.operator_pods()) == 2, "the Deployment's pods are admitted")
 
     def get(self, kind: str, *arguments: str) -> Any:
@@ -356,17 +361,16 @@ def definitions() -> Path:
     return DEFINITIONS
 
 
-@pytest.fixture(scope="package")
-def installed() -> Iterator[Installation]:
-    """A cluster with two idle nodes and the default overlay."""
+@contextlib.contextmanager
+def _cluster(controllers: str) -> Iterator[Installation]:
+    """A cluster with two idle nodes, and nothing of Muster."""
     with tempfile.TemporaryDirectory(prefix="muster-install-") as folder:
         policy = Path(folder) / "audit-policy.yaml"
         policy.write_text(yaml.safe_dump(AUDIT_POLICY))
         control_plane = ControlPlane(
             folder,
             controller_manager=True,
-            # Nodes without a kubelet would be declared dead.
-            controllers="*,-node-lifecycle-controller,-taint-eviction-controller",
+            controllers=controllers,
             api_server_arguments=(
                 f"--audit-policy-file={policy}",
                 f"--audit-log-path={folder}/audit.log",
@@ -379,10 +383,34 @@ def installed() -> Iterator[Installation]:
             for name in NODES:
                 add_node(installation, name)
             heartbeats = Heartbeats(control_plane, NODES)
-            installation.install()
             yield installation
             installation.stop_all()
             heartbeats.stop()
+
+
+@pytest.fixture(scope="package")
+def installed() -> Iterator[Installation]:
+    """A cluster with two idle nodes and the default overlay."""
+    # Nodes without a kubelet would be declared dead.
+    with _cluster("*,-node-lifecycle-controller,-taint-eviction-controller") as installation:
+        installation.install()
+        yield installation
+
+
+@pytest.fixture
+def observed() -> Iterator[Installation]:
+    """A cluster of the test's own with the default overlay, whose API server never had other definitions than those
+    that observing needs.
+    """
+    with _cluster("deployment-controller,replicaset-controller") as installation:
+        files = (NAMESPACE_FILE, *(ROOT / "crds" / f"muster.dev_{plural}.yaml" for plural in OBSERVED))
+        installation.kubectl("apply", *(f"--filename={file}" for file in files))
+        definitions = (f"crd/{plural}.muster.dev" for plural in OBSERVED)
+        installation.kubectl("wait", "--for=condition=Established", *definitions)
+        installation.open_fleet()
+        installation.kubectl("apply", "-k", str(OVERLAY))
+        installation.await_operator_pods()
+        yield installation
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,6 @@ from muster.answers.without_jobs import WITHOUT_JOBS
 ROOT = Path(__file__).resolve().parents[3]
 COMPONENTS = ROOT / "manifests" / "components"
 RIGHTS = [COMPONENTS / component / "rights.yaml" for component in ("node-taint", "node-condition")]
-BEYOND_OBSERVE = [f"{plural}.muster.dev" for plural in ("trainingjobs", "gangs", "endedjobs", "repairrequests")]
 NODE = "node-b"
 # What an operator that only observes writes; refused dry runs show that admission policies are in force.
 WRITES = {
@@ -46,26 +45,18 @@ READS = {
 
 
 def test_observing_needs_two_definitions_and_asks_for_no_other_kind(
-    installation: Any, wait_until: Callable[..., Any]
+    observed: Any, wait_until: Callable[..., Any]
 ) -> None:
-    log = installation.audit_log
-    try:
-        installation.kubectl("delete", "crd", *BEYOND_OBSERVE, "--wait=false")
-        wait_until(lambda: not remaining_definitions(installation), "their definitions are gone")
-        wait_until(lambda: WITHOUT_JOBS in jobs_shown(installation), "the command line says what there is")
-        begin = len(log.read_bytes())
-        replica = installation.start_leader(MUSTER_PROFILE="observe", MUSTER_LAUNCHER_IMAGE="")
-        with a_record(installation):
-            report(installation, boot="1", xid=79)
-            wait_until(lambda: status(installation).get("state") == "Unhealthy", "the verdict")
-            wait_until(lambda: "NodeUnhealthy" in reasons(installation), "an Event")
-            wait_until(lambda: replica.samples("muster_gpus"), "hours of the fleet are counted")
-            assert taints(installation) == []
-            assert replica.terminate() == 0
-    finally:
-        installation.stop_all()
-        installation.install()
-    lines = log.read_bytes()[begin:].splitlines()
+    replica = observed.start_leader(MUSTER_PROFILE="observe", MUSTER_LAUNCHER_IMAGE="")
+    with a_record(observed):
+        report(observed, boot="1", xid=79)
+        wait_until(lambda: status(observed).get("state") == "Unhealthy", "the verdict")
+        wait_until(lambda: "NodeUnhealthy" in reasons(observed), "an Event")
+        wait_until(lambda: replica.samples("muster_gpus"), "hours of the fleet are counted")
+        assert taints(observed) == []
+        assert WITHOUT_JOBS in jobs_shown(observed)
+        assert replica.terminate() == 0
+    lines = observed.audit_log.read_bytes().splitlines()
     events = [json.loads(line) for line in lines if line.endswith(b"}")]
     asked = [
         (event["verb"], event["objectRef"], event["responseStatus"]["code"]) for event in events if "objectRef" in event
@@ -143,22 +134,6 @@ def jobs_shown(installation: Any) -> str:
     command = [sys.executable, "-m", "muster.cli", "top"]
     run = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     return run.stdout
-
-
-def remaining_definitions(installation: Any) -> list[str]:
-    """Those of BEYOND_OBSERVE that are still there.
-
-    The API server fails to delete one that was made a moment ago, and tries again after five minutes, or when it
-    changes: so it is changed once that is seen, and left alone while it is being deleted.
-    """
-    present = json.loads(installation.kubectl("get", "crd", "--output=json"))["items"]
-    remaining = [each for each in present if each["metadata"]["name"] in BEYOND_OBSERVE]
-    for each in remaining:
-        if any(condition.get("reason") == "InstanceDeletionFailed" for condition in each["status"]["conditions"]):
-            name, seen = each["metadata"]["name"], f"failed={each['metadata']['resourceVersion']}"
-            with suppress(AssertionError):  # it has just gone
-                installation.kubectl("annotate", "crd", name, seen, "--overwrite")
-    return [each["metadata"]["name"] for each in remaining]
 
 
 @contextmanager
