@@ -150,7 +150,8 @@ def _is_at_rest(job: TrainingJob) -> bool:
 async def _check_ranks_ended(session: Session, job: TrainingJob, notes: Notes) -> None:
     """Check that no former worker of the job may train whose pod the API server has forgotten.
 
-    The record of a suspended job keeps its last workers. A kubelet that is heard has ended those without a pod.
+    The record of a suspended job keeps its last workers until all are proved dead. A kubelet that is heard has ended
+    those without a pod.
 
     Raises:
         CliError: one may, or that is not known.

@@ -19,7 +19,7 @@ from muster.api.gang import MAX_FENCE_SECONDS, GangSpec, Proof, UnfencedWorker
 from muster.fencing import proofs
 from muster.fencing.proofs import moment_text
 from muster.protocol.fence import fenced_after_seconds, marked_after_seconds
-from muster.protocol.messages import IDLE, RECLAIMING, RUNNING
+from muster.protocol.messages import IDLE
 from muster.world.job import JobWorld, WorkerView
 from muster.world.views import FRESH_SECONDS, LauncherView
 
@@ -76,12 +76,7 @@ class ManagedProofs:
         )
 
     def is_ended(self, world: JobWorld, unfenced_worker: UnfencedWorker) -> bool:
-        """Whether no rank of an unfenced worker can be alive: by its kubelet, its fence, the fence file, or the job's
-        time limit."""
-        if proofs.remaining_removal_seconds(world, unfenced_worker) <= 0 and not _is_heard_alive(
-            world, unfenced_worker
-        ):
-            return True
+        """Whether no rank of an unfenced worker can be alive: by its fence, the fence file, or the job's time limit."""
         if not _is_quiet(world, unfenced_worker) or proofs.is_being_ended(world, unfenced_worker):
             return False
         if unfenced_worker.proof is Proof.FENCE:
@@ -282,21 +277,7 @@ def _is_quiet(world: JobWorld, unfenced_worker: UnfencedWorker) -> bool:
     )
     if view is None:
         return world.leader_age_seconds >= limit
-    return view.heard_age_seconds > limit or _is_rankless(view)
-
-
-def _is_heard_alive(world: JobWorld, unfenced_worker: UnfencedWorker) -> bool:
-    """Whether the launcher of an unfenced worker still reports living ranks.
-
-    A launcher whose pod was force-deleted is still heard, and some ranks cannot be killed.
-    """
-    view = world.launchers.get(unfenced_worker.pod_uid)
-    return view is not None and view.heard_age_seconds <= FRESH_SECONDS and not _is_rankless(view)
-
-
-def _is_rankless(view: LauncherView) -> bool:
-    # One that is just starting its ranks, or ending them, may have some that it has not told of.
-    return view.state not in (RUNNING, RECLAIMING) and not any(rank.alive for rank in view.ranks)
+    return view.heard_age_seconds > limit or proofs.is_rankless(view)
 
 
 def _remaining_fence_seconds(world: JobWorld, unfenced_worker: UnfencedWorker) -> float:
@@ -335,4 +316,4 @@ def _silent_seconds(world: JobWorld, unfenced_worker: UnfencedWorker) -> float:
     if view is None:
         return world.leader_age_seconds
     age = proofs.age_seconds(world, unfenced_worker)
-    return max(view.heard_age_seconds, age) if _is_rankless(view) else view.heard_age_seconds
+    return max(view.heard_age_seconds, age) if proofs.is_rankless(view) else view.heard_age_seconds

@@ -37,10 +37,8 @@ class PlainProofs:
         return unfenced_worker
 
     def is_ended(self, world: JobWorld, unfenced_worker: UnfencedWorker) -> bool:
-        """Whether no rank of an unfenced worker can be alive: by its kubelet, or by the job's time limit."""
-        return proofs.remaining_removal_seconds(world, unfenced_worker) <= 0 or proofs.given_up(
-            world, unfenced_worker, _silent_seconds(world, unfenced_worker)
-        )
+        """Whether no rank of an unfenced worker can be alive: by the job's time limit."""
+        return proofs.given_up(world, unfenced_worker, _silent_seconds(world, unfenced_worker))
 
     def awaited_proof_message(self, world: JobWorld, unfenced_worker: UnfencedWorker) -> str:
         """Return the message that says when the worker is assumed dead, and what a user can do before that."""

@@ -10,8 +10,9 @@ from datetime import datetime, timedelta
 
 from muster.api.gang import UnfencedWorker
 from muster.api.trainingjob import LaunchMode
+from muster.protocol.messages import RECLAIMING, RUNNING
 from muster.world.job import JobWorld
-from muster.world.views import FRESH_SECONDS, PodView
+from muster.world.views import FRESH_SECONDS, LauncherView, PodView
 
 # Many that fall silent at once point to the network or to the control plane: wait as long as Kubernetes does before it
 # gives a node's pods up. So long, too, where nothing could tell a gang that is silent altogether to end its ranks.
@@ -26,15 +27,35 @@ COARSE_SECONDS = 5
 
 
 def is_dead(world: JobWorld, unfenced_worker: UnfencedWorker) -> bool:
-    """Whether an unfenced worker is proved dead: its pod has ended, its node has booted again, or a person has declared
-    it."""
-    return world.is_dead(unfenced_worker.pod_uid) or _has_rebooted(world, unfenced_worker)
+    """Whether an unfenced worker is proved dead: its pod has ended, its kubelet has ended what has no pod any more, its
+    node has booted again, or a person has declared it."""
+    return (
+        world.is_dead(unfenced_worker.pod_uid)
+        or _has_rebooted(world, unfenced_worker)
+        or (remaining_removal_seconds(world, unfenced_worker) <= 0 and not _is_heard_alive(world, unfenced_worker))
+    )
 
 
 def _has_rebooted(world: JobWorld, unfenced_worker: UnfencedWorker) -> bool:
     node = world.fleet.nodes.get(unfenced_worker.node)
     boot = node.boot_id[:BOOT_CHARACTERS] if node else ""
     return bool(boot and unfenced_worker.boot_id and boot != unfenced_worker.boot_id)
+
+
+def _is_heard_alive(world: JobWorld, unfenced_worker: UnfencedWorker) -> bool:
+    """Whether the launcher of an unfenced worker still reports living ranks.
+
+    A launcher whose pod was force-deleted is still heard, and some ranks cannot be killed.
+    """
+    view = world.launchers.get(unfenced_worker.pod_uid)
+    return view is not None and view.heard_age_seconds <= FRESH_SECONDS and not is_rankless(view)
+
+
+def is_rankless(view: LauncherView) -> bool:
+    """Whether a launcher has no rank. One that is just starting its ranks, or ending them, may have some that it has
+    not told of.
+    """
+    return view.state not in (RUNNING, RECLAIMING) and not any(rank.alive for rank in view.ranks)
 
 
 def remaining_removal_seconds(world: JobWorld, unfenced_worker: UnfencedWorker) -> float:

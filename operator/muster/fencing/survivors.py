@@ -24,7 +24,7 @@ class Proofs(Protocol):
         """Return an unfenced worker on record with what is known of it by now."""
 
     def is_ended(self, world: JobWorld, unfenced_worker: UnfencedWorker) -> bool:
-        """Whether no rank of an unfenced worker can be alive though its end was not seen: by kubelet, launcher or time
+        """Whether no rank of an unfenced worker can be alive though its death is not proved: by its launcher or a time
         limit."""
 
     def awaited_proof_message(self, world: JobWorld, unfenced_worker: UnfencedWorker) -> str:

@@ -16,6 +16,7 @@ from muster.pods.requirements import claims_of
 from muster.pods.worker_pod import WorkerSettings, worker_manifest
 from muster.record.attempts import with_new_placement
 from muster.record.burn_in import BURN_IN_FAILED
+from muster.record.starts import without_dead_workers
 from muster.recovery import holds
 from muster.recovery.words import on_nodes
 from muster.status import warnings
@@ -26,6 +27,7 @@ from muster.world.queuedecision import NotPlaced
 
 TEMPLATE_RETRY_SECONDS = 30.0
 PLACE_RETRY_SECONDS = 30.0
+PROOF_RETRY_SECONDS = 30.0
 HELD_RETRY_SECONDS = 5.0  # the jobs that come first announce nothing to those behind them
 TICK_SECONDS = 1.0
 INVALID_STEP_PATTERN, STEP_PATTERN_UNTRIED = "InvalidStepPattern", "StepPatternNotTested"
@@ -54,12 +56,22 @@ def plan(world: JobWorld, settings: WorkerSettings) -> Plan:
     cleared = resume.without_cleared_request(world.job, spec) if spec else None
     if cleared is not None:
         return commit(world, cleared)
+    fenced = without_dead_workers(world, spec) if spec else None
+    if fenced is not None:
+        return commit(world, fenced)
     stale, obstacle = leftovers(world), obstacle_of(world)
     if obstacle is None:
         return _plan_of_waiting(world, spec, stale)
     if obstacle.status_report is None:
         return _plan_of_check(world, settings)
-    return Plan(stale, obstacle.status_report, wake_in_seconds=obstacle.wake_in_seconds)
+    return Plan(stale, obstacle.status_report, wake_in_seconds=_wake_in_seconds(obstacle, spec))
+
+
+def _wake_in_seconds(obstacle: Obstacle, spec: GangSpec | None) -> float | None:
+    """Return after how many seconds to decide again. A kubelet's proof that a pod is dead comes with time alone."""
+    if spec is None or not spec.unfenced_workers:
+        return obstacle.wake_in_seconds
+    return min(obstacle.wake_in_seconds or PROOF_RETRY_SECONDS, PROOF_RETRY_SECONDS)
 
 
 def obstacle_of(world: JobWorld) -> Obstacle | None:

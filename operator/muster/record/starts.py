@@ -6,7 +6,7 @@ Tests: tests/unit/fencing/test_survivors.py, tests/unit/lifecycle/test_waiting_a
 from muster.api.gang import FENCE_SECONDS, AttemptStart, GangSpec, Member, Resume
 from muster.checkpoints import node_local, resume, unloadable
 from muster.checkpoints.resume import Start
-from muster.fencing.proofs import BOOT_CHARACTERS
+from muster.fencing.proofs import BOOT_CHARACTERS, is_dead
 from muster.pods.worker_pod import PLAIN_MASTER_PORT
 from muster.record import corruption, incidents
 from muster.record.fences import fence_file_of_most
@@ -56,6 +56,20 @@ def after_all_fenced(world: JobWorld, record: GangSpec) -> GangSpec:
     return record.model_copy(
         update={"unfenced_workers": [], "time": world.now, "hold_until": holds.held_until(world, record)}
     )
+
+
+def without_dead_workers(world: JobWorld, record: GangSpec) -> GangSpec | None:
+    """Return the record of a job without nodes once all unfenced workers are proved dead; None: one may live, or there
+    is none.
+
+    The record would wait for the next start otherwise, and proofs do not last: a leader remembers the ends that it has
+    seen itself, and a node that proves one may go. A fence that is over is no such proof: its worker may be heard again
+    before the start.
+    """
+    if not record.unfenced_workers or not all(is_dead(world, worker) for worker in record.unfenced_workers):
+        return None
+    happened = [incidents.with_stacks(world, incident) for incident in record.incidents]
+    return record.model_copy(update={"unfenced_workers": [], "incidents": happened})
 
 
 def with_barrier_open(world: JobWorld, record: GangSpec, where: Start, preset: str) -> GangSpec:

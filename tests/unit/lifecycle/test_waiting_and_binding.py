@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, at, in_queue, running
+from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, an_unfenced_worker, at, in_queue, running
 
 from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.gang import Level, Member
@@ -111,6 +111,32 @@ def test_who_waits_says_why_in_numbers() -> None:
 )
 def test_who_waits_for_no_nodes_is_not_in_the_queue(scene: Scene) -> None:
     assert request_of(scene.world()) is None
+
+
+@pytest.mark.parametrize(
+    ("dead", "removed_seconds", "now_seconds", "are_kept"),
+    [
+        ({"a", "b"}, 0.0, 100.0, False),
+        ({"a"}, 90.0, 100.0, False),
+        ({"a"}, 89.0, 100.0, True),
+        ({"a"}, 0.0, 9_000.0, True),  # the fence of the other is over, but it may be heard again
+    ],
+)
+@pytest.mark.parametrize("spec", [{"suspend": True}, {}, {"launch": {"mode": "Plain"}}])
+def test_without_nodes_a_job_forgets_former_workers_once_all_are_dead(
+    dead: set[str], removed_seconds: float, now_seconds: float, are_kept: bool, spec: dict[str, Any]
+) -> None:
+    """A leader forgets what it has seen, and nodes go, before the job gets nodes again."""
+    workers = [an_unfenced_worker(uid, 30) for uid in ("a", "b")]
+    scene = Scene(a_job(**spec), now_seconds).fleet(1).gang(go=False, members=[], unfenced_workers=workers)
+    scene.but(proved_dead=frozenset(dead), removed_seconds={"b": removed_seconds})
+    plan = decide(scene.world(), SETTINGS)
+    if are_kept:
+        assert (plan.actions, plan.wake_in_seconds) == ((), 30.0)
+    else:
+        before = scene.record
+        assert before is not None
+        assert committed(plan) == before.model_copy(update={"unfenced_workers": []})
 
 
 def test_a_gang_that_has_lost_a_node_waits_beside_the_others() -> None:
