@@ -2,7 +2,8 @@
 
 No other part would restart such jobs, fence their ranks or free their nodes. So the change to a profile without jobs
 is refused while jobs run: the new replica is not ready, and a rolling update waits. One replica of before stays and
-leads, without a standby.
+leads, without a standby. If a job gets nodes after the last look and before the last leader of before ends, no replica
+leads until a user decides.
 """
 
 import asyncio
@@ -122,7 +123,8 @@ class HoldingJobs:
         return (
             f"profile {self._profile} runs no jobs, and jobs hold nodes: {', '.join(names[:NAMED])}{more}. Suspend, "
             "eject or delete these jobs, or go back (kubectl -n muster-system set env deployment/muster "
-            "MUSTER_PROFILE=jobs, or the same in your overlay). Until then this replica does not lead"
+            "MUSTER_PROFILE=jobs, or the same in your overlay). Until then this replica does not lead. If no other "
+            "replica leads, no job can be suspended or ejected: go back, or delete these jobs"
         )
 
     async def _names(self) -> list[str]:
