@@ -251,7 +251,7 @@ def _size(size: int, arguments: argparse.Namespace) -> Object:
         tempfile.TemporaryDirectory(prefix="muster-bench-tokens-") as folder,
     ):
         bed, tokens = Bed(cluster, size), Path(folder)
-        manifest = documents(ROOT / "manifests" / "components" / "burn-in" / "checker.yaml")
+        manifest = documents(ROOT / "manifests" / "components" / "checkers" / "checker.yaml")
         bed.apply([each for each in manifest if each["kind"] in ("Namespace", "ServiceAccount")])
         account = f"/api/v1/namespaces/{_CHECKERS}/serviceaccounts/{_CHECKERS}"
         wait_for(lambda: bool(cluster.api.get(account)), "the checkers' service account", 30)

@@ -198,7 +198,7 @@ class Kubelets:
 def _make(bed: Bed, count: int) -> list[str]:
     """The nodes with all that belongs to each."""
     folder = ROOT / "manifests"
-    files = [*sorted(folder.glob("*/*.yaml")), folder / "components" / "burn-in" / "checker.yaml"]
+    files = sorted([*folder.glob("*/*.yaml"), *folder.glob("components/checkers/*.yaml")])
     shipped = [each for file in files for each in documents(file) if "metadata" in each]
     for kind in ("Namespace", "ServiceAccount", "Role", "RoleBinding"):  # else the operator tries again and again
         bed.apply([each for each in shipped if each["kind"] == kind])

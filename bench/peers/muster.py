@@ -38,7 +38,7 @@ _SYSTEM_NAMESPACE = "muster-system"
 _MANIFESTS = (
     "definitions/namespace.yaml",
     *(f"base/{name}.yaml" for name in ("service-account", "operator-rbac")),
-    "components/node-taint/rights.yaml",
+    *(f"components/{name}/rights.yaml" for name in ("health", "node-taint", "burn-in", "jobs")),
 )
 _TOKEN_SECONDS = 7200
 _LEADER_SECONDS = 60.0

@@ -46,7 +46,7 @@ def spoil(bed: Bed, story: Story) -> str:
     if not checkers.can_begin(bed):
         story.tell("no burn-in: this cluster has a FleetPolicy already, which is left as it is")
         return ""
-    story.tell("kubectl apply -k manifests/overlays/burn-in, and a FleetPolicy by which every gang is tested first")
+    story.tell("kubectl apply -k manifests/overlays/jobs, and a FleetPolicy by which every gang is tested first")
     checkers.begin(bed, maxAgeSeconds=0)
     checkers.wait_ready(bed)
     pods = bed.kubectl.json("get", "pods", "-n", SYSTEM_NAMESPACE)["items"]

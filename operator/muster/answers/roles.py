@@ -1,4 +1,4 @@
-"""Name the ClusterRoles for answers to readers without a right (manifests/base/user-roles.yaml)."""
+"""Name the ClusterRoles for answers to readers without a right (the files user-roles.yaml of manifests/)."""
 
 VIEW_ROLE = "muster-view"
 FLEET_ROLE = "muster-fleet-view"

@@ -39,6 +39,22 @@ class InstallationProfile(StrEnum):
         """Whether launchers or checkers report to the operator."""
         return self.has_tests
 
+    @property
+    def overlay(self) -> str:
+        """The folder of manifests/overlays that installs it with nothing optional but what its name promises."""
+        return "default" if self is InstallationProfile.JOBS else self.value
+
+    @property
+    def definitions(self) -> str:
+        """The folder of manifests/ that has the definitions that it needs, and no others."""
+        if self.has_jobs:
+            return "definitions"
+        return f"definitions-{InstallationProfile.HEALTH if self.acts_on_nodes else InstallationProfile.OBSERVE}"
+
+    def needs(self, plural: str) -> bool:
+        """Whether the definition of one of Muster's kinds has to be there."""
+        return self.includes(_NEEDED_FROM[plural])
+
     def includes(self, profile: Self) -> bool:
         """Whether this profile has the parts of that one."""
         order = list(InstallationProfile)
@@ -67,6 +83,17 @@ class InstallationProfile(StrEnum):
             f"Muster is installed with profile {self} (MUSTER_PROFILE), which leaves out what the FleetPolicy asks for "
             f"by {fields}. Install profile {needed}, or take that out of the FleetPolicy."
         )
+
+
+# The first profile that needs each kind.
+_NEEDED_FROM = {
+    "fleetpolicies": InstallationProfile.OBSERVE,
+    "nodehealths": InstallationProfile.OBSERVE,
+    "repairrequests": InstallationProfile.HEALTH,
+    "trainingjobs": InstallationProfile.JOBS,
+    "gangs": InstallationProfile.JOBS,
+    "endedjobs": InstallationProfile.JOBS,
+}
 
 
 def _asked(policy: FleetPolicySpec) -> Iterator[tuple[str, InstallationProfile]]:

@@ -5,7 +5,7 @@ Tests: tests/unit/cli/test_doctor_cluster.py.
 
 import asyncio
 import ipaddress
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -19,15 +19,17 @@ from muster.api.installation import InstallationProfile
 from muster.api.labels import LabelSelector
 from muster.api.nodehealth import NodeHealth
 from muster.api.repairrequest import RepairRequest
+from muster.api.rights import CHECKERS, GRANTS, NAMESPACE, Grant, GrantedRight, granted
 from muster.api.trainingjob import TrainingJob
 from muster.cli.doctor_rows import (
     APPLY,
-    APPLY_DEFINITIONS,
+    DEPLOYMENT,
     SYSTEM,
     Check,
     ClusterReader,
     DoctorRow,
     UnreadableError,
+    apply_again,
     deployment,
     missing_right,
     passed,
@@ -42,7 +44,7 @@ from muster.kube import paths
 from muster.kube.errors import Forbidden
 from muster.kube.version import UnsupportedServerError, check_server_version
 
-OBSERVE, HEALTH, BURN_IN, JOBS = InstallationProfile
+OBSERVE, HEALTH, _, JOBS = InstallationProfile
 MODELS: Mapping[str, type[ApiModel]] = {
     "fleetpolicies": FleetPolicy,
     "nodehealths": NodeHealth,
@@ -51,10 +53,8 @@ MODELS: Mapping[str, type[ApiModel]] = {
     "gangs": Gang,
     "endedjobs": EndedJob,
 }
-# The first profile that needs each of the others; the rest is for all.
-_NEEDED_FROM = {"repairrequests": HEALTH, "trainingjobs": JOBS, "gangs": JOBS, "endedjobs": JOBS}
 SCOPE = "muster-scope"  # the one that lets through what it cannot judge: it is asked about every write of a Node
-POLICIES = ("muster-operator", "muster-records", SCOPE, "muster-training")
+_POLICIES = {"muster-operator": OBSERVE, "muster-records": OBSERVE, SCOPE: HEALTH, "muster-training": JOBS}
 AGENT = "muster-agent"
 _ADMISSION = "admissionregistration.k8s.io/v1"
 _RBAC = "rbac.authorization.k8s.io/v1"
@@ -84,27 +84,27 @@ async def check_definitions(cluster: ClusterReader) -> list[DoctorRow]:
     """Check whether the definitions that the profile needs are there, and all have the fields of this version."""
     definitions = await asyncio.gather(*(cluster.get(definition_path(resource)) for resource in MODELS))
     profile = await profile_of(cluster)
+    remedy = f"apply the definitions: kubectl apply -k manifests/{profile.definitions}"
     rows = []
     for (resource, model), definition in zip(MODELS.items(), definitions, strict=True):
         name = f"CustomResourceDefinition {resource}.{GROUP}"
         if definition is None:
-            if profile.includes(_NEEDED_FROM.get(resource, OBSERVE)):
-                rows.append(wrong("definitions", f"{name} is missing", APPLY_DEFINITIONS))
+            if profile.needs(resource):
+                rows.append(wrong("definitions", f"{name} is missing", remedy))
         elif (schema := served_schema(definition)) is None:
-            rows.append(wrong("definitions", f"{name} does not serve {VERSION}", APPLY_DEFINITIONS))
+            rows.append(wrong("definitions", f"{name} does not serve {VERSION}", remedy))
         else:
-            rows += _field_rows(name, fields_of(schema), fields_of(model.model_json_schema(by_alias=True)))
+            rows += _field_rows(name, fields_of(schema), fields_of(model.model_json_schema(by_alias=True)), remedy)
     return rows or passed("definitions", f"those of {profile} are there, with the fields of version {__version__}")
 
 
-def _field_rows(name: str, served: set[str], modelled: set[str]) -> Iterator[DoctorRow]:
+def _field_rows(name: str, served: set[str], modelled: set[str], remedy: str) -> Iterator[DoctorRow]:
     missing, extra = _outermost(modelled - served), _outermost(served - modelled)
     if missing:
         yield wrong(
             "definitions",
             f"{name} is older than this command ({__version__}): it has no {short_list(missing)}",
-            f"apply the definitions of the operator's version, or use the kubectl muster of that version; "
-            f"{APPLY_DEFINITIONS}",
+            f"apply the definitions of the operator's version, or use the kubectl muster of that version; {remedy}",
         )
     if extra:
         yield wrong(
@@ -160,39 +160,10 @@ class NeededRight(NamedTuple):
     """A right without which the operator, or an agent, cannot do one of its tasks."""
 
     task: str
-    verb: str
-    group: str
-    resource: str
-    namespace: str = ""
-    name: str = ""
+    right: GrantedRight
 
 
-# The deciding right for each task, by the first profile that has the task. The roles in manifests/base have more.
-OPERATOR_RIGHTS: Mapping[InstallationProfile, tuple[NeededRight, ...]] = {
-    OBSERVE: (
-        NeededRight("lead", "update", "coordination.k8s.io", "leases", SYSTEM, "muster-leader"),
-        NeededRight("see the FleetPolicy", "watch", GROUP, "fleetpolicies"),
-        NeededRight("see nodes", "watch", "", "nodes"),
-        NeededRight("see heartbeats", "list", "coordination.k8s.io", "leases", paths.NODE_LEASES),
-        NeededRight("exclude unhealthy nodes", "patch", GROUP, "nodehealths/status"),
-        NeededRight("publish Events", "create", "events.k8s.io", "events"),
-        NeededRight("answer readers of metrics", "create", "authentication.k8s.io", "tokenreviews"),
-    ),
-    HEALTH: (NeededRight("request repairs", "create", GROUP, "repairrequests"),),
-    BURN_IN: (NeededRight("keep its certificate", "update", "", "secrets", SYSTEM, "muster-coordinator-tls"),),
-    JOBS: (
-        NeededRight("see jobs", "watch", GROUP, "trainingjobs"),
-        NeededRight("report on jobs", "patch", GROUP, "trainingjobs/status"),
-        NeededRight("record attempts", "update", GROUP, "gangs"),
-        NeededRight("see namespaces", "watch", "", "namespaces"),
-        NeededRight("create workers", "create", "", "pods"),
-        NeededRight("bind workers", "create", "", "pods/binding"),
-        NeededRight("give workers their Service", "patch", "", "services"),
-        NeededRight("protect workers from evictions", "patch", "policy", "poddisruptionbudgets"),
-        NeededRight("keep accounts of ended jobs", "create", GROUP, "endedjobs", SYSTEM),
-    ),
-}
-AGENT_RIGHTS = (NeededRight("report evidence", "patch", GROUP, "nodehealths/status"),)
+AGENT_RIGHTS = (NeededRight("report evidence", GrantedRight("patch", GROUP, "nodehealths/status")),)
 
 
 class _Answer(msgspec.Struct):
@@ -203,51 +174,70 @@ class _Review(msgspec.Struct):
     status: _Answer
 
 
+async def _grants(cluster: ClusterReader) -> list[Grant]:
+    """Return what the operator has to be granted: by its profile, and for checkers where it has some."""
+    operator = await cluster.get(DEPLOYMENT)
+    has_checkers = operator is not None and variable_of(operator, "MUSTER_CHECKER_NAMESPACE") == CHECKERS
+    return list(granted(await profile_of(cluster), ("components/checkers",) if has_checkers else ()))
+
+
 async def check_operator_rights(cluster: ClusterReader) -> list[DoctorRow]:
     """Check whether the operator's service account may do what the operator does."""
-    profile = await profile_of(cluster)
-    rights = [right for first, tasks in OPERATOR_RIGHTS.items() if profile.includes(first) for right in tasks]
-    return await _right_rows(cluster, "operator rights", SYSTEM, "muster", rights)
+    rules = [rule for grant in await _grants(cluster) for rule in grant.rules]
+    needed = [NeededRight(rule.task, right) for rule in rules for right in rule.rights()]
+    remedy = apply_again(await profile_of(cluster))
+    return await _right_rows(cluster, "operator rights", SYSTEM, "muster", needed, remedy)
 
 
 async def check_agent_rights(cluster: ClusterReader) -> list[DoctorRow]:
     """Check whether the agents' service account may report evidence."""
     namespace = variable_of(await deployment(cluster), "MUSTER_AGENT_NAMESPACE")
-    return await _right_rows(cluster, "agent rights", namespace, AGENT, AGENT_RIGHTS) if namespace else []
+    if not namespace:
+        return []
+    return await _right_rows(cluster, "agent rights", namespace, AGENT, AGENT_RIGHTS, APPLY)
 
 
 async def _right_rows(
-    cluster: ClusterReader, check: str, namespace: str, account: str, rights: Iterable[NeededRight]
+    cluster: ClusterReader, check: str, namespace: str, account: str, needed: Sequence[NeededRight], remedy: str
 ) -> list[DoctorRow]:
-    rights = tuple(rights)
-    allowed = await asyncio.gather(*(_is_allowed(cluster, namespace, account, right) for right in rights))
-    missing = [right for right, may in zip(rights, allowed, strict=True) if not may]
+    allowed = await asyncio.gather(*(_is_allowed(cluster, namespace, account, right) for _, right in needed))
+    missing = [task_right for task_right, may in zip(needed, allowed, strict=True) if not may]
     if not missing:
-        return passed(check, f"service account {namespace}/{account} has those of its {len(rights)} tasks")
+        return passed(check, f"service account {namespace}/{account} has the {len(needed)} rights that it needs")
+    texts = [f"{task} ({right.verb} {right.resource})" for task, right in missing]
     user = f"system:serviceaccount:{namespace}:{account}"
-    asked = missing[0]
-    inside = f"-n {asked.namespace}" if asked.namespace else "-A"
-    subject = f"{asked.resource}.{asked.group}" if asked.group else asked.resource
-    texts = [f"{right.task} ({right.verb} {right.resource})" for right in missing]
     return [
         wrong(
             check,
             f"service account {namespace}/{account} may not {short_list(texts)}",
-            f"{APPLY}; its roles and bindings are in manifests/base; look again with kubectl auth can-i {asked.verb} "
-            f"{subject} --as {user} {inside}",
+            f"{remedy}; look again with kubectl auth can-i {_question(missing[0].right)} --as {user}",
         )
     ]
 
 
-async def _is_allowed(cluster: ClusterReader, namespace: str, account: str, right: NeededRight) -> bool:
+def _question(right: GrantedRight) -> str:
+    """Return the arguments by which kubectl auth can-i asks for a right."""
+    if right.is_path:
+        return f"{right.verb} {right.resource}"
     resource, _, subresource = right.resource.partition("/")
-    attributes = {"verb": right.verb, "group": right.group, "resource": resource, "subresource": subresource}
-    attributes |= {"namespace": right.namespace, "name": right.name}
-    spec = {
+    subject = f"{resource}.{right.group}" if right.group else resource
+    subject += f"/{right.name}" if right.name else ""
+    subject += f" --subresource={subresource}" if subresource else ""
+    return f"{right.verb} {subject} {f'-n {right.namespace}' if right.namespace else '-A'}"
+
+
+async def _is_allowed(cluster: ClusterReader, namespace: str, account: str, right: GrantedRight) -> bool:
+    spec: dict[str, Any] = {
         "user": f"system:serviceaccount:{namespace}:{account}",
         "groups": ["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"],
-        "resourceAttributes": {key: value for key, value in attributes.items() if value},
     }
+    if right.is_path:
+        spec["nonResourceAttributes"] = {"verb": right.verb, "path": right.resource}
+    else:
+        resource, _, subresource = right.resource.partition("/")
+        attributes = {"verb": right.verb, "group": right.group, "resource": resource, "subresource": subresource}
+        attributes |= {"namespace": right.namespace, "name": right.name}
+        spec["resourceAttributes"] = {key: value for key, value in attributes.items() if value}
     body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
     try:
         answer = await cluster.client.post(_REVIEWS, body, guarded=False)
@@ -256,67 +246,99 @@ async def _is_allowed(cluster: ClusterReader, namespace: str, account: str, righ
     return msgspec.json.decode(answer, type=_Review).status.allowed
 
 
-# What each account needs its role and binding for; SubjectAccessReviews say more, but not everyone may create them.
-_ROLES = (
-    ("ClusterRole", "clusterroles", "clusterrolebindings", ""),
-    ("Role", "roles", "rolebindings", SYSTEM),
-    ("Role", "roles", "rolebindings", paths.NODE_LEASES),
-)
+# What the account needs its roles and bindings for; SubjectAccessReviews say more, but not everyone may create them.
 
 
 async def check_roles(cluster: ClusterReader) -> list[DoctorRow]:
-    """Check whether the operator's roles are there, and bound to its service account."""
+    """Check whether the operator's roles are there and bound to its service account, and none of a higher profile."""
+    profile = await profile_of(cluster)
     rows = []
-    for kind, roles, bindings, namespace in _ROLES:
-        where = f" in namespace {namespace}" if namespace else ""
-        role = await cluster.get(paths.group(_RBAC, roles, namespace=namespace, name="muster-operator"))
-        binding = await cluster.get(paths.group(_RBAC, bindings, namespace=namespace, name="muster-operator"))
-        if role is None:
-            rows.append(wrong("roles", f"{kind} muster-operator{where} is missing", APPLY))
-        if binding is None:
-            rows.append(wrong("roles", f"{kind}Binding muster-operator{where} is missing", APPLY))
-        elif not _is_bound(binding, kind):
-            text = f"{kind}Binding muster-operator{where} does not give {kind} muster-operator to {SYSTEM}/muster"
-            rows.append(wrong("roles", text, APPLY))
-    return rows or passed("roles", "the operator's roles are there, and bound to its service account")
+    for grant in await _grants(cluster):
+        for namespace in grant.namespaces:
+            rows += await _role_rows(cluster, grant.role, namespace, apply_again(profile))
+    beyond = [grant for grant in GRANTS if not profile.includes(grant.profile) and await _is_granted(cluster, grant)]
+    if beyond:
+        profiles = ",".join(dict.fromkeys(grant.profile for grant in beyond))
+        text = f"the operator has rights that profile {profile} does not use: {short_list([it.role for it in beyond])}"
+        remedy = (
+            f"once it leads with profile {profile} and no node has a taint or condition of Muster's: kubectl delete "
+        )
+        remedy += f"clusterrole,clusterrolebinding,role,rolebinding -A -l 'muster.dev/profile in ({profiles})'"
+        rows.append(wrong("roles", text, remedy))
+    return rows or passed("roles", f"those of profile {profile} are there, and bound to the operator's service account")
 
 
-def _is_bound(binding: Mapping[str, Any], kind: str) -> bool:
+def _kind(namespace: str) -> str:
+    return "Role" if namespace else "ClusterRole"
+
+
+def _role_path(namespace: str, name: str, *, binding: bool) -> str:
+    return paths.group(
+        _RBAC, f"{_kind(namespace).lower()}{'bindings' if binding else 's'}", namespace=namespace, name=name
+    )
+
+
+async def _role_rows(cluster: ClusterReader, name: str, namespace: str, remedy: str) -> list[DoctorRow]:
+    kind, where = _kind(namespace), f" in namespace {namespace}" if namespace else ""
+    role = await cluster.get(_role_path(namespace, name, binding=False))
+    binding = await cluster.get(_role_path(namespace, name, binding=True))
+    texts = []
+    if role is None:
+        texts.append(f"{kind} {name}{where} is missing")
+    if binding is None:
+        texts.append(f"{kind}Binding {name}{where} is missing")
+    elif not _is_bound(binding, kind, name):
+        texts.append(f"{kind}Binding {name}{where} does not give {kind} {name} to {SYSTEM}/muster")
+    return [wrong("roles", text, remedy) for text in texts]
+
+
+async def _is_granted(cluster: ClusterReader, grant: Grant) -> bool:
+    """Whether one of the grant's roles is bound to the operator."""
+    for namespace in grant.namespaces:
+        binding = await cluster.get(_role_path(namespace, grant.role, binding=True))
+        if binding is not None and _is_bound(binding, _kind(namespace), grant.role):
+            return True
+    return False
+
+
+def _is_bound(binding: Mapping[str, Any], kind: str, name: str) -> bool:
     role = binding["roleRef"]
     subjects = {(subject["kind"], subject.get("namespace"), subject["name"]) for subject in binding.get("subjects", ())}
-    return (role["kind"], role["name"]) == (kind, "muster-operator") and (
-        "ServiceAccount",
-        SYSTEM,
-        "muster",
-    ) in subjects
+    return (role["kind"], role["name"]) == (kind, name) and ("ServiceAccount", NAMESPACE, "muster") in subjects
 
 
 # Admission policies
 
 
+def policies_of(profile: InstallationProfile) -> tuple[str, ...]:
+    """Return the names of the policies that a profile has besides that of the agents."""
+    return tuple(name for name, first in _POLICIES.items() if profile.includes(first))
+
+
 async def check_admission(cluster: ClusterReader) -> list[DoctorRow]:
     """Check whether the admission policies are there and refuse what they find."""
-    names: tuple[str, ...] = POLICIES
+    profile = await profile_of(cluster)
+    names = policies_of(profile)
     if variable_of(await deployment(cluster), "MUSTER_AGENT_NAMESPACE"):
-        names = (AGENT, *POLICIES)
-    rows = [row for name in names for row in await _admission_rows(cluster, name)]
+        names = (AGENT, *names)
+    rows = [row for name in names for row in await _admission_rows(cluster, name, apply_again(profile))]
     return rows or passed("admission", f"{', '.join(names)} are in force")
 
 
-async def _admission_rows(cluster: ClusterReader, name: str) -> list[DoctorRow]:
+async def _admission_rows(cluster: ClusterReader, name: str, remedy: str) -> list[DoctorRow]:
     policy = await cluster.get(paths.group(_ADMISSION, "validatingadmissionpolicies", name=name))
     binding = await cluster.get(paths.group(_ADMISSION, "validatingadmissionpolicybindings", name=name))
     rows = []
     if policy is None:
-        rows.append(wrong("admission", f"ValidatingAdmissionPolicy {name} is missing", APPLY))
+        rows.append(wrong("admission", f"ValidatingAdmissionPolicy {name} is missing", remedy))
     elif name != SCOPE and policy["spec"].get("failurePolicy", "Fail") != "Fail":
         text = f"ValidatingAdmissionPolicy {name} lets through what it cannot judge: its failurePolicy is not Fail"
-        rows.append(wrong("admission", text, APPLY))
+        rows.append(wrong("admission", text, remedy))
     if binding is None:
-        rows.append(wrong("admission", f"ValidatingAdmissionPolicyBinding {name} is missing", APPLY))
+        rows.append(wrong("admission", f"ValidatingAdmissionPolicyBinding {name} is missing", remedy))
     elif binding["spec"]["policyName"] != name or "Deny" not in binding["spec"]["validationActions"]:
         text = f"ValidatingAdmissionPolicyBinding {name} does not refuse what policy {name} forbids (validationActions)"
-        rows.append(wrong("admission", text, APPLY))
+        rows.append(wrong("admission", text, remedy))
     return rows
 
 

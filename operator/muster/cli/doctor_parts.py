@@ -21,7 +21,7 @@ from muster.cli.doctor_rows import (
     DEPLOYMENT,
     MAX_MESSAGE,
     NO_DEPLOYMENT,
-    OVERLAY,
+    OVERLAYS,
     SYSTEM,
     Check,
     ClusterReader,
@@ -90,11 +90,16 @@ async def check_images(cluster: ClusterReader) -> list[DoctorRow]:
     images = {"operator": container_of(operator)["image"], "launcher": variable_of(operator, "MUSTER_LAUNCHER_IMAGE")}
     parts = await daemons(cluster)
     images |= {part: container_of(daemon)["image"] for part, (_, daemon) in parts.items() if daemon}
+    profile = await profile_of(cluster)
+    folder = (
+        f"{OVERLAYS}/{'default' if profile.has_jobs else 'observe'}"  # those of the other profiles are on top of it
+    )
     remedy = (
-        f"set newName and newTag in {OVERLAY}/kustomization.yaml (or your own overlay), then kubectl apply -k {OVERLAY}"
+        f"set newName and newTag in {folder}/kustomization.yaml (or your own overlay), then kubectl apply -k "
+        f"{OVERLAYS}/{profile.overlay}"
     )
     rows = []
-    if not images["launcher"] and (await profile_of(cluster)).has_jobs:
+    if not images["launcher"] and profile.has_jobs:
         text = "Deployment muster names no image of the launcher (variable MUSTER_LAUNCHER_IMAGE)"
         rows.append(wrong("images", text, APPLY))
     if unset := [part for part, image in images.items() if image.startswith(NO_REGISTRY)]:

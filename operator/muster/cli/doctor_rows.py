@@ -26,14 +26,20 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SYSTEM = "muster-system"
-OVERLAY = "manifests/overlays/default"
-APPLY = f"apply the manifests again: kubectl apply -k {OVERLAY} (or your own overlay)"
-APPLY_DEFINITIONS = "apply the definitions: kubectl apply -k manifests/definitions"
+OVERLAYS = "manifests/overlays"
 DEPLOYMENT = paths.group("apps/v1", "deployments", namespace=SYSTEM, name="muster")
 NO_DEPLOYMENT = f"there is no Deployment muster in namespace {SYSTEM}"
 MAX_MESSAGE = 200  # characters of a foreign text in a finding
 MAX_NAMES = 3  # of a list in a finding
 _NAMESPACE = re.compile(r"/namespaces/([^/]+)/")
+
+
+def apply_again(profile: InstallationProfile) -> str:
+    """Return what to do where something of an installation is missing."""
+    return f"apply the manifests again: kubectl apply -k {OVERLAYS}/{profile.overlay} (or your own overlay)"
+
+
+APPLY = apply_again(InstallationProfile.JOBS)
 
 
 class DoctorState(StrEnum):

@@ -17,6 +17,7 @@ import structlog
 from prometheus_client import Gauge
 
 from muster.api.base import API_VERSION, rfc3339
+from muster.api.installation import InstallationProfile
 from muster.kube import paths
 from muster.kube.client import Client
 from muster.kube.errors import ApiError, Forbidden, Invalid
@@ -44,11 +45,13 @@ class AdmissionCheck:
     Args:
         client: a client of its own, so that dry runs wait for no other write, and no other write for them.
         namespace: where Muster runs.
+        profile: whose overlay is told to be applied.
     """
 
-    def __init__(self, client: Client, namespace: str) -> None:
+    def __init__(self, client: Client, namespace: str, profile: InstallationProfile) -> None:
         self._client = client
         self._namespace = namespace
+        self._overlay = profile.overlay
         self._said: set[str] = set()
 
     async def run(self) -> None:
@@ -79,7 +82,7 @@ class AdmissionCheck:
                 "admission policy missing",
                 policy=policy,
                 message=f"The ValidatingAdmissionPolicy {policy} or its binding is not in force: {_RISKS[policy]}. "
-                "Apply your overlay again, e.g. kubectl apply -k manifests/overlays/default.",
+                f"Apply your overlay again, e.g. kubectl apply -k manifests/overlays/{self._overlay}.",
             )
 
 

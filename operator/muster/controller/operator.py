@@ -116,7 +116,11 @@ class Operator:
             agent_silence_seconds=settings.agent_silence_seconds,
         )
         self._dry_client = client.sibling()
-        self.admission = AdmissionCheck(self._dry_client, settings.namespace) if dependencies.checks_admission else None
+        self.admission = (
+            AdmissionCheck(self._dry_client, settings.namespace, settings.profile)
+            if dependencies.checks_admission
+            else None
+        )
         self._holding_jobs = None if settings.profile.has_jobs else HoldingJobs(client, settings.profile)
         self.readiness = Readiness(self.cluster, self.lease, self._loops, self._holding_jobs)
         self.workers = Workers(self.cluster, self.hub, self.bus, dependencies.least_launchers)

@@ -40,9 +40,9 @@ class Settings:
         worlds_port: loopback port at which administrators read what was decided on (MUSTER_WORLDS_PORT).
         certificate_issuer: who issues the coordinator's serving certificate (MUSTER_CERTIFICATE_ISSUER): the operator,
             or another system such as cert-manager, which keeps the Secret; the operator then makes no authority.
-        checker_namespace: where the checkers run (MUSTER_CHECKER_NAMESPACE, which components/burn-in sets); a pod there
-            is a checker by its service account. Empty: no pod is, or the creator of such a namespace would speak for
-            nodes. A profile without tests leaves it empty.
+        checker_namespace: where the checkers run (MUSTER_CHECKER_NAMESPACE, which components/checkers sets); a pod
+            there is a checker by its service account. Empty: no pod is, or the creator of such a namespace would speak
+            for nodes. A profile without tests leaves it empty.
         agent_namespace: where the nodes' agents run (MUSTER_AGENT_NAMESPACE, which the manifests set). Empty: no pod is
             an agent, or the creator of such a namespace would say which agents are alive.
         agent_silence_seconds: how long an agent may be silent before its node takes no new jobs
@@ -85,7 +85,7 @@ class Settings:
         if profile.has_tests and not profile.has_jobs and not checkers:
             raise SystemExit(
                 f"MUSTER_CHECKER_NAMESPACE is not set, and with MUSTER_PROFILE={profile} checkers test nodes: apply "
-                "manifests/overlays/burn-in, add components/burn-in to your overlay, or set MUSTER_PROFILE=health."
+                "manifests/overlays/burn-in, add components/checkers to your overlay, or set MUSTER_PROFILE=health."
             )
         pod_name = environment.get("POD_NAME", "")
         name = f"{COORDINATOR_SERVICE}.{namespace}.svc"

@@ -109,7 +109,7 @@ def checker_endpoint(hub: CheckerHub, namespace: str, is_node: Callable[[str], b
         if not namespace:
             return (
                 f"pod {caller.namespace}/{caller.pod_name} is no checker: this operator trusts none. Install them with "
-                "components/burn-in, which sets MUSTER_CHECKER_NAMESPACE of the operator"
+                "components/checkers, which sets MUSTER_CHECKER_NAMESPACE of the operator"
             )
         return (
             f"pod {caller.namespace}/{caller.pod_name} is no checker: it runs as service account "

@@ -58,8 +58,8 @@ def refusal(policy: FleetPolicySpec, namespace: str, labels: Mapping[str, str] |
         return NotEnabled(
             NOT_ENABLED,
             f"Muster has not read the labels of namespace {namespace} yet",
-            remedy="wait; if that stays so, an administrator applies manifests/base/operator-rbac.yaml again, with the "
-            "right to list and watch namespaces",
+            remedy="wait; if that stays so, an administrator applies manifests/components/jobs/rights.yaml again, with "
+            "the right to list and watch namespaces",
             is_known=False,
         )
     text = f"namespace {namespace} is not enabled for training"

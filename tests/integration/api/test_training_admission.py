@@ -24,7 +24,7 @@ ENABLED = {"muster.dev/training": "enabled"}
 @pytest.fixture(scope="module")
 def admission(kubectl: Callable[..., Any], api_server: ControlPlane, manifest: Callable[..., Any]) -> Iterator[None]:
     """The policy is in force meanwhile, and no longer: the API server obeys a deleted one for a moment."""
-    path = str(ROOT / "manifests" / "base" / "training-admission.yaml")
+    path = str(ROOT / "manifests" / "components" / "jobs" / "training-admission.yaml")
     made = kubectl("apply", "--validate=strict", "-f", path)
     assert made.returncode == 0, made.stderr
     yield

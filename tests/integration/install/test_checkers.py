@@ -24,7 +24,7 @@ def test_the_maker_of_the_namespace_speaks_for_no_node(installation: Any, wait_u
 
 
 def test_the_component_brings_the_trust(installation: Any, overlay: Path) -> None:
-    rendered = list(yaml.safe_load_all(installation.kubectl("kustomize", str(overlay.parent / "burn-in"))))
+    rendered = list(yaml.safe_load_all(installation.kubectl("kustomize", str(overlay.parent / "jobs"))))
     (operator,) = (item for item in rendered if item["kind"] == "Deployment")
     environment = {
         entry["name"]: entry.get("value") for entry in operator["spec"]["template"]["spec"]["containers"][0]["env"]

@@ -16,6 +16,7 @@ from typing import Any
 
 import yaml
 from tests.integration.install.manifests import a_job
+from tests.unit.manifests.builders import rights_of
 
 from localcluster.patience import PATIENCE_SECONDS
 from muster.protocol.messages import REPORT_PATH, TOKEN_AUDIENCE
@@ -23,11 +24,11 @@ from muster.world.names import pod_name
 
 Right = tuple[str, str, str, str]  # namespace of the Role ("" for the ClusterRole), group, resource, verb
 
-ROLES = ("muster-operator", "muster-node-taint")
 TAINT = Path(__file__).resolve().parents[3] / "manifests" / "components" / "node-taint" / "rights.yaml"
 
 # Server-side apply of an object that is not there yet needs `create` beside `patch`; the audit log shows `patch` only.
 IMPLIED_BY_APPLY = {
+    ("", "", "configmaps", "create"),
     ("", "", "services", "create"),
     ("", "policy", "poddisruptionbudgets", "create"),
 }
@@ -287,18 +288,9 @@ def _report(port: int, token: str) -> str:
 
 
 def _declared(manifests: str) -> Iterator[Right]:
-    """The rights of the operator's roles."""
-    for manifest in yaml.safe_load_all(manifests):
-        if manifest["kind"] not in ("Role", "ClusterRole") or manifest["metadata"]["name"] not in ROLES:
-            continue
-        namespace = manifest["metadata"].get("namespace", "")
-        for rule in manifest["rules"]:
-            for verb in rule["verbs"]:
-                for path in rule.get("nonResourceURLs", ()):
-                    yield namespace, "", path, verb
-                for group in rule.get("apiGroups", ()):
-                    for resource in rule.get("resources", ()):
-                        yield namespace, group, resource, verb
+    """The rights of the operator's roles, whatever names they are limited to."""
+    for right in rights_of(list(yaml.safe_load_all(manifests))):
+        yield right.namespace, right.group, right.resource, right.verb
 
 
 def _used(event: Any, declared: set[Right]) -> Iterator[Right]:

@@ -28,7 +28,7 @@ from muster.page.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[3]
 MANIFESTS = ROOT / "manifests" / "components" / "page" / "page.yaml"
-ROLES = ROOT / "manifests" / "base" / "user-roles.yaml"
+ROLES = [f"--filename={ROOT}/manifests/{folder}/user-roles.yaml" for folder in ("base", "components/jobs")]
 JOBS = "/apis/muster.dev/v1alpha1/namespaces/{}/trainingjobs"
 BINDINGS = "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings"
 
@@ -70,7 +70,7 @@ def does(kubectl: Kubectl) -> Callable[..., str]:
 
 @pytest.fixture
 def tenants(api_server: ControlPlane, does: Callable[..., str]) -> Iterator[tuple[Tenant, Tenant]]:
-    does("apply", "-f", str(ROLES))
+    does("apply", *ROLES)
     red, blue = (tenant(api_server.api, name) for name in ("red", "blue"))
     yield red, blue
     for each in (red, blue):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from tests.unit.manifests.builders import objects_of
 
 from muster.api.base import rfc3339
 from muster.cli.doctor_rows import ClusterReader, DoctorRow, UnreadableError
@@ -50,6 +51,17 @@ def _documents(patterns: tuple[str, ...]) -> str:
     return json.dumps([part for part in parts if part and part["kind"] != "Kustomization"])
 
 
+def installed_objects(overlay: str) -> list[dict[str, Any]]:
+    """The objects of an overlay; each call returns objects of its own."""
+    parts: list[dict[str, Any]] = json.loads(_installed_objects(overlay))
+    return parts
+
+
+@functools.cache
+def _installed_objects(overlay: str) -> str:
+    return json.dumps(objects_of(ROOT / "manifests" / "overlays" / overlay))
+
+
 def path_of(manifest: dict[str, Any]) -> str:
     """The path of an object of a manifest."""
     plural = _PLURALS.get(manifest["kind"], manifest["kind"].lower() + "s")
@@ -62,8 +74,8 @@ def path_of(manifest: dict[str, Any]) -> str:
 
 def install(api: Any) -> None:
     """Make the API double answer as a cluster with two nodes, on which all is well."""
-    manifests = documents("manifests/base/*.yaml", "crds/*.yaml", "manifests/fleetpolicy.yaml")
-    for manifest in manifests:
+    manifests = documents("crds/*.yaml", "manifests/fleetpolicy.yaml")
+    for manifest in [*manifests, *installed_objects("default")]:
         api.put(path_of(manifest), manifest)
     api.is_at(NOW)
     api.put("/version", {"gitVersion": "v1.36.3", "major": "1", "minor": "36"})

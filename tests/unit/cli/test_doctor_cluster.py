@@ -17,12 +17,11 @@ from tests.unit.cli.installing import (
     unread,
 )
 
+from muster.api.installation import InstallationProfile
+from muster.api.rights import RoleRule, granted
 from muster.cli.doctor_cluster import (
     AGENT_RIGHTS,
     MODELS,
-    OPERATOR_RIGHTS,
-    POLICIES,
-    NeededRight,
     check_admission,
     check_agent_rights,
     check_definitions,
@@ -33,13 +32,14 @@ from muster.cli.doctor_cluster import (
     definition_path,
     fields_of,
     lets_out,
+    policies_of,
     served_schema,
 )
 
 POLICY = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/{}"
 BINDING = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/{}"
 ROLES = "/apis/rbac.authorization.k8s.io/v1/namespaces/muster-system/{}/muster-operator"
-RIGHTS = [right for rights in OPERATOR_RIGHTS.values() for right in rights]
+RULES = [rule for grant in granted(InstallationProfile.JOBS) for rule in grant.rules]
 CLUSTER_ROLES = "/apis/rbac.authorization.k8s.io/v1/{}/muster-operator"
 
 
@@ -113,58 +113,72 @@ def test_a_smaller_profile_needs_less(installed: Any, monkeypatch: pytest.Monkey
     asked = []
 
     async def review(_path: str, body: Any, **_: Any) -> bytes:
-        asked.append(body["spec"]["resourceAttributes"]["resource"])
+        asked.append(body["spec"].get("resourceAttributes", {}))
         return json.dumps({"status": {"allowed": True}}).encode()
 
     monkeypatch.setattr(installed, "post", review)
     rows_of(installed, check_operator_rights)
-    assert asked == ["leases", "fleetpolicies", "nodes", "leases", "nodehealths", "events", "tokenreviews"]
+    assert {each["resource"] for each in asked if each} == {
+        *("configmaps", "events", "fleetpolicies", "gangs", "leases", "nodehealths", "nodes", "pods"),
+        *("subjectaccessreviews", "tokenreviews", "trainingjobs"),
+    }
+    assert {each["verb"] for each in asked if each.get("resource") in ("nodes", "pods")} == {"list", "watch"}
     del installed.bodies[definition_path("nodehealths")]
     assert only_wrong(installed, check_definitions)[0] == "CustomResourceDefinition nodehealths.muster.dev is missing"
 
 
-def is_granted(right: NeededRight, name: str) -> bool:
-    """Whether a role of the manifests gives this right."""
-    for role in documents("manifests/base/*.yaml"):
-        if role["kind"] not in ("Role", "ClusterRole") or role["metadata"]["name"] != name:
-            continue
-        if role["metadata"].get("namespace", right.namespace) != right.namespace:
-            continue
-        for rule in role["rules"]:
-            names = rule.get("resourceNames", [right.name])
-            given = right.group in rule.get("apiGroups", ()) and right.resource in rule.get("resources", ())
-            if given and right.verb in rule["verbs"] and right.name in names:
-                return True
-    return False
-
-
-def test_the_manifests_give_the_rights_that_are_asked_about() -> None:
-    assert [right for right in RIGHTS if not is_granted(right, "muster-operator")] == []
-    assert [right for right in AGENT_RIGHTS if not is_granted(right, "muster-agent")] == []
-
-
-@pytest.mark.parametrize("right", RIGHTS, ids=lambda right: right.task)
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.task)
 def test_a_right_that_the_operator_lacks_is_wrong(
-    installed: Any, right: NeededRight, monkeypatch: pytest.MonkeyPatch
+    installed: Any, rule: RoleRule, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lacking = {"verb": right.verb, "group": right.group, "namespace": right.namespace, "name": right.name}
+    right = list(rule.rights())[-1]
     resource, _, subresource = right.resource.partition("/")
+    lacking = {"verb": right.verb, "group": right.group, "namespace": right.namespace, "name": right.name}
     lacking |= {"resource": resource, "subresource": subresource}
+    if right.is_path:
+        lacking = {"verb": right.verb, "path": right.resource}
     lacking = {key: value for key, value in lacking.items() if value}
     groups = []
 
     async def review(path: str, body: Any, **_: Any) -> bytes:
         assert path == REVIEWS
         groups.append((body["spec"]["user"], tuple(body["spec"]["groups"])))
-        return json.dumps({"status": {"allowed": body["spec"]["resourceAttributes"] != lacking}}).encode()
+        asked = body["spec"].get("resourceAttributes") or body["spec"]["nonResourceAttributes"]
+        return json.dumps({"status": {"allowed": asked != lacking}}).encode()
 
     monkeypatch.setattr(installed, "post", review)
     finding, remedy = only_wrong(installed, check_operator_rights)
-    text = f"{right.task} ({right.verb} {right.resource})"
+    text = f"{rule.task} ({right.verb} {right.resource})"
     assert finding == f"service account muster-system/muster may not {text}"
-    assert "kubectl auth can-i" in remedy
+    assert f"kubectl auth can-i {right.verb} " in remedy
     account = "system:serviceaccounts", "system:serviceaccounts:muster-system", "system:authenticated"
     assert set(groups) == {("system:serviceaccount:muster-system:muster", account)}
+
+
+@pytest.mark.parametrize(
+    ("resource", "question"),
+    [
+        ("nodehealths/status", "patch nodehealths.muster.dev --subresource=status -A --as"),
+        ("/version", "get /version --as"),
+        ("leases", "create leases.coordination.k8s.io -n muster-system --as"),
+    ],
+)
+def test_the_remedy_has_the_command_that_asks_again(
+    installed: Any, resource: str, question: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def review(_path: str, body: Any, **_: Any) -> bytes:
+        asked = body["spec"].get("resourceAttributes") or {"resource": body["spec"]["nonResourceAttributes"]["path"]}
+        named = "/".join(filter(None, (asked["resource"], asked.get("subresource"))))
+        return json.dumps({"status": {"allowed": named != resource}}).encode()
+
+    monkeypatch.setattr(installed, "post", review)
+    assert question in only_wrong(installed, check_operator_rights)[1]
+
+
+def test_the_manifests_give_agents_the_right_that_is_asked_about(installed: Any) -> None:
+    (role,) = (body for path, body in installed.bodies.items() if path.endswith("/clusterroles/muster-agent"))
+    given = {(resource, verb) for rule in role["rules"] for resource in rule["resources"] for verb in rule["verbs"]}
+    assert {(right.resource, right.verb) for _, right in AGENT_RIGHTS} <= given
 
 
 def test_a_right_that_agents_lack_is_wrong_where_there_are_agents(installed: Any) -> None:
@@ -182,6 +196,7 @@ def test_a_right_that_agents_lack_is_wrong_where_there_are_agents(installed: Any
         (CLUSTER_ROLES.format("clusterrolebindings"), "ClusterRoleBinding muster-operator is missing"),
         (ROLES.format("roles"), "Role muster-operator in namespace muster-system is missing"),
         (ROLES.format("rolebindings"), "RoleBinding muster-operator in namespace muster-system is missing"),
+        (f"{CLUSTER_ROLES.format('clusterroles')}-jobs", "ClusterRole muster-operator-jobs is missing"),
     ],
 )
 def test_a_role_or_binding_that_is_missing_is_wrong(installed: Any, path: str, text: str) -> None:
@@ -198,7 +213,40 @@ def test_a_binding_of_another_role_or_account_is_wrong(installed: Any, part: dic
     )
 
 
-@pytest.mark.parametrize("name", ["muster-agent", *POLICIES])
+def test_rights_beyond_the_profile_are_wrong(installed: Any) -> None:
+    set_variable(installed, "MUSTER_PROFILE", "health")
+    finding, remedy = only_wrong(installed, check_roles)
+    assert finding == (
+        "the operator has rights that profile health does not use: muster-operator-burn-in, muster-operator-jobs"
+    )
+    assert remedy.endswith("-A -l 'muster.dev/profile in (burn-in,jobs)'")
+    for path in [
+        path for path in installed.bodies if path.endswith(("muster-operator-burn-in", "muster-operator-jobs"))
+    ]:
+        del installed.bodies[path]
+    assert [state for state, *_ in rows_of(installed, check_roles)] == ["Ok"]
+
+
+def test_checkers_need_a_role_of_their_own(installed: Any) -> None:
+    set_variable(installed, "MUSTER_CHECKER_NAMESPACE", "muster-check")
+    rows = rows_of(installed, check_roles)
+    assert [finding for _, finding, _ in rows] == [
+        "Role muster-operator-checkers in namespace muster-check is missing",
+        "RoleBinding muster-operator-checkers in namespace muster-check is missing",
+    ]
+
+
+def test_what_a_smaller_profile_lacks_comes_with_its_own_overlay(installed: Any) -> None:
+    set_variable(installed, "MUSTER_PROFILE", "observe")
+    for path in [path for path in installed.bodies if path.endswith(("-health", "-burn-in", "-jobs"))]:
+        del installed.bodies[path]
+    del installed.bodies[POLICY.format("muster-scope")]
+    assert [state for state, *_ in rows_of(installed, check_admission)] == ["Ok"]
+    del installed.bodies[CLUSTER_ROLES.format("clusterroles")]
+    assert "kubectl apply -k manifests/overlays/observe " in only_wrong(installed, check_roles)[1]
+
+
+@pytest.mark.parametrize("name", ["muster-agent", *policies_of(InstallationProfile.JOBS)])
 def test_each_admission_policy_has_to_be_there_with_its_binding(installed: Any, name: str) -> None:
     policy = installed.bodies.pop(POLICY.format(name))
     assert only_wrong(installed, check_admission)[0] == f"ValidatingAdmissionPolicy {name} is missing"

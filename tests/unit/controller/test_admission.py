@@ -49,13 +49,13 @@ def missing(policy: str) -> float | None:
 
 
 async def test_policies_in_force_are_no_news(server: Server) -> None:
-    assert await asked(AdmissionCheck(server, "muster-system")) == []  # type: ignore[arg-type]
+    assert await asked(AdmissionCheck(server, "muster-system", InstallationProfile.JOBS)) == []  # type: ignore[arg-type]
     assert (missing(RECORDS), missing(OPERATOR)) == (0.0, 0.0)
     assert server.queries == [{"dryRun": "All"}] * 2
 
 
 async def test_one_that_is_missing_is_said_once_until_it_is_there_again(server: Server) -> None:
-    check = AdmissionCheck(server, "muster-system")  # type: ignore[arg-type]
+    check = AdmissionCheck(server, "muster-system", InstallationProfile.JOBS)  # type: ignore[arg-type]
     refusal = server.raises.pop("nodehealths")
     (line,) = await asked(check)
     assert (line["event"], line["policy"], line["log_level"]) == ("admission policy missing", RECORDS, "error")
@@ -71,7 +71,7 @@ async def test_one_that_is_missing_is_said_once_until_it_is_there_again(server: 
 
 @pytest.mark.parametrize("other", [Forbidden(403, "Forbidden", "no right"), Unreachable(0, "", "away")])
 async def test_another_error_says_nothing_about_it(server: Server, other: Exception) -> None:
-    check = AdmissionCheck(server, "muster-system")  # type: ignore[arg-type]
+    check = AdmissionCheck(server, "muster-system", InstallationProfile.JOBS)  # type: ignore[arg-type]
     await asked(check)
     server.raises["nodehealths"] = other
     (line,) = await asked(check)

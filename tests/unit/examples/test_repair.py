@@ -174,7 +174,7 @@ def test_the_manifest_runs_it_with_the_rights_of_the_role() -> None:
     (account,) = manifests["ClusterRoleBinding"]["subjects"]
     assert account["name"] == manifests["ServiceAccount"]["metadata"]["name"] == pod["serviceAccountName"]
     assert account["namespace"] == manifests["Namespace"]["metadata"]["name"]
-    roles = yaml.safe_load_all((FOLDER.parents[1] / "manifests/base/user-roles.yaml").read_text())
+    roles = yaml.safe_load_all((FOLDER.parents[1] / "manifests/components/health/user-roles.yaml").read_text())
     (role,) = [each for each in roles if each["metadata"]["name"] == "muster-repair"]
     rights = {(what, verb) for rule in role["rules"] for what in rule["resources"] for verb in rule["verbs"]}
     assert {("repairrequests", "list"), ("repairrequests/status", "patch")} <= rights

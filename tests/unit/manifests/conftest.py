@@ -15,12 +15,18 @@ def root() -> Path:
 
 
 @pytest.fixture(scope="session")
-def base() -> list[dict[str, Any]]:
-    """Every object of manifests/base, in the order of its Kustomization."""
-    return objects_of(ROOT / "manifests" / "base")
+def installed() -> list[dict[str, Any]]:
+    """Every object of the default overlay."""
+    return objects_of(ROOT / "manifests" / "overlays" / "default")
 
 
 @pytest.fixture(scope="session")
-def deployment(base: list[dict[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = next(item for item in base if item["kind"] == "Deployment")
+def everything() -> list[dict[str, Any]]:
+    """Every object of the overlay that has all parts."""
+    return objects_of(ROOT / "manifests" / "overlays" / "jobs")
+
+
+@pytest.fixture(scope="session")
+def deployment(installed: list[dict[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = next(item for item in installed if item["kind"] == "Deployment")
     return found

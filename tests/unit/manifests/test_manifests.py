@@ -47,12 +47,17 @@ def short_name(repository: str) -> str:
     return repository.rpartition("/")[2]
 
 
-def of_kind(base: Manifests, *kinds: str) -> Manifests:
-    return [item for item in base if item["kind"] in kinds]
+def of_kind(objects: Manifests, *kinds: str) -> Manifests:
+    return [item for item in objects if item["kind"] in kinds]
 
 
-def named(base: Manifests, kind: str, name: str) -> dict[str, Any]:
-    return next(item for item in of_kind(base, kind) if item["metadata"]["name"] == name)
+def named(objects: Manifests, kind: str, name: str) -> dict[str, Any]:
+    return next(item for item in of_kind(objects, kind) if item["metadata"]["name"] == name)
+
+
+def is_of_operator(role: dict[str, Any]) -> bool:
+    """Whether a role is one of the operator's."""
+    return "muster.dev/profile" in role["metadata"]["labels"]
 
 
 @pytest.mark.parametrize(("name", "elsewhere"), [("base", set()), ("definitions", {"../../crds"})])
@@ -90,40 +95,41 @@ def _keys(objects: Manifests) -> set[tuple[str, str]]:
     return {(each["kind"], each["metadata"]["name"]) for each in objects}
 
 
-def test_everything_namespaced_names_its_namespace(base: Manifests) -> None:
+def test_everything_namespaced_names_its_namespace(installed: Manifests) -> None:
     cluster_wide = {"Namespace", "ClusterRole", "ClusterRoleBinding", *ADMISSION}
-    places = {item["metadata"].get("namespace") for item in base if item["kind"] not in cluster_wide}
+    places = {item["metadata"].get("namespace") for item in installed if item["kind"] not in cluster_wide}
     assert places == {"muster-system", "muster-agent", "kube-node-lease"}
-    strangers = {item["kind"] for item in base if item["metadata"].get("namespace") == "kube-node-lease"}
+    strangers = {item["kind"] for item in installed if item["metadata"].get("namespace") == "kube-node-lease"}
     assert strangers == {"Role", "RoleBinding"}
 
 
-def test_no_right_is_a_wildcard(base: Manifests) -> None:
-    for role in of_kind(base, "Role", "ClusterRole"):
+def test_no_right_is_a_wildcard(everything: Manifests) -> None:
+    for role in of_kind(everything, "Role", "ClusterRole"):
         for rule in role["rules"]:
             entries = [entry for values in rule.values() for entry in values]
             assert not [entry for entry in entries if "*" in entry], role["metadata"]["name"]
 
 
-def test_secrets_are_reached_by_a_namespaced_role_only(base: Manifests) -> None:
-    for role in of_kind(base, "ClusterRole"):
+def test_secrets_are_reached_by_a_namespaced_role_only(everything: Manifests) -> None:
+    for role in of_kind(everything, "ClusterRole"):
         assert not [rule for rule in role["rules"] if "secrets" in rule.get("resources", ())]
-    local = next(role for role in of_kind(base, "Role") if role["metadata"]["namespace"] == "muster-system")
+    (local,) = (role for role in of_kind(everything, "Role") if "secrets" in str(role))
+    assert local["metadata"]["namespace"] == "muster-system"
     rules = [rule for rule in local["rules"] if "secrets" in rule["resources"]]
     assert [set(rule["verbs"]) for rule in rules if not rule.get("resourceNames")] == [{"create"}]
     assert not {"list", "watch", "delete", "patch"} & {verb for rule in rules for verb in rule["verbs"]}
 
 
-def test_the_operator_may_see_whether_a_record_stands_whose_write_was_not_answered(base: Manifests) -> None:
-    rules = named(base, "ClusterRole", "muster-operator")["rules"]
+def test_the_operator_may_see_whether_a_record_stands_whose_write_was_not_answered(installed: Manifests) -> None:
+    rules = [rule for role in of_kind(installed, "ClusterRole") if is_of_operator(role) for rule in role["rules"]]
     verbs = [set(rule["verbs"]) for rule in rules if "gangs" in rule.get("resources", ())]
     assert set.union(*verbs) == {"list", "watch", "get", "create", "update"}
 
 
 @pytest.mark.parametrize("verb", ["escalate", "bind", "impersonate", "deletecollection", "approve", "sign"])
-def test_the_operator_cannot_raise_its_own_rights(base: Manifests, verb: str) -> None:
-    roles = [role for role in of_kind(base, "Role", "ClusterRole") if role["metadata"]["name"] == "muster-operator"]
-    assert len(roles) == 3
+def test_the_operator_cannot_raise_its_own_rights(everything: Manifests, verb: str) -> None:
+    roles = [role for role in of_kind(everything, "Role", "ClusterRole") if is_of_operator(role)]
+    assert len(roles) == 11
     rules = [rule for role in roles for rule in role["rules"]]
     assert verb not in {held for rule in rules for held in rule["verbs"]}
     groups = {group for rule in rules for group in rule.get("apiGroups", ())}
@@ -136,8 +142,8 @@ def test_the_operator_cannot_raise_its_own_rights(base: Manifests, verb: str) ->
     )
 
 
-def test_people_cannot_write_gangs(base: Manifests) -> None:
-    for role in of_kind(base, "ClusterRole"):
+def test_people_cannot_write_gangs(installed: Manifests) -> None:
+    for role in of_kind(installed, "ClusterRole"):
         if not any("aggregate-to" in label for label in role["metadata"]["labels"]):
             continue
         for rule in role["rules"]:
@@ -153,8 +159,8 @@ def test_each_namespace_enforces_a_level_of_pod_security(root: Path, folder: str
     assert {labels[f"pod-security.kubernetes.io/{mode}"] for mode in ("enforce", "audit", "warn")} == {level}
 
 
-def test_nothing_but_the_agent_is_where_pods_may_be_privileged(base: Manifests) -> None:
-    there = [item for item in base if item["metadata"].get("namespace") == AGENT]
+def test_nothing_but_the_agent_is_where_pods_may_be_privileged(installed: Manifests) -> None:
+    there = [item for item in installed if item["metadata"].get("namespace") == AGENT]
     assert {(item["kind"], item["metadata"]["name"]) for item in there} == {
         ("DaemonSet", AGENT),
         ("ServiceAccount", AGENT),
@@ -179,7 +185,7 @@ def test_the_pods_are_restricted(deployment: dict[str, Any]) -> None:
     assert all("hostPath" not in volume for volume in spec["volumes"])
 
 
-def test_two_replicas_that_leave_lost_nodes_soon(base: Manifests, deployment: dict[str, Any]) -> None:
+def test_two_replicas_that_leave_lost_nodes_soon(installed: Manifests, deployment: dict[str, Any]) -> None:
     spec = deployment["spec"]["template"]["spec"]
     assert deployment["spec"]["replicas"] == 2
     assert {t["key"]: t["tolerationSeconds"] for t in spec["tolerations"]} == {
@@ -187,7 +193,7 @@ def test_two_replicas_that_leave_lost_nodes_soon(base: Manifests, deployment: di
         "node.kubernetes.io/unreachable": 20,
     }
     assert spec["priorityClassName"] == "system-cluster-critical"
-    assert of_kind(base, "PodDisruptionBudget")[0]["spec"]["minAvailable"] == 1
+    assert of_kind(installed, "PodDisruptionBudget")[0]["spec"]["minAvailable"] == 1
 
 
 def test_operators_prefer_nodes_without_tenants_training(deployment: dict[str, Any]) -> None:
@@ -203,14 +209,14 @@ def test_operators_prefer_nodes_without_tenants_training(deployment: dict[str, A
     assert {each["operator"] for each in nodes["preference"]["matchExpressions"]} == {"DoesNotExist"}
 
 
-def test_policies_name_what_the_code_names(base: Manifests, deployment: dict[str, Any]) -> None:
+def test_policies_name_what_the_code_names(installed: Manifests, deployment: dict[str, Any]) -> None:
     account = f"system:serviceaccount:muster-system:{deployment['spec']['template']['spec']['serviceAccountName']}"
     for name, file in ((RECORDS, "records-admission.yaml"), (OPERATOR, "operator-admission.yaml")):
-        policy, binding = (named(base, kind, name)["spec"] for kind in ADMISSION)
+        policy, binding = (named(installed, kind, name)["spec"] for kind in ADMISSION)
         assert policy["failurePolicy"] == "Fail", file
         assert (binding["policyName"], binding["validationActions"]) == (name, ["Deny"])
         assert f"'{account}'" in str(policy)
-    text = str(named(base, ADMISSION[0], OPERATOR))
+    text = str(named(installed, ADMISSION[0], OPERATOR))
     for word in (JOB_UID_LABEL, UNHEALTHY_TAINT, MUSTER_HEALTHY, CHECKER):
         assert f"'{word}'" in text
     for name in (
@@ -222,19 +228,19 @@ def test_policies_name_what_the_code_names(base: Manifests, deployment: dict[str
         assert f"'{name}'" in text
 
 
-def test_selectors_find_the_pods(base: Manifests, deployment: dict[str, Any]) -> None:
+def test_selectors_find_the_pods(installed: Manifests, deployment: dict[str, Any]) -> None:
     labels = deployment["spec"]["template"]["metadata"]["labels"]
     key, value = "app.kubernetes.io/name", "muster"
     assert labels[key] == value
-    coordinator = named(base, "Service", COORDINATOR_SERVICE)["spec"]
+    coordinator = named(installed, "Service", COORDINATOR_SERVICE)["spec"]
     assert coordinator["selector"] == {key: value}, "every replica: one that does not lead names the leader"
     assert coordinator["publishNotReadyAddresses"] is True
-    assert named(base, "Service", "muster-metrics")["spec"]["selector"] == {key: value}
+    assert named(installed, "Service", "muster-metrics")["spec"]["selector"] == {key: value}
     spec = deployment["spec"]["template"]["spec"]
     selectors = [
         deployment["spec"]["selector"],
-        of_kind(base, "PodDisruptionBudget")[0]["spec"]["selector"],
-        named(base, "NetworkPolicy", "muster")["spec"]["podSelector"],
+        of_kind(installed, "PodDisruptionBudget")[0]["spec"]["selector"],
+        named(installed, "NetworkPolicy", "muster")["spec"]["podSelector"],
         spec["topologySpreadConstraints"][0]["labelSelector"],
         spec["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"][0]["podAffinityTerm"][
             "labelSelector"
@@ -243,7 +249,7 @@ def test_selectors_find_the_pods(base: Manifests, deployment: dict[str, Any]) ->
     assert selectors == [{"matchLabels": {key: value}}] * len(selectors)
 
 
-def test_ports_and_names_are_the_codes(base: Manifests, deployment: dict[str, Any]) -> None:
+def test_ports_and_names_are_the_codes(installed: Manifests, deployment: dict[str, Any]) -> None:
     defaults = Settings()
     container = deployment["spec"]["template"]["spec"]["containers"][0]
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
@@ -254,16 +260,16 @@ def test_ports_and_names_are_the_codes(base: Manifests, deployment: dict[str, An
     }
     for probe in ("readinessProbe", "startupProbe", "livenessProbe"):
         assert container[probe]["httpGet"]["port"] == "probes"
-    (metrics,) = named(base, "Service", "muster-metrics")["spec"]["ports"]
+    (metrics,) = named(installed, "Service", "muster-metrics")["spec"]["ports"]
     assert (metrics["port"], metrics["targetPort"]) == (defaults.metrics_port, "metrics")
-    service = named(base, "Service", COORDINATOR_SERVICE)
+    service = named(installed, "Service", COORDINATOR_SERVICE)
     assert service["spec"]["ports"][0]["port"] == defaults.coordinator_port
     namespace = service["metadata"]["namespace"]
     assert namespace == defaults.namespace
     assert f"{COORDINATOR_SERVICE}.{namespace}.svc" in names_of(namespace)
     lease = [
         name
-        for role in of_kind(base, "Role")
+        for role in of_kind(installed, "Role")
         for rule in role["rules"]
         if "leases" in rule["resources"]
         for name in rule.get("resourceNames", ())
@@ -279,17 +285,17 @@ def let_in(policy: dict[str, Any]) -> dict[int, Any]:
     return {port["port"]: rule.get("from") for rule in policy["spec"]["ingress"] for port in rule["ports"]}
 
 
-def test_everybody_may_come_to_the_coordinator_and_nobody_to_the_probes(base: Manifests) -> None:
+def test_everybody_may_come_to_the_coordinator_and_nobody_to_the_probes(installed: Manifests) -> None:
     """A kubelet reaches the pods of its own node whatever a NetworkPolicy says."""
     ports = Settings()
-    assert let_in(named(base, "NetworkPolicy", "muster")) == {
+    assert let_in(named(installed, "NetworkPolicy", "muster")) == {
         ports.coordinator_port: None,
         ports.metrics_port: READERS_OF_METRICS,
     }
 
 
-def test_metrics_have_a_right_of_their_own_that_nobody_has_by_another_role(base: Manifests) -> None:
-    role = named(base, "ClusterRole", "muster-metrics-reader")
+def test_metrics_have_a_right_of_their_own_that_nobody_has_by_another_role(installed: Manifests) -> None:
+    role = named(installed, "ClusterRole", "muster-metrics-reader")
     assert role["rules"] == [{"nonResourceURLs": [PATH], "verbs": [READ.verb]}]
     assert not [label for label in role["metadata"]["labels"] if "aggregate" in label]
 
@@ -321,6 +327,15 @@ def test_a_profile_needs_what_it_does() -> None:
         SystemExit, match="MUSTER_PROFILE='all' is not known: give jobs or burn-in or health or observe"
     ):
         settings(PROFILE="all")
+
+
+@pytest.mark.parametrize("name", ["observe", "default"])
+def test_an_overlay_sets_the_operators_image(root: Path, name: str) -> None:
+    folder = root / "manifests/overlays" / name
+    (operator,) = of_kind(objects_of(folder), "Deployment")
+    image = operator["spec"]["template"]["spec"]["containers"][0]["image"].partition(":")[0]
+    assert image == f"{UNSET}/operator"
+    assert image in {each["name"] for each in yaml.safe_load((folder / "kustomization.yaml").read_text())["images"]}
 
 
 def test_the_overlay_sets_both_images(root: Path, deployment: dict[str, Any]) -> None:
@@ -361,17 +376,14 @@ def test_every_line_of_the_threat_model_names_a_test_that_there_is(root: Path) -
         assert re.search(rf"^\s*(?:async )?def {test}\(", (root / file).read_text(), re.MULTILINE), test
 
 
-@pytest.mark.parametrize(
-    ("title", "role_name"), [("## The operator's rights", "muster-operator"), ("## The agents' rights", AGENT)]
-)
-def test_security_page_names_every_right(root: Path, base: Manifests, title: str, role_name: str) -> None:
-    page = (root / "docs" / "security.md").read_text().partition(f"{title}\n")[2].partition("\n## ")[0]
+def test_security_page_names_every_right_of_agents(root: Path, installed: Manifests) -> None:
+    page = (root / "docs" / "security.md").read_text().partition("## The agents' rights\n")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| `([^`]+)` \| ([a-z, ]+) \|", page, re.MULTILINE)
     told = {(resource, verb) for resource, verbs in rows for verb in verbs.split(", ")}
     held = {
         (resource, verb)
-        for role in of_kind(base, "Role", "ClusterRole")
-        if role["metadata"]["name"] == role_name
+        for role in of_kind(installed, "Role", "ClusterRole")
+        if role["metadata"]["name"] == AGENT
         for rule in role["rules"]
         for resource in (*rule.get("resources", ()), *rule.get("nonResourceURLs", ()))
         for verb in rule["verbs"]
@@ -381,8 +393,8 @@ def test_security_page_names_every_right(root: Path, base: Manifests, title: str
 
 class TestTheAgent:
     @pytest.fixture
-    def pod(self, base: Manifests) -> dict[str, Any]:
-        spec: dict[str, Any] = named(base, "DaemonSet", AGENT)["spec"]["template"]["spec"]
+    def pod(self, installed: Manifests) -> dict[str, Any]:
+        spec: dict[str, Any] = named(installed, "DaemonSet", AGENT)["spec"]["template"]["spec"]
         return spec
 
     def test_its_environment_is_one_that_it_takes(self, pod: dict[str, Any]) -> None:
@@ -414,8 +426,8 @@ class TestTheAgent:
         assert container["image"] == deployment["spec"]["template"]["spec"]["containers"][0]["image"]
         assert container["command"] == ["python3", "-m", "muster.node.agent"]
 
-    def test_selectors_and_ports_find_it(self, base: Manifests) -> None:
-        daemon_set, policy = named(base, "DaemonSet", AGENT), named(base, "NetworkPolicy", AGENT)
+    def test_selectors_and_ports_find_it(self, installed: Manifests) -> None:
+        daemon_set, policy = named(installed, "DaemonSet", AGENT), named(installed, "NetworkPolicy", AGENT)
         template = daemon_set["spec"]["template"]
         labels = daemon_set["spec"]["selector"]["matchLabels"]
         assert labels.items() <= template["metadata"]["labels"].items()
@@ -426,11 +438,11 @@ class TestTheAgent:
         key, value = "app.kubernetes.io/name", "muster"
         assert template["metadata"]["labels"][key] != value, "it would be taken for an operator"
 
-    def test_the_policy_is_about_its_service_account_and_its_fields(self, base: Manifests) -> None:
-        policy, binding = (named(base, kind, AGENT)["spec"] for kind in ADMISSION)
+    def test_the_policy_is_about_its_service_account_and_its_fields(self, installed: Manifests) -> None:
+        policy, binding = (named(installed, kind, AGENT)["spec"] for kind in ADMISSION)
         assert policy["failurePolicy"] == "Fail"
         assert (binding["policyName"], binding["validationActions"]) == (AGENT, ["Deny"])
-        account = named(base, "ServiceAccount", AGENT)["metadata"]
+        account = named(installed, "ServiceAccount", AGENT)["metadata"]
         (condition,) = policy["matchConditions"]
         assert f"'system:serviceaccount:{account['namespace']}:{account['name']}'" in condition["expression"]
         (rule,) = policy["matchConstraints"]["resourceRules"]
@@ -444,23 +456,22 @@ class TestTheAgent:
         names = fields.replace("'", "").split(", ")
         assert set(names) == {"evidence", "agent"} <= set(NodeHealthStatus.model_fields)
 
-    def test_every_part_has_the_label_by_which_it_can_be_left_out(self, root: Path, base: Manifests) -> None:
+    def test_every_part_has_the_label_by_which_it_can_be_left_out(self, root: Path, installed: Manifests) -> None:
         files = [yaml.safe_load_all((root / "manifests" / "base" / name).read_text()) for name in AGENT_FILES]
         parts = [part for documents in files for part in documents]
         label = {"app.kubernetes.io/component": "agent"}
-        assert [part for part in base if label.items() <= part["metadata"]["labels"].items()] == parts
+        assert [part for part in installed if label.items() <= part["metadata"]["labels"].items()] == parts
 
 
 class TestTheChecker:
     @pytest.fixture
     def parts(self, root: Path) -> Manifests:
-        """What the component brings, one for each kind."""
-        folder = root / "manifests" / "components" / "burn-in"
+        """What the component brings besides the operator's right there, one for each kind."""
+        folder = root / "manifests" / "components" / "checkers"
         component = yaml.safe_load((folder / "kustomization.yaml").read_text())
-        names = component["resources"]
+        assert component["resources"] == ["checker.yaml", "rights.yaml"]
         assert component["patches"] == [{"path": "trust.yaml"}]
-        assert {*names, "trust.yaml", "kustomization.yaml"} == {path.name for path in folder.iterdir()}
-        return [part for name in names for part in yaml.safe_load_all((folder / name).read_text())]
+        return list(yaml.safe_load_all((folder / "checker.yaml").read_text()))
 
     @pytest.fixture
     def pod(self, parts: Manifests) -> dict[str, Any]:
@@ -468,18 +479,18 @@ class TestTheChecker:
         spec: dict[str, Any] = daemon_set["spec"]["template"]["spec"]
         return spec
 
-    def test_it_is_left_out_unless_the_overlay_has_it(self, root: Path, base: Manifests) -> None:
-        overlay = yaml.safe_load((root / "manifests/overlays/burn-in/kustomization.yaml").read_text())
-        assert overlay["resources"] == ["../default"]
-        assert overlay["components"] == ["../../components/burn-in"]
-        assert not [part for part in base if part["kind"] not in ADMISSION and CHECKER in str(part)]
+    def test_it_is_left_out_unless_the_overlay_has_it(self, root: Path, installed: Manifests) -> None:
+        for name in ("burn-in", "jobs"):
+            overlay = yaml.safe_load((root / f"manifests/overlays/{name}/kustomization.yaml").read_text())
+            assert "../../components/checkers" in overlay["components"]
+        assert not [part for part in installed if part["kind"] not in ADMISSION and CHECKER in str(part)]
 
     def test_the_operator_trusts_it_once_it_is_installed(self, root: Path, deployment: dict[str, Any]) -> None:
         """A namespace of this name is anybody's until then."""
         container = deployment["spec"]["template"]["spec"]["containers"][0]
         assert not [entry for entry in container["env"] if entry["name"] == "MUSTER_CHECKER_NAMESPACE"]
         assert Settings().checker_namespace == ""
-        patch = yaml.safe_load((root / "manifests/components/burn-in/trust.yaml").read_text())
+        patch = yaml.safe_load((root / "manifests/components/checkers/trust.yaml").read_text())
         assert {patch["metadata"][name] for name in ("name", "namespace")} == {
             deployment["metadata"][name] for name in ("name", "namespace")
         }
@@ -502,11 +513,11 @@ class TestTheChecker:
         label = {"app.kubernetes.io/component": "checker"}
         assert [part for part in parts if label.items() <= part["metadata"]["labels"].items()] == parts
 
-    def test_its_environment_is_one_that_it_takes(self, pod: dict[str, Any], base: Manifests) -> None:
+    def test_its_environment_is_one_that_it_takes(self, pod: dict[str, Any], installed: Manifests) -> None:
         (container,) = pod["containers"]
         environment = {entry["name"]: entry.get("value", "10.0.0.1") for entry in container["env"]}
         settings = checker_settings.from_environment(environment)
-        service = named(base, "Service", COORDINATOR_SERVICE)
+        service = named(installed, "Service", COORDINATOR_SERVICE)
         namespace = service["metadata"]["namespace"]
         assert settings.endpoint.port == service["spec"]["ports"][0]["port"]
         assert settings.endpoint.server_name in names_of(namespace)
@@ -546,10 +557,11 @@ class TestTheChecker:
         }
 
     def test_the_overlay_sets_its_image_which_is_one_that_is_built(self, root: Path, pod: dict[str, Any]) -> None:
-        overlay = yaml.safe_load((root / "manifests/overlays/burn-in/kustomization.yaml").read_text())
         (container,) = pod["containers"]
         name = container["image"].partition(":")[0]
-        assert [image["name"] for image in overlay["images"]] == [name]
+        for overlay in ("burn-in", "jobs"):
+            listed = yaml.safe_load((root / f"manifests/overlays/{overlay}/kustomization.yaml").read_text())
+            assert [image["name"] for image in listed["images"]] == [name]
         assert short_name(name) in {image.name for image in IMAGES}
         assert container["command"] == ["python3", "-m", "muster.node.checker"]
 
@@ -569,7 +581,7 @@ class TestWhatIsWrittenOnNodes:
         [("node-condition", "nodes/status", ["patch"]), ("node-taint", "nodes", ["get", "patch"])],
     )
     def test_its_right_is_added_to_the_operator_only_where_an_overlay_has_it(
-        self, root: Path, base: Manifests, component: str, resource: str, verbs: list[str]
+        self, root: Path, installed: Manifests, component: str, resource: str, verbs: list[str]
     ) -> None:
         folder = root / "manifests" / "components" / component
         assert yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"] == ["rights.yaml"]
@@ -579,12 +591,12 @@ class TestWhatIsWrittenOnNodes:
         assert role["rules"] == [{"apiGroups": [""], "resources": [resource], "verbs": verbs}]
         assert binding["roleRef"]["name"] == role["metadata"]["name"]
         (operators,) = (
-            each for each in of_kind(base, "ClusterRoleBinding") if each["metadata"]["name"] == "muster-operator"
+            each for each in of_kind(installed, "ClusterRoleBinding") if each["metadata"]["name"] == "muster-operator"
         )
         assert binding["subjects"] == operators["subjects"]
-        for rule in named(base, "ClusterRole", "muster-operator")["rules"]:
-            if not {"nodes", "nodes/status"}.isdisjoint(rule.get("resources", ())):
-                assert set(rule["verbs"]) == {"list", "watch"}
+        rules = [rule for each in of_kind(installed, "ClusterRole") if is_of_operator(each) for rule in each["rules"]]
+        (nodes,) = (rule for rule in rules if not {"nodes", "nodes/status"}.isdisjoint(rule.get("resources", ())))
+        assert set(nodes["verbs"]) == {"list", "watch"}
 
 
 class TestThePage:
@@ -593,7 +605,9 @@ class TestThePage:
         """What the component brings."""
         return list(yaml.safe_load_all((root / "manifests/components/page/page.yaml").read_text()))
 
-    def test_its_overlay_touches_nothing_that_is_installed(self, root: Path, parts: Manifests, base: Manifests) -> None:
+    def test_its_overlay_touches_nothing_that_is_installed(
+        self, root: Path, parts: Manifests, installed: Manifests
+    ) -> None:
         """The operator's image in particular: in another overlay, it would be the placeholder."""
         overlay = yaml.safe_load((root / "manifests/overlays/page/kustomization.yaml").read_text())
         assert overlay.keys() == {"apiVersion", "kind", "components", "images"}
@@ -604,10 +618,10 @@ class TestThePage:
         def keys(objects: Manifests) -> set[tuple[str, str, str]]:
             return {(each["kind"], each["metadata"].get("namespace", ""), each["metadata"]["name"]) for each in objects}
 
-        assert keys(parts).isdisjoint(keys(base))
+        assert keys(parts).isdisjoint(keys(installed))
 
-    def test_it_is_left_out_unless_an_overlay_has_it(self, base: Manifests) -> None:
-        assert not [part for part in base if part["kind"] not in ADMISSION and "muster-page" in str(part)]
+    def test_it_is_left_out_unless_an_overlay_has_it(self, installed: Manifests) -> None:
+        assert not [part for part in installed if part["kind"] not in ADMISSION and "muster-page" in str(part)]
 
     def test_it_can_only_look_and_ask_who_may_what(self, parts: Manifests) -> None:
         (role,) = of_kind(parts, "ClusterRole")
@@ -620,10 +634,10 @@ class TestThePage:
         assert hours["resourceNames"] == ["muster-fleet-hours"]
 
     def test_nothing_else_is_in_the_namespace_where_readers_may_forward_ports(
-        self, parts: Manifests, base: Manifests
+        self, parts: Manifests, installed: Manifests
     ) -> None:
         assert {part["metadata"].get("namespace", "muster-page") for part in parts} == {"muster-page"}
-        assert [part for part in base if part["metadata"].get("namespace") == "muster-page"] == []
+        assert [part for part in installed if part["metadata"].get("namespace") == "muster-page"] == []
         (role,) = of_kind(parts, "Role")
         forwards = [rule for rule in role["rules"] if "pods/portforward" in rule["resources"]]
         assert [rule["verbs"] for rule in forwards] == [["create"]]
@@ -685,10 +699,12 @@ class TestCertManager:
         assert authority["privateKey"]["rotationPolicy"] == "Never", "jobs that run for weeks trust the same key"
         assert named(parts, "Issuer", authority["issuerRef"]["name"])["spec"] == {"selfSigned": {}}
 
-    def test_the_operator_may_not_read_that_authoritys_key(self, parts: Manifests, base: Manifests) -> None:
+    def test_the_operator_may_not_read_that_authoritys_key(self, parts: Manifests, installed: Manifests) -> None:
         signer = named(parts, "Issuer", SERVICE_NAME)["spec"]["ca"]["secretName"]
-        rules = [rule for role in of_kind(base, "Role") for rule in role["rules"] if "secrets" in rule["resources"]]
-        assert signer not in {name for rule in rules for name in rule.get("resourceNames", ())}
+        rules = [rule for role in of_kind(installed, "Role") for rule in role["rules"]]
+        secrets = [rule["resourceNames"] for rule in rules if "secrets" in rule["resources"] and "get" in rule["verbs"]]
+        assert secrets == [[SECRET_NAME, AUTHORITY_SECRET_NAME]]
+        assert signer not in secrets[0]
 
     def test_it_sets_who_issues_the_certificate(self, root: Path, deployment: dict[str, Any]) -> None:
         patch = yaml.safe_load((root / "manifests/components/cert-manager/issuer.yaml").read_text())
@@ -702,19 +718,19 @@ class TestCertManager:
             Settings.from_environment({**environment, entry["name"]: "other"})
 
 
-def test_the_authoritys_key_is_read_by_the_operator_alone(base: Manifests) -> None:
+def test_the_authoritys_key_is_read_by_the_operator_alone(installed: Manifests) -> None:
     readers = {
         role["metadata"]["name"]
-        for role in of_kind(base, "Role", "ClusterRole")
+        for role in of_kind(installed, "Role", "ClusterRole")
         for rule in role["rules"]
         if "secrets" in rule.get("resources", ()) and AUTHORITY_SECRET_NAME in rule.get("resourceNames", ())
     }
-    assert readers == {"muster-operator"}
-    policy = named(base, "ValidatingAdmissionPolicy", "muster-operator")
+    assert readers == {"muster-operator-burn-in"}
+    policy = named(installed, "ValidatingAdmissionPolicy", "muster-operator")
     assert f"secrets/muster-system/{AUTHORITY_SECRET_NAME}'" in str(policy)
 
 
-def test_the_fleet_policy_of_a_new_installation_starts_no_job(root: Path, base: list[dict[str, Any]]) -> None:
+def test_the_fleet_policy_of_a_new_installation_starts_no_job(root: Path, installed: list[dict[str, Any]]) -> None:
     """It is in no Kustomization, so that applying one again changes nothing that people have set since."""
     path = root / "manifests" / "fleetpolicy.yaml"
     policy = FleetPolicy.model_validate(yaml.safe_load(path.read_text()))
@@ -726,4 +742,4 @@ def test_the_fleet_policy_of_a_new_installation_starts_no_job(root: Path, base: 
     assert str(path.relative_to(root)) in NO_POLICY.remedy
     named = [kustomization.read_text() for kustomization in (root / "manifests").rglob("kustomization.yaml")]
     assert not any("fleetpolicy" in text for text in named)
-    assert not [each for each in base if each["kind"] == "FleetPolicy"]
+    assert not [each for each in installed if each["kind"] == "FleetPolicy"]

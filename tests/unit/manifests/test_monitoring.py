@@ -116,17 +116,18 @@ def test_reasons_of_jobs_that_rules_ask_for_are_told_however_many_others_are(rul
     assert asked == ALERTED
 
 
-def test_scrapes_select_what_the_installation_has(root: Path, base: list[dict[str, Any]]) -> None:
+def test_scrapes_select_what_the_installation_has(root: Path, installed: list[dict[str, Any]]) -> None:
     monitors = {
         each["metadata"]["name"]: each for each in yaml.safe_load_all((root / FOLDER / "monitors.yaml").read_text())
     }
     selector = monitors["muster"]["spec"]["selector"]["matchLabels"].items()
-    services = [each for each in base if each["kind"] == "Service" and selector <= each["metadata"]["labels"].items()]
+    services = [each for each in installed if each["kind"] == "Service"]
+    services = [each for each in services if selector <= each["metadata"]["labels"].items()]
     (endpoint,) = monitors["muster"]["spec"]["endpoints"]
     ports = [port["name"] for service in services for port in service["spec"]["ports"]]
     assert ports.count(endpoint["port"]) == 1
     assert endpoint["honorLabels"] is True
-    daemons = next(each for each in base if each["kind"] == "DaemonSet")["spec"]["template"]
+    daemons = next(each for each in installed if each["kind"] == "DaemonSet")["spec"]["template"]
     page = yaml.safe_load_all((root / "manifests/components/page/page.yaml").read_text())
     (deployment,) = [each for each in page if each["kind"] == "Deployment"]
     assert monitors["muster-page"]["spec"]["namespaceSelector"]["matchNames"] == [deployment["metadata"]["namespace"]]

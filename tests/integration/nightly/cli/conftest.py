@@ -149,11 +149,11 @@ class Hand:
         )
 
     def grant(self, role: str, *, everywhere: bool = False) -> None:
-        """Bind a ClusterRole of manifests/base/user-roles.yaml to the stranger."""
-        roles = str(ROOT / "manifests" / "base" / "user-roles.yaml")
+        """Bind a ClusterRole of the manifests to the stranger."""
+        roles = [f"--filename={ROOT}/manifests/{folder}/user-roles.yaml" for folder in ("base", "components/jobs")]
         given = ["clusterrolebinding", f"{role}-{self.namespace}"] if everywhere else ["rolebinding", role]
         binding = ["create", *given, f"--clusterrole={role}", f"--serviceaccount={self.namespace}:stranger"]
-        for arguments in (["apply", "-f", roles], [*binding, "-n", self.namespace]):
+        for arguments in (["apply", *roles], [*binding, "-n", self.namespace]):
             result = self.kubectl(*arguments)
             assert result.returncode == 0, result.stderr
 

@@ -42,7 +42,7 @@ def rights(control_plane: ControlPlane, scene: Scene, tmp_path: Path) -> Path:
             timeout=PATIENCE_SECONDS,
         ).stdout
 
-    roles = yaml.safe_load_all((ROOT / "manifests/base/user-roles.yaml").read_text())
+    roles = yaml.safe_load_all((ROOT / "manifests/components/health/user-roles.yaml").read_text())
     (role,) = (each for each in roles if each["metadata"]["name"] == "muster-repair")
     kubectl("apply", "-f", "-", stdin=yaml.safe_dump(role))
     binding = f"repair-{scene.namespace}"

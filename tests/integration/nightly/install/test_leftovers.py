@@ -24,7 +24,7 @@ from localcluster.patience import PATIENCE_SECONDS
 from muster.cli.leftovers import OWN_NAMESPACES
 
 ROOT = Path(__file__).resolve().parents[4]
-COMPONENTS = ("node-taint", "node-condition", "burn-in", "page")
+COMPONENTS = ("node-taint", "node-condition", "checkers", "page")
 SICK = "node-sick"
 Thing = tuple[str, str, str]  # kind, NAMESPACE/NAME, and what of it is Muster's where the object itself is not
 # What Kubernetes makes of a listed object, and takes away with it.
