@@ -39,10 +39,9 @@ from monitoring.scrape import scrape_now
 from muster.protocol.messages import REPORT_PATH
 
 ROOT = Path(__file__).resolve().parents[3]
-OVERLAY = ROOT / "manifests" / "overlays" / "default"
-DEFINITIONS = ROOT / "manifests" / "definitions"
-NAMESPACE_FILE = DEFINITIONS / "namespace.yaml"
-OBSERVED = ("fleetpolicies", "nodehealths")  # the definitions that observing needs
+MANIFESTS = ROOT / "manifests"
+OVERLAY = MANIFESTS / "overlays" / "default"
+DEFINITIONS = MANIFESTS / "definitions"
 NAMESPACE = "muster-system"
 USER = f"system:serviceaccount:{NAMESPACE}:muster"
 NODES = ("node-a", "node-b")
@@ -399,16 +398,12 @@ def installed() -> Iterator[Installation]:
 
 @pytest.fixture
 def observed() -> Iterator[Installation]:
-    """A cluster of the test's own with the default overlay, whose API server never had other definitions than those
-    that observing needs.
-    """
+    """A cluster of the test's own with what observing needs and no more, and no other definition ever before."""
     with _cluster("deployment-controller,replicaset-controller") as installation:
-        files = (NAMESPACE_FILE, *(ROOT / "crds" / f"muster.dev_{plural}.yaml" for plural in OBSERVED))
-        installation.kubectl("apply", *(f"--filename={file}" for file in files))
-        definitions = (f"crd/{plural}.muster.dev" for plural in OBSERVED)
-        installation.kubectl("wait", "--for=condition=Established", *definitions)
+        installation.kubectl("apply", "-k", str(MANIFESTS / "definitions-observe"))
+        installation.kubectl("wait", "--for=condition=Established", "crd", "--all")
         installation.open_fleet()
-        installation.kubectl("apply", "-k", str(OVERLAY))
+        installation.kubectl("apply", "-k", str(MANIFESTS / "overlays" / "observe"))
         installation.await_operator_pods()
         yield installation
 

@@ -1,6 +1,7 @@
 """Profiles that leave parts out: nothing absent is asked for, and what a higher profile left behind is cleaned up.
 
-The installation has the roles of all profiles; each replica is told by MUSTER_PROFILE which one it is.
+The installation has the roles of all profiles, but where only observe's are left; each replica is told by
+MUSTER_PROFILE which one it is.
 """
 
 import json
@@ -47,7 +48,7 @@ READS = {
 def test_observing_needs_two_definitions_and_asks_for_no_other_kind(
     observed: Any, wait_until: Callable[..., Any]
 ) -> None:
-    replica = observed.start_leader(MUSTER_PROFILE="observe", MUSTER_LAUNCHER_IMAGE="")
+    replica = observed.start_leader()
     with a_record(observed):
         report(observed, boot="1", xid=79)
         wait_until(lambda: status(observed).get("state") == "Unhealthy", "the verdict")
@@ -64,6 +65,7 @@ def test_observing_needs_two_definitions_and_asks_for_no_other_kind(
     reads = {what(reference) for verb, reference, _ in asked if verb in ("get", "list", "watch")}
     writes = {f"{what(reference)} {verb}" for verb, reference, _ in asked if verb not in ("get", "list", "watch")}
     assert (reads, writes) == (READS, WRITES)
+    assert [(verb, reference) for verb, reference, code in asked if code == 403] == []
     absent = {what(reference) for _, reference, code in asked if code == 404}
     assert absent <= {" configmaps", "coordination.k8s.io leases", "muster.dev nodehealths"}, "objects, and no kind"
     assert replica.said("informer interrupted") == replica.said("exiting") == []

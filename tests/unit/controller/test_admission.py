@@ -6,6 +6,7 @@ import pytest
 from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
+from muster.api.installation import InstallationProfile
 from muster.controller import admission
 from muster.controller.admission import OPERATOR, RECORDS, AdmissionCheck
 from muster.kube.errors import Forbidden, Invalid, Unreachable
