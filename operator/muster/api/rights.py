@@ -193,6 +193,23 @@ GRANTS = (
         ),
     ),
     Grant(
+        "muster-operator-cert-manager",
+        OBSERVE,
+        "components/cert-manager",
+        (
+            RoleRule(
+                "serve metrics with the certificate that cert-manager issues",
+                "kube/certificates.py",
+                ("get",),
+                ("secrets",),
+                names=("muster-coordinator-tls",),
+                namespace=NAMESPACE,
+                note="Profiles with a coordinator have this right in any case.",
+            ),
+        ),
+        condition="cert-manager",
+    ),
+    Grant(
         "muster-operator-health",
         HEALTH,
         "components/health",

@@ -174,11 +174,22 @@ class _Review(msgspec.Struct):
     status: _Answer
 
 
+# The variable that a component sets, and its value.
+_VARIABLES = {
+    "components/cert-manager": ("MUSTER_CERTIFICATE_ISSUER", "external"),
+    "components/checkers": ("MUSTER_CHECKER_NAMESPACE", CHECKERS),
+}
+
+
 async def _grants(cluster: ClusterReader) -> list[Grant]:
-    """Return what the operator has to be granted: by its profile, and for checkers where it has some."""
+    """Return what the operator has to be granted, by its profile and by the components that it shows to have."""
     operator = await cluster.get(DEPLOYMENT)
-    has_checkers = operator is not None and variable_of(operator, "MUSTER_CHECKER_NAMESPACE") == CHECKERS
-    return list(granted(await profile_of(cluster), ("components/checkers",) if has_checkers else ()))
+    folders = [
+        folder
+        for folder, (variable, value) in _VARIABLES.items()
+        if operator is not None and variable_of(operator, variable) == value
+    ]
+    return list(granted(await profile_of(cluster), folders))
 
 
 async def check_operator_rights(cluster: ClusterReader) -> list[DoctorRow]:

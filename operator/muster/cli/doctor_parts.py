@@ -322,7 +322,8 @@ async def check_profile(cluster: ClusterReader) -> list[DoctorRow]:
     profile, policy = await profile_of(cluster), await default_policy(cluster)
     unmet = profile.unmet(policy.spec) if policy is not None else ""
     if unmet:
-        return [wrong("profile", unmet, f"kubectl -n {SYSTEM} set env deployment/muster MUSTER_PROFILE=PROFILE")]
+        remedy = f"apply the overlay of that profile, {OVERLAYS}/PROFILE, or add its components to your own"
+        return [wrong("profile", unmet, remedy)]
     return passed("profile", str(profile))
 
 

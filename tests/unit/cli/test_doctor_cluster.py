@@ -227,13 +227,17 @@ def test_rights_beyond_the_profile_are_wrong(installed: Any) -> None:
     assert [state for state, *_ in rows_of(installed, check_roles)] == ["Ok"]
 
 
-def test_checkers_need_a_role_of_their_own(installed: Any) -> None:
-    set_variable(installed, "MUSTER_CHECKER_NAMESPACE", "muster-check")
-    rows = rows_of(installed, check_roles)
-    assert [finding for _, finding, _ in rows] == [
-        "Role muster-operator-checkers in namespace muster-check is missing",
-        "RoleBinding muster-operator-checkers in namespace muster-check is missing",
-    ]
+@pytest.mark.parametrize(
+    ("variable", "value", "role"),
+    [
+        ("MUSTER_CHECKER_NAMESPACE", "muster-check", "muster-operator-checkers in namespace muster-check"),
+        ("MUSTER_CERTIFICATE_ISSUER", "external", "muster-operator-cert-manager in namespace muster-system"),
+    ],
+)
+def test_a_component_needs_its_role(installed: Any, variable: str, value: str, role: str) -> None:
+    set_variable(installed, variable, value)
+    found = [finding for _, finding, _ in rows_of(installed, check_roles)]
+    assert found == [f"Role {role} is missing", f"RoleBinding {role} is missing"]
 
 
 def test_what_a_smaller_profile_lacks_comes_with_its_own_overlay(installed: Any) -> None:

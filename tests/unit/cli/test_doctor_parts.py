@@ -350,7 +350,7 @@ def test_a_profile_without_what_the_policy_asks_for_is_wrong(installed: Any) -> 
     finding, remedy = only_wrong(installed, check_profile)
     assert "profile observe (MUSTER_PROFILE), which leaves out" in finding
     assert "spec.health.nodeCondition. Install profile health" in finding
-    assert "set env deployment/muster MUSTER_PROFILE" in remedy
+    assert "manifests/overlays/PROFILE" in remedy
 
 
 def test_a_profile_that_nobody_knows_is_named(installed: Any) -> None:

@@ -8,7 +8,7 @@ from tests.unit.manifests.builders import JOBS, OBSERVE, OVERLAYS, objects_of, r
 
 from apidocs.render import GROUP, RESOURCES
 from muster.api.installation import InstallationProfile
-from muster.api.rights import CHECKERS, GRANTS, NAMESPACE, NODE_LEASES, granted
+from muster.api.rights import CHECKERS, GRANTS, NAMESPACE, NODE_LEASES, Grant, granted
 from muster.cli.doctor_cluster import AGENT, policies_of
 from muster.controller.settings import Settings
 from muster.kube import paths
@@ -90,9 +90,15 @@ def test_an_operator_that_observes_writes_no_node_no_pod_and_no_job() -> None:
     }
 
 
+@pytest.mark.parametrize("grant", GRANTS, ids=lambda grant: grant.role)
+def test_a_folder_brings_what_it_is_granted(grant: Grant) -> None:
+    rights = {right for rule in grant.rules for right in rule.rights()}
+    assert rights_of(objects_of(ROOT / "manifests" / grant.folder)) == rights
+
+
 def test_the_table_says_each_right_once_and_names_modules_that_there_are() -> None:
     rules = [rule for grant in GRANTS for rule in grant.rules]
-    rights = [right for rule in rules for right in rule.rights()]
+    rights = [right for grant in granted(JOBS) for rule in grant.rules for right in rule.rights()]
     assert len(set(rights)) == len(rights)
     modules = {module for rule in rules for module in rule.code.split(", ")}
     assert [module for module in modules if not (ROOT / "operator/muster" / module).is_file()] == []
