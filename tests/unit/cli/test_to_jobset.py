@@ -27,7 +27,7 @@ def put(api: Any, raw: dict[str, Any], *pods: dict[str, Any]) -> None:
 
 
 def test_a_job_that_has_ended_is_printed(api: Any, command: Run) -> None:
-    put(api, job("Failed"), a_pod(0, "Failed", owned=True))
+    put(api, job("Failed"), a_pod(0, "Failed", owner="u"))
     api.put(POLICY, {"metadata": {"name": "default"}, "spec": {"acceleratorResource": "example.org/gpu"}})
     found = command("convert", "--to", "jobset", "llama")
     assert found.exit_code == 0, found.output
@@ -65,10 +65,10 @@ def a_node(ready: str) -> dict[str, Any]:
     return {"metadata": metadata, "status": {"conditions": [{"type": "Ready", "status": ready}]}}
 
 
-@pytest.mark.parametrize("owned", [True, False], ids=["its own", "ejected"])
+@pytest.mark.parametrize("owner", ["u", ""], ids=["its own", "ejected"])
 @pytest.mark.parametrize("phase", ["Running", "Pending", "Unknown"])
-def test_a_pod_that_may_live_is_named_and_nothing_is_printed(api: Any, command: Run, phase: str, owned: bool) -> None:
-    put(api, job("Failed"), a_pod(0, "Succeeded"), a_pod(1, phase, owned))
+def test_a_pod_that_may_live_is_named_and_nothing_is_printed(api: Any, command: Run, phase: str, owner: str) -> None:
+    put(api, job("Failed"), a_pod(0, "Succeeded"), a_pod(1, phase, owner))
     said = failed(command("convert", "--to", "jobset", "llama"))
     assert f"may still train and save: {pod_name('llama', 'u', 1, 1)}. Wait until they have ended" in said
     assert "kubectl -n team-a delete pods -l muster.dev/job=llama ends them" in said
