@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from muster.api.installation import InstallationProfile
+from muster.api.rights import granted
 from simulate.fault import MissedError
 from simulate.faults import KINDS, begin, draw
 from simulate.life import POLICY, Life
@@ -21,14 +22,14 @@ ASKED_FOR = {
     "preflight": {"profile": "Quick"},
 }
 
-# By the table of docs/profiles.md; the simulated API server has no tokens to review and no ConfigMap of hours.
+# The methods of a verb; one that is not here reads.
+METHODS = {"create": {"POST"}, "update": {"PUT"}, "patch": {"PATCH"}, "delete": {"DELETE"}}
 WRITES = {
-    ("POST", "leases"),
-    ("PUT", "leases"),
-    ("POST", "events"),
-    ("PATCH", "events"),
-    ("PATCH", "nodehealths/status"),
-    ("DELETE", "nodehealths"),
+    (method, right.resource)
+    for grant in granted(InstallationProfile.OBSERVE)
+    for rule in grant.rules
+    for right in rule.rights()
+    for method in METHODS.get(right.verb, ())
 }
 
 
