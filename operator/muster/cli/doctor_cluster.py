@@ -215,7 +215,8 @@ async def _right_rows(
     missing = [task_right for task_right, may in zip(needed, allowed, strict=True) if not may]
     if not missing:
         return passed(check, f"service account {namespace}/{account} has the {len(needed)} rights that it needs")
-    texts = [f"{task} ({right.verb} {right.resource})" for task, right in missing]
+    first = dict(reversed(missing))  # right of each task
+    texts = [f"{task} ({right.verb} {right.resource})" for task, right in reversed(first.items())]
     user = f"system:serviceaccount:{namespace}:{account}"
     return [
         wrong(

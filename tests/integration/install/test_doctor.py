@@ -55,7 +55,7 @@ def test_it_finds_the_binding_that_was_taken_away(installation: Any, wait_until:
         installation.apply({**binding, "metadata": metadata})
         wait_until(lambda: not without_rights(), "the rights are back")
     assert found["roles"] == ("Wrong", "ClusterRoleBinding muster-operator is missing")
-    assert "see nodes (watch nodes)" in found["operator rights"][1]
+    assert "see nodes (list nodes)" in found["operator rights"][1]
 
 
 def test_as_the_operator_itself_it_names_the_rights_that_are_missing(installation: Any) -> None:

@@ -155,6 +155,12 @@ def test_a_right_that_the_operator_lacks_is_wrong(
     assert set(groups) == {("system:serviceaccount:muster-system:muster", account)}
 
 
+def test_of_many_rights_that_lack_each_task_is_named_once(installed: Any) -> None:
+    installed.put(REVIEWS, {"status": {"allowed": False}})
+    finding, _ = only_wrong(installed, check_operator_rights)
+    assert "may not see the FleetPolicy (list fleetpolicies), see nodes (list nodes), see who holds" in finding
+
+
 @pytest.mark.parametrize(
     ("resource", "question"),
     [
