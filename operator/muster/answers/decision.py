@@ -54,7 +54,7 @@ class Known:
         health: its health; None: it had no NodeHealth.
         used_by: its holders, jobs and foreign pods; None: it may not be read.
         refused: why it would take no worker even if Muster did not exclude it; None if it would.
-        enforcement: of the policy; None: it may not be read.
+        enforcement: of the policy for the node; None: it may not be read.
     """
 
     health: HealthRow | None = None

@@ -1665,7 +1665,8 @@ REASONS: tuple[Reason, ...] = (
         "NodeTaintRefused",
         Topic.POLICY,
         POLICY_EVENT,
-        "`spec.health.enforcement` asks for the taint, and the API server does not let Muster patch Nodes.",
+        "`enforcement` of `spec.health`, or of a pool's `health`, asks for the taint, and the API server does not let "
+        "Muster patch Nodes.",
         "Muster tries again every five minutes. Its own jobs avoid unhealthy nodes without the taint.",
         "Add `manifests/components/node-taint` to your overlay, or set `enforcement: Jobs`.",
         "Muster may not write the taint muster.dev/unhealthy on Nodes (403). Its own jobs avoid unhealthy nodes "

@@ -4,7 +4,7 @@ Tests: tests/unit/controller/test_policy.py.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Annotated
 
@@ -22,6 +22,7 @@ from muster.api.repairrequest import RepairAction
 MAX_LEVELS = 16
 MAX_POOLS = 64
 MAX_LIMITS = 1024
+MAX_BUDGETS = 16
 MAX_RULES = 32
 MAX_CLASSES = 64
 SYSTEM_CLASSES = frozenset({"system-node-critical", "system-cluster-critical"})
@@ -111,29 +112,6 @@ class Binding(StrEnum):
 
     SCHEDULER = "Scheduler"
     DIRECT = "Direct"
-
-
-class NodePool(ApiModel):
-    """NodePool is a group of nodes to which worker pods are bound in the same way."""
-
-    name: str = Field(
-        min_length=1,
-        max_length=63,
-        description="name is the short name of the pool, unique in the list, e.g. h200.",
-        json_schema_extra=checks(_short_name("h200")),
-    )
-    node_selector: dict[str, Annotated[str, Field(max_length=63)]] = Field(
-        {},
-        max_length=16,
-        description="nodeSelector lists labels that a node of this pool has; all of them have to match. Empty: all "
-        "nodes match that no earlier pool has.",
-    )
-    binding: Binding = Field(
-        Binding.SCHEDULER,
-        description="binding selects what binds worker pods to nodes of this pool. Scheduler: the cluster's scheduler "
-        "binds each pod to the node that Muster has chosen. Direct: Muster binds all pods of a gang at once; use it "
-        "only for nodes of Muster's jobs and small DaemonSets.",
-    )
 
 
 class NamespaceLimit(ApiModel):
@@ -495,8 +473,8 @@ def _share(nodes: str) -> str:
 class DisruptionBudget(ApiModel):
     """DisruptionBudget limits how many nodes of each pool Muster takes out of use by itself.
 
-    A pool is all nodes with the same accelerator resource and GPU model; nodes without accelerators form one pool.
-    Nodes that people cordon are not counted.
+    A pool is all nodes with the same accelerator resource and GPU model; nodes without accelerators form one pool. The
+    nodes of each entry of spec.pools with health form pools apart. Nodes that people cordon are not counted.
     """
 
     model_config = ConfigDict(
@@ -533,7 +511,7 @@ class DisruptionBudget(ApiModel):
             rule(
                 "self != '0' && self != '0%'",
                 "a budget allows at least one node: to have no node taken out of use, set spec.health.enforcement to "
-                "Observe",
+                "Observe, or the enforcement in the pool's health",
             ),
         ),
     )
@@ -647,6 +625,18 @@ class IgnoredPorts(ApiModel):
     )
 
 
+_BUDGETS: JsonDict = {
+    "x-kubernetes-list-type": "atomic",
+    **checks(
+        rule(
+            "self.all(a, !has(a.windowSeconds) || self.all(b, !has(b.windowSeconds) || a.windowSeconds == "
+            "b.windowSeconds))",
+            "all budgets with windowSeconds need the same value: write one number of seconds into all of them",
+        )
+    ),
+}
+
+
 class HealthPolicy(ApiModel):
     """HealthPolicy sets what counts against a node, and what Muster does about unhealthy nodes."""
 
@@ -665,20 +655,11 @@ class HealthPolicy(ApiModel):
     )
     budgets: list[DisruptionBudget] = Field(
         list(DEFAULT_BUDGETS),
-        max_length=16,
+        max_length=MAX_BUDGETS,
         description="budgets limits how many nodes Muster takes out of use by itself; of several budgets for the same "
         "nodes the smallest counts. A list that is given replaces the default as a whole: what it does not name has "
         "no limit.",
-        json_schema_extra={
-            "x-kubernetes-list-type": "atomic",
-            **checks(
-                rule(
-                    "self.all(a, !has(a.windowSeconds) || self.all(b, !has(b.windowSeconds) || a.windowSeconds == "
-                    "b.windowSeconds))",
-                    "all budgets with windowSeconds need the same value: write one number of seconds into all of them",
-                )
-            ),
-        },
+        json_schema_extra=_BUDGETS,
     )
     quarantine: Quarantine = Quarantine()
     repair: RepairPolicy = RepairPolicy()
@@ -733,6 +714,86 @@ class HealthPolicy(ApiModel):
             ),
         },
     )
+
+
+class PoolQuarantine(ApiModel):
+    """PoolQuarantine sets for the nodes of one pool when a machine that fails repeatedly stays out of use."""
+
+    incidents: int = Field(
+        ge=1,
+        le=32,
+        description="incidents is how many incidents in short order put a machine of this pool into quarantine. How "
+        "soon they fade is set by spec.health.quarantine.halfLifeSeconds for the whole fleet.",
+    )
+
+
+class PoolHealth(ApiModel):
+    """PoolHealth sets what differs from spec.health on the nodes of one pool. An absent field has the value of
+    spec.health.
+
+    Budgets count the nodes of a pool with health apart from all other nodes.
+    """
+
+    enforcement: Enforcement | None = Field(
+        None,
+        description="enforcement is what Muster does about unhealthy nodes of this pool, in place of "
+        "spec.health.enforcement. Observe: it only reports. Jobs: its jobs avoid and leave such nodes. Nodes: it also "
+        "taints them.",
+    )
+    budgets: list[DisruptionBudget] | None = Field(
+        None,
+        max_length=MAX_BUDGETS,
+        description="budgets limits how many nodes of this pool Muster takes out of use by itself; nodes with "
+        "different accelerators are counted apart, as with spec.health.budgets. The list replaces spec.health.budgets "
+        "as a whole: what it does not name has no limit.",
+        json_schema_extra=_BUDGETS,
+    )
+    quarantine: PoolQuarantine | None = Field(
+        None,
+        description="quarantine sets when a machine of this pool that fails repeatedly stays out of use, in place of "
+        "spec.health.quarantine.incidents.",
+    )
+    observed_reasons: (
+        list[Annotated[str, Field(min_length=1, max_length=64, json_schema_extra=_OBSERVED_REASON)]] | None
+    ) = Field(
+        None,
+        max_length=64,
+        description="observedReasons lists reasons of findings that are shown without effect on the nodes of this "
+        "pool. The list replaces spec.health.observedReasons as a whole: with an empty list all reasons count.",
+        json_schema_extra={"x-kubernetes-list-type": "set"},
+    )
+
+
+class NodePool(ApiModel):
+    """NodePool is a group of nodes that are treated alike."""
+
+    name: str = Field(
+        min_length=1,
+        max_length=63,
+        description="name is the short name of the pool, unique in the list, e.g. h200.",
+        json_schema_extra=checks(_short_name("h200")),
+    )
+    node_selector: dict[str, Annotated[str, Field(max_length=63)]] = Field(
+        {},
+        max_length=16,
+        description="nodeSelector lists labels that a node of this pool has; all of them have to match. Empty: all "
+        "nodes match that no earlier pool has.",
+    )
+    binding: Binding = Field(
+        Binding.SCHEDULER,
+        description="binding selects what binds worker pods to nodes of this pool. Scheduler: the cluster's scheduler "
+        "binds each pod to the node that Muster has chosen. Direct: Muster binds all pods of a gang at once; use it "
+        "only for nodes of Muster's jobs and small DaemonSets.",
+    )
+    health: PoolHealth | None = Field(
+        None,
+        description="health sets what differs from spec.health on the nodes of this pool. Absent: spec.health "
+        "applies, and budgets count the nodes together with those of other pools without health.",
+    )
+
+    def has_node(self, labels: Mapping[str, str]) -> bool:
+        """Whether a node with these labels has all labels of this pool."""
+        return all(labels.get(key) == value for key, value in self.node_selector.items())
 
 
 class History(ApiModel):
@@ -799,8 +860,8 @@ class FleetPolicySpec(ApiModel):
     pools: list[NodePool] = Field(
         [],
         max_length=MAX_POOLS,
-        description="pools lists groups of nodes that share a binding; a node belongs to the first pool whose labels "
-        "it has. The cluster's scheduler binds the pods of nodes that are in no pool.",
+        description="pools lists groups of nodes that are treated alike; a node belongs to the first pool whose labels "
+        "it has. For nodes in no pool, the cluster's scheduler binds the pods, and spec.health applies as it is.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
     )
     placement: PlacementPolicy = PlacementPolicy()
@@ -824,6 +885,16 @@ class FleetPolicySpec(ApiModel):
             )
         ),
     )
+
+    def pool_of(self, labels: Mapping[str, str]) -> NodePool | None:
+        """The pool of a node with these labels: the first whose labels the node has; None: the node is in no pool."""
+        return next((pool for pool in self.pools if pool.has_node(labels)), None)
+
+    def enforcement_of(self, labels: Mapping[str, str]) -> Enforcement:
+        """What Muster does about a node with these labels if it is unhealthy."""
+        pool = self.pool_of(labels)
+        own = pool.health.enforcement if pool is not None and pool.health is not None else None
+        return self.health.enforcement if own is None else own
 
 
 class FleetPolicy(ApiModel):

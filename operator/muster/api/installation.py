@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import Self
 
-from muster.api.fleetpolicy import Enforcement, FleetPolicySpec
+from muster.api.fleetpolicy import Enforcement, FleetPolicySpec, NodePool
 from muster.api.preflight import Profile
 
 
@@ -62,15 +62,15 @@ class InstallationProfile(StrEnum):
 
     def bounded(self, policy: FleetPolicySpec) -> FleetPolicySpec:
         """Return the FleetPolicy as far as this profile carries it out: no more than this is ever done."""
-        health, preflight = policy.health, policy.preflight
+        health, pools, preflight = policy.health, policy.pools, policy.preflight
         if not self.acts_on_nodes:
             repair = health.repair.model_copy(update={"actions": []})
             bounds = {"enforcement": Enforcement.OBSERVE, "node_condition": False, "repair": repair}
-            health = health.model_copy(update=bounds)
+            health, pools = health.model_copy(update=bounds), [_observed(pool) for pool in pools]
         if not self.has_tests:
             bounds = {"profile": Profile.DISABLED, "minimum_profile": Profile.DISABLED}
             preflight = preflight.model_copy(update=bounds)
-        return policy.model_copy(update={"health": health, "preflight": preflight})
+        return policy.model_copy(update={"health": health, "pools": pools, "preflight": preflight})
 
     def unmet(self, policy: FleetPolicySpec) -> str:
         """Return what a FleetPolicy asks for and this profile does not do, and what to install; "" if nothing."""
@@ -96,11 +96,21 @@ _NEEDED_FROM = {
 }
 
 
+def _observed(pool: NodePool) -> NodePool:
+    """The pool of a policy under which Muster only observes."""
+    if pool.health is None or pool.health.enforcement is None:
+        return pool
+    return pool.model_copy(update={"health": pool.health.model_copy(update={"enforcement": Enforcement.OBSERVE})})
+
+
 def _asked(policy: FleetPolicySpec) -> Iterator[tuple[str, InstallationProfile]]:
     """Yield the fields of a FleetPolicy that ask for a part, with the first profile that has it."""
     health, preflight = policy.health, policy.preflight
     if health.enforcement is Enforcement.NODES:
         yield "spec.health.enforcement", InstallationProfile.HEALTH
+    for pool in policy.pools:
+        if pool.health is not None and pool.health.enforcement is Enforcement.NODES:
+            yield f"spec.pools[{pool.name}].health.enforcement", InstallationProfile.HEALTH
     if health.node_condition:
         yield "spec.health.nodeCondition", InstallationProfile.HEALTH
     if health.repair.actions:

@@ -241,7 +241,7 @@ class ReadableFleet:
             health=health,
             used_by=tuple(holders) if self.knows_holders else None,
             refused=unusable(node, Requirements(0, {"tolerations": tolerations}, {}), self.fleet),
-            enforcement=policy.health.enforcement if self.knows_policy else None,
+            enforcement=policy.enforcement_of(node.labels) if self.knows_policy else None,
         )
 
 

@@ -113,11 +113,11 @@ class AgentSilences:
         if is_news:
             self._mark_node(name)
 
-    def changed(self, limit: Callable[[int], int]) -> set[str]:
+    def changed(self, limit: Callable[[str, int], int]) -> set[str]:
         """Work out all silences anew, and return the names of the nodes whose silence differs from the last call's.
 
         Args:
-            limit: returns how many agents of a pool may be silent by themselves, by the pool's number of nodes.
+            limit: returns how many agents of a pool may be silent by themselves, by the pool and its number of nodes.
         """
         if self._met:
             pools = Pools(self._node_index.pools, self._node_index.pool_sizes)

@@ -80,7 +80,7 @@ class Forgetting:
             return False  # what cannot be read may hold a cordon
         if self._clock() - self._gone[name] < GONE_SECONDS:
             return False
-        if not may_be_forgotten(health, rules.quarantine.half_life_seconds, rules.budgets.window_seconds, now):
+        if not may_be_forgotten(health, rules.quarantine.half_life_seconds, rules.longest_window_seconds, now):
             return False
         seen = {"uid": health.metadata.uid, "resourceVersion": health.metadata.resource_version}
         try:

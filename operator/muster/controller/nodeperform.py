@@ -18,7 +18,6 @@ import structlog
 from prometheus_client import Histogram
 
 from muster.api.base import API_VERSION
-from muster.api.fleetpolicy import Enforcement
 from muster.api.nodehealth import NodeHealth, NodeHealthStatus
 from muster.controller.cluster import Cluster
 from muster.controller.nodereports import NodeReports
@@ -26,7 +25,7 @@ from muster.controller.pace import Pace
 from muster.controller.policyevents import record_policy_event
 from muster.health.node_plan import ChangeTaint, EmitEvent, Present, WriteRecord, operator_part, plan_node
 from muster.health.orders import InForce, Order
-from muster.health.sources import UNHEALTHY_TAINT
+from muster.health.sources import UNHEALTHY_TAINT, Rules
 from muster.health.verdict import Verdict
 from muster.kube import decode, paths
 from muster.kube.client import APPLY_PATCH, Client
@@ -107,9 +106,7 @@ class NodePerformer:
         """The seconds for which nothing is done about a node, because an order has failed."""
         return max(0.0, self._rests_until.get(name, 0.0) - self._clock())
 
-    async def perform(
-        self, order: Order, enforcement: Enforcement, now: datetime, is_outdated: Callable[[], bool]
-    ) -> bool:
+    async def perform(self, order: Order, rules: Rules, now: datetime, is_outdated: Callable[[], bool]) -> bool:
         """Put an order into force; returns False if that has failed. One that had to wait for room is left out if it is
         outdated by then: its node is judged anew.
 
@@ -118,7 +115,7 @@ class NodePerformer:
         """
         waits = self._room.locked()
         async with self._room:
-            is_done = (waits and is_outdated()) or await self._try(order, enforcement, now)
+            is_done = (waits and is_outdated()) or await self._try(order, rules, now)
         if is_done is None:
             await self._read_record(order.name)  # what was decided counts until then
         if is_done:
@@ -127,10 +124,10 @@ class NodePerformer:
             self._rests_until[order.name] = self._clock() + REST_SECONDS
         return bool(is_done)
 
-    async def _try(self, order: Order, enforcement: Enforcement, now: datetime) -> bool | None:
+    async def _try(self, order: Order, rules: Rules, now: datetime) -> bool | None:
         """Put an order into force; returns whether that has succeeded, None where it is not known."""
         try:
-            await self._put_into_force(order, enforcement, now)
+            await self._put_into_force(order, rules, now)
         except (ServerError, Unreachable) as error:
             log.warning("whether a node was dealt with is not known", node=order.name, error=str(error))
             return None
@@ -146,7 +143,7 @@ class NodePerformer:
             return True
         return False
 
-    async def _put_into_force(self, order: Order, enforcement: Enforcement, now: datetime) -> None:
+    async def _put_into_force(self, order: Order, rules: Rules, now: datetime) -> None:
         """Write the record, which is what jobs see, emit Events and set the taint, as ordered.
 
         Raises:
@@ -158,7 +155,7 @@ class NodePerformer:
             return
         if node is not None and node.ready_reason == decode.UNREADABLE:
             node = None
-        plan = plan_node(order, Present(record, node, self.in_force.get(name)), enforcement)
+        plan = plan_node(order, Present(record, node, self.in_force.get(name)), rules)
         if plan.record is not None:
             if plan.record.may_wait and (seconds := self._pace.wait_seconds(name)) > 0:
                 self._later(name, seconds)
@@ -182,7 +179,7 @@ class NodePerformer:
         node = self._cluster.fleet.nodes.get(name)
         try:
             if node is not None:
-                await self._taint(node, ChangeTaint(False, ""))
+                await self._taint(node, ChangeTaint(False))
         except ApiError as error:
             log.warning("taint not removed", node=name, error=str(error))
             self._rests_until[name] = self._clock() + REST_SECONDS
@@ -266,8 +263,10 @@ class NodePerformer:
             else:
                 await self._change_taint(node.name, False, "")
         except Forbidden as error:
-            report = self._taint_refused if action.is_wanted else self._removal_refused
-            report(node.name, error)
+            if action.is_wanted:
+                self._taint_refused(node.name, error, action.asked_by)
+            else:
+                self._removal_refused(node.name, error)
             return
         self._is_taint_refused = False
         self._left_tainted.discard(node.name)
@@ -304,8 +303,14 @@ class NodePerformer:
         self._cluster.nodes.assume(answer)
         log.info("tainted" if wanted else "taint removed", node=name, reason=reason)
 
-    def _taint_refused(self, name: str, error: ApiError) -> None:
-        """Report once that the right to set taints is missing, and what to do; the node is tried again."""
+    def _taint_refused(self, name: str, error: ApiError, asked_by: str) -> None:
+        """Report once that the right to set taints is missing, and what to do; the node is tried again.
+
+        Args:
+            name: of the node.
+            error: the API server's answer.
+            asked_by: the field of the FleetPolicy that asks for the taint.
+        """
         self._later(name, REFUSED_SECONDS)
         if isinstance(error, Denied):  # say, by the policy muster-scope; no right is missing
             log.warning("taint denied", node=name, error=str(error))
@@ -319,8 +324,7 @@ class NodePerformer:
             error,
             "NodeTaintRefused",
             "Muster may not write the taint muster.dev/unhealthy on Nodes (403). Its own jobs avoid unhealthy nodes "
-            "without the taint. Add manifests/components/node-taint to the overlay, or set spec.health.enforcement to "
-            "Jobs.",
+            f"without the taint. Add manifests/components/node-taint to the overlay, or set {asked_by} to Jobs.",
         )
 
     def _removal_refused(self, name: str, error: ApiError) -> None:

@@ -75,7 +75,7 @@ class NodeWorlds:
         return NodeWorld(
             NodeFacts.from_node(node),
             self._with_new_result(health),
-            self.rules,
+            self.rules_of(name),
             now,
             memory=self._engine.memory,
             reports=failures,
@@ -87,6 +87,10 @@ class NodeWorlds:
             repair=NOT_READ if self._repairs is None else self._repairs.get(name),
             time_is_sure=self._unsure_seconds(name) <= 0,
         )
+
+    def rules_of(self, name: str) -> Rules:
+        """The rules for a node: those of its pool."""
+        return self.rules.of_pool(self._engine.node_index.pools.get(name, ""))
 
     def _unheard_seconds(self, health: NodeHealth) -> float:
         """For how long jobs' failures do not count yet: a new leader may not have heard which tests the node has
@@ -134,7 +138,7 @@ class NodeWorlds:
     def changed(self) -> set[str]:
         """Compare all agents and machines anew; returns the names of the nodes whose silence or lack differs from the
         last call's."""
-        silences = self._agents.changed(self.rules.budgets.window_limit)
+        silences = self._agents.changed(self.rules.window_limit)
         return silences | (self._equipment.changed() & self._cluster.fleet.nodes.keys())
 
     def pauses(self) -> list[float]:

@@ -42,8 +42,8 @@ _UNREADABLE = Ruling(Act.HOLD, "its NodeHealth cannot be read, so that Muster ca
 def rule(situation: Situation, rules: Rules, now: datetime) -> tuple[dict[str, Ruling], Breaker]:
     """Return what may be done about each node in `situation.verdicts`, and the breaker's figures.
 
-    Where the policy only observes, the rulings show what would be done, and no budget is charged. So a later change of
-    the policy finds the whole budget.
+    In pools where the policy only observes, the rulings show what would be done, and no budget is charged. So a later
+    change of the policy finds the whole budget.
 
     Args:
         situation: the verdicts and counts of all nodes.
@@ -53,14 +53,23 @@ def rule(situation: Situation, rules: Rules, now: datetime) -> tuple[dict[str, R
     Returns:
         The rulings by node, and the breaker's figures.
     """
-    window = Window(timedelta(seconds=rules.budgets.window_seconds), now, situation.ahead)
-    ruled = [_rule_pool(pool, window) for pool in budget_pools(situation, rules.budgets)]
-    rulings = {name: ruling for pool in ruled for name, ruling in pool.rulings.items()}
-    if rules.enforcement is Enforcement.OBSERVE:
-        charged = [name for name, ruling in rulings.items() if ruling.charge]
-        rulings |= {name: replace(rulings[name], charge=False, pool="") for name in charged}
+    ruled, rulings = [], dict[str, Ruling]()
+    for pool in budget_pools(situation, lambda name: rules.of_pool(name).budgets):
+        length = timedelta(seconds=pool.limits.budgets.window_seconds)
+        ruled_pool = _rule_pool(pool, Window(length, now, situation.ahead))
+        ruled.append(ruled_pool)
+        is_observed = rules.of_pool(pool.name).enforcement is Enforcement.OBSERVE
+        rulings |= _without_charges(ruled_pool.rulings) if is_observed else ruled_pool.rulings
     moments = [pool.next_try for pool in ruled if pool.next_try is not None]
-    return rulings, breaker_of([pool.figures for pool in ruled], min(moments, default=None), now)
+    figures = [pool.figures for pool in ruled]
+    breaker = breaker_of(figures, min(moments, default=None), now, lambda name: rules.of_pool(name).budgets.path)
+    return rulings, breaker
+
+
+def _without_charges(rulings: Mapping[str, Ruling]) -> dict[str, Ruling]:
+    return {
+        name: replace(ruling, charge=False, pool="") if ruling.charge else ruling for name, ruling in rulings.items()
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +162,7 @@ def _pay(pool: BudgetPool, waiting: Iterable[Candidate], left: Remaining) -> _Pa
         else:
             if choices not in refused:
                 budget = exhausted_budget(choices, left, pool.limits)
-                refused[choices] = budget, Ruling(Act.HOLD, why_held(budget))
+                refused[choices] = budget, Ruling(Act.HOLD, why_held(budget, pool.limits.budgets.path))
             budget, rulings[candidate.name] = refused[choices]
             held.append(candidate)
             held_by.append(budget)

@@ -1,13 +1,14 @@
-"""How many nodes of a pool the FleetPolicy lets Muster take out: the list `spec.health.budgets` as numbers of nodes.
+"""How many nodes of a pool the FleetPolicy lets Muster take out: a list such as `spec.health.budgets` as numbers of
+nodes.
 
 The smallest of the budgets for the same thing counts. A percentage is rounded up, as karpenter does it, so that
 at least one node may always be taken out.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from muster.api.fleetpolicy import BudgetReason, BudgetScope, DisruptionBudget
+from muster.api.fleetpolicy import BudgetReason, BudgetScope, DisruptionBudget, FleetPolicySpec
 
 _WINDOW_SECONDS = 600
 """The breaker's first pause where no budget has a window."""
@@ -35,19 +36,21 @@ class Budgets:
 
     Attributes:
         window_seconds: the window in which removals are counted, and the first pause of the breaker.
+        path: the field of the FleetPolicy that has them.
     """
 
     _budgets: tuple[DisruptionBudget, ...]
     window_seconds: int
+    path: str
 
     @classmethod
-    def from_policy(cls, budgets: Collection[DisruptionBudget]) -> "Budgets":
-        """Return the budgets of `spec.health.budgets`.
+    def from_policy(cls, budgets: Collection[DisruptionBudget], path: str = "spec.health.budgets") -> "Budgets":
+        """Return the budgets of the field `path` of a FleetPolicy.
 
         The CRD lets all budgets with a window have the same one. Without any, no removals are counted by window.
         """
         windows = [budget.window_seconds for budget in budgets if budget.window_seconds is not None]
-        return cls(tuple(budgets), min(windows, default=_WINDOW_SECONDS))
+        return cls(tuple(budgets), min(windows, default=_WINDOW_SECONDS), path)
 
     def in_window(self, nodes: int) -> Share:
         """How many nodes may be taken out within the window, of a pool with this number of nodes."""
@@ -121,6 +124,18 @@ class Budgets:
             ),
             default=None,
         )
+
+
+def budgets_by_entry(policy: FleetPolicySpec) -> Mapping[str, Budgets]:
+    """Return the budgets of the fleet, by "", and those of each entry of `spec.pools` with `health`, by its name."""
+    fleet = Budgets.from_policy(policy.health.budgets)
+    budgets = {"": fleet}
+    for pool in policy.pools:
+        if pool.health is not None:
+            own = pool.health.budgets
+            path = f"spec.pools[{pool.name}].health.budgets"
+            budgets[pool.name] = fleet if own is None else Budgets.from_policy(own, path)
+    return budgets
 
 
 def in_nodes(budget: str, nodes: int) -> int:

@@ -115,7 +115,7 @@ class Engine:
         others = self._test_requests.set_request(name, pool if follow_up.wants_check else None, follow_up.asked_by)
         if not follow_up.wants_check:
             return verdict, others
-        most = rules.budgets.window_limit(self.node_index.pool_sizes[pool])
+        most = rules.window_limit(pool, self.node_index.pool_sizes[pool])
         is_allowed = self._test_requests.may_be_tested(name, most)
         return replace(verdict, follow_up=replace(follow_up, wants_check=is_allowed)), others
 

@@ -3,7 +3,7 @@
 Tests: tests/unit/health/test_breaker.py, tests/unit/health/test_budgets.py.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -16,9 +16,12 @@ MESSAGE_LENGTH = 1024
 _MAX_BUDGETS = 3
 """Racks have budgets of their own: a message names those of a pool that hold most nodes."""
 
+_MAX_PATHS = 2
+"""Pools have budgets of their own: a message names so many of their fields."""
+
 
 class BudgetKind(StrEnum):
-    """A kind of budget: its value says which items of `spec.health.budgets` are meant."""
+    """A kind of budget: its value says which items of the list of budgets are meant."""
 
     AT_ONCE = "without windowSeconds"
     DOMAIN = "with per: Domain"
@@ -97,13 +100,19 @@ class Breaker:
     pools: tuple[PoolFigures, ...] = ()
 
 
-def breaker_of(pools: Iterable[PoolFigures], next_try: datetime | None, now: datetime) -> Breaker:
+def breaker_of(
+    pools: Iterable[PoolFigures],
+    next_try: datetime | None,
+    now: datetime,
+    path_of: Callable[[str], str] = lambda _pool: "spec.health.budgets",
+) -> Breaker:
     """Return the figures of all pools together.
 
     Args:
         pools: the figures of each pool that has nodes.
         next_try: when one of the held nodes may be taken out; None: time alone frees none.
         now: the time.
+        path_of: returns the field of the FleetPolicy that has the budgets of a pool.
     """
     every = sorted(pools, key=attrgetter("pool"))
     loud = [pool for pool in every if not pool.is_quiet]
@@ -115,7 +124,7 @@ def breaker_of(pools: Iterable[PoolFigures], next_try: datetime | None, now: dat
         out=sum(pool.out for pool in loud),
         held=held,
         next_try=next_try if held else None,
-        message=_message(loud, next_try, now) if held else "",
+        message=_message(loud, next_try, now, path_of) if held else "",
         pools=tuple(loud),
     )
 
@@ -125,7 +134,9 @@ def nodes(count: int) -> str:
     return f"{count} node{'s' * (count != 1)}"
 
 
-def _message(pools: Sequence[PoolFigures], next_try: datetime | None, now: datetime) -> str:
+def _message(
+    pools: Sequence[PoolFigures], next_try: datetime | None, now: datetime, path_of: Callable[[str], str]
+) -> str:
     """Return what is held, and by which budgets, with what follows and what to do, as text that fits into an Event."""
     parts = ["New workers are placed on held nodes only where no other node is left."]
     if next_try and next_try > now:
@@ -135,13 +146,16 @@ def _message(pools: Sequence[PoolFigures], next_try: datetime | None, now: datet
         "driver, a switch, the monitor itself)."
     )
     if kinds := sorted({budget.kind for pool in pools for budget, _ in pool.by_budget}):
-        items = " and ".join(kinds)
+        paths = sorted({path_of(pool.pool) for pool in pools if pool.by_budget})
+        more = f" and {len(paths) - _MAX_PATHS} more" if len(paths) > _MAX_PATHS else ""
         parts.append(
-            f"If each has a fault of its own, raise the items {items} in spec.health.budgets of the FleetPolicy."
+            f"If each has a fault of its own, raise the items {' and '.join(kinds)} in "
+            f"{', '.join(paths[:_MAX_PATHS])}{more} of the FleetPolicy."
         )
     rest = " ".join(parts)
     most_held = sorted(pools, key=lambda pool: -(pool.held + pool.held_yields))
-    return f"{_cut(' '.join(part for pool in most_held for part in _held_parts(pool)), len(rest))} {rest}"
+    facts = " ".join(part for pool in most_held for part in _held_parts(pool, path_of(pool.pool)))
+    return f"{_cut(facts, len(rest))} {rest}"
 
 
 def _cut(facts: str, rest: int) -> str:
@@ -150,7 +164,7 @@ def _cut(facts: str, rest: int) -> str:
     return facts if len(facts) <= room else f"{facts[: room - 3]}..."
 
 
-def _held_parts(pool: PoolFigures) -> Iterable[str]:
+def _held_parts(pool: PoolFigures, path: str) -> Iterable[str]:
     where = f" of pool {pool.pool!r}" if pool.pool else ""
     if pool.held:
         causes = ", ".join(f"{cause}: {count}" for cause, count in pool.by_cause[:4])
@@ -167,5 +181,5 @@ def _held_parts(pool: PoolFigures) -> Iterable[str]:
         yield (
             f"Other systems claim {nodes(pool.held_yields)}{where} for repair beyond the budget; Muster has left "
             f"{pool.yields} to them. If this is maintenance, raise the budget for RepairByOthers in "
-            "spec.health.budgets of the FleetPolicy."
+            f"{path} of the FleetPolicy."
         )

@@ -8,8 +8,6 @@ Tests: tests/unit/health/test_breaker.py, tests/unit/health/test_budgets.py.
 from muster.health.figures import BudgetKind, ExhaustedBudget, nodes
 from muster.health.remaining import Budget, Choices, Limits, Part, Remaining, Span
 
-_REMEDY = "find what they share, or raise spec.health.budgets"
-
 
 def exhausted_budget(choices: Choices, left: Remaining, limits: Limits) -> ExhaustedBudget:
     """Return the budget that does not let a node be taken out.
@@ -27,10 +25,17 @@ def exhausted_budget(choices: Choices, left: Remaining, limits: Limits) -> Exhau
     return ExhaustedBudget(BudgetKind.WINDOW, _window_exhausted(choices, left, limits))
 
 
-def why_held(budget: ExhaustedBudget) -> str:
+def why_held(budget: ExhaustedBudget, path: str) -> str:
     """Return, as text for users of a node, why this budget does not let it be taken out; with the remedy, where time
-    alone does not help."""
-    return budget.limit if budget.kind is BudgetKind.WINDOW else f"{budget.limit}: {_REMEDY}"
+    alone does not help.
+
+    Args:
+        budget: that holds the node.
+        path: the field of the FleetPolicy that has it.
+    """
+    if budget.kind is BudgetKind.WINDOW:
+        return budget.limit
+    return f"{budget.limit}: find what they share, or raise {path}"
 
 
 def _too_many_out(choices: Choices, left: Remaining, limits: Limits) -> str:

@@ -17,8 +17,8 @@ from datetime import UTC, datetime, timedelta
 from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.maintenance import MaintenancePolicy, MaintenanceStage, MaintenanceWindow, NodeMaintenance
 from muster.api.nodehealth import Finding, Severity
-from muster.health.budgets import Budgets
-from muster.health.pools import pool_of
+from muster.health.budgets import Budgets, budgets_by_entry
+from muster.health.pools import budget_pool_of, entry_of
 from muster.health.signs import MAINTENANCE, Sign
 from muster.placement.natural import natural
 from muster.world.views import NodeView
@@ -253,12 +253,12 @@ def problems(policy: FleetPolicySpec, nodes: Iterable[NodeView], now: datetime) 
     for index, node in enumerate(nodes):
         if index % 8 == 0:
             yield None
-        pool = pool_of(node, policy.accelerator_resource)
+        pool = budget_pool_of(node, policy)
         pool_sizes[pool] += 1
         covering = [coverage for coverage in coverages if coverage.window.covers(node)]
         for position, coverage in enumerate(covering):
             coverage.add_node(node.name, pool, covering[position + 1 :])
-    budgets = Budgets.from_policy(policy.health.budgets)
+    budgets = budgets_by_entry(policy)
     for coverage in coverages:
         yield from _unmatched_nodes(coverage)
         yield from _exceeded_budgets(coverage, pool_sizes, budgets)
@@ -302,17 +302,19 @@ def _unmatched_nodes(coverage: _Coverage) -> Iterator[Problem]:
         )
 
 
-def _exceeded_budgets(coverage: _Coverage, pool_sizes: Mapping[str, int], budgets: Budgets) -> Iterator[Problem]:
+def _exceeded_budgets(
+    coverage: _Coverage, pool_sizes: Mapping[str, int], budgets_of_entry: Mapping[str, Budgets]
+) -> Iterator[Problem]:
     """Yield the pools of which a window takes out more nodes than the budgets allow for faults."""
     window = coverage.window
     for pool, count in sorted(coverage.pools.items()):
-        size = pool_sizes[pool]
+        size, budgets = pool_sizes[pool], budgets_of_entry[entry_of(pool)]
         if count > budgets.limit(size):
             yield Problem(
                 f"many/{window.name}/{pool}",
                 f"{_path(window.name)} takes {count} of {size} node{'s' * (size != 1)} of {pool} out from "
                 f"{_moment(window.starts)} until {_moment(window.ends)}, more than the {budgets.limit(size)} that "
-                "spec.health.budgets allows for faults. Muster obeys the window, and jobs that find no other node stop "
+                f"{budgets.path} allows for faults. Muster obeys the window, and jobs that find no other node stop "
                 "and wait. If that is not intended, divide the window",
             )
 

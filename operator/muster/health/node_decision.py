@@ -23,6 +23,7 @@ from muster.health.facts import NodeFacts
 from muster.health.memory import MachineOffences
 from muster.health.node_world import NodeWorld
 from muster.health.orders import Order
+from muster.health.pools import budget_pool_of
 from muster.health.sources import Rules
 from muster.health.verdict import Verdict
 
@@ -180,7 +181,9 @@ def read(plain: Plain) -> NodeWorld:
     if more.get("memory") is not None:
         more["memory"] = MachineOffences(more["memory"])
     health, now = from_plain("health", plain["health"]), from_plain("now", plain["now"])
-    return NodeWorld(facts_of(plain), health, rules_of(plain), now, **more)
+    facts, policy = facts_of(plain), from_plain("policy", plain["policy"])
+    rules = rules_of(plain).of_pool(budget_pool_of(facts.node, policy))
+    return NodeWorld(facts, health, rules, now, **more)
 
 
 def facts_of(plain: Plain) -> NodeFacts:
@@ -191,7 +194,7 @@ def facts_of(plain: Plain) -> NodeFacts:
 
 
 def rules_of(plain: Plain) -> Rules:
-    """Return the rules of the policy of an input."""
+    """Return the rules for the whole fleet by the policy of an input."""
     return _rules(json.dumps(plain["policy"], sort_keys=True))
 
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from muster.api.fleetpolicy import Enforcement
 from muster.api.nodehealth import NodeHealth, NodeHealthStatus, VerdictState
 from muster.health.orders import InForce, Order
 from muster.health.signs import CHECK_WANTED
+from muster.health.sources import Rules
 from muster.health.story import observed_effect_text, recorded_status, status_message
 from muster.health.verdict_index import is_tainted
 from muster.world.views import NodeView
@@ -44,10 +44,12 @@ class ChangeTaint:
     Attributes:
         is_wanted: whether the node is to bear it.
         reason: the value of the taint.
+        asked_by: the field of the FleetPolicy that asks for it.
     """
 
     is_wanted: bool
-    reason: str
+    reason: str = ""
+    asked_by: str = "spec.health.enforcement"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,18 +99,18 @@ class Present:
     in_force: InForce | None
 
 
-def plan_node(order: Order, present: Present, enforcement: Enforcement) -> NodePlan:
+def plan_node(order: Order, present: Present, rules: Rules) -> NodePlan:
     """Return what is to be done to put an order into force.
 
     Args:
         order: what was decided.
         present: what is there.
-        enforcement: of the policy.
+        rules: for the node.
     """
     return NodePlan(
-        _record(order, present, enforcement),
-        tuple(_events(order, present.in_force, enforcement)),
-        _taint(order, present.node),
+        _record(order, present, rules),
+        tuple(_events(order, present.in_force, rules)),
+        _taint(order, present.node, rules),
     )
 
 
@@ -117,8 +119,8 @@ def operator_part(status: NodeHealthStatus) -> dict[str, Any]:
     return {key: value for key, value in status.to_json().items() if key not in _AGENTS}
 
 
-def _record(order: Order, present: Present, enforcement: Enforcement) -> WriteRecord | None:
-    status, recorded = recorded_status(order, enforcement), present.record.status
+def _record(order: Order, present: Present, rules: Rules) -> WriteRecord | None:
+    status, recorded = recorded_status(order, rules), present.record.status
     is_new, part = not present.record.metadata.uid, operator_part(status)
     if part == operator_part(recorded) or (is_new and _says_nothing(status)):
         return None
@@ -130,11 +132,11 @@ def _record(order: Order, present: Present, enforcement: Enforcement) -> WriteRe
     )
 
 
-def _taint(order: Order, node: NodeView | None) -> ChangeTaint | None:
+def _taint(order: Order, node: NodeView | None, rules: Rules) -> ChangeTaint | None:
     wanted = order.effect.taint
     if node is None or is_tainted(node) == wanted:
         return None
-    return ChangeTaint(wanted, order.verdict.conclusion.reason if wanted else "")
+    return ChangeTaint(True, order.verdict.conclusion.reason, rules.enforcement_path) if wanted else ChangeTaint(False)
 
 
 def _says_nothing(status: NodeHealthStatus) -> bool:
@@ -169,7 +171,7 @@ def _may_wait(order: Order, status: NodeHealthStatus, recorded: NodeHealthStatus
     return all(getattr(status, name) == getattr(recorded, name) for name in kept) and follow_up.followed is None
 
 
-def _events(order: Order, previous: InForce | None, enforcement: Enforcement) -> Iterator[EmitEvent]:
+def _events(order: Order, previous: InForce | None, rules: Rules) -> Iterator[EmitEvent]:
     """The Events about a verdict that is new, or about what follows from it; a new leader has nothing new to tell of a
     node that is well."""
     conclusion = order.verdict.conclusion
@@ -178,13 +180,13 @@ def _events(order: Order, previous: InForce | None, enforcement: Enforcement) ->
         is_same = conclusion.state in _WELL
     elif is_same and order.outcome.observed not in ("", previous.observed):
         assert conclusion.would is not None
-        yield EmitEvent("NodeObserved", observed_effect_text(conclusion.would, enforcement))
+        yield EmitEvent("NodeObserved", observed_effect_text(conclusion.would, rules))
     asks = conclusion.reason == CHECK_WANTED and previous is not None and previous.reason != CHECK_WANTED
     if is_same and not asks:
         return
     grounds = order.verdict.grounds
     planned = "NodeMaintenance" if grounds.removal is None else "NodeRemoval"
-    text = status_message(order, enforcement) or "no finding counts against the node any more"
+    text = status_message(order, rules) or "no finding counts against the node any more"
     yield EmitEvent(
         planned if grounds.only_planned else f"Node{conclusion.state.value if conclusion.state else 'Healthy'}",
         text,

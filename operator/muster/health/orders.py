@@ -106,6 +106,10 @@ class View:
     judged: Collection[str]
     circumstances: Circumstances
 
+    def rules_of(self, name: str) -> Rules:
+        """Return the rules for a node: those of its pool."""
+        return self.rules.of_pool(self.node_index.pools.get(name, ""))
+
 
 def decide(view: View) -> tuple[list[Order], Breaker]:
     """Return the orders to put into force, for the gravest nodes first, and the breaker's state."""
@@ -127,7 +131,7 @@ def _orders(view: View, rulings: Mapping[str, Ruling]) -> Iterator[Order]:
 
 
 def _wanted(view: View, name: str, ruling: Ruling) -> Effect:
-    wanted = effect(view.verdict_index.verdicts[name], ruling, view.rules.enforcement)
+    wanted = effect(view.verdict_index.verdicts[name], ruling, view.rules_of(name).enforcement)
     if view.circumstances.policy_unknown:  # the policy on taints is unknown, too, so taints stay as they are
         return wanted._replace(taint=name in view.node_index.tainted)
     return wanted

@@ -148,13 +148,15 @@ class AgentContacts:
             is_news = True
         return is_news
 
-    def changed(self, now: float, pools: Pools, limit: Callable[[int], int], message: Callable[[str], str]) -> set[str]:
+    def changed(
+        self, now: float, pools: Pools, limit: Callable[[str, int], int], message: Callable[[str], str]
+    ) -> set[str]:
         """Compute all silences, and return the names of the nodes whose silence has changed since the last call.
 
         Args:
             now: the time up to which the agents are known.
             pools: of the fleet.
-            limit: returns how many agents of a pool may be silent by themselves, by the pool's number of nodes.
+            limit: returns how many agents of a pool may be silent by themselves, by the pool and its number of nodes.
             message: returns the text for users about a node's silent agent.
         """
         previous, self._silences = self._silences, {}
@@ -183,7 +185,7 @@ class AgentContacts:
 
 
 def pools_silent_at_once(
-    silences: Mapping[str, AgentSilence], pools: Pools, ready: Collection[str], limit: Callable[[int], int]
+    silences: Mapping[str, AgentSilence], pools: Pools, ready: Collection[str], limit: Callable[[str, int], int]
 ) -> dict[str, int]:
     """Return the pools in which so many agents are silent that no node is at fault: more than a share, or all.
 
@@ -191,7 +193,7 @@ def pools_silent_at_once(
         silences: by node, how long its agent has been silent.
         pools: of the fleet.
         ready: names of the nodes whose agent is Ready.
-        limit: returns how many agents may be silent, in a pool with the given number of nodes, without a common cause.
+        limit: returns how many agents of a pool with the given number of nodes may be silent without a common cause.
 
     Returns:
         By pool, the number of silent agents.
@@ -200,5 +202,5 @@ def pools_silent_at_once(
     return {
         pool: count
         for pool, count in counts.items()
-        if count > limit(pools.sizes.get(pool, 0)) or not any(pools.name_of(node) == pool for node in ready)
+        if count > limit(pool, pools.sizes.get(pool, 0)) or not any(pools.name_of(node) == pool for node in ready)
     }

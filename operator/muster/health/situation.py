@@ -4,13 +4,13 @@ Tests: tests/unit/health/test_breaker.py, tests/unit/health/test_budgets.py.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from muster.api.nodehealth import HealthIncident
 from muster.health.budgets import Budgets
-from muster.health.pools import OTHERS, pools_with_own_budget
+from muster.health.pools import others_of, pools_with_own_budget
 from muster.health.remaining import Domain, Limits
 from muster.health.verdict import Verdict
 
@@ -48,7 +48,7 @@ class Situation:
     unreadable: Collection[str] = frozenset()
 
     def pool_of(self, name: str) -> str:
-        """Return the pool of like nodes of a node."""
+        """Return the pool of a node."""
         return self.pools.get(name, "")
 
 
@@ -78,12 +78,13 @@ class BudgetPool:
     situation: Situation
 
 
-def budget_pools(situation: Situation, budgets: Budgets) -> list[BudgetPool]:
-    """Return the pools in which the breaker counts the nodes: those with budgets of their own, and all others together.
+def budget_pools(situation: Situation, budgets_of: Callable[[str], Budgets]) -> list[BudgetPool]:
+    """Return the pools in which the breaker counts the nodes: those with budgets of their own, and all others under
+    the same policy together.
 
     Args:
         situation: the facts about all nodes.
-        budgets: of the FleetPolicy.
+        budgets_of: returns the budgets that the FleetPolicy sets for a pool.
     """
     sizes = situation.pool_sizes
     if sizes is None:
@@ -91,16 +92,16 @@ def budget_pools(situation: Situation, budgets: Budgets) -> list[BudgetPool]:
     own = pools_with_own_budget(sizes)
     size_of: Counter[str] = Counter()
     for pool, size in sizes.items():
-        size_of[pool if pool in own else OTHERS] += size
+        size_of[pool if pool in own else others_of(pool)] += size
     verdicts_by_pool: defaultdict[str, dict[str, Verdict]] = defaultdict(dict)
     for name, verdict in situation.verdicts.items():
         pool = situation.pool_of(name)
-        verdicts_by_pool[pool if pool in own else OTHERS][name] = verdict
+        verdicts_by_pool[pool if pool in own else others_of(pool)][name] = verdict
     domain_sizes, removed_incidents = _domain_sizes(situation), _gone(situation, own, verdicts_by_pool.keys())
     return [
         BudgetPool(
             pool,
-            Limits(budgets, size_of[pool], domain_sizes),
+            Limits(budgets_of(pool), size_of[pool], domain_sizes),
             verdicts := verdicts_by_pool.get(pool, {}),
             {
                 name: (situation.pool_of(name), tuple(path))
@@ -134,7 +135,7 @@ def _gone(situation: Situation, own: Collection[str], pools: Collection[str]) ->
     """
     incidents_by_pool: defaultdict[str, list[HealthIncident]] = defaultdict(list)
     for incident in situation.gone:
-        its = incident.pool if incident.pool in own else OTHERS
+        its = incident.pool if incident.pool in own else others_of(incident.pool)
         for pool in pools:
             if pool == its or not incident.pool:
                 incidents_by_pool[pool].append(incident)

@@ -18,17 +18,19 @@ from muster.api.fleetpolicy import (
     FleetPolicySpec,
     HealthPolicy,
     HealthRule,
+    PoolHealth,
     Quarantine,
     SourceName,
 )
 from muster.api.nodehealth import SUBJECT_LENGTH, Finding, RecommendedAction, Severity
 from muster.api.preflight import Profile
-from muster.health.budgets import Budgets
+from muster.health.budgets import Budgets, budgets_by_entry
 from muster.health.equals import FEWER_THAN_EQUALS
 from muster.health.facts import NodeFacts
 from muster.health.ignored_ports import IgnoredPortFilter
 from muster.health.kinds import KINDS, RECOVERY_ACTION, SXID, XID
 from muster.health.maintenance import Windows
+from muster.health.pools import entry_of
 from muster.health.removals import Notice
 from muster.health.signs import (
     CHECK_WANTED,
@@ -1097,6 +1099,9 @@ class _Match:
 class Rules:
     """The health part of a FleetPolicy in the form that decisions use; made once, used for every node.
 
+    They are those of the fleet, and `of_pool` returns those of a pool. The attributes that can differ there are
+    enforcement, budgets, quarantine and observed_reasons.
+
     Attributes:
         enforcement: what Muster does about unhealthy nodes.
         budgets: how many nodes the breaker may take out.
@@ -1109,6 +1114,8 @@ class Rules:
         observed_sources: sources whose findings are reported and have no effect.
         observed_reasons: findings that are reported and have no effect, whatever their source.
         ignored_ports: the network ports that are left out.
+        enforcement_path: the field of the FleetPolicy that sets the enforcement.
+        observed_path: the part of the FleetPolicy that sets the observed reasons.
     """
 
     enforcement: Enforcement
@@ -1128,6 +1135,9 @@ class Rules:
     observed_sources: frozenset[str] = frozenset()
     observed_reasons: frozenset[str] = frozenset()
     ignored_ports: IgnoredPortFilter = IgnoredPortFilter()
+    enforcement_path: str = "spec.health.enforcement"
+    observed_path: str = "spec.health"
+    _of_entries: Mapping[str, "Rules"] = field(default_factory=dict)
     _known: dict[tuple[str, str], tuple[_Exact, ...]] = field(default_factory=dict, compare=False)
 
     @classmethod
@@ -1140,14 +1150,15 @@ class Rules:
         def of_kind(kind: type[Condition | Label | TaintMark | Annotation]) -> tuple[_Exact, ...]:
             return tuple(_exact(row) for row in rows if isinstance(row.mark, kind))
 
-        return cls(
+        budgets = budgets_by_entry(policy)
+        fleet = cls(
             enforcement=health.enforcement,
-            budgets=Budgets.from_policy(health.budgets),
+            budgets=budgets[""],
             quarantine=health.quarantine,
             listens=frozenset(name.value for name in SourceName if name not in off),
             validates=policy.preflight.profile is not Profile.DISABLED,
             accelerator=policy.accelerator_resource,
-            problems=problems(health),
+            problems=problems(policy),
             _conditions=of_kind(Condition),
             _labels=of_kind(Label),
             _taints=of_kind(TaintMark),
@@ -1160,6 +1171,38 @@ class Rules:
             observed_reasons=frozenset(health.observed_reasons),
             ignored_ports=IgnoredPortFilter.from_policy(health.ignored_ports),
         )
+        of_entries = {
+            pool.name: replace(fleet._with(pool.name, pool.health), budgets=budgets[pool.name])
+            for pool in policy.pools
+            if pool.health is not None
+        }
+        return replace(fleet, _of_entries=of_entries)
+
+    def _with(self, entry: str, health: PoolHealth) -> "Rules":
+        """Return these rules with what an entry of `spec.pools` sets, without its budgets."""
+        rules, path = self, f"spec.pools[{entry}].health"
+        if health.enforcement is not None:
+            rules = replace(rules, enforcement=health.enforcement, enforcement_path=f"{path}.enforcement")
+        if health.quarantine is not None:
+            changed = self.quarantine.model_copy(update={"incidents": health.quarantine.incidents})
+            rules = replace(rules, quarantine=changed)
+        if health.observed_reasons is not None:
+            rules = replace(rules, observed_reasons=frozenset(health.observed_reasons), observed_path=path)
+        return rules
+
+    def of_pool(self, pool: str) -> "Rules":
+        """Return the rules for the nodes of a pool, by its name as `muster.health.pools.budget_pool_of` returns it."""
+        return self._of_entries.get(entry_of(pool), self)
+
+    @property
+    def longest_window_seconds(self) -> int:
+        """The longest window in which any budget counts removals."""
+        return max(rules.budgets.window_seconds for rules in (self, *self._of_entries.values()))
+
+    def window_limit(self, pool: str, nodes: int) -> int:
+        """The smallest number of nodes that the windowed budgets for all faults allow, of this pool with so many
+        nodes."""
+        return self.of_pool(pool).budgets.window_limit(nodes)
 
     def observes(self, sign: Sign) -> bool:
         """Whether a sign is only reported and has no effect; maintenance windows and repairs always have one."""
@@ -1299,16 +1342,42 @@ def _may_say(row: Row, finding: Finding) -> bool:
     return re.fullmatch(row.mark.type, finding.subject) is not None
 
 
-def problems(policy: HealthPolicy) -> tuple[str, ...]:
-    """Return what in a policy contradicts itself or can have no effect, with what to do about it, as messages for
-    users."""
-    return tuple(_problems(policy))
+def problems(policy: FleetPolicySpec) -> tuple[str, ...]:
+    """Return what in a policy's health contradicts itself or can have no effect, with what to do about it, as messages
+    for users."""
+    return (*_idle_budgets(policy), *_problems(policy.health), *_unknown_reasons_of_pools(policy))
+
+
+def _idle_budgets(policy: FleetPolicySpec) -> Iterator[str]:
+    """Yield the budgets that have no effect, because Muster only observes where they would count."""
+    fleet, parts = policy.health, {pool.name: pool.health for pool in policy.pools if pool.health is not None}
+    set_by = {name: f"spec.pools[{name}].health" if part.enforcement else "spec.health" for name, part in parts.items()}
+    enforcements = {name: part.enforcement or fleet.enforcement for name, part in parts.items()}
+    are_used = fleet.enforcement is not Enforcement.OBSERVE or any(
+        part.budgets is None and enforcements[name] is not Enforcement.OBSERVE for name, part in parts.items()
+    )
+    if not are_used and tuple(fleet.budgets) != DEFAULT_BUDGETS:
+        yield _idle_budgets_text("spec.health", "spec.health")
+    for name, part in parts.items():
+        if part.budgets is not None and enforcements[name] is Enforcement.OBSERVE:
+            yield _idle_budgets_text(f"spec.pools[{name}].health", set_by[name])
+
+
+def _idle_budgets_text(path: str, set_by: str) -> str:
+    return (
+        f"{path}.budgets has no effect while {set_by}.enforcement is Observe: set enforcement to Jobs or Nodes, or "
+        "remove the budgets"
+    )
+
+
+def _unknown_reasons_of_pools(policy: FleetPolicySpec) -> Iterator[str]:
+    for pool in policy.pools:
+        if pool.health is not None:
+            path = f"spec.pools[{pool.name}].health.observedReasons"
+            yield from _unknown_reasons(pool.health.observed_reasons or (), path)
 
 
 def _problems(policy: HealthPolicy) -> Iterator[str]:
-    if policy.enforcement is Enforcement.OBSERVE and tuple(policy.budgets) != DEFAULT_BUDGETS:
-        yield "spec.health.budgets has no effect while spec.health.enforcement is Observe: set enforcement to Jobs or "
-        "Nodes, or remove the budgets"
     off = {source.name.value for source in policy.sources if not source.enabled}
     if off >= {name.value for name in SourceName} and not policy.rules:
         yield "spec.health.sources switches off every source, and there are no rules: Muster finds no node unhealthy"
@@ -1319,7 +1388,7 @@ def _problems(policy: HealthPolicy) -> Iterator[str]:
                 f"({row.severity.value}) matches, too. The stronger counts: switch source {row.source} off, or remove "
                 "the rule"
             )
-    yield from _unknown_reasons(policy.observed_reasons)
+    yield from _unknown_reasons(policy.observed_reasons, "spec.health.observedReasons")
     for first_rule, second_rule in _overlaps(policy.rules):
         yield (
             f"spec.health.rules: {first_rule.name} ({first_rule.severity.value}) and {second_rule.name} "
@@ -1345,13 +1414,13 @@ def _named_reasons() -> Iterator[str]:
             yield from filter(_CAMEL_CASE.fullmatch, (*row.mark.type.split("|"), *row.mark.reason.split("|")))
 
 
-def _unknown_reasons(reasons: Iterable[str]) -> Iterator[str]:
+def _unknown_reasons(reasons: Iterable[str], path: str) -> Iterator[str]:
     for reason in reasons:
         if _NUMBERED.fullmatch(reason) or reason in _REASONS or _may_be_of_condition(reason):
             continue
         near = difflib.get_close_matches(reason, sorted(_REASONS), n=1)
         advice = f"did you mean {near[0]}?" if near else "docs/node-health.md lists the reasons"
-        yield f"spec.health.observedReasons: Muster makes no finding with the reason {reason}: {advice}"
+        yield f"{path}: Muster makes no finding with the reason {reason}: {advice}"
 
 
 def _may_be_of_condition(reason: str) -> bool:

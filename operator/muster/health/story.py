@@ -15,6 +15,7 @@ from muster.health.repairs import FAILED, UNPROVEN, is_held
 from muster.health.rulings import Act
 from muster.health.signs import FAILED_BURN_IN, REPAIR
 from muster.health.silence import AGENT_SILENT
+from muster.health.sources import Rules
 from muster.health.verdict import AWAITS_BURN_IN, REPEAT_OFFENDER, Conclusion, ObservedEffect, Verdict, node_fault
 
 MESSAGE_LENGTH, EFFECT_LENGTH = 1024, 256
@@ -47,24 +48,23 @@ _USED_AGAIN = {
     AGENT_SILENT: "when its agent is Ready again, or after {release}",
 }
 """By the reason of a verdict, when Muster uses the node again."""
-_ONLY_OBSERVES = "spec.health of the FleetPolicy only observes"
 
 
-def recorded_status(order: Order, enforcement: Enforcement) -> NodeHealthStatus:
+def recorded_status(order: Order, rules: Rules) -> NodeHealthStatus:
     """Return the operator's part of the status that a node's NodeHealth gets by an order."""
     verdict = order.verdict
     conclusion, record = verdict.conclusion, verdict.record
     return NodeHealthStatus(
         state=conclusion.state,
         reason=conclusion.reason,
-        message=status_message(order, enforcement),
+        message=status_message(order, rules),
         since=conclusion.since,
         recommended_action=verdict.follow_up.recommended_action,
         findings=list(conclusion.findings),
-        effect=effect_text(order, enforcement),
+        effect=effect_text(order, rules),
         exclusion=exclusion_of(verdict, order.effect),
         fault=node_fault(verdict),
-        suspicion=suspicion_of(verdict, enforcement),
+        suspicion=suspicion_of(verdict, rules.enforcement),
         incidents=list(record.incidents),
         offences=record.offences,
         earlier_offences=list(record.earlier_offences),
@@ -75,18 +75,18 @@ def recorded_status(order: Order, enforcement: Enforcement) -> NodeHealthStatus:
     )
 
 
-def effect_text(order: Order, enforcement: Enforcement) -> str:
+def effect_text(order: Order, rules: Rules) -> str:
     """Return what Muster did about a node, at most 256 characters: the text of NodeHealth's `status.effect`."""
     verdict, ruling, effect = order.verdict, order.ruling, order.effect
     conclusion = verdict.conclusion
     if not verdict.out:
-        return (
-            ""
-            if conclusion.would is None
-            else _cut(f"nothing: {_ONLY_OBSERVES} {conclusion.would.reason}", EFFECT_LENGTH)
-        )
-    if enforcement is Enforcement.OBSERVE and not effect.avoid:
-        return "nothing: spec.health.enforcement of the FleetPolicy is Observe"
+        if conclusion.would is None:
+            return ""
+        reason = conclusion.would.reason
+        path = rules.observed_path if reason in rules.observed_reasons else "spec.health"
+        return _cut(f"nothing: {path} of the FleetPolicy only observes {reason}", EFFECT_LENGTH)
+    if rules.enforcement is Enforcement.OBSERVE and not effect.avoid:
+        return _cut(f"nothing: {rules.enforcement_path} of the FleetPolicy is Observe", EFFECT_LENGTH)
     if ruling.act is Act.HOLD:
         stay = "running jobs stay" if effect.evacuate is Evacuate.NO else _EVACUATES[effect.evacuate]
         used = "given work only where no other node is left" if effect.last_choice else "excluded from placement"
@@ -99,16 +99,16 @@ def effect_text(order: Order, enforcement: Enforcement) -> str:
     return _cut("; ".join(part for part in parts if part), EFFECT_LENGTH)
 
 
-def status_message(order: Order, enforcement: Enforcement) -> str:
+def status_message(order: Order, rules: Rules) -> str:
     """Return the whole explanation of a verdict, at most 1,024 characters: the text of NodeHealth's `status.message`.
 
     Args:
         order: the verdict on a node, with what is done about it.
-        enforcement: of the policy.
+        rules: for the node.
     """
     verdict = order.verdict
     conclusion = verdict.conclusion
-    observed = "" if conclusion.would is None else observed_effect_text(conclusion.would, enforcement)
+    observed = "" if conclusion.would is None else observed_effect_text(conclusion.would, rules)
     if conclusion.state in (None, VerdictState.HEALTHY):
         sentences = (_sentence(part) for part in (conclusion.message, observed) if part)
         return _cut(" ".join(sentences), MESSAGE_LENGTH)
@@ -120,11 +120,11 @@ def status_message(order: Order, enforcement: Enforcement) -> str:
         parts.append(f"Other findings: {others}")
     if observed:
         parts.append(observed)
-    effect = effect_text(order, enforcement)
+    effect = effect_text(order, rules)
     if effect and verdict.out:
         parts.append(f"Muster: {effect}")
     elif conclusion.state is VerdictState.SUSPECT:
-        after = "" if enforcement is Enforcement.OBSERVE else ", after other nodes that are as near"
+        after = "" if rules.enforcement is Enforcement.OBSERVE else ", after other nodes that are as near"
         parts.append(f"Muster: nothing; the node stays in use{after}")
     to_do = _TO_DO[verdict.follow_up.recommended_action]
     if to_do:
@@ -134,25 +134,25 @@ def status_message(order: Order, enforcement: Enforcement) -> str:
     return _cut(" ".join(_sentence(part) for part in parts), MESSAGE_LENGTH)
 
 
-def observed_effect_text(would: ObservedEffect, enforcement: Enforcement) -> str:
+def observed_effect_text(would: ObservedEffect, rules: Rules) -> str:
     """Return the text about findings that are only observed: what would follow from them if they counted.
 
     Args:
         would: what would follow.
-        enforcement: of the policy.
+        rules: for the node.
     """
     observed_text = f"Only observed: {would.reason}" + (f": {_cut(would.message, 300)}" if would.message else "")
     state = f"If the FleetPolicy did not only observe this, the node would be {would.state}"
     if would.state is VerdictState.SUSPECT:
         then = "and be used after other nodes that are as near"
-    elif enforcement is Enforcement.OBSERVE:
-        then = "and Muster would do nothing, because spec.health.enforcement is Observe"
+    elif rules.enforcement is Enforcement.OBSERVE:
+        then = f"and Muster would do nothing, because {rules.enforcement_path} is Observe"
     elif would.in_charge:
         then = (
             f"and be left to {would.in_charge}: excluded from placement; {_WOULD_EVACUATE[Evacuate.AFTER_CHECKPOINT]}"
         )
     else:
-        taint = ", tainted" if enforcement is Enforcement.NODES else ""
+        taint = ", tainted" if rules.enforcement is Enforcement.NODES else ""
         then = f"and, within the budget, excluded from placement{taint}; {_WOULD_EVACUATE[would.evacuate]}"
     return f"{_sentence(observed_text)} {state} {then}. It uses no budget and is not charged to the machine"
 

@@ -6,8 +6,9 @@ Tests: tests/unit/controller/test_nodereconciler.py, tests/unit/health/test_orde
 from collections import Counter
 from collections.abc import Sequence
 
+from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.nodehealth import HealthIncident, Severity
-from muster.health.pools import pool_of
+from muster.health.pools import budget_pool_of
 from muster.health.situation import concerned
 from muster.health.sources import UNHEALTHY_TAINT
 from muster.health.verdict import Verdict
@@ -27,8 +28,9 @@ class NodeIndex:
     They are updated with each change of a node and not counted anew at each decision.
 
     Attributes:
+        policy: by which nodes are assigned to pools and domains, as `rebuild` has read it last.
         domains: by node, the path of its innermost topology domain.
-        pools: by node, its pool of like nodes.
+        pools: by node, the pool in which budgets count it.
         pool_sizes: by pool, its number of nodes.
         sizes: by pool and domain path, the number of nodes.
         tainted: names of the nodes that bear Muster's taint.
@@ -36,6 +38,7 @@ class NodeIndex:
     """
 
     def __init__(self) -> None:
+        self.policy = FleetPolicySpec()
         self.domains: dict[str, DomainPath] = {}
         self.pools: dict[str, str] = {}
         self.pool_sizes: Counter[str] = Counter()
@@ -49,7 +52,7 @@ class NodeIndex:
         Args:
             name: of the node.
             node: as last read; None: the node does not exist any more.
-            fleet: its policy names the topology labels and the accelerator. A node outside its scope counts as none.
+            fleet: a node outside its scope counts as none.
         """
         if name in fleet.outside:
             node = None
@@ -58,8 +61,8 @@ class NodeIndex:
             self.sizes[pool, previous_path] -= 1
             self.pool_sizes[pool] -= 1
         if node is not None:
-            path = self.domains[name] = domain_path(node, fleet.policy.topology.labels)
-            pool = self.pools[name] = pool_of(node, fleet.policy.accelerator_resource)
+            path = self.domains[name] = domain_path(node, self.policy.topology.labels)
+            pool = self.pools[name] = budget_pool_of(node, self.policy)
             self.sizes[pool, path] += 1
             self.pool_sizes[pool] += 1
         (self.tainted.add if node is not None and is_tainted(node) else self.tainted.discard)(name)
@@ -72,7 +75,12 @@ class NodeIndex:
             self.incidents.pop(name, None)
 
     def rebuild(self, fleet: Fleet) -> None:
-        """Compute the domains, pools and sizes of all nodes anew, because the policy's topology has changed."""
+        """Take in the fleet's policy, and compute the domains, pools and sizes of all nodes anew.
+
+        Rules and pools change together: a node of a pool that the rules do not know would be treated by those of the
+        fleet.
+        """
+        self.policy = fleet.policy
         self.sizes.clear()
         self.domains.clear()
         self.pools.clear()

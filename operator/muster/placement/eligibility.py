@@ -182,10 +182,8 @@ def reluctance(node: NodeView, needs: Requirements, fleet: Fleet) -> int:
 
 def binding_of(node: NodeView, fleet: Fleet) -> Binding:
     """Whether Muster or the scheduler binds pods to this node, by the first pool that the node is in."""
-    for pool in fleet.policy.pools:
-        if all(node.labels.get(key) == value for key, value in pool.node_selector.items()):
-            return pool.binding
-    return Binding.SCHEDULER
+    pool = fleet.policy.pool_of(node.labels)
+    return Binding.SCHEDULER if pool is None else pool.binding
 
 
 def lacking(node: NodeView, needs: Requirements, fleet: Fleet) -> Refusal | None:

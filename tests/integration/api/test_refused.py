@@ -54,6 +54,13 @@ def budget(name: str, entry: Any, says: str) -> Case:
     return Case(f"{path}[].{name}", {path: [entry]}, (f"{path}[0].{name}", says))
 
 
+def pool_health(field: str, health: Any, *says: str) -> Case:
+    """A bad part of a pool's health; `field` is its path within health, "" for health itself."""
+    path = f"health{field}"
+    changes = {"spec.pools": [{"name": "a", "health": health}]}
+    return Case(f"spec.pools[].{path}", changes, (f"spec.pools[0].{path}".replace("[].", "[0]."), *says))
+
+
 def plain(path: str, value: Any) -> tuple[str, Case]:
     """A field that needs the launcher, in a mode without it."""
     name = path.rpartition(".")[2]
@@ -451,6 +458,99 @@ POLICIES: dict[str, Case] = {
         {"spec.pools": [{"name": "a", "binding": "direct"}]},
         ("spec.pools[0].binding", f'{SUPPORTED}"Scheduler", "Direct"'),
     ),
+    **{
+        name: pool_health(field, health, *says)
+        for name, field, health, says in (
+            ("a pool's health that is text", "", "Observe", ("must be of type object",)),
+            (
+                "a pool's enforcement in lower case",
+                ".enforcement",
+                {"enforcement": "nodes"},
+                (f'{SUPPORTED}"Observe", "Jobs", "Nodes"',),
+            ),
+            (
+                "more budgets of a pool than the list may have",
+                ".budgets",
+                {"budgets": [{"nodes": "1"}] * 17},
+                ("have at most 16 items",),
+            ),
+            (
+                "budgets of a pool with different windows",
+                ".budgets",
+                {"budgets": [{"nodes": "1", "windowSeconds": 60}, {"nodes": "2", "windowSeconds": 600}]},
+                ("all budgets with windowSeconds need the same value: write one number of seconds into all of them",),
+            ),
+            ("a pool's budget without nodes", ".budgets[].nodes", {"budgets": [{}]}, (MISSING,)),
+            (
+                "a pool's budget beyond all nodes",
+                ".budgets[].nodes",
+                {"budgets": [{"nodes": "101%"}]},
+                ('in quotes, e.g. "4" or "10%"',),
+            ),
+            (
+                "a pool's budget of no node",
+                ".budgets[].nodes",
+                {"budgets": [{"nodes": "0"}]},
+                ("or the enforcement in the pool's health",),
+            ),
+            (
+                "a pool's budget with too short a window",
+                ".budgets[].windowSeconds",
+                {"budgets": [{"nodes": "1", "windowSeconds": 9}]},
+                ("should be greater than or equal to 10",),
+            ),
+            (
+                "a pool's budget per domain with a window",
+                ".budgets[].windowSeconds",
+                {"budgets": [{"nodes": "1", "per": "Domain", "windowSeconds": 60}]},
+                ("leave windowSeconds out",),
+            ),
+            (
+                "a pool's budget of something else",
+                ".budgets[].per",
+                {"budgets": [{"nodes": "1", "per": "Rack"}]},
+                ("Unsupported value",),
+            ),
+            (
+                "a pool's budget per cause with reasons",
+                ".budgets[].reasons",
+                {"budgets": [{"nodes": "1", "per": "Cause", "reasons": ["UncertainFault"]}]},
+                ("leave reasons out",),
+            ),
+            (
+                "a pool's budget for repairs and for faults",
+                ".budgets[].reasons",
+                {"budgets": [{"nodes": "1", "reasons": ["RepairByOthers", "UncertainFault"]}]},
+                ("leave per, windowSeconds and other reasons out",),
+            ),
+            ("a pool's quarantine that is a number", ".quarantine", {"quarantine": 3}, ("must be of type object",)),
+            ("a pool's quarantine of nothing", ".quarantine.incidents", {"quarantine": {}}, (MISSING,)),
+            (
+                "a pool's quarantine below its least",
+                ".quarantine.incidents",
+                {"quarantine": {"incidents": 0}},
+                ("should be greater than or equal to 1",),
+            ),
+            (
+                "a pool's observed reasons that are text",
+                ".observedReasons",
+                {"observedReasons": "Xid79"},
+                ("must be of type array",),
+            ),
+            (
+                "a pool's observed reason twice",
+                ".observedReasons",
+                {"observedReasons": ["Xid79", "Xid79"]},
+                ("[1]: Duplicate value",),
+            ),
+            (
+                "a pool's observed reason in lower case",
+                ".observedReasons",
+                {"observedReasons": ["xid79"]},
+                ("write the reason of a finding as NodeHealth shows it, e.g. PcieReplay",),
+            ),
+        )
+    },
     "placement that is text": one("spec.placement", "spread", "must be of type object"),
     "accelerator nodes for others in lower case": one(
         "spec.placement.acceleratorNodesForOtherJobs", "never", f'{SUPPORTED}"Never", "WhenFree"'

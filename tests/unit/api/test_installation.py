@@ -52,3 +52,18 @@ def test_who_observes_changes_no_node() -> None:
 
 def test_a_policy_that_asks_for_nothing_is_met_by_every_profile() -> None:
     assert [profile.unmet(FleetPolicySpec()) for profile in InstallationProfile] == [""] * 4
+
+
+def test_what_pools_ask_for_is_bounded_and_named_too() -> None:
+    pools = [
+        {"name": "a", "health": {"enforcement": "Nodes"}},
+        {"name": "b", "health": {"enforcement": "Jobs"}},
+        {"name": "c", "health": {}},
+        {"name": "d"},
+    ]
+    policy = FleetPolicySpec.model_validate({"pools": pools})
+    enforcements = [pool.health and pool.health.enforcement for pool in OBSERVE.bounded(policy).pools]
+    assert enforcements == [Enforcement.OBSERVE, Enforcement.OBSERVE, None, None]
+    assert HEALTH.bounded(policy).pools == policy.pools
+    assert "asks for by spec.pools[a].health.enforcement. Install profile health," in OBSERVE.unmet(policy)
+    assert HEALTH.unmet(policy) == ""

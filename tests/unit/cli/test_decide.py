@@ -167,6 +167,24 @@ def test_a_failure_half_way_says_what_was_done(api: Any, command: Run) -> None:
     assert "done" not in failed(command("cordon", "gpu-1", "--reason", "liquid"))
 
 
+def test_each_node_is_treated_as_its_pool(api: Any, command: Run) -> None:
+    put_nodes(api, "gpu-1", "gpu-2")
+    pools = [{"name": "first", "nodeSelector": {"kubernetes.io/hostname": "gpu-1"}, "health": {"enforcement": "Nodes"}}]
+    policy = {"metadata": {"name": "default", "resourceVersion": "1"}, "spec": {"pools": pools}}
+    path = "/apis/muster.dev/v1alpha1/fleetpolicies/default"
+    del api.errors[path]
+    api.put(path, policy)
+    ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+    labels = {"gpu-1": {"kubernetes.io/hostname": "gpu-1"}, "gpu-2": {}}
+    nodes = [{"metadata": {"name": n, "resourceVersion": "1", "labels": labels[n]}, "status": ready} for n in labels]
+    api.lists("/api/v1/nodes", *nodes)
+    found = json.loads(command("cordon", "gpu-1", "gpu-2", "--reason", "liquid", "-o", "json").stdout)
+    assert [node["consequences"][-1] for node in found["nodes"]] == [
+        "the taint muster.dev/unhealthy keeps new pods of other systems away, too",
+        "new pods of other systems still come: kubectl cordon keeps them away, too",
+    ]
+
+
 def test_who_may_not_see_jobs_or_policy_may_decide_all_the_same(api: Any, command: Run) -> None:
     put_nodes(api, "gpu-1")
     api.errors[JOBS] = forbidden("trainingjobs", "muster.dev", "at the cluster scope")

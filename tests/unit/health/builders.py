@@ -224,6 +224,9 @@ class Stored:
     def mark(self, name: str, *conditions: ConditionView) -> None:
         self.facts[name] = replace(self.facts[name], conditions=conditions)
 
+    def rules_of(self, name: str) -> Rules:
+        return self.rules.of_pool(self.pools.get(name, ""))
+
     def step(
         self, now: datetime, crash_before_taints: bool = False
     ) -> tuple[dict[str, Verdict], dict[str, Ruling], dict[str, Effect], Breaker]:
@@ -236,7 +239,7 @@ class Stored:
                 NodeWorld(
                     self.facts[name],
                     self.healths[name],
-                    self.rules,
+                    self.rules_of(name),
                     now,
                     memory=memory,
                     reports=self.words.get(name, []),
@@ -263,7 +266,7 @@ class Stored:
                 if ruling.act is Act.TAKE:
                     self.taken_at.append((now, name))
             self.healths[name] = written(self.healths[name], verdicts[name])
-        effects = {name: effect(verdicts[name], rulings[name], self.rules.enforcement) for name in verdicts}
+        effects = {name: effect(verdicts[name], rulings[name], self.rules_of(name).enforcement) for name in verdicts}
         if not crash_before_taints:
             self.tainted = {name for name, what in effects.items() if what.taint}
         return verdicts, rulings, effects, breaker

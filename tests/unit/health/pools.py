@@ -9,16 +9,35 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from tests.unit.health.builders import NOW, Stored, after, evidence, rules
 
-from muster.api.fleetpolicy import DEFAULT_BUDGETS
+from muster.api.fleetpolicy import DEFAULT_BUDGETS, DisruptionBudget, FleetPolicySpec
 from muster.api.nodehealth import Evidence, HealthIncident
 from muster.health.budgets import Budgets
 from muster.health.pools import MAX_POOLS, WITHOUT, pools_with_own_budget
 from muster.health.rulings import Act
+from muster.health.sources import Rules
 from muster.world.views import ConditionView
 
 GPU_POOL = "nvidia.com/gpu NVIDIA-H200"
 NODES: dict[str, Any] = {"enforcement": "Nodes"}
 DEFAULT = Budgets.from_policy(DEFAULT_BUDGETS)
+SMALL_POOL, WATCHED_POOL = f"small: {GPU_POOL}", f"watched: {GPU_POOL}"
+SMALL_BUDGETS = [
+    {"nodes": "3"},
+    {"nodes": "2", "reasons": ["UncertainFault"]},
+    {"nodes": "2", "windowSeconds": 300},
+    {"nodes": "1", "windowSeconds": 300, "reasons": ["UncertainFault"]},
+]
+BY_POOL = FleetPolicySpec.model_validate(
+    {
+        "health": NODES,
+        "pools": [
+            {"name": "small", "health": {"budgets": SMALL_BUDGETS}},
+            {"name": "watched", "health": {"enforcement": "Observe"}},
+        ],
+    }
+)
+"""The fleet taints; one pool has budgets of its own, and of another one nodes are only reported."""
+SMALL = Budgets.from_policy([DisruptionBudget.model_validate(each) for each in SMALL_BUDGETS])
 
 
 def off_the_bus(at: float = 0, boot: str = "boot-1") -> list[Evidence]:
@@ -91,14 +110,20 @@ def assert_that_a_label_spreads_over_one_rack_of_two(rack: int) -> None:
 
 
 class Alarms(RuleBasedStateMachine):
-    """False alarms of several sources on any nodes of two pools, real faults among them, and any time in between."""
+    """False alarms of several sources on any nodes of four pools, real faults among them, and any time in between."""
 
-    @initialize(gpu=st.integers(2, 24), cpu=st.integers(0, 60), per_domain=st.sampled_from([0, 5]))
-    def begin(self, gpu: int, cpu: int, per_domain: int) -> None:
-        self.fleet = Stored.of(gpu + cpu, rules(**NODES), per_domain)
-        self.fleet.pools = {
-            name: GPU_POOL if number < gpu else WITHOUT for number, name in enumerate(sorted(self.fleet.facts))
-        }
+    @initialize(
+        gpu=st.integers(2, 24),
+        small=st.integers(0, 12),
+        watched=st.integers(0, 6),
+        cpu=st.integers(0, 42),
+        per_domain=st.sampled_from([0, 5]),
+    )
+    def begin(self, gpu: int, small: int, watched: int, cpu: int, per_domain: int) -> None:
+        sizes = {GPU_POOL: gpu, SMALL_POOL: small, WATCHED_POOL: watched, WITHOUT: cpu}
+        pools = [pool for pool, size in sizes.items() for _ in range(size)]
+        self.fleet = Stored.of(len(pools), Rules.from_policy(BY_POOL), per_domain)
+        self.fleet.pools = dict(zip(sorted(self.fleet.facts), pools, strict=True))
         self.now = NOW
 
     def _step(self) -> dict[str, Any]:
@@ -152,7 +177,7 @@ class Alarms(RuleBasedStateMachine):
         ]
         self.fleet.report(name, *off_the_bus((self.now - NOW).total_seconds(), ""))
         rulings = self._step()
-        if not certain and not recent:
+        if not certain and not recent and self.fleet.pools[name] != WATCHED_POOL:
             assert rulings[name].act is Act.TAKE, rulings[name].why
 
     def _open(self, name: str) -> HealthIncident | None:
@@ -161,11 +186,19 @@ class Alarms(RuleBasedStateMachine):
         return last if last is not None and last.cleared_time is None and last.taken_out_time is not None else None
 
     @invariant()
+    def nothing_is_done_where_the_policy_observes(self) -> None:
+        watched = {name for name, pool in self.fleet.pools.items() if pool == WATCHED_POOL}
+        assert not watched & self.fleet.tainted
+        assert not any(self._open(name) for name in watched)
+
+    @invariant()
     def no_budget_is_exceeded(self) -> None:
-        window = timedelta(seconds=600)
         sizes = Counter(self.fleet.pools.values())
         for pool, size in sizes.items():
-            per_window, cap = DEFAULT.in_window(size), DEFAULT.at_once(size)
+            budgets, window = (
+                (SMALL, timedelta(seconds=300)) if pool == SMALL_POOL else (DEFAULT, timedelta(minutes=10))
+            )
+            per_window, cap = budgets.in_window(size), budgets.at_once(size)
             names = [name for name, its in self.fleet.pools.items() if its == pool]
             taken = [(moment, name) for moment, name in self.fleet.taken_at if name in names]
             for moment, _ in taken:  # a node that is taken out again counts once
@@ -179,4 +212,4 @@ class Alarms(RuleBasedStateMachine):
             of = Counter(self.fleet.domains.get(name) for name in names)
             for domain, count in domains.items():
                 if domain is not None:
-                    assert count <= DEFAULT.in_domain(of[domain]).total
+                    assert count <= budgets.in_domain(of[domain]).total

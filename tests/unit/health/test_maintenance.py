@@ -305,12 +305,12 @@ class TestWhatIsDone:
         fleet = self.fleet(1)
         verdicts, rulings, effects, _ = fleet.step(after(1.5 * HOUR))
         (name,) = verdicts
-        text = status_message(Order(name, verdicts[name], rulings[name], effects[name]), fleet.rules.enforcement)
+        text = status_message(Order(name, verdicts[name], rulings[name], effects[name]), fleet.rules)
         assert text.startswith(f"{AHEAD}: maintenance window rack-7 is about to start")
         assert "running jobs are evacuated after their next checkpoint" in text
         assert "Muster uses the node again after 2026-11-20 13:41 UTC" in text
         verdicts, rulings, effects, _ = fleet.step(after(HOUR))
-        said = effect_text(Order(name, verdicts[name], rulings[name], effects[name]), fleet.rules.enforcement)
+        said = effect_text(Order(name, verdicts[name], rulings[name], effects[name]), fleet.rules)
         assert said == "excluded from placement; running jobs stay"
 
 

@@ -8,7 +8,6 @@ import pytest
 from tests.unit.health.builders import Stored, after, evidence, rules
 
 from muster.api.base import ObjectMeta
-from muster.api.fleetpolicy import Enforcement
 from muster.api.nodehealth import CheckOutcome, CheckResult, NodeHealth, NodeHealthStatus, Offences
 from muster.api.preflight import Profile
 from muster.health.node_plan import ChangeTaint, NodePlan, Present, plan_node
@@ -33,7 +32,7 @@ def an_order(*codes: int, observes: Sequence[str] = ()) -> tuple[Order, Present]
 
 
 def planned(order: Order, present: Present, **changes: Any) -> NodePlan:
-    return plan_node(order, replace(present, **changes), Enforcement.NODES)
+    return plan_node(order, replace(present, **changes), rules(enforcement="Nodes"))
 
 
 def recorded(order: Order, present: Present) -> Present:

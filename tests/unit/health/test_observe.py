@@ -58,7 +58,7 @@ def order(verdict: Verdict, enforcement: Enforcement) -> Order:
 
 
 def told(verdict: Verdict, enforcement: Enforcement = Enforcement.NODES) -> str:
-    return status_message(order(verdict, enforcement), enforcement)
+    return status_message(order(verdict, enforcement), rules(enforcement=enforcement, **XID_OBSERVED))
 
 
 class TestNothingFollows:
@@ -282,7 +282,7 @@ class TestTold:
         assert "would be Unhealthy" in text
         assert says in text
         assert "uses no budget and is not charged to the machine" in text
-        did = effect_text(order(verdict, enforcement), enforcement)
+        did = effect_text(order(verdict, enforcement), rules(enforcement=enforcement, **XID_OBSERVED))
         assert did == "nothing: spec.health of the FleetPolicy only observes Xid79"
         assert len(did) <= EFFECT_LENGTH
 

@@ -315,7 +315,7 @@ class TestVerdict:
     def test_people_read_what_it_waits_for(self, health: NodeHealth, repair: RepairStatus, words: str) -> None:
         verdict = judged(health, 30, repair)
         order = Order("n", verdict, Ruling(Act.TAKE), Effect(avoid=True, taint=True))
-        text = status_message(order, rules().enforcement)
+        text = status_message(order, rules())
         assert words in text
 
     def test_looks_that_follow_say_the_same(self) -> None:

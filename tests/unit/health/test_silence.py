@@ -51,14 +51,14 @@ def test_many_at_once_are_no_nodes_fault(silent: int, heard: int, percent: int, 
     well = [f"h{number}" for number in range(heard)]
     pools = dict.fromkeys((*quiet, *well), "p")
     assert pools_silent_at_once(
-        quiet, Pools(pools, {"p": len(pools)}), well, lambda nodes: max(1, nodes * percent // 100)
+        quiet, Pools(pools, {"p": len(pools)}), well, lambda _pool, nodes: max(1, nodes * percent // 100)
     ) == ({"p": silent} if crowd else {})
 
 
 def test_a_moments_silence_does_not_count_and_each_pool_counts_by_itself() -> None:
     quiet = {"a": AgentSilence(31, 31), "b": AgentSilence(29, 29), "c": AgentSilence(31, 31)}
     pools = Pools({"a": "p", "b": "p", "c": "q", "d": "p"}, {"p": 3, "q": 1})
-    assert pools_silent_at_once(quiet, pools, ["d"], lambda _: 1) == {"q": 1}
+    assert pools_silent_at_once(quiet, pools, ["d"], lambda *_: 1) == {"q": 1}
 
 
 @pytest.mark.parametrize(("was_away", "is_away", "weighs"), [(True, False, AVOIDED), (False, True, None)])
@@ -69,7 +69,7 @@ def test_a_silence_counts_anew_when_its_node_comes_or_goes(
     contacts.note_ready("another")
     contacts.note_silent("n", 0.0, paused=was_away)
     assert contacts.note_silent("n", 10.0, paused=is_away)
-    contacts.changed(5000.0, Pools({}, {"": 100}), lambda _: 5, lambda _: "silent")
+    contacts.changed(5000.0, Pools({}, {"": 100}), lambda *_: 5, lambda _: "silent")
     silence = contacts.silence_of("n")
     assert silence is not None
     assert silence.weighs is weighs
@@ -84,7 +84,7 @@ def test_an_agent_that_falls_silent_without_a_pod_counts_from_then_on() -> None:
     assert not contacts.note_silent("n", 1005.0, paused=False)
     assert contacts.ready == {"another"}
     for now, weighs in ((1119.0, None), (1120.0, SUSPECT)):
-        contacts.changed(now, Pools({}, {"": 100}), lambda _: 5, lambda _: "silent")
+        contacts.changed(now, Pools({}, {"": 100}), lambda *_: 5, lambda _: "silent")
         silence = contacts.silence_of("n")
         assert silence is not None
         assert silence.weighs is weighs

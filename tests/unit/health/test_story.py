@@ -21,7 +21,7 @@ def told(fleet: Stored, at: float = 60, node: str = NODE) -> tuple[str, str]:
     """Message and effect."""
     verdicts, rulings, effects, _ = fleet.step(after(at))
     order = Order(node, verdicts[node], rulings[node], effects[node])
-    return status_message(order, fleet.rules.enforcement), effect_text(order, fleet.rules.enforcement)
+    return status_message(order, fleet.rules), effect_text(order, fleet.rules)
 
 
 def fleet(count: int = 10, **health: Any) -> Stored:

@@ -60,7 +60,7 @@ def exclusion_for(node: NodeView) -> Exclusion | None:
     names = [each.name for each in nodes]
     orders, _ = decide(View(NOW, rules, verdict_index, node_index, {node.name}, Circumstances(names, {}, {})))
     order = next(order for order in orders if order.name == node.name)
-    return fitness_of(recorded_status(order, rules.enforcement)).exclusion
+    return fitness_of(recorded_status(order, rules)).exclusion
 
 
 def read(marks: dict[str, Any]) -> Any:

@@ -49,6 +49,7 @@ class Keeper:
 
     def _adopt(self) -> None:
         self.engine = Engine()
+        self.engine.node_index.rebuild(self.fleet)
         self.dirty: set[str] = set()  # nodes to be judged
         self.in_force: dict[str, InForce] = {}
         self.agents = AgentContacts()
@@ -57,8 +58,6 @@ class Keeper:
         """Another operator takes over: it knows what is on record, and of silences only what begins now."""
         before = self.agents
         self._adopt()
-        for name, node in self.fleet.nodes.items():
-            self.engine.node_index.set_node(name, node, self.fleet)
         for name, health in self.health.items():
             self._recorded(name, health)
         self.agents.ready = before.ready
@@ -70,6 +69,10 @@ class Keeper:
         """What is in force for a node."""
         found = self.in_force.get(name)
         return Effect() if found is None else found.effect
+
+    def rules_of(self, name: str) -> Rules:
+        """The rules for a node: those of its pool."""
+        return self.rules.of_pool(self.engine.node_index.pools.get(name, ""))
 
     def verdict(self, name: str) -> Verdict | None:
         return self.engine.verdict_index.verdicts.get(name)
@@ -131,9 +134,7 @@ class Keeper:
         self.looks += 1
         moment = _time(now)
         pools = Pools(self.engine.node_index.pools, self.engine.node_index.pool_sizes)
-        self.dirty.update(
-            self.agents.changed(now, pools, self.rules.budgets.window_limit, lambda _: "its agent is not Ready")
-        )
+        self.dirty.update(self.agents.changed(now, pools, self.rules.window_limit, lambda _: "its agent is not Ready"))
         names = (self.dirty | self.engine.woken(moment)) & self.fleet.nodes.keys()
         self.dirty.clear()
         for name in sorted(names):
@@ -149,7 +150,7 @@ class Keeper:
             NodeWorld(
                 NodeFacts.from_node(self.fleet.nodes[name]),
                 self.record_of(name),
-                self.rules,
+                self.rules_of(name),
                 moment,
                 memory=self.engine.memory,
                 burn_ins=self.burned.get(name, ()),
@@ -163,7 +164,7 @@ class Keeper:
         name, verdict = order.name, order.verdict
         self.engine.verdict_index.set_verdict(name, verdict)
         status = self.record_of(name).status
-        ours = recorded_status(order, self.rules.enforcement)
+        ours = recorded_status(order, self.rules_of(name))
         ours = ours.model_copy(update={"evidence": status.evidence, "agent": status.agent})
         if ours != status:
             # As it comes back from the API server.
