@@ -1651,6 +1651,19 @@ REASONS: tuple[Reason, ...] = (
         "Correct the selector.",
     ),
     Reason(
+        "PoolEmpty",
+        Topic.POLICY,
+        POLICY_EVENT,
+        "A pool of `spec.pools` with [`health`](docs/node-health.md#by-pool) has no node. The labels of its "
+        "`nodeSelector` are on no node in the scope, or only on nodes that belong to an earlier pool.",
+        "The `health` of that pool applies to no node. Those that were meant are treated by `spec.health`, or as the "
+        "earlier pool says.",
+        "Correct the selector, or move the pool up in the list. Where the pool is empty on purpose, nothing.",
+        "FleetPolicy default: spec.pools[canary] has no node, so its health applies to none: no node has the labels of "
+        "its nodeSelector, or an earlier pool has those that do. Correct the selector, or move the pool up in the "
+        "list.",
+    ),
+    Reason(
         "JobsOutsideScope",
         Topic.POLICY,
         POLICY_EVENT,

@@ -191,6 +191,7 @@ class NodeReconciler:
         if self._worlds.apply_policy():
             self._reports.contradictions(self._worlds.rules.problems)
         self._reports.scope()
+        self._reports.pools(self._worlds.rules.entries, self._engine.node_index)
 
     async def _assessed(self, due: Iterable[str], failed: set[str], now: datetime) -> set[str]:
         """Judge these nodes; returns the names of those whose verdict asks for something that may not be in force yet.

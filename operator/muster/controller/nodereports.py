@@ -12,6 +12,8 @@ from prometheus_client import Gauge
 from muster.controller.cluster import Cluster
 from muster.controller.policyevents import record_policy_event
 from muster.health.figures import Breaker
+from muster.health.pools import entry_of
+from muster.health.verdict_index import NodeIndex
 from muster.kube.decode import Undecodable
 from muster.kube.events import NORMAL, WARNING, EventRecorder, Regarding
 
@@ -37,6 +39,7 @@ class NodeReports:
         self._policy_problem = ""
         self._policy_unmet = ""
         self._is_scope_empty = False
+        self._empty_pools: set[str] = set()  # those of spec.pools with health
         self._jobs_outside: set[str] = set()  # uids of the jobs with workers there
         self._refuted: set[str] = set()
         self._held: frozenset[tuple[str, str]] = frozenset()  # pools with causes and kinds of budgets
@@ -141,6 +144,24 @@ class NodeReports:
             )
             log.warning("scope empty", message=text)
             record_policy_event(self._cluster, self._events, WARNING, "ScopeEmpty", text)
+
+    def pools(self, entries: Collection[str], index: NodeIndex) -> None:
+        """Report the pools with health that have no node.
+
+        Args:
+            entries: the names of the pools of `spec.pools` that have health.
+            index: the nodes with their pools.
+        """
+        filled = {entry_of(pool) for pool, size in index.pool_sizes.items() if size > 0}
+        old, self._empty_pools = self._empty_pools, set(entries) - filled if filled else set()
+        for name in sorted(self._empty_pools - old):
+            text = (
+                f"FleetPolicy default: spec.pools[{name}] has no node, so its health applies to none: no node has the "
+                "labels of its nodeSelector, or an earlier pool has those that do. Correct the selector, or move the "
+                "pool up in the list."
+            )
+            log.warning("pool empty", pool=name, message=text)
+            record_policy_event(self._cluster, self._events, WARNING, "PoolEmpty", text)
 
     def jobs_outside(self, changed: Collection[str]) -> None:
         """Report the jobs of which the scope or a changed node's labels have left workers outside, each once."""

@@ -7,7 +7,7 @@ each system, as of 2026; docs/node-health.md shows the table.
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TypeAlias
@@ -1193,6 +1193,11 @@ class Rules:
     def of_pool(self, pool: str) -> "Rules":
         """Return the rules for the nodes of a pool, by its name as `muster.health.pools.budget_pool_of` returns it."""
         return self._of_entries.get(entry_of(pool), self)
+
+    @property
+    def entries(self) -> Collection[str]:
+        """The names of the entries of `spec.pools` that have rules of their own."""
+        return self._of_entries.keys()
 
     @property
     def longest_window_seconds(self) -> int:

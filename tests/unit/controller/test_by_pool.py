@@ -113,6 +113,21 @@ async def test_a_refused_taint_names_the_field_that_asks_for_it(monkeypatch: pyt
     assert any("or set spec.pools[a].health.enforcement to Jobs." in note for note in notes)
 
 
+async def test_a_pool_that_has_no_node_is_reported_once_until_it_has_one(stage: Stage) -> None:
+    assert "PoolEmpty" not in stage.told.policies
+    own = [pool("a", enforcement="Nodes"), pool("all"), pool("b", enforcement="Observe"), {"name": "plain"}]
+    own[1]["nodeSelector"] = {}
+    stage.policy_of(pools=own)
+    await stage.look()
+    await stage.look()
+    assert stage.told.policies == ["PoolEmpty"], "the pool before it has the node"
+    stage.policy_of(pools=[own[2]])
+    await stage.look()
+    stage.policy_of(pools=own)
+    await stage.look()
+    assert stage.told.policies == ["PoolEmpty", "PoolEmpty"]
+
+
 async def test_a_pool_that_gets_another_name_is_not_treated_as_the_fleet_meanwhile(stage: Stage) -> None:
     """A node that changes between a new policy and the next look stays in a pool that the rules know."""
     renamed = {**pool("b", enforcement="Observe"), "name": "c"}

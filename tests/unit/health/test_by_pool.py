@@ -335,4 +335,5 @@ class TestProblems:
 def test_a_policy_without_health_by_pool_is_that_of_the_fleet() -> None:
     rules = Rules.from_policy(policy({"enforcement": "Nodes"}, plain=None))
     assert rules.of_pool(GPU_POOL) is rules
+    assert list(rules.entries) == []
     assert Rules.from_policy(BY_POOL).of_pool(GPU_POOL).enforcement is Enforcement.NODES
