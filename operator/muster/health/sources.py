@@ -1176,7 +1176,8 @@ class Rules:
             for pool in policy.pools
             if pool.health is not None
         }
-        return replace(fleet, _of_entries=of_entries)
+        idle = _idle_budgets([fleet, *of_entries.values()])
+        return replace(fleet, _of_entries=of_entries, problems=(*idle, *fleet.problems))
 
     def _with(self, entry: str, health: PoolHealth) -> "Rules":
         """Return these rules with what an entry of `spec.pools` sets, without its budgets."""
@@ -1348,31 +1349,25 @@ def _may_say(row: Row, finding: Finding) -> bool:
 
 
 def problems(policy: FleetPolicySpec) -> tuple[str, ...]:
-    """Return what in a policy's health contradicts itself or can have no effect, with what to do about it, as messages
-    for users."""
-    return (*_idle_budgets(policy), *_problems(policy.health), *_unknown_reasons_of_pools(policy))
+    """Return what in a policy's health contradicts itself, apart from budgets that have no effect, with what to do
+    about it, as messages for users."""
+    return (*_problems(policy.health), *_unknown_reasons_of_pools(policy))
 
 
-def _idle_budgets(policy: FleetPolicySpec) -> Iterator[str]:
-    """Yield the budgets that have no effect, because Muster only observes where they would count."""
-    fleet, parts = policy.health, {pool.name: pool.health for pool in policy.pools if pool.health is not None}
-    set_by = {name: f"spec.pools[{name}].health" if part.enforcement else "spec.health" for name, part in parts.items()}
-    enforcements = {name: part.enforcement or fleet.enforcement for name, part in parts.items()}
-    are_used = fleet.enforcement is not Enforcement.OBSERVE or any(
-        part.budgets is None and enforcements[name] is not Enforcement.OBSERVE for name, part in parts.items()
-    )
-    if not are_used and tuple(fleet.budgets) != DEFAULT_BUDGETS:
-        yield _idle_budgets_text("spec.health", "spec.health")
-    for name, part in parts.items():
-        if part.budgets is not None and enforcements[name] is Enforcement.OBSERVE:
-            yield _idle_budgets_text(f"spec.pools[{name}].health", set_by[name])
+def _idle_budgets(every: Sequence[Rules]) -> Iterator[str]:
+    """Yield the budgets that have no effect, because Muster only observes where they would count.
 
-
-def _idle_budgets_text(path: str, set_by: str) -> str:
-    return (
-        f"{path}.budgets has no effect while {set_by}.enforcement is Observe: set enforcement to Jobs or Nodes, or "
-        "remove the budgets"
-    )
+    Args:
+        every: the rules of the fleet, and those of the pools.
+    """
+    for path in dict.fromkeys(rules.budgets.path for rules in every):
+        using = [rules for rules in every if rules.budgets.path == path]
+        is_idle = all(rules.enforcement is Enforcement.OBSERVE for rules in using)
+        if is_idle and using[0].budgets != Budgets.from_policy(DEFAULT_BUDGETS):
+            yield (
+                f"{path} has no effect while {using[0].enforcement_path} is Observe: set enforcement to Jobs or Nodes, "
+                "or remove the budgets"
+            )
 
 
 def _unknown_reasons_of_pools(policy: FleetPolicySpec) -> Iterator[str]:
