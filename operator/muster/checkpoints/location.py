@@ -47,10 +47,10 @@ def place_of(job: TrainingJob) -> str:
     container = worker_container(job) or {}
     if is_url(directory):
         return f"{absolute(directory)} {_store_of(container, directory)}"
-    mount = _mount_of(container, normpath(directory))
-    if mount is None or not _storage(job, _volume_of(job, mount)):
-        return ""
-    return location(job, normpath(directory))
+    path = normpath(directory)
+    mount = _mount_of(container, path)
+    storage = _storage(job, _volume_of(job, mount)) if mount is not None else ""
+    return _within(storage, mount, path) if mount is not None and storage else ""
 
 
 def saves_to(job: TrainingJob) -> str:
@@ -90,9 +90,15 @@ def location(job: TrainingJob, path: str) -> str:
         path: absolute, without needless parts.
     """
     mount = _mount_of(worker_container(job) or {}, path)
-    if mount is None or mount.get("subPathExpr"):
+    if mount is None:
         return ""
-    storage = _storage(job, _volume_of(job, mount)) or f"volume {mount.get('name')}"
+    return _within(_storage(job, _volume_of(job, mount)) or f"volume {mount.get('name')}", mount, path)
+
+
+def _within(storage: str, mount: Mapping[str, Any], path: str) -> str:
+    """Return the storage, and where below it a path lies that is on this mount of it; "": that is not known."""
+    if mount.get("subPathExpr"):
+        return ""
     inner = path[len(normpath(str(mount["mountPath"])).rstrip("/")) :]
     return f"{storage}:{normpath('/' + str(mount.get('subPath') or '') + '/' + inner)}"
 

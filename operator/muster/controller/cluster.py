@@ -112,6 +112,16 @@ class JobMemory:
     reported_class: str = ""  # the PriorityClass that counts for nothing, as its people were told
 
 
+@dataclass(frozen=True, slots=True)
+class _Going:
+    """A job that is gone or being deleted, and where it saves: no more of it, as it may be large."""
+
+    namespace: str
+    name: str
+    uid: str
+    place: str
+
+
 @dataclass(slots=True)
 class _Reservation:
     """The nodes that a record holds.
@@ -209,7 +219,8 @@ class Cluster:
         self._counts = NodeCounts(self.fleet, self._jobs_on, self._sizes)
         self._places: dict[str, set[Key]] = {}  # where jobs save that want nodes
         # Jobs that are gone or being deleted, by uid: while their pods have not ended, their ranks may still save.
-        self._going: dict[str, TrainingJob] = {}
+        self._going: dict[str, _Going] = {}
+        self._going_at: dict[tuple[str, str], dict[str, _Going]] = {}  # those jobs by namespace and place
         # Namespace and place -> pods that may save there, by the uid of their owner and their own.
         self._saving: dict[tuple[str, str], dict[str, dict[str, PodView]]] = {}
         self._saving_as: dict[str, PodView] = {}  # those pods as they were noted, by uid
@@ -505,6 +516,8 @@ class Cluster:
         )
         dark = sum(name in fleet.nodes for name in ages.older_than(DARK_SECONDS))
         checkers = self._checkers_of(gang)
+        place = place_of(job)
+        with_pods = [*self._ending_beside(job, place), *self._ejected_beside(job)]
         return JobWorld(
             now=now,
             job=within_limits(job, self._policy.job_limits),
@@ -529,8 +542,8 @@ class Cluster:
             create_error=memory.create_error,
             checkers=checkers,
             other=self.other_job(job),
-            sharing=self.sharing(job),
-            sharing_first=() if gang is not None and gang.spec.members else self.sharing_first(job),
+            sharing=self._sharing(job, place, with_pods),
+            sharing_first=() if gang is not None and gang.spec.members else self._sharing_first(job, place, with_pods),
             limit=self._limit_of(job),
             beyond_limit=gang is not None and gang.metadata.name in self._refused.get(gang.metadata.namespace, ()),
             thresholds=self._thresholds([checker.report for checker in checkers.values()], self._policy.preflight)
@@ -580,35 +593,29 @@ class Cluster:
             return OtherJob(fork.job)
         return OtherJob(fork.job, exists=True, directory=source_job.spec.checkpoint.directory or "")
 
-    def sharing(self, job: TrainingJob) -> tuple[str, ...]:
+    def _sharing(self, job: TrainingJob, place: str, with_pods: list[str]) -> tuple[str, ...]:
         """The names of other jobs that want nodes, or whose pods have not ended, and save to the same directory. Jobs
         of other namespaces are not named."""
-        job_keys = self._places.get(place_of(job), set()) - {object_key(job)}
+        job_keys = self._places.get(place, set()) - {object_key(job)}
         own = [name for namespace, name in job_keys if namespace == job.metadata.namespace]
         others = {ELSEWHERE for namespace, _ in job_keys if namespace != job.metadata.namespace}
-        return (*sorted([*own, *self._ending_beside(job), *self._ejected_beside(job)]), *others)
+        return (*sorted([*own, *with_pods]), *others)
 
-    def sharing_first(self, job: TrainingJob) -> tuple[str, ...]:
+    def _sharing_first(self, job: TrainingJob, place: str, with_pods: list[str]) -> tuple[str, ...]:
         """The names of jobs of the same namespace and directory that a job without nodes lets go first.
 
         They hold nodes, or are older and wait for some, or are deleted and have pods. A job of another namespace, or
         one that waits for a person, keeps none from its nodes.
         """
-        job_keys = self._places.get(place_of(job), set()) - {object_key(job)}
+        job_keys = self._places.get(place, set()) - {object_key(job)}
         same = (self.jobs.store.get(key) for key in job_keys if key[0] == job.metadata.namespace)
         first = [other.metadata.name for other in same if isinstance(other, TrainingJob) and self._is_first(other, job)]
-        return tuple(sorted([*first, *self._ending_beside(job), *self._ejected_beside(job)]))
+        return tuple(sorted([*first, *with_pods]))
 
-    def _ending_beside(self, job: TrainingJob) -> list[str]:
+    def _ending_beside(self, job: TrainingJob, place: str) -> list[str]:
         """The names of deleted jobs of the same namespace and directory whose pods have not ended."""
-        namespace_and_place = (job.metadata.namespace, place_of(job))
-        return [
-            ENDING.format(going.metadata.name)
-            for uid, going in self._going.items()
-            if uid != job.metadata.uid
-            and (going.metadata.namespace, place_of(going)) == namespace_and_place
-            and self._has_pods(going)
-        ]
+        ending = self._going_at.get((job.metadata.namespace, place), {})
+        return [ENDING.format(going.name) for uid, going in ending.items() if uid != job.metadata.uid]
 
     def _ejected_beside(self, job: TrainingJob) -> list[str]:
         """The gangs without a job whose pods may save to the job's directory, as they are named to it: ejected ones,
@@ -651,20 +658,28 @@ class Cluster:
                 for other in others | {(view.namespace, same_name)}:
                     self._bus.job_changed.publish(other)
 
-    def _has_pods(self, job: TrainingJob) -> bool:
+    def _has_pods(self, namespace: str, job_uid: str) -> bool:
         """Whether pods of a job are on nodes and have not ended."""
-        pods = self.pods_of(job.metadata.namespace, job.metadata.uid)
-        return any(pod.node and not pod.terminal for pod in pods)
+        return any(pod.node and not pod.terminal for pod in self.pods_of(namespace, job_uid))
 
-    def _note_going(self, job: TrainingJob) -> None:
+    def _note_going(self, job: _Going) -> None:
         """Note a job that is gone or being deleted, for as long as it has pods, and have those decided about again that
-        share its directory."""
-        uid, place = job.metadata.uid, place_of(job)
-        if place and self._has_pods(job):
-            self._going[uid] = job
-        else:
-            self._going.pop(uid, None)
-        for other in self._places.get(place, ()):
+        share its directory.
+
+        Any tenant may keep thousands of such jobs: no decision about another job looks at each of them.
+        """
+        was = self._going.pop(job.uid, None)
+        now = job if job.place and self._has_pods(job.namespace, job.uid) else None
+        if now is not None:
+            self._going[job.uid] = now
+        if was is not None:
+            going = self._going_at[was.namespace, was.place]
+            del going[was.uid]
+            if not going:
+                del self._going_at[was.namespace, was.place]
+        if now is not None:
+            self._going_at.setdefault((now.namespace, now.place), {})[now.uid] = now
+        for other in self._places.get(job.place, ()):
             self._bus.job_changed.publish(other)
 
     def _is_first(self, job: TrainingJob, other: TrainingJob) -> bool:
@@ -835,7 +850,7 @@ class Cluster:
         going = old if new is None else new
         if isinstance(going, TrainingJob) and (new is None or going.metadata.deletion_timestamp is not None):
             self._bus.job_gone.publish(going)
-            self._note_going(going)
+            self._note_going(_Going(*object_key(going), uid, place_of(going)))
         self.fleet.set_name(uid, "/".join(object_key(job)) if new is not None else "")
         self._note_uid(object_key(job)[0], uid, is_there=new is not None)
         key = _record_key(job)

@@ -12,8 +12,8 @@ from tests.unit.lifecycle.builders import an_incident
 from muster.api.base import Owner
 from muster.api.fleetpolicy import Enforcement, FleetPolicy, FleetPolicySpec
 from muster.api.installation import InstallationProfile
-from muster.api.trainingjob import Checkpoint
-from muster.checkpoints.location import saves_to
+from muster.api.trainingjob import Checkpoint, TrainingJob
+from muster.checkpoints.location import place_of, saves_to
 from muster.controller import cluster as cluster_module
 from muster.controller.bus import Bus
 from muster.controller.cluster import Cluster
@@ -734,6 +734,43 @@ def test_a_forged_pod_has_no_job_of_another_namespace_decided_again(scene: Any, 
     scene.rung.clear()
     cluster.pods.store.assume(make.pod(own, 0, "evil", namespace="attacker", owner_uid="", saves_to=saves_to(victim)))
     assert set(scene.rung) == {("attacker", "own")}
+
+
+def keep_ending_jobs(scene: Any, make: Any, count: int, namespace: str, directory: str) -> None:
+    """Jobs that a finalizer keeps after their deletion, with a pod each that does not end."""
+    for number in range(count):
+        job = make.job(f"e{number}", namespace=namespace)
+        spec = job.spec.model_copy(update={"checkpoint": Checkpoint(directory=directory)})
+        meta = job.metadata.model_copy(update={"deletion_timestamp": datetime(2026, 11, 1, tzinfo=UTC)})
+        scene.cluster.pods.store.assume(make.pod(job, 0, f"p{number}", namespace=namespace))
+        scene.cluster.jobs.store.assume(job.model_copy(update={"spec": spec, "metadata": meta}))
+
+
+@pytest.mark.parametrize("directory", ["s3://b/run", "s3://b/other"])
+def test_no_decision_looks_at_jobs_of_other_namespaces_that_end(
+    scene: Any, make: Any, monkeypatch: pytest.MonkeyPatch, directory: str
+) -> None:
+    cluster, spec = scene.cluster, make.job().spec.model_copy(update={"checkpoint": Checkpoint(directory="s3://b/run")})
+    job = make.job().model_copy(update={"spec": spec})
+    cluster.jobs.store.assume(job)
+    keep_ending_jobs(scene, make, 20, "attacker", directory)
+    assert len(cluster._going) == 20
+    looked: list[str] = []
+    pods_of = cluster.pods_of
+
+    def place_seen(of: TrainingJob) -> str:
+        looked.append(of.metadata.namespace)
+        return place_of(of)
+
+    def pods_seen(namespace: str, uid: str) -> Any:
+        looked.append(namespace)
+        return pods_of(namespace, uid)
+
+    monkeypatch.setattr(cluster_module, "place_of", place_seen)
+    monkeypatch.setattr(cluster, "pods_of", pods_seen)
+    assert cluster.world(job).sharing_first == ()
+    assert looked
+    assert set(looked) == {"ns"}
 
 
 def test_an_ejected_gang_holds_the_nodes_of_its_pods_alone(scene: Any, make: Any) -> None:
