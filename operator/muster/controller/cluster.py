@@ -663,8 +663,8 @@ class Cluster:
         return any(pod.node and not pod.terminal for pod in self.pods_of(namespace, job_uid))
 
     def _note_going(self, job: _Going) -> None:
-        """Note a job that is gone or being deleted, for as long as it has pods, and have those decided about again that
-        share its directory.
+        """Note a job that is gone or being deleted, for as long as it has pods. Where that changes what is noted, have
+        those jobs decided about again that see it.
 
         Any tenant may keep thousands of such jobs: no decision about another job looks at each of them.
         """
@@ -672,6 +672,8 @@ class Cluster:
         now = job if job.place and self._has_pods(job.namespace, job.uid) else None
         if now is not None:
             self._going[job.uid] = now
+        if was == now:
+            return
         if was is not None:
             going = self._going_at[was.namespace, was.place]
             del going[was.uid]
@@ -679,8 +681,10 @@ class Cluster:
                 del self._going_at[was.namespace, was.place]
         if now is not None:
             self._going_at.setdefault((now.namespace, now.place), {})[now.uid] = now
-        for other in self._places.get(job.place, ()):
-            self._bus.job_changed.publish(other)
+        for place in {view.place for view in (was, now) if view is not None}:
+            for other in self._places.get(place, ()):
+                if other[0] == job.namespace:
+                    self._bus.job_changed.publish(other)
 
     def _is_first(self, job: TrainingJob, other: TrainingJob) -> bool:
         """Whether the one job holds nodes, or would come first if both waited for some."""

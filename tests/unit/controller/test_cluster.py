@@ -773,6 +773,26 @@ def test_no_decision_looks_at_jobs_of_other_namespaces_that_end(
     assert set(looked) == {"ns"}
 
 
+def test_only_news_of_a_deleted_job_have_its_neighbours_decided_again(scene: Any, make: Any) -> None:
+    cluster, spec = scene.cluster, make.job().spec.model_copy(update={"checkpoint": Checkpoint(directory="s3://b/run")})
+    for namespace in ("ns", "attacker"):
+        cluster.jobs.store.assume(make.job(namespace=namespace, name="beside").model_copy(update={"spec": spec}))
+    keep_ending_jobs(scene, make, 1, "attacker", "s3://b/run")
+    ending = cluster.job(("attacker", "e0"))
+    scene.rung.clear()
+    changes = {"annotations": {"any": "thing"}, "resource_version": "98"}
+    cluster.jobs.store.assume(ending.model_copy(update={"metadata": ending.metadata.model_copy(update=changes)}))
+    assert set(scene.rung) == {("attacker", "e0")}
+    scene.rung.clear()
+    elsewhere = ending.spec.model_copy(update={"checkpoint": Checkpoint(directory="s3://b/other")})
+    changes = {"resource_version": "99"}
+    cluster.jobs.store.assume(
+        ending.model_copy(update={"metadata": ending.metadata.model_copy(update=changes), "spec": elsewhere})
+    )
+    assert set(scene.rung) == {("attacker", "e0"), ("attacker", "beside")}
+    assert cluster.world(cluster.job(("attacker", "beside"))).sharing_first == ()
+
+
 def test_an_ejected_gang_holds_the_nodes_of_its_pods_alone(scene: Any, make: Any) -> None:
     job, cluster = make.job(workers=1), scene.cluster
     cluster.jobs.store.assume(job)
