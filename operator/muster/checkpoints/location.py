@@ -5,6 +5,7 @@ seen by the URL with the store that the container names, or by the volume mounte
 as far as it names its storage. Claims belong to a namespace. What a driver or a path of the node leads to is not known.
 """
 
+import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from posixpath import normpath
@@ -17,7 +18,7 @@ from muster.pods.worker_pod import worker_container
 from muster.protocol.checkpoint_names import absolute, is_url
 from muster.world.job import JobWorld
 from muster.world.names import job_name
-from muster.world.views import JOB_UID_LABEL, PodView
+from muster.world.views import JOB_UID_LABEL, PLACE_LETTERS, PodView
 
 DIRECTORY_SHARED = "DirectoryShared"
 DIRECTORY_IN_USE = "DirectoryInUse"
@@ -39,27 +40,32 @@ EJECTED = "{job} (ejected; {pods} may train on; kubectl -n {namespace} delete po
 
 
 def place_of(job: TrainingJob) -> str:
-    """Return a text that is equal for jobs that save to one directory; "": the job saves to none, or that is not
+    """Return a digest that is equal for jobs that save to one directory; "": the job saves to none, or that is not
     known."""
     directory = job.spec.checkpoint.directory
     if not directory:
         return ""
     container = worker_container(job) or {}
     if is_url(directory):
-        return f"{absolute(directory)} {_store_of(container, directory)}"
+        return _digest(f"{absolute(directory)} {_store_of(container, directory)}")
     path = normpath(directory)
     mount = _mount_of(container, path)
     storage = _storage(job, _volume_of(job, mount)) if mount is not None else ""
-    return _within(storage, mount, path) if mount is not None and storage else ""
+    return _digest(_within(storage, mount, path)) if mount is not None and storage else ""
 
 
 def saves_to(job: TrainingJob) -> str:
-    """Return the text by which the pods of a job say where it saves, once they belong to no job; "": nowhere.
+    """Return the digest by which the pods of a job say where it saves, once they belong to no job; "": nowhere.
 
     Where its place is not known, it is known at least to be that of a job of the same name.
     """
     directory = job.spec.checkpoint.directory
-    return place_of(job) or (f"job {job.metadata.name}:{directory}" if directory else "")
+    return place_of(job) or _digest(f"job {job.metadata.name}:{directory}" if directory else "")
+
+
+def _digest(text: str) -> str:
+    """Return the digest of a place, of PLACE_LETTERS; "" of "". A tenant can make the text as long as a template."""
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:PLACE_LETTERS] if text else ""
 
 
 def without_job_text(pods: Sequence[PodView]) -> str:

@@ -32,6 +32,7 @@ from muster.world.views import (
     INCARNATION_LABEL,
     INDEX_LABEL,
     JOB_UID_LABEL,
+    PLACE_LETTERS,
     READ_ANNOTATIONS,
     SAVES_TO_ANNOTATION,
     TERMINAL_PHASES,
@@ -55,7 +56,6 @@ MAX_POD_BYTES = 256 * 1024
 MAX_MESSAGE = 4096  # characters of one message of a status
 MAX_MESSAGE_OF_LARGE = 64
 MAX_GATES = 16
-MAX_PLACE_CHARS = 4096  # of where a worker's pod says that its job saves
 # Nodes offer a handful. Of a pod with more resources than this only those that nodes offer count, as for a kubelet.
 MAX_RESOURCE_NAMES = 64
 _NO_NAMES: frozenset[str] = frozenset()
@@ -1016,9 +1016,9 @@ def _requested(spec: _PodSpec, offered: Container[str] = _NO_NAMES) -> dict[str,
 
 
 def _saves_to(meta: _WorkerMeta) -> str:
-    """Return where a worker's pod says that its job saves; "": nowhere, or the text is longer than any that is ours."""
+    """Return where a worker's pod says that its job saves; "": nowhere, or the text is none of ours, however long."""
     text = meta.annotations.saves_to if meta.annotations is not None else ""
-    return sys.intern(text) if len(text) <= MAX_PLACE_CHARS else ""
+    return sys.intern(text) if len(text) == PLACE_LETTERS and text.isascii() else ""
 
 
 def _device_claim(meta: _ObjectMeta, spec: _PodSpec) -> str:

@@ -97,7 +97,11 @@ def test_only_a_pod_that_has_ended_has_something_to_say(phase: str, message: str
     assert pod.message == message
 
 
-@pytest.mark.parametrize(("text", "read"), [("claim team/data:/run", "claim team/data:/run"), ("x" * 5000, "")])
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [("0f" * 16, "0f" * 16), ("", ""), ("x" * 33, ""), ("\N{GRINNING FACE}" * 32, "")],
+    ids=["digest", "none", "too long", "too many bytes"],
+)
 def test_a_pod_says_where_its_job_saves_in_no_more_than_a_place_takes(text: str, read: str) -> None:
     annotations = {"muster.dev/saves-to": text, "of.another": "system"}
     body = {**POD, "metadata": {**POD["metadata"], "annotations": annotations}}
