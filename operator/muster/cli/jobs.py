@@ -67,7 +67,7 @@ async def pods_named(session: Session, name: str) -> list[PodView]:
 
 
 async def worker_pods(session: Session, name: str, selector: str = JOB_UID_LABEL) -> list[PodView]:
-    """Return the workers' pods of the namespace.
+    """Return the workers' pods of the namespace: not those that a kubelet made with a worker's labels.
 
     Args:
         session: with the namespace.
@@ -79,7 +79,8 @@ async def worker_pods(session: Session, name: str, selector: str = JOB_UID_LABEL
     """
     path = paths.core("pods", namespace=session.namespace)
     try:
-        return [decode.pod(item) async for item in items(session.client, path, {"labelSelector": selector})]
+        listed = [decode.pod(item) async for item in items(session.client, path, {"labelSelector": selector})]
+        return [pod for pod in listed if pod.job_uid]
     except Forbidden as error:
         raise CliError(
             f"whether pods of job {session.namespace}/{name} live is not known, as you may not list pods there: "

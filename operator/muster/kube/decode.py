@@ -46,6 +46,9 @@ from muster.world.views import (
 
 # The API server lets objects nest 10,000 deep. A page of them nests deeper, and no version of Python reads that.
 FLAT = 500  # deeper than anything that is read, and deeper than pydantic reads: a job that nests so stays unreadable
+MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
+"""A kubelet puts it on the pods that it makes for its own files. The API server lets kubelets make no others, and lets
+nobody add or remove it later."""
 COMPUTE_DOMAIN_LABEL = "resource.nvidia.com/computeDomain"
 """NVIDIA's DRA driver puts it on the daemons of a ComputeDomain; the workers of one do not have it."""
 _ESCAPED, _RUNS = re.compile(rb"\\.", re.DOTALL), re.compile(b"\1+")
@@ -269,12 +272,13 @@ class _PodStatus(msgspec.Struct, rename="camel"):
     init_container_statuses: list[_ContainerStatus] | None = None
 
 
-class _WorkerAnnotations(msgspec.Struct):
+class _PodAnnotations(msgspec.Struct):
     saves_to: str = msgspec.field(default="", name=SAVES_TO_ANNOTATION)
+    mirror: str | None = msgspec.field(default=None, name=MIRROR_ANNOTATION)
 
 
 class _WorkerMeta(_ObjectMeta, rename="camel"):
-    annotations: _WorkerAnnotations | None = None
+    annotations: _PodAnnotations | None = None
 
 
 class _Pod(msgspec.Struct):
@@ -515,7 +519,7 @@ def pod(data: Raw, offered: Container[str] = _NO_NAMES) -> PodView:
         uid=meta.uid,
         resource_version=int(meta.resource_version),
         owner_uid=_owner(meta),
-        job_uid=sys.intern(labels.get(JOB_UID_LABEL, "")),
+        job_uid=sys.intern(_job_uid(meta)),
         index=_label_number(labels.get(INDEX_LABEL), -1),
         incarnation=_label_number(labels.get(INCARNATION_LABEL), 0),
         node=spec.node_name or "",
@@ -823,6 +827,7 @@ class _BareMeta(msgspec.Struct, rename="camel"):
     uid: str = ""
     resource_version: str = "0"
     labels: dict[str, str] | None = None
+    annotations: _PodAnnotations | None = None
     owner_references: list[_OwnerReference] | None = None
 
 
@@ -850,7 +855,7 @@ def bare_pod(data: Raw) -> PodView:
         uid=meta.uid,
         resource_version=int(meta.resource_version),
         owner_uid=owner,
-        job_uid=labels.get(JOB_UID_LABEL, ""),
+        job_uid=_job_uid(meta),
         index=_label_number(labels.get(INDEX_LABEL), -1),
         incarnation=_label_number(labels.get(INCARNATION_LABEL), 0),
         node=(parsed.spec.node_name if parsed.spec else None) or "",
@@ -1015,9 +1020,19 @@ def _requested(spec: _PodSpec, offered: Container[str] = _NO_NAMES) -> dict[str,
     )
 
 
+def _is_mirror(meta: _WorkerMeta | _BareMeta) -> bool:
+    """Whether a kubelet made the pod for a file of its own. It may give it any label, in any namespace."""
+    return meta.annotations is not None and meta.annotations.mirror is not None
+
+
+def _job_uid(meta: _WorkerMeta | _BareMeta) -> str:
+    """Return the uid of the job that a pod says it belongs to; "": to none."""
+    return "" if _is_mirror(meta) else (meta.labels or {}).get(JOB_UID_LABEL, "")
+
+
 def _saves_to(meta: _WorkerMeta) -> str:
     """Return where a worker's pod says that its job saves; "": nowhere, or the text is none of ours, however long."""
-    text = meta.annotations.saves_to if meta.annotations is not None else ""
+    text = "" if meta.annotations is None or _is_mirror(meta) else meta.annotations.saves_to
     return sys.intern(text) if len(text) == PLACE_LETTERS and text.isascii() else ""
 
 

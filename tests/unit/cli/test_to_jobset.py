@@ -168,6 +168,17 @@ def test_pods_of_another_name_that_save_to_its_directory_are_named(
         )
 
 
+def test_pods_that_a_kubelet_made_for_its_own_files_are_no_workers(api: Any, command: Run) -> None:
+    raw = job("Failed")
+    pod = a_pod(0)
+    pod["metadata"]["annotations"] = {
+        "muster.dev/saves-to": saves_to(parsed(raw)),
+        "kubernetes.io/config.mirror": "hash",
+    }
+    put(api, raw, pod)
+    assert yaml.safe_load(command("convert", "--to", "jobset", "llama").stdout)["kind"] == "JobSet"
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [

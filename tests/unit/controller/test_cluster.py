@@ -31,6 +31,7 @@ from muster.world import written
 from muster.world.checks import ProbeThreshold
 from muster.world.fleet import Exclusion, SilentShare
 from muster.world.job import NodeLimit, OtherJob
+from muster.world.names import pod_name
 from muster.world.quotas import QuotaView, Scope
 from muster.world.views import FRESH_SECONDS, ContainerView, NodeView, OccupantView
 
@@ -821,6 +822,32 @@ def test_pods_that_no_job_owns_keep_none_of_another_directory_or_namespace_waiti
     assert len(cluster.world(job).sharing_first) == 1
     cluster.pods.store.assume(replace(forged, saves_to="", resource_version=50))
     assert cluster.world(job).sharing_first == ()
+
+
+@pytest.mark.parametrize("label", ["none", "uid-j", "uid-node"])
+def test_a_kubelets_own_pod_keeps_no_job_waiting(scene: Any, make: Any, label: str) -> None:
+    cluster, spec = scene.cluster, make.job().spec.model_copy(update={"checkpoint": Checkpoint(directory="s3://b/run")})
+    job = make.job(workers=1).model_copy(update={"spec": spec})
+    cluster.jobs.store.assume(job)
+    owner = {"apiVersion": "v1", "kind": "Node", "name": "n0", "uid": "uid-node", "controller": True}
+    meta = {
+        "name": pod_name("j", "uid-j", 0, 1),
+        "namespace": "ns",
+        "uid": "m",
+        "resourceVersion": "77",
+        "labels": {"muster.dev/job-uid": label, "muster.dev/job": "j", "muster.dev/index": "0"},
+        "annotations": {"kubernetes.io/config.mirror": "hash", "muster.dev/saves-to": saves_to(job)},
+        "ownerReferences": [owner],
+    }
+    container = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
+    body = {"metadata": meta, "spec": {"nodeName": "n0", "containers": [container]}, "status": {"phase": "Running"}}
+    scene.rung.clear()
+    cluster.pods.store.assume(decode.pod(json.dumps(body).encode()))
+    assert scene.rung == []
+    world = cluster.world(job)
+    assert (world.sharing_first, world.sharing, world.pods) == ((), (), {})
+    assert cluster.uid_of(make.gang(job, ""), make.gang(job, "").spec.members[0]) == ""
+    assert cluster.fleet.used("n0") == {"cpu": 1000, "pods": 1}
 
 
 def test_the_silence_of_an_ejected_gang_counts_for_nothing(scene: Any, make: Any) -> None:

@@ -109,6 +109,14 @@ def test_a_pod_says_where_its_job_saves_in_no_more_than_a_place_takes(text: str,
     assert decode.pod(json.dumps(POD).encode()).saves_to == ""
 
 
+@pytest.mark.parametrize("read", [decode.pod, decode.bare_pod])
+def test_a_pod_that_a_kubelet_made_for_its_own_file_is_of_no_job(read: Any) -> None:
+    """Root on a node gives it any label and annotation, in any namespace."""
+    annotations = {"kubernetes.io/config.mirror": "", "muster.dev/saves-to": "0f" * 16}
+    pod = read(raw({**POD, "metadata": {**POD["metadata"], "annotations": annotations}}))
+    assert (pod.job_uid, pod.saves_to, pod.node) == ("", "", "node-1")
+
+
 def test_bare_pod() -> None:
     pod = decode.pod(raw({"metadata": {"name": "x", "namespace": "y", "uid": "u", "resourceVersion": "1"}, "spec": {}}))
     assert (pod.index, pod.incarnation, pod.job_uid, pod.node) == (-1, 0, "", "")
