@@ -368,18 +368,40 @@ class TestNodes:
         [
             ("", {"spec": {"unschedulable": True}}),
             ("", {"spec": {"taints": [{"key": "mine", "effect": "NoExecute"}]}}),
+            ("", {"spec": {"taints": [{"key": "muster.dev/unhealthy", "effect": "NoExecute"}]}}),
+            ("", {"spec": {"taints": [{"key": "muster.dev/unhealthy", "effect": "PreferNoSchedule"}]}}),
             ("", {"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}}),
             ("", {"metadata": {"annotations": {"a": "b"}}}),
             ("/status", {"status": {"capacity": {"cpu": "1"}}}),
             ("/status", {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}),
         ],
-        ids=["cordon", "another taint", "label", "annotation", "capacity", "not ready"],
+        ids=[
+            "cordon",
+            "another taint",
+            "NoExecute",
+            "PreferNoSchedule",
+            "label",
+            "annotation",
+            "capacity",
+            "not ready",
+        ],
     )
     def test_of_a_node_the_taint_and_the_condition_and_nothing_else(
         self, thief: Thief, components: None, path: str, body: dict[str, Any]
     ) -> None:
         code, message = thief.request("PATCH", f"/api/v1/nodes/node-a{path}", body, MERGE)
         assert (code, "the operator changes n" in message) == (403, True), message
+
+    def test_a_taint_of_another_effect_stays_as_it_is_or_goes(
+        self, installation: Any, thief: Thief, components: None
+    ) -> None:
+        installation.kubectl("taint", "node", "node-a", "muster.dev/unhealthy=byhand:PreferNoSchedule")
+        (taint,) = installation.get("node", "node-a")["spec"]["taints"]
+        node, own = "/api/v1/nodes/node-a", {"key": "muster.dev/unhealthy", "value": "Xid79", "effect": "NoSchedule"}
+        assert thief.request("PATCH", node, {"spec": {"taints": [taint, own]}}, MERGE) == (200, "")
+        worse = {"spec": {"taints": [{**taint, "value": "worse"}, own]}}
+        assert thief.request("PATCH", node, worse, MERGE)[0] == 403
+        assert thief.request("PATCH", node, {"spec": {"taints": None}}, MERGE) == (200, "")
 
     def test_both_are_admitted(self, installation: Any, thief: Thief, components: None) -> None:
         taint = {"key": "muster.dev/unhealthy", "value": "Xid79", "effect": "NoSchedule"}
