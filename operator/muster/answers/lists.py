@@ -1,4 +1,4 @@
-"""Read lists of the API server page by page: apart from what reads one job, which imports every kind."""
+"""Read the objects of lists of the API server: apart from what reads one job, which imports every kind."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from muster.kube import decode
+from muster.kube.pages import pages
 
 if TYPE_CHECKING:
     from muster.kube.client import Client
-
-PAGE_SIZE = 500
 
 T = TypeVar("T")
 
@@ -30,15 +28,10 @@ async def items(
     Raises:
         ApiError: it could not be listed.
     """
-    asked: dict[str, str | int] = {**(query or {}), "limit": PAGE_SIZE}
-    while True:
-        page = decode.list_page(await client.get(path, asked))
+    async for page in pages(client, path, query):
         for item in page.items or ():
             yield item
-        if not page.metadata.continue_:
-            return
-        asked["continue"] = page.metadata.continue_
-        if pause_seconds:
+        if pause_seconds and page.metadata.continue_:
             await asyncio.sleep(pause_seconds)
 
 

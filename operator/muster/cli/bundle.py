@@ -25,7 +25,6 @@ from rich.console import Console
 from rich.text import Text
 
 from muster.answers.explanation import OUTPUT_VERSION
-from muster.answers.lists import PAGE_SIZE
 from muster.api.base import ApiModel, Time
 from muster.cli import recorded_decisions, show
 from muster.cli.cluster_names import complete_job
@@ -46,6 +45,7 @@ from muster.cli.session import (
 )
 from muster.kube import decode, paths
 from muster.kube.errors import ApiError, NotFound, Unauthorized, Unreachable
+from muster.kube.pages import PAGE_SIZE
 from muster.world.redact import Redactor, values_of
 from muster.world.views import JOB_UID_LABEL
 

@@ -13,10 +13,10 @@ from muster.answers.fleet_text import CUT, figures, period, remarks, tables
 from muster.answers.fleethours import hours
 from muster.answers.fleetlives import Progress, lives
 from muster.answers.fleetreported import FleetReport, fleet_report
-from muster.answers.lists import PAGE_SIZE
 from muster.cli import show
 from muster.cli.errors import CliError
 from muster.cli.prices import fleet_policy, prices_by
+from muster.kube.pages import PAGE_SIZE
 
 if TYPE_CHECKING:
     from muster.cli.session import Session

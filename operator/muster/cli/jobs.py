@@ -7,12 +7,13 @@ from typing import Any
 import msgspec
 
 from muster.answers.explanation import JobEvent
-from muster.answers.lists import PAGE_SIZE, items
+from muster.answers.lists import items
 from muster.api.trainingjob import TrainingJob
 from muster.cli.errors import CliError
 from muster.cli.session import Session
 from muster.kube import decode, paths
 from muster.kube.errors import Forbidden, NotFound
+from muster.kube.pages import PAGE_SIZE
 from muster.world.views import JOB_NAME_LABEL, JOB_UID_LABEL, PodView
 
 SHOWN = 5  # names in an error

@@ -49,6 +49,7 @@ class _Job(msgspec.Struct):
 class _Record(msgspec.Struct, rename="camel"):
     job_uid: str = ""
     members: list[Any] = []
+    ejected: bool = False
 
 
 class _Gang(msgspec.Struct):
@@ -139,13 +140,13 @@ class HoldingJobs:
         with_members = {
             (gang.metadata.namespace, gang.spec.job_uid)
             async for item in items(self._client, paths.muster("gangs"))
-            if (gang := _gangs.decode(item)).spec.members
+            if (gang := _gangs.decode(item)).spec.members and not gang.spec.ejected
         }
         self._may_read = True
         with_pods = {  # an ejected pod has no owner: it trains on without Muster
             (pod.namespace, pod.job_uid)
             async for item in items(self._client, paths.core("pods"), _LIVING_PODS)
-            if (pod := decode.bare_pod(item)).owner_uid == pod.job_uid
+            if (pod := decode.bare_pod(item)).owner_uid == pod.job_uid and pod.node
         }
         if not with_members and not with_pods:
             return []

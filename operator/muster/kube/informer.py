@@ -24,17 +24,14 @@ from muster.api.trainingjob import TrainingJob
 from muster.kube import decode, jitter, paths
 from muster.kube.client import Client
 from muster.kube.decode import Key, Meta, Raw, Undecodable
-from muster.kube.errors import ApiError, Gone, NotFound, PageTooLarge, Unreachable, from_status
+from muster.kube.errors import ApiError, Gone, NotFound, Unreachable, from_status
+from muster.kube.pages import pages
 from muster.kube.template_shares import TemplateShares
 from muster.world.quotas import QuotaView
 from muster.world.views import JOB_UID_LABEL, NodeView, OccupantView, PodView
 
 T = TypeVar("T")
 
-PAGE_SIZE = 500
-# A page of ordinary objects has 5 MB. Tenants write pods and jobs of megabytes: then fewer are requested at once.
-MAX_PAGE_BYTES = 16 * 1024 * 1024
-_FEWER = 8
 SERVER_TIMEOUT_SECONDS = 300
 READ_TIMEOUT_SECONDS = 75.0  # bookmarks come about once a minute: a stream silent for longer is dead
 MAX_BACKOFF_SECONDS = 10.0
@@ -351,21 +348,12 @@ class Informer(Generic[T]):
             Gone: the list took longer than the API server keeps its first page; begin again.
         """
         values: list[T] = []
-        limit = PAGE_SIZE
-        query: dict[str, str | int] = dict(self.kind.query)
-        while True:
-            query["limit"] = limit
-            try:
-                data = await self._client.get(self.kind.path, query, most_bytes=MAX_PAGE_BYTES if limit > 1 else None)
-            except PageTooLarge:
-                limit = max(limit // _FEWER, 1)
-                continue
-            page, limit = decode.list_page(data), min(2 * limit, PAGE_SIZE)
+        version = ""
+        async for page in pages(self._client, self.kind.path, self.kind.query):
             values.extend(value for value in map(self.read, page.items or ()) if self.kind.keep(value))
-            if not page.metadata.continue_:
-                _lists.labels(self.kind.name).inc()
-                return values, page.metadata.resource_version
-            query["continue"] = page.metadata.continue_
+            version = page.metadata.resource_version
+        _lists.labels(self.kind.name).inc()
+        return values, version
 
     async def _watch(self) -> None:
         query: dict[str, str | int] = {

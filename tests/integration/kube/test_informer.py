@@ -10,7 +10,7 @@ import pytest
 from localcluster.controlplane import ControlPlane
 from localcluster.patience import PATIENCE_SECONDS
 from muster.api.trainingjob import TrainingJob
-from muster.kube import decode, informer, paths
+from muster.kube import decode, informer, pages, paths
 from muster.kube.client import Client
 from muster.kube.informer import Informer
 from muster.world.views import PodView
@@ -50,7 +50,7 @@ def history(watched: Informer[PodView]) -> Seen:
 async def test_follows_changes_with_index_and_pages(
     client: Client, namespace: str, background: Any, until: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(informer, "PAGE_SIZE", 2)
+    monkeypatch.setattr(pages, "PAGE_SIZE", 2)
     job = f"job-{namespace}"
     for i in range(5):
         await client.post(pods(namespace), pod(f"p{i}", job))

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from muster.answers import lists
-from muster.answers.lists import PAGE_SIZE, items, listed
+from muster.answers.lists import items, listed
+from muster.kube.pages import MAX_PAGE_BYTES, PAGE_SIZE
 
 PAGES: dict[object, tuple[list[Any], str]] = {None: ([1, "two"], "next"), "next": ([3], "last"), "last": ([], "")}
 
@@ -19,8 +20,8 @@ class Server:
     def __init__(self) -> None:
         self.queries: list[dict[str, Any]] = []
 
-    async def get(self, path: str, query: Mapping[str, Any]) -> bytes:
-        assert path == "/things"
+    async def get(self, path: str, query: Mapping[str, Any], *, most_bytes: int) -> bytes:
+        assert (path, most_bytes) == ("/things", MAX_PAGE_BYTES)
         self.queries.append(dict(query))
         found, then = PAGES[query.get("continue")]
         return json.dumps({"metadata": {"continue": then}, "items": found}).encode()

@@ -66,7 +66,7 @@ class ApiServer:
             self.shown(kind, data)
         return data
 
-    async def get(self, path: str, query: Any = None) -> bytes:
+    async def get(self, path: str, query: Any = None, *, most_bytes: int | None = None) -> bytes:
         kind, name = path.split("/")[-2:]
         await self._called("GET", kind, name)
         if (kind, name) not in self.objects:

@@ -27,7 +27,7 @@ class WithRequests(ApiServer):
         super().__init__()
         self.meanwhile: Callable[[], None] = lambda: None
 
-    async def get(self, path: str, query: Any = None) -> bytes:
+    async def get(self, path: str, query: Any = None, *, most_bytes: int | None = None) -> bytes:
         if not path.endswith(f"/{KIND}"):
             return await super().get(path, query)
         self.lists += 1

@@ -64,7 +64,7 @@ class Server:
         await asyncio.sleep(0)
         return json.dumps(answer).encode()
 
-    async def get(self, path: str, query: Any = None) -> bytes:
+    async def get(self, path: str, query: Any = None, *, most_bytes: int | None = None) -> bytes:
         def read() -> Any:
             if path == NOTE:
                 if self.note is None:

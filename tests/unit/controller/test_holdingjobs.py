@@ -9,11 +9,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from localcluster.patience import PATIENCE_SECONDS
-from muster.answers import lists
 from muster.api.installation import InstallationProfile
 from muster.controller import holdingjobs
 from muster.controller.holdingjobs import HoldingJobs
-from muster.kube.errors import Forbidden, NotFound, Unreachable
+from muster.kube import pages
+from muster.kube.errors import Forbidden, NotFound, PageTooLarge, Unreachable
 
 GROUP = "/apis/muster.dev/v1alpha1"
 MEMBER = {"node": "n0"}
@@ -39,28 +39,35 @@ class Server:
         spec = {"jobUid": f"uid-{name}", "members": list(members)}
         self.objects["gangs"].append({"metadata": {"namespace": namespace, "name": f"{name}-record"}, "spec": spec})
 
-    def pod(self, job: str, phase: str = "Running", *, owned: bool = True) -> None:
+    def pod(self, job: str, phase: str = "Running", *, owned: bool = True, node: str = "n0") -> None:
         uid = f"uid-{job}"
         owners = [{"controller": True, "uid": uid}] if owned else []
         metadata = {"namespace": "ns", "name": f"{job}-0", "labels": {"muster.dev/job-uid": uid}}
         self.objects["pods"].append(
-            {"metadata": {**metadata, "ownerReferences": owners}, "spec": {}, "status": {"phase": phase}}
+            {
+                "metadata": {**metadata, "ownerReferences": owners},
+                "spec": {"nodeName": node},
+                "status": {"phase": phase},
+            }
         )
 
-    async def get(self, path: str, query: Any = None) -> bytes:
+    async def get(self, path: str, query: Any = None, *, most_bytes: int | None = None) -> bytes:
         what = path.removeprefix(GROUP).removeprefix("/api/v1").strip("/") or "kinds"
         self.done.append(what)
         if what in self.refuses:
             raise self.refuses[what]
         if what == "kinds":
             return json.dumps({"resources": [{"name": name} for name in self.kinds]}).encode()
-        begin, end = (int(query.get("continue", 0)) + some for some in (0, lists.PAGE_SIZE))
+        begin, end = (int(query.get("continue", 0)) + some for some in (0, query["limit"]))
         items = self.objects[what][begin:end]
         if what == "pods":
             assert query["labelSelector"] == "muster.dev/job-uid"
             items = [pod for pod in items if f"phase!={pod['status']['phase']}" not in query["fieldSelector"]]
         more = str(end) if end < len(self.objects[what]) else ""
-        return json.dumps({"metadata": {"resourceVersion": "1", "continue": more}, "items": items}).encode()
+        answer = json.dumps({"metadata": {"resourceVersion": "1", "continue": more}, "items": items}).encode()
+        if most_bytes is not None and len(answer) > most_bytes:
+            raise PageTooLarge(0, "PageTooLarge", "a page has more")
+        return answer
 
     async def acquire(self) -> None:
         self.done.append("acquire")
@@ -115,6 +122,10 @@ async def test_it_may_lead_where_nothing_holds_nodes(server: Server, left: Holdi
     server.pod("waits", "Failed")
     server.pod("over", "Succeeded")
     server.pod("over", owned=False)
+    server.pod("over", "Pending", node="")
+    server.pod("waits", "Pending", node="")
+    server.job("ejected")
+    server.objects["gangs"][-1]["spec"]["ejected"] = True
     server.pod("goes")
     server.pod("orphaned")
     await left.acquire(server)  # type: ignore[arg-type]
@@ -195,7 +206,7 @@ async def test_a_refusal_is_not_believed_where_jobs_were_seen(server: Server, le
 async def test_jobs_that_hold_nodes_are_named_until_they_are_gone(
     server: Server, left: HoldingJobs, sleep: Sleep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lists, "PAGE_SIZE", 2)
+    monkeypatch.setattr(pages, "PAGE_SIZE", 2)
     server.refuses["gangs"] = Unreachable(0, "Unreachable", "away")
 
     def meanwhile() -> None:
@@ -222,6 +233,19 @@ async def test_jobs_that_hold_nodes_are_named_until_they_are_gone(
     )
     assert [line["message"] for line in lines if line["event"] == "jobs hold nodes"] == [sleep.problems[1]], "once"
     assert server.done[-4:] == ["acquire", "kinds", "gangs", "pods"]
+
+
+async def test_large_jobs_are_read_a_few_at_a_time(
+    server: Server, left: HoldingJobs, sleep: Sleep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pages, "MAX_PAGE_BYTES", 1000)
+    for number in range(7):
+        server.job(f"j{number}", spec={"template": "x" * 300})
+    sleep.meanwhile = server.objects["gangs"].clear
+    await left.acquire(server)  # type: ignore[arg-type]
+    assert "ns/j4 and 2 more" in sleep.problems[0]
+    first = server.done.index("trainingjobs")
+    assert server.done[first:].count("trainingjobs") > 4, "in pages of two, after one that was too large"
 
 
 async def test_a_job_that_began_until_the_lease_was_given_up_has_it_given_back(

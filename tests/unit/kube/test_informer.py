@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from localcluster.patience import PATIENCE_SECONDS
-from muster.kube import decode, informer
+from muster.kube import decode, informer, pages
 from muster.kube.errors import Gone, NotFound, PageTooLarge, ServerError, Unreachable
 from muster.kube.informer import Informer, Kind
 
@@ -216,7 +216,7 @@ async def test_a_page_that_is_too_large_is_asked_for_again_with_fewer_objects(mo
     script = Script(*steps)
     made = await play(script, monkeypatch)
     assert names(made) == {"a", "b", "c"}
-    most = informer.MAX_PAGE_BYTES
+    most = pages.MAX_PAGE_BYTES
     assert script.asked == [(500, most), (500, most), (62, most), (7, most), (1, None), (2, most)]
     assert script.calls == ["list", "list t1", "list t1", "list t1", "list t1", "list t2", "watch 5"]
 

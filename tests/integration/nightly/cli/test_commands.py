@@ -11,7 +11,7 @@ import yaml
 
 from localcluster.controlplane import ControlPlane, free_port
 from localcluster.patience import PATIENCE_SECONDS
-from muster.kube.informer import PAGE_SIZE
+from muster.kube.pages import PAGE_SIZE
 
 ROOT = Path(__file__).resolve().parents[4]
 
