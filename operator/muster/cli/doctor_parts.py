@@ -338,7 +338,23 @@ async def check_scope(cluster: ClusterReader) -> list[DoctorRow]:
     if not inside:
         text = "spec.scope.nodeSelector of FleetPolicy default selects no node, so Muster does nothing"
         return [wrong("scope", text, "correct it, or label nodes: kubectl edit fleetpolicy default")]
-    return passed("scope", f"{len(inside)} of {count(len(nodes), 'node')} are Muster's")
+    text = f"{len(inside)} of {count(len(nodes), 'node')} are Muster's"
+    keys = [*selector.match_labels, *(condition.key for condition in selector.match_expressions)]
+    open_keys = [key for key in dict.fromkeys(keys) if not _is_closed_to_kubelets(key)]
+    if not open_keys:
+        return passed("scope", text)
+    return passed(
+        "scope",
+        f"{text}; kubelets may change the label of their own node: {short_list(open_keys)}",
+        "not urgent: select nodes by labels with the prefix node-restriction.kubernetes.io/, so that no node joins or "
+        "leaves the scope by its kubelet's credential (docs/security.md)",
+    )
+
+
+def _is_closed_to_kubelets(key: str) -> bool:
+    """Whether NodeRestriction refuses a kubelet to change a label of this key."""
+    domain = f".{key.partition('/')[0]}"
+    return domain.endswith((".node-restriction.kubernetes.io", ".node-role.kubernetes.io"))
 
 
 async def check_namespaces(cluster: ClusterReader) -> list[DoctorRow]:

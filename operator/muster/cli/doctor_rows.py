@@ -136,9 +136,9 @@ class ClusterReader:
 Check = Callable[[ClusterReader], Awaitable[list[DoctorRow]]]
 
 
-def passed(check: str, finding: str) -> list[DoctorRow]:
-    """Return the row of a check that found nothing wrong."""
-    return [DoctorRow(check=check, state=DoctorState.OK, finding=finding)]
+def passed(check: str, finding: str, remedy: str = "") -> list[DoctorRow]:
+    """Return the row of a check that found nothing wrong. A remedy says what would be better nevertheless."""
+    return [DoctorRow(check=check, state=DoctorState.OK, finding=finding, remedy=remedy)]
 
 
 def wrong(check: str, finding: str, remedy: str) -> DoctorRow:

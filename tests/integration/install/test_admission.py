@@ -414,6 +414,21 @@ class TestNodes:
         body = {"status": {"conditions": [{"type": "MusterHealthy", "$patch": "delete"}]}}
         assert thief.request("PATCH", f"{node}/status", body, STRATEGIC) == (200, "")
 
+    def test_no_kubelet_changes_the_label_of_the_scope(self, installation: Any) -> None:
+        """That is NodeRestriction's rule, on which docs/install.md relies for the label's prefix."""
+        kubelet = ("--as=system:node:node-a", "--as-group=system:nodes", "--as-group=system:authenticated")
+        installation.kubectl("label", "node", "node-a", "example.org/cluster=training", *kubelet)
+        installation.kubectl("label", "node", "node-a", "example.org/cluster-", *kubelet)
+        label = "node-restriction.kubernetes.io/cluster"
+        with pytest.raises(AssertionError, match="is not allowed to modify labels"):
+            installation.kubectl("label", "node", "node-a", f"{label}=training", *kubelet)
+        installation.kubectl("label", "node", "node-a", f"{label}=training")
+        try:
+            with pytest.raises(AssertionError, match="is not allowed to modify labels"):
+                installation.kubectl("label", "node", "node-a", f"{label}-", *kubelet)
+        finally:
+            installation.kubectl("label", "node", "node-a", f"{label}-")
+
     @pytest.fixture
     def scope(self, installation: Any, thief: Thief, wait_until: Callable[..., Any]) -> Iterator[Callable[..., None]]:
         """Sets the FleetPolicy's scope, and waits until the API server says which of two nodes may be marked: node-a,

@@ -372,8 +372,32 @@ def test_without_jobs_nothing_of_jobs_is_missed(installed: Any) -> None:
 def test_a_scope_that_selects_no_node_is_wrong(installed: Any) -> None:
     scope = {"matchLabels": {"kubernetes.io/os": "linux"}}
     policy_of(installed)["spec"]["scope"] = {"nodeSelector": scope}
-    assert rows_of(installed, check_scope) == [("Ok", "2 of 2 nodes are Muster's", "")]
+    assert rows_of(installed, check_scope)[0][:2] == (
+        "Ok",
+        "2 of 2 nodes are Muster's; kubelets may change the label of their own node: kubernetes.io/os",
+    )
     scope["matchLabels"]["kubernetes.io/os"] = "plan9"
     finding, remedy = only_wrong(installed, check_scope)
     assert finding == "spec.scope.nodeSelector of FleetPolicy default selects no node, so Muster does nothing"
     assert "kubectl edit fleetpolicy default" in remedy
+
+
+@pytest.mark.parametrize(
+    ("key", "is_named"),
+    [
+        ("example.org/cluster", True),
+        ("cluster", True),
+        ("node.kubernetes.io/instance-type", True),
+        ("not-node-restriction.kubernetes.io/cluster", True),
+        ("node-restriction.kubernetes.io/cluster", False),
+        ("team.node-restriction.kubernetes.io/cluster", False),
+        ("node-role.kubernetes.io/training", False),
+    ],
+)
+def test_a_label_of_the_scope_that_kubelets_may_change_is_named(installed: Any, key: str, is_named: bool) -> None:
+    policy_of(installed)["spec"]["scope"] = {
+        "nodeSelector": {"matchExpressions": [{"key": key, "operator": "DoesNotExist"}]}
+    }
+    ((state, finding, remedy),) = rows_of(installed, check_scope)
+    assert (state, f"may change the label of their own node: {key}" in finding) == ("Ok", is_named)
+    assert ("node-restriction.kubernetes.io/" in remedy) is is_named
