@@ -41,6 +41,7 @@ STEPS = {
     "definitions": "kubectl delete -k manifests/definitions --ignore-not-found",
 }
 STAYS = "stays"  # in the place of a step
+MOST_JOBS = 10  # of a namespace whose leftovers have a row each
 _CONDITION_OFF = """kubectl patch fleetpolicy default --type=merge -p '{"spec":{"health":{"nodeCondition":false}}}'"""
 
 
@@ -289,17 +290,26 @@ def _rows_of_orphans(kind: str, objects: list[_Object]) -> Rows:
     if kind == "Gang":
         yield _row("definitions", Place.NAMESPACES, kind, _named(objects, note))
         return
-    by_job: dict[tuple[str, str], list[_Object]] = {}
+    by_namespace: dict[str, dict[str, list[_Object]]] = {}
     for item in objects:
         uid = (item.metadata.labels or {}).get(JOB_UID_LABEL, "")
-        by_job.setdefault((item.metadata.namespace, uid), []).append(item)
-    for job, left in by_job.items():
-        yield _row(STAYS, Place.NAMESPACES, kind, _named(left, note), command=orphans_removed_by(*job))
+        by_namespace.setdefault(item.metadata.namespace, {}).setdefault(uid, []).append(item)
+    for namespace, by_job in by_namespace.items():
+        if len(by_job) > MOST_JOBS:  # any user of a namespace can write the label, thousands of times
+            left = _named((item for of_job in by_job.values() for item in of_job), note)
+            command = f"{_DELETE_OF_JOBS.format(namespace)}, once the namespace has no TrainingJob"
+            yield _row(STAYS, Place.NAMESPACES, kind, left, command=command)
+            continue
+        for uid, of_job in by_job.items():
+            yield _row(STAYS, Place.NAMESPACES, kind, _named(of_job, note), command=orphans_removed_by(namespace, uid))
+
+
+_DELETE_OF_JOBS = "kubectl -n {} delete pods,services,configmaps,poddisruptionbudgets -l " + JOB_UID_LABEL
 
 
 def orphans_removed_by(namespace: str, job_uid: str) -> str:
     """Return the command that removes what an ejected job has left, which ends its ranks."""
-    return f"kubectl -n {namespace} delete pods,services,configmaps,poddisruptionbudgets -l {JOB_UID_LABEL}={job_uid}"
+    return f"{_DELETE_OF_JOBS.format(namespace)}={job_uid}"
 
 
 def _held(job: _Object) -> str:

@@ -53,6 +53,11 @@ _NUMBER_OR_TRUTH = re.compile(r"[yYnN]|[-+]?\.?[0-9].*")
 _UNCOMMON = re.compile(r"[^\n -~]")
 
 
+def is_on_one_line(text: str) -> bool:
+    """Whether a terminal shows the text as it is, on one line."""
+    return printable(text) == text and "\n" not in text
+
+
 def as_json(model: ApiModel) -> str:
     """Format the result as JSON. Escaped is what could move a terminal's cursor, which only strings contain."""
     return _UNCOMMON.sub(_escaped, json.dumps(model.to_json(), indent=2, ensure_ascii=False))

@@ -5,6 +5,7 @@ Muster removes nothing itself: the steps are commands of kubectl, and what they 
 Tests: tests/unit/cli/test_uninstall.py.
 """
 
+import shlex
 from typing import Annotated
 
 import typer
@@ -12,7 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from muster.cli import show
-from muster.cli.leftovers import RemovalPlan, RemovalRow, removal_plan
+from muster.cli.leftovers import ListedObject, Place, RemovalPlan, RemovalRow, removal_plan
 from muster.cli.session import ContextOption, KubeconfigOption, NamespaceOption, Options, OutputOption, run
 
 SHOWN = 3  # names in a cell of the table
@@ -75,7 +76,16 @@ def _number(row: RemovalRow) -> str:
 
 
 def _which(row: RemovalRow) -> str:
-    names = [f"{item.name} ({item.note})" if item.note else item.name for item in row.objects[:SHOWN]]
+    names = [_name(row.place, item) + (f" ({item.note})" if item.note else "") for item in row.objects[:SHOWN]]
     more = len(row.objects) - len(names)
     listing = ", ".join(names) + (f" and {more:,} more (-o json)" if more else "")
     return "; ".join(filter(None, (": ".join(filter(None, (row.mark, listing))), row.unread)))
+
+
+def _name(place: Place, item: ListedObject) -> str:
+    """Return a name as a shell takes it: a tenant wrote the path, and a person may paste it behind `rm -r`."""
+    if place is not Place.DIRECTORIES:
+        return item.name
+    if not show.is_on_one_line(item.name):
+        return "a path with control characters, which -o json escapes"
+    return shlex.quote(item.name)

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from typer.testing import Result
 
-from muster.cli.leftovers import CHECKERS, KINDS, OWN_NAMESPACES, STEPS
+from muster.cli.leftovers import CHECKERS, KINDS, MOST_JOBS, OWN_NAMESPACES, STEPS
 from muster.kube import paths
 from muster.kube.errors import Forbidden
 from muster.node.checkpoint.move_incomplete import NAME
@@ -138,6 +138,46 @@ def test_what_an_ejected_job_has_left_stays_but_for_its_gang(cluster: Any, plan:
     assert {row["command"] for row in found["stays"]} == {
         "kubectl -n team-b delete pods,services,configmaps,poddisruptionbudgets -l muster.dev/job-uid=u2"
     }
+
+
+def test_leftovers_of_many_jobs_of_a_namespace_are_one_row(cluster: Any, plan: Any, command: Run) -> None:
+    cluster.lists(
+        KINDS["ConfigMap"][0],
+        *(an_object(f"c{number}", "team-a", {"muster.dev/job-uid": f"u{number}"}) for number in range(MOST_JOBS + 1)),
+        *(an_object(f"c{number}", "team-b", {"muster.dev/job-uid": f"u{number}"}) for number in range(2)),
+    )
+    rows = {row["command"]: len(row["objects"]) for row in plan()["stays"]}
+    delete = "delete pods,services,configmaps,poddisruptionbudgets -l muster.dev/job-uid"
+    assert rows == {
+        f"kubectl -n team-a {delete}, once the namespace has no TrainingJob": MOST_JOBS + 1,
+        f"kubectl -n team-b {delete}=u0": 1,
+        f"kubectl -n team-b {delete}=u1": 1,
+    }
+
+
+@pytest.mark.parametrize(
+    ("directory", "shown"),
+    [
+        ("/ckpt", "/ckpt/FENCE (of team-a/j)"),
+        ("/ckpt / ", "'/ckpt / /FENCE' (of team-a/j)"),
+        ("/$(reboot)", "'/$(reboot)/FENCE' (of team-a/j)"),
+        ("/a'b; c", "'/a'\"'\"'b; c/FENCE' (of team-a/j)"),
+        ("/ckpt\n\nWhat stays\nnothing", "a path with control characters, which -o json escapes (of team-a/j)"),
+        ("/ckpt\x1b[2J", "a path with control characters, which -o json escapes (of team-a/j)"),
+        ("/ckpt\t", "a path with control characters, which -o json escapes (of team-a/j)"),
+    ],
+)
+def test_a_path_is_shown_as_a_shell_takes_it_or_not_at_all(
+    cluster: Any, plan: Any, command: Run, directory: str, shown: str
+) -> None:
+    cluster.lists(paths.muster("trainingjobs"), an_object("j", "team-a", spec={"checkpoint": {"directory": directory}}))
+    fence = f".muster-{gang_name('j', 'uid-j')}"
+    said = command("uninstall", "--dry-run").stdout.partition("\nWhat stays\n")[2]
+    assert re.search(
+        rf"^Directories +File +1 +{re.escape(shown.replace('FENCE', fence))} +rm -r PATH ", said, re.MULTILINE
+    )
+    assert len(said.splitlines()) == 2 + len(plan()["notes"])
+    assert names(plan()["stays"], "File") == [f"{directory.rstrip('/')}/{fence} (of team-a/j)"]
 
 
 def test_another_overlay_is_deleted_in_place_of_the_default_one(cluster: Any, plan: Any) -> None:
