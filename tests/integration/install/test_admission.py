@@ -343,6 +343,29 @@ class TestAStolenTokenOfTheOperator:
         assert thief.request("PATCH", path, shared(job, "ConfigMap", data={"a": "b"}), APPLY)[0] == 201
         assert thief.request("PATCH", path, shared(job, "ConfigMap", data={"a": "c"}), APPLY)[0] == 200
 
+    def test_what_is_left_is_to_ask_for_repairs_and_to_forge_and_delete_records(self, thief: Thief) -> None:
+        """No policy limits these kinds: docs/security.md says so."""
+        group = "/apis/muster.dev/v1alpha1"
+        spec = {"node": "node-a", "action": "Reboot", "incidentTime": TIME}
+        request = {"kind": "RepairRequest", "metadata": {"name": "node-a"}, "spec": spec}
+        path = f"{group}/repairrequests?dryRun=All"
+        assert thief.request("POST", path, {"apiVersion": "muster.dev/v1alpha1", **request}) == (201, "")
+        event = {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"name": "forged", "namespace": KUBE},
+            "eventTime": TIME,
+            "reportingController": "kubelet",
+            "reportingInstance": "node-a",
+            "action": "Forge",
+            "reason": "Forged",
+            "type": "Warning",
+            "regarding": {"kind": "Pod", "name": "dns", "namespace": KUBE},
+        }
+        path = f"/apis/events.k8s.io/v1/namespaces/{KUBE}/events?dryRun=All"
+        assert thief.request("POST", path, event) == (201, "")
+        assert thief.request("DELETE", f"{group}/namespaces/{SYSTEM}/endedjobs/none")[0] == 404, "it may"
+
 
 class TestNodes:
     @pytest.fixture
