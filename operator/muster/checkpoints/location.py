@@ -5,7 +5,6 @@ seen by the URL with the store that the container names, or by the volume mounte
 as far as it names its storage. Claims belong to a namespace. What a driver or a path of the node leads to is not known.
 """
 
-import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from posixpath import normpath
@@ -17,8 +16,8 @@ from muster.pods.warned import Warned
 from muster.pods.worker_pod import worker_container
 from muster.protocol.checkpoint_names import absolute, is_url
 from muster.world.job import JobWorld
-from muster.world.names import job_name
-from muster.world.views import JOB_UID_LABEL, PLACE_LETTERS, PodView
+from muster.world.names import job_name, place_digest
+from muster.world.views import JOB_UID_LABEL, PodView
 
 DIRECTORY_SHARED = "DirectoryShared"
 DIRECTORY_IN_USE = "DirectoryInUse"
@@ -47,11 +46,11 @@ def place_of(job: TrainingJob) -> str:
         return ""
     container = worker_container(job) or {}
     if is_url(directory):
-        return _digest(f"{absolute(directory)} {_store_of(container, directory)}")
+        return place_digest(f"{absolute(directory)} {_store_of(container, directory)}")
     path = normpath(directory)
     mount = _mount_of(container, path)
     storage = _storage(job, _volume_of(job, mount)) if mount is not None else ""
-    return _digest(_within(storage, mount, path)) if mount is not None and storage else ""
+    return place_digest(_within(storage, mount, path)) if mount is not None and storage else ""
 
 
 def saves_to(job: TrainingJob) -> str:
@@ -60,12 +59,7 @@ def saves_to(job: TrainingJob) -> str:
     Where its place is not known, it is known at least to be that of a job of the same name.
     """
     directory = job.spec.checkpoint.directory
-    return place_of(job) or _digest(f"job {job.metadata.name}:{directory}" if directory else "")
-
-
-def _digest(text: str) -> str:
-    """Return the digest of a place, of PLACE_LETTERS; "" of "". A tenant can make the text as long as a template."""
-    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:PLACE_LETTERS] if text else ""
+    return place_of(job) or place_digest(f"job {job.metadata.name}:{directory}" if directory else "")
 
 
 def without_job_text(pods: Sequence[PodView]) -> str:

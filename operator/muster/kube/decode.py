@@ -25,6 +25,7 @@ from muster.kube import paths
 from muster.kube.template_shares import MAX_NAMESPACE_BYTES, TemplateShares, parsed_bytes, texts_bytes
 from muster.protocol.messages import readable
 from muster.world import resources
+from muster.world.names import PLACE_DIGITS, place_digest
 from muster.world.quotas import QuotaView, Scope, quota_amounts
 from muster.world.record import JobIdentity
 from muster.world.resources import amounts, requests_of, total_requests
@@ -32,7 +33,6 @@ from muster.world.views import (
     INCARNATION_LABEL,
     INDEX_LABEL,
     JOB_UID_LABEL,
-    PLACE_LETTERS,
     READ_ANNOTATIONS,
     SAVES_TO_ANNOTATION,
     TERMINAL_PHASES,
@@ -1031,9 +1031,12 @@ def _job_uid(meta: _WorkerMeta | _BareMeta) -> str:
 
 
 def _saves_to(meta: _WorkerMeta) -> str:
-    """Return where a worker's pod says that its job saves; "": nowhere, or the text is none of ours, however long."""
+    """Return where a worker's pod says that its job saves; "": nowhere.
+
+    Older pods have the text in place of its digest.
+    """
     text = "" if meta.annotations is None or _is_mirror(meta) else meta.annotations.saves_to
-    return sys.intern(text) if len(text) == PLACE_LETTERS and text.isascii() else ""
+    return sys.intern(text if len(text) == PLACE_DIGITS and text.isascii() else place_digest(text))
 
 
 def _device_claim(meta: _ObjectMeta, spec: _PodSpec) -> str:

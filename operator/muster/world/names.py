@@ -6,11 +6,19 @@ Tests: tests/unit/world/test_world.py.
 import functools
 import hashlib
 
+PLACE_DIGITS = 32
+
 
 @functools.lru_cache(maxsize=4096)
 def job_digest(job_uid: str) -> str:
     """Compute five hexadecimal digits that distinguish jobs of one name."""
     return hashlib.sha256(job_uid.encode()).hexdigest()[:5]
+
+
+def place_digest(text: str) -> str:
+    """Compute 32 hexadecimal digits of the text that says where a job saves, which a tenant can make very long; "" of
+    none."""
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:PLACE_DIGITS] if text else ""
 
 
 def gang_name(job: str, job_uid: str) -> str:

@@ -17,7 +17,6 @@ INDEX_LABEL = "muster.dev/index"
 INCARNATION_LABEL = "muster.dev/incarnation"
 # Where the pod's job saves (muster.checkpoints.location.saves_to): it outlives the job in an ejected pod.
 SAVES_TO_ANNOTATION = "muster.dev/saves-to"
-PLACE_LETTERS = 32  # hexadecimal digits of that
 
 # spec.schedulerName of pods that Muster binds itself.
 SCHEDULER_NAME = "muster"

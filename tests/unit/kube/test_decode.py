@@ -11,6 +11,7 @@ from muster.api.trainingjob import TrainingJob
 from muster.kube import decode, informer
 from muster.kube.decode import Undecodable
 from muster.world.fleet import claim_of
+from muster.world.names import place_digest
 from muster.world.quotas import QuotaView, Scope
 from muster.world.views import ContainerView, Taint
 
@@ -99,8 +100,14 @@ def test_only_a_pod_that_has_ended_has_something_to_say(phase: str, message: str
 
 @pytest.mark.parametrize(
     ("text", "read"),
-    [("0f" * 16, "0f" * 16), ("", ""), ("x" * 33, ""), ("\N{GRINNING FACE}" * 32, "")],
-    ids=["digest", "none", "too long", "too many bytes"],
+    [
+        ("0f" * 16, "0f" * 16),
+        ("", ""),
+        ("claim team/data:/run", place_digest("claim team/data:/run")),
+        ("\N{GRINNING FACE}" * 32, place_digest("\N{GRINNING FACE}" * 32)),
+        ("x" * 200_000, place_digest("x" * 200_000)),
+    ],
+    ids=["digest", "none", "of an older pod", "as many letters", "very long"],
 )
 def test_a_pod_says_where_its_job_saves_in_no_more_than_a_place_takes(text: str, read: str) -> None:
     annotations = {"muster.dev/saves-to": text, "of.another": "system"}
