@@ -372,11 +372,7 @@ class NodeReconciler:
     def _node_changed(self, old: NodeView | None, new: NodeView | None) -> None:
         node = new or old
         assert node is not None
-        pools = self._engine.node_index.pools
-        pool = pools.get(node.name)
         self._engine.node_index.set_node(node.name, new, self._cluster.fleet)
-        if pools.get(node.name) != pool:  # what its record says may follow from another part of the policy now
-            self._engine.note_echo(node.name, is_echo=False)
         if old is None or new is None or _facts(old) != _facts(new):
             self.mark_nodes([node.name])
         elif is_tainted(old) != is_tainted(new):

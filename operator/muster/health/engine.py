@@ -34,6 +34,7 @@ class Engine:
         self.breaker: Breaker | None = None
         self._wakes: dict[str, datetime] = {}  # node -> when to judge it again by time alone
         self._echoes: set[str] = set()  # nodes whose record is what Muster wrote last
+        self._judged_in: dict[str, str] = {}  # node -> the pool by whose rules it was judged last
         self._ahead = FutureTimes()
         self._test_requests = TestRequests()
 
@@ -73,11 +74,16 @@ class Engine:
         """Replace the verdict on a node, and have the node judged again at the verdict's `wake`; None: the node is
         gone."""
         self.verdict_index.set_verdict(name, verdict)
+        if verdict is None:
+            self._judged_in.pop(name, None)
         if verdict is not None and verdict.follow_up.wake is not None:
             self.wake_at(name, verdict.follow_up.wake)
 
     def differs(self, name: str, previous: Verdict | None) -> bool:
-        """Whether a node's new verdict may ask for something that is not yet in force or on record.
+        """Whether a node's new verdict may ask for something that is not yet in force or on record; to be asked once
+        for each verdict.
+
+        In another pool the same verdict may have another effect and another text.
 
         Args:
             name: of the node; its new verdict was put already.
@@ -85,6 +91,11 @@ class Engine:
         """
         is_echo = name in self._echoes
         self._echoes.discard(name)
+        pool = self.node_index.pools.get(name, "")
+        has_moved = self._judged_in.get(name, pool) != pool
+        self._judged_in[name] = pool
+        if has_moved:
+            return True
         return not (is_echo and previous is not None and _same(previous, self.verdict_index.verdicts.get(name)))
 
     def decide(self, now: datetime, rules: Rules, judged: Collection[str], circumstances: Circumstances) -> list[Order]:

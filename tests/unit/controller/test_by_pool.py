@@ -69,6 +69,13 @@ async def test_a_record_names_the_field_of_the_new_pool_though_nothing_else_chan
     assert stage.status("b")["effect"] == "nothing: spec.health.enforcement of the FleetPolicy is Observe"
 
 
+async def test_a_reason_is_observed_in_one_pool(stage: Stage) -> None:
+    stage.policy_of(pools=[pool("b", observedReasons=["Xid79"])])
+    await stage.look()
+    assert stage.tainted() == {"a"}
+    assert stage.status("b")["effect"] == "nothing: spec.pools[b].health of the FleetPolicy only observes Xid79"
+
+
 async def test_the_taint_goes_when_its_pool_returns_to_jobs(stage: Stage) -> None:
     stage.policy_of(health={"enforcement": "Jobs"}, pools=[pool("a"), pool("b", enforcement="Observe")])
     await stage.look()

@@ -7,6 +7,7 @@ from tests.unit.health.builders import NOW
 from tests.unit.health.test_orders import verdict
 from tests.unit.lifecycle.builders import a_fleet, a_node
 
+from muster.api.fleetpolicy import FleetPolicySpec
 from muster.health.engine import Engine
 from muster.health.orders import Circumstances
 from muster.health.sources import Rules
@@ -41,6 +42,19 @@ def test_an_echo_of_a_verdict_that_stays_causes_no_work() -> None:
     engine.note_echo("n0", is_echo=True)
     engine.forget_echoes()
     assert engine.differs("n0", before)
+
+
+def test_an_echo_of_a_node_that_has_changed_its_pool_is_no_answer() -> None:
+    engine, before = Engine(), verdict("n0")
+    pools = [{"name": "first", "nodeSelector": {"x": "y"}, "health": {}}]
+    fleet = a_fleet([a_node("n0")])
+    fleet.policy = FleetPolicySpec.model_validate({"pools": pools})
+    engine.node_index.rebuild(fleet)
+    engine.set_verdict("n0", before)
+    for labels, differs in (({}, False), ({"x": "y"}, True), ({"x": "y"}, False), ({}, True)):
+        engine.node_index.set_node("n0", a_node("n0", labels=labels), fleet)
+        engine.note_echo("n0", is_echo=True)
+        assert engine.differs("n0", before) is differs
 
 
 def test_a_budget_that_is_used_up_is_asked_again_when_it_says() -> None:
