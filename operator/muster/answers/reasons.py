@@ -1668,11 +1668,13 @@ REASONS: tuple[Reason, ...] = (
         Topic.POLICY,
         POLICY_EVENT,
         "A change of `spec.scope.nodeSelector`, or of a Node's labels, leaves out [nodes on which jobs have workers]"
-        "(docs/install.md#on-some-of-the-nodes). The message names the jobs that were not outside before.",
+        "(docs/install.md#on-some-of-the-nodes). The message counts the jobs that were not outside before, and names "
+        "their nodes outside. The jobs are in the operator's log (`jobs outside the scope`), because any user that may "
+        "read Events in namespace `default` reads the message.",
         "The workers go on there. One that dies is replaced on a selected node.",
         "Nothing. To have a job leave at once, suspend it and resume it.",
-        "FleetPolicy default: spec.scope.nodeSelector leaves out nodes of team-a/llama. Their workers go on there, and "
-        "new ones come to other nodes.",
+        "FleetPolicy default: spec.scope.nodeSelector leaves out nodes of 1 job (gpu-001, gpu-002). Workers go on "
+        "there, and new ones come to other nodes. The operator's log names the jobs.",
     ),
     Reason(
         "NodeTaintRefused",

@@ -17,7 +17,7 @@ from muster.health.verdict_index import NodeIndex
 from muster.kube.decode import Undecodable
 from muster.kube.events import NORMAL, WARNING, EventRecorder, Regarding
 
-MAX_JOBS = 8
+MAX_NAMES = 8
 _YIELDS = ""  # no cause: what others claim
 
 log = structlog.get_logger()
@@ -168,16 +168,19 @@ class NodeReports:
         fleet = self._cluster.fleet
         if self._cluster.scope_unknown or not (self._jobs_outside or any(name in fleet.outside for name in changed)):
             return
-        holders = {holder for node in fleet.outside for holder in fleet.holders(node)}
-        old, self._jobs_outside = self._jobs_outside, {holder for holder in holders if not holder.startswith("pod/")}
-        jobs = sorted(fleet.name_of(holder) for holder in self._jobs_outside - old)
+        holders = {node: fleet.holders(node) for node in fleet.outside}
+        old = self._jobs_outside
+        self._jobs_outside = {it for held_by in holders.values() for it in held_by if not it.startswith("pod/")}
+        jobs = self._jobs_outside - old
         if jobs:
-            names = ", ".join(jobs[:MAX_JOBS]) + (f" and {len(jobs) - MAX_JOBS} more" if len(jobs) > MAX_JOBS else "")
+            nodes = sorted(node for node, held_by in holders.items() if not jobs.isdisjoint(held_by))
             text = (
-                f"FleetPolicy default: spec.scope.nodeSelector leaves out nodes of {names}. Their workers go on there, "
-                "and new ones come to other nodes."
+                f"FleetPolicy default: spec.scope.nodeSelector leaves out nodes of {len(jobs)} "
+                f"job{'s' if len(jobs) > 1 else ''} ({_first(nodes)}). Workers go on there, and new ones come to other "
+                "nodes. The operator's log names the jobs."
             )
-            log.warning("jobs outside the scope", jobs=len(jobs), message=text)
+            names = sorted(map(fleet.name_of, jobs))
+            log.warning("jobs outside the scope", jobs=_first(names), message=text)
             record_policy_event(self._cluster, self._events, WARNING, "JobsOutsideScope", text)
 
     def policy(self) -> None:
@@ -209,3 +212,8 @@ class NodeReports:
             log.warning("the FleetPolicy asks for a part that is not installed", message=text)
             record_policy_event(self._cluster, self._events, WARNING, "PartNotInstalled", text)
         self._policy_unmet = text
+
+
+def _first(names: Sequence[str]) -> str:
+    more = len(names) - MAX_NAMES
+    return ", ".join(names[:MAX_NAMES]) + (f" and {more} more" if more > 0 else "")

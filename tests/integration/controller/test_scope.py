@@ -112,7 +112,7 @@ async def test_a_gang_goes_on_outside_a_new_scope_and_is_repaired_within_it(scen
         await scene.training_at(1, training)
         await scene.add_nodes(2, "new")
         async with scene.policy({"scope": selects("new")}):
-            await policy_event(scene, "JobsOutsideScope", f"leaves out nodes of {scene.namespace}/job. Their workers")
+            await policy_event(scene, "JobsOutsideScope", "leaves out nodes of 1 job (old-0, old-1). Workers")
             training.hold_at += 5
             await scene.training_at(1, training)
             pod = scene.hand.worker(1).name

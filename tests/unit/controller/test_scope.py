@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 from tests.unit.controller.health_stage import EVERYTHING, OTHER, Stage
 from tests.unit.controller.repair_shop import REPAIRS, Shop
 from tests.unit.controller.test_agents import Fleet
@@ -236,11 +237,14 @@ async def test_a_scope_that_selects_no_node_and_jobs_that_it_leaves_out_are_name
 
     stage.told.record = recorded  # type: ignore[method-assign]
     set_policy(stage, {"nodeSelector": {"matchLabels": {CELL: "nowhere"}}})
-    await stage.look()
-    await stage.look()
+    with capture_logs() as lines:
+        await stage.look()
+        await stage.look()
     assert stage.told.policies == ["ScopeEmpty", "JobsOutsideScope"]
     assert "selects none of the cluster's nodes (2), so no job starts" in texts[0]
-    assert "leaves out nodes of team-a/llama. Their workers go on there" in texts[1]
+    assert "leaves out nodes of 1 job (a). Workers go on there" in texts[1]
+    assert not any("llama" in text for text in texts), "any user may read Events of the FleetPolicy"
+    assert [line["jobs"] for line in lines if line["event"] == "jobs outside the scope"] == ["team-a/llama"]
     set_policy(stage, SCOPE)
     await stage.look()
     assert len(texts) == 2
