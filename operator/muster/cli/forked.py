@@ -33,6 +33,22 @@ _INSTEAD = {
     "spec.checkpoint.directory": "--directory",
     "spec.checkpoint.resumeFrom": "--from-step",
 }
+# By these a tool takes an object for its own, and deletes it where its source does not have it.
+_TRACKING = frozenset(
+    {
+        "app.kubernetes.io/instance",
+        "argocd.argoproj.io/installation-id",
+        "argocd.argoproj.io/instance",
+        "argocd.argoproj.io/tracking-id",
+        "helm.sh/chart",
+        "helm.toolkit.fluxcd.io/name",
+        "helm.toolkit.fluxcd.io/namespace",
+        "kustomize.toolkit.fluxcd.io/name",
+        "kustomize.toolkit.fluxcd.io/namespace",
+        "meta.helm.sh/release-name",
+        "meta.helm.sh/release-namespace",
+    }
+)
 _FORGETFUL = ("emptyDir", "ephemeral")
 
 
@@ -95,6 +111,7 @@ def forked(
     manifest = bare_manifest(raw, job, name)
     spec = manifest["spec"]
     made = Made(manifest, start, new)
+    made.changed += _untrack(manifest["metadata"])
     spec["checkpoint"] = {**(spec.get("checkpoint") or {}), "directory": new, "resumeFrom": start}
     made.changed.append(f"spec.checkpoint.directory: {old} -> {new}")
     container = _worker(manifest, job)
@@ -175,6 +192,15 @@ def bare_manifest(raw: Mapping[str, Any], job: TrainingJob, name: str) -> dict[s
         if kept:
             metadata[part] = kept
     return {"apiVersion": API_VERSION, "kind": "TrainingJob", "metadata": metadata, "spec": spec}
+
+
+def _untrack(metadata: dict[str, Any]) -> Iterator[str]:
+    """Remove the marks of tools that deploy the job: the fork is not in their source. Yields what was removed."""
+    for part in ("labels", "annotations"):
+        values = metadata.pop(part, {})
+        if kept := {key: value for key, value in values.items() if key not in _TRACKING}:
+            metadata[part] = kept
+        yield from (f"metadata.{part}: {key} is left out" for key in values if key in _TRACKING)
 
 
 def _worker(manifest: Mapping[str, Any], job: TrainingJob) -> dict[str, Any]:

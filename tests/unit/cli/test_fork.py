@@ -102,6 +102,20 @@ def test_it_begins_from_the_newest_and_saves_beside_the_other() -> None:
     assert json.dumps(raw) == before, "the other job is not touched"
 
 
+def test_no_tool_takes_the_fork_for_its_own() -> None:
+    raw = a_job()
+    labels = {"app.kubernetes.io/instance": "jobs", "kustomize.toolkit.fluxcd.io/name": "jobs", "helm.sh/chart": "c-1"}
+    raw["metadata"]["labels"] |= labels
+    raw["metadata"]["annotations"] |= {"argocd.argoproj.io/tracking-id": "jobs:x", "meta.helm.sh/release-name": "jobs"}
+    made = fork(raw)
+    assert made.manifest["metadata"] == {"name": "llama-5000", "namespace": "team-a", "labels": {"team": "a"}}
+    assert "metadata.labels: app.kubernetes.io/instance is left out" in made.changed
+    assert "metadata.annotations: argocd.argoproj.io/tracking-id is left out" in made.changed
+    keep = {"helm.sh/resource-policy": "keep", "kustomize.toolkit.fluxcd.io/prune": "disabled"}
+    raw["metadata"]["annotations"] |= keep
+    assert fork(raw).manifest["metadata"]["annotations"] == keep, "what forbids a deletion stays"
+
+
 def test_an_earlier_step_and_a_name() -> None:
     made = fork(from_step=3000, name="try")
     assert (made.start, made.directory, made.manifest["metadata"]["name"]) == ("job/llama@3000", "/ckpt/try", "try")
