@@ -366,7 +366,7 @@ def test_every_line_of_the_threat_model_names_a_test_that_there_is(root: Path) -
         "A pod on the network",
         "A stolen token of a launcher",
         "A stolen token of an agent",
-        "A stolen credential of a kubelet",
+        "Root on a node",
         "A stolen token of the operator",
         "A reader of the page",
         "A reader of a support bundle",
