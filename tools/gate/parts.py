@@ -60,7 +60,7 @@ PARTS = (
     Part(
         "unit-lives",
         tests=_nightly(
-            "unit", *(f"simulate/test_{name}.py" for name in ("accounts", "fleets", "new_lives", "shown_by"))
+            "unit", *(f"simulate/test_{name}.py" for name in ("accounts", "fleets", "new_lives", "observe", "shown_by"))
         ),
         workers=2,
         pytest=_SPREAD,
@@ -120,7 +120,7 @@ PARTS = (
     Part("integration-install", tests=_nightly("integration", "cli", "install"), workers=2, pytest=_BY_FILE),
     Part(
         "integration-parts",
-        tests=_nightly("integration", "agent", "checkpoint", "preflight_probes", "test_kwok.py"),
+        tests=_nightly("integration", "agent", "checkpoint", "preflight_probes", "test_jobset.py", "test_kwok.py"),
         workers=2,
         pytest=_BY_FILE,
     ),

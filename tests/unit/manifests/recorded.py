@@ -158,7 +158,7 @@ def node_health(name: str) -> Object:
     stored = NODES[name]()
     verdicts, rulings, effects, _ = stored.step(after(60))
     order = Order(NODE, verdicts[NODE], rulings[NODE], effects[NODE])
-    status = recorded_status(order, stored.rules.enforcement)
+    status = recorded_status(order, stored.rules)
     return _manifest("NodeHealth", stored.healths[NODE].model_copy(update={"status": status}))
 
 
