@@ -83,7 +83,21 @@ def _validated(model: type[ApiModel], values: Mapping[str, Any]) -> dict[str, An
     return {name: validator.validate_assignment({}, name, value)[0][name] for name, value in values.items()}
 
 
-class CompactModel(ApiModel):
+class RecordedModel(ApiModel):
+    """RecordedModel is a part of a record that the operator writes as a whole. It has the fields that only a later
+    version knows, too, so that they are written back (docs/decisions/0087).
+    """
+
+    model_config = ConfigDict(extra="allow")
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        schema = handler.resolve_ref_schema(handler(core))
+        schema.pop("additionalProperties", None)  # the definitions list the fields of their own version
+        return schema
+
+
+class CompactModel(RecordedModel):
     """CompactModel is a part that objects have by the thousand, so its JSON leaves out fields that have their defaults.
 
     The CRD names no default for these fields, so that the API server does not fill them in.
@@ -96,7 +110,7 @@ class CompactModel(ApiModel):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        schema = handler.resolve_ref_schema(handler(core))
+        schema = super().__get_pydantic_json_schema__(core, handler)
         unsaid = [to_camel(name) for name in cls.unsaid]
         for name in unsaid:
             schema["properties"][name].pop("default", None)
@@ -112,7 +126,7 @@ class CompactModel(ApiModel):
         return [{k: v for k, v in item.items() if k not in defaults or v != defaults[k]} for item in listed]
 
 
-class LevelCount(ApiModel):
+class LevelCount(RecordedModel):
     """LevelCount says in how many domains of one topology level the workers of a gang are."""
 
     level: str = Field(

@@ -12,7 +12,18 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field
 
-from muster.api.base import NAME_LENGTH, UID_LENGTH, ApiModel, NodeName, ObjectMeta, Time, checks, rule, shortened_to
+from muster.api.base import (
+    NAME_LENGTH,
+    UID_LENGTH,
+    ApiModel,
+    NodeName,
+    ObjectMeta,
+    RecordedModel,
+    Time,
+    checks,
+    rule,
+    shortened_to,
+)
 from muster.api.goodput import (
     LONGEST_MILLISECONDS,
     MAX_FINGERPRINTS,
@@ -47,7 +58,7 @@ class Ending(StrEnum):
     UNKNOWN = "Unknown"
 
 
-class Cause(ApiModel):
+class Cause(RecordedModel):
     """Cause is what failures and planned moves of one kind took from the job."""
 
     fault_class: str = Field(
@@ -71,7 +82,7 @@ class Cause(ApiModel):
     )
 
 
-class Blamed(ApiModel):
+class Blamed(RecordedModel):
     """Blamed is a node to which failures of the job are charged."""
 
     node: NodeName = Field(description="node is the name of the node on which the job failed.")
@@ -87,7 +98,7 @@ class Blamed(ApiModel):
     )
 
 
-class EndedJobSpec(ApiModel):
+class EndedJobSpec(RecordedModel):
     """EndedJobSpec is what is kept of a job that has ended. It never changes."""
 
     job_uid: str = Field(

@@ -25,6 +25,7 @@ from muster.api.base import (
     LevelCount,
     NodeName,
     ObjectMeta,
+    RecordedModel,
     Time,
     checks,
     rule,
@@ -190,7 +191,7 @@ class Member(CompactModel):
     )
 
 
-class Resume(ApiModel):
+class Resume(RecordedModel):
     """Resume identifies a checkpoint from which ranks can resume."""
 
     step: int = Field(ge=0, le=MAX_STEP, description="step is the training step at which the checkpoint was saved.")
@@ -202,7 +203,7 @@ class Resume(ApiModel):
     )
 
 
-class Branch(ApiModel):
+class Branch(RecordedModel):
     """Branch is the line of training that the job follows since it went back to an earlier step.
 
     The job went back because a user asked for it, or because its results were wrong. Checkpoints that were saved beyond
@@ -244,7 +245,7 @@ class Branch(ApiModel):
     )
 
 
-class AttemptStart(ApiModel):
+class AttemptStart(RecordedModel):
     """AttemptStart is the release of the start barrier. It fixes what the ranks of the attempt are started with."""
 
     time: Time = Field(description="time is when the operator let the ranks of this attempt start.")
@@ -357,7 +358,7 @@ class UnfencedWorker(CompactModel):
     )
 
 
-class Evacuation(ApiModel):
+class Evacuation(RecordedModel):
     """Evacuation is a planned move under way. The operator waits for a new complete checkpoint, and then stops the
     ranks.
     """
@@ -393,7 +394,7 @@ class Evacuation(ApiModel):
 MAX_STACK_GROUPS = 8
 
 
-class StackGroup(ApiModel):
+class StackGroup(RecordedModel):
     """StackGroup is one place at which ranks of a hung attempt stood, by the Python stack of their main thread."""
 
     ranks: str = Field(
@@ -413,7 +414,7 @@ class StackGroup(ApiModel):
     )
 
 
-class GangIncident(ApiModel):
+class GangIncident(RecordedModel):
     """GangIncident is one failure or one planned move of the job. The operator counts the restart budgets from these
     entries.
     """
@@ -576,7 +577,7 @@ class GangIncident(ApiModel):
     )
 
 
-class BurnInFailure(ApiModel):
+class BurnInFailure(RecordedModel):
     """BurnInFailure is a node that failed the burn-in of this gang, with the test that it failed."""
 
     node: NodeName = Field(description="node is the name of the node that failed.")
@@ -600,7 +601,7 @@ class BurnInFailure(ApiModel):
     )
 
 
-class BurnInAllReduce(ApiModel):
+class BurnInAllReduce(RecordedModel):
     """BurnInAllReduce is the result of an all-reduce over all nodes of the gang."""
 
     time: Time = Field(description="time is when the operator let the ranks start after the all-reduce.")
@@ -609,7 +610,7 @@ class BurnInAllReduce(ApiModel):
     )
 
 
-class BurnIn(ApiModel):
+class BurnIn(RecordedModel):
     """BurnIn is what the tests of the gang's nodes before training have shown, as far as later decisions need it."""
 
     profile: str = Field(
@@ -751,7 +752,7 @@ class CorruptionStatus(ApiModel):
     )
 
 
-class Corruption(CorruptionStatus):
+class Corruption(CorruptionStatus, RecordedModel):
     """Corruption is the newest case in which the training program found its own results wrong, with what the
     operator needs for its decisions.
     """
@@ -797,7 +798,7 @@ class Corruption(CorruptionStatus):
     )
 
 
-class SuspectCheckpoint(ApiModel):
+class SuspectCheckpoint(RecordedModel):
     """SuspectCheckpoint is a checkpoint from which attempts resumed and failed before their first step, by no other
     cause that is known than the program itself.
     """
@@ -847,7 +848,7 @@ def _longest_of(excluded: object) -> object:
     return dict(sorted(excluded.items(), key=lambda item: str(item[1]))[-MAX_EXCLUDED_NODES:])
 
 
-class GangSpec(ApiModel):
+class GangSpec(RecordedModel):
     """GangSpec is the record of the job's current attempt. The operator alone writes it, one guarded update at a
     time.
     """
@@ -1143,7 +1144,7 @@ def _without_repeated_values(unfenced_workers: list[dict[str, Any]]) -> list[dic
     previous: dict[str, Any] = {}
     for unfenced_worker in unfenced_workers:
         shared = {name: unfenced_worker[name] for name in _SHARED}
-        own = {name: value for name, value in unfenced_worker.items() if name not in _SHARED and value != ""}
+        own = {k: v for k, v in unfenced_worker.items() if k not in _SHARED and (v != "" or k not in _UNSAID_IF_EMPTY)}
         entries.append(own | {name: value for name, value in shared.items() if previous.get(name) != value})
         previous = shared
     return entries
@@ -1161,6 +1162,7 @@ def _with_repeated_values(unfenced_workers: list[Any]) -> list[Any]:
 
 
 _SHARED = tuple(map(to_camel, _LIKE_THE_ONE_BEFORE))
+_UNSAID_IF_EMPTY = frozenset(map(to_camel, UnfencedWorker.unsaid)) - {*_SHARED}
 
 
 class Gang(ApiModel):

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from muster.api.base import ApiModel, Time, shortened_to
+from muster.api.base import ApiModel, RecordedModel, Time, shortened_to
 from muster.api.throughput import MAX_PEAK
 from muster.protocol.messages import MAX_VALUE_CHARS
 
@@ -93,7 +93,7 @@ Tells = Annotated[
 ]
 
 
-class Segment(ApiModel):
+class Segment(RecordedModel):
     """Segment is a run of consecutive training steps that no later attempt has repeated."""
 
     after_step: int = Field(ge=0, le=MAX_STEP, description="afterStep is the step before the segment's first one.")
@@ -116,7 +116,7 @@ MOST_AHEAD_SECONDS = 10**9
 """Largest clock difference on record: a clock that is years ahead must still be a time that can be written."""
 
 
-class AttemptProgress(ApiModel):
+class AttemptProgress(RecordedModel):
     """AttemptProgress is how far the ranks of the current attempt had come when the object was last written."""
 
     start_milliseconds: Milliseconds = Field(
@@ -273,7 +273,7 @@ class AttemptProgress(ApiModel):
         return self.step_milliseconds or self.printed_step_milliseconds
 
 
-class Fingerprint(ApiModel):
+class Fingerprint(RecordedModel):
     """Fingerprint is what the ranks ran with, from one attempt on until the next change."""
 
     attempt: int = Field(
@@ -329,7 +329,7 @@ class Fingerprint(ApiModel):
     )
 
 
-class Account(ApiModel):
+class Account(RecordedModel):
     """Account is where the job's time went. The sum of all buckets is the time between creationTime and countedUntil,
     to the millisecond.
 

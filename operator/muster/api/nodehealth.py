@@ -10,7 +10,17 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field
 
-from muster.api.base import NAME_LENGTH, UID_LENGTH, ApiModel, ObjectMeta, Time, checks, rule, shortened_to
+from muster.api.base import (
+    NAME_LENGTH,
+    UID_LENGTH,
+    ApiModel,
+    ObjectMeta,
+    RecordedModel,
+    Time,
+    checks,
+    rule,
+    shortened_to,
+)
 from muster.api.maintenance import NodeMaintenance
 from muster.api.preflight import Profile
 
@@ -392,7 +402,7 @@ class Finding(ApiModel):
     )
 
 
-class HealthIncident(ApiModel):
+class HealthIncident(RecordedModel):
     """HealthIncident is one time that the node was unfit for use, from the first fault until it was let back."""
 
     time: Time = Field(description="time is when the incident began.")
@@ -467,7 +477,7 @@ class HealthIncident(ApiModel):
     )
 
 
-class Offences(ApiModel):
+class Offences(RecordedModel):
     """Offences is how often the machine had faults, fading with time. It belongs to the hardware, not to the node's
     name.
     """
@@ -499,7 +509,7 @@ class CheckOutcome(StrEnum):
     INCONCLUSIVE = "Inconclusive"
 
 
-class CheckedProbe(ApiModel):
+class CheckedProbe(RecordedModel):
     """CheckedProbe is the result of one probe, which is one measurement of a test."""
 
     probe: str = Field(max_length=128, description="probe is the name of the probe, for example gemm-bf16.")
@@ -520,7 +530,7 @@ class CheckedProbe(ApiModel):
     )
 
 
-class CheckResult(ApiModel):
+class CheckResult(RecordedModel):
     """CheckResult is the result of a test of the node that a person requested."""
 
     id: str = Field(max_length=64, description="id is the id of the request in spec.check that this result answers.")
@@ -632,7 +642,7 @@ class NodeSuspicion(ApiModel):
     )
 
 
-class NodeHealthStatus(ApiModel):
+class NodeHealthStatus(RecordedModel):
     """NodeHealthStatus is what is known about the node, and what Muster makes of it. The node's agent writes
     evidence and agent, the operator all other fields.
     """

@@ -121,7 +121,7 @@ def operator_part(status: NodeHealthStatus) -> dict[str, Any]:
 
 def _record(order: Order, present: Present, rules: Rules) -> WriteRecord | None:
     status, recorded = recorded_status(order, rules), present.record.status
-    is_new, part = not present.record.metadata.uid, operator_part(status)
+    is_new, part = not present.record.metadata.uid, operator_part(status) | (recorded.model_extra or {})
     if part == operator_part(recorded) or (is_new and _says_nothing(status)):
         return None
     return WriteRecord(

@@ -154,7 +154,7 @@ def test_a_copy_forgives_what_the_model_forgives() -> None:
     incident = record.incidents[0].model_copy(update={"message": "x" * 2049, "fault_class": "Hardware"})
     assert (incident.message[-2:], len(incident.message)) == ("x…", 2048)
     assert incident.fault_class is FaultClass.HARDWARE
-    of_dicts = record.model_copy(update={"incidents": ({**FAULT, "faultClass": "Hardware"},)})
+    of_dicts = record.model_copy(update={"incidents": ({**FAULT, "fault_class": "Hardware"},)})
     assert of_dicts.incidents == [record.incidents[0].model_copy(update={"fault_class": FaultClass.HARDWARE})]
 
 

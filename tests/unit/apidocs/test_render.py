@@ -105,7 +105,7 @@ def test_a_description_is_one_line_which_kubectl_explain_wraps() -> None:
 
 KINDS = tuple(resource.model for resource in render.RESOURCES)
 # No CustomResourceDefinition has their fields.
-UNSEEN = (ApiModel, base.CompactModel, base.ObjectMeta, base.Owner, fleethours.FleetHours)
+UNSEEN = (ApiModel, base.RecordedModel, base.CompactModel, base.ObjectMeta, base.Owner, fleethours.FleetHours)
 MODULES = [importlib.import_module(f"{api.__name__}.{found.name}") for found in pkgutil.iter_modules(api.__path__)]
 PARTS = [
     model
