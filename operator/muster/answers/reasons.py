@@ -974,9 +974,10 @@ REASONS: tuple[Reason, ...] = (
         "InvalidSpec",
         Topic.REFUSED,
         JOB_EVENT,
-        "The job does not fit its schema: it was written while an older schema was installed.",
-        "Muster does nothing for this job.",
-        "Delete the job and create it again.",
+        "The job does not fit its schema: it was written while an older schema was installed, or it or its status has "
+        "a value that only a later version of Muster knows. The message names the field.",
+        "Muster does nothing to this job, and its workers go on as they are.",
+        "Run the version of Muster that knows the value, or delete the job and create it again.",
     ),
     # The end of a job.
     Reason(
@@ -1518,10 +1519,11 @@ REASONS: tuple[Reason, ...] = (
         NODE_EVENT,
         "The NodeHealth of the node does not fit its schema; the message names the field.",
         "New workers are placed on the node only where no other node is left, and no worker leaves it.",
-        "Correct that field, or delete the NodeHealth.",
+        "Correct that field, run the version of Muster that wrote it, or delete the NodeHealth.",
         "NodeHealth n0 does not fit its schema (status.state: not one of the values). Until it does, new workers are "
-        "placed on the node only where no other node is left, and no worker leaves it. Correct that field, or delete "
-        "the NodeHealth; that also deletes the node's incidents and offence score.",
+        "placed on the node only where no other node is left, and no worker leaves it. Correct that field, run the "
+        "version of Muster that wrote it, or delete the NodeHealth; that also deletes the node's incidents and offence "
+        "score.",
     ),
     Reason(
         "InternalError",
@@ -1748,6 +1750,18 @@ REASONS: tuple[Reason, ...] = (
         "Check for a quota, a webhook, a missing right or a missing CRD; apply the manifests of this version.",
         "the account of the ended job team-a/llama cannot be written to namespace muster-system: 403 exceeded quota. "
         "It is tried again; without it `kubectl muster report --fleet` says less than happened.",
+    ),
+    Reason(
+        "HistoryUnreadable",
+        Topic.POLICY,
+        POLICY_EVENT,
+        "ConfigMap `muster-fleet-hours` or `muster-open-jobs` in `muster-system` cannot be read: it was edited, or a "
+        "later version wrote it. The message names the ConfigMap and the cause.",
+        "Muster does not write over it. Jobs go on, and accounts of jobs that end are kept.",
+        "Run the version of Muster that wrote it, or delete the ConfigMap.",
+        "ConfigMap muster-system/muster-fleet-hours cannot be read ('hours'). Muster does not write over it, and "
+        "counts no hours of the fleet meanwhile. Run the version of Muster that wrote it, or delete the ConfigMap: the "
+        "hours are then counted from zero.",
     ),
     Reason(
         "HistoryLost",

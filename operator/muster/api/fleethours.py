@@ -5,13 +5,12 @@ docs/goodput.md says what the states mean, and docs/decisions/0038 how the time 
 Tests: tests/unit/goodput/test_fleethours.py.
 """
 
-from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
-from muster.api.base import ApiModel, Time
+from muster.api.base import RecordedModel, Time
 from muster.api.goodput import LONGEST_MILLISECONDS
 
 CONFIG_MAP = "muster-fleet-hours"
@@ -39,30 +38,27 @@ class GpuState(StrEnum):
 IDLE = (GpuState.RESERVED, GpuState.FREE)
 """The states of accelerators that are healthy and not in use."""
 KNOWN = frozenset(GpuState)
+MAX_STATES = 32
+"""With room for those of later versions."""
 
 
-def _in_known_states(amounts: Any) -> Any:
-    """The amounts with the time of unknown states, which a newer version has written, added to `excluded`.
-
-    An error here would make the leader begin again from nothing.
-    """
-    if not isinstance(amounts, Mapping):
-        return amounts
-    kept = {state: amount for state, amount in amounts.items() if state in KNOWN}
-    others = [amount for state, amount in amounts.items() if state not in KNOWN]
-    if not others or not all(isinstance(amount, int) for amount in (*others, kept.get(GpuState.EXCLUDED, 0))):
-        return amounts
-    return kept | {GpuState.EXCLUDED: min(kept.get(GpuState.EXCLUDED, 0) + sum(others), LONGEST_MILLISECONDS)}
+def known_state(state: str) -> GpuState:
+    """The state as which the time of a state counts: `excluded` for one that only a later version knows."""
+    return GpuState(state) if state in KNOWN else GpuState.EXCLUDED
 
 
 GpuAmounts = Annotated[
-    dict[GpuState, Annotated[int, Field(ge=0, le=LONGEST_MILLISECONDS)]],
-    BeforeValidator(_in_known_states),
-    Field(max_length=len(GpuState), description="Accelerator-milliseconds by state. States without time are left out."),
+    dict[str, Annotated[int, Field(ge=0, le=LONGEST_MILLISECONDS)]],
+    Field(
+        max_length=MAX_STATES,
+        description=(
+            "Accelerator-milliseconds by GpuState. States without time are left out; those of a later version are kept."
+        ),
+    ),
 ]
 
 
-class FleetHours(ApiModel):
+class FleetHours(RecordedModel):
     """FleetHours is what the accelerators of the fleet did until a moment. Time before `until` is never counted
     again.
     """

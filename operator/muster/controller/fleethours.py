@@ -1,7 +1,8 @@
 """Counts what the accelerators of the fleet do: held, free, reserved, out of use, by hours that outlive this process.
 
 All of it is in one ConfigMap (docs/decisions/0038). It is read when this process begins to lead and written every five
-minutes. What was not written is not lost but counts as notObserved with the next leader.
+minutes. What was not written is not lost but counts as notObserved with the next leader. Hours that cannot be read,
+e.g. of a later version, are never written over.
 """
 
 import asyncio
@@ -24,7 +25,6 @@ from muster.kube.errors import ApiError, LeadershipLost, NotFound
 
 SAMPLE_SECONDS = 30.0
 WRITE_SECONDS = 300.0
-RETRY_SECONDS = 30.0
 FIELD_MANAGER = "muster-fleet-hours"
 
 log = structlog.get_logger()
@@ -33,7 +33,8 @@ _gpus = Gauge("muster_gpus", "Accelerators of the fleet, by their present use.",
 
 class FleetHoursKeeper:
     """Counts the fleet's hours while `run` is running. `reserved` returns the names of the nodes that are reserved for
-    gangs without all of their nodes. `namespace` is Muster's own.
+    gangs without all of their nodes. `namespace` is Muster's own. `tell` is called with a reason and a message for the
+    operators of the cluster.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class FleetHoursKeeper:
         cluster: Cluster,
         reserved: Callable[[], Collection[str]],
         namespace: str,
+        tell: Callable[[str, str], object] = lambda _reason, _words: None,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
@@ -50,9 +52,12 @@ class FleetHoursKeeper:
         self._reserved = reserved
         self._path = paths.core("configmaps", namespace=namespace, name=CONFIG_MAP)
         self._namespace = namespace
+        self._tell = tell
         self._clock = clock
         self._wall_clock = wall_clock
         self._hours: FleetHours | None = None
+        self._is_read = False
+        self._problem = ""  # why the hours cannot be read
         self._counted: tuple[float, Counter[GpuState]] | None = None  # when, and what was found
         self._written_at = float("-inf")
 
@@ -62,13 +67,10 @@ class FleetHoursKeeper:
         Raises:
             LeadershipLost: this process must not write any more.
         """
-        is_read = False
         while True:
-            if not is_read:
-                is_read = await self._read()
-                await asyncio.sleep(0 if is_read else RETRY_SECONDS)
-                continue
             try:
+                if not self._is_read:
+                    await self._read()
                 await self._add_hours()
             except LeadershipLost:
                 raise
@@ -81,12 +83,14 @@ class FleetHoursKeeper:
         counts, now = await self._count(), self._clock()
         at, gpus = self._counted or (now, counts)
         lived = timedelta(seconds=now - at)
-        self._hours = with_counted_hours(
-            self._hours, self._wall_clock(), lived, gpus, self._cluster.policy().history.max_age_days
-        ).model_copy(update={"gpus": counts.total()})
         self._counted = now, counts
         for state in GpuState:
             _gpus.labels(state).set(counts[state])
+        if not self._is_read:
+            return
+        self._hours = with_counted_hours(
+            self._hours, self._wall_clock(), lived, gpus, self._cluster.policy().history.max_age_days
+        ).model_copy(update={"gpus": counts.total()})
         if now - self._written_at >= WRITE_SECONDS and self._cluster.policy().history.max_jobs:
             await self._write(self._hours)
 
@@ -100,8 +104,8 @@ class FleetHoursKeeper:
             await slices.pause()
         return counts
 
-    async def _read(self) -> bool:
-        """Read the hours that were counted before; returns False where the read has to be repeated."""
+    async def _read(self) -> None:
+        """Read the hours that were counted before; until that succeeds, nothing is written."""
         try:
             answer = await self._client.get(self._path)
             self._hours = FleetHours.model_validate_json(json.loads(answer)["data"][KEY])
@@ -111,13 +115,24 @@ class FleetHoursKeeper:
             raise
         except ApiError as error:
             log.warning("the hours of the fleet cannot be read", error=str(error)[:500])
-            return False
-        except (ValueError, KeyError, TypeError) as error:  # it was edited
-            log.warning(
-                "the stored GPU-hours of the fleet cannot be read: they are counted from zero", error=str(error)[:500]
-            )
-            self._hours = None
-        return True
+            return
+        except (ValueError, KeyError, TypeError) as error:  # it was edited, or is of another version
+            self._report_unreadable(str(error)[:300])
+            return
+        self._is_read = True
+
+    def _report_unreadable(self, problem: str) -> None:
+        """Report once why the stored hours cannot be read, and what to do."""
+        if self._problem == problem:
+            return
+        self._problem = problem
+        log.warning("the stored hours of the fleet are unreadable, and are not written over", error=problem)
+        self._tell(
+            "HistoryUnreadable",
+            f"ConfigMap {self._namespace}/{CONFIG_MAP} cannot be read ({problem}). Muster does not write over it, and "
+            "counts no hours of the fleet meanwhile. Run the version of Muster that wrote it, or delete the ConfigMap: "
+            "the hours are then counted from zero.",
+        )
 
     async def _write(self, hours: FleetHours) -> None:
         self._written_at = self._clock()

@@ -146,6 +146,9 @@ class HistoryKeeper:
         self._wall_clock = wall_clock
         self._waiting: dict[str, _Waiting] = {}  # by uid, the oldest first
         self._known: dict[str, Kept] = {}  # what is kept, by name
+        self._is_note_read = False
+        self._note_problem = ""  # why the note cannot be read
+        self._unread: dict[str, Any] = {}  # entries of the note whose job or account this version cannot read, by uid
         self._listed = False
         self._listed_at = float("-inf")
         self._note_due = float("inf")
@@ -500,9 +503,18 @@ class HistoryKeeper:
                 yield job
 
     async def _note(self) -> None:
-        """Write the note of all jobs that could go unseen, with their figures so far."""
+        """Write the note of all jobs that could go unseen, with their figures so far; one that cannot be read stays as
+        it is.
+
+        Raises:
+            ApiError: the note cannot be read.
+        """
         self._note_due = self._clock() + NOTE_SECONDS
         if not self._cluster.policy().history.max_jobs:
+            return
+        if not self._is_note_read:
+            await self._find_unseen()
+        if not self._is_note_read:
             return
         listed: list[dict[str, Any]] = []
         async for job in self._jobs():
@@ -514,6 +526,8 @@ class HistoryKeeper:
                     listed.append(self._record(job, goodput, Ending.UNKNOWN).to_json())
         # Those that wait to be written are noted too: this process may die before.
         listed += [waiting.spec.to_json() for waiting in self._waiting.values()]
+        noted = {spec["jobUid"] for spec in listed} | self._known.keys()
+        listed += [entry for uid, entry in self._unread.items() if uid not in noted]
         data = await asyncio.to_thread(packed, listed)
         body = {
             "apiVersion": "v1",
@@ -538,17 +552,40 @@ class HistoryKeeper:
         try:
             answer = await self._client.get(paths.core("configmaps", namespace=self._namespace, name=NOTE))
         except NotFound:
+            self._is_note_read = True
             return
-        for spec in await asyncio.to_thread(unpacked, answer):
+        try:
+            specs, self._unread = await asyncio.to_thread(unpacked, answer)
+        except ValueError as error:
+            self._report_unreadable(str(error)[:300])
+            return
+        self._is_note_read = True
+        for spec in specs:
             uid = spec.job_uid
-            if uid in self._known or uid in self._waiting or self._cluster.jobs.store.by_index(uid):
+            jobs = self._cluster.jobs.store.by_index(uid)
+            if any(isinstance(job, Undecodable) for job in jobs):
+                self._unread[uid] = spec.to_json()
+            if uid in self._known or uid in self._waiting or jobs:
                 continue
             self._wait_for(spec)
+
+    def _report_unreadable(self, problem: str) -> None:
+        """Report once why the note cannot be read, and what to do."""
+        if self._note_problem == problem:
+            return
+        self._note_problem = problem
+        log.warning("the note of running jobs is unreadable, and is not written over", error=problem)
+        self._tell(
+            "HistoryUnreadable",
+            f"ConfigMap {self._namespace}/{NOTE} cannot be read ({problem}). Muster does not write over it: a job that "
+            "is deleted while no operator runs is then missing from the history. Run the version of Muster that wrote "
+            "it, or delete the ConfigMap.",
+        )
 
 
 def packed(listed: list[dict[str, Any]]) -> str:
     """The accounts in the form of the note; those with most accelerators where not all fit."""
-    listed = sorted(listed, key=lambda spec: -int(spec.get("gpus", 0)))
+    listed = sorted(listed, key=_gpus, reverse=True)
     while True:
         data = zlib.compress(json.dumps(listed, separators=(",", ":")).encode())
         if len(data) <= MAX_NOTE_BYTES or not listed:
@@ -556,21 +593,34 @@ def packed(listed: list[dict[str, Any]]) -> str:
         listed = listed[: len(listed) * MAX_NOTE_BYTES // (len(data) + 1)]
 
 
-def unpacked(answer: bytes) -> list[EndedJobSpec]:
-    """The accounts in a note; entries that are none are left out."""
-    specs = []
+def _gpus(spec: Mapping[str, Any]) -> int:
+    gpus = spec.get("gpus", 0)
+    return gpus if isinstance(gpus, int) else 0
+
+
+def unpacked(answer: bytes) -> tuple[list[EndedJobSpec], dict[str, Any]]:
+    """The accounts in a note, and the entries that have a uid and are no account of this version, by uid.
+
+    Raises:
+        ValueError: the note is of another form.
+    """
+    specs, unread = [], {}
     try:
         data = json.loads(answer)["binaryData"][NOTE_KEY]
         listed = json.loads(zlib.decompressobj().decompress(base64.b64decode(data), MAX_READ_BYTES))
     except (ValueError, KeyError, TypeError, zlib.error) as error:
-        log.warning("the note of running jobs cannot be read", error=str(error)[:500])
-        return []
-    for entry in listed if isinstance(listed, list) else ():
-        with contextlib.suppress(ValueError):
-            spec = EndedJobSpec.model_validate(entry)
-            if is_named_well(spec.job_uid):
-                specs.append(spec)
-    return specs
+        raise ValueError(f"binaryData.{NOTE_KEY}: {type(error).__name__}: {error}") from error
+    if not isinstance(listed, list):
+        raise ValueError(f"binaryData.{NOTE_KEY}: a list is expected, not {type(listed).__name__}")  # noqa: TRY004
+    for entry in listed:
+        uid = entry.get("jobUid") if isinstance(entry, dict) else None
+        if not isinstance(uid, str) or not is_named_well(uid):
+            continue
+        try:
+            specs.append(EndedJobSpec.model_validate(entry))
+        except ValueError:
+            unread[uid] = entry
+    return specs, unread
 
 
 def _name(job: TrainingJob) -> str:

@@ -69,8 +69,8 @@ class NodeReports:
         self._unreadable[name] = record.error
         text = (
             f"NodeHealth {name} does not fit its schema ({record.error}). Until it does, new workers are placed on the "
-            "node only where no other node is left, and no worker leaves it. Correct that field, or delete the "
-            "NodeHealth; that also deletes the node's incidents and offence score."
+            "node only where no other node is left, and no worker leaves it. Correct that field, run the version of "
+            "Muster that wrote it, or delete the NodeHealth; that also deletes the node's incidents and offence score."
         )
         log.warning("health record unreadable", node=name, error=record.error)
         self._events.record(Regarding("v1", "Node", name, name), WARNING, "RecordUnreadable", text)

@@ -154,7 +154,15 @@ class Operator:
             else None
         )
         self.hours = (
-            FleetHoursKeeper(client, self.cluster, lambda: self.queue.reserved, settings.namespace, clock, wall_clock)
+            FleetHoursKeeper(
+                client,
+                self.cluster,
+                lambda: self.queue.reserved,
+                settings.namespace,
+                report_policy,
+                clock,
+                wall_clock,
+            )
             if dependencies.keeps_history
             else None
         )

@@ -58,6 +58,10 @@ MAX_LOOKS = 8  # a fleet that changes faster than it can be looked at is looked 
 # and a large one so long that deciding takes no more than this share of the time.
 SPACING_SECONDS = 0.02
 DECIDING_SHARE = 0.1
+REMEDY_OF_INVALID = (
+    "Muster does nothing to the job, and its workers go on as they are. Run the version of Muster that knows the "
+    "value, or delete the job and create it again."
+)
 
 log = structlog.get_logger()
 _seconds = Histogram("muster_reconcile_seconds", "Time of one reconciliation of one job, API calls included.")
@@ -398,7 +402,7 @@ class Reconciler:
 
     def _report_undecodable(self, job: Undecodable) -> None:
         about = Regarding(API_VERSION, "TrainingJob", job.name, job.uid, job.namespace)
-        remedy = "" if job.waits_for_room else " Delete the job and create it again."
+        remedy = f" {REMEDY_OF_INVALID}" if job.reason == "InvalidSpec" else ""
         self._events.record(about, WARNING, job.reason, f"{job.error}.{remedy}")
         log.warning("job does not fit its schema", job=f"{job.namespace}/{job.name}", error=job.error)
 

@@ -7,7 +7,7 @@ last write is reported as not counted. Time is counted once only, whichever repl
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 
-from muster.api.fleethours import HOURLY_DAYS, MAX_SPANS, FleetHours, GpuState
+from muster.api.fleethours import HOURLY_DAYS, MAX_SPANS, FleetHours, GpuState, known_state
 from muster.api.goodput import LONGEST_MILLISECONDS
 from muster.api.nodehealth import ExclusionCause
 from muster.world.fleet import Fleet
@@ -79,10 +79,10 @@ def with_counted_hours(
         nonzero_amounts = {state: count for state, count in amounts.items() if count}
         for key, milliseconds in _hours(begin, end) if nonzero_amounts else ():
             counted = spans.get(key, {})
-            more = {state: count * milliseconds for state, count in nonzero_amounts.items()}
+            more: dict[str, int] = {state: count * milliseconds for state, count in nonzero_amounts.items()}
             both = {state: counted.get(state, 0) + more.get(state, 0) for state in (*counted, *more)}
             spans[key] = {state: min(amount, LONGEST_MILLISECONDS) for state, amount in both.items()}
-    return FleetHours(until=now, gpus=total, spans=_summed_up(spans, now, most_days))
+    return previous.model_copy(update={"until": now, "gpus": total, "spans": _summed_up(spans, now, most_days)})
 
 
 def hours_between(hours: FleetHours, since: datetime | None, until: datetime | None = None) -> dict[GpuState, int]:
@@ -98,7 +98,8 @@ def hours_between(hours: FleetHours, since: datetime | None, until: datetime | N
         part = min(end, until or end) - max(begin, since or begin)
         if part <= timedelta():
             continue
-        for state, amount in amounts.items():
+        for name, amount in amounts.items():
+            state = known_state(name)
             totals[state] = totals.get(state, 0) + amount * (part // MILLISECOND) // ((end - begin) // MILLISECOND)
     return totals
 
@@ -129,11 +130,9 @@ def _hours(begin: datetime, end: datetime) -> Iterator[tuple[str, int]]:
         begin = last
 
 
-def _summed_up(
-    spans: Mapping[str, Mapping[GpuState, int]], now: datetime, most_days: int
-) -> dict[str, dict[GpuState, int]]:
+def _summed_up(spans: Mapping[str, Mapping[str, int]], now: datetime, most_days: int) -> dict[str, dict[str, int]]:
     """Sum old hours up by days; days that are too old, or do not fit into one object, are dropped."""
-    summed: dict[str, dict[GpuState, int]] = {}
+    summed: dict[str, dict[str, int]] = {}
     for key, amounts in spans.items():
         begin = _begin(key)
         if begin < now - most_days * DAY - DAY:

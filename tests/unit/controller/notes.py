@@ -11,4 +11,6 @@ def the_note_fits(count: int, most: int) -> None:
     data = packed(listed)
     assert len(data) <= most
     body = json.dumps({"binaryData": {"jobs": data}}).encode()
-    assert unpacked(body) == [], "these are no accounts"
+    specs, unread = unpacked(body)
+    assert not specs, "these are no accounts"
+    assert 0 < len(unread) <= count

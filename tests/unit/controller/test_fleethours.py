@@ -56,11 +56,13 @@ class Process:
         self.cluster, self.clock = scene.cluster, scene.clock
         self.cluster._policy = FleetPolicySpec.model_validate({"history": history or {}})
         self.reserved: set[str] = set()
+        self.told: list[tuple[str, str]] = []
         self.keeper = FleetHoursKeeper(
             server,  # type: ignore[arg-type]
             self.cluster,
             lambda: self.reserved,
             "muster-system",
+            lambda reason, words: self.told.append((reason, words)),
             scene.clock,
             self.wall,
         )
@@ -82,7 +84,7 @@ async def test_free_and_reserved_hours_are_counted_and_outlive_the_leader(scene:
     one = Process(scene, server)
     one.nodes("a", "b")
     one.cluster.fleet.put_node(NodeView("cpu", "cpu", 1, ready=True))
-    assert await one.keeper._read()
+    await one.keeper._read()
     await one.keeper._add_hours()
     one.clock.advance(WRITE_SECONDS)
     one.reserved = {"b"}
@@ -93,7 +95,7 @@ async def test_free_and_reserved_hours_are_counted_and_outlive_the_leader(scene:
     two = Process(scene, server)
     two.reserved = {"b"}
     one.clock.advance(30)
-    assert await two.keeper._read()
+    await two.keeper._read()
     await two.keeper._add_hours()
     two.clock.advance(WRITE_SECONDS)
     await two.keeper._add_hours()
@@ -105,18 +107,19 @@ async def test_free_and_reserved_hours_are_counted_and_outlive_the_leader(scene:
     }
 
 
-async def test_states_of_a_newer_version_count_as_excluded_and_nothing_is_lost(scene: Any, server: Server) -> None:
+async def test_states_of_a_later_version_count_as_excluded_and_are_written_back(scene: Any, server: Server) -> None:
     spans = {"2025-12-31T05": {"held": 7, "excluded": 10, "leased": 20, "cooling": 3}, "2025-12-30": {"leased": 5}}
     spans["2025-12-29"] = {"held": 9}
     server.kept = {"data": {KEY: json.dumps({"until": "2025-12-31T06:00:00Z", "gpus": 0, "spans": spans})}}
     one = Process(scene, server)
-    assert await one.keeper._read()
+    await one.keeper._read()
     await one.keeper._add_hours()
     assert server.hours.spans == {
         "2025-12-29": {"held": 9},
-        "2025-12-30": {"excluded": 5},
-        "2025-12-31": {"held": 7, "excluded": 33},
+        "2025-12-30": {"leased": 5},
+        "2025-12-31": {"held": 7, "excluded": 10, "leased": 20, "cooling": 3},
     }
+    assert hours_between(server.hours, None) == {"held": 16, "excluded": 38}
 
 
 @pytest.mark.parametrize(
@@ -130,11 +133,21 @@ async def test_states_of_a_newer_version_count_as_excluded_and_nothing_is_lost(s
         '{"until": "2026-01-01T00:00:00Z", "gpus": 1, "spans": {"2026-01-01": {"leased": "much"}}}',
     ],
 )
-async def test_what_somebody_has_edited_begins_anew(scene: Any, server: Server, text: str) -> None:
-    server.kept = {"data": {KEY: text}}
+async def test_hours_of_another_form_are_reported_and_not_written_over(scene: Any, server: Server, text: str) -> None:
+    server.kept = kept = {"data": {KEY: text}}
     one = Process(scene, server)
     one.nodes("a")
-    assert await one.keeper._read()
+    for _ in range(3):
+        await one.keeper._read()
+        await one.keeper._add_hours()
+        one.clock.advance(WRITE_SECONDS)
+    assert (server.kept, server.writes) == (kept, 0)
+    ((reason, words),) = one.told
+    assert reason == "HistoryUnreadable"
+    assert f"ConfigMap muster-system/{CONFIG_MAP} cannot be read" in words
+    assert "Run the version of Muster that wrote it, or delete the ConfigMap" in words
+    server.kept = None  # deleted
+    await one.keeper._read()
     await one.keeper._add_hours()
     assert server.hours.spans == {}
 
@@ -143,14 +156,16 @@ async def test_what_cannot_be_read_is_asked_for_again_and_not_written_over(scene
     one = Process(scene, server)
     for error in (Unreachable(0, "Unreachable", "away"), Forbidden(403, "Forbidden", "no right")):
         server.error = error
-        assert not await one.keeper._read()
+        await one.keeper._read()
+        one.clock.advance(WRITE_SECONDS)
+        await one.keeper._add_hours()
     assert not server.writes
 
 
 async def test_what_cannot_be_written_is_written_later_and_who_leads_no_more_stops(scene: Any, server: Server) -> None:
     one = Process(scene, server)
     one.nodes("a")
-    assert await one.keeper._read()
+    await one.keeper._read()
     server.error = Unreachable(0, "Unreachable", "away")
     await one.keeper._add_hours()
     assert server.kept is None
@@ -167,6 +182,6 @@ async def test_what_cannot_be_written_is_written_later_and_who_leads_no_more_sto
 async def test_a_history_that_is_switched_off_writes_nothing(scene: Any, server: Server) -> None:
     one = Process(scene, server, {"maxJobs": 0})
     one.nodes("a")
-    assert await one.keeper._read()
+    await one.keeper._read()
     await one.keeper._add_hours()
     assert not server.writes

@@ -1,8 +1,10 @@
 """The history of ended jobs: written once, whatever line the operator dies on, and never at the cost of another job."""
 
 import asyncio
+import base64
 import contextlib
 import json
+import zlib
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -19,6 +21,7 @@ from muster.api.goodput import Bucket, OpenPhase
 from muster.api.trainingjob import TrainingJob
 from muster.controller import history
 from muster.controller.history import HistoryKeeper, packed, unpacked
+from muster.kube.decode import Undecodable
 from muster.kube.errors import AlreadyExists, ApiError, Forbidden, Invalid, LeadershipLost, NotFound, Unreachable
 
 SYSTEM = "muster-system"
@@ -116,16 +119,21 @@ class Process:
         for source in self.cluster.informers:
             source.synced.set()
         self.told: list[str] = []
+        self.words: list[str] = []
         self.cluster._policy = FleetPolicySpec.model_validate({"history": policy or {}})
         self.keeper = HistoryKeeper(
             server,  # type: ignore[arg-type]
             self.cluster,
             scene.bus,
             SYSTEM,
-            lambda reason, _words: self.told.append(reason),
+            self.tell,
             scene.clock,
             lambda: NOW,
         )
+
+    def tell(self, reason: str, words: str) -> None:
+        self.told.append(reason)
+        self.words.append(words)
 
     def sees(self, *jobs: TrainingJob) -> None:
         for job in jobs:
@@ -498,7 +506,7 @@ async def test_jobs_that_begin_together_are_one_note(new: Any, server: Server, j
             process.scene.clock.advance(5)
     await process.turns(8)
     assert server.calls - before <= 2 * (1 + 1) + 1, "the lists of the two begins, and one note"
-    assert len(unpacked(json.dumps(server.note).encode())) == 20
+    assert len(unpacked(json.dumps(server.note).encode())[0]) == 20
 
 
 async def test_a_write_that_fails_holds_no_other_and_is_given_up_in_the_end(
@@ -678,6 +686,60 @@ async def test_nonsense_in_the_history_and_in_the_note_harms_nobody(new: Any, se
         process.sees(job())
         await process.turns(1)
         assert UIDS[0] in server.records
+
+
+LATER_NOTES = {
+    "no such key": {"data": {"jobs": "[]"}},
+    "no base64": {"binaryData": {"jobs": "\u00e4"}},
+    "not compressed": {"binaryData": {"jobs": "AAAA"}},
+    "no list": {"binaryData": {"jobs": base64.b64encode(zlib.compress(b'{"form": 2}')).decode()}},
+}
+
+
+@pytest.mark.parametrize("note", LATER_NOTES.values(), ids=LATER_NOTES.keys())
+async def test_a_note_of_another_form_is_reported_and_not_written_over(
+    new: Any, server: Server, job: Any, note: Any
+) -> None:
+    server.note = note
+    process = new(server)
+    process.sees(job(0), job(1, ended=False))
+    await process.turns(20)
+    assert server.note == note
+    assert UIDS[0] in server.records, "accounts are kept all the same"
+    assert process.told == ["HistoryUnreadable"]
+    assert f"ConfigMap muster-system/{history.NOTE} cannot be read (binaryData.jobs: " in process.words[0]
+    server.note = None  # deleted
+    await process.turns(20)
+    assert [spec.job_uid for spec in unpacked(json.dumps(server.note).encode())[0]] == [UIDS[1]]
+
+
+async def test_entries_of_the_note_that_only_a_later_version_reads_stay_in_it(
+    new: Any, server: Server, job: Any
+) -> None:
+    first = new(server)
+    first.sees(job(1, ended=False), job(2, ended=False))
+    await first.turns(8)
+    (known, other), _ = unpacked(json.dumps(server.note).encode())
+    later = {**known.to_json(), "jobUid": UIDS[3], "state": "Preempted", "gpus": "many"}
+    server.note = {"binaryData": {"jobs": packed([later, {**other.to_json(), "queue": {"name": "a"}}])}}
+    second = new(server)
+    second.sees(job(1, ended=False))
+    await second.turns(20)
+    specs, unread = unpacked(json.dumps(server.note).encode())
+    assert ([spec.job_uid for spec in specs], unread) == ([UIDS[1]], {UIDS[3]: later})
+    assert server.records[other.job_uid]["spec"]["queue"] == {"name": "a"}, "of the job that went unseen"
+
+
+async def test_a_job_that_becomes_unreadable_stays_noted(new: Any, server: Server, job: Any) -> None:
+    first = new(server)
+    first.sees(job(1, ended=False))
+    await first.turns(8)
+    second = new(server)
+    second.cluster.jobs.store.assume(Undecodable("ns", "j1", UIDS[1], 9, 1, "status.conditions.0.status: bad"))
+    await second.turns(20)
+    assert [spec.job_uid for spec in unpacked(json.dumps(server.note).encode())[0]] == [UIDS[1]]
+    await new(server).turns(1)
+    assert server.spec(UIDS[1]).state is Ending.UNKNOWN
 
 
 def test_the_note_of_very_many_jobs_fits(monkeypatch: pytest.MonkeyPatch) -> None:

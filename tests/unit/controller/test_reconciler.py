@@ -353,7 +353,9 @@ async def test_a_job_that_cannot_be_read_is_told(loop: Loop) -> None:
     loop.scene.cluster.jobs.store.assume(Undecodable("ns", "j", "u", 5, 1, "spec.nodes: bad"))
     loop.dirty.add(("ns", "j"))
     await loop.until(lambda: bool(loop.told.events))
-    assert loop.told.events[0][:2] == ("j", "InvalidSpec")
+    name, reason, note = loop.told.events[0]
+    assert (name, reason) == ("j", "InvalidSpec")
+    assert note == f"spec.nodes: bad. {reconciler.REMEDY_OF_INVALID}"
     assert loop.scene.api.calls == []
 
 
