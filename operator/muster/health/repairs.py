@@ -277,14 +277,14 @@ class ExistingRequest:
 
     @classmethod
     def unreadable(cls, phase: str, error: str) -> Self:
-        """Return a request that does not fit its schema. One that is in progress is left alone, any other is made
-        again.
+        """Return a request that does not fit its schema. One that is in progress, or in a phase that only a later
+        version knows, is left alone; any other is made again.
 
         Args:
             phase: the text in its status.
             error: why the object cannot be read.
         """
-        stage = Stage.IN_PROGRESS if phase == RepairPhase.IN_PROGRESS else Stage.ASKED
+        stage = Stage.ASKED if phase in ("", RepairPhase.DONE, RepairPhase.FAILED) else Stage.IN_PROGRESS
         return cls(RepairStatus(stage, "", f"the RepairRequest cannot be read ({error[:256]})"), None)
 
 

@@ -180,6 +180,22 @@ def test_an_adopted_event_expires_by_its_age(ledger: Ledger) -> None:
     assert len(ledger) == 0
 
 
+def test_evidence_that_only_a_later_agent_knows_stays_until_the_next_boot(ledger: Ledger) -> None:
+    of_later = [
+        Stored("Tachyons", "GPU-1", code, "9", "5", "too fast", WALL - 1e6, WALL - 50, 3, boot)
+        for code, boot in ((1, "boot"), (2, "boot"), (3, "boot before"))
+    ]
+    ledger.adopt(of_later, {kinds.XID: 60.0}, at(0))
+    ledger.sample([hot(False)], at(1e6))
+    ledger.expire(at(1e6))
+    assert [(item["kind"], item["code"], item["count"]) for item in ledger.evidence()] == [
+        ("Tachyons", 1, 3),
+        ("Tachyons", 2, 3),
+    ]
+    ledger.restart("next boot")
+    assert ledger.evidence() == []
+
+
 def test_what_is_told_from_the_future_is_not_believed(ledger: Ledger) -> None:
     stored = Stored(kinds.XID, "GPU-1", 79, "", "", "", WALL + 1e9, WALL + 2e9, 1, "boot")
     ledger.adopt([stored], {kinds.XID: 60.0}, at(0))

@@ -137,7 +137,8 @@ class TestPlan:
         assert plan(RepairWorld({"a": case()}, {}, ALL, resting={"a"})).holds == ()
 
     @pytest.mark.parametrize(
-        ("phase", "why"), [("InProgress", ""), ("", "a fault that has ended"), ("Done", "a fault that has ended")]
+        ("phase", "why"),
+        [("InProgress", ""), ("OfLater", ""), ("", "a fault that has ended"), ("Done", "a fault that has ended")],
     )
     def test_one_that_cannot_be_read_is_let_be_only_while_somebody_is_at_it(self, phase: str, why: str) -> None:
         found = plan(RepairWorld({"a": case()}, {"a": ExistingRequest.unreadable(phase, "x")}, ALL))

@@ -74,6 +74,21 @@ def test_a_file_system_without_links_does_as_well(tmp_path, monkeypatch):
     assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
 
 
+def test_fields_of_a_later_version_are_kept_in_the_fence_file(tmp_path):
+    path = tmp_path / ".muster-gang"
+    path.write_text('{"attempt": 3, "id": "one", "form": 2, "writer": {"pod": "p"}}')
+    assert json.loads(claim_fence_file(str(path), 4)) == {"attempt": 4, "id": "one", "error": ""}
+    assert json.loads(path.read_text()) == {"attempt": 4, "id": "one", "form": 2, "writer": {"pod": "p"}}
+
+
+@pytest.mark.parametrize("text", ['{"attempts": [3]}', '{"attempt": "3", "id": "one"}', "[3]", "form: 2"])
+def test_a_fence_file_of_another_form_is_an_error_and_stays_as_it_is(tmp_path, text):
+    path = tmp_path / ".muster-gang"
+    path.write_text(text)
+    assert found(read_fence_file(str(path))) == found(claim_fence_file(str(path), 4)) == (0, True)
+    assert path.read_text() == text
+
+
 @pytest.mark.parametrize("text", ['{"attempt": 3}', '{"attempt": 3, "id": "\\u001b[31m"}'])
 def test_a_fence_file_without_reportable_identity_gets_one_next_attempt(tmp_path, text):
     path = tmp_path / ".muster-gang"

@@ -214,7 +214,8 @@ _RANKS = {kind: rank for rank, kind in enumerate(STRONGEST_FIRST)}
 
 
 def rank(kind: str, code: int) -> int:
-    """Return the rank of a piece of evidence: 0 is the most important; kinds that programs cause come last."""
+    """Return the rank of a piece of evidence: 0 is the most important; kinds that programs cause, and those that only
+    a later agent knows, come last."""
     if kind == XID and code in APPLICATION_XIDS:
         return len(_RANKS)
-    return _RANKS[kind]
+    return _RANKS.get(kind, len(_RANKS))

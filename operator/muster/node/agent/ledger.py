@@ -304,10 +304,11 @@ class Ledger:
 
     def adopt(self, stored: Iterable[Stored], expires: Mapping[str, float], now: Clock) -> None:
         """Add the evidence that an earlier agent has written in this boot of the node; signals will clear what is gone.
+        Kinds that only a later version knows stay until the next boot.
 
         `expires`: seconds until events expire, by kind.
         """
-        boot_evidence = [item for item in stored if item.boot_id == self.boot_id and item.kind in kinds.STRONGEST_FIRST]
+        boot_evidence = [item for item in stored if item.boot_id == self.boot_id]
         # At that time the writer was still polling, so the evidence still stood, though not each poll is written.
         written = max((item.last_wall for item in boot_evidence), default=0.0)
         for item in boot_evidence:
@@ -318,7 +319,7 @@ class Ledger:
                 continue
             last = Clock(now.mono - age, now.wall - age)
             first = Clock(last.mono - max(0.0, item.last_wall - item.first_wall), min(item.first_wall, last.wall))
-            happened = expires_seconds is not None
+            happened = expires_seconds is not None or item.kind not in kinds.STRONGEST_FIRST
             key = (item.kind, item.subject, item.code if happened else 0, item.value if happened else "")
             entry = Entry(
                 item.kind,

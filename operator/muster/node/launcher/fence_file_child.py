@@ -11,7 +11,7 @@ import contextlib
 import json
 import os
 import sys
-from typing import BinaryIO, Callable, Tuple
+from typing import Any, BinaryIO, Callable, Mapping, NamedTuple
 
 from muster.node.checkpoint.listing import THIS_MACHINE
 from muster.node.checkpoint.untrusted_json import parse_json
@@ -44,34 +44,47 @@ def read_fence_file(path: str, makes: bool = False) -> str:
     try:
         if makes:
             os.makedirs(os.path.dirname(path), exist_ok=True)
-        return _answer(*_read_state(path))
+        return _answer(_read_state(path))
     except (OSError, ValueError) as error:
-        return _answer(0, "", "cannot read the fence file %s: %s" % (path, error))
+        return _answer(_NO_FILE, "cannot read the fence file %s: %s" % (path, error))
 
 
 def claim_fence_file(path: str, attempt: int) -> str:
     """Write an attempt into the fence file, and return the file's content as `read_fence_file` does.
 
-    The number in the file is never lowered, and its identity is kept.
+    The number in the file is never lowered, and its identity and the fields of a later version are kept.
     """
     try:
-        current_attempt, identity = _read_state(path)
-        if current_attempt == 0 and not identity:
-            _write(path, attempt, os.urandom(_IDENTITY_BYTES).hex(), _put_first)
-            current_attempt, identity = _read_state(path)  # as the faster writer has named it
-        if current_attempt < attempt:
-            _write(path, attempt, identity or os.urandom(_IDENTITY_BYTES).hex(), os.rename)
-        return _answer(*_read_state(path))
+        current = _read_state(path)
+        if current.attempt == 0 and not current.identity:
+            _write(path, _State(attempt, os.urandom(_IDENTITY_BYTES).hex(), current.others), _put_first)
+            current = _read_state(path)  # as the faster writer has named it
+        if current.attempt < attempt:
+            identity = current.identity or os.urandom(_IDENTITY_BYTES).hex()
+            _write(path, _State(attempt, identity, current.others), os.rename)
+        return _answer(_read_state(path))
     except (OSError, ValueError) as error:
-        return _answer(0, "", "cannot write the fence file %s: %s" % (path, error))
+        return _answer(_NO_FILE, "cannot write the fence file %s: %s" % (path, error))
 
 
-def _answer(attempt: int, identity: str, error: str = "") -> str:
-    return json.dumps({"attempt": attempt, "id": identity, "error": error})
+class _State(NamedTuple):
+    """The content of the fence file: an attempt (0 = there is no file), the file's identity ("" = it has none), and
+    the fields that only a later version knows."""
+
+    attempt: int
+    identity: str
+    others: Mapping[str, Any]
 
 
-def _read_state(path: str) -> Tuple[int, str]:
-    """The attempt in the fence file, 0 if there is no file, and its identity; "" in a file that has none.
+_NO_FILE = _State(0, "", {})
+
+
+def _answer(state: _State, error: str = "") -> str:
+    return json.dumps({"attempt": state.attempt, "id": state.identity, "error": error})
+
+
+def _read_state(path: str) -> _State:
+    """The content of the fence file.
 
     Raises:
         OSError: the directory is not there or cannot be read.
@@ -81,7 +94,7 @@ def _read_state(path: str) -> Tuple[int, str]:
     try:
         data = THIS_MACHINE.part(path, 0, _MAX_BYTES)
     except FileNotFoundError:
-        return 0, ""
+        return _NO_FILE
     document = parse_json(data)
     attempt = document.get("attempt") if isinstance(document, dict) else None
     if not isinstance(attempt, int) or isinstance(attempt, bool) or not 0 <= attempt <= MAX_NUMBER:
@@ -89,7 +102,8 @@ def _read_state(path: str) -> Tuple[int, str]:
     identity = document.get("id")
     if not isinstance(identity, str) or len(identity) > MAX_FENCE_FILE_CHARS or not is_plain(identity):
         identity = ""  # no report may have it
-    return attempt, identity
+    others = {name: value for name, value in document.items() if name not in ("attempt", "id")}
+    return _State(attempt, identity, others)
 
 
 def _put_first(temporary: str, path: str) -> None:
@@ -108,11 +122,11 @@ def _put_first(temporary: str, path: str) -> None:
     os.unlink(temporary)
 
 
-def _write(path: str, attempt: int, identity: str, put: Callable[[str, str], None]) -> None:
+def _write(path: str, state: _State, put: Callable[[str, str], None]) -> None:
     temporary = "%s.%s.new" % (path, os.urandom(_IDENTITY_BYTES).hex())  # others write here, too
     try:
         with open(temporary, "wb") as stream:
-            stream.write(json.dumps({"attempt": attempt, "id": identity}).encode())
+            stream.write(json.dumps({"attempt": state.attempt, "id": state.identity, **state.others}).encode())
             stream.flush()
             os.fsync(stream.fileno())
         put(temporary, path)
