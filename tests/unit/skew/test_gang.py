@@ -80,7 +80,7 @@ SCENES: Mapping[str, Callable[[], Scene]] = {
     "a rank fails": lambda: a_scene(*AWAITED).launcher(1, failed(3, 1)),
     "a rank finds wrong results": lambda: a_scene(*AWAITED).launcher(1, failed(3, 1, code=86)),
     "a pod has ended": lambda: a_scene(*AWAITED).ended(1),
-    "nobody is heard": is_silent,
+    "no launcher is heard": is_silent,
     "the evacuation is over": lambda: a_scene("unfencedWorkers"),
     "the job is suspended": lambda: a_scene(*AWAITED, suspend=True),
 }
