@@ -80,7 +80,7 @@ def command(
         typer.echo("---\n".join(map(as_document, jobsets(options, files))), nl=False)
         return
     try:
-        documents = [document for file in files for document in _documents(file)]
+        documents = [document for file in files for document in read_documents(file)]
     except OSError as error:
         typer.echo(f"error: {show.printable(f'{error.filename}: {error.strerror}')}", err=True)
         raise typer.Exit(1) from error
@@ -127,8 +127,13 @@ def as_document(value: Any) -> str:
     return show.yaml_text(value, _Dumper, width=10_000)
 
 
-def _documents(file: str) -> Iterator[Document]:
-    """Yield the objects of a file. A List with another system's gang is replaced by its items."""
+def read_documents(file: str) -> Iterator[Document]:
+    """Yield the objects of a file. A List with another system's gang is replaced by its items.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it is no YAML; the text says where.
+    """
     text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
     name = "stdin" if file == "-" else file
     for number, part in enumerate((part for part in _MARK.split(text) if part.strip()), start=1):

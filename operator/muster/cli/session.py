@@ -184,6 +184,21 @@ def print_finding(options: Options, result: Found, render: Callable[[Console, Fo
 
 
 async def _with_session(options: Options, act: Callable[[Session], Awaitable[Done]]) -> Done:
+    session = await open_session(options)
+    try:
+        return await act(session)
+    except ApiError as error:
+        raise await explained(session, error) from error
+    finally:
+        await session.client.close()
+
+
+async def open_session(options: Options) -> Session:
+    """Connect to the cluster of these options. The caller closes the session's client.
+
+    Raises:
+        CliError: there is no such kubeconfig or context, or it cannot be used.
+    """
     target = kubeconfig.find(options.kubeconfig, options.context)
     # The client takes half a second to import: --help and usage errors do without.
     from muster.kube.client import Client
@@ -193,16 +208,12 @@ async def _with_session(options: Options, act: Callable[[Session], Awaitable[Don
     except Exception as error:
         why = " ".join(str(error).split()) or type(error).__name__
         raise CliError(f"the kubeconfig {target.files} cannot be used for context {target.context}: {why}") from error
-    try:
-        return await act(Session(client, options.namespace or target.namespace, target.context, target.user))
-    except ApiError as error:
-        raise await _explained(client, error, target.context) from error
-    finally:
-        await client.close()
+    return Session(client, options.namespace or target.namespace, target.context, target.user)
 
 
-async def _explained(client: "Client", error: ApiError, context: str) -> CliError:
+async def explained(session: Session, error: ApiError) -> CliError:
+    """Turn an answer of the API server into an error for its user; the cluster may lack the kind."""
     with contextlib.suppress(ApiError):
-        if may_lack_jobs(error) and await is_without_jobs(client):
-            return without_jobs(context)
-    return error_text(error, context)
+        if may_lack_jobs(error) and await is_without_jobs(session.client):
+            return without_jobs(session.context)
+    return error_text(error, session.context)
