@@ -1,0 +1,45 @@
+"""The Python library for those who train: submit jobs, wait for them, read their logs and accounts, cancel them.
+
+docs/python.md explains it. It asks the API server with the user's own credentials, and what it finds it finds by the
+functions of `kubectl muster`.
+"""
+
+from muster.client.errors import (
+    FieldProblem,
+    InvalidJobError,
+    JobFailedError,
+    JobGoneError,
+    JobNotFoundError,
+    JobRefusedError,
+    JobStalledError,
+    MusterError,
+    NoLogError,
+    NotAuthenticatedError,
+    NotConnectedError,
+    NotPermittedError,
+    WaitTimeoutError,
+)
+from muster.client.job import Job
+from muster.client.manifest import training_job
+from muster.client.muster import Muster
+from muster.client.progress import JobProgress
+
+__all__ = [
+    "FieldProblem",
+    "InvalidJobError",
+    "Job",
+    "JobFailedError",
+    "JobGoneError",
+    "JobNotFoundError",
+    "JobProgress",
+    "JobRefusedError",
+    "JobStalledError",
+    "Muster",
+    "MusterError",
+    "NoLogError",
+    "NotAuthenticatedError",
+    "NotConnectedError",
+    "NotPermittedError",
+    "WaitTimeoutError",
+    "training_job",
+]

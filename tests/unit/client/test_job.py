@@ -1,0 +1,203 @@
+"""One job: what a wait ends with, its logs and account, and what suspends and cancels it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.unit.cli.test_status import JOBS, PODS, a_job, a_pod, fresh, no_such
+from tests.unit.client.conftest import WatchedApi
+
+from muster.cli import follow
+from muster.client import (
+    InvalidJobError,
+    Job,
+    JobFailedError,
+    JobGoneError,
+    JobProgress,
+    JobStalledError,
+    MusterError,
+    NoLogError,
+    NotPermittedError,
+    WaitTimeoutError,
+)
+from muster.kube.errors import ApiError, Conflict, Forbidden, Invalid, NotFound
+
+Stands = Callable[..., dict[str, Any]]
+STALLED = {"type": "Stalled", "status": "True", "reason": "ImagePull", "lastTransitionTime": "2026-01-05T03:00:02Z"}
+
+
+def test_a_wait_shows_its_progress_and_ends_with_the_state(api: WatchedApi, job: Job, stands: Stands) -> None:
+    api.put(f"{JOBS}/llama", stands("Pending"))
+    api.watches = [[stands("Starting"), stands("Starting"), stands("Running")]]
+    seen: list[JobProgress] = []
+    assert job.wait("Running", progress=seen.append).state == "Running"
+    assert [now.state for now in seen] == ["Pending", "Starting", "Running"]
+
+
+@pytest.mark.parametrize("until", ["Running", "Suspended", "Succeeded"])
+def test_a_job_that_has_succeeded_ends_every_wait(api: WatchedApi, job: Job, stands: Stands, until: Any) -> None:
+    api.watches = [[stands("Pending"), stands("Succeeded")]]
+    api.put(f"{JOBS}/llama", stands("Starting"))
+    assert job.wait(until).state == "Succeeded"
+
+
+@pytest.mark.parametrize("until", ["Running", "Suspended", "Succeeded"])
+def test_a_job_that_has_failed_ends_it_with_its_reason(api: WatchedApi, job: Job, stands: Stands, until: Any) -> None:
+    api.put(f"{JOBS}/llama", stands("Failed"))
+    with pytest.raises(
+        JobFailedError, match="has failed: ApplicationRestartsExhausted: rank 3 exited with code 1; logs"
+    ):
+        job.wait(until)
+
+
+def test_a_job_that_stalls_ends_it_with_the_message(api: WatchedApi, job: Job, stands: Stands) -> None:
+    condition = {**STALLED, "message": "no such image"}
+    api.put(f"{JOBS}/llama", stands("Stalled", reason="ImagePull", conditions=[condition]))
+    with pytest.raises(JobStalledError, match=r"stalls: ImagePull: no such image; status\(\)\.actions") as stalled:
+        job.wait()
+    assert stalled.value.reason == "ImagePull"
+
+
+def test_a_status_from_before_the_newest_change_ends_nothing(api: WatchedApi, job: Job, stands: Stands) -> None:
+    old = stands("Stalled")
+    old["metadata"]["generation"] = 2
+    api.put(f"{JOBS}/llama", old)
+    api.watches = [[stands("Running")]]
+    assert job.wait("Running").state == "Running"
+
+
+def test_a_wait_that_takes_too_long_says_for_what(api: WatchedApi, job: Job, stands: Stands) -> None:
+    api.put(f"{JOBS}/llama", stands("Pending", reason="WaitingForNodes", step=None, checkpoint=None))
+    with pytest.raises(TimeoutError) as late:
+        job.wait("Running", timeout=0.05)
+    assert isinstance(late.value, WaitTimeoutError)
+    assert str(late.value) == "job team-a/llama is not Running after 0.05 s; it is Pending (WaitingForNodes)"
+
+
+def test_an_ejected_job_is_waited_for_no_longer(api: WatchedApi, job: Job, stands: Stands) -> None:
+    api.put(f"{JOBS}/llama", stands("Running", conditions=[{**STALLED, "type": "Ejected"}]))
+    with pytest.raises(JobGoneError, match="was ejected"):
+        job.wait()
+
+
+def test_no_other_state_can_be_waited_for(job: Job) -> None:
+    with pytest.raises(ValueError, match="until: 'Failed' cannot be waited for: write one of Running, Suspended, Succ"):
+        job.wait("Failed")  # type: ignore[arg-type]
+
+
+def test_status_and_account_are_those_of_the_commands(api: WatchedApi, job: Job) -> None:
+    api.put(f"{JOBS}/llama", fresh(a_job()))
+    assert (job.status().state, job.status().step) == ("Running", 1200)
+    assert {bucket.bucket: bucket.seconds for bucket in job.report().buckets} == {"compute": 3400, "queued": 199}
+    api.put(f"{JOBS}/llama", a_job(goodput=None))
+    with pytest.raises(MusterError, match="has no figures yet: it is new"):
+        job.report()
+
+
+@pytest.fixture
+def logs(api: WatchedApi, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """The logs that pods have."""
+    texts = {"llama-x-0-1": "zero\n", "llama-x-1-1": "one\ntwo\n"}
+    plain = api.get
+
+    async def get(path: str, query: Any = None, **more: Any) -> bytes:
+        pod = path.removeprefix(f"{PODS}/").removesuffix("/log")
+        return texts[pod].encode() if pod in texts and path not in api.errors else await plain(path, query, **more)
+
+    monkeypatch.setattr(api, "get", get)
+    return texts
+
+
+@pytest.mark.usefixtures("logs")
+def test_logs_are_lines_with_their_worker(job: Job) -> None:
+    assert list(job.logs()) == ["worker 0 | zero", "worker 1 | one", "worker 1 | two"]
+    assert list(job.logs(rank=1, tail=1)) == ["two"]
+    with pytest.raises(MusterError, match="team-a/llama: there is no rank 7: its ranks are 0 to 1"):
+        job.logs(rank=7)
+
+
+@pytest.mark.usefixtures("logs")
+def test_where_no_log_may_be_read_it_says_what_to_ask_for(api: WatchedApi, job: Job) -> None:
+    for index in (0, 1):
+        api.errors[f"{PODS}/llama-x-{index}-1/log"] = Forbidden(403, "Forbidden", "no")
+    with pytest.raises(NoLogError, match="worker 1: its log may not be read: ask for the cluster's role view"):
+        job.logs()
+    api.errors[PODS] = Forbidden(403, "Forbidden", "no")
+    with pytest.raises(NoLogError, match="its pods may not be read: ask for the cluster's role view"):
+        job.logs()
+    with pytest.raises(MusterError, match="its pods may not be read: ask for the cluster's role view"):
+        list(job.logs(follow=True))
+
+
+def test_followed_logs_go_on_until_the_end(
+    api: WatchedApi, job: Job, stands: Stands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def lines(path: str, query: Any) -> Any:
+        yield b"2026-01-05T03:00:01Z from " + path.encode()
+        api.put(f"{JOBS}/llama", stands("Succeeded"))
+
+    monkeypatch.setattr(api, "follow", lines, raising=False)
+    monkeypatch.setattr(follow, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(follow, "LAST_LINES_SECONDS", 0.05)
+    api.lists(PODS, a_pod(0))
+    found = list(job.logs(rank=0, follow=True))
+    assert found == [
+        "==> worker 0, rank 0, pod llama-x-0-1 on gpu-0 <==",
+        f"from {PODS}/llama-x-0-1/log",
+        "==> team-a/llama has succeeded: Completed <==",
+    ]
+
+
+def test_what_contradicts_is_refused(job: Job) -> None:
+    with pytest.raises(ValueError, match=r"^failed: "):
+        job.logs(failed=True, rank=1)
+    with pytest.raises(ValueError, match=r"^follow: "):
+        job.logs(failed=True, follow=True)
+
+
+def test_suspending_and_cancelling_are_for_this_job_alone(api: WatchedApi, job: Job) -> None:
+    job.suspend()
+    job.resume()
+    job.cancel()
+    here = f"{JOBS}/llama"
+    merge = "PATCH  {}"
+    assert api.written == [
+        (merge, here, {"metadata": {"uid": "u"}, "spec": {"suspend": True}}),
+        (merge, here, {"metadata": {"uid": "u"}, "spec": {"suspend": False}}),
+        ("DELETE", here, {"preconditions": {"uid": "u"}}),
+    ]
+
+
+ANOTHER_UID = {"causes": [{"field": "metadata.uid", "message": "field is immutable"}]}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Conflict(409, "Conflict", "the UID in the precondition"),
+        Invalid(422, "Invalid", "field is immutable", ANOTHER_UID),
+        no_such("llama"),
+    ],
+    ids=["a deletion of another one", "a patch of another one", "none"],
+)
+def test_a_job_that_was_deleted_before_is_not_changed(api: WatchedApi, job: Job, answer: ApiError) -> None:
+    api.refuses[f"{JOBS}/llama"] = answer
+    for change in (job.cancel, job.suspend, job.resume):
+        with pytest.raises(JobGoneError, match="job team-a/llama was deleted before"):
+            change()
+
+
+def test_a_change_that_the_server_refuses_says_why(api: WatchedApi, job: Job) -> None:
+    causes = {"causes": [{"field": "spec.suspend", "message": "the job has ended"}] * 2}
+    api.refuses[f"{JOBS}/llama"] = Invalid(422, "Invalid", "is invalid", causes)
+    with pytest.raises(InvalidJobError, match=r"^spec\.suspend: the job has ended$"):
+        job.suspend()
+    api.refuses[f"{JOBS}/llama"] = NotFound(404, "NotFound", "the server could not find the requested resource")
+    with pytest.raises(MusterError, match="does not know Muster's objects"):
+        job.cancel()
+
+
+def test_without_the_right_to_cancel_it_names_the_role(api: WatchedApi, job: Job) -> None:
+    api.refuses[f"{JOBS}/llama"] = Forbidden(403, "Forbidden", "cannot delete resource trainingjobs")
+    with pytest.raises(NotPermittedError, match="ask for the cluster's role edit in this namespace"):
+        job.cancel()
