@@ -3,17 +3,23 @@
 import copy
 import json
 import re
-from collections.abc import Callable, Mapping
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
 from apidocs import render
-from localcluster.api import ApiError
+from localcluster.api import ApiError, wait_for
 from localcluster.controlplane import ControlPlane
+from localcluster.patience import PATIENCE_SECONDS
 
 Manifest = dict[str, Any]
+
+ROOT = Path(__file__).parents[3]
+POLICIES = "/apis/muster.dev/v1alpha1/fleetpolicies"
 
 RESOURCES = {resource.kind: resource for resource in render.RESOURCES}
 WITHOUT = object()
@@ -149,3 +155,29 @@ def tried(api_server: ControlPlane) -> Callable[..., tuple[Manifest, str]]:
 def refusal(tried: Callable[..., tuple[Manifest, str]]) -> Callable[[Manifest], str]:
     """`refusal(manifest)`: what the API server says against creating it, "" if it accepts."""
     return lambda manifest: tried(manifest)[1]
+
+
+@pytest.fixture(scope="module")
+def admission(kubectl: Callable[..., Any], api_server: ControlPlane, manifest: Callable[..., Any]) -> Iterator[None]:
+    """The policy is in force meanwhile, and no longer: the API server obeys a deleted one for a moment."""
+    path = str(ROOT / "manifests" / "components" / "jobs" / "training-admission.yaml")
+    made = kubectl("apply", "--validate=strict", "-f", path)
+    assert made.returncode == 0, made.stderr
+    yield
+    kubectl("delete", "-f", path)
+    namespace = f"test-{uuid.uuid4().hex[:8]}"
+    api_server.api.create("/api/v1/namespaces", {"metadata": {"name": namespace}})
+    path, job = f"/apis/muster.dev/v1alpha1/namespaces/{namespace}/trainingjobs", manifest("TrainingJob")
+    wait_for(lambda: api_server.api.would_create(path, job), "jobs to be created as before", PATIENCE_SECONDS)
+
+
+@pytest.fixture
+def fleet_policy(api_server: ControlPlane) -> Iterator[Callable[[dict[str, Any]], None]]:
+    """`fleet_policy(spec)`: the fleet has this policy meanwhile."""
+    api = api_server.api
+
+    def create(spec: dict[str, Any]) -> None:
+        api.create(POLICIES, {**SMALLEST["FleetPolicy"], "spec": spec})
+
+    yield create
+    api.delete(f"{POLICIES}/default")

@@ -1,7 +1,7 @@
 """Where no jobs start, an API server with the policy `muster-training` creates none, and says what changes that."""
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,32 +19,6 @@ SHIPPED: dict[str, Any] = yaml.safe_load((ROOT / "manifests" / "fleetpolicy.yaml
 POLICIES = "/apis/muster.dev/v1alpha1/fleetpolicies"
 LABEL = {"matchLabels": {"muster.dev/training": "enabled"}}
 ENABLED = {"muster.dev/training": "enabled"}
-
-
-@pytest.fixture(scope="module")
-def admission(kubectl: Callable[..., Any], api_server: ControlPlane, manifest: Callable[..., Any]) -> Iterator[None]:
-    """The policy is in force meanwhile, and no longer: the API server obeys a deleted one for a moment."""
-    path = str(ROOT / "manifests" / "components" / "jobs" / "training-admission.yaml")
-    made = kubectl("apply", "--validate=strict", "-f", path)
-    assert made.returncode == 0, made.stderr
-    yield
-    kubectl("delete", "-f", path)
-    namespace = f"test-{uuid.uuid4().hex[:8]}"
-    api_server.api.create("/api/v1/namespaces", {"metadata": {"name": namespace}})
-    path, job = f"/apis/muster.dev/v1alpha1/namespaces/{namespace}/trainingjobs", manifest("TrainingJob")
-    wait_for(lambda: api_server.api.would_create(path, job), "jobs to be created as before", PATIENCE_SECONDS)
-
-
-@pytest.fixture
-def fleet_policy(api_server: ControlPlane) -> Iterator[Callable[[dict[str, Any]], None]]:
-    """`fleet_policy(spec)`: the fleet has this policy meanwhile."""
-    api = api_server.api
-
-    def create(spec: dict[str, Any]) -> None:
-        api.create(POLICIES, {**SHIPPED, "spec": spec})
-
-    yield create
-    api.delete(f"{POLICIES}/default")
 
 
 @pytest.fixture
