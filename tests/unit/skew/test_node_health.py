@@ -7,7 +7,6 @@ import pytest
 from tests.unit.health.builders import Stored, after, evidence, rules
 from tests.unit.skew.next_version import UNKNOWN, VALUE, of_next_version
 
-from muster.api.fleetpolicy import Enforcement
 from muster.api.nodehealth import NodeHealth, NodeHealthStatus
 from muster.health.fitness import UNREADABLE
 from muster.health.node_plan import NodePlan, Present, plan_node
@@ -21,7 +20,7 @@ def planned(stored: Stored, minutes: int) -> NodePlan:
     """What is done about the node, by this version."""
     verdicts, rulings, effects, _ = stored.step(after(60.0 * minutes))
     order = Order(NODE, verdicts[NODE], rulings[NODE], effects[NODE])
-    return plan_node(order, Present(stored.healths[NODE], stored.facts[NODE].node, None), Enforcement.NODES)
+    return plan_node(order, Present(stored.healths[NODE], stored.facts[NODE].node, None), stored.rules)
 
 
 def record(stored: Stored, status: Any) -> None:
