@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 WITHOUT_JOBS = (
     "Muster is installed without TrainingJobs (profile observe, health or burn-in; kubectl muster doctor says which): "
     "kubectl muster nodes shows the fleet. To run jobs, an administrator installs profile jobs: kubectl apply -k "
-    "manifests/overlays/jobs"
+    "manifests/definitions, then -k manifests/overlays/default (docs/profiles.md)"
 )
 
 

@@ -123,8 +123,8 @@ class HoldingJobs:
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
         return (
             f"profile {self._profile} runs no jobs, and jobs hold nodes: {', '.join(names[:NAMED])}{more}. Suspend, "
-            "eject or delete these jobs, or go back (kubectl -n muster-system set env deployment/muster "
-            "MUSTER_PROFILE=jobs, or the same in your overlay). Until then this replica does not lead. If no other "
+            "eject or delete these jobs, or go back: apply the overlay of before again, or take MUSTER_PROFILE back "
+            "if you changed nothing else. Until then this replica does not lead. If no other "
             "replica leads, no job can be suspended or ejected: go back, or delete these jobs"
         )
 

@@ -51,6 +51,7 @@ MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 nobody add or remove it later."""
 COMPUTE_DOMAIN_LABEL = "resource.nvidia.com/computeDomain"
 """NVIDIA's DRA driver puts it on the daemons of a ComputeDomain; the workers of one do not have it."""
+_PLACE = re.compile(f"[0-9a-f]{{{PLACE_DIGITS}}}")
 _ESCAPED, _RUNS = re.compile(rb"\\.", re.DOTALL), re.compile(b"\1+")
 _STEPS = bytes({**dict.fromkeys(b"[{", 1), **dict.fromkeys(b"]}", 255)}.get(byte, 0) for byte in range(256))
 MAX_IMAGE_ID = 512
@@ -1036,7 +1037,7 @@ def _saves_to(meta: _WorkerMeta) -> str:
     Older pods have the text in place of its digest.
     """
     text = "" if meta.annotations is None or _is_mirror(meta) else meta.annotations.saves_to
-    return sys.intern(text if len(text) == PLACE_DIGITS and text.isascii() else place_digest(text))
+    return sys.intern(text if _PLACE.fullmatch(text) else place_digest(text))
 
 
 def _device_claim(meta: _ObjectMeta, spec: _PodSpec) -> str:

@@ -151,9 +151,7 @@ async def test_a_gone_machines_record_is_deleted_unless_it_has_been_written_to(s
         forgetting.note(name)
     await agent_says(scene, "written", evidence("Xid", 79))
     ticks[0] = 3601.0
-    rules: Any = SimpleNamespace(
-        quarantine=SimpleNamespace(half_life_seconds=604800), longest_window_seconds=600
-    )
+    rules: Any = SimpleNamespace(quarantine=SimpleNamespace(half_life_seconds=604800), longest_window_seconds=600)
     await forgetting.forget_some(rules, datetime.now(UTC) + timedelta(days=40))
     names = {found["metadata"]["name"] for found in await scene.listed(paths.muster("nodehealths"))}
     assert names & {"gone", "written"} == {"written"}

@@ -226,8 +226,8 @@ async def test_jobs_that_hold_nodes_are_named_until_they_are_gone(
         == sleep.problems[2]
         == (
             "profile health runs no jobs, and jobs hold nodes: ns/j0, ns/j1, ns/j2, ns/j3, ns/j4 and 2 more. Suspend, "
-            "eject or delete these jobs, or go back (kubectl -n muster-system set env deployment/muster "
-            "MUSTER_PROFILE=jobs, or the same in your overlay). Until then this replica does not lead. If no other "
+            "eject or delete these jobs, or go back: apply the overlay of before again, or take MUSTER_PROFILE back "
+            "if you changed nothing else. Until then this replica does not lead. If no other "
             "replica leads, no job can be suspended or ejected: go back, or delete these jobs"
         )
     )

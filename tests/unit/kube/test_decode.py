@@ -105,9 +105,10 @@ def test_only_a_pod_that_has_ended_has_something_to_say(phase: str, message: str
         ("", ""),
         ("claim team/data:/run", place_digest("claim team/data:/run")),
         ("\N{GRINNING FACE}" * 32, place_digest("\N{GRINNING FACE}" * 32)),
+        ("claim team/checkpoint-llama:/run", place_digest("claim team/checkpoint-llama:/run")),
         ("x" * 200_000, place_digest("x" * 200_000)),
     ],
-    ids=["digest", "none", "of an older pod", "as many letters", "very long"],
+    ids=["digest", "none", "of an older pod", "as many letters", "as many of an older pod", "very long"],
 )
 def test_a_pod_says_where_its_job_saves_in_no_more_than_a_place_takes(text: str, read: str) -> None:
     annotations = {"muster.dev/saves-to": text, "of.another": "system"}

@@ -57,8 +57,8 @@ def test_an_overlay_sets_its_profile_and_what_that_needs(overlays: dict[str, Any
     assert bool(settings.launcher_image) is profile.has_jobs
     served = [each for each in overlays[name] if each["kind"] == "Service" and "8443" in str(each["spec"])]
     assert bool(served) is profile.has_coordinator
-    open_ports = [each for each in overlays[name] if each["kind"] == "NetworkPolicy" and "8443" in str(each["spec"])]
-    assert bool(open_ports) is profile.has_coordinator
+    # On the way down a replica of before leads on, and its launchers have to reach it.
+    assert [each for each in overlays[name] if each["kind"] == "NetworkPolicy" and "8443" in str(each["spec"])]
 
 
 @each_overlay
