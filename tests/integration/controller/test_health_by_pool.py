@@ -31,7 +31,7 @@ async def test_a_fault_is_tainted_in_one_pool_and_reported_in_another(scene: Sce
         await scene.eventually("the node of the other one is reported", is_reported)
         training = scene.hand.train("job", nodes=1)
         await scene.create(job_manifest("job", 1))
-        await scene.training_at(2, training)
+        await scene.training_at(1, training)
         assert {worker.node for worker in scene.hand.workers.values()} == {"b-0"}
         await label(scene, "b-0", {BLOCK: "a"})
         await scene.eventually("it is tainted in its new pool", functools.partial(are_tainted, scene, "a-0", "b-0"))
