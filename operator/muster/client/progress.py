@@ -94,26 +94,41 @@ async def versions(session: Session, name: str, uid: str) -> AsyncGenerator[Trai
         CliError: this version cannot read it.
         ApiError: the API server refuses, or has not answered for `UNANSWERED_SECONDS`.
     """
-    answered = time.monotonic()
+    failing_since: float | None = None
     while True:
         try:
             async with contextlib.aclosing(_until_cut(session, name, uid)) as jobs:
                 async for job in jobs:
-                    answered = time.monotonic()
+                    failing_since = None
                     yield job
-        except NoSuchJobError as error:
-            raise _gone(session, name) from error
         except _PASSES:
-            if time.monotonic() - answered > UNANSWERED_SECONDS:
+            now = time.monotonic()
+            failing_since = now if failing_since is None else failing_since
+            if now - failing_since > UNANSWERED_SECONDS:
                 raise
         await asyncio.sleep(PAUSE_SECONDS)
 
 
-async def _until_cut(session: Session, name: str, uid: str) -> AsyncGenerator[TrainingJob, None]:
-    """Yield a job as it is, then its changes until the watch ends."""
-    job = await job_of(session, name)
+async def read_same_job(session: Session, name: str, uid: str) -> TrainingJob:
+    """Read a job.
+
+    Raises:
+        JobGoneError: it was deleted, also where another one has its name.
+        CliError: this version cannot read it.
+        ApiError: the API server did not answer as it should.
+    """
+    try:
+        job = await job_of(session, name)
+    except NoSuchJobError as error:
+        raise _gone(session, name) from error
     if job.metadata.uid != uid:
         raise _gone(session, name)
+    return job
+
+
+async def _until_cut(session: Session, name: str, uid: str) -> AsyncGenerator[TrainingJob, None]:
+    """Yield a job as it is, then its changes until the watch ends."""
+    job = await read_same_job(session, name, uid)
     yield job
     query: dict[str, str | int] = {
         "fieldSelector": f"metadata.name={name}",

@@ -1,5 +1,6 @@
 """How a job stands, from a watch that may be cut, and as one line."""
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -51,6 +52,25 @@ def test_an_api_server_that_stays_away_ends_it(
     api.errors[f"{JOBS}/llama"] = Unreachable(0, "Unreachable", "no answer")
     with pytest.raises(NotConnectedError, match=r"^no answer from the API server of context prod"):
         next(seen)
+
+
+def test_one_failure_after_a_quiet_watch_is_passed_over(
+    api: WatchedApi, job: Job, stands: Stands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "UNANSWERED_SECONDS", 0.05)
+    failures: list[Exception] = []
+    answer = api.get
+
+    async def get(path: str, query: Any = None, **more: Any) -> bytes:
+        if failures:
+            raise failures.pop()
+        return await answer(path, query, **more)
+
+    monkeypatch.setattr(api, "get", get)
+    no_answer = Unreachable(0, "Unreachable", "no answer")
+    api.watches = [[lambda: time.sleep(0.1), lambda: failures.append(no_answer)], [stands("Succeeded")]]
+    assert [now.state for now in job.watch()] == ["Running", "Succeeded"]
+    assert failures == []
 
 
 def test_a_token_that_expires_ends_it(api: WatchedApi, job: Job) -> None:
