@@ -4,9 +4,13 @@ The event loop has a thread of its own. It ends with the process, or when it is 
 """
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import AsyncGenerator, Coroutine, Iterator
+from concurrent import futures
 from typing import Any, TypeVar
+
+from muster.client.errors import NotConnectedError
 
 T = TypeVar("T")
 CLOSE_SECONDS = 5.0
@@ -21,6 +25,7 @@ class BackgroundLoop:
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
+        self._ended: futures.Future[None] = futures.Future()
         self._thread = threading.Thread(target=self._serve, name="muster-client", daemon=True)
         self._thread.start()
 
@@ -28,45 +33,51 @@ class BackgroundLoop:
         """Run a coroutine to its end. An interrupt of the caller (Ctrl-C, a stopped cell) cancels it.
 
         Raises:
-            RuntimeError: the loop was closed.
+            NotConnectedError: the loop was closed, before or meanwhile.
         """
-        if self._loop.is_closed():
-            work.close()
-            raise RuntimeError("this connection was closed: make another one with Muster()")
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        closed = "this connection was closed: make another one with Muster()"
         try:
-            return future.result()
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        except RuntimeError as error:
+            work.close()
+            raise NotConnectedError(closed) from error
+        try:
+            futures.wait((future, self._ended), return_when=futures.FIRST_COMPLETED)
         except BaseException:
             future.cancel()
             raise
+        if not future.done() or future.cancelled():
+            raise NotConnectedError(closed)
+        return future.result()
 
-    def iterate(self, made: AsyncGenerator[T, None], timeout: float | None = None) -> Iterator[T]:
+    def iterate(self, generator: AsyncGenerator[T, None], timeout: float | None = None) -> Iterator[T]:
         """Yield what an asynchronous generator yields, and close it in the end.
 
         Args:
-            made: the generator.
+            generator: the generator.
             timeout: seconds for all of it; None: without end.
 
         Raises:
             DeadlineError: it did not end in time.
         """
-        turn = asyncio.Lock()
+        lock = asyncio.Lock()
         until = None if timeout is None else self._loop.time() + timeout
         try:
             while True:
                 try:
-                    item = self.run(_next(made, until, turn))
+                    item = self.run(_next(generator, until, lock))
                 except StopAsyncIteration:
                     return
                 yield item
         finally:
             if threading.current_thread() is self._thread:  # the garbage collector may run anywhere
-                self._loop.create_task(_close(made, turn))
-            elif not self._loop.is_closed():
-                self.run(_close(made, turn))
+                self._loop.create_task(_close(generator, lock))
+            else:
+                with contextlib.suppress(NotConnectedError):  # closing has ended it
+                    self.run(_close(generator, lock))
 
     def close(self, last: Coroutine[Any, Any, None]) -> None:
-        """Run a last coroutine, and end the thread."""
+        """Cancel what runs, run a last coroutine, and end the thread."""
         asyncio.run_coroutine_threadsafe(self._end(last), self._loop)
         if threading.current_thread() is not self._thread:
             self._thread.join(CLOSE_SECONDS)
@@ -74,23 +85,29 @@ class BackgroundLoop:
     def _serve(self) -> None:
         self._loop.run_forever()
         self._loop.close()
+        self._ended.set_result(None)
 
     async def _end(self, last: Coroutine[Any, Any, None]) -> None:
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
         try:
+            if tasks:
+                await asyncio.wait(tasks, timeout=CLOSE_SECONDS)
             await last
         finally:
             self._loop.stop()
 
 
-async def _next(made: AsyncGenerator[T, None], until: float | None, turn: asyncio.Lock) -> T:
-    async with turn:
+async def _next(generator: AsyncGenerator[T, None], until: float | None, lock: asyncio.Lock) -> T:
+    async with lock:
         try:
             async with asyncio.timeout_at(until):
-                return await anext(made)
+                return await anext(generator)
         except TimeoutError as error:
             raise DeadlineError from error
 
 
-async def _close(made: AsyncGenerator[T, None], turn: asyncio.Lock) -> None:
-    async with turn:  # a step that was interrupted may still be ending
-        await made.aclose()
+async def _close(generator: AsyncGenerator[T, None], lock: asyncio.Lock) -> None:
+    async with lock:  # a step that was interrupted may still be ending
+        await generator.aclose()

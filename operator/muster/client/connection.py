@@ -40,18 +40,21 @@ class ClusterConnection:
         """Return what is found.
 
         Raises:
-            MusterError: the API server refuses or does not answer, or does not know what was asked for.
+            MusterError: the API server refuses or does not answer, or does not know what was asked for; or the connection was
+                closed.
         """
         return self._loop.run(_asked(session, find, writes))
 
-    def iterate(self, session: Session, made: AsyncGenerator[T, None], timeout: float | None = None) -> Iterator[T]:
+    def iterate(
+        self, session: Session, generator: AsyncGenerator[T, None], timeout: float | None = None
+    ) -> Iterator[T]:
         """Yield what a generator yields.
 
         Raises:
             MusterError: as of `ask`.
             DeadlineError: it did not end in time.
         """
-        yield from self._loop.iterate(_translated(session, made), timeout)
+        yield from self._loop.iterate(_translated(session, generator), timeout)
 
 
 async def _asked(session: Session, find: Callable[[Session], Awaitable[T]], writes: bool) -> T:
@@ -63,9 +66,9 @@ async def _asked(session: Session, find: Callable[[Session], Awaitable[T]], writ
         raise await from_answer(session, error, writes=writes) from error
 
 
-async def _translated(session: Session, made: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
+async def _translated(session: Session, generator: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
     try:
-        async with contextlib.aclosing(made) as items:
+        async with contextlib.aclosing(generator) as items:
             async for item in items:
                 yield item
     except CliError as error:

@@ -21,7 +21,7 @@ class MusterError(Exception):
 
 
 class NotConnectedError(MusterError):
-    """There is no usable kubeconfig, or the API server does not answer."""
+    """There is no usable kubeconfig, the API server does not answer, or the connection was closed."""
 
 
 class NotAuthenticatedError(MusterError):

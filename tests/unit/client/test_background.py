@@ -3,10 +3,12 @@
 import asyncio
 import threading
 from collections.abc import AsyncGenerator, Iterator
+from concurrent import futures
 
 import pytest
 
 from muster.client.background import BackgroundLoop, DeadlineError
+from muster.client.errors import NotConnectedError
 
 
 @pytest.fixture
@@ -51,15 +53,12 @@ def test_an_interrupt_cancels_what_runs(loop: BackgroundLoop, monkeypatch: pytes
     closed: list[str] = []
     numbers = loop.iterate(counted(closed, 1))
     assert next(numbers) == 0
-    plain = asyncio.run_coroutine_threadsafe
 
-    def interrupted(*arguments: object) -> object:
-        future = plain(*arguments)  # type: ignore[arg-type, var-annotated]
+    def interrupted(*_: object, **__: object) -> None:
         monkeypatch.undo()
-        monkeypatch.setattr(future, "result", lambda: (_ for _ in ()).throw(KeyboardInterrupt))
-        return future
+        raise KeyboardInterrupt
 
-    monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", interrupted)
+    monkeypatch.setattr(futures, "wait", interrupted)
     with pytest.raises(KeyboardInterrupt):
         next(numbers)
     assert closed == ["closed"]
@@ -68,9 +67,29 @@ def test_an_interrupt_cancels_what_runs(loop: BackgroundLoop, monkeypatch: pytes
 def test_what_is_closed_runs_nothing_and_has_no_thread() -> None:
     loop = BackgroundLoop()
     loop.close(asyncio.sleep(0))
-    with pytest.raises(RuntimeError, match="make another one with Muster"):
+    with pytest.raises(NotConnectedError, match="make another one with Muster"):
         loop.run(asyncio.sleep(0))
     assert "muster-client" not in {thread.name for thread in threading.enumerate()}
+
+
+@pytest.mark.timeout(30)
+def test_closing_ends_what_another_thread_waits_for() -> None:
+    loop = BackgroundLoop()
+    closed: list[str] = []
+    begun = threading.Event()
+
+    def wait() -> None:
+        with pytest.raises(NotConnectedError, match="make another one with Muster"):
+            for _ in loop.iterate(counted(closed, 1)):
+                begun.set()
+        closed.append("said so")
+
+    waiting = threading.Thread(target=wait, daemon=True)
+    waiting.start()
+    assert begun.wait(5)
+    loop.close(asyncio.sleep(0))
+    waiting.join(5)
+    assert closed == ["closed", "said so"]
 
 
 def test_the_garbage_collector_may_close_it_in_its_own_thread() -> None:

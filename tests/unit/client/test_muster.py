@@ -63,7 +63,7 @@ def test_a_job_keeps_the_connection_and_the_last_use_closes_it(api: WatchedApi) 
 def test_a_closed_connection_says_so(muster: Muster) -> None:
     muster.close()
     muster.close()
-    with pytest.raises(RuntimeError, match=r"make another one with Muster\(\)"):
+    with pytest.raises(NotConnectedError, match=r"make another one with Muster\(\)"):
         muster.jobs()
 
 
