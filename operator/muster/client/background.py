@@ -41,8 +41,9 @@ class BackgroundLoop:
         except RuntimeError as error:
             work.close()
             raise NotConnectedError(closed) from error
+        either: list[futures.Future[Any]] = [future, self._ended]
         try:
-            futures.wait((future, self._ended), return_when=futures.FIRST_COMPLETED)
+            futures.wait(either, return_when=futures.FIRST_COMPLETED)
         except BaseException:
             future.cancel()
             raise
