@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import signal
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Self
@@ -92,17 +92,26 @@ class Follower:
         name: of the job.
         rank: only the worker that has it; None: all.
         tail: lines of each worker to begin with; None: as the command does without following.
-        out: prints one line.
+        print_line: prints one line of a worker; while it waits, its worker's log is not read.
+        print_note: prints a note, or a heading in `==> ... <==`.
     """
 
     def __init__(
-        self, session: Session, name: str, rank: int | None, tail: int | None, out: Callable[[str], None]
+        self,
+        session: Session,
+        name: str,
+        rank: int | None,
+        tail: int | None,
+        print_line: Callable[[str], Awaitable[None]],
+        print_note: Callable[[str], Awaitable[None]],
     ) -> None:
         self._session = session
         self._name = name
         self._asked = LogRequest(rank)
         self._tail = tail
-        self._out = out
+        self._print_line = print_line
+        self._print_note = print_note
+        self._printing = 0
         self._prefixed = True
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._pods: dict[str, PodView] = {}
@@ -126,7 +135,7 @@ class Follower:
                 except ApiError as error:
                     if first is None:
                         raise
-                    self._print_note_once(f"the API server does not answer: {one_line(str(error))}")
+                    await self._print_note_once(f"the API server does not answer: {one_line(str(error))}")
                 else:
                     first = first or job
                     if first is not None and (job is None or job.status.completion is not None):
@@ -164,11 +173,11 @@ class Follower:
             self._prefixed = len(workers) > 1
             self._tail = self._tail or tail_of(len(workers))
             if not pods:
-                self._out(f"note: no worker has a pod now: kubectl muster status {self._name} says why")
+                await self._print_note(f"note: no worker has a pod now: kubectl muster status {self._name} says why")
             for note in notes:
-                self._out(f"note: {note}")
+                await self._print_note(f"note: {note}")
             if len(workers) > MAX_WORKERS:
-                self._out(f"note: {len(workers) - MAX_WORKERS} more workers: choose one with --rank N")
+                await self._print_note(f"note: {len(workers) - MAX_WORKERS} more workers: choose one with --rank N")
         self._pods = {pod.uid: pod for pod in pods}
         newest = pods_by_worker(pods)
         for worker in workers[:MAX_WORKERS]:
@@ -181,7 +190,7 @@ class Follower:
     async def _read(self, job: TrainingJob, worker: Wanted, pod: PodView, tail: int | None) -> None:
         """Print the log of one pod until it is over."""
         on = f" on {pod.place}" if pod.place else ""
-        self._out(f"==> {worker_text(worker)}, pod {pod.name}{on} <==")
+        await self._print_note(f"==> {worker_text(worker)}, pod {pod.name}{on} <==")
         path = paths.core("pods", namespace=pod.namespace, name=pod.name, subresource="log")
         query: dict[str, str | int] = {"follow": "true", "timestamps": "true"}
         container = container_of(job)
@@ -197,7 +206,7 @@ class Follower:
                     async for raw in lines:
                         line, trouble = place.line_if_new(raw), ""
                         if line is not None:
-                            self._print(worker, line)
+                            await self._print(worker, line)
             except NotFound:
                 return
             except (Unauthorized, Forbidden) as error:
@@ -209,27 +218,34 @@ class Follower:
             except ApiError as error:  # most often the kubelet does not answer
                 if not trouble:
                     trouble = f"its log cannot be read, {pod.place or 'its node'} may be lost: {one_line(str(error))}"
-                    self._out(f"note: worker {worker.index}: {trouble}")
+                    await self._print_note(f"note: worker {worker.index}: {trouble}")
             seen = self._pods.get(pod.uid)
             if seen is None or seen.terminal:
                 return
             await asyncio.sleep(LOOK_SECONDS)
 
-    def _print(self, worker: Wanted, line: str) -> None:
+    async def _print(self, worker: Wanted, line: str) -> None:
         prefix = f"worker {worker.index} | " if self._prefixed else ""
-        self._out(f"{prefix}{shortened(without_overwritten(line))}")
+        self._printing += 1
+        try:
+            await self._print_line(f"{prefix}{shortened(without_overwritten(line))}")
+        finally:
+            self._printing -= 1
 
-    def _print_note_once(self, trouble: str) -> None:
+    async def _print_note_once(self, trouble: str) -> None:
         if trouble != self._trouble:
             self._trouble = trouble
-            self._out(f"note: {trouble}")
+            await self._print_note(f"note: {trouble}")
 
     async def _last_lines(self, job: TrainingJob, *, is_gone: bool) -> None:
-        if self._tasks:
-            await asyncio.wait(self._tasks.values(), timeout=LAST_LINES_SECONDS)
+        tasks: set[asyncio.Task[None]] = set(self._tasks.values())
+        while tasks:
+            _, tasks = await asyncio.wait(tasks, timeout=LAST_LINES_SECONDS)
+            if not self._printing:  # else the reader is behind, and decides how long this takes
+                break
         where, end = f"{job.metadata.namespace}/{self._name}", job.status.completion
         ending_text = "is gone" if is_gone or end is None else f"has {end.result.value.lower()}: {end.reason}"
-        self._out(f"==> {where} {ending_text} <==")
+        await self._print_note(f"==> {where} {ending_text} <==")
 
 
 async def follow(session: Session, name: str, rank: int | None, tail: int | None) -> None:
@@ -243,7 +259,11 @@ async def follow(session: Session, name: str, rank: int | None, tail: int | None
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, over.set)
-    follower = Follower(session, name, rank, tail, lambda text: print(show.printable(text), flush=True))
+
+    async def print_text(text: str) -> None:
+        print(show.printable(text), flush=True)
+
+    follower = Follower(session, name, rank, tail, print_text, print_text)
     work, end = asyncio.ensure_future(follower.run()), asyncio.ensure_future(over.wait())
     await asyncio.wait({work, end}, return_when=asyncio.FIRST_COMPLETED)
     end.cancel()

@@ -40,8 +40,8 @@ class ClusterConnection:
         """Return what is found.
 
         Raises:
-            MusterError: the API server refuses or does not answer, or does not know what was asked for; or the connection was
-                closed.
+            MusterError: the API server refuses or does not answer, or does not know what was asked for, or the
+                connection was closed.
         """
         return self._loop.run(_asked(session, find, writes))
 

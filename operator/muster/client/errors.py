@@ -12,7 +12,7 @@ from muster.cli.jobs import NoSuchJobError
 from muster.cli.session import Session, explained
 from muster.kube import errors as answers
 
-_OPTION = re.compile(r"(?<![\w-])--(kubeconfig|context|namespace|rank|attempt|tail)\b(?: ([A-Z]+))?")
+_OPTION = re.compile(r"(?<![\w-])--(kubeconfig|context|namespace|rank|attempt|tail)\b(?: ([A-Z]+\b|\d+))?")
 _NO_RIGHT_TO_WRITE = "ask for the cluster's role edit in this namespace, or give another one with namespace="
 
 
@@ -114,7 +114,8 @@ _TYPES: Mapping[type[answers.ApiError], type[MusterError]] = {
 
 def in_python(text: str) -> str:
     """Write options of the command line as parameters."""
-    return _OPTION.sub(lambda match: f"{match[1]}={match[2] or ''}", text).replace("with -n", "with namespace=")
+    text = text.replace("--failed", "failed=True").replace("with -n", "with namespace=")
+    return _OPTION.sub(lambda match: f"{match[1]}={match[2] or ''}", text)
 
 
 def from_command(error: CliError) -> MusterError:

@@ -1,6 +1,7 @@
 """One submitted job: wait for it, read its state, logs and account, suspend and cancel it."""
 
 import asyncio
+import warnings
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from typing import Any, Literal, TypeVar, get_args
 
@@ -8,6 +9,7 @@ from muster.answers.jobstatus import JobStatusView
 from muster.answers.reported import JobReport
 from muster.api.trainingjob import CompletionResult, TrainingJob
 from muster.cli import logs, report, status
+from muster.cli.errors import CliError
 from muster.cli.follow import Follower
 from muster.cli.printed import JobLogs, LogRequest
 from muster.cli.session import Session
@@ -19,12 +21,15 @@ from muster.client.errors import (
     JobStalledError,
     NoLogError,
     WaitTimeoutError,
+    in_python,
 )
-from muster.client.progress import JobProgress, progress_of, versions
+from muster.client.progress import JobProgress, progress_of, read_same_job, versions
 from muster.kube import paths
 from muster.kube.errors import ApiError, Conflict, Invalid, NotFound
 
 T = TypeVar("T")
+LINES_AHEAD = 1000
+"""Lines of a followed log that are kept for a reader that is behind."""
 Awaited = Literal["Running", "Suspended", "Succeeded"]
 _REACHED: Mapping[str, frozenset[str]] = {
     "Running": frozenset({"Running", "Saving"}),
@@ -88,7 +93,7 @@ class Job:
                     return now
         except DeadlineError as error:
             stands = f"it is {last}" if last is not None else "the API server has not answered"
-            raise WaitTimeoutError(f"job {self._called} is not {until} after {timeout:g} s; {stands}") from error
+            raise WaitTimeoutError(f"job {self._full_name} is not {until} after {timeout:g} s; {stands}") from error
         raise AssertionError("unreachable: the watch ends by an error only")
 
     def watch(self) -> Iterator[JobProgress]:
@@ -111,6 +116,7 @@ class Job:
         """Return the state of the job with its workers, warnings and Events, and what you can do.
 
         Raises:
+            JobGoneError: it was deleted.
             MusterError: it cannot be read.
         """
         return self._ask(lambda session: status.find(session, self.name))
@@ -119,6 +125,7 @@ class Job:
         """Return the account of the job: in `buckets` the seconds and GPU-hours of each kind.
 
         Raises:
+            JobGoneError: it was deleted.
             MusterError: it cannot be read, or the job is too new to have figures.
         """
         return self._ask(lambda session: report.find(session, self.name))
@@ -134,6 +141,9 @@ class Job:
     ) -> Iterator[str]:
         """Return the lines that workers have printed, of several workers with `worker N | ` before each.
 
+        It reads the logs of at most 16 workers. Where lines are missing, for that or another reason, a warning
+        (`UserWarning`) says of whom and why.
+
         Args:
             rank: only of the worker that has this rank.
             failed: only of the worker that failed, last or in `attempt`.
@@ -143,6 +153,7 @@ class Job:
 
         Raises:
             NoLogError: no worker has a log that can be read; says why.
+            JobGoneError: it was deleted.
             MusterError: there is no such rank or attempt, or pods may not be read.
         """
         if failed and rank is not None:
@@ -150,9 +161,15 @@ class Job:
         if follow and (failed or attempt is not None):
             raise ValueError("follow: an attempt that has ended cannot be followed: leave out failed and attempt")
         if follow:
-            return self._connection.iterate(self._session, _followed(self._session, self.name, rank, tail))
+            return self._follow(rank, tail)
         request = LogRequest(rank, failed, attempt)
-        return iter(_lines(self._ask(lambda session: logs.find(session, self.name, request, tail))))
+        job_logs = self._ask(lambda session: logs.find(session, self.name, request, tail))
+        lines, missing = _lines(job_logs), _missing(job_logs)
+        if not lines:
+            raise NoLogError(f"job {self._full_name} has no lines to read: {missing or 'it has no workers now'}")
+        if missing:
+            warnings.warn(f"logs of job {self._full_name}: {missing}", stacklevel=2)
+        return iter(lines)
 
     def suspend(self) -> None:
         """Stop the job after a last save and release its nodes; `wait("Suspended")` waits for that.
@@ -181,7 +198,7 @@ class Job:
         self._write(lambda session: session.client.delete(self._path, options))
 
     @property
-    def _called(self) -> str:
+    def _full_name(self) -> str:
         return f"{self.namespace}/{self.name}"
 
     @property
@@ -189,8 +206,16 @@ class Job:
         return paths.muster("trainingjobs", namespace=self.namespace, name=self.name)
 
     def _versions(self, timeout: float | None) -> Iterator[TrainingJob]:
-        made = versions(self._session, self.name, self.uid)
-        return self._connection.iterate(self._session, made, timeout)
+        return self._connection.iterate(self._session, versions(self._session, self.name, self.uid), timeout)
+
+    def _follow(self, rank: int | None, tail: int | None) -> Iterator[str]:
+        followed = _followed(self._session, self.name, self.uid, rank, tail)
+        for text, is_note in self._connection.iterate(self._session, followed):
+            if is_note:
+                note = in_python(text.removeprefix("note: "))
+                warnings.warn(f"logs of job {self._full_name}: {note}", stacklevel=2)
+            else:
+                yield text
 
     def _has_reached(self, job: TrainingJob, until: str) -> bool:
         """Whether the wait is over.
@@ -202,19 +227,19 @@ class Job:
         state, end = job.status.state, job.status.completion
         if end is not None and end.result is CompletionResult.FAILED:
             raise JobFailedError(
-                f"job {self._called} has failed: {end.reason}: {end.message}; logs(failed=True) has what it printed",
+                f"job {self._full_name} has failed: {end.reason}: {end.message}; logs(failed=True) has what it printed",
                 end.reason,
             )
         if end is not None:
             return True
         if job.status.is_ejected:
-            raise JobGoneError(f"job {self._called} was ejected: Muster does not follow its ranks any more")
+            raise JobGoneError(f"job {self._full_name} was ejected: Muster does not follow its ranks any more")
         if job.status.observed_generation < job.metadata.generation:
             return False  # the status is from before the newest change
         if state == "Stalled":
             now = progress_of(job)
             remedy = "status().actions has what you can do"
-            raise JobStalledError(f"job {self._called} stalls: {now.reason}: {now.message}; {remedy}", now.reason)
+            raise JobStalledError(f"job {self._full_name} stalls: {now.reason}: {now.message}; {remedy}", now.reason)
         return state in _REACHED[until]
 
     def _change(self, spec: Mapping[str, Any]) -> None:
@@ -222,7 +247,21 @@ class Job:
         self._write(lambda session: session.client.patch(self._path, body))
 
     def _ask(self, find: Callable[[Session], Awaitable[T]]) -> T:
-        return self._connection.ask(self._session, find)
+        """Return what is found of this job.
+
+        It is checked afterwards that the name is still this job's: a uid does not come back, so it was before.
+        """
+
+        async def found(session: Session) -> T:
+            try:
+                answer = await find(session)
+            except CliError:
+                await read_same_job(session, self.name, self.uid)
+                raise
+            await read_same_job(session, self.name, self.uid)
+            return answer
+
+        return self._connection.ask(self._session, found)
 
     def _write(self, change: Callable[[Session], Awaitable[bytes]]) -> None:
         async def changed(session: Session) -> bytes:
@@ -231,7 +270,7 @@ class Job:
             except (Conflict, Invalid, NotFound) as error:
                 if not self._is_gone(error):
                     raise
-                message = f"job {self._called} was deleted before: jobs() lists those that there are"
+                message = f"job {self._full_name} was deleted before: jobs() lists those that there are"
                 raise JobGoneError(message) from error
 
         self._connection.ask(self._session, changed, writes=True)
@@ -245,34 +284,49 @@ class Job:
         return True
 
 
-async def _followed(session: Session, name: str, rank: int | None, tail: int | None) -> AsyncGenerator[str, None]:
-    """Yield lines as they come, until the job has ended."""
-    lines: asyncio.Queue[str | None] = asyncio.Queue()
-    work = asyncio.ensure_future(Follower(session, name, rank, tail, lines.put_nowait).run())
-    work.add_done_callback(lambda _: lines.put_nowait(None))
+async def _followed(
+    session: Session, name: str, uid: str, rank: int | None, tail: int | None
+) -> AsyncGenerator[tuple[str, bool], None]:
+    """Yield lines as they come, until the job has ended; and whether each is a note."""
+    await read_same_job(session, name, uid)
+    lines: asyncio.Queue[tuple[str, bool] | None] = asyncio.Queue(LINES_AHEAD)
+
+    async def put_line(text: str) -> None:
+        await lines.put((text, False))
+
+    async def put_note(text: str) -> None:
+        if text.startswith("note: "):
+            await lines.put((text, True))
+
+    async def follow() -> None:
+        try:
+            await Follower(session, name, rank, tail, put_line, put_note).run()
+        except Exception:
+            await lines.put(None)
+            raise
+        await lines.put(None)
+
+    work = asyncio.create_task(follow())
     try:
         while (line := await lines.get()) is not None:
             yield line
-        work.result()
+        await work
     finally:
         work.cancel()
         await asyncio.gather(work, return_exceptions=True)
 
 
 def _lines(job_logs: JobLogs) -> list[str]:
-    """Return the lines of all workers.
-
-    Raises:
-        NoLogError: there are none.
-    """
+    """Return the lines of all workers."""
     several = len(job_logs.logs) > 1
-    lines = [
+    return [
         f"worker {log.worker} | {line}" if several else line
         for log in job_logs.logs
         for line in [*log.lines, *(kept for incident in log.incidents for kept in incident.last_lines)]
     ]
-    if not lines:
-        why = [*(f"worker {log.worker}: {log.problem}" for log in job_logs.logs), *job_logs.notes]
-        sentences = "; ".join(why) or "it has no workers now"
-        raise NoLogError(f"job {job_logs.namespace}/{job_logs.name} has no lines to read: {sentences}")
-    return lines
+
+
+def _missing(job_logs: JobLogs) -> str:
+    """Say which lines are missing, and why; "": none is."""
+    problems = [f"worker {log.worker}: {log.problem}" for log in job_logs.logs if log.problem]
+    return in_python("; ".join([*problems, *job_logs.notes]))

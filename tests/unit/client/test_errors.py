@@ -12,6 +12,8 @@ from muster.client.errors import in_python
         ("lists others for --context", "lists others for context="),
         ("or give another one with -n", "or give another one with namespace="),
         ("choose one with --rank N", "choose one with rank=N"),
+        ("--attempt 3 has it", "attempt=3 has it"),
+        ("or the one that failed with --failed", "or the one that failed with failed=True"),
         ("kubectl label namespace a b=c --overwrite", "kubectl label namespace a b=c --overwrite"),
         ("kubectl muster report JOB --incident 3", "kubectl muster report JOB --incident 3"),
     ],

@@ -1,13 +1,15 @@
 """One job: what a wait ends with, its logs and account, and what suspends and cancels it."""
 
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.unit.cli.test_status import JOBS, PODS, a_job, a_pod, fresh, no_such
+from tests.unit.cli.test_status import GANG, JOBS, PODS, a_gang, a_job, a_pod, fresh, no_such
 from tests.unit.client.conftest import WatchedApi
 
 from muster.cli import follow
+from muster.cli.printed import MAX_WORKERS
 from muster.client import (
     InvalidJobError,
     Job,
@@ -20,6 +22,7 @@ from muster.client import (
     NotPermittedError,
     WaitTimeoutError,
 )
+from muster.client import job as job_module
 from muster.kube.errors import ApiError, Conflict, Forbidden, Invalid, NotFound
 
 Stands = Callable[..., dict[str, Any]]
@@ -129,23 +132,99 @@ def test_where_no_log_may_be_read_it_says_what_to_ask_for(api: WatchedApi, job: 
         list(job.logs(follow=True))
 
 
-def test_followed_logs_go_on_until_the_end(
-    api: WatchedApi, job: Job, stands: Stands, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.usefixtures("logs")
+def test_a_part_of_the_logs_comes_with_a_warning(api: WatchedApi, job: Job) -> None:
+    api.errors[f"{PODS}/llama-x-1-1/log"] = Forbidden(403, "Forbidden", "no")
+    with pytest.warns(UserWarning, match="^logs of job team-a/llama: worker 1: its log may not be read") as warned:
+        assert list(job.logs()) == ["worker 0 | zero"]
+    assert warned[0].filename == __file__
+
+
+def test_of_a_large_job_16_workers_are_read_and_it_says_so(
+    api: WatchedApi, job: Job, logs: dict[str, str], stands: Stands
 ) -> None:
+    large = stands("Running", nodes=[f"gpu-{index}" for index in range(20)])
+    large["spec"]["nodes"] = 20
+    api.put(f"{JOBS}/llama", large)
+    api.put(GANG, a_gang(members=[{"node": f"gpu-{index}"} for index in range(20)]))
+    api.lists(PODS, *(a_pod(index) for index in range(20)))
+    logs |= {f"llama-x-{index}-1": "line\n" for index in range(20)}
+    says = "4 more workers: choose one with rank=N, or the one that failed with failed=True$"
+    with pytest.warns(UserWarning, match=says):
+        assert len(list(job.logs())) == 16
+    assert "at most 16 workers" in str(Job.logs.__doc__)
+    assert MAX_WORKERS == 16
+
+
+@pytest.fixture
+def followed(api: WatchedApi, stands: Stands, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """The lines of the log of each pod, which the job has printed when it ends; to be filled."""
+    printed: list[bytes] = []
+
     async def lines(path: str, query: Any) -> Any:
-        yield b"2026-01-05T03:00:01Z from " + path.encode()
+        for line in list(printed):
+            printed.remove(line)
+            yield b"2026-01-05T03:00:01Z " + line
         api.put(f"{JOBS}/llama", stands("Succeeded"))
 
     monkeypatch.setattr(api, "follow", lines, raising=False)
     monkeypatch.setattr(follow, "LOOK_SECONDS", 0.01)
     monkeypatch.setattr(follow, "LAST_LINES_SECONDS", 0.05)
     api.lists(PODS, a_pod(0))
-    found = list(job.logs(rank=0, follow=True))
-    assert found == [
-        "==> worker 0, rank 0, pod llama-x-0-1 on gpu-0 <==",
-        f"from {PODS}/llama-x-0-1/log",
-        "==> team-a/llama has succeeded: Completed <==",
-    ]
+    return printed
+
+
+def test_followed_logs_are_what_ranks_print_until_the_end(job: Job, followed: list[bytes]) -> None:
+    followed += [b"note: mine", b"==> mine <=="]
+    assert list(job.logs(rank=0, follow=True)) == ["note: mine", "==> mine <=="]
+
+
+def test_a_note_on_followed_logs_is_a_warning(api: WatchedApi, job: Job, followed: list[bytes]) -> None:
+    api.put(GANG, a_gang(members=[{"node": f"gpu-{index}"} for index in range(20)]))
+    followed.append(b"line")
+    with pytest.warns(UserWarning, match=r"^logs of job team-a/llama: 4 more workers: choose one with rank=N$") as warned:
+        assert list(job.logs(follow=True)) == ["worker 0 | line"]
+    assert warned[0].filename == __file__
+
+
+def test_a_reader_that_is_behind_holds_the_follower_up_and_misses_nothing(
+    job: Job, followed: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_module, "LINES_AHEAD", 3)
+    expected = [str(number) for number in range(20)]
+    followed += [text.encode() for text in expected]
+    lines = job.logs(rank=0, follow=True)
+    found = [next(lines)]
+    time.sleep(0.2)  # longer than the follower waits for last lines
+    assert len(followed) >= 20 - 6
+    assert found + list(lines) == expected
+
+
+def test_a_reader_that_leaves_ends_the_follower(
+    job: Job, followed: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_module, "LINES_AHEAD", 1)
+    followed += [b"line"] * 9
+    for _ in job.logs(rank=0, follow=True):
+        break
+    assert followed
+
+
+@pytest.mark.usefixtures("logs", "followed")
+@pytest.mark.parametrize(
+    "read",
+    [Job.status, Job.report, Job.logs, lambda job: list(job.logs(follow=True)), lambda job: job.logs(rank=7)],
+    ids=["status", "report", "logs", "followed logs", "an error"],
+)
+def test_another_job_of_the_name_is_not_read(api: WatchedApi, job: Job, read: Callable[[Job], object]) -> None:
+    api.put(f"{JOBS}/llama", fresh(a_job()))
+    api.bodies[f"{JOBS}/llama"]["metadata"] |= {"uid": "another"}
+    with pytest.raises(JobGoneError, match="job team-a/llama was deleted; its checkpoints stay"):
+        read(job)
+    api.errors[f"{JOBS}/llama"] = no_such("llama")
+    api.lists("/apis/muster.dev/v1alpha1/trainingjobs")
+    with pytest.raises(JobGoneError):
+        read(job)
 
 
 def test_what_contradicts_is_refused(job: Job) -> None:
