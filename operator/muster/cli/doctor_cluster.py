@@ -13,7 +13,7 @@ import msgspec
 from muster import __version__
 from muster.api.base import GROUP, VERSION, ApiModel
 from muster.api.endedjob import EndedJob
-from muster.api.fleetpolicy import FleetPolicy
+from muster.api.fleetpolicy import Enforcement, FleetPolicy, FleetPolicySpec
 from muster.api.gang import Gang
 from muster.api.installation import InstallationProfile
 from muster.api.labels import LabelSelector
@@ -21,6 +21,7 @@ from muster.api.nodehealth import NodeHealth
 from muster.api.repairrequest import RepairRequest
 from muster.api.rights import CHECKERS, GRANTS, NAMESPACE, Grant, GrantedRight, granted
 from muster.api.trainingjob import TrainingJob
+from muster.cli.doctor_parts import default_policy
 from muster.cli.doctor_rows import (
     APPLY,
     DEPLOYMENT,
@@ -182,21 +183,39 @@ _VARIABLES = {
 
 
 async def _grants(cluster: ClusterReader) -> list[Grant]:
-    """Return what the operator has to be granted, by its profile and by the components that it shows to have."""
-    operator = await cluster.get(DEPLOYMENT)
+    """Return what the operator has to be granted: by its profile, by the components that it shows to have, and by what
+    the FleetPolicy asks for."""
+    operator, policy = await cluster.get(DEPLOYMENT), await default_policy(cluster)
     folders = [
         folder
         for folder, (variable, value) in _VARIABLES.items()
         if operator is not None and variable_of(operator, variable) == value
     ]
+    if policy is not None:
+        folders += _asked_folders(policy.spec)
     return list(granted(await profile_of(cluster), folders))
+
+
+def _asked_folders(policy: FleetPolicySpec) -> Iterator[str]:
+    """Yield the components that a FleetPolicy asks for."""
+    of_pools = [pool.health.enforcement for pool in policy.pools if pool.health is not None]
+    if Enforcement.NODES in (policy.health.enforcement, *of_pools):
+        yield "components/node-taint"
+    if policy.health.node_condition:
+        yield "components/node-condition"
+
+
+def _grant_again(profile: InstallationProfile, grants: Iterable[Grant]) -> str:
+    """Return what to do where something of these grants is missing: an overlay may lack the components among them."""
+    components = [f"manifests/{grant.folder}" for grant in grants if grant.condition]
+    return apply_again(profile) + (f", with {' and '.join(components)}" if components else "")
 
 
 async def check_operator_rights(cluster: ClusterReader) -> list[DoctorRow]:
     """Check whether the operator's service account may do what the operator does."""
-    rules = [rule for grant in await _grants(cluster) for rule in grant.rules]
-    needed = [NeededRight(rule.task, right) for rule in rules for right in rule.rights()]
-    remedy = apply_again(await profile_of(cluster))
+    grants = await _grants(cluster)
+    needed = [NeededRight(rule.task, right) for grant in grants for rule in grant.rules for right in rule.rights()]
+    remedy = _grant_again(await profile_of(cluster), grants)
     return await _right_rows(cluster, "operator rights", SYSTEM, "muster", needed, remedy)
 
 
@@ -267,7 +286,7 @@ async def check_roles(cluster: ClusterReader) -> list[DoctorRow]:
     rows = []
     for grant in await _grants(cluster):
         for namespace in grant.namespaces:
-            rows += await _role_rows(cluster, grant.role, namespace, apply_again(profile))
+            rows += await _role_rows(cluster, grant.role, namespace, _grant_again(profile, [grant]))
     beyond = [grant for grant in GRANTS if not profile.includes(grant.profile) and await _is_granted(cluster, grant)]
     if beyond:
         profiles = ",".join(dict.fromkeys(grant.profile for grant in beyond))

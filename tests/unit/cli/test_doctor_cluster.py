@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from tests.unit.cli.installing import (
     NETWORK,
+    POLICIES,
     REVIEWS,
     SLICES,
     documents,
@@ -244,6 +245,44 @@ def test_a_component_needs_its_role(installed: Any, variable: str, value: str, r
     set_variable(installed, variable, value)
     found = [finding for _, finding, _ in rows_of(installed, check_roles)]
     assert found == [f"Role {role} is missing", f"RoleBinding {role} is missing"]
+
+
+NODES = {"enforcement": "Nodes"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "mark", "right"),
+    [
+        ({"health": NODES}, "node-taint", ("patch", "nodes", "")),
+        ({"pools": [{"name": "a", "nodeSelector": {"a": "b"}, "health": NODES}]}, "node-taint", ("get", "nodes", "")),
+        ({"health": {"nodeCondition": True}}, "node-condition", ("patch", "nodes", "status")),
+    ],
+    ids=["of all nodes", "of a pool", "condition"],
+)
+def test_what_the_policy_asks_for_needs_its_role_and_rights(
+    installed: Any, asked: dict[str, Any], mark: str, right: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def review(_path: str, body: Any, **_: Any) -> bytes:
+        attributes = body["spec"].get("resourceAttributes", {})
+        got = tuple(attributes.get(key, "") for key in ("verb", "resource", "subresource"))
+        return json.dumps({"status": {"allowed": got != right}}).encode()
+
+    monkeypatch.setattr(installed, "post", review)
+    for plural in ("clusterroles", "clusterrolebindings"):
+        installed.bodies.pop(f"/apis/rbac.authorization.k8s.io/v1/{plural}/muster-{mark}", None)
+    both = check_roles, check_operator_rights
+    assert [state for check in both for state, *_ in rows_of(installed, check)] == ["Ok", "Ok"], "it asks for neither"
+    policy = {"metadata": {"name": "default", "resourceVersion": "1"}, "spec": asked}
+    installed.lists(POLICIES, policy)
+    rows = rows_of(installed, check_roles)
+    kinds = "ClusterRole", "ClusterRoleBinding"
+    assert [finding for _, finding, _ in rows] == [f"{kind} muster-{mark} is missing" for kind in kinds]
+    finding, remedy = only_wrong(installed, check_operator_rights)
+    assert "may not write the " in finding
+    for text in (remedy, *(it for *_, it in rows)):
+        assert f"(or your own overlay), with manifests/components/{mark}" in text
+    set_variable(installed, "MUSTER_PROFILE", "observe")
+    assert [state for state, *_ in rows_of(installed, check_operator_rights)] == ["Ok"]
 
 
 def test_what_a_smaller_profile_lacks_comes_with_its_own_overlay(installed: Any) -> None:
