@@ -1757,7 +1757,8 @@ REASONS: tuple[Reason, ...] = (
         POLICY_EVENT,
         "ConfigMap `muster-fleet-hours` or `muster-open-jobs` in `muster-system` cannot be read: it was edited, or a "
         "later version wrote it. The message names the ConfigMap and the cause.",
-        "Muster does not write over it. Jobs go on, and accounts of jobs that end are kept.",
+        "Muster does not write over it, and reports that again every ten minutes. Jobs go on, and accounts of jobs "
+        "that end are kept.",
         "Run the version of Muster that wrote it, or delete the ConfigMap.",
         "ConfigMap muster-system/muster-fleet-hours cannot be read ('hours'). Muster does not write over it, and "
         "counts no hours of the fleet meanwhile. Run the version of Muster that wrote it, or delete the ConfigMap: the "

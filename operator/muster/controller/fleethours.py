@@ -17,6 +17,7 @@ from prometheus_client import Gauge
 
 from muster.api.fleethours import CONFIG_MAP, KEY, FleetHours, GpuState
 from muster.controller.cluster import Cluster
+from muster.controller.historyreports import HistoryReports
 from muster.controller.slices import Slices
 from muster.goodput.fleethours import state_of, with_counted_hours
 from muster.kube import paths
@@ -33,8 +34,8 @@ _gpus = Gauge("muster_gpus", "Accelerators of the fleet, by their present use.",
 
 class FleetHoursKeeper:
     """Counts the fleet's hours while `run` is running. `reserved` returns the names of the nodes that are reserved for
-    gangs without all of their nodes. `namespace` is Muster's own. `tell` is called with a reason and a message for the
-    operators of the cluster.
+    gangs without all of their nodes. `namespace` is Muster's own. `report` is called with a reason and a message for
+    the operators of the cluster.
     """
 
     def __init__(
@@ -43,7 +44,7 @@ class FleetHoursKeeper:
         cluster: Cluster,
         reserved: Callable[[], Collection[str]],
         namespace: str,
-        tell: Callable[[str, str], object] = lambda _reason, _words: None,
+        report: Callable[[str, str], object],
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
@@ -52,12 +53,11 @@ class FleetHoursKeeper:
         self._reserved = reserved
         self._path = paths.core("configmaps", namespace=namespace, name=CONFIG_MAP)
         self._namespace = namespace
-        self._tell = tell
+        self._reports = HistoryReports(namespace, report, clock)
         self._clock = clock
         self._wall_clock = wall_clock
         self._hours: FleetHours | None = None
         self._is_read = False
-        self._problem = ""  # why the hours cannot be read
         self._counted: tuple[float, Counter[GpuState]] | None = None  # when, and what was found
         self._written_at = float("-inf")
 
@@ -117,22 +117,15 @@ class FleetHoursKeeper:
             log.warning("the hours of the fleet cannot be read", error=str(error)[:500])
             return
         except (ValueError, KeyError, TypeError) as error:  # it was edited, or is of another version
-            self._report_unreadable(str(error)[:300])
+            self._reports.unreadable(
+                CONFIG_MAP,
+                str(error)[:300],
+                "Muster does not write over it, and counts no hours of the fleet meanwhile. Run the version of Muster "
+                "that wrote it, or delete the ConfigMap: the hours are then counted from zero.",
+            )
             return
         self._is_read = True
-
-    def _report_unreadable(self, problem: str) -> None:
-        """Report once why the stored hours cannot be read, and what to do."""
-        if self._problem == problem:
-            return
-        self._problem = problem
-        log.warning("the stored hours of the fleet are unreadable, and are not written over", error=problem)
-        self._tell(
-            "HistoryUnreadable",
-            f"ConfigMap {self._namespace}/{CONFIG_MAP} cannot be read ({problem}). Muster does not write over it, and "
-            "counts no hours of the fleet meanwhile. Run the version of Muster that wrote it, or delete the ConfigMap: "
-            "the hours are then counted from zero.",
-        )
+        self._reports.readable(CONFIG_MAP)
 
     async def _write(self, hours: FleetHours) -> None:
         self._written_at = self._clock()

@@ -40,6 +40,7 @@ from muster.api.trainingjob import TrainingJob
 from muster.controller.backoff import doubled
 from muster.controller.bus import Bus
 from muster.controller.cluster import Cluster
+from muster.controller.historyreports import HistoryReports
 from muster.controller.round_robin import in_round_robin
 from muster.controller.slices import Slices
 from muster.goodput import kept
@@ -78,7 +79,6 @@ SURE_SECONDS = 3600.0
 STANDBY_SECONDS = 900.0
 """Who leads writes within that time; a standby forgets what it has seen go."""
 MAX_WAITING = 4096
-SAY_SECONDS = 600.0
 FIELD_MANAGER = "muster-history"
 REFUSED_FOR_GOOD = (400, 413, 422)
 """Answers that the same object will always get: a record that is none is a defect of ours."""
@@ -125,7 +125,7 @@ class _Waiting:
 
 class HistoryKeeper:
     """Notices jobs that end, on every replica; writes, forgets and notes, where `run` is running. `namespace` is
-    Muster's own. `tell` is called with a reason and a message for the operators of the cluster.
+    Muster's own. `report` is called with a reason and a message for the operators of the cluster.
     """
 
     def __init__(
@@ -134,26 +134,24 @@ class HistoryKeeper:
         cluster: Cluster,
         bus: Bus,
         namespace: str,
-        tell: Callable[[str, str], object] = lambda _reason, _words: None,
+        report: Callable[[str, str], object],
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._client = client
         self._cluster = cluster
         self._namespace = namespace
-        self._tell = tell
+        self._reports = HistoryReports(namespace, report, clock)
         self._clock = clock
         self._wall_clock = wall_clock
         self._waiting: dict[str, _Waiting] = {}  # by uid, the oldest first
         self._known: dict[str, Kept] = {}  # what is kept, by name
         self._is_note_read = False
-        self._note_problem = ""  # why the note cannot be read
         self._unread: dict[str, Any] = {}  # entries of the note whose job or account this version cannot read, by uid
         self._listed = False
         self._listed_at = float("-inf")
         self._note_due = float("inf")
         self._too_old: dict[str, float] = {}  # since when that is seen
-        self._said: dict[str, float] = {}  # reason -> when people were told
         self._stirred = asyncio.Event()
         self._leads = False
         cluster.jobs.store.subscribe(self._job_changed)
@@ -417,7 +415,7 @@ class HistoryKeeper:
         )
         if waiting.tries == 3 and not waiting.is_reported:
             waiting.is_reported = True
-            self._report_problem(
+            self._reports.problem(
                 "HistoryNotWritten",
                 f"the account of the ended job {_qualified_name(waiting.spec)} cannot be written to namespace "
                 f"{self._namespace}: {str(error)[:300]}. It is tried again; without it "
@@ -431,18 +429,11 @@ class HistoryKeeper:
         log.error(
             "account of an ended job lost", job=_qualified_name(waiting.spec), uid=waiting.spec.job_uid, why=why[:500]
         )
-        self._report_problem(
+        self._reports.problem(
             "HistoryLost",
             f"the account of the ended job {_qualified_name(waiting.spec)} is not in the history: {why[:300]}. The job "
             "is not held for it.",
         )
-
-    def _report_problem(self, reason: str, words: str) -> None:
-        """Report a problem once in a while only: the other accounts meet the same one."""
-        now = self._clock()
-        if now - self._said.get(reason, float("-inf")) >= SAY_SECONDS:
-            self._said[reason] = now
-            self._tell(reason, words)
 
     # What is kept.
 
@@ -510,11 +501,9 @@ class HistoryKeeper:
             ApiError: the note cannot be read.
         """
         self._note_due = self._clock() + NOTE_SECONDS
-        if not self._cluster.policy().history.max_jobs:
-            return
         if not self._is_note_read:
             await self._find_unseen()
-        if not self._is_note_read:
+        if not self._is_note_read or not self._cluster.policy().history.max_jobs:
             return
         listed: list[dict[str, Any]] = []
         async for job in self._jobs():
@@ -552,14 +541,19 @@ class HistoryKeeper:
         try:
             answer = await self._client.get(paths.core("configmaps", namespace=self._namespace, name=NOTE))
         except NotFound:
-            self._is_note_read = True
+            self._note_is_read()
             return
         try:
             specs, self._unread = await asyncio.to_thread(unpacked, answer)
         except ValueError as error:
-            self._report_unreadable(str(error)[:300])
+            self._reports.unreadable(
+                NOTE,
+                str(error)[:300],
+                "Muster does not write over it: a job that is deleted while no operator runs is then missing from the "
+                "history. Run the version of Muster that wrote it, or delete the ConfigMap.",
+            )
             return
-        self._is_note_read = True
+        self._note_is_read()
         for spec in specs:
             uid = spec.job_uid
             jobs = self._cluster.jobs.store.by_index(uid)
@@ -569,18 +563,9 @@ class HistoryKeeper:
                 continue
             self._wait_for(spec)
 
-    def _report_unreadable(self, problem: str) -> None:
-        """Report once why the note cannot be read, and what to do."""
-        if self._note_problem == problem:
-            return
-        self._note_problem = problem
-        log.warning("the note of running jobs is unreadable, and is not written over", error=problem)
-        self._tell(
-            "HistoryUnreadable",
-            f"ConfigMap {self._namespace}/{NOTE} cannot be read ({problem}). Muster does not write over it: a job that "
-            "is deleted while no operator runs is then missing from the history. Run the version of Muster that wrote "
-            "it, or delete the ConfigMap.",
-        )
+    def _note_is_read(self) -> None:
+        self._is_note_read = True
+        self._reports.readable(NOTE)
 
 
 def packed(listed: list[dict[str, Any]]) -> str:

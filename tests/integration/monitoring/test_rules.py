@@ -38,6 +38,7 @@ HEALTHY = (
     ('muster_history_writes_total{outcome="failed"}', "0x99 0+1x5 5x895"),
     ('muster_history_writes_total{outcome="lost"}', "3x1000"),
     ("muster_history_waiting", "0x1000"),
+    ('muster_history_unreadable{instance="a", configmap="muster-fleet-hours"}', "0x1000"),
     ('muster_certificate_expiry_timestamp_seconds{instance="a"}', f"{14 * DAYS}x1000"),
     ('process_resident_memory_bytes{instance="a"}', "1.7e9x1000"),
     ('muster_memory_limit_bytes{instance="a"}', "2.1e9x1000"),
@@ -110,6 +111,11 @@ FIRES: dict[str, tuple[Series, int, int]] = {
     "MusterHistoryLost": (
         (LEADER, STANDBY, ('muster_history_writes_total{outcome="lost"}', "0x9 1x900")),
         9,
+        16,
+    ),
+    "MusterHistoryLost, unreadable": (
+        (LEADER, STANDBY, ('muster_history_unreadable{instance="a", configmap="muster-fleet-hours"}', "0x9 1x900")),
+        14,
         16,
     ),
     "MusterCertificateEndsSoon": (

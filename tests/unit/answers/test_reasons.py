@@ -44,7 +44,7 @@ WRITERS = {
     "NotPlaced",
     "StatusReport",
     "_report_policy",
-    "_report_problem",
+    "problem",
     "record",
     "record_policy_event",
 }

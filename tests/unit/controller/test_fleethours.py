@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from prometheus_client import REGISTRY
 
 from muster.api.fleethours import CONFIG_MAP, KEY, FleetHours
 from muster.api.fleetpolicy import FleetPolicySpec
@@ -18,6 +19,10 @@ from .conftest import NOW
 
 PATH = f"/api/v1/namespaces/muster-system/configmaps/{CONFIG_MAP}"
 GPU = "nvidia.com/gpu"
+
+
+def unreadable(name: str) -> float | None:
+    return REGISTRY.get_sample_value("muster_history_unreadable", {"configmap": name})
 
 
 class Server:
@@ -62,7 +67,7 @@ class Process:
             self.cluster,
             lambda: self.reserved,
             "muster-system",
-            lambda reason, words: self.told.append((reason, words)),
+            lambda reason, message: self.told.append((reason, message)),
             scene.clock,
             self.wall,
         )
@@ -142,12 +147,15 @@ async def test_hours_of_another_form_are_reported_and_not_written_over(scene: An
         await one.keeper._add_hours()
         one.clock.advance(WRITE_SECONDS)
     assert (server.kept, server.writes) == (kept, 0)
-    ((reason, words),) = one.told
+    (reason, words), *again = one.told
     assert reason == "HistoryUnreadable"
     assert f"ConfigMap muster-system/{CONFIG_MAP} cannot be read" in words
     assert "Run the version of Muster that wrote it, or delete the ConfigMap" in words
+    assert again == [one.told[0]], "every ten minutes"
+    assert unreadable(CONFIG_MAP) == 1
     server.kept = None  # deleted
     await one.keeper._read()
+    assert unreadable(CONFIG_MAP) == 0
     await one.keeper._add_hours()
     assert server.hours.spans == {}
 

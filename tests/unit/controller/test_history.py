@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from prometheus_client import REGISTRY
 from tests.unit.clock import Clock
 from tests.unit.controller.notes import the_note_fits
 from tests.unit.lifecycle.builders import an_incident
@@ -119,21 +120,21 @@ class Process:
         for source in self.cluster.informers:
             source.synced.set()
         self.told: list[str] = []
-        self.words: list[str] = []
+        self.messages: list[str] = []
         self.cluster._policy = FleetPolicySpec.model_validate({"history": policy or {}})
         self.keeper = HistoryKeeper(
             server,  # type: ignore[arg-type]
             self.cluster,
             scene.bus,
             SYSTEM,
-            self.tell,
+            self.report,
             scene.clock,
             lambda: NOW,
         )
 
-    def tell(self, reason: str, words: str) -> None:
+    def report(self, reason: str, message: str) -> None:
         self.told.append(reason)
-        self.words.append(words)
+        self.messages.append(message)
 
     def sees(self, *jobs: TrainingJob) -> None:
         for job in jobs:
@@ -688,6 +689,10 @@ async def test_nonsense_in_the_history_and_in_the_note_harms_nobody(new: Any, se
         assert UIDS[0] in server.records
 
 
+def unreadable(name: str) -> float | None:
+    return REGISTRY.get_sample_value("muster_history_unreadable", {"configmap": name})
+
+
 LATER_NOTES = {
     "no such key": {"data": {"jobs": "[]"}},
     "no base64": {"binaryData": {"jobs": "\u00e4"}},
@@ -707,9 +712,13 @@ async def test_a_note_of_another_form_is_reported_and_not_written_over(
     assert server.note == note
     assert UIDS[0] in server.records, "accounts are kept all the same"
     assert process.told == ["HistoryUnreadable"]
-    assert f"ConfigMap muster-system/{history.NOTE} cannot be read (binaryData.jobs: " in process.words[0]
+    assert f"ConfigMap muster-system/{history.NOTE} cannot be read (binaryData.jobs: " in process.messages[0]
+    assert unreadable(history.NOTE) == 1
+    await process.turns(80)
+    assert process.told == ["HistoryUnreadable"] * 2, "every ten minutes"
     server.note = None  # deleted
-    await process.turns(20)
+    await process.turns(40)
+    assert (unreadable(history.NOTE), len(process.told)) == (0, 2)
     assert [spec.job_uid for spec in unpacked(json.dumps(server.note).encode())[0]] == [UIDS[1]]
 
 
