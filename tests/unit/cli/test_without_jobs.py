@@ -78,6 +78,13 @@ def test_nodes_are_shown_as_ever(observing: Api, command: Command) -> None:
     assert "TrainingJob" not in result.stdout
 
 
+def test_where_the_kinds_cannot_be_read_the_first_error_is_shown(observing: Api, command: Command) -> None:
+    observing.put(GROUP, {"kind": "Status"})
+    result = command("top")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "does not know Muster's objects" in result.stderr
+
+
 def test_without_muster_the_advice_is_to_install_it(api: Api, command: Command) -> None:
     assert api.bodies == {}
     assert "does not know Muster's objects" in command("top").stderr
