@@ -15,8 +15,8 @@ from muster.health.story import observed_effect_text, recorded_status, status_me
 from muster.health.verdict_index import is_tainted
 from muster.world.views import NodeView
 
-# The agent's part of the status; the rest is the operator's.
-_AGENTS = frozenset({"evidence", "agent"})
+AGENTS_PART = frozenset({"evidence", "agent"})
+"""The fields of the status that the agent writes, of any version; all others are the operator's (docs/versions.md)."""
 _WELL = (None, VerdictState.HEALTHY)
 
 
@@ -116,7 +116,7 @@ def plan_node(order: Order, present: Present, rules: Rules) -> NodePlan:
 
 def operator_part(status: NodeHealthStatus) -> dict[str, Any]:
     """Return the operator's part of a NodeHealth's status, in the form in which it is written."""
-    return {key: value for key, value in status.to_json().items() if key not in _AGENTS}
+    return {key: value for key, value in status.to_json().items() if key not in AGENTS_PART}
 
 
 def _record(order: Order, present: Present, rules: Rules) -> WriteRecord | None:

@@ -20,6 +20,7 @@ from tests.unit.agent.boots import (
     stored,
 )
 
+from muster.health.node_plan import AGENTS_PART
 from muster.node.agent import kinds
 from muster.node.agent.earlier import Earlier
 from muster.node.agent.inspections import NVML, PORTS
@@ -49,6 +50,10 @@ def test_a_gpu_that_is_missing_after_a_boot_is_told_with_the_first_word(
     node: Any, run: Any, before: dict[str, Any]
 ) -> None:
     assert_that_the_first_word_tells_of_the_missing_gpu(node, run, before)
+
+
+def test_an_agent_writes_no_other_field_of_the_status(run: Any) -> None:
+    assert set(first_word(run())) == AGENTS_PART, "an older operator takes every other one over (docs/versions.md)"
 
 
 def test_a_machine_that_never_had_more_misses_nothing(node: Any, run: Any) -> None:

@@ -103,6 +103,7 @@ CONTRACTS: Sequence[Contract] = (
         "is ignored; an older agent observes anew, without it",
         "evidence of an unknown kind makes the node Suspect; an older agent keeps it until the next boot",
         (
+            "agent/test_boots.py::test_an_agent_writes_no_other_field_of_the_status",
             "agent/test_ledger.py::test_evidence_that_only_a_later_agent_knows_stays_until_the_next_boot",
             "health/test_assess.py::test_follow_the_gravest_sign",
         ),
