@@ -1657,13 +1657,14 @@ REASONS: tuple[Reason, ...] = (
         Topic.POLICY,
         POLICY_EVENT,
         "A pool of `spec.pools` with [`health`](docs/node-health.md#by-pool) has no node. The labels of its "
-        "`nodeSelector` are on no node in the scope, or only on nodes that belong to an earlier pool.",
+        "`nodeSelector` are on no node, or only on nodes that belong to an earlier pool or are outside `spec.scope`.",
         "The `health` of that pool applies to no node. Those that were meant are treated by `spec.health`, or as the "
-        "earlier pool says.",
-        "Correct the selector, or move the pool up in the list. Where the pool is empty on purpose, nothing.",
+        "earlier pool says; outside the scope Muster does nothing about them.",
+        "Correct the selector or the scope, or move the pool up in the list. Where the pool is empty on purpose, "
+        "nothing.",
         "FleetPolicy default: spec.pools[canary] has no node, so its health applies to none: no node has the labels of "
-        "its nodeSelector, or an earlier pool has those that do. Correct the selector, or move the pool up in the "
-        "list.",
+        "its nodeSelector, an earlier pool has those that do, or they are outside spec.scope. Correct the selector or "
+        "the scope, or move the pool up in the list.",
     ),
     Reason(
         "JobsOutsideScope",

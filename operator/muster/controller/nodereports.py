@@ -157,8 +157,8 @@ class NodeReports:
         for name in sorted(self._empty_pools - old):
             text = (
                 f"FleetPolicy default: spec.pools[{name}] has no node, so its health applies to none: no node has the "
-                "labels of its nodeSelector, or an earlier pool has those that do. Correct the selector, or move the "
-                "pool up in the list."
+                "labels of its nodeSelector, an earlier pool has those that do, or they are outside spec.scope. "
+                "Correct the selector or the scope, or move the pool up in the list."
             )
             log.warning("pool empty", pool=name, message=text)
             record_policy_event(self._cluster, self._events, WARNING, "PoolEmpty", text)

@@ -135,6 +135,16 @@ async def test_a_pool_that_has_no_node_is_reported_once_until_it_has_one(stage: 
     assert stage.told.policies == ["PoolEmpty", "PoolEmpty"]
 
 
+async def test_a_pool_whose_nodes_are_outside_the_scope_is_told_of_it(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes: dict[str, str] = {}
+    monkeypatch.setattr(stage.told, "record", lambda _about, _kind, reason, note: notes.update({reason: note}))
+    stage.policy_of(scope={"nodeSelector": {"matchLabels": {LABEL: "a"}}}, pools=[pool("b", enforcement="Nodes")])
+    await stage.look()
+    assert "or they are outside spec.scope. Correct the selector or the scope" in notes["PoolEmpty"]
+
+
 async def test_a_pool_that_gets_another_name_is_not_treated_as_the_fleet_meanwhile(stage: Stage) -> None:
     """A node that changes between a new policy and the next look stays in a pool that the rules know."""
     renamed = {**pool("b", enforcement="Observe"), "name": "c"}
