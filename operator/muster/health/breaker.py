@@ -32,7 +32,7 @@ from muster.health.rulings import Act, Ruling
 from muster.health.situation import BudgetPool, Situation, budget_pools
 from muster.health.sources import Rules
 from muster.health.verdict import Verdict
-from muster.health.window_budgets import Charge, Window, charges_on_record
+from muster.health.window_budgets import Charge, Times, Window, charges_on_record
 from muster.health.yields import Claim, YieldLimit, rule_claims
 
 _USED, _UNTAINTED, _TAKEN = Ruling(Act.NOTHING), Ruling(Act.UNTAINT), Ruling(Act.TAKE)
@@ -123,17 +123,19 @@ class _Paid:
 
 def _rule_pool(pool: BudgetPool, window: Window) -> _RuledPool:
     settled = _settle(pool, window)
-    charges = list(charges_on_record(pool.verdicts.values(), pool.gone, window))
+    charges = list(charges_on_record(pool.verdicts, pool.gone, window))
     paid = _pay(pool, settled.waiting, pool.limits.remaining(settled.out, charges, settled.waiting, window))
     out = [*settled.out, *paid.out]
-    charges += [Charge(window.now, disruption.certain, disruption.cause) for disruption in paid.out]
+    charges += [
+        Charge(window.now, name, ruling.certain, ruling.cause) for name, ruling in paid.rulings.items() if ruling.charge
+    ]
     after = pool.limits.remaining(out, charges, paid.held, window)
     claims = Counter(ruling.act for ruling in settled.yields.values())
     by_cause = Counter(candidate.choices[0].cause for candidate in paid.held)
     figures = PoolFigures(
         pool=pool.name,
         budget=pool.limits.share(Span.WINDOW).total,
-        used=sum(charge.time > window.now - window.length for charge in charges),
+        used=Times.of_charges(charges, window).within(window.length, window.now),
         cap=pool.limits.share(Span.AT_ONCE).total,
         out=len(out),
         held=len(paid.held),

@@ -220,12 +220,14 @@ def _gates(
             since_of[choice.cause].add(since)
     gates: dict[Part | str, Gate] = {}
     for cause, moments in since_of.items():
-        times = Times.of_charges(of_cause[cause])
+        times = Times.of_charges(of_cause[cause], window)
         gates[cause] = Gate.of_budget(WindowBudget(share.cause, times, times), moments, window)
     up = {since for since, choices in unsure if any(gates[choice.cause].room for choice in choices)}
     sure = {since for since, choices in waits if choices[0].certain}
-    every = Times.of_charges(charges)
-    certain, uncertain = (Times.of_charges(c for c in charges if c.certain is which) for which in (True, False))
+    every = Times.of_charges(charges, window)
+    certain, uncertain = (
+        Times.of_charges((c for c in charges if c.certain is which), window) for which in (True, False)
+    )
     gates[Part.UNCERTAIN] = Gate.of_budget(WindowBudget(share.uncertain, uncertain, uncertain), up, window)
     gates[Part.CERTAIN] = Gate.of_budget(WindowBudget(share.total, every, certain), sure, window)
     gates[Part.ALL] = Gate.of_budget(WindowBudget(share.total, every, every), (), window)

@@ -28,13 +28,15 @@ class Charge(NamedTuple):
 
     Attributes:
         time: when Muster took the node out.
+        node: its name; "": the node does not exist any more.
         certain: whether the fault is certain.
         cause: to which the removal is charged, e.g. `agent/Xid79`.
     """
 
     time: datetime
-    certain: bool = False
-    cause: str = ""
+    node: str
+    certain: bool
+    cause: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,29 +63,20 @@ class Window:
 
 
 def charges_on_record(
-    verdicts: Iterable[Verdict], removed_incidents: Iterable[HealthIncident], window: Window
+    verdicts: Mapping[str, Verdict], removed_incidents: Iterable[HealthIncident], window: Window
 ) -> Iterator[Charge]:
-    """Yield the removals on record that windows count.
-
-    A node that was taken out again within the window counts once, by the last time: budgets are numbers of nodes, and
-    one agent whose reports come and go must not use up what other nodes need.
+    """Yield the removals on record.
 
     Args:
-        verdicts: on the nodes of one pool.
+        verdicts: by node of one pool.
         removed_incidents: incidents of NodeHealth objects whose node does not exist.
         window: in which removals are counted.
     """
-    for verdict in verdicts:
-        later = None
-        for incident in reversed(verdict.record.incidents):
-            if incident.taken_out_time is not None:
-                time = window.counted_time(incident.taken_out_time)
-                if later is None or later - time >= window.length:
-                    yield Charge(time, incident.certain, incident.charged_to)
-                later = time
-    for incident in removed_incidents:
+    recorded = [(name, incident) for name, verdict in verdicts.items() for incident in verdict.record.incidents]
+    for name, incident in (*recorded, *(("", incident) for incident in removed_incidents)):
         if incident.taken_out_time is not None:
-            yield Charge(window.counted_time(incident.taken_out_time), incident.certain, incident.charged_to)
+            time = window.counted_time(incident.taken_out_time)
+            yield Charge(time, name, incident.certain, incident.charged_to)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +90,24 @@ class Times:
     all: Sequence[datetime]
 
     @classmethod
-    def of_charges(cls, charges: Iterable[Charge]) -> "Times":
-        """Return the times of these charges."""
-        return cls(sorted(charge.time for charge in charges))
+    def of_charges(cls, charges: Iterable[Charge], window: Window) -> "Times":
+        """Return the times of the charges that one budget counts.
+
+        A node that was taken out again within the window counts once, by the last time: budgets are numbers of nodes,
+        and one agent whose reports come and go must not use up what other nodes need. A removal that another budget
+        pays for frees no place in this one: it may yet be undone, because its record cannot be written.
+
+        Args:
+            charges: those for which the budget pays.
+            window: in which removals are counted.
+        """
+        times, later = list[datetime](), dict[str, datetime]()
+        for charge in sorted(charges, reverse=True):
+            if charge.node not in later or later[charge.node] - charge.time >= window.length:
+                times.append(charge.time)
+            if charge.node:
+                later[charge.node] = charge.time
+        return cls(times[::-1])
 
     def within(self, length: timedelta, until: datetime) -> int:
         """How many removals of nodes there were in the window that ends at this moment."""

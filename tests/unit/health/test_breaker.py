@@ -382,6 +382,22 @@ def test_an_agent_whose_reports_come_and_go_uses_up_the_budget_of_one_node() -> 
     assert (rulings[neighbour].act, breaker.used) == (Act.TAKE, 2)
 
 
+def test_a_node_that_is_taken_out_for_another_cause_counts_for_the_first_one_too() -> None:
+    fleet = Stored.of(51, rules(**NODES))
+    again, *others, last = names = [f"node-{number:04}" for number in range(5)]
+    for name in (again, *others):
+        fleet.report(name, PORT_DOWN)
+    fleet.step(NOW)
+    fleet.reboot(again, "boot-2")
+    fleet.step(after(10))
+    fleet.report(again, evidence("DiskError", at=20, boot_id="boot-2"))
+    fleet.step(after(20))
+    assert sorted(name for _, name in fleet.taken_at) == [again, *names[:-1]]
+    fleet.report(last, PORT_DOWN)
+    _, rulings, _, breaker = fleet.step(after(30))
+    assert (rulings[last].act, breaker.used) == (Act.HOLD, 4)
+
+
 class FewSequences(AnySequence):
     """Ten times as many examples run in tests/unit/nightly/health/test_breaker.py."""
 

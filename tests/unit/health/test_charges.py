@@ -78,6 +78,24 @@ def test_a_node_deleted_while_charged_keeps_its_place_unless_a_write_fails(is_st
     assert ("node-01" in taken(operator)) is (is_stored is False)
 
 
+def test_a_removal_that_is_never_stored_frees_no_place_within_the_window() -> None:
+    """A node was taken out for what is not certain, and came back. It falls off the bus, but the API server refuses the
+    record of that. So the window has had its one uncertain removal, and the neighbour stays held."""
+    machine = Writes()
+    machine.begin(shape=(3, 1, 0))
+    machine.nodes_become_unhealthy(first=2, count=1, kind="IbPortDown")
+    machine.everything_is_written()
+    machine.a_node_becomes_healthy(index=2)
+    machine.nodes_become_unhealthy(first=0, count=1, kind="IbPortDown")
+    machine.everything_is_written()
+    machine.nodes_become_unhealthy(first=2, count=1, kind="Xid")
+    assert taken(machine.operator) == {"node-02"}
+    machine.a_write_is_refused(index=0)
+    assert taken(machine.operator) == set()
+    machine.everything_is_written()
+    machine.no_budget_is_exceeded()
+
+
 class FewWrites(Writes):
     """More examples run in tests/unit/nightly/health/test_charges.py."""
 

@@ -268,17 +268,20 @@ class Writes(RuleBasedStateMachine):
                     share = DEFAULT.in_domain(in_domain)
                     assert len(self._out(there)) <= share.total, path
                     assert sum(not each.certain for each in self._out(there)) <= share.uncertain, path
-            taken = {
-                name: [i for i in self.operator.store[name].status.incidents if i.taken_out_time is not None]
+            taken = [
+                [i for i in self.operator.store[name].status.incidents if i.taken_out_time is not None]
                 for name in names
-            }
-            for until in {i.taken_out_time for several in taken.values() for i in several}:
-                last = [
-                    within[-1]
-                    for several in taken.values()
-                    if (within := [i for i in several if until - WINDOW < i.taken_out_time <= until])
-                ]
-                self._assert_within(DEFAULT.in_window(size), last, f"within the window until {until}")
+            ]
+            for until in {i.taken_out_time for several in taken for i in several}:
+                within = [[i for i in several if until - WINDOW < i.taken_out_time <= until] for several in taken]
+                self._assert_within_window(DEFAULT.in_window(size), within, f"within the window until {until}")
+
+    def _assert_within_window(self, share: Share, within: list[list[HealthIncident]], when: str) -> None:
+        """Each budget counts a node once, however often it was taken out by it."""
+        causes = [{incident.charged_to for incident in several if not incident.certain} for several in within]
+        assert sum(map(bool, within)) <= share.total, when
+        assert sum(map(bool, causes)) <= share.uncertain, when
+        assert max(Counter(cause for several in causes for cause in several).values(), default=0) <= share.cause, when
 
     def _assert_within(self, share: Share, incidents: list[HealthIncident], when: str) -> None:
         uncertain = [incident for incident in incidents if not incident.certain]
