@@ -167,7 +167,8 @@ class NodeReconciler:
         self._apply_policy()
         self.mark_nodes(self._engine.woken(now))
         self.mark_nodes(self._worlds.changed())
-        due = dict.fromkeys(name for _, name in self._queue.next_keys())
+        # In the order of names, because it decides which nodes are tested first. That of a set differs by process.
+        due = dict.fromkeys(sorted(name for _, name in self._queue.next_keys()))
         self._reports.jobs_outside(due)
         failed = set(due)
         try:

@@ -112,7 +112,7 @@ class View:
 
 
 def decide(view: View) -> tuple[list[Order], Breaker]:
-    """Return the orders to put into force, for the gravest nodes first, and the breaker's state."""
+    """Return the orders to put into force, for the gravest nodes first and equals by name, and the breaker's state."""
     rulings, breaker = rule(_situation(view), view.rules, view.now)
     if view.circumstances.policy_unknown:
         rulings = {name: held_back(ruling) for name, ruling in rulings.items()}
@@ -125,7 +125,7 @@ def _orders(view: View, rulings: Mapping[str, Ruling]) -> Iterator[Order]:
         wanted = _wanted(view, name, ruling)
         if name in view.judged or _is_news(view, name, ruling, wanted):
             yield _order(view, name, ruling, wanted)
-    for name in view.judged:
+    for name in sorted(view.judged):
         if name not in rulings and name in view.verdict_index.verdicts:
             yield _order(view, name, _NO_RULING, _wanted(view, name, _NO_RULING))
 
@@ -162,7 +162,7 @@ def _situation(view: View) -> Situation:
     counts."""
     verdicts, node_index = view.verdict_index.verdicts, view.node_index
     candidates = view.verdict_index.concerned | node_index.tainted
-    names = [name for name in candidates if name in verdicts and name in view.circumstances.nodes]
+    names = [name for name in sorted(candidates) if name in verdicts and name in view.circumstances.nodes]
     return Situation(
         verdicts={name: verdicts[name] for name in names},
         tainted=node_index.tainted,

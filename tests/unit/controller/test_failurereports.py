@@ -1,6 +1,7 @@
 """What the loop over nodes makes of jobs' failures: from the records that the operator has, to placement and
 Events."""
 
+import itertools
 from datetime import timedelta
 from typing import Any
 
@@ -41,6 +42,20 @@ async def test_a_pool_tests_no_more_nodes_at_once_than_its_budget(jobs: Jobs) ->
         jobs.nodes.reconciler.checker_heard(node)
     await jobs.look()
     assert {node for node in doubts if jobs.doubt(node) == Suspicion(NOW, True)} == doubts.keys() - first
+
+
+async def test_of_nodes_that_ask_at_once_those_with_the_first_names_are_tested_first(jobs: Jobs) -> None:
+    """And not those that were noticed first: the order of a set of names differs from process to process."""
+    names = [f"n{number:02}" for number in range(16)]
+    jobs.add(*names)
+    jobs.policy(budgets=[{"nodes": "4", "windowSeconds": 600}])
+    await jobs.look()
+    jobs.nodes.queue._clock = itertools.count().__next__
+    for name in reversed(names):
+        for owner in "ab":
+            jobs.job(f"team-{owner}/job-{name}", (name, NOW))
+    await jobs.look()
+    assert [name for name in names if jobs.doubt(name) == Suspicion(NOW, True)] == names[:4]
 
 
 async def test_failures_of_two_owners_ask_for_a_check_and_take_no_node_out(jobs: Jobs) -> None:

@@ -27,8 +27,8 @@ def verdict(name: str) -> Verdict:
 
 
 def view(**changes: Any) -> View:
-    """Four nodes, two of them sick, of which one was judged just now."""
-    names = [f"n{number}" for number in range(4)]
+    """Four nodes, or `names`, two of them sick, of which one was judged just now."""
+    names = changes.pop("names", [f"n{number}" for number in range(4)])
     fleet, index, nodes = a_fleet([a_node(name) for name in names]), VerdictIndex(), NodeIndex()
     nodes.rebuild(fleet)
     for name in names:
@@ -53,6 +53,16 @@ def test_who_is_sick_comes_first_and_who_was_not_judged_and_is_well_is_left_alon
     assert taken.verdict.open_incident is not None
     assert taken.verdict.open_incident.taken_out_time == NOW
     assert taken.effect.evacuate is Evacuate.NOW
+
+
+def test_equals_come_in_the_order_of_their_names() -> None:
+    """The order of a set of names differs from process to process."""
+    names = [f"n{number}" for number in range(40)]
+    seen = view(names=names, judged=set(names))
+    tainted = names[10:20]
+    seen.node_index.tainted.update(tainted)
+    others = [name for name in sorted(names) if name not in {*SICK, *tainted}]
+    assert [order.name for order in decide(seen)[0]] == [*tainted, "n0", "n2", *others]
 
 
 def test_what_is_in_force_or_under_way_is_not_ordered_again() -> None:
