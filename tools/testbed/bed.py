@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -29,7 +28,6 @@ OVERLAYS = Path("manifests", "overlays")
 DEFINITIONS = Path("manifests", "definitions")
 PAGE = Path("manifests", "components", "page")
 PAGE_NAMESPACE = "muster-page"
-IMAGE_FIELDS = "image-fields.yaml"
 AGENT_PATCH = "agent-of-a-test-node.yaml"
 CHECKERS = Path("manifests", "components", "checkers")
 CHECKER_PATCH = "checker-of-a-test-node.yaml"
@@ -140,7 +138,6 @@ class Bed:
         folder.mkdir(parents=True, exist_ok=True)
         default = tree / OVERLAYS / "default"
         (folder / "kustomization.yaml").write_text(self._overlay(default, images or self.images))
-        shutil.copy(default / IMAGE_FIELDS, folder)
         if self.local is not None:
             (folder / AGENT_PATCH).write_text(json.dumps(agent_patch(), indent=2))
             self.faults.prepare(nvml)
@@ -309,7 +306,6 @@ class Bed:
             "kind: Kustomization\n"
             f"resources:\n  - {base}\n"
             f"{components}"
-            f"configurations:\n  - {IMAGE_FIELDS}\n"
             f"{patches}"
             f"{image_entries(default, images)}"
         )

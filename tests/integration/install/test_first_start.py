@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +130,6 @@ def _pinned_to(pod: Any) -> str:
 
 
 def test_an_overlay_of_ones_own_sets_both_images(installation: Any, overlay: Path, tmp_path: Path) -> None:
-    shutil.copy(overlay / "image-fields.yaml", tmp_path)
     there = yaml.safe_load((overlay / "kustomization.yaml").read_text())["images"]
     images = [
         {"name": image["name"], "newName": f"registry.example.org/{image['name'].rpartition('/')[2]}", "newTag": "2"}
@@ -141,7 +139,6 @@ def test_an_overlay_of_ones_own_sets_both_images(installation: Any, overlay: Pat
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": "Kustomization",
         "resources": [os.path.relpath(overlay, tmp_path.resolve())],
-        "configurations": ["image-fields.yaml"],
         "images": images,
     }
     (tmp_path / "kustomization.yaml").write_text(json.dumps(kustomization))

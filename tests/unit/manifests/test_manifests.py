@@ -345,7 +345,7 @@ def test_the_overlay_sets_both_images(root: Path, deployment: dict[str, Any]) ->
     assert {image["name"] for image in overlay["images"]} == {
         text.partition(":")[0] for text in (container["image"], launcher)
     }
-    fields = yaml.safe_load((root / "manifests/overlays/default" / overlay["configurations"][0]).read_text())
+    fields = yaml.safe_load((root / "manifests/components/jobs/image-fields.yaml").read_text())
     assert [field["path"] for field in fields["images"]] == ["spec/template/spec/containers/env/value"]
 
 
