@@ -14,6 +14,8 @@ from muster.client.errors import NotConnectedError
 
 T = TypeVar("T")
 CLOSE_SECONDS = 5.0
+FIRST_ITEM_SECONDS = 5.0
+"""For the first item of a generator there is at least this time: to ask the API server once."""
 
 
 class DeadlineError(Exception):
@@ -56,19 +58,22 @@ class BackgroundLoop:
 
         Args:
             generator: the generator.
-            timeout: seconds for all of it; None: without end.
+            timeout: seconds for all of it, but for the first item at least `FIRST_ITEM_SECONDS`; None: without end.
 
         Raises:
             DeadlineError: it did not end in time.
         """
         lock = asyncio.Lock()
-        until = None if timeout is None else self._loop.time() + timeout
+        begin = self._loop.time()
+        least_seconds = FIRST_ITEM_SECONDS
         try:
             while True:
+                until = None if timeout is None else begin + max(timeout, least_seconds)
                 try:
                     item = self.run(_next(generator, until, lock))
                 except StopAsyncIteration:
                     return
+                least_seconds = 0.0
                 yield item
         finally:
             if threading.current_thread() is self._thread:  # the garbage collector may run anywhere

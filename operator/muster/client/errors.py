@@ -78,8 +78,8 @@ class JobGoneError(JobNotFoundError):
     """The job was there, and was deleted or ejected."""
 
 
-class JobFailedError(MusterError):
-    """The job has failed.
+class JobHaltedError(MusterError):
+    """The job does not go on by itself: it has failed, or stalls.
 
     Attributes:
         reason: why, as one CamelCase word of docs/reference/messages.md.
@@ -90,7 +90,11 @@ class JobFailedError(MusterError):
         self.reason = reason
 
 
-class JobStalledError(JobFailedError):
+class JobFailedError(JobHaltedError):
+    """The job has failed."""
+
+
+class JobStalledError(JobHaltedError):
     """The job cannot go on until a person changes something."""
 
 

@@ -68,7 +68,7 @@ class Job:
 
         Args:
             until: the state.
-            timeout: seconds; None: as long as it takes.
+            timeout: seconds; None: as long as it takes. The job is read once in any case: 0 asks how it stands now.
             progress: is called with how the job stands, now and at each change: `progress=print` prints it.
 
         Returns:
@@ -79,6 +79,7 @@ class Job:
             JobGoneError: it was deleted or ejected.
             WaitTimeoutError: the time is over. The job goes on.
             MusterError: the API server refuses, or does not answer for five minutes.
+            ValueError: there is no such state to wait for.
         """
         if until not in get_args(Awaited):
             raise ValueError(f"until: {until!r} cannot be waited for: write one of {', '.join(get_args(Awaited))}")
@@ -141,8 +142,8 @@ class Job:
     ) -> Iterator[str]:
         """Return the lines that workers have printed, of several workers with `worker N | ` before each.
 
-        It reads the logs of at most 16 workers. Where lines are missing, for that or another reason, a warning
-        (`UserWarning`) says of whom and why.
+        It reads the logs of at most 16 workers. Where lines are missing, for that or another reason, a Python warning
+        says of which worker and why.
 
         Args:
             rank: only of the worker that has this rank.
@@ -155,6 +156,7 @@ class Job:
             NoLogError: no worker has a log that can be read; says why.
             JobGoneError: it was deleted.
             MusterError: there is no such rank or attempt, or pods may not be read.
+            ValueError: two arguments contradict each other.
         """
         if failed and rank is not None:
             raise ValueError("failed: it already names the worker: leave out rank")

@@ -7,6 +7,7 @@ from concurrent import futures
 
 import pytest
 
+from muster.client import background
 from muster.client.background import BackgroundLoop, DeadlineError
 from muster.client.errors import NotConnectedError
 
@@ -37,6 +38,14 @@ def test_a_loop_over_a_generator_that_is_left_closes_it(loop: BackgroundLoop) ->
     for number in loop.iterate(counted(closed, 3)):
         if number == 1:
             break
+    assert closed == ["closed"]
+
+
+def test_a_generator_that_never_begins_is_closed(loop: BackgroundLoop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background, "FIRST_ITEM_SECONDS", 0.05)
+    closed: list[str] = []
+    with pytest.raises(DeadlineError):
+        next(loop.iterate(counted(closed, 0), 0))
     assert closed == ["closed"]
 
 

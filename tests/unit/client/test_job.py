@@ -1,5 +1,6 @@
 """One job: what a wait ends with, its logs and account, and what suspends and cancels it."""
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +16,7 @@ from muster.client import (
     Job,
     JobFailedError,
     JobGoneError,
+    JobHaltedError,
     JobProgress,
     JobStalledError,
     MusterError,
@@ -59,6 +61,8 @@ def test_a_job_that_stalls_ends_it_with_the_message(api: WatchedApi, job: Job, s
     with pytest.raises(JobStalledError, match=r"stalls: ImagePull: no such image; status\(\)\.actions") as stalled:
         job.wait()
     assert stalled.value.reason == "ImagePull"
+    assert isinstance(stalled.value, JobHaltedError)
+    assert not isinstance(stalled.value, JobFailedError)
 
 
 def test_a_status_from_before_the_newest_change_ends_nothing(api: WatchedApi, job: Job, stands: Stands) -> None:
@@ -75,6 +79,19 @@ def test_a_wait_that_takes_too_long_says_for_what(api: WatchedApi, job: Job, sta
         job.wait("Running", timeout=0.05)
     assert isinstance(late.value, WaitTimeoutError)
     assert str(late.value) == "job team-a/llama is not Running after 0.05 s; it is Pending (WaitingForNodes)"
+
+
+def test_a_wait_without_time_asks_once(api: WatchedApi, job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = api.get
+
+    async def get(path: str, query: Any = None, **more: Any) -> bytes:
+        await asyncio.sleep(0.02)
+        return await answer(path, query, **more)
+
+    monkeypatch.setattr(api, "get", get)
+    assert job.wait("Running", timeout=0).state == "Running"
+    with pytest.raises(WaitTimeoutError, match="is not Suspended after 0 s; it is Running"):
+        job.wait("Suspended", timeout=0)
 
 
 def test_an_ejected_job_is_waited_for_no_longer(api: WatchedApi, job: Job, stands: Stands) -> None:
@@ -182,7 +199,7 @@ def test_followed_logs_are_what_ranks_print_until_the_end(job: Job, followed: li
 def test_a_note_on_followed_logs_is_a_warning(api: WatchedApi, job: Job, followed: list[bytes]) -> None:
     api.put(GANG, a_gang(members=[{"node": f"gpu-{index}"} for index in range(20)]))
     followed.append(b"line")
-    with pytest.warns(UserWarning, match=r"^logs of job team-a/llama: 4 more workers: choose one with rank=N$") as warned:
+    with pytest.warns(UserWarning, match=r"^logs of job .*: 4 more workers: choose one with rank=N$") as warned:
         assert list(job.logs(follow=True)) == ["worker 0 | line"]
     assert warned[0].filename == __file__
 
