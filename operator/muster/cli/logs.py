@@ -16,6 +16,7 @@ from muster.cli.follow import follow
 from muster.cli.jobs import job_of
 from muster.cli.printed import (
     MAX_WORKERS,
+    PRINTED_NOTHING,
     JobLogs,
     LogRequest,
     NothingAskedForError,
@@ -202,7 +203,7 @@ async def _log(
                 worker, pod, problem=f"attempt {attempt} did not run in this pod, or its part of the log is gone"
             )
     lines = lines or []
-    problem = "" if lines else "it has printed nothing yet"
+    problem = "" if lines else PRINTED_NOTHING
     if len(data) >= MAX_BYTES:
         problem = f"only {MAX_BYTES >> 20} MiB of it were read: kubectl logs has the rest"
     kept = lines[-tail:]

@@ -23,6 +23,7 @@ from muster.recovery.failure import is_hang
 from muster.world.views import PodView
 
 MAX_WORKERS = 16  # that are printed together
+PRINTED_NOTHING = "it has printed nothing yet"
 TAIL_OF_ONE, TAIL_OF_SEVERAL = 100, 10
 MAX_CHARS = 4096  # of a line on a terminal
 # As muster.node.launcher.supervisor writes it; on a line of its own, unless a rank has printed no end of its line.

@@ -2,7 +2,7 @@
 
 import asyncio
 import warnings
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeVar, get_args
 
 from muster.answers.jobstatus import JobStatusView
@@ -11,7 +11,7 @@ from muster.api.trainingjob import CompletionResult, TrainingJob
 from muster.cli import logs, report, status
 from muster.cli.errors import CliError
 from muster.cli.follow import Follower
-from muster.cli.printed import JobLogs, LogRequest
+from muster.cli.printed import PRINTED_NOTHING, JobLogs, LogRequest, PodLog
 from muster.cli.session import Session
 from muster.client.background import DeadlineError
 from muster.client.connection import ClusterConnection
@@ -166,11 +166,13 @@ class Job:
             return self._follow(rank, tail)
         request = LogRequest(rank, failed, attempt)
         job_logs = self._ask(lambda session: logs.find(session, self.name, request, tail))
-        lines, missing = _lines(job_logs), _missing(job_logs)
+        lines = _lines(job_logs)
         if not lines:
-            raise NoLogError(f"job {self._full_name} has no lines to read: {missing or 'it has no workers now'}")
-        if missing:
-            warnings.warn(f"logs of job {self._full_name}: {missing}", stacklevel=2)
+            why = _limits(job_logs, job_logs.logs) or "it has no workers now"
+            raise NoLogError(f"job {self._full_name} has no lines to read: {why}")
+        limits = _limits(job_logs, [log for log in job_logs.logs if log.problem != PRINTED_NOTHING])
+        if limits:
+            warnings.warn(f"logs of job {self._full_name}: {limits}", stacklevel=2)
         return iter(lines)
 
     def suspend(self) -> None:
@@ -328,7 +330,7 @@ def _lines(job_logs: JobLogs) -> list[str]:
     ]
 
 
-def _missing(job_logs: JobLogs) -> str:
-    """Say which lines are missing, and why; "": none is."""
-    problems = [f"worker {log.worker}: {log.problem}" for log in job_logs.logs if log.problem]
+def _limits(job_logs: JobLogs, workers_logs: Sequence[PodLog]) -> str:
+    """Say what limits this answer, and the logs of these workers; "": nothing does."""
+    problems = [f"worker {log.worker}: {log.problem}" for log in workers_logs if log.problem]
     return in_python("; ".join([*problems, *job_logs.notes]))

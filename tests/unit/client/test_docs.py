@@ -71,7 +71,8 @@ def test_the_block_that_waits_shows_why_a_job_failed(
     api.put(f"{JOBS}/llama", stands("Failed"))
     api.put(GANG, a_gang(incidents=[INCIDENT]))
     api.lists(PODS)
-    exec(block, {})
+    with pytest.warns(UserWarning, match="worker 1: its pod is gone, and its log with it$"):
+        exec(block, {})
     printed = capsys.readouterr().out
     assert "ApplicationRestartsExhausted job team-a/llama has failed: Appl" in printed
     assert printed.endswith("\nTraceback\nboom\n")

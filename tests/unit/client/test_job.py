@@ -157,6 +157,16 @@ def test_a_part_of_the_logs_comes_with_a_warning(api: WatchedApi, job: Job) -> N
     assert warned[0].filename == __file__
 
 
+def test_a_worker_that_has_printed_nothing_is_no_warning(
+    job: Job, logs: dict[str, str], recwarn: pytest.WarningsRecorder
+) -> None:
+    logs["llama-x-1-1"] = ""
+    assert list(job.logs()) == ["worker 0 | zero"]
+    assert not recwarn.list
+    with pytest.raises(NoLogError, match="worker 1: it has printed nothing yet"):
+        job.logs(rank=1)
+
+
 def test_of_a_large_job_16_workers_are_read_and_it_says_so(
     api: WatchedApi, job: Job, logs: dict[str, str], stands: Stands
 ) -> None:
