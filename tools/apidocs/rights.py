@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from muster.api.installation import InstallationProfile
-from muster.api.rights import GRANTS, NAMESPACE, Grant, RoleRule
+from muster.api.namespaces import SYSTEM
+from muster.api.rights import GRANTS, Grant, RoleRule, is_path, role_kind
 
 MANIFESTS = Path("manifests")
 _BASE = "base"
@@ -45,18 +46,14 @@ def _head(grant: Grant, kind: str, namespace: str) -> str:
     )
 
 
-def _kind(namespace: str) -> str:
-    return "Role" if namespace else "ClusterRole"
-
-
 def _role(grant: Grant, namespace: str) -> str:
     rules = [rule for rule in grant.rules if rule.namespace == namespace]
-    return _head(grant, _kind(namespace), namespace) + "rules:\n" + "".join(_rule(rule) for rule in rules)
+    return _head(grant, role_kind(namespace), namespace) + "rules:\n" + "".join(_rule(rule) for rule in rules)
 
 
 def _rule(rule: RoleRule) -> str:
     lines = [f"nonResourceURLs: {_list(rule.resources)}"]
-    if not rule.is_about_paths:
+    if not is_path(rule.resources[0]):
         group = rule.group or '""'
         lines = [f"apiGroups: [{group}]", f"resources: {_list(rule.resources)}"]
     if rule.names:
@@ -76,9 +73,9 @@ def _list(words: Sequence[str]) -> str:
 
 def _binding(grant: Grant, namespace: str) -> str:
     return (
-        f"{_head(grant, f'{_kind(namespace)}Binding', namespace)}"
-        f"roleRef:\n  apiGroup: {_API}\n  kind: {_kind(namespace)}\n  name: {grant.role}\n"
-        f"subjects:\n  - kind: ServiceAccount\n    name: muster\n    namespace: {NAMESPACE}\n"
+        f"{_head(grant, f'{role_kind(namespace)}Binding', namespace)}"
+        f"roleRef:\n  apiGroup: {_API}\n  kind: {role_kind(namespace)}\n  name: {grant.role}\n"
+        f"subjects:\n  - kind: ServiceAccount\n    name: muster\n    namespace: {SYSTEM}\n"
     )
 
 

@@ -13,10 +13,11 @@ from fuzz.mutate import MOST_BYTES
 from fuzz.visitors import Visitors
 from muster.api.fleetpolicy import FleetPolicy
 from muster.api.gang import Gang
+from muster.api.namespaces import NODE_LEASES
 from muster.api.nodehealth import NodeHealth
 from muster.api.trainingjob import TrainingJob
 from muster.controller.operator import Operator
-from muster.kube import decode, paths
+from muster.kube import decode
 from muster.lifecycle.step import decide
 from simulate.apiserver import Object
 from simulate.life import DEFECTS, Life
@@ -205,7 +206,7 @@ class _Play:
     def _concerns(self, value: Object) -> bool:
         """Kubelets, the scheduler and the checks look after the healthy job only."""
         metadata = value["metadata"]
-        of_fleet = metadata.get("namespace", "") in ("", paths.NODE_LEASES) and metadata["name"] in self._life.machines
+        of_fleet = metadata.get("namespace", "") in ("", NODE_LEASES) and metadata["name"] in self._life.machines
         return of_fleet or metadata.get("namespace") == NAMESPACE
 
     def _between_steps(self, begins: bool) -> None:

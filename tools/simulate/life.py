@@ -11,8 +11,9 @@ import structlog
 
 from muster.api.base import API_VERSION, GROUP, VERSION, ApiModel
 from muster.api.installation import InstallationProfile
+from muster.api.namespaces import NODE_LEASES
 from muster.api.nodehealth import Decision, HumanDecision, LostNode, VerdictState
-from muster.kube import jitter, paths
+from muster.kube import jitter
 from muster.world.names import gang_name
 from muster.world.views import JOB_UID_LABEL
 from simulate import replica as replicas
@@ -165,7 +166,7 @@ class Life(Surroundings):
         """A person says that a machine is dead, as `kubectl muster lost` does."""
         found = self.server.peek("nodes", "", node)
         boot = found["status"]["nodeInfo"]["bootID"] if found else ""
-        lease = self.server.peek("leases", paths.NODE_LEASES, node)
+        lease = self.server.peek("leases", NODE_LEASES, node)
         word = LostNode(
             time=self.server.clock(),
             reason="somebody has pulled the plug",

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from muster.api.base import rfc3339
-from muster.kube import paths
+from muster.api.namespaces import NODE_LEASES
 from muster.world.views import SCHEDULER_NAME
 from simulate.apiserver import Object, Where, owned
 from simulate.network import API
@@ -55,7 +55,7 @@ class Machine:
         self._evidence: list[Object] = []  # what its agent sees and a reboot repairs
         self._told_health: Object = {}
         around.server.create(Where("nodes", "", name, ""), self._node())
-        around.server.create(Where("leases", paths.NODE_LEASES, name, ""), self._lease())
+        around.server.create(Where("leases", NODE_LEASES, name, ""), self._lease())
         around.agenda.after(around.stream("heartbeat", name).uniform(0, HEARTBEAT_SECONDS), self._beat)
 
     @property
@@ -241,7 +241,7 @@ class Machine:
         if not self.powered:
             return
         if self.in_touch:
-            self.around.server.change("leases", paths.NODE_LEASES, self.name, {"spec": self._lease()["spec"]})
+            self.around.server.change("leases", NODE_LEASES, self.name, {"spec": self._lease()["spec"]})
             node = self.around.server.peek("nodes", "", self.name)
             if node is not None and (not _is_ready(node) or node["status"]["nodeInfo"]["bootID"] != self._boot_id):
                 self.around.server.change("nodes", "", self.name, {"status": self._status("True", "KubeletReady")})
@@ -354,7 +354,7 @@ class ControlPlane:
         if around.api_is_up:
             for lease in around.server.all("leases"):
                 metadata = lease["metadata"]
-                if metadata.get("namespace") == paths.NODE_LEASES:
+                if metadata.get("namespace") == NODE_LEASES:
                     self._inspect_one(metadata["name"], lease["spec"]["renewTime"])
         around.agenda.after(5.0, self._inspect_nodes)
 

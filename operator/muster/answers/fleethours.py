@@ -6,9 +6,9 @@ Tests: tests/unit/cli/test_fleetreport.py.
 import json
 from typing import TYPE_CHECKING
 
-from muster.answers.fleetlives import SYSTEM
 from muster.answers.roles import FLEET_ROLE
 from muster.api.fleethours import CONFIG_MAP, KEY, FleetHours
+from muster.api.namespaces import SYSTEM
 from muster.kube import paths
 from muster.kube.errors import Forbidden, NotFound
 

@@ -17,6 +17,7 @@ from muster.answers.without_jobs import WITHOUT_JOBS, is_without_jobs
 from muster.api.endedjob import PLURAL, EndedJob, EndedJobSpec, Ending
 from muster.api.fleetpolicy import History
 from muster.api.goodput import Goodput
+from muster.api.namespaces import SYSTEM
 from muster.api.trainingjob import TrainingJob
 from muster.goodput.history import ended_job_record
 from muster.goodput.kept import Kept, missing_accounts_message
@@ -27,7 +28,6 @@ from muster.kube.errors import Forbidden, NotFound
 if TYPE_CHECKING:
     from muster.kube.client import Client
 
-SYSTEM = "muster-system"
 
 Progress = Callable[[str, int], None]
 """A callback that gets what is read, and how many objects have been."""

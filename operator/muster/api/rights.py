@@ -12,9 +12,19 @@ from typing import NamedTuple
 
 from muster.api.base import GROUP
 from muster.api.installation import InstallationProfile
+from muster.api.namespaces import CHECKERS, NODE_LEASES, SYSTEM
 
 OBSERVE, HEALTH, BURN_IN, JOBS = InstallationProfile
-NAMESPACE, NODE_LEASES, CHECKERS = "muster-system", "kube-node-lease", "muster-check"
+
+
+def is_path(resource: str) -> bool:
+    """Whether the resource of a right is a path of the API server that is no object's."""
+    return resource.startswith("/")
+
+
+def role_kind(namespace: str) -> str:
+    """Return the kind of a role that holds in this namespace; "": in the whole cluster."""
+    return "Role" if namespace else "ClusterRole"
 
 
 class GrantedRight(NamedTuple):
@@ -25,11 +35,6 @@ class GrantedRight(NamedTuple):
     resource: str  # with its subresource: nodes/status; of a path, the path
     namespace: str = ""  # "": in all namespaces, or cluster-wide
     name: str = ""  # "": all
-
-    @property
-    def is_path(self) -> bool:
-        """Whether it is on a path that is no object's."""
-        return self.resource.startswith("/")
 
 
 class RoleRule(NamedTuple):
@@ -54,11 +59,6 @@ class RoleRule(NamedTuple):
     names: tuple[str, ...] = ()
     namespace: str = ""
     note: str = ""
-
-    @property
-    def is_about_paths(self) -> bool:
-        """Whether its resources are paths that are no object's."""
-        return self.resources[0].startswith("/")
 
     def rights(self) -> Iterator[GrantedRight]:
         """Yield what it allows, one by one."""
@@ -153,7 +153,7 @@ GRANTS = (
                 ("create",),
                 ("leases",),
                 "coordination.k8s.io",
-                namespace=NAMESPACE,
+                namespace=SYSTEM,
                 note="A name cannot limit creation.",
             ),
             RoleRule(
@@ -163,14 +163,14 @@ GRANTS = (
                 ("leases",),
                 "coordination.k8s.io",
                 ("muster-leader",),
-                NAMESPACE,
+                SYSTEM,
             ),
             RoleRule(
                 "make the ConfigMap with the hours of the fleet",
                 "controller/fleethours.py, controller/admission.py",
                 ("create",),
                 ("configmaps",),
-                namespace=NAMESPACE,
+                namespace=SYSTEM,
                 note="By a dry run that the policy muster-operator has to refuse it sees that the policy is in force.",
             ),
             RoleRule(
@@ -179,7 +179,7 @@ GRANTS = (
                 ("get", "patch"),
                 ("configmaps",),
                 names=("muster-fleet-hours",),
-                namespace=NAMESPACE,
+                namespace=SYSTEM,
             ),
             RoleRule(
                 "see heartbeats of nodes",
@@ -203,7 +203,7 @@ GRANTS = (
                 ("get",),
                 ("secrets",),
                 names=("muster-coordinator-tls",),
-                namespace=NAMESPACE,
+                namespace=SYSTEM,
                 note="Profiles with a coordinator have this right in any case.",
             ),
         ),
@@ -270,7 +270,7 @@ GRANTS = (
                 "kube/certificates.py",
                 ("create",),
                 ("secrets",),
-                namespace=NAMESPACE,
+                namespace=SYSTEM,
                 note="The key of its authority lies in a Secret of its own.",
             ),
             RoleRule(
@@ -279,7 +279,7 @@ GRANTS = (
                 ("get", "update"),
                 ("secrets",),
                 names=("muster-coordinator-tls", "muster-coordinator-ca"),
-                namespace=NAMESPACE,
+                namespace=SYSTEM,
             ),
         ),
     ),
@@ -403,7 +403,7 @@ GRANTS = (
                 ("list", "create", "delete"),
                 ("endedjobs",),
                 GROUP,
-                namespace=NAMESPACE,
+                namespace=SYSTEM,
                 note="None is changed.",
             ),
             RoleRule(
@@ -412,7 +412,7 @@ GRANTS = (
                 ("get",),
                 ("configmaps",),
                 names=("muster-open-jobs",),
-                namespace=NAMESPACE,
+                namespace=SYSTEM,
             ),
         ),
     ),

@@ -26,6 +26,7 @@ from rich.text import Text
 
 from muster.answers.explanation import OUTPUT_VERSION
 from muster.api.base import ApiModel, Time
+from muster.api.namespaces import SYSTEM
 from muster.cli import recorded_decisions, show
 from muster.cli.cluster_names import complete_job
 from muster.cli.convert import as_document
@@ -49,7 +50,6 @@ from muster.kube.pages import PAGE_SIZE
 from muster.world.redact import Redactor, values_of
 from muster.world.views import JOB_UID_LABEL
 
-SYSTEM = "muster-system"
 # The parts of Muster: folder in the archive, namespace, workload that runs its pods. All but the first may be absent.
 PARTS = (
     ("operator", SYSTEM, "deployments"),

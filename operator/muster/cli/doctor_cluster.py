@@ -17,15 +17,15 @@ from muster.api.fleetpolicy import Enforcement, FleetPolicy, FleetPolicySpec
 from muster.api.gang import Gang
 from muster.api.installation import InstallationProfile
 from muster.api.labels import LabelSelector
+from muster.api.namespaces import CHECKERS, SYSTEM
 from muster.api.nodehealth import NodeHealth
 from muster.api.repairrequest import RepairRequest
-from muster.api.rights import CHECKERS, GRANTS, NAMESPACE, Grant, GrantedRight, granted
+from muster.api.rights import GRANTS, Grant, GrantedRight, granted, is_path, role_kind
 from muster.api.trainingjob import TrainingJob
 from muster.cli.doctor_parts import default_policy
 from muster.cli.doctor_rows import (
     APPLY,
     DEPLOYMENT,
-    SYSTEM,
     Check,
     ClusterReader,
     DoctorRow,
@@ -248,7 +248,7 @@ async def _right_rows(
 
 def _question(right: GrantedRight) -> str:
     """Return the arguments by which kubectl auth can-i asks for a right."""
-    if right.is_path:
+    if is_path(right.resource):
         return f"{right.verb} {right.resource}"
     resource, _, subresource = right.resource.partition("/")
     subject = f"{resource}.{right.group}" if right.group else resource
@@ -262,7 +262,7 @@ async def _is_allowed(cluster: ClusterReader, namespace: str, account: str, righ
         "user": f"system:serviceaccount:{namespace}:{account}",
         "groups": ["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"],
     }
-    if right.is_path:
+    if is_path(right.resource):
         spec["nonResourceAttributes"] = {"verb": right.verb, "path": right.resource}
     else:
         resource, _, subresource = right.resource.partition("/")
@@ -275,9 +275,6 @@ async def _is_allowed(cluster: ClusterReader, namespace: str, account: str, righ
     except Forbidden as error:
         raise missing_right("create", _REVIEWS) from error
     return msgspec.json.decode(answer, type=_Review).status.allowed
-
-
-# What the account needs its roles and bindings for; SubjectAccessReviews say more, but not everyone may create them.
 
 
 async def check_roles(cluster: ClusterReader) -> list[DoctorRow]:
@@ -299,18 +296,14 @@ async def check_roles(cluster: ClusterReader) -> list[DoctorRow]:
     return rows or passed("roles", f"those of profile {profile} are there, and bound to the operator's service account")
 
 
-def _kind(namespace: str) -> str:
-    return "Role" if namespace else "ClusterRole"
-
-
 def _role_path(namespace: str, name: str, *, binding: bool) -> str:
     return paths.group(
-        _RBAC, f"{_kind(namespace).lower()}{'bindings' if binding else 's'}", namespace=namespace, name=name
+        _RBAC, f"{role_kind(namespace).lower()}{'bindings' if binding else 's'}", namespace=namespace, name=name
     )
 
 
 async def _role_rows(cluster: ClusterReader, name: str, namespace: str, remedy: str) -> list[DoctorRow]:
-    kind, where = _kind(namespace), f" in namespace {namespace}" if namespace else ""
+    kind, where = role_kind(namespace), f" in namespace {namespace}" if namespace else ""
     role = await cluster.get(_role_path(namespace, name, binding=False))
     binding = await cluster.get(_role_path(namespace, name, binding=True))
     texts = []
@@ -327,7 +320,7 @@ async def _is_granted(cluster: ClusterReader, grant: Grant) -> bool:
     """Whether one of the grant's roles is bound to the operator."""
     for namespace in grant.namespaces:
         binding = await cluster.get(_role_path(namespace, grant.role, binding=True))
-        if binding is not None and _is_bound(binding, _kind(namespace), grant.role):
+        if binding is not None and _is_bound(binding, role_kind(namespace), grant.role):
             return True
     return False
 
@@ -335,7 +328,7 @@ async def _is_granted(cluster: ClusterReader, grant: Grant) -> bool:
 def _is_bound(binding: Mapping[str, Any], kind: str, name: str) -> bool:
     role = binding["roleRef"]
     subjects = {(subject["kind"], subject.get("namespace"), subject["name"]) for subject in binding.get("subjects", ())}
-    return (role["kind"], role["name"]) == (kind, name) and ("ServiceAccount", NAMESPACE, "muster") in subjects
+    return (role["kind"], role["name"]) == (kind, name) and ("ServiceAccount", SYSTEM, "muster") in subjects
 
 
 # Admission policies

@@ -14,6 +14,7 @@ import msgspec
 from muster.answers.clock import ERROR
 from muster.answers.text_parts import count
 from muster.api.fleetpolicy import FleetPolicy, FleetPolicySpec
+from muster.api.namespaces import SYSTEM
 from muster.api.nodehealth import NodeHealth
 from muster.api.trainingjob import TrainingJob
 from muster.cli.doctor_rows import (
@@ -22,7 +23,6 @@ from muster.cli.doctor_rows import (
     MAX_MESSAGE,
     NO_DEPLOYMENT,
     OVERLAYS,
-    SYSTEM,
     Check,
     ClusterReader,
     DoctorRow,

@@ -17,6 +17,7 @@ from pydantic import Field
 from muster.answers.lists import listed
 from muster.api.base import ApiModel
 from muster.api.installation import InstallationProfile
+from muster.api.namespaces import SYSTEM
 from muster.kube import paths
 from muster.kube.errors import Forbidden, NotFound
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-SYSTEM = "muster-system"
 OVERLAYS = "manifests/overlays"
 DEPLOYMENT = paths.group("apps/v1", "deployments", namespace=SYSTEM, name="muster")
 NO_DEPLOYMENT = f"there is no Deployment muster in namespace {SYSTEM}"

@@ -18,6 +18,7 @@ from pydantic import Field
 from muster.answers.explanation import OUTPUT_VERSION
 from muster.answers.lists import listed
 from muster.api.base import GROUP, ApiModel
+from muster.api.namespaces import CHECKERS, SYSTEM
 from muster.health.sources import UNHEALTHY_TAINT
 from muster.kube import paths
 from muster.kube.errors import Forbidden, NotFound
@@ -28,7 +29,7 @@ from muster.world.views import JOB_UID_LABEL, MUSTER_HEALTHY
 if TYPE_CHECKING:
     from muster.kube.client import Client
 
-SYSTEM, CHECKERS, PAGE = "muster-system", "muster-check", "muster-page"
+PAGE = "muster-page"
 OWN_NAMESPACES = {SYSTEM: "definitions", "muster-agent": "overlay", CHECKERS: "overlay", PAGE: "page"}
 PART_OF, NAME = "app.kubernetes.io/part-of", "muster"
 # The steps of docs/install.md, "Removing everything", in their order.

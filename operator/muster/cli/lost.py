@@ -18,6 +18,7 @@ from rich.text import Text
 from muster.answers import clock
 from muster.answers.explanation import OUTPUT_VERSION
 from muster.api.base import ApiModel, Time
+from muster.api.namespaces import NODE_LEASES
 from muster.api.nodehealth import LostNode
 from muster.cli import show
 from muster.cli.decide import (
@@ -205,7 +206,7 @@ async def _renewals(session: Session, names: Sequence[str]) -> tuple[dict[str, s
     renewals = {}
     for name in names:
         try:
-            renewals[name] = node_lease(await session.client.get(paths.leases(paths.NODE_LEASES, name))).renew_time
+            renewals[name] = node_lease(await session.client.get(paths.leases(NODE_LEASES, name))).renew_time
         except NotFound:
             continue
         except Forbidden:

@@ -19,9 +19,9 @@ import pydantic
 from muster.api.base import EARLIEST, LATEST, UID_LENGTH, ApiModel
 from muster.api.fleetpolicy import FleetPolicy
 from muster.api.gang import Gang
+from muster.api.namespaces import NODE_LEASES
 from muster.api.nodehealth import NodeHealth
 from muster.api.trainingjob import TrainingJob
-from muster.kube import paths
 from muster.kube.template_shares import MAX_NAMESPACE_BYTES, TemplateShares, parsed_bytes, texts_bytes
 from muster.protocol.messages import readable
 from muster.world import resources
@@ -924,7 +924,7 @@ def node_meta(value: NodeView | NamespaceView) -> Meta:
 def lease_meta(value: NodeLease) -> Meta:
     """Return the metadata of a node's lease. Its uid is not read: a lease that was created again still belongs to the
     same node."""
-    return Meta((paths.NODE_LEASES, value.node), value.node, value.resource_version)
+    return Meta((NODE_LEASES, value.node), value.node, value.resource_version)
 
 
 def priority_meta(value: PriorityClass) -> Meta:

@@ -19,6 +19,7 @@ from prometheus_client import Counter, Gauge
 
 from muster.api.fleetpolicy import FleetPolicy
 from muster.api.gang import Gang
+from muster.api.namespaces import NODE_LEASES
 from muster.api.nodehealth import NodeHealth
 from muster.api.trainingjob import TrainingJob
 from muster.kube import decode, jitter, paths
@@ -498,7 +499,7 @@ def node_leases(client: Client, clock: Clock = time.monotonic) -> Informer[decod
         client,
         Kind(
             "node_leases",
-            paths.leases(paths.NODE_LEASES),
+            paths.leases(NODE_LEASES),
             decode.node_lease,
             decode.lease_meta,
             bare=decode.bare_lease,

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import structlog
 
+from muster.api.namespaces import NODE_LEASES
 from muster.kube import decode, informer, jitter, paths
 from muster.kube.client import Client
 from muster.kube.decode import NodeLease
@@ -77,7 +78,7 @@ class NodeLeases:
             ValueError: not even the names in the list can be read.
         """
         began_at = self._clock()
-        data = await self._client.get(paths.leases(paths.NODE_LEASES), deadline_seconds=_DEADLINE_SECONDS)
+        data = await self._client.get(paths.leases(NODE_LEASES), deadline_seconds=_DEADLINE_SECONDS)
         leases, version = decode.node_leases(data, self._reader.read)
         self._looked_at = began_at
         self.last_contact = self._clock()

@@ -8,8 +8,6 @@ from urllib.parse import quote
 
 from muster.api.base import GROUP, VERSION
 
-NODE_LEASES = "kube-node-lease"  # the namespace of the kubelets' heartbeats
-
 
 def core(resource: str, *, namespace: str = "", name: str = "", subresource: str = "") -> str:
     """Return a path of the core group, e.g. `core("pods", namespace="x", name="y", subresource="status")`."""

@@ -6,8 +6,8 @@ Tests: tests/unit/page/test_server.py.
 import asyncio
 from collections.abc import Iterable
 
-from muster.answers.fleetlives import SYSTEM
 from muster.api.endedjob import PLURAL
+from muster.api.namespaces import SYSTEM
 from muster.kube.access import Access, Right, User
 
 NODES = Right("list", "nodes", group="")

@@ -13,7 +13,8 @@ from tests.integration.install import checkers
 from tests.unit.manifests.builders import OVERLAYS, objects_of
 
 from localcluster.api import Api
-from muster.api.rights import NAMESPACE, NODE_LEASES, granted
+from muster.api.namespaces import NODE_LEASES, SYSTEM
+from muster.api.rights import granted
 
 ROLES = "/apis/rbac.authorization.k8s.io/v1"
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
@@ -37,9 +38,9 @@ def test_each_overlay_allows_what_the_table_says(
     installation: Any, without_roles: None, wait_until: Callable[..., Any]
 ) -> None:
     plane = installation.control_plane
-    operator = Api(plane.server, installation.token("muster", NAMESPACE), plane.pki.ca)
-    other = Api(plane.server, installation.token("default", NAMESPACE), plane.pki.ca)
-    namespaces = (NAMESPACE, NODE_LEASES, checkers.NAMESPACE, "default")
+    operator = Api(plane.server, installation.token("muster", SYSTEM), plane.pki.ca)
+    other = Api(plane.server, installation.token("default", SYSTEM), plane.pki.ca)
+    namespaces = (SYSTEM, NODE_LEASES, checkers.NAMESPACE, "default")
 
     def found() -> dict[str, Allowed]:
         return {namespace: allowed(operator, namespace) - allowed(other, namespace) for namespace in namespaces}

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from muster.api.namespaces import NODE_LEASES
 from muster.controller.heartbeats import LeaseAges
 from muster.kube import paths
 from muster.kube.client import Client
@@ -17,21 +18,21 @@ from muster.kube.nodeleases import NodeLeases
 
 
 async def renew(client: Client, name: str, when: str) -> None:
-    await client.patch(paths.leases(paths.NODE_LEASES, name), {"spec": {"renewTime": when}})
+    await client.patch(paths.leases(NODE_LEASES, name), {"spec": {"renewTime": when}})
 
 
 @pytest.fixture
 async def nodes(client: Client, namespace: str) -> AsyncIterator[tuple[str, str]]:
     """Two nodes' leases."""
     with contextlib.suppress(AlreadyExists):
-        await client.post(paths.core("namespaces"), {"metadata": {"name": paths.NODE_LEASES}})
+        await client.post(paths.core("namespaces"), {"metadata": {"name": NODE_LEASES}})
     names = (f"{namespace}-silent", f"{namespace}-beating")
     for name in names:
         body: dict[str, Any] = {"metadata": {"name": name}, "spec": {"renewTime": "2026-11-01T00:00:00.000000Z"}}
-        await client.post(paths.leases(paths.NODE_LEASES), body)
+        await client.post(paths.leases(NODE_LEASES), body)
     yield names
     for name in names:
-        await client.delete(paths.leases(paths.NODE_LEASES, name))
+        await client.delete(paths.leases(NODE_LEASES, name))
 
 
 async def test_a_heartbeat_is_dated_by_the_leaders_own_lease_and_seen_by_one_look(
@@ -49,7 +50,7 @@ async def test_a_heartbeat_is_dated_by_the_leaders_own_lease_and_seen_by_one_loo
     assert ages.age_seconds(silent) >= 2.0, "nothing was heard of it while the lease was renewed for three seconds"
     assert ages.age_seconds(beating) < ages.age_seconds(silent)
     found = ages.lease(beating)
-    stored = json.loads(await client.get(paths.leases(paths.NODE_LEASES, beating)))
+    stored = json.loads(await client.get(paths.leases(NODE_LEASES, beating)))
     assert found is not None
     assert str(found.resource_version) == stored["metadata"]["resourceVersion"]
 

@@ -19,7 +19,7 @@ from tests.unit.cli.installing import (
 )
 
 from muster.api.installation import InstallationProfile
-from muster.api.rights import RoleRule, granted
+from muster.api.rights import RoleRule, granted, is_path
 from muster.cli.doctor_cluster import (
     AGENT_RIGHTS,
     MODELS,
@@ -136,7 +136,7 @@ def test_a_right_that_the_operator_lacks_is_wrong(
     resource, _, subresource = right.resource.partition("/")
     lacking = {"verb": right.verb, "group": right.group, "namespace": right.namespace, "name": right.name}
     lacking |= {"resource": resource, "subresource": subresource}
-    if right.is_path:
+    if is_path(right.resource):
         lacking = {"verb": right.verb, "path": right.resource}
     lacking = {key: value for key, value in lacking.items() if value}
     groups = []

@@ -8,6 +8,7 @@ import pytest
 from tests.unit.cli.test_commands import HEALTHS, JOBS, failed, forbidden, with_fleet
 from typer.testing import Result
 
+from muster.api.namespaces import NODE_LEASES
 from muster.cli import lost
 from muster.kube import paths
 
@@ -26,7 +27,7 @@ def put_nodes(api: Any, *names: str, ready: str = "Unknown") -> None:
 
 def put_lease(api: Any, node: str) -> None:
     lease = {"metadata": {"name": node, "resourceVersion": "7"}, "spec": {"renewTime": "2026-01-01T00:00:07.123456Z"}}
-    api.put(paths.leases(paths.NODE_LEASES, node), lease)
+    api.put(paths.leases(NODE_LEASES, node), lease)
 
 
 def patches(api: Any) -> list[tuple[str, str, Any]]:
@@ -153,7 +154,7 @@ def test_who_may_not_is_told_which_role_to_ask_for(api: Any, command: Run) -> No
 
 def test_who_may_not_read_heartbeats_is_told_what_the_word_rests_on(api: Any, command: Run) -> None:
     put_nodes(api, "gpu-1")
-    api.errors[paths.leases(paths.NODE_LEASES, "gpu-1")] = forbidden("leases", "coordination.k8s.io", "there")
+    api.errors[paths.leases(NODE_LEASES, "gpu-1")] = forbidden("leases", "coordination.k8s.io", "there")
     said = command("lost", "gpu-1", *SURE)
     assert "the clocks of the nodes" in said.stdout
     ((_, _, body),) = patches(api)

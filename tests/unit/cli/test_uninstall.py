@@ -10,7 +10,8 @@ import pytest
 import yaml
 from typer.testing import Result
 
-from muster.cli.leftovers import CHECKERS, KINDS, MOST_JOBS, OWN_NAMESPACES, STEPS
+from muster.api.namespaces import CHECKERS
+from muster.cli.leftovers import KINDS, MOST_JOBS, OWN_NAMESPACES, STEPS
 from muster.kube import paths
 from muster.kube.errors import Forbidden
 from muster.node.checkpoint.move_incomplete import NAME

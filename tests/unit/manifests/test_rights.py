@@ -8,10 +8,10 @@ from tests.unit.manifests.builders import JOBS, OBSERVE, OVERLAYS, objects_of, r
 
 from apidocs.render import GROUP, RESOURCES
 from muster.api.installation import InstallationProfile
-from muster.api.rights import CHECKERS, GRANTS, NAMESPACE, NODE_LEASES, Grant, granted
+from muster.api.namespaces import CHECKERS, SYSTEM
+from muster.api.rights import GRANTS, Grant, granted
 from muster.cli.doctor_cluster import AGENT, policies_of
 from muster.controller.settings import Settings
-from muster.kube import paths
 
 ROOT = Path(__file__).resolve().parents[3]
 each_overlay = pytest.mark.parametrize("name", OVERLAYS)
@@ -44,7 +44,7 @@ def test_each_role_is_bound_to_the_operator_alone(overlays: dict[str, Any], name
         assert named(kind) == named(f"{kind}Binding") != set()
     for binding in overlays[name]:
         if binding["kind"].endswith("RoleBinding") and "muster.dev/profile" in binding["metadata"]["labels"]:
-            assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "muster", "namespace": NAMESPACE}]
+            assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "muster", "namespace": SYSTEM}]
             assert binding["roleRef"]["name"] == binding["metadata"]["name"]
             assert binding["roleRef"]["kind"] == binding["kind"].removesuffix("Binding")
 
@@ -102,8 +102,7 @@ def test_the_table_says_each_right_once_and_names_modules_that_there_are() -> No
     assert len(set(rights)) == len(rights)
     modules = {module for rule in rules for module in rule.code.split(", ")}
     assert [module for module in modules if not (ROOT / "operator/muster" / module).is_file()] == []
-    assert NODE_LEASES == paths.NODE_LEASES
-    assert Settings().namespace == NAMESPACE
+    assert Settings().namespace == SYSTEM
     assert CHECKERS in str(objects_of(ROOT / "manifests/components/checkers"))
 
 
@@ -112,7 +111,7 @@ def test_definitions_are_those_that_the_profile_needs(profile: InstallationProfi
     found = objects_of(ROOT / "manifests" / profile.definitions)
     names = {each["metadata"]["name"] for each in found if each["kind"] == "CustomResourceDefinition"}
     assert names == {f"{each.plural}.{GROUP}" for each in RESOURCES if profile.needs(each.plural)}
-    assert [each["metadata"]["name"] for each in found if each["kind"] == "Namespace"] == [NAMESPACE]
+    assert [each["metadata"]["name"] for each in found if each["kind"] == "Namespace"] == [SYSTEM]
 
 
 def test_each_profile_has_an_overlay() -> None:
