@@ -5,6 +5,7 @@ The event loop has a thread of its own. It ends with the process, or when it is 
 
 import asyncio
 import contextlib
+import inspect
 import threading
 from collections.abc import AsyncGenerator, Coroutine, Iterator
 from concurrent import futures
@@ -49,6 +50,8 @@ class BackgroundLoop:
         except BaseException:
             future.cancel()
             raise
+        if inspect.getcoroutinestate(work) == inspect.CORO_CREATED:  # the loop was already stopping
+            work.close()
         if not future.done() or future.cancelled():
             raise NotConnectedError(closed)
         return future.result()

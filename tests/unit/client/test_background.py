@@ -1,6 +1,7 @@
 """The event loop in a thread of its own: beside a running one, interrupted, and closed from wherever."""
 
 import asyncio
+import gc
 import threading
 from collections.abc import AsyncGenerator, Iterator
 from concurrent import futures
@@ -99,6 +100,31 @@ def test_closing_ends_what_another_thread_waits_for() -> None:
     loop.close(asyncio.sleep(0))
     waiting.join(5)
     assert closed == ["closed", "said so"]
+
+
+@pytest.mark.timeout(30)
+def test_what_is_asked_while_it_stops_does_not_run(
+    monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+) -> None:
+    loop = BackgroundLoop()
+    stopped, go_on = threading.Event(), threading.Event()
+    plain = loop._loop.close
+
+    def close() -> None:
+        stopped.set()
+        go_on.wait(5)
+        plain()
+
+    monkeypatch.setattr(loop._loop, "close", close)
+    closing = threading.Thread(target=loop.close, args=(asyncio.sleep(0),))
+    closing.start()
+    assert stopped.wait(5)
+    threading.Timer(0.05, go_on.set).start()
+    with pytest.raises(NotConnectedError, match="make another one with Muster"):
+        loop.run(asyncio.sleep(0))
+    closing.join(5)
+    gc.collect()
+    assert not recwarn.list
 
 
 def test_the_garbage_collector_may_close_it_in_its_own_thread() -> None:
