@@ -41,7 +41,7 @@ from localcluster.errors import LocalClusterError
 from localcluster.kwok import KwokControlPlane
 from localcluster.kwok import fleet as fleet_nodes
 from muster.api.fleetpolicy import DEFAULT_BUDGETS
-from muster.health.budgets import Budgets, Share
+from muster.health.budgets import OF_FLEET, Budgets, Share
 
 OUTPUT = ROOT / "build" / "bench" / "health.json"
 NODES, BAD, GANGS, RUNS = 2048, 200, 100, 3
@@ -127,7 +127,7 @@ def measure(nodes: int, bad: int, gangs: int, runs: int) -> dict[str, Any]:
             with _gangs(ward, gangs):
                 beside.append(_run(ward, sick, {"enforcement": "Nodes", "budgets": _WIDE}, len(sick)))
             bare.append(_bare(ward, sick))
-        share = Budgets.from_policy(DEFAULT_BUDGETS).in_window(nodes)
+        share = Budgets.from_policy(DEFAULT_BUDGETS, OF_FLEET).in_window(nodes)
         budget = let_through(share)
         many = choose(ward.nodes, 2 * budget)
         kept = [_run(ward, many, {"enforcement": "Nodes"}, budget, share) for _ in range(runs)]

@@ -45,7 +45,7 @@ class AdmissionCheck:
     Args:
         client: a client of its own, so that dry runs wait for no other write, and no other write for them.
         namespace: where Muster runs.
-        profile: whose overlay is told to be applied.
+        profile: of the installation; the report of a missing policy names its overlay.
     """
 
     def __init__(self, client: Client, namespace: str, profile: InstallationProfile) -> None:

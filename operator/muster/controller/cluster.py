@@ -113,7 +113,7 @@ class JobMemory:
 
 
 @dataclass(frozen=True, slots=True)
-class _Going:
+class _DeletedJob:
     """A job that is gone or being deleted, and where it saves: no more of it, as it may be large."""
 
     namespace: str
@@ -219,8 +219,8 @@ class Cluster:
         self._counts = NodeCounts(self.fleet, self._jobs_on, self._sizes)
         self._places: dict[str, set[Key]] = {}  # where jobs save that want nodes
         # Jobs that are gone or being deleted, by uid: while their pods have not ended, their ranks may still save.
-        self._going: dict[str, _Going] = {}
-        self._going_at: dict[tuple[str, str], dict[str, _Going]] = {}  # those jobs by namespace and place
+        self._deleted: dict[str, _DeletedJob] = {}
+        self._deleted_at: dict[tuple[str, str], dict[str, _DeletedJob]] = {}  # those jobs by namespace and place
         # Namespace and place -> pods that may save there, by the uid of their owner and their own.
         self._saving: dict[tuple[str, str], dict[str, dict[str, PodView]]] = {}
         self._saving_as: dict[str, PodView] = {}  # those pods as they were noted, by uid
@@ -614,15 +614,15 @@ class Cluster:
 
     def _ending_beside(self, job: TrainingJob, place: str) -> list[str]:
         """The names of deleted jobs of the same namespace and directory whose pods have not ended."""
-        ending = self._going_at.get((job.metadata.namespace, place), {})
-        return [ENDING.format(going.name) for uid, going in ending.items() if uid != job.metadata.uid]
+        ending = self._deleted_at.get((job.metadata.namespace, place), {})
+        return [ENDING.format(deleted.name) for uid, deleted in ending.items() if uid != job.metadata.uid]
 
     def _ejected_beside(self, job: TrainingJob) -> list[str]:
         """The gangs without a job whose pods may save to the job's directory, as they are named to it: ejected ones,
         whatever owns their pods now, and ones whose job was deleted before this process saw it."""
         by_job: dict[str, list[PodView]] = {}
         for owner, pods in self._saving.get((job.metadata.namespace, saves_to(job)), {}).items():
-            if owner not in self._going and self._job_by_uid(owner) is None:
+            if owner not in self._deleted and self._job_by_uid(owner) is None:
                 for pod in pods.values():
                     by_job.setdefault(pod.job_uid, []).append(pod)
         return [without_job_text(several) for several in by_job.values()]
@@ -662,25 +662,25 @@ class Cluster:
         """Whether pods of a job are on nodes and have not ended."""
         return any(pod.node and not pod.terminal for pod in self.pods_of(namespace, job_uid))
 
-    def _note_going(self, job: _Going) -> None:
+    def _note_deleted(self, job: _DeletedJob) -> None:
         """Note a job that is gone or being deleted, for as long as it has pods. Where that changes what is noted, have
         those jobs decided about again that see it.
 
         Any tenant may keep thousands of such jobs: no decision about another job looks at each of them.
         """
-        was = self._going.pop(job.uid, None)
+        was = self._deleted.pop(job.uid, None)
         now = job if job.place and self._has_pods(job.namespace, job.uid) else None
         if now is not None:
-            self._going[job.uid] = now
+            self._deleted[job.uid] = now
         if was == now:
             return
         if was is not None:
-            going = self._going_at[was.namespace, was.place]
-            del going[was.uid]
-            if not going:
-                del self._going_at[was.namespace, was.place]
+            deleted = self._deleted_at[was.namespace, was.place]
+            del deleted[was.uid]
+            if not deleted:
+                del self._deleted_at[was.namespace, was.place]
         if now is not None:
-            self._going_at.setdefault((now.namespace, now.place), {})[now.uid] = now
+            self._deleted_at.setdefault((now.namespace, now.place), {})[now.uid] = now
         for place in {view.place for view in (was, now) if view is not None}:
             for other in self._places.get(place, ()):
                 if other[0] == job.namespace:
@@ -854,7 +854,7 @@ class Cluster:
         going = old if new is None else new
         if isinstance(going, TrainingJob) and (new is None or going.metadata.deletion_timestamp is not None):
             self._bus.job_gone.publish(going)
-            self._note_going(_Going(*object_key(going), uid, place_of(going)))
+            self._note_deleted(_DeletedJob(*object_key(going), uid, place_of(going)))
         self.fleet.set_name(uid, "/".join(object_key(job)) if new is not None else "")
         self._note_uid(object_key(job)[0], uid, is_there=new is not None)
         key = _record_key(job)
@@ -1117,8 +1117,8 @@ class Cluster:
             job = self.job_of(pod)
             if job is not None:
                 self._bus.job_changed.publish(object_key(job))
-            for uid in {view.job_uid for view in (old, new) if view is not None} & self._going.keys():
-                self._note_going(self._going[uid])
+            for uid in {view.job_uid for view in (old, new) if view is not None} & self._deleted.keys():
+                self._note_deleted(self._deleted[uid])
 
     def _is_reported_dead(self, pod: PodView) -> bool:
         """Whether the pod's kubelet has reported that nothing of the pod is alive.

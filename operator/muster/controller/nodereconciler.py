@@ -215,7 +215,7 @@ class NodeReconciler:
                 continue
             failed.discard(name)
             self._unjudged.discard(name)
-            if self._engine.differs(name, old_verdict):
+            if self._engine.note_difference(name, old_verdict):
                 judged.add(name)
         return judged
 

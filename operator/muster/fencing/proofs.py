@@ -53,7 +53,7 @@ def _is_heard_alive(world: JobWorld, unfenced_worker: UnfencedWorker) -> bool:
 
 def is_rankless(view: LauncherView) -> bool:
     """Whether a launcher has no rank. One that is just starting its ranks, or ending them, may have some that it has
-    not told of.
+    not reported.
     """
     return view.state not in (RUNNING, RECLAIMING) and not any(rank.alive for rank in view.ranks)
 

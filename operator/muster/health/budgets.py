@@ -12,6 +12,8 @@ from muster.api.fleetpolicy import BudgetReason, BudgetScope, DisruptionBudget, 
 
 _WINDOW_SECONDS = 600
 """The breaker's first pause where no budget has a window."""
+OF_FLEET = "spec.health.budgets"
+"""The field of the FleetPolicy with the budgets of the fleet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,7 @@ class Budgets:
     path: str
 
     @classmethod
-    def from_policy(cls, budgets: Collection[DisruptionBudget], path: str = "spec.health.budgets") -> "Budgets":
+    def from_policy(cls, budgets: Collection[DisruptionBudget], path: str) -> "Budgets":
         """Return the budgets of the field `path` of a FleetPolicy.
 
         The CRD lets all budgets with a window have the same one. Without any, no removals are counted by window.
@@ -128,7 +130,7 @@ class Budgets:
 
 def budgets_by_entry(policy: FleetPolicySpec) -> Mapping[str, Budgets]:
     """Return the budgets of the fleet, by "", and those of each entry of `spec.pools` with `health`, by its name."""
-    fleet = Budgets.from_policy(policy.health.budgets)
+    fleet = Budgets.from_policy(policy.health.budgets, OF_FLEET)
     budgets = {"": fleet}
     for pool in policy.pools:
         if pool.health is not None:

@@ -79,9 +79,9 @@ class Engine:
         if verdict is not None and verdict.follow_up.wake is not None:
             self.wake_at(name, verdict.follow_up.wake)
 
-    def differs(self, name: str, previous: Verdict | None) -> bool:
-        """Whether a node's new verdict may ask for something that is not yet in force or on record; to be asked once
-        for each verdict.
+    def note_difference(self, name: str, previous: Verdict | None) -> bool:
+        """Return whether a node's new verdict may ask for something that is not yet in force or on record, and note
+        that this was asked: to be called once for each verdict.
 
         In another pool the same verdict may have another effect and another text.
 

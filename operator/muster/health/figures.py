@@ -104,7 +104,7 @@ def breaker_of(
     pools: Iterable[PoolFigures],
     next_try: datetime | None,
     now: datetime,
-    path_of: Callable[[str], str] = lambda _pool: "spec.health.budgets",
+    path_of: Callable[[str], str],
 ) -> Breaker:
     """Return the figures of all pools together.
 

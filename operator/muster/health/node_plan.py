@@ -43,13 +43,13 @@ class ChangeTaint:
 
     Attributes:
         is_wanted: whether the node is to bear it.
-        reason: the value of the taint.
-        asked_by: the field of the FleetPolicy that asks for it.
+        reason: the value of the taint; "": it is to be removed.
+        asked_by: the field of the FleetPolicy that asks for it; "": it is to be removed.
     """
 
     is_wanted: bool
     reason: str = ""
-    asked_by: str = "spec.health.enforcement"
+    asked_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)

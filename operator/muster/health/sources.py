@@ -24,7 +24,7 @@ from muster.api.fleetpolicy import (
 )
 from muster.api.nodehealth import SUBJECT_LENGTH, Finding, RecommendedAction, Severity
 from muster.api.preflight import Profile
-from muster.health.budgets import Budgets, budgets_by_entry
+from muster.health.budgets import OF_FLEET, Budgets, budgets_by_entry
 from muster.health.equals import FEWER_THAN_EQUALS
 from muster.health.facts import NodeFacts
 from muster.health.ignored_ports import IgnoredPortFilter
@@ -1363,7 +1363,7 @@ def _idle_budgets(every: Sequence[Rules]) -> Iterator[str]:
     for path in dict.fromkeys(rules.budgets.path for rules in every):
         using = [rules for rules in every if rules.budgets.path == path]
         is_idle = all(rules.enforcement is Enforcement.OBSERVE for rules in using)
-        if is_idle and using[0].budgets != Budgets.from_policy(DEFAULT_BUDGETS):
+        if is_idle and using[0].budgets != Budgets.from_policy(DEFAULT_BUDGETS, OF_FLEET):
             yield (
                 f"{path} has no effect while {using[0].enforcement_path} is Observe: set enforcement to Jobs or Nodes, "
                 "or remove the budgets"

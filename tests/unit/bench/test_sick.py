@@ -33,7 +33,7 @@ from localcluster.kwok import FakeNode, fleet
 from localcluster.patience import PATIENCE_SECONDS
 from muster.api.fleetpolicy import DEFAULT_BUDGETS, FleetPolicySpec
 from muster.api.nodehealth import Evidence
-from muster.health.budgets import Budgets, Share
+from muster.health.budgets import OF_FLEET, Budgets, Share
 from muster.health.facts import NodeFacts
 from muster.health.kinds import sign_of
 from muster.health.signs import Sign
@@ -259,5 +259,5 @@ class TestTheBudgetOfRunB:
 
     def test_is_that_of_the_shipped_policy(self) -> None:
         """As docs/benchmarks.md tells it."""
-        share = Budgets.from_policy(DEFAULT_BUDGETS).in_window(2048)
+        share = Budgets.from_policy(DEFAULT_BUDGETS, OF_FLEET).in_window(2048)
         assert (let_through(share), share.cause) == (164, 123)

@@ -755,7 +755,7 @@ def test_no_decision_looks_at_jobs_of_other_namespaces_that_end(
     job = make.job().model_copy(update={"spec": spec})
     cluster.jobs.store.assume(job)
     keep_ending_jobs(scene, make, 20, "attacker", directory)
-    assert len(cluster._going) == 20
+    assert len(cluster._deleted) == 20
     looked: list[str] = []
     pods_of = cluster.pods_of
 
@@ -881,9 +881,9 @@ def test_of_deleted_jobs_none_is_kept_that_has_no_pods(scene: Any, make: Any) ->
     for job in (first, second):  # a finalizer keeps the object of the second one for as long as its owner likes
         cluster.jobs.store.assume(job)
         cluster.jobs.store.assume(job.model_copy(update={"metadata": job.metadata.model_copy(update=deleted)}))
-    assert set(cluster._going) == {"uid-first"}
+    assert set(cluster._deleted) == {"uid-first"}
     cluster.pods.store.assume(replace(make.pod(first, 0, "p0", version=30), job_uid="uid-other"))
-    assert cluster._going == {}, "its pod got another job's label"
+    assert cluster._deleted == {}, "its pod got another job's label"
 
 
 def test_a_world_is_a_value(scene: Any, make: Any) -> None:

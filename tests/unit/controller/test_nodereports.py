@@ -3,6 +3,7 @@
 from tests.unit.controller.health_stage import stage_with_a_policy
 
 from muster.controller.nodereports import NodeReports
+from muster.health.budgets import OF_FLEET
 from muster.health.figures import BudgetKind, ExhaustedBudget, PoolFigures, breaker_of
 
 
@@ -17,6 +18,6 @@ def test_another_kind_of_budget_that_holds_nodes_is_reported_but_not_each_rack()
     ):
         by_budget = ((ExhaustedBudget(kind, limit), 1),)
         pool = PoolFigures("gpu", 6, 6, 18, 6, 1, by_cause=(("eks", 1),), by_budget=by_budget)
-        reports.held(breaker_of([pool], None, stage.now))
+        reports.held(breaker_of([pool], None, stage.now, lambda _pool: OF_FLEET))
         events.append(len(stage.told.policies))
     assert events == [1, 2, 2]

@@ -11,7 +11,7 @@ from tests.unit.health.builders import NOW, Stored, after, evidence, rules
 
 from muster.api.fleetpolicy import DEFAULT_BUDGETS, DisruptionBudget, FleetPolicySpec
 from muster.api.nodehealth import Evidence, HealthIncident
-from muster.health.budgets import Budgets
+from muster.health.budgets import OF_FLEET, Budgets
 from muster.health.pools import MAX_POOLS, WITHOUT, pools_with_own_budget
 from muster.health.rulings import Act
 from muster.health.sources import Rules
@@ -19,7 +19,7 @@ from muster.world.views import ConditionView
 
 GPU_POOL = "nvidia.com/gpu NVIDIA-H200"
 NODES: dict[str, Any] = {"enforcement": "Nodes"}
-DEFAULT = Budgets.from_policy(DEFAULT_BUDGETS)
+DEFAULT = Budgets.from_policy(DEFAULT_BUDGETS, OF_FLEET)
 SMALL_POOL, WATCHED_POOL = f"small: {GPU_POOL}", f"watched: {GPU_POOL}"
 SMALL_BUDGETS = [
     {"nodes": "3"},
@@ -37,7 +37,7 @@ BY_POOL = FleetPolicySpec.model_validate(
     }
 )
 """The fleet taints; one pool has budgets of its own, and of another one nodes are only reported."""
-SMALL = Budgets.from_policy([DisruptionBudget.model_validate(each) for each in SMALL_BUDGETS])
+SMALL = Budgets.from_policy([DisruptionBudget.model_validate(each) for each in SMALL_BUDGETS], OF_FLEET)
 
 
 def off_the_bus(at: float = 0, boot: str = "boot-1") -> list[Evidence]:

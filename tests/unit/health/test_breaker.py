@@ -21,6 +21,7 @@ from tests.unit.health.builders import NOW, Stored, after, budgets, decided, evi
 from tests.unit.health.pools import claim
 
 from muster.api.nodehealth import Decision
+from muster.health.budgets import OF_FLEET
 from muster.health.figures import (
     MESSAGE_LENGTH,
     BudgetKind,
@@ -333,7 +334,7 @@ def test_a_message_about_much_fits_into_an_event_and_keeps_what_to_do() -> None:
         PoolFigures(f"{number}-{'p' * 126}", 1, 1, 3, 1, number, by_budget=((budget, number),))
         for number in range(1, 17)
     ]
-    message = breaker_of(pools, after(60), NOW).message
+    message = breaker_of(pools, after(60), NOW, lambda _pool: OF_FLEET).message
     assert len(message) == MESSAGE_LENGTH
     assert message.startswith("The budgets keep 16 unhealthy nodes of pool '16-")
     assert message.endswith("raise the items with per: Domain in spec.health.budgets of the FleetPolicy.")

@@ -23,7 +23,7 @@ from tests.unit.health.pools import (
 from muster.api.fleetpolicy import DisruptionBudget
 from muster.api.nodehealth import Decision, Evidence, HealthIncident, NodeHealth, Severity, VerdictState
 from muster.health.assess import assess
-from muster.health.budgets import Budgets, Share, in_nodes
+from muster.health.budgets import OF_FLEET, Budgets, Share, in_nodes
 from muster.health.causes import CERTAIN, causes_of
 from muster.health.kinds import KINDS
 from muster.health.node_world import NodeWorld
@@ -35,7 +35,7 @@ from muster.world.views import ConditionView
 
 
 def from_json(found: list[dict[str, Any]]) -> Budgets:
-    return Budgets.from_policy([DisruptionBudget.model_validate(each) for each in found])
+    return Budgets.from_policy([DisruptionBudget.model_validate(each) for each in found], OF_FLEET)
 
 
 class TestPools:

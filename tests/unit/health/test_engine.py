@@ -33,15 +33,15 @@ def test_a_node_is_judged_again_at_the_first_moment_that_asks_for_it() -> None:
 def test_an_echo_of_a_verdict_that_stays_causes_no_work() -> None:
     engine, before = Engine(), verdict("n0")
     engine.set_verdict("n0", waking(before, LATER))
-    assert engine.differs("n0", before), "the record has not come back yet"
+    assert engine.note_difference("n0", before), "the record has not come back yet"
     engine.note_echo("n0", is_echo=True)
-    assert not engine.differs("n0", before), "only what follows later is another"
-    assert engine.differs("n0", before), "an echo answers one change"
+    assert not engine.note_difference("n0", before), "only what follows later is another"
+    assert engine.note_difference("n0", before), "an echo answers one change"
     engine.note_echo("n0", is_echo=True)
-    assert engine.differs("n0", verdict("n1"))
+    assert engine.note_difference("n0", verdict("n1"))
     engine.note_echo("n0", is_echo=True)
     engine.forget_echoes()
-    assert engine.differs("n0", before)
+    assert engine.note_difference("n0", before)
 
 
 def test_an_echo_of_a_node_that_has_changed_its_pool_is_no_answer() -> None:
@@ -54,7 +54,7 @@ def test_an_echo_of_a_node_that_has_changed_its_pool_is_no_answer() -> None:
     for labels, differs in (({}, False), ({"x": "y"}, True), ({"x": "y"}, False), ({}, True)):
         engine.node_index.set_node("n0", a_node("n0", labels=labels), fleet)
         engine.note_echo("n0", is_echo=True)
-        assert engine.differs("n0", before) is differs
+        assert engine.note_difference("n0", before) is differs
 
 
 def test_a_budget_that_is_used_up_is_asked_again_when_it_says() -> None:

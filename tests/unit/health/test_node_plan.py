@@ -49,7 +49,7 @@ def test_a_sick_node_is_recorded_tainted_and_announced() -> None:
     assert plan.record is not None
     assert (plan.record.excludes, plan.record.may_wait) == (True, False)
     assert plan.record.status["exclusion"]
-    assert plan.taint == ChangeTaint(True, "Xid79")
+    assert plan.taint == ChangeTaint(True, "Xid79", "spec.health.enforcement")
     (event,) = plan.events
     assert (event.reason, event.is_warning, event.is_of_record) == ("NodeUnhealthy", True, True)
     assert event.text == plan.record.status["message"]
@@ -62,7 +62,9 @@ def test_what_is_there_already_is_not_done_again() -> None:
     tainted = replace(present.node, taints=OURS)
     plan = planned(order, present, node=tainted, in_force=order.outcome)
     assert plan == NodePlan(None, (), None)
-    assert planned(order, present, in_force=order.outcome).taint == ChangeTaint(True, "Xid79"), "somebody took it away"
+    assert planned(order, present, in_force=order.outcome).taint == ChangeTaint(
+        True, "Xid79", "spec.health.enforcement"
+    ), "somebody took it away"
     assert planned(order, present, node=None, in_force=order.outcome) == NodePlan(None, (), None)
 
 

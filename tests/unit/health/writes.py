@@ -112,7 +112,7 @@ class Operator:
         facts = NodeFacts.from_node(self.fleet.nodes[name])
         world = NodeWorld(facts, self.store[name], self.rules, now, memory=self.engine.memory)
         self.engine.set_verdict(name, assess(world))
-        return self.engine.differs(name, before)
+        return self.engine.note_difference(name, before)
 
     def begin(self, order: Order) -> None:
         self.engine.begin(order)
