@@ -2,7 +2,7 @@
 
 import functools
 
-from stage.hand import Object, job_manifest
+from stage.hand import Object
 from stage.health import agent_says, are_tainted, evidence, health, label
 from stage.scene import Scene
 
@@ -29,8 +29,7 @@ async def test_a_fault_is_tainted_in_one_pool_and_reported_in_another(scene: Sce
             return (status.get("state"), status.get("effect")) == ("Unhealthy", OBSERVED)
 
         await scene.eventually("the node of the other one is reported", is_reported)
-        training = scene.hand.train("job", nodes=1)
-        await scene.create(job_manifest("job", 1))
+        training = await scene.create_job(nodes=1)
         await scene.training_at(1, training)
         assert {worker.node for worker in scene.hand.workers.values()} == {"b-0"}
         await label(scene, "b-0", {BLOCK: "a"})
