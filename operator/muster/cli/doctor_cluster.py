@@ -24,13 +24,13 @@ from muster.api.rights import GRANTS, Grant, GrantedRight, granted, is_path, rol
 from muster.api.trainingjob import TrainingJob
 from muster.cli.doctor_parts import default_policy
 from muster.cli.doctor_rows import (
-    APPLY,
     DEPLOYMENT,
     Check,
     ClusterReader,
     DoctorRow,
     UnreadableError,
     apply_again,
+    define_again,
     deployment,
     missing_right,
     passed,
@@ -85,7 +85,7 @@ async def check_definitions(cluster: ClusterReader) -> list[DoctorRow]:
     """Check whether the definitions that the profile needs are there, and all have the fields of this version."""
     definitions = await asyncio.gather(*(cluster.get(definition_path(resource)) for resource in MODELS))
     profile = await profile_of(cluster)
-    remedy = f"apply the definitions: kubectl apply -k manifests/{profile.definitions}"
+    remedy = define_again(profile)
     rows = []
     for (resource, model), definition in zip(MODELS.items(), definitions, strict=True):
         name = f"CustomResourceDefinition {resource}.{GROUP}"
@@ -224,7 +224,8 @@ async def check_agent_rights(cluster: ClusterReader) -> list[DoctorRow]:
     namespace = variable_of(await deployment(cluster), "MUSTER_AGENT_NAMESPACE")
     if not namespace:
         return []
-    return await _right_rows(cluster, "agent rights", namespace, AGENT, AGENT_RIGHTS, APPLY)
+    remedy = apply_again(await profile_of(cluster))
+    return await _right_rows(cluster, "agent rights", namespace, AGENT, AGENT_RIGHTS, remedy)
 
 
 async def _right_rows(
@@ -382,7 +383,8 @@ async def check_network(cluster: ClusterReader) -> list[DoctorRow]:
             rows.append(unknown("network", error))
             continue
         if name not in {policy["metadata"]["name"] for policy in policies}:
-            rows.append(wrong("network", f"NetworkPolicy {name} in namespace {namespace} is missing", APPLY))
+            text = f"NetworkPolicy {name} in namespace {namespace} is missing"
+            rows.append(wrong("network", text, apply_again(await profile_of(cluster))))
         labels = {"app.kubernetes.io/name": name}
         blocked = [(host, port) for host, port in addresses if not lets_out(policies, labels, host, port)]
         if blocked:

@@ -18,8 +18,8 @@ from muster.api.namespaces import SYSTEM
 from muster.api.nodehealth import NodeHealth
 from muster.api.trainingjob import TrainingJob
 from muster.cli.doctor_rows import (
-    APPLY,
     DEPLOYMENT,
+    INSTALL,
     MAX_MESSAGE,
     NO_DEPLOYMENT,
     OVERLAYS,
@@ -27,6 +27,7 @@ from muster.cli.doctor_rows import (
     ClusterReader,
     DoctorRow,
     UnreadableError,
+    apply_again,
     container_of,
     deployment,
     name_of,
@@ -61,7 +62,7 @@ async def check_operator(cluster: ClusterReader) -> list[DoctorRow]:
     """Check whether the operator's replicas are available."""
     operator = await cluster.get(DEPLOYMENT)
     if operator is None:
-        return [wrong("operator", NO_DEPLOYMENT, APPLY)]
+        return [wrong("operator", NO_DEPLOYMENT, INSTALL)]
     wanted = operator["spec"].get("replicas", 1)
     available = operator.get("status", {}).get("availableReplicas", 0)
     text = f"Deployment muster in namespace {SYSTEM} has {available} of {wanted} replicas available"
@@ -101,7 +102,7 @@ async def check_images(cluster: ClusterReader) -> list[DoctorRow]:
     rows = []
     if not images["launcher"] and profile.has_jobs:
         text = "Deployment muster names no image of the launcher (variable MUSTER_LAUNCHER_IMAGE)"
-        rows.append(wrong("images", text, APPLY))
+        rows.append(wrong("images", text, apply_again(profile)))
     if unset := [part for part, image in images.items() if image.startswith(NO_REGISTRY)]:
         rows.append(wrong("images", f"no registry is set for the image of: {', '.join(unset)}", remedy))
     tags = {part: tag for part, image in images.items() if (tag := tag_of(image))}
@@ -234,7 +235,8 @@ async def check_daemons(cluster: ClusterReader) -> list[DoctorRow]:
         _, name = DAEMONS[part]
         if daemon is None:
             text = f"DaemonSet {name} in namespace {namespace} is missing, and Deployment muster trusts it"
-            rows.append(wrong("agents", text, f"{APPLY}; docs/install.md says how to do without"))
+            remedy = f"{apply_again(await profile_of(cluster))}; docs/install.md says how to do without"
+            rows.append(wrong("agents", text, remedy))
             continue
         status = daemon.get("status", {})
         ready, wanted = status.get("numberReady", 0), status.get("desiredNumberScheduled", 0)

@@ -39,7 +39,14 @@ def apply_again(profile: InstallationProfile) -> str:
     return f"apply the manifests again: kubectl apply -k {OVERLAYS}/{profile.overlay} (or your own overlay)"
 
 
-APPLY = apply_again(InstallationProfile.JOBS)
+def define_again(profile: InstallationProfile) -> str:
+    """Return what to do where a definition of Muster's is missing or another."""
+    return f"apply the definitions: kubectl apply -k manifests/{profile.definitions}"
+
+
+_OTHERS = [profile.overlay for profile in InstallationProfile if not profile.has_jobs]
+INSTALL = f"{apply_again(InstallationProfile.JOBS)}, or those of the profile that you chose: {', '.join(_OTHERS)}"
+"""What to do without a Deployment, which alone knows the profile."""
 
 
 class DoctorState(StrEnum):
@@ -109,7 +116,8 @@ class ClusterReader:
         except Forbidden as error:
             raise missing_right("list", path) from error
         except NotFound as error:
-            raise UnreadableError(f"the API server does not know {paths.resource_of(path)}", APPLY) from error
+            remedy = define_again(await profile_of(self))
+            raise UnreadableError(f"the API server does not know {paths.resource_of(path)}", remedy) from error
         if unreadable:
             resource = paths.resource_of(path)
             raise UnreadableError(
@@ -189,7 +197,7 @@ async def deployment(cluster: ClusterReader) -> dict[str, Any]:
     """
     operator = await cluster.get(DEPLOYMENT)
     if operator is None:
-        raise UnreadableError(NO_DEPLOYMENT, APPLY)
+        raise UnreadableError(NO_DEPLOYMENT, INSTALL)
     return operator
 
 

@@ -295,6 +295,14 @@ def test_what_a_smaller_profile_lacks_comes_with_its_own_overlay(installed: Any)
     assert "kubectl apply -k manifests/overlays/observe " in only_wrong(installed, check_roles)[1]
 
 
+def test_agents_and_their_network_policy_come_with_the_overlay_of_the_profile(installed: Any) -> None:
+    set_variable(installed, "MUSTER_PROFILE", "observe")
+    installed.put(REVIEWS, {"status": {"allowed": False}})
+    installed.lists(NETWORK.format("muster-agent"))
+    for check in (check_agent_rights, check_network):
+        assert "kubectl apply -k manifests/overlays/observe " in only_wrong(installed, check)[1]
+
+
 @pytest.mark.parametrize("name", ["muster-agent", *policies_of(InstallationProfile.JOBS)])
 def test_each_admission_policy_has_to_be_there_with_its_binding(installed: Any, name: str) -> None:
     policy = installed.bodies.pop(POLICY.format(name))

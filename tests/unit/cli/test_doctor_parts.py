@@ -66,7 +66,10 @@ def test_an_operator_that_is_not_installed_is_wrong(installed: Any) -> None:
     del installed.bodies[DEPLOYMENT]
     finding, remedy = only_wrong(installed, check_operator)
     assert finding == "there is no Deployment muster in namespace muster-system"
-    assert "kubectl apply -k" in remedy
+    assert remedy.endswith(
+        "kubectl apply -k manifests/overlays/default (or your own overlay), or those of the profile that you chose: "
+        "observe, health, burn-in"
+    )
 
 
 def test_images_of_no_registry_are_wrong(installed: Any) -> None:
@@ -229,6 +232,12 @@ def test_a_daemonset_that_is_missing_or_not_ready_is_wrong(installed: Any, part:
     assert f"DaemonSet {name} in namespace {name} is missing" in only_wrong(installed, check_daemons)[0]
 
 
+def test_agents_that_are_missing_come_with_the_overlay_of_the_profile(installed: Any) -> None:
+    set_variable(installed, "MUSTER_PROFILE", "observe")
+    del installed.bodies[DAEMON]
+    assert "kubectl apply -k manifests/overlays/observe " in only_wrong(installed, check_daemons)[1]
+
+
 def test_where_agents_are_left_out_none_is_missed(installed: Any) -> None:
     set_variable(installed, "MUSTER_AGENT_NAMESPACE", "")
     del installed.bodies[DAEMON]
@@ -367,6 +376,27 @@ def test_without_jobs_nothing_of_jobs_is_missed(installed: Any) -> None:
     assert [state for state, _, _ in rows_of(installed, check_images)] == ["Ok"]
     assert rows_of(installed, check_namespaces) == []
     assert rows_of(installed, check_waiting_jobs) == []
+
+
+@pytest.mark.parametrize(("profile", "folder"), [("observe", "-observe"), ("burn-in", "-health"), ("jobs", "")])
+@pytest.mark.parametrize(
+    ("check", "path"),
+    [
+        (check_policy, POLICIES),
+        (check_profile, POLICIES),
+        (check_scope, POLICIES),
+        (check_namespaces, POLICIES),
+        (check_node_health, HEALTHS),
+    ],
+)
+def test_an_unknown_kind_is_defined_by_the_folder_of_the_profile(
+    installed: Any, check: Any, path: str, profile: str, folder: str
+) -> None:
+    set_variable(installed, "MUSTER_PROFILE", profile)
+    del installed.bodies[path]
+    finding, remedy = unread(installed, check)
+    assert finding == f"the API server does not know {path.rpartition('/')[2]}"
+    assert remedy == f"apply the definitions: kubectl apply -k manifests/definitions{folder}"
 
 
 def test_a_scope_that_selects_no_node_is_wrong(installed: Any) -> None:
