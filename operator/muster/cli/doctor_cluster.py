@@ -22,7 +22,7 @@ from muster.api.nodehealth import NodeHealth
 from muster.api.repairrequest import RepairRequest
 from muster.api.rights import GRANTS, Grant, GrantedRight, granted, is_path, role_kind
 from muster.api.trainingjob import TrainingJob
-from muster.cli.doctor_parts import default_policy
+from muster.cli.doctor_parts import default_policy, holding_jobs
 from muster.cli.doctor_rows import (
     DEPLOYMENT,
     Check,
@@ -290,9 +290,11 @@ async def check_roles(cluster: ClusterReader) -> list[DoctorRow]:
         profiles = ",".join(dict.fromkeys(grant.profile for grant in beyond))
         text = f"the operator has rights that profile {profile} does not use: {short_list([it.role for it in beyond])}"
         remedy = (
-            f"once it leads with profile {profile} and no node has a taint or condition of Muster's: kubectl delete "
+            f"once it leads with profile {profile}: kubectl delete clusterrole,clusterrolebinding,role,rolebinding -A "
+            f"-l 'muster.dev/profile in ({profiles})'"
         )
-        remedy += f"clusterrole,clusterrolebinding,role,rolebinding -A -l 'muster.dev/profile in ({profiles})'"
+        if await holding_jobs(cluster):
+            remedy = "keep them while jobs hold nodes: see the row jobs"
         rows.append(wrong("roles", text, remedy))
     return rows or passed("roles", f"those of profile {profile} are there, and bound to the operator's service account")
 

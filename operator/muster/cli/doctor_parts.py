@@ -14,6 +14,8 @@ import msgspec
 from muster.answers.clock import ERROR
 from muster.answers.text_parts import count
 from muster.api.fleetpolicy import FleetPolicy, FleetPolicySpec
+from muster.api.gang import Gang
+from muster.api.installation import InstallationProfile
 from muster.api.namespaces import SYSTEM
 from muster.api.nodehealth import NodeHealth
 from muster.api.trainingjob import TrainingJob
@@ -29,6 +31,7 @@ from muster.cli.doctor_rows import (
     UnreadableError,
     apply_again,
     container_of,
+    define_again,
     deployment,
     name_of,
     passed,
@@ -69,7 +72,7 @@ async def check_operator(cluster: ClusterReader) -> list[DoctorRow]:
     if wanted == 0:
         return [wrong("operator", text, f"kubectl -n {SYSTEM} scale deployment muster --replicas=2")]
     if available < wanted:
-        remedy = f"see the row pods, and why: kubectl -n {SYSTEM} describe deployment muster"
+        remedy = f"see the rows pods and jobs, and why: kubectl -n {SYSTEM} describe deployment muster"
         return [wrong("operator", text, remedy)]
     return passed("operator", f"{available} of {wanted} replicas are available")
 
@@ -401,16 +404,68 @@ def _limit_command(namespace: str) -> str:
 
 
 async def check_waiting_jobs(cluster: ClusterReader) -> list[DoctorRow]:
-    """Check whether jobs wait because their namespace is not enabled."""
-    if not (await profile_of(cluster)).has_jobs:
-        return []
+    """Check whether jobs wait because their namespace is not enabled, or because the profile runs none."""
+    profile = await profile_of(cluster)
+    if not profile.has_jobs:
+        return await _rows_without_jobs(cluster, profile)
     jobs = await cluster.read_all(paths.muster("trainingjobs"), decode.custom(TrainingJob))
     waiting = [job.metadata for job in jobs if isinstance(job, TrainingJob) and job.status.reason == NOT_ENABLED]
     if not waiting:
         return passed("jobs", "none waits for its namespace to be enabled")
-    names = [f"{job.namespace}/{job.name}" for job in waiting]
+    names = [f"{metadata.namespace}/{metadata.name}" for metadata in waiting]
     text = f"jobs wait with {NOT_ENABLED} ({len(names)}): {short_list(names)}"
     return [wrong("jobs", text, f"kubectl muster status {names[0]} has the command that enables the namespace")]
+
+
+async def _rows_without_jobs(cluster: ClusterReader, profile: InstallationProfile) -> list[DoctorRow]:
+    if holding := await holding_jobs(cluster):
+        text = (
+            f"profile {profile} runs no jobs, and jobs hold nodes ({len(holding)}): {short_list(holding)}; until they "
+            "hold none, a replica with this profile neither is Ready nor leads"
+        )
+        remedy = (
+            f"suspend, eject or delete these jobs (kubectl muster eject {holding[0]}), or go back: apply the overlay "
+            f"of before again, or, if you changed nothing else, kubectl -n {SYSTEM} set env deployment/muster "
+            f"MUSTER_PROFILE={InstallationProfile.JOBS}; while no replica leads (row leader), no job can be suspended "
+            "or ejected"
+        )
+        return [wrong("jobs", text, remedy)]
+    waiting = [job for job in await _unended_jobs(cluster) if not (job.spec.suspend or job.status.is_ejected)]
+    if not waiting:
+        return []
+    names = sorted(_called(job) for job in waiting)
+    text = f"{count(len(names), 'TrainingJob')}; profile {profile} runs none: {short_list(names)}"
+    remedy = (
+        f"delete or suspend what is not to run, or install profile {InstallationProfile.JOBS}: "
+        f"{define_again(InstallationProfile.JOBS)}, then {apply_again(InstallationProfile.JOBS)}"
+    )
+    return [wrong("jobs", text, remedy)]
+
+
+async def holding_jobs(cluster: ClusterReader) -> list[str]:
+    """Return the jobs that hold nodes by their Gang: an operator without jobs does not lead while there are any."""
+    jobs = await _unended_jobs(cluster)
+    if not jobs:
+        return []
+    gangs = await cluster.read_all(paths.muster("gangs"), decode.custom(Gang))
+    holding = {
+        (gang.metadata.namespace, gang.spec.job_uid)
+        for gang in gangs
+        if isinstance(gang, Gang) and gang.spec.members and not gang.spec.ejected
+    }
+    return sorted(_called(job) for job in jobs if (job.metadata.namespace, job.metadata.uid) in holding)
+
+
+async def _unended_jobs(cluster: ClusterReader) -> list[TrainingJob]:
+    """Return the jobs that have not ended and are not being deleted; there are none without their definitions."""
+    if not await cluster.kinds() >= {"gangs", "trainingjobs"}:
+        return []
+    jobs = await cluster.read_all(paths.muster("trainingjobs"), decode.custom(TrainingJob))
+    return [job for job in jobs if isinstance(job, TrainingJob) and job.wants_nodes]
+
+
+def _called(job: TrainingJob) -> str:
+    return f"{job.metadata.namespace}/{job.metadata.name}"
 
 
 CHECKS: Mapping[str, Check] = {

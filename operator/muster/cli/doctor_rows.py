@@ -19,6 +19,7 @@ from muster.api.base import ApiModel
 from muster.api.installation import InstallationProfile
 from muster.api.namespaces import SYSTEM
 from muster.kube import paths
+from muster.kube.definitions import DISCOVERY, served_kinds
 from muster.kube.errors import Forbidden, NotFound
 
 if TYPE_CHECKING:
@@ -101,6 +102,18 @@ class ClusterReader:
             raise missing_right("get", path) from error
         return read
 
+    async def kinds(self) -> frozenset[str]:
+        """Return the plural names of Muster's kinds that the API server knows.
+
+        Raises:
+            UnreadableError: the user may not ask.
+            ApiError: the API server did not answer as it should.
+        """
+        try:
+            return await served_kinds(self._client)
+        except Forbidden as error:
+            raise missing_right("get", DISCOVERY) from error
+
     async def read_all(
         self, path: str, read: Callable[[msgspec.Raw], T], query: Mapping[str, str | int] | None = None
     ) -> list[T]:
@@ -162,7 +175,7 @@ def unknown(check: str, error: UnreadableError) -> DoctorRow:
 def missing_right(verb: str, path: str) -> UnreadableError:
     """Name the right that the user lacks, by the path of the request."""
     parts = path.strip("/").split("/")
-    group = f".{parts[1]}" if parts[0] == "apis" else ""
+    group = f".{parts[1]}" if parts[0] == "apis" and len(parts) > 3 else ""
     namespace = _NAMESPACE.search(path)
     inside = f" in namespace {namespace[1]}" if namespace else ""
     right = f"{verb} {paths.resource_of(path)}{group}{inside}"

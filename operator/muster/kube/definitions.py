@@ -14,6 +14,8 @@ from muster.kube.errors import ApiError, NotFound
 if TYPE_CHECKING:
     from muster.kube.client import Client
 
+DISCOVERY = f"/apis/{GROUP}/{VERSION}"
+
 
 class _Kind(msgspec.Struct):
     name: str
@@ -31,13 +33,12 @@ async def served_kinds(client: "Client") -> frozenset[str]:
     Raises:
         ApiError: the API server did not answer as it should, so that this is unknown.
     """
-    path = f"/apis/{GROUP}/{VERSION}"
     try:
-        answer = await client.get(path)
+        answer = await client.get(DISCOVERY)
     except NotFound:
         return frozenset()
     try:
         kinds = msgspec.json.decode(answer, type=_Kinds)
     except msgspec.MsgspecError as error:
-        raise ApiError(0, "Unreadable", f"the answer to {path} is no list of kinds: {error}") from error
+        raise ApiError(0, "Unreadable", f"the answer to {DISCOVERY} is no list of kinds: {error}") from error
     return frozenset(kind.name for kind in kinds.resources)

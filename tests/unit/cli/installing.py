@@ -27,6 +27,7 @@ REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 POLICIES = "/apis/muster.dev/v1alpha1/fleetpolicies"
 HEALTHS = "/apis/muster.dev/v1alpha1/nodehealths"
 JOBS = "/apis/muster.dev/v1alpha1/trainingjobs"
+KINDS = "/apis/muster.dev/v1alpha1"
 GANGS = "/apis/muster.dev/v1alpha1/gangs"
 PODS = "/api/v1/namespaces/{}/pods"
 NETWORK = "/apis/networking.k8s.io/v1/namespaces/{}/networkpolicies"
@@ -97,6 +98,9 @@ def install(api: Any) -> None:
     api.lists(POLICIES, policy)
     api.lists(JOBS, a_job("llama"))
     api.lists(GANGS)
+    api.put(
+        KINDS, {"resources": [{"name": kind} for kind in ("fleetpolicies", "nodehealths", "trainingjobs", "gangs")]}
+    )
 
 
 def with_images(api: Any, operator: str, agent: str, registry: str = "registry.example.org") -> None:
@@ -149,6 +153,16 @@ def a_job(name: str, state: str = "Running", reason: str = "Training", **spec: A
         "metadata": metadata,
         "spec": {"nodes": 2, "template": template, **spec},
         "status": {"state": state, "reason": reason},
+    }
+
+
+def a_gang(name: str, *nodes: str, ejected: bool = False) -> dict[str, Any]:
+    """The record of job `name`, with a member on each of these nodes."""
+    members = [{"node": node} for node in nodes]
+    spec = {"jobUid": f"uid-{name}", "attempt": 1, "time": rfc3339(NOW), "level": "R2", "reason": "NodeLost"}
+    return {
+        "metadata": {"name": name, "namespace": "team-a", "uid": f"gang-{name}", "resourceVersion": "1"},
+        "spec": {**spec, "members": members, "ejected": ejected},
     }
 
 

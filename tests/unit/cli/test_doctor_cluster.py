@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 from tests.unit.cli.installing import (
+    GANGS,
     NETWORK,
     POLICIES,
     REVIEWS,
     SLICES,
+    a_gang,
     documents,
     install,
     only_wrong,
@@ -232,6 +234,12 @@ def test_rights_beyond_the_profile_are_wrong(installed: Any) -> None:
     ]:
         del installed.bodies[path]
     assert [state for state, *_ in rows_of(installed, check_roles)] == ["Ok"]
+
+
+def test_the_rights_of_jobs_stay_while_jobs_hold_nodes(installed: Any) -> None:
+    set_variable(installed, "MUSTER_PROFILE", "health")
+    installed.lists(GANGS, a_gang("llama", "gpu-1"))
+    assert only_wrong(installed, check_roles)[1] == "keep them while jobs hold nodes: see the row jobs"
 
 
 @pytest.mark.parametrize(

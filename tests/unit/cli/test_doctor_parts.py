@@ -7,13 +7,16 @@ import pytest
 from tests.unit.cli.installing import (
     DAEMON,
     DEPLOYMENT,
+    GANGS,
     HEALTHS,
     JOBS,
+    KINDS,
     LEASE,
     NOW,
     PODS,
     POLICIES,
     SYSTEM,
+    a_gang,
     a_health,
     a_job,
     a_namespace,
@@ -21,6 +24,7 @@ from tests.unit.cli.installing import (
     a_pod,
     install,
     only_wrong,
+    refuse,
     renewed_at,
     rows_of,
     set_variable,
@@ -374,8 +378,50 @@ def test_without_jobs_nothing_of_jobs_is_missed(installed: Any) -> None:
     set_variable(installed, "MUSTER_LAUNCHER_IMAGE", "")
     policy_of(installed)["spec"]["queueing"] = {"defaultLimit": 0}
     assert [state for state, _, _ in rows_of(installed, check_images)] == ["Ok"]
+    installed.lists(JOBS)
     assert rows_of(installed, check_namespaces) == []
     assert rows_of(installed, check_waiting_jobs) == []
+
+
+def test_jobs_that_a_profile_without_jobs_never_runs_are_wrong(installed: Any) -> None:
+    set_variable(installed, "MUSTER_PROFILE", "health")
+    ended, ejected = a_job("ended"), a_job("ejected")
+    ended["status"]["completion"] = {"result": "Succeeded", "time": rfc3339(NOW), "reason": "Succeeded"}
+    ejected["status"]["conditions"] = [{"type": "Ejected", "status": "True", "lastTransitionTime": rfc3339(NOW)}]
+    new = a_job("new", "", "")
+    left = a_job("suspended", "Suspended", suspend=True), ended, ejected
+    installed.lists(JOBS, a_job("llama"), new, *left)
+    finding, remedy = only_wrong(installed, check_waiting_jobs)
+    assert finding == "2 TrainingJobs; profile health runs none: team-a/llama, team-a/new"
+    assert "kubectl apply -k manifests/definitions, then " in remedy
+    installed.lists(JOBS, *left)
+    assert rows_of(installed, check_waiting_jobs) == []
+
+
+@pytest.mark.parametrize("kinds", [(), ("nodehealths",)])
+def test_where_jobs_are_not_defined_there_are_none(installed: Any, kinds: tuple[str, ...]) -> None:
+    set_variable(installed, "MUSTER_PROFILE", "observe")
+    installed.put(KINDS, {"resources": [{"name": kind} for kind in kinds]})
+    del installed.bodies[JOBS]
+    assert rows_of(installed, check_waiting_jobs) == []
+    refuse(installed, KINDS)
+    assert unread(installed, check_waiting_jobs)[0] == f"you may not get {KINDS}"
+
+
+def test_jobs_that_hold_nodes_keep_a_profile_without_jobs_from_leading(installed: Any) -> None:
+    set_variable(installed, "MUSTER_PROFILE", "observe")
+    installed.lists(JOBS, *map(a_job, ("llama", "bert", "freed", "ejected")))
+    gangs = a_gang("freed"), a_gang("ejected", "gpu-2", ejected=True), a_gang("deleted", "gpu-2")
+    installed.lists(GANGS, a_gang("llama", "gpu-1"), *gangs)
+    finding, remedy = only_wrong(installed, check_waiting_jobs)
+    assert finding == (
+        "profile observe runs no jobs, and jobs hold nodes (1): team-a/llama; until they hold none, a replica with "
+        "this profile neither is Ready nor leads"
+    )
+    assert "kubectl muster eject team-a/llama" in remedy
+    assert "MUSTER_PROFILE=jobs" in remedy
+    installed.lists(GANGS, *gangs)
+    assert "profile observe runs none" in only_wrong(installed, check_waiting_jobs)[0]
 
 
 @pytest.mark.parametrize(("profile", "folder"), [("observe", "-observe"), ("burn-in", "-health"), ("jobs", "")])
