@@ -289,9 +289,10 @@ async def check_roles(cluster: ClusterReader) -> list[DoctorRow]:
     if beyond:
         profiles = ",".join(dict.fromkeys(grant.profile for grant in beyond))
         text = f"the operator has rights that profile {profile} does not use: {short_list([it.role for it in beyond])}"
+        unmarked = "" if profile.acts_on_nodes else " and no node has a taint or condition of Muster's"
         remedy = (
-            f"once it leads with profile {profile}: kubectl delete clusterrole,clusterrolebinding,role,rolebinding -A "
-            f"-l 'muster.dev/profile in ({profiles})'"
+            f"once it leads with profile {profile}{unmarked}: kubectl delete "
+            f"clusterrole,clusterrolebinding,role,rolebinding -A -l 'muster.dev/profile in ({profiles})'"
         )
         if await holding_jobs(cluster):
             remedy = "keep them while jobs hold nodes: see the row jobs"

@@ -228,12 +228,19 @@ def test_rights_beyond_the_profile_are_wrong(installed: Any) -> None:
     assert finding == (
         "the operator has rights that profile health does not use: muster-operator-burn-in, muster-operator-jobs"
     )
-    assert remedy.endswith("-A -l 'muster.dev/profile in (burn-in,jobs)'")
+    assert remedy.startswith("once it leads with profile health: kubectl delete clusterrole,")
+    assert "-A -l 'muster.dev/profile in (burn-in,jobs)'" in remedy
     for path in [
         path for path in installed.bodies if path.endswith(("muster-operator-burn-in", "muster-operator-jobs"))
     ]:
         del installed.bodies[path]
     assert [state for state, *_ in rows_of(installed, check_roles)] == ["Ok"]
+
+
+def test_the_rights_to_mark_nodes_stay_until_no_node_is_marked(installed: Any) -> None:
+    set_variable(installed, "MUSTER_PROFILE", "observe")
+    _, remedy = only_wrong(installed, check_roles)
+    assert remedy.startswith("once it leads with profile observe and no node has a taint or condition of Muster's: ")
 
 
 def test_the_rights_of_jobs_stay_while_jobs_hold_nodes(installed: Any) -> None:
