@@ -292,7 +292,8 @@ async def check_roles(cluster: ClusterReader) -> list[DoctorRow]:
         unmarked = "" if profile.acts_on_nodes else " and no node has a taint or condition of Muster's"
         remedy = (
             f"once it leads with profile {profile}{unmarked}: kubectl delete "
-            f"clusterrole,clusterrolebinding,role,rolebinding -A -l 'muster.dev/profile in ({profiles})'"
+            f"clusterrole,clusterrolebinding,role,rolebinding -A -l 'muster.dev/profile in ({profiles})'; or the "
+            "components of your overlay are in the wrong order: the last one sets the profile"
         )
         if await holding_jobs(cluster):
             remedy = "keep them while jobs hold nodes: see the row jobs"

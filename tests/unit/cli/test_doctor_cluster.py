@@ -229,7 +229,10 @@ def test_rights_beyond_the_profile_are_wrong(installed: Any) -> None:
         "the operator has rights that profile health does not use: muster-operator-burn-in, muster-operator-jobs"
     )
     assert remedy.startswith("once it leads with profile health: kubectl delete clusterrole,")
-    assert "-A -l 'muster.dev/profile in (burn-in,jobs)'" in remedy
+    assert remedy.endswith(
+        "-A -l 'muster.dev/profile in (burn-in,jobs)'; or the components of your overlay are in the wrong order: the "
+        "last one sets the profile"
+    )
     for path in [
         path for path in installed.bodies if path.endswith(("muster-operator-burn-in", "muster-operator-jobs"))
     ]:
