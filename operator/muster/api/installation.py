@@ -72,16 +72,24 @@ class InstallationProfile(StrEnum):
             preflight = preflight.model_copy(update=bounds)
         return policy.model_copy(update={"health": health, "pools": pools, "preflight": preflight})
 
+    def needed(self, policy: FleetPolicySpec) -> "InstallationProfile":
+        """Return the least profile that does all that this one does and the FleetPolicy asks for."""
+        profiles = [self, *(profile for _, profile in self._beyond(policy))]
+        return max(profiles, key=list(InstallationProfile).index)
+
+    def _beyond(self, policy: FleetPolicySpec) -> list[tuple[str, "InstallationProfile"]]:
+        """Return the fields that ask for what this profile does not do, with the first profile that does."""
+        return [(field, profile) for field, profile in _asked(policy) if not self.includes(profile)]
+
     def unmet(self, policy: FleetPolicySpec) -> str:
         """Return what a FleetPolicy asks for and this profile does not do, and what to install; "" if nothing."""
-        beyond = [(field, profile) for field, profile in _asked(policy) if not self.includes(profile)]
+        beyond = self._beyond(policy)
         if not beyond:
             return ""
         fields = ", ".join(field for field, _ in beyond)
-        needed = max((profile for _, profile in beyond), key=list(InstallationProfile).index)
         return (
             f"Muster is installed with profile {self} (MUSTER_PROFILE), which leaves out what the FleetPolicy asks for "
-            f"by {fields}. Install profile {needed}, or take that out of the FleetPolicy."
+            f"by {fields}. Install profile {self.needed(policy)}, or take that out of the FleetPolicy."
         )
 
 

@@ -325,9 +325,12 @@ async def default_policy(cluster: ClusterReader) -> FleetPolicy | None:
 async def check_profile(cluster: ClusterReader) -> list[DoctorRow]:
     """Check whether the profile has the parts that the FleetPolicy asks for."""
     profile, policy = await profile_of(cluster), await default_policy(cluster)
-    unmet = profile.unmet(policy.spec) if policy is not None else ""
-    if unmet:
-        remedy = f"apply the overlay of that profile, {OVERLAYS}/PROFILE, or add its components to your own"
+    if policy is not None and (unmet := profile.unmet(policy.spec)):
+        needed = profile.needed(policy.spec)
+        remedy = (
+            f"{define_again(needed)}, then the overlay: kubectl apply -k {OVERLAYS}/{needed.overlay} (or add its "
+            "components to your own)"
+        )
         return [wrong("profile", unmet, remedy)]
     return passed("profile", str(profile))
 

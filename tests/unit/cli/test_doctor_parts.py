@@ -363,7 +363,10 @@ def test_a_profile_without_what_the_policy_asks_for_is_wrong(installed: Any) -> 
     finding, remedy = only_wrong(installed, check_profile)
     assert "profile observe (MUSTER_PROFILE), which leaves out" in finding
     assert "spec.health.nodeCondition. Install profile health" in finding
-    assert "manifests/overlays/PROFILE" in remedy
+    assert remedy == (
+        "apply the definitions: kubectl apply -k manifests/definitions-health, then the overlay: kubectl apply -k "
+        "manifests/overlays/health (or add its components to your own)"
+    )
 
 
 def test_a_profile_that_nobody_knows_is_named(installed: Any) -> None:
