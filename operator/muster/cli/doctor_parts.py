@@ -4,6 +4,7 @@ Tests: tests/unit/cli/test_doctor_parts.py.
 """
 
 import asyncio
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
@@ -47,6 +48,8 @@ from muster.kube import decode, paths
 from muster.kube.decode import Undecodable
 from muster.queueing.enabling import NOT_ENABLED
 
+RELEASE = re.compile(r"v?\d+\.\d+\.\d+")
+"""How the tag of a release begins; other tags, such as digests of the content, always differ between images."""
 NO_REGISTRY = "muster.invalid/"
 # The operator's variable with the namespace of each DaemonSet that is part of the installation, and its name.
 DAEMONS = {"agent": ("MUSTER_AGENT_NAMESPACE", "muster-agent"), "checker": ("MUSTER_CHECKER_NAMESPACE", "muster-check")}
@@ -89,7 +92,7 @@ async def daemons(cluster: ClusterReader) -> dict[str, tuple[str, dict[str, Any]
 
 
 async def check_images(cluster: ClusterReader) -> list[DoctorRow]:
-    """Check whether the images are of a registry that exists, and of one version."""
+    """Check whether the images are of a registry that exists, and those of releases of one version."""
     operator = await deployment(cluster)
     images = {"operator": container_of(operator)["image"], "launcher": variable_of(operator, "MUSTER_LAUNCHER_IMAGE")}
     parts = await daemons(cluster)
@@ -110,9 +113,9 @@ async def check_images(cluster: ClusterReader) -> list[DoctorRow]:
         rows.append(wrong("images", f"no registry is set for the image of: {', '.join(unset)}", remedy))
     tags = {part: tag for part, image in images.items() if (tag := tag_of(image))}
     tag_texts = [f"{part} {tag}" for part, tag in tags.items()]
-    if len(set(tags.values())) > 1:
+    if len({tag for tag in tags.values() if RELEASE.match(tag)}) > 1:
         rows.append(wrong("images", f"the images are of several versions: {', '.join(tag_texts)}", remedy))
-    return rows or passed("images", f"of one version: {', '.join(tag_texts) or 'named by digest'}")
+    return rows or passed("images", f"tags: {', '.join(tag_texts) or 'none, named by digest'}")
 
 
 def tag_of(image: str) -> str:

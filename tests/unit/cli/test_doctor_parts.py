@@ -89,6 +89,15 @@ def test_images_of_several_versions_are_wrong(installed: Any) -> None:
     assert finding == "the images are of several versions: operator 0.2.0, launcher 0.2.0, agent 0.1.0"
 
 
+def test_tags_that_are_of_no_release_may_differ(installed: Any) -> None:
+    with_images(installed, "3f9a1c", "77be02")
+    assert rows_of(installed, check_images) == [("Ok", "tags: operator 3f9a1c, launcher 3f9a1c, agent 77be02", "")]
+    with_images(installed, "3f9a1c", "v0.1.0")
+    assert [state for state, *_ in rows_of(installed, check_images)] == ["Ok"]
+    with_images(installed, "v0.2.0-rc.1", "v0.1.0")
+    assert "several versions" in only_wrong(installed, check_images)[0]
+
+
 def test_the_checkers_image_counts_too(installed: Any) -> None:
     daemon = "/apis/apps/v1/namespaces/muster-check/daemonsets/muster-check"
     set_variable(installed, "MUSTER_CHECKER_NAMESPACE", "muster-check")
