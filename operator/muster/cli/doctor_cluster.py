@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from muster import __version__
+from muster.answers.text_parts import count
 from muster.api.base import GROUP, VERSION, ApiModel
 from muster.api.endedjob import EndedJob
 from muster.api.fleetpolicy import Enforcement, FleetPolicy, FleetPolicySpec
@@ -234,7 +235,9 @@ async def _right_rows(
     allowed = await asyncio.gather(*(_is_allowed(cluster, namespace, account, right) for _, right in needed))
     missing = [task_right for task_right, may in zip(needed, allowed, strict=True) if not may]
     if not missing:
-        return passed(check, f"service account {namespace}/{account} has the {len(needed)} rights that it needs")
+        return passed(
+            check, f"service account {namespace}/{account} has the {count(len(needed), 'right')} that it needs"
+        )
     first = dict(reversed(missing))  # right of each task
     texts = [f"{task} ({right.verb} {right.resource})" for task, right in reversed(first.items())]
     user = f"system:serviceaccount:{namespace}:{account}"

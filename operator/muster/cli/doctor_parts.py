@@ -307,7 +307,8 @@ async def check_policy(cluster: ClusterReader) -> list[DoctorRow]:
     policies = {decode.object_key(policy)[1]: policy for policy in await fleet_policies(cluster)}
     default, rows = policies.get("default"), []
     if default is None:
-        text = "there is no FleetPolicy default, so no job starts"
+        has_jobs = (await profile_of(cluster)).has_jobs
+        text = f"there is no FleetPolicy default, so {'no job starts' if has_jobs else 'the defaults apply'}"
         new = "kubectl create -f manifests/fleetpolicy.yaml"
         rows.append(wrong("policy", text, f"create it from a copy that was kept; for a new installation: {new}"))
     elif isinstance(default, Undecodable):

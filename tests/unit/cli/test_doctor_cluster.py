@@ -190,6 +190,11 @@ def test_the_manifests_give_agents_the_right_that_is_asked_about(installed: Any)
     assert {(right.resource, right.verb) for _, right in AGENT_RIGHTS} <= given
 
 
+def test_one_right_is_counted_as_one(installed: Any) -> None:
+    account = "service account muster-agent/muster-agent"
+    assert rows_of(installed, check_agent_rights) == [("Ok", f"{account} has the 1 right that it needs", "")]
+
+
 def test_a_right_that_agents_lack_is_wrong_where_there_are_agents(installed: Any) -> None:
     installed.put(REVIEWS, {"status": {"allowed": False}})
     finding, _ = only_wrong(installed, check_agent_rights)

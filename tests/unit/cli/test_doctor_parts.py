@@ -303,6 +303,12 @@ def policy_of(installed: Any) -> dict[str, Any]:
     return policy
 
 
+def test_without_jobs_a_missing_policy_keeps_none_from_starting(installed: Any) -> None:
+    set_variable(installed, "MUSTER_PROFILE", "observe")
+    installed.lists(POLICIES)
+    assert only_wrong(installed, check_policy)[0] == "there is no FleetPolicy default, so the defaults apply"
+
+
 def test_without_a_policy_no_job_starts(installed: Any) -> None:
     installed.lists(POLICIES)
     assert only_wrong(installed, check_policy) == (
