@@ -64,6 +64,7 @@ class Wrote:
         self.spec = stored.get("spec", {})
         self.offers: list[tuple[dict[str, Any], bool]] = []
         self.writes = self.errors = self.refused = 0
+        self.refused_seconds, self.problem = 0.0, ""
 
     def start(self) -> None:
         self._on_stored({"status": self._stored, "spec": self.spec})

@@ -165,3 +165,14 @@ def test_a_first_look_from_before_the_past_was_known_is_made_again(node: Any, ru
     agent = run(stored=stored())
     assert [item["kind"] for item in first_word(agent)["evidence"]] == [kinds.GPU_COUNT]
     wait_until_ready(agent)
+
+
+def test_an_agent_whose_requests_are_refused_for_long_is_not_ready(run: Any) -> None:
+    agent = run(thresholds={"ready.refused": 120.0})
+    wait_until_ready(agent)
+    agent.wrote.refused_seconds, agent.wrote.problem = 120.0, "403: no"
+    assert agent.agent.not_ready() == ""
+    agent.wrote.refused_seconds = 150.0
+    assert agent.agent.not_ready() == "the API server has refused all requests for 150 s: 403: no"
+    agent.wrote.refused_seconds = 0.0
+    assert agent.agent.not_ready() == ""

@@ -32,16 +32,20 @@ class Server:
     def read(self) -> dict[str, Any] | None:
         if self.away:
             raise ApiError("no answer: away")
+        self._refuse()
         self.reads += 1
         return {"status": self.status}
 
     def apply(self, status: dict[str, Any]) -> None:
         if self.away:
             raise ApiError("no answer: away")
-        if self.status_of_refusal:
-            raise ApiError("no", self.status_of_refusal)
+        self._refuse()
         self.status = status
         self.applied.append((self._clock.now - BEGIN, status))
+
+    def _refuse(self) -> None:
+        if self.status_of_refusal:
+            raise ApiError("no", self.status_of_refusal)
 
 
 class TimeIsUpError(Exception):
@@ -238,6 +242,27 @@ def test_what_the_api_server_refuses_is_counted_apart(
     simulation.run(writer, 5.0)
     assert writer.errors > 0
     assert writer.refused == (writer.errors if is_refusal else 0)
+
+
+def test_refusals_last_until_a_request_is_carried_out(server: Server, writer: Writer, simulation: Simulation) -> None:
+    seen: list[float] = []
+    simulation.at(1.0, lambda: setattr(server, "status_of_refusal", 403))
+    simulation.at(100.0, lambda: seen.append(writer.refused_seconds))  # nothing to write: the checks are refused
+    simulation.at(101.0, lambda: setattr(server, "away", True))
+    simulation.at(300.0, lambda: seen.append(writer.refused_seconds))
+    simulation.at(301.0, lambda: setattr(server, "status_of_refusal", 0))
+    simulation.at(302.0, lambda: setattr(server, "away", False))
+    simulation.run(writer, 400.0)
+    assert 60.0 < seen[0] <= seen[1] < 101.0
+    assert writer.refused_seconds == 0.0
+
+
+def test_a_server_that_is_away_refuses_nothing(server: Server, writer: Writer, simulation: Simulation) -> None:
+    simulation.at(1.0, lambda: setattr(server, "away", True))
+    simulation.at(2.0, lambda: writer.offer(status(1), urgent=True))
+    simulation.run(writer, 600.0)
+    assert writer.errors > 0
+    assert writer.refused_seconds == 0.0
 
 
 def test_an_object_that_somebody_deleted_is_made_again(server: Server, writer: Writer, simulation: Simulation) -> None:

@@ -158,6 +158,7 @@ class Wrote:
         self._urgent = False
         self._wanted: dict[str, Any] | None = None
         self.writes = self.errors = self.refused = 0
+        self.refused_seconds, self.problem = 0.0, ""
 
     def start(self) -> None:
         """What an earlier agent wrote has been read."""

@@ -160,11 +160,14 @@ class Agent:
         return turns and self._writer.is_alive() and self._ports.is_alive()
 
     def not_ready(self) -> str:
-        """Return why the agent's report proves nothing now; "" while it sees all of the node. Any thread may call
-        it."""
+        """Return why the agent's report proves nothing now; "" while it sees all of the node and may report it. Any
+        thread may call it."""
         missing = self._inspections.missing(self._monotonic())
         if missing:
             return f"not checked in the last {self._thresholds['ready.max_age']:.0f} s: {', '.join(missing)}"
+        refused_seconds = self._writer.refused_seconds
+        if refused_seconds > self._thresholds["ready.refused"]:
+            return f"the API server has refused all requests for {refused_seconds:.0f} s: {self._writer.problem}"
         return (
             ""
             if self._told is not None

@@ -58,6 +58,9 @@ TABLE: Mapping[str, Threshold] = {
     "ready.max_age": Threshold(
         60.0, "s", f"{_MUSTER}: the agent is Ready while NVML, ports and log were seen so lately", 5
     ),
+    "ready.refused": Threshold(
+        120.0, "s", f"{_MUSTER}: the API server may refuse requests for so long; a token may be renewed late", 5
+    ),
     "sysfs.deadline": Threshold(
         60.0, "s", f"{_MUSTER}: reading a network card's sysfs may wait for its firmware's commands to time out", 1
     ),

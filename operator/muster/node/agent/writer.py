@@ -67,9 +67,11 @@ class Writer:
         self._urgent = False
         self._failures = 0
         self._looked = 0.0
+        self._first_refused: float | None = None
         self.writes = 0
         self.errors = 0
         self.refused = 0  # errors that are refusals
+        self.refused_seconds = 0.0  # from the first refusal to the newest, since a request was last carried out
         self.problem = ""
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
 
@@ -93,10 +95,9 @@ class Writer:
             self._sleep(self._backoff())
         while True:
             status = self._next()
-            if status is None:
-                self._try(self._check_object)
-            elif not self._try(partial(self._write, status)):
-                self._put_back(status)
+            if not self._try(self._check_object if status is None else partial(self._write, status)):
+                if status is not None:
+                    self._put_back(status)
                 self._sleep(self._backoff())
 
     def _next(self) -> dict[str, Any] | None:
@@ -124,8 +125,9 @@ class Writer:
             act()
         except ApiError as error:
             self.errors += 1
-            self.refused += error.is_refusal
             self._failures += 1
+            if error.is_refusal:
+                self._note_refusal()
             if str(error) != self.problem:
                 self.problem = str(error)
                 log("no word with the API server; trying again", problem=self.problem)
@@ -133,7 +135,16 @@ class Writer:
         if self.problem:
             log("the API server answers again")
         self.problem, self._failures = "", 0
+        self._first_refused, self.refused_seconds = None, 0.0
         return True
+
+    def _note_refusal(self) -> None:
+        """Count a refusal; only these prove that the agent may not report, an API server that is away does not."""
+        now = self._monotonic()
+        if self._first_refused is None:
+            self._first_refused = now
+        self.refused += 1
+        self.refused_seconds = now - self._first_refused
 
     def _read(self) -> None:
         stored = self._client.read()
@@ -149,11 +160,11 @@ class Writer:
 
     def _check_object(self) -> None:
         """Check whether the object still exists: it may have been deleted."""
-        self._looked = self._monotonic()
         stored = self._client.read()
         if self._last_written is not None and not ((stored or {}).get("status") or {}).get("agent"):
-            self._pace.wrote(self._looked, urgent=True)
+            self._pace.wrote(self._monotonic(), urgent=True)
             self._write(self._last_written)
+        self._looked = self._monotonic()
 
     def _backoff(self) -> float:
         longest = min(_MAX_BACKOFF_SECONDS, 0.5 * 2.0 ** min(self._failures, 10))
