@@ -19,6 +19,7 @@ import pytest
 from pydantic import ValidationError
 
 from muster.api.fleetpolicy import FleetPolicySpec
+from muster.api.installation import InstallationProfile
 from muster.health import assess, breaker, orders
 from muster.health.node_decision import DEFAULTS, Plain, node_input
 from muster.health.node_world import NodeWorld
@@ -79,8 +80,8 @@ class Recorder:
     def begin(self) -> None:
         from_policy, plain_assess, rule = Rules.from_policy, assess.assess, breaker.rule
 
-        def noted(policy: FleetPolicySpec) -> Rules:
-            rules = from_policy(policy)
+        def noted(policy: FleetPolicySpec, profile: InstallationProfile = InstallationProfile.JOBS) -> Rules:
+            rules = from_policy(policy, profile)
             self._policies[id(rules)] = rules, policy
             return rules
 

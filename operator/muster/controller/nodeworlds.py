@@ -57,7 +57,7 @@ class NodeWorlds:
         self._repairs: Mapping[str, RepairStatus] | None = None  # None: requests have not been read yet
         self._faded: dict[str, float] = {}  # nodes whose quarantine would be over -> since when that is seen
         self.policy = FleetPolicySpec()
-        self.rules = Rules.from_policy(self.policy)
+        self.rules = Rules.from_policy(self.policy, cluster.profile)
 
     def world_of(self, name: str, now: datetime) -> NodeWorld | None:
         """All that is known of a node; None for one that is gone, or whose record cannot be read.
@@ -124,7 +124,7 @@ class NodeWorlds:
         policy = self._cluster.fleet.policy
         if policy == self.policy:
             return False
-        self.policy, self.rules = policy, Rules.from_policy(policy)
+        self.policy, self.rules = policy, Rules.from_policy(policy, self._cluster.profile)
         self._engine.node_index.rebuild(self._cluster.fleet)
         for name in self._cluster.fleet.nodes:  # which resource the accelerators are may have changed
             self._agents.note(name)

@@ -22,6 +22,7 @@ from muster.api.fleetpolicy import (
     Quarantine,
     SourceName,
 )
+from muster.api.installation import InstallationProfile
 from muster.api.nodehealth import SUBJECT_LENGTH, Finding, RecommendedAction, Severity
 from muster.api.preflight import Profile
 from muster.health.budgets import OF_FLEET, Budgets, budgets_by_entry
@@ -1116,6 +1117,7 @@ class Rules:
         ignored_ports: the network ports that are left out.
         enforcement_path: the field of the FleetPolicy that sets the enforcement.
         observed_path: the part of the FleetPolicy that sets the observed reasons.
+        profile: of the installation, by which the FleetPolicy is bounded.
     """
 
     enforcement: Enforcement
@@ -1137,12 +1139,13 @@ class Rules:
     ignored_ports: IgnoredPortFilter = IgnoredPortFilter()
     enforcement_path: str = "spec.health.enforcement"
     observed_path: str = "spec.health"
+    profile: InstallationProfile = InstallationProfile.JOBS
     _of_entries: Mapping[str, "Rules"] = field(default_factory=dict)
     _known: dict[tuple[str, str], tuple[_Exact, ...]] = field(default_factory=dict, compare=False)
 
     @classmethod
-    def from_policy(cls, policy: FleetPolicySpec) -> "Rules":
-        """Return the rules of a FleetPolicy; its contradictions are in `problems`."""
+    def from_policy(cls, policy: FleetPolicySpec, profile: InstallationProfile = InstallationProfile.JOBS) -> "Rules":
+        """Return the rules of a FleetPolicy as far as a profile carries it out; contradictions are in `problems`."""
         health = policy.health
         off = {source.name for source in health.sources if not source.enabled}
         rows = [row for row in ROWS if row.source not in off] + [_row_of(rule) for rule in health.rules]
@@ -1170,13 +1173,14 @@ class Rules:
             | {_source_of(rule) for rule in health.rules if rule.observe_only},
             observed_reasons=frozenset(health.observed_reasons),
             ignored_ports=IgnoredPortFilter.from_policy(health.ignored_ports),
+            profile=profile,
         )
         of_entries = {
             pool.name: replace(fleet._with(pool.name, pool.health), budgets=budgets[pool.name])
             for pool in policy.pools
             if pool.health is not None
         }
-        idle = _idle_budgets([fleet, *of_entries.values()])
+        idle = _idle_budgets([fleet, *of_entries.values()]) if profile.acts_on_nodes else ()
         return replace(fleet, _of_entries=of_entries, problems=(*idle, *fleet.problems))
 
     def _with(self, entry: str, health: PoolHealth) -> "Rules":
@@ -1190,6 +1194,13 @@ class Rules:
         if health.observed_reasons is not None:
             rules = replace(rules, observed_reasons=frozenset(health.observed_reasons), observed_path=path)
         return rules
+
+    @property
+    def why_observed(self) -> str:
+        """What has Muster only observe these nodes, where the enforcement is Observe."""
+        if not self.profile.acts_on_nodes:
+            return f"Muster is installed with profile {self.profile}"
+        return f"{self.enforcement_path} of the FleetPolicy is Observe"
 
     def of_pool(self, pool: str) -> "Rules":
         """Return the rules for the nodes of a pool, by its name as `muster.health.pools.budget_pool_of` returns it."""

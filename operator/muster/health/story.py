@@ -86,7 +86,7 @@ def effect_text(order: Order, rules: Rules) -> str:
         path = rules.observed_path if reason in rules.observed_reasons else "spec.health"
         return _cut(f"nothing: {path} of the FleetPolicy only observes {reason}", EFFECT_LENGTH)
     if rules.enforcement is Enforcement.OBSERVE and not effect.avoid:
-        return _cut(f"nothing: {rules.enforcement_path} of the FleetPolicy is Observe", EFFECT_LENGTH)
+        return _cut(f"nothing: {rules.why_observed}", EFFECT_LENGTH)
     if ruling.act is Act.HOLD:
         stay = "running jobs stay" if effect.evacuate is Evacuate.NO else _EVACUATES[effect.evacuate]
         used = "given work only where no other node is left" if effect.last_choice else "excluded from placement"
@@ -146,7 +146,7 @@ def observed_effect_text(would: ObservedEffect, rules: Rules) -> str:
     if would.state is VerdictState.SUSPECT:
         then = "and be used after other nodes that are as near"
     elif rules.enforcement is Enforcement.OBSERVE:
-        then = f"and Muster would do nothing, because {rules.enforcement_path} is Observe"
+        then = f"and Muster would do nothing, because {rules.why_observed}"
     elif would.in_charge:
         then = (
             f"and be left to {would.in_charge}: excluded from placement; {_WOULD_EVACUATE[Evacuate.AFTER_CHECKPOINT]}"

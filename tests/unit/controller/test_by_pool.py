@@ -105,6 +105,8 @@ async def test_a_profile_that_observes_taints_in_no_pool() -> None:
     await stage.look()
     assert stage.tainted() == set()
     assert stage.cluster.fleet.exclusion("a") is None
+    assert stage.status("a")["effect"] == "nothing: Muster is installed with profile observe"
+    assert "Muster: nothing: Muster is installed with profile observe" in dict(stage.told.texts)["a"]
 
 
 async def test_a_refused_taint_names_the_field_that_asks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:

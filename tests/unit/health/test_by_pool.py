@@ -9,6 +9,7 @@ from tests.unit.health.builders import NOW, Stored, after, evidence, facts, heal
 from tests.unit.health.pools import BY_POOL, GPU_POOL, SMALL_POOL, WATCHED_POOL, acts
 
 from muster.api.fleetpolicy import Enforcement, FleetPolicySpec
+from muster.api.installation import InstallationProfile
 from muster.api.nodehealth import HealthIncident, VerdictState
 from muster.health import maintenance
 from muster.health.assess import assess
@@ -330,6 +331,11 @@ class TestProblems:
         remedy = ": set enforcement to Jobs or Nodes, or remove the budgets"
         named = Rules.from_policy(policy(health, **pools)).problems
         assert [problem.removesuffix(remedy) for problem in named] == problems
+
+    def test_budgets_wait_for_a_profile_that_acts(self) -> None:
+        observe = InstallationProfile.OBSERVE
+        asked = policy({"enforcement": "Nodes", **LOOSE}, a={"enforcement": "Nodes", **LOOSE})
+        assert Rules.from_policy(observe.bounded(asked), observe).problems == ()
 
 
 def test_a_policy_without_health_by_pool_is_that_of_the_fleet() -> None:
