@@ -80,7 +80,11 @@ class Settings:
         profile = InstallationProfile(_choice(environment, "MUSTER_PROFILE", tuple(reversed(InstallationProfile))))
         image = environment.get("MUSTER_LAUNCHER_IMAGE", "")
         if profile.has_jobs and not image:
-            raise SystemExit("MUSTER_LAUNCHER_IMAGE is not set: name the image that `make images` builds as launcher.")
+            raise SystemExit(
+                f"MUSTER_LAUNCHER_IMAGE is not set, and with MUSTER_PROFILE={profile} Muster runs TrainingJobs: apply "
+                "manifests/overlays/default, or add components/jobs to your overlay, after components/health and "
+                "components/burn-in: they set the profile, the image and the roles."
+            )
         checkers = environment.get("MUSTER_CHECKER_NAMESPACE", "") if profile.has_tests else ""
         if profile.has_tests and not profile.has_jobs and not checkers:
             raise SystemExit(

@@ -314,7 +314,7 @@ def test_a_profile_needs_what_it_does() -> None:
     def settings(**more: str) -> Settings:
         return Settings.from_environment({f"MUSTER_{name}": value for name, value in more.items()})
 
-    with pytest.raises(SystemExit, match="MUSTER_LAUNCHER_IMAGE is not set"):
+    with pytest.raises(SystemExit, match="=jobs Muster runs TrainingJobs: apply manifests/overlays/default, or add "):
         settings()
     assert settings(LAUNCHER_IMAGE="it").profile is InstallationProfile.JOBS
     for profile in ("observe", "health"):
