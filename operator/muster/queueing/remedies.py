@@ -75,12 +75,22 @@ def _of_limit(job: TrainingJob, over: OverLimit) -> Iterator[str]:
             if now > over.needs
             else ""
         )
-    yield f"{raised} {now} (kubectl edit fleetpolicy default){later}{rest}"
+    yield f"{raised} {now} ({_limit_command(over, now)}){later}{rest}"
     room = over.limit - (over.held + kept if over.ever else 0)
     lower = room - (over.needs - job.spec.nodes)
     lower -= lower % (job.spec.placement.segment_size or 1)
     if lower > 0 and not over.is_replacement and (over.fits or not over.ever):
         yield f"lower spec.nodes to {lower} {_AGAIN}"
+
+
+def _limit_command(over: OverLimit, nodes: int) -> str:
+    """The command that raises a limit. A limit of 0 is mostly that of a namespace that is not listed."""
+    edit = "kubectl edit fleetpolicy default"
+    if over.limit:
+        return edit
+    limit = f'{{"namespace":"{over.namespace}","nodes":{nodes}}}'
+    patch = f'[{{"op":"add","path":"/spec/queueing/limits/-","value":{limit}}}]'
+    return f"kubectl patch fleetpolicy default --type=json -p '{patch}', or where spec.queueing.limits has it, {edit}"
 
 
 def _of_quota(job: TrainingJob, over: OverQuota) -> Iterator[str]:
