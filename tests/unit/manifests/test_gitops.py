@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,14 @@ def test_a_message_says_the_state_and_what_the_operator_says(name: str, jobs: di
     word, _, said = argo_health(job.manifest)[1].partition(": ")
     assert word == job.word
     assert said in {condition["message"] for condition in job.manifest["status"]["conditions"]} - {""}
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_a_job_whose_state_is_missing_is_shown_by_its_conditions(name: str, jobs: dict[str, RecordedJob]) -> None:
+    manifest = deepcopy(jobs[name].manifest)
+    told = argo_health(manifest)[1].partition(": ")[2]
+    del manifest["status"]["state"]
+    assert argo_health(manifest)[1] == f": {told}"
 
 
 def test_a_degraded_job_has_the_message_of_kstatus(jobs: dict[str, RecordedJob]) -> None:
