@@ -127,7 +127,7 @@ def _first_report(world: JobWorld, record: GangSpec, reports: Sequence[Corruptio
 
 
 def _extended_report(previous: Corruption, reports: Sequence[CorruptionReport]) -> Corruption:
-    """Return the report on record after other ranks of the attempt have reported, with the earliest suspect step.
+    """Return the report on record after other ranks have reported, with the earliest suspect step.
 
     Args:
         previous: on record.

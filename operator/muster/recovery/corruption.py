@@ -161,12 +161,13 @@ def _report_of_rank(speaker: tuple[str, str, str], attempt: int, rank: RankRepor
 
 
 def _is_new(recorded: Corruption | None, report: CorruptionReport) -> bool:
-    if recorded is None or report.attempt > recorded.attempt:
+    if recorded is None:
         return True
-    # What another rank of the same attempt says later may reach further back.
+    if not recorded.open:
+        return report.attempt > recorded.attempt
+    # Until the ranks start again, reports are about what is on record: one that reaches further back counts.
     return (
-        report.attempt == recorded.attempt
-        and recorded.open
+        report.attempt >= recorded.attempt
         and report.beyond is not None
         and report.beyond < recorded.suspect_beyond_step
     )

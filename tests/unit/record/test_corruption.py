@@ -62,6 +62,8 @@ def stopped(here: Scene, *steps: int, stamps: tuple[int, ...] | None = None) -> 
     return here
 
 
+OPEN = Corruption(attempt=1, time=at(0), reason=NON_FINITE_LOSS, found_at=24, suspect_beyond_step=23)
+"""A report of attempt 1 after which no rank has started yet."""
 SPENT = [an_incident(step=24, resumed_step=20, settled=True) for _ in range(3)]
 
 
@@ -208,6 +210,25 @@ class TestTheWord:
             assert (here.record.attempt, here.record.corruption.suspect_beyond_step) == (attempt + 1, step - 1)
             assert [incident.fault_class for incident in here.record.incidents] == [FaultClass.APPLICATION]
             assert here.record.hold_until is None
+
+    @pytest.mark.parametrize(("good", "beyond"), [(None, 23), (12, 12)], ids=["names no step", "reaches further back"])
+    def test_a_report_of_a_later_attempt_only_ever_reaches_further_back(self, good: int | None, beyond: int) -> None:
+        """No rank has run since the report on record, so that it is one that a launcher makes up."""
+        here = scene().gang(3, go=False, incidents=[an_incident(step=24, settled=True)], corruption=OPEN)
+        assert here.record is not None
+        members = [m.model_copy(update={"pod_uid": here.uid(m.index)}) for m in here.record.members]
+        here.record = here.record.model_copy(update={"members": members})
+        code = None if good is not None else CORRUPTION_EXIT_CODE
+        reason = NON_FINITE_LOSS if good is not None else ""
+        said = RankReport(1, 0, alive=False, exit_code=code, corruption=reason, last_good=good)
+        here.all(idle(3)).launcher(1, idle(3, previous_attempt=2, previous_ranks=(said,)))
+        for _ in range(3):
+            plan = decide(here.but(leader_age_seconds=1.0).world(), SETTINGS)
+            here.record = settled(spec_of(plan)) if plan.commits else here.record
+            assert here.record is not None
+        assert here.record.corruption is not None
+        assert here.record.corruption.suspect_beyond_step == beyond
+        assert here.record.attempt == (3 if good is None else 4)
 
     @pytest.mark.parametrize(
         ("fell", "count"),
