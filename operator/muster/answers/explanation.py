@@ -31,7 +31,8 @@ ENDED = frozenset({"Succeeded", "Failed"})
 # Next steps by state, with the names in braces of `Reason.next`.
 NEXT_BY_STATE: Mapping[str, Sequence[str]] = {
     "": (
-        "is the operator running? kubectl -n muster-system get pods -l app.kubernetes.io/name=muster",
+        "is the operator running, or is Muster installed with a profile that runs no jobs? "
+        "kubectl -n muster-system get pods -l app.kubernetes.io/name=muster",
         f"what does it say? {OPERATOR_LOGS}",
     ),
     "Failed": (

@@ -138,7 +138,7 @@ def _why(job: TrainingJob, message: str, now: datetime) -> str:
     if still is not None:
         return f"no step for {duration((now - still).total_seconds())}"
     if not status.state:
-        return "no operator has looked at it yet"
+        return "no operator has looked at it yet, or Muster is installed with a profile that runs no jobs"
     if status.state in TRAINS or status.state == "Succeeded":
         concerns = status.checkpoint.concerns if status.checkpoint and status.state in TRAINS else []
         messages = [*(warning.message for warning in status.warnings), *(concern.message for concern in concerns)]

@@ -7,6 +7,7 @@ Tests: tests/unit/cli/test_status.py.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -16,11 +17,13 @@ from muster.answers.health import HealthRow, health_row
 from muster.answers.lists import items, listed
 from muster.answers.roles import FLEET_ROLE, VIEW_ROLE
 from muster.api.gang import Gang, GangSpec
+from muster.api.installation import InstallationProfile
 from muster.api.nodehealth import NodeHealth
 from muster.api.trainingjob import TrainingJob
+from muster.cli.doctor_rows import ClusterReader, UnreadableError, profile_of
 from muster.kube import decode, paths
 from muster.kube.decode import Undecodable
-from muster.kube.errors import Forbidden, NotFound
+from muster.kube.errors import ApiError, Forbidden, NotFound
 from muster.world.names import gang_name
 from muster.world.views import JOB_UID_LABEL, PodView
 
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
 
 # So many nodes are read one by one; of more the whole list is read.
 SINGLE_NODES = 16
+WAIT_FOR_AN_OPERATOR = frozenset({"", "Pending"})
+"""States in which a job without nodes stays for ever where the profile runs no jobs."""
 
 
 class _Meta(msgspec.Struct):
@@ -122,3 +127,20 @@ async def _health(client: "Client", name: str) -> bytes | None:
         if error.details.get("name") == name:
             return None
         raise
+
+
+async def profile_notes(session: "Session", states: Iterable[str]) -> list[str]:
+    """Return a note where jobs in some of these states wait for a profile that runs jobs.
+
+    There is none where the user may not read the profile: few may.
+    """
+    if WAIT_FOR_AN_OPERATOR.isdisjoint(states):
+        return []
+    with contextlib.suppress(ApiError, UnreadableError):
+        profile = await profile_of(ClusterReader(session.client))
+        if not profile.has_jobs:
+            return [
+                f"Muster is installed with profile {profile}, which runs no jobs: ask an administrator for profile "
+                f"{InstallationProfile.JOBS} (docs/profiles.md)"
+            ]
+    return []

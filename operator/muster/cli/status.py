@@ -15,7 +15,7 @@ from muster.answers.jobstatus import JobStatusView, WorkerRow, job_status
 from muster.api.trainingjob import Waiting
 from muster.cli import burnin, show
 from muster.cli.jobs import REPAIRS, events_of, read_job, status_time
-from muster.cli.reading import healths_of, pods_of, record_of
+from muster.cli.reading import healths_of, pods_of, profile_notes, record_of
 from muster.cli.session import (
     ContextOption,
     JobArgument,
@@ -73,8 +73,11 @@ async def find(session: Session, name: str) -> JobStatusView:
         ApiError: the API server did not answer as it should.
     """
     data, job = await read_job(session, name)
-    (record, unread), (pods, hidden), events = await asyncio.gather(
-        record_of(session, job), pods_of(session, job), events_of(session, job.metadata.uid)
+    (record, unread), (pods, hidden), events, profile = await asyncio.gather(
+        record_of(session, job),
+        pods_of(session, job),
+        events_of(session, job.metadata.uid),
+        profile_notes(session, [job.status.state]),
     )
     nodes = [member.node for member in record.members] if record else job.status.nodes
     healths, unknown = await healths_of(session, nodes)
@@ -84,7 +87,7 @@ async def find(session: Session, name: str) -> JobStatusView:
         pods=pods,
         healths=healths,
         now=session.now(),
-        notes=[*unread, *hidden, *unknown],
+        notes=[*profile, *unread, *hidden, *unknown],
         events=events,
         written=status_time(data),
     )

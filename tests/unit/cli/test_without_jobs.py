@@ -5,11 +5,15 @@ from collections.abc import Callable
 
 import pytest
 from tests.unit.cli.conftest import Api
+from tests.unit.cli.installing import a_job
+from tests.unit.cli.test_status import EVENTS, PODS
 from typer.testing import Result
 
 from muster.answers.without_jobs import WITHOUT_JOBS
 from muster.kube.errors import Forbidden
 
+OPERATOR = "/apis/apps/v1/namespaces/muster-system/deployments/muster"
+RUNS_NONE = "note: Muster is installed with profile health, which runs no jobs: ask an administrator for profile jobs"
 Command = Callable[..., Result]
 GROUP = "/apis/muster.dev/v1alpha1"
 
@@ -76,6 +80,25 @@ def test_nodes_are_shown_as_ever(observing: Api, command: Command) -> None:
     result = command("nodes")
     assert (result.exit_code, result.stderr) == (0, "")
     assert "TrainingJob" not in result.stdout
+
+
+@pytest.mark.parametrize("state", ["", "Pending", "Suspended"])
+@pytest.mark.parametrize("profile", ["health", "jobs", None])
+def test_where_the_profile_runs_no_jobs_a_job_that_waits_says_so(
+    api: Api, command: Command, state: str, profile: str | None
+) -> None:
+    api.put(f"{GROUP}/namespaces/team-a/trainingjobs/llama", a_job("llama", state, ""))
+    for path in (PODS, EVENTS):
+        api.lists(path)
+    container = {"name": "operator", "env": [{"name": "MUSTER_PROFILE", "value": profile or "health"}]}
+    api.put(OPERATOR, {"spec": {"template": {"spec": {"containers": [container]}}}})
+    if profile is None:
+        api.errors[OPERATOR] = Forbidden(403, "Forbidden", "no right")
+    result = command("status", "llama")
+    text = " ".join(result.stdout.split())
+    assert result.exit_code == 0, result.stderr
+    assert (RUNS_NONE in text) == (profile == "health" and state != "Suspended")
+    assert ("installed with a profile that runs no jobs" in text) == (state == "")
 
 
 def test_where_the_kinds_cannot_be_read_the_first_error_is_shown(observing: Api, command: Command) -> None:
