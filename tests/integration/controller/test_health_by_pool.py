@@ -11,8 +11,8 @@ OBSERVED = "nothing: spec.pools[b].health.enforcement of the FleetPolicy is Obse
 
 
 def pool(block: str, enforcement: str) -> Object:
-    """A pool of the nodes that were added with this prefix."""
-    return {"name": block, "nodeSelector": {BLOCK: block}, "health": {"enforcement": enforcement}}
+    """A pool of the nodes that were added with this prefix, of which any number may be taken out."""
+    return {"name": block, "nodeSelector": {BLOCK: block}, "health": {"enforcement": enforcement, "budgets": []}}
 
 
 async def test_a_fault_is_tainted_in_one_pool_and_reported_in_another(scene: Scene) -> None:
