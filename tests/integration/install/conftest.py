@@ -202,6 +202,7 @@ class Installation:
         """Apply the overlay alone, beside definitions and FleetPolicy that are there."""
         self.kubectl("apply", "-k", str(OVERLAY))
         _wait_until(self._takes_jobs, "the API server knows the FleetPolicy by which it admits jobs")
+        _wait_until(self._has_policies, "the API server obeys the policies")
         self.await_operator_pods()
 
     def await_operator_pods(self) -> None:
@@ -229,6 +230,24 @@ class Installation:
     def _takes_jobs(self) -> bool:
         path = f"{PATHS['trainingjob']}/namespaces/default/trainingjobs"
         return self.api.would_create(path, a_job("asked", "default"))
+
+    def _has_policies(self) -> bool:
+        """Whether what each of two policies forbids the operator is refused by it; roles may be younger than they."""
+        operator = Api(self.control_plane.server, self.token("muster", NAMESPACE), self.control_plane.pki.ca)
+        metadata = {"name": "asked"}
+        questions = {
+            "muster-operator": (f"/api/v1/namespaces/{NAMESPACE}/configmaps", {"metadata": metadata}),
+            "muster-records": (
+                f"{PATHS['nodehealth']}/nodehealths",
+                {
+                    "apiVersion": "muster.dev/v1alpha1",
+                    "kind": "NodeHealth",
+                    "metadata": metadata,
+                    "spec": {"override": {"decision": "Cordon", "reason": "asked", "time": "2026-01-31T12:00:00Z"}},
+                },
+            ),
+        }
+        return all(policy in _refusal(operator, *question) for policy, question in questions.items())
 
     def open_fleet(self) -> None:
         """Have a FleetPolicy by which every namespace trains, and which says nothing else."""
@@ -358,6 +377,15 @@ def overlay() -> Path:
 def definitions() -> Path:
     """What a user applies before, and what outlives it."""
     return DEFINITIONS
+
+
+def _refusal(user: Api, path: str, body: dict[str, Any]) -> str:
+    """What the API server answers a user whose object it does not take in a dry run; "": it takes it."""
+    try:
+        user.create(f"{path}?dryRun=All", body)
+    except ApiError as error:
+        return str(error)
+    return ""
 
 
 @contextlib.contextmanager
