@@ -46,7 +46,7 @@ from muster.cli.errors import one_line
 from muster.health.silence import AGENT_SILENT
 from muster.kube import decode, paths
 from muster.kube.decode import Undecodable
-from muster.queueing.enabling import NOT_ENABLED
+from muster.queueing.enabling import NOT_ENABLED, add_limit_command
 
 RELEASE = re.compile(r"v?\d+\.\d+\.\d+")
 """How the tag of a release begins; other tags, such as digests of the content, always differ between images."""
@@ -406,8 +406,7 @@ def _namespace_rows(policy: FleetPolicySpec, labels: Mapping[str, Mapping[str, s
 
 
 def _limit_command(namespace: str) -> str:
-    patch = f'[{{"op":"add","path":"/spec/queueing/limits/-","value":{{"namespace":"{namespace}","nodes":8}}}}]'
-    return f"set a limit: kubectl patch fleetpolicy default --type=json -p '{patch}'"
+    return f"set a limit: {add_limit_command(namespace, 8)}"
 
 
 async def check_waiting_jobs(cluster: ClusterReader) -> list[DoctorRow]:

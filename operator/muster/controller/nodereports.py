@@ -16,8 +16,8 @@ from muster.health.pools import entry_of
 from muster.health.verdict_index import NodeIndex
 from muster.kube.decode import Undecodable
 from muster.kube.events import NORMAL, WARNING, EventRecorder, Regarding
+from muster.recovery.words import names_in_note
 
-MAX_NAMES = 8
 _YIELDS = ""  # no cause: what others claim
 
 log = structlog.get_logger()
@@ -176,11 +176,11 @@ class NodeReports:
             nodes = sorted(node for node, held_by in holders.items() if not jobs.isdisjoint(held_by))
             text = (
                 f"FleetPolicy default: spec.scope.nodeSelector leaves out nodes of {len(jobs)} "
-                f"job{'s' if len(jobs) > 1 else ''} ({_first(nodes)}). Workers go on there, and new ones come to other "
-                "nodes. The operator's log names the jobs."
+                f"job{'s' if len(jobs) > 1 else ''} ({names_in_note(nodes)}). Workers go on there, and new ones come "
+                "to other nodes. The operator's log names the jobs."
             )
             names = sorted(map(fleet.name_of, jobs))
-            log.warning("jobs outside the scope", jobs=_first(names), message=text)
+            log.warning("jobs outside the scope", jobs=names_in_note(names), message=text)
             record_policy_event(self._cluster, self._events, WARNING, "JobsOutsideScope", text)
 
     def policy(self) -> None:
@@ -212,8 +212,3 @@ class NodeReports:
             log.warning("the FleetPolicy asks for a part that is not installed", message=text)
             record_policy_event(self._cluster, self._events, WARNING, "PartNotInstalled", text)
         self._policy_unmet = text
-
-
-def _first(names: Sequence[str]) -> str:
-    more = len(names) - MAX_NAMES
-    return ", ".join(names[:MAX_NAMES]) + (f" and {more} more" if more > 0 else "")

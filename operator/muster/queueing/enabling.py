@@ -89,3 +89,9 @@ def _requirement(requirement: LabelRequirement) -> str:
     if requirement.values:
         return f"{requirement.key} {requirement.operator.lower()} ({','.join(requirement.values)})"
     return f"{'' if requirement.operator is LabelOperator.EXISTS else '!'}{requirement.key}"
+
+
+def add_limit_command(namespace: str, nodes: int) -> str:
+    """Return the command that gives a namespace a limit of nodes that has none in `spec.queueing.limits`."""
+    patch = f'[{{"op":"add","path":"/spec/queueing/limits/-","value":{{"namespace":"{namespace}","nodes":{nodes}}}}}]'
+    return f"kubectl patch fleetpolicy default --type=json -p '{patch}'"

@@ -11,7 +11,7 @@ from itertools import islice
 
 from muster.api.trainingjob import TrainingJob
 from muster.placement.names import OTHERS, PODS_OF_OTHERS
-from muster.queueing.enabling import NotEnabled
+from muster.queueing.enabling import NotEnabled, add_limit_command
 from muster.queueing.limits import OverLimit
 from muster.queueing.phrases import nodes_text, verb_for
 from muster.queueing.queue import Behind
@@ -88,9 +88,7 @@ def _limit_command(over: OverLimit, nodes: int) -> str:
     edit = "kubectl edit fleetpolicy default"
     if over.limit:
         return edit
-    limit = f'{{"namespace":"{over.namespace}","nodes":{nodes}}}'
-    patch = f'[{{"op":"add","path":"/spec/queueing/limits/-","value":{limit}}}]'
-    return f"kubectl patch fleetpolicy default --type=json -p '{patch}', or where spec.queueing.limits has it, {edit}"
+    return f"{add_limit_command(over.namespace, nodes)}, or where spec.queueing.limits has it, {edit}"
 
 
 def _of_quota(job: TrainingJob, over: OverQuota) -> Iterator[str]:
