@@ -293,6 +293,18 @@ class Bed:
         # What has ended again and again is started anew by its kubelet after five minutes.
         self.rolled_out("deployment/muster", SYSTEM_NAMESPACE, 420)
         wait_until("a leader", self.leader)
+        wait_until("the API server to find what its policies refer to", self._policies_have_parameters)
+
+    def _policies_have_parameters(self) -> bool:
+        """Whether a TrainingJob is judged. An API server that has just started may not know the kind FleetPolicy yet;
+        it then refuses every job, and looks again after half a minute."""
+        spec = {"nodes": 1, "template": {"spec": {"containers": [{"name": "trainer", "image": "none"}]}}}
+        job = {"apiVersion": "muster.dev/v1alpha1", "kind": "TrainingJob", "metadata": {"name": "none"}, "spec": spec}
+        try:
+            self.kubectl("create", "--dry-run=server", "-f", "-", "--namespace=default", stdin=json.dumps(job))
+        except KubectlError as error:
+            return "paramKind" not in str(error)
+        return True
 
     def _overlay(self, default: Path, images: Mapping[str, str]) -> str:
         base = os.path.relpath(default, self._overlay_folder)
