@@ -189,7 +189,7 @@ def _enrol(bed: Bed, nodes: Sequence[str], folder: Path) -> None:
     bed.apply([each for each in documents(base / "agent.yaml") if each["kind"] == "Namespace"])
     for name in ("agent-rbac.yaml", "agent-admission.yaml"):
         bed.apply(documents(base / name))
-    enrol(bed, _AGENTS, "muster/operator:bench", nodes, folder)
+    enrol(bed, _AGENTS, "muster/agent:bench", nodes, folder)
 
 
 def _run(ward: Ward, sick: Sequence[Sick], health: Object, tainted: int, share: Share | None = None) -> Outcome:

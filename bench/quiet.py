@@ -248,7 +248,7 @@ def _make_one(connection: Connection, name: str, node: Object) -> None:
         "nodeName": name,
         "serviceAccountName": _AGENTS,
         "automountServiceAccountToken": False,
-        "containers": [{"name": "agent", "image": "muster/operator:bench"}],
+        "containers": [{"name": "agent", "image": "muster/agent:bench"}],
     }
     metadata = {"name": f"{_AGENTS}-{name}", "labels": {"app.kubernetes.io/name": "muster-agent"}}
     pods = f"/api/v1/namespaces/{_AGENTS}/pods"

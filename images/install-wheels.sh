@@ -1,14 +1,14 @@
 #!/bin/sh
 # Installs the Python packages that a lock names (requirements with hashes) while an image is built, and removes pip
-# again. Wheels come from build/images/wheels/ of the build context where `make images` has put them, else from pip's
-# index. A stage of its own for pip would be more usual, but comparing the files copied out of it costs more than all
+# again. Wheels come from build/images/wheels/NAME/ of the build context where `make images` has put them (NAME.txt is
+# the lock), else from pip's index. A stage of its own for pip would be more usual, but comparing the files copied out of it costs more than all
 # the rest of a rebuild. A package that is published as source alone, and builds with setuptools, may be named.
 # Usage in a Dockerfile: RUN --mount=type=bind,target=/context sh /context/images/install-wheels.sh LOCK TARGET [SOURCE]
 set -eu
 lock=$1
 target=$2
 source=${3:-}
-wheels=/context/build/images/wheels
+wheels=/context/build/images/wheels/$(basename "$lock" .txt)
 scratch=$(mktemp -d)
 
 installed() { dpkg-query --show --showformat='${Package}\n' | sort; }

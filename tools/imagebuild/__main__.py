@@ -82,7 +82,8 @@ def add_downloads(image: plan.Image, context: Path) -> None:
     """Put packages and wheels into the context, and beside it in build/images for builds with another builder."""
     downloads = {f"debs/{package}": fetch.debian_packages(package) for package in image.packages}
     if image.lock:
-        downloads["wheels"] = fetch.python_wheels(context / image.lock, REPOSITORY, image.built)
+        lock = context / image.lock
+        downloads[f"wheels/{lock.stem}"] = fetch.python_wheels(lock, REPOSITORY, image.built)
     for place, source in downloads.items():
         for root in (context, REPOSITORY):
             link_folder(source, root / "build/images" / place)

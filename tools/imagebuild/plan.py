@@ -55,6 +55,21 @@ IMAGES = (
         lock="requirements/operator.txt",
     ),
     Image(
+        "agent",
+        "muster/agent",
+        "images/agent/Dockerfile",
+        (
+            "requirements/agent.txt",
+            "operator/muster/__init__.py",
+            "operator/muster/serve.py",
+            "operator/muster/node/__init__.py",
+            "operator/muster/node/log.py",
+            "operator/muster/node/agent",
+        ),
+        ("python3", "python3-venv"),
+        lock="requirements/agent.txt",
+    ),
+    Image(
         "launcher",
         "muster/launcher",
         "images/launcher/Dockerfile",

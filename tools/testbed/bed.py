@@ -64,8 +64,7 @@ class Bed:
 
     @cached_property
     def images(self) -> dict[str, str]:
-        """Image reference by short name (operator, launcher, torch-ddp): as built last, or where IMAGE_PREFIX has
-        them."""
+        """Image reference by short name (operator, agent, torch-ddp): as built last, or where IMAGE_PREFIX has them."""
         if self.local is None:
             prefix, tag = os.environ.get("IMAGE_PREFIX", ""), os.environ.get("IMAGE_TAG", "dev")
             if not prefix:
@@ -74,7 +73,7 @@ class Bed:
                 )
             return {
                 name: f"{prefix}muster/{name}:{tag}"
-                for name in ("operator", "launcher", "torch-ddp", "burn-in", "recipes")
+                for name in ("operator", "agent", "launcher", "torch-ddp", "burn-in", "recipes")
             }
         if not IMAGES.is_file():
             raise SystemExit(f"{IMAGES} does not exist: run `make images` first.")

@@ -129,7 +129,7 @@ def _pinned_to(pod: Any) -> str:
     return name
 
 
-def test_an_overlay_of_ones_own_sets_both_images(installation: Any, overlay: Path, tmp_path: Path) -> None:
+def test_an_overlay_of_ones_own_sets_every_image(installation: Any, overlay: Path, tmp_path: Path) -> None:
     there = yaml.safe_load((overlay / "kustomization.yaml").read_text())["images"]
     images = [
         {"name": image["name"], "newName": f"registry.example.org/{image['name'].rpartition('/')[2]}", "newTag": "2"}
@@ -143,8 +143,10 @@ def test_an_overlay_of_ones_own_sets_both_images(installation: Any, overlay: Pat
     }
     (tmp_path / "kustomization.yaml").write_text(json.dumps(kustomization))
     rendered = installation.kubectl("kustomize", str(tmp_path))
-    deployment = next(item for item in yaml.safe_load_all(rendered) if item["kind"] == "Deployment")
-    container = deployment["spec"]["template"]["spec"]["containers"][0]
+    workloads = {item["kind"]: item for item in yaml.safe_load_all(rendered)}
+    (agent,) = workloads["DaemonSet"]["spec"]["template"]["spec"]["containers"]
+    assert agent["image"] == "registry.example.org/agent:2"
+    (container,) = workloads["Deployment"]["spec"]["template"]["spec"]["containers"]
     assert container["image"] == "registry.example.org/operator:2"
     environment = {entry["name"]: entry.get("value") for entry in container["env"]}
     assert environment["MUSTER_LAUNCHER_IMAGE"] == "registry.example.org/launcher:2"

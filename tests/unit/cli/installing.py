@@ -110,7 +110,7 @@ def with_images(api: Any, operator: str, agent: str, registry: str = "registry.e
     next(it for it in container["env"] if it["name"] == "MUSTER_LAUNCHER_IMAGE")["value"] = (
         f"{registry}/launcher:{operator}"
     )
-    api.bodies[DAEMON]["spec"]["template"]["spec"]["containers"][0]["image"] = f"{registry}/operator:{agent}"
+    api.bodies[DAEMON]["spec"]["template"]["spec"]["containers"][0]["image"] = f"{registry}/agent:{agent}"
 
 
 def renewed_at(api: Any, by_leader: datetime, by_server: datetime | None) -> None:

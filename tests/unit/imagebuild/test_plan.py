@@ -1,9 +1,11 @@
 """What an image is made of, and when its digest changes."""
 
+import ast
 import os
 import re
 import subprocess
 import sys
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -113,6 +115,21 @@ def test_build_context_holds_what_the_dockerfile_reads(image: Image) -> None:
         assert any(source == entry or source.startswith(f"{entry}/") for entry in allowed), source
 
 
+def image_named(name: str) -> Image:
+    return next(image for image in IMAGES if image.name == name)
+
+
+def imported_modules(path: Path) -> set[str]:
+    """The packages outside the standard library and Muster that a file imports, also within its functions."""
+    modules: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            modules |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            modules.add(node.module)
+    return {module.partition(".")[0] for module in modules} - sys.stdlib_module_names - {"muster"}
+
+
 def test_both_images_of_the_burn_in_hold_the_same_rooms() -> None:
     folder = REPOSITORY / "images" / "burn-in"
     own = [re.findall(r"^(?:COPY|USER|CMD) .+$", path.read_text(), re.MULTILINE) for path in folder.iterdir()]
@@ -120,10 +137,24 @@ def test_both_images_of_the_burn_in_hold_the_same_rooms() -> None:
     assert own[0] == own[1]
 
 
-def test_the_checker_runs_from_what_its_image_holds(tmp_path: Path) -> None:
-    image = next(image for image in IMAGES if image.name == "burn-in")
+@pytest.mark.parametrize(
+    ("name", "modules"),
+    [
+        ("agent", "muster.node.agent.__main__, muster.node.agent.nvml_child"),
+        ("burn-in", "muster.node.checker.__main__, muster.node.checker.probes.zygote"),
+    ],
+)
+def test_what_runs_on_nodes_starts_from_what_its_image_holds(tmp_path: Path, name: str, modules: str) -> None:
+    stage_sources(image_named(name), REPOSITORY, tmp_path)
+    without_packages = [sys.executable, "-S", "-c", f"import {modules}"]
+    subprocess.run(without_packages, check=True, cwd="/", env={"PYTHONPATH": str(tmp_path / "operator"), "PATH": ""})
+
+
+def test_the_agents_image_holds_each_wheel_that_the_agent_imports_and_no_other(tmp_path: Path) -> None:
+    image = image_named("agent")
     stage_sources(image, REPOSITORY, tmp_path)
-    code = "import muster.node.checker.__main__, muster.node.checker.probes.zygote"
-    subprocess.run(
-        [sys.executable, "-c", code], check=True, cwd="/", env={"PYTHONPATH": str(tmp_path / "operator"), "PATH": ""}
-    )
+    modules = {module for path in (tmp_path / "operator").rglob("*.py") for module in imported_modules(path)}
+    distributions = packages_distributions()
+    imported = {name for module in modules for name in distributions.get(module, [module])}
+    locked = set(re.findall(r"^([\w.-]+)==", (REPOSITORY / image.lock).read_text(), re.MULTILINE))
+    assert imported == locked

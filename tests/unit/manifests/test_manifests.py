@@ -330,21 +330,20 @@ def test_a_profile_needs_what_it_does() -> None:
 
 
 @pytest.mark.parametrize("name", ["observe", "default"])
-def test_an_overlay_sets_the_operators_image(root: Path, name: str) -> None:
+def test_an_overlay_sets_every_image_of_its_profile(root: Path, name: str) -> None:
     folder = root / "manifests/overlays" / name
-    (operator,) = of_kind(objects_of(folder), "Deployment")
-    image = operator["spec"]["template"]["spec"]["containers"][0]["image"].partition(":")[0]
-    assert image == f"{UNSET}/operator"
-    assert image in {each["name"] for each in yaml.safe_load((folder / "kustomization.yaml").read_text())["images"]}
+    images = set()
+    for workload in of_kind(objects_of(folder), "Deployment", "DaemonSet"):
+        (container,) = workload["spec"]["template"]["spec"]["containers"]
+        values = [entry.get("value", "") for entry in container["env"]]
+        images |= {text for text in (container["image"], *values) if text.startswith(UNSET)}
+    overlay = yaml.safe_load((folder / "kustomization.yaml").read_text())
+    assert {image["name"] for image in overlay["images"]} == {image.partition(":")[0] for image in images}
+    parts = {"operator", "agent", "launcher"} if name == "default" else {"operator", "agent"}
+    assert {short_name(image["name"]) for image in overlay["images"]} == parts
 
 
-def test_the_overlay_sets_both_images(root: Path, deployment: dict[str, Any]) -> None:
-    overlay = yaml.safe_load((root / "manifests/overlays/default/kustomization.yaml").read_text())
-    container = deployment["spec"]["template"]["spec"]["containers"][0]
-    launcher = next(entry["value"] for entry in container["env"] if entry["name"] == "MUSTER_LAUNCHER_IMAGE")
-    assert {image["name"] for image in overlay["images"]} == {
-        text.partition(":")[0] for text in (container["image"], launcher)
-    }
+def test_an_overlay_reaches_the_variable_with_the_launchers_image(root: Path) -> None:
     fields = yaml.safe_load((root / "manifests/components/jobs/image-fields.yaml").read_text())
     assert [field["path"] for field in fields["images"]] == ["spec/template/spec/containers/env/value"]
 
@@ -422,9 +421,10 @@ class TestTheAgent:
         assert pod["tolerations"] == [{"operator": "Exists"}]
         assert pod["priorityClassName"] == "system-node-critical"
 
-    def test_it_runs_from_the_operators_image(self, pod: dict[str, Any], deployment: dict[str, Any]) -> None:
+    def test_it_runs_from_an_image_of_its_own(self, pod: dict[str, Any]) -> None:
         (container,) = pod["containers"]
-        assert container["image"] == deployment["spec"]["template"]["spec"]["containers"][0]["image"]
+        assert short_name(container["image"].partition(":")[0]) == "agent"
+        assert "agent" in {image.name for image in IMAGES}
         assert container["command"] == ["python3", "-m", "muster.node.agent"]
 
     def test_selectors_and_ports_find_it(self, installed: Manifests) -> None:
