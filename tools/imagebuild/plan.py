@@ -73,8 +73,8 @@ IMAGES = (
         "launcher",
         "muster/launcher",
         "images/launcher/Dockerfile",
-        ("images/launcher/install.sh", RUN_PYZ),
-        ("busybox-static",),
+        ("images/launcher/install.c", RUN_PYZ),
+        ("binutils", "musl-tools"),
     ),
     Image(
         "torch-ddp",

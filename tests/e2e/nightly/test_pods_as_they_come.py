@@ -83,12 +83,12 @@ def _runs(pod: dict[str, Any]) -> bool:
 
 
 def test_an_image_without_python_ends_the_job_at_once_with_a_remedy(bed: Bed, submit: Submit) -> None:
-    """The launcher's own image has nothing but busybox."""
+    """The launcher's own image has nothing but the launcher and what copies it."""
 
     def bare(pod: dict[str, Any]) -> None:
         pod["containers"][0]["image"] = bed.images["launcher"]
 
-    command = ["/launcher/busybox", "touch", f"{SHARED}/never"]
+    command = ["/launcher/install", "--install", f"{SHARED}/never"]
     job = submit("bare", nodes=2, command=command, reshape=bare)
     completion = job.completion()
     assert (completion["result"], completion["reason"]) == ("Failed", "ContainerCannotStart")
