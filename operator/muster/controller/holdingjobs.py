@@ -18,7 +18,7 @@ from muster.api.installation import InstallationProfile
 from muster.kube import decode, paths
 from muster.kube.client import Client
 from muster.kube.definitions import served_kinds
-from muster.kube.errors import ApiError, Forbidden
+from muster.kube.errors import ApiError
 from muster.kube.lease import LeaderLease
 from muster.world.views import JOB_UID_LABEL
 
@@ -71,8 +71,6 @@ class HoldingJobs:
         self._client = client
         self._profile = profile
         self.problem = "jobs that hold nodes have not been looked for yet"
-        self._may_read = False  # whether the API server has listed Gangs once
-        self._was_refused = False  # whether it has refused to list them once
 
     async def acquire(self, lease: LeaderLease) -> None:
         """Take the lease when no job holds nodes.
@@ -102,22 +100,13 @@ class HoldingJobs:
             names = await self._names()
         except (ApiError, msgspec.MsgspecError, ValueError) as error:
             log.warning("jobs that hold nodes not looked for", error=str(error))
-            if not self._is_without_roles(error):
-                self.problem = f"cannot look for jobs that hold nodes: {error}"
-                return False
-            names = []
+            self.problem = f"cannot look for jobs that hold nodes: {error}"
+            return False
         problem = self._described(names) if names else ""
         if problem and problem != self.problem:
             log.error("jobs hold nodes", jobs=len(names), message=problem)
         self.problem = problem
         return not names
-
-    def _is_without_roles(self, error: Exception) -> bool:
-        """Whether no role of this installation is about jobs. A role that is just replaced refuses once, too."""
-        if not isinstance(error, Forbidden) or self._may_read:
-            return False
-        was_refused, self._was_refused = self._was_refused, True
-        return was_refused
 
     def _described(self, names: list[str]) -> str:
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
@@ -142,7 +131,6 @@ class HoldingJobs:
             async for item in items(self._client, paths.muster("gangs"))
             if (gang := _gangs.decode(item)).spec.members and not gang.spec.ejected
         }
-        self._may_read = True
         with_pods = {  # an ejected pod has no owner: it trains on without Muster
             (pod.namespace, pod.job_uid)
             async for item in items(self._client, paths.core("pods"), _LIVING_PODS)

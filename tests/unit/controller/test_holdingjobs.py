@@ -178,29 +178,17 @@ async def test_kinds_that_are_not_installed_are_not_asked_for(server: Server, le
     await left.acquire(server)  # type: ignore[arg-type]
 
 
-async def test_without_the_right_to_see_jobs_none_is_looked_for(
-    server: Server, left: HoldingJobs, sleep: Sleep
-) -> None:
-    server.job("runs")
+async def test_without_the_right_to_see_jobs_it_does_not_lead(server: Server, left: HoldingJobs, sleep: Sleep) -> None:
     server.refuses["gangs"] = Forbidden(403, "Forbidden", "no")
-    await left.acquire(server)  # type: ignore[arg-type]
-    assert sleep.problems == ["cannot look for jobs that hold nodes: no (HTTP 403 Forbidden)"], "one refusal may pass"
-    assert left.problem == ""
-
-
-async def test_a_refusal_is_not_believed_where_jobs_were_seen(server: Server, left: HoldingJobs, sleep: Sleep) -> None:
-    server.job("runs")
 
     def meanwhile() -> None:
-        server.refuses["gangs"] = Forbidden(403, "Forbidden", "no")
-        if len(sleep.problems) == 4:
+        if len(sleep.problems) == 3:
             server.refuses.clear()
-            server.objects["gangs"].clear()
 
     sleep.meanwhile = meanwhile
     await left.acquire(server)  # type: ignore[arg-type]
-    assert "ns/runs" in sleep.problems[0]
-    assert sleep.problems[1:] == ["cannot look for jobs that hold nodes: no (HTTP 403 Forbidden)"] * 3
+    assert sleep.problems == ["cannot look for jobs that hold nodes: no (HTTP 403 Forbidden)"] * 3
+    assert left.problem == ""
 
 
 async def test_jobs_that_hold_nodes_are_named_until_they_are_gone(
