@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 
 from muster.answers.clock import ERROR
+from muster.answers.jobsonnodes import jobs_on_nodes
 from muster.answers.text_parts import count
 from muster.api.fleetpolicy import FleetPolicy, FleetPolicySpec
-from muster.api.gang import Gang
 from muster.api.installation import InstallationProfile
 from muster.api.namespaces import SYSTEM
 from muster.api.nodehealth import NodeHealth
@@ -449,17 +449,8 @@ async def _rows_without_jobs(cluster: ClusterReader, profile: InstallationProfil
 
 
 async def holding_jobs(cluster: ClusterReader) -> list[str]:
-    """Return the jobs that hold nodes by their Gang: an operator without jobs does not lead while there are any."""
-    jobs = await _unended_jobs(cluster)
-    if not jobs:
-        return []
-    gangs = await cluster.read_all(paths.muster("gangs"), decode.custom(Gang))
-    holding = {
-        (gang.metadata.namespace, gang.spec.job_uid)
-        for gang in gangs
-        if isinstance(gang, Gang) and gang.spec.members and not gang.spec.ejected
-    }
-    return sorted(_called(job) for job in jobs if (job.metadata.namespace, job.metadata.uid) in holding)
+    """Return the jobs that hold nodes: an operator without jobs does not lead while there are any."""
+    return await jobs_on_nodes(await cluster.kinds(), cluster.read_all)
 
 
 async def _unended_jobs(cluster: ClusterReader) -> list[TrainingJob]:

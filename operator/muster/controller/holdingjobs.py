@@ -7,57 +7,26 @@ leads until a user decides.
 """
 
 import asyncio
-from datetime import datetime
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 import msgspec
 import structlog
 
+from muster.answers.jobsonnodes import jobs_on_nodes
 from muster.answers.lists import items
 from muster.api.installation import InstallationProfile
-from muster.kube import decode, paths
 from muster.kube.client import Client
 from muster.kube.definitions import served_kinds
 from muster.kube.errors import ApiError
 from muster.kube.lease import LeaderLease
-from muster.world.views import JOB_UID_LABEL
+
+T = TypeVar("T")
 
 ASK_AGAIN_SECONDS = 10.0
 NAMED = 5  # jobs that are named at most
 
 log = structlog.get_logger()
-# Pods of jobs that have not ended.
-_LIVING_PODS = {"labelSelector": JOB_UID_LABEL, "fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
-
-
-class _Meta(msgspec.Struct, rename="camel"):
-    namespace: str = ""
-    name: str = ""
-    uid: str = ""
-    deletion_timestamp: datetime | None = None
-
-
-class _JobStatus(msgspec.Struct):
-    completion: dict[str, Any] | None = None
-
-
-class _Job(msgspec.Struct):
-    metadata: _Meta
-    status: _JobStatus = msgspec.field(default_factory=_JobStatus)
-
-
-class _Record(msgspec.Struct, rename="camel"):
-    job_uid: str = ""
-    members: list[Any] = []
-    ejected: bool = False
-
-
-class _Gang(msgspec.Struct):
-    metadata: _Meta
-    spec: _Record = msgspec.field(default_factory=_Record)
-
-
-_jobs, _gangs = msgspec.json.Decoder(_Job), msgspec.json.Decoder(_Gang)
 
 
 class HoldingJobs:
@@ -97,7 +66,7 @@ class HoldingJobs:
     async def _may_lead(self) -> bool:
         """Look once, and keep the result as `problem`."""
         try:
-            names = await self._names()
+            names = await jobs_on_nodes(await served_kinds(self._client), self._read_all)
         except (ApiError, msgspec.MsgspecError, ValueError) as error:
             log.warning("jobs that hold nodes not looked for", error=str(error))
             self.problem = f"cannot look for jobs that hold nodes: {error}"
@@ -117,42 +86,7 @@ class HoldingJobs:
             "replica leads, no job can be suspended or ejected: go back, or delete these jobs"
         )
 
-    async def _names(self) -> list[str]:
-        """The jobs that hold nodes, as `namespace/name`. A kind that is not installed has no objects.
-
-        Raises:
-            ApiError: the kinds or their objects could not be listed.
-            ValueError: an object cannot be read.
-        """
-        if not await served_kinds(self._client) >= {"gangs", "trainingjobs"}:
-            return []
-        with_members = {
-            (gang.metadata.namespace, gang.spec.job_uid)
-            async for item in items(self._client, paths.muster("gangs"))
-            if (gang := _gangs.decode(item)).spec.members and not gang.spec.ejected
-        }
-        with_pods = {  # an ejected pod has no owner: it trains on without Muster
-            (pod.namespace, pod.job_uid)
-            async for item in items(self._client, paths.core("pods"), _LIVING_PODS)
-            if (pod := decode.bare_pod(item)).owner_uid == pod.job_uid and pod.node
-        }
-        if not with_members and not with_pods:
-            return []
-        return sorted(
-            [
-                f"{job.metadata.namespace}/{job.metadata.name}"
-                async for item in items(self._client, paths.muster("trainingjobs"))
-                if _holds(job := _jobs.decode(item), with_members, with_pods)
-            ]
-        )
-
-
-def _holds(job: _Job, with_members: set[tuple[str, str]], with_pods: set[tuple[str, str]]) -> bool:
-    """Whether a job holds nodes, by its record or by its pods.
-
-    The leader ends pods of a job that is suspended or has ended, and Kubernetes those of one that is deleted.
-    """
-    key = (job.metadata.namespace, job.metadata.uid)
-    if job.metadata.deletion_timestamp is not None:
-        return False
-    return key in with_pods or (key in with_members and job.status.completion is None)
+    async def _read_all(
+        self, path: str, read: Callable[[msgspec.Raw], T], query: Mapping[str, str | int] | None = None, /
+    ) -> list[T]:
+        return [read(item) async for item in items(self._client, path, query)]

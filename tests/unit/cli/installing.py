@@ -30,6 +30,7 @@ JOBS = "/apis/muster.dev/v1alpha1/trainingjobs"
 KINDS = "/apis/muster.dev/v1alpha1"
 GANGS = "/apis/muster.dev/v1alpha1/gangs"
 PODS = "/api/v1/namespaces/{}/pods"
+ALL_PODS = "/api/v1/pods"
 NETWORK = "/apis/networking.k8s.io/v1/namespaces/{}/networkpolicies"
 SLICES = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
 _PLURALS = {
@@ -98,6 +99,7 @@ def install(api: Any) -> None:
     api.lists(POLICIES, policy)
     api.lists(JOBS, a_job("llama"))
     api.lists(GANGS)
+    api.lists(ALL_PODS)
     api.put(
         KINDS, {"resources": [{"name": kind} for kind in ("fleetpolicies", "nodehealths", "trainingjobs", "gangs")]}
     )
@@ -131,6 +133,13 @@ def set_variable(api: Any, name: str, value: str) -> None:
 def a_pod(name: str, node: str = "gpu-1", **status: Any) -> dict[str, Any]:
     running = {"containerStatuses": [{"state": {"running": {}}, "restartCount": 0}]}
     return {"metadata": {"name": name}, "spec": {"nodeName": node}, "status": status or running}
+
+
+def a_worker_pod(job: str, node: str = "gpu-1") -> dict[str, Any]:
+    """A pod of a job, as the API server has it."""
+    labels, owners = {"muster.dev/job-uid": f"uid-{job}"}, [{"controller": True, "uid": f"uid-{job}"}]
+    metadata = {"name": f"{job}-0", "namespace": "team-a", "uid": f"pod-{job}", "resourceVersion": "1"}
+    return {"metadata": {**metadata, "labels": labels, "ownerReferences": owners}, "spec": {"nodeName": node}}
 
 
 def a_node(name: str, labels: dict[str, str] | None = None) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from tests.unit.cli.installing import (
+    ALL_PODS,
     DAEMON,
     DEPLOYMENT,
     GANGS,
@@ -22,6 +23,7 @@ from tests.unit.cli.installing import (
     a_namespace,
     a_node,
     a_pod,
+    a_worker_pod,
     install,
     only_wrong,
     refuse,
@@ -440,6 +442,17 @@ def test_jobs_that_hold_nodes_keep_a_profile_without_jobs_from_leading(installed
     assert "MUSTER_PROFILE=jobs" in remedy
     installed.lists(GANGS, *gangs)
     assert "profile observe runs none" in only_wrong(installed, check_waiting_jobs)[0]
+
+
+@pytest.mark.parametrize("gangs", [[], [{**a_gang("llama"), "spec": {"jobUid": "uid-llama", "level": "R9"}}]])
+def test_a_job_without_a_readable_gang_holds_nodes_by_its_pods(installed: Any, gangs: list[dict[str, Any]]) -> None:
+    set_variable(installed, "MUSTER_PROFILE", "observe")
+    installed.lists(JOBS, a_job("llama"), a_job("bert", suspend=True))
+    installed.lists(GANGS, *gangs)
+    installed.lists(ALL_PODS, a_worker_pod("llama"), a_worker_pod("bert", node=""))
+    assert "jobs hold nodes (1): team-a/llama;" in only_wrong(installed, check_waiting_jobs)[0]
+    refuse(installed, ALL_PODS)
+    assert unread(installed, check_waiting_jobs)[0] == "you may not list pods"
 
 
 @pytest.mark.parametrize(("profile", "folder"), [("observe", "-observe"), ("burn-in", "-health"), ("jobs", "")])
