@@ -703,7 +703,7 @@ class NodeHealthStatus(RecordedModel):
         max_length=256,
         description=(
             "effect is what Muster did about the node: nothing, excluded from placement, or tainted. If Muster holds "
-            "back, effect says why. It is empty if nothing is to be done."
+            "back, or its taint was refused, effect says why. It is empty if nothing is to be done."
         ),
     )
     exclusion: NodeExclusion | None = Field(

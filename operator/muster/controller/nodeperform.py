@@ -27,6 +27,7 @@ from muster.health.node_plan import ChangeTaint, EmitEvent, Present, WriteRecord
 from muster.health.orders import InForce, Order
 from muster.health.sources import UNHEALTHY_TAINT, Rules
 from muster.health.verdict import Verdict
+from muster.health.verdict_index import is_tainted
 from muster.kube import decode, paths
 from muster.kube.client import APPLY_PATCH, Client
 from muster.kube.errors import (
@@ -94,6 +95,7 @@ class NodePerformer:
         self._pace = Pace(clock)
         self._postponed: dict[str, asyncio.TimerHandle] = {}  # nodes that are looked at again later
         self._is_taint_refused = False  # the last taint, by the API server
+        self._taint_refused_by: dict[str, str] = {}  # by node whose last taint was refused
         self._left_tainted: set[str] = set()  # nodes whose taint could not be removed, and it was said
 
     def is_echo(self, name: str, status: NodeHealthStatus | None) -> bool:
@@ -155,7 +157,7 @@ class NodePerformer:
             return
         if node is not None and node.ready_reason == decode.UNREADABLE:
             node = None
-        plan = plan_node(order, Present(record, node, self.in_force.get(name)), rules)
+        plan = plan_node(order, self._present(record, node), rules)
         if plan.record is not None:
             if plan.record.may_wait and (seconds := self._pace.wait_seconds(name)) > 0:
                 self._later(name, seconds)
@@ -168,7 +170,23 @@ class NodePerformer:
         for event in plan.events:  # a taint that fails is tried again, and announces nothing
             self._announce(order, event)
         if plan.taint is not None and node is not None:
+            known = self._taint_refused_by.get(name)
             await self._taint(node, plan.taint)
+            if self._taint_refused_by.get(name) != known:
+                await self._correct_record(order, rules)
+
+    def _present(self, record: NodeHealth, node: NodeView | None) -> Present:
+        name = record.metadata.name
+        refused_by = "" if node is None or is_tainted(node) else self._taint_refused_by.get(name, "")
+        return Present(record, node, self.in_force.get(name), refused_by)
+
+    async def _correct_record(self, order: Order, rules: Rules) -> None:
+        """Write the record once more after the taint that it speaks of was refused, or was let through at last."""
+        record, node = self._cluster.node_record(order.name), self._cluster.fleet.nodes.get(order.name)
+        if record is not None:
+            correction = plan_node(order, self._present(record, node), rules).record
+            if correction is not None:
+                await self._record(order.name, correction)
 
     async def clear(self, name: str) -> bool:
         """Remove Muster's taint from a node outside the FleetPolicy's scope; returns False if that has failed.
@@ -191,6 +209,7 @@ class NodePerformer:
         self.in_force.pop(name, None)
         self.refused.discard(name)
         self._rests_until.pop(name, None)
+        self._taint_refused_by.pop(name, None)
         self._pace.forget(name)
 
     async def _record(self, name: str, action: WriteRecord) -> None:
@@ -269,6 +288,7 @@ class NodePerformer:
                 self._removal_refused(node.name, error)
             return
         self._is_taint_refused = False
+        self._taint_refused_by.pop(node.name, None)
         self._left_tainted.discard(node.name)
 
     async def _add_taint(self, node: NodeView, reason: str) -> None:
@@ -303,7 +323,7 @@ class NodePerformer:
         self._cluster.nodes.assume(answer)
         log.info("tainted" if wanted else "taint removed", node=name, reason=reason)
 
-    def _taint_refused(self, name: str, error: ApiError, asked_by: str) -> None:
+    def _taint_refused(self, name: str, error: Forbidden, asked_by: str) -> None:
         """Report once that the right to set taints is missing, and what to do; the node is tried again.
 
         Args:
@@ -312,6 +332,7 @@ class NodePerformer:
             asked_by: the field of the FleetPolicy that asks for the taint.
         """
         self._later(name, REFUSED_SECONDS)
+        self._taint_refused_by[name] = error.refused_by
         if isinstance(error, Denied):  # say, by the policy muster-scope; no right is missing
             log.warning("taint denied", node=name, error=str(error))
             return

@@ -92,11 +92,13 @@ class Present:
         record: the NodeHealth; one without a uid: there is none.
         node: the Node; None: it is gone, or cannot be read, so that its taints are not known.
         in_force: what this leader last put into force; None: nothing yet.
+        taint_refused_by: what refused Muster's taint on the node, when this leader last tried; "": nothing.
     """
 
     record: NodeHealth
     node: NodeView | None
     in_force: InForce | None
+    taint_refused_by: str = ""
 
 
 def plan_node(order: Order, present: Present, rules: Rules) -> NodePlan:
@@ -109,7 +111,7 @@ def plan_node(order: Order, present: Present, rules: Rules) -> NodePlan:
     """
     return NodePlan(
         _record(order, present, rules),
-        tuple(_events(order, present.in_force, rules)),
+        tuple(_events(order, present, rules)),
         _taint(order, present.node, rules),
     )
 
@@ -120,7 +122,7 @@ def operator_part(status: NodeHealthStatus) -> dict[str, Any]:
 
 
 def _record(order: Order, present: Present, rules: Rules) -> WriteRecord | None:
-    status, recorded = recorded_status(order, rules), present.record.status
+    status, recorded = recorded_status(order, rules, present.taint_refused_by), present.record.status
     is_new, part = not present.record.metadata.uid, operator_part(status) | (recorded.model_extra or {})
     if part == operator_part(recorded) or (is_new and _says_nothing(status)):
         return None
@@ -171,10 +173,10 @@ def _may_wait(order: Order, status: NodeHealthStatus, recorded: NodeHealthStatus
     return all(getattr(status, name) == getattr(recorded, name) for name in kept) and follow_up.followed is None
 
 
-def _events(order: Order, previous: InForce | None, rules: Rules) -> Iterator[EmitEvent]:
+def _events(order: Order, present: Present, rules: Rules) -> Iterator[EmitEvent]:
     """The Events about a verdict that is new, or about what follows from it; a new leader has nothing new to tell of a
     node that is well."""
-    conclusion = order.verdict.conclusion
+    conclusion, previous = order.verdict.conclusion, present.in_force
     is_same = previous is not None and conclusion.state is previous.state and previous.effect == order.effect
     if previous is None:
         is_same = conclusion.state in _WELL
@@ -186,7 +188,7 @@ def _events(order: Order, previous: InForce | None, rules: Rules) -> Iterator[Em
         return
     grounds = order.verdict.grounds
     planned = "NodeMaintenance" if grounds.removal is None else "NodeRemoval"
-    text = status_message(order, rules) or "no finding counts against the node any more"
+    text = status_message(order, rules, present.taint_refused_by) or "no finding counts against the node any more"
     yield EmitEvent(
         planned if grounds.only_planned else f"Node{conclusion.state.value if conclusion.state else 'Healthy'}",
         text,

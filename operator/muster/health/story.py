@@ -50,18 +50,24 @@ _USED_AGAIN = {
 """By the reason of a verdict, when Muster uses the node again."""
 
 
-def recorded_status(order: Order, rules: Rules) -> NodeHealthStatus:
-    """Return the operator's part of the status that a node's NodeHealth gets by an order."""
+def recorded_status(order: Order, rules: Rules, taint_refused_by: str = "") -> NodeHealthStatus:
+    """Return the operator's part of the status that a node's NodeHealth gets by an order.
+
+    Args:
+        order: the verdict on a node, with what is done about it.
+        rules: for the node.
+        taint_refused_by: what refuses Muster's taint on the node; "": nothing, as far as is known.
+    """
     verdict = order.verdict
     conclusion, record = verdict.conclusion, verdict.record
     return NodeHealthStatus(
         state=conclusion.state,
         reason=conclusion.reason,
-        message=status_message(order, rules),
+        message=status_message(order, rules, taint_refused_by),
         since=conclusion.since,
         recommended_action=verdict.follow_up.recommended_action,
         findings=list(conclusion.findings),
-        effect=effect_text(order, rules),
+        effect=effect_text(order, rules, taint_refused_by),
         exclusion=exclusion_of(verdict, order.effect),
         fault=node_fault(verdict),
         suspicion=suspicion_of(verdict, rules.enforcement),
@@ -75,7 +81,7 @@ def recorded_status(order: Order, rules: Rules) -> NodeHealthStatus:
     )
 
 
-def effect_text(order: Order, rules: Rules) -> str:
+def effect_text(order: Order, rules: Rules, taint_refused_by: str = "") -> str:
     """Return what Muster did about a node, at most 256 characters: the text of NodeHealth's `status.effect`."""
     verdict, ruling, effect = order.verdict, order.ruling, order.effect
     conclusion = verdict.conclusion
@@ -91,20 +97,24 @@ def effect_text(order: Order, rules: Rules) -> str:
         stay = "running jobs stay" if effect.evacuate is Evacuate.NO else _EVACUATES[effect.evacuate]
         used = "given work only where no other node is left" if effect.last_choice else "excluded from placement"
         return _cut(f"{used}; {stay}: {ruling.why}", EFFECT_LENGTH)
-    parts = ["tainted" if effect.taint else "excluded from placement", _EVACUATES[effect.evacuate]]
+    is_tainted = effect.taint and not taint_refused_by
+    parts = ["tainted" if is_tainted else "excluded from placement", _EVACUATES[effect.evacuate]]
     if verdict.grounds.stays and effect.evacuate is Evacuate.NO:
         parts[1] = "running jobs stay"
     if ruling.act is Act.YIELD:
         parts.append(f"{ruling.why}, so Muster does not taint it")
+    elif effect.taint and not is_tainted:
+        parts.append(f"not tainted: refused by {taint_refused_by}")
     return _cut("; ".join(part for part in parts if part), EFFECT_LENGTH)
 
 
-def status_message(order: Order, rules: Rules) -> str:
+def status_message(order: Order, rules: Rules, taint_refused_by: str = "") -> str:
     """Return the whole explanation of a verdict, at most 1,024 characters: the text of NodeHealth's `status.message`.
 
     Args:
         order: the verdict on a node, with what is done about it.
         rules: for the node.
+        taint_refused_by: what refuses Muster's taint on the node; "": nothing, as far as is known.
     """
     verdict = order.verdict
     conclusion = verdict.conclusion
@@ -120,7 +130,7 @@ def status_message(order: Order, rules: Rules) -> str:
         parts.append(f"Other findings: {others}")
     if observed:
         parts.append(observed)
-    effect = effect_text(order, rules)
+    effect = effect_text(order, rules, taint_refused_by)
     if effect and verdict.out:
         parts.append(f"Muster: {effect}")
     elif conclusion.state is VerdictState.SUSPECT:

@@ -93,6 +93,15 @@ class Forbidden(ApiError):
         """Whether the right that lacks is one for all namespaces."""
         return "at the cluster scope" in self.message
 
+    @property
+    def refused_by(self) -> str:
+        """What refused the request, as text: a policy or webhook by its name."""
+        match = _ADMISSION.match(self.message)
+        if match is None:
+            return "RBAC" if self.is_cluster_wide else f"the API server ({self.status} {self.reason})"
+        policy, webhook = match["policy"], match["webhook"]
+        return f"ValidatingAdmissionPolicy {policy}" if policy else f"admission webhook {webhook}"
+
 
 class Denied(Forbidden):
     """An admission webhook or policy denied the request, with a message and a code of its own: no right would change
@@ -154,7 +163,7 @@ _BY_STATUS: dict[int, type[ApiError]] = {
 # plugin/policy/validating/dispatcher.go.
 _ADMISSION = re.compile(
     r"""(?:[\w.]+\ "[^"]*"\ is\ forbidden:\ )?
-    (?:admission\ webhook\ "[^"]*"\ denied\ the\ request(?:$|[:\ ])
+    (?:admission\ webhook\ "(?P<webhook>[^"]*)"\ denied\ the\ request(?:$|[:\ ])
       |ValidatingAdmissionPolicy\ '(?P<policy>[^']*)'(?:\ with\ binding\ '[^']*')?\ denied\ request:)""",
     re.VERBOSE,
 )

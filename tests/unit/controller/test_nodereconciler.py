@@ -253,18 +253,26 @@ async def test_a_taint_that_is_refused_holds_up_nothing_and_names_its_component(
     assert stage.cluster.fleet.exclusion("a") is not None
     assert stage.told.reasons == [("a", "NodeUnhealthy")]
     assert stage.told.policies.count("NodeTaintRefused") == 1
+    assert stage.status("a")["effect"].endswith("; not tainted: refused by the API server (403 Forbidden)")
     del stage.api.refuses["PATCH", "nodes"]
     stage.nodes.reconciler.mark_nodes(["a"])  # as it is after a pause
     await stage.look()
     assert stage.tainted() == {"a"}
+    assert stage.status("a")["effect"].startswith("tainted; ")
 
 
 async def test_a_taint_that_a_policy_denies_names_no_component(stage: Stage) -> None:
     stage.add("a")
     stage.say("a", 79)
-    stage.api.refuses["PATCH", "nodes"] = Denied(403, "Forbidden", "node a is outside")
+    message = "ValidatingAdmissionPolicy 'no-taints' with binding 'no-taints' denied request: not here"
+    stage.api.refuses["PATCH", "nodes"] = Denied(422, "Invalid", message)
     await stage.look()
     assert (stage.tainted(), stage.told.policies) == (set(), [])
+    refused = "; not tainted: refused by ValidatingAdmissionPolicy no-taints"
+    assert stage.status("a")["effect"].endswith(refused)
+    assert f"{refused}. To do: " in stage.status("a")["message"]
+    writes = [call[:2] for call in stage.api.calls].count(("PATCH", "nodehealths"))
+    assert writes == 2, "it says what was wanted, then what came of it"
     del stage.api.refuses["PATCH", "nodes"]
     stage.nodes.reconciler.mark_nodes(["a"])  # as it is after a pause
     await stage.look()

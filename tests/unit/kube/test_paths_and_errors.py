@@ -83,16 +83,22 @@ def test_the_check_that_refused_is_a_value(message: str, refusal: errors.Refusal
 
 
 @pytest.mark.parametrize(
-    ("message", "policy"),
+    ("message", "policy", "refused_by"),
     [
-        ("ValidatingAdmissionPolicy 'a' with binding 'b' denied request: no", "a"),
-        ("gangs.muster.dev \"x\" is forbidden: ValidatingAdmissionPolicy 'a' denied request: no", "a"),
-        ('admission webhook "a" denied the request: no', ""),
-        ("no right, as ValidatingAdmissionPolicy 'a' denied request: says", ""),
+        ("ValidatingAdmissionPolicy 'a' with binding 'b' denied request: no", "a", "ValidatingAdmissionPolicy a"),
+        (
+            "gangs.muster.dev \"x\" is forbidden: ValidatingAdmissionPolicy 'a' denied request: no",
+            "a",
+            "ValidatingAdmissionPolicy a",
+        ),
+        ('admission webhook "a" denied the request: no', "", "admission webhook a"),
+        ("no right, as ValidatingAdmissionPolicy 'a' denied request: says", "", "the API server (403 Forbidden)"),
+        ('User "u" cannot patch resource "nodes" in API group "" at the cluster scope', "", "RBAC"),
     ],
 )
-def test_the_policy_that_refused_is_a_name(message: str, policy: str) -> None:
-    assert errors.ApiError(422, "Invalid", message).policy == policy
+def test_what_refused_has_a_name(message: str, policy: str, refused_by: str) -> None:
+    error = errors.Forbidden(403, "Forbidden", message)
+    assert (error.policy, error.refused_by) == (policy, refused_by)
 
 
 @pytest.mark.parametrize(("where", "is_wide"), [("at the cluster scope", True), ('in the namespace "a"', False)])
