@@ -12,6 +12,7 @@ from localcluster.api import ApiError, wait_for
 from localcluster.controlplane import ControlPlane
 from localcluster.patience import PATIENCE_SECONDS
 from muster.api.fleetpolicy import FleetPolicySpec
+from muster.queueing.enabling import add_limit_command
 from muster.queueing.enabling import refusal as refusal_of
 
 ROOT = Path(__file__).parents[3]
@@ -48,7 +49,7 @@ def said(api_server: ControlPlane, admission: None, manifest: Callable[..., Any]
 
 BY_SELECTOR = "gives it labels that spec.queueing.namespaceSelector of FleetPolicy default selects: "
 NOT_ENABLED = "namespace NAME is not enabled for training: an administrator "
-RAISE = "an administrator sets a limit for it in spec.queueing.limits: kubectl edit fleetpolicy default"
+NO_LIMIT = f"an administrator sets a limit: {add_limit_command('NAME', 2)}"
 
 
 @pytest.mark.parametrize(
@@ -111,7 +112,7 @@ def test_no_job_is_created_where_the_limit_is_0(
     api_server: ControlPlane, fleet_policy: Callable[..., None], said: Callable[..., None]
 ) -> None:
     fleet_policy({"queueing": {"defaultLimit": 0, "limits": [{"namespace": "other", "nodes": 4}]}})
-    said({}, f"may hold no nodes, because spec.queueing.defaultLimit of FleetPolicy default says 0: {RAISE}")
+    said({}, f"may hold no nodes, because spec.queueing.defaultLimit of FleetPolicy default says 0: {NO_LIMIT}")
     path = f"{POLICIES}/default"
     api_server.api.merge(path, {"spec": {"queueing": {"defaultLimit": 1}}})
     said({}, "")
@@ -122,7 +123,8 @@ def test_a_limit_of_its_own_counts_in_place_of_the_default(
 ) -> None:
     fleet_policy({"queueing": {"limits": [{"namespace": namespace, "nodes": 0}]}})
     said({}, "")
-    said({}, f"jobs of namespace {namespace} may hold no nodes, because spec.queueing.limits of", namespace)
+    raised = "of FleetPolicy default says 0: an administrator raises it: kubectl edit fleetpolicy default"
+    said({}, f"jobs of namespace {namespace} may hold no nodes, because spec.queueing.limits {raised}", namespace)
     queueing = {"limits": [{"namespace": namespace, "nodes": 1}], "defaultLimit": 0}
     api_server.api.merge(f"{POLICIES}/default", {"spec": {"queueing": queueing}})
     said({}, "", namespace)
