@@ -6,8 +6,17 @@ Tests: tests/unit/kube/test_paths_and_errors.py.
 import msgspec
 
 from muster.kube.client import Client
+from muster.kube.errors import ApiError
 
 MINIMUM = (1, 33)  # since then projected tokens name the node they run on
+
+
+class _Version(msgspec.Struct, rename="camel"):
+    """version.Info of the API server."""
+
+    git_version: str = ""
+    major: str = ""
+    minor: str = ""
 
 
 class UnsupportedServerError(Exception):
@@ -21,8 +30,12 @@ async def check_server_version(client: Client) -> str:
         UnsupportedServerError: the server is older than MINIMUM.
         ApiError: the server's version cannot be read.
     """
-    answer = msgspec.json.decode(await client.get("/version"))
-    return require(str(answer.get("gitVersion", "")), str(answer.get("major", "")), str(answer.get("minor", "")))
+    answer = await client.get("/version")
+    try:
+        version = msgspec.json.decode(answer, type=_Version)
+    except msgspec.MsgspecError as error:
+        raise ApiError(0, "Unreadable", f"the answer to /version is no version: {error}") from error
+    return require(version.git_version, version.major, version.minor)
 
 
 def require(git_version: str, major: str, minor: str) -> str:

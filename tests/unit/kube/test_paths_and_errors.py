@@ -1,11 +1,12 @@
 """Paths, resource names for metrics, and errors by type."""
 
 import json
+from typing import Any
 
 import pytest
 
 from muster.kube import errors, paths
-from muster.kube.version import UnsupportedServerError, require
+from muster.kube.version import UnsupportedServerError, check_server_version, require
 
 
 @pytest.mark.parametrize(
@@ -118,6 +119,24 @@ def test_server_that_is_too_old(major: str, minor: str) -> None:
         UnsupportedServerError, match=r"needs Kubernetes 1\.33 or later, this API server is v1\.x: upgrade"
     ):
         require("v1.x", major, minor)
+
+
+@pytest.mark.parametrize(
+    ("answer", "version"),
+    [(b'{"gitVersion": "v1.36.3", "major": "1", "minor": "36"}', "v1.36.3"), (b"[]", ""), (b'{"minor": 36}', "")],
+)
+async def test_the_version_is_read_or_unreadable(answer: bytes, version: str) -> None:
+    class Server:
+        async def get(self, path: str) -> bytes:
+            assert path == "/version"
+            return answer
+
+    server: Any = Server()
+    if version:
+        assert await check_server_version(server) == version
+    else:
+        with pytest.raises(errors.ApiError, match="the answer to /version is no version: "):
+            await check_server_version(server)
 
 
 def test_what_a_message_quotes_of_a_template_steers_no_terminal() -> None:
