@@ -14,6 +14,7 @@ from muster.preflight import single_node
 from muster.preflight.outcomes import NVLINK, How, PairOutcome
 from muster.protocol.checks import CheckAnswer, CheckOrder
 from muster.protocol.profiles import GANG_NODES
+from muster.world.names import shortened
 
 # Two are a pair, and have been tested as one.
 LEAST_NODES = 3
@@ -126,7 +127,7 @@ def _why_not(nodes: Sequence[str], answers: Mapping[str, CheckAnswer]) -> str:
     if len(silent) == len(nodes):
         return "no node answered in time"
     if silent:
-        return f"no answer in time from {silent[0]}" + (f" and {len(silent) - 1} more" if silent[1:] else "")
+        return f"no answer in time from {shortened(silent, 1)}"
     failed = [(node, answers[node]) for node in nodes if not _has_figure(answers[node])]
     # A node that reports that another has gone is a victim.
     failed.sort(key=lambda entry: single_node.how_ended(entry[1].outcome) is How.OTHER_ENDED)

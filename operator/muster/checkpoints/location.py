@@ -16,7 +16,7 @@ from muster.pods.warned import Warned
 from muster.pods.worker_pod import worker_container
 from muster.protocol.checkpoint_names import absolute, is_url
 from muster.world.job import JobWorld
-from muster.world.names import job_name, place_digest
+from muster.world.names import job_name, place_digest, shortened
 from muster.world.views import JOB_UID_LABEL, PodView
 
 DIRECTORY_SHARED = "DirectoryShared"
@@ -70,11 +70,9 @@ def without_job_text(pods: Sequence[PodView]) -> str:
     first = pods[0]
     if first.owner_uid == first.job_uid:
         return ENDING.format(job_name(first.name.rsplit("-", 2)[0], first.job_uid))
-    names = sorted(pod.name for pod in pods)
-    more = f" and {len(names) - MAX_TOLD} more" if len(names) > MAX_TOLD else ""
     return EJECTED.format(
         job=job_name(first.name.rsplit("-", 2)[0], first.job_uid),
-        pods=f"{', '.join(names[:MAX_TOLD])}{more}",
+        pods=shortened(sorted(pod.name for pod in pods), MAX_TOLD),
         namespace=first.namespace,
         label=JOB_UID_LABEL,
         uid=first.job_uid,
@@ -183,11 +181,9 @@ def shared_directory_warning(world: JobWorld) -> Warned | None:
     if not names:
         return None
     reason = DIRECTORY_IN_USE if first else DIRECTORY_SHARED
-    shown = first or names
-    more = f" and {len(shown) - MAX_TOLD} more" if len(shown) > MAX_TOLD else ""
     return Warned(
         reason,
-        f"spec.checkpoint.directory is that of {', '.join(shown[:MAX_TOLD])}{more}, too: each may go on from the "
+        f"spec.checkpoint.directory is that of {shortened(first or names, MAX_TOLD)}, too: each may go on from the "
         "checkpoints of the other, or write over them. Give each job a directory of its own",
         holds=bool(first),
     )

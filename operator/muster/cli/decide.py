@@ -37,6 +37,7 @@ from muster.cli.session import (
 from muster.kube import paths
 from muster.kube.errors import ApiError, Denied, Forbidden, NotFound
 from muster.placement.natural import natural
+from muster.world.names import shortened
 
 if TYPE_CHECKING:
     from muster.world.fleet import Fleet
@@ -159,8 +160,7 @@ async def nodes_there(session: Session, names: Sequence[str]) -> "dict[str, Node
 def no_such_nodes(missing: Sequence[str], existing_names: Iterable[str]) -> str:
     """Say that these nodes do not exist, that nothing was written, and which nodes may be meant."""
     names = sorted(existing_names, key=natural)
-    more = f" and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
-    missing_text = f"there is no node {', '.join(missing[:SHOWN])}{more}"
+    missing_text = f"there is no node {shortened(missing, SHOWN)}"
     if not names:
         return f"{missing_text}, nor any other: choose another cluster with --context"
     near = list(dict.fromkeys(m for name in missing[:SHOWN] for m in difflib.get_close_matches(name, names, n=3)))

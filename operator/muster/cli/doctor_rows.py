@@ -21,6 +21,7 @@ from muster.api.namespaces import SYSTEM
 from muster.kube import paths
 from muster.kube.definitions import DISCOVERY, served_kinds
 from muster.kube.errors import Forbidden, NotFound
+from muster.world.names import shortened
 
 if TYPE_CHECKING:
     from muster.kube.client import Client
@@ -198,8 +199,7 @@ def name_of(thing: Mapping[str, Any]) -> str:
 
 def short_list(names: Sequence[str]) -> str:
     """Join names; of many, the first and how many more there are."""
-    more = len(names) - MAX_NAMES
-    return ", ".join(names[:MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
+    return shortened(names, MAX_NAMES)
 
 
 async def deployment(cluster: ClusterReader) -> dict[str, Any]:

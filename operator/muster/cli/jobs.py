@@ -14,6 +14,7 @@ from muster.cli.session import Session
 from muster.kube import decode, paths
 from muster.kube.errors import Forbidden, NotFound
 from muster.kube.pages import PAGE_SIZE
+from muster.world.names import shortened
 from muster.world.views import JOB_NAME_LABEL, JOB_UID_LABEL, PodView
 
 SHOWN = 5  # names in an error
@@ -184,8 +185,7 @@ async def _no_such_job(session: Session, name: str) -> str:
         return f"{missing}: did you mean {' or '.join(near)}?"
     if not job_names:
         return f"{missing}, nor any other one: give another namespace with -n (kubectl get tj -A lists all)"
-    more = f" and {len(job_names) - SHOWN} more" if len(job_names) > SHOWN else ""
-    return f"{missing}: there are {', '.join(job_names[:SHOWN])}{more}"
+    return f"{missing}: there are {shortened(job_names, SHOWN)}"
 
 
 async def _names(session: Session, namespace: str) -> list[_Named]:

@@ -26,6 +26,7 @@ from muster.convert.fields import Notes, RefusedError
 from muster.convert.to_jobset import jobset
 from muster.kube import decode, paths
 from muster.kube.errors import Forbidden, NotFound
+from muster.world.names import shortened
 
 _FILES = (".yaml", ".yml", ".json")
 _SHOWN = 3
@@ -135,8 +136,7 @@ async def _check_nothing_lives(session: Session, job: TrainingJob, notes: Notes)
 
 
 def _shown(pods: Sequence[str]) -> str:
-    more = f" and {len(pods) - _SHOWN} more" if len(pods) > _SHOWN else ""
-    return f"{', '.join(sorted(pods)[:_SHOWN])}{more}"
+    return shortened(sorted(pods), _SHOWN)
 
 
 def _is_at_rest(job: TrainingJob) -> bool:

@@ -20,6 +20,7 @@ from muster.kube.client import Client
 from muster.kube.definitions import served_kinds
 from muster.kube.errors import ApiError
 from muster.kube.lease import LeaderLease
+from muster.world.names import shortened
 
 T = TypeVar("T")
 
@@ -78,9 +79,8 @@ class HoldingJobs:
         return not names
 
     def _described(self, names: list[str]) -> str:
-        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
         return (
-            f"profile {self._profile} runs no jobs, and jobs hold nodes: {', '.join(names[:NAMED])}{more}. Suspend, "
+            f"profile {self._profile} runs no jobs, and jobs hold nodes: {shortened(names, NAMED)}. Suspend, "
             "eject or delete these jobs, or go back: apply the overlay of before again, or take MUSTER_PROFILE back "
             "if you changed nothing else. Until then this replica does not lead. If no other "
             "replica leads, no job can be suspended or ejected: go back, or delete these jobs"

@@ -16,7 +16,7 @@ from muster.health.pools import entry_of
 from muster.health.verdict_index import NodeIndex
 from muster.kube.decode import Undecodable
 from muster.kube.events import NORMAL, WARNING, EventRecorder, Regarding
-from muster.recovery.words import names_in_note
+from muster.world.names import shortened
 
 _YIELDS = ""  # no cause: what others claim
 
@@ -176,11 +176,11 @@ class NodeReports:
             nodes = sorted(node for node, held_by in holders.items() if not jobs.isdisjoint(held_by))
             text = (
                 f"FleetPolicy default: spec.scope.nodeSelector leaves out nodes of {len(jobs)} "
-                f"job{'s' if len(jobs) > 1 else ''} ({names_in_note(nodes)}). Workers go on there, and new ones come "
+                f"job{'s' if len(jobs) > 1 else ''} ({shortened(nodes)}). Workers go on there, and new ones come "
                 "to other nodes. The operator's log names the jobs."
             )
             names = sorted(map(fleet.name_of, jobs))
-            log.warning("jobs outside the scope", jobs=names_in_note(names), message=text)
+            log.warning("jobs outside the scope", jobs=shortened(names), message=text)
             record_policy_event(self._cluster, self._events, WARNING, "JobsOutsideScope", text)
 
     def policy(self) -> None:

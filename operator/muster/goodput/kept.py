@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from muster.api.fleetpolicy import History
+from muster.world.names import shortened
 
 _MAX_NAMED = 3  # namespaces in one sentence
 
@@ -60,10 +61,7 @@ def missing_accounts_message(
         )
     full = {name: end for name, end in competing_ends(accounts, policy).items() if since is None or end > since}
     if full:
-        listed = sorted(full)
-        names = ", ".join(listed[:_MAX_NAMED]) + (
-            f" and {len(listed) - _MAX_NAMED} more" if listed[_MAX_NAMED:] else ""
-        )
+        names = shortened(sorted(full), _MAX_NAMED)
         sentences.append(
             f"jobs of {names} that ended before {max(full.values()):%Y-%m-%d %H:%M} UTC may be missing: the history "
             f"is full ({policy.max_jobs} accounts, spec.history.maxJobs of the FleetPolicy)"

@@ -10,6 +10,8 @@ from enum import StrEnum
 from operator import attrgetter
 from typing import NamedTuple
 
+from muster.world.names import shortened
+
 MESSAGE_LENGTH = 1024
 """The most that an Event holds."""
 
@@ -147,10 +149,9 @@ def _message(
     )
     if kinds := sorted({budget.kind for pool in pools for budget, _ in pool.by_budget}):
         paths = sorted({path_of(pool.pool) for pool in pools if pool.by_budget})
-        more = f" and {len(paths) - _MAX_PATHS} more" if len(paths) > _MAX_PATHS else ""
         parts.append(
             f"If each has a fault of its own, raise the items {' and '.join(kinds)} in "
-            f"{', '.join(paths[:_MAX_PATHS])}{more} of the FleetPolicy."
+            f"{shortened(paths, _MAX_PATHS)} of the FleetPolicy."
         )
     rest = " ".join(parts)
     most_held = sorted(pools, key=lambda pool: -(pool.held + pool.held_yields))

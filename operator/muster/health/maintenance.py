@@ -21,6 +21,7 @@ from muster.health.budgets import Budgets, budgets_by_entry
 from muster.health.pools import budget_pool_of, entry_of
 from muster.health.signs import MAINTENANCE, Sign
 from muster.placement.natural import natural
+from muster.world.names import shortened
 from muster.world.views import NodeView
 
 AHEAD = "MaintenanceAhead"
@@ -333,9 +334,7 @@ def _overlaps(coverages: Iterable[_Coverage]) -> Iterator[Problem]:
 
 def _listed(names: Iterable[str]) -> str:
     """Return some names as text: the first few in natural order, and how many more there are."""
-    listed = sorted(names, key=natural)
-    more = f" and {len(listed) - _NAMED} more" if len(listed) > _NAMED else ""
-    return f"{', '.join(listed[:_NAMED])}{more}"
+    return shortened(sorted(names, key=natural), _NAMED)
 
 
 def _path(window: str) -> str:

@@ -17,6 +17,7 @@ from muster.health.signs import FAILED_BURN_IN, REPAIR
 from muster.health.silence import AGENT_SILENT
 from muster.health.sources import Rules
 from muster.health.verdict import AWAITS_BURN_IN, REPEAT_OFFENDER, Conclusion, ObservedEffect, Verdict, node_fault
+from muster.world.names import shortened
 
 MESSAGE_LENGTH, EFFECT_LENGTH = 1024, 256
 _MAX_OTHERS = 4
@@ -176,9 +177,7 @@ def _others(verdict: Verdict) -> str:
     reasons = [finding.reason for finding in weighty]
     if conclusion.reason in reasons:
         reasons.remove(conclusion.reason)
-    named = list(dict.fromkeys(reasons))
-    more = f" and {len(named) - _MAX_OTHERS} more" if len(named) > _MAX_OTHERS else ""
-    return ", ".join(named[:_MAX_OTHERS]) + more
+    return shortened(list(dict.fromkeys(reasons)), _MAX_OTHERS)
 
 
 def _return_message(node: str, verdict: Verdict) -> str:

@@ -18,9 +18,10 @@ from muster.lifecycle.plan import Plan
 from muster.record import incidents, members
 from muster.record.attempts import next_attempt, without_nodes
 from muster.record.evacuation import with_evacuation_begun, without_evacuation
-from muster.recovery.words import names_in_note, on_nodes
+from muster.recovery.words import on_nodes
 from muster.status.report import Announcement
 from muster.world.job import JobWorld
+from muster.world.names import shortened
 
 
 def plan(world: JobWorld, spec: GangSpec, step: EvacuationStep) -> Plan:
@@ -57,7 +58,7 @@ def _plan_begin(world: JobWorld, spec: GangSpec, step: BeginEvacuation) -> Plan:
     if step.reason in STOPS:
         note += " No other node is free, so the job then waits in the queue."
     elif step.remaining:
-        note += f" It stays on {names_in_note(step.remaining)} until other suitable nodes are free."
+        note += f" It stays on {shortened(step.remaining)} until other suitable nodes are free."
     return commit(world, evacuating_record, Announcement("EvacuationPlanned", note))
 
 

@@ -11,6 +11,7 @@ from muster.pods.requirements import mounted_names
 from muster.protocol.messages import IDLE
 from muster.recovery.verification import LAUNCHER_SILENT, NOT_LISTED
 from muster.world.job import JobWorld, WorkerView
+from muster.world.names import shortened
 from muster.world.views import FRESH_SECONDS
 
 MAX_MOUNTED = 8  # objects that a message names
@@ -65,8 +66,7 @@ def not_running(world: JobWorld, worker_view: WorkerView) -> Missing:
     if pod is None or not pod.node or any(container.running or container.terminated for container in pod.containers):
         return Missing("PodNotRunning", message)
     names = mounted_names(world.job)
-    more = f" and {len(names) - MAX_MOUNTED} more" if len(names) > MAX_MOUNTED else ""
-    mounts = f", or mounts {', '.join(names[:MAX_MOUNTED])}{more}" if names else ""
+    mounts = f", or mounts {shortened(names, MAX_MOUNTED)}" if names else ""
     return Missing(
         "PodNotRunning",
         f"{message}. Its kubelet has created no container of it yet: it pulls images{mounts}. What fails stands at the "

@@ -6,8 +6,8 @@ Tests: tests/unit/record/test_corruption.py.
 from collections.abc import Mapping, Sequence
 
 from muster.api.gang import Corruption, Examination, GangSpec, Level
+from muster.world.names import shortened
 
-MAX_NODES_IN_NOTE = 8
 SHOWN_SUSPECTS = 4
 
 WHAT_LEVELS_DO: Mapping[Level, str] = {
@@ -48,7 +48,7 @@ def and_more_workers(count: int, nodes: Sequence[str] = ()) -> str:
     """
     if count <= 0:
         return ""
-    where = f", on {names_in_note(nodes)}" if nodes else ""
+    where = f", on {shortened(nodes)}" if nodes else ""
     return f" (and {count} more worker{'s' if count != 1 else ''}{where})"
 
 
@@ -114,11 +114,5 @@ def what_tests_show(corruption: Corruption, *, budget_exhausted: bool = False, e
 def on_nodes(spec: GangSpec) -> str:
     """Return where the gang is, as text that is short enough for an Event."""
     where = ", ".join(f"{count.domains} {count.level}{'s' * (count.domains != 1)}" for count in spec.topology)
-    names = names_in_note([member.node or "(no node yet)" for member in spec.members])
+    names = shortened([member.node or "(no node yet)" for member in spec.members])
     return f"on {names}" + (f" ({where})" if where else "")
-
-
-def names_in_note(names: Sequence[str]) -> str:
-    """Return names of nodes as text that is short enough for an Event."""
-    rest = len(names) - MAX_NODES_IN_NOTE
-    return ", ".join(names[:MAX_NODES_IN_NOTE]) + (f" and {rest} more" if rest > 0 else "")

@@ -9,6 +9,7 @@ from muster.api.gang import GangSpec
 from muster.api.trainingjob import LaunchMode, TrainingJob
 from muster.protocol.messages import EXITED, RUNNING
 from muster.world.job import JobWorld, WorkerView
+from muster.world.names import shortened
 from muster.world.views import FRESH_SECONDS
 
 EJECTION_WAITS = "EjectionWaits"
@@ -92,9 +93,8 @@ def _progress(job: TrainingJob, waiting: Sequence[str], *, ended: bool) -> tuple
         if ended:
             text = "the gang has left Muster, and every pod of it has ended or is gone: nothing restarts it"
         return EJECTED, f"{text}. The TrainingJob is what is left of it; {end}"
-    more = f" and {len(waiting) - _MOST_NAMED} more" if len(waiting) > _MOST_NAMED else ""
     return EJECTING, (
         "the gang has left Muster: nothing restarts it any more. Not heard to know of it: "
-        f"{', '.join(waiting[:_MOST_NAMED])}{more}. Such a worker ends its ranks when the job is deleted; its node "
+        f"{shortened(waiting, _MOST_NAMED)}. Such a worker ends its ranks when the job is deleted; its node "
         "may be dead"
     )

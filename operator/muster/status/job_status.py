@@ -43,13 +43,14 @@ from muster.recovery.failure import Kind
 from muster.recovery.failures import age_at_report, runs_behind
 from muster.recovery.modes import mode_of
 from muster.recovery.verification import verifiers
-from muster.recovery.words import MAX_NODES_IN_NOTE, after_corruption, names_in_note, on_nodes
+from muster.recovery.words import after_corruption, on_nodes
 from muster.status import ejection, save_health, warnings
 from muster.status.figures import compute_or_fallback
 from muster.status.report import ASSEMBLING, Announcement, State, StatusReport
 from muster.status.suspect_success import success_warnings
 from muster.world.fleet import STALE_HEARTBEAT_SECONDS
 from muster.world.job import JobWorld
+from muster.world.names import MAX_IN_NOTE, shortened
 from muster.world.queuedecision import NotPlaced
 from muster.world.redact import without_secrets
 from muster.world.views import FRESH_SECONDS, LauncherView
@@ -173,9 +174,8 @@ def _where(world: JobWorld, spec: GangSpec) -> str:
         for name, exclusion in exclusions
         if exclusion is not None and exclusion.last_choice
     ]
-    named = ", ".join(last[:_MOST_NAMED]) + (f" and {len(last) - _MOST_NAMED} more" if len(last) > _MOST_NAMED else "")
     why = ": the breaker holds it back, and new workers come there only where no other node is left"
-    return on_nodes(spec) + (f"; {named}{why}" if last else "")
+    return on_nodes(spec) + (f"; {shortened(last, _MOST_NAMED)}{why}" if last else "")
 
 
 def _waiting(world: JobWorld, report: StatusReport) -> Waiting | None:
@@ -520,7 +520,7 @@ def _held_up(world: JobWorld, without_place: Mapping[str, str]) -> str:
     """
     if not without_place:
         return ""
-    nodes = names_in_note([f"{name} ({reason})" for name, reason in without_place.items()])
+    nodes = shortened([f"{name} ({reason})" for name, reason in without_place.items()])
     together = len(without_place) > 1 and mode_of(world.job).starts_with_pods
     note = " In launch.mode Plain all of them are left at once." if together else ""
     return (
@@ -771,9 +771,9 @@ def _silent_nodes(world: JobWorld) -> str:
     setting = ", or set spec.recovery.unfencedTimeoutSeconds" if limit is None else ""
     # The same words all the time: a status that changes is a write.
     return (
-        f"no heartbeat of {names_in_note(silent)}, not ready. In launch.mode Plain nothing shows whether the ranks "
+        f"no heartbeat of {shortened(silent)}, not ready. In launch.mode Plain nothing shows whether the ranks "
         f"there have ended, so Muster does not restart the job {until}. Bring the machines back. If they are dead, "
-        f"run: kubectl muster lost {' '.join(silent[:MAX_NODES_IN_NOTE])}{setting}"
+        f"run: kubectl muster lost {' '.join(silent[:MAX_IN_NOTE])}{setting}"
     )
 
 

@@ -1,12 +1,16 @@
 """Derive deterministic names: creating twice is harmless, and a job re-created under its old name adopts nothing.
 
+Texts for people shorten lists of names here, all in one way.
+
 Tests: tests/unit/world/test_world.py.
 """
 
 import functools
 import hashlib
+from collections.abc import Sequence
 
 PLACE_DIGITS = 32
+MAX_IN_NOTE = 8  # names of nodes that an Event has room for
 
 
 @functools.lru_cache(maxsize=4096)
@@ -44,3 +48,9 @@ def pod_name_in(gang: str, index: int, incarnation: int) -> str:
 def index_of(pod: str) -> int:
     """Return the worker's index from the name of its pod."""
     return int(pod.rsplit("-", 2)[1])
+
+
+def shortened(names: Sequence[str], most: int = MAX_IN_NOTE) -> str:
+    """Return the first names, and how many more there are: `a, b and 3 more`."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")

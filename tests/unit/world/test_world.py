@@ -6,7 +6,7 @@ import pytest
 from tests.unit.lifecycle.builders import Scene, a_fleet, a_job, a_node, running
 
 from muster.world.fleet import SilentShare
-from muster.world.names import gang_name, pod_name
+from muster.world.names import gang_name, pod_name, shortened
 from muster.world.views import ContainerView
 
 ENDED = ContainerView("main", terminated=True, exit_code=0)
@@ -77,3 +77,10 @@ def test_who_else_holds_a_node() -> None:
     fleet = a_fleet([a_node("n0")], holders={"n0": frozenset({"me", "other"})})
     assert fleet.held_by_others("n0", "me") == {"other"}
     assert fleet.held_by_others("n1", "me") == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, ""), (1, "n0"), (2, "n0, n1"), (3, "n0, n1 and 1 more"), (12, "n0, n1 and 10 more")]
+)
+def test_a_long_list_ends_with_how_many_more_there_are(count: int, text: str) -> None:
+    assert shortened([f"n{number}" for number in range(count)], 2) == text
