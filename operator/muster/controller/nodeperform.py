@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -64,6 +65,21 @@ _latency = Histogram(
 )
 
 
+@dataclass(slots=True)
+class _TaintRefusals:
+    """What the API server has refused of Muster's taint.
+
+    Attributes:
+        is_reported: whether the last one was refused for want of a right, and that was said.
+        by_node: what refused it, by node whose last taint was refused.
+        remaining: nodes whose taint could not be removed, and that was said.
+    """
+
+    is_reported: bool = False
+    by_node: dict[str, str] = field(default_factory=dict)
+    remaining: set[str] = field(default_factory=set)
+
+
 class NodePerformer:
     """Puts orders about nodes into force, and has a node judged again by `mark_node`.
 
@@ -94,9 +110,7 @@ class NodePerformer:
         self._written: dict[str, Mapping[str, Any]] = {}  # what we are writing into a record
         self._pace = Pace(clock)
         self._postponed: dict[str, asyncio.TimerHandle] = {}  # nodes that are looked at again later
-        self._is_taint_refused = False  # the last taint, by the API server
-        self._taint_refused_by: dict[str, str] = {}  # by node whose last taint was refused
-        self._left_tainted: set[str] = set()  # nodes whose taint could not be removed, and it was said
+        self._refusals = _TaintRefusals()
 
     def is_echo(self, name: str, status: NodeHealthStatus | None) -> bool:
         """Whether a changed record says what this process has just written into it; to be asked once for each
@@ -170,14 +184,14 @@ class NodePerformer:
         for event in plan.events:  # a taint that fails is tried again, and announces nothing
             self._announce(order, event)
         if plan.taint is not None and node is not None:
-            known = self._taint_refused_by.get(name)
+            refused_by = self._refusals.by_node.get(name)
             await self._taint(node, plan.taint)
-            if self._taint_refused_by.get(name) != known:
+            if self._refusals.by_node.get(name) != refused_by:
                 await self._correct_record(order, rules)
 
     def _present(self, record: NodeHealth, node: NodeView | None) -> Present:
         name = record.metadata.name
-        refused_by = "" if node is None or is_tainted(node) else self._taint_refused_by.get(name, "")
+        refused_by = "" if node is None or is_tainted(node) else self._refusals.by_node.get(name, "")
         return Present(record, node, self.in_force.get(name), refused_by)
 
     async def _correct_record(self, order: Order, rules: Rules) -> None:
@@ -209,7 +223,7 @@ class NodePerformer:
         self.in_force.pop(name, None)
         self.refused.discard(name)
         self._rests_until.pop(name, None)
-        self._taint_refused_by.pop(name, None)
+        self._refusals.by_node.pop(name, None)
         self._pace.forget(name)
 
     async def _record(self, name: str, action: WriteRecord) -> None:
@@ -287,9 +301,9 @@ class NodePerformer:
             else:
                 self._removal_refused(node.name, error)
             return
-        self._is_taint_refused = False
-        self._taint_refused_by.pop(node.name, None)
-        self._left_tainted.discard(node.name)
+        self._refusals.is_reported = False
+        self._refusals.by_node.pop(node.name, None)
+        self._refusals.remaining.discard(node.name)
 
     async def _add_taint(self, node: NodeView, reason: str) -> None:
         """Put Muster's taint on the node beside all others, in one request that touches none of them."""
@@ -332,13 +346,13 @@ class NodePerformer:
             asked_by: the field of the FleetPolicy that asks for the taint.
         """
         self._later(name, REFUSED_SECONDS)
-        self._taint_refused_by[name] = error.refused_by
+        self._refusals.by_node[name] = error.refused_by
         if isinstance(error, Denied):  # say, by the policy muster-scope; no right is missing
             log.warning("taint denied", node=name, error=str(error))
             return
-        if self._is_taint_refused:
+        if self._refusals.is_reported:
             return
-        self._is_taint_refused = True
+        self._refusals.is_reported = True
         self._report_policy(
             "taint refused",
             name,
@@ -354,9 +368,9 @@ class NodePerformer:
         This happens after manifests/components/node-taint was removed: the permission is gone, the taints are not.
         """
         self._later(name, REFUSED_SECONDS)
-        if name in self._left_tainted:
+        if name in self._refusals.remaining:
             return
-        self._left_tainted.add(name)
+        self._refusals.remaining.add(name)
         text = (
             f"Node {name} no longer needs Muster's taint {TAINT_KEY}, but Muster may not remove it (403). The taint "
             f"keeps new pods away. Run `kubectl taint node {name} {TAINT_KEY}-`, or add "
