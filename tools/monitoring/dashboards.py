@@ -472,8 +472,8 @@ FLEET = Dashboard(
                 stat(
                     "Jobs without rows",
                     f"sum({led('muster_jobs_without_metrics')})",
-                    "These jobs have not ended and are missing in other panels, because Muster exports the rows of "
-                    "500 jobs at most.",
+                    "These jobs are missing in other panels, because Muster exports the rows of 500 jobs that have "
+                    "not ended, and of 100 that failed within a day, at most.",
                     wide=3,
                     steps=GOOD_IS_ZERO,
                 ),

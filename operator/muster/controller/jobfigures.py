@@ -1,4 +1,4 @@
-"""Prometheus figures of jobs' time, made when Prometheus asks, from the status that was last published.
+"""Prometheus figures of jobs' time and saves, made when Prometheus asks, from the status that was last published.
 
 Names of jobs are users' to choose and a queue may be long, so only so many jobs have rows of their own. The figures are
 those of the job's status, and of a wait that lasts what the command line adds, so that the two never differ. In a
@@ -19,7 +19,14 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from muster.api.goodput import Goodput
 from muster.api.throughput import Throughput
-from muster.api.trainingjob import CompletionResult, ConditionStatus, TrainingJobStatus
+from muster.api.trainingjob import (
+    CheckpointSave,
+    CheckpointStatus,
+    CheckpointTrouble,
+    CompletionResult,
+    ConditionStatus,
+    TrainingJobStatus,
+)
 from muster.goodput.efficiency import job_efficiency
 from muster.goodput.opened import clock_lead_seconds, figures_until
 from muster.goodput.prices import NO_PRICES, Prices
@@ -38,7 +45,7 @@ ALERTED = frozenset({"CrashLoopBackOff", "NoCheckpointSeen", "StepsStopped"})
 OTHER = "Other"
 MAX_FAILED = 100
 FAILED_FOR = timedelta(days=1)
-"""Jobs that ended as Failed are shown for so long, at most so many, the latest ones."""
+"""Jobs that ended as Failed are shown for so long, at most so many: the latest ones, and of each namespace in turn."""
 MOST = 2**53
 """What a trainer says may be any number: as far as these a float is exact."""
 
@@ -121,6 +128,18 @@ _SAVED = _Family(
     "muster_checkpoint_timestamp_seconds", "When a job's newest complete checkpoint was written, since the epoch."
 )
 _SAVED_STEP = _Family("muster_checkpoint_step", "The step of a job's newest complete checkpoint.")
+_BYTES = _Family("muster_checkpoint_bytes", "Size of a job's newest complete checkpoint.")
+_SAVE = _Family("muster_checkpoint_save_seconds", "Time from that checkpoint's first finished file to its last.")
+_STALL = _Family("muster_checkpoint_stall_seconds", "Additional time of the steps around that save, beyond the usual.")
+_DURABLE = _Family(
+    "muster_checkpoint_durable_seconds", "Time from the end of that step until its checkpoint was seen complete."
+)
+_FREE = _Family(
+    "muster_checkpoint_free_bytes", "Free space of that checkpoint's file system when it was seen complete."
+)
+_CONCERN = _Family(
+    "muster_checkpoint_concern", "1 where a job's checkpoints need attention for this reason.", ("reason",)
+)
 _OF_JOBS = (
     _STATE,
     _WAITS,
@@ -143,6 +162,12 @@ _OF_JOBS = (
     _NODE,
     _SAVED,
     _SAVED_STEP,
+    _BYTES,
+    _SAVE,
+    _STALL,
+    _DURABLE,
+    _FREE,
+    _CONCERN,
 )
 
 
@@ -154,8 +179,7 @@ class _Row(NamedTuple):
     goodput: Goodput | None
     throughput: Throughput
     step: int | None
-    saved: datetime | None
-    saved_step: int | None
+    checkpoint: CheckpointStatus | None
     waits_since: datetime | None
     rank: int
     nodes: Sequence[str]
@@ -221,8 +245,11 @@ class JobFigures:
             jobs.add_metric([state], count)
         yield jobs
         going_on = sum(count for state, count in counts.items() if state not in ENDED) - ejected
-        yield GaugeMetricFamily(*_UNSHOWN, value=max(going_on - len(rows), 0))
-        yield from _families(rows, _latest(failed, self._now()), self._now(), self._prices())
+        now = self._now()
+        recent = {key: time for key, time in failed.items() if now - time < FAILED_FOR}
+        shown = _latest(recent)
+        yield GaugeMetricFamily(*_UNSHOWN, value=max(going_on - len(rows), 0) + len(recent) - len(shown))
+        yield from _families(rows, shown, now, self._prices())
 
     def _shown(self, reason: str) -> str:
         if len(self._reasons) < MAX_REASONS:
@@ -273,18 +300,21 @@ def _row(status: TrainingJobStatus, reason: str, throughput: Throughput) -> _Row
         status.goodput,
         throughput,
         status.step,
-        status.checkpoint.time if status.checkpoint else None,
-        status.checkpoint.step if status.checkpoint else None,
+        status.checkpoint,
         running.last_transition_time if waits and running is not None else None,
         _rank(status),
         status.nodes,
     )
 
 
-def _latest(failed: dict[Key, datetime], now: datetime) -> dict[Key, datetime]:
-    """The jobs that failed in the last day, as many of the latest as have a row."""
-    recent = ((time, key) for key, time in failed.items() if now - time < FAILED_FOR)
-    return {key: time for time, key in heapq.nlargest(MAX_FAILED, recent)}
+def _latest(failed: dict[Key, datetime]) -> dict[Key, datetime]:
+    """The failed jobs that have a row: the latest of each namespace, then the latest but one of each, and so on."""
+    newer: Counter[str] = Counter()
+    ordered = []
+    for key, time in sorted(failed.items(), key=lambda item: item[1], reverse=True):
+        ordered.append((newer[key[0]], -time.timestamp(), key))
+        newer[key[0]] += 1
+    return {key: failed[key] for _, _, key in heapq.nsmallest(MAX_FAILED, ordered)}
 
 
 def _families(rows: dict[Key, _Row], failed: dict[Key, datetime], now: datetime, prices: Prices) -> Iterable[Metric]:
@@ -305,8 +335,8 @@ def _families(rows: dict[Key, _Row], failed: dict[Key, datetime], now: datetime,
         put(_STATE, key, 1, row.state, row.reason)
         put(_WAITS, key, _moment(row.waits_since))
         put(_STEP, key, row.step)
-        put(_SAVED, key, _moment(row.saved))
-        put(_SAVED_STEP, key, row.saved_step)
+        for family, value, *labels in _save_figures(row.checkpoint) if row.checkpoint is not None else ():
+            put(family, key, value, *labels)
         if row.goodput is None:
             continue
         account = figures_until(row.goodput, now + clock_lead_seconds(row.goodput), row.state)
@@ -330,6 +360,22 @@ def _families(rows: dict[Key, _Row], failed: dict[Key, datetime], now: datetime,
     return metrics.values()
 
 
+def _save_figures(checkpoint: CheckpointStatus) -> Iterator[tuple[_Family, float | None, *tuple[str, ...]]]:
+    """The figures of the newest save, and what concerns people."""
+    unknown = CheckpointSave(step=checkpoint.step)
+    newest = next((save for save in checkpoint.saves if save.step == checkpoint.step), unknown)
+    yield _SAVED, _moment(checkpoint.time)
+    yield _SAVED_STEP, checkpoint.step
+    yield _BYTES, newest.bytes
+    yield _SAVE, newest.save_seconds
+    yield _STALL, newest.stall_seconds
+    yield _DURABLE, newest.durable_seconds
+    yield _FREE, newest.free_bytes
+    reasons = {concern.reason for concern in checkpoint.concerns}
+    for reason in CheckpointTrouble:
+        yield _CONCERN, 1 if reason in reasons else None, reason.value
+
+
 def _moment(time: datetime | None) -> float | None:
     return time.timestamp() if time is not None else None
 
@@ -341,7 +387,7 @@ def _thousandth(value: int | None) -> float | None:
 _JOBS = ("muster_jobs", "Jobs by state, ended ones included until they are deleted.")
 _UNSHOWN = (
     "muster_jobs_without_metrics",
-    "Jobs that have not ended and have no rows of their own, because there are too many.",
+    "Jobs that have not ended, or failed within a day, and have no rows of their own, because there are too many.",
 )
 
 

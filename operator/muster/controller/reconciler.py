@@ -30,7 +30,6 @@ from muster.controller.keptjobs import KeptJobs
 from muster.controller.perform import Performer
 from muster.controller.pool import Pool
 from muster.controller.queue import Queue
-from muster.controller.saves import SaveFigures
 from muster.controller.slices import in_slices
 from muster.decision.accounted import plan_with_goodput
 from muster.decision.decided import Decided, error_text
@@ -104,7 +103,6 @@ class Reconciler:
         self._pool = pool or Pool()
         self._kept = kept or KeptJobs()
         self._checks_wanted = checks_wanted
-        self._saves = SaveFigures()
         self._figures = JobFigures(lambda: cluster.server_now(wall_clock()), lambda: listed(cluster.policy().prices))
         self._tested: dict[Key, str] = {}  # jobs that want something of checkers -> their uids
         self._undecided: set[Key] = set()
@@ -171,10 +169,6 @@ class Reconciler:
                     await in_slices(Tree.prepare(self._cluster.fleet, plan.unprepared), self._clock)
                     continue
                 self._assume(job, plan)
-                if plan.status is not None:
-                    compute_or_fallback(
-                        "figures of saves", functools.partial(self._saves.set_status, key, plan.status), None
-                    )
                 # Of the published status, which every reader has: the plan's own may be half a minute ahead of it.
                 figures = functools.partial(self._figures.set_status, key, job.status, job.spec.throughput)
                 compute_or_fallback("figures of jobs", figures, None)
@@ -288,7 +282,6 @@ class Reconciler:
         if job is None:
             self._failures.pop(key, None)
             self._want_checks(key, "", None)
-            self._saves.forget(key)
             self._figures.forget(key)
         else:
             self._figures.forget(key)

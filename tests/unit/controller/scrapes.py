@@ -7,7 +7,7 @@ from prometheus_client import generate_latest
 from tests.unit.counting import CountedWork
 
 from muster.api.goodput import Bucket, Goodput
-from muster.api.trainingjob import CheckpointStatus, TrainingJobStatus
+from muster.api.trainingjob import CheckpointSave, CheckpointStatus, TrainingJobStatus
 from muster.controller import jobfigures
 from muster.controller.jobfigures import JobFigures
 
@@ -34,7 +34,8 @@ def a_scrape_is_bounded_in_rows_and_work() -> None:
     figures = JobFigures(lambda: TIME)
     everything = {bucket.value: 10**6 for bucket in Bucket}
     account = GOODPUT.model_copy(update={"seconds": everything, "gpu_seconds": everything})
-    saved = CheckpointStatus(step=20, path="/c/20", time=TIME)
+    save = CheckpointSave(step=20, bytes=1, save_seconds=1, stall_seconds=1, durable_seconds=1, free_bytes=1)
+    saved = CheckpointStatus(step=20, path="/c/20", time=TIME, saves=[save])
     for number in range(2 * jobfigures.MAX_JOBS):
         figures.set_status(
             (f"namespace-{number % 7}", f"job-{number}"), status(goodput=account, step=5, checkpoint=saved)

@@ -9,7 +9,10 @@ from tests.unit.controller.scrapes import GOODPUT, TIME, a_scrape_is_bounded_in_
 
 from muster.api.goodput import Bucket, OpenPhase
 from muster.api.trainingjob import (
+    CheckpointConcern,
+    CheckpointSave,
     CheckpointStatus,
+    CheckpointTrouble,
     CompletionRecord,
     CompletionResult,
     Condition,
@@ -191,12 +194,54 @@ def test_a_job_that_ended_as_failed_is_shown_for_a_day_or_until_it_is_deleted() 
     assert rows("job_failed_timestamp_seconds") == {}
 
 
-def test_of_jobs_that_failed_the_latest_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+def failed_after(minutes: int) -> TrainingJobStatus:
+    time = TIME + timedelta(minutes=minutes)
+    end = CompletionRecord(result=CompletionResult.FAILED, reason="Failed", time=time, attempt=1)
+    return status("Failed", "Failed", completion=end)
+
+
+def test_of_jobs_that_failed_the_latest_are_shown_and_the_others_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobfigures, "MAX_FAILED", 2)
     figures = JobFigures(lambda: TIME + timedelta(hours=1))
     for number in (2, 0, 3, 1):
-        end = CompletionRecord(
-            result=CompletionResult.FAILED, reason="Failed", time=TIME + timedelta(minutes=number), attempt=1
-        )
-        figures.set_status(("ns", f"job-{number}"), status("Failed", "Failed", completion=end))
+        figures.set_status(("ns", f"job-{number}"), failed_after(number))
     assert {name for _, name in rows("job_failed_timestamp_seconds")} == {"job-2", "job-3"}
+    assert rows("jobs_without_metrics") == {(): 2}
+
+
+def test_a_namespace_in_which_hundreds_fail_hides_no_failure_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobfigures, "MAX_FAILED", 3)
+    figures = JobFigures(lambda: TIME + timedelta(hours=1))
+    figures.set_status(("lab", "first"), failed_after(0))
+    for number in range(5):
+        figures.set_status(("many", f"job-{number}"), failed_after(number + 1))
+    assert set(rows("job_failed_timestamp_seconds")) == {("lab", "first"), ("many", "job-4"), ("many", "job-3")}
+
+
+def saved(*concerns: CheckpointTrouble, **save: int) -> CheckpointStatus:
+    return CheckpointStatus(
+        step=20,
+        path="/c/20",
+        time=TIME,
+        saves=[CheckpointSave(step=10, bytes=1), CheckpointSave(step=20, **save)],
+        concerns=[CheckpointConcern(reason=reason, message="look", since=TIME) for reason in concerns],
+    )
+
+
+def test_the_newest_save_has_rows_for_what_is_known_of_it() -> None:
+    figures = JobFigures(lambda: TIME)
+    known = saved(CheckpointTrouble.SPACE_LOW, bytes=96, stall_seconds=0, save_seconds=12)
+    figures.set_status(JOB, status(checkpoint=known))
+    assert (shown("checkpoint_bytes"), shown("checkpoint_stall_seconds"), shown("checkpoint_save_seconds")) == (
+        96,
+        0,
+        12,
+    )
+    assert shown("checkpoint_durable_seconds") is None
+    assert rows("checkpoint_concern") == {(*JOB, "CheckpointSpaceLow"): 1}
+
+    figures.set_status(JOB, status(checkpoint=saved(CheckpointTrouble.NO_NEW_CHECKPOINT, bytes=97)))
+    assert (shown("checkpoint_bytes"), shown("checkpoint_stall_seconds")) == (97, None)
+    assert rows("checkpoint_concern") == {(*JOB, "NoNewCheckpoint"): 1}
+    figures.set_status(JOB, ended())
+    assert rows("checkpoint_bytes") == rows("checkpoint_concern") == {}

@@ -19,7 +19,6 @@ from muster.api.throughput import Throughput
 from muster.api.trainingjob import TrainingJobStatus
 from muster.controller.jobfigures import JobFigures
 from muster.controller.offenders import Offenders
-from muster.controller.saves import SaveFigures
 from muster.coordinator.figures import CheckFigures
 from muster.goodput.prices import Prices
 from muster.node.agent.agent import Agent
@@ -132,7 +131,7 @@ def answer(figures: CheckFigures, seconds: int) -> None:
 def main() -> None:
     port, agent_port, namespace, job = int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:5]
     began, key = now(), (namespace, job)
-    jobs, saves, probes = JobFigures(prices=lambda: PRICES), SaveFigures(), CheckFigures()
+    jobs, probes = JobFigures(prices=lambda: PRICES), CheckFigures()
     offenders = Offenders(lambda: 604800, now)
     offenders.set_account("n-1", Offences(score="2.5", as_of=began))
     gpus = SimpleNamespace(answering=7, expected=8, figures={})
@@ -149,7 +148,6 @@ def main() -> None:
     for seconds in range(10_000):
         tell_all(seconds)
         jobs.set_status(key, status(began), THROUGHPUT)
-        saves.set_status(key, status(began))
         answer(probes, seconds)
         agent._writer.errors = agent._nvml.hangs = seconds
         gpus.figures["GPU-0"] = {
