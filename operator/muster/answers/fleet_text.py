@@ -199,11 +199,18 @@ def model_text(it: ScalingSize) -> str:
     return f"{significant((it.parameters or 0) / BILLION)}B, {it.gpu_model}"
 
 
+def _heading(title: str, count: int, most: int, *, or_more: bool = False) -> str:
+    """The title of a table, which says how many rows it lacks if it lacks some."""
+    if count <= most and not or_more:
+        return title
+    return f"{title} (the first {min(count, most)} of {count:,}{' or more' if or_more else ''})"
+
+
 def scaling_table(sizes: Sequence[ScalingSize], most: int) -> Rows:
     """Format how training scales; the figures with an x are relative to the smallest size."""
     priced = any(size.cost_per_million_tokens is not None for size in sizes)
     return (
-        "SCALING",
+        _heading("SCALING", len(sizes), most),
         [
             *("MODEL", "GPUS", "JOBS", "TOKENS/S", "X GPUS", "X SPEED", "EFFICIENCY", "X COST"),
             *(["A MILLION TOKENS"] if priced else []),
@@ -294,7 +301,7 @@ def tables(it: FleetReport, jobs: int, nodes: int) -> list[Rows]:
             ],
         ),
         (
-            "WORST NODES",
+            _heading("WORST NODES", len(it.offenders), nodes, or_more=bool(it.unlisted_offenders)),
             ["NODE", "INCIDENTS", "JOBS", "GPU-HOURS"],
             [
                 [offender.node, number(offender.incidents), str(offender.jobs), f"{offender.gpu_hours:,.1f}"]
@@ -302,7 +309,7 @@ def tables(it: FleetReport, jobs: int, nodes: int) -> list[Rows]:
             ],
         ),
         (
-            "NAMESPACES",
+            _heading("NAMESPACES", len(it.namespaces), jobs),
             ["NAMESPACE", "JOBS", "GPU-HOURS", "GOODPUT", *price],
             [
                 [

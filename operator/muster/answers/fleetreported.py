@@ -220,7 +220,10 @@ class FleetReport(ApiModel):
     counted_until: Time | None = Field(None, description="Up to when the fleet's accelerators are counted.")
     causes: list[FleetCause] = Field(description="Largest first.")
     offenders: list[FleetOffender] = Field(description="Nodes, worst first.")
-    unlisted_offenders: int = Field(description="Nodes that jobs blamed beside these, one count for each job.")
+    unlisted_offenders: int = Field(
+        description="Nodes that jobs blamed beside these: those beyond the worst 100, and once for each job "
+        "those that its account does not name."
+    )
     namespaces: list[FleetNamespace] = Field(description="Largest first.")
     job_details: list[FleetJob] = Field(description="All jobs, by GPU-hours.")
     notes: list[str] = Field([], description="What limits this answer.")
@@ -300,6 +303,7 @@ def fleet_report(
     def cost(amounts: Mapping[K, float] | None, name: K) -> float | None:
         return None if amounts is None else amounts.get(name, 0.0)
 
+    offenders = _worst(_pairs(cut.nodes for cut in cuts))
     return FleetReport(
         since=since,
         until=until,
@@ -373,9 +377,9 @@ def fleet_report(
             FleetOffender(
                 node=node, incidents=many, jobs=sum(node in cut.nodes for cut in cuts), gpu_hours=amount / HOUR
             )
-            for node, (many, amount) in _worst(_pairs(cut.nodes for cut in cuts))[:MAX_OFFENDERS]
+            for node, (many, amount) in offenders[:MAX_OFFENDERS]
         ],
-        unlisted_offenders=sum(cut.life.spec.other_blamed_nodes for cut in cuts),
+        unlisted_offenders=len(offenders[MAX_OFFENDERS:]) + sum(cut.life.spec.other_blamed_nodes for cut in cuts),
         namespaces=_namespaces(cuts, is_priced=is_priced),
         job_details=[_job(cut) for cut in cuts],
         notes=[*notes],

@@ -146,6 +146,9 @@ def inquire(
     if kept is None and record is not None:
         all_notes.append("the record no longer has it: rank, exit code and steps are not known")
     worker = _worker(kept.index if kept else None)
+    timeline = sorted(_timeline(base, cause_text, worker, events or (), health), key=lambda entry: entry.time)
+    if len(timeline) > MAX_TIMELINE:
+        all_notes.append(f"only the newest {MAX_TIMELINE} of {len(timeline)} entries of its timeline are shown")
     goodput, account = job.status.goodput, record.account if record else None
     ran = account.fingerprints if account else goodput.fingerprints if goodput else []
     now = at_attempt(ran, number)
@@ -173,9 +176,7 @@ def inquire(
         resumed_step=kept.resumed_step if kept else None,
         lost_steps=lost,
         lost_seconds=reported.lost_seconds if reported else None,
-        timeline=sorted(_timeline(base, cause_text, worker, events or (), health), key=lambda entry: entry.time)[
-            -MAX_TIMELINE:
-        ],
+        timeline=timeline[-MAX_TIMELINE:],
         decisions=list(_decisions(job, record, base, kept, lost)),
         notes=all_notes,
     )

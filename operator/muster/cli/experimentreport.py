@@ -69,9 +69,8 @@ def render(console: Console, it: ExperimentReport) -> None:
     console.print(Text(f"Experiment {it.namespace}/{it.experiment}: {jobs} ({states})", style="bold"))
     console.print()
     show.facts(console, _figures(it))
-    show.headline(
-        console, f"JOBS ({'the newest ' if len(it.job_details) > LISTED else ''}{min(LISTED, len(it.job_details))})"
-    )
+    total = len(it.job_details)
+    show.headline(console, f"JOBS ({f'the newest {LISTED} of {total:,}' if total > LISTED else total})")
     costs = any(job.cost is not None for job in it.job_details)
     heads = ["JOB", "STATE", "GPUS", "TIME", "GPU-HOURS", "GOODPUT", "STEPS", "TOKENS/S", "SCALING", "MFU"]
     heads += ["COST"] if costs else []

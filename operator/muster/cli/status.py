@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from muster.answers.explanation import ENDED, JobEvent
+from muster.answers.explanation import ENDED, MAX_EVENTS, JobEvent
 from muster.answers.health import verdict
 from muster.answers.job_text import ettr_text, why_no_ettr
 from muster.answers.jobstatus import JobStatusView, WorkerRow, job_status
@@ -169,7 +169,8 @@ def _print_waiting(console: Console, waiting: Waiting) -> None:
 
 def _print_events(console: Console, events: list[JobEvent], now: datetime) -> None:
     shown = events[-SHOWN_EVENTS:][::-1]
-    show.headline(console, f"LAST EVENTS ({len(shown)} of {len(events)})")
+    or_more = " or more" if len(events) == MAX_EVENTS else ""
+    show.headline(console, f"LAST EVENTS ({len(shown)} of {len(events)}{or_more})")
     made = show.table("AGE", "REASON", "MESSAGE", whole=("AGE", "REASON"))
     for event in shown:
         times = f" ({event.count} times)" if event.count > 1 else ""

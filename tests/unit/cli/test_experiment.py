@@ -259,5 +259,5 @@ def test_the_page_is_one_page_and_nothing_on_it_moves_the_terminal(printed: Call
     text = printed(lambda console: render(console, it), width=140)
     assert "\x1b" not in text
     assert "\u202e" not in text
-    assert "the newest 40" in text
+    assert "the newest 40 of 59" in text
     assert len(text.splitlines()) < 60

@@ -173,6 +173,11 @@ AGE   REASON           MESSAGE
     )
 
 
+def test_more_events_than_are_kept_are_not_counted_as_all(printed: Callable[..., str]) -> None:
+    text = printed(lambda console: render(console, stood(RUNNING, EVENTS[:1] * 20), NOW))
+    assert "LAST EVENTS (5 of 16 or more)" in text
+
+
 def test_a_failed_job_is_told_what_to_do(printed: Callable[..., str]) -> None:
     text = printed(lambda console: render(console, stood(FAILED, None), NOW), width=120)
     assert (

@@ -488,6 +488,23 @@ def test_in_markdown_nothing_is_anybodys_markup() -> None:
     assert not {"\x1b", "\u202e"} & set(text)
 
 
+def test_a_table_that_is_cut_says_how_many_rows_it_lacks(printed: Callable[..., str]) -> None:
+    specs = [a_spec(each, namespace=f"team-{each}", blamed_nodes=[blamed(f"n{each}")]) for each in range(130)]
+    it = fleet_report(lives(*specs), NOW)
+    assert (len(it.offenders), it.unlisted_offenders) == (100, 30)
+    text = printed(lambda console: render(console, it), 200)
+    assert "WORST NODES (the first 10 of 100 or more)" in text
+    assert "NAMESPACES (the first 20 of 130)" in text
+    assert "## Namespaces (the first 100 of 130)" in markdown(it)
+    whole = printed(lambda console: render(console, fleet_report(lives(*specs[:3]), NOW)), 200)
+    assert "WORST NODES\n" in whole
+    assert "NAMESPACES\n" in whole
+
+
+def blamed(node: str) -> dict[str, Any]:
+    return {"node": node, "incidents": 2, "gpuSeconds": 51_200}
+
+
 def test_the_terminal_is_not_moved(printed: Callable[..., str]) -> None:
     text = printed(lambda console: render(console, evil()), 200)
     assert not {"\x1b", "\u202e"} & set(text)

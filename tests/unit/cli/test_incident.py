@@ -9,6 +9,7 @@ import yaml
 from tests.unit.cli.test_status import GANG, JOBS, PODS, a_gang, a_job, health_path, incident, no_such
 from typer.testing import Result
 
+from muster.answers import inquiry
 from muster.answers.inquiry import inquire
 from muster.api.goodput import Fingerprint, Goodput
 from muster.api.trainingjob import TrainingJob
@@ -105,6 +106,14 @@ def test_an_incident_is_told_with_who_saw_what_when_and_what_was_decided(api: An
     assert "\n  ValueError: loss is nan\n" in text
     assert "200 steps, which had taken 1m40s" in text
     assert "\x1b" not in text
+
+
+def test_a_timeline_that_is_cut_says_so(api: Any, command: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inquiry, "MAX_TIMELINE", 4)
+    with_incident(api)
+    found = json.loads(command("report", "llama", "--incident", "2", "-o", "json").stdout)
+    assert found["timeline"][0]["time"].startswith("2026-01-05T03:00:02")
+    assert found["notes"] == ["only the newest 4 of 6 entries of its timeline are shown"]
 
 
 def test_an_attempt_without_a_checkpoint_is_not_said_to_go_on_from_step_0(api: Any, command: Run) -> None:
