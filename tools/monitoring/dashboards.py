@@ -929,6 +929,13 @@ OPERATOR = Dashboard(
                     steps=GOOD_IS_ZERO,
                 ),
                 stat(
+                    "Outdated definitions",
+                    "sum(max by (resource) (muster_definition_outdated)) or vector(0)",
+                    "These definitions lack fields of a replica's version, so that it does not lead. Runbook: "
+                    "docs/runbooks/MusterDefinitionsOutdated.md.",
+                    steps=GOOD_IS_ZERO,
+                ),
+                stat(
                     "Launchers",
                     f"sum({led('muster_launchers')})",
                     "The panel counts launchers that have reported to the leader and are not forgotten.",

@@ -100,7 +100,7 @@ class Replica:
             make_step_patterns=_TriedHere,
             least_launchers=lambda: LARGE_LAUNCHER_COUNT if self.around.is_large else 0,
             keeps_history=False,
-            checks_admission=False,
+            checks_installation=False,
         )
 
     def _make_ports(

@@ -12,17 +12,12 @@ import msgspec
 
 from muster import __version__
 from muster.answers.text_parts import count
-from muster.api.base import GROUP, VERSION, ApiModel
-from muster.api.endedjob import EndedJob
-from muster.api.fleetpolicy import Enforcement, FleetPolicy, FleetPolicySpec
-from muster.api.gang import Gang
+from muster.api.base import GROUP, VERSION
+from muster.api.fleetpolicy import Enforcement, FleetPolicySpec
 from muster.api.installation import InstallationProfile
 from muster.api.labels import LabelSelector
 from muster.api.namespaces import CHECKERS, SYSTEM
-from muster.api.nodehealth import NodeHealth
-from muster.api.repairrequest import RepairRequest
 from muster.api.rights import GRANTS, Grant, GrantedRight, granted, is_path, role_kind
-from muster.api.trainingjob import TrainingJob
 from muster.cli.doctor_parts import default_policy, holding_jobs
 from muster.cli.doctor_rows import (
     DEPLOYMENT,
@@ -44,17 +39,10 @@ from muster.cli.doctor_rows import (
 )
 from muster.kube import paths
 from muster.kube.errors import Forbidden
+from muster.kube.schemas import MODELS, fields_of, fields_of_model, outermost
 from muster.kube.version import UnsupportedServerError, check_server_version
 
 OBSERVE, HEALTH, _, JOBS = InstallationProfile
-MODELS: Mapping[str, type[ApiModel]] = {
-    "fleetpolicies": FleetPolicy,
-    "nodehealths": NodeHealth,
-    "repairrequests": RepairRequest,
-    "trainingjobs": TrainingJob,
-    "gangs": Gang,
-    "endedjobs": EndedJob,
-}
 SCOPE = "muster-scope"  # the one that lets through what it cannot judge: it is asked about every write of a Node
 _POLICIES = {"muster-operator": OBSERVE, "muster-records": OBSERVE, SCOPE: HEALTH, "muster-training": JOBS}
 AGENT = "muster-agent"
@@ -88,7 +76,7 @@ async def check_definitions(cluster: ClusterReader) -> list[DoctorRow]:
     profile = await profile_of(cluster)
     remedy = define_again(profile)
     rows = []
-    for (resource, model), definition in zip(MODELS.items(), definitions, strict=True):
+    for resource, definition in zip(MODELS, definitions, strict=True):
         name = f"CustomResourceDefinition {resource}.{GROUP}"
         if definition is None:
             if profile.needs(resource):
@@ -96,12 +84,12 @@ async def check_definitions(cluster: ClusterReader) -> list[DoctorRow]:
         elif (schema := served_schema(definition)) is None:
             rows.append(wrong("definitions", f"{name} does not serve {VERSION}", remedy))
         else:
-            rows += _field_rows(name, fields_of(schema), fields_of(model.model_json_schema(by_alias=True)), remedy)
+            rows += _field_rows(name, fields_of(schema), fields_of_model(resource), remedy)
     return rows or passed("definitions", f"those of {profile} are there, with the fields of version {__version__}")
 
 
-def _field_rows(name: str, served: set[str], modelled: set[str], remedy: str) -> Iterator[DoctorRow]:
-    missing, extra = _outermost(modelled - served), _outermost(served - modelled)
+def _field_rows(name: str, served: frozenset[str], modelled: frozenset[str], remedy: str) -> Iterator[DoctorRow]:
+    missing, extra = outermost(modelled - served), outermost(served - modelled)
     if missing:
         yield wrong(
             "definitions",
@@ -121,38 +109,6 @@ def served_schema(definition: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the schema of the version that Muster uses; None: it is not served."""
     versions = (entry for entry in definition["spec"]["versions"] if entry["name"] == VERSION and entry["served"])
     return next((entry["schema"]["openAPIV3Schema"] for entry in versions), None)
-
-
-def fields_of(schema: Mapping[str, Any]) -> set[str]:
-    """Return the paths of all fields of a schema, without those of metadata, which is Kubernetes' own."""
-    paths_of_fields = _nested_fields(schema, schema.get("$defs", {}), "")
-    own = (".apiVersion", ".kind", ".metadata")
-    return {path for path in paths_of_fields if not f"{path}.".startswith(tuple(f"{prefix}." for prefix in own))}
-
-
-def _nested_fields(schema: Mapping[str, Any], definitions: Mapping[str, Any], path: str) -> Iterator[str]:
-    schema = _resolved(schema, definitions)
-    for name, part in schema.get("properties", {}).items():
-        yield f"{path}.{name}"
-        yield from _nested_fields(part, definitions, f"{path}.{name}")
-    for inner in ("items", "additionalProperties"):
-        if isinstance(schema.get(inner), dict):
-            yield from _nested_fields(schema[inner], definitions, f"{path}[]")
-
-
-def _resolved(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what `$ref`, or the `anyOf` of an optional field, stands for."""
-    arms = [arm for arm in schema.get("anyOf", ()) if arm != {"type": "null"}]
-    if len(arms) == 1:
-        return _resolved(arms[0], definitions)
-    if "$ref" in schema:
-        return _resolved(definitions[schema["$ref"].rpartition("/")[2]], definitions)
-    return schema
-
-
-def _outermost(fields: set[str]) -> list[str]:
-    """Return those fields that are in none of the others."""
-    return sorted(path for path in fields if path.rpartition(".")[0].rstrip("[]") not in fields)
 
 
 # Rights

@@ -14,7 +14,7 @@ from muster.api.fleetpolicy import FleetPolicy
 from muster.api.gang import Gang
 from muster.api.nodehealth import NodeHealth
 from muster.api.trainingjob import TrainingJob
-from muster.cli.doctor_cluster import MODELS, definition_path
+from muster.cli.doctor_cluster import definition_path
 from muster.cli.doctor_rows import (
     MAX_MESSAGE,
     Check,
@@ -29,6 +29,7 @@ from muster.cli.doctor_rows import (
 from muster.cli.errors import one_line
 from muster.kube import decode, paths
 from muster.kube.decode import Undecodable
+from muster.kube.schemas import MODELS
 from muster.status.report import ASSEMBLING
 
 UNDER_WAY = frozenset({"Starting", "Recovering"})  # a burn-in is part of either

@@ -32,7 +32,8 @@ class Dependencies:
         make_step_patterns: makes the tester of users' step patterns, which starts processes.
         least_launchers: returns how many launchers are to be expected at least, whatever reports here.
         keeps_history: whether accounts of ended jobs and the fleet's hours are kept.
-        checks_admission: whether it is checked that the admission policies are in force.
+        checks_installation: whether it is checked that the admission policies are in force, and that the definitions
+            have the fields of this version.
     """
 
     clock: Callable[[], float] = time.monotonic
@@ -44,7 +45,7 @@ class Dependencies:
     make_step_patterns: Callable[[], StepPatterns] = StepPatterns
     least_launchers: Callable[[], int] = lambda: 0
     keeps_history: bool = True
-    checks_admission: bool = True
+    checks_installation: bool = True
 
 
 SHIPPED = Dependencies()

@@ -17,6 +17,7 @@ from muster.controller.admission import AdmissionCheck
 from muster.controller.bus import Bus
 from muster.controller.checks import Checks
 from muster.controller.cluster import Cluster
+from muster.controller.definitionscheck import DefinitionsCheck
 from muster.controller.dependencies import SHIPPED, Dependencies
 from muster.controller.dirty import DirtyKeys
 from muster.controller.fleethours import FleetHoursKeeper
@@ -118,11 +119,16 @@ class Operator:
         self._dry_client = client.sibling()
         self.admission = (
             AdmissionCheck(self._dry_client, settings.namespace, settings.profile)
-            if dependencies.checks_admission
+            if dependencies.checks_installation
+            else None
+        )
+        self.definitions = (
+            DefinitionsCheck(client, settings.profile, self.lease, self._loops.give_up)
+            if dependencies.checks_installation
             else None
         )
         self._holding_jobs = None if settings.profile.has_jobs else HoldingJobs(client, settings.profile)
-        self.readiness = Readiness(self.cluster, self.lease, self._loops, self._holding_jobs)
+        self.readiness = Readiness(self.cluster, self.lease, self._loops, (self.definitions, self._holding_jobs))
         self.workers = Workers(self.cluster, self.hub, self.bus, dependencies.least_launchers)
         self.server = CoordinatorServer(
             hub=self.hub,
@@ -209,6 +215,8 @@ class Operator:
         log.info("starting", identity=self.settings.identity, server=version)
         for source in self.cluster.informers:
             self._loops.start(f"informer {source.name}", source.run)
+        if self.definitions is not None:
+            self._loops.start("definitions", self.definitions.run)
         self._loops.start("coordinator", self.ports.stand_by)
         self._loops.start("leader", self._lead)
 
@@ -229,7 +237,7 @@ class Operator:
 
     async def _lead(self) -> None:
         await self.cluster.wait_synced()
-        await (self._holding_jobs.acquire(self.lease) if self._holding_jobs is not None else self.lease.acquire())
+        await self._acquire()
         self._loops.start("lease", self.lease.hold)
         # At least what the last leader wrote: the watches may be behind, and a missing Gang reads as none.
         await _retried(self.cluster.refresh, "cannot list the state of the cluster", (ApiError, ValueError))
@@ -248,6 +256,16 @@ class Operator:
         for name, loop in self._deciding_loops():
             self._loops.start(name, loop)
         await self.reconciler.run()  # without jobs it is never given one
+
+    async def _acquire(self) -> None:
+        """Take the lease, unless the definitions lack fields of this version."""
+        while True:
+            if self.definitions is not None:
+                await self.definitions.wait()
+            await (self._holding_jobs.acquire(self.lease) if self._holding_jobs is not None else self.lease.acquire())
+            if self.definitions is None or not self.definitions.problem:
+                return
+            await self.lease.release()
 
     def _serving_loops(self) -> Iterator[tuple[str, Loop]]:
         """What runs as soon as this process leads, in this order."""

@@ -3,8 +3,10 @@
 Tests: tests/unit/controller/test_operator.py.
 """
 
+from collections.abc import Sequence
+from typing import Protocol
+
 from muster.controller.cluster import Cluster
-from muster.controller.holdingjobs import HoldingJobs
 from muster.controller.loops import Loops
 from muster.kube.lease import LeaderLease
 
@@ -12,21 +14,28 @@ from muster.kube.lease import LeaderLease
 STALE_SECONDS = 300.0
 
 
+class Hindrance(Protocol):
+    """What may keep a replica from leading; `problem` says why, "" where it does not."""
+
+    problem: str
+
+
 class Readiness:
-    """Whether one process serves, leads, is ready and is healthy. `holding_jobs` is None in a profile with jobs.
+    """Whether one process serves, leads, is ready and is healthy. Of `hindrances` None stands for those that are not
+    looked for.
 
     Attributes:
         is_leading: whether this process leads and has caught up with what the last leader wrote.
     """
 
     def __init__(
-        self, cluster: Cluster, lease: LeaderLease, loops: Loops, holding_jobs: HoldingJobs | None = None
+        self, cluster: Cluster, lease: LeaderLease, loops: Loops, hindrances: Sequence[Hindrance | None] = ()
     ) -> None:
         self.is_leading = False
         self._cluster = cluster
         self._lease = lease
         self._loops = loops
-        self._holding_jobs = holding_jobs
+        self._hindrances = [hindrance for hindrance in hindrances if hindrance is not None]
 
     def not_serving(self) -> str:
         """Why launchers cannot be answered now; "" when they can."""
@@ -44,7 +53,7 @@ class Readiness:
             return "stopping"
         if not self._cluster.synced:
             return "informers have not synced yet"
-        return self._holding_jobs.problem if self._holding_jobs is not None else ""
+        return next((hindrance.problem for hindrance in self._hindrances if hindrance.problem), "")
 
     def not_healthy(self) -> str:
         """Why this replica should be restarted; "" when all is well."""

@@ -40,7 +40,7 @@ USED_WHEN_AN_ANSWER_IS_LOST = {("", "muster.dev", kind, "get") for kind in ("gan
 # Used when a machine has been gone for long (tests/integration/controller/test_health.py).
 USED_AFTER_DAYS = {("", "muster.dev", "nodehealths", "delete")}
 # What every service account may read: kopf looks for the resources that there are.
-DISCOVERY = ("/api", "/apis", "/version", "/openid/v3")
+DISCOVERY = ("/api", "/apis", "/version", "/openapi/v3")
 
 
 def test_every_right_is_used_and_none_is_missing(

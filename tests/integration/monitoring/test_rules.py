@@ -52,6 +52,7 @@ HEALTHY = (
     ('muster_clock_ahead_seconds{instance="a"}', "4.9x9 3600x9 -2x900"),
     ("muster_fleet_policy_unreadable", "0x1000"),
     ('muster_admission_policy_missing{policy="muster-records"}', "0x99 1x5 0x895"),  # while an overlay is applied
+    ('muster_definition_outdated{instance="b", resource="gangs"}', "0x99 1x3 0x895"),  # an upgrade
     ('muster_reconcile_failures_total{reason="Conflict"}', "0+1x1000"),
     ('muster_node_offence_score{node="n1"}', "1.6x1000"),
     (f'muster_job_state{{{JOB}, state="Running", reason="Training"}}', "1x1000"),
@@ -165,6 +166,11 @@ FIRES: dict[str, tuple[Series, int, int]] = {
         (LEADER, STANDBY, ('muster_admission_policy_missing{policy="muster-records"}', "0x9 1x900")),
         24,
         26,
+    ),
+    "MusterDefinitionsOutdated": (
+        (LEADER, STANDBY, ('muster_definition_outdated{instance="b", resource="gangs"}', "0x9 1x900")),
+        14,
+        16,
     ),
     "MusterFleetPolicyUnreadable": ((LEADER, STANDBY, ("muster_fleet_policy_unreadable", "1x1000")), 4, 6),
     "MusterClockOff": ((LEADER, STANDBY, ('muster_clock_ahead_seconds{instance="a"}', "-6x1000")), 14, 16),

@@ -24,7 +24,6 @@ from muster.api.installation import InstallationProfile
 from muster.api.rights import RoleRule, granted, is_path
 from muster.cli.doctor_cluster import (
     AGENT_RIGHTS,
-    MODELS,
     check_admission,
     check_agent_rights,
     check_definitions,
@@ -33,11 +32,11 @@ from muster.cli.doctor_cluster import (
     check_roles,
     check_server,
     definition_path,
-    fields_of,
     lets_out,
     policies_of,
     served_schema,
 )
+from muster.kube.schemas import MODELS, fields_of, fields_of_model
 
 POLICY = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/{}"
 BINDING = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/{}"
@@ -64,7 +63,7 @@ def test_the_definitions_that_are_shipped_have_the_fields_of_the_models(resource
     assert len(shipped) == len(MODELS)
     schema = served_schema(shipped[f"{resource}.muster.dev"])
     assert schema is not None
-    fields = fields_of(MODELS[resource].model_json_schema(by_alias=True))
+    fields = fields_of_model(resource)
     assert fields_of(schema) == fields
     assert len(fields) > 5
 

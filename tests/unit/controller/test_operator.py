@@ -244,11 +244,14 @@ async def test_a_new_leader_catches_up_and_can_be_found_before_it_decides(
     monkeypatch.setattr(process.ports, "renew", note("renewals"))
     monkeypatch.setattr(process.ports, "publish", note("published"))
     monkeypatch.setattr(process.reconciler, "run", note("deciding"))
+    assert process.definitions is not None
+    monkeypatch.setattr(process.definitions, "wait", note("compared"))
+    process.definitions.problem = ""
     await process._lead()
     await asyncio.sleep(0)
     await process._loops.stop()
     order = [step for step in done if step not in ("held", "events", "renewals", "published")]
-    lead = ["synced", "acquired", "refresh", "refresh", "refresh"]
+    lead = ["synced", "compared", "acquired", "refresh", "refresh", "refresh"]
     assert order == [*lead, "certificates", "listening", "serving", "deciding"]
 
 
@@ -340,6 +343,8 @@ async def test_while_jobs_hold_nodes_a_replica_without_jobs_is_not_ready(
     monkeypatch.setattr(Cluster, "synced", True)
     left, done = process._holding_jobs, []
     assert left is not None
+    assert process.definitions is not None
+    process.definitions._conclude("")
     assert process.readiness.not_ready() == left.problem != ""
     left.problem = ""
     assert process.readiness.not_ready() == ""
@@ -356,6 +361,42 @@ async def test_while_jobs_hold_nodes_a_replica_without_jobs_is_not_ready(
     with pytest.raises(Unreachable):
         await process._lead()
     assert done == [process.lease]
+
+
+async def test_a_lease_that_comes_beside_older_definitions_is_given_back(
+    process: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Cluster, "synced", True)
+    definitions, done = process.definitions, list[str]()
+    assert definitions is not None
+
+    async def acquire() -> None:
+        """The definitions become older while it waits for the lease the first time."""
+        done.append("acquire")
+        definitions._conclude("" if "release" in done else "gangs lack a field")
+
+    async def release() -> None:
+        done.append("release")
+        assert "gangs lack a field" in process.readiness.not_ready()
+        definitions._conclude("")
+
+    monkeypatch.setattr(process.lease, "acquire", acquire)
+    monkeypatch.setattr(process.lease, "release", release)
+    definitions._conclude("")
+    await process._acquire()
+    assert done == ["acquire", "release", "acquire"]
+    assert process.readiness.not_ready() == ""
+
+
+def test_only_a_leader_ends_beside_older_definitions(process: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[int] = []
+    monkeypatch.setattr(process._loops, "_end", ended.append)
+    assert process.definitions is not None
+    process.definitions._conclude("gangs lack a field")
+    assert ended == []
+    monkeypatch.setattr(process.lease, "_renewed_at", process.lease._clock())
+    process.definitions._conclude("gangs lack a field")
+    assert ended == [1]
 
 
 @pytest.mark.parametrize(
