@@ -70,7 +70,7 @@ PARTS = (
     Part("unit-what-if", tests=_nightly("unit", "whatif"), workers=2, pytest=_SPREAD),
     Part(
         "unit-streams",
-        tests=_nightly("unit", "burnin", "decision", "lifecycle", "queueing", "status"),
+        tests=_nightly("unit", "burnin", "decision", "lifecycle", "queueing", "skew", "status"),
         workers=2,
         pytest=_SPREAD,
         draws=True,
