@@ -122,7 +122,14 @@ class Bed:
         found: list[dict[str, Any]] = answer["items"]
         return found
 
-    def install(self, nvml: Path | None = None, tree: Path = ROOT, images: Mapping[str, str] | None = None) -> None:
+    def install(
+        self,
+        nvml: Path | None = None,
+        tree: Path = ROOT,
+        images: Mapping[str, str] | None = None,
+        *,
+        keep_definitions: bool = False,
+    ) -> None:
         """Install Muster the way a user does, with the images built here, and wait until both replicas are ready.
 
         On the local cluster also until the agents are; nobody waits for all nodes of somebody else's. Where there is no
@@ -132,6 +139,7 @@ class Bed:
             nvml: folder with an NVML for the agents of local nodes, which have no GPU; None: they have no driver.
             tree: whose manifests are applied; another one than this for what was installed before an upgrade.
             images: that tree's.
+            keep_definitions: leave those that are there, which are newer: the way back.
         """
         folder = self._overlay_folder
         folder.mkdir(parents=True, exist_ok=True)
@@ -140,7 +148,7 @@ class Bed:
         if self.local is not None:
             (folder / AGENT_PATCH).write_text(json.dumps(agent_patch(), indent=2))
             self.faults.prepare(nvml)
-        if (tree / DEFINITIONS).is_dir():  # a release of before has them in its overlay
+        if (tree / DEFINITIONS).is_dir() and not keep_definitions:  # a release of before has them in its overlay
             self.kubectl("apply", "-k", str(tree / DEFINITIONS))
         self._apply_to_operators(folder)
         if self.kubectl.find("get", "fleetpolicy", "default") is None:
