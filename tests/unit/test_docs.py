@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from localcluster.build import API_SERVERS, extra_version
+
 ROOT = Path(__file__).resolve().parents[2]
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 
@@ -85,10 +87,15 @@ def test_the_readme_says_how_long_recoveries_took_as_the_benchmarks_do() -> None
     assert [span for span in spans if span not in text] == []
 
 
-def test_installing_names_the_kubernetes_that_tests_run_on() -> None:
+def test_the_versions_of_kubernetes_are_those_that_tests_run_on() -> None:
+    others = [extra_version(server).removeprefix("v") for server in API_SERVERS.values()]
     built = (ROOT / "tools" / "localcluster" / "go" / "cluster" / "go.mod").read_text()
     (version,) = re.findall(r"^\s+k8s\.io/kubernetes v([\d.]+)$", built, re.MULTILINE)
-    assert f"Tests run on Kubernetes {version} alone" in (ROOT / "docs" / "install.md").read_text()
+    page = (ROOT / "docs" / "versions.md").read_text()
+    assert f"| {version} | everything" in page
+    assert f"| {', '.join(others)} | the API server alone" in page
+    limits = (ROOT / "docs" / "known-limits.md").read_text()
+    assert f"are tested, {version}. Of {' and '.join(others)} the API server is" in limits
 
 
 def test_each_known_limit_leads_to_its_page() -> None:

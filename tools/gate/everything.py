@@ -121,6 +121,8 @@ def _environment(part: Part, seed: int | None) -> dict[str, str]:
     variables = {"PYTHONPATH": path, "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": ""}  # as the Makefile has it
     if part.nodes:
         variables["CLUSTER_NAME"] = CLUSTER
+    if part.api_server:
+        variables["API_SERVER"] = part.api_server
     if seed is not None:
         variables["MUSTER_SEED"] = str(seed)
     return variables

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from localcluster.build import API_SERVERS
+
 
 @dataclass(frozen=True)
 class Part:
@@ -20,6 +22,7 @@ class Part:
         nodes: of the local cluster that it needs; 0 for none. The cluster is brought up for it and taken down after it.
         pytest: further arguments.
         draws: it draws its inputs anew: a seed is chosen and kept with the result.
+        api_server: the Kubernetes version of its API servers; "": that of everything else.
     """
 
     name: str
@@ -29,6 +32,7 @@ class Part:
     nodes: int = 0
     pytest: tuple[str, ...] = ()
     draws: bool = False
+    api_server: str = ""
 
     @property
     def has_tests(self) -> bool:
@@ -49,6 +53,14 @@ def _nightly(level: str, *tests: str) -> tuple[str, ...]:
 
 _SPREAD = ("--dist", "worksteal")
 _BY_FILE = ("--dist", "loadfile")
+
+# What the definitions, the admission policies and the operator ask of an API server.
+_KUBERNETES = (
+    *(f"tests/integration/api/test_{name}.py" for name in ("accepted", "refused", "training_admission")),
+    *(f"tests/integration/install/test_{name}.py" for name in ("admission", "agent_rights", "older_definitions")),
+    *(f"tests/integration/controller/test_{name}.py" for name in ("core", "scenarios")),
+    "tests/integration/kube",
+)
 
 PARTS = (
     Part("lint", target="lint"),
@@ -123,6 +135,10 @@ PARTS = (
         tests=_nightly("integration", "agent", "checkpoint", "preflight_probes", "test_jobset.py", "test_kwok.py"),
         workers=2,
         pytest=_BY_FILE,
+    ),
+    *(
+        Part(f"integration-kubernetes-{minor}", tests=_KUBERNETES, workers=2, pytest=_BY_FILE, api_server=minor)
+        for minor in API_SERVERS
     ),
     Part("e2e-localcluster", tests=_nightly("e2e", "test_localcluster.py")),
     Part("e2e-faults", tests=_nightly("e2e", "test_faults.py"), nodes=4),

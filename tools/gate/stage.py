@@ -27,8 +27,9 @@ SLOWEST = 3
 # Exit statuses of a suite.
 INTERRUPTED = 130  # as a shell gives it after a SIGINT
 REFUSED = 2
-# What would make a stage run a part of its tests, or go on after an error: T=, K=, `make -i`, `pytest --co`.
-NARROWING = ("T", "K", "MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "GNUMAKEFLAGS", "PYTEST_ADDOPTS")
+# What would make a stage run a part of its tests or against another API server, or go on after an error: T=, K=,
+# API_SERVER=, `make -i`, `pytest --co`.
+NARROWING = ("T", "K", "API_SERVER", "MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "GNUMAKEFLAGS", "PYTEST_ADDOPTS")
 _NO_TESTS = 5  # exit status of a stage that should have run tests and ran none; pytest's own
 _NICE = 5  # a third of the first lane's share of the CPU
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from localcluster.build import binaries
+from localcluster.build import api_server, binaries
 from localcluster.cluster import Cluster, names_of_this_clone
 from localcluster.errors import LocalClusterError
 from localcluster.layout import DEFAULT_NAME
@@ -17,7 +17,9 @@ _INTERRUPTED = 130
 
 
 def _build(_: argparse.Namespace) -> None:
-    print(binaries())
+    programs = binaries()
+    api_server(programs)
+    print(programs)
 
 
 def _up(arguments: argparse.Namespace) -> None:

@@ -3,8 +3,8 @@
 Release downloads and registries may be out of reach where only package registries are allowed; Go modules are served
 wherever Go programs can be built at all. All of Kubernetes, etcd and CoreDNS is one binary, linked by component name.
 
-What only benches and tests of a whole fleet need (KWOK and Muster's peers) is kept apart, an entry of the cache each,
-and built when it is first asked for: nobody else pays for it.
+What only some benches and tests need (KWOK, Muster's peers, API servers of other versions) is kept apart, an entry of
+the cache each, and built when it is first asked for: nobody else pays for it.
 """
 
 from __future__ import annotations
@@ -43,6 +43,13 @@ class Program:
     linker_flags: str = ""
 
 
+def _version_flags(version: str) -> str:
+    """Clients parse the server's version; without these flags it has none."""
+    return " ".join(
+        f"-X k8s.io/{package}/version.gitVersion={version}" for package in ("component-base", "client-go/pkg")
+    )
+
+
 PROGRAMS = (
     Program(
         module="cluster",
@@ -57,9 +64,7 @@ PROGRAMS = (
             "kubectl",
             "coredns",
         ),
-        # Clients parse the server's version; without these flags it has none.
-        linker_flags=f"-X k8s.io/component-base/version.gitVersion={KUBERNETES_VERSION} "
-        f"-X k8s.io/client-go/pkg/version.gitVersion={KUBERNETES_VERSION}",
+        linker_flags=_version_flags(KUBERNETES_VERSION),
     ),
     Program(module="pause", output="pause"),
 )
@@ -83,6 +88,11 @@ class Extra:
 KWOK = Extra(Program("kwok", "kwok"), path="sigs.k8s.io/kwok", files=("kustomize/stage",))
 JOBSET = Extra(Program("jobset", "jobset"), path="sigs.k8s.io/jobset", files=("config/components",))
 VERSITYGW = Extra(Program("versitygw", "versitygw"), path="github.com/versity/versitygw", files=())
+API_SERVERS = {
+    minor: Extra(Program(f"kubernetes-{minor}", "kube-apiserver", (), _version_flags(version)), "k8s.io/kubernetes", ())
+    for minor, version in {"1.34": "v1.34.1", "1.37": "v1.37.2"}.items()
+}
+"""The oldest and the newest that tests have, beside KUBERNETES_VERSION."""
 KUEUE = Extra(Program("kueue", "kueue"), path="sigs.k8s.io/kueue", files=("config/components",))
 
 
@@ -104,6 +114,20 @@ def binaries(progress: Say = say) -> Path:
         progress(f"built all programs in {time.monotonic() - started:.0f} s")
 
     return make_once(target, make)
+
+
+def api_server(programs: Path, progress: Say = say) -> Path:
+    """The API server that control planes run: of all other programs' version, or of the one that API_SERVER names.
+
+    Raises:
+        LocalClusterError: no such version can be built.
+    """
+    minor = os.environ.get("API_SERVER", "")
+    if not minor:
+        return programs / "kube-apiserver"
+    if minor not in API_SERVERS:
+        raise LocalClusterError(f"API_SERVER={minor}: give one of {', '.join(API_SERVERS)}, or leave it empty.")
+    return extra(API_SERVERS[minor], progress) / "kube-apiserver"
 
 
 def extra(wanted: Extra, progress: Say = say) -> Path:

@@ -23,7 +23,7 @@ from types import TracebackType
 from typing import Self
 
 from localcluster.api import Api, wait_for
-from localcluster.build import binaries
+from localcluster.build import api_server, binaries
 from localcluster.errors import LocalClusterError
 from localcluster.patience import PATIENCE_SECONDS
 from localcluster.pki import Pki, make_pki
@@ -255,7 +255,8 @@ class ControlPlane:
                 kill(process)
 
     def _program(self, name: str) -> Path:
-        return (self._binaries or binaries()) / name
+        programs = self._binaries or binaries()
+        return api_server(programs) if name == "kube-apiserver" else programs / name
 
     def _prepare_keys(self) -> None:
         folder = self.directory / "pki"

@@ -147,6 +147,15 @@ def test_what_a_part_needs_is_built_outside_of_its_tests_and_their_time_limit(
     assert ("make --no-print-directory binaries && " in command[-1]) == built
 
 
+@pytest.mark.parametrize(("name", "version"), [("integration-kubernetes-1.34", "1.34"), ("integration-parts", None)])
+def test_a_part_may_have_another_api_server(
+    name: str, version: str | None, cache: Path, ran: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ((_, command, environment),) = _run_part(ran, name)
+    assert environment.get("API_SERVER") == version
+    assert "make --no-print-directory binaries && " in command[-1], "which builds it"
+
+
 @pytest.mark.parametrize("end", [0, 1, KeyboardInterrupt])
 def test_a_part_with_nodes_takes_its_cluster_down_whatever_happens(
     end: int | type[BaseException],
