@@ -158,8 +158,9 @@ venv:
 print-venv: venv
 	@echo $(VENV)
 
-lock: venv ## Lock the dependencies: requirements/*.in -> requirements/*.txt
+lock: venv ## Lock the dependencies: requirements/*.in -> requirements/*.txt, and the images' Debian packages (as root)
 	@PATH="$(VENV)/bin:$$PATH" tools/lock.sh
+	@$(PY) -m supply.debian lock
 
 .PHONY: generate prepared binaries images cluster-up kwok-up cluster-down clean clean-cache
 prepared: venv # images and Kubernetes side by side: the one waits for the network, the other for the processors

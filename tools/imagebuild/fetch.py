@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import platform
+import re
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -16,6 +18,8 @@ from imagebuild.report import Step, run_quietly
 from localcluster.cache import cache_root, digest_of, make_once
 
 SUITE = "trixie"
+# Which .debs the images are made of. It is no order to fetch these: see supply/debian.py.
+DEBIAN_LOCK = Path(__file__).parents[2] / "requirements/debian.lock"
 PYTHON_VERSION = "3.13"
 BASE_IMAGE = "docker.io/library/debian:trixie-slim"
 _GLIBC_MINOR_NEWEST = 41
@@ -26,6 +30,11 @@ _PATH_OPTIONS = (
     "path-exclude=/usr/share/doc/*",
     "path-include=/usr/share/doc/*/copyright",
 )
+# mmdebstrap hands a hook the new root as $1. Without a cache of its index apt leaves nothing behind.
+_NOTE_PACKAGES = (
+    """chroot "$1" sh -c "dpkg-query --show --showformat='\\${Package}=\\${Version}\\n' """
+    '| xargs apt-cache show -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache="'
+)
 
 
 def images_cache() -> Path:
@@ -34,7 +43,9 @@ def images_cache() -> Path:
 
 
 def base_root() -> Path:
-    """Folder with `base.tar`, a minimal Debian, and `sha256`, its digest; made on first use."""
+    """Folder with `base.tar`, a minimal Debian, `sha256`, its digest, and `Packages`, what the mirror's signed index
+    says of each package in it; made on first use, and anew when the lock is another one.
+    """
     command = [
         "mmdebstrap",
         "--quiet",
@@ -45,11 +56,12 @@ def base_root() -> Path:
 
     def make(folder: Path) -> None:
         with Step(f"base: Debian {SUITE}"):
-            run_quietly([*command, str(folder / "base.tar")])
+            noted = f"--customize-hook={_NOTE_PACKAGES} > {shlex.quote(str(folder / 'Packages'))}"
+            run_quietly([*command, noted, str(folder / "base.tar")])
             with (folder / "base.tar").open("rb") as file:
                 (folder / "sha256").write_text(hashlib.file_digest(file, "sha256").hexdigest())
 
-    return make_once(images_cache() / "base" / digest_of(command), make)
+    return make_once(images_cache() / "base" / digest_of([*command, _NOTE_PACKAGES, DEBIAN_LOCK.read_bytes()]), make)
 
 
 def base_digest() -> str:
@@ -68,11 +80,24 @@ def debian_packages(name: str) -> Path:
 
 
 def _download_packages(name: str, folder: Path, scratch: Path) -> None:
-    """Let the host's apt solve for the base (its package status and sources) instead of for the host."""
+    apt = apt_for_base(scratch, archives=folder)
+    run_quietly([*apt, "update"])
+    run_quietly([*apt, "install", "--download-only", name])
+    shutil.rmtree(folder / "partial", ignore_errors=True)
+    (folder / "lock").unlink(missing_ok=True)
+
+
+def apt_for_base(scratch: Path, archives: Path, kind: str = "deb") -> list[str]:
+    """The host's apt-get, which solves for the base (its package status and sources) instead of for the host.
+
+    `kind` is what it asks the base's mirrors for: packages (deb) or their sources (deb-src).
+    """
     base = scratch / "base"
     base.mkdir()
     archive = str(base_root() / "base.tar")
     run_quietly(["tar", f"--directory={base}", "-xf", archive, "./etc/apt", "./var/lib/dpkg/status"])
+    mirrors = base / "etc/apt/sources.list"
+    mirrors.write_text(re.sub("^deb ", f"{kind} ", mirrors.read_text(), flags=re.MULTILINE))
     for directory in ("lists/partial", "cache"):
         (scratch / directory).mkdir(parents=True)
     options = {
@@ -82,16 +107,12 @@ def _download_packages(name: str, folder: Path, scratch: Path) -> None:
         "Dir::State::Status": base / "var/lib/dpkg/status",
         "Dir::State::Lists": scratch / "lists",
         "Dir::Cache": scratch / "cache",
-        "Dir::Cache::Archives": folder,
+        "Dir::Cache::Archives": archives,
         "APT::Sandbox::User": "root",
         "APT::Install-Recommends": "false",
         "Debug::NoLocking": "true",
     }
-    apt = ["apt-get", "-q", "-y", *(f"-o{key}={value}" for key, value in options.items())]
-    run_quietly([*apt, "update"])
-    run_quietly([*apt, "install", "--download-only", name])
-    shutil.rmtree(folder / "partial", ignore_errors=True)
-    (folder / "lock").unlink(missing_ok=True)
+    return ["apt-get", "-q", "-y", *(f"-o{key}={value}" for key, value in options.items())]
 
 
 def python_wheels(lock: Path, repository: Path, sources: tuple[str, ...] = ()) -> Path:
