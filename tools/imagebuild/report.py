@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 
 _STARTED = time.monotonic()
@@ -37,10 +38,10 @@ class Step:
         say(f"{self._name}: {'failed' if error else 'done'} after {seconds:.1f} s")
 
 
-def run_quietly(command: Sequence[str], env: Mapping[str, str] | None = None) -> str:
+def run_quietly(command: Sequence[str], env: Mapping[str, str] | None = None, folder: Path | None = None) -> str:
     """Run a command and return its standard output; on failure raise with the end of what it printed."""
     try:
-        result = subprocess.run(command, check=False, capture_output=True, text=True, env=env)
+        result = subprocess.run(command, check=False, capture_output=True, text=True, env=env, cwd=folder)
     except FileNotFoundError as error:
         raise BuildError(f"{command[0]} is not installed: install it and try again") from error
     if result.returncode != 0:
