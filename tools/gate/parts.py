@@ -140,6 +140,7 @@ PARTS = (
         Part(f"integration-kubernetes-{minor}", tests=_KUBERNETES, workers=2, pytest=_BY_FILE, api_server=minor)
         for minor in API_SERVERS
     ),
+    Part("integration-supply", tests=_nightly("integration", "supply")),
     Part("e2e-localcluster", tests=_nightly("e2e", "test_localcluster.py")),
     Part("e2e-faults", tests=_nightly("e2e", "test_faults.py"), nodes=4),
     Part(

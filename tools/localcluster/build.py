@@ -94,6 +94,7 @@ API_SERVERS = {
 }
 """The oldest and the newest that tests have, beside KUBERNETES_VERSION."""
 KUEUE = Extra(Program("kueue", "kueue"), path="sigs.k8s.io/kueue", files=("config/components",))
+COSIGN = Extra(Program("cosign", "cosign"), path="github.com/sigstore/cosign/v3", files=())
 
 
 def say(line: str) -> None:
