@@ -1,3 +1,3 @@
 """Muster: a Kubernetes operator for health-aware training jobs."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0-rc1"

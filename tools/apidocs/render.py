@@ -1,5 +1,5 @@
 """Renders crds/, docs/reference/, the operator's roles and the tables of docs/node-health.md, so that a field or a right
-is spelled in one place only.
+is spelled in one place only. Manifests and pages get the version of the package.
 
     python -m apidocs.render            writes the files that differ
     python -m apidocs.render --check    writes nothing; names the files that differ; exit status 1 if there are any
@@ -26,6 +26,7 @@ from apidocs.progress import progress_presets
 from apidocs.resuming import resume_presets
 from apidocs.rights import rights_page, role_file, role_path
 from apidocs.timeouts import timeouts
+from apidocs.version import versioned_files
 from muster.api.base import GROUP, NAME_LENGTH, VERSION, ApiModel
 from muster.api.endedjob import PLURAL as ENDED_JOBS
 from muster.api.endedjob import EndedJob
@@ -519,6 +520,7 @@ def render() -> Mapping[Path, str]:
         **{role_path(grant): role_file(grant, _GENERATED_RIGHTS) for grant in GRANTS},
         RIGHTS: rights_page(_GENERATED_RIGHTS),
         TIMEOUTS: timeouts(_GENERATED_TIMEOUTS),
+        **versioned_files(_REPOSITORY),
     }
 
 

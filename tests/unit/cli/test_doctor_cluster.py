@@ -20,6 +20,7 @@ from tests.unit.cli.installing import (
     unread,
 )
 
+from muster import __version__
 from muster.api.installation import InstallationProfile
 from muster.api.rights import RoleRule, granted, is_path
 from muster.cli.doctor_cluster import (
@@ -89,7 +90,7 @@ def test_a_field_that_lacks_in_depth_means_an_older_definition(installed: Any) -
     del status["agent"]
     finding, remedy = only_wrong(installed, check_definitions)
     assert finding == (
-        "CustomResourceDefinition nodehealths.muster.dev is older than this command (0.1.0): it has no "
+        f"CustomResourceDefinition nodehealths.muster.dev is older than this command ({__version__}): it has no "
         ".status.agent, .status.evidence[].bootId"
     )
     assert "apply the definitions of the operator's version" in remedy
@@ -101,7 +102,7 @@ def test_a_field_too_many_means_a_newer_definition(installed: Any) -> None:
     schema["properties"]["spec"]["properties"] |= {f"new{n}": {"type": "string"} for n in range(5)}
     finding, remedy = only_wrong(installed, check_definitions)
     assert finding.endswith(
-        "is newer than this command (0.1.0): it also has .spec.new0, .spec.new1, .spec.new2 and 2 more"
+        f"is newer than this command ({__version__}): it also has .spec.new0, .spec.new1, .spec.new2 and 2 more"
     )
     assert "install the kubectl muster of the operator's version" in remedy
 
@@ -111,7 +112,7 @@ def test_a_smaller_profile_needs_less(installed: Any, monkeypatch: pytest.Monkey
     for resource in ("repairrequests", "trainingjobs", "gangs", "endedjobs"):
         del installed.bodies[definition_path(resource)]
     ((state, finding, _),) = rows_of(installed, check_definitions)
-    assert (state, finding) == ("Ok", "those of observe are there, with the fields of version 0.1.0")
+    assert (state, finding) == ("Ok", f"those of observe are there, with the fields of version {__version__}")
     asked = []
 
     async def review(_path: str, body: Any, **_: Any) -> bytes:

@@ -100,6 +100,15 @@ def test_tags_that_are_of_no_release_may_differ(installed: Any) -> None:
     assert "several versions" in only_wrong(installed, check_images)[0]
 
 
+def test_a_candidate_is_another_version_than_its_release(installed: Any) -> None:
+    with_images(installed, "0.2.0-rc1", "0.2.0")
+    assert "operator 0.2.0-rc1, launcher 0.2.0-rc1, agent 0.2.0" in only_wrong(installed, check_images)[0]
+    digest = f"@sha256:{'0' * 64}"
+    with_images(installed, f"0.2.0-rc1{digest}", f"0.2.0-rc1{digest}")
+    found = "tags: operator 0.2.0-rc1, launcher 0.2.0-rc1, agent 0.2.0-rc1"
+    assert rows_of(installed, check_images) == [("Ok", found, "")]
+
+
 def test_the_checkers_image_counts_too(installed: Any) -> None:
     daemon = "/apis/apps/v1/namespaces/muster-check/daemonsets/muster-check"
     set_variable(installed, "MUSTER_CHECKER_NAMESPACE", "muster-check")

@@ -11,6 +11,7 @@ from tests.unit.manifests.builders import objects_of
 
 from apidocs.render import GROUP, RESOURCES
 from imagebuild.plan import IMAGES
+from muster import __version__
 from muster.api.fleethours import CONFIG_MAP
 from muster.api.fleetpolicy import FleetPolicy
 from muster.api.installation import InstallationProfile
@@ -306,7 +307,7 @@ def test_the_environment_is_one_that_the_operator_takes(deployment: dict[str, An
     settings = Settings.from_environment(environment)
     assert settings.pod_name == "from-the-pod"
     assert settings.namespace == "from-the-pod"
-    assert settings.launcher_image == f"{UNSET}/launcher:0.1.0"
+    assert settings.launcher_image == f"{UNSET}/launcher:{__version__}"
     assert settings.agent_namespace == AGENT
 
 

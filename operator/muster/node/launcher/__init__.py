@@ -3,5 +3,3 @@
 It reports what it does to the coordinator and converges to the directive that comes back. Standard library only and
 Python >= 3.8, because it runs on the Python of the user's image.
 """
-
-VERSION = "0.1.0"

@@ -10,7 +10,7 @@ import signal
 import subprocess
 from typing import List, NoReturn
 
-from muster.node.launcher import VERSION
+from muster import __version__
 from muster.node.launcher.children import ROOT
 from muster.node.launcher.datagrams import Datagrams
 from muster.node.launcher.environment import Settings, SettingsError, settings_from
@@ -53,7 +53,7 @@ def _supervise(settings: Settings, command: List[str], log: Log) -> int:
         state="",
         peer_port=peers.port,
         address=settings.pod_ip,
-        launcher_version=VERSION,
+        launcher_version=__version__,
     )
     reporter = Reporter(settings, identity, wakeup, log)
     fence_file_path = path_of(settings.checkpoint_directory, settings.gang)
