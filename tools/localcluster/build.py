@@ -85,6 +85,7 @@ class Extra:
     files: tuple[str, ...]
 
 
+KREW = Extra(Program("krew", "validate-krew-manifest"), path="sigs.k8s.io/krew", files=())
 KWOK = Extra(Program("kwok", "kwok"), path="sigs.k8s.io/kwok", files=("kustomize/stage",))
 JOBSET = Extra(Program("jobset", "jobset"), path="sigs.k8s.io/jobset", files=("config/components",))
 VERSITYGW = Extra(Program("versitygw", "versitygw"), path="github.com/versity/versitygw", files=())
