@@ -150,6 +150,12 @@ BURNIN_OPTIONS := $(call options,GANGS SEED)
 bench-burnin-rules: venv ## Whom the burn-in blames in 10,000 random gangs of 8 to 2,048, and in how many rounds (GANGS=200 SEED=1 for a part)
 	@$(PY) -m bench.burnin_rules $(BURNIN_OPTIONS)
 
+##@ A release
+.PHONY: release
+release: venv ## What users install from, into build/release (VERSION=0.2.0-rc1 REGISTRY=registry.example.org/muster)
+	@test -n '$(VERSION)' || { echo "Which version? make release VERSION=1.2.3, as operator/muster/__init__.py has it"; exit 1; }
+	@$(PY) -u -m release $(call options,VERSION REGISTRY)
+
 ##@ The pieces
 .PHONY: venv print-venv lock
 venv:

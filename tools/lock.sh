@@ -8,7 +8,7 @@ lock() { # NAME PYTHON [OPTION...]
     --custom-compile-command "make lock" "${@:3}" "requirements/$1.in" -o "requirements/$1.txt"
 }
 
-for name in agent operator cli dev stores; do
+for name in agent operator cli dev release stores; do
   lock "$name" 3.11
 done
 lock recipes 3.13 --override requirements/recipes.override

@@ -10,7 +10,7 @@ PYTHONPATH=operator:tools "$python" -m monitoring.page --check || status=1
 PYTHONPATH=operator:tools "$python" -m monitoring.dashboards --check || status=1
 
 # Locking needs the network; that each pin asked for is the one that is locked can be seen without.
-for name in agent operator dev stores; do
+for name in agent operator dev release stores; do
   while read -r pin; do
     grep -qiF -- "$pin " "requirements/$name.txt" || {
       echo "requirements/$name.txt does not hold $pin: run \`make lock\`" >&2

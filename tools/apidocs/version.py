@@ -10,10 +10,10 @@ from pathlib import Path
 from muster import __version__
 
 _NAMED = re.compile(
-    r"(?P<before>/(?:operator|agent|launcher|burn-in):|newTag: |with the fields of version )"
+    r"(?P<before>/(?:operator|agent|launcher|burn-in):|newTag: |with the fields of version |VERSION=|\$(?:file|name):)"
     r"\d+\.\d+\.\d+(?:-[0-9A-Za-z.]*[0-9A-Za-z])?"
 )
-_PAGES = ("docs/install.md", "docs/cli.md")
+_PAGES = ("docs/install.md", "docs/cli.md", "docs/releasing.md")
 
 
 def with_version(text: str) -> str:

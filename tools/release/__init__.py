@@ -1,0 +1,1 @@
+"""Makes a release: the folder build/release, from which a user installs without this repository (docs/releasing.md)."""

@@ -1,0 +1,106 @@
+"""`python -m release --version 1.2.3`: make build/release anew, from which Muster is installed.
+
+It is written beside that folder and takes its place at the end: a failure leaves the old one. Equal commits give equal
+bytes where the downloads are the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from gate.kept import clean_commit
+from imagebuild.report import BuildError, Step, say
+from localcluster.build import binaries
+from localcluster.errors import LocalClusterError
+from release.checks import (
+    ReleaseError,
+    changelog_section,
+    git,
+    require_commit,
+    require_free_tag,
+    require_version,
+)
+from release.images import NO_REGISTRY, SHIPPED, ReleasedImage, mirror_list, write_archive
+from release.packages import write_packages
+from release.rendering import write_manifests
+
+ROOT = Path(__file__).resolve().parents[2]
+OUTPUT = ROOT / "build" / "release"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = _options(arguments)
+    try:
+        require_version(options.version)
+        notes = changelog_section((ROOT / "CHANGELOG.md").read_text(), options.version)
+        commit = require_commit(clean_commit())
+        require_free_tag(ROOT, options.version, commit)
+        OUTPUT.parent.mkdir(exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="release.", dir=OUTPUT.parent) as scratch:
+            folder = Path(scratch, "new")
+            folder.mkdir()
+            fill(folder, options.version, options.registry.rstrip("/"), notes, commit)
+            if OUTPUT.exists():
+                OUTPUT.rename(Path(scratch, "old"))
+            folder.rename(OUTPUT)
+    except (ReleaseError, BuildError, LocalClusterError, OSError, subprocess.CalledProcessError) as error:
+        print(f"make release: {error}", file=sys.stderr)
+        return 1
+    say(f"{OUTPUT} is Muster {options.version} of commit {commit[:12]}. To tag it:")
+    print(f'git tag --annotate v{options.version} --message "Muster {options.version}" {commit}')
+    return 0
+
+
+def fill(folder: Path, version: str, registry: str, notes: str, commit: str) -> None:
+    """Write everything into the empty folder."""
+    images = write_images(folder, version, registry)
+    with Step("manifests"):
+        write_manifests(ROOT, binaries() / "kubectl", folder, version, images)
+    write_packages(ROOT, folder, version, int(git(ROOT, "show", "--no-patch", "--format=%ct", commit)))
+    (folder / "CHANGELOG.md").write_text(notes)
+    shutil.copyfile(ROOT / "LICENSE", folder / "LICENSE")
+    (folder / "SHA256SUMS").write_text(checksums(folder))
+
+
+def write_images(folder: Path, version: str, registry: str) -> dict[str, ReleasedImage]:
+    """Build the images, and write their archives and the list of them."""
+    command = [sys.executable, "-m", "imagebuild", *(f"--only={name}" for name in SHIPPED)]
+    subprocess.run(command, cwd=ROOT, check=True)
+    built = json.loads((ROOT / "build/images/images.json").read_text())
+    (folder / "images").mkdir()
+    images = {}
+    for name in SHIPPED:
+        archive = folder / "images" / f"muster-{name}.tar"
+        images[name] = write_archive(Path(built[name]["archive"]), archive, f"{registry}/{name}", version)
+    (folder / "images.txt").write_text(mirror_list(images))
+    return images
+
+
+def checksums(folder: Path) -> str:
+    """Return SHA256SUMS: every file of the folder, as sha256sum --check reads it."""
+    lines = []
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        lines.append(f"{digest}  {path.relative_to(folder).as_posix()}\n")
+    return "".join(lines)
+
+
+def _options(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="release", description="Make build/release.")
+    parser.add_argument("--version", required=True, help="a semantic version, that of operator/muster/__init__.py")
+    parser.add_argument(
+        "--registry", default=NO_REGISTRY, help="in front of the images' names, e.g. registry.example.org/muster"
+    )
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

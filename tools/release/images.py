@@ -1,0 +1,99 @@
+"""The images of a release: archives under the names of the release, and the list of them for mirrors.
+
+Tests: tests/unit/release/test_images.py.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import tarfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from imagebuild import plan
+from imagebuild.archive import index_files
+from release.checks import ReleaseError
+
+NO_REGISTRY = "muster.invalid/set-your-registry-in-the-overlay"
+EXAMPLES = ("torch-ddp",)
+SHIPPED = tuple(image.name for image in plan.IMAGES if not image.optional and image.name not in EXAMPLES)
+
+
+@dataclass(frozen=True)
+class ReleasedImage:
+    """One image of a release.
+
+    Attributes:
+        repository: name without a tag.
+        tag: the version.
+        digest: of its OCI manifest.
+    """
+
+    repository: str
+    tag: str
+    digest: str
+
+    @property
+    def reference(self) -> str:
+        """The name by which a pod asks for it: the digest decides, the tag is for people."""
+        return f"{self.repository}:{self.tag}@{self.digest}"
+
+
+def write_archive(source: Path, output: Path, repository: str, tag: str) -> ReleasedImage:
+    """Copy an image's archive under its name in the release.
+
+    Raises:
+        ReleaseError: the archive does not have one image with its manifest.
+    """
+    with tarfile.open(source) as built, tarfile.open(output, "w", format=tarfile.GNU_FORMAT) as archive:
+        digest = _manifest_digest(source, built)
+        manifest_path = "blobs/" + digest.replace(":", "/")
+        manifest = _read(built, manifest_path)
+        if digest != "sha256:" + hashlib.sha256(manifest).hexdigest():
+            raise ReleaseError(f"{source}: its manifest is not the one of its digest: build the images again")
+        files = index_files(manifest, [f"{repository}:{tag}"])
+        files["index.json"] = _named_by_digest(files["index.json"], f"{repository}@{digest}")
+        for name, content in files.items():
+            _add(archive, name, len(content), io.BytesIO(content))
+        for member in built:
+            blob = built.extractfile(member)
+            if blob is not None and member.name.startswith("blobs/") and member.name != manifest_path:
+                _add(archive, member.name, member.size, blob)
+    return ReleasedImage(repository, tag, digest)
+
+
+def mirror_list(images: dict[str, ReleasedImage]) -> str:
+    """Return images.txt: one reference on each line."""
+    return "".join(f"{image.reference}\n" for _, image in sorted(images.items()))
+
+
+def _manifest_digest(path: Path, archive: tarfile.TarFile) -> str:
+    """Return the digest of the one OCI manifest that the archive's index names."""
+    digests = {entry["digest"] for entry in json.loads(_read(archive, "index.json"))["manifests"]}
+    if len(digests) != 1 or not all(digests):
+        raise ReleaseError(f"{path}: its index names {len(digests)} images, not one: build the images again")
+    return str(digests.pop())
+
+
+def _named_by_digest(index: bytes, name: str) -> bytes:
+    """Add a name to the index, by which containerd finds the image of a pod: it passes over the tag beside a digest."""
+    content = json.loads(index)
+    entry = {**content["manifests"][0], "annotations": {"io.containerd.image.name": name}}
+    content["manifests"].append(entry)
+    return json.dumps(content, sort_keys=True).encode()
+
+
+def _read(archive: tarfile.TarFile, name: str) -> bytes:
+    file = archive.extractfile(name)
+    if file is None:
+        raise ReleaseError(f"{name} of an image's archive is no file: build the images again")
+    return file.read()
+
+
+def _add(archive: tarfile.TarFile, name: str, size_bytes: int, content: IO[bytes]) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.size = size_bytes
+    archive.addfile(entry, content)
