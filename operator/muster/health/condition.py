@@ -76,8 +76,7 @@ def patch(conditions: Iterable[ConditionView], wanted: Mark | None, now: datetim
     """
     is_there = next((condition for condition in conditions if condition.type == MUSTER_HEALTHY), None)
     if wanted is None:
-        deletion = {"$patch": "delete", "type": MUSTER_HEALTHY}
-        return None if is_there is None else {"status": {"conditions": [deletion]}}
+        return None if is_there is None else removal()
     if is_there is None and wanted.status == UNKNOWN:
         return None
     if is_there is not None and (is_there.status, is_there.reason, is_there.message) == (
@@ -97,3 +96,8 @@ def patch(conditions: Iterable[ConditionView], wanted: Mark | None, now: datetim
     if is_there is None or is_there.status != wanted.status or is_there.since is None:
         new_condition["lastTransitionTime"] = moment
     return {"status": {"conditions": [new_condition]}}
+
+
+def removal() -> dict[str, Any]:
+    """Return the strategic merge patch of a Node's status that removes the condition `MusterHealthy`."""
+    return {"status": {"conditions": [{"$patch": "delete", "type": MUSTER_HEALTHY}]}}

@@ -1,0 +1,180 @@
+"""`python -m muster.controller.unmark`: remove Muster's taint and condition from Nodes when no operator is left.
+
+A hook of the Helm chart runs it after `helm uninstall`. The operator's account and roles are gone then, so that nothing
+puts the marks back. It keeps nothing waiting: within `LIMIT_SECONDS` it ends, and prints what is left and how to remove
+that. A failure of it would look like a failure of the uninstallation, so its exit code is 0 in any case.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from muster.answers.lists import listed
+from muster.api.namespaces import SYSTEM
+from muster.controller.nodemarks import STRATEGIC_MERGE_PATCH
+from muster.controller.nodeperform import JSON_PATCH, NODES_AT_ONCE, TAINT_KEY
+from muster.health.condition import removal
+from muster.kube import paths
+from muster.kube.client import Client
+from muster.kube.errors import ApiError, NotFound
+from muster.world.views import MUSTER_HEALTHY
+
+LIMIT_SECONDS = 45.0
+"""Of everything; the Job has a minute, with the start of its pod."""
+OPERATOR_SECONDS = 20.0
+"""For the operator's pods to end; their grace period is 15 s."""
+PAUSE_SECONDS = 1.0
+OPERATOR_PODS = {"labelSelector": "app.kubernetes.io/name=muster"}
+MOST_NAMED = 5
+_CONDITION = f"""'{{"status":{{"conditions":[{{"$patch":"delete","type":"{MUSTER_HEALTHY}"}}]}}}}'"""
+COMMANDS = (
+    f"kubectl taint nodes --all {TAINT_KEY}-",
+    "kubectl get nodes -o name | xargs -I NODE kubectl patch NODE --subresource=status --type=strategic -p "
+    + _CONDITION,
+)
+
+
+class _Meta(msgspec.Struct):
+    name: str
+    uid: str = ""
+
+
+class _Spec(msgspec.Struct):
+    taints: list[dict[str, Any]] | None = None
+
+
+class _Condition(msgspec.Struct):
+    type: str = ""
+
+
+class _Status(msgspec.Struct):
+    conditions: list[_Condition] | None = None
+
+
+class _Node(msgspec.Struct):
+    metadata: _Meta
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+    status: _Status = msgspec.field(default_factory=_Status)
+
+    @property
+    def is_tainted(self) -> bool:
+        return any(taint.get("key") == TAINT_KEY for taint in self.spec.taints or ())
+
+    @property
+    def has_condition(self) -> bool:
+        return any(condition.type == MUSTER_HEALTHY for condition in self.status.conditions or ())
+
+
+@dataclass
+class Unmarking:
+    """What has been done.
+
+    Attributes:
+        cleaned: names of nodes that had a mark.
+        marked: names of nodes that have one still; None: it is not known, because no list of all nodes was complete.
+        problem: the last error; "": there was none.
+    """
+
+    cleaned: set[str] = field(default_factory=set)
+    marked: set[str] | None = None
+    problem: str = ""
+
+    def summary(self) -> str:
+        """Return what a person should know, and the commands for what is left."""
+        if self.marked is None:
+            first = f"Whether nodes still have marks of Muster is not known ({self.problem or 'no answer in time'})."
+        elif self.marked:
+            names = sorted(self.marked)
+            more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
+            why = f" ({self.problem})" if self.problem else ""
+            first = f"{len(names):,} nodes still have marks of Muster{why}: {', '.join(names[:MOST_NAMED])}{more}."
+        else:
+            return f"Muster's marks were removed from {len(self.cleaned):,} nodes. No node has one."
+        return "\n".join([first, "They keep new pods away until you remove them:", *COMMANDS])
+
+
+async def unmark(
+    client: Client, limit_seconds: float = LIMIT_SECONDS, clock: Callable[[], float] = time.monotonic
+) -> Unmarking:
+    """Wait for the operator's end, and remove its marks until no node has one, or the time is over."""
+    done = Unmarking()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(limit_seconds):
+            await _await_end_of_operator(client, clock() + min(OPERATOR_SECONDS, limit_seconds / 2), clock)
+            while True:
+                try:
+                    await _remove_marks(client, done)
+                except ApiError as error:
+                    done.problem = str(error)
+                if done.marked == set():
+                    break
+                await asyncio.sleep(PAUSE_SECONDS)
+    return done
+
+
+async def _await_end_of_operator(client: Client, until: float, clock: Callable[[], float]) -> None:
+    """Return when the operator has no pods. One on a dead node has no rights any more, and is not waited for longer."""
+    while clock() < until:
+        with contextlib.suppress(ApiError):
+            pods, _ = await listed(client, paths.core("pods", namespace=SYSTEM), bytes, OPERATOR_PODS)
+            if not pods:
+                return
+        await asyncio.sleep(PAUSE_SECONDS)
+
+
+async def _remove_marks(client: Client, done: Unmarking) -> None:
+    """List all nodes, and take the marks from those that have some.
+
+    Raises:
+        ApiError: the nodes could not be listed.
+    """
+    nodes, unreadable = await listed(client, paths.core("nodes"), msgspec.json.Decoder(_Node).decode)
+    if unreadable:
+        done.problem = f"{unreadable} Nodes cannot be read"
+    with_marks = [node for node in nodes if node.is_tainted or node.has_condition]
+    done.marked = {node.metadata.name for node in with_marks}
+    room = asyncio.Semaphore(NODES_AT_ONCE)
+
+    async def clean(node: _Node) -> None:
+        async with room:
+            try:
+                await _clean(client, node)
+            except ApiError as error:  # it is tried again with the next list
+                done.problem = str(error)
+            else:
+                done.cleaned.add(node.metadata.name)
+
+    await asyncio.gather(*map(clean, with_marks))
+
+
+async def _clean(client: Client, node: _Node) -> None:
+    name = node.metadata.name
+    with contextlib.suppress(NotFound):
+        if node.is_tainted:
+            others = [taint for taint in node.spec.taints or () if taint.get("key") != TAINT_KEY]
+            body = [
+                {"op": "test", "path": "/spec/taints", "value": node.spec.taints},
+                {"op": "replace", "path": "/spec/taints", "value": others},
+            ]
+            await client.patch(paths.core("nodes", name=name), body, JSON_PATCH)
+        if node.has_condition:
+            body_of_status = {"metadata": {"uid": node.metadata.uid}, **removal()}
+            path = paths.core("nodes", name=name, subresource="status")
+            await client.patch(path, body_of_status, STRATEGIC_MERGE_PATCH)
+
+
+async def _run() -> Unmarking:
+    client = await Client.connect()
+    try:
+        return await unmark(client)
+    finally:
+        await client.close()
+
+
+if __name__ == "__main__":
+    print(asyncio.run(_run()).summary(), flush=True)
