@@ -85,6 +85,7 @@ class Extra:
     files: tuple[str, ...]
 
 
+HELM = Extra(Program("helm", "helm"), path="helm.sh/helm/v4", files=())
 KREW = Extra(Program("krew", "validate-krew-manifest"), path="sigs.k8s.io/krew", files=())
 KWOK = Extra(Program("kwok", "kwok"), path="sigs.k8s.io/kwok", files=("kustomize/stage",))
 JOBSET = Extra(Program("jobset", "jobset"), path="sigs.k8s.io/jobset", files=("config/components",))
