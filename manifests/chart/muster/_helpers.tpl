@@ -1,0 +1,34 @@
+{{/* The reference of an image: include "muster.image" (list $ "operator"). */}}
+{{- define "muster.image" -}}
+{{- $images := (index . 0).Values.images -}}
+{{- $name := index . 1 -}}
+{{- $image := index $images $name | default dict -}}
+{{- if and (eq $name "uninstall") (not $image.repository) -}}
+{{- $name = "operator" -}}
+{{- $image = $images.operator -}}
+{{- end -}}
+{{- $field := printf "images.%s" $name -}}
+{{- if contains "://" $images.registry -}}
+{{- fail (printf "images.registry: %s is a URL: leave the part before and with :// out, e.g. registry.example.org" $images.registry) -}}
+{{- end -}}
+{{- if hasSuffix "/" $images.registry -}}
+{{- fail (printf "images.registry: %s ends with a slash: leave it out" $images.registry) -}}
+{{- end -}}
+{{- if not $image.repository -}}
+{{- fail (printf "%s.repository is empty: name the image, without its registry" $field) -}}
+{{- end -}}
+{{- if and $image.digest $image.tag -}}
+{{- fail (printf "%s has a digest and a tag: leave tag out to pull by digest, or set digest to \"\" to pull by tag" $field) -}}
+{{- else if $image.digest -}}
+{{- if not (regexMatch "^sha256:[0-9a-f]{64}$" $image.digest) -}}
+{{- fail (printf "%s.digest: %s is no digest, which is sha256: and 64 hexadecimal digits" $field $image.digest) -}}
+{{- end -}}
+{{- printf "%s/%s@%s" $images.registry $image.repository $image.digest -}}
+{{- else if eq (default "" $image.tag) "latest" -}}
+{{- fail (printf "%s.tag: latest is another image tomorrow: set the digest, or the tag of a version" $field) -}}
+{{- else if $image.tag -}}
+{{- printf "%s/%s:%s" $images.registry $image.repository $image.tag -}}
+{{- else -}}
+{{- fail (printf "%s has neither digest nor tag: set the digest that your registry shows for the image" $field) -}}
+{{- end -}}
+{{- end -}}

@@ -1,0 +1,14 @@
+{{- /* What the schema cannot say. */}}
+{{- if ne .Release.Namespace "muster-system" }}
+{{- fail (printf "namespace %s: Muster runs in muster-system, which its roles and policies name: add --namespace muster-system" .Release.Namespace) }}
+{{- end }}
+{{- if and .Values.checkers.enabled (has .Values.profile (list "observe" "health")) }}
+{{- fail (printf "checkers.enabled: profile %s tests no nodes: set profile to burn-in or jobs, or checkers.enabled to false" .Values.profile) }}
+{{- end }}
+{{- if and (eq .Values.profile "burn-in") (not .Values.checkers.enabled) }}
+{{- fail "checkers.enabled: profile burn-in is for checkers: set it to true" }}
+{{- end }}
+{{- /* Without an API server (helm template) nothing is looked up. */}}
+{{- if and (lookup "v1" "Namespace" "" "kube-system") (not (lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" "nodehealths.muster.dev")) }}
+{{- fail "the definitions of Muster are missing: install the chart muster-definitions first" }}
+{{- end }}

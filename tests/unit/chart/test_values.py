@@ -1,0 +1,63 @@
+"""Values of the chart: fields of the manifests, and images by their digests."""
+
+from typing import Any
+
+import pytest
+
+from chart.merge import Expression, FromValues
+from chart.values import UNSET, defaults, filled, with_values
+from chart.variants import ChartError
+
+DIGEST = f"sha256:{'0' * 64}"
+
+
+def a_daemon_set(**pod: Any) -> dict[str, Any]:
+    container = {"name": "agent", "image": f"{UNSET}burn-in:0.1.0", "resources": {"limits": {"memory": "1Mi"}}}
+    template = {"spec": {"containers": [container], **pod}}
+    return {"kind": "DaemonSet", "metadata": {"name": "muster-agent"}, "spec": {"template": template}}
+
+
+def test_images_and_fields_are_taken_from_values() -> None:
+    before = a_daemon_set(nodeSelector={"a": "b"})
+    pod = with_values(before)["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert container["image"] == Expression('{{ include "muster.image" (list $ "burnIn") }}', f"{UNSET}burn-in:0.1.0")
+    assert container["resources"] == FromValues("agent.resources", {"limits": {"memory": "1Mi"}})
+    assert pod["nodeSelector"] == FromValues("agent.nodeSelector", {"a": "b"})
+    assert pod["tolerations"] == FromValues("agent.tolerations", None)
+    assert before == a_daemon_set(nodeSelector={"a": "b"})
+
+
+def test_every_account_has_the_pull_secrets() -> None:
+    account = with_values({"kind": "ServiceAccount", "metadata": {"name": "any"}})
+    assert account["imagePullSecrets"] == FromValues("imagePullSecrets", None)
+
+
+def test_the_defaults_are_those_of_manifests_and_release() -> None:
+    images = {"operator": f"registry.example.org/muster/operator@{DIGEST}"}
+    found = defaults([with_values(a_daemon_set(nodeSelector={"a": "b"}))], images)
+    assert found["agent.nodeSelector"] == {"a": "b"}
+    assert found["images.registry"] == "registry.example.org"
+    text = "images:\n  # which\n  operator: <images.operator>\n"
+    assert filled(text, found) == (
+        f"images:\n  # which\n  operator:\n    repository: muster/operator\n    digest: {DIGEST}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "reference", ["registry.example.org/muster/operator:0.2.0", "registry.example.org/muster/operator@", f"x@{DIGEST}"]
+)
+def test_an_image_without_a_digest_is_refused(reference: str) -> None:
+    with pytest.raises(ChartError, match="push it first"):
+        defaults([], {"operator": reference})
+
+
+def test_images_of_two_registries_are_refused() -> None:
+    images = {name: f"{name}.example.org/muster/{name}@{DIGEST}" for name in ("operator", "launcher")}
+    with pytest.raises(ChartError, match="several registries"):
+        defaults([], images)
+
+
+def test_a_place_in_values_that_nothing_fills_is_refused() -> None:
+    with pytest.raises(ChartError, match=r"<operator\.colour>"):
+        filled("colour: <operator.colour>", {})

@@ -1,0 +1,97 @@
+"""What can be installed, and what kustomize makes of it: the documents that the charts have to render as well."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from localcluster.build import binaries
+
+MANIFESTS = Path(__file__).parents[2] / "manifests"
+PROFILES = ("observe", "health", "burn-in", "jobs")
+TESTING = ("burn-in", "jobs")  # profiles that know checkers; the first one needs them
+Document = dict[str, Any]
+
+
+class ChartError(Exception):
+    """The charts cannot be made; the message says what to change."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way to install Muster. Each field but the profile stands for the value `enabled` of its name in camelCase."""
+
+    profile: str
+    node_marks: bool = False
+    checkers: bool = False
+    page: bool = False
+    monitoring: bool = False
+    cert_manager: bool = False
+
+    def components(self) -> tuple[str, ...]:
+        """Those that change documents of the base or of each other, in the order of docs/profiles.md."""
+        chosen = [*PROFILES[1 : PROFILES.index(self.profile) + 1]]
+        chosen += ["checkers"] * self.checkers + ["cert-manager"] * self.cert_manager
+        return tuple(chosen)
+
+    def additions(self) -> Iterator[str]:
+        """Those that only add documents: each is rendered once, for all variants."""
+        if self.node_marks and self.profile != "observe":
+            yield from ("node-taint", "node-condition")
+        if self.page:
+            yield "page"
+        if self.monitoring:
+            # Without an issuer, replicas of a profile without a coordinator make certificates of their own.
+            signed = self.profile in TESTING or self.cert_manager
+            yield "monitoring" if signed else "monitoring-self-signed"
+
+
+def variants() -> list[Variant]:
+    """All that the chart takes: burn-in has checkers, and profiles before it have none."""
+    chosen = [Variant(profile, *flags) for profile in PROFILES for flags in itertools.product((False, True), repeat=5)]
+    return [
+        each
+        for each in chosen
+        if each.checkers in {"burn-in": (True,), "jobs": (False, True)}.get(each.profile, (False,))
+    ]
+
+
+def documents(variant: Variant) -> list[Document]:
+    """The objects of the installation, and what removes Muster's marks from nodes after it where it has made any."""
+    found = list(_rendered(("base",), variant.components()))
+    for component in variant.additions():
+        found += _rendered((), (component,))
+    if variant.node_marks and variant.profile != "observe":
+        found += yaml.safe_load_all((MANIFESTS / "chart/muster/uninstall.yaml").read_text())
+    return found
+
+
+def definitions(variant: Variant) -> list[Document]:
+    """The CRDs of a profile, and the namespace muster-system."""
+    folder = {"observe": "-observe", "health": "-health", "burn-in": "-health", "jobs": ""}[variant.profile]
+    return _rendered((f"definitions{folder}",), ())
+
+
+@functools.cache
+def _rendered(resources: tuple[str, ...], components: tuple[str, ...]) -> list[Document]:
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made).resolve()
+        parts = {
+            "resources": [os.path.relpath(MANIFESTS / name, folder) for name in resources],
+            "components": [os.path.relpath(MANIFESTS / "components" / name, folder) for name in components],
+        }
+        (folder / "kustomization.yaml").write_text(yaml.safe_dump(parts))
+        command = [str(binaries() / "kubectl"), "kustomize", str(folder)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise ChartError(f"kustomize refuses {', '.join(resources + components)}: {done.stderr.strip()}")
+    return list(yaml.safe_load_all(done.stdout))
