@@ -389,7 +389,7 @@ def _refusal(user: Api, path: str, body: dict[str, Any]) -> str:
 
 
 @contextlib.contextmanager
-def _cluster(controllers: str) -> Iterator[Installation]:
+def bare_cluster(controllers: str) -> Iterator[Installation]:
     """A cluster with two idle nodes, and nothing of Muster."""
     with tempfile.TemporaryDirectory(prefix="muster-install-") as folder:
         policy = Path(folder) / "audit-policy.yaml"
@@ -419,7 +419,7 @@ def _cluster(controllers: str) -> Iterator[Installation]:
 def installed() -> Iterator[Installation]:
     """A cluster with two idle nodes and the default overlay."""
     # Nodes without a kubelet would be declared dead.
-    with _cluster("*,-node-lifecycle-controller,-taint-eviction-controller") as installation:
+    with bare_cluster("*,-node-lifecycle-controller,-taint-eviction-controller") as installation:
         installation.install()
         yield installation
 
@@ -427,7 +427,7 @@ def installed() -> Iterator[Installation]:
 @pytest.fixture
 def observed() -> Iterator[Installation]:
     """A cluster of the test's own with what observing needs and no more, and no other definition ever before."""
-    with _cluster("deployment-controller,replicaset-controller") as installation:
+    with bare_cluster("deployment-controller,replicaset-controller") as installation:
         installation.kubectl("apply", "-k", str(MANIFESTS / "definitions-observe"))
         installation.kubectl("wait", "--for=condition=Established", "crd", "--all")
         installation.open_fleet()

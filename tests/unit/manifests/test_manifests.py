@@ -368,6 +368,7 @@ def test_every_line_of_the_threat_model_names_a_test_that_there_is(root: Path) -
         "A stolen token of an agent",
         "Root on a node",
         "A stolen token of the operator",
+        "A stolen token of the uninstallation",
         "A reader of the page",
         "A reader of a support bundle",
     ]

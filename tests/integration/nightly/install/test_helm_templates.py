@@ -1,0 +1,165 @@
+"""What Helm renders is what kustomize renders, for every profile and option, and wrong values are refused in words."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.integration.nightly.install.charts import IMAGES, Helm, helm_of, release
+
+from chart.merge import in_order
+from chart.values import UNSET
+from chart.variants import PROFILES, Document, Variant, definitions, documents, variants
+
+RELEASED = IMAGES | {"uninstall": IMAGES["operator"]}
+
+
+@pytest.fixture(scope="module")
+def helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
+    return helm_of(tmp_path_factory.mktemp("helm"))
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return release(tmp_path_factory.mktemp("charts"))
+
+
+def rendered(helm: Helm, package: Path, *arguments: str) -> list[str]:
+    done = helm("template", "muster", str(package), "--namespace=muster-system", *arguments)
+    assert done.returncode == 0, done.stderr
+    return comparable(yaml.safe_load_all(done.stdout))
+
+
+def comparable(documents: Iterable[Document]) -> list[str]:
+    return sorted(json.dumps(in_order(each), sort_keys=True) for each in documents if each)
+
+
+def with_released_images(documents: Iterable[Document]) -> Any:
+    text = json.dumps(list(documents))
+    for name, reference in RELEASED.items():
+        text = text.replace(f'"{UNSET}{name}:0.1.0"', json.dumps(reference))
+    return json.loads(text)
+
+
+def values_of(variant: Variant) -> list[str]:
+    enabled = {
+        "nodeMarks": variant.node_marks,
+        "checkers": variant.checkers,
+        "page": variant.page,
+        "monitoring": variant.monitoring,
+        "certManager": variant.cert_manager,
+    }
+    return [
+        f"--set=profile={variant.profile}",
+        *(f"--set={name}.enabled={json.dumps(it)}" for name, it in enabled.items()),
+    ]
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_every_variant_is_what_kustomize_renders(helm: Helm, packages: dict[str, Path], profile: str) -> None:
+    chosen = [each for each in variants() if each.profile == profile]
+    assert len(chosen) >= 16
+    for variant in chosen:
+        expected = comparable(with_released_images(documents(variant)))
+        assert rendered(helm, packages["muster"], *values_of(variant)) == expected, variant
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_the_definitions_are_those_of_the_profile(helm: Helm, packages: dict[str, Path], profile: str) -> None:
+    expected = comparable(definitions(Variant(profile)))
+    assert rendered(helm, packages["muster-definitions"], f"--set=profile={profile}") == expected
+
+
+@pytest.mark.parametrize("chart", ["muster", "muster-definitions"])
+def test_lint_has_nothing_to_say(helm: Helm, packages: dict[str, Path], chart: str) -> None:
+    done = helm("lint", "--strict", "--namespace=muster-system", str(packages[chart]))
+    assert (done.returncode, "0 chart(s) failed" in done.stdout) == (0, True), done.stdout + done.stderr
+    assert "WARN" not in done.stdout + done.stderr
+    assert "ERROR" not in done.stdout + done.stderr
+
+
+MISTAKES = {
+    "a profile that there is not": (
+        ["profile=burnin"],
+        "at '/profile': value must be one of 'observe', 'health', 'burn-in', 'jobs'",
+    ),
+    "the tag latest": (
+        ["images.operator.digest=", "images.operator.tag=latest"],
+        "images.operator.tag: latest is another image tomorrow: set the digest, or the tag of a version",
+    ),
+    "no digest": (
+        ["images.launcher.digest="],
+        "images.launcher has neither digest nor tag: set the digest that your registry shows for the image",
+    ),
+    "a tag beside the digest of the release": (
+        ["images.operator.tag=0.2.0"],
+        'images.operator has a digest and a tag: leave tag out to pull by digest, or set digest to "" to pull by tag',
+    ),
+    "a digest without its algorithm": (
+        ["images.operator.digest=abc"],
+        "images.operator.digest: abc is no digest, which is sha256: and 64 hexadecimal digits",
+    ),
+    "a URL as registry": (
+        ["images.registry=https://registry.example.org"],
+        "images.registry: https://registry.example.org is a URL: leave the part before and with :// out",
+    ),
+    "no replica": (["operator.replicas=0"], "at '/operator/replicas': minimum: got 0, want 1"),
+    "a key in other case": (
+        ["operator.nodeselector.a=b"],
+        "at '/operator': additional properties 'nodeselector' not allowed",
+    ),
+    "pull secrets as names": (["imagePullSecrets={regcred}"], "at '/imagePullSecrets/0': got string, want object"),
+    "checkers in a profile that tests nothing": (
+        ["profile=health", "checkers.enabled=true"],
+        "checkers.enabled: profile health tests no nodes: set profile to burn-in or jobs, or checkers.enabled to false",
+    ),
+    "burn-in without checkers": (
+        ["profile=burn-in"],
+        "checkers.enabled: profile burn-in is for checkers: set it to true",
+    ),
+    "an option that is no object": (["page=true"], "at '/page': got boolean, want object"),
+    "a quantity as people write it": (
+        ["operator.resources.limits.memory=2GB"],
+        "at '/operator/resources/limits/memory'",
+    ),
+    "another namespace": (
+        ["--namespace=training"],
+        "namespace training: Muster runs in muster-system, which its roles and policies name: "
+        "add --namespace muster-system",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_refused_with_its_remedy(helm: Helm, packages: dict[str, Path], mistake: str) -> None:
+    values, words = MISTAKES[mistake]
+    arguments = [value if value.startswith("--") else f"--set={value}" for value in values]
+    done = helm("template", "muster", str(packages["muster"]), "--namespace=muster-system", *arguments)
+    assert done.returncode != 0
+    assert words in done.stderr
+
+
+def test_images_can_be_pulled_by_tag_and_from_a_mirror_with_a_path(helm: Helm, packages: dict[str, Path]) -> None:
+    values = ["images.registry=mirror.example.org:5000/m", "images.operator.digest=", "images.operator.tag=0.2.0-own"]
+    text = "\n".join(rendered(helm, packages["muster"], *(f"--set={value}" for value in values)))
+    assert '"image": "mirror.example.org:5000/m/muster/operator:0.2.0-own"' in text
+    launcher = IMAGES["launcher"].partition("/")[2]
+    assert f'"value": "mirror.example.org:5000/m/{launcher}"' in text
+
+
+def test_every_account_names_the_pull_secrets(helm: Helm, packages: dict[str, Path]) -> None:
+    everything = Variant("jobs", node_marks=True, checkers=True, page=True)
+    texts = rendered(helm, packages["muster"], *values_of(everything), "--set=imagePullSecrets[0].name=regcred")
+    accounts = [each for each in map(json.loads, texts) if each["kind"] == "ServiceAccount"]
+    assert {each["metadata"]["name"] for each in accounts} == {
+        *("muster", "muster-agent", "muster-check", "muster-page", "muster-uninstall")
+    }
+    assert all(each["imagePullSecrets"] == [{"name": "regcred"}] for each in accounts)
+    users = {
+        each["spec"]["template"]["spec"]["serviceAccountName"]
+        for each in map(json.loads, texts)
+        if each["kind"] in ("Deployment", "DaemonSet", "Job")
+    }
+    assert users == {each["metadata"]["name"] for each in accounts}
