@@ -14,6 +14,7 @@ import msgspec
 
 from muster.answers.clock import ERROR
 from muster.answers.jobsonnodes import jobs_on_nodes
+from muster.answers.markednodes import REMOVING_COMMANDS, read_node
 from muster.answers.text_parts import count
 from muster.api.fleetpolicy import FleetPolicy, FleetPolicySpec
 from muster.api.installation import InstallationProfile
@@ -297,6 +298,18 @@ def _problem_rows(problems: Mapping[str, str]) -> Iterator[DoctorRow]:
 # Which jobs may start
 
 
+async def check_marks(cluster: ClusterReader) -> list[DoctorRow]:
+    """Check that no node has a mark of Muster's where no operator updates it."""
+    if await cluster.get(DEPLOYMENT) is not None:
+        return passed("marks", "an operator is installed, which updates taints and conditions")
+    nodes = await cluster.read_all(paths.core("nodes"), read_node)
+    marked = [node.name for node in nodes if node.is_tainted or node.has_condition]
+    if not marked:
+        return passed("marks", "no node has a taint or condition of Muster's")
+    text = f"no operator updates the taint or condition of {count(len(marked), 'node')}: {short_list(marked)}"
+    return [wrong("marks", text, f"install Muster again, or remove them: {'; '.join(REMOVING_COMMANDS)}")]
+
+
 async def fleet_policies(cluster: ClusterReader) -> list[FleetPolicy | Undecodable]:
     """Read all FleetPolicies; only `default` counts."""
     return await cluster.read_all(paths.muster("fleetpolicies"), decode.custom(FleetPolicy))
@@ -473,6 +486,7 @@ CHECKS: Mapping[str, Check] = {
     "clock": check_clock,
     "agents": check_daemons,
     "node health": check_node_health,
+    "marks": check_marks,
     "policy": check_policy,
     "profile": check_profile,
     "scope": check_scope,

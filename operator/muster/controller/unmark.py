@@ -10,11 +10,10 @@ import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
-
-import msgspec
 
 from muster.answers.lists import listed
+from muster.answers.markednodes import REMOVING_COMMANDS, MarkedNode, read_node
+from muster.answers.text_parts import count
 from muster.api.namespaces import SYSTEM
 from muster.controller.nodemarks import STRATEGIC_MERGE_PATCH
 from muster.controller.nodeperform import JSON_PATCH, NODES_AT_ONCE, TAINT_KEY
@@ -22,7 +21,6 @@ from muster.health.condition import removal
 from muster.kube import paths
 from muster.kube.client import Client
 from muster.kube.errors import ApiError, NotFound
-from muster.world.views import MUSTER_HEALTHY
 
 LIMIT_SECONDS = 45.0
 """Of everything; the Job has a minute, with the start of its pod."""
@@ -31,43 +29,6 @@ OPERATOR_SECONDS = 20.0
 PAUSE_SECONDS = 1.0
 OPERATOR_PODS = {"labelSelector": "app.kubernetes.io/name=muster"}
 MOST_NAMED = 5
-_CONDITION = f"""'{{"status":{{"conditions":[{{"$patch":"delete","type":"{MUSTER_HEALTHY}"}}]}}}}'"""
-COMMANDS = (
-    f"kubectl taint nodes --all {TAINT_KEY}-",
-    "kubectl get nodes -o name | xargs -I NODE kubectl patch NODE --subresource=status --type=strategic -p "
-    + _CONDITION,
-)
-
-
-class _Meta(msgspec.Struct):
-    name: str
-    uid: str = ""
-
-
-class _Spec(msgspec.Struct):
-    taints: list[dict[str, Any]] | None = None
-
-
-class _Condition(msgspec.Struct):
-    type: str = ""
-
-
-class _Status(msgspec.Struct):
-    conditions: list[_Condition] | None = None
-
-
-class _Node(msgspec.Struct):
-    metadata: _Meta
-    spec: _Spec = msgspec.field(default_factory=_Spec)
-    status: _Status = msgspec.field(default_factory=_Status)
-
-    @property
-    def is_tainted(self) -> bool:
-        return any(taint.get("key") == TAINT_KEY for taint in self.spec.taints or ())
-
-    @property
-    def has_condition(self) -> bool:
-        return any(condition.type == MUSTER_HEALTHY for condition in self.status.conditions or ())
 
 
 @dataclass
@@ -92,10 +53,11 @@ class Unmarking:
             names = sorted(self.marked)
             more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
             why = f" ({self.problem})" if self.problem else ""
-            first = f"{len(names):,} nodes still have marks of Muster{why}: {', '.join(names[:MOST_NAMED])}{more}."
+            where = f"{', '.join(names[:MOST_NAMED])}{more}"
+            first = f"Muster's marks are still on {count(len(names), 'node')}{why}: {where}."
         else:
-            return f"Muster's marks were removed from {len(self.cleaned):,} nodes. No node has one."
-        return "\n".join([first, "They keep new pods away until you remove them:", *COMMANDS])
+            return f"Muster's marks were removed from {count(len(self.cleaned), 'node')}. No node has one."
+        return "\n".join([first, "They keep new pods away until you remove them:", *REMOVING_COMMANDS])
 
 
 async def unmark(
@@ -133,27 +95,28 @@ async def _remove_marks(client: Client, done: Unmarking) -> None:
     Raises:
         ApiError: the nodes could not be listed.
     """
-    nodes, unreadable = await listed(client, paths.core("nodes"), msgspec.json.Decoder(_Node).decode)
+    nodes, unreadable = await listed(client, paths.core("nodes"), read_node)
     if unreadable:
         done.problem = f"{unreadable} Nodes cannot be read"
     with_marks = [node for node in nodes if node.is_tainted or node.has_condition]
-    done.marked = {node.metadata.name for node in with_marks}
+    done.marked = marked = {node.name for node in with_marks}
     room = asyncio.Semaphore(NODES_AT_ONCE)
 
-    async def clean(node: _Node) -> None:
+    async def clean(node: MarkedNode) -> None:
         async with room:
             try:
                 await _clean(client, node)
             except ApiError as error:  # it is tried again with the next list
                 done.problem = str(error)
             else:
-                done.cleaned.add(node.metadata.name)
+                done.cleaned.add(node.name)
+                marked.discard(node.name)
 
     await asyncio.gather(*map(clean, with_marks))
 
 
-async def _clean(client: Client, node: _Node) -> None:
-    name = node.metadata.name
+async def _clean(client: Client, node: MarkedNode) -> None:
+    name = node.name
     with contextlib.suppress(NotFound):
         if node.is_tainted:
             others = [taint for taint in node.spec.taints or () if taint.get("key") != TAINT_KEY]

@@ -40,6 +40,7 @@ from muster.cli.doctor_parts import (
     check_daemons,
     check_images,
     check_leader,
+    check_marks,
     check_namespaces,
     check_node_health,
     check_operator,
@@ -76,6 +77,20 @@ def test_an_operator_that_is_not_installed_is_wrong(installed: Any) -> None:
         "kubectl apply -k manifests/overlays/default (or your own overlay), or those of the profile that you chose: "
         "observe, health, burn-in"
     )
+
+
+def test_marks_on_nodes_without_an_operator_are_wrong(installed: Any) -> None:
+    tainted, other = a_node("tainted"), a_node("other")
+    tainted["spec"] = {"taints": [{"key": "muster.dev/unhealthy"}]}
+    other["spec"] = {"taints": [{"key": "nvidia.com/gpu"}]}
+    installed.lists("/api/v1/nodes", tainted, other)
+    assert [state for state, *_ in rows_of(installed, check_marks)] == ["Ok"]
+    del installed.bodies[DEPLOYMENT]
+    finding, remedy = only_wrong(installed, check_marks)
+    assert finding == "no operator updates the taint or condition of 1 node: tainted"
+    assert "kubectl taint nodes --all muster.dev/unhealthy-; kubectl get nodes" in remedy
+    installed.lists("/api/v1/nodes", other)
+    assert [state for state, *_ in rows_of(installed, check_marks)] == ["Ok"]
 
 
 def test_images_of_no_registry_are_wrong(installed: Any) -> None:

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from localcluster.patience import PATIENCE_SECONDS
+from muster.answers.markednodes import REMOVING_COMMANDS
 from muster.controller import unmark as module
-from muster.controller.unmark import COMMANDS, OPERATOR_SECONDS, Unmarking, unmark
+from muster.controller.unmark import OPERATOR_SECONDS, Unmarking, unmark
 from muster.health.sources import UNHEALTHY_TAINT
 from muster.kube.errors import ApiError, Invalid
 from muster.world.views import MUSTER_HEALTHY
@@ -87,7 +88,7 @@ async def test_both_marks_go_and_those_of_others_stay() -> None:
     done = await run(server)
     assert server.marks() == ""
     assert [server.nodes[name]["spec"].get("taints") for name in "abc"] == [[OTHER_TAINT], [OTHER_TAINT], None]
-    assert done.summary() == "Muster's marks were removed from 1 nodes. No node has one."
+    assert done.summary() == "Muster's marks were removed from 1 node. No node has one."
 
 
 async def test_the_operator_ends_before_the_first_node_is_read() -> None:
@@ -117,10 +118,10 @@ async def test_an_api_server_that_never_answers_ends_it_within_the_limit() -> No
     server.hangs = True
     done = await run(server, limit_seconds=0.05)
     assert "is not known (no answer in time)" in done.summary()
-    assert all(command in done.summary() for command in COMMANDS)
+    assert all(command in done.summary() for command in REMOVING_COMMANDS)
 
 
 def test_what_is_left_is_named_with_the_reason_and_the_commands() -> None:
     text = Unmarking(marked={f"n{number}" for number in range(7)}, problem="may not patch nodes").summary()
-    assert text.startswith("7 nodes still have marks of Muster (may not patch nodes): n0, n1, n2, n3, n4 and 2 more.")
-    assert all(command in text for command in COMMANDS)
+    assert text.startswith("Muster's marks are still on 7 nodes (may not patch nodes): n0, n1, n2, n3, n4 and 2 more.")
+    assert all(command in text for command in REMOVING_COMMANDS)

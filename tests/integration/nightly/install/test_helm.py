@@ -20,7 +20,7 @@ from tests.integration.nightly.install.charts import IMAGES, VERSION, Helm, arch
 
 from chart.__main__ import charts
 from localcluster.patience import PATIENCE_SECONDS
-from muster.controller.unmark import COMMANDS
+from muster.answers.markednodes import REMOVING_COMMANDS
 
 HOOK = "muster-uninstall"
 SYSTEM = "--namespace=muster-system"
@@ -133,12 +133,12 @@ def test_the_program_ends_although_the_api_server_never_answers(cluster: Install
         config = _kubeconfig(cluster, tmp_path, "token", f"https://127.0.0.1:{silent.getsockname()[1]}")
         said = _run_program(config)
     assert "is not known" in said
-    assert all(command in said for command in COMMANDS)
+    assert all(command in said for command in REMOVING_COMMANDS)
 
 
 def test_the_commands_for_what_is_left_remove_it(cluster: Installation) -> None:
     _mark(cluster)
-    for command in COMMANDS:
+    for command in REMOVING_COMMANDS:
         environment = {"KUBECONFIG": str(cluster.control_plane.kubeconfig), "PATH": os.environ["PATH"]}
         environment["PATH"] = f"{cluster.control_plane.kubectl.parent}:{environment['PATH']}"
         subprocess.run(
@@ -219,7 +219,7 @@ class kubelet:  # noqa: N801 - a context manager
         assert command == ["python3", "-m", "muster.controller.unmark"]
         token = cluster.token(HOOK, "muster-system")
         said = _run_program(_kubeconfig(cluster, self._folder, token, cluster.control_plane.server))
-        assert said == "Muster's marks were removed from 1 nodes. No node has one.\n"
+        assert said == "Muster's marks were removed from 1 node. No node has one.\n"
         status = {"status": {"phase": "Succeeded"}}
         name = pod["metadata"]["name"]
         cluster.kubectl("patch", "pod", name, SYSTEM, "--subresource=status", f"--patch={json.dumps(status)}")
