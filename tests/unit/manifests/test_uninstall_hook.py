@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
+from muster.answers.markednodes import REMOVING_COMMANDS
 from muster.controller.unmark import LIMIT_SECONDS, OPERATOR_SECONDS
 
 ONLY_THEN = {
@@ -28,6 +29,12 @@ def rules(hook: list[dict[str, Any]], kind: str) -> set[tuple[str, str, str]]:
         for resource in rule["resources"]
         for verb in rule["verbs"]
     }
+
+
+def test_the_page_has_the_commands_for_where_no_hook_runs(root: Path) -> None:
+    page = (root / "docs" / "install.md").read_text().partition("### Removing the operator alone")[2]
+    commands = " ".join(page.partition("\n### ")[0].replace("\\\n", "").split())
+    assert [command for command in REMOVING_COMMANDS if command not in commands] == []
 
 
 def job(hook: list[dict[str, Any]]) -> Any:
