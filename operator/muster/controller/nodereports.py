@@ -114,7 +114,7 @@ class NodeReports:
         news, over, self._silent = now - self._silent, bool(self._silent) and not now, now
         if not news and not over:
             return
-        pools = names_in_note([f"{silent_pools[pool]} of {pool or 'the fleet'}" for pool in sorted(silent_pools)])
+        pools = shortened([f"{silent_pools[pool]} of {pool or 'the fleet'}" for pool in sorted(silent_pools)])
         text = (
             f"The agents of many nodes are silent at once ({pools}), which is no fault of the nodes. Muster excludes "
             "no further node for that, and sees no faults there until the agents are Ready. Check the DaemonSet "
