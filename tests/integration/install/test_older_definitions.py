@@ -1,4 +1,4 @@
-"""An operator beside definitions of an older version: it does not lead, says why, and goes on once they are newer."""
+"""A leader whose definitions become older ends; it does not lead again, and says why, until they are newer."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,9 +6,6 @@ from typing import Any
 
 import pytest
 import yaml
-
-from localcluster.api import wait_for
-from localcluster.patience import PATIENCE_SECONDS
 
 CRDS = Path(__file__).resolve().parents[3] / "crds"
 FIELDS = {"gangs": ("spec", "unfencedWorkers"), "nodehealths": ("status", "offences")}
@@ -37,16 +34,16 @@ def test_a_replica_leads_only_beside_definitions_of_its_version(
 ) -> None:
     part, field = FIELDS[resource]
     missing = f"CustomResourceDefinition {resource}.muster.dev has no .{part}.{field}."
+    leader = installation.start_leader()
     defined(resource, part, field)
-    replica = installation.start(installation.operator_pods()[0])
-    wait_until(lambda: missing in replica.get("/readyz")[1], "it says why it is not ready")
-    samples = wait_until(lambda: replica.samples("muster_definition_outdated"), "it shows metrics")
+    wait_until(lambda: leader.process.poll() is not None, "the leader ends")
+    assert missing in leader.said("exiting")[-1]["reason"]
+    again = installation.start_again(leader)
+    wait_until(lambda: missing in again.get("/readyz")[1], "it says why it is not ready")
+    assert missing in again.said("definitions lack fields")[0]["message"]
+    samples = wait_until(lambda: again.samples("muster_definition_outdated"), "it shows metrics")
     assert [dict(labels)["resource"] for labels, value in samples.items() if value] == [resource]
-    assert not replica.leads()
-    assert missing in replica.said("definitions lack fields")[0]["message"]
+    assert not again.leads()
     defined(resource)
-    wait_until(replica.leads, "it leads")
-    wait_until(replica.ready, "it is ready")
-    defined(resource, part, field)
-    wait_for(lambda: replica.process.poll() is not None, "the leader ends", PATIENCE_SECONDS)
-    assert missing in replica.said("exiting")[-1]["reason"]
+    wait_until(again.ready, "it is ready")
+    wait_until(again.leads, "it leads")
