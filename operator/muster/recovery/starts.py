@@ -107,8 +107,11 @@ def _listing_failure(
         if not error or launcher.checkpoint_error_kind == UNVERIFIED or waited < LONE_SECONDS:
             return None
         return lone_failure(gang, worker_view, Kind.LISTING_STUCK, message)
+    waited = min(waited, _verification_seconds(world, gang))
+    if waited < LAGGING_SECONDS:  # no listing may take less: those of all others, of each worker, need not be compared
+        return None
     longest = LAGGING_SECONDS if error else _longest_listing(world, gang, worker_view)
-    if min(waited, _verification_seconds(world, gang)) < longest:
+    if waited < longest:
         return None
     if not _peers_that_listed(world, gang, worker_view):
         return None  # no worker can: that is the storage, and another node would do no better
