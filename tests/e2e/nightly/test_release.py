@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -75,15 +76,16 @@ def make_release(tree: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """This commit and nothing else."""
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """This commit and nothing else; a release of it takes gigabytes, and is not kept."""
     if not (ROOT / ".git").exists():
         pytest.skip("a release is made from a commit, and this tree has no history")
     clone = tmp_path_factory.mktemp("clone") / "muster"
     commit = git(ROOT, "rev-parse", "HEAD")
     subprocess.run(["git", "clone", "--quiet", "--no-tags", "--no-checkout", str(ROOT), str(clone)], check=True)
     git(clone, "checkout", "--quiet", commit)
-    return clone
+    yield clone
+    shutil.rmtree(clone)
 
 
 @pytest.fixture(scope="module")
