@@ -90,7 +90,7 @@ def test_a_gang_trains_through_half_an_upgrade_and_the_way_back(
     sick = min(set(bed.cluster.node_names) - set(job.current().nodes))
     try:
         bed.faults.xid(sick, 79)
-        wait_until("its verdict", lambda: healths(bed)[sick].get("state") == "Unhealthy")
+        wait_until("its verdict", lambda: healths(bed).get(sick, {}).get("state") == "Unhealthy")
         records = Records.read(bed, job)
         with trains_on(job):  # definitions of now, all else of before
             bed.kubectl("apply", "-k", str(ROOT / DEFINITIONS))
@@ -133,23 +133,27 @@ class Records:
     Attributes:
         incidents: of the gang: time, reason and level of each.
         seconds: that its account has counted, in all buckets.
-        nodes: by name: the state, and the times of the incidents.
+        nodes: the names of those that have a record.
+        unhealthy: of those with incidents, by name: the state, and the times of the incidents.
     """
 
     incidents: tuple[tuple[str, str, str], ...]
     seconds: float
-    nodes: dict[str, tuple[str, tuple[str, ...]]]
+    nodes: frozenset[str]
+    unhealthy: dict[str, tuple[str, tuple[str, ...]]]
 
     @classmethod
     def read(cls, bed: Bed, job: Job) -> Records:
         gangs = bed.items(f"/apis/muster.dev/v1alpha1/namespaces/{job.namespace}/gangs")
-        spec = next(gang["spec"] for gang in gangs if gang["spec"]["jobUid"] == uid_of(job))
+        spec, records = next(gang["spec"] for gang in gangs if gang["spec"]["jobUid"] == uid_of(job)), healths(bed)
         return cls(
             tuple((it["time"], it["reason"], it["level"]) for it in spec.get("incidents", ())),
             sum(spec["account"]["milliseconds"].values()) / 1000,
+            frozenset(records),
             {
-                name: (health["state"], tuple(it["time"] for it in health.get("incidents", ())))
-                for name, health in healths(bed).items()
+                name: (health["state"], tuple(it["time"] for it in health["incidents"]))
+                for name, health in records.items()
+                if health.get("incidents")
             },
         )
 
@@ -158,7 +162,7 @@ class Records:
         now = Records.read(bed, job)
         assert now.incidents[: len(self.incidents)] == self.incidents
         assert now.seconds >= self.seconds
-        assert now.nodes == self.nodes
+        assert (now.nodes, now.unhealthy) == (self.nodes, self.unhealthy)
         return now
 
 
