@@ -24,5 +24,6 @@ else
     apt-get update -q
     install "$name"
 fi
-rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/cache/debconf/*-old /var/log/apt /var/log/dpkg.log \
-    /var/log/alternatives.log /var/lib/dpkg/*-old
+# Also what differs from one build to the next: the logs, and the inodes in the aux-cache.
+rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/cache/debconf/*-old /var/cache/ldconfig/aux-cache \
+    /var/log/apt /var/log/dpkg.log /var/log/alternatives.log /var/lib/dpkg/*-old

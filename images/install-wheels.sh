@@ -9,7 +9,9 @@ lock=$1
 target=$2
 source=${3:-}
 wheels=/context/build/images/wheels/$(basename "$lock" .txt)
-scratch=$(mktemp -d)
+# Always the same path: pip writes digests of scripts that name it into the packages' records.
+scratch=/tmp/install-wheels
+mkdir "$scratch"
 
 installed() { dpkg-query --show --showformat='${Package}\n' | sort; }
 

@@ -1,8 +1,9 @@
 """`python3 -m imagebuild`: build the images that changed and write `build/images/images.json` (optional ones:
 optional.json).
 
-It maps an image's name to {"image": reference, "archive": tar}. The reference carries a digest of everything the
-image is made of, so that a pod never runs a stale one; `:dev` (see --tag) names the same image for people.
+It maps an image's name to {"image": reference, "archive": tar, "digest": of the manifest}. The reference carries a
+digest of everything the image is made of, so that a pod never runs a stale one; `:dev` (see --tag) names the same image
+for people. With "digest" it has a third name, REPOSITORY@DIGEST.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import tempfile
 from pathlib import Path
 
 from imagebuild import fetch, plan, runpyz
-from imagebuild.archive import pack
+from imagebuild.archive import FORM, pack, read_digest
 from imagebuild.buildah import Buildah
 from imagebuild.report import BuildError, Step, run_quietly, say
 from localcluster.cache import digest_of, locked, make_once
@@ -56,11 +57,11 @@ def require_tools() -> None:
 
 
 def build_image(image: plan.Image, prefix: str, tag: str) -> dict[str, str]:
-    """Return the reference and the archive of an image, building it unless the cache has it."""
+    """Return reference, archive and digest of an image, building it unless the cache has it."""
     with tempfile.TemporaryDirectory(prefix="muster-image-") as folder:
         context = Path(folder)
         plan.stage_sources(image, REPOSITORY, context)
-        digest = plan.context_digest(image, context, fetch.base_digest(), prefix, tag)
+        digest = plan.context_digest(image, context, fetch.base_digest(), FORM, prefix, tag)
         name = f"{prefix}{image.repository}"
         names = [f"{name}:{digest}", f"{name}:{tag}"]
         builds = fetch.images_cache() / image.name
@@ -75,7 +76,7 @@ def build_image(image: plan.Image, prefix: str, tag: str) -> dict[str, str]:
     remove_old_builds(builds, build)
     archive = build / f"{image.name}.tar"
     say(f"{names[0]} ({archive.stat().st_size / 1e6:.0f} MB)")
-    return {"image": names[0], "archive": str(archive)}
+    return {"image": names[0], "archive": str(archive), "digest": read_digest(archive)}
 
 
 def add_downloads(image: plan.Image, context: Path) -> None:

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+FORM = "2"
+"""Raised when the same image gets another archive, so that no older one is taken from the cache."""
 _OCI_LAYOUT = {"imageLayoutVersion": "1.0.0"}
 
 
@@ -24,22 +26,19 @@ def _encode(document: Any) -> bytes:
 def index_files(manifest: bytes, names: Sequence[str]) -> dict[str, bytes]:
     """Return the files of the archive, other than configuration and layers, for the image with this OCI manifest.
 
-    `index.json` is what containerd and podman read, `manifest.json` is Docker's; both point to the same blobs.
+    `index.json` is what containerd and podman read, `manifest.json` is Docker's; both point to the same blobs. Beside
+    the names, which have tags, containerd gets REPOSITORY@DIGEST: it finds a loaded image by the name alone.
     """
     digest = "sha256:" + hashlib.sha256(manifest).hexdigest()
     content = json.loads(manifest)
-    entries = [
-        {
-            "mediaType": content["mediaType"],
-            "digest": digest,
-            "size": len(manifest),
-            "annotations": {
-                "io.containerd.image.name": name,
-                "org.opencontainers.image.ref.name": name.rpartition(":")[2],
-            },
-        }
+    repository = names[0].rpartition(":")[0]
+    annotations = [
+        {"io.containerd.image.name": name, "org.opencontainers.image.ref.name": name.rpartition(":")[2]}
         for name in names
     ]
+    annotations.append({"io.containerd.image.name": f"{repository}@{digest}"})
+    entry = {"mediaType": content["mediaType"], "digest": digest, "size": len(manifest)}
+    entries = [{**entry, "annotations": each} for each in annotations]
     docker = {
         "Config": _blob_path(content["config"]["digest"]),
         "RepoTags": list(names),
@@ -69,6 +68,16 @@ def pack(exported: Path, names: Sequence[str], output: Path) -> None:
             blob = exported / digest.partition(":")[2]
             with blob.open("rb") as file:
                 archive.addfile(_entry(_blob_path(digest), blob.stat().st_size), file)
+
+
+def read_digest(archive: Path) -> str:
+    """Return the digest of the manifest in an archive of ours: the one that a registry shows after a push."""
+    with tarfile.open(archive) as files:
+        index = files.extractfile("index.json")
+        assert index is not None
+        digests = {entry["digest"] for entry in json.load(index)["manifests"]}
+    (digest,) = digests
+    return str(digest)
 
 
 def _entry(name: str, size_bytes: int) -> tarfile.TarInfo:

@@ -5,7 +5,7 @@ import json
 import tarfile
 from pathlib import Path
 
-from imagebuild.archive import pack
+from imagebuild.archive import pack, read_digest
 
 NAMES = ["localhost:5000/muster/example:abc", "localhost:5000/muster/example:dev"]
 
@@ -51,8 +51,13 @@ def test_every_name_leads_to_the_manifest(tmp_path: Path) -> None:
     pack(exported(tmp_path / "image"), NAMES, tmp_path / "image.tar")
     files = contents(tmp_path / "image.tar")
     entries = json.loads(files["index.json"])["manifests"]
-    assert [entry["annotations"]["io.containerd.image.name"] for entry in entries] == NAMES
-    assert [entry["annotations"]["org.opencontainers.image.ref.name"] for entry in entries] == ["abc", "dev"]
+    digest = entries[0]["digest"]
+    by_digest = f"localhost:5000/muster/example@{digest}"
+    assert [entry["annotations"]["io.containerd.image.name"] for entry in entries] == [*NAMES, by_digest]
+    tags = [entry["annotations"].get("org.opencontainers.image.ref.name") for entry in entries]
+    assert tags == ["abc", "dev", None]
+    assert digest == f"sha256:{hashlib.sha256((tmp_path / 'image' / 'manifest.json').read_bytes()).hexdigest()}"
+    assert read_digest(tmp_path / "image.tar") == digest
     for entry in entries:
         data = files["blobs/" + entry["digest"].replace(":", "/")]
         assert (entry["size"], json.loads(data)["schemaVersion"]) == (len(data), 2)
