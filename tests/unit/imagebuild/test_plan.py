@@ -119,15 +119,21 @@ def image_named(name: str) -> Image:
     return next(image for image in IMAGES if image.name == name)
 
 
-def imported_modules(path: Path) -> set[str]:
-    """The packages outside the standard library and Muster that a file imports, also within its functions."""
-    modules: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            modules |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            modules.add(node.module)
-    return {module.partition(".")[0] for module in modules} - sys.stdlib_module_names - {"muster"}
+def imported_names(context: Path) -> set[str]:
+    """What the staged files import, also within functions; of `from a import b` both a and a.b."""
+    names: set[str] = set()
+    for path in (context / "operator").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                names |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return names
+
+
+def is_module(name: str, context: Path) -> bool:
+    path = context / "operator" / name.replace(".", "/")
+    return path.with_suffix(".py").is_file() or (path / "__init__.py").is_file()
 
 
 def test_both_images_of_the_burn_in_hold_the_same_rooms() -> None:
@@ -148,12 +154,15 @@ def test_what_runs_on_nodes_starts_from_what_its_image_holds(tmp_path: Path, nam
     stage_sources(image_named(name), REPOSITORY, tmp_path)
     without_packages = [sys.executable, "-S", "-c", f"import {modules}"]
     subprocess.run(without_packages, check=True, cwd="/", env={"PYTHONPATH": str(tmp_path / "operator"), "PATH": ""})
+    ours = [name for name in imported_names(tmp_path) if is_module(name, REPOSITORY)]
+    assert ours
+    assert [name for name in ours if not is_module(name, tmp_path)] == []
 
 
 def test_the_agents_image_holds_each_wheel_that_the_agent_imports_and_no_other(tmp_path: Path) -> None:
     image = image_named("agent")
     stage_sources(image, REPOSITORY, tmp_path)
-    modules = {module for path in (tmp_path / "operator").rglob("*.py") for module in imported_modules(path)}
+    modules = {name.partition(".")[0] for name in imported_names(tmp_path)} - sys.stdlib_module_names - {"muster"}
     distributions = packages_distributions()
     imported = {name for module in modules for name in distributions.get(module, [module])}
     locked = set(re.findall(r"^([\w.-]+)==", (REPOSITORY / image.lock).read_text(), re.MULTILINE))
