@@ -71,7 +71,7 @@ def documents(variant: Variant) -> list[Document]:
     for component in variant.additions():
         found += _rendered((), (component,))
     if variant.node_marks and variant.profile != "observe":
-        found += yaml.safe_load_all((MANIFESTS / "chart/muster/uninstall.yaml").read_text())
+        found += _hook()
     return found
 
 
@@ -79,6 +79,11 @@ def definitions(variant: Variant) -> list[Document]:
     """The CRDs of a profile, and the namespace muster-system."""
     folder = {"observe": "-observe", "health": "-health", "burn-in": "-health", "jobs": ""}[variant.profile]
     return _rendered((f"definitions{folder}",), ())
+
+
+@functools.cache
+def _hook() -> list[Document]:
+    return list(yaml.safe_load_all((MANIFESTS / "chart/muster/uninstall.yaml").read_text()))
 
 
 @functools.cache
