@@ -53,11 +53,11 @@ def done(result: "subprocess.CompletedProcess[str]") -> str:
 def test_a_life_by_helm(
     cluster: Installation, helm: Helm, packages: dict[str, Path], tmp_path: Path, wait_until: Callable[..., Any]
 ) -> None:
-    chart, own = str(packages["muster"]), str(packages["muster-definitions"])
+    chart, own = str(_with_time_for_the_hook(tmp_path)), str(packages["muster-definitions"])
     refused = helm("install", "muster", chart, SYSTEM, "--create-namespace")
     assert "the definitions of Muster are missing: install the chart muster-definitions first" in refused.stderr
 
-    done(helm("install", "muster-definitions", own, SYSTEM, "--take-ownership"))
+    done(helm("install", "muster-definitions", own, SYSTEM, "--create-namespace", "--take-ownership"))
     cluster.kubectl("wait", "--for=condition=Established", "crd", "--all")
     labels = cluster.get("namespace", "muster-system")["metadata"]["labels"]
     assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
@@ -78,10 +78,10 @@ def test_a_life_by_helm(
 
     # As docs/helm.md has it.
     cluster.kubectl("set", "env", "deployment/muster", "MUSTER_PROFILE=observe", SYSTEM)
-    down = ("--reset-then-reuse-values", "--set=profile=observe", "--force-conflicts")
-    done(helm("upgrade", "muster", chart, SYSTEM, *down))
+    change = ("upgrade", "muster", chart, SYSTEM, "--reset-then-reuse-values", "--force-conflicts")
+    done(helm(*change, "--set=profile=observe"))
     assert _profiles_of_roles(cluster) == {"observe"}
-    done(helm("upgrade", "muster", chart, SYSTEM, "--reset-then-reuse-values", "--set=profile=jobs"))
+    done(helm(*change, "--set=profile=jobs"))
     assert _profiles_of_roles(cluster) == {"observe", "health", "burn-in", "jobs"}
 
     _mark(cluster)
@@ -109,8 +109,8 @@ def test_a_hook_that_cannot_run_keeps_nothing_of_the_release(
     done(helm("install", "muster", str(packages["muster"]), SYSTEM))
     failed = helm("uninstall", "muster", SYSTEM, f"--timeout={PATIENCE_SECONDS:.0f}s")
     assert failed.returncode != 0
-    assert "DeadlineExceeded" in failed.stderr
-    assert "muster\t" not in done(helm("list", SYSTEM, "--all"))
+    assert "Job Failed" in failed.stderr
+    assert helm("list", SYSTEM, "--quiet").stdout.split() == ["muster-definitions"]
     wait_until(lambda: _of_muster(cluster) == ["muster-system"], "all but the definitions is gone")
     assert cluster.get("jobs", SYSTEM)["items"] == []
     done(helm("uninstall", "muster-definitions", SYSTEM))
@@ -120,10 +120,9 @@ def test_the_api_server_takes_the_hook_as_it_stands(
     cluster: Installation, helm: Helm, packages: dict[str, Path]
 ) -> None:
     cluster.kubectl("apply", "-k", str(ROOT / "manifests" / "definitions"))
-    text = done(
-        helm("template", "muster", str(packages["muster"]), SYSTEM, "--show-only=templates/job-muster-uninstall.yaml")
-    )
-    (job,) = filter(None, yaml.safe_load_all(text.partition("\nlevel=")[0]))
+    only = "--show-only=templates/job-muster-uninstall.yaml"
+    rendered = helm("template", "muster", str(packages["muster"]), SYSTEM, only)
+    (job,) = filter(None, yaml.safe_load_all(rendered.stdout))
     said = cluster.kubectl("create", "--dry-run=server", "--validate=strict", "-f", "-", stdin=json.dumps(job))
     assert said.strip() == "job.batch/muster-uninstall created (server dry run)"
 
@@ -145,6 +144,15 @@ def test_the_commands_for_what_is_left_remove_it(cluster: Installation) -> None:
             ["sh", "-c", command], env=environment, capture_output=True, timeout=PATIENCE_SECONDS, check=False
         )
     assert (_marks(cluster), _others(cluster)) == ([], ["nvidia.com/gpu"])
+
+
+def _with_time_for_the_hook(folder: Path) -> Path:
+    """The chart as it is, but for the minute of the Job: a busy machine may take longer to start a process."""
+    files = charts(VERSION, IMAGES)["muster"]
+    path = "templates/job-muster-uninstall.yaml"
+    limit = f"activeDeadlineSeconds: {PATIENCE_SECONDS:.0f}".encode()
+    assert b"activeDeadlineSeconds: 60" in files[path]
+    return archive(folder, "muster", files | {path: files[path].replace(b"activeDeadlineSeconds: 60", limit)})
 
 
 def _upgrade_the_definitions(cluster: Installation, helm: Helm, folder: Path) -> None:
