@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from typing import Any
 
 import structlog
@@ -245,10 +246,10 @@ class Cluster:
         """All informers and the reader of heartbeats, to be run as tasks."""
         return (*self._required, *({self.namespaces} - self._absent))
 
-    @property
+    @cached_property
     def _required(self) -> tuple[Informer[Any] | NodeLeases, ...]:
         """The informers without which nothing is decided. Without the labels of namespaces no job starts, if the policy
-        selects by them, and gangs go on."""
+        selects by them, and gangs go on. It is cached: each report of a launcher asks three times."""
         every = (
             self.policies,
             self.priorities,
