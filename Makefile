@@ -152,9 +152,9 @@ bench-burnin-rules: venv ## Whom the burn-in blames in 10,000 random gangs of 8 
 
 ##@ A release
 .PHONY: release
-release: venv ## What users install from, into build/release (VERSION=0.2.0-rc1 REGISTRY=registry.example.org/muster)
+release: venv ## What users install from, into build/release (VERSION=0.2.0-rc1 REGISTRY=registry.example.org/muster KEY=cosign.key SOURCES=1)
 	@test -n '$(VERSION)' || { echo "Which version? make release VERSION=1.2.3, as operator/muster/__init__.py has it"; exit 1; }
-	@$(PY) -u -m release $(call options,VERSION REGISTRY)
+	@$(PY) -u -m release $(call options,VERSION REGISTRY KEY SOURCES)
 
 ##@ The pieces
 .PHONY: venv print-venv lock

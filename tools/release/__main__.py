@@ -9,12 +9,15 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+import chart.__main__ as charts
+from chart.variants import ChartError
 from gate.kept import clean_commit
 from imagebuild.report import BuildError, Step, say
 from localcluster.build import binaries
@@ -30,9 +33,12 @@ from release.checks import (
 from release.images import NO_REGISTRY, SHIPPED, ReleasedImage, mirror_list, write_archive
 from release.packages import write_packages
 from release.rendering import write_manifests
+from supply import SupplyError, debian, sbom, sources
+from supply.sign import sign_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 OUTPUT = ROOT / "build" / "release"
+_FAILURES = (ReleaseError, BuildError, ChartError, LocalClusterError, SupplyError)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -46,11 +52,13 @@ def main(arguments: list[str] | None = None) -> int:
         with tempfile.TemporaryDirectory(prefix="release.", dir=OUTPUT.parent) as scratch:
             folder = Path(scratch, "new")
             folder.mkdir()
-            fill(folder, options.version, options.registry.rstrip("/"), notes, commit)
+            fill(folder, options.version, options.registry.rstrip("/"), notes, commit, options.sources)
+            with Step("signatures"):
+                sign_folder(folder, options.key)
             if OUTPUT.exists():
                 OUTPUT.rename(Path(scratch, "old"))
             folder.rename(OUTPUT)
-    except (ReleaseError, BuildError, LocalClusterError, OSError, subprocess.CalledProcessError) as error:
+    except (*_FAILURES, OSError, subprocess.CalledProcessError) as error:
         print(f"make release: {error}", file=sys.stderr)
         return 1
     say(f"{OUTPUT} is Muster {options.version} of commit {commit[:12]}. To tag it:")
@@ -58,12 +66,17 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def fill(folder: Path, version: str, registry: str, notes: str, commit: str) -> None:
-    """Write everything into the empty folder."""
+def fill(folder: Path, version: str, registry: str, notes: str, commit: str, with_sources: int) -> None:
+    """Write everything but the signatures into the empty folder."""
+    commit_seconds = int(git(ROOT, "show", "--no-patch", "--format=%ct", commit))
+    with Step("the lock of Debian packages"):
+        debian.check(SHIPPED)
     images = write_images(folder, version, registry)
     with Step("manifests"):
         write_manifests(ROOT, binaries() / "kubectl", folder, version, images)
-    write_packages(ROOT, folder, version, int(git(ROOT, "show", "--no-patch", "--format=%ct", commit)))
+        write_charts(folder, version, images)
+    write_packages(ROOT, folder, version, commit_seconds)
+    write_contents(folder, version, commit_seconds, with_sources=bool(with_sources))
     (folder / "CHANGELOG.md").write_text(notes)
     shutil.copyfile(ROOT / "LICENSE", folder / "LICENSE")
     (folder / "SHA256SUMS").write_text(checksums(folder))
@@ -83,6 +96,24 @@ def write_images(folder: Path, version: str, registry: str) -> dict[str, Release
     return images
 
 
+def write_charts(folder: Path, version: str, images: dict[str, ReleasedImage]) -> None:
+    """Write both Helm charts."""
+    by_digest = {name: f"{image.repository}@{image.digest}" for name, image in images.items()}
+    for name, files in charts.charts(version, by_digest).items():
+        (folder / f"{name}-{version}.tgz").write_bytes(charts.packed(name, files))
+
+
+def write_contents(folder: Path, version: str, commit_seconds: int, *, with_sources: bool) -> None:
+    """Write what the images hold: an SBOM of each, and the sources that their licences ask to offer."""
+    archives = {name: folder / "images" / f"muster-{name}.tar" for name in SHIPPED}
+    (folder / "sbom").mkdir()
+    os.environ["SOURCE_DATE_EPOCH"] = str(commit_seconds)
+    with Step("SBOMs and sources"):
+        for name, archive in archives.items():
+            sbom.write(archive, f"muster-{name}", version, folder / "sbom" / f"muster-{name}.spdx.json")
+        sources.write(archives, folder / "sources", with_files=with_sources)
+
+
 def checksums(folder: Path) -> str:
     """Return SHA256SUMS: every file of the folder, as sha256sum --check reads it."""
     lines = []
@@ -98,6 +129,10 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--version", required=True, help="a semantic version, that of operator/muster/__init__.py")
     parser.add_argument(
         "--registry", default=NO_REGISTRY, help="in front of the images' names, e.g. registry.example.org/muster"
+    )
+    parser.add_argument("--key", type=Path, help="cosign's private key; without one a throw-away key signs")
+    parser.add_argument(
+        "--sources", type=int, choices=(0, 1), default=0, help="1: fetch the sources of copyleft packages, too"
     )
     return parser.parse_args(arguments)
 

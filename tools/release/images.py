@@ -54,9 +54,7 @@ def write_archive(source: Path, output: Path, repository: str, tag: str) -> Rele
         manifest = _read(built, manifest_path)
         if digest != "sha256:" + hashlib.sha256(manifest).hexdigest():
             raise ReleaseError(f"{source}: its manifest is not the one of its digest: build the images again")
-        files = index_files(manifest, [f"{repository}:{tag}"])
-        files["index.json"] = _named_by_digest(files["index.json"], f"{repository}@{digest}")
-        for name, content in files.items():
+        for name, content in index_files(manifest, [f"{repository}:{tag}"]).items():
             _add(archive, name, len(content), io.BytesIO(content))
         for member in built:
             blob = built.extractfile(member)
@@ -76,14 +74,6 @@ def _manifest_digest(path: Path, archive: tarfile.TarFile) -> str:
     if len(digests) != 1 or not all(digests):
         raise ReleaseError(f"{path}: its index names {len(digests)} images, not one: build the images again")
     return str(digests.pop())
-
-
-def _named_by_digest(index: bytes, name: str) -> bytes:
-    """Add a name to the index, by which containerd finds the image of a pod: it passes over the tag beside a digest."""
-    content = json.loads(index)
-    entry = {**content["manifests"][0], "annotations": {"io.containerd.image.name": name}}
-    content["manifests"].append(entry)
-    return json.dumps(content, sort_keys=True).encode()
 
 
 def _read(archive: tarfile.TarFile, name: str) -> bytes:

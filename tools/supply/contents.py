@@ -90,12 +90,6 @@ class Contents:
         return content if isinstance(content, bytes) else b""
 
 
-def read_digest(archive: Path) -> str:
-    """The digest of the image's manifest in an OCI archive."""
-    with _opened(archive) as outer:
-        return _digest(outer)
-
-
 def read_image(archive: Path) -> Contents:
     """Read an OCI archive, as imagebuild writes it."""
     files: Files = {}

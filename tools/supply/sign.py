@@ -14,10 +14,10 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from imagebuild.archive import read_digest
 from imagebuild.report import run_quietly
 from localcluster.build import COSIGN, extra
 from supply import SupplyError
-from supply.contents import read_digest
 
 SUMS = "SHA256SUMS"
 BUNDLE = "SHA256SUMS.sigstore.json"

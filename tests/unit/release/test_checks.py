@@ -100,6 +100,7 @@ def test_a_failure_leaves_the_release_of_before(
         raise ReleaseError("the registry is down")
 
     monkeypatch.setattr(release, "fill", fail)
+    monkeypatch.setattr(release, "sign_folder", lambda folder, key: None)
     assert release.main(["--version", __version__]) == 1
     assert "make release: the registry is down" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["release"]
