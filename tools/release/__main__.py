@@ -28,6 +28,7 @@ from release.checks import (
     git,
     require_commit,
     require_free_tag,
+    require_registry,
     require_version,
 )
 from release.images import NO_REGISTRY, SHIPPED, ReleasedImage, mirror_list, write_archive
@@ -45,6 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = _options(arguments)
     try:
         require_version(options.version)
+        require_registry(options.registry)
         notes = changelog_section((ROOT / "CHANGELOG.md").read_text(), options.version)
         commit = require_commit(clean_commit())
         require_free_tag(ROOT, options.version, commit)
@@ -52,7 +54,7 @@ def main(arguments: list[str] | None = None) -> int:
         with tempfile.TemporaryDirectory(prefix="release.", dir=OUTPUT.parent) as scratch:
             folder = Path(scratch, "new")
             folder.mkdir()
-            fill(folder, options.version, options.registry.rstrip("/"), notes, commit, options.sources)
+            fill(folder, options.version, options.registry, notes, commit, options.sources)
             with Step("signatures"):
                 sign_folder(folder, options.key)
             if OUTPUT.exists():

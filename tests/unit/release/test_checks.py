@@ -13,6 +13,7 @@ from release.checks import (
     git,
     require_commit,
     require_free_tag,
+    require_registry,
     require_version,
 )
 
@@ -46,6 +47,17 @@ def test_another_form_is_refused(version: str) -> None:
 def test_the_version_is_the_one_of_the_tree() -> None:
     with pytest.raises(ReleaseError, match=r"this tree is 1\.0\.0-rc1: set __version__ in operator/muster/__init__"):
         require_version("1.0.0", "1.0.0-rc1")
+
+
+@pytest.mark.parametrize("registry", ["registry.example.org/muster", "localhost:5000", "muster.invalid/set-your-name"])
+def test_a_registry_may_have_port_and_path(registry: str) -> None:
+    require_registry(registry)
+
+
+@pytest.mark.parametrize("registry", ["", "https://r.org", "r.org/", "r.org/Muster", "r.org/a:1.0", "r.org//a"])
+def test_what_no_image_is_named_by_is_refused(registry: str) -> None:
+    with pytest.raises(ReleaseError, match="give host and path in small letters"):
+        require_registry(registry)
 
 
 def test_the_notes_are_the_section_of_the_version() -> None:
