@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
+from imagebuild.archive import read_digest
 from localcluster.cache import cache_root, digest_of, make_once
 from localcluster.controlplane import free_port
 from localcluster.processes import kill, log_tail, spawn
-from supply.contents import read_digest
 
 START_SECONDS = 60
 PATIENCE_SECONDS = 10
