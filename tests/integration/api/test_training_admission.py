@@ -1,5 +1,6 @@
 """Where no jobs start, an API server with the policy `muster-training` creates none, and says what changes that."""
 
+import json
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -40,7 +41,8 @@ def said(api_server: ControlPlane, admission: None, manifest: Callable[..., Any]
                 found[0] = ""
             except ApiError as error:
                 found[0] = str(error)
-            return text.replace("NAME", name) in found[0] if text else not found[0]
+            quoted = json.dumps(text.replace("NAME", name))[1:-1]  # as in the Status that the API server sends
+            return quoted in found[0] if text else not found[0]
 
         wait_for(is_answered, f"the answer {text!r}", PATIENCE_SECONDS)
 
