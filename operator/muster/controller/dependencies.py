@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from muster.controller.patterns import StepPatterns
 from muster.controller.ports import Ports
 from muster.controller.settings import Settings
+from muster.coordinator.memory import working_seconds
 from muster.coordinator.server import CoordinatorServer
 from muster.kube.client import Client
 from muster.kube.lease import LeaderLease
@@ -25,7 +26,7 @@ class Dependencies:
     Attributes:
         clock: monotonic seconds.
         wall_clock: aware times.
-        cpu_clock: seconds that the calling thread has computed so far.
+        cpu_clock: seconds that the calling thread has computed so far, without garbage collection.
         end: ends the process there and then.
         server_version: reads the API server's version, and refuses one that is too old.
         make_ports: makes the ports that the process listens on.
@@ -38,7 +39,7 @@ class Dependencies:
 
     clock: Callable[[], float] = time.monotonic
     wall_clock: Callable[[], datetime] = lambda: datetime.now(UTC)
-    cpu_clock: Callable[[], float] = time.thread_time
+    cpu_clock: Callable[[], float] = working_seconds
     end: Callable[[int], None] = os._exit
     server_version: Callable[[Client], Awaitable[str]] = check_server_version
     make_ports: Callable[[Client, Settings, CoordinatorServer, LeaderLease], Ports] = Ports

@@ -1,4 +1,4 @@
-"""Gives memory back after a burst of connections.
+"""Gives memory back after a burst of connections, and tells the collector's time from that of others.
 
 A thousand TLS handshakes at once take twice the memory that the open connections keep.
 
@@ -10,12 +10,44 @@ millions of new ones.
 
 import ctypes
 import gc
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
 
 BURST_CONNECTIONS = 256  # connections opened or lost that make giving memory back worth while
 # After the start and after a burst has gone memory is given back once more: what a first listing of the fleet leaves
 # behind is as much, and the pods and records of a gang go later than its connections.
 AFTERMATH_SECONDS = 30.0
+
+
+class _Collector(threading.local):
+    """What the collector has computed in one thread."""
+
+    began_at = 0.0
+    seconds = 0.0
+
+
+_collector = _Collector()
+
+
+def _note_collection(phase: str, _: Mapping[str, Any]) -> None:
+    if phase == "start":
+        _collector.began_at = time.thread_time()
+    else:
+        _collector.seconds += time.thread_time() - _collector.began_at
+
+
+gc.callbacks.append(_note_collection)
+
+
+def working_seconds() -> float:
+    """Return the seconds that the calling thread has computed so far, without those of the garbage collector.
+
+    The collector runs for tens of milliseconds within whatever happens to need one object more. What that costs is no
+    fault of it: a pod would be kept out for seconds, and the start of its gang with it.
+    """
+    return time.thread_time() - _collector.seconds
 
 
 def release_memory(*, garbage: bool) -> bool:

@@ -2,13 +2,20 @@
 
 import ctypes
 import gc
+import time
 import weakref
 from pathlib import Path
 
 import pytest
 
 from muster.coordinator import memory
-from muster.coordinator.memory import AFTERMATH_SECONDS, BURST_CONNECTIONS, BurstDetector, release_memory
+from muster.coordinator.memory import (
+    AFTERMATH_SECONDS,
+    BURST_CONNECTIONS,
+    BurstDetector,
+    release_memory,
+    working_seconds,
+)
 
 PIECE_BYTES = 16 * 1024
 PIECES = 4096
@@ -31,6 +38,24 @@ def test_holes_in_the_heap_are_given_back() -> None:
 class Circle:
     def __init__(self) -> None:
         self.itself = self
+
+
+def test_the_collectors_time_is_nobodys_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = 0.0
+
+    def collect_for_5_s(phase: str, _: object) -> None:
+        nonlocal seconds
+        seconds += 5.0 if phase == "stop" else 0.0
+
+    monkeypatch.setattr(time, "thread_time", lambda: seconds)
+    gc.callbacks.insert(0, collect_for_5_s)
+    try:
+        begin_seconds = working_seconds()
+        gc.collect()
+        seconds += 1.0
+        assert working_seconds() - begin_seconds == pytest.approx(1.0)
+    finally:
+        gc.callbacks.remove(collect_for_5_s)
 
 
 def test_circles_of_dead_objects_are_found_where_they_are_looked_for() -> None:
