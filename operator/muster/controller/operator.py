@@ -197,7 +197,6 @@ class Operator:
             kept=self.kept,
             checks_wanted=self.checks.set_orders,
             wall_clock=wall_clock,
-            cpu_clock=dependencies.cpu_clock,
         )
 
     async def start(self) -> None:

@@ -54,7 +54,7 @@ FORGOTTEN_SECONDS = 60.0  # a failure after so long is the first one
 CONFLICT_LIMIT_SECONDS = 5.0  # nothing is wrong, and the change may have come without being noticed
 MAX_LOOKS = 8  # a fleet that changes faster than it can be looked at is looked at again later
 # Changes come in bursts (the pods of a gang start together): a job rests so long after a decision that changed nothing,
-# and a large one so long that deciding computes for no more than this share of the time.
+# and a large one so long that deciding takes no more than this share of the time.
 SPACING_SECONDS = 0.02
 DECIDING_SHARE = 0.1
 REMEDY_OF_INVALID = (
@@ -74,8 +74,7 @@ _failures = Counter(
 class Reconciler:
     """Decides about changed jobs and performs the decisions, until cancelled. `settings` returns what the installation
     adds to every worker. `directives_changed` is called with a job whose launchers may have something new to do.
-    `checks_wanted` is called with the uid of a job, and all that it wants of checkers from now on. `cpu_clock` has the
-    seconds that the thread has computed so far.
+    `checks_wanted` is called with the uid of a job, and all that it wants of checkers from now on.
     """
 
     def __init__(
@@ -92,9 +91,7 @@ class Reconciler:
         kept: KeptJobs | None = None,
         checks_wanted: Callable[[str, Mapping[str, NodeChecks] | None], None] = lambda _uid, _checks: None,
         wall_clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-        cpu_clock: Callable[[], float] = time.thread_time,
     ) -> None:
-        self._cpu_clock = cpu_clock
         self._cluster = cluster
         self._performer = performer
         self._dirty = dirty
@@ -293,7 +290,7 @@ class Reconciler:
         return None
 
     def _decide(self, job: TrainingJob) -> Plan:
-        begin_seconds = self._cpu_clock()
+        began_at = self._clock()
         world, record = self._cluster.world(job), self._cluster.unreadable_record_of(job)
         key, uid = (job.metadata.namespace, job.metadata.name), job.metadata.uid
         if record is not None:
@@ -305,9 +302,8 @@ class Reconciler:
         self._queue.set_waiting(key, uid, self._waiting(job, needs), needs.waited_seconds)
         plan = self._plan(key, replace(world, queue_decision=self._queue.decision_of(uid)))
         if plan.unprepared is None:
-            # Who has just done something goes on at once; who only waits can wait for several changes together. On a
-            # busy machine a decision computes as long as on an idle one, and takes longer: the pause stays the same.
-            idle = max(SPACING_SECONDS, (self._cpu_clock() - begin_seconds) / DECIDING_SHARE)
+            # Who has just done something goes on at once; who only waits can wait for several changes together.
+            idle = max(SPACING_SECONDS, (self._clock() - began_at) / DECIDING_SHARE)
             self._pauses[key] = 0.0 if plan.acts else idle
         return plan
 

@@ -62,7 +62,6 @@ class Loop:
         self.queue = Queue(scene.cluster, scene.bus)
         self.kept = KeptJobs()
         self.wanted: list[tuple[str, Any]] = []  # of checkers
-        self.cpu_seconds = 0.0
         self.reconciler = Reconciler(
             scene.cluster,
             performer,
@@ -74,7 +73,6 @@ class Loop:
             pool=pool,
             kept=self.kept,
             checks_wanted=lambda uid, checks: self.wanted.append((uid, checks)),
-            cpu_clock=lambda: self.cpu_seconds,
         )
         monkeypatch.setattr(reconciler, "decide", self._decide)
         monkeypatch.setattr(reconciler, "SPACING_SECONDS", 0.0)
@@ -176,22 +174,6 @@ async def test_while_the_watch_lags_a_conflict_is_tried_again_less_and_less(
     loop.add(make.job(), lambda world, _: Plan(status=world.job.status.model_copy(update={"state": "Running"})))
     await loop.until(lambda: len(pauses) >= 5)
     assert pauses[:5] == [0.001, 0.002, 0.004, 0.006, 0.006]
-
-
-async def test_a_job_rests_by_what_its_decision_computed(
-    loop: Loop, make: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rests: list[float] = []
-    done = loop.dirty.done
-    monkeypatch.setattr(loop.dirty, "done", lambda key, rest: (rests.append(rest), done(key)))
-
-    def decide(_world: JobWorld, _: Any) -> Plan:
-        loop.cpu_seconds += 0.03
-        return Plan()
-
-    loop.add(make.job(), decide)
-    await loop.until(lambda: bool(rests))
-    assert rests[0] == pytest.approx(0.03 / reconciler.DECIDING_SHARE)
 
 
 async def test_a_conflict_that_comes_again_is_not_hurried_by_what_waits_in_between(
