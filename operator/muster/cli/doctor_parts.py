@@ -20,6 +20,7 @@ from muster.api.fleetpolicy import FleetPolicy, FleetPolicySpec
 from muster.api.installation import InstallationProfile
 from muster.api.namespaces import SYSTEM
 from muster.api.nodehealth import NodeHealth
+from muster.api.sizes import SIZES, size_of
 from muster.api.trainingjob import TrainingJob
 from muster.cli.doctor_rows import (
     DEPLOYMENT,
@@ -48,6 +49,7 @@ from muster.health.silence import AGENT_SILENT
 from muster.kube import decode, paths
 from muster.kube.decode import Undecodable
 from muster.queueing.enabling import NOT_ENABLED, add_limit_command
+from muster.world.resources import amount
 
 RELEASE = re.compile(r"v?\d+\.\d+\.\d+")
 """How the tag of a release begins; other tags, such as digests of the content, always differ between images."""
@@ -56,6 +58,7 @@ NO_REGISTRY = "muster.invalid/"
 DAEMONS = {"agent": ("MUSTER_AGENT_NAMESPACE", "muster-agent"), "checker": ("MUSTER_CHECKER_NAMESPACE", "muster-check")}
 NOT_PULLED = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
 NOT_STARTED = frozenset({"CrashLoopBackOff", "CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
+OUT_OF_MEMORY = "OOMKilled"
 RESTARTS = 3
 RESTART_AGE = timedelta(hours=1)
 RENEWAL = timedelta(seconds=10)
@@ -79,6 +82,29 @@ async def check_operator(cluster: ClusterReader) -> list[DoctorRow]:
         remedy = f"see the rows pods and jobs, and why: kubectl -n {SYSTEM} describe deployment muster"
         return [wrong("operator", text, remedy)]
     return passed("operator", f"{available} of {wanted} replicas are available")
+
+
+async def check_size(cluster: ClusterReader) -> list[DoctorRow]:
+    """Check whether the operator's memory fits the number of nodes in the cluster."""
+    resources = container_of(await deployment(cluster)).get("resources", {})
+    nodes = len(await cluster.read_all(paths.core("nodes"), lambda _: None))
+    size = size_of(nodes)
+    if size is None:
+        raise UnreadableError(
+            f"the cluster has {nodes:,} nodes, and Muster was measured with {SIZES[-1].nodes:,} at most",
+            "watch its memory and CPU: docs/sizes.md says how they grow",
+        )
+    limit, request = (resources.get(part, {}).get("memory", "") for part in ("limits", "requests"))
+    set_both = (
+        f"set them in your overlay, and at once: kubectl -n {SYSTEM} set resources deployment/muster -c operator "
+        f"--requests=cpu={size.cpu_request},memory={size.memory_request} --limits=memory={size.memory_limit}"
+    )
+    fits = f"{nodes:,} nodes, for which docs/sizes.md has {size.memory_request} and a limit of {size.memory_limit}"
+    if limit and amount("memory", limit) < amount("memory", size.memory_limit):
+        return [wrong("size", f"the operator's memory limit is {limit}, and the cluster has {fits}", set_both)]
+    if amount("memory", request or "0") < amount("memory", size.memory_request):
+        return passed("size", f"the operator requests {request or 'no memory'}, and the cluster has {fits}", set_both)
+    return passed("size", f"{request} of memory and the limit {limit or '(none)'} fit {nodes:,} nodes")
 
 
 async def daemons(cluster: ClusterReader) -> dict[str, tuple[str, dict[str, Any] | None]]:
@@ -152,10 +178,12 @@ def pod_trouble(pod: Mapping[str, Any], now: datetime) -> PodTrouble | None:
     containers = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
     for container in containers:
         waiting = container.get("state", {}).get("waiting", {})
-        if waiting.get("reason") in NOT_PULLED | NOT_STARTED:
-            return waiting["reason"], name, node, waiting.get("message", "")
         last = container.get("lastState", {}).get("terminated", {})
         ended = datetime.fromisoformat(last["finishedAt"]) if last.get("finishedAt") else None
+        if last.get("reason") == OUT_OF_MEMORY and ended and now - ended < RESTART_AGE:
+            return OUT_OF_MEMORY, name, node, f"{count(container.get('restartCount', 0), 'restart')}"
+        if waiting.get("reason") in NOT_PULLED | NOT_STARTED:
+            return waiting["reason"], name, node, waiting.get("message", "")
         if container.get("restartCount", 0) >= RESTARTS and ended and now - ended < RESTART_AGE:
             return "Restarts", name, node, f"{container['restartCount']} times, last: {last.get('reason', '')}"
     for condition in status.get("conditions") or ():
@@ -172,7 +200,9 @@ def _trouble_rows(namespace: str, troubles: list[PodTrouble]) -> Iterator[Doctor
         text = f"{reason} of {count(number, 'pod')} in namespace {namespace}, e.g. {pod}{on_node}"
         text += f": {one_line(message)[:MAX_MESSAGE]}" if message else ""
         why = f"kubectl -n {namespace} describe pod {pod}"
-        if reason in NOT_PULLED:
+        if reason == OUT_OF_MEMORY:
+            remedy = f"raise its memory limit in your overlay (docs/sizes.md; for the operator see the row size); {why}"
+        elif reason in NOT_PULLED:
             remedy = f"push the image, or correct its name or imagePullSecrets in your overlay; {why}"
         elif reason in NOT_STARTED or reason == "Restarts":
             remedy = f"see its last lines: kubectl -n {namespace} logs {pod} --previous; and {why}"
@@ -480,6 +510,7 @@ def _called(job: TrainingJob) -> str:
 
 CHECKS: Mapping[str, Check] = {
     "operator": check_operator,
+    "size": check_size,
     "images": check_images,
     "pods": check_pods,
     "leader": check_leader,

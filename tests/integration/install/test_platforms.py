@@ -1,4 +1,5 @@
-"""The patches that docs/platforms.md shows: kustomize renders them, and the API server takes the result."""
+"""The patches that docs/platforms.md and docs/sizes.md show: kustomize renders them, and the API server takes the
+result."""
 
 import json
 import os
@@ -11,7 +12,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[3]
 PATCHES = re.compile(r"^    patches:\n(?:(?:    .*)?\n)+", re.MULTILINE)
-PAGES = ("platforms",)
+PAGES = ("platforms", "sizes")
 OVERLAYS = ("jobs", "page")
 INSTALLED = ("muster-system", "muster-agent")  # an object in another namespace is rendered and not sent
 

@@ -35,6 +35,7 @@ from tests.unit.cli.installing import (
 )
 
 from muster.api.base import rfc3339
+from muster.api.sizes import DEFAULT_NODES, SIZES
 from muster.cli.doctor_parts import (
     check_clock,
     check_daemons,
@@ -48,6 +49,7 @@ from muster.cli.doctor_parts import (
     check_policy,
     check_profile,
     check_scope,
+    check_size,
     check_waiting_jobs,
     tag_of,
 )
@@ -180,13 +182,63 @@ def test_a_pod_that_does_not_start_is_wrong(installed: Any) -> None:
 
 @pytest.mark.parametrize(("restarts", "minutes", "is_wrong"), [(3, 10, True), (2, 10, False), (3, 70, False)], ids=str)
 def test_a_pod_that_restarts_repeatedly_is_wrong(installed: Any, restarts: int, minutes: int, is_wrong: bool) -> None:
-    ended = {"finishedAt": rfc3339(NOW - timedelta(minutes=minutes)), "reason": "OOMKilled"}
+    ended = {"finishedAt": rfc3339(NOW - timedelta(minutes=minutes)), "reason": "Error"}
     container = {"state": {"running": {}}, "restartCount": restarts, "lastState": {"terminated": ended}}
     installed.lists(PODS.format(SYSTEM), a_pod("muster-1", containerStatuses=[container]))
     rows = rows_of(installed, check_pods)
     assert [state for state, *_ in rows] == ["Wrong" if is_wrong else "Ok"]
     if is_wrong:
-        assert rows[0][1].endswith("e.g. muster-1 on gpu-1: 3 times, last: OOMKilled")
+        assert rows[0][1].endswith("e.g. muster-1 on gpu-1: 3 times, last: Error")
+
+
+@pytest.mark.parametrize("state", [{"running": {}}, {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}}])
+def test_a_pod_that_was_killed_at_its_memory_limit_is_wrong(installed: Any, state: dict[str, Any]) -> None:
+    ended = {"finishedAt": rfc3339(NOW - timedelta(minutes=10)), "reason": "OOMKilled"}
+    container = {"state": state, "restartCount": 1, "lastState": {"terminated": ended}}
+    installed.lists(PODS.format(SYSTEM), a_pod("muster-1", containerStatuses=[container]))
+    finding, remedy = only_wrong(installed, check_pods)
+    assert finding == "OOMKilled of 1 pod in namespace muster-system, e.g. muster-1 on gpu-1: 1 restart"
+    assert "docs/sizes.md" in remedy
+
+
+def with_nodes(installed: Any, count: int, **resources: Any) -> None:
+    installed.lists("/api/v1/nodes", *(a_node(f"n{number}") for number in range(count)))
+    if resources:
+        installed.bodies[DEPLOYMENT]["spec"]["template"]["spec"]["containers"][0]["resources"] = resources
+
+
+def test_a_memory_limit_that_is_too_small_for_the_nodes_is_wrong(installed: Any) -> None:
+    with_nodes(installed, 2049)
+    finding, remedy = only_wrong(installed, check_size)
+    assert finding.startswith("the operator's memory limit is 2Gi, and the cluster has 2,049 nodes")
+    assert remedy.endswith("--requests=cpu=250m,memory=1Gi --limits=memory=4Gi")
+
+
+@pytest.mark.parametrize(
+    ("resources", "finding"),
+    [
+        ({"requests": {"memory": "1Gi"}, "limits": {"memory": "4096Mi"}}, "1Gi of memory and the limit 4096Mi fit"),
+        ({"requests": {"memory": "1Gi"}}, "1Gi of memory and the limit (none) fit 2,049 nodes"),
+        ({"requests": {"memory": "100Mi"}}, "the operator requests 100Mi, and the cluster has 2,049 nodes"),
+        ({"limits": {"memory": "4Gi"}}, "the operator requests no memory, and the cluster has 2,049 nodes"),
+    ],
+)
+def test_a_request_that_is_too_small_is_named(installed: Any, resources: dict[str, Any], finding: str) -> None:
+    with_nodes(installed, 2049, **resources)
+    ((state, text, remedy),) = rows_of(installed, check_size)
+    assert (state, text.startswith(finding)) == ("Ok", True)
+    assert bool(remedy) == ("requests" in finding)
+
+
+def test_as_installed_the_operator_fits_the_default_size(installed: Any) -> None:
+    with_nodes(installed, DEFAULT_NODES)
+    assert [row[0::2] for row in rows_of(installed, check_size)] == [("Ok", "")]
+
+
+def test_more_nodes_than_were_measured_are_unknown(installed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("muster.api.sizes.SIZES", SIZES[:1])
+    with_nodes(installed, SIZES[0].nodes + 1)
+    assert "and Muster was measured with" in unread(installed, check_size)[0]
 
 
 def test_a_pod_that_fits_no_node_is_wrong(installed: Any) -> None:
