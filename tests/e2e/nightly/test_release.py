@@ -130,7 +130,7 @@ def test_a_stranger_installs_trains_recovers_and_removes(stranger: Stranger) -> 
     stranger.kubectl("patch", "fleetpolicy", "default", "--type=json", "-p", json.dumps(LIMIT))
     example = re.sub(r"image: .*torch-ddp.*", f"image: {stranger.bed.images['torch-ddp']}", EXAMPLE.read_text())
     job = stranger.programs.parent / "trainingjob.yaml"
-    job.write_text(example.replace("--steps=240", "--steps=600"))
+    job.write_text(example.replace("--steps=240", "--steps=400"))
     apply = ("kubectl", "apply", "-f", str(job))  # the API server refuses the job until it knows label and limit
     wait_until("the job", lambda: f"trainingjob.muster.dev/{NAME}" in stranger.run(*apply, check=False))
     trains = wait_until("a step", lambda: stranger.trains_beyond(0, restarts=0))
@@ -141,7 +141,7 @@ def test_a_stranger_installs_trains_recovers_and_removes(stranger: Stranger) -> 
             f"training after fault {number}",
             lambda number=number, trains=trains: stranger.trains_beyond(trains["step"], restarts=number),
         )
-    assert wait_until("the end", lambda: stranger.status()["state"] == "Succeeded")
+    assert wait_until("the end", lambda: stranger.status()["state"] == "Succeeded", timeout_seconds=600)
     assert "Succeeded" in stranger.kubectl("muster", "report", f"{NAMESPACE}/{NAME}")
 
     stranger.kubectl("delete", "trainingjobs", "--all", "--all-namespaces", "--cascade=foreground")

@@ -29,5 +29,5 @@ def test_every_command_s_errors_are_on_the_page() -> None:
     assert len(found) > 80
     assert [each for each in found if each.text.replace("|", "\\|").replace("<", "&lt;") not in page] == []
     texts = {each.text for each in found}
-    assert "there is no node ... and ... more: did you mean ...? Nothing was changed" in texts
+    assert "there is no node ...: did you mean ...? Nothing was changed" in texts
     assert any(each.command == "fork" and each.text.startswith("job ") for each in found)

@@ -9,6 +9,7 @@ from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 from tests.unit.kube.test_schemas import Server
 
+from muster import __version__
 from muster.api.installation import InstallationProfile
 from muster.controller.definitionscheck import DefinitionsCheck
 from muster.kube.errors import ApiError, Forbidden, NotFound, Unreachable
@@ -74,9 +75,9 @@ async def test_an_older_definition_is_reported_once_and_ends_a_leader(
     (line,) = lines
     assert (line["event"], line["message"]) == ("definitions lack fields", check.problem)
     assert check.problem == (
-        "CustomResourceDefinition gangs.muster.dev has no .spec.unfencedWorkers. Version 0.1.0 needs them, and the API "
-        "server drops them without an error. This replica does not lead until the definitions of its version are "
-        "there: kubectl apply -k manifests/definitions"
+        f"CustomResourceDefinition gangs.muster.dev has no .spec.unfencedWorkers. Version {__version__} needs them, "
+        "and the API server drops them without an error. This replica does not lead until the definitions of its "
+        "version are there: kubectl apply -k manifests/definitions"
     )
     assert ended == [check.problem] * 2
     assert (outdated("gangs"), outdated("nodehealths")) == (1.0, 0.0)

@@ -23,7 +23,7 @@ FILES = {
 }
 KINDS = list(FILES)
 PLURALS = {"FleetPolicy": "fleetpolicies", "TrainingJob": "trainingjobs"}
-INDENTED = r"^ {4}(?:apiVersion: muster\.dev|spec:).*\n(?:(?: {4}.*)?\n)*"
+INDENTED = r"(?:^ {4}apiVersion: muster\.dev|(?<=\n\n) {4}spec:).*\n(?:(?: {4}.*)?\n)*"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 

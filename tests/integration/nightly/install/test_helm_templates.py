@@ -12,6 +12,7 @@ from tests.integration.nightly.install.charts import IMAGES, Helm, helm_of, rele
 from chart.merge import in_order
 from chart.values import UNSET
 from chart.variants import PROFILES, Document, Variant, definitions, documents, variants
+from muster import __version__
 
 RELEASED = IMAGES | {"uninstall": IMAGES["operator"]}
 
@@ -39,7 +40,7 @@ def comparable(documents: Iterable[Document]) -> list[str]:
 def with_released_images(documents: Iterable[Document]) -> Any:
     text = json.dumps(list(documents))
     for name, reference in RELEASED.items():
-        text = text.replace(f'"{UNSET}{name}:0.1.0"', json.dumps(reference))
+        text = text.replace(f'"{UNSET}{name}:{__version__}"', json.dumps(reference))
     return json.loads(text)
 
 
