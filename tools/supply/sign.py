@@ -92,6 +92,8 @@ def _require_usable(key: Path) -> None:
 def _sign(folder: Path, signer: _Signer) -> None:
     signer.write_public_key(folder / PUBLIC_KEY)
     signer.sign(folder / SUMS, folder / BUNDLE)
+    for public in (folder / PUBLIC_KEY, folder / BUNDLE):
+        public.chmod(0o644)  # cosign writes all its files for their owner alone
     signatures = folder / SIGNATURES
     signatures.mkdir(exist_ok=True)
     for archive in sorted((folder / "images").glob("*.tar")):
