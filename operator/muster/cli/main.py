@@ -10,11 +10,12 @@ import importlib
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
+from muster import __version__
 from muster.answers.text_parts import on_one_line
 from muster.cli.session import ContextOption, KubeconfigOption, NamespaceOption, Options, OutputOption
 
@@ -54,6 +55,7 @@ INSTEAD = {
         "scontrol": "kubectl muster status JOB shows the state of a job",
         "submit sbatch run": "kubectl apply -f job.yaml submits a job",
         "drain": "kubectl muster cordon NODE --reason WHY keeps workers off a node",
+        "version": "kubectl muster --version tells that of the command, and kubectl muster doctor those in the cluster",
         "exec shell srun": "kubectl exec -it POD -c trainer -- bash is a shell in a worker, and status names its POD",
     }.items()
     for name in names.split()
@@ -104,6 +106,12 @@ app = typer.Typer(
 )
 
 
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        print(__version__)
+        raise typer.Exit
+
+
 @app.callback()
 def options(
     context: typer.Context,
@@ -111,6 +119,10 @@ def options(
     kube_context: ContextOption = None,
     namespace: NamespaceOption = None,
     output: OutputOption = None,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version of the command."),
+    ] = False,
 ) -> None:
     """What Muster knows of training jobs and of the fleet. The options may stand before or after the command."""
     context.obj = Options(kubeconfig, kube_context, namespace, output)

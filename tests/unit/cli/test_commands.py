@@ -13,6 +13,7 @@ import pytest
 import yaml
 from typer.testing import Result
 
+from muster import __version__
 from muster.cli import main
 from muster.kube.errors import ApiError, Denied, Forbidden, NotFound, ServerError, Unauthorized, Unreachable
 
@@ -180,6 +181,11 @@ def test_help_is_given_without_a_cluster(api: Any, command: Run, arguments: tupl
     result = command(*arguments)
     assert result.exit_code == 0
     assert result.stdout.startswith(f"Usage: kubectl muster {'' if len(arguments) == 1 else arguments[0]}".rstrip())
+    assert api.asked == []
+
+
+def test_the_version_is_told_without_a_cluster(api: Any, command: Run) -> None:
+    assert command("--version").stdout == f"{__version__}\n"
     assert api.asked == []
 
 
