@@ -527,8 +527,9 @@ REASONS: tuple[Reason, ...] = (
         "some, or was deleted or ejected and has pods that have not ended. The two would go on from each other's "
         "checkpoints, or write over them.",
         "The job waits (Pending) until the others have ended, been suspended or deleted.",
-        "Give the job a directory of its own: delete it, correct it, and create it again. If both jobs have to use "
-        "the directory, add the reason to `spec.acceptedWarnings`.",
+        "Give the job a directory of its own: delete it, correct it, and create it again. If the node of pods that "
+        "have not ended is dead, run `kubectl muster lost NODE`. If both jobs have to use the directory, add the "
+        "reason to `spec.acceptedWarnings`.",
         "spec.checkpoint.directory is that of llama, too: each may go on from the checkpoints of the other, or write "
         "over them. Give each job a directory of its own. This job waits until they have ended. To start it all the "
         "same, add DirectoryInUse to spec.acceptedWarnings",

@@ -5,7 +5,7 @@ import contextlib
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -569,7 +569,7 @@ class Cluster:
         """Whether the ages of the heartbeats of the job's nodes matter now, because a member is not as it should be."""
         if gang is None:
             return False
-        if gang.spec.unfenced_workers or not self._lost.keys().isdisjoint(member.node for member in gang.spec.members):
+        if gang.spec.unfenced_workers:
             return True
         is_plain = job.spec.launch.mode is LaunchMode.PLAIN
         silence_limit = min(FRESH_SECONDS, job.spec.recovery.unreachable_timeout_seconds)
@@ -616,7 +616,11 @@ class Cluster:
     def _ending_beside(self, job: TrainingJob, place: str) -> list[str]:
         """The names of deleted jobs of the same namespace and directory whose pods have not ended."""
         ending = self._deleted_at.get((job.metadata.namespace, place), {})
-        return [ENDING.format(deleted.name) for uid, deleted in ending.items() if uid != job.metadata.uid]
+        return [
+            ENDING.format(deleted.name)
+            for uid, deleted in ending.items()
+            if uid != job.metadata.uid and self._not_on_lost_nodes(self._running_pods(deleted.namespace, uid))
+        ]
 
     def _ejected_beside(self, job: TrainingJob) -> list[str]:
         """The gangs without a job whose pods may save to the job's directory, as they are named to it: ejected ones,
@@ -624,7 +628,7 @@ class Cluster:
         by_job: dict[str, list[PodView]] = {}
         for owner, pods in self._saving.get((job.metadata.namespace, saves_to(job)), {}).items():
             if owner not in self._deleted and self._job_by_uid(owner) is None:
-                for pod in pods.values():
+                for pod in self._not_on_lost_nodes(pods.values()):
                     by_job.setdefault(pod.job_uid, []).append(pod)
         return [without_job_text(several) for several in by_job.values()]
 
@@ -659,9 +663,18 @@ class Cluster:
                 for other in others | {(view.namespace, same_name)}:
                     self._bus.job_changed.publish(other)
 
-    def _has_pods(self, namespace: str, job_uid: str) -> bool:
-        """Whether pods of a job are on nodes and have not ended."""
-        return any(pod.node and not pod.terminal for pod in self.pods_of(namespace, job_uid))
+    def _running_pods(self, namespace: str, job_uid: str) -> Iterator[PodView]:
+        """The pods of a job that are on nodes and have not ended."""
+        return (pod for pod in self.pods_of(namespace, job_uid) if pod.node and not pod.terminal)
+
+    def _not_on_lost_nodes(self, pods: Iterable[PodView]) -> list[PodView]:
+        """Those of the pods that no declaration of a lost node proves to be dead: nothing reports the end of the others
+        while their Node object is there."""
+        if not self._lost:
+            return list(pods)
+        by_uid = {pod.uid: pod for pod in pods}
+        dead = self._dead_on_lost_nodes(None, by_uid, self.hub.views_of(by_uid), self._wall_clock())
+        return [pod for uid, pod in by_uid.items() if uid not in dead]
 
     def _note_deleted(self, job: _DeletedJob) -> None:
         """Note a job that is gone or being deleted, for as long as it has pods. Where that changes what is noted, have
@@ -670,7 +683,7 @@ class Cluster:
         Any tenant may keep thousands of such jobs: no decision about another job looks at each of them.
         """
         was = self._deleted.pop(job.uid, None)
-        now = job if job.place and self._has_pods(job.namespace, job.uid) else None
+        now = job if job.place and any(self._running_pods(job.namespace, job.uid)) else None
         if now is not None:
             self._deleted[job.uid] = now
         if was == now:
@@ -757,6 +770,7 @@ class Cluster:
         by_uid = {pod.uid: pod for pod in pods.values()}
         dead: set[str] = set()
         for node in self._lost.keys() & where.values():
+            self.leases.ask()  # a renewal refutes the word
             word, since = self._lost[node]
             if counts_now(word, self.fleet.nodes.get(node), self._heartbeat(node)):
                 uids_on_node = [uid for uid, at in where.items() if at == node]

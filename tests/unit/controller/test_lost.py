@@ -9,6 +9,8 @@ from tests.unit.controller.test_cluster import hear
 from tests.unit.lifecycle.builders import a_node
 
 from muster.api.nodehealth import LostNode, NodeHealth
+from muster.api.trainingjob import Checkpoint
+from muster.checkpoints.location import saves_to
 from muster.kube.decode import NodeLease
 
 WORD = LostNode(time=NOW, reason="pulled the plug", boot_id="boot-1")
@@ -60,6 +62,50 @@ def test_a_word_about_a_node_that_is_gone_counts(scene: Any, make: Any) -> None:
     said(scene, word=WORD.model_copy(update={"boot_id": ""}))
     assert scene.rung == [("ns", "j")]
     assert scene.cluster.world(job).lost == {"p0"}
+
+
+def two_of_one_directory(make: Any) -> tuple[Any, Any]:
+    """A job, and the one that has its name afterwards."""
+    job = make.job("first")
+    first = job.model_copy(update={"spec": job.spec.model_copy(update={"checkpoint": Checkpoint(directory="s3://b")})})
+    return first, first.model_copy(update={"metadata": first.metadata.model_copy(update={"uid": "uid-again"})})
+
+
+def pods_of_two(scene: Any, make: Any, job: Any, **changes: Any) -> None:
+    for index in range(2):
+        scene.cluster.nodes.store.assume(a_node(f"n{index}"))
+        pod = make.pod(job, index, f"p{index}", created=BEFORE, saves_to=saves_to(job), **changes)
+        scene.cluster.pods.store.assume(pod)
+
+
+@pytest.mark.parametrize("seen", [True, False], ids=["its deletion was seen", "it went before this leader"])
+def test_a_deleted_job_has_its_directory_by_no_pod_on_a_lost_node(scene: Any, make: Any, seen: bool) -> None:
+    """Nothing ever reports the end of that pod."""
+    jobs, (first, again) = scene.cluster.jobs.store, two_of_one_directory(make)
+    if seen:
+        jobs.assume(first)
+    pods_of_two(scene, make, first, deleting=True)
+    if seen:
+        jobs.assume_deleted(("ns", "first"), "uid-first")
+    jobs.assume(again)
+    waits = ("first (deleted; its pods have not ended)",)
+    said(scene)
+    assert scene.cluster.world(again).sharing_first == waits
+    said(scene, "n1")
+    assert scene.cluster.world(again).sharing_first == scene.cluster.world(again).sharing == ()
+    said(scene, "n1", version=41, word=None)
+    assert scene.cluster.world(again).sharing_first == waits
+
+
+def test_an_ejected_gang_has_its_directory_by_its_pods_on_other_nodes_alone(scene: Any, make: Any) -> None:
+    first, again = two_of_one_directory(make)
+    scene.cluster.jobs.store.assume(again)
+    pods_of_two(scene, make, first, owner_uid="")
+    said(scene)
+    (text,) = scene.cluster.world(again).sharing_first
+    assert text.startswith(f"first (ejected; {make.pod(first, 1, 'p1').name} may train on")
+    said(scene, "n1")
+    assert scene.cluster.world(again).sharing_first == ()
 
 
 def test_a_pod_made_after_the_word_is_not_meant(scene: Any, make: Any) -> None:
