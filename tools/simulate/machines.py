@@ -307,7 +307,9 @@ class ControlPlane:
         self._around = around
         self._machines = machines
         self._renewed: dict[str, tuple[str, float]] = {}
+        self._gone: set[str] = set()  # uids of TrainingJobs
         around.server.listen(self._changed)
+        around.server.listen(self._owned_or_owner_changed)
         around.agenda.after(5.0, self._inspect_nodes)
 
     def _changed(self, resource: str, before: Object | None, after: Object | None) -> None:
@@ -321,9 +323,16 @@ class ControlPlane:
             if after is not None:
                 delay = around.stream("schedule", after["metadata"]["uid"]).uniform(*SCHEDULE_SECONDS)
                 around.agenda.after(delay, lambda: self._schedule(after))
-        elif resource == "trainingjobs" and after is None and before is not None:
-            uid = before["metadata"]["uid"]
-            around.agenda.after(around.stream("collect", uid).uniform(0.05, 1.0), lambda: self._collect(uid))
+
+    def _owned_or_owner_changed(self, resource: str, before: Object | None, after: Object | None) -> None:
+        """The garbage collector takes what belongs to a job that is gone, also if it was created later."""
+        if resource == "trainingjobs" and after is None and before is not None:
+            self._gone.add(before["metadata"]["uid"])
+            self._collect_soon(before["metadata"]["uid"])
+        elif before is None and after is not None:
+            for owner in after["metadata"].get("ownerReferences") or ():
+                if owner["uid"] in self._gone:
+                    self._collect_soon(owner["uid"])
 
     def _schedule(self, pod: Object) -> None:
         """The cluster's scheduler: Muster's pods are pinned to a node, and it binds them there while that is well."""
@@ -339,6 +348,10 @@ class ControlPlane:
             return
         target = {"metadata": {"uid": metadata["uid"]}, "target": {"name": node["metadata"]["name"]}}
         around.server.create(Where("pods", metadata["namespace"], metadata["name"], "binding"), target)
+
+    def _collect_soon(self, uid: str) -> None:
+        delay = self._around.stream("collect", uid).uniform(0.05, 1.0)
+        self._around.agenda.after(delay, lambda: self._collect(uid))
 
     def _collect(self, uid: str) -> None:
         for resource in ("gangs", "configmaps", "services", "poddisruptionbudgets", "pods"):

@@ -18,7 +18,7 @@ from tests.unit.simulate.test_stories import HERE, KEPT
 
 from muster.node.launcher.supervisor import Supervisor
 from simulate import stories
-from simulate.apiserver import Object
+from simulate.apiserver import Object, Where, owned
 from simulate.fault import FOR_EVER, Fault
 from simulate.faults import KINDS
 from simulate.jobs import CONTENDED_DAYS
@@ -26,6 +26,7 @@ from simulate.life import Life
 from simulate.machines import _pinned_to
 from simulate.play import Story, play, story
 from simulate.shrink import rule_of, shrunk
+from simulate.surroundings import NAMESPACE
 from simulate.training import Script
 from simulate.violation import ViolationError
 from simulate.worker import Answers, Exchange, Looker
@@ -130,6 +131,22 @@ def test_after_every_kind_of_fault_every_job_comes_to_its_end() -> None:
 def test_a_life_at_random(seed: int) -> None:
     outcome = play(story(seed))
     assert not outcome.violation, "\n".join([*outcome.tail[-100:], outcome.violation])
+
+
+def test_what_is_created_for_a_job_that_is_gone_is_collected_too() -> None:
+    life = Life(1)
+    uid = life.submit("a", 1, Script(total_steps=30))
+    life.run(20)
+    (pod,) = life.server.all("pods")
+    life.server.delete(Where("trainingjobs", NAMESPACE, "a", ""), None)
+    life.run(60)
+    assert not list(life.server.all("pods"))
+    metadata = {key: pod["metadata"][key] for key in ("name", "labels", "ownerReferences")}
+    life.server.create(Where("pods", NAMESPACE, "", ""), {**pod, "metadata": metadata, "status": {}})
+    assert [owned(pod, uid) for pod in life.server.all("pods")] == [True]
+    life.run(60)
+    assert not list(life.server.all("pods"))
+    life.close()
 
 
 @pytest.mark.parametrize("job", ["a", "plain"])
