@@ -5,6 +5,7 @@ Tests: tests/unit/cli/test_without_jobs.py.
 
 from typing import TYPE_CHECKING
 
+from muster.api.installation import InstallationProfile
 from muster.kube.definitions import served_kinds
 
 if TYPE_CHECKING:
@@ -12,8 +13,9 @@ if TYPE_CHECKING:
 
 WITHOUT_JOBS = (
     "Muster is installed without TrainingJobs (profile observe, health or burn-in; kubectl muster doctor says which): "
-    "kubectl muster nodes shows the fleet. To run jobs, an administrator installs profile jobs: kubectl apply -k "
-    "manifests/definitions, then -k manifests/overlays/default (docs/profiles.md)"
+    "kubectl muster nodes shows the fleet. To run jobs, an administrator installs profile jobs: "
+    f"{InstallationProfile.JOBS.definitions_command}, then {InstallationProfile.JOBS.overlay_command}; "
+    "docs/profiles.md says more"
 )
 
 

@@ -51,6 +51,17 @@ class InstallationProfile(StrEnum):
             return "definitions"
         return f"definitions-{InstallationProfile.HEALTH if self.acts_on_nodes else InstallationProfile.OBSERVE}"
 
+    @property
+    def overlay_command(self) -> str:
+        """The command that applies its overlay, from the repository and from a release."""
+        file = "install.yaml" if self is InstallationProfile.JOBS else f"install-{self}.yaml"
+        return f"kubectl apply -k manifests/overlays/{self.overlay} (in a release: -f {file})"
+
+    @property
+    def definitions_command(self) -> str:
+        """The command that applies its definitions, from the repository and from a release."""
+        return f"kubectl apply -k manifests/{self.definitions} (in a release: -f {self.definitions}.yaml)"
+
     def needs(self, plural: str) -> bool:
         """Whether the definition of one of Muster's kinds has to be there."""
         return self.includes(_NEEDED_FROM[plural])
@@ -93,6 +104,8 @@ class InstallationProfile(StrEnum):
         )
 
 
+POLICY_COMMAND = "kubectl create -f manifests/fleetpolicy.yaml (in a release: -f fleetpolicy.yaml)"
+"""The command that creates the FleetPolicy of a new installation, from the repository and from a release."""
 # The first profile that needs each kind.
 _NEEDED_FROM = {
     "fleetpolicies": InstallationProfile.OBSERVE,

@@ -21,6 +21,7 @@ from muster.answers.health import HealthRow, health_row
 from muster.answers.roles import FLEET_EDIT_ROLE
 from muster.api.base import API_VERSION, NAME_LENGTH
 from muster.api.fleetpolicy import FleetPolicySpec
+from muster.api.installation import InstallationProfile
 from muster.api.nodehealth import Decision, HumanDecision, NodeHealth
 from muster.cli import show
 from muster.cli.cluster_names import complete_node
@@ -298,8 +299,8 @@ def no_nodehealth_text(session: Session) -> str:
     """Say that the cluster does not know the kind."""
     where = f" of context {session.context}" if session.context else ""
     return (
-        f"the cluster{where} keeps no NodeHealth: install Muster, or a newer one, beginning with kubectl apply -k "
-        "manifests/definitions. Meanwhile kubectl cordon keeps new pods off a node"
+        f"the cluster{where} keeps no NodeHealth: install Muster, or a newer one, beginning with "
+        f"{InstallationProfile.JOBS.definitions_command}. Meanwhile kubectl cordon keeps new pods off a node"
     )
 
 

@@ -165,7 +165,7 @@ def _asked_folders(policy: FleetPolicySpec) -> Iterator[str]:
 def _grant_again(profile: InstallationProfile, grants: Iterable[Grant]) -> str:
     """Return what to do where something of these grants is missing: an overlay may lack the components among them."""
     components = [f"manifests/{grant.folder}" for grant in grants if grant.condition]
-    return apply_again(profile) + (f", with {' and '.join(components)}" if components else "")
+    return apply_again(profile) + (f", with {' and '.join(components)} (docs/install.md)" if components else "")
 
 
 async def check_operator_rights(cluster: ClusterReader) -> list[DoctorRow]:

@@ -6,7 +6,7 @@ Tests: tests/unit/cli/test_doctor_parts.py.
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -17,7 +17,7 @@ from muster.answers.jobsonnodes import jobs_on_nodes
 from muster.answers.markednodes import REMOVING_COMMANDS, read_node
 from muster.answers.text_parts import count
 from muster.api.fleetpolicy import FleetPolicy, FleetPolicySpec
-from muster.api.installation import InstallationProfile
+from muster.api.installation import POLICY_COMMAND, InstallationProfile
 from muster.api.namespaces import SYSTEM
 from muster.api.nodehealth import NodeHealth
 from muster.api.sizes import SIZES, size_of
@@ -27,7 +27,6 @@ from muster.cli.doctor_rows import (
     INSTALL,
     MAX_MESSAGE,
     NO_DEPLOYMENT,
-    OVERLAYS,
     Check,
     ClusterReader,
     DoctorRow,
@@ -51,8 +50,8 @@ from muster.kube.decode import Undecodable
 from muster.queueing.enabling import NOT_ENABLED, add_limit_command
 from muster.world.resources import amount
 
-RELEASE = re.compile(r"v?\d+\.\d+\.\d+")
-"""How the tag of a release begins; other tags, such as digests of the content, always differ between images."""
+RELEASE = re.compile(r"v?(?P<version>(?P<major>\d+)\.(?P<minor>\d+)\.\d+.*)")
+"""The tag of a release; other tags, such as digests of the content, always differ between images."""
 NO_REGISTRY = "muster.invalid/"
 # The operator's variable with the namespace of each DaemonSet that is part of the installation, and its name.
 DAEMONS = {"agent": ("MUSTER_AGENT_NAMESPACE", "muster-agent"), "checker": ("MUSTER_CHECKER_NAMESPACE", "muster-check")}
@@ -96,8 +95,9 @@ async def check_size(cluster: ClusterReader) -> list[DoctorRow]:
         )
     limit, request = (resources.get(part, {}).get("memory", "") for part in ("limits", "requests"))
     set_both = (
-        f"set them in your overlay, and at once: kubectl -n {SYSTEM} set resources deployment/muster -c operator "
-        f"--requests=cpu={size.cpu_request},memory={size.memory_request} --limits=memory={size.memory_limit}"
+        f"set them in your overlay or chart, and at once: kubectl -n {SYSTEM} set resources deployment/muster "
+        f"-c operator --requests=cpu={size.cpu_request},memory={size.memory_request} "
+        f"--limits=memory={size.memory_limit}"
     )
     fits = f"{nodes:,} nodes, for which docs/sizes.md has {size.memory_request} and a limit of {size.memory_limit}"
     if limit and amount("memory", limit) < amount("memory", size.memory_limit):
@@ -119,30 +119,41 @@ async def daemons(cluster: ClusterReader) -> dict[str, tuple[str, dict[str, Any]
 
 
 async def check_images(cluster: ClusterReader) -> list[DoctorRow]:
-    """Check whether the images are of a registry that exists, and those of releases of one version."""
+    """Check whether the images are of a registry that exists, and those of releases of versions that work together."""
     operator = await deployment(cluster)
     images = {"operator": container_of(operator)["image"], "launcher": variable_of(operator, "MUSTER_LAUNCHER_IMAGE")}
     parts = await daemons(cluster)
     images |= {part: container_of(daemon)["image"] for part, (_, daemon) in parts.items() if daemon}
     profile = await profile_of(cluster)
-    folder = (
-        f"{OVERLAYS}/{'default' if profile.has_jobs else 'observe'}"  # those of the other profiles are on top of it
-    )
-    remedy = (
-        f"set newName and newTag in {folder}/kustomization.yaml (or your own overlay), then kubectl apply -k "
-        f"{OVERLAYS}/{profile.overlay}"
-    )
     rows = []
     if not images["launcher"] and profile.has_jobs:
         text = "Deployment muster names no image of the launcher (variable MUSTER_LAUNCHER_IMAGE)"
         rows.append(wrong("images", text, apply_again(profile)))
     if unset := [part for part, image in images.items() if image.startswith(NO_REGISTRY)]:
-        rows.append(wrong("images", f"no registry is set for the image of: {', '.join(unset)}", remedy))
+        text = f"no registry is set for the image of: {', '.join(unset)}"
+        rows.append(wrong("images", text, _registry_remedy(profile)))
     tags = {part: tag for part, image in images.items() if (tag := tag_of(image))}
-    tag_texts = [f"{part} {tag}" for part, tag in tags.items()]
-    if len({tag for tag in tags.values() if RELEASE.match(tag)}) > 1:
-        rows.append(wrong("images", f"the images are of several versions: {', '.join(tag_texts)}", remedy))
-    return rows or passed("images", f"tags: {', '.join(tag_texts) or 'none, named by digest'}")
+    text = f"tags: {', '.join(f'{part} {tag}' for part, tag in tags.items()) or 'none, named by digest'}"
+    releases = [release for tag in tags.values() if (release := RELEASE.fullmatch(tag))]
+    one_version = f"have all of one version: {apply_again(profile)}"
+    if _too_far_apart(releases):
+        rows.append(wrong("images", f"the versions are more than one minor version apart; {text}", one_version))
+    several = len({release["version"] for release in releases}) > 1
+    return rows or passed("images", text, f"not urgent, they work together: {one_version}" if several else "")
+
+
+def _registry_remedy(profile: InstallationProfile) -> str:
+    folder = "default" if profile.has_jobs else "observe"  # those of the other profiles are on top of it
+    return (
+        f"name yours: newName and newTag in manifests/overlays/{folder}/kustomization.yaml or your own overlay, by sed "
+        f"in the files of a release (docs/install.md), images.registry in the chart; then {profile.overlay_command}"
+    )
+
+
+def _too_far_apart(releases: Sequence[re.Match[str]]) -> bool:
+    """Whether not all of these may work together (docs/versions.md): one minor version lies between two at most."""
+    minors = [int(release["minor"]) for release in releases] or [0]
+    return len({release["major"] for release in releases}) > 1 or max(minors) - min(minors) > 1
 
 
 def tag_of(image: str) -> str:
@@ -352,8 +363,8 @@ async def check_policy(cluster: ClusterReader) -> list[DoctorRow]:
     if default is None:
         has_jobs = (await profile_of(cluster)).has_jobs
         text = f"there is no FleetPolicy default, so {'no job starts' if has_jobs else 'the defaults apply'}"
-        new = "kubectl create -f manifests/fleetpolicy.yaml"
-        rows.append(wrong("policy", text, f"create it from a copy that was kept; for a new installation: {new}"))
+        remedy = f"create it from a copy that was kept; for a new installation: {POLICY_COMMAND}"
+        rows.append(wrong("policy", text, remedy))
     elif isinstance(default, Undecodable):
         text = f"FleetPolicy default cannot be read by this version: {one_line(default.error)[:MAX_MESSAGE]}"
         rows.append(wrong("policy", text, "correct it: kubectl edit fleetpolicy default"))
@@ -375,8 +386,8 @@ async def check_profile(cluster: ClusterReader) -> list[DoctorRow]:
     if policy is not None and (unmet := profile.unmet(policy.spec)):
         needed = profile.needed(policy.spec)
         remedy = (
-            f"{define_again(needed)}, then the overlay: kubectl apply -k {OVERLAYS}/{needed.overlay} (or add its "
-            "components to your own)"
+            f"{define_again(needed)}, then the overlay: {needed.overlay_command}; or add its components to your own, "
+            "or set profile in both charts"
         )
         return [wrong("profile", unmet, remedy)]
     return passed("profile", str(profile))

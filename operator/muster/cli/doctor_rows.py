@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-OVERLAYS = "manifests/overlays"
 DEPLOYMENT = paths.group("apps/v1", "deployments", namespace=SYSTEM, name="muster")
 NO_DEPLOYMENT = f"there is no Deployment muster in namespace {SYSTEM}"
 MAX_MESSAGE = 200  # characters of a foreign text in a finding
@@ -38,12 +37,12 @@ _NAMESPACE = re.compile(r"/namespaces/([^/]+)/")
 
 def apply_again(profile: InstallationProfile) -> str:
     """Return what to do where something of an installation is missing."""
-    return f"apply the manifests again: kubectl apply -k {OVERLAYS}/{profile.overlay} (or your own overlay)"
+    return f"apply the manifests again: {profile.overlay_command}, your own overlay, or the chart"
 
 
 def define_again(profile: InstallationProfile) -> str:
     """Return what to do where a definition of Muster's is missing or another."""
-    return f"apply the definitions: kubectl apply -k manifests/{profile.definitions}"
+    return f"apply the definitions: {profile.definitions_command}, or the chart muster-definitions"
 
 
 _OTHERS = [profile.overlay for profile in InstallationProfile if not profile.has_jobs]

@@ -5,10 +5,12 @@ Tests: tests/unit/cli/test_commands.py.
 
 from muster.answers.roles import FLEET_ROLE, VIEW_ROLE
 from muster.answers.without_jobs import WITHOUT_JOBS
+from muster.api.installation import POLICY_COMMAND, InstallationProfile
 from muster.kube import errors
 
 _INSTALL = (
-    "install Muster, beginning with kubectl apply -k manifests/definitions, or choose another cluster with --context"
+    f"install Muster, beginning with {InstallationProfile.JOBS.definitions_command}, or choose another cluster with "
+    "--context"
 )
 _KINDS_OF_JOBS = frozenset({"trainingjobs", "gangs", "endedjobs"})
 # How an API server refuses a request where the parameter of a ValidatingAdmissionPolicy does not exist. Source:
@@ -16,7 +18,7 @@ _KINDS_OF_JOBS = frozenset({"trainingjobs", "gangs", "endedjobs"})
 _NO_PARAMETER = "no params found for policy binding"
 _NO_POLICY = (
     ": there is no FleetPolicy default, so no job starts; an administrator creates it from a copy that was kept; for a "
-    "new installation: kubectl create -f manifests/fleetpolicy.yaml"
+    f"new installation: {POLICY_COMMAND}"
 )
 
 

@@ -51,7 +51,7 @@ class AdmissionCheck:
     def __init__(self, client: Client, namespace: str, profile: InstallationProfile) -> None:
         self._client = client
         self._namespace = namespace
-        self._overlay = profile.overlay
+        self._profile = profile
         self._said: set[str] = set()
 
     async def run(self) -> None:
@@ -82,7 +82,7 @@ class AdmissionCheck:
                 "admission policy missing",
                 policy=policy,
                 message=f"The ValidatingAdmissionPolicy {policy} or its binding is not in force: {_RISKS[policy]}. "
-                f"Apply your overlay again, e.g. kubectl apply -k manifests/overlays/{self._overlay}.",
+                f"Apply your overlay again, e.g. {self._profile.overlay_command}.",
             )
 
 

@@ -94,8 +94,7 @@ class DefinitionsCheck:
     def _conclude(self, lacking: str) -> None:
         problem = lacking and (
             f"{lacking}. Version {__version__} needs them, and the API server drops them without an error. This "
-            "replica does not lead until the definitions of its version are there: kubectl apply -k "
-            f"manifests/{self._profile.definitions}"
+            f"replica does not lead until the definitions of its version are there: {self._profile.definitions_command}"
         )
         if problem and problem != self.problem:
             log.error("definitions lack fields", message=problem)

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from muster.api.fleetpolicy import FleetPolicySpec
+from muster.api.installation import POLICY_COMMAND
 from muster.api.labels import LabelOperator, LabelRequirement, LabelSelector
 from muster.world.queuedecision import NotPlaced
 
@@ -30,8 +31,7 @@ class NotEnabled(NotPlaced):
 NO_POLICY = NotEnabled(
     NOT_ENABLED,
     "there is no FleetPolicy default, so no job starts",
-    remedy="an administrator creates it from a copy that was kept; for a new installation: kubectl create -f "
-    "manifests/fleetpolicy.yaml",
+    remedy=f"an administrator creates it from a copy that was kept; for a new installation: {POLICY_COMMAND}",
 )
 POLICY_NOT_READ = NotEnabled(NOT_ENABLED, "FleetPolicy default has not been read yet", remedy="wait", is_known=False)
 

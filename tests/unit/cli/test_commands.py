@@ -251,7 +251,9 @@ def test_names_are_looked_for_where_they_may_be_listed(api: Any, command: Run) -
         (
             NotFound(404, "NotFound", "the server could not find the requested resource"),
             "the cluster of context prod does not know Muster's objects (muster.dev/v1alpha1): install Muster, "
-            "beginning with kubectl apply -k manifests/definitions, or choose another cluster with --context",
+            "beginning with kubectl apply -k manifests/definitions (in a release: -f definitions.yaml), or choose "
+            "another "
+            "cluster with --context",
         ),
         (
             forbidden("trainingjobs", "muster.dev", 'in the namespace "team-a"'),
@@ -268,7 +270,7 @@ def test_names_are_looked_for_where_they_may_be_listed(api: Any, command: Run) -
             Denied(422, "Invalid", f"{REFUSED} failed to configure binding: {NO_PARAMETER} with `Deny`"),
             f"{REFUSED} failed to configure binding: {NO_PARAMETER} with `Deny`: there is no FleetPolicy default, so "
             "no job starts; an administrator creates it from a copy that was kept; for a new installation: kubectl "
-            "create -f manifests/fleetpolicy.yaml",
+            "create -f manifests/fleetpolicy.yaml (in a release: -f fleetpolicy.yaml)",
         ),
         (
             ServerError(500, "InternalError", "etcd is\nfull"),

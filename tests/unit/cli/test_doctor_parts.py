@@ -76,8 +76,9 @@ def test_an_operator_that_is_not_installed_is_wrong(installed: Any) -> None:
     finding, remedy = only_wrong(installed, check_operator)
     assert finding == "there is no Deployment muster in namespace muster-system"
     assert remedy.endswith(
-        "kubectl apply -k manifests/overlays/default (or your own overlay), or those of the profile that you chose: "
-        "observe, health, burn-in"
+        "kubectl apply -k manifests/overlays/default (in a release: -f install.yaml), your own overlay, or the chart, "
+        "or "
+        "those of the profile that you chose: observe, health, burn-in"
     )
 
 
@@ -102,24 +103,38 @@ def test_images_of_no_registry_are_wrong(installed: Any) -> None:
     assert "newName" in remedy
 
 
-def test_images_of_several_versions_are_wrong(installed: Any) -> None:
-    with_images(installed, "0.2.0", "0.1.0")
-    finding, _ = only_wrong(installed, check_images)
-    assert finding == "the images are of several versions: operator 0.2.0, launcher 0.2.0, agent 0.1.0"
+@pytest.mark.parametrize(("operator", "agent"), [("0.3.0", "0.1.4"), ("v0.1.0", "0.3.0-rc1"), ("1.0.0", "0.9.0")])
+def test_images_more_than_a_minor_version_apart_are_wrong(installed: Any, operator: str, agent: str) -> None:
+    with_images(installed, operator, agent)
+    finding, remedy = only_wrong(installed, check_images)
+    assert finding == (
+        "the versions are more than one minor version apart; "
+        f"tags: operator {operator}, launcher {operator}, agent {agent}"
+    )
+    assert "-f install.yaml" in remedy
+
+
+@pytest.mark.parametrize(("operator", "agent"), [("0.2.0", "0.1.0"), ("0.2.0-rc1", "0.2.0"), ("0.2.1", "v0.3.0")])
+def test_images_that_work_together_are_well_whatever_they_are(installed: Any, operator: str, agent: str) -> None:
+    with_images(installed, operator, agent)
+    ((state, finding, remedy),) = rows_of(installed, check_images)
+    assert (state, finding) == ("Ok", f"tags: operator {operator}, launcher {operator}, agent {agent}")
+    assert remedy.startswith("not urgent, they work together")
+
+
+def test_a_tag_may_begin_with_v(installed: Any) -> None:
+    with_images(installed, "v0.2.0", "0.2.0")
+    assert rows_of(installed, check_images) == [("Ok", "tags: operator v0.2.0, launcher v0.2.0, agent 0.2.0", "")]
 
 
 def test_tags_that_are_of_no_release_may_differ(installed: Any) -> None:
     with_images(installed, "3f9a1c", "77be02")
     assert rows_of(installed, check_images) == [("Ok", "tags: operator 3f9a1c, launcher 3f9a1c, agent 77be02", "")]
     with_images(installed, "3f9a1c", "v0.1.0")
-    assert [state for state, *_ in rows_of(installed, check_images)] == ["Ok"]
-    with_images(installed, "v0.2.0-rc.1", "v0.1.0")
-    assert "several versions" in only_wrong(installed, check_images)[0]
+    assert [(state, remedy) for state, _, remedy in rows_of(installed, check_images)] == [("Ok", "")]
 
 
-def test_a_candidate_is_another_version_than_its_release(installed: Any) -> None:
-    with_images(installed, "0.2.0-rc1", "0.2.0")
-    assert "operator 0.2.0-rc1, launcher 0.2.0-rc1, agent 0.2.0" in only_wrong(installed, check_images)[0]
+def test_a_digest_beside_a_tag_is_no_part_of_it(installed: Any) -> None:
     digest = f"@sha256:{'0' * 64}"
     with_images(installed, f"0.2.0-rc1{digest}", f"0.2.0-rc1{digest}")
     found = "tags: operator 0.2.0-rc1, launcher 0.2.0-rc1, agent 0.2.0-rc1"
@@ -391,7 +406,9 @@ def test_without_a_policy_no_job_starts(installed: Any) -> None:
     installed.lists(POLICIES)
     assert only_wrong(installed, check_policy) == (
         "there is no FleetPolicy default, so no job starts",
-        "create it from a copy that was kept; for a new installation: kubectl create -f manifests/fleetpolicy.yaml",
+        "create it from a copy that was kept; for a new installation: kubectl create -f manifests/fleetpolicy.yaml "
+        "(in a "
+        "release: -f fleetpolicy.yaml)",
     )
     assert rows_of(installed, check_namespaces) == []
 
@@ -457,8 +474,10 @@ def test_a_profile_without_what_the_policy_asks_for_is_wrong(installed: Any) -> 
     assert "profile observe (MUSTER_PROFILE), which leaves out" in finding
     assert "spec.health.nodeCondition. Install profile health" in finding
     assert remedy == (
-        "apply the definitions: kubectl apply -k manifests/definitions-health, then the overlay: kubectl apply -k "
-        "manifests/overlays/health (or add its components to your own)"
+        "apply the definitions: kubectl apply -k manifests/definitions-health (in a release: -f "
+        "definitions-health.yaml), "
+        "or the chart muster-definitions, then the overlay: kubectl apply -k manifests/overlays/health (in a release: "
+        "-f install-health.yaml); or add its components to your own, or set profile in both charts"
     )
 
 
@@ -489,7 +508,7 @@ def test_jobs_that_a_profile_without_jobs_never_runs_are_wrong(installed: Any) -
     installed.lists(JOBS, a_job("llama"), new, *left)
     finding, remedy = only_wrong(installed, check_waiting_jobs)
     assert finding == "2 TrainingJobs; profile health runs none: team-a/llama, team-a/new"
-    assert "kubectl apply -k manifests/definitions, then " in remedy
+    assert "-f definitions.yaml), or the chart muster-definitions, then apply the manifests again" in remedy
     installed.lists(JOBS, *left)
     assert rows_of(installed, check_waiting_jobs) == []
 
@@ -549,7 +568,7 @@ def test_an_unknown_kind_is_defined_by_the_folder_of_the_profile(
     del installed.bodies[path]
     finding, remedy = unread(installed, check)
     assert finding == f"the API server does not know {path.rpartition('/')[2]}"
-    assert remedy == f"apply the definitions: kubectl apply -k manifests/definitions{folder}"
+    assert f"kubectl apply -k manifests/definitions{folder} (in a release: -f definitions{folder}.yaml)" in remedy
 
 
 def test_a_scope_that_selects_no_node_is_wrong(installed: Any) -> None:

@@ -77,7 +77,7 @@ async def test_an_older_definition_is_reported_once_and_ends_a_leader(
     assert check.problem == (
         f"CustomResourceDefinition gangs.muster.dev has no .spec.unfencedWorkers. Version {__version__} needs them, "
         "and the API server drops them without an error. This replica does not lead until the definitions of its "
-        "version are there: kubectl apply -k manifests/definitions"
+        "version are there: kubectl apply -k manifests/definitions (in a release: -f definitions.yaml)"
     )
     assert ended == [check.problem] * 2
     assert (outdated("gangs"), outdated("nodehealths")) == (1.0, 0.0)
