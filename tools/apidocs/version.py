@@ -10,7 +10,7 @@ from pathlib import Path
 from muster import __version__
 
 _NAMED = re.compile(
-    r"(?P<before>/(?:operator|agent|launcher|burn-in):|newTag: |with the fields of version |VERSION=|\$(?:file|name):)"
+    r"(?P<before>/(?:operator|agent|launcher|burn-in|uninstall):|newTag: |with the fields of version |VERSION=|\$(?:file|name):)"
     r"\d+\.\d+\.\d+(?:-[0-9A-Za-z.]*[0-9A-Za-z])?"
 )
 _PAGES = ("docs/install.md", "docs/cli.md", "docs/releasing.md")

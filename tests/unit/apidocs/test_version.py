@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[3]
     [
         ("image: muster.invalid/set/operator:0.1.0", f"image: muster.invalid/set/operator:{__version__}"),
         ("muster/launcher:9.9.9-rc.1@sha256:0a", f"muster/launcher:{__version__}@sha256:0a"),
+        ("image: muster.invalid/set/uninstall:0.1.0", f"image: muster.invalid/set/uninstall:{__version__}"),
         ("    newTag: 1.0.0-rc1\n", f"    newTag: {__version__}\n"),
         ("with the fields of version 0.1.0.", f"with the fields of version {__version__}."),
         ("make release VERSION=0.1.0", f"make release VERSION={__version__}"),
