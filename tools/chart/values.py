@@ -76,9 +76,9 @@ def defaults(documents: list[Document], images: Mapping[str, str]) -> dict[str, 
                 raise ChartError(f"value {value.path} sets two fields that differ in the manifests")
     registries = set()
     for name, reference in images.items():
-        repository, _, digest = reference.partition("@")
-        registry, _, repository = repository.partition("/")
-        if not repository or not DIGEST.fullmatch(digest):
+        path, _, digest = reference.partition("@")
+        registry, _, repository = path.rpartition("/")
+        if not registry or ":" in repository or not DIGEST.fullmatch(digest):
             raise ChartError(f"image {name}: {reference!r} is not REGISTRY/REPOSITORY@sha256:DIGEST; push it first")
         registries.add(registry)
         found[f"images.{value_name(name)}"] = {"repository": repository, "digest": digest}

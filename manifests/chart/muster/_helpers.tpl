@@ -1,5 +1,6 @@
 {{/* The reference of an image: include "muster.image" (list $ "operator"). */}}
 {{- define "muster.image" -}}
+{{- $version := (index . 0).Chart.AppVersion -}}
 {{- $images := (index . 0).Values.images -}}
 {{- $name := index . 1 -}}
 {{- $image := index $images $name | default dict -}}
@@ -23,7 +24,7 @@
 {{- if not (regexMatch "^sha256:[0-9a-f]{64}$" $image.digest) -}}
 {{- fail (printf "%s.digest: %s is no digest, which is sha256: and 64 hexadecimal digits" $field $image.digest) -}}
 {{- end -}}
-{{- printf "%s/%s@%s" $images.registry $image.repository $image.digest -}}
+{{- printf "%s/%s:%s@%s" $images.registry $image.repository $version $image.digest -}}
 {{- else if eq (default "" $image.tag) "latest" -}}
 {{- fail (printf "%s.tag: latest is another image tomorrow: set the digest, or the tag of a version" $field) -}}
 {{- else if $image.tag -}}

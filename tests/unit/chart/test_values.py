@@ -37,15 +37,21 @@ def test_the_defaults_are_those_of_manifests_and_release() -> None:
     images = {"operator": f"registry.example.org/muster/operator@{DIGEST}"}
     found = defaults([with_values(a_daemon_set(nodeSelector={"a": "b"}))], images)
     assert found["agent.nodeSelector"] == {"a": "b"}
-    assert found["images.registry"] == "registry.example.org"
+    assert found["images.registry"] == "registry.example.org/muster"
     text = "images:\n  # which\n  operator: <images.operator>\n"
     assert filled(text, found) == (
-        f"images:\n  # which\n  operator:\n    repository: muster/operator\n    digest: {DIGEST}\n"
+        f"images:\n  # which\n  operator:\n    repository: operator\n    digest: {DIGEST}\n"
     )
 
 
 @pytest.mark.parametrize(
-    "reference", ["registry.example.org/muster/operator:0.2.0", "registry.example.org/muster/operator@", f"x@{DIGEST}"]
+    "reference",
+    [
+        "registry.example.org/muster/operator:0.2.0",
+        f"registry.example.org/muster/operator:0.2.0@{DIGEST}",
+        "registry.example.org/muster/operator@",
+        f"x@{DIGEST}",
+    ],
 )
 def test_an_image_without_a_digest_is_refused(reference: str) -> None:
     with pytest.raises(ChartError, match="push it first"):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.integration.nightly.install.charts import IMAGES, Helm, helm_of, release
+from tests.integration.nightly.install.charts import IMAGES, VERSION, Helm, helm_of, release
 
 from chart.merge import in_order
 from chart.values import UNSET
@@ -40,7 +40,8 @@ def comparable(documents: Iterable[Document]) -> list[str]:
 def with_released_images(documents: Iterable[Document]) -> Any:
     text = json.dumps(list(documents))
     for name, reference in RELEASED.items():
-        text = text.replace(f'"{UNSET}{name}:{__version__}"', json.dumps(reference))
+        by_tag_and_digest = reference.replace("@", f":{VERSION}@")
+        text = text.replace(f'"{UNSET}{name}:{__version__}"', json.dumps(by_tag_and_digest))
     return json.loads(text)
 
 
@@ -145,9 +146,9 @@ def test_a_mistake_is_refused_with_its_remedy(helm: Helm, packages: dict[str, Pa
 def test_images_can_be_pulled_by_tag_and_from_a_mirror_with_a_path(helm: Helm, packages: dict[str, Path]) -> None:
     values = ["images.registry=mirror.example.org:5000/m", "images.operator.digest=", "images.operator.tag=0.2.0-own"]
     text = "\n".join(rendered(helm, packages["muster"], *(f"--set={value}" for value in values)))
-    assert '"image": "mirror.example.org:5000/m/muster/operator:0.2.0-own"' in text
-    launcher = IMAGES["launcher"].partition("/")[2]
-    assert f'"value": "mirror.example.org:5000/m/{launcher}"' in text
+    assert '"image": "mirror.example.org:5000/m/operator:0.2.0-own"' in text
+    digest = IMAGES["launcher"].partition("@")[2]
+    assert f'"value": "mirror.example.org:5000/m/launcher:{VERSION}@{digest}"' in text
 
 
 def test_every_account_names_the_pull_secrets(helm: Helm, packages: dict[str, Path]) -> None:
