@@ -9,12 +9,12 @@ from __future__ import annotations
 import argparse
 import gzip
 import io
-import json
 import sys
 import tarfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+import msgspec
 import yaml
 
 from chart import emit, values
@@ -33,13 +33,26 @@ def main() -> int:
     parser.add_argument("--out", required=True, type=Path, help="folder of the archives")
     asked = parser.parse_args()
     try:
-        for name, files in charts(asked.version, json.loads(asked.images.read_text())).items():
+        for name, files in charts(asked.version, read_images(asked.images)).items():
             asked.out.mkdir(parents=True, exist_ok=True)
             (asked.out / f"{name}-{asked.version}.tgz").write_bytes(packed(name, files))
-    except ChartError as error:
+    except (ChartError, OSError) as error:
         print(f"chart: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def read_images(path: Path) -> dict[str, str]:
+    """The released images by name.
+
+    Raises:
+        ChartError: the file has something else.
+        OSError: it cannot be read.
+    """
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, str])
+    except msgspec.DecodeError as error:
+        raise ChartError(f'{path}: {error}: give JSON, {{"operator": "registry/repository@sha256:..."}}') from error
 
 
 def charts(version: str, images: Mapping[str, str]) -> dict[str, Files]:

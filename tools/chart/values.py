@@ -100,7 +100,7 @@ def filled(text: str, found: Mapping[str, Any]) -> str:
     def block(match: re.Match[str]) -> str:
         indent, key, path = match.groups()
         if path not in found:
-            raise ChartError(f"values.yaml: there is no default for <{path}>")
+            raise ChartError(f"values.yaml: nothing gives <{path}>: no image of the release, no field of the manifests")
         lines = yaml.safe_dump({key: found[path]}, sort_keys=False, width=1000).splitlines()
         return "\n".join(indent + line for line in lines)
 

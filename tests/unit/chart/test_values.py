@@ -1,9 +1,11 @@
 """Values of the chart: fields of the manifests, and images by their digests."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from chart.__main__ import read_images
 from chart.merge import Expression, FromValues
 from chart.values import UNSET, defaults, filled, with_values
 from chart.variants import ChartError
@@ -39,9 +41,7 @@ def test_the_defaults_are_those_of_manifests_and_release() -> None:
     assert found["agent.nodeSelector"] == {"a": "b"}
     assert found["images.registry"] == "registry.example.org/muster"
     text = "images:\n  # which\n  operator: <images.operator>\n"
-    assert filled(text, found) == (
-        f"images:\n  # which\n  operator:\n    repository: operator\n    digest: {DIGEST}\n"
-    )
+    assert filled(text, found) == (f"images:\n  # which\n  operator:\n    repository: operator\n    digest: {DIGEST}\n")
 
 
 @pytest.mark.parametrize(
@@ -67,3 +67,15 @@ def test_images_of_two_registries_are_refused() -> None:
 def test_a_place_in_values_that_nothing_fills_is_refused() -> None:
     with pytest.raises(ChartError, match=r"<operator\.colour>"):
         filled("colour: <operator.colour>", {})
+
+
+@pytest.mark.parametrize(
+    ("content", "words"), [("{", "truncated"), ('{"operator": {}}', "Expected `str`"), ("[]", "Expected `object`")]
+)
+def test_a_file_of_other_things_than_images_is_refused(tmp_path: Path, content: str, words: str) -> None:
+    path = tmp_path / "images.json"
+    path.write_text(content)
+    with pytest.raises(ChartError, match="give JSON") as refused:
+        read_images(path)
+    assert str(refused.value).startswith(f"{path}: ")
+    assert words in str(refused.value)

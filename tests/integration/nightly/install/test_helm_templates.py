@@ -87,6 +87,10 @@ MISTAKES = {
         ["profile=burnin"],
         "at '/profile': value must be one of 'observe', 'health', 'burn-in', 'jobs'",
     ),
+    "no profile": (["profile=null"], "missing property 'profile'"),
+    "no part of the values": (["operator=null"], "missing property 'operator'"),
+    "an option without its switch": (["nodeMarks.enabled=null"], "at '/nodeMarks': missing property 'enabled'"),
+    "no registry": (["images.registry=null"], "at '/images': missing property 'registry'"),
     "the tag latest": (
         ["images.operator.digest=", "images.operator.tag=latest"],
         "images.operator.tag: latest is another image tomorrow: set the digest, or the tag of a version",
