@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -130,27 +131,27 @@ def unknown_in(spec: Mapping[str, Any]) -> set[str]:
 
 
 def test_a_rollback_while_a_gang_trains_restarts_nothing_and_loses_nothing() -> None:
-    life = OneJob(nodes=4, script=steps(total=150))
-    life.until_step(7)
-    life.rank(0).kill()
-    life.until_attempt(2)
-    life.until_step(12)
-    life.operator_dies()
-    go = of_job(life)["spec"]["start"]  # which no version changes
-    life.server.restore("gangs", {**of_job(life), "spec": of_next_version(life.record) | {"start": go}})
-    assert {"", ".members[0]", ".members[1]", ".incidents[0]", ".account"} <= unknown_in(of_job(life)["spec"])
-    life.run(30.0)
-    assert (life.attempt, life.step > 12) == (2, True)
-    life.rank(1).kill()
-    life.until_attempt(3)
-    life.until_go(3)
-    assert {"", ".members[0]", ".members[1]", ".incidents[0]", ".account"} <= unknown_in(of_job(life)["spec"])
-    life.machine(1).cut_power()
-    life.until_go(4)
-    assert {"", ".members[0]", ".incidents[0]", ".account"} <= unknown_in(of_job(life)["spec"])
-    assert ".members[1]" not in unknown_in(of_job(life)["spec"]), "it has a pod of this version's"
-    life.succeeds()
-    assert {"", ".incidents[0]"} <= unknown_in(of_job(life)["spec"])
+    with closing(OneJob(nodes=4, script=steps(total=150))) as life:
+        life.until_step(7)
+        life.rank(0).kill()
+        life.until_attempt(2)
+        life.until_step(12)
+        life.operator_dies()
+        go = of_job(life)["spec"]["start"]  # which no version changes
+        life.server.restore("gangs", {**of_job(life), "spec": of_next_version(life.record) | {"start": go}})
+        assert {"", ".members[0]", ".members[1]", ".incidents[0]", ".account"} <= unknown_in(of_job(life)["spec"])
+        life.run(30.0)
+        assert (life.attempt, life.step > 12) == (2, True)
+        life.rank(1).kill()
+        life.until_attempt(3)
+        life.until_go(3)
+        assert {"", ".members[0]", ".members[1]", ".incidents[0]", ".account"} <= unknown_in(of_job(life)["spec"])
+        life.machine(1).cut_power()
+        life.until_go(4)
+        assert {"", ".members[0]", ".incidents[0]", ".account"} <= unknown_in(of_job(life)["spec"])
+        assert ".members[1]" not in unknown_in(of_job(life)["spec"]), "it has a pod of this version's"
+        life.succeeds()
+        assert {"", ".incidents[0]"} <= unknown_in(of_job(life)["spec"])
 
 
 FORMS: Mapping[str, Any] = {
