@@ -35,7 +35,7 @@ from release.images import NO_REGISTRY, SHIPPED, ReleasedImage, mirror_list, wri
 from release.packages import write_packages
 from release.rendering import write_manifests
 from supply import SupplyError, debian, sbom, sources
-from supply.sign import sign_folder
+from supply.sign import require_usable, sign_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 OUTPUT = ROOT / "build" / "release"
@@ -50,6 +50,8 @@ def main(arguments: list[str] | None = None) -> int:
         notes = changelog_section((ROOT / "CHANGELOG.md").read_text(), options.version)
         commit = require_commit(clean_commit())
         require_free_tag(ROOT, options.version, commit)
+        if options.key is not None:
+            require_usable(options.key)
         OUTPUT.parent.mkdir(exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="release.", dir=OUTPUT.parent) as scratch:
             folder = Path(scratch, "new")

@@ -14,7 +14,7 @@ from muster import __version__
 # semver.org, without build metadata: an image's tag has no "+".
 _NUMBER = r"(?:0|[1-9]\d*)"
 _IDENTIFIER = rf"(?:{_NUMBER}|\d*[A-Za-z-][0-9A-Za-z-]*)"
-_REGISTRY = re.compile(r"[a-z0-9.-]+(?::\d+)?(?:/[a-z0-9]+(?:[._-]+[a-z0-9]+)*)*")
+_REGISTRY = re.compile(r"[a-z0-9]+(?:[.-]+[a-z0-9]+)*(?::\d+)?(?:/[a-z0-9]+(?:[._-]+[a-z0-9]+)*)*")
 _SEMVER = re.compile(rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(?:-{_IDENTIFIER}(?:\.{_IDENTIFIER})*)?")
 
 
@@ -37,7 +37,9 @@ def require_registry(registry: str) -> None:
     """Raise unless images can have names that begin so."""
     if not _REGISTRY.fullmatch(registry):
         raise ReleaseError(
-            f"REGISTRY={registry}: give host and path in small letters, as registry.example.org/muster, without https://"
+            f"REGISTRY={registry}: give host and path in small letters, as registry.example.org/muster, without "
+            f"https:// "
+            "and without a slash at the end"
         )
 
 

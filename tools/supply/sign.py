@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from imagebuild.archive import read_digest
-from imagebuild.report import run_quietly
+from imagebuild.report import BuildError, run_quietly
 from localcluster.build import COSIGN, extra
 from supply import SupplyError
 
@@ -59,7 +59,7 @@ def sign_folder(folder: Path, key: Path | None) -> None:
     if not (folder / SUMS).is_file():
         raise SupplyError(f"{folder} has no {SUMS}: write it first, it is what is signed")
     if key is not None:
-        _require_usable(key)
+        require_usable(key)
         _sign(folder, _Signer(find_cosign(), key, dict(os.environ)))
         return
     cosign, environment = find_cosign(), {**os.environ, "COSIGN_PASSWORD": ""}
@@ -80,13 +80,19 @@ def find_cosign() -> str:
     return str(extra(COSIGN) / "cosign")
 
 
-def _require_usable(key: Path) -> None:
+def require_usable(key: Path) -> None:
+    """Raise SupplyError unless a release may be signed with this key, and its password opens it."""
     if not key.is_file():
         raise SupplyError(f"KEY={key}: no such file. `cosign generate-key-pair` makes one")
     if key.resolve().is_relative_to(_REPOSITORY):
         raise SupplyError(f"KEY={key} lies in the repository, from where it would be published: keep it elsewhere")
     if "COSIGN_PASSWORD" not in os.environ:
         raise SupplyError(f"KEY={key}: set COSIGN_PASSWORD to its password (empty for a key without one)")
+    try:
+        run_quietly([find_cosign(), "public-key", f"--key={key}"])
+    except BuildError as error:
+        reason = str(error).splitlines()[-1]
+        raise SupplyError(f"KEY={key} and COSIGN_PASSWORD: cosign cannot read the key ({reason})") from error
 
 
 def _sign(folder: Path, signer: _Signer) -> None:

@@ -54,7 +54,9 @@ def test_a_registry_may_have_port_and_path(registry: str) -> None:
     require_registry(registry)
 
 
-@pytest.mark.parametrize("registry", ["", "https://r.org", "r.org/", "r.org/Muster", "r.org/a:1.0", "r.org//a"])
+@pytest.mark.parametrize(
+    "registry", ["", "https://r.org", "r.org/", "r.org/Muster", "r.org/a:1.0", "r.org//a", "-r.org", ".."]
+)
 def test_what_no_image_is_named_by_is_refused(registry: str) -> None:
     with pytest.raises(ReleaseError, match="give host and path in small letters"):
         require_registry(registry)

@@ -34,6 +34,15 @@ def test_a_key_without_its_password_is_refused(release: Path, monkeypatch: pytes
         sign.sign_folder(release, release.with_name("own.key"))
 
 
+def test_a_key_that_its_password_does_not_open_is_refused(release: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cosign = release.with_name("cosign")
+    cosign.write_text("#!/bin/sh\necho 'decryption failed' >&2\nexit 1\n")
+    cosign.chmod(0o755)
+    monkeypatch.setattr(sign, "find_cosign", lambda: str(cosign))
+    with pytest.raises(SupplyError, match=r"own\.key and COSIGN_PASSWORD: .* \(decryption failed\)"):
+        sign.sign_folder(release, release.with_name("own.key"))
+
+
 def test_a_folder_without_sums_is_refused(release: Path) -> None:
     (release / "SHA256SUMS").unlink()
     with pytest.raises(SupplyError, match="has no SHA256SUMS: write it first"):
