@@ -15,7 +15,8 @@ FORM = "2"
 _OCI_LAYOUT = {"imageLayoutVersion": "1.0.0"}
 
 
-def _blob_path(digest: str) -> str:
+def blob_path(digest: str) -> str:
+    """Where an archive has what this digest is of."""
     return "blobs/" + digest.replace(":", "/")
 
 
@@ -40,15 +41,15 @@ def index_files(manifest: bytes, names: Sequence[str]) -> dict[str, bytes]:
     entry = {"mediaType": content["mediaType"], "digest": digest, "size": len(manifest)}
     entries = [{**entry, "annotations": each} for each in annotations]
     docker = {
-        "Config": _blob_path(content["config"]["digest"]),
+        "Config": blob_path(content["config"]["digest"]),
         "RepoTags": list(names),
-        "Layers": [_blob_path(layer["digest"]) for layer in content["layers"]],
+        "Layers": [blob_path(layer["digest"]) for layer in content["layers"]],
     }
     return {
         "oci-layout": _encode(_OCI_LAYOUT),
         "index.json": _encode({"schemaVersion": 2, "manifests": entries}),
         "manifest.json": _encode([docker]),
-        _blob_path(digest): manifest,
+        blob_path(digest): manifest,
     }
 
 
@@ -67,17 +68,26 @@ def pack(exported: Path, names: Sequence[str], output: Path) -> None:
         for digest in digests:
             blob = exported / digest.partition(":")[2]
             with blob.open("rb") as file:
-                archive.addfile(_entry(_blob_path(digest), blob.stat().st_size), file)
+                archive.addfile(_entry(blob_path(digest), blob.stat().st_size), file)
 
 
 def read_digest(archive: Path) -> str:
     """Return the digest of the manifest in an archive of ours: the one that a registry shows after a push."""
     with tarfile.open(archive) as files:
-        index = files.extractfile("index.json")
-        assert index is not None
-        digests = {entry["digest"] for entry in json.load(index)["manifests"]}
-    (digest,) = digests
-    return str(digest)
+        return digest_in(files)
+
+
+def digest_in(archive: tarfile.TarFile) -> str:
+    """Return the digest of the one manifest that an archive's index names, for several image names.
+
+    Raises:
+        ValueError: it names none or several, or has no such file.
+    """
+    index = archive.extractfile("index.json")
+    digests = {entry["digest"] for entry in json.load(index)["manifests"]} if index else set()
+    if len(digests) != 1:
+        raise ValueError(f"its index names {len(digests)} images, not one")
+    return str(digests.pop())
 
 
 def _entry(name: str, size_bytes: int) -> tarfile.TarInfo:

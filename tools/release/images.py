@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import tarfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 from imagebuild import plan
-from imagebuild.archive import index_files
+from imagebuild.archive import blob_path, digest_in, index_files
 from release.checks import ReleaseError
 
 NO_REGISTRY = "muster.invalid/set-your-registry-in-the-overlay"
@@ -49,16 +48,12 @@ def write_archive(source: Path, output: Path, repository: str, tag: str) -> Rele
         ReleaseError: the archive does not have one image with its manifest.
     """
     with tarfile.open(source) as built, tarfile.open(output, "w", format=tarfile.GNU_FORMAT) as archive:
-        digest = _manifest_digest(source, built)
-        manifest_path = "blobs/" + digest.replace(":", "/")
-        manifest = _read(built, manifest_path)
-        if digest != "sha256:" + hashlib.sha256(manifest).hexdigest():
-            raise ReleaseError(f"{source}: its manifest is not the one of its digest: build the images again")
+        digest, manifest = _manifest(source, built)
         for name, content in index_files(manifest, [f"{repository}:{tag}"]).items():
             _add(archive, name, len(content), io.BytesIO(content))
         for member in built:
             blob = built.extractfile(member)
-            if blob is not None and member.name.startswith("blobs/") and member.name != manifest_path:
+            if blob is not None and member.name.startswith("blobs/") and member.name != blob_path(digest):
                 _add(archive, member.name, member.size, blob)
     return ReleasedImage(repository, tag, digest)
 
@@ -68,19 +63,17 @@ def mirror_list(images: dict[str, ReleasedImage]) -> str:
     return "".join(f"{image.reference}\n" for _, image in sorted(images.items()))
 
 
-def _manifest_digest(path: Path, archive: tarfile.TarFile) -> str:
-    """Return the digest of the one OCI manifest that the archive's index names."""
-    digests = {entry["digest"] for entry in json.loads(_read(archive, "index.json"))["manifests"]}
-    if len(digests) != 1 or not all(digests):
-        raise ReleaseError(f"{path}: its index names {len(digests)} images, not one: build the images again")
-    return str(digests.pop())
-
-
-def _read(archive: tarfile.TarFile, name: str) -> bytes:
-    file = archive.extractfile(name)
-    if file is None:
-        raise ReleaseError(f"{name} of an image's archive is no file: build the images again")
-    return file.read()
+def _manifest(path: Path, archive: tarfile.TarFile) -> tuple[str, bytes]:
+    """Return digest and content of the one OCI manifest in an archive."""
+    try:
+        digest = digest_in(archive)
+        file = archive.extractfile(blob_path(digest))
+    except (KeyError, ValueError) as error:
+        raise ReleaseError(f"{path}: {error}: build the images again") from error
+    manifest = file.read() if file else b""
+    if digest != "sha256:" + hashlib.sha256(manifest).hexdigest():
+        raise ReleaseError(f"{path}: its manifest is not the one of its digest: build the images again")
+    return digest, manifest
 
 
 def _add(archive: tarfile.TarFile, name: str, size_bytes: int, content: IO[bytes]) -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from debian.deb822 import Deb822
 
+from imagebuild.archive import blob_path, digest_in
 from supply import SupplyError
 
 # An image without dpkg states what was linked into its programs as distroless images do, a file for each package.
@@ -94,10 +95,10 @@ def read_image(archive: Path) -> Contents:
     """Read an OCI archive, as imagebuild writes it."""
     files: Files = {}
     with _opened(archive) as outer:
-        digest = _digest(outer)
-        layers = [layer["digest"] for layer in json.load(_open(outer, _blob(digest)))["layers"]]
+        digest = digest_in(outer)
+        layers = [layer["digest"] for layer in json.load(_open(outer, blob_path(digest)))["layers"]]
         for layer in layers:
-            with tarfile.open(fileobj=_open(outer, _blob(layer))) as content:
+            with tarfile.open(fileobj=_open(outer, blob_path(layer))) as content:
                 _apply_layer(files, content)
     return Contents(digest, layers[0], files)
 
@@ -109,11 +110,6 @@ def _opened(archive: Path) -> Iterator[tarfile.TarFile]:
             yield outer
     except (KeyError, IndexError, ValueError, tarfile.TarError) as error:
         raise SupplyError(f"{archive} is no OCI archive of one image: build it anew by `make images`") from error
-
-
-def _digest(outer: tarfile.TarFile) -> str:
-    (digest,) = {entry["digest"] for entry in json.load(_open(outer, "index.json"))["manifests"]}
-    return str(digest)
 
 
 def _apply_layer(files: Files, layer: tarfile.TarFile) -> None:
@@ -144,10 +140,6 @@ def _open(archive: tarfile.TarFile, member: str | tarfile.TarInfo) -> tarfile.Ex
         raise ValueError(f"{member} is no file")
     assert isinstance(file, tarfile.ExFileObject)
     return file
-
-
-def _blob(digest: str) -> str:
-    return "blobs/" + digest.replace(":", "/")
 
 
 def _text(content: bytes | Link) -> str:
