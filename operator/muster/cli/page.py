@@ -48,7 +48,7 @@ PORT, PORT_VARIABLE, TLS_VARIABLE = 8444, "MUSTER_PAGE_PORT", "MUSTER_PAGE_TLS"
 START_SECONDS = 30.0
 END_SECONDS = 5.0
 MAX_WORDS = 500  # characters of kubectl's message when it fails
-_INSTALL = "apply it with kubectl apply -k manifests/overlays/page (docs/page.md)"
+_INSTALL = "apply it with kubectl apply -k manifests/overlays/page (in a release: -f page.yaml; docs/page.md)"
 _FORWARDS = re.compile(r"Forwarding from 127\.0\.0\.1:(\d{1,5}) -> ")
 
 
