@@ -113,5 +113,8 @@ def _sign(folder: Path, signer: _Signer) -> None:
 
 def _statement(name: str, digest: str) -> dict[str, object]:
     """What cosign signs of an image ("simple signing", specs/SIGNATURE_SPEC.md of cosign)."""
-    image = {"identity": {"docker-reference": f"muster/{name}"}, "image": {"docker-manifest-digest": digest}}
+    image = {
+        "identity": {"docker-reference": f"muster/{name.removeprefix('muster-')}"},
+        "image": {"docker-manifest-digest": digest},
+    }
     return {"critical": {**image, "type": "cosign container image signature"}, "optional": None}

@@ -1,6 +1,7 @@
 """What a release signs, cosign verifies without a network; changed bytes and other keys it refuses."""
 
 import hashlib
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -33,9 +34,9 @@ def release(tmp_path: Path) -> Path:
     """A folder of one image and one other file, with their sums."""
     folder = tmp_path / "release"
     (folder / "images").mkdir(parents=True)
-    write_image(tmp_path / "image", {"launcher/run.pyz": "x"}).rename(folder / "images/launcher.tar")
+    write_image(tmp_path / "image", {"launcher/run.pyz": "x"}).rename(folder / "images/muster-launcher.tar")
     (folder / "install.yaml").write_text("kind: List\n")
-    files = ["images/launcher.tar", "install.yaml"]
+    files = ["images/muster-launcher.tar", "install.yaml"]
     sums = [f"{hashlib.sha256((folder / name).read_bytes()).hexdigest()}  {name}\n" for name in files]
     (folder / "SHA256SUMS").write_text("".join(sums))
     return folder
@@ -58,6 +59,8 @@ def test_a_signed_folder_verifies_offline(release: Path, key: Path, monkeypatch:
     assert verified.returncode == 0, verified.stderr
     assert has_right_sums(release)
     assert (release / "cosign.pub").read_bytes() == key.with_suffix(".pub").read_bytes()
+    statement = json.loads((release / "signatures/muster-launcher.json").read_text())
+    assert statement["critical"]["identity"] == {"docker-reference": "muster/launcher"}
     assert not (release / "UNSIGNED-FOR-RELEASE").exists()
     assert not list(release.rglob("*.key"))
 
@@ -91,14 +94,14 @@ def test_a_throw_away_key_says_so_and_is_gone(release: Path) -> None:
 
 def attach(release: Path, image: str) -> None:
     signed = release / "signatures"
-    files = [f"--payload={signed}/launcher.json", f"--signature={signed}/launcher.sig"]
+    files = [f"--payload={signed}/muster-launcher.json", f"--signature={signed}/muster-launcher.sig"]
     attached = cosign("attach", "signature", *files, image)
     assert attached.returncode == 0, attached.stderr
 
 
 def test_a_pushed_image_verifies_by_its_digest(release: Path, key: Path, push: Push) -> None:
     sign.sign_folder(release, None)
-    image = push(release / "images/launcher.tar", "mirror/launcher")
+    image = push(release / "images/muster-launcher.tar", "mirror/launcher")
     assert "no signatures found" in cosign("verify", *VERIFY, f"{release}/cosign.pub", image).stderr
     attach(release, image)
     verified = cosign("verify", *VERIFY, f"{release}/cosign.pub", image)
