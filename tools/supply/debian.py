@@ -125,14 +125,11 @@ def differences(found: Iterable[Deb], locked: Iterable[Deb]) -> list[str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="supply.debian", description="The lock of Debian packages.")
-    parser.add_argument("command", choices=["lock", "check"])
-    command = parser.parse_args().command
+    parser.add_argument("command", choices=["lock"])
+    parser.parse_args()
     try:
         require_tools()
-        if command == "lock":
-            write_lock()
-        else:
-            check([image.name for image in plan.IMAGES if not image.optional])
+        write_lock()
     except (SupplyError, BuildError, OSError) as error:
         print(f"supply.debian: {error}", file=sys.stderr)
         return 1

@@ -2,7 +2,7 @@
 
 A hook of the Helm chart runs it after `helm uninstall`. The operator's account and roles are gone then, so that nothing
 puts the marks back. It keeps nothing waiting: within `LIMIT_SECONDS` it ends, and prints what is left and how to remove
-that. A failure of it would look like a failure of the uninstallation, so its exit code is 0 in any case.
+that. A failure of it would look like a failure of the uninstallation, so marks that are left are none: it exits with 0.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """The charts are what kustomize renders, for every profile and option; needs no Helm.
 
 `charts` compares each template with what kustomize makes of it, and refuses one that differs. Whether Helm understands
-the templates is in tests/integration/nightly/install/test_helm.py.
+the templates is in tests/integration/nightly/install/test_helm_templates.py.
 """
 
 import json
