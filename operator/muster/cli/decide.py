@@ -48,6 +48,7 @@ FIELD_MANAGER = "muster-human"
 MAX_REASON = 512
 SHOWN = 5  # names of nodes in one line
 _WHO_AM_I = paths.group("authentication.k8s.io/v1", "selfsubjectreviews")
+_DEFINE = InstallationProfile.JOBS.definitions_command
 
 NodesArgument = Annotated[
     list[str], typer.Argument(metavar="NODE", help="Names of nodes.", autocompletion=complete_node)
@@ -300,7 +301,7 @@ def no_nodehealth_text(session: Session) -> str:
     where = f" of context {session.context}" if session.context else ""
     return (
         f"the cluster{where} keeps no NodeHealth: install Muster, or a newer one, beginning with "
-        f"{InstallationProfile.JOBS.definitions_command}. Meanwhile kubectl cordon keeps new pods off a node"
+        f"{_DEFINE}. Meanwhile kubectl cordon keeps new pods off a node"
     )
 
 
