@@ -82,9 +82,10 @@ def defaults(documents: list[Document], images: Mapping[str, str]) -> dict[str, 
             raise ChartError(f"image {name}: {reference!r} is not REGISTRY/REPOSITORY@sha256:DIGEST; push it first")
         registries.add(registry)
         found[f"images.{value_name(name)}"] = {"repository": repository, "digest": digest}
-    if len(registries) != 1:
+    if len(registries) > 1:
         raise ChartError(f"the images are in several registries, and the chart has one value: {sorted(registries)}")
-    return {**found, "images.registry": registries.pop()}
+    found.update(("images.registry", registry) for registry in registries)
+    return found
 
 
 def _from_values(part: Any) -> list[FromValues]:

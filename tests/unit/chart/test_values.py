@@ -69,6 +69,14 @@ def test_a_place_in_values_that_nothing_fills_is_refused() -> None:
         filled("colour: <operator.colour>", {})
 
 
+def test_an_image_that_is_missing_is_named() -> None:
+    images = {"operator": f"registry.example.org/muster/operator@{DIGEST}"}
+    with pytest.raises(ChartError, match=r"<images\.burnIn>: no image of the release"):
+        filled("burnIn: <images.burnIn>", defaults([], images))
+    with pytest.raises(ChartError, match=r"<images\.registry>: no image of the release"):
+        filled("registry: <images.registry>", defaults([], {}))
+
+
 @pytest.mark.parametrize(
     ("content", "words"), [("{", "truncated"), ('{"operator": {}}', "Expected `str`"), ("[]", "Expected `object`")]
 )
