@@ -157,6 +157,6 @@ PARTS = (
     Part("e2e-random", tests=_nightly("e2e", "test_attack.py"), nodes=4, draws=True),
     Part("e2e-soak", tests=_nightly("e2e", "test_soak.py"), nodes=4, draws=True),
     Part("e2e-eight", tests=_nightly("e2e", "test_cut_off.py", "test_existing.py", "test_upgrade.py"), nodes=8),
-    Part("e2e-release", tests=_nightly("e2e", "test_release.py"), nodes=4),
+    Part("e2e-release", tests=_nightly("e2e", "release"), nodes=4),
     Part("e2e-recipes", tests=_nightly("e2e", "test_recipes.py"), nodes=8),
 )
