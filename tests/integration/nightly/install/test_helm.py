@@ -110,7 +110,7 @@ def test_a_hook_that_cannot_run_keeps_nothing_of_the_release(
     failed = helm("uninstall", "muster", SYSTEM, f"--timeout={PATIENCE_SECONDS:.0f}s")
     assert failed.returncode != 0
     assert "Job Failed" in failed.stderr
-    assert helm("list", SYSTEM, "--quiet").stdout.split() == ["muster-definitions"]
+    assert done(helm("list", SYSTEM, "--short")).split() == ["muster-definitions"]
     wait_until(lambda: _of_muster(cluster) == ["muster-system"], "all but the definitions is gone")
     assert cluster.get("jobs", SYSTEM)["items"] == []
     done(helm("uninstall", "muster-definitions", SYSTEM))
