@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import ssl
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -115,6 +116,9 @@ async def test_without_get_it_is_refused(kubelet: Kubelet, namespace: str, user:
     assert kubelet.asked == []
 
 
+@pytest.mark.skipif(
+    os.environ.get("API_SERVER") == "1.34", reason="before 1.35 the API server asks for the right to `get` alone"
+)
 async def test_without_create_it_is_refused(kubelet: Kubelet, namespace: str, user: Callable[..., Any]) -> None:
     made, refusal = await user("get"), "cannot get"
     async with asyncio.timeout(PATIENCE_SECONDS):

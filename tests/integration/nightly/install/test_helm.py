@@ -140,6 +140,7 @@ def test_the_commands_for_what_is_left_remove_it(cluster: Installation) -> None:
     for command in REMOVING_COMMANDS:
         environment = {"KUBECONFIG": str(cluster.control_plane.kubeconfig), "PATH": os.environ["PATH"]}
         environment["PATH"] = f"{cluster.control_plane.kubectl.parent}:{environment['PATH']}"
+        environment["HOME"] = str(cluster.control_plane.kubeconfig.parent)  # kubectl's cache
         subprocess.run(
             ["sh", "-c", command], env=environment, capture_output=True, timeout=PATIENCE_SECONDS, check=False
         )
