@@ -85,5 +85,8 @@ class _MeteredTls(ssl.SSLObject):
 
 
 def _counted(transport: asyncio.BaseTransport | None) -> _MeteredTls | None:
-    tls = transport.get_extra_info("ssl_object") if transport is not None else None
+    try:
+        tls = transport.get_extra_info("ssl_object") if transport is not None else None
+    except AttributeError:  # asyncio has given the connection up, and its transport cannot answer any more
+        return None
     return tls if isinstance(tls, _MeteredTls) else None

@@ -1,6 +1,7 @@
 """What clients without a good token have TLS compute, by a clock of the test and counted CPU."""
 
 import asyncio
+import asyncio.sslproto
 import contextlib
 import ssl
 from collections.abc import AsyncIterator
@@ -112,6 +113,13 @@ async def discard(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
         while await reader.read(65536):
             pass
     writer.close()
+
+
+def test_a_connection_that_asyncio_has_given_up_took_nothing_more(meter: TlsMeter) -> None:
+    """Its place among those of its pod is given back after this question."""
+    given_up = asyncio.sslproto._SSLProtocolTransport(asyncio.AbstractEventLoop(), None)  # type: ignore[attr-defined]
+    given_up._closed = True
+    assert meter.collect_seconds(given_up) == 0.0
 
 
 async def test_asyncio_cuts_off_a_client_that_sends_on_after_it_was_refused(port: int) -> None:
