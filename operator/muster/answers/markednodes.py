@@ -3,16 +3,18 @@
 Tests: tests/unit/controller/test_unmark.py, tests/unit/cli/test_doctor_parts.py.
 """
 
+import json
+
 import msgspec
 
+from muster.health.condition import removal
 from muster.health.sources import UNHEALTHY_TAINT
 from muster.world.views import MUSTER_HEALTHY
 
-_CONDITION = f"""'{{"status":{{"conditions":[{{"$patch":"delete","type":"{MUSTER_HEALTHY}"}}]}}}}'"""
 REMOVING_COMMANDS = (
     f"kubectl taint nodes --all {UNHEALTHY_TAINT}-",
     "kubectl get nodes -o name | xargs -I NODE kubectl patch NODE --subresource=status --type=strategic -p "
-    + _CONDITION,
+    f"'{json.dumps(removal(), separators=(',', ':'))}'",
 )
 
 

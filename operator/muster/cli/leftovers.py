@@ -211,8 +211,7 @@ async def removal_plan(client: "Client") -> RemovalPlan:
 
 _NOTES = (
     "where you have applied another folder of manifests/overlays, an overlay of your own or the file of a release, "
-    "delete "
-    "that one in place of manifests/overlays/default; with Helm: helm uninstall muster -n muster-system",
+    "delete that one in place of manifests/overlays/default; with Helm: helm uninstall muster -n muster-system",
     "in a release the definitions are definitions.yaml, and the page is page.yaml",
     "checkpoint directories of jobs that were deleted before may have files .muster-* and .muster-incomplete, and "
     f"nodes that had a checker before may have /var/lib/{CHECKERS}: no object of the cluster names them any more",

@@ -19,6 +19,7 @@ from muster.kube.client import Client
 from muster.kube.errors import ApiError, Forbidden, NotFound
 from muster.kube.lease import LeaderLease
 from muster.kube.schemas import dropped_fields
+from muster.world.names import shortened
 
 CHECK_SECONDS = 10.0
 NAMED = 3  # fields that are named at most
@@ -108,5 +109,4 @@ class DefinitionsCheck:
 
 
 def _described(resource: str, fields: list[str]) -> str:
-    more = f" and {len(fields) - NAMED} more" if len(fields) > NAMED else ""
-    return f"CustomResourceDefinition {resource}.{GROUP} has no {', '.join(fields[:NAMED])}{more}"
+    return f"CustomResourceDefinition {resource}.{GROUP} has no {shortened(fields, NAMED)}"
