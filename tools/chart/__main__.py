@@ -7,10 +7,7 @@ the manifests, the version and that file.
 from __future__ import annotations
 
 import argparse
-import gzip
-import io
 import sys
-import tarfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
@@ -20,6 +17,7 @@ import yaml
 from chart import emit, values
 from chart.merge import Key, in_order, key_of, merged_documents, resolved
 from chart.variants import MANIFESTS, PROFILES, ChartError, Document, Variant, definitions, documents, variants
+from imagebuild.archive import tarball
 
 SOURCES = MANIFESTS / "chart"
 Files = dict[str, bytes]
@@ -125,13 +123,7 @@ def _sources(name: str, version: str) -> Files:
 
 def packed(name: str, files: Files) -> bytes:
     """The archive of a chart, the same for the same files."""
-    archive = io.BytesIO()
-    with tarfile.open(fileobj=archive, mode="w") as tar:
-        for path in sorted(files):
-            entry = tarfile.TarInfo(f"{name}/{path}")
-            entry.size, entry.mode = len(files[path]), 0o644
-            tar.addfile(entry, io.BytesIO(files[path]))
-    return gzip.compress(archive.getvalue(), mtime=0)
+    return tarball({f"{name}/{path}": (files[path], 0o644) for path in sorted(files)})
 
 
 if __name__ == "__main__":

@@ -1,12 +1,16 @@
-"""Packs an exported image into one tar that containerd, podman and Docker import under the names we give it."""
+"""Packs an exported image into one tar that containerd, podman and Docker import under the names we give it.
+
+Archives of other things are packed here as well, so that equal files give equal bytes.
+"""
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import io
 import json
 import tarfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,11 +68,11 @@ def pack(exported: Path, names: Sequence[str], output: Path) -> None:
     digests = sorted({part["digest"] for part in (content["config"], *content["layers"])})
     with tarfile.open(output, "w", format=tarfile.GNU_FORMAT) as archive:
         for name, data in index_files(manifest, names).items():
-            archive.addfile(_entry(name, len(data)), io.BytesIO(data))
+            archive.addfile(entry_of(name, len(data)), io.BytesIO(data))
         for digest in digests:
             blob = exported / digest.partition(":")[2]
             with blob.open("rb") as file:
-                archive.addfile(_entry(blob_path(digest), blob.stat().st_size), file)
+                archive.addfile(entry_of(blob_path(digest), blob.stat().st_size), file)
 
 
 def read_digest(archive: Path) -> str:
@@ -90,8 +94,17 @@ def digest_in(archive: tarfile.TarFile) -> str:
     return str(digests.pop())
 
 
-def _entry(name: str, size_bytes: int) -> tarfile.TarInfo:
+def entry_of(name: str, size_bytes: int, mode: int = 0o644) -> tarfile.TarInfo:
+    """Return the header of a file in an archive, without times and owners."""
     entry = tarfile.TarInfo(name)
-    entry.size = size_bytes
-    entry.mode = 0o644
+    entry.size, entry.mode = size_bytes, mode
     return entry
+
+
+def tarball(members: Mapping[str, tuple[bytes, int]], compress_level: int = 9) -> bytes:
+    """Return a .tar.gz of these files, each with its content and mode, in this order."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as archive:
+        for name, (content, mode) in members.items():
+            archive.addfile(entry_of(name, len(content), mode), io.BytesIO(content))
+    return gzip.compress(packed.getvalue(), compresslevel=compress_level, mtime=0)

@@ -10,10 +10,9 @@ import io
 import tarfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 from imagebuild import plan
-from imagebuild.archive import blob_path, digest_in, index_files
+from imagebuild.archive import blob_path, digest_in, entry_of, index_files
 from release.checks import ReleaseError
 
 NO_REGISTRY = "muster.invalid/set-your-registry-in-the-overlay"
@@ -50,11 +49,11 @@ def write_archive(source: Path, output: Path, repository: str, tag: str) -> Rele
     with tarfile.open(source) as built, tarfile.open(output, "w", format=tarfile.GNU_FORMAT) as archive:
         digest, manifest = _manifest(source, built)
         for name, content in index_files(manifest, [f"{repository}:{tag}"]).items():
-            _add(archive, name, len(content), io.BytesIO(content))
+            archive.addfile(entry_of(name, len(content)), io.BytesIO(content))
         for member in built:
             blob = built.extractfile(member)
             if blob is not None and member.name.startswith("blobs/") and member.name != blob_path(digest):
-                _add(archive, member.name, member.size, blob)
+                archive.addfile(entry_of(member.name, member.size), blob)
     return ReleasedImage(repository, tag, digest)
 
 
@@ -74,9 +73,3 @@ def _manifest(path: Path, archive: tarfile.TarFile) -> tuple[str, bytes]:
     if digest != "sha256:" + hashlib.sha256(manifest).hexdigest():
         raise ReleaseError(f"{path}: its manifest is not the one of its digest: build the images again")
     return digest, manifest
-
-
-def _add(archive: tarfile.TarFile, name: str, size_bytes: int, content: IO[bytes]) -> None:
-    entry = tarfile.TarInfo(name)
-    entry.size = size_bytes
-    archive.addfile(entry, content)

@@ -8,14 +8,11 @@ Tests: tests/unit/release/test_packages.py.
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import io
 import json
 import os
 import shutil
 import sys
-import tarfile
 import tempfile
 import venv
 from collections.abc import Iterator, Mapping
@@ -25,6 +22,7 @@ from typing import Any
 
 import yaml
 
+from imagebuild.archive import tarball
 from imagebuild.report import Step, run_quietly
 from localcluster.cache import cache_root, digest_of, make_once
 
@@ -82,7 +80,8 @@ def write_packages(root: Path, folder: Path, version: str, epoch_seconds: int) -
                 program = Path(scratch, COMMAND)
                 run_quietly(_pex(tools, platform, [wheels, own], program), env=environment)
                 members = {COMMAND: (program.read_bytes(), 0o755), "LICENSE": ((root / "LICENSE").read_bytes(), 0o644)}
-                write_tarball(folder / archive_name(name), members)
+                # What is inside is compressed already.
+                (folder / archive_name(name)).write_bytes(tarball(members, compress_level=1))
         for path in own.iterdir():
             shutil.copyfile(path, folder / path.name)
     digests = {name: hashlib.sha256((folder / archive_name(name)).read_bytes()).hexdigest() for name in PLATFORMS}
@@ -128,18 +127,6 @@ def krew_manifest(version: str, digests: Mapping[str, str]) -> str:
         f"#   kubectl krew install --manifest={KREW_NAME} --archive={archive_name('linux-amd64')}\n"
         + yaml.safe_dump(manifest, sort_keys=False, width=100)
     )
-
-
-def write_tarball(output: Path, members: Mapping[str, tuple[bytes, int]]) -> None:
-    """Write a .tar.gz; equal members, contents with their modes, give equal bytes."""
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as archive:
-        for name, (content, mode) in members.items():
-            entry = tarfile.TarInfo(name)
-            entry.size, entry.mode = len(content), mode
-            archive.addfile(entry, io.BytesIO(content))
-    # What is inside is compressed already.
-    output.write_bytes(gzip.compress(packed.getvalue(), compresslevel=1, mtime=0))
 
 
 def complete_platform(platform: Platform, minor: int) -> dict[str, Any]:

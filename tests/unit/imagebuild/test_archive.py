@@ -1,11 +1,13 @@
 """The archive that nodes import: valid digests, every name, the same bytes each time."""
 
+import gzip
 import hashlib
+import io
 import json
 import tarfile
 from pathlib import Path
 
-from imagebuild.archive import pack, read_digest
+from imagebuild.archive import pack, read_digest, tarball
 
 NAMES = ["localhost:5000/muster/example:abc", "localhost:5000/muster/example:dev"]
 
@@ -80,3 +82,15 @@ def test_packing_twice_gives_equal_bytes(tmp_path: Path) -> None:
     pack(exported(tmp_path / "one"), NAMES, tmp_path / "one.tar")
     pack(exported(tmp_path / "two"), NAMES, tmp_path / "two.tar")
     assert (tmp_path / "one.tar").read_bytes() == (tmp_path / "two.tar").read_bytes()
+
+
+def test_equal_members_give_equal_bytes() -> None:
+    members = {"kubectl-muster": (b"program", 0o755), "LICENSE": (b"licence", 0o644)}
+    one, two = tarball(members, 1), tarball(members, 1)
+    assert one == two
+    with tarfile.open(fileobj=io.BytesIO(one)) as archive:
+        assert [(member.name, member.mode, member.mtime) for member in archive] == [
+            ("kubectl-muster", 0o755, 0),
+            ("LICENSE", 0o644, 0),
+        ]
+    assert gzip.decompress(one).count(b"program")

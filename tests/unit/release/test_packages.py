@@ -1,9 +1,5 @@
 """`kubectl muster` as a release has it."""
 
-import gzip
-import tarfile
-from pathlib import Path
-
 import pytest
 import yaml
 
@@ -14,7 +10,6 @@ from release.packages import (
     archive_name,
     complete_platform,
     krew_manifest,
-    write_tarball,
 )
 
 
@@ -30,19 +25,6 @@ def test_krew_finds_the_archive_of_each_platform() -> None:
         assert entry["uri"] == f"https://muster.invalid/v1.0.0-rc1/{COMMAND}-{name}.tar.gz"
         assert (entry["sha256"], entry["bin"]) == (name * 4, COMMAND)
     assert "It needs Python 3.11 to 3.14" in manifest["spec"]["caveats"]
-
-
-def test_equal_members_give_equal_bytes(tmp_path: Path) -> None:
-    members = {COMMAND: (b"program", 0o755), "LICENSE": (b"licence", 0o644)}
-    for name in ("one.tar.gz", "two.tar.gz"):
-        write_tarball(tmp_path / name, members)
-    assert (tmp_path / "one.tar.gz").read_bytes() == (tmp_path / "two.tar.gz").read_bytes()
-    with tarfile.open(tmp_path / "one.tar.gz") as archive:
-        assert [(member.name, member.mode, member.mtime) for member in archive] == [
-            (COMMAND, 0o755, 0),
-            ("LICENSE", 0o644, 0),
-        ]
-    assert gzip.decompress((tmp_path / "one.tar.gz").read_bytes()).count(b"program")
 
 
 # Names of wheels in requirements/cli.txt, for each platform.
