@@ -15,10 +15,10 @@ from typing import Any
 import yaml
 
 from localcluster.build import binaries
+from muster.api.installation import InstallationProfile
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
-PROFILES = ("observe", "health", "burn-in", "jobs")
-TESTING = ("burn-in", "jobs")  # profiles that know checkers; the first one needs them
+PROFILES = tuple(profile.value for profile in InstallationProfile)
 Document = dict[str, Any]
 
 
@@ -51,7 +51,7 @@ class Variant:
             yield "page"
         if self.monitoring:
             # Without an issuer, replicas of a profile without a coordinator make certificates of their own.
-            signed = self.profile in TESTING or self.cert_manager
+            signed = InstallationProfile(self.profile).has_coordinator or self.cert_manager
             yield "monitoring" if signed else "monitoring-self-signed"
 
 
@@ -77,8 +77,7 @@ def documents(variant: Variant) -> list[Document]:
 
 def definitions(variant: Variant) -> list[Document]:
     """The CRDs of a profile, and the namespace muster-system."""
-    folder = {"observe": "-observe", "health": "-health", "burn-in": "-health", "jobs": ""}[variant.profile]
-    return _rendered((f"definitions{folder}",), ())
+    return _rendered((InstallationProfile(variant.profile).definitions,), ())
 
 
 @functools.cache

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -35,6 +34,7 @@ from release.images import NO_REGISTRY, SHIPPED, ReleasedImage, mirror_list, wri
 from release.packages import write_packages
 from release.rendering import write_manifests
 from supply import SupplyError, debian, sbom, sources
+from supply.contents import read_image
 from supply.sign import require_usable, sign_folder
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -56,7 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
         with tempfile.TemporaryDirectory(prefix="release.", dir=OUTPUT.parent) as scratch:
             folder = Path(scratch, "new")
             folder.mkdir()
-            fill(folder, options.version, options.registry, notes, commit, options.sources)
+            fill(folder, options.version, options.registry, notes, commit, with_sources=bool(options.sources))
             with Step("signatures"):
                 sign_folder(folder, options.key)
             if OUTPUT.exists():
@@ -70,7 +70,7 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def fill(folder: Path, version: str, registry: str, notes: str, commit: str, with_sources: int) -> None:
+def fill(folder: Path, version: str, registry: str, notes: str, commit: str, *, with_sources: bool) -> None:
     """Write everything but the signatures into the empty folder."""
     commit_seconds = int(git(ROOT, "show", "--no-patch", "--format=%ct", commit))
     with Step("the lock of Debian packages"):
@@ -80,7 +80,7 @@ def fill(folder: Path, version: str, registry: str, notes: str, commit: str, wit
         write_manifests(ROOT, binaries() / "kubectl", folder, version, images)
         write_charts(folder, version, images)
     write_packages(ROOT, folder, version, commit_seconds)
-    write_contents(folder, version, commit_seconds, with_sources=bool(with_sources))
+    write_contents(folder, version, commit_seconds, with_sources=with_sources)
     (folder / "CHANGELOG.md").write_text(notes)
     shutil.copyfile(ROOT / "LICENSE", folder / "LICENSE")
     (folder / "SHA256SUMS").write_text(checksums(folder))
@@ -109,13 +109,13 @@ def write_charts(folder: Path, version: str, images: dict[str, ReleasedImage]) -
 
 def write_contents(folder: Path, version: str, commit_seconds: int, *, with_sources: bool) -> None:
     """Write what the images hold: an SBOM of each, and the sources that their licences ask to offer."""
-    archives = {name: folder / "images" / f"muster-{name}.tar" for name in SHIPPED}
     (folder / "sbom").mkdir()
-    os.environ["SOURCE_DATE_EPOCH"] = str(commit_seconds)
     with Step("SBOMs and sources"):
-        for name, archive in archives.items():
-            sbom.write(archive, f"muster-{name}", version, folder / "sbom" / f"muster-{name}.spdx.json")
-        sources.write(archives, folder / "sources", with_files=with_sources)
+        images = {name: read_image(folder / "images" / f"muster-{name}.tar") for name in SHIPPED}
+        for name, contents in images.items():
+            path = folder / "sbom" / f"muster-{name}.spdx.json"
+            sbom.write(contents, f"muster-{name}", version, commit_seconds, path)
+        sources.write(images, folder / "sources", with_files=with_sources)
 
 
 def checksums(folder: Path) -> str:

@@ -38,8 +38,7 @@ def require_registry(registry: str) -> None:
     if not _REGISTRY.fullmatch(registry):
         raise ReleaseError(
             f"REGISTRY={registry}: give host and path in small letters, as registry.example.org/muster, without "
-            f"https:// "
-            "and without a slash at the end"
+            "https:// and without a slash at the end"
         )
 
 

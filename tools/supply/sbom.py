@@ -6,9 +6,7 @@ and not from what its build was given, so that the SBOM also names what came in 
 
 from __future__ import annotations
 
-import os
 import re
-import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from email.message import Message
@@ -35,7 +33,7 @@ from spdx_tools.spdx.model import (
 from spdx_tools.spdx.writer.json.json_writer import write_document_to_file
 
 from supply import debian, licences
-from supply.contents import Contents, read_image
+from supply.contents import Contents
 
 _DOCUMENT = "SPDXRef-DOCUMENT"
 _IMAGE = "SPDXRef-Image"
@@ -43,15 +41,13 @@ _DEBIAN_FOLDER = "usr/lib/python3/"
 _UNKNOWN = SpdxNoAssertion()
 
 
-def write(image_archive: Path, name: str, version: str, out: Path) -> None:
-    """Write the SBOM of an image's archive to the file `out`.
+def write(contents: Contents, name: str, version: str, created_seconds: int, out: Path) -> None:
+    """Write the SBOM of an image to the file `out`, as created at that time since the epoch.
 
-    Equal images under one name and version give equal bytes where SOURCE_DATE_EPOCH is set.
+    Equal arguments give equal bytes.
     """
-    contents = read_image(image_archive)
     base = _base(contents)
     inside = [_muster(version), *_debian_packages(contents), *_distributions(contents)]
-    created = int(os.environ.get("SOURCE_DATE_EPOCH", time.time()))
     relations = [Relationship(_DOCUMENT, RelationshipType.DESCRIBES, _IMAGE)]
     relations += [Relationship(_IMAGE, RelationshipType.DESCENDANT_OF, each.spdx_id) for each in base]
     relations += [Relationship(_IMAGE, RelationshipType.CONTAINS, each.spdx_id) for each in inside]
@@ -61,7 +57,7 @@ def write(image_archive: Path, name: str, version: str, out: Path) -> None:
         f"{name}-{version}",
         f"https://muster.invalid/spdx/{name}/{version}/{contents.digest.partition(':')[2]}",
         [Actor(ActorType.TOOL, f"muster-supply-{version}")],
-        datetime.fromtimestamp(created, UTC).replace(tzinfo=None),
+        datetime.fromtimestamp(created_seconds, UTC).replace(tzinfo=None),
     )
     image = Package(
         _IMAGE,

@@ -18,7 +18,7 @@ from debian.deb822 import Deb822
 from imagebuild import fetch
 from imagebuild.report import BuildError, run_quietly
 from supply import SupplyError, debian, licences
-from supply.contents import Contents, read_image
+from supply.contents import Contents
 
 _FILE = re.compile(r"^'\S+' (?P<name>\S+) (?P<size>\d+) SHA256:(?P<sha256>[0-9a-f]{64})$", re.MULTILINE)
 _BUILT_IN = re.compile(r"(?P<name>\S+) \(= (?P<version>\S+)\)")
@@ -47,9 +47,9 @@ class Offer:
     licences: set[str] = field(default_factory=set)
 
 
-def write(archives: Mapping[str, Path], folder: Path, *, with_files: bool) -> None:
+def write(images: Mapping[str, Contents], folder: Path, *, with_files: bool) -> None:
     """Write `sources.json` and a README into the folder for images by name; `with_files` fetches the sources too."""
-    offers = find_offers({name: read_image(archive) for name, archive in archives.items()})
+    offers = find_offers(images)
     folder.mkdir(parents=True, exist_ok=True)
     listed, missing = [], []
     with tempfile.TemporaryDirectory(prefix="muster-sources-") as scratch:

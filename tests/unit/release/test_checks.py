@@ -109,7 +109,7 @@ def test_a_failure_leaves_the_release_of_before(
     monkeypatch.setattr(release, "OUTPUT", output)
     monkeypatch.setattr(release, "clean_commit", lambda: "c0ffee")
 
-    def fail(folder: Path, *_: str) -> None:
+    def fail(folder: Path, *_: str, **__: bool) -> None:
         (folder / "images.txt").write_text("half")
         raise ReleaseError("the registry is down")
 
@@ -119,7 +119,7 @@ def test_a_failure_leaves_the_release_of_before(
     assert "make release: the registry is down" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["release"]
     assert (output / "SHA256SUMS").read_text() == "before"
-    monkeypatch.setattr(release, "fill", lambda folder, *_: (folder / "SHA256SUMS").write_text("after"))
+    monkeypatch.setattr(release, "fill", lambda folder, *_, **__: (folder / "SHA256SUMS").write_text("after"))
     assert release.main(["--version", __version__]) == 0
     assert [path.name for path in tmp_path.iterdir()] == ["release"]
     assert (output / "SHA256SUMS").read_text() == "after"

@@ -11,6 +11,9 @@ from tests.unit.supply.archives import Layer, copyright_of, stanza, write_image
 
 from imagebuild import fetch
 from supply import sbom
+from supply.contents import read_image
+
+CREATED = 1_700_000_000
 
 LAYERS: tuple[Layer, ...] = (
     {
@@ -30,10 +33,9 @@ LAYERS: tuple[Layer, ...] = (
 
 @pytest.fixture
 def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
     monkeypatch.setattr(fetch, "DEBIAN_LOCK", tmp_path / "debian.lock")
     (tmp_path / "debian.lock").write_text(f"libstdc++6 1:14.2~rc1+b9 amd64 {'a' * 64} gcc-14 14.2-1\n")
-    sbom.write(write_image(tmp_path, *LAYERS), "operator", "1.2.3", tmp_path / "sbom.json")
+    sbom.write(read_image(write_image(tmp_path, *LAYERS)), "operator", "1.2.3", CREATED, tmp_path / "sbom.json")
     return tmp_path / "sbom.json"
 
 
@@ -83,10 +85,11 @@ def test_what_holds_what(written: Path) -> None:
 
 def test_equal_images_give_equal_bytes(written: Path) -> None:
     again = written.with_name("again.json")
-    sbom.write(written.with_name("image.tar"), "operator", "1.2.3", again)
+    sbom.write(read_image(written.with_name("image.tar")), "operator", "1.2.3", CREATED, again)
     assert again.read_bytes() == written.read_bytes()
 
 
 def test_an_image_from_scratch_has_no_base(tmp_path: Path) -> None:
-    sbom.write(write_image(tmp_path, {"launcher/run.pyz": "x"}), "launcher", "1.2.3", tmp_path / "sbom.json")
+    image = read_image(write_image(tmp_path, {"launcher/run.pyz": "x"}))
+    sbom.write(image, "launcher", "1.2.3", CREATED, tmp_path / "sbom.json")
     assert set(by_name(tmp_path / "sbom.json")) == {"launcher", "muster"}

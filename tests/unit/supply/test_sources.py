@@ -14,14 +14,10 @@ DOC = "usr/share/doc"
 SHA = "c" * 64
 
 
-def image(folder: Path, *licences: str) -> Path:
+def contents(folder: Path, *licences: str) -> Contents:
     status = stanza("sqv", "1.3+b1", "Source: rust-sqv (1.3)", "Built-Using: rust-nettle (= 7.3), gcc (= 14)")
     files = {"var/lib/dpkg/status": status, f"{DOC}/sqv/copyright": copyright_of(*licences)}
-    return write_image(folder, files)
-
-
-def contents(folder: Path, *licences: str) -> Contents:
-    return read_image(image(folder, *licences))
+    return read_image(write_image(folder, files))
 
 
 def test_a_copyleft_package_and_what_is_built_into_it(tmp_path: Path) -> None:
@@ -52,7 +48,7 @@ def apt(folder: Path, says: str) -> str:
 def test_the_list_has_each_file_with_its_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     says = f"Reading package lists...\n'http://a.invalid/gcc_14.dsc' gcc_14.dsc 2162 SHA256:{SHA}"
     monkeypatch.setattr(fetch, "apt_for_base", lambda *_, **__: [apt(tmp_path, says)])
-    sources.write({"operator": image(tmp_path, "GPL-2")}, tmp_path / "sources", with_files=False)
+    sources.write({"operator": contents(tmp_path, "GPL-2")}, tmp_path / "sources", with_files=False)
     listed = json.loads((tmp_path / "sources/sources.json").read_text())
     assert [(each["source"], each["version"]) for each in listed] == [
         ("gcc", "14"),
@@ -67,10 +63,10 @@ def test_a_list_without_digests_stops_it_too(tmp_path: Path, monkeypatch: pytest
     says = "'http://a.invalid/gcc_14.dsc' gcc_14.dsc 2162 MD5Sum:0"
     monkeypatch.setattr(fetch, "apt_for_base", lambda *_, **__: [apt(tmp_path, says)])
     with pytest.raises(SupplyError, match=r"gcc 14: apt-get names no file with a SHA-256"):
-        sources.write({"operator": image(tmp_path, "GPL-2")}, tmp_path / "sources", with_files=False)
+        sources.write({"operator": contents(tmp_path, "GPL-2")}, tmp_path / "sources", with_files=False)
 
 
 def test_a_source_that_the_mirror_dropped_stops_the_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetch, "apt_for_base", lambda *_, **__: [apt(tmp_path, "")])
     with pytest.raises(SupplyError, match=r"(?s)3 of 3 sources cannot be had:\ngcc 14: .*rust-sqv 1\.3: .*`make lock`"):
-        sources.write({"operator": image(tmp_path, "GPL-2")}, tmp_path / "sources", with_files=False)
+        sources.write({"operator": contents(tmp_path, "GPL-2")}, tmp_path / "sources", with_files=False)

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from spdx_tools.spdx.validation.document_validator import validate_full_spdx_doc
 from imagebuild import plan
 from imagebuild.buildah import Buildah
 from supply import sbom
+from supply.contents import read_image
 
 ROOT = Path(__file__).resolve().parents[4]
 SYSTEM = [image.name for image in plan.IMAGES if not image.optional and image.name != "launcher"]
@@ -57,7 +59,7 @@ def inside(images: dict[str, dict[str, str]], tmp_path: Path) -> Iterator[Inside
 def write_sbom(images: dict[str, dict[str, str]], image: str, folder: Path) -> dict[str, set[tuple[str, str]]]:
     """The names and versions of the image's SBOM by kind, which is that of their identifiers."""
     out = folder / f"{image}.spdx.json"
-    sbom.write(Path(images[image]["archive"]), image, "1.2.3", out)
+    sbom.write(read_image(Path(images[image]["archive"])), image, "1.2.3", int(time.time()), out)
     assert validate_full_spdx_document(parse_file(str(out))) == []
     named: dict[str, set[tuple[str, str]]] = {"Debian": set(), "Python": set()}
     for package in json.loads(out.read_text())["packages"]:
