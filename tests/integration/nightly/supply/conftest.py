@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from imagebuild.archive import read_digest
+from imagebuild.archive import blob_path, read_digest
 from localcluster.cache import cache_root, digest_of, make_once
 from localcluster.controlplane import free_port
 from localcluster.processes import kill, log_tail, spawn
@@ -84,7 +84,7 @@ def push(registry: str) -> Push:
 
 
 def _blob(archive: tarfile.TarFile, digest: str) -> bytes:
-    file = archive.extractfile("blobs/" + digest.replace(":", "/"))
+    file = archive.extractfile(blob_path(digest))
     assert file is not None
     return file.read()
 
