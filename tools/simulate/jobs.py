@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from simulate.machines import MISSING_IMAGE
-from simulate.training import Script
+from simulate.training import OnRequest, Script
 
 LEAST_OFTEN = 90  # restarts of those that may be started often: people who edit a job leave it so many at least
 QUIET_STEP_SECONDS = 5.0  # three of them are no longer than the fence that jobs have by default
@@ -25,6 +25,7 @@ class JobPlan:
         crashes_after: the step after which its first rank always fails; None: its program is sound.
         forgets: its program does not load what it is told to resume from.
         waits: its ranks are not told of the death of another.
+        answers: what its program does when it is asked to leave; None: it does not look for requests.
         ends: the state in which it has to end; "" where nobody cares.
         comes_at: seconds into the life at which it is submitted.
         work: share of the trouble for which it would train if nothing went wrong, of what is usual; 1: it may last
@@ -39,6 +40,7 @@ class JobPlan:
     crashes_after: int | None = None
     forgets: bool = False
     waits: bool = False
+    answers: OnRequest | None = None
     ends: str = "Succeeded"
     comes_at: float = 0.0
     work: float = 1.0
@@ -74,6 +76,7 @@ class JobPlan:
             crashes_after=self.crashes_after,
             forgets=self.forgets,
             waits=self.waits,
+            answers=self.answers,
             lasts_seconds=trouble_seconds if lasts else 0.0,
         )
 
@@ -173,6 +176,14 @@ DAYS: Mapping[str, Day] = {
             "a": JobPlan(3, {"recovery": _OFTEN}, step_seconds=60.0),
             "b": JobPlan(2, {"recovery": _OFTEN}, step_seconds=20.0),
             "plain": JobPlan(1, {"recovery": _OFTEN, **_PLAIN}, has_sidecar=True),
+        }
+    ),
+    # Programs that save and leave when they are asked to.
+    "Asked": Day(
+        {
+            "a": JobPlan(3, {"recovery": _OFTEN, **_WATCHED}, answers=OnRequest.ENDS_WELL),
+            "b": JobPlan(2, {"recovery": _OFTEN, **_WATCHED}, answers=OnRequest.WAITS),
+            "c": JobPlan(2, {"recovery": _OFTEN, **_WATCHED}, answers=OnRequest.ENDS_BADLY, has_sidecar=True),
         }
     ),
     # Programs with defects of their own.

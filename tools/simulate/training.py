@@ -4,6 +4,7 @@ import functools
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Protocol
 
 from muster.node.launcher.matcher import Printed
@@ -24,6 +25,15 @@ IMPORT_SECONDS = 0.5, 3.0
 LAST_STEPS = 5  # of who trains on until a moment
 
 
+class OnRequest(Enum):
+    """What a program does when it has saved because it was asked to leave."""
+
+    ENDS_WELL = 0
+    ENDS_BADLY = 1
+    WAITS = 2
+    SAVES_HALF = 3
+
+
 @dataclass
 class Script:
     """How a job trains.
@@ -36,6 +46,7 @@ class Script:
         lasts_seconds: of the life, for which it trains on beyond its steps: it ends a few steps after the first that
             comes later.
         waits: its ranks wait for one that has died until a watchdog ends them: no fabric tells them.
+        answers: what it does when it is asked to leave; None: it does not look for requests.
     """
 
     total_steps: int = 60
@@ -46,6 +57,7 @@ class Script:
     forgets: bool = False
     waits: bool = False
     lasts_seconds: float = 0.0
+    answers: "OnRequest | None" = None
 
 
 class HostMachine(Protocol):
@@ -142,6 +154,8 @@ class RankProcess:
         self.corruption = None
         self.progress_problem = ""
         self.told: list[int] = []  # steps that nobody has read yet
+        self.asked = 0  # the request that it can read
+        self.answered_request = 0
         self.status: int | None = None
         self._tail = ""
         self._ended_at: float | None = None
@@ -157,7 +171,7 @@ class RankProcess:
 
     def note_exit(self, status: int, by_launcher: bool) -> None:
         self._ended_at = self.worker.now()
-        self._by_launcher = by_launcher and status == signal.SIGKILL
+        self._by_launcher = by_launcher and status in (signal.SIGKILL, signal.SIGTERM)
 
     @property
     def is_reaped(self) -> bool:
@@ -201,6 +215,11 @@ class RankProcess:
             self._end(number, "")
         return not self.alive
 
+    def stop(self) -> None:
+        """It gets SIGTERM, of which only one that is not stuck takes notice."""
+        if not self.hung:
+            self.kill(signal.SIGTERM)
+
     def vanish(self) -> None:
         """Its machine is gone, and nobody reaps it."""
         if self.alive:
@@ -229,6 +248,7 @@ class Attempt:
         self._stuck_since: float | None = None
         self._finished = False
         self._saved = 0
+        self._leaves_with: int | None = None  # the step after which it makes none, as it was asked to leave
         self.made = 0  # steps
 
     def join(self, process: RankProcess) -> None:
@@ -256,7 +276,7 @@ class Attempt:
         return self._trainer.script.step_seconds * stream.uniform(0.97, 1.03)
 
     def _make_step(self) -> None:
-        if self._finished or not any(rank.alive for rank in self.ranks.values()):
+        if self._finished or self._leaves_with is not None or not any(rank.alive for rank in self.ranks.values()):
             self._runs = False  # a pod that is made anew before its attempt has its go begins the steps again
             return
         if not self._is_able():
@@ -286,7 +306,30 @@ class Attempt:
             return
         if step % script.checkpoint_every == 0 and step > self._saved:
             self._save(step)
+        self._poll_request(step)
         self._around.agenda.after(self._pace(), self._make_step)
+
+    def _poll_request(self, step: int) -> None:
+        """The ranks agree by a collective: that one of them has read it is enough."""
+        if self._trainer.script.answers is None:
+            return
+        asked = max(rank.asked for rank in self.ranks.values())
+        if not asked:
+            return
+        self._leaves_with = step
+        for rank in self.ranks.values():
+            rank.answered_request = asked
+            rank.worker.wake()
+        if step > self._saved:
+            self._save(step)
+        self._trainer.agreed_to_end(self)
+
+    def _end_as_asked(self) -> None:
+        """The checkpoint of a request is complete."""
+        match self._trainer.script.answers:
+            case OnRequest.ENDS_WELL | OnRequest.ENDS_BADLY as answer:
+                for rank in self.ranks.values():
+                    rank.exit(answer.value)
 
     def goes_back(self, steps: int) -> bool:
         """The program loads an older state of its own, as after a spike of the loss, and goes on from there; whether it
@@ -344,7 +387,12 @@ class Attempt:
         if len(save.written) < self.count or not all(rank.can_write for rank in ranks):
             self._around.agenda.after(SAVE_RETRY_SECONDS, lambda: self._finish_save(save))
             return
+        if save.step == self._leaves_with and self._trainer.script.answers is OnRequest.SAVES_HALF:
+            ranks[0].exit(1, "OSError: [Errno 28] No space left on device")
+            return
         self._trainer.saved(self, save)
+        if save.step == self._leaves_with:
+            self._end_as_asked()
         if self._trainer.is_last(save.step):
             for rank in ranks:
                 rank.exit(0)
@@ -382,6 +430,7 @@ class Trainer:
         self._last: int | None = None
         self.has_finished = False  # what it has made of its last step is saved
         self.is_broken = False  # its program fails after each start
+        self.leaves: list[tuple[int, int]] = []  # attempt and step of those that were asked to leave, and did
         self.has_forgotten = False  # it has made steps that a checkpoint has which it was to go on from
 
     def start(self, worker: HostContainer, number: int, rank: int, count: int, step: int, pid: int) -> RankProcess:
@@ -418,6 +467,16 @@ class Trainer:
         self._observer.publishes(self, attempt, save.step)
         self.has_finished |= self.is_last(save.step)
         self.directory.write_metadata(save, attempt.ranks[0].worker.machine.name, self.around.agenda.now)
+
+    def asked(self, worker: HostContainer, attempt: int, number: int) -> None:
+        """A launcher shows its ranks what they are asked for; 0: nothing."""
+        for rank in worker.ranks:
+            if rank.attempt.number == attempt:
+                rank.asked = number
+
+    def agreed_to_end(self, attempt: Attempt) -> None:
+        """All ranks of an attempt have agreed to leave."""
+        self.leaves.append((attempt.number, attempt.step))
 
     def moves_incomplete(self) -> None:
         """A launcher has what is incomplete moved aside."""

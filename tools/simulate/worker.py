@@ -368,6 +368,13 @@ class SimulatedHost:
     def dump_stacks(self, ranks: Iterable[RankProcess]) -> "SimulatedStacks":
         return SimulatedStacks(tuple(StackReport(rank.rank, "/train.py:1 in step") for rank in ranks if rank.alive))
 
+    def put_request(self, attempt: int, text: str) -> None:
+        self._worker.trainer.asked(self._worker, attempt, json.loads(text)["number"] if text else 0)
+
+    def stop(self, ranks: Iterable[RankProcess]) -> None:
+        for rank in ranks:
+            rank.stop()
+
     def reclaim(self) -> "SimulatedHost":
         """Begin to end everything that ranks have left."""
         return self

@@ -1429,7 +1429,8 @@ REASONS: tuple[Reason, ...] = (
         Topic.PLANNED,
         JOB_EVENT,
         "The job will leave a node at its next checkpoint, has left it, or need not leave it any more.",
-        "Muster waits for a complete checkpoint until the deadline in the message. Without "
+        "Muster asks the program to save, and waits for a complete checkpoint until the deadline in the message. If "
+        "the program does not answer and saves too seldom, it stops without one. Without "
         "`spec.checkpoint.directory`, as in mode Plain, it sees none and waits for none.",
         _NOTHING,
         "n0 is cordoned. The job stops after its next complete checkpoint, at the latest in 300 s.",

@@ -919,6 +919,14 @@ class GangSpec(RecordedModel):
             "start."
         ),
     )
+    requests: int = Field(
+        0,
+        ge=0,
+        description=(
+            "requests is how often the ranks of this attempt were asked to save and leave. It is the number of the "
+            "request that stands while there is an evacuation."
+        ),
+    )
     evacuation: Evacuation | None = Field(
         None, description="evacuation is the planned move of workers that is under way. If it is absent, there is none."
     )

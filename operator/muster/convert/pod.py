@@ -183,8 +183,9 @@ def _convert_grace_period(pod: dict[str, Any], notes: Notes) -> None:
         )
     elif grace not in (None, _USUAL_GRACE):
         notes.check.append(
-            f"template.spec.{name}: {grace}: ranks get SIGKILL and no SIGTERM. Before a planned evacuation Muster "
-            "waits for a save, at most spec.checkpoint.saveTimeoutSeconds. A longer grace period delays the proof "
+            f"template.spec.{name}: {grace}: ranks get SIGKILL and no SIGTERM, but for a planned evacuation: "
+            "Muster asks for a save, waits for it at most spec.checkpoint.saveTimeoutSeconds, and sends SIGTERM five "
+            "seconds before SIGKILL. A longer grace period delays the proof "
             "that a lost pod has ended"
         )
 

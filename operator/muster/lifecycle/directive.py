@@ -8,7 +8,7 @@ from muster.api.trainingjob import CompletionResult, TrainingJob
 from muster.checkpoints import node_local, resume
 from muster.protocol.checkpoint_names import is_url
 from muster.protocol.fence import peer_distances
-from muster.protocol.messages import EXIT, RUN, WAIT, Directive, Peer
+from muster.protocol.messages import EXIT, LEAVE, RUN, WAIT, Directive, Peer
 from muster.recovery.stacks import hung_attempt
 from muster.recovery.verification import is_verifier
 from muster.world.job import OtherJob
@@ -129,8 +129,22 @@ def directive_for(
         neighbours=len(neighbours),
         fence_seconds=float(member.fence_seconds),
         ejected=record.ejected or None,
+        **_request(job, record),
         **common_fields,
     )
+
+
+def _request(job: TrainingJob, record: GangSpec) -> dict[str, Any]:
+    """Return the fields with what the ranks are asked for: to save and leave, while their checkpoints are seen."""
+    evacuation = record.evacuation
+    if evacuation is None or not record.requests or resume.saves_unseen(job):
+        return {}
+    return {
+        "request": record.requests,
+        "request_kind": LEAVE,
+        "request_seconds": (evacuation.deadline - evacuation.since).total_seconds(),
+        "request_reason": evacuation.reason,
+    }
 
 
 def _has_fence_file(directory: str | None) -> bool:

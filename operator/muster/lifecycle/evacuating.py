@@ -1,8 +1,8 @@
 """What is done at each step of a planned evacuation: `evacuation_step` has when each is due. Pure."""
 
-from muster.api.gang import GangSpec
+from muster.api.gang import GangSpec, Level
 from muster.checkpoints import resume
-from muster.lifecycle import moves, placing
+from muster.lifecycle import leavers, moves, placing
 from muster.lifecycle.commit import commit
 from muster.lifecycle.evacuation_step import (
     MAINTENANCE_STARTS,
@@ -11,17 +11,22 @@ from muster.lifecycle.evacuation_step import (
     CancelEvacuation,
     EndEvacuation,
     EvacuationStep,
+    FollowLateAnswer,
     MoveMembers,
     ReleaseNodes,
+    StartAgain,
 )
 from muster.lifecycle.plan import Plan
 from muster.record import incidents, members
-from muster.record.attempts import next_attempt, without_nodes
-from muster.record.evacuation import with_evacuation_begun, without_evacuation
+from muster.record.attempts import NextAttempt, next_attempt, without_nodes
+from muster.record.evacuation import with_evacuation_begun, with_late_answer, without_evacuation
 from muster.recovery.words import on_nodes
 from muster.status.report import Announcement
 from muster.world.job import JobWorld
 from muster.world.names import shortened
+
+LEAVE_WITHDRAWN = "LeaveWithdrawn"
+"""The reason of an attempt whose ranks followed a request to leave that was withdrawn meanwhile."""
 
 
 def plan(world: JobWorld, spec: GangSpec, step: EvacuationStep) -> Plan:
@@ -38,6 +43,10 @@ def plan(world: JobWorld, spec: GangSpec, step: EvacuationStep) -> Plan:
             return _plan_begin(world, spec, step)
         case EndEvacuation():
             return _plan_end(world, spec, step)
+        case FollowLateAnswer(saves_until):
+            return commit(world, with_late_answer(world, spec, LEAVE_WITHDRAWN, saves_until))
+        case StartAgain():
+            return _plan_start_again(world, spec, step)
 
 
 def _plan_move(world: JobWorld, spec: GangSpec, step: MoveMembers) -> Plan:
@@ -75,10 +84,22 @@ def _plan_end(world: JobWorld, spec: GangSpec, step: EndEvacuation) -> Plan:
         released = without_nodes(world, spec, evacuation.reason)
         return commit(world, released, Announcement(name, note, warning=not is_saved))
     choice = placing.move(world, spec, members.indices_on(spec, evacuation.nodes))
-    incident = incidents.planned_incident(world, spec, choice.level, evacuation)
+    incident = incidents.planned_incident(world, spec, choice.level, evacuation, after)
     moved = next_attempt(world, spec, choice, evacuation.reason, incident)
-    note = f"attempt {moved.attempt} leaves {', '.join(evacuation.nodes)}: {on_nodes(moved)}"
+    note = f"attempt {moved.attempt} leaves {', '.join(evacuation.nodes)} {after}: {on_nodes(moved)}"
     return commit(world, moved, Announcement("NodeEvacuated", note, warning=not is_saved))
+
+
+def _plan_start_again(world: JobWorld, spec: GangSpec, step: StartAgain) -> Plan:
+    choice = NextAttempt(placing.least_level(world, Level.IN_PLACE), spec.members)
+    restarted = next_attempt(world, spec, choice, LEAVE_WITHDRAWN)
+    newest = resume.newest_checkpoint(world, spec)
+    after = f"after checkpoint {newest.step}" if step.is_saved and newest else "without a new checkpoint"
+    note = (
+        f"The request to leave was withdrawn, but the ranks follow it, and stop {after}. Attempt {restarted.attempt} "
+        f"starts {on_nodes(restarted)}."
+    )
+    return commit(world, restarted, Announcement("EvacuationCancelled", note, warning=not step.is_saved))
 
 
 def _after_which_save(world: JobWorld, spec: GangSpec, step: EndEvacuation) -> str:
@@ -87,7 +108,10 @@ def _after_which_save(world: JobWorld, spec: GangSpec, step: EndEvacuation) -> s
         return f"without waiting for a checkpoint ({unsaved})"
     newest = resume.newest_checkpoint(world, spec)
     if step.is_saved and newest:
-        return f"after checkpoint {newest.step}"
+        asked = ", which it saved when asked" if leavers.follow(world, spec) else ""
+        return f"after checkpoint {newest.step}{asked}"
+    if step.in_vain:
+        return "without a new checkpoint: the program did not answer the request to save, and saves too seldom"
     return "without a new checkpoint: the time to save was over"
 
 

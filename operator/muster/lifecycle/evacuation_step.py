@@ -1,7 +1,8 @@
 """Which step of a planned evacuation is due: of a suspension, or of members on nodes that are cordoned or degraded.
 Pure.
 
-An evacuation asks for a new checkpoint and waits for it, or for its deadline; then the ranks stop. Without another node
+An evacuation asks the ranks to save, and waits for a new checkpoint or for its deadline; then the ranks stop. Where
+no rank answers and no save is to be expected in time, it does not wait. Without another node
 to go to training goes on, unless the node has to be empty at some moment (maintenance), or is taken away for good
 (docs/decisions/0044): then the job stops before it, saved, and waits in the queue. Its pods are deleted, so that no
 drain waits for it any longer.
@@ -17,7 +18,7 @@ from typing import TypeGuard
 from muster.api.gang import Evacuation, GangSpec
 from muster.api.nodehealth import Evacuate, ExclusionCause
 from muster.checkpoints import resume
-from muster.lifecycle import placing
+from muster.lifecycle import leavers, placing
 from muster.record.attempts import SUSPENDED
 from muster.world.fleet import Exclusion, Removal
 from muster.world.job import JobWorld
@@ -87,14 +88,40 @@ class EndEvacuation:
         evacuation: as recorded.
         why: by node to leave, why, as text; empty: all nodes, because of a suspension.
         is_saved: whether what was trained before the evacuation is saved, as far as checkpoints are seen.
+        in_vain: whether no rank answered the request, and no save of the program's own could be expected in time.
     """
 
     evacuation: Evacuation
     why: Mapping[str, str]
     is_saved: bool
+    in_vain: bool = False
 
 
-EvacuationStep = CancelEvacuation | ReleaseNodes | MoveMembers | BeginEvacuation | EndEvacuation
+@dataclass(frozen=True, slots=True)
+class FollowLateAnswer:
+    """Ranks follow a request that was withdrawn before they said so.
+
+    Attributes:
+        saves_until: until when a checkpoint of theirs is waited for.
+    """
+
+    saves_until: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class StartAgain:
+    """Ranks follow a request that was withdrawn, and have saved, ended or had their time: they start where they are.
+
+    Attributes:
+        is_saved: as in EndEvacuation.
+    """
+
+    is_saved: bool
+
+
+EvacuationStep = (
+    CancelEvacuation | ReleaseNodes | MoveMembers | BeginEvacuation | EndEvacuation | FollowLateAnswer | StartAgain
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,18 +142,48 @@ def next_step(world: JobWorld, spec: GangSpec) -> EvacuationStep | NothingDue:
         return ReleaseNodes() if spec.start is None else _step_while_ranks_run(world, spec, {}, SUSPENDED)
     why = _nodes_to_evacuate(world)
     if not why:
-        return CancelEvacuation() if spec.evacuation else NothingDue()
+        return _step_where_not_needed(world, spec)
     if spec.start is None:
         return _move_before_start(world, spec, why)
     last, movable = _last_calls(world, why), _movable(world, spec, why)
     if _is_stopping(spec) or not movable.issuperset(last):
         leaving = {name: why[name] for name in why if name in last}
-        return _step_while_ranks_run(world, spec, leaving, _stop_reason(world, leaving)) if last else CancelEvacuation()
+        if not last:
+            return _step_where_not_needed(world, spec)
+        return _step_while_ranks_run(world, spec, leaving, _stop_reason(world, leaving))
     if not movable:  # an evacuation that has begun goes on when a node becomes free
+        if leavers.follow(world, spec):  # its ranks do not
+            return _step_where_not_needed(world, spec)
         return NothingDue({name: _reason_of(world, name) for name in why})
     # The reason is that of all nodes to leave: neither it nor the deadline changes with the places that others take.
     leaving = {name: why[name] for name in why if name in movable}
     return _step_while_ranks_run(world, spec, leaving, _reason(world, why), sorted(why.keys() - leaving.keys()))
+
+
+def step_of_leavers(world: JobWorld, spec: GangSpec) -> EvacuationStep | NothingDue | None:
+    """Return the step that is due where ranks end because they were asked to; None: none does.
+
+    Such an end is neither a success nor a failure, whatever the exit code, once their checkpoint is complete. If all
+    have ended without one, their end is judged as any other.
+    """
+    if spec.start is None or not leavers.follow(world, spec) or not leavers.have_begun_to_end(world, spec):
+        return None
+    step = next_step(world, spec)
+    if not isinstance(step, NothingDue):
+        return step
+    return None if leavers.have_ended(world, spec) else step
+
+
+def _step_where_not_needed(world: JobWorld, spec: GangSpec) -> EvacuationStep | NothingDue:
+    """Return the step where no node has to be left, or none can be: nothing calls ranks back that follow a request."""
+    evacuation = spec.evacuation
+    if spec.start is None or not leavers.follow(world, spec):
+        return CancelEvacuation() if evacuation is not None else NothingDue()
+    if evacuation is None:
+        return FollowLateAnswer(_saves_until(world, world.now, ()))
+    is_saved = _is_saved(world, spec, evacuation)
+    is_over = is_saved or world.now >= evacuation.deadline
+    return StartAgain(is_saved) if is_over else NothingDue()
 
 
 def _step_while_ranks_run(
@@ -150,7 +207,10 @@ def _step_while_ranks_run(
     # A time may be said only now, or be of another window.
     deadline = min([evacuation.deadline, *_stops(world, evacuation.since, why)])
     is_saved = _is_saved(world, spec, evacuation)
-    return EndEvacuation(evacuation, why, is_saved) if is_saved or world.now >= deadline else NothingDue()
+    in_vain = not is_saved and leavers.wait_in_vain(world, spec, evacuation, deadline)
+    if not (is_saved or in_vain or world.now >= deadline):
+        return NothingDue()
+    return EndEvacuation(evacuation, why, is_saved, in_vain and world.now < deadline)
 
 
 def _move_before_start(world: JobWorld, spec: GangSpec, why: Mapping[str, str]) -> MoveMembers | NothingDue:

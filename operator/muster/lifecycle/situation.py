@@ -9,7 +9,7 @@ from muster.lifecycle import ending, evacuation_step
 from muster.lifecycle.evacuation_step import EvacuationStep, NothingDue
 from muster.record.incidents import incidents_to_settle
 from muster.recovery import failures
-from muster.recovery.failure import Failure
+from muster.recovery.failure import Failure, Kind
 from muster.world.job import JobWorld
 
 
@@ -106,6 +106,10 @@ def situation_of(world: JobWorld) -> Situation:
     # No end, failure or evacuation of what has left counts any more.
     if gang.spec.ejected:
         return Ejected(gang)
+    # Ranks that end because they were asked to leave have neither succeeded nor failed.
+    leave = evacuation_step.step_of_leavers(world, gang.spec) if gang.spec.members else None
+    if leave is not None and all(failure.kind is Kind.RANK_FAILED for failure in failures.find(world)):
+        return Training(gang) if isinstance(leave, NothingDue) else Leaving(gang, leave)
     # An end comes before failures: once all ranks have exited with 0, a lost node is no failure of the job.
     if gang.spec.members and (end := ending.completion_of(world, gang)) is not None:
         return Ending(gang, end)

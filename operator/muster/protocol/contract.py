@@ -29,6 +29,7 @@ IDENTITY: FrozenSet[str] = frozenset(
         "JAX_NUM_PROCESSES",
         "MUSTER_ATTEMPT",
         "MUSTER_PROGRESS",
+        "MUSTER_REQUESTS",
         "MUSTER_RESUME_DIRECTORY",
         "MUSTER_RESUME_PATH",
         "MUSTER_RESUME_STEP",

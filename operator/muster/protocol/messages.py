@@ -50,6 +50,9 @@ WAIT = "Wait"  # have no rank running, be ready for attempt `attempt`
 RUN = "Run"  # run the ranks of attempt `attempt`
 EXIT = "Exit"  # have no rank running and exit with `exit_code`
 
+# What the ranks are asked for (Directive.request_kind).
+LEAVE = "Leave"  # save as soon as possible, and end or wait: the ranks are stopped once the checkpoint is complete
+
 # What a rank has found wrong with its own results (RankReport.corruption).
 REPLAY_MISMATCH = "ReplayMismatch"
 NON_FINITE_LOSS = "NonFiniteLoss"
@@ -295,6 +298,8 @@ class Report:
     local_error: str = for_people()  # why nothing there counts, nor what this attempt saves there; "" if it may
     stacks: Tuple[StackReport, ...] = ()  # of the ranks of attempt `stacks_attempt`; until the next ranks start
     stacks_attempt: int = 0  # the attempt for which Directive.stacks_of_attempt was done; 0 = none
+    request: int = 0  # the number of the request that the ranks of `attempt` can read (Directive.request); 0 = none
+    request_answered: int = 0  # the highest number of a request that one of them says it follows; 0 = none
     # Whether the ranks train on to their end without a coordinator (Directive.ejected); None = it knows no such order.
     ejected: Optional[bool] = None
     directive_seen: str = ""  # digest of the directive last received; the answer is held while it stays the same
@@ -348,6 +353,11 @@ class Directive:
     local_share: Optional[str] = None
     requested_directory: Optional[str] = None  # list this directory, too: it is another than the job's own
     stacks_of_attempt: Optional[int] = None  # ranks of this attempt print their stacks before they are ended
+    # With RUN: what the ranks of this attempt are asked for, while it is asked. Its number grows within the attempt.
+    request: Optional[int] = None
+    request_kind: Optional[str] = None  # LEAVE
+    request_seconds: Optional[float] = None  # from when it was first asked until nothing is waited for any more
+    request_reason: Optional[str] = None  # in CamelCase
     # With RUN: the gang leaves Muster. The ranks of this attempt go on to their end, whatever comes or does not come
     # from the coordinator afterwards, and the launcher exits with them. Nothing takes this back.
     ejected: Optional[bool] = None

@@ -87,6 +87,7 @@ def next_attempt(
             "topology": members.topology(world, choice.members),
             "start": None,
             "evacuation": None,
+            "requests": 0,
             "hold_until": holds.held_until(world, record),
             "incidents": incidents.shortened([*record.incidents, *([incident] if incident else [])]),
             "unfenced_workers": unfenced_workers(world, record, choice.members),

@@ -17,6 +17,9 @@ def with_evacuation_begun(
 ) -> GangSpec:
     """Return the record with a planned evacuation begun; the attempt goes on until a new checkpoint, or the deadline.
 
+    The ranks are asked once: an evacuation for another reason, or of other nodes, joins the one that is under way, with
+    the earlier deadline of the two. One whose deadline has passed is over: it only waits for a place to go to.
+
     Args:
         world: the state of the job.
         record: of the gang.
@@ -24,8 +27,12 @@ def with_evacuation_begun(
         nodes: to leave; empty: all.
         deadline: after which the gang waits for no checkpoint.
     """
-    if record.evacuation and record.evacuation.reason == reason:  # more nodes to leave: the deadline stays
-        return record.model_copy(update={"evacuation": record.evacuation.model_copy(update={"nodes": sorted(nodes)})})
+    same = record.evacuation is not None and record.evacuation.reason == reason
+    if record.evacuation and (same or world.now < record.evacuation.deadline):
+        # More nodes to leave: the deadline stays.
+        earliest = record.evacuation.deadline if same else min(record.evacuation.deadline, deadline)
+        joined = {"reason": reason, "nodes": sorted(nodes), "deadline": earliest}
+        return record.model_copy(update={"evacuation": record.evacuation.model_copy(update=joined)})
     newest = resume.newest_checkpoint(world, record)
     # One for a step that was finished before is not new: it may have been complete already, only not yet seen.
     steps = (newest.step if newest else None, (incidents.newest_step(world, record) or 0) - 1)
@@ -37,7 +44,14 @@ def with_evacuation_begun(
         deadline=deadline,
         after_step=after if after >= 0 else None,
     )
-    return record.model_copy(update={"evacuation": evacuation, "checkpoint": newest})
+    update = {"evacuation": evacuation, "checkpoint": newest, "requests": record.requests + 1}
+    return record.model_copy(update=update)
+
+
+def with_late_answer(world: JobWorld, record: GangSpec, reason: str, deadline: datetime) -> GangSpec:
+    """Return the record with the evacuation that ranks follow although it was withdrawn."""
+    evacuating = with_evacuation_begun(world, record, reason, (), deadline)
+    return evacuating.model_copy(update={"requests": record.requests})
 
 
 def without_evacuation(record: GangSpec) -> GangSpec:

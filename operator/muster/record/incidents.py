@@ -75,8 +75,18 @@ def message_of_all(world: JobWorld, failures: Sequence[Failure]) -> str:
     return exits.with_more(exits.message_of(world, cause), and_more_workers(others, sorted(lost)))
 
 
-def planned_incident(world: JobWorld, record: GangSpec, level: Level, evacuation: Evacuation) -> GangIncident:
-    """Return the incident of a planned evacuation that ends."""
+def planned_incident(
+    world: JobWorld, record: GangSpec, level: Level, evacuation: Evacuation, after: str
+) -> GangIncident:
+    """Return the incident of a planned evacuation that ends.
+
+    Args:
+        world: the state of the job.
+        record: of the gang.
+        level: of the recovery.
+        evacuation: as recorded.
+        after: after which checkpoint the ranks stop, or why after none, for people.
+    """
     return GangIncident(
         attempt=record.attempt,
         time=world.now,
@@ -85,7 +95,7 @@ def planned_incident(world: JobWorld, record: GangSpec, level: Level, evacuation
         reason=evacuation.reason,
         node=evacuation.nodes[0],
         step=last_step(world, record),
-        message=f"left {', '.join(evacuation.nodes)}"[:2048],
+        message=f"left {', '.join(evacuation.nodes)} {after}"[:2048],
         settled=True,
     )
 

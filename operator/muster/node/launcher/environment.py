@@ -18,6 +18,7 @@ from muster.protocol.starters import COMPOSER, commands_of, option, starter_of
 _GPUS = "MUSTER_GPUS_PER_NODE"
 CHECKPOINT_DIRECTORY = "MUSTER_CHECKPOINT_DIRECTORY"
 LOCAL_DIRECTORY = "MUSTER_LOCAL_CHECKPOINT_DIRECTORY"
+REQUESTS = "requests.json"  # in the directory of an attempt, while its ranks are asked for something
 OWN_SHARED_MEMORY = "MUSTER_OWN_SHARED_MEMORY"  # set where no other container sees the container's /dev/shm
 
 
@@ -126,6 +127,7 @@ class RankFiles:
     """The paths of the files of one rank in one attempt."""
 
     progress: str
+    requests: str
     error: str
     flight_recorder_prefix: str
 
@@ -134,6 +136,7 @@ class RankFiles:
         """The paths of a rank's files below the directory of an attempt."""
         return cls(
             progress=os.path.join(attempt_directory, "progress-%d.jsonl" % local_rank),
+            requests=os.path.join(attempt_directory, REQUESTS),
             error=os.path.join(attempt_directory, "error-%d.json" % local_rank),
             flight_recorder_prefix=os.path.join(attempt_directory, "nccl-trace-rank-"),
         )
@@ -182,6 +185,7 @@ def rank_environment(
         JAX_NUM_PROCESSES=str(world_size),
         MUSTER_ATTEMPT=str(directive.attempt),
         MUSTER_PROGRESS=files.progress,
+        MUSTER_REQUESTS=files.requests,
     )
     for name, value in _unless_set(per_node, inherited.get(_GPUS, ""), files).items():
         environment.setdefault(name, value)

@@ -12,7 +12,8 @@ import threading
 import time
 from typing import Callable, Dict, FrozenSet, List, Mapping, Optional, Sequence, Set
 
-from muster.node.launcher.environment import CHECKPOINT_DIRECTORY, OWN_SHARED_MEMORY
+from muster.node.launcher import requests
+from muster.node.launcher.environment import CHECKPOINT_DIRECTORY, OWN_SHARED_MEMORY, RankFiles
 from muster.node.launcher.ranks import Rank, Starting, rank_starts
 from muster.node.launcher.reclaim import MARK, Leftover, Reclaim, reap, remove_shared_memory, shared_memory
 from muster.node.launcher.stacks import StackDump
@@ -153,6 +154,19 @@ class Host:
         name, path = directive.resume_preset or "", directive.resume_path
         by_preset = added(name, self._command, path, self._inherited.get(CHECKPOINT_DIRECTORY, "")).words
         return [*(self._resume_argument if path else ()), *by_preset]
+
+    def put_request(self, attempt: int, text: str) -> None:
+        """Show the ranks of an attempt what they are asked for; "" = nothing.
+
+        Raises:
+            OSError: the file cannot be written or removed.
+        """
+        requests.write_request(RankFiles.within(self._attempt_directory(attempt), 0).requests, text)
+
+    def stop(self, ranks: Sequence[Rank]) -> None:
+        """Send SIGTERM to the processes that were started for these ranks, and to those of their process groups."""
+        for rank in ranks:
+            rank.stop()
 
     def reclaim(self) -> Reclaim:
         """Begin to end all processes that the ranks have left."""

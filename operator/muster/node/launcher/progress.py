@@ -60,6 +60,7 @@ class ProgressFile:
         self.corruption: Optional[ReportedCorruption] = (
             None  # of the lines that tell of any the one that reaches furthest back
         )
+        self.answered = 0  # the highest number of a request that any line says the rank follows; 0 = none
         self.seconds: Dict[str, float] = {}  # by what they went into, of those that any line has told of
         self.problem = ""  # why the first line that was meant to tell of it says nothing, "" if there was none
 
@@ -117,6 +118,9 @@ class ProgressFile:
         if isinstance(document, dict) and "corruption" in document:
             self._note_corruption(document, line)
             return None
+        answered: Any = document.get("request") if isinstance(document, dict) else None
+        if _is_step(answered):
+            self.answered = max(self.answered, answered)
         step: Any = document.get("step") if isinstance(document, dict) else None
         if not _is_step(step):
             return None
@@ -163,6 +167,7 @@ def _reach(corruption: ReportedCorruption) -> Tuple[bool, int]:
 
 
 def _is_step(number: Any) -> bool:
+    """Whether a JSON value is a number that a step, or a request, can have."""
     return isinstance(number, int) and not isinstance(number, bool) and 0 <= number <= MAX_NUMBER
 
 

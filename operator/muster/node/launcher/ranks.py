@@ -143,6 +143,7 @@ class Rank:
         self._printed_bytes = 0
         self._stack_reader: Optional[StackReader] = None
         self._is_aborted = False  # or a process below it
+        self._is_stopped = False
         self._memory = MemoryWatch()
         self._memory_limit_bytes: Optional[int] = None
         self.pid = 0
@@ -206,6 +207,16 @@ class Rank:
         """Hand nothing more to the reader."""
         self._stack_reader = None
 
+    def stop(self) -> None:
+        """Ask the rank, and the processes of its group, to end: whatever it does from now on is the launcher's doing.
+
+        torchrun passes the signal on to the processes that it has started, which have groups of their own.
+        """
+        if self.pid and not self.is_reaped:
+            self._is_stopped = True
+            with contextlib.suppress(OSError):  # gone meanwhile
+                os.killpg(self.pid, signal.SIGTERM)
+
     @property
     def is_quiet(self) -> bool:
         """Whether all that the rank has printed has been read; only of use while it prints nothing more."""
@@ -227,6 +238,7 @@ class Rank:
             self._ended_by_launcher = by_launcher and (aborted or self._signal == signal.SIGKILL)
         else:
             self._exit_code = os.WEXITSTATUS(status)
+        self._ended_by_launcher |= by_launcher and self._is_stopped
 
     def update_progress(self) -> None:
         """Take in new lines of the progress file and the steps found in the output."""
@@ -246,6 +258,11 @@ class Rank:
     def corruption(self) -> Optional[ReportedCorruption]:
         """The fault that the rank has reported in its own results; None = none."""
         return self._progress.corruption
+
+    @property
+    def answered_request(self) -> int:
+        """The highest number of a request that the rank says it follows; 0 = none."""
+        return self._progress.answered
 
     @property
     def other_seconds(self) -> Mapping[str, float]:

@@ -127,6 +127,8 @@ class Snapshot:
     local_error: str = ""
     stacks: Tuple[StackReport, ...] = ()
     stacks_attempt: int = 0
+    request: int = 0
+    request_answered: int = 0
     ejected: bool = False
 
     def is_news(self, previous: "Snapshot") -> bool:

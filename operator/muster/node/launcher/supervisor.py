@@ -26,6 +26,7 @@ from muster.node.launcher.ranks import Rank, Starting
 from muster.node.launcher.reclaim import Leftover, Reclaim
 from muster.node.launcher.reporter import Reporter
 from muster.node.launcher.reporter_core import OVERDUE_SECONDS
+from muster.node.launcher.requests import Requests
 from muster.node.launcher.saves import Saves
 from muster.node.launcher.scanner import Scanner, ScanResult
 from muster.node.launcher.snapshot import RankSnapshot, Snapshot
@@ -55,6 +56,7 @@ _LEAVE_RECLAIM_SECONDS = 0.5
 _LEAVE_REPORT_SECONDS = 0.5
 _LEAVE_DRAIN_SECONDS = 0.1
 _EXIT_REPORT_SECONDS = 2.0
+_STOP_SECONDS = 5.0  # for ranks that were asked to leave, from SIGTERM to SIGKILL
 _LAST_SCAN_SECONDS = 30.0  # the end of a job waits no longer for it
 _EXIT_DRAIN_SECONDS = 5.0
 TERMINATED = 128 + signal.SIGTERM
@@ -135,6 +137,8 @@ class Supervisor:
         self._scanner = scanner
         self._matcher = matcher
         self._gang: Optional[LocalGang] = None
+        self._requests = Requests(host.put_request, log)
+        self._stops_until: Optional[float] = None  # ranks have SIGTERM, and until then to end by themselves
         self._dump: Optional[StackDump] = None
         self._stacks: Tuple[int, Tuple[StackReport, ...]] = (0, ())  # attempt, and where its ranks stood
         self._reclaim: Optional[Reclaim] = None
@@ -251,8 +255,15 @@ class Supervisor:
         gang = self._gang
         if gang is None or gang.last_scan is not None or self._is_ending or not gang.has_ended:
             return
-        well = all(rank.view().exit_code == 0 for rank in gang.ranks)
+        # Ranks that were asked to leave have saved, whatever the code with which they end.
+        well = self._is_answered(gang) or all(rank.view().exit_code == 0 for rank in gang.ranks)
         gang.last_scan, gang.ended_at = self._scanner.scan_last() if well else 0, now
+
+    def _answered_request(self, gang: LocalGang) -> int:
+        return max((rank.answered_request for rank in gang.ranks), default=0)
+
+    def _is_answered(self, gang: LocalGang) -> bool:
+        return 0 < self._requests.number <= self._answered_request(gang)
 
     def _lists_last(self, gang: LocalGang) -> bool:
         """Whether the scan for the last checkpoint of the ranks is under way."""
@@ -369,6 +380,7 @@ class Supervisor:
         elif move is Move.GO_ON and gang is not None:
             gang.served_fence_seconds = max(gang.served_fence_seconds, directive.fence_seconds)
             self._peers.set_neighbours(directive.peers, directive.neighbours, now)
+            self._requests.follow(directive)
             if directive.ejected:
                 gang.ejected = True
                 if not gang.fenced:
@@ -387,6 +399,7 @@ class Supervisor:
     def _start(self, directive: Directive, now: float) -> None:
         self._scanner.ranks_start()
         self._saves.begin()
+        self._requests.begin()
         self._stamps = None
         self._stacks = (self._stacks[0], ())
         self._announce(directive)
@@ -418,13 +431,28 @@ class Supervisor:
         if self._gang is not None and any(not rank.is_reaped for rank in self._gang.ranks):
             self._log("attempt %d: ending its processes: %s" % (self._gang.attempt, why))
         self._reclaim = self._host.reclaim()
+        self._begin_stop()
         self._host.wake()
+
+    def _begin_stop(self) -> None:
+        """Send SIGTERM to ranks that were asked to leave. All others are killed at once: they may be stuck."""
+        if self._gang is not None and self._requests.asks_to_end and not self._fencing and self._stops_until is None:
+            self._stops_until = self._now() + _STOP_SECONDS
+            self._host.stop(self._gang.ranks)
+
+    def _has_stopped(self) -> bool:
+        """Whether the time for ranks to end by themselves is over, or none is left that could."""
+        if self._stops_until is None or self._gang is None:
+            return True
+        return self._now() >= self._stops_until or all(rank.is_reaped for rank in self._gang.ranks)
 
     def _is_reclaimed(self, reclaim: Reclaim) -> bool:
         """Kill the ranks' processes in one round; returns whether none is left.
 
         Processes that come up later, because their start was under way, take rounds of their own.
         """
+        if not self._has_stopped():
+            return False
         none_comes = self._gang is None or self._gang.starting.is_over
         clean = reclaim.step(
             self._scanner.pids
@@ -440,7 +468,7 @@ class Supervisor:
         return clean and none_comes
 
     def _finish_reclaim(self) -> None:
-        self._reclaim = None
+        self._reclaim = self._stops_until = None
         gang = self._gang
         if gang is None:
             return
@@ -614,6 +642,8 @@ class Supervisor:
             "step_seconds": _step_seconds(gang),
             "step_p90_seconds": _highest([rank.clock.step_p90_seconds() for rank in gang.ranks]),
             "longest_wait_seconds": _highest([rank.clock.longest_wait_seconds() for rank in gang.ranks]),
+            "request": self._requests.number,
+            "request_answered": self._answered_request(gang),
             "fence_seconds": self._fence_seconds(gang),
             "fenced": gang.fenced or self._fencing,
         }
@@ -658,7 +688,10 @@ class Supervisor:
     # Ending
 
     def _leave(self) -> int:
-        """End the ranks without grace upon SIGTERM, send one last report, and return the exit code within a second."""
+        """End the ranks upon SIGTERM, send one last report, and return the exit code within a second.
+
+        Ranks that were asked to leave first have some seconds to end by themselves.
+        """
         began = self._now()
         self._scanner.stop()
         self._fence_file.stop()
@@ -672,6 +705,11 @@ class Supervisor:
         if self._gang is not None:
             self._gang.starting.stop()
         self._reclaim = self._reclaim or self._host.reclaim()
+        self._begin_stop()
+        while not self._has_stopped():
+            self._note_ended(self._host.reap())
+            self._host.pause(0.01)
+        began = self._now()
         clean = False
         while not clean and self._reclaim is not None and self._now() < began + _LEAVE_RECLAIM_SECONDS:
             clean = self._is_reclaimed(self._reclaim)

@@ -1,0 +1,70 @@
+"""What ranks make of the request to save and leave: whether they follow it, and whether anything is worth waiting for.
+Pure.
+
+Tests: tests/unit/lifecycle/test_leavers.py.
+"""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from itertools import pairwise
+from statistics import median
+
+from muster.api.gang import Evacuation, GangSpec
+from muster.protocol.messages import RankReport
+from muster.world.job import JobWorld
+from muster.world.views import LauncherView
+
+# A trainer looks for a request at the end of a step. It has this long beside the longest time that a step took.
+ANSWER_SECONDS = 30.0
+# Of ranks that follow a request the last one ends this long after the first, with the checkpoint seen complete.
+EXIT_SECONDS = 30.0
+
+
+def follow(world: JobWorld, record: GangSpec) -> bool:
+    """Whether a rank has said that it follows a request of this attempt, be it withdrawn or not."""
+    return any(0 < view.request_answered <= record.requests for view in _views(world, record))
+
+
+def have_begun_to_end(world: JobWorld, record: GangSpec) -> bool:
+    """Whether any rank of this attempt has ended by itself."""
+    return any(_ended(world, record))
+
+
+def have_ended(world: JobWorld, record: GangSpec) -> bool:
+    """Whether every rank has ended and checkpoints were listed after that, or the first ended too long ago."""
+    ages = [rank.exited_age_seconds or 0.0 for rank in _ended(world, record)]
+    if max(ages, default=0.0) >= EXIT_SECONDS:
+        return True
+    views = list(_views(world, record))
+    return len(views) == len(record.members) and not any(
+        view.lists_after_end or not view.ranks or any(rank.alive for rank in view.ranks) for view in views
+    )
+
+
+def wait_in_vain(world: JobWorld, record: GangSpec, evacuation: Evacuation, deadline: datetime) -> bool:
+    """Whether no rank answers the request, and no save that the program makes of itself can be expected in time.
+
+    Where it has not been seen how often the program saves, a save may come at any time.
+    """
+    limit = ANSWER_SECONDS + max((view.longest_wait_seconds or 0.0 for view in _views(world, record)), default=0.0)
+    if follow(world, record) or world.now < evacuation.since + timedelta(seconds=limit):
+        return False
+    expected = next_save(world)
+    return expected is not None and expected > deadline
+
+
+def next_save(world: JobWorld) -> datetime | None:
+    """Return when the program should save next of itself, by its last saves; None where it is not known."""
+    checkpoint = world.job.status.checkpoint
+    times = [save.time for save in checkpoint.saves if save.time is not None] if checkpoint is not None else []
+    gaps = [(later - earlier).total_seconds() for earlier, later in pairwise(times)]
+    return times[-1] + timedelta(seconds=median(gaps)) if gaps and checkpoint is not None else None
+
+
+def _views(world: JobWorld, record: GangSpec) -> Iterator[LauncherView]:
+    return (view for view in world.views.values() if view.attempt == record.attempt)
+
+
+def _ended(world: JobWorld, record: GangSpec) -> Iterator[RankReport]:
+    ranks = (rank for view in _views(world, record) for rank in view.ranks)
+    return (rank for rank in ranks if not rank.alive and not rank.ended_by_launcher)

@@ -1,0 +1,310 @@
+"""Ranks that are asked to save and leave: what they have trained is kept, and their end is no end of the job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from tests.unit.lifecycle.builders import Scene, a_job, at, failed, running, succeeded
+from tests.unit.lifecycle.lives import saving
+from tests.unit.lifecycle.testbed import PLAIN, OneJob, steps
+
+from muster.api.gang import Evacuation, FaultClass
+from muster.api.trainingjob import CheckpointSave, CheckpointStatus, TrainingJobStatus
+from muster.lifecycle import leavers
+from muster.lifecycle.directive import directive_for
+from muster.lifecycle.evacuation_step import EndEvacuation, NothingDue, StartAgain, next_step
+from muster.lifecycle.situation import Ending, Failing, Leaving, Training, situation_of
+from muster.protocol.messages import LEAVE
+from muster.record.evacuation import with_evacuation_begun
+from simulate.training import OnRequest
+
+Jobs = Callable[..., OneJob]
+SELDOM = 1000  # steps between the saves that the program makes of itself
+WAYS = (OnRequest.ENDS_WELL, OnRequest.ENDS_BADLY, OnRequest.WAITS)
+
+
+def trains(training: Jobs, answer: OnRequest | None, total: int = 30, **settings: Any) -> OneJob:
+    return training(script=steps(total, every=SELDOM, answers=answer), **settings)
+
+
+def suspends(job: OneJob) -> None:
+    job.edit("job", {"suspend": True})
+    job.until(lambda: job.status.state == "Suspended" and not job.pods, 30)
+    job.edit("job", {"suspend": False})
+
+
+def is_cordoned(job: OneJob) -> None:
+    job.cordon("n1")
+    job.until_go(2, 30)
+    assert job.nodes == ["n0", "n2"]
+
+
+def is_taken_away(job: OneJob) -> None:
+    job.take("n1", 120)
+    job.until_go(2, 30)
+
+
+@pytest.mark.parametrize("leaves", [suspends, is_cordoned, is_taken_away])
+@pytest.mark.parametrize("answer", WAYS)
+def test_no_step_is_lost(training: Jobs, answer: OnRequest, leaves: Callable[[OneJob], None]) -> None:
+    job = trains(training, answer)
+    leaves(job)
+    job.succeeds()
+    assert job.trainers[job.uid].made == 30
+    assert job.paid == (0, 0)
+    assert len(job.trainers[job.uid].leaves) == 1
+
+
+def test_it_is_said_what_was_saved(training: Jobs) -> None:
+    job = trains(training, OnRequest.ENDS_WELL)
+    is_cordoned(job)
+    ((_, step),) = job.trainers[job.uid].leaves
+    (incident,) = job.record.incidents
+    assert (incident.fault_class, incident.resumed_step) == (FaultClass.PLANNED, step)
+    assert incident.message == f"left n1 after checkpoint {step}, which it saved when asked"
+
+
+@pytest.mark.parametrize("writes", range(1, 13))
+@pytest.mark.parametrize("answer", WAYS)
+def test_the_operator_may_die_after_any_write(training: Jobs, answer: OnRequest, writes: int) -> None:
+    job = trains(training, answer)
+    job.operator_dies_after(writes)
+    job.edit("job", {"suspend": True})
+    job.until(lambda: job.status.state == "Suspended" and not job.pods, 60)
+    job.edit("job", {"suspend": False})
+    job.succeeds()
+    assert job.trainers[job.uid].made == 30
+
+
+@pytest.mark.parametrize("answer", WAYS)
+def test_several_reasons_at_once_are_one_save(training: Jobs, answer: OnRequest) -> None:
+    job = trains(training, answer)
+    job.cordon("n1")
+    job.until(lambda: job.record.evacuation is not None)
+    suspends(job)
+    job.succeeds()
+    assert len(job.trainers[job.uid].leaves) == 1
+    assert job.trainers[job.uid].made == 30
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["followed", "not-yet"])
+@pytest.mark.parametrize("answer", WAYS)
+def test_ranks_that_follow_a_request_that_is_withdrawn_start_again(
+    training: Jobs, answer: OnRequest, late: bool
+) -> None:
+    """Nothing calls them back, and their end with code 0 is no success."""
+    job = trains(training, answer)
+    job.cordon("n1")
+    follows = job.trainers[job.uid].attempts[1].ranks[0]
+    job.until(lambda: bool(follows.asked if late else follows.answered_request), 30)
+    job.cordon("n1", on=False)
+    job.succeeds()
+    assert job.trainers[job.uid].made == 30
+    assert job.nodes == ["n0", "n1"]
+    assert job.levels == (["Start", "R0"] if job.trainers[job.uid].leaves else ["Start"])
+
+
+def test_a_save_that_breaks_is_a_failure(training: Jobs) -> None:
+    job = trains(training, OnRequest.SAVES_HALF)
+    job.cordon("n1")
+    job.until_attempt(2, 60)
+    (incident,) = job.record.incidents
+    assert (incident.reason, incident.fault_class) == ("RankFailed", FaultClass.APPLICATION)
+
+
+def test_a_program_that_was_done_ends_at_its_next_start(training: Jobs) -> None:
+    job = trains(training, OnRequest.ENDS_WELL, total=8)
+    job.edit("job", {"suspend": True})
+    job.until(lambda: job.status.state in ("Suspended", "Succeeded"), 60)
+    job.edit("job", {"suspend": False})
+    job.succeeds()
+
+
+def test_who_does_not_answer_and_saves_seldom_is_not_waited_for(training: Jobs) -> None:
+    job = training(190, script=steps(900, every=60, seconds=1.0), **saving(40))
+    began = job.age_seconds
+    job.cordon("n1")
+    job.until_attempt(2, 300)
+    assert 30 <= job.age_seconds - began < 36
+    (incident,) = job.record.incidents
+    assert incident.message == (
+        "left n1 without a new checkpoint: the program did not answer the request to save, and saves too seldom"
+    )
+
+
+def test_who_does_not_answer_is_waited_for_where_a_save_is_due(training: Jobs) -> None:
+    job = training(190, script=steps(900, every=60, seconds=1.0), **saving(120))
+    job.cordon("n1")
+    job.until_attempt(2, 300)
+    (incident,) = job.record.incidents
+    assert incident.resumed_step is None or incident.resumed_step == 240
+    assert incident.message == "left n1 after checkpoint 240"
+
+
+@pytest.mark.parametrize("spec", [PLAIN, {"checkpoint": {}}])
+def test_who_saves_nothing_that_is_seen_is_asked_for_nothing(spec: dict[str, Any]) -> None:
+    scene = Scene(a_job(**spec)).fleet(6).gang().pods().all(running(1, step=7))
+    world = scene.world()
+    assert world.gang is not None
+    record = with_evacuation_begun(world, world.gang.spec, "NodeCordoned", ["n1"], at(400))
+    gang = world.gang.model_copy(update={"spec": record})
+    (name,) = [pod.name for pod in world.pods.values() if pod.index == 0]
+    assert directive_for(world.job, gang, name, scene.uid(0), lambda _: None).request is None
+
+
+# What follows is about single decisions.
+
+EVACUATION = Evacuation(reason="NodeCordoned", nodes=["n1"], since=at(80), deadline=at(380), after_step=6)
+
+
+def a_scene(*, cordoned: bool = True, seconds: float = 100.0, requests: int = 1, **changes: Any) -> Scene:
+    scene = Scene(a_job(), seconds=seconds).fleet(6)
+    if cordoned:
+        scene.node("n1", unschedulable=True)
+    scene.gang(requests=requests, **{"evacuation": EVACUATION, **changes}).pods()
+    return scene
+
+
+def test_the_request_is_in_the_directive() -> None:
+    scene = a_scene(requests=3).all(running(1, step=7))
+    world = scene.world()
+    (name,) = [pod.name for pod in world.pods.values() if pod.index == 0]
+    directive = directive_for(world.job, world.gang, name, scene.uid(0), lambda _: None)
+    assert (directive.request, directive.request_kind, directive.request_reason) == (3, LEAVE, "NodeCordoned")
+    assert directive.request_seconds == 300
+
+
+SAVED = [(7, "/checkpoints/7")]
+
+
+@pytest.mark.parametrize("end", [succeeded, failed])
+def test_an_end_after_the_save_is_a_leave(end: Any) -> None:
+    ended = end(1)
+    scene = a_scene().all(running(1, step=7, checkpoints=SAVED, request_answered=1, ranks=ended.ranks))
+    situation = situation_of(scene.world())
+    assert isinstance(situation, Leaving)
+    assert isinstance(situation.step, EndEvacuation)
+    assert situation.step.is_saved
+
+
+@pytest.mark.parametrize(("end", "then"), [(succeeded, Ending), (failed, Failing)])
+def test_without_a_save_it_is_what_it_looks_like(end: Any, then: type) -> None:
+    ended = end(1)
+    view = {"step": 7, "request_answered": 1, "ranks": ended.ranks, "state": "Exited"}
+    listing = a_scene().all(running(1, lists_after_end=True, **view)).world()
+    assert isinstance(situation_of(listing), Training), "its checkpoint may be seen in a moment"
+    assert isinstance(situation_of(a_scene().all(running(1, **view)).world()), then)
+    unasked = view | {"request_answered": 0}
+    assert isinstance(situation_of(a_scene().all(running(1, checkpoints=SAVED, **unasked)).world()), then)
+
+
+def test_a_rank_that_ends_is_waited_for_half_a_minute() -> None:
+    """Another one may hang in a collective."""
+    early, late = (
+        a_scene()
+        .all(running(1, step=7, request_answered=1))
+        .launcher(0, failed(1, age=age, request_answered=1))
+        .world()
+        for age in (leavers.EXIT_SECONDS - 1, leavers.EXIT_SECONDS)
+    )
+    assert isinstance(situation_of(early), Training)
+    assert isinstance(situation_of(late), Failing)
+
+
+def test_another_fault_is_not_hidden() -> None:
+    scene = a_scene().all(failed(1, request_answered=1))
+    del scene.nodes["n0"]
+    assert isinstance(situation_of(scene.world()), Failing)
+
+
+@pytest.mark.parametrize(
+    ("attempt", "requests", "answered", "follows"),
+    [(1, 1, 1, True), (1, 2, 1, True), (2, 1, 1, False), (1, 1, 2, False), (1, 0, 0, False)],
+)
+def test_only_an_answer_to_what_was_asked_counts(attempt: int, requests: int, answered: int, follows: bool) -> None:
+    """A program can write any number, whether it was asked or not."""
+    world = a_scene(attempt=attempt, requests=requests).all(failed(1, request_answered=answered)).world()
+    assert world.gang is not None
+    assert leavers.follow(world, world.gang.spec) is follows
+
+
+def test_who_follows_and_never_saves_is_stopped_at_the_deadline() -> None:
+    for seconds, stops in ((379, False), (380, True)):
+        world = a_scene(seconds=seconds).all(running(1, step=7, request_answered=1)).world()
+        assert world.gang is not None
+        assert isinstance(next_step(world, world.gang.spec), EndEvacuation) is stops
+
+
+@pytest.mark.parametrize(
+    ("seconds", "checkpoints", "expected"), [(100, SAVED, True), (100, [], None), (380, [], False)]
+)
+def test_who_follows_is_not_called_back(seconds: float, checkpoints: Any, expected: bool | None) -> None:
+    view = running(1, step=7, checkpoints=checkpoints, request_answered=1)
+    world = a_scene(cordoned=False, seconds=seconds).all(view).world()
+    assert world.gang is not None
+    assert next_step(world, world.gang.spec) == (NothingDue() if expected is None else StartAgain(expected))
+
+
+def saves_every(seconds: float, last: float) -> TrainingJobStatus:
+    times = [at(last - n * seconds) for n in range(3)][::-1]
+    saves = [CheckpointSave(step=n, time=time) for n, time in enumerate(times)]
+    return TrainingJobStatus(checkpoint=CheckpointStatus(step=2, path="/checkpoints/2", time=at(last), saves=saves))
+
+
+@pytest.mark.parametrize(
+    ("every", "now", "answered", "in_vain"),
+    [
+        (900, 110, 0, True),
+        (900, 109, 0, False),  # a step may take that long
+        (900, 110, 1, False),
+        (300, 110, 0, False),  # the next one comes at 350
+    ],
+)
+def test_a_wait_in_vain(every: float, now: float, answered: int, in_vain: bool) -> None:
+    job = a_job().model_copy(update={"status": saves_every(every, 50)})
+    scene = Scene(job, seconds=now).fleet(6).gang(requests=1, evacuation=EVACUATION).pods()
+    world = scene.all(running(1, step=7, request_answered=answered)).world()
+    assert world.gang is not None
+    assert leavers.wait_in_vain(world, world.gang.spec, EVACUATION, EVACUATION.deadline) is in_vain
+
+
+def test_a_long_step_is_waited_for() -> None:
+    job = a_job().model_copy(update={"status": saves_every(900, 50)})
+    for now, in_vain in ((169, False), (170, True)):
+        scene = Scene(job, seconds=now).fleet(6).gang(requests=1, evacuation=EVACUATION).pods()
+        world = scene.all(running(1, step=7, longest_wait_seconds=60.0)).world()
+        assert world.gang is not None
+        assert leavers.wait_in_vain(world, world.gang.spec, EVACUATION, EVACUATION.deadline) is in_vain
+
+
+def test_nothing_is_expected_of_a_program_whose_saves_are_not_known() -> None:
+    world = Scene(a_job()).fleet(6).gang().pods().world()
+    assert leavers.next_save(world) is None
+    job = a_job().model_copy(update={"status": saves_every(60, 50)})
+    assert leavers.next_save(Scene(job).fleet(6).gang().pods().world()) == at(50) + timedelta(seconds=60)
+
+
+def test_further_reasons_join_with_the_earliest_deadline() -> None:
+    world = a_scene().all(running(1, step=9)).world()
+    assert world.gang is not None
+    for reason, nodes, deadline, expected in (
+        ("NodeRemoval", ["n1", "n2"], at(200), at(200)),
+        ("Suspended", [], at(900), at(380)),
+        ("NodeCordoned", ["n0"], at(200), at(380)),
+    ):
+        record = with_evacuation_begun(world, world.gang.spec, reason, nodes, deadline)
+        assert record.requests == 1
+        joined = EVACUATION.model_copy(update={"reason": reason, "nodes": nodes, "deadline": expected})
+        assert record.evacuation == joined
+
+
+def test_after_a_deadline_that_has_passed_the_ranks_are_asked_again() -> None:
+    """The first reason had no place to go to; the job is suspended later."""
+    world = a_scene(seconds=400.0).all(running(1, step=9)).world()
+    assert world.gang is not None
+    record = with_evacuation_begun(world, world.gang.spec, "Suspended", [], at(700))
+    assert record.evacuation is not None
+    assert (record.requests, record.evacuation.since, record.evacuation.deadline) == (2, at(400), at(700))
