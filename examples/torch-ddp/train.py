@@ -113,12 +113,12 @@ class EventLog:
         os.write(self._file, (json.dumps(line) + "\n").encode())
 
 
-def report_progress(step: int, loss: float) -> None:
+def report_progress(step: int, **more: float) -> None:
     """Tell Muster that a step is done: one line in the file named by MUSTER_PROGRESS."""
     path = os.environ.get("MUSTER_PROGRESS", "")
     if path:
         with Path(path).open("a", encoding="utf-8") as progress:
-            progress.write(json.dumps({"step": step, "loss": round(loss, 6)}) + "\n")
+            progress.write(json.dumps({"step": step, **more}) + "\n")
 
 
 class Trainer:
@@ -235,18 +235,35 @@ class Trainer:
             digest.update(tensor.contiguous().numpy().tobytes())
         return digest.hexdigest()
 
-    def run(self, resume: Resume | None) -> str:
-        """Train to the last step and return the digest of the final weights."""
+    def leaves(self) -> bool:
+        """Whether Muster asks the program to save and leave; the same on every rank, although one may see it first."""
+        try:
+            request = json.loads(Path(os.environ.get("MUSTER_REQUESTS") or "-").read_text(encoding="utf-8"))
+            number = request["number"] if request["kind"] == "Leave" else 0
+        except FileNotFoundError:
+            number = 0
+        asked = self.torch.tensor(number)
+        self.torch.distributed.all_reduce(asked, self.torch.distributed.ReduceOp.MAX)
+        if asked:
+            report_progress(self.step, request=int(asked))
+        return bool(asked)
+
+    def run(self, resume: Resume | None) -> str | None:
+        """Train to the last step and return the digest of the final weights; None: the program was asked to leave."""
         config = self.config
         if resume is not None:
             self.load(resume)
             self.log.write("resumed", step=self.step, path=str(resume.path))
         while self.step < config.steps:
             loss = self.train_step()
-            report_progress(self.step, loss)
+            report_progress(self.step, loss=round(loss, 6))
             self.log.write("step", step=self.step, loss=loss)
-            if self.step % config.checkpoint_every_steps == 0 or self.step == config.steps:
+            leaves = self.leaves()
+            if self.step % config.checkpoint_every_steps == 0 or self.step == config.steps or leaves:
                 self.save()
+            if leaves and self.step < config.steps:
+                self.log.write("left", step=self.step)
+                return None
             if config.pause_seconds > 0:
                 time.sleep(config.pause_seconds)
         weights = self.weights_sha256()
@@ -284,8 +301,10 @@ def write_result(run_directory: Path, step: int, world_size: int, weights_sha256
     temporary.rename(run_directory / "result.json")
 
 
-def run_rank(config: Config, identity: Identity, resume: Resume | None, trainer_class: type[Trainer] = Trainer) -> str:
-    """Join the process group, train, and return the digest of the final weights."""
+def run_rank(
+    config: Config, identity: Identity, resume: Resume | None, trainer_class: type[Trainer] = Trainer
+) -> str | None:
+    """Join the process group, train, and return what `Trainer.run` does."""
     log = EventLog(config.run_directory, identity)
     log.write("start", pid=os.getpid(), host=socket.gethostname())
     import torch
@@ -336,7 +355,8 @@ def main(arguments: list[str]) -> int:
     config.checkpoint_directory.mkdir(parents=True, exist_ok=True)
     identity = Identity.from_environment()
     weights = run_rank(config, identity, Resume.from_environment())
-    print(f"rank {identity.rank}: {config.steps} steps done, weights {weights}", flush=True)
+    done = f"{config.steps} steps done, weights {weights}" if weights else "saved and left, as Muster has asked"
+    print(f"rank {identity.rank}: {done}", flush=True)
     return 0
 
 

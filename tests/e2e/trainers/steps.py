@@ -151,22 +151,23 @@ class Gang:
         line.send({"rank": self._rank, "attempt": attempt})
         return line
 
-    def exchange(self, step, value, is_last=False):
-        """Sum of the values of all ranks, and whether rank 0 says that it is the last; returns when all have sent
-        theirs."""
+    def exchange(self, step, value, is_last=False, asked=0):
+        """Sum of the values of all ranks, whether rank 0 says that it is the last, and the highest number of a request
+        that any of them has read; returns when all have sent theirs."""
         if self._rank != 0:
-            self._lines[0].send({"step": step, "value": value})
+            self._lines[0].send({"step": step, "value": value, "asked": asked})
             answer = self._lines[0].receive()
         else:
-            answer = {"step": step, "value": value, "is_last": is_last}
+            answer = {"step": step, "value": value, "is_last": is_last, "asked": asked}
             for line in self._lines:
                 message = line.receive()
                 if message["step"] != step:
                     raise SystemExit(f"a peer is at step {message['step']}, this rank at {step}")
                 answer["value"] += message["value"]
+                answer["asked"] = max(answer["asked"], message["asked"])
             for line in self._lines:
                 line.send(answer)
-        return answer["value"], answer["is_last"]
+        return answer["value"], answer["is_last"], answer["asked"]
 
 
 def gradient(step, rank):
@@ -304,7 +305,8 @@ def train(arguments, rank, world_size, attempt, log):
         if rank == arguments.fault_rank % world_size:
             fault(arguments, step, log)
             find_corruption(arguments, step, log)
-        total, is_last = gang.exchange(step, gradient(step, rank), step >= last_step(arguments))
+        asked = asked_to_leave() if arguments.leaves else 0
+        total, is_last, asked = gang.exchange(step, gradient(step, rank), step >= last_step(arguments), asked)
         weights = updated(weights, total)
         if (
             rank == arguments.fault_rank % world_size
@@ -313,17 +315,40 @@ def train(arguments, rank, world_size, attempt, log):
         ):
             weights = updated(weights, "a bit that flipped")
         log("step", step=step, weights=weights, began=began)
+        told = {"step": step, "request": asked} if asked else {"step": step}
         if progress:
             with pathlib.Path(progress).open("a") as stream:
-                stream.write(json.dumps({"step": step}) + "\n")
-        if rank == 0 and arguments.checkpoint_dir and (step % arguments.checkpoint_every == 0 or is_last):
+                stream.write(json.dumps(told) + "\n")
+        if rank == 0 and arguments.checkpoint_dir and (step % arguments.checkpoint_every == 0 or is_last or asked):
             saver(step, weights)
         if arguments.local_dir and step % arguments.local_every == 0:
             save(arguments.local_dir, step, weights, attempt, rank)
             keep_newest(arguments.local_dir, 2)
+        if asked and not is_last:
+            leave(arguments, step, saver, gang, log)
     saver.wait()
     gang.exchange(step + 1, 0)  # nobody leaves before the last checkpoint is published
     log("done", step=step, weights_sha256=weights)
+
+
+def asked_to_leave():
+    """The number of the request to leave that this rank can read; 0: none."""
+    try:
+        request = json.loads(pathlib.Path(os.environ.get("MUSTER_REQUESTS", "")).read_text())
+    except (FileNotFoundError, IsADirectoryError):
+        return 0
+    return request["number"] if request["kind"] == "Leave" else 0
+
+
+def leave(arguments, step, saver, gang, log):
+    """End, or wait for the end, once the checkpoint that was asked for is published."""
+    saver.wait()
+    gang.exchange(step + 1, 0)
+    log("left", step=step)
+    if arguments.leaves == "wait":
+        while True:
+            time.sleep(3600)
+    sys.exit(int(arguments.leaves))
 
 
 def last_step(arguments):
@@ -362,6 +387,9 @@ def parse():
     parser.add_argument("--hold-at", type=int, metavar="STEP", help="where an attempt waits for its fault")
     parser.add_argument("--hold-until-attempt", type=int, default=2, help="the first attempt that does not wait there")
     parser.add_argument("--forget", action="store_true", help="never load a checkpoint")
+    parser.add_argument(
+        "--leaves", choices=("0", "3", "wait"), help="when asked to: it saves, and ends with this code or waits"
+    )
     parser.add_argument("--ignore-sigterm", action="store_true")
     parser.add_argument("--orphan-loader", action="store_true")
     parser.add_argument("--orphan-writes", action="store_true", help="the same, and it goes on writing to the journal")

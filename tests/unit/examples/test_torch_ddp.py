@@ -69,10 +69,10 @@ def test_other_folders_are_left_alone(train: ModuleType, tmp_path: Path) -> None
 
 def test_progress_is_appended(train: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MUSTER_PROGRESS", str(tmp_path / "progress"))
-    train.report_progress(1, 2.5)
-    train.report_progress(2, 2.25)
+    train.report_progress(1, loss=2.5)
+    train.report_progress(2, request=3)
     lines = (tmp_path / "progress").read_text().splitlines()
-    assert [json.loads(line) for line in lines] == [{"step": 1, "loss": 2.5}, {"step": 2, "loss": 2.25}]
+    assert [json.loads(line) for line in lines] == [{"step": 1, "loss": 2.5}, {"step": 2, "request": 3}]
 
 
 def test_events_carry_attempt_rank_and_both_clocks(train: ModuleType, tmp_path: Path) -> None:
