@@ -1,0 +1,105 @@
+"""Programs that are asked to save and leave, on real nodes: not one step is lost, and an end of theirs is no end of the
+job."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.e2e.faults import finishes_right, kill_operator, reference_weights, victim_node
+
+from testbed.bed import Bed
+from testbed.jobs import Job
+from testbed.kube import wait_until
+
+SELDOM = "--checkpoint-every=100000"
+TORCH = f'exec python3 /opt/torch-ddp/train.py --run-dir="$RUN_DIR" --checkpoint-dir="$RUN_DIR/checkpoints" {SELDOM}'
+
+Submit = Callable[..., Job]
+
+
+def suspend(job: Job, on: bool) -> None:
+    spec = json.dumps({"spec": {"suspend": on}})
+    job.bed.kubectl("patch", "tj", "-n", job.namespace, job.name, "--type=merge", "-p", spec)
+
+
+def stops_and_goes_on(job: Job) -> None:
+    suspend(job, True)
+    wait_until("the suspension", lambda: job.status().get("state") == "Suspended")
+    wait_until("the pods to go", lambda: not job.pods())
+    suspend(job, False)
+
+
+def leaves_by_suspension(job: Job) -> None:
+    stops_and_goes_on(job)
+    job.wait_training_again(1)
+
+
+def leaves_by_cordon(job: Job) -> None:
+    node = victim_node(job)
+    job.bed.kubectl("cordon", node)
+    again = job.wait_training_again(1)
+    assert node not in again.nodes
+    assert again.reason == "NodeCordoned"
+    job.bed.kubectl("uncordon", node)
+
+
+def leaves_while_the_operator_dies(job: Job) -> None:
+    suspend(job, True)
+    leader = wait_until("a leader", job.bed.leader)
+    kill_operator(job.bed, leader)
+    wait_until("the suspension", lambda: job.status().get("state") == "Suspended")
+    suspend(job, False)
+    job.wait_training_again(1)
+
+
+def every_step_was_made_once(job: Job, steps: int, ranks: int) -> None:
+    made = Counter((line["rank"], line["step"]) for line in job.events("step"))
+    assert set(made) == {(rank, step) for rank in range(ranks) for step in range(1, steps + 1)}
+    assert set(made.values()) == {1}, "a step was lost and made again"
+
+
+@pytest.mark.parametrize(
+    ("ends", "leaves"),
+    [
+        ("0", leaves_by_suspension),
+        ("3", leaves_by_cordon),
+        ("wait", leaves_by_cordon),
+        ("0", leaves_while_the_operator_dies),
+    ],
+)
+def test_no_step_is_lost(submit: Submit, ends: str, leaves: Callable[[Job], None]) -> None:
+    trainer = ["--steps=150", "--step-seconds=0.1", SELDOM, f"--leaves={ends}", "--hold-at=140"]
+    job = submit("leaves", nodes=2, trainer=trainer)
+    job.wait_step(15)
+    leaves(job)
+    finishes_right(job, reference_weights(150, 2))
+    every_step_was_made_once(job, 150, 2)
+    assert len({line["step"] for line in job.events("left")}) == 1
+
+
+def test_the_example_of_pytorch_leaves(bed: Bed, submit: Submit) -> None:
+    weights = {}
+    for name in ("undisturbed", "asked"):
+        job = submit(name, nodes=2, command=["sh", "-c", f"{TORCH} --steps=60 --pause-seconds=0.2"])
+        if name == "asked":
+            torch_steps(job, 10)
+            stops_and_goes_on(job)
+        assert job.completion()["result"] == "Succeeded"
+        weights[name] = json.loads((job.folder / "result.json").read_text())["weights_sha256"]
+        made = Counter((line["rank"], line["step"]) for line in torch_lines(job) if line["event"] == "step")
+        assert len(made) == 120
+        assert set(made.values()) == {1}
+    assert weights["asked"] == weights["undisturbed"]
+
+
+def torch_lines(job: Job) -> list[dict[str, Any]]:
+    logs = (job.folder / "log").glob("*.jsonl")
+    return [json.loads(line) for log in logs for line in log.read_text().splitlines()]
+
+
+def torch_steps(job: Job, step: int) -> None:
+    wait_until(f"step {step}", lambda: any(line.get("step", 0) >= step for line in torch_lines(job)))
