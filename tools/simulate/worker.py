@@ -371,6 +371,9 @@ class SimulatedHost:
     def put_request(self, attempt: int, text: str) -> None:
         self._worker.trainer.asked(self._worker, attempt, json.loads(text)["number"] if text else 0)
 
+    def ask_by_signal(self, _ranks: Iterable[RankProcess]) -> bool:
+        return False
+
     def stop(self, ranks: Iterable[RankProcess]) -> None:
         for rank in ranks:
             rank.stop()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import signal
+import sys
 
 import pytest
 
@@ -175,3 +176,60 @@ def test_what_lies_in_the_place_of_the_file_is_not_followed(tmp_path):
     requests.write_request(str(path), "")
     assert not path.exists()
     requests.write_request(str(path), "")
+
+
+# As Megatron-LM does: a handler notes the signal, and the loop looks for it. A loader beside it has the same handler.
+MEGATRON = """
+import os, signal, sys, time
+got = []
+signal.signal(signal.SIGTERM, lambda *_: got.append(1))
+if os.fork() == 0:
+    while not got:
+        time.sleep(0.02)
+    print("the loader has got it", flush=True)
+    os._exit(0)
+print("handles", flush=True)
+while not got:
+    time.sleep(0.02)
+print("exiting program after receiving SIGTERM", flush=True)
+sys.exit(0)
+"""
+# As torchrun does: it starts a process with an environment of its own, and ends all upon the signal.
+STARTER = """
+import os, signal, subprocess, sys
+signal.signal(signal.SIGTERM, lambda *_: (print("the starter has got it", flush=True), os._exit(1)))
+environment = dict(os.environ, TORCHELASTIC_RUN_ID="none", RANK="0", LOCAL_RANK="0")
+sys.exit(subprocess.call([sys.executable, "-S", *sys.argv[-2:]], env=environment))
+"""
+
+
+@pytest.mark.parametrize("started", [False, True], ids=["directly", "by torchrun"])
+def test_ranks_that_save_upon_a_signal_get_one_and_no_others(coordinator, launch, until, tmp_path, started):
+    program, starter = tmp_path / "pretrain_gpt.py", tmp_path / "torchrun"
+    program.write_text(MEGATRON)
+    starter.write_text(f"#!{sys.executable} -S\n{STARTER}")
+    starter.chmod(0o755)
+    first = [str(starter)] if started else [sys.executable, "-S"]
+    launcher = launch(*first, str(program), "--exit-signal-handler")
+    coordinator.run(1)
+    until(lambda: "handles" in launcher.text, "the rank")
+    coordinator.run(1, **ASKED)
+    report = coordinator.wait_for(lambda r: r.state == EXITED)
+    assert (report.request_answered, report.ranks[0].exit_code) == (2, 0)
+    assert "exiting program" in launcher.text
+    assert "the loader has" not in launcher.text
+    assert "the starter has" not in launcher.text
+
+
+def test_a_rank_that_does_not_handle_the_signal_yet_is_not_ended_by_it(coordinator, launch, until, tmp_path):
+    program, ready = tmp_path / "pretrain_gpt.py", tmp_path / "ready"
+    waits = (
+        f"import os, time\nprint('imports', flush=True)\nwhile not os.path.exists({str(ready)!r}): time.sleep(0.02)\n"
+    )
+    program.write_text(waits + MEGATRON)
+    launcher = launch(sys.executable, "-S", str(program), "--exit-signal-handler")
+    coordinator.run(1, **ASKED)
+    until(lambda: "imports" in launcher.text, "the rank")
+    assert coordinator.wait_for(lambda r: r.request == 2).request_answered == 0
+    ready.touch()
+    assert coordinator.wait_for(lambda r: r.state == EXITED).request_answered == 2

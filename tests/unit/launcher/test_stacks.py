@@ -14,7 +14,7 @@ import pytest
 from tests.unit.launcher.real_launchers import read_pid
 
 from localcluster.patience import PATIENCE_SECONDS
-from muster.node.launcher import stacks
+from muster.node.launcher import stacks, trainers
 from muster.node.launcher.reclaim import Process
 from muster.node.launcher.stack_reader import StackReader
 from muster.protocol.messages import EXIT, IDLE, RUNNING, TERMINATING, Report
@@ -223,9 +223,9 @@ def test_the_stacks_of_many_ranks_fit_into_a_report() -> None:
 
 def test_a_process_whose_memory_the_kernel_holds_holds_up_no_reader(monkeypatch: pytest.MonkeyPatch) -> None:
     is_released = threading.Event()
-    monkeypatch.setattr(stacks, "_read", lambda *_: b"RANK=4" if is_released.wait(PATIENCE_SECONDS) else b"")
+    monkeypatch.setattr(trainers, "read_of", lambda *_: b"RANK=4" if is_released.wait(PATIENCE_SECONDS) else b"")
     try:
-        assert stacks._environments([Process(7, 1, 0)]) == {}
+        assert trainers._environments([Process(7, 1, 0)]) == {}
     finally:
         is_released.set()
 
@@ -274,5 +274,5 @@ def test_a_zombie_does_not_count_as_living(
     monkeypatch: pytest.MonkeyPatch, state: str, flags: int, ticks: int, is_ending: bool
 ) -> None:
     fields = [state, *"12345", str(flags), *["0"] * 12, str(ticks), "0"]
-    monkeypatch.setattr(stacks, "_read", lambda *_: f"7 (a) b) {' '.join(fields)}".encode())
+    monkeypatch.setattr(stacks, "read_of", lambda *_: f"7 (a) b) {' '.join(fields)}".encode())
     assert stacks._is_ending(Process(7, 1, 5)) is is_ending

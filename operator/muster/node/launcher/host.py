@@ -15,8 +15,10 @@ from typing import Callable, Dict, FrozenSet, List, Mapping, Optional, Sequence,
 from muster.node.launcher import requests
 from muster.node.launcher.environment import CHECKPOINT_DIRECTORY, OWN_SHARED_MEMORY, RankFiles
 from muster.node.launcher.ranks import Rank, Starting, rank_starts
-from muster.node.launcher.reclaim import MARK, Leftover, Reclaim, reap, remove_shared_memory, shared_memory
+from muster.node.launcher.reclaim import MARK, Leftover, Reclaim, reap, remove_shared_memory, send, shared_memory
 from muster.node.launcher.stacks import StackDump
+from muster.node.launcher.trainers import find_trainers, has_signal
+from muster.protocol.exit_signals import exit_signal_of
 from muster.protocol.messages import Directive
 from muster.protocol.resuming import added
 from muster.protocol.starters import starter_of_all
@@ -93,6 +95,7 @@ class Host:
     ) -> None:
         self._command = command
         self.starter = starter_of_all(command)  # the program that starts the processes that train; "" = none is known
+        self._exit_signal = exit_signal_of(command)
         self._resume_argument = resume_argument
         self._mark = "%d-%d" % (os.getpid(), time.monotonic_ns())
         self._inherited = dict(inherited, **{MARK: self._mark}, **user_name(inherited, os.getuid(), _USERS))
@@ -162,6 +165,28 @@ class Host:
             OSError: the file cannot be written or removed.
         """
         requests.write_request(RankFiles.within(self._attempt_directory(attempt), 0).requests, text)
+
+    def ask_by_signal(self, ranks: Sequence[Rank]) -> bool:
+        """Send the signal upon which these ranks save and end together, where the command says that they do.
+
+        Only to processes that train and that handle it: any other would end by it, and torchrun would end all.
+
+        Returns:
+            whether one has got it: that is enough.
+        """
+        if self._exit_signal is None:
+            return False
+        number = self._exit_signal
+        trainers, _ = find_trainers(ranks, lambda pid: has_signal(pid, "SigCgt", number))
+        asked = [
+            trainer.process
+            for trainer in trainers
+            if has_signal(trainer.process.pid, "SigCgt", number)
+            and (not self.starter or b"TORCHELASTIC_RUN_ID" in trainer.environment)
+        ]
+        for process in asked:
+            send(process, number)
+        return bool(asked)
 
     def stop(self, ranks: Sequence[Rank]) -> None:
         """Send SIGTERM to the processes that were started for these ranks, and to those of their process groups."""

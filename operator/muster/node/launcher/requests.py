@@ -14,6 +14,8 @@ from typing import Callable, NamedTuple, Optional
 
 from muster.protocol.messages import LEAVE, RUN, Directive
 
+_SIGNAL_SECONDS = 1.0  # until it is tried again: the program may not handle the signal yet
+
 
 class RankRequest(NamedTuple):
     """What ranks are asked for.
@@ -51,11 +53,28 @@ class Requests:
         self._put = put
         self._log = log
         self._error = ""
+        self._signal_at = 0.0  # when it is worth trying to send one
+        self.signalled = 0  # the number of the request that was sent as a signal to ranks that follow one; 0 = none
         self.standing: Optional[RankRequest] = None  # that the ranks can read
 
     def begin(self) -> None:
         """Nothing is asked of the ranks of another attempt."""
         self.standing = None
+        self._signal_at, self.signalled = 0.0, 0
+
+    def signal_once(self, now: float, send: Callable[[], bool]) -> None:
+        """Ask ranks to leave by a signal, too, where they take one; until one has got it, once a second.
+
+        Args:
+            now: seconds of the monotonic clock.
+            send: asks them, and returns whether one could be asked.
+        """
+        if not self.asks_to_end or self.signalled or now < self._signal_at:
+            return
+        self._signal_at = now + _SIGNAL_SECONDS
+        if send():
+            self.signalled = self.number
+            self._log("its ranks save and end upon a signal, and have got it")
 
     @property
     def number(self) -> int:

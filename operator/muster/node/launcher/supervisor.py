@@ -260,7 +260,7 @@ class Supervisor:
         gang.last_scan, gang.ended_at = self._scanner.scan_last() if well else 0, now
 
     def _answered_request(self, gang: LocalGang) -> int:
-        return max((rank.answered_request for rank in gang.ranks), default=0)
+        return max((rank.answered_request for rank in gang.ranks), default=0) or self._requests.signalled
 
     def _is_answered(self, gang: LocalGang) -> bool:
         return 0 < self._requests.number <= self._answered_request(gang)
@@ -381,6 +381,7 @@ class Supervisor:
             gang.served_fence_seconds = max(gang.served_fence_seconds, directive.fence_seconds)
             self._peers.set_neighbours(directive.peers, directive.neighbours, now)
             self._requests.follow(directive)
+            self._requests.signal_once(now, lambda: self._host.ask_by_signal(gang.ranks))
             if directive.ejected:
                 gang.ejected = True
                 if not gang.fenced:

@@ -1,0 +1,45 @@
+"""Recognise programs that save and end upon a signal, with ranks that agree on it.
+
+Sources: Megatron-LM (megatron/training/arguments.py, megatron/training/dist_signal_handler.py): with
+--exit-signal-handler any rank's signal is gathered by all at the end of each iteration; they save and exit.
+
+Tests: tests/unit/protocol/test_exit_signals.py.
+"""
+
+from __future__ import annotations
+
+import signal
+from typing import Optional, Sequence
+
+from muster.protocol.shell_words import commands, resolved
+from muster.protocol.starters import LONGEST_LINE, PYTHON, TORCHRUN, shell_line, starter_of
+
+_SWITCH, _CHOICE = "--exit-signal-handler", "--exit-signal"
+_CHOSEN = {name: int(signal.Signals[name]) for name in ("SIGTERM", "SIGINT", "SIGUSR1", "SIGUSR2")}
+
+
+def exit_signal_of(command: Sequence[str]) -> Optional[int]:
+    """Return the signal on which the ranks of a command save and end together; None: they do not, or it is not seen.
+
+    A program that torchrun starts counts, and one that Python runs directly. With another starter or a script file in
+    between it is not known which process is a rank.
+    """
+    line = shell_line(command)
+    if line is None:
+        return _signal_in(command)
+    if len(line) > LONGEST_LINE:
+        return None
+    signals = (_signal_in(words) for words in resolved(commands(line)))
+    return next((number for number in signals if number is not None), None)
+
+
+def _signal_in(words: Sequence[str]) -> Optional[int]:
+    starter = starter_of(words)
+    is_rank = not starter and any(PYTHON.match(word.rsplit("/", 1)[-1]) for word in words)
+    if _SWITCH not in words or not (is_rank or starter == TORCHRUN):
+        return None
+    for place, word in enumerate(words):
+        name, sign, value = word.partition("=")
+        if name == _CHOICE:
+            return _CHOSEN.get(value if sign else "".join(words[place + 1 : place + 2]))
+    return _CHOSEN["SIGTERM"]

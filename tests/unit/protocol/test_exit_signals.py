@@ -1,0 +1,30 @@
+"""A signal is sent only where the command itself says that all ranks save and end by it."""
+
+import signal
+
+import pytest
+
+from muster.protocol.exit_signals import exit_signal_of
+
+SWITCH = "--exit-signal-handler"
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        (["torchrun", "pretrain_gpt.py", SWITCH], signal.SIGTERM),
+        (["torchrun", "--nnodes=2", "pretrain_gpt.py", SWITCH, "--exit-signal", "SIGUSR1"], signal.SIGUSR1),
+        (["python", "-m", "torch.distributed.run", "pretrain_gpt.py", SWITCH, "--exit-signal=SIGINT"], signal.SIGINT),
+        (["python3", "pretrain_gpt.py", SWITCH], signal.SIGTERM),
+        (["bash", "-c", f"cd /m && torchrun pretrain_gpt.py {SWITCH} 2>&1"], signal.SIGTERM),
+        (["bash", "-c", f'ARGS="--save /c {SWITCH}"; torchrun pretrain_gpt.py $ARGS'], signal.SIGTERM),
+        (["torchrun", "pretrain_gpt.py"], None),
+        (["torchrun", "pretrain_gpt.py", "--exit-signal", "SIGTERM"], None),
+        (["torchrun", "pretrain_gpt.py", SWITCH, "--exit-signal", "SIGKILL"], None),
+        (["deepspeed", "pretrain_gpt.py", SWITCH], None),
+        (["bash", "-c", f"echo {SWITCH} > notes" + " " * 40_000], None),
+        (["bash", "train.sh", SWITCH], None),
+    ],
+)  # fmt: skip
+def test_the_signal_of_a_command(command: list[str], expected: int | None) -> None:
+    assert exit_signal_of(command) == expected
