@@ -4,7 +4,7 @@
 {{- $images := (index . 0).Values.images -}}
 {{- $name := index . 1 -}}
 {{- $image := index $images $name | default dict -}}
-{{- if and (eq $name "uninstall") (not $image.repository) -}}
+{{- if and (eq $name "uninstall") (not (or $image.repository $image.digest $image.tag)) -}}
 {{- $name = "operator" -}}
 {{- $image = $images.operator -}}
 {{- end -}}

@@ -107,6 +107,14 @@ MISTAKES = {
         ["images.operator.digest=abc"],
         "images.operator.digest: abc is no digest, which is sha256: and 64 hexadecimal digits",
     ),
+    "a tag of the image that removes marks, without its name": (
+        ["images.uninstall.tag=0.2.0"],
+        "images.uninstall.repository is empty: name the image, without its registry",
+    ),
+    "a digest of the image that removes marks, without its name": (
+        ["images.uninstall.digest=sha256:" + "0" * 64],
+        "images.uninstall.repository is empty: name the image, without its registry",
+    ),
     "a URL as registry": (
         ["images.registry=https://registry.example.org"],
         "images.registry: https://registry.example.org is a URL: leave the part before and with :// out",
