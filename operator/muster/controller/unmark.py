@@ -2,7 +2,8 @@
 
 A hook of the Helm chart runs it after `helm uninstall`. The operator's account and roles are gone then, so that nothing
 puts the marks back. It keeps nothing waiting: within `LIMIT_SECONDS` it ends, and prints what is left and how to remove
-that. A failure of it would look like a failure of the uninstallation, so marks that are left are none: it exits with 0.
+that. A failure of it would look like a failure of the uninstallation, so marks that are left are none: it exits with 0,
+and with 1 only where it has no connection to try with.
 """
 
 import asyncio
@@ -131,8 +132,18 @@ async def _clean(client: Client, node: MarkedNode) -> None:
             await client.patch(path, body_of_status, STRATEGIC_MERGE_PATCH)
 
 
-async def _run() -> Unmarking:
-    client = await Client.connect()
+async def run() -> Unmarking:
+    """Connect, and remove the marks.
+
+    Raises:
+        SystemExit: there is no connection; has what a person should know.
+    """
+    try:
+        client = await Client.connect()
+    except Exception as error:
+        why = " ".join(str(error).split()) or type(error).__name__
+        problem = f"it has neither the token of a service account nor a kubeconfig that can be used: {why}"
+        raise SystemExit(Unmarking(problem=problem).summary()) from error
     try:
         return await unmark(client)
     finally:
@@ -140,4 +151,4 @@ async def _run() -> Unmarking:
 
 
 if __name__ == "__main__":
-    print(asyncio.run(_run()).summary(), flush=True)
+    print(asyncio.run(run()).summary(), flush=True)

@@ -4,6 +4,7 @@ import asyncio
 import copy
 import itertools
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -125,3 +126,18 @@ def test_what_is_left_is_named_with_the_reason_and_the_commands() -> None:
     text = Unmarking(marked={f"n{number}" for number in range(7)}, problem="may not patch nodes").summary()
     assert text.startswith("Muster's marks are still on 7 nodes (may not patch nodes): n0, n1, n2, n3, n4 and 2 more.")
     assert all(command in text for command in REMOVING_COMMANDS)
+
+
+@pytest.mark.parametrize("kubeconfig", [None, "contexts: [", "kind: Config"])
+async def test_without_a_connection_it_ends_with_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kubeconfig: str | None
+) -> None:
+    config = tmp_path / "config"
+    if kubeconfig is not None:
+        config.write_text(kubeconfig)
+    monkeypatch.setenv("KUBECONFIG", str(config))
+    with pytest.raises(SystemExit) as ended:
+        await module.run()
+    first, *others = str(ended.value).splitlines()
+    assert "is not known (it has neither the token of a service account nor a kubeconfig that can be used: " in first
+    assert others[1:] == list(REMOVING_COMMANDS)
