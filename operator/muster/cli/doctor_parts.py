@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from muster import __version__
 from muster.answers.clock import ERROR
 from muster.answers.jobsonnodes import jobs_on_nodes
 from muster.answers.markednodes import REMOVING_COMMANDS, read_node
@@ -52,6 +53,7 @@ from muster.world.resources import amount
 
 RELEASE = re.compile(r"v?(?P<version>(?P<major>\d+)\.(?P<minor>\d+)\.\d+.*)")
 """The tag of a release; other tags, such as digests of the content, always differ between images."""
+NAME_THE_TAG = "to have versions compared, name the tag of the release beside the digest: IMAGE:VERSION@DIGEST"
 NO_REGISTRY = "muster.invalid/"
 # The operator's variable with the namespace of each DaemonSet that is part of the installation, and its name.
 DAEMONS = {"agent": ("MUSTER_AGENT_NAMESPACE", "muster-agent"), "checker": ("MUSTER_CHECKER_NAMESPACE", "muster-check")}
@@ -133,13 +135,31 @@ async def check_images(cluster: ClusterReader) -> list[DoctorRow]:
         text = f"no registry is set for the image of: {', '.join(unset)}"
         rows.append(wrong("images", text, _registry_remedy(profile)))
     tags = {part: tag for part, image in images.items() if (tag := tag_of(image))}
-    text = f"tags: {', '.join(f'{part} {tag}' for part, tag in tags.items()) or 'none, named by digest'}"
+    text = f"tags: {', '.join(f'{part} {tag}' for part, tag in tags.items()) or 'none'}"
+    untagged = [part for part, image in images.items() if image and part not in tags]
+    text += f"; without a tag, and not compared: {', '.join(untagged)}" if untagged else ""
     releases = [release for tag in tags.values() if (release := RELEASE.fullmatch(tag))]
     one_version = f"have all of one version: {apply_again(profile)}"
     if _too_far_apart(releases):
         rows.append(wrong("images", f"the versions are more than one minor version apart; {text}", one_version))
     several = len({release["version"] for release in releases}) > 1
-    return rows or passed("images", text, f"not urgent, they work together: {one_version}" if several else "")
+    remedies = [f"not urgent, they work together: {one_version}"] if several else []
+    remedies += [f"not urgent: {NAME_THE_TAG}"] if untagged else []
+    return rows or passed("images", text, "; ".join(remedies))
+
+
+async def check_command(cluster: ClusterReader) -> list[DoctorRow]:
+    """Check whether this command and the operator are of versions that work together."""
+    tag = tag_of(container_of(await deployment(cluster))["image"])
+    own, operator = RELEASE.fullmatch(__version__), RELEASE.fullmatch(tag)
+    if own is None or operator is None:
+        text = f"this command is {__version__}; the operator's image does not name its version"
+        return passed("command", text, "" if tag else f"not urgent: {NAME_THE_TAG}")
+    text = f"this command is {__version__}, and the operator {operator['version']}"
+    if _too_far_apart([own, operator]):
+        remedy = "install the command of the operator's version (docs/cli.md), or upgrade Muster (docs/install.md)"
+        return [wrong("command", f"{text}: they are more than one minor version apart", remedy)]
+    return passed("command", f"{text}: they work together")
 
 
 def _registry_remedy(profile: InstallationProfile) -> str:
@@ -523,6 +543,7 @@ CHECKS: Mapping[str, Check] = {
     "operator": check_operator,
     "size": check_size,
     "images": check_images,
+    "command": check_command,
     "pods": check_pods,
     "leader": check_leader,
     "clock": check_clock,

@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 from tests.unit.manifests.builders import objects_of
 
+from muster import __version__
 from muster.api.base import rfc3339
 from muster.cli.doctor_rows import ClusterReader, DoctorRow, UnreadableError
 from muster.kube import paths
@@ -82,7 +83,7 @@ def install(api: Any) -> None:
     api.is_at(NOW)
     api.put("/version", {"gitVersion": "v1.36.3", "major": "1", "minor": "36"})
     api.put(REVIEWS, {"status": {"allowed": True}})
-    with_images(api, "0.1.0", "0.1.0")
+    with_images(api, __version__, __version__)
     api.bodies[DEPLOYMENT]["status"] = {"availableReplicas": 2}
     api.bodies[DAEMON]["status"] = {"numberReady": 2, "desiredNumberScheduled": 2}
     renewed_at(api, NOW - timedelta(seconds=1), NOW - timedelta(seconds=1))

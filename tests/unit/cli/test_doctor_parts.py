@@ -36,8 +36,10 @@ from tests.unit.cli.installing import (
 
 from muster.api.base import rfc3339
 from muster.api.sizes import DEFAULT_NODES, SIZES
+from muster.cli import doctor_parts
 from muster.cli.doctor_parts import (
     check_clock,
+    check_command,
     check_daemons,
     check_images,
     check_leader,
@@ -54,6 +56,8 @@ from muster.cli.doctor_parts import (
     tag_of,
 )
 from muster.kube.client import Answers
+
+BY_DIGEST = f"@sha256:{'0' * 64}"
 
 
 @pytest.fixture
@@ -135,13 +139,61 @@ def test_tags_that_are_of_no_release_may_differ(installed: Any) -> None:
 
 
 def test_a_digest_beside_a_tag_is_no_part_of_it(installed: Any) -> None:
-    digest = f"@sha256:{'0' * 64}"
-    with_images(installed, f"0.2.0-rc1{digest}", f"0.2.0-rc1{digest}")
+    with_images(installed, f"0.2.0-rc1{BY_DIGEST}", f"0.2.0-rc1{BY_DIGEST}")
     found = "tags: operator 0.2.0-rc1, launcher 0.2.0-rc1, agent 0.2.0-rc1"
     assert rows_of(installed, check_images) == [("Ok", found, "")]
 
 
+@pytest.mark.parametrize(
+    ("operator", "agent", "expected"),
+    [
+        ("0.2.0", BY_DIGEST, "tags: operator 0.2.0, launcher 0.2.0; without a tag, and not compared: agent"),
+        (BY_DIGEST, BY_DIGEST, "tags: none; without a tag, and not compared: operator, launcher, agent"),
+    ],
+)
+def test_images_by_digest_alone_are_named(installed: Any, operator: str, agent: str, expected: str) -> None:
+    with_images(installed, operator, agent)
+    ((state, finding, remedy),) = rows_of(installed, check_images)
+    assert (state, finding) == ("Ok", expected)
+    assert remedy.endswith("beside the digest: IMAGE:VERSION@DIGEST")
+
+
+@pytest.mark.parametrize(("own", "operator"), [("0.3.0", "0.1.4"), ("0.1.0", "v0.3.0-rc1"), ("1.0.0", "0.9.0")])
+def test_a_command_of_another_version_is_wrong(
+    installed: Any, monkeypatch: pytest.MonkeyPatch, own: str, operator: str
+) -> None:
+    monkeypatch.setattr(doctor_parts, "__version__", own)
+    with_images(installed, operator, operator)
+    finding, remedy = only_wrong(installed, check_command)
+    assert finding == (
+        f"this command is {own}, and the operator {operator.lstrip('v')}: they are more than one minor version apart"
+    )
+    assert remedy.startswith("install the command of the operator's version")
+
+
+@pytest.mark.parametrize("operator", ["0.1.4", "0.2.0-rc1", "0.3.0"])
+def test_a_command_works_with_an_operator_that_is_a_minor_version_apart(
+    installed: Any, monkeypatch: pytest.MonkeyPatch, operator: str
+) -> None:
+    monkeypatch.setattr(doctor_parts, "__version__", "0.2.1")
+    with_images(installed, operator, operator)
+    finding = f"this command is 0.2.1, and the operator {operator}: they work together"
+    assert rows_of(installed, check_command) == [("Ok", finding, "")]
+
+
+@pytest.mark.parametrize(("tag", "has_remedy"), [("3f9a1c", False), (BY_DIGEST, True)])
+def test_an_operator_whose_version_is_unknown_is_said(
+    installed: Any, monkeypatch: pytest.MonkeyPatch, tag: str, has_remedy: bool
+) -> None:
+    monkeypatch.setattr(doctor_parts, "__version__", "0.2.1")
+    with_images(installed, tag, "0.2.0")
+    ((state, finding, remedy),) = rows_of(installed, check_command)
+    assert (state, finding) == ("Ok", "this command is 0.2.1; the operator's image does not name its version")
+    assert bool(remedy) == has_remedy
+
+
 def test_the_checkers_image_counts_too(installed: Any) -> None:
+    with_images(installed, "0.1.0", "0.1.0")
     daemon = "/apis/apps/v1/namespaces/muster-check/daemonsets/muster-check"
     set_variable(installed, "MUSTER_CHECKER_NAMESPACE", "muster-check")
     container = {"name": "checker", "image": "registry.example.org/burn-in:0.3.0"}
