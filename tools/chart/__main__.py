@@ -18,23 +18,25 @@ from chart import emit, values
 from chart.merge import Key, in_order, key_of, merged_documents, resolved
 from chart.variants import MANIFESTS, PROFILES, ChartError, Document, Variant, definitions, documents, variants
 from imagebuild.archive import tarball
+from release.checks import ReleaseError, require_semantic
 
 SOURCES = MANIFESTS / "chart"
 Files = dict[str, bytes]
 
 
-def main() -> int:
+def main(arguments: list[str] | None = None) -> int:
     """Write both charts; returns the exit code."""
     parser = argparse.ArgumentParser(prog="chart", description="Make the Helm charts.")
     parser.add_argument("--version", required=True, help="of the release, e.g. 0.2.0")
     parser.add_argument("--images", required=True, type=Path, help="JSON: registry/repository@sha256:... by name")
     parser.add_argument("--out", required=True, type=Path, help="folder of the archives")
-    asked = parser.parse_args()
+    asked = parser.parse_args(arguments)
     try:
+        require_semantic(asked.version)
         for name, files in charts(asked.version, read_images(asked.images)).items():
             asked.out.mkdir(parents=True, exist_ok=True)
             (asked.out / f"{name}-{asked.version}.tgz").write_bytes(packed(name, files))
-    except (ChartError, OSError) as error:
+    except (ChartError, ReleaseError, OSError) as error:
         print(f"chart: {error}", file=sys.stderr)
         return 1
     return 0

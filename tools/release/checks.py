@@ -22,10 +22,15 @@ class ReleaseError(Exception):
     """The release cannot be made; the message says what to do."""
 
 
+def require_semantic(version: str) -> None:
+    """Raise unless this is a semantic version."""
+    if not _SEMVER.fullmatch(version):
+        raise ReleaseError(f"version {version!r}: give a semantic version without a leading v, as 1.2.3 or 1.2.3-rc1")
+
+
 def require_version(version: str, own: str = __version__) -> None:
     """Raise unless this is a semantic version, and the one of the tree."""
-    if not _SEMVER.fullmatch(version):
-        raise ReleaseError(f"VERSION={version}: give a semantic version without a leading v, as 1.2.3 or 1.2.3-rc1")
+    require_semantic(version)
     if version != own:
         raise ReleaseError(
             f"VERSION={version}, and this tree is {own}: set __version__ in operator/muster/__init__.py, run "

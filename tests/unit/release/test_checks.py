@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from chart import __main__ as chart
 from muster import __version__
 from release import __main__ as release
 from release.checks import (
@@ -16,6 +17,7 @@ from release.checks import (
     require_registry,
     require_version,
 )
+from skew import __main__ as skew
 
 CHANGELOG = """# Changelog
 
@@ -42,6 +44,20 @@ def test_semantic_versions_are_taken(version: str) -> None:
 def test_another_form_is_refused(version: str) -> None:
     with pytest.raises(ReleaseError, match="give a semantic version without a leading v"):
         require_version(version, version)
+
+
+def test_every_tool_that_takes_a_version_refuses_another_form(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    remedy = "version 'v1.0': give a semantic version without a leading v"
+    out = tmp_path / "out"
+    assert chart.main(["--version", "v1.0", "--images", str(tmp_path / "images.json"), "--out", str(out)]) == 1
+    assert remedy in capsys.readouterr().err
+    assert not out.exists()
+    with pytest.raises(SystemExit, match=remedy):
+        skew.main(["v1.0", "HEAD"])
+    assert release.main(["--version", "v1.0"]) == 1
+    assert remedy in capsys.readouterr().err
 
 
 def test_the_version_is_the_one_of_the_tree() -> None:
