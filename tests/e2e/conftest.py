@@ -112,7 +112,7 @@ def submitter(bed: Bed, namespace: str, jobs: list[Job]) -> Iterator[Callable[..
 
 @pytest.fixture(autouse=True)
 def whole_cluster(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Each test begins and ends with four Ready, uncordoned nodes and two operators."""
+    """Each test begins and ends with Ready, uncordoned nodes and two operators."""
     if "bed" not in request.fixturenames:
         yield
         return

@@ -22,7 +22,7 @@ def forget(bed: Bed) -> None:
     bed.faults.repair()
     wait_until("agents that see nothing", lambda: not any(seen(h, "evidence") for h in healths(bed).values()))
     bed.kubectl("delete", "nodehealths", "--all", "--wait=true")
-    wait_until("four nodes that are well", lambda: [*map(is_new_and_well, healths(bed).values())] == [True] * 4)
+    wait_until("all nodes to be well", lambda: are_new_and_well(bed))
     wait_until("no taint", lambda: not tainted(bed))
 
 
@@ -35,6 +35,12 @@ def healths(bed: Bed) -> dict[str, dict[str, Any]]:
 def seen(health: dict[str, Any], field: str) -> set[str]:
     """What stands against the node: that a GPU has been reset is no more than a fact of this boot."""
     return {item.get("kind") or item["reason"] for item in health.get(field) or ()} - {"GpuReset"}
+
+
+def are_new_and_well(bed: Bed) -> bool:
+    """Whether each node of the cluster has a new record, in which it is well, and no other node has one."""
+    well = {name: is_new_and_well(health) for name, health in healths(bed).items()}
+    return well == dict.fromkeys(bed.cluster.node_names, True)
 
 
 def is_new_and_well(health: dict[str, Any]) -> bool:
