@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from muster.api.installation import name_component
+
 
 class Topic(StrEnum):
     """The chapters of the table: where a reader meets the reason."""
@@ -1545,7 +1547,7 @@ REASONS: tuple[Reason, ...] = (
         "Run `kubectl taint node NODE muster.dev/unhealthy-`, or add the component again.",
         "Node n0 no longer needs Muster's taint muster.dev/unhealthy, but Muster may not remove it (403). The taint "
         "keeps new pods away. Run `kubectl taint node n0 muster.dev/unhealthy-`, or add "
-        "manifests/components/node-taint to the overlay.",
+        f"{name_component('node-taint')}.",
     ),
     # Repairs of nodes.
     Reason(
@@ -1688,10 +1690,9 @@ REASONS: tuple[Reason, ...] = (
         "`enforcement` of `spec.health`, or of a pool's `health`, asks for the taint, and the API server does not let "
         "Muster patch Nodes.",
         "Muster tries again every five minutes. Its own jobs avoid unhealthy nodes without the taint.",
-        "Add `manifests/components/node-taint` to your overlay, or set `enforcement: Jobs`.",
+        f"Add {name_component('node-taint')}, or set `enforcement: Jobs`.",
         "Muster may not write the taint muster.dev/unhealthy on Nodes (403). Its own jobs avoid unhealthy nodes "
-        "without the taint. Add manifests/components/node-taint to the overlay, or set spec.health.enforcement to "
-        "Jobs.",
+        f"without the taint. Add {name_component('node-taint')}, or set spec.health.enforcement to Jobs.",
     ),
     Reason(
         "NodeConditionRefused",
@@ -1699,9 +1700,9 @@ REASONS: tuple[Reason, ...] = (
         POLICY_EVENT,
         "`spec.health.nodeCondition` is on, and the API server does not let Muster write the status of Nodes.",
         "Muster tries again every five minutes. The exclusion of nodes never waits for it.",
-        "Add `manifests/components/node-condition` to your overlay, or switch the field off.",
+        f"Add {name_component('node-condition')}, or switch the field off.",
         "Muster may not write the condition MusterHealthy on Nodes (403). Everything else works without it. Add "
-        "manifests/components/node-condition to the overlay, or set spec.health.nodeCondition to false.",
+        f"{name_component('node-condition')}, or set spec.health.nodeCondition to false.",
     ),
     Reason(
         "NodeConditionLeft",
@@ -1710,9 +1711,9 @@ REASONS: tuple[Reason, ...] = (
         "`spec.health.nodeCondition` is off, or the installation's profile leaves it out. Nodes have the condition "
         "from before, and the API server does not let Muster remove it.",
         "The condition stays as it was. Muster tries again every five minutes.",
-        "Add `manifests/components/node-condition` to your overlay until the condition is gone.",
+        f"Add {name_component('node-condition')} until the condition is gone.",
         "Nodes still have the condition MusterHealthy, which Muster does not update any more and may not remove (403). "
-        "Add manifests/components/node-condition to the overlay until it is gone.",
+        f"Add {name_component('node-condition')} until it is gone.",
     ),
     Reason(
         "PartNotInstalled",

@@ -19,6 +19,7 @@ from muster.answers.training import still_since
 from muster.api.base import ApiModel, Time
 from muster.api.gang import FaultClass
 from muster.api.goodput import PRODUCTIVE, Bucket, Fingerprint, Goodput
+from muster.api.installation import name_component
 from muster.api.trainingjob import Incident, TrainingJob
 from muster.goodput.efficiency import Efficiency, cost_per_checkpoint, cost_per_million, job_efficiency, speed
 from muster.goodput.energy import MeteredEnergy, energy, energy_of_nodes, why_no_energy
@@ -50,7 +51,7 @@ NO_COUNTERS = (
 )
 NO_DIRECTORY = "without spec.checkpoint.directory Muster sees no checkpoints"
 NO_SAMPLES = (
-    "Prometheus has no sample of the power of this job's nodes: the rules of manifests/components/monitoring have to "
+    f"Prometheus has no sample of the power of this job's nodes: the rules of {name_component('monitoring')} have to "
     "be loaded, and Muster and the DCGM exporter (or Muster's agent) scraped, while the job runs"
 )
 

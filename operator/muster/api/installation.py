@@ -106,6 +106,15 @@ class InstallationProfile(StrEnum):
 
 POLICY_COMMAND = "kubectl create -f manifests/fleetpolicy.yaml (in a release: -f fleetpolicy.yaml)"
 """The command that creates the FleetPolicy of a new installation, from the repository and from a release."""
+# The value of the chart and the file of a release that have what a component adds; "": no file has it.
+_ELSEWHERE = {
+    "cert-manager": ("certManager.enabled", ""),
+    "checkers": ("checkers.enabled", "install-jobs.yaml"),
+    "jobs": ("profile: jobs", "install.yaml"),
+    "monitoring": ("monitoring.enabled", ""),
+    "node-condition": ("nodeMarks.enabled", "install-jobs.yaml"),
+    "node-taint": ("nodeMarks.enabled", "install-jobs.yaml"),
+}
 # The first profile that needs each kind.
 _NEEDED_FROM = {
     "fleetpolicies": InstallationProfile.OBSERVE,
@@ -115,6 +124,13 @@ _NEEDED_FROM = {
     "gangs": InstallationProfile.JOBS,
     "endedjobs": InstallationProfile.JOBS,
 }
+
+
+def name_component(name: str) -> str:
+    """Name a component as the repository, the chart and a release have it."""
+    value, file = _ELSEWHERE[name]
+    in_release = f"; in a release: {file}" if file else ""
+    return f"manifests/components/{name} (in the chart: {value}{in_release})"
 
 
 def _observed(pool: NodePool) -> NodePool:

@@ -14,7 +14,7 @@ from muster import __version__
 from muster.answers.text_parts import count
 from muster.api.base import GROUP, VERSION
 from muster.api.fleetpolicy import Enforcement, FleetPolicySpec
-from muster.api.installation import InstallationProfile
+from muster.api.installation import InstallationProfile, name_component
 from muster.api.labels import LabelSelector
 from muster.api.namespaces import CHECKERS, SYSTEM
 from muster.api.rights import GRANTS, Grant, GrantedRight, granted, is_path, role_kind
@@ -164,8 +164,8 @@ def _asked_folders(policy: FleetPolicySpec) -> Iterator[str]:
 
 def _grant_again(profile: InstallationProfile, grants: Iterable[Grant]) -> str:
     """Return what to do where something of these grants is missing: an overlay may lack the components among them."""
-    components = [f"manifests/{grant.folder}" for grant in grants if grant.condition]
-    return apply_again(profile) + (f", with {' and '.join(components)} (docs/install.md)" if components else "")
+    components = [name_component(grant.folder.removeprefix("components/")) for grant in grants if grant.condition]
+    return apply_again(profile) + (f", with {' and '.join(components)}: docs/install.md" if components else "")
 
 
 async def check_operator_rights(cluster: ClusterReader) -> list[DoctorRow]:

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 
 import structlog
 
+from muster.api.installation import name_component
 from muster.controller.cluster import Cluster
 from muster.controller.pace import Pace
 from muster.controller.policyevents import record_policy_event
@@ -164,13 +165,13 @@ class NodeMarks:
         reason, text = (
             "NodeConditionRefused",
             "Muster may not write the condition MusterHealthy on Nodes (403). Everything else works without it. Add "
-            "manifests/components/node-condition to the overlay, or set spec.health.nodeCondition to false.",
+            f"{name_component('node-condition')}, or set spec.health.nodeCondition to false.",
         )
         if not self._cluster.policy().health.node_condition:
             reason, text = (
                 "NodeConditionLeft",
                 "Nodes still have the condition MusterHealthy, which Muster does not update any more and may not "
-                "remove (403). Add manifests/components/node-condition to the overlay until it is gone.",
+                f"remove (403). Add {name_component('node-condition')} until it is gone.",
             )
         log.error("condition refused", error=str(error), message=text)
         record_policy_event(self._cluster, self._events, WARNING, reason, text)

@@ -19,6 +19,7 @@ import structlog
 from prometheus_client import Histogram
 
 from muster.api.base import API_VERSION
+from muster.api.installation import name_component
 from muster.api.nodehealth import NodeHealth, NodeHealthStatus
 from muster.controller.cluster import Cluster
 from muster.controller.nodereports import NodeReports
@@ -359,7 +360,7 @@ class NodePerformer:
             error,
             "NodeTaintRefused",
             "Muster may not write the taint muster.dev/unhealthy on Nodes (403). Its own jobs avoid unhealthy nodes "
-            f"without the taint. Add manifests/components/node-taint to the overlay, or set {asked_by} to Jobs.",
+            f"without the taint. Add {name_component('node-taint')}, or set {asked_by} to Jobs.",
         )
 
     def _removal_refused(self, name: str, error: ApiError) -> None:
@@ -373,8 +374,7 @@ class NodePerformer:
         self._refusals.remaining.add(name)
         text = (
             f"Node {name} no longer needs Muster's taint {TAINT_KEY}, but Muster may not remove it (403). The taint "
-            f"keeps new pods away. Run `kubectl taint node {name} {TAINT_KEY}-`, or add "
-            "manifests/components/node-taint to the overlay."
+            f"keeps new pods away. Run `kubectl taint node {name} {TAINT_KEY}-`, or add {name_component('node-taint')}."
         )
         self._events.record(Regarding("v1", "Node", name, name), WARNING, "NodeTaintLeft", text)
         self._report_policy("taint left", name, error, "NodeTaintLeft", text)

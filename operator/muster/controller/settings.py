@@ -81,15 +81,16 @@ class Settings:
         image = environment.get("MUSTER_LAUNCHER_IMAGE", "")
         if profile.has_jobs and not image:
             raise SystemExit(
-                f"MUSTER_LAUNCHER_IMAGE is not set, and with MUSTER_PROFILE={profile} Muster runs TrainingJobs: apply "
-                "manifests/overlays/default, or add components/jobs to your overlay, after components/health and "
-                "components/burn-in: they set the profile, the image and the roles."
+                f"MUSTER_LAUNCHER_IMAGE is not set, and with MUSTER_PROFILE={profile} Muster runs TrainingJobs: run "
+                f"{profile.overlay_command}, set profile to jobs in the chart, or add components/jobs to your overlay, "
+                "after components/health and components/burn-in: they set the profile, the image and the roles."
             )
         checkers = environment.get("MUSTER_CHECKER_NAMESPACE", "") if profile.has_tests else ""
         if profile.has_tests and not profile.has_jobs and not checkers:
             raise SystemExit(
-                f"MUSTER_CHECKER_NAMESPACE is not set, and with MUSTER_PROFILE={profile} checkers test nodes: apply "
-                "manifests/overlays/burn-in, add components/checkers to your overlay, or set MUSTER_PROFILE=health."
+                f"MUSTER_CHECKER_NAMESPACE is not set, and with MUSTER_PROFILE={profile} checkers test nodes: run "
+                f"{profile.overlay_command}, set checkers.enabled in the chart, add components/checkers to your "
+                "overlay, or set MUSTER_PROFILE=health."
             )
         pod_name = environment.get("POD_NAME", "")
         name = f"{COORDINATOR_SERVICE}.{namespace}.svc"

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from muster.api.installation import name_component
 from muster.coordinator.auth import Caller
 from muster.coordinator.checkers import CheckerHub
 from muster.coordinator.hub import Hub, Membership
@@ -109,7 +110,7 @@ def checker_endpoint(hub: CheckerHub, namespace: str, is_node: Callable[[str], b
         if not namespace:
             return (
                 f"pod {caller.namespace}/{caller.pod_name} is no checker: this operator trusts none. Install them with "
-                "components/checkers, which sets MUSTER_CHECKER_NAMESPACE of the operator"
+                f"{name_component('checkers')}, which sets MUSTER_CHECKER_NAMESPACE of the operator"
             )
         return (
             f"pod {caller.namespace}/{caller.pod_name} is no checker: it runs as service account "

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from muster.api.fleetpolicy import FleetPolicySpec
-from muster.api.installation import POLICY_COMMAND
+from muster.api.installation import POLICY_COMMAND, name_component
 from muster.api.labels import LabelOperator, LabelRequirement, LabelSelector
 from muster.world.queuedecision import NotPlaced
 
@@ -58,8 +58,8 @@ def refusal(policy: FleetPolicySpec, namespace: str, labels: Mapping[str, str] |
         return NotEnabled(
             NOT_ENABLED,
             f"Muster has not read the labels of namespace {namespace} yet",
-            remedy="wait; if that stays so, an administrator applies manifests/components/jobs/rights.yaml again, with "
-            "the right to list and watch namespaces",
+            remedy=f"wait; if that stays so, an administrator applies {name_component('jobs')} again, with the "
+            "right to list and watch namespaces",
             is_known=False,
         )
     text = f"namespace {namespace} is not enabled for training"

@@ -21,7 +21,7 @@ from tests.unit.cli.installing import (
 )
 
 from muster import __version__
-from muster.api.installation import InstallationProfile
+from muster.api.installation import InstallationProfile, name_component
 from muster.api.rights import RoleRule, granted, is_path
 from muster.cli.doctor_cluster import (
     AGENT_RIGHTS,
@@ -303,7 +303,7 @@ def test_what_the_policy_asks_for_needs_its_role_and_rights(
     finding, remedy = only_wrong(installed, check_operator_rights)
     assert "may not write the " in finding
     for text in (remedy, *(it for *_, it in rows)):
-        assert f"your own overlay, or the chart, with manifests/components/{mark} (docs/install.md)" in text
+        assert f"your own overlay, or the chart, with {name_component(mark)}: docs/install.md" in text
     set_variable(installed, "MUSTER_PROFILE", "observe")
     assert [state for state, *_ in rows_of(installed, check_operator_rights)] == ["Ok"]
 

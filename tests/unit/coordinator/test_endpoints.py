@@ -98,7 +98,7 @@ def test_no_pod_is_a_checker_where_none_are_installed(namespace: str) -> None:
     desk = endpoints.checker_endpoint(CheckerHub(), "", lambda _: True)
     caller = Caller(namespace, "c1", "u1", "node", "n1", "muster-check")
     assert not desk.is_known(caller)
-    assert "Install them with components/checkers" in desk.refusal_message(caller)
+    assert "Install them with manifests/components/checkers (in the chart: checkers" in desk.refusal_message(caller)
 
 
 async def test_a_checker_of_a_node_that_nobody_knows_is_told_to_ask_again(door: Checks) -> None:

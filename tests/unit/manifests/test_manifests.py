@@ -315,14 +315,19 @@ def test_a_profile_needs_what_it_does() -> None:
     def settings(**more: str) -> Settings:
         return Settings.from_environment({f"MUSTER_{name}": value for name, value in more.items()})
 
-    with pytest.raises(SystemExit, match="=jobs Muster runs TrainingJobs: apply manifests/overlays/default, or add "):
+    remedy = (
+        r"kubectl apply -k manifests/overlays/default \(in a release: -f install.yaml\), set profile to jobs in the"
+    )
+    with pytest.raises(SystemExit, match=f"=jobs Muster runs TrainingJobs: run {remedy} chart, or add components/jobs"):
         settings()
     assert settings(LAUNCHER_IMAGE="it").profile is InstallationProfile.JOBS
     for profile in ("observe", "health"):
         made = settings(PROFILE=profile, CHECKER_NAMESPACE=CHECKER)
         assert (made.profile, made.checker_namespace) == (profile, ""), "no checker is trusted"
     assert settings(PROFILE="burn-in", CHECKER_NAMESPACE=CHECKER).checker_namespace == CHECKER
-    with pytest.raises(SystemExit, match="=burn-in checkers test nodes: apply manifests/overlays/burn-in, add"):
+    with pytest.raises(
+        SystemExit, match=r"test nodes: run .*-f install-burn-in.yaml\), set checkers.enabled in the ch"
+    ):
         settings(PROFILE="burn-in")
     with pytest.raises(
         SystemExit, match="MUSTER_PROFILE='all' is not known: give jobs or burn-in or health or observe"
