@@ -32,6 +32,7 @@ from release.checks import (
 )
 from release.images import NO_REGISTRY, SHIPPED, ReleasedImage, mirror_list, write_archive
 from release.packages import write_packages
+from release.pages import write_pages
 from release.rendering import write_manifests
 from supply import SupplyError, debian, sbom, sources
 from supply.contents import read_image
@@ -81,6 +82,7 @@ def fill(folder: Path, version: str, registry: str, notes: str, commit: str, *, 
         write_charts(folder, version, images)
     write_packages(ROOT, folder, version, commit_seconds)
     write_contents(folder, version, commit_seconds, with_sources=with_sources)
+    write_pages(ROOT, folder)
     (folder / "CHANGELOG.md").write_text(notes)
     shutil.copyfile(ROOT / "LICENSE", folder / "LICENSE")
     (folder / "SHA256SUMS").write_text(checksums(folder))

@@ -124,7 +124,10 @@ def options(
         typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version of the command."),
     ] = False,
 ) -> None:
-    """What Muster knows of training jobs and of the fleet. The options may stand before or after the command."""
+    """What Muster knows of training jobs and of the fleet. The options may stand before or after the command.
+
+    Pages that messages name as docs/... are in the folder of the release, and in the repository.
+    """
     context.obj = Options(kubeconfig, kube_context, namespace, output)
 
 
