@@ -70,6 +70,7 @@ def _muster(version: str, images: Mapping[str, str]) -> Files:
     templates = _templates(by_variant, documents)
     files = _sources("muster", version)
     found = values.defaults([each for some in by_variant.values() for each in some], images)
+    found["version"] = version
     files["values.yaml"] = values.filled(files["values.yaml"].decode(), found).encode()
     # The hook's documents are among the templates.
     del files["uninstall.yaml"]

@@ -76,6 +76,11 @@ def test_a_life_by_helm(
     wait_until(lambda: len(cluster.operator_pods()) == 2, "two replicas again")
     assert cluster.get("fleetpolicy", "default")["spec"]["queueing"]["defaultLimit"] == 7
 
+    later = str(archive(tmp_path, "later", charts("0.2.1", IMAGES)["muster"]))
+    refused = helm("upgrade", "muster", later, SYSTEM, "--reuse-values")
+    assert "upgrade with --reset-then-reuse-values, not --reuse-values" in refused.stderr
+    done(helm("upgrade", "muster", later, SYSTEM, "--reset-then-reuse-values", "--dry-run=server"))
+
     # As docs/helm.md has it.
     cluster.kubectl("set", "env", "deployment/muster", "MUSTER_PROFILE=observe", SYSTEM)
     change = ("upgrade", "muster", chart, SYSTEM, "--reset-then-reuse-values", "--force-conflicts")

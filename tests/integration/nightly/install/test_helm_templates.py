@@ -138,6 +138,11 @@ MISTAKES = {
         ["operator.resources.limits.memory=2GB"],
         "at '/operator/resources/limits/memory'",
     ),
+    "values of another version, as --reuse-values keeps them": (
+        ["version=0.1.0"],
+        "version: these values, with the digests of their images, are of 0.1.0, and the chart is of 0.2.0: "
+        "upgrade with --reset-then-reuse-values, not --reuse-values",
+    ),
     "another namespace": (
         ["--namespace=training"],
         "namespace training: Muster runs in muster-system, which its roles and policies name: "
