@@ -4,6 +4,8 @@ A hook of the Helm chart runs it after `helm uninstall`. The operator's account 
 puts the marks back. It keeps nothing waiting: within `LIMIT_SECONDS` it ends, and prints what is left and how to remove
 that. A failure of it would look like a failure of the uninstallation, so marks that are left are none: it exits with 0,
 and with 1 only where it has no connection to try with.
+
+Tools that apply what `helm template` prints run it beside an operator that stays. Then it removes nothing.
 """
 
 import asyncio
@@ -11,6 +13,8 @@ import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+
+import msgspec
 
 from muster.answers.lists import listed
 from muster.answers.markednodes import REMOVING_COMMANDS, MarkedNode, read_node
@@ -26,10 +30,21 @@ from muster.kube.errors import ApiError, NotFound
 LIMIT_SECONDS = 45.0
 """Of everything; the Job has a minute, with the start of its pod."""
 OPERATOR_SECONDS = 20.0
-"""For the operator's pods to end; their grace period is 15 s."""
+"""For the operator's pods to end once they are deleted; their grace period is 15 s."""
 PAUSE_SECONDS = 1.0
 OPERATOR_PODS = {"labelSelector": "app.kubernetes.io/name=muster"}
 MOST_NAMED = 5
+
+
+class _PodMeta(msgspec.Struct):
+    deletion_timestamp: str | None = msgspec.field(default=None, name="deletionTimestamp")
+
+
+class _Pod(msgspec.Struct):
+    metadata: _PodMeta
+
+
+_read_pod = msgspec.json.Decoder(_Pod).decode
 
 
 @dataclass
@@ -40,14 +55,21 @@ class Unmarking:
         cleaned: names of nodes that had a mark.
         marked: names of nodes that have one still; None: it is not known, because no list of all nodes was complete.
         problem: the last error; "": there was none.
+        operator_runs: whether a pod of the operator was there, and not being deleted, when they were listed last.
     """
 
     cleaned: set[str] = field(default_factory=set)
     marked: set[str] | None = None
     problem: str = ""
+    operator_runs: bool = False
 
     def summary(self) -> str:
         """Return what a person should know, and the commands for what is left."""
+        if self.operator_runs:
+            return (
+                "The operator of Muster still runs, so its marks stay on nodes. This Job is for the time after "
+                "`helm uninstall`; leave it out of what you apply yourself: helm template --no-hooks."
+            )
         if self.marked is None:
             first = f"Whether nodes still have marks of Muster is not known ({self.problem or 'no answer in time'})."
         elif self.marked:
@@ -68,7 +90,7 @@ async def unmark(
     done = Unmarking()
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(limit_seconds):
-            await _await_end_of_operator(client, clock() + min(OPERATOR_SECONDS, limit_seconds / 2), clock)
+            await _await_end_of_operator(client, clock() + min(OPERATOR_SECONDS, limit_seconds / 2), clock, done)
             while True:
                 try:
                     await _remove_marks(client, done)
@@ -80,13 +102,19 @@ async def unmark(
     return done
 
 
-async def _await_end_of_operator(client: Client, until: float, clock: Callable[[], float]) -> None:
-    """Return when the operator has no pods. One on a dead node has no rights any more, and is not waited for longer."""
-    while clock() < until:
+async def _await_end_of_operator(client: Client, until: float, clock: Callable[[], float], done: Unmarking) -> None:
+    """Return when the operator has no pods, or after `until` none but such that are being deleted.
+
+    One on a dead node stays that way, and has no rights any more.
+    """
+    while True:
         with contextlib.suppress(ApiError):
-            pods, _ = await listed(client, paths.core("pods", namespace=SYSTEM), bytes, OPERATOR_PODS)
+            pods, _ = await listed(client, paths.core("pods", namespace=SYSTEM), _read_pod, OPERATOR_PODS)
+            done.operator_runs = any(pod.metadata.deletion_timestamp is None for pod in pods)
             if not pods:
                 return
+        if clock() >= until and not done.operator_runs:
+            return
         await asyncio.sleep(PAUSE_SECONDS)
 
 

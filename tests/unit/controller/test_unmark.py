@@ -27,6 +27,7 @@ class FakeServer:
     def __init__(self, **nodes: dict[str, Any]) -> None:
         self.nodes = {name: a_node(name, **marks) for name, marks in nodes.items()}
         self.lists_with_operator = 0
+        self.deleted_at: str | None = "2026-01-31T12:00:00Z"
         self.refuses: list[ApiError] = []
         self.hangs = False
         self.requests: list[str] = []
@@ -38,7 +39,8 @@ class FakeServer:
             assert query["labelSelector"] == "app.kubernetes.io/name=muster"
             self.requests.append("pods")
             self.lists_with_operator -= 1
-            items: list[Any] = [{"metadata": {"name": "muster-1"}}] * (self.lists_with_operator >= 0)
+            pod = {"metadata": {"name": "muster-1", "deletionTimestamp": self.deleted_at}}
+            items: list[Any] = [pod] * (self.lists_with_operator >= 0)
         else:
             self.requests.append("nodes")
             items = list(self.nodes.values())
@@ -104,7 +106,15 @@ async def test_an_operator_that_does_not_end_holds_nothing_up() -> None:
     server.lists_with_operator = 1_000_000_000
     await run(server)
     assert server.marks() == ""
-    assert server.requests.count("pods") == OPERATOR_SECONDS - 1
+    assert server.requests.count("pods") == OPERATOR_SECONDS
+
+
+async def test_no_mark_is_removed_beside_an_operator_that_stays() -> None:
+    server = FakeServer(a=MARKS)
+    server.lists_with_operator, server.deleted_at = 1_000_000_000, None
+    done = await run(server, limit_seconds=0.05)
+    assert "nodes" not in server.requests
+    assert done.summary().startswith("The operator of Muster still runs, so its marks stay on nodes.")
 
 
 async def test_a_node_that_changes_meanwhile_is_tried_again() -> None:
