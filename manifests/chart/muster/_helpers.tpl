@@ -15,6 +15,9 @@
 {{- if hasSuffix "/" $images.registry -}}
 {{- fail (printf "images.registry: %s ends with a slash: leave it out" $images.registry) -}}
 {{- end -}}
+{{- if not (regexMatch "^[^/[:space:]]+(/[a-z0-9._-]+)*$" $images.registry) -}}
+{{- fail (printf "images.registry: %q is no host with a path: small letters, without spaces and without a tag, e.g. registry.example.org/muster" $images.registry) -}}
+{{- end -}}
 {{- if not $image.repository -}}
 {{- fail (printf "%s.repository is empty: name the image, without its registry" $field) -}}
 {{- end -}}

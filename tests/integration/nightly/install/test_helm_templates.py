@@ -119,6 +119,14 @@ MISTAKES = {
         ["images.registry=https://registry.example.org"],
         "images.registry: https://registry.example.org is a URL: leave the part before and with :// out",
     ),
+    "a registry in capitals": (
+        ["images.registry=registry.example.org/Muster"],
+        'images.registry: "registry.example.org/Muster" is no host with a path: small letters, without spaces and',
+    ),
+    "a registry with a tag": (
+        ["images.registry=registry.example.org/muster:0.2"],
+        'images.registry: "registry.example.org/muster:0.2" is no host with a path',
+    ),
     "no replica": (["operator.replicas=0"], "at '/operator/replicas': minimum: got 0, want 1"),
     "a key in other case": (
         ["operator.nodeselector.a=b"],
