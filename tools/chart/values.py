@@ -22,6 +22,7 @@ RESOURCES = {f"{CONTAINER}resources": "resources"}
 # By kind and name: where the values are, and the fields that they set.
 SET_BY_VALUES = {
     ("Deployment", "muster"): ("operator", {**OF_OPERATOR, **PLACING, **RESOURCES}),
+    ("Job", "muster-uninstall"): ("operator", {f"{POD}nodeSelector": "nodeSelector"}),
     ("DaemonSet", "muster-agent"): ("agent", {**PLACING, **RESOURCES}),
     ("DaemonSet", "muster-check"): ("checkers", {**PLACING, **RESOURCES}),
 }

@@ -176,6 +176,16 @@ def test_images_can_be_pulled_by_tag_and_from_a_mirror_with_a_path(helm: Helm, p
     assert f'"value": "mirror.example.org:5000/m/launcher:{VERSION}@{digest}"' in text
 
 
+def test_the_hook_runs_where_the_operator_may(helm: Helm, packages: dict[str, Path]) -> None:
+    texts = rendered(helm, packages["muster"], "--set=operator.nodeSelector.kubernetes\\.io/arch=amd64")
+    chosen = {
+        each["metadata"]["name"]: each["spec"]["template"]["spec"].get("nodeSelector")
+        for each in map(json.loads, texts)
+        if each["kind"] in ("Deployment", "Job")
+    }
+    assert chosen == dict.fromkeys(("muster", "muster-uninstall"), {"kubernetes.io/arch": "amd64"})
+
+
 def test_every_account_names_the_pull_secrets(helm: Helm, packages: dict[str, Path]) -> None:
     everything = Variant("jobs", node_marks=True, checkers=True, page=True)
     texts = rendered(helm, packages["muster"], *values_of(everything), "--set=imagePullSecrets[0].name=regcred")
