@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +21,16 @@ def reference_weights(steps: int, ranks: int) -> str:
     """Run the same trainer program as local processes, undisturbed."""
     trainer = Path(__file__).parent / "trainers" / "steps.py"
     common = {**os.environ, "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-    processes = [
-        subprocess.Popen(
-            ["python3", str(trainer), f"--steps={steps}", "--step-seconds=0"],
-            env={**common, "RANK": str(rank)},
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(ranks)
-    ]
-    outputs = [process.communicate(timeout=PATIENCE_SECONDS)[0] for process in processes]
+
+    def output(rank: int) -> str:
+        command = ["python3", str(trainer), f"--steps={steps}", "--step-seconds=0"]
+        environment = {**common, "RANK": str(rank)}
+        return subprocess.run(
+            command, env=environment, stdout=subprocess.PIPE, text=True, check=True, timeout=PATIENCE_SECONDS
+        ).stdout
+
+    with ThreadPoolExecutor(ranks) as pool:  # a rank whose output nobody reads stops once its pipe is full
+        outputs = list(pool.map(output, range(ranks)))
     done = [json.loads(line) for output in outputs for line in output.splitlines() if '"done"' in line]
     weights = {line["weights_sha256"] for line in done}
     assert len(done) == ranks
