@@ -10,6 +10,7 @@ import pytest
 from tests.e2e.nightly.release.folders import NEXT_VERSION, clone, make_release, set_next_version
 from tests.e2e.nightly.release.stranger import NAMESPACE, Stranger
 
+from localcluster.build import HELM, extra
 from muster import __version__
 from supply.sign import find_cosign
 from testbed.bed import Bed
@@ -44,9 +45,11 @@ def stranger(folder: Path, tmp_path: Path) -> Iterator[Stranger]:
     """It ends with a cluster that has nothing of Muster, whatever has failed."""
     programs = tmp_path / "bin"
     programs.mkdir()
+    (programs / "helm").symlink_to(extra(HELM) / "helm")
     (programs / "cosign").symlink_to(find_cosign())
     it = Stranger(folder, programs, Bed.open())
     yield it
     it.bed.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", check=False)
+    it.run("helm", "uninstall", "muster", "-n", "muster-system", "--no-hooks", "--ignore-not-found", check=False)
     for name in ("install-jobs.yaml", "definitions.yaml"):
         it.bed.kubectl("delete", "-f", str(folder / name), "--ignore-not-found", check=False)
