@@ -16,6 +16,8 @@ from muster.status.ejection import obstacle
 from simulate.apiserver import Where
 from simulate.surroundings import NAMESPACE
 
+Jobs = Callable[..., OneJob]
+
 LEAVE = Evacuation(since=at(90), deadline=at(120), reason="NodeCordoned", nodes=["n1"], after_step=3)
 KNOWS = running(1, 7, ejected=False)
 GOES = running(1, 7, ejected=True)
@@ -154,8 +156,8 @@ def test_a_job_that_is_deleted_is_left_to_kubernetes() -> None:
     assert decide(scene.world(), SETTINGS).actions == ()
 
 
-def ejecting(**spec: Any) -> OneJob:
-    job = OneJob(script=steps(400), **spec)
+def ejecting(submitted: Jobs, **spec: Any) -> OneJob:
+    job = submitted(script=steps(400), **spec)
     job.until(lambda: job.status.state == "Running" and job.record.start is not None)
     job.edit(JOB, {"eject": True})
     return job
@@ -184,8 +186,8 @@ def ranks(job: OneJob) -> list[Any]:
     return [rank for machine in job.machines.values() for worker in machine.workers.values() for rank in worker.ranks]
 
 
-def test_ranks_train_to_their_end_after_the_job_is_gone() -> None:
-    job = ejecting()
+def test_ranks_train_to_their_end_after_the_job_is_gone(submitted: Jobs) -> None:
+    job = ejecting(submitted)
     job.until(lambda: condition(job) == "True")
     pods = job.pods
     leave(job)
@@ -198,8 +200,8 @@ def test_ranks_train_to_their_end_after_the_job_is_gone() -> None:
 
 
 @pytest.mark.parametrize("writes", [1, 2, 3])
-def test_an_operator_that_dies_on_the_way_leaves_a_gang_that_can_be_ejected(writes: int) -> None:
-    job = OneJob(script=steps(400))
+def test_an_operator_that_dies_on_the_way_leaves_a_gang_that_can_be_ejected(submitted: Jobs, writes: int) -> None:
+    job = submitted(script=steps(400))
     job.until(lambda: job.status.state == "Running" and job.record.start is not None)
     job.operator_dies_after(writes)
     job.edit(JOB, {"eject": True})
@@ -209,8 +211,8 @@ def test_an_operator_that_dies_on_the_way_leaves_a_gang_that_can_be_ejected(writ
     assert len([rank for rank in ranks(job) if rank.alive]) == 2
 
 
-def test_a_node_that_dies_before_restarts_the_gang_and_then_it_leaves() -> None:
-    job = OneJob(script=steps(400))
+def test_a_node_that_dies_before_restarts_the_gang_and_then_it_leaves(submitted: Jobs) -> None:
+    job = submitted(script=steps(400))
     job.until(lambda: job.status.state == "Running" and job.record.start is not None)
     job.machines["n1"].cut_power()
     job.run(2.0)
@@ -219,16 +221,16 @@ def test_a_node_that_dies_before_restarts_the_gang_and_then_it_leaves() -> None:
     assert job.nodes == ["n0", "n2"]
 
 
-def test_pods_of_mode_plain_train_on_too() -> None:
-    job = ejecting(**PLAIN)
+def test_pods_of_mode_plain_train_on_too(submitted: Jobs) -> None:
+    job = ejecting(submitted, **PLAIN)
     job.until(lambda: condition(job) == "True")
     leave(job)
     job.run(60)
     assert len([rank for rank in ranks(job) if rank.alive]) == 2
 
 
-def test_the_same_job_again_waits_until_the_pods_have_ended() -> None:
-    job = ejecting()
+def test_the_same_job_again_waits_until_the_pods_have_ended(submitted: Jobs) -> None:
+    job = ejecting(submitted)
     job.until(lambda: condition(job) == "True")
     orphan(job)
     job.replace(JOB)

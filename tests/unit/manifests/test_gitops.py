@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from contextlib import closing
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -111,27 +112,27 @@ def healths(versions: Iterable[dict[str, Any]]) -> list[str]:
 
 def test_the_life_of_a_job_as_the_api_server_stores_it() -> None:
     """Two jobs of two workers, three nodes: the second waits; it is suspended by hand, and one of its ranks fails."""
-    life = OneJob(script=steps(8))
     versions: list[dict[str, Any]] = []
 
     def keep(resource: str, _: Any, after: dict[str, Any] | None) -> None:
         if resource == "trainingjobs" and after is not None and after["metadata"]["name"] == "second":
             versions.append(after)
 
-    life.server.listen(keep)
-    life.submit("second", 2, steps(30))
+    with closing(OneJob(script=steps(8))) as life:
+        life.server.listen(keep)
+        life.submit("second", 2, steps(30))
 
-    def state() -> str:
-        return str((life.job("second").get("status") or {}).get("state"))
+        def state() -> str:
+            return str((life.job("second").get("status") or {}).get("state"))
 
-    life.until(lambda: state() == "Pending")
-    life.succeeds()
-    life.until(lambda: state() == "Running")
-    life.edit("second", {"suspend": True})
-    life.until(lambda: state() == "Suspended")
-    life.edit("second", {"suspend": False})
-    life.until(lambda: state() == "Running")
-    life.until(lambda: life.has_ended("second"))
+        life.until(lambda: state() == "Pending")
+        life.succeeds()
+        life.until(lambda: state() == "Running")
+        life.edit("second", {"suspend": True})
+        life.until(lambda: state() == "Suspended")
+        life.edit("second", {"suspend": False})
+        life.until(lambda: state() == "Running")
+        life.until(lambda: life.has_ended("second"))
     assert healths(versions) == [
         "Progressing",  # created
         "Suspended",  # queued
