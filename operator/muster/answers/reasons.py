@@ -1427,6 +1427,16 @@ REASONS: tuple[Reason, ...] = (
         "Free nodes, or wait until the maintenance ends.",
     ),
     Reason(
+        "LeaveWithdrawn",
+        Topic.PLANNED,
+        TRAINS,
+        "The program was asked to save and leave, and followed that. Meanwhile the reason has gone away.",
+        "The ranks cannot be called back. Once they have saved, or ended, they start again on the same nodes.",
+        _NOTHING,
+        "The ranks follow a request to leave that was withdrawn. They start again after their next complete "
+        "checkpoint, at 00:05:11 UTC at the latest.",
+    ),
+    Reason(
         "EvacuationPlanned, NodeEvacuated, EvacuationCancelled",
         Topic.PLANNED,
         JOB_EVENT,

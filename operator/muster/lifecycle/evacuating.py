@@ -19,14 +19,11 @@ from muster.lifecycle.evacuation_step import (
 from muster.lifecycle.plan import Plan
 from muster.record import incidents, members
 from muster.record.attempts import NextAttempt, next_attempt, without_nodes
-from muster.record.evacuation import with_evacuation_begun, with_late_answer, without_evacuation
+from muster.record.evacuation import LEAVE_WITHDRAWN, with_evacuation_begun, with_late_answer, without_evacuation
 from muster.recovery.words import on_nodes
 from muster.status.report import Announcement
 from muster.world.job import JobWorld
 from muster.world.names import shortened
-
-LEAVE_WITHDRAWN = "LeaveWithdrawn"
-"""The reason of an attempt whose ranks followed a request to leave that was withdrawn meanwhile."""
 
 
 def plan(world: JobWorld, spec: GangSpec, step: EvacuationStep) -> Plan:
@@ -44,7 +41,7 @@ def plan(world: JobWorld, spec: GangSpec, step: EvacuationStep) -> Plan:
         case EndEvacuation():
             return _plan_end(world, spec, step)
         case FollowLateAnswer(saves_until):
-            return commit(world, with_late_answer(world, spec, LEAVE_WITHDRAWN, saves_until))
+            return commit(world, with_late_answer(world, spec, saves_until))
         case StartAgain():
             return _plan_start_again(world, spec, step)
 

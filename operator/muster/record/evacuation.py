@@ -11,6 +11,9 @@ from muster.checkpoints import resume
 from muster.record import incidents
 from muster.world.job import JobWorld
 
+LEAVE_WITHDRAWN = "LeaveWithdrawn"
+"""The reason of an evacuation, and of the attempt after it, whose ranks follow a request that was withdrawn."""
+
 
 def with_evacuation_begun(
     world: JobWorld, record: GangSpec, reason: str, nodes: Sequence[str], deadline: datetime
@@ -48,9 +51,9 @@ def with_evacuation_begun(
     return record.model_copy(update=update)
 
 
-def with_late_answer(world: JobWorld, record: GangSpec, reason: str, deadline: datetime) -> GangSpec:
+def with_late_answer(world: JobWorld, record: GangSpec, deadline: datetime) -> GangSpec:
     """Return the record with the evacuation that ranks follow although it was withdrawn."""
-    evacuating = with_evacuation_begun(world, record, reason, (), deadline)
+    evacuating = with_evacuation_begun(world, record, LEAVE_WITHDRAWN, (), deadline)
     return evacuating.model_copy(update={"requests": record.requests})
 
 

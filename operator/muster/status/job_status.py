@@ -38,6 +38,7 @@ from muster.protocol.numerals import significant
 from muster.protocol.presets import BY_NAME
 from muster.queueing import explain
 from muster.record.attempts import budget_exhausted
+from muster.record.evacuation import LEAVE_WITHDRAWN
 from muster.record.incidents import newest_step, steps_made_again
 from muster.recovery.failure import Kind
 from muster.recovery.failures import age_at_report, runs_behind
@@ -236,6 +237,11 @@ def _training(world: JobWorld, report: StatusReport) -> TrainingJobStatus:
         if unsaved := resume.saves_unseen(world.job):
             when = f"at once, without waiting for a checkpoint: {unsaved}"
         message = f"The job leaves {', '.join(evacuation.nodes) or 'all nodes'} {when}."
+        if evacuation.reason == LEAVE_WITHDRAWN:
+            message = (
+                "The ranks follow a request to leave that was withdrawn. They start again after their next complete "
+                f"checkpoint, at {evacuation.deadline:%H:%M:%S} UTC at the latest."
+            )
     if evacuation and stuck:  # the place is gone since
         reason, message = NO_NODE_TO_MOVE_TO, stuck
     facts: _Facts = {
