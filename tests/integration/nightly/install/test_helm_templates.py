@@ -183,7 +183,8 @@ def test_the_hook_runs_where_the_operator_may(helm: Helm, packages: dict[str, Pa
         for each in map(json.loads, texts)
         if each["kind"] in ("Deployment", "Job")
     }
-    assert chosen == {name: {"kubernetes.io/arch": "amd64"} for name in ("muster", "muster-uninstall")}
+    amd64 = {"kubernetes.io/arch": "amd64"}
+    assert chosen == {"muster": amd64, "muster-uninstall": amd64}
 
 
 def test_every_account_names_the_pull_secrets(helm: Helm, packages: dict[str, Path]) -> None:
