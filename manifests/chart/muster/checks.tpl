@@ -12,6 +12,7 @@
 {{- fail "checkers.enabled: profile burn-in is for checkers: set it to true" }}
 {{- end }}
 {{- /* Without an API server (helm template) nothing is looked up. */}}
-{{- if and (lookup "v1" "Namespace" "" "kube-system") (not (lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" "nodehealths.muster.dev")) }}
-{{- fail "the definitions of Muster are missing: install the chart muster-definitions first" }}
+{{- $needed := get (dict "observe" "nodehealths" "health" "repairrequests" "burn-in" "repairrequests" "jobs" "trainingjobs") .Values.profile | printf "%s.muster.dev" }}
+{{- if and (lookup "v1" "Namespace" "" "kube-system") (not (lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" $needed)) }}
+{{- fail (printf "the definitions of Muster are missing: install the chart muster-definitions first, with profile %s" .Values.profile) }}
 {{- end }}

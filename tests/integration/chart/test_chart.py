@@ -15,7 +15,7 @@ import yaml
 
 from chart.__main__ import Files, charts, packed
 from chart.merge import in_order
-from chart.variants import PROFILES, Variant, documents
+from chart.variants import PROFILES, Variant, definitions, documents
 from localcluster.build import binaries
 
 MANIFESTS = Path(__file__).resolve().parents[3] / "manifests"
@@ -82,6 +82,17 @@ def test_the_schema_has_the_values_of_the_chart(made: dict[str, Files]) -> None:
                     schema["definitions"][described["$ref"].rpartition("/")[2]] if "$ref" in described else described
                 )
                 assert (described["properties"].keys(), described["additionalProperties"]) == (part.keys(), False)
+
+
+def test_each_profile_is_refused_without_the_definition_that_it_adds(made: dict[str, Files]) -> None:
+    (pairs,) = re.findall(r"\(dict (.*?)\)", made["muster"]["templates/checks.tpl"].decode())
+    needed = dict(re.findall(r'"([\w-]+)" "(\w+)"', pairs))
+    assert list(needed) == list(PROFILES)
+    before: set[str] = set()
+    for profile, name in needed.items():
+        here = {each["metadata"]["name"].partition(".")[0] for each in definitions(Variant(profile))}
+        assert name in (here - before or here)
+        before = here
 
 
 def test_an_archive_depends_on_its_files_alone(made: dict[str, Files]) -> None:

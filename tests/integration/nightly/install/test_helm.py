@@ -57,7 +57,11 @@ def test_a_life_by_helm(
     refused = helm("install", "muster", chart, SYSTEM, "--create-namespace")
     assert "the definitions of Muster are missing: install the chart muster-definitions first" in refused.stderr
 
-    done(helm("install", "muster-definitions", own, SYSTEM, "--create-namespace", "--take-ownership"))
+    definitions = ("muster-definitions", own, SYSTEM)
+    done(helm("install", *definitions, "--create-namespace", "--take-ownership", "--set=profile=observe"))
+    refused = helm("install", "muster", chart, SYSTEM)
+    assert "install the chart muster-definitions first, with profile jobs" in refused.stderr
+    done(helm("upgrade", *definitions, "--set=profile=jobs"))
     cluster.kubectl("wait", "--for=condition=Established", "crd", "--all")
     labels = cluster.get("namespace", "muster-system")["metadata"]["labels"]
     assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
