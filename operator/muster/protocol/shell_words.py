@@ -8,14 +8,14 @@ skipped word by word. Source: POSIX.1-2017, Shell Command Language, sections 2.2
 from __future__ import annotations
 
 import re
-from typing import Dict, Iterable, Iterator, List, Match, Optional, Sequence, Tuple
+from typing import Dict, Iterable, Iterator, List, Match, NamedTuple, Optional, Sequence, Tuple
 
 SHELLS = frozenset(("sh", "bash", "dash", "ash", "zsh"))
 _MOST_DOCUMENTS = 16  # each search may go through all that follows
 # What is resolved at the start, and what another command prints.
 _RESOLVED = r"\$\$?\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)"
 _RESOLVED_OF_OLD = "`[^`]*`"
-_TOKEN = re.compile(
+TOKEN = re.compile(
     r"(?P<blank>[ \t\r\f\v]+)|(?P<joint>\\\n)|(?P<line>\n)"
     r"|(?P<document><<(?P<tabs>-?)[ "
     r"\t]*(?:'(?P<single_end>[^'\n]+)'|\"(?P<double_end>[^\"\n]+)\"|\\?(?P<plain_end>[\w.!@%+/-]+)))"
@@ -26,7 +26,7 @@ _TOKEN = re.compile(
     r"""|(?P<plain>[^\s\\'"$;&|()<>#`]+|.)""",
     re.DOTALL,
 )
-_STANDS_FOR = re.compile(f"{_RESOLVED}|{_RESOLVED_OF_OLD}")
+SUBSTITUTION = re.compile(f"{_RESOLVED}|{_RESOLVED_OF_OLD}")
 _ESCAPE = re.compile(r'\\(?:\n|([$`"\\]))')  # within double quotation marks
 ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=", re.ASCII)
 _SETTING = frozenset(("export", "declare", "local", "readonly", "typeset"))
@@ -41,18 +41,42 @@ def commands(line: str) -> Iterator[Tuple[str, ...]]:
     return (words for words, _ in clauses(line) if words)
 
 
+class Clause(NamedTuple):
+    """A command of a line.
+
+    Attributes:
+        words: of the command; none where two operators follow each other.
+        operators: behind it: a line end, or such as `|`.
+        spans: where each word begins and ends in the line.
+        end: where the operators begin.
+    """
+
+    words: Tuple[str, ...]
+    operators: str
+    spans: Tuple[Tuple[int, int], ...]
+    end: int
+
+
 def clauses(line: str) -> Iterator[Tuple[Tuple[str, ...], str]]:
     """Yield the words of each command, which may be none, and the operators behind it: a line end, or such as `|`."""
+    return ((clause.words, clause.operators) for clause in placed_clauses(line))
+
+
+def placed_clauses(line: str) -> Iterator[Clause]:
+    """Yield each command with the places of its words."""
     place, searches = 0, 0
     words: List[str] = []
+    spans: List[Tuple[int, int]] = []
     word: Optional[str] = None  # the part of a word that has been read
+    begin = 0  # of that word
     ends: List[int] = []  # of the documents that begin behind this line
     in_array = False  # within A=(…), whose words make one value
     while place < len(line):
-        match = _TOKEN.match(line, place)
+        match = TOKEN.match(line, place)
         if match is None:
             return
         kind, place = match.lastgroup or "", match.end()
+        begin = match.start() if word is None else begin
         if kind in ("single", "escaped", "letter", "resolved", "double", "simple"):
             word = (word or "") + _meant(kind, match.group(kind))
             continue
@@ -73,6 +97,7 @@ def clauses(line: str) -> Iterator[Tuple[Tuple[str, ...], str]]:
         in_array = False
         if word is not None:
             words.append(word)
+            spans.append((begin, match.start()))
             word = None
         if kind == "document":
             searches += 1
@@ -82,11 +107,12 @@ def clauses(line: str) -> Iterator[Tuple[Tuple[str, ...], str]]:
             if kind == "line" and ends:
                 place = place if _reads_commands(words) else max(place, *ends)
                 ends = []
-            yield tuple(words), match.group()
-            words = []
+            yield Clause(tuple(words), match.group(), tuple(spans), match.start())
+            words, spans = [], []
     if word is not None:
         words.append(word)
-    yield tuple(words), ""
+        spans.append((begin, len(line)))
+    yield Clause(tuple(words), "", tuple(spans), len(line))
 
 
 def resolved(unresolved: Iterable[Tuple[str, ...]]) -> Iterator[Tuple[str, ...]]:
@@ -115,7 +141,8 @@ def resolved(unresolved: Iterable[Tuple[str, ...]]) -> Iterator[Tuple[str, ...]]
 
 def _assignments(words: Sequence[str]) -> Sequence[str]:
     """Return the assignments of a command that does nothing else."""
-    rest = words[1:] if words and words[0] in _SETTING else words
+    is_setting = bool(words) and words[0] in _SETTING
+    rest = [word for word in words[1:] if not word.startswith("-")] if is_setting else words
     return rest if all(ASSIGNMENT.match(word) for word in rest) else ()
 
 
@@ -144,7 +171,7 @@ def _meant(kind: str, text: str) -> str:
     if kind == "resolved":
         return "$_"
     if kind in ("double", "simple"):
-        return _ESCAPE.sub(lambda match: match.group(1) or "", _STANDS_FOR.sub("$_", text))
+        return _ESCAPE.sub(lambda match: match.group(1) or "", SUBSTITUTION.sub("$_", text))
     return text
 
 

@@ -9,7 +9,7 @@ from tests.unit.protocol.shell_lines import (
     quotation_is_read_as_bash_reads_it,
 )
 
-from muster.protocol.shell_words import commands, resolved
+from muster.protocol.shell_words import commands, placed_clauses, resolved
 from muster.protocol.starters import commands_of
 
 
@@ -42,6 +42,7 @@ def test_commands_are_read_as_a_shell_reads_them_and_on_where_it_would_not(line:
         ("A='--nnodes 1'\nrun $A b", ("run", "--nnodes", "1", "b")),
         ("N=1; export A=\"--nnodes $N -x\"; run ${A} '' c", ("run", "--nnodes", "1", "-x", "", "c")),
         ('A=(\n --nnodes 1 # of them\n "-t 3"\n); run ${A[@]} b', ("run", "--nnodes", "1", "-t", "3", "b")),
+        ("declare -a A=(-x -y); export -n B=1; run ${A[@]} $B", ("run", "-x", "-y", "1")),
         ("A=-x; A+=' -y'; run $A --n=$A", ("run", "-x", "-y", "--n=-x", "-y")),
         ("A=h; B=1; run --at=$A:${B} $A$B", ("run", "--at=h:1", "h1")),
         ("if a; then A=1; else A=2; fi; run $A", ("run", "$A")),  # either
@@ -54,6 +55,19 @@ def test_commands_are_read_as_a_shell_reads_them_and_on_where_it_would_not(line:
 )
 def test_variables_that_the_line_itself_sets_are_resolved(line: str, last: tuple[str, ...]) -> None:
     assert list(resolved(commands(line)))[-1] == last
+
+
+def test_each_word_has_its_place_in_the_line() -> None:
+    line = 'A=1 srun \\\n -l "b c" | tee x\nN=( $(d) )\n'
+    found = [[line[begin:end] for begin, end in clause.spans] for clause in placed_clauses(line)]
+    assert found == [["A=1", "srun", "-l", '"b c"'], ["tee", "x"], ["N=( $(d) "], [], []]
+    assert [line[clause.end :][: len(clause.operators)] for clause in placed_clauses(line)] == [
+        "|",
+        "\n",
+        ")",
+        "\n",
+        "",
+    ]
 
 
 def test_values_that_grow_are_left_as_they_are() -> None:
