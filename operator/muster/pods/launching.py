@@ -304,6 +304,8 @@ def _accelerate_alone(job: TrainingJob, command: Sequence[str], _variables: set[
     gpus = job.spec.gpus_per_node
     if option(command, "--machine-rank") is not None or option(command, "--config-file") is not None:
         return None
+    if (option(command, "--rdzv-backend") or "static") != "static":
+        return None  # ranks come of the rendezvous
     machines = option(command, "--num-machines") or "1"
     several = gpus > 1 or any(option(command, name) is not None for name in _ON_SEVERAL)
     if machines == "1" and several and option(command, "--cpu") is None:

@@ -45,6 +45,7 @@ def said(*command: str, env: dict[str, str] | None = None, **spec: Any) -> str:
         (said("torchrun", "--nproc-per-node=8", "--nnodes=1:3", "--max-restarts=0", "train.py"), ""),
         (said("torchrun", "--nproc-per-node=8", "--nnodes=1:4", "--rdzv-backend=c10d", "train.py", nodes=2), ""),
         (said("accelerate", "launch", "--machine_rank=0", "--rdzv_backend=c10d", "train.py"), ""),
+        (said("accelerate", "launch", "--num_machines=2", "--rdzv_backend=c10d", "train.py"), ""),
         (said("mpirun", "-np", "8", "./train", nodes=1, gpusPerNode=1), ""),
         (said("/workspace/run.sh"), ""),
         (said("python3", "train.py", gpusPerNode=1), ""),
