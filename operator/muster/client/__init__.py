@@ -4,6 +4,7 @@ docs/python.md explains it. It asks the API server with the user's own credentia
 functions of `kubectl muster`.
 """
 
+from muster.cli.progress import JobProgress
 from muster.client.errors import (
     FieldProblem,
     InvalidJobError,
@@ -23,7 +24,6 @@ from muster.client.errors import (
 from muster.client.job import Job
 from muster.client.manifest import training_job
 from muster.client.muster import Muster
-from muster.client.progress import JobProgress
 
 __all__ = [
     "FieldProblem",

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from muster.cli.errors import CliError, one_line
 from muster.cli.jobs import NoSuchJobError
+from muster.cli.progress import JobDeletedError
 from muster.cli.session import Session, explained
 from muster.kube import errors as answers
 
@@ -124,8 +125,8 @@ def in_python(text: str) -> str:
 
 def from_command(error: CliError) -> MusterError:
     """Return the error for what a function of the command line has raised."""
-    kind = JobNotFoundError if isinstance(error, NoSuchJobError) else MusterError
-    return kind(in_python(str(error)))
+    kinds = {NoSuchJobError: JobNotFoundError, JobDeletedError: JobGoneError}
+    return kinds.get(type(error), MusterError)(in_python(str(error)))
 
 
 async def from_answer(session: Session, error: answers.ApiError, *, writes: bool) -> MusterError:

@@ -12,6 +12,7 @@ from muster.cli import logs, report, status
 from muster.cli.errors import CliError
 from muster.cli.follow import Follower
 from muster.cli.printed import PRINTED_NOTHING, JobLogs, LogRequest, PodLog
+from muster.cli.progress import JobProgress, progress_of, read_same_job, versions
 from muster.cli.session import Session
 from muster.client.background import DeadlineError
 from muster.client.connection import ClusterConnection
@@ -23,7 +24,6 @@ from muster.client.errors import (
     WaitTimeoutError,
     in_python,
 )
-from muster.client.progress import JobProgress, progress_of, read_same_job, versions
 from muster.kube import paths
 from muster.kube.errors import ApiError, Conflict, Invalid, NotFound
 

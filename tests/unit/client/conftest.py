@@ -10,8 +10,8 @@ import pytest
 from tests.unit.cli.conftest import KUBECONFIG, Api
 from tests.unit.cli.test_status import EVENTS, GANG, JOBS, PODS, a_gang, a_job, a_pod
 
+from muster.cli import progress as following
 from muster.client import Job, Muster
-from muster.client import progress as following
 from muster.kube.client import Client
 
 

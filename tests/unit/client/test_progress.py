@@ -9,8 +9,9 @@ from tests.unit.cli.test_status import JOBS, no_such
 from tests.unit.client.conftest import WatchedApi
 
 from muster.api.trainingjob import TrainingJob
-from muster.client import Job, JobGoneError, NotAuthenticatedError, NotConnectedError, progress
-from muster.client.progress import JobProgress, progress_of
+from muster.cli import progress
+from muster.cli.progress import JobProgress, progress_of
+from muster.client import Job, JobGoneError, NotAuthenticatedError, NotConnectedError
 from muster.kube.errors import Gone, ServerError, Unauthorized, Unreachable
 
 Stands = Callable[..., dict[str, Any]]

@@ -2,6 +2,8 @@
 
 A watch that is cut is opened again after the job has been read. An API server that does not answer is asked again for
 a while. A change of the operator's leader is no event here: the next one writes the same status.
+
+Tests: tests/unit/client/test_progress.py.
 """
 
 import asyncio
@@ -13,9 +15,9 @@ from dataclasses import dataclass
 from muster.answers.explanation import explain
 from muster.answers.text_parts import on_one_line
 from muster.api.trainingjob import TrainingJob
+from muster.cli.errors import CliError
 from muster.cli.jobs import NoSuchJobError, job_of
 from muster.cli.session import Session
-from muster.client.errors import JobGoneError
 from muster.kube import decode, paths
 from muster.kube.errors import Gone, ServerError, TooManyRequests, Unreachable, from_status
 
@@ -26,6 +28,10 @@ UNANSWERED_SECONDS = 300.0
 PAUSE_SECONDS = 1.0
 _PASSES = (Gone, Unreachable, ServerError, TooManyRequests)
 _TRAINS = frozenset({"Running", "Saving"})
+
+
+class JobDeletedError(CliError):
+    """The job was there, and was deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +96,7 @@ async def versions(session: Session, name: str, uid: str) -> AsyncGenerator[Trai
     """Yield a job as it is now, and each time that it changes. Use inside `contextlib.aclosing`.
 
     Raises:
-        JobGoneError: it was deleted.
+        JobDeletedError: it was deleted.
         CliError: this version cannot read it.
         ApiError: the API server refuses, or has not answered for `UNANSWERED_SECONDS`.
     """
@@ -113,7 +119,7 @@ async def read_same_job(session: Session, name: str, uid: str) -> TrainingJob:
     """Read a job.
 
     Raises:
-        JobGoneError: it was deleted, also where another one has its name.
+        JobDeletedError: it was deleted, also where another one has its name.
         CliError: this version cannot read it.
         ApiError: the API server did not answer as it should.
     """
@@ -152,7 +158,7 @@ async def _until_cut(session: Session, name: str, uid: str) -> AsyncGenerator[Tr
             yield changed
 
 
-def _gone(session: Session, name: str) -> JobGoneError:
-    return JobGoneError(
+def _gone(session: Session, name: str) -> JobDeletedError:
+    return JobDeletedError(
         f"job {session.namespace}/{name} was deleted; its checkpoints stay: submit it again to go on from the newest"
     )
