@@ -45,13 +45,13 @@ class Clause(NamedTuple):
     """A command of a line.
 
     Attributes:
-        words: of the command; none where two operators follow each other.
+        argv: the words of the command; none where two operators follow each other.
         operators: behind it: a line end, or such as `|`.
         spans: where each word begins and ends in the line.
         end: where the operators begin.
     """
 
-    words: Tuple[str, ...]
+    argv: Tuple[str, ...]
     operators: str
     spans: Tuple[Tuple[int, int], ...]
     end: int
@@ -59,7 +59,7 @@ class Clause(NamedTuple):
 
 def clauses(line: str) -> Iterator[Tuple[Tuple[str, ...], str]]:
     """Yield the words of each command, which may be none, and the operators behind it: a line end, or such as `|`."""
-    return ((clause.words, clause.operators) for clause in placed_clauses(line))
+    return ((clause.argv, clause.operators) for clause in placed_clauses(line))
 
 
 def placed_clauses(line: str) -> Iterator[Clause]:
