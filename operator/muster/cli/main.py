@@ -25,6 +25,7 @@ _FUNCTIONS = {
     "top": ("top", "command"),
     "report": ("report", "command"),
     "logs": ("logs", "command"),
+    "cancel": ("cancel", "command"),
     "nodes": ("nodes", "command"),
     "cordon": ("decide", "cordon"),
     "release": ("decide", "release"),
@@ -46,7 +47,7 @@ _FUNCTIONS = {
 INSTEAD = {
     name: remedy
     for names, remedy in {
-        "cancel scancel delete stop kill": "kubectl delete tj JOB ends a job, and its checkpoints stay",
+        "scancel delete stop kill": "kubectl muster cancel JOB ends a job, and its checkpoints stay",
         "suspend hold": """kubectl patch tj JOB --type=merge -p '{"spec":{"suspend":true}}' saves and stops a job""",
         "resume": """kubectl patch tj JOB --type=merge -p '{"spec":{"suspend":false}}' lets a suspended job go on""",
         "queue squeue list jobs": "kubectl muster top shows all jobs, and kubectl muster status JOB why one waits",

@@ -461,7 +461,7 @@ def test_a_name_that_is_empty_is_a_mistake_in_the_command(
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
-        ("cancel", "kubectl delete tj JOB ends a job"),
+        ("scancel", "kubectl muster cancel JOB ends a job"),
         ("squeue", "kubectl muster top shows all jobs"),
         ("hold", """kubectl patch tj JOB --type=merge -p '{"spec":{"suspend":true}}' saves and stops a job"""),
         ("statsu", "Did you mean 'status'?"),

@@ -1,0 +1,84 @@
+"""`cancel`: what is said before a job is deleted, and that only this job is."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.unit.cli.conftest import Api
+from tests.unit.cli.test_status import JOBS, a_job
+from typer.testing import Result
+
+from muster.api.trainingjob import TrainingJob
+from muster.cli import cancel
+from muster.cli.cancel import consequences
+from muster.kube.errors import Conflict
+
+Run = Callable[..., Result]
+PATH = f"{JOBS}/llama"
+SAVED = {"step": 1000, "path": "/shared/llama/step-1000", "format": "Own", "time": "2026-01-05T02:00:00Z"}
+
+
+def said(owner: dict[str, Any] | None = None, **status: Any) -> str:
+    raw = a_job(**status)
+    if owner:
+        raw["metadata"]["ownerReferences"] = [owner]
+    return "\n".join(consequences(TrainingJob.model_validate(raw)))
+
+
+def test_it_says_what_is_lost_and_what_stays() -> None:
+    running = said(state="Running", step=1210, checkpoint=SAVED)
+    assert "its ranks end within seconds, without a last save" in running
+    assert "210 steps since its newest complete checkpoint, 1,000, are lost" in running
+    assert "to save them: kubectl patch tj llama --type=merge" in running
+    assert "its checkpoints stay" in running
+    assert "its account stays in kubectl muster report --fleet" in running
+    assert "its 7 steps may be lost" in said(state="Running", step=7, checkpoint=None)
+    assert "are lost" not in said(state="Running", step=1000, checkpoint=SAVED)
+
+
+def test_of_a_job_that_has_ended_nothing_ends() -> None:
+    end = {"result": "Succeeded", "reason": "Completed", "message": "", "attempt": 1, "time": "2026-01-05T03:00:02Z"}
+    assert said(state="Succeeded", completion=end).startswith("it has ended: nothing runs any more")
+
+
+def test_who_makes_it_again_is_named() -> None:
+    owner = {"apiVersion": "v1", "kind": "Workflow", "name": "sweep", "uid": "w", "controller": True}
+    assert "it belongs to Workflow sweep, which may make it again" in said(owner, state="Running")
+
+
+def test_without_a_terminal_and_without_yes_nothing_is_deleted(command: Run, api: Api) -> None:
+    api.put(PATH, a_job())
+    found = command("cancel", "llama")
+    assert found.exit_code == 1
+    assert "add --yes. Nothing was changed" in found.stderr
+    assert api.written == []
+
+
+@pytest.mark.parametrize(("answer", "deleted"), [(True, 1), (False, 0)])
+def test_on_a_terminal_it_asks(
+    command: Run, api: Api, monkeypatch: pytest.MonkeyPatch, answer: bool, deleted: int
+) -> None:
+    api.put(PATH, a_job())
+    monkeypatch.setattr(cancel, "_is_terminal", lambda: True)
+    monkeypatch.setattr(cancel.typer, "confirm", lambda *_, **__: answer)
+    assert command("cancel", "team-a/llama").exit_code == 1 - deleted
+    assert len(api.written) == deleted
+
+
+def test_only_the_job_that_was_shown_is_deleted(command: Run, api: Api) -> None:
+    api.put(PATH, a_job())
+    found = command("cancel", "llama", "--yes")
+    assert found.exit_code == 0, found.output
+    assert api.written == [("DELETE", PATH, {"preconditions": {"uid": a_job()["metadata"]["uid"]}})]
+    assert found.stdout.startswith("trainingjob team-a/llama deleted")
+    api.put(PATH, a_job())
+    api.refuses[PATH] = Conflict(409, "Conflict", "the UID in the precondition does not match")
+    again = command("cancel", "llama", "--yes")
+    assert (again.exit_code, "was deleted or replaced meanwhile" in again.stderr) == (1, True)
+
+
+def test_a_job_that_is_not_there_is_said(command: Run, api: Api) -> None:
+    api.lists(JOBS, a_job())
+    api.lists("/apis/muster.dev/v1alpha1/trainingjobs", a_job())
+    found = command("cancel", "lama", "--yes")
+    assert found.exit_code == 1
