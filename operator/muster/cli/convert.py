@@ -20,6 +20,9 @@ import yaml
 from muster.cli import show
 from muster.cli.session import ContextOption, KubeconfigOption, NamespaceOption, Options
 from muster.convert.documents import Result, convert_objects, is_gang, title, why_outside
+from muster.convert.fields import Notes
+from muster.convert.requested import JobRequest
+from muster.convert.slurm_script import convert_script, is_script
 
 NOT_ALL = 2
 _MOST_VALUES = 1_000_000  # of a document, beyond one for each of its characters
@@ -31,7 +34,8 @@ FilesArgument = Annotated[
     list[str],
     typer.Argument(
         metavar="FILE",
-        help="YAML or JSON, several documents in each; - for stdin. With --to: names of jobs, or files.",
+        help="YAML or JSON, several documents in each, or an sbatch script; - for stdin. With --to: names of jobs, or "
+        "files.",
     ),
 ]
 
@@ -50,6 +54,11 @@ class Document:
     text: str
     value: Any
 
+    @property
+    def title(self) -> str:
+        """Kind and name of the object, for people."""
+        return "sbatch script" if is_script(self.text) else title(self.value)
+
 
 class ConvertTo(StrEnum):
     """What TrainingJobs are converted to."""
@@ -64,14 +73,18 @@ def command(
         ConvertTo | None,
         typer.Option("--to", help="The way back: print TrainingJobs, by name or from files, as JobSets."),
     ] = None,
+    image: Annotated[
+        str, typer.Option("--image", metavar="IMAGE", help="Of sbatch scripts: the container that runs them.")
+    ] = "",
     kubeconfig: KubeconfigOption = None,
     kube_context: ContextOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Print PyTorchJobs, TrainJobs, JobSets and Jobs as TrainingJobs.
+    """Print jobs of other systems, and sbatch scripts, as TrainingJobs.
 
-    Other documents pass as they are; give the (Cluster)TrainingRuntimes of TrainJobs with them. What became of each
-    field is told on stderr. Exit code 2: not all could be converted; the others are printed.
+    These are PyTorchJobs, TrainJobs, JobSets and Jobs. Other documents pass as they are; give the
+    (Cluster)TrainingRuntimes of TrainJobs with them. What became of each field is told on stderr. Exit code 2: not all
+    could be converted; the others are printed.
     """
     if to is not None:
         from muster.cli.jobset import jobsets
@@ -80,14 +93,20 @@ def command(
         typer.echo("---\n".join(map(as_document, jobsets(options, files))), nl=False)
         return
     try:
-        documents = [document for file in files for document in read_documents(file)]
+        documents = [document for file in files for document in _documents_or_script(file)]
     except OSError as error:
         typer.echo(f"error: {show.printable(f'{error.filename}: {error.strerror}')}", err=True)
         raise typer.Exit(1) from error
     except ValueError as error:
         typer.echo(f"error: {show.printable(' '.join(str(error).split()))}: give files with YAML or JSON", err=True)
         raise typer.Exit(1) from error
-    results = convert_objects([document.value for document in documents])
+    converted = convert_objects([document.value for document in documents])
+    results = [
+        convert_script(document.text, script_name(document.where), JobRequest(image=image))
+        if is_script(document.text)
+        else result
+        for document, result in zip(documents, converted, strict=True)
+    ]
     printed, kept = [], []
     for document, result in zip(documents, results, strict=True):
         if result is None:
@@ -113,13 +132,20 @@ def command(
 
 
 def _print_result(document: Document, result: Result) -> None:
-    became = title(result.job) if result.job else f"refused: {result.refused}"
-    lines = [f"{title(document.value)} ({document.where}): {became}"]
-    if result.job:
-        lines += [f"  became    {line}" for line in result.notes.became]
-        lines += [f"  left out  {line}" for line in result.notes.left_out]
-        lines += [f"  check     {line}" for line in result.notes.check]
+    first, *others = result.refused.split("\n")
+    became = title(result.job) if result.job else f"refused: {first}"
+    lines = [f"{document.title} ({document.where}): {became}", *(f"  refused: {other}" for other in others)]
+    lines += note_lines(result.notes) if result.job else []
     typer.echo(show.printable("\n".join(lines)), err=True)
+
+
+def note_lines(notes: Notes) -> list[str]:
+    """Return what became of each field or option, a line each."""
+    return [
+        *(f"  became    {line}" for line in notes.became),
+        *(f"  left out  {line}" for line in notes.left_out),
+        *(f"  check     {line}" for line in notes.check),
+    ]
 
 
 def as_document(value: Any) -> str:
@@ -134,8 +160,44 @@ def read_documents(file: str) -> Iterator[Document]:
         OSError: the file cannot be read.
         ValueError: it is no YAML; the text says where.
     """
-    text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
-    name = "stdin" if file == "-" else file
+    yield from _documents(read_text(file), name_of(file))
+
+
+def read_text(file: str) -> str:
+    """Return the text of a file, or of stdin for "-".
+
+    Raises:
+        OSError: it cannot be read.
+        UnicodeDecodeError: it is no text.
+    """
+    return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+
+
+def name_of(file: str) -> str:
+    """Return what a file is called for people."""
+    return "stdin" if file == "-" else file
+
+
+def script_name(file: str) -> str:
+    """Return what the job of a script is called where the script does not say it, as sbatch would."""
+    return "sbatch" if file == "stdin" else Path(file).name
+
+
+def _documents_or_script(file: str) -> Iterator[Document]:
+    """Yield the objects of a file, or the script that it is.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it is no YAML; the text says where.
+    """
+    text = read_text(file)
+    if is_script(text):
+        yield Document(name_of(file), text, None)
+    else:
+        yield from _documents(text, name_of(file))
+
+
+def _documents(text: str, name: str) -> Iterator[Document]:
     for number, part in enumerate((part for part in _MARK.split(text) if part.strip()), start=1):
         where = f"{name}, document {number}"
         try:

@@ -12,7 +12,7 @@ from muster.answers.explanation import OUTPUT_VERSION
 from muster.api.base import ApiModel
 from muster.cli import show
 from muster.cli.convert import as_document
-from muster.cli.errors import CliError, one_line
+from muster.cli.created import create_job
 from muster.cli.forked import forked
 from muster.cli.jobs import read_job
 from muster.cli.session import (
@@ -25,16 +25,6 @@ from muster.cli.session import (
     Session,
     job_argument,
     run,
-)
-from muster.kube import paths
-from muster.kube.errors import (
-    AlreadyExists,
-    ApiError,
-    DryRunUnsupported,
-    Forbidden,
-    NotFound,
-    Unauthorized,
-    Unreachable,
 )
 
 
@@ -108,19 +98,7 @@ async def _fork(
     data, source_job = await read_job(session, job)
     made = forked(source_job, json.loads(data), name=name, from_step=from_step, directory=directory, sets=sets)
     new = made.manifest["metadata"]["name"]
-    path = paths.muster("trainingjobs", namespace=session.namespace)
-    query = {"fieldValidation": "Strict", **({"dryRun": "All"} if dry_run else {})}
-    try:
-        await session.client.post(path, made.manifest, query)
-    except AlreadyExists as error:
-        raise CliError(f"there is a job {session.namespace}/{new} already: choose another name with --name") from error
-    except DryRunUnsupported as error:
-        unknown = f"whether the API server takes job {new} is not known: {one_line(error.message)}"
-        raise CliError(f"{unknown}. Leave out --dry-run to create the job") from error
-    except (Forbidden, NotFound, Unauthorized, Unreachable):
-        raise
-    except ApiError as error:
-        raise CliError(f"the API server does not take job {new}: {one_line(error.message)}") from error
+    await create_job(session, made.manifest, dry_run=dry_run)
     return Fork(
         name=new,
         namespace=session.namespace,

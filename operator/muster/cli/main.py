@@ -21,6 +21,7 @@ from muster.cli.session import ContextOption, KubeconfigOption, NamespaceOption,
 
 # The module of each command, and its function there.
 _FUNCTIONS = {
+    "submit": ("submit", "command"),
     "status": ("status", "command"),
     "top": ("top", "command"),
     "report": ("report", "command"),
@@ -54,7 +55,8 @@ INSTEAD = {
         "sinfo": "kubectl muster nodes shows the fleet",
         "sacct": "kubectl muster report JOB accounts for a job",
         "scontrol": "kubectl muster status JOB shows the state of a job",
-        "submit sbatch run": "kubectl apply -f job.yaml submits a job",
+        "sbatch": "kubectl muster submit SCRIPT creates the job of an sbatch script",
+        "run": "kubectl muster submit SCRIPT creates the job of an sbatch script",
         "drain": "kubectl muster cordon NODE --reason WHY keeps workers off a node",
         "version": "kubectl muster --version tells that of the command, and kubectl muster doctor those in the cluster",
         "exec shell srun": "kubectl exec -it POD -c trainer -- bash is a shell in a worker, and status names its POD",

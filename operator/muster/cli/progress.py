@@ -61,6 +61,10 @@ class JobProgress:
     warnings: tuple[str, ...] = ()
 
     def __str__(self) -> str:
+        return self.line("status()")
+
+    def line(self, shown_by: str) -> str:
+        """Return the line; `shown_by` is the call or the command that shows the warnings."""
         parts = [self.state or "New: no operator has looked at the job yet"]
         if self.reason not in ("", self.state):
             parts[0] += f" ({self.reason})"
@@ -71,7 +75,7 @@ class JobProgress:
         if self.checkpoint_step is not None:
             parts.append(f"checkpoint {self.checkpoint_step:,}")
         if self.warnings:
-            parts.append(f"see {', '.join(self.warnings)} in status()")
+            parts.append(f"see {', '.join(self.warnings)} in {shown_by}")
         reason_text = f": {self.message}" if self.message and self.state not in _TRAINS else ""
         return ", ".join(parts) + reason_text
 

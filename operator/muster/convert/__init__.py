@@ -1,2 +1,2 @@
-"""Makes TrainingJobs from PyTorchJobs, TrainJobs and JobSets, and reports what became of each field. Pure: from objects
-to objects."""
+"""Makes TrainingJobs from PyTorchJobs, TrainJobs, JobSets and sbatch scripts, and reports what became of each field or
+option. Pure: from objects and texts to objects."""

@@ -40,7 +40,7 @@ class Result:
 
     Attributes:
         job: the TrainingJob; None: the job cannot be converted.
-        refused: why not, and what to do.
+        refused: why not, and what to do; a script may have several lines.
         notes: the fields that changed, were left out, or need a check.
     """
 

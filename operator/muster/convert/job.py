@@ -216,7 +216,7 @@ def training_job(gang: Gang, policy: FleetPolicySpec, notes: Notes) -> dict[str,
     spec |= {"placement": placement} if placement else {}
     spec |= {**gang.spec, "template": made.template}
     job = {"apiVersion": API_VERSION, "kind": "TrainingJob", "metadata": metadata, "spec": spec}
-    _check(job, policy, notes)
+    check_job(job, policy, notes)
     notes.check.extend(saving.questions(made.container, made.template["spec"].get("volumes") or ()))
     return job
 
@@ -265,8 +265,12 @@ def _placement(gang: Gang, marks: Mapping[str, str], policy: FleetPolicySpec, no
     return placement
 
 
-def _check(job: Mapping[str, Any], policy: FleetPolicySpec, notes: Notes) -> None:
-    """Check the job as the API and the operator would, and add what they would say to the notes."""
+def check_job(job: Mapping[str, Any], policy: FleetPolicySpec, notes: Notes) -> None:
+    """Check the job as the API and the operator would, and add what they would say to the notes.
+
+    Raises:
+        RefusedError: the API would refuse it, or Muster could not start its pods.
+    """
     name = job["metadata"]["name"]
     if not is_job_name(name):
         raise RefusedError(f"metadata.name: {name}: becomes part of host names: write {NAME_RULES}")

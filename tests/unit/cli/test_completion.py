@@ -56,7 +56,7 @@ def lines(capsys: pytest.CaptureFixture[str]) -> Callable[..., list[str]]:
 
 def test_every_command_is_offered(lines: Callable[..., list[str]]) -> None:
     assert set(values("")) == {name for name, each in COMMANDS.items() if not each.hidden}
-    assert lines("conv") == ["convert\tPrint PyTorchJobs, TrainJobs, JobSets and Jobs as TrainingJobs.", ":4"]
+    assert lines("conv") == ["convert\tPrint jobs of other systems, and sbatch scripts, as TrainingJobs.", ":4"]
     assert values("-n", "team-b", "rep") == ["report"]
     assert values("stat", "x", "") == values("")  # no such command: nothing was chosen
 

@@ -79,6 +79,21 @@ def test_scripts_stay_readable_and_words_stay_words() -> None:
     assert {"name": "PYTHONUNBUFFERED", "value": "12:30:45"} in variables
 
 
+def test_a_script_is_converted_beside_manifests(tmp_path: Path) -> None:
+    file = tmp_path / "train.sh"
+    file.write_text("#!/bin/bash\n#SBATCH -N 2 --gres=gpu:8\nsrun torchrun train.py\n")
+    found = CliRunner().invoke(app, ["convert", str(file), "-", "--image=i"], input=JOB)
+    assert found.exit_code == 0, found.output
+    assert [job["metadata"]["name"] for job in yaml.safe_load_all(found.stdout)] == ["train", "resnet"]
+    assert f"sbatch script ({file}): TrainingJob train" in found.stderr
+    refused = CliRunner().invoke(app, ["convert", "-"], input=file.read_text().replace("-N 2", "-a 1-2"))
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    lines = refused.stderr.splitlines()
+    assert lines[0].startswith("sbatch script (stdin): refused: line 2: --array=1-2: ")
+    assert lines[1].startswith("  refused: --image: ")
+    assert lines[2] == "0 converted, 1 refused and not printed, passed as they are: none"
+
+
 def test_a_list_as_kubectl_prints_it(tmp_path: Path) -> None:
     file = tmp_path / "list.json"
     items = [yaml.safe_load(CLAIM), *(yaml.safe_load(text) for text in (JOB, REFUSED))]

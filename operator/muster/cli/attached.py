@@ -1,0 +1,106 @@
+"""Follow a job that was just created, until it has ended or the user leaves it.
+
+Tests: tests/unit/cli/test_submit.py.
+"""
+
+import contextlib
+import sys
+
+import click
+import typer
+
+from muster.api.trainingjob import CompletionResult, TrainingJob
+from muster.cli import show
+from muster.cli.cancel import delete_job
+from muster.cli.errors import CliError
+from muster.cli.jobs import job_of
+from muster.cli.progress import progress_of, versions
+from muster.cli.session import Options, Session, connected
+
+INTERRUPTED = 130
+"""Exit code of a command that Ctrl-C has ended, as a shell has it."""
+
+
+def attach(options: Options, name: str, uid: str) -> None:
+    """Print how a job stands, now and at each change, until it has ended.
+
+    Raises:
+        typer.Exit: with code 1 where it has failed, or needs a person, with `INTERRUPTED` where the user left it.
+    """
+    try:
+        connected(options, lambda session: _wait_for_end(session, name, uid))
+    except KeyboardInterrupt as error:
+        if _wants_to_cancel(name):
+            connected(options, lambda session: _cancel(session, name, uid))
+        else:
+            _say(f"detached: job {name} goes on. kubectl muster status {name} shows it")
+        raise typer.Exit(INTERRUPTED) from error
+
+
+async def _wait_for_end(session: Session, name: str, uid: str) -> None:
+    """Return when the job has succeeded.
+
+    Raises:
+        CliError: it has failed, was deleted or ejected, or does not go on without a person.
+        ApiError: the API server refuses, or does not answer for long.
+    """
+    last = ""
+    async with contextlib.aclosing(versions(session, name, uid)) as jobs:
+        async for job in jobs:
+            line = progress_of(job).line(f"kubectl muster status {name}")
+            if line != last:
+                _say(line)
+            last = line
+            if _has_succeeded(job):
+                return
+
+
+def _has_succeeded(job: TrainingJob) -> bool:
+    """Return whether the wait is over.
+
+    Raises:
+        CliError: it will not succeed, or not without a person.
+    """
+    name, end = job.metadata.name, job.status.completion
+    full_name = f"{job.metadata.namespace}/{name}"
+    if end is not None and end.result is CompletionResult.FAILED:
+        remedy = f"kubectl muster logs {name} --failed has what it printed"
+        raise CliError(f"job {full_name} has failed: {end.reason}: {end.message}; {remedy}")
+    if job.status.is_ejected:
+        raise CliError(f"job {full_name} was ejected: Muster does not follow its ranks any more")
+    is_current = job.status.observed_generation >= job.metadata.generation
+    if end is None and is_current and job.status.state == "Stalled":
+        now = progress_of(job)
+        remedy = f"kubectl muster status {name} has what you can do"
+        raise CliError(f"job {full_name} stalls: {now.reason}: {now.message}; {remedy}")
+    return end is not None
+
+
+def _wants_to_cancel(name: str) -> bool:
+    """Ask what Ctrl-C means; a second one, and a command without a terminal, detaches."""
+    if not _is_terminal():
+        return False
+    choices = click.Choice(["detach", "cancel"])
+    try:
+        answer = typer.prompt(
+            f"\nDetach from job {name}, so that it goes on, or cancel it?", "detach", type=choices, err=True
+        )
+    except (KeyboardInterrupt, click.Abort):
+        typer.echo(err=True)
+        return False
+    return bool(answer == "cancel")
+
+
+def _is_terminal() -> bool:
+    return sys.stdin.isatty()
+
+
+async def _cancel(session: Session, name: str, uid: str) -> None:
+    job = await job_of(session, name)
+    if job.metadata.uid == uid:
+        await delete_job(session, job)
+    _say(f"job {name} was deleted: its ranks end within seconds, and its checkpoints stay")
+
+
+def _say(line: str) -> None:
+    typer.echo(show.printable(line), err=True)

@@ -1,0 +1,370 @@
+"""Rewrites the commands of an sbatch script so that each process of a gang can run them, or refuses them. Pure.
+
+Slurm runs a script once, on the first node, and `srun` starts processes on all of them. Muster starts every process by
+itself, so each runs the script: `srun` and its options are cut out, and what names the first node becomes MASTER_ADDR.
+All else stays as it is written.
+"""
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from muster.convert.fields import Notes, RefusedError, short
+from muster.convert.slurm_options import SRUN, Given, read_options
+from muster.protocol.shell_words import ASSIGNMENT, SUBSTITUTION, TOKEN, Clause, placed_clauses
+from muster.protocol.starters import without_prefix
+
+FIRST_NODE = "${MASTER_ADDR}"
+_PIPES = frozenset(("|", "|&"))
+_PRINTING = frozenset(("echo", "printf"))
+_MODULES = frozenset(("module", "ml"))
+_SHOWING = frozenset(("squeue", "sinfo", "sacct", "sstat", "sprio", "seff", "sshare"))
+_CONTAINERS = re.compile(r"(?:singularity|apptainer)(?:_wrapper)?|shifter|podman|docker|enroot")
+_SLURM_TOOLS = {
+    "sbatch": "a job submits no other: let a workflow engine create them",
+    "salloc": "a job has its nodes: take it out",
+    "scancel": "the job ends with its program: let that exit",
+    "scontrol": "no node has a controller of Slurm's: take it out",
+    "sbcast": "write the file to a shared volume (--volume PATH=CLAIM)",
+    "sgather": "write the file to a shared volume (--volume PATH=CLAIM)",
+    **dict.fromkeys(("mpirun", "mpiexec", "orterun", "horovodrun"), "start the program with srun and torchrun"),
+    **dict.fromkeys(("ssh", "pdsh", "clush", "pssh"), "no pod answers ssh: start the program with srun"),
+}
+_MENTIONED = re.compile(r"(?<![\w./$-])(srun|sbatch|salloc|scancel|scontrol|squeue|sinfo|sacct)(?![\w./=-])")
+_ONE_VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)(?:\[[@*]\])?\})")
+_SLURM_VARIABLE = re.compile(r"\$\{?[#!]?(SLURM\w*)(:?[-=+?])?")
+_ONE_HOST = re.compile(
+    r"\|\s*(?:head\s+(?:-n\s*)?-?1\b|tail\s+(?:-n\s*)?-?1\b|sed\s+-n\s+['\"]?1p|awk\s+['\"]NR\s*==\s*1)"
+)
+_HOSTNAME = re.compile(r"(?:/usr)?(?:/bin/)?hostname\b[^;&|]*(?:\|.*)?", re.DOTALL)
+_SHOWN_HOSTS = re.compile(r"scontrol\s+show\s+hostnames?\b([^|;&]*)(\|.*)?", re.DOTALL)
+_SRUN_HOSTNAME = re.compile(r"srun\s(.*)\bhostname\b(.*)", re.DOTALL)
+_ONE_TASK = re.compile(r"(?:^|\s)(?:-w|--nodelist|-N\s*1\b|--nodes[= ]1\b|-n\s*1\b|--ntasks[= ]1\b)")
+_OF_EACH_NODE = re.compile(r"\bshuf\b|\bmktemp\b|^date\b")
+_OF_THIS_HOST = re.compile(r"[\"']?\$\{?(?:HOSTNAME|SLURMD_NODENAME|SLURM_LAUNCH_NODE_IPADDR)\}?[\"']?")
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptStep:
+    """A program that `srun` starts, with the options that it was given."""
+
+    options: tuple[Given, ...]
+    where: str
+
+
+@dataclass(slots=True)
+class FittedBody:
+    """The commands as each process runs them.
+
+    Attributes:
+        text: of the commands.
+        steps: the programs that `srun` started.
+        variables: names of Slurm's variables that the commands read, but for those that the script sets.
+        continues: whether commands follow a step.
+        loses_pipes: whether a step is in a pipe, whose exit code would be that of its last command.
+        draws: whether the commands read RANDOM, which has to be the same on all nodes.
+    """
+
+    text: str = ""
+    steps: list[ScriptStep] = field(default_factory=list)
+    variables: set[str] = field(default_factory=set)
+    continues: bool = False
+    loses_pipes: bool = False
+    draws: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Edit:
+    begin: int
+    end: int
+    text: str
+
+
+class BodyFitter:
+    """Fits the commands of one script.
+
+    Args:
+        script: its text.
+        variables: those of Slurm's that Muster can set.
+        notes: takes what the user should know.
+    """
+
+    def __init__(self, script: str, variables: Mapping[str, str], notes: Notes) -> None:
+        self._script, self._known, self._notes = script, variables, notes
+        self._clauses = list(placed_clauses(script))
+        self._edits: list[_Edit] = []
+        self._fitted = FittedBody()
+        self._host_lists: dict[str, bool] = {}  # names of variables with all hosts; whether each is an array
+        self._assigned = _assigned_values(self._clauses)
+        self.refusals: list[str] = []
+
+    def fit(self) -> FittedBody:
+        """Return the commands as each process runs them; `refusals` has what cannot be."""
+        for place, clause in enumerate(self._clauses):
+            if clause.argv:
+                self._fit_clause(place, clause)
+        for clause in self._clauses:
+            self._find_variables(clause)
+        self._fitted.draws = re.search(r"\bRANDOM\b", self._script) is not None
+        self._fitted.text = self._edited()
+        return self._fitted
+
+    def _edited(self) -> str:
+        text, end = "", 0
+        for edit in sorted(self._edits, key=lambda it: it.begin):
+            text, end = text + self._script[end : edit.begin] + edit.text, edit.end
+        return text + self._script[end:]
+
+    def _where(self, place: int) -> str:
+        return f"line {self._script.count(chr(10), 0, place) + 1}"
+
+    def _refuse(self, place: int, written: str, remedy: str) -> None:
+        refusal = f"{self._where(place)}: {short(written)}: {remedy}"
+        if refusal not in self.refusals:
+            self.refusals.append(refusal)
+
+    def _is_cut(self, place: int) -> bool:
+        return any(edit.begin <= place < edit.end for edit in self._edits)
+
+    def _fit_clause(self, place: int, clause: Clause) -> None:
+        program_at = len(clause.argv) - len(without_prefix(clause.argv))
+        program = clause.argv[program_at].rsplit("/", 1)[-1] if program_at < len(clause.argv) else ""
+        begin = clause.spans[program_at][0] if program else clause.end
+        if program == "srun":
+            self._fit_srun(place, clause, program_at)
+        elif program in _MODULES:
+            self._cut_out(clause, begin, "the image has the software")
+        elif program in _SHOWING or (program == "scontrol" and clause.argv[program_at + 1 :][:1] == ("show",)):
+            if any(word.startswith("hostname") for word in clause.argv[program_at:]):
+                self._refuse(begin, "scontrol show hostnames", "no worker knows the names of all nodes: take it out")
+            self._cut_out(clause, begin, "there is no Slurm to ask: kubectl muster status JOB shows the job")
+        elif program in _SLURM_TOOLS:
+            self._refuse(begin, program, _SLURM_TOOLS[program])
+            return
+        elif _CONTAINERS.fullmatch(program):
+            self._refuse_container(begin, program)
+        self._fit_parts(clause, is_printed=program in _PRINTING)
+
+    def _refuse_container(self, place: int, program: str) -> None:
+        self._refuse(place, program, "the worker is the container: write what it runs, and name the image by --image")
+
+    def _cut_out(self, clause: Clause, begin: int, why: str) -> None:
+        end = clause.spans[-1][1]
+        self._edits.append(_Edit(begin, end, ":"))
+        self._notes.left_out.append(f"{self._where(begin)}: {short(self._script[begin:end])}: {why}")
+
+    def _fit_srun(self, place: int, clause: Clause, program_at: int) -> None:
+        begin = clause.spans[program_at][0]
+        where = self._where(begin)
+        words, origins = self._expanded_options(clause, program_at + 1)
+        try:
+            options, count = read_options(words, SRUN, where)
+        except RefusedError as error:
+            self.refusals.append(str(error))
+            return
+        if count >= len(words):
+            self._refuse(begin, "srun", "it starts nothing: write the program behind its options")
+            return
+        if clause.operators.strip() == "&":
+            remedy = "steps that run beside each other are no gang: take the & out, or write one job for each"
+            self._refuse(begin, "srun ... &", remedy)
+        program = words[count].rsplit("/", 1)[-1]
+        if _CONTAINERS.fullmatch(program):
+            self._refuse_container(begin, program)
+        exported = " ".join(_exported(options))
+        program_begin = clause.spans[origins[count]][0]
+        self._edits.append(_Edit(begin, program_begin, f"{exported} " if exported else ""))
+        self._notes.became.append(f"{where}: {short(self._script[begin:program_begin])}: Muster starts the program")
+        self._fitted.steps.append(ScriptStep(tuple(options), where))
+        self._keep_exit_code(place, clause, program_at)
+
+    def _expanded_options(self, clause: Clause, first: int) -> tuple[list[str], list[int]]:
+        """Return srun's words, with variables that hold options written out, and which word each comes of."""
+        words: list[str] = []
+        origins: list[int] = []
+        for index in range(first, len(clause.argv)):
+            match = _ONE_VARIABLE.fullmatch(clause.argv[index])
+            values = self._assigned.get(match[1] or match[2], []) if match else []
+            if values and all(not value.strip() or value.strip().startswith("-") for value in values):
+                parts = [part for value in values for part in _split(self._resolved(value))]
+            else:
+                parts = [self._resolved(clause.argv[index])]
+            words += parts
+            origins += [index] * len(parts)
+        return words, origins
+
+    def _resolved(self, text: str) -> str:
+        """Return a text with the values of variables that have one each."""
+
+        def value(match: re.Match[str]) -> str:
+            name = match[1] or match[2]
+            values = self._assigned.get(name, [self._known[name]] if name in self._known else [])
+            return values[0] if len(set(values)) == 1 and "$" not in values[0] else match.group()
+
+        return _ONE_VARIABLE.sub(value, text)
+
+    def _keep_exit_code(self, place: int, clause: Clause, program_at: int) -> None:
+        """Let the script end with the code of a step that fails: Slurm counts tasks, and Muster the script's code."""
+        last = place
+        while self._clauses[last].operators.strip() in _PIPES and last + 1 < len(self._clauses):
+            last += 1
+        self._fitted.loses_pipes |= last > place
+        is_condition = any(word in ("if", "while", "until", "!") for word in clause.argv[:program_at])
+        follows = any(it.argv for it in self._clauses[last + 1 :])
+        if follows and not is_condition and self._clauses[last].operators.strip() in ("", ";", ")", "}", ";;"):
+            self._fitted.continues = True
+            end = self._clauses[last].spans[-1][1]
+            self._edits.append(_Edit(end, end, " || exit"))
+
+    def _fit_parts(self, clause: Clause, *, is_printed: bool) -> None:
+        for word, (begin, end) in zip(clause.argv, clause.spans, strict=True):
+            if self._is_cut(begin):
+                continue
+            match = ASSIGNMENT.match(word)
+            if match and self._fit_assignment(match[1], begin, end):
+                continue
+            for at, written in _substitutions(self._script[begin:end]):
+                self._fit_substitution(begin + at, written, match[1] if match else "", is_printed=is_printed)
+            if not is_printed:
+                self._check_mentions(clause, word, begin, end)
+
+    def _fit_assignment(self, name: str, begin: int, end: int) -> bool:
+        """Fit an assignment as a whole; returns whether that was done."""
+        written = self._script[begin:end]
+        value_at = written.index("=") + 1
+        value = written[value_at:]
+        copied = re.fullmatch(r"\(?\s*[\"']?\$\{?(\w+)(?:\[[@*]\])?\}?[\"']?\s*", value)
+        if copied and copied[1] in self._host_lists:
+            self._host_lists[name] = value.startswith("(") or self._host_lists[copied[1]]
+            return True
+        is_first = _OF_THIS_HOST.fullmatch(value) is not None
+        is_address = name == "MASTER_ADDR" and not _ONE_VARIABLE.fullmatch(value.strip("\"'")) and "[" not in value
+        is_port = name.lower().endswith("port") and re.search(r"\$\([^(]|`", value) is not None
+        if not (is_first or is_address or is_port):
+            return False
+        new = "${MASTER_PORT}" if is_port else FIRST_NODE
+        self._edits.append(_Edit(begin + value_at, end, new))
+        self._notes.became.append(f"{self._where(begin)}: {short(written)} -> {name}={new}, which Muster sets")
+        return True
+
+    def _fit_substitution(self, place: int, written: str, assigned: str, *, is_printed: bool) -> None:
+        """Fit `$(…)` by what it stands for on the first node, where Slurm would resolve it."""
+        inner = (written[1:-1] if written[0] == "`" else written[2:-1]).strip()
+        new = self._meaning(inner, assigned, is_array=self._is_in_array(place))
+        if new:
+            self._edits.append(_Edit(place, place + len(written), new))
+            self._notes.became.append(f"{self._where(place)}: {short(written)} -> {new}, which Muster sets")
+            return
+        for at, nested in _substitutions(inner):
+            self._fit_substitution(place + written.index(inner) + at, nested, "", is_printed=is_printed)
+        tool = _MENTIONED.search(inner)
+        if tool:
+            self._refuse(place, written, f"{tool[1]} asks Slurm, and there is none here: write its answer")
+        elif not is_printed and _OF_EACH_NODE.search(inner):
+            self._notes.check.append(f"{self._where(place)}: {short(written)}: each node has its own answer")
+
+    def _meaning(self, inner: str, assigned: str, *, is_array: bool) -> str:
+        """Return what the answer of a command is; "": it is none of Slurm's, nor of the first node."""
+        shown = _SHOWN_HOSTS.fullmatch(inner)
+        asked = _SRUN_HOSTNAME.fullmatch(inner)
+        if shown and shown[2] and re.fullmatch(r"\|\s*wc\s+-l\s*", shown[2]):
+            return "${SLURM_NNODES}"
+        if _HOSTNAME.fullmatch(inner):
+            return FIRST_NODE
+        if shown and shown[2]:
+            return FIRST_NODE if _ONE_HOST.match(shown[2]) else ""
+        if asked and (_ONE_TASK.search(f" {asked[1]}") or _ONE_HOST.search(asked[2])):
+            return FIRST_NODE
+        if shown and assigned:
+            self._host_lists[assigned] = is_array
+            return FIRST_NODE
+        named = set(re.findall(r"\$\{?(\w+)", inner)) & {*self._host_lists, "MASTER_ADDR"}
+        is_lookup = re.match(r"(?:getent|host|dig|nslookup)\b", inner) is not None
+        is_first = inner.startswith("echo") and _ONE_HOST.search(inner) is not None
+        return FIRST_NODE if named and (is_lookup or is_first) else ""
+
+    def _is_in_array(self, place: int) -> bool:
+        return self._script[:place].rstrip(" \t\"'").endswith("(")
+
+    def _check_mentions(self, clause: Clause, word: str, begin: int, end: int) -> None:
+        written = self._script[begin:end]
+        tool = _MENTIONED.search(word.replace("$_", ""))
+        if tool and clause.argv[0] not in ("which", "command", "unset", "trap"):
+            self._refuse(begin, written, f"{tool[1]} stands in a text: write it as a command by itself")
+        for name, is_array in self._host_lists.items():
+            for match in re.finditer(rf"\$(?:\{{([#!]?){name}\b([^}}]*)\}}|{name}\b)", written):
+                rest = match[2] or ""
+                is_first = (is_array and not rest and not match[1]) or (rest == "[0]" and not match[1])
+                if not is_first and not self._is_cut(begin + match.start()):
+                    remedy = "no worker knows the names of all nodes, but its own rank, their number and MASTER_ADDR"
+                    self._refuse(begin, match.group(), remedy)
+
+    def _find_variables(self, clause: Clause) -> None:
+        """Find the variables of Slurm's that a command reads, and refuse those that nothing sets."""
+        is_printed = bool(clause.argv) and clause.argv[0] in _PRINTING
+        strict = re.search(r"\bset\s+-\w*u|nounset", self._script) is not None
+        for begin, end in clause.spans:
+            for match in _SLURM_VARIABLE.finditer(self._script, begin, end):
+                name = match[1]
+                if self._is_cut(match.start()) or name in self._assigned:
+                    continue
+                if name in self._known:
+                    self._fitted.variables.add(name)
+                elif match[2]:
+                    continue
+                elif is_printed and not strict:
+                    note = f"{self._where(begin)}: ${name} is empty: nothing sets it here"
+                    self._notes.left_out.append(note)
+                else:
+                    self._refuse(begin, f"${name}", "nothing sets it here: write what it stands for")
+
+
+def _split(value: str) -> list[str]:
+    try:
+        return shlex.split(value, comments=True)
+    except ValueError:
+        return value.split()
+
+
+def _assigned_values(clauses: Sequence[Clause]) -> dict[str, list[str]]:
+    """Return the values of each variable that the commands set."""
+    values: dict[str, list[str]] = {}
+    for clause in clauses:
+        for word in clause.argv:
+            match = ASSIGNMENT.match(word)
+            if match:
+                values.setdefault(match[1], []).append(word[match.end() :].strip())
+    return values
+
+
+def _exported(options: Sequence[Given]) -> Iterator[str]:
+    """Yield the variables that `--export` sets, as assignments before a command."""
+    for given in options:
+        if given.option.name == "--export":
+            for name, _, value in (pair.partition("=") for pair in exported_pairs(given.value)):
+                yield f"{name}={shlex.quote(value)}"
+
+
+def exported_pairs(value: str) -> list[str]:
+    """Return the variables that a value of `--export` sets, each as NAME=VALUE."""
+    return [pair for pair in value.split(",") if "=" in pair]
+
+
+def _substitutions(written: str) -> Iterator[tuple[int, str]]:
+    """Yield the command substitutions of a word that a shell resolves before it starts a command, with their places."""
+    place = 0
+    while place < len(written):
+        match = TOKEN.match(written, place)
+        if match is None:
+            return
+        kind = match.lastgroup or ""
+        if match.group() == "#" and (place == 0 or written[place - 1].isspace()):
+            place = written.find("\n", place) if "\n" in written[place:] else len(written)
+            continue
+        if kind in ("double", "simple", "resolved"):
+            for inner in re.finditer(rf"\\.|(?P<whole>{SUBSTITUTION.pattern})", match.group(), re.DOTALL):
+                substitution = inner.group("whole")
+                if substitution and not substitution.startswith(("$((", "$$")):
+                    yield place + inner.start(), substitution
+        place = match.end()

@@ -1,0 +1,106 @@
+"""The commands of a script as each process of a gang runs them."""
+
+import pytest
+
+from muster.convert.fields import Notes
+from muster.convert.slurm_body import BodyFitter, FittedBody
+
+KNOWN = {"SLURM_NNODES": "2", "SLURM_NTASKS": "2", "SLURM_JOB_ID": "7", "SLURM_PROCID": "$(RANK)"}
+
+
+def fitted(text: str) -> tuple[FittedBody, list[str], Notes]:
+    notes = Notes()
+    fitter = BodyFitter(text, KNOWN, notes)
+    return fitter.fit(), fitter.refusals, notes
+
+
+@pytest.mark.parametrize(
+    ("written", "becomes"),
+    [
+        ("srun torchrun a.py", "torchrun a.py"),
+        ("time srun -N2 -n $SLURM_NTASKS \\\n  --label python a.py -l", "time python a.py -l"),
+        ("OMP=1 srun a", "OMP=1 a"),
+        ("srun --export=ALL,A=1,B='x y' a", "A=1 B='x y' a"),
+        ("srun a | tee log", "a | tee log"),
+        ("srun a\necho done", "a || exit\necho done"),
+        ("srun a 2>&1 | tee log; echo", "a 2>&1 | tee log || exit; echo"),
+        ("if srun a; then echo; fi", "if a; then echo; fi"),
+        ("srun a && echo || exit 3", "a && echo || exit 3"),
+        ("f() { srun a; }\nf", "f() { a || exit; }\nf"),
+        ("O='-l -u'; srun $O a", "O='-l -u'; a"),
+        ("O=; [ $1 ] && O=-l; srun $O $P a", "O=; [ $1 ] && O=-l; $P a"),
+        ('srun "$@"', '"$@"'),
+        ("srun bash -c 'echo $(hostname) $SLURM_PROCID'", "bash -c 'echo $(hostname) $SLURM_PROCID'"),
+        ('srun a --at "$(hostname -i):29500"', 'a --at "${MASTER_ADDR}:29500"'),
+        ("A=`hostname`", "A=${MASTER_ADDR}"),
+        ("A=$(hostname -I | awk '{print $1}')", "A=${MASTER_ADDR}"),
+        ("A=$(scontrol show hostname $X | sed -n 1p)", "A=${MASTER_ADDR}"),
+        ("N=$(scontrol show hostnames $X | wc -l)", "N=${SLURM_NNODES}"),
+        ("L=$(scontrol show hostnames $X)\nA=$(echo $L | head -n 1)", "L=${MASTER_ADDR}\nA=${MASTER_ADDR}"),
+        (
+            "L=($(scontrol show hostnames)); A=${L[0]}; B=$(getent hosts $L | cut -f1)",
+            "L=(${MASTER_ADDR}); A=${L[0]}; B=${MASTER_ADDR}",
+        ),
+        ("export MASTER_ADDR=${SLURM_NODELIST:0:9}", "export MASTER_ADDR=${MASTER_ADDR}"),
+        (
+            "MASTER_PORT=$(shuf -i 1-9 -n 1) MY_PORT=$(python3 free.py)",
+            "MASTER_PORT=${MASTER_PORT} MY_PORT=${MASTER_PORT}",
+        ),
+        ("MASTER_PORT=29500", "MASTER_PORT=29500"),
+        ("module load a && ml b", ": && :"),
+        ("squeue -u me > q; scontrol show job 1", ":; :"),
+        ("# srun a\ncat <<EOF\nsrun $(scontrol x)\nEOF\nsrun b", "# srun a\ncat <<EOF\nsrun $(scontrol x)\nEOF\nb"),
+    ],
+)
+def test_what_slurm_would_do_becomes_what_muster_does(written: str, becomes: str) -> None:
+    body, refusals, _ = fitted(written)
+    assert (body.text, refusals) == (becomes, [])
+
+
+@pytest.mark.parametrize(
+    ("written", "why"),
+    [
+        ("\n\nsrun --multi-prog", "line 3: srun: it starts nothing"),
+        ("srun --bogus a", "line 1: --bogus: it is not known what it means here"),
+        ("srun a &\nwait", "line 1: srun ... &: steps that run beside each other are no gang"),
+        ("srun apptainer exec x.sif a", "line 1: apptainer: the worker is the container"),
+        ("docker run x", "line 1: docker: the worker is the container"),
+        ("scontrol requeue $SLURM_JOB_ID", "line 1: scontrol: no node has a controller of Slurm's"),
+        ("scontrol show hostnames > hosts", "line 1: scontrol show hostnames: no worker knows the names of all nodes"),
+        (
+            "H=$(scontrol show hostnames | tr '\\n' ,)",
+            "line 1: $(scontrol show hostnames | tr '\\n' ,): scontrol asks Slurm",
+        ),
+        ("L=$(scontrol show hostnames)\nfor h in $L; do a; done", "line 2: $L: no worker knows the names of all nodes"),
+        ("L=($(scontrol show hostnames))\na ${#L[@]}", "line 2: ${#L[@]}: no worker knows the names of all nodes"),
+        ("sbatch next.sh", "line 1: sbatch: a job submits no other"),
+        ("mpirun a", "line 1: mpirun: start the program with srun and torchrun"),
+        ("ssh $h a", "line 1: ssh: no pod answers ssh"),
+        ("C='srun a'; eval $C", "line 1: C='srun a': srun stands in a text: write it as a command by itself"),
+        ("a --hosts=$SLURM_JOB_NODELIST", "line 1: $SLURM_JOB_NODELIST: nothing sets it here"),
+        ("set -eu\necho $SLURM_JOB_NODELIST", "line 2: $SLURM_JOB_NODELIST: nothing sets it here"),
+        ("a $SLURM_ARRAY_TASK_ID", "line 1: $SLURM_ARRAY_TASK_ID: nothing sets it here"),
+    ],
+)
+def test_what_no_worker_can_do_is_refused_with_its_line(written: str, why: str) -> None:
+    _, refusals, _ = fitted(written)
+    assert [refusal for refusal in refusals if refusal.startswith(why)], refusals
+
+
+def test_a_printed_variable_that_nothing_sets_is_a_note() -> None:
+    body, refusals, notes = fitted("echo on $SLURM_JOB_NODELIST of $SLURM_NNODES\na ${SLURM_X:-1}")
+    assert (refusals, body.variables) == ([], {"SLURM_NNODES"})
+    assert notes.left_out == ["line 1: $SLURM_JOB_NODELIST is empty: nothing sets it here"]
+
+
+def test_a_variable_of_slurms_that_the_script_sets_is_its_own() -> None:
+    body, refusals, _ = fitted("export SLURM_NTASKS_PER_NODE=4\na $SLURM_NTASKS_PER_NODE")
+    assert (refusals, body.variables) == ([], set())
+
+
+def test_what_each_node_would_answer_in_its_own_way_is_to_be_checked() -> None:
+    _, _, notes = fitted("D=$(date +%s)\necho $(date)\nT=$(mktemp -d)")
+    assert notes.check == [
+        "line 1: $(date +%s): each node has its own answer",
+        "line 3: $(mktemp -d): each node has its own answer",
+    ]

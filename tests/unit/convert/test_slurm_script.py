@@ -1,0 +1,215 @@
+"""sbatch scripts as TrainingJobs: what they ask for, what becomes of each option, and what is refused."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from muster.convert.documents import Result
+from muster.convert.requested import JobRequest, job_name
+from muster.convert.slurm_script import convert_script, unexpanded
+
+
+def script(*directives: str, body: str = "srun python3 train.py") -> str:
+    return "\n".join(["#!/bin/bash", *(f"#SBATCH {directive}" for directive in directives), body, ""])
+
+
+def converted(text: str, **request: Any) -> Result:
+    return convert_script(text, "train.sh", JobRequest(**{"image": "i", **request}))
+
+
+def spec_of(text: str, **request: Any) -> dict[str, Any]:
+    found = converted(text, **request)
+    assert found.job is not None, found.refused
+    spec: dict[str, Any] = found.job["spec"]
+    return spec
+
+
+def container_of(text: str, **request: Any) -> dict[str, Any]:
+    found: dict[str, Any] = spec_of(text, **request)["template"]["spec"]["containers"][0]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("directives", "nodes", "gpus", "processes"),
+    [
+        ([], 1, 0, 1),
+        (["-N 2 --gres=gpu:8"], 2, 8, 1),
+        (["-N 2-2", "--gres=gpu:a100:4,nic:1", "--ntasks-per-node=4"], 2, 4, 4),
+        (["-n 16 --ntasks-per-node=8 --gpus-per-task=1"], 2, 8, 8),
+        (["-N 2 -n 16 --ntasks-per-node=99 --gpus-per-node=h100:8"], 2, 8, 8),
+        (["--gpus=16 --gpus-per-node=8"], 2, 8, 1),
+        (["-N 4 --gpus=a100:32"], 4, 8, 1),
+        (["-N 2 --exclusive"], 2, 8, 1),
+        (["-n 1 --gres=gpu"], 1, 1, 1),
+        (["-N 2", "-N 3"], 3, 0, 1),
+    ],
+)
+def test_nodes_gpus_and_processes_are_those_that_slurm_would_give(
+    directives: list[str], nodes: int, gpus: int, processes: int
+) -> None:
+    spec = spec_of(script(*directives))
+    assert (spec["nodes"], spec["gpusPerNode"]) == (nodes, gpus)
+    assert spec.get("launch", {}).get("processesPerNode", 1) == processes
+
+
+def test_what_the_command_line_says_takes_the_place_of_the_script() -> None:
+    spec = spec_of(script("-N 2 --gres=gpu:8 --ntasks-per-node=8"), nodes=4, gpus_per_node=4, name="mine")
+    assert (spec["nodes"], spec["gpusPerNode"], spec["launch"]) == (4, 4, {"processesPerNode": 8})
+    found = converted(script("-J other"), name="mine", namespace="team-a")
+    assert found.job is not None
+    assert found.job["metadata"] == {"name": "mine", "namespace": "team-a"}
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("#SBATCH -N 2\n", "line 1: #SBATCH -N 2: sbatch reads a script of a shell: begin it with #!/bin/bash"),
+        ("#!/usr/bin/python3\n", "line 1: #!/usr/bin/python3: sbatch reads a script of a shell"),
+        (script("--array=0-9"), "line 2: --array=0-9: write one job for each"),
+        (script("-d afterok:12"), "line 2: --dependency=afterok:12: no job waits for another"),
+        (script("-w node[1-2]"), "line 2: --nodelist=node[1-2]: Muster chooses nodes"),
+        (script("-N 1", "hetjob", "-N 2"), "line 3: hetjob: a gang has one template"),
+        (script("-N 1 : -N 2"), "line 2: -N 1 : -N 2: a gang has one template"),
+        (script("-N 2-4"), "line 2: --nodes=2-4: a gang has one size: write one number"),
+        (script("-N NODES"), "line 2: --nodes=NODES: write a number"),
+        (script("-N 'x"), "line 2: -N 'x: a quotation mark is not closed"),
+        (script("train.py"), "line 2: train.py: it is no option"),
+        (script("-n 5"), "line 2: --ntasks=5: how many nodes it takes is not said: write --nodes"),
+        (script("-N 2 -n 5"), "line 2: --ntasks=5: it is no multiple of the 2 nodes"),
+        (
+            script("-N 2", body="torchrun train.py"),
+            "--nodes=2: without srun Slurm runs a script on the first node alone",
+        ),
+        (script("-N 2", body="srun -N 1 a"), "line 3: --nodes=1: the job has 2 nodes"),
+        (
+            script("-N 2", body="srun -n 2 a\nsrun -n 4 b"),
+            "line 4: srun: its processes are others than those of line 3",
+        ),
+        (script("-J ???", body="srun a " + "x" * 100_001), "characters are too many for a command"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_line_and_remedy(text: str, why: str) -> None:
+    found = converted(text)
+    assert found.job is None
+    assert why in found.refused
+
+
+def test_all_that_is_wrong_is_said_at_once() -> None:
+    refused = converted(script("--array=1-2", "-N x", body="sbatch b.sh"), image="").refused
+    assert [part.partition(": ")[0] for part in refused.splitlines()] == ["line 2", "line 3", "line 4", "--image"]
+
+
+def test_lines_behind_the_first_command_are_not_read_as_sbatch_does_not() -> None:
+    text = "#!/bin/bash\n\n  # a comment\n##SBATCH -N 9\n#SBATCH -N 2 # of 9\nset -e\n#SBATCH -N 3\nsrun a\n"
+    found = converted(text)
+    assert found.job is not None
+    assert found.job["spec"]["nodes"] == 2
+    assert "line 7: #SBATCH -N 3: it stands behind the first command, where sbatch reads none" in found.notes.left_out
+
+
+@pytest.mark.parametrize(
+    ("option", "note"),
+    [
+        ("--time=1:00", "no job has a time limit"),
+        ("--mem=0", "each worker has a node to itself"),
+        ("--output=x", "kubectl muster logs JOB shows"),
+        ("--partition=gpu", "Muster's queue orders jobs"),
+        ("--requeue", "Muster restarts a job"),
+        ("--signal=B:USR1@90", "no signal comes"),
+        ("--mail-user=a@example.org", "no mail is sent"),
+        ("--constraint=a100", "nodes are chosen by spec.template.spec.nodeSelector"),
+        ("--qos=high", "spec.template.spec.priorityClassName orders the queue"),
+        ("--dependency=singleton", "no two jobs of a namespace have one name"),
+    ],
+)
+def test_what_means_nothing_here_is_said_in_a_line(option: str, note: str) -> None:
+    notes = converted(script(option)).notes
+    assert [line for line in [*notes.left_out, *notes.check] if line.startswith(f"line 2: {option}: {note}")]
+
+
+def test_options_that_a_job_has_are_taken_over() -> None:
+    text = script("-H --segment=2 -N 4 -D /work -c 12 --export=ALL,A=1,B=$(RANK)", "-J 'My Run_2'")
+    found = converted(text)
+    assert found.job is not None
+    spec = found.job["spec"]
+    assert found.job["metadata"]["name"] == "my-run-2"
+    assert (spec["suspend"], spec["placement"]) == (True, {"segmentSize": 2})
+    container = spec["template"]["spec"]["containers"][0]
+    assert container["workingDir"] == "/work"
+    values = {variable["name"]: variable["value"] for variable in container["env"]}
+    assert (values["SLURM_CPUS_PER_TASK"], values["A"], values["B"]) == ("12", "1", "$$(RANK)")
+
+
+def test_a_process_sees_its_own_gpu_where_slurm_would_show_it_no_other() -> None:
+    bound = container_of(script("-N 2 --ntasks-per-node=4 --gpus-per-task=2"))["command"][2]
+    first, last = "$$((LOCAL_RANK * 2))", "$$((LOCAL_RANK * 2 + 1))"
+    assert f"export CUDA_VISIBLE_DEVICES=$$(seq -s, {first} {last})\n" in bound
+    free = "--ntasks-per-node=4 --gpus-per-task=1 --gpu-bind=none"
+    assert "CUDA_VISIBLE_DEVICES" not in container_of(script(f"-N 2 {free}"))["command"][2]
+    assert "CUDA_VISIBLE_DEVICES" not in container_of(script("-N 2 -n 2 --gpus-per-task=8"))["command"][2]
+
+
+def test_variables_that_only_a_running_script_knows_are_set_where_it_reads_them() -> None:
+    text = container_of(script(body="cd $SLURM_SUBMIT_DIR\nsrun a --tries ${SLURM_RESTART_COUNT}"))["command"][2]
+    assert text.startswith("export SLURM_SUBMIT_DIR=$PWD\nexport SLURM_RESTART_COUNT=$$((MUSTER_ATTEMPT - 1))\n")
+    assert "SLURM_SUBMIT_DIR" not in container_of(script())["command"][2]
+
+
+def test_the_exit_code_of_a_pipe_is_that_of_the_training() -> None:
+    assert "set -o pipefail\n" in container_of(script(body="srun a | tee log"))["command"][2]
+    assert "pipefail" not in container_of(script())["command"][2]
+
+
+def test_on_several_nodes_nothing_behind_the_training_fails_the_job() -> None:
+    behind = "srun a\ndcgmi profile"
+    assert container_of(script("-N 2", body=behind))["command"][2].endswith("a || exit\ndcgmi profile\nexit 0\n")
+    assert container_of(script("-N 1", body=behind))["command"][2].endswith("a || exit\ndcgmi profile\n")
+
+
+def test_claims_and_a_directory_are_those_of_the_command_line() -> None:
+    spec = spec_of(script(), volumes={"/data": "claim"}, checkpoint_directory="/data/run")
+    assert spec["checkpoint"] == {"directory": "/data/run"}
+    pod = spec["template"]["spec"]
+    assert pod["containers"][0]["volumeMounts"][1] == {"name": "volume-0", "mountPath": "/data"}
+    assert pod["volumes"][1] == {"name": "volume-0", "persistentVolumeClaim": {"claimName": "claim"}}
+
+
+@pytest.mark.parametrize(
+    ("named", "image"),
+    [
+        ("nvcr.io#nvidia/pytorch:24.01-py3", "nvcr.io/nvidia/pytorch:24.01-py3"),
+        ("docker://ubuntu", "ubuntu"),
+        ("/fsx/a.sqsh", ""),
+        ("$IMAGE", ""),
+    ],
+)
+def test_the_image_is_that_of_pyxis_where_a_node_can_pull_it(named: str, image: str) -> None:
+    found = converted(script(body=f"srun --container-image={named} a"), image="")
+    if image:
+        assert found.job is not None
+        assert found.job["spec"]["template"]["spec"]["containers"][0]["image"] == image
+    else:
+        assert found.refused.startswith("--image: the script names none that a node could pull")
+
+
+@pytest.mark.parametrize(
+    ("written", "doubled"), [("$A ${B}", "$A ${B}"), ("$(a $$)", "$$(a $$$)"), ("$((1))", "$$((1))"), ("$", "$")]
+)
+def test_the_kubelet_makes_the_text_of_the_script(written: str, doubled: str) -> None:
+    assert unexpanded(written) == doubled
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [("My_Job.1", "my-job-1"), ("--x--", "x"), ("3.train", "train"), ("???", ""), ("a" * 50, "a" * 40)],
+)
+def test_a_name_is_as_near_to_the_scripts_as_it_can_be(written: str, name: str) -> None:
+    assert job_name(written) == name
+
+
+def test_no_line_of_a_script_runs_where_it_is_read(tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    body = f"$(touch {made})\nA=`touch {made}`\nsrun a $(touch {made})\neval touch {made}"
+    converted(script(f"-J $(touch {made})", body=body))
+    assert not made.exists()
