@@ -22,6 +22,7 @@ from muster.cli.session import ContextOption, KubeconfigOption, NamespaceOption,
 # The module of each command, and its function there.
 _FUNCTIONS = {
     "submit": ("submit", "command"),
+    "run": ("run", "command"),
     "status": ("status", "command"),
     "top": ("top", "command"),
     "report": ("report", "command"),
@@ -56,10 +57,11 @@ INSTEAD = {
         "sacct": "kubectl muster report JOB accounts for a job",
         "scontrol": "kubectl muster status JOB shows the state of a job",
         "sbatch": "kubectl muster submit SCRIPT creates the job of an sbatch script",
-        "run": "kubectl muster submit SCRIPT creates the job of an sbatch script",
+        "srun": "kubectl muster run -- COMMAND starts a job",
+        "salloc": "no nodes are held without a program: kubectl muster run -- COMMAND starts one on nodes of its own",
         "drain": "kubectl muster cordon NODE --reason WHY keeps workers off a node",
         "version": "kubectl muster --version tells that of the command, and kubectl muster doctor those in the cluster",
-        "exec shell srun": "kubectl exec -it POD -c trainer -- bash is a shell in a worker, and status names its POD",
+        "exec shell": "kubectl exec -it POD -c trainer -- bash is a shell in a worker, and status names its POD",
     }.items()
     for name in names.split()
 }

@@ -1,6 +1,6 @@
 """Makes a TrainingJob of what a command line asks for: a container, its command, and where it runs. Pure.
 
-Tests: tests/unit/convert/test_slurm_script.py, tests/unit/cli/test_submit.py.
+Tests: tests/unit/convert/test_slurm_script.py, tests/unit/cli/test_run.py.
 """
 
 import re
