@@ -27,6 +27,7 @@ _FUNCTIONS = {
     "top": ("top", "command"),
     "report": ("report", "command"),
     "logs": ("logs", "command"),
+    "shell": ("shell", "command"),
     "cancel": ("cancel", "command"),
     "nodes": ("nodes", "command"),
     "cordon": ("decide", "cordon"),
@@ -57,11 +58,11 @@ INSTEAD = {
         "sacct": "kubectl muster report JOB accounts for a job",
         "scontrol": "kubectl muster status JOB shows the state of a job",
         "sbatch": "kubectl muster submit SCRIPT creates the job of an sbatch script",
-        "srun": "kubectl muster run -- COMMAND starts a job",
+        "srun": "kubectl muster run -- COMMAND starts a job, and kubectl muster shell JOB a shell in a worker",
         "salloc": "no nodes are held without a program: kubectl muster run -- COMMAND starts one on nodes of its own",
         "drain": "kubectl muster cordon NODE --reason WHY keeps workers off a node",
         "version": "kubectl muster --version tells that of the command, and kubectl muster doctor those in the cluster",
-        "exec shell": "kubectl exec -it POD -c trainer -- bash is a shell in a worker, and status names its POD",
+        "exec": "kubectl muster shell JOB is a shell in a worker",
     }.items()
     for name in names.split()
 }
