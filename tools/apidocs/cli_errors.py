@@ -10,14 +10,17 @@ from typing import NamedTuple
 
 import muster.cli
 
-ERRORS = frozenset({"CliError", "NoSuchJobError", "BadParameter"})
+ERRORS = frozenset({"CliError", "JobDeletedError", "NoSuchJobError", "BadParameter"})
 
 # The commands whose errors a module has; "" where every command may print them.
 COMMANDS = {
+    "attached": "submit --wait, run",
     "bundle": "bundle",
     "burnin": "status --burn-in",
+    "cancel": "cancel",
     "check": "check",
     "completion": "",
+    "created": "submit, run, fork",
     "decide": "cordon, release, check, lost",
     "eject": "eject",
     "errors": "",
@@ -34,10 +37,13 @@ COMMANDS = {
     "node": "nodes NODE",
     "nodes": "nodes",
     "page": "page",
+    "progress": "submit --wait, run",
     "prometheus": "report --prometheus",
     "report": "report",
     "requeue": "requeue",
     "session": "",
+    "shell": "shell",
+    "submitted": "submit, run",
     "uninstall": "uninstall",
     "whatif": "what-if",
 }

@@ -64,15 +64,18 @@ def _has_succeeded(job: TrainingJob) -> bool:
     name, end = job.metadata.name, job.status.completion
     full_name = f"{job.metadata.namespace}/{name}"
     if end is not None and end.result is CompletionResult.FAILED:
-        remedy = f"kubectl muster logs {name} --failed has what it printed"
-        raise CliError(f"job {full_name} has failed: {end.reason}: {end.message}; {remedy}")
+        raise CliError(
+            f"job {full_name} has failed: {end.reason}: {end.message}; kubectl muster logs {name} --failed has what it "
+            "printed"
+        )
     if job.status.is_ejected:
         raise CliError(f"job {full_name} was ejected: Muster does not follow its ranks any more")
     is_current = job.status.observed_generation >= job.metadata.generation
     if end is None and is_current and job.status.state == "Stalled":
         now = progress_of(job)
-        remedy = f"kubectl muster status {name} has what you can do"
-        raise CliError(f"job {full_name} stalls: {now.reason}: {now.message}; {remedy}")
+        raise CliError(
+            f"job {full_name} stalls: {now.reason}: {now.message}; kubectl muster status {name} has what you can do"
+        )
     return end is not None
 
 
