@@ -155,6 +155,15 @@ def test_it_is_followed_until_it_has_succeeded(command: Run, followed: list[Any]
     assert "step 7" in lines[1]
 
 
+def test_no_message_of_a_job_moves_the_text_of_a_terminal(command: Run, followed: list[Any], script: str) -> None:
+    end = ended("Failed")
+    end["status"]["completion"]["message"] = "x\x1b[2Jy"
+    followed += [a_job(state="Pending", reason="X", message="a\x1b[2Jb"), end]
+    found = command("submit", script, "--image=i", "--wait")
+    assert found.exit_code == 1
+    assert "\x1b" not in found.stderr
+
+
 @pytest.mark.parametrize(
     ("version", "why"),
     [

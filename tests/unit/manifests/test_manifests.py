@@ -376,6 +376,7 @@ def test_every_line_of_the_threat_model_names_a_test_that_there_is(root: Path) -
         "A stolen token of the uninstallation",
         "A reader of the page",
         "A reader of a support bundle",
+        "What a user of the command line is given",
         "A mirror or a registry",
     ]
     rows = [row for row in page.splitlines() if row.startswith("| ") and not row.startswith("| attempt")]
