@@ -343,7 +343,15 @@ def _exported(options: Sequence[Given]) -> Iterator[str]:
     for given in options:
         if given.option.name == "--export":
             for name, _, value in (pair.partition("=") for pair in exported_pairs(given.value)):
-                yield f"{name}={shlex.quote(value)}"
+                yield f"{name}={_quoted(value)}"
+
+
+def _quoted(value: str) -> str:
+    """Return a value as a shell reads it, with the variables in it."""
+    if "$" not in value:
+        return shlex.quote(value)
+    escaped = re.sub(r'(["`\\])', r"\\\1", value)
+    return f'"{escaped}"'
 
 
 def exported_pairs(value: str) -> list[str]:

@@ -253,8 +253,11 @@ def _layout(given: Mapping[str, Given], request: JobRequest, notes: Notes) -> _L
             f"spec.gpusPerNode: {gpus}: the script takes whole nodes, and does not say how many GPUs one "
             "has: --gpus-per-node says so"
         )
+    elif gpus is None:
+        gpus = 0
+        notes.check.append("spec.gpusPerNode: 0: the script asks for no GPUs, so it keeps off nodes that have some")
     is_bound = "--gpu-bind" not in given or not given["--gpu-bind"].value.startswith("none")
-    return _Layout(nodes, per_node, gpus or 0, counted.get("--gpus-per-task") if is_bound else None)
+    return _Layout(nodes, per_node, gpus, counted.get("--gpus-per-task") if is_bound else None)
 
 
 def _share(whole: int, parts: int, given: Given | None, of: str) -> int:

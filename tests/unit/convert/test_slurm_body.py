@@ -21,6 +21,7 @@ def fitted(text: str) -> tuple[FittedBody, list[str], Notes]:
         ("time srun -N2 -n $SLURM_NTASKS \\\n  --label python a.py -l", "time python a.py -l"),
         ("OMP=1 srun a", "OMP=1 a"),
         ("srun --export=ALL,A=1,B='x y' a", "A=1 B='x y' a"),
+        ("srun --export=ALL,A=$B/c,D=${E} a", 'A="$B/c" D="${E}" a'),
         ("srun a | tee log", "a | tee log"),
         ("srun a\necho done", "a || exit\necho done"),
         ("srun a 2>&1 | tee log; echo", "a 2>&1 | tee log || exit; echo"),

@@ -53,6 +53,13 @@ def test_nodes_gpus_and_processes_are_those_that_slurm_would_give(
     assert spec.get("launch", {}).get("processesPerNode", 1) == processes
 
 
+def test_gpus_that_are_not_said_are_to_be_checked() -> None:
+    notes = converted(script("-N 2")).notes
+    assert "spec.gpusPerNode: 0: the script asks for no GPUs, so it keeps off nodes that have some" in notes.check
+    assert [note for note in converted(script("--exclusive")).notes.check if note.startswith("spec.gpusPerNode: 8: ")]
+    assert not [note for note in converted(script("--gres=gpu:1")).notes.check if note.startswith("spec.gpusPerNode")]
+
+
 def test_what_the_command_line_says_takes_the_place_of_the_script() -> None:
     spec = spec_of(script("-N 2 --gres=gpu:8 --ntasks-per-node=8"), nodes=4, gpus_per_node=4, name="mine")
     assert (spec["nodes"], spec["gpusPerNode"], spec["launch"]) == (4, 4, {"processesPerNode": 8})
