@@ -6,7 +6,6 @@ Tests: tests/unit/cli/test_submit.py.
 import contextlib
 import sys
 
-import click
 import typer
 
 from muster.api.trainingjob import CompletionResult, TrainingJob
@@ -80,18 +79,15 @@ def _has_succeeded(job: TrainingJob) -> bool:
 
 
 def _wants_to_cancel(name: str) -> bool:
-    """Ask what Ctrl-C means; a second one, and a command without a terminal, detaches."""
+    """Ask what Ctrl-C means. Any answer but `cancel` detaches, and so does a second Ctrl-C, or no terminal."""
     if not _is_terminal():
         return False
-    choices = click.Choice(["detach", "cancel"])
     try:
-        answer = typer.prompt(
-            f"\nDetach from job {name}, so that it goes on, or cancel it?", "detach", type=choices, err=True
-        )
-    except (KeyboardInterrupt, click.Abort):
+        answer = typer.prompt(f"\nDetach from job {name}, so that it goes on, or cancel it?", "detach", err=True)
+    except (KeyboardInterrupt, typer.Abort):
         typer.echo(err=True)
         return False
-    return bool(answer == "cancel")
+    return bool(answer.strip() == "cancel")
 
 
 def _is_terminal() -> bool:

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 import yaml
 from tests.unit.cli.conftest import Api
 from tests.unit.cli.test_status import JOBS, a_job
-from typer.testing import Result
+from typer.testing import CliRunner, Result
 
 from muster.cli import attached, progress
+from muster.cli.main import app
 from muster.kube.errors import AlreadyExists, Invalid, NotFound
 
 Run = Callable[..., Result]
@@ -187,32 +187,27 @@ def test_it_ends_with_1_where_the_job_does_not_succeed(
 @pytest.mark.parametrize(
     ("answer", "deleted", "says"),
     [
-        ("cancel", 1, "job llama was deleted: its ranks end within seconds, and its checkpoints stay"),
-        ("detach", 0, "detached: job llama goes on. kubectl muster status llama shows it"),
-        (KeyboardInterrupt(), 0, "detached: job llama goes on"),
+        ("cancel\n", 1, "job llama was deleted: its ranks end within seconds, and its checkpoints stay"),
+        ("\n", 0, "detached: job llama goes on. kubectl muster status llama shows it"),
+        ("cancle\n", 0, "detached: job llama goes on"),
+        ("", 0, "detached: job llama goes on"),
         (None, 0, "detached: job llama goes on"),
     ],
-    ids=["cancel", "detach", "a second Ctrl-C", "no terminal"],
+    ids=["cancel", "detach", "another word", "a second Ctrl-C", "no terminal"],
 )
+@pytest.mark.usefixtures("command")
 def test_ctrl_c_asks_whether_to_detach_or_to_cancel(
-    command: Run,
     api: Api,
     followed: list[Any],
     script: str,
     monkeypatch: pytest.MonkeyPatch,
-    answer: Any,
+    answer: str | None,
     deleted: int,
     says: str,
 ) -> None:
-    def prompt(*_: Any, **__: Any) -> str:
-        if isinstance(answer, BaseException):
-            raise answer
-        return str(answer)
-
-    monkeypatch.setattr(typer, "prompt", prompt)
     monkeypatch.setattr(attached, "_is_terminal", lambda: answer is not None)
     followed.append(KeyboardInterrupt())
-    found = command("submit", script, "--image=i", "--wait")
+    found = CliRunner().invoke(app, ["submit", script, "--image=i", "--wait"], input=answer)
     assert found.exit_code == 130, found.output
     assert [verb for verb, *_ in api.written].count("DELETE") == deleted
     assert says in found.stderr

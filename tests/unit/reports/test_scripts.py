@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unit.convert.schema import faults, schema
 from tests.unit.reports.corpus import Case, cases
 
 from muster.api.trainingjob import parsed
@@ -72,6 +73,7 @@ def test_a_script_becomes_a_job_whose_processes_do_what_it_does(case: Case, tmp_
     found = converted(case)
     assert found.job is not None, found.refused
     parsed(found.job)
+    assert list(faults(found.job, schema("trainingjobs"))) == []
     spec = found.job["spec"]
     (container,) = spec["template"]["spec"]["containers"]
     is_as = {"name": found.job["metadata"]["name"], "nodes": spec["nodes"], "gpusPerNode": spec["gpusPerNode"]}
