@@ -64,6 +64,21 @@ def finish(saving: "Future[Any] | None") -> None:
             shutil.rmtree(old)
 
 
+def asked_to_stop(step: int) -> bool:
+    """Whether Muster asks the program to save and leave; the same on every rank, although one may see it first."""
+    try:
+        request = json.loads(Path(os.environ.get("MUSTER_REQUESTS") or "-").read_text(encoding="utf-8"))
+        number = request["number"] if request["kind"] == "Leave" else 0
+    except FileNotFoundError:
+        number = 0
+    asked = torch.tensor(number)  # on the GPU, with NCCL
+    dist.all_reduce(asked, dist.ReduceOp.MAX)
+    if asked:
+        with Path(os.environ.get("MUSTER_PROGRESS", os.devnull)).open("a", encoding="utf-8") as progress:
+            progress.write(json.dumps({"step": step, "request": int(asked)}) + "\n")
+    return bool(asked)
+
+
 step, saving = 0, None
 if path := os.environ.get("MUSTER_RESUME_PATH"):
     loaded = state(step)
@@ -82,7 +97,8 @@ while step < options.steps:
     if rank == 0:
         with Path(os.environ.get("MUSTER_PROGRESS", os.devnull)).open("a", encoding="utf-8") as progress:
             progress.write(json.dumps({"step": step}) + "\n")
-    if step % options.save_every == 0:
+    leaves = asked_to_stop(step)
+    if step % options.save_every == 0 or leaves:
         finish(saving)
         path = options.checkpoints / f"step-{step}"
         if rank == 0:
@@ -90,6 +106,10 @@ while step < options.steps:
             print(f"step {step} of {options.steps}, loss {loss.item():.4f}, saving", flush=True)
         dist.barrier()
         saving = dcp.async_save(state(step), checkpoint_id=path, process_group=savers)
+    if leaves:
+        finish(saving)
+        dist.barrier()
+        os._exit(0)  # what stands behind the loop is for a model that is finished
     time.sleep(options.pause_seconds)
 
 finish(saving)

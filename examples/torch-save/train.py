@@ -4,6 +4,7 @@ checkpoint."""
 # mypy: disable-error-code="import-not-found"
 import argparse
 import hashlib
+import json
 import os
 import time
 from pathlib import Path
@@ -46,6 +47,21 @@ def save(step: int) -> None:
         (options.out / f"step_{old}.pt").unlink()
 
 
+def asked_to_stop(step: int) -> bool:
+    """Whether Muster asks the program to save and leave; the same on every rank, although one may see it first."""
+    try:
+        request = json.loads(Path(os.environ.get("MUSTER_REQUESTS") or "-").read_text(encoding="utf-8"))
+        number = request["number"] if request["kind"] == "Leave" else 0
+    except FileNotFoundError:
+        number = 0
+    asked = torch.tensor(number)  # on the GPU, with NCCL
+    dist.all_reduce(asked, dist.ReduceOp.MAX)
+    if asked:
+        with Path(os.environ.get("MUSTER_PROGRESS", os.devnull)).open("a", encoding="utf-8") as progress:
+            progress.write(json.dumps({"step": step, "request": int(asked)}) + "\n")
+    return bool(asked)
+
+
 step = 0
 if path := os.environ.get("MUSTER_RESUME_PATH"):
     loaded = torch.load(path, map_location="cpu", weights_only=True)
@@ -61,10 +77,14 @@ while step < options.steps:
     loss.backward()
     optimizer.step()
     step += 1
+    leaves = asked_to_stop(step)
     if rank == 0:
         print(f"step {step} | loss {loss.item():.4f}", flush=True)
-        if step % options.save_every == 0:
+        if step % options.save_every == 0 or leaves:
             save(step)
+    if leaves:
+        dist.barrier()
+        os._exit(0)  # what stands behind the loop is for a model that is finished
     time.sleep(options.pause_seconds)
 
 if rank == 0:

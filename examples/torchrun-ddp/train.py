@@ -36,6 +36,21 @@ def state(step: int) -> dict[str, Any]:
     return {"model": weights, "optimizer": moments, "step": step}
 
 
+def asked_to_stop(step: int) -> bool:
+    """Whether Muster asks the program to save and leave; the same on every rank, although one may see it first."""
+    try:
+        request = json.loads(Path(os.environ.get("MUSTER_REQUESTS") or "-").read_text(encoding="utf-8"))
+        number = request["number"] if request["kind"] == "Leave" else 0
+    except FileNotFoundError:
+        number = 0
+    asked = torch.tensor(number)  # on the GPU, with NCCL
+    dist.all_reduce(asked, dist.ReduceOp.MAX)
+    if asked:
+        with Path(os.environ.get("MUSTER_PROGRESS", os.devnull)).open("a", encoding="utf-8") as progress:
+            progress.write(json.dumps({"step": step, "request": int(asked)}) + "\n")
+    return bool(asked)
+
+
 step = 0
 if path := os.environ.get("MUSTER_RESUME_PATH"):
     loaded = state(step)
@@ -54,12 +69,16 @@ while step < options.steps:
     if dist.get_rank() == 0:
         with Path(os.environ.get("MUSTER_PROGRESS", os.devnull)).open("a", encoding="utf-8") as progress:
             progress.write(json.dumps({"step": step}) + "\n")
-    if step % options.save_every == 0:
+    leaves = asked_to_stop(step)
+    if step % options.save_every == 0 or leaves:
         dcp.save(state(step), checkpoint_id=options.checkpoints / f"step-{step}")
         if dist.get_rank() == 0:
             print(f"step {step} of {options.steps}, loss {loss.item():.4f}, saved", flush=True)
             for old in sorted(options.checkpoints.glob("step-*"), key=lambda path: int(path.name[5:]))[:-3]:
                 shutil.rmtree(old)
+    if leaves:
+        dist.barrier()
+        os._exit(0)  # what stands behind the loop is for a model that is finished
     time.sleep(options.pause_seconds)
 
 if dist.get_rank() == 0:
