@@ -4,12 +4,14 @@ examples have."""
 # mypy: disable-error-code="import-not-found"
 import argparse
 import hashlib
+import json
 import os
 import shutil
 import time
 from pathlib import Path
 
 import torch
+import torch.distributed as dist
 from accelerate import Accelerator
 from accelerate.utils import InitProcessGroupKwargs
 
@@ -28,6 +30,22 @@ model = torch.nn.Sequential(*[layer for _ in range(3) for layer in (torch.nn.Lin
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 model, optimizer = accelerator.prepare(model, optimizer)
 
+
+def asked_to_stop(step: int) -> bool:
+    """Whether Muster asks the program to save and leave; the same on every rank, although one may see it first."""
+    try:
+        request = json.loads(Path(os.environ.get("MUSTER_REQUESTS") or "-").read_text(encoding="utf-8"))
+        number = request["number"] if request["kind"] == "Leave" else 0
+    except FileNotFoundError:
+        number = 0
+    asked = torch.tensor(number)  # on the GPU, with NCCL
+    dist.all_reduce(asked, dist.ReduceOp.MAX)
+    if asked:
+        with Path(os.environ.get("MUSTER_PROGRESS", os.devnull)).open("a", encoding="utf-8") as progress:
+            progress.write(json.dumps({"step": step, "request": int(asked)}) + "\n")
+    return bool(asked)
+
+
 step = 0
 if options.resume_from_checkpoint:
     accelerator.load_state(str(options.resume_from_checkpoint))
@@ -42,11 +60,15 @@ while step < options.max_train_steps:
     optimizer.zero_grad()
     step += 1
     accelerator.print(f"step {step} of {options.max_train_steps}, loss {loss.item():.4f}", flush=True)
-    if step % options.checkpointing_steps == 0:
+    leaves = asked_to_stop(step)
+    if step % options.checkpointing_steps == 0 or leaves:
         accelerator.save_state(str(options.output_dir / f"step_{step}"))
         if accelerator.is_main_process:
             for old in sorted(options.output_dir.glob("step_*"), key=lambda path: int(path.name[5:]))[:-3]:
                 shutil.rmtree(old)
+    if leaves:
+        accelerator.wait_for_everyone()
+        os._exit(0)  # what stands behind the loop is for a model that is finished
     time.sleep(options.pause_seconds)
 
 if accelerator.is_main_process:

@@ -4,6 +4,7 @@ does by itself."""
 # mypy: disable-error-code="import-not-found"
 import argparse
 import hashlib
+import json
 import os
 import shutil
 import time
@@ -35,17 +36,37 @@ engine, _, _, _ = deepspeed.initialize(
 )
 engine.load_checkpoint(str(options.checkpoints))
 
+
+def asked_to_stop(step: int) -> bool:
+    """Whether Muster asks the program to save and leave; the same on every rank, although one may see it first."""
+    try:
+        request = json.loads(Path(os.environ.get("MUSTER_REQUESTS") or "-").read_text(encoding="utf-8"))
+        number = request["number"] if request["kind"] == "Leave" else 0
+    except FileNotFoundError:
+        number = 0
+    asked = torch.tensor(number)  # on the GPU, with NCCL
+    dist.all_reduce(asked, dist.ReduceOp.MAX)
+    if asked:
+        with Path(os.environ.get("MUSTER_PROGRESS", os.devnull)).open("a", encoding="utf-8") as progress:
+            progress.write(json.dumps({"step": step, "request": int(asked)}) + "\n")
+    return bool(asked)
+
+
 while engine.global_steps < options.steps:
     torch.manual_seed(1000 * engine.global_steps + dist.get_rank())
     batch = torch.randn(16, 128)
     loss = (engine(batch) - batch.flip(1)).square().mean()
     engine.backward(loss)
     engine.step()
-    if engine.global_steps % options.save_every == 0:
+    leaves = asked_to_stop(engine.global_steps)
+    if engine.global_steps % options.save_every == 0 or leaves:
         engine.save_checkpoint(str(options.checkpoints))
         if dist.get_rank() == 0:
             for old in sorted(options.checkpoints.glob("global_step*"), key=lambda path: int(path.name[11:]))[:-3]:
                 shutil.rmtree(old)
+    if leaves:
+        dist.barrier()
+        os._exit(0)  # what stands behind the loop is for a model that is finished
     time.sleep(options.pause_seconds)
 
 if dist.get_rank() == 0:

@@ -3,11 +3,15 @@ examples do."""
 
 # mypy: disable-error-code="import-not-found"
 import hashlib
+import json
 import os
 import time
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import torch
+import torch.distributed as dist
 from transformers import GPT2Config, GPT2LMHeadModel, HfArgumentParser, Trainer, TrainerCallback, TrainingArguments
 
 
@@ -24,6 +28,31 @@ class Pause(TrainerCallback):  # type: ignore[misc]
         time.sleep(options.pause_seconds)
 
 
+def asked_to_stop(step: int) -> bool:
+    """Whether Muster asks the program to save and leave; the same on every rank, although one may see it first."""
+    try:
+        request = json.loads(Path(os.environ.get("MUSTER_REQUESTS") or "-").read_text(encoding="utf-8"))
+        number = request["number"] if request["kind"] == "Leave" else 0
+    except FileNotFoundError:
+        number = 0
+    asked = torch.tensor(number)  # on the GPU, with NCCL
+    dist.all_reduce(asked, dist.ReduceOp.MAX)
+    if asked:
+        with Path(os.environ.get("MUSTER_PROGRESS", os.devnull)).open("a", encoding="utf-8") as progress:
+            progress.write(json.dumps({"step": step, "request": int(asked)}) + "\n")
+    return bool(asked)
+
+
+class StopWhenAsked(TrainerCallback):  # type: ignore[misc]
+    """Saves and stops when Muster asks for it."""
+
+    asked = False
+
+    def on_step_end(self, _: object, state: Any, control: Any, **__: object) -> None:
+        if asked_to_stop(state.global_step):
+            self.asked = control.should_save = control.should_training_stop = True
+
+
 options, arguments = HfArgumentParser((Options, TrainingArguments)).parse_args_into_dataclasses()
 
 torch.manual_seed(1)
@@ -31,10 +60,12 @@ model = GPT2LMHeadModel(
     GPT2Config(n_layer=2, n_head=2, n_embd=64, vocab_size=64, n_positions=32, bos_token_id=0, eos_token_id=0)
 )
 rows = [torch.randint(64, (16,)) for _ in range(2048)]
-trainer = Trainer(
-    model, arguments, train_dataset=[{"input_ids": row, "labels": row} for row in rows], callbacks=[Pause()]
-)
+dataset, stopper = [{"input_ids": row, "labels": row} for row in rows], StopWhenAsked()
+trainer = Trainer(model, arguments, train_dataset=dataset, callbacks=[Pause(), stopper])
 trainer.train(resume_from_checkpoint=arguments.resume_from_checkpoint)
+if stopper.asked:
+    trainer.accelerator.wait_for_everyone()
+    os._exit(0)  # what follows is for a model that is finished
 
 if trainer.is_world_process_zero():
     digest = hashlib.sha256()

@@ -3,13 +3,16 @@
 # mypy: disable-error-code="import-not-found"
 import argparse
 import hashlib
+import json
 import os
 import time
+from pathlib import Path
 from typing import Any
 
 import lightning
 import torch
-from lightning.pytorch.callbacks import ModelCheckpoint
+import torch.distributed as dist
+from lightning.pytorch.callbacks import ModelCheckpoint, TQDMProgressBar
 from lightning.pytorch.strategies import DDPStrategy
 
 parser = argparse.ArgumentParser(description=__doc__)
@@ -40,6 +43,34 @@ class Net(lightning.LightningModule):  # type: ignore[misc]
         return torch.optim.AdamW(self.parameters(), lr=1e-3)
 
 
+def asked_to_stop(step: int) -> bool:
+    """Whether Muster asks the program to save and leave; the same on every rank, although one may see it first."""
+    try:
+        request = json.loads(Path(os.environ.get("MUSTER_REQUESTS") or "-").read_text(encoding="utf-8"))
+        number = request["number"] if request["kind"] == "Leave" else 0
+    except FileNotFoundError:
+        number = 0
+    asked = torch.tensor(number)  # on the GPU, with NCCL
+    dist.all_reduce(asked, dist.ReduceOp.MAX)
+    if asked:
+        with Path(os.environ.get("MUSTER_PROGRESS", os.devnull)).open("a", encoding="utf-8") as progress:
+            progress.write(json.dumps({"step": step, "request": int(asked)}) + "\n")
+    return bool(asked)
+
+
+class StopWhenAsked(lightning.Callback):  # type: ignore[misc]
+    """Saves and stops when Muster asks for it."""
+
+    asked = False
+
+    def on_train_batch_end(self, trainer: Any, *_: object) -> None:
+        if asked_to_stop(trainer.global_step):
+            name = f"epoch={trainer.current_epoch}-step={trainer.global_step}.ckpt"
+            trainer.save_checkpoint(Path(options.checkpoints) / name)
+            self.asked = trainer.should_stop = True
+
+
+stopper = StopWhenAsked()
 trainer = lightning.Trainer(
     accelerator="cpu",
     devices=int(os.environ["LOCAL_WORLD_SIZE"]),
@@ -49,15 +80,20 @@ trainer = lightning.Trainer(
     logger=False,
     default_root_dir="/tmp",
     callbacks=[
+        stopper,
+        TQDMProgressBar(),  # where Rich is installed, Lightning would take its bar, which prints nothing into a log
         ModelCheckpoint(
             options.checkpoints, every_n_train_steps=options.save_every, save_top_k=3, monitor="step", mode="max"
-        )
+        ),
     ],
 )
 net = Net()
 # As long as the training: Lightning counts its batches anew in each epoch.
 loader = torch.utils.data.DataLoader(range(options.steps * trainer.world_size), batch_size=1)
 trainer.fit(net, loader, ckpt_path=os.environ.get("MUSTER_RESUME_PATH"))
+if stopper.asked:
+    trainer.strategy.barrier()
+    os._exit(0)  # what follows is for a model that is finished
 
 if trainer.is_global_zero:
     digest = hashlib.sha256()
