@@ -57,6 +57,20 @@ def train(state: dict[str, Any], batch: jax.Array) -> tuple[dict[str, Any], jax.
     return {"weights": weights, "momenta": momenta}, loss
 
 
+def asked_to_stop(step: int) -> bool:
+    """Whether Muster asks the program to save and leave; the same on every rank, although one may see it first."""
+    try:
+        request = json.loads(Path(os.environ.get("MUSTER_REQUESTS") or "-").read_text(encoding="utf-8"))
+        number = request["number"] if request["kind"] == "Leave" else 0
+    except FileNotFoundError:
+        number = 0
+    asked = int(multihost_utils.process_allgather(np.int32(number)).max())
+    if asked:
+        with Path(os.environ.get("MUSTER_PROGRESS", os.devnull)).open("a", encoding="utf-8") as progress:
+            progress.write(json.dumps({"step": step, "request": asked}) + "\n")
+    return bool(asked)
+
+
 manager = ocp.CheckpointManager(options.checkpoints, options=ocp.CheckpointManagerOptions(max_to_keep=3))
 state, step = start(), 0
 if "MUSTER_RESUME_STEP" in os.environ:
@@ -71,10 +85,15 @@ while step < options.steps:
     if jax.process_index() == 0:
         with Path(os.environ.get("MUSTER_PROGRESS", os.devnull)).open("a", encoding="utf-8") as progress:
             progress.write(json.dumps({"step": step}) + "\n")
-    if step % options.save_every == 0:
+    leaves = asked_to_stop(step)
+    if step % options.save_every == 0 or leaves:
         manager.save(step, args=ocp.args.StandardSave(state))  # it goes on beside the training
         if jax.process_index() == 0:
             print(f"step {step} of {options.steps}, loss {float(loss):.4f}, saving", flush=True)
+    if leaves:
+        manager.wait_until_finished()
+        multihost_utils.sync_global_devices("the leave")
+        os._exit(0)  # what stands behind the loop is for a model that is finished
     time.sleep(options.pause_seconds)
 
 manager.wait_until_finished()
