@@ -22,7 +22,7 @@ help: ## List the targets
 demo: prepared ## The main job: find a bad node, train, lose a process, a pod and a node, finish with the right weights (KEEP=1 keeps it)
 	@$(PY) -u -m demo
 
-recipes: prepared ## The examples of training programs on a cluster, with the demo's faults (RECIPES="lightning jax-orbax" for a part; KEEP=1)
+recipes: prepared ## The examples of training programs on a cluster, with the demo's faults, and asked to leave (RECIPES="lightning jax-orbax" for a part; KEEP=1)
 ifneq ($(CLUSTER),existing)
 	@$(TOOL) imagebuild --only recipes
 endif

@@ -1,5 +1,5 @@
-"""One recipe on a cluster: the job of `examples/NAME`, harmed three times, and once more undisturbed, for its
-weights."""
+"""One recipe on a cluster: the job of `examples/NAME`, harmed three times; once more, asked to save and leave; and once
+undisturbed, for its weights."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from typing import Any
 
 import yaml
 
+from recipes.table import PAUSE, SAVE_EVERY, options_of
 from testbed.bed import ROOT, Bed
 from testbed.gangwatch import GangWatch, Seen
 from testbed.harm import Fault, Victim
 from testbed.kube import KubectlError, wait_until
 
 NAMESPACE, CLAIM = "muster-recipes", "shared"
-SAVE_EVERY = 20
+SAVED_STEPS = 20
+ASKED_STEP = 10
 DEADLINE_SECONDS = 600.0
 _LOOK_SECONDS = 0.3
 _SAVED = re.compile(r"(?:[^.].*[-_=]|global_step)?(\d+)(?:\.(?:ckpt|pt))?")
@@ -47,6 +49,26 @@ class Suffered:
 
 
 @dataclass(frozen=True)
+class Asked:
+    """A suspension of a job that saves only when it is asked to, and then its end.
+
+    Attributes:
+        step: the newest that was made before the ranks stopped.
+        resumed_step: of the checkpoint that the next attempt went on from.
+        stopped_seconds: from the suspension until the job was suspended; `stepless_seconds` until a later step was
+            seen.
+        weights: a digest of those at the end.
+    """
+
+    step: int
+    resumed_step: int | None
+    stopped_seconds: float
+    stepless_seconds: float
+    result: str
+    weights: str
+
+
+@dataclass(frozen=True)
 class Outcome:
     """How a recipe went; `weights` are digests of those after the faults and of those without any."""
 
@@ -54,6 +76,7 @@ class Outcome:
     result: str
     format: str
     faults: tuple[Suffered, ...]
+    asked: Asked
     weights: str
     undisturbed: str
 
@@ -67,7 +90,11 @@ class Outcome:
                 return (
                     f"after {fault.kind} it went on from {fault.resumed_step}, though {fault.saved_step} was complete"
                 )
-        if not self.weights or self.weights != self.undisturbed:
+        if self.asked.result != "Succeeded":
+            return f"the job that was asked to leave ended as {self.asked.result}"
+        if self.asked.resumed_step != self.asked.step:
+            return f"it was asked to leave, made step {self.asked.step}, and went on from {self.asked.resumed_step}"
+        if not self.undisturbed or {self.weights, self.asked.weights} != {self.undisturbed}:
             return "its weights are not those of the undisturbed run"
         return ""
 
@@ -111,24 +138,62 @@ def play(bed: Bed, name: str, images: dict[str, str], faults: dict[str, Fault], 
         if fault.kind == "NodePowerCut":
             bed.cluster.power_on(fault.victim)
     weights = _weights(bed, name)
-    quiet = f"{name}-undisturbed"
-    apply(bed, manifest(name, images, quiet))
-    _ended(bed, quiet)
+    asked = suspend_once(bed, name, images)
+    say(
+        f"{name}: asked to leave at step {asked.step}; suspended after {asked.stopped_seconds:.1f} s, a step beyond it "
+        f"after {asked.stepless_seconds:.1f} s, from checkpoint {asked.resumed_step}"
+    )
     outcome = Outcome(
         name,
         ended["completion"]["result"],
         (ended.get("checkpoint") or {}).get("format", ""),
         tuple(found),
+        asked,
         weights,
-        _weights(bed, quiet),
+        undisturbed_weights(bed, name, images),
     )
-    bed.kubectl("delete", "trainingjob", "-n", NAMESPACE, name, quiet, "--wait=true", timeout_seconds=120)
+    bed.kubectl("delete", "trainingjob", "-n", NAMESPACE, name, "--wait=true", timeout_seconds=120)
     return outcome
 
 
-def manifest(name: str, images: dict[str, str], called: str = "") -> dict[str, Any]:
-    """The example, with the image that was built here; under another name also with a directory of its own, and in
-    haste."""
+def suspend_once(bed: Bed, name: str, images: dict[str, str]) -> Asked:
+    """Suspend a job of the recipe that saves only when it is asked to, and let it go on to its end."""
+    called = f"{name}-asked"
+    apply(bed, manifest(name, images, called, **{SAVE_EVERY: 100000, PAUSE: 0.1}))
+    with GangWatch(bed.kubectl, NAMESPACE, called) as watch:
+        _wait_status(bed, called, f"step {ASKED_STEP}", lambda status: status.get("step", 0) >= ASKED_STEP)
+        assert watch.latest is not None
+        attempt, begun = watch.latest.attempt, time.monotonic()
+        _set_suspended(bed, called, True)
+        stopped = _wait_status(bed, called, "the suspension", lambda status: status.get("state") == "Suspended")
+        stopped_seconds = time.monotonic() - begun
+        _set_suspended(bed, called, False)
+        going = watch.wait_going(attempt, DEADLINE_SECONDS)
+        step: int = stopped["step"]
+        _wait_status(bed, called, "a later step", lambda status: status.get("step", 0) > step)
+        stepless_seconds = time.monotonic() - begun
+    ended = _ended(bed, called)
+    weights = _weights(bed, called)
+    bed.kubectl("delete", "trainingjob", "-n", NAMESPACE, called, "--wait=true", timeout_seconds=120)
+    return Asked(step, going.resumed_step, stopped_seconds, stepless_seconds, ended["completion"]["result"], weights)
+
+
+def undisturbed_weights(bed: Bed, name: str, images: dict[str, str]) -> str:
+    """A digest of the weights of a run to which nothing happens."""
+    called = f"{name}-undisturbed"
+    apply(bed, manifest(name, images, called, **{PAUSE: 0}))
+    _ended(bed, called)
+    weights = _weights(bed, called)
+    bed.kubectl("delete", "trainingjob", "-n", NAMESPACE, called, "--wait=true", timeout_seconds=120)
+    return weights
+
+
+def manifest(name: str, images: dict[str, str], called: str = "", **options: float) -> dict[str, Any]:
+    """The example, with the image that was built here; under another name also with a directory of its own.
+
+    Args:
+        options: of its program, as `recipes.table` names them.
+    """
     text = (ROOT / "examples" / name / "trainingjob.yaml").read_text(encoding="utf-8")
     if called:
         text = text.replace(f"name: {name}\n", f"name: {called}\n").replace(f"/shared/{name}", f"/shared/{called}")
@@ -137,13 +202,7 @@ def manifest(name: str, images: dict[str, str], called: str = "") -> dict[str, A
     (container,) = job["spec"]["template"]["spec"]["containers"]
     repository = container["image"].rpartition(":")[0].rpartition("/")[2]
     container["image"] = images[repository]
-    if called:
-        flag = (
-            "--pause_seconds"
-            if any("_" in word.partition("=")[0] for word in container["args"][-2:])
-            else "--pause-seconds"
-        )
-        container["args"].append(f"{flag}=0")
+    container["args"] += [f"{options_of(name)[option]}={value}" for option, value in options.items()]
     return dict(job)
 
 
@@ -156,6 +215,11 @@ def _status(bed: Bed, name: str) -> dict[str, Any]:
     return dict((bed.kubectl.find("get", "trainingjob", "-n", NAMESPACE, name) or {}).get("status") or {})
 
 
+def _set_suspended(bed: Bed, name: str, suspend: bool) -> None:
+    patch = json.dumps({"spec": {"suspend": suspend}})
+    bed.kubectl("patch", "trainingjob", "-n", NAMESPACE, name, "--type=merge", "-p", patch)
+
+
 def _suffer(bed: Bed, name: str, watch: GangWatch, kind: str, inject: Fault) -> Suffered:
     """Harm it once it has saved twice since it started, and wait until it goes on."""
     started = watch.latest.resumed_step or 0 if watch.latest else 0
@@ -164,7 +228,7 @@ def _suffer(bed: Bed, name: str, watch: GangWatch, kind: str, inject: Fault) -> 
         if "completion" in (status := _status(bed, name)):
             raise RuntimeError(f"{name} ended before {kind}: {status['completion']}")
         saved = _saved(bed, name)
-        return saved if len(saved) > 1 and saved[-1] >= started + 2 * SAVE_EVERY else None
+        return saved if len(saved) > 1 and saved[-1] >= started + 2 * SAVED_STEPS else None
 
     saved = wait_until(f"two checkpoints of {name}", ripe, DEADLINE_SECONDS, _LOOK_SECONDS)
     assert watch.latest is not None
@@ -196,11 +260,17 @@ def saved_step(name: str) -> int | None:
 
 
 def _ended(bed: Bed, name: str) -> dict[str, Any]:
-    def ended() -> dict[str, Any] | None:
-        status = _status(bed, name)
-        return status if "completion" in status else None
+    return _wait_status(bed, name, "the end", lambda status: "completion" in status)
 
-    return wait_until(f"the end of {name}", ended, DEADLINE_SECONDS, _LOOK_SECONDS)
+
+def _wait_status(bed: Bed, name: str, what: str, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    """Wait until this holds for the status of a job; return the status."""
+
+    def found() -> dict[str, Any] | None:
+        status = _status(bed, name)
+        return status if status and holds(status) else None
+
+    return wait_until(f"{what} of {name}", found, DEADLINE_SECONDS, _LOOK_SECONDS)
 
 
 def _weights(bed: Bed, name: str) -> str:

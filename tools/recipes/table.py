@@ -1,4 +1,4 @@
-"""The examples that are run, and the image of each."""
+"""The examples that are run, the image of each, and what the options of its program are called."""
 
 TORCH, FRAMEWORKS = "torch-ddp", "recipes"
 
@@ -12,3 +12,14 @@ RECIPES = {
     "deepspeed": FRAMEWORKS,
     "jax-orbax": FRAMEWORKS,
 }
+
+SAVE_EVERY, PAUSE = "save_every", "pause"  # steps between two checkpoints; seconds of each step
+_OPTIONS = {
+    "hf-trainer": {SAVE_EVERY: "--save_steps", PAUSE: "--pause_seconds"},
+    "accelerate": {SAVE_EVERY: "--checkpointing_steps", PAUSE: "--pause_seconds"},
+}
+
+
+def options_of(name: str) -> dict[str, str]:
+    """What the program of a recipe calls the options `SAVE_EVERY` and `PAUSE`."""
+    return _OPTIONS.get(name, {SAVE_EVERY: "--save-every", PAUSE: "--pause-seconds"})

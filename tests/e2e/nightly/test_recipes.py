@@ -1,4 +1,4 @@
-"""Three of the recipes on real nodes, each with the demo's faults; `make recipes` runs all."""
+"""Three of the recipes on real nodes, each with the demo's faults, and asked to leave; `make recipes` runs all."""
 
 from collections.abc import Iterator
 
