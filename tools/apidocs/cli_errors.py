@@ -34,6 +34,7 @@ COMMANDS = {
     "kubeconfig": "",
     "logs": "logs",
     "lost": "lost",
+    "move": "move",
     "node": "nodes NODE",
     "nodes": "nodes",
     "page": "page",
@@ -45,6 +46,7 @@ COMMANDS = {
     "shell": "shell",
     "submitted": "submit, run",
     "uninstall": "uninstall",
+    "waiting": "move",
     "whatif": "what-if",
 }
 

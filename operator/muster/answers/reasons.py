@@ -698,11 +698,11 @@ REASONS: tuple[Reason, ...] = (
         "NoNodeToMoveTo",
         Topic.TRAINING,
         TRAINS_WARNS,
-        "Workers should leave nodes (cordoned, degraded, near their maintenance, being removed), and for none of them "
-        "another suitable node is free.",
+        "Workers should leave nodes (cordoned, degraded, near their maintenance, being removed, or in "
+        "`spec.placement.avoidNodes`), and for none of them another suitable node is free.",
         "Training goes on. Of several workers those move at a checkpoint that can, the others later. In mode Plain all "
         "move at once.",
-        "Free a node, or uncordon those.",
+        "Free a node, uncordon those, or take them out of `spec.placement.avoidNodes`.",
         "The job should leave n1 (NodeDegraded), n2 (NodeCordoned), but no other suitable node is free. Training goes "
         "on; a worker moves at a checkpoint once a node is free. Free one to let it move.",
         next=("see what could be freed: kubectl muster nodes",),
@@ -1407,6 +1407,15 @@ REASONS: tuple[Reason, ...] = (
         "The worker moves at the next checkpoint.",
         _NOTHING,
         "The job leaves n1 after its next complete checkpoint, at 00:05:11 UTC at the latest.",
+    ),
+    Reason(
+        "NodeAvoided",
+        Topic.PLANNED,
+        INCIDENT,
+        "A node of the job is in its `spec.placement.avoidNodes`, as "
+        "[`kubectl muster move`](docs/cli.md#kubectl-muster-move-job) writes it.",
+        "The worker moves at the next checkpoint.",
+        _NOTHING,
     ),
     Reason(
         "NodeMaintenance, NodeRemoval",

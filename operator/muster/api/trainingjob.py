@@ -239,8 +239,8 @@ class Placement(ApiModel):
     avoid_nodes: list[Annotated[NodeName, Field(json_schema_extra=checks(_NODE_NAME))]] = Field(
         [],
         max_length=256,
-        description="avoidNodes lists names of nodes that this job must not be placed on. A worker that already runs "
-        "there stays. The field may change while the job exists.",
+        description="avoidNodes lists names of nodes that this job must not be placed on. A worker that runs there "
+        "leaves after its next save, once another node is free. The field may change while the job exists.",
         json_schema_extra={"x-kubernetes-list-type": "set"},
     )
 

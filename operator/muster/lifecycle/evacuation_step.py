@@ -1,5 +1,5 @@
-"""Which step of a planned evacuation is due: of a suspension, or of members on nodes that are cordoned or degraded.
-Pure.
+"""Which step of a planned evacuation is due: of a suspension, or of members on nodes that are cordoned, degraded, or
+avoided by the job. Pure.
 
 An evacuation asks the ranks to save, and waits for a new checkpoint or for its deadline; then the ranks stop. Where
 no rank answers and no save is to be expected in time, it does not wait. Without another node
@@ -30,7 +30,7 @@ NODE_TAKEN_AWAY = "NodeRemoved"
 """The reason of an evacuation whose nodes are taken away while no other nodes are free for their workers."""
 STOPS = frozenset({MAINTENANCE_STARTS, NODE_TAKEN_AWAY})
 """The reasons of evacuations after which the job waits in the queue."""
-_GRAVEST_FIRST = ("NodeDegraded", "NodeRemoval", "NodeMaintenance", "NodeCordoned")
+_GRAVEST_FIRST = ("NodeDegraded", "NodeRemoval", "NodeMaintenance", "NodeCordoned", "NodeAvoided")
 
 # Nodes that have to be empty at some moment are so a little earlier: ranks take their time to stop.
 STOP_SECONDS = 60.0
@@ -239,13 +239,15 @@ def _is_saved(world: JobWorld, spec: GangSpec, evacuation: Evacuation) -> bool:
 
 def _nodes_to_evacuate(world: JobWorld) -> dict[str, str]:
     """Return, by node, why the gang should leave it at its next checkpoint, as text."""
-    why = {}
+    why, avoided = {}, frozenset(world.job.spec.placement.avoid_nodes)
     for worker_view in world.worker_views:
         name, exclusion = worker_view.member.node, world.fleet.exclusion(worker_view.member.node)
         if _asks_for_evacuation(exclusion):
             why[name] = f"{name} is {exclusion.waiting_text or f'degraded ({exclusion.reason})'}"
         elif worker_view.node is not None and worker_view.node.unschedulable:
             why[name] = f"{name} is cordoned"
+        elif name in avoided:
+            why[name] = f"{name} is in spec.placement.avoidNodes"
     return why
 
 
@@ -273,7 +275,10 @@ def _reason_of(world: JobWorld, node: str) -> str:
     if _removal(world, node):
         return "NodeRemoval"
     planned = _asks_for_evacuation(exclusion) and exclusion.cause is ExclusionCause.MAINTENANCE
-    return "NodeMaintenance" if planned else "NodeCordoned"
+    if planned:
+        return "NodeMaintenance"
+    view = world.fleet.nodes.get(node)
+    return "NodeCordoned" if view is not None and view.unschedulable else "NodeAvoided"
 
 
 def _asks_for_evacuation(exclusion: Exclusion | None) -> TypeGuard[Exclusion]:

@@ -23,7 +23,7 @@ from muster.kube.errors import Forbidden
 
 COMMANDS: dict[str, Any] = get_command(main.app).commands  # type: ignore[attr-defined]
 OPERATOR = Path(__file__).resolve().parents[3] / "operator"
-OF_JOBS = ["status", "report", "logs", "shell", "cancel", "bundle", "fork", "requeue", "eject"]
+OF_JOBS = ["status", "report", "logs", "shell", "cancel", "bundle", "move", "fork", "requeue", "eject"]
 OF_NODES = ["nodes", "cordon", "release", "check", "lost"]
 OUTPUT_HELP = "A table for people, or json or yaml for programs."
 
@@ -103,7 +103,9 @@ def test_jobs_are_completed(cluster: Any, name: str) -> None:
         assert cluster.asked == ["context lab", path]
 
 
-@pytest.mark.parametrize("words", [*((name, "g") for name in OF_NODES), ("cordon", "a", "b", "g")])
+@pytest.mark.parametrize(
+    "words", [*((name, "g") for name in OF_NODES), ("cordon", "a", "b", "g"), ("move", "a", "--node", "g")]
+)
 def test_nodes_are_completed(cluster: Any, words: tuple[str, ...]) -> None:
     cluster.lists("/api/v1/nodes", {"metadata": {"name": "gpu-1"}}, {"metadata": {"name": "cpu-1"}})
     assert values(*words) == ["gpu-1"]

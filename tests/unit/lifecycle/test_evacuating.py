@@ -38,9 +38,9 @@ SPOT = replace(REMOVAL, removal=Removal("x", at(9000), final=True), gone_by=at(9
 DEGRADED = Exclusion("UnderMaintenance", "this fleet's maintenance found it", Evacuate.AFTER_CHECKPOINT)
 
 
-def reason(**excluded: Exclusion | None) -> str:
+def reason(avoided: Sequence[str] = (), **excluded: Exclusion | None) -> str:
     """The reason of the leave that begins when n0 to n2 are excluded so; None: the node is cordoned."""
-    scene = Scene(a_job()).fleet(6).gang().pods().all(running(1, step=7))
+    scene = Scene(a_job(placement={"avoidNodes": avoided})).fleet(6).gang().pods().all(running(1, step=7))
     for name, exclusion in excluded.items():
         if exclusion is None:
             scene.node(name, unschedulable=True)
@@ -68,6 +68,11 @@ def reason(**excluded: Exclusion | None) -> str:
 )
 def test_the_reason_is_that_of_the_gravest_mark(excluded: dict[str, Exclusion | None], expected: str) -> None:
     assert reason(**excluded) == expected
+    assert reason(["n2"], **excluded) == expected
+
+
+def test_what_the_job_alone_avoids_is_left_last() -> None:
+    assert reason(["n1"]) == "NodeAvoided"
 
 
 @pytest.mark.parametrize("gang", A_FEW.values(), ids=A_FEW)
