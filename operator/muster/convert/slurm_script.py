@@ -129,7 +129,7 @@ def _collected(refusals: list[str], make: Callable[[], _Layout]) -> _Layout | No
 def _read_header(text: str, notes: Notes) -> _Header:
     """Read what sbatch reads: the lines `#SBATCH` before the first command."""
     lines = text.replace("\r\n", "\n").split("\n")
-    shell = shlex.split(lines[0].removeprefix("#!"))
+    shell = lines[0].removeprefix("#!").split()
     shell = shell[1:] if shell and shell[0].endswith("/env") else shell
     if not is_script(text) or not shell or shell[0].rsplit("/", 1)[-1] not in SHELLS:
         raise RefusedError(f"line 1: {short(lines[0])}: sbatch reads a script of a shell: begin it with #!/bin/bash")

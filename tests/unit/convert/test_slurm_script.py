@@ -72,6 +72,8 @@ def test_what_the_command_line_says_takes_the_place_of_the_script() -> None:
     ("text", "why"),
     [
         ("#SBATCH -N 2\n", "line 1: #SBATCH -N 2: sbatch reads a script of a shell: begin it with #!/bin/bash"),
+        ("#!/bin/'bash\n", "line 1: #!/bin/'bash: sbatch reads a script of a shell"),
+        ("#!\n", "line 1: #!: sbatch reads a script of a shell"),
         ("#!/usr/bin/python3\n", "line 1: #!/usr/bin/python3: sbatch reads a script of a shell"),
         (script("--array=0-9"), "line 2: --array=0-9: write one job for each"),
         (script("-d afterok:12"), "line 2: --dependency=afterok:12: no job waits for another"),
