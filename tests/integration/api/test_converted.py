@@ -15,6 +15,8 @@ from muster.api.trainingjob import TrainingJob
 from muster.cli.convert import as_document
 from muster.convert import pod
 from muster.convert.documents import convert_objects
+from muster.convert.requested import JobRequest
+from muster.convert.slurm_script import convert_script
 from muster.pods.worker_pod import worker_manifest
 
 MANIFESTS = cases("manifests")
@@ -24,10 +26,16 @@ JOBS = [
     for result in convert_objects(list(yaml.safe_load_all(case.given)))
     if result and result.job
 ]
+SCRIPTS = [
+    pytest.param(result.job, id=str(case))
+    for case in cases("scripts")
+    for result in [convert_script(case.given, "sample.sh", JobRequest(case.besides.get("image", "i")))]
+    if result.job
+]
 OWN = [case for case in MANIFESTS if "kind: TrainingJob\n" in case.given]
 
 
-@pytest.mark.parametrize("job", JOBS)
+@pytest.mark.parametrize("job", [*JOBS, *SCRIPTS])
 def test_a_converted_job_is_accepted(job: dict[str, Any], refusal: Callable[..., str]) -> None:
     metadata = {name: value for name, value in job["metadata"].items() if name != "namespace"}
     assert refusal(yaml.safe_load(as_document({**job, "metadata": metadata}))) == ""
