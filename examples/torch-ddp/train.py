@@ -121,6 +121,16 @@ def report_progress(step: int, **more: float) -> None:
             progress.write(json.dumps({"step": step, **more}) + "\n")
 
 
+def readable_request() -> int:
+    """Return what this rank reads of Muster's request: twice its number, and 1 more to leave; 0 without one."""
+    try:
+        request = json.loads(Path(os.environ.get("MUSTER_REQUESTS") or "-").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return 0
+    known = request["kind"] in ("Save", "Leave")
+    return 2 * request["number"] + (request["kind"] == "Leave") if known else 0
+
+
 class Trainer:
     """One rank of the training run. Import torch before constructing it (`main` does, after logging `start`)."""
 
@@ -154,6 +164,7 @@ class Trainer:
         self.mask = nn.Transformer.generate_square_subsequent_mask(config.sequence_tokens)
         self.places = torch.arange(config.sequence_tokens)
         self.step = 0
+        self.followed_request = 0
 
     def batch(self, step: int) -> Any:
         """Return int64 [sequences, tokens + 1] for this rank: counting in steps of a random stride, to be continued."""
@@ -235,18 +246,18 @@ class Trainer:
             digest.update(tensor.contiguous().numpy().tobytes())
         return digest.hexdigest()
 
-    def leaves(self) -> bool:
-        """Whether Muster asks the program to save and leave; the same on every rank, although one may see it first."""
-        try:
-            request = json.loads(Path(os.environ.get("MUSTER_REQUESTS") or "-").read_text(encoding="utf-8"))
-            number = request["number"] if request["kind"] == "Leave" else 0
-        except FileNotFoundError:
-            number = 0
-        asked = self.torch.tensor(number)
-        self.torch.distributed.all_reduce(asked, self.torch.distributed.ReduceOp.MAX)
-        if asked:
-            report_progress(self.step, request=int(asked))
-        return bool(asked)
+    def asked(self) -> str:
+        """What Muster asks for, "Save", "Leave" or "" for nothing new; the same on every rank, although one may see it
+        first.
+        """
+        newest = self.torch.tensor(readable_request())
+        self.torch.distributed.all_reduce(newest, self.torch.distributed.ReduceOp.MAX)
+        number, leaves = divmod(int(newest), 2)
+        if number <= self.followed_request:
+            return ""
+        self.followed_request = number
+        report_progress(self.step, request=number)
+        return "Leave" if leaves else "Save"
 
     def run(self, resume: Resume | None) -> str | None:
         """Train to the last step and return the digest of the final weights; None: the program was asked to leave."""
@@ -258,10 +269,10 @@ class Trainer:
             loss = self.train_step()
             report_progress(self.step, loss=round(loss, 6))
             self.log.write("step", step=self.step, loss=loss)
-            leaves = self.leaves()
-            if self.step % config.checkpoint_every_steps == 0 or self.step == config.steps or leaves:
+            asked = self.asked()
+            if self.step % config.checkpoint_every_steps == 0 or self.step == config.steps or asked:
                 self.save()
-            if leaves and self.step < config.steps:
+            if asked == "Leave" and self.step < config.steps:
                 self.log.write("left", step=self.step)
                 return None
             if config.pause_seconds > 0:

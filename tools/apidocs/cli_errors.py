@@ -42,11 +42,12 @@ COMMANDS = {
     "prometheus": "report --prometheus",
     "report": "report",
     "requeue": "requeue",
+    "save": "save",
     "session": "",
     "shell": "shell",
     "submitted": "submit, run",
     "uninstall": "uninstall",
-    "waiting": "move",
+    "waiting": "save, move",
     "whatif": "what-if",
 }
 

@@ -116,6 +116,7 @@ JOB_SPEC: Object = {
         "localDirectory": "/local",
         "resumeArgument": ["--load", "$(MUSTER_RESUME_PATH)"],
         "resumeFrom": 100,
+        "saveRequest": "first",
         "saveTimeoutSeconds": 60,
     },
     "progress": {"stepPattern": "step=([0-9]+)", "stepTimeoutSeconds": 600, "startTimeoutSeconds": 900},

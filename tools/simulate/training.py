@@ -10,6 +10,7 @@ from typing import Protocol
 from muster.node.launcher.matcher import Printed
 from muster.node.launcher.snapshot import RankSnapshot
 from muster.node.launcher.stepclock import StepClock
+from muster.protocol.messages import LEAVE
 from simulate.storage import Directory, Save
 from simulate.surroundings import Surroundings
 
@@ -46,7 +47,8 @@ class Script:
         lasts_seconds: of the life, for which it trains on beyond its steps: it ends a few steps after the first that
             comes later.
         waits: its ranks wait for one that has died until a watchdog ends them: no fabric tells them.
-        answers: what it does when it is asked to leave; None: it does not look for requests.
+        answers: what it does when it is asked to leave, and then it also saves when it is asked to; None: it does not
+            look for requests.
     """
 
     total_steps: int = 60
@@ -154,7 +156,7 @@ class RankProcess:
         self.corruption = None
         self.progress_problem = ""
         self.told: list[int] = []  # steps that nobody has read yet
-        self.asked = 0  # the request that it can read
+        self.asked = (0, "")  # number and kind of the request that it can read
         self.answered_request = 0
         self.status: int | None = None
         self._tail = ""
@@ -248,6 +250,7 @@ class Attempt:
         self._stuck_since: float | None = None
         self._finished = False
         self._saved = 0
+        self._agreed = 0  # the highest number of a request that the ranks have agreed on
         self._leaves_with: int | None = None  # the step after which it makes none, as it was asked to leave
         self.made = 0  # steps
 
@@ -313,16 +316,20 @@ class Attempt:
         """The ranks agree by a collective: that one of them has read it is enough."""
         if self._trainer.script.answers is None:
             return
-        asked = max(rank.asked for rank in self.ranks.values())
-        if not asked:
+        number, kind = max(rank.asked for rank in self.ranks.values())
+        if number <= self._agreed:
             return
-        self._leaves_with = step
+        self._agreed = number
         for rank in self.ranks.values():
-            rank.answered_request = asked
+            rank.answered_request = number
             rank.worker.wake()
+        if kind == LEAVE:
+            self._leaves_with = step
+            self._trainer.agreed_to_end(self)
+        else:
+            self._trainer.agreed_to_save(self)
         if step > self._saved:
             self._save(step)
-        self._trainer.agreed_to_end(self)
 
     def _end_as_asked(self) -> None:
         """The checkpoint of a request is complete."""
@@ -431,6 +438,7 @@ class Trainer:
         self.has_finished = False  # what it has made of its last step is saved
         self.is_broken = False  # its program fails after each start
         self.leaves: list[tuple[int, int]] = []  # attempt and step of those that were asked to leave, and did
+        self.asked_saves: list[tuple[int, int]] = []  # the same of saves that were asked for
         self.has_forgotten = False  # it has made steps that a checkpoint has which it was to go on from
 
     def start(self, worker: HostContainer, number: int, rank: int, count: int, step: int, pid: int) -> RankProcess:
@@ -468,15 +476,19 @@ class Trainer:
         self.has_finished |= self.is_last(save.step)
         self.directory.write_metadata(save, attempt.ranks[0].worker.machine.name, self.around.agenda.now)
 
-    def asked(self, worker: HostContainer, attempt: int, number: int) -> None:
+    def asked(self, worker: HostContainer, attempt: int, number: int, kind: str) -> None:
         """A launcher shows its ranks what they are asked for; 0: nothing."""
         for rank in worker.ranks:
             if rank.attempt.number == attempt:
-                rank.asked = number
+                rank.asked = (number, kind)
 
     def agreed_to_end(self, attempt: Attempt) -> None:
         """All ranks of an attempt have agreed to leave."""
         self.leaves.append((attempt.number, attempt.step))
+
+    def agreed_to_save(self, attempt: Attempt) -> None:
+        """All ranks of an attempt have agreed to save and go on."""
+        self.asked_saves.append((attempt.number, attempt.step))
 
     def moves_incomplete(self) -> None:
         """A launcher has what is incomplete moved aside."""

@@ -369,7 +369,8 @@ class SimulatedHost:
         return SimulatedStacks(tuple(StackReport(rank.rank, "/train.py:1 in step") for rank in ranks if rank.alive))
 
     def put_request(self, attempt: int, text: str) -> None:
-        self._worker.trainer.asked(self._worker, attempt, json.loads(text)["number"] if text else 0)
+        request = json.loads(text or '{"number": 0, "kind": ""}')
+        self._worker.trainer.asked(self._worker, attempt, request["number"], request["kind"])
 
     def ask_by_signal(self, _ranks: Iterable[RankProcess]) -> bool:
         return False

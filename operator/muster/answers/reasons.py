@@ -708,6 +708,28 @@ REASONS: tuple[Reason, ...] = (
         next=("see what could be freed: kubectl muster nodes",),
     ),
     Reason(
+        "SaveRequestUnanswered",
+        Topic.TRAINING,
+        TRAINS_WARNS,
+        "A [request to save](docs/trainer-contract.md#to-save-and-go-on) brought no new "
+        "complete checkpoint within `spec.checkpoint.saveTimeoutSeconds`.",
+        "Training goes on, and nothing is held against the job. The warning ends with the next complete checkpoint, "
+        "the next request, or without the field.",
+        "Have the program look for requests, or wait for its next save.",
+        "no new checkpoint was complete within 300 s of the request to save (2026-05-01T12:00:00Z): the program does "
+        "not look for requests at the end of its steps, or its save takes longer. Training goes on",
+    ),
+    Reason(
+        "SaveRequested, SavedOnRequest",
+        Topic.TRAINING,
+        JOB_EVENT,
+        "`spec.checkpoint.saveRequest` has a new value, as "
+        "[`kubectl muster save`](docs/cli.md#kubectl-muster-save-job) writes it; or what it asked for is saved.",
+        "The program is asked to save and go on.",
+        _NOTHING,
+        "Checkpoint 1200 is complete. It was asked for by 2026-05-01T12:00:00Z.",
+    ),
+    Reason(
         "EjectionWaits",
         Topic.TRAINING,
         TRAINS_WARNS,

@@ -839,6 +839,8 @@ class SuspectCheckpoint(RecordedModel):
 
 
 MAX_EXCLUDED_NODES = 4096
+# Older ones of an attempt are long withdrawn: no rank says any more that it follows one of them.
+MAX_EVACUATION_REQUESTS = 16
 
 
 def _longest_of(excluded: object) -> object:
@@ -846,6 +848,35 @@ def _longest_of(excluded: object) -> object:
     if not isinstance(excluded, dict) or len(excluded) <= MAX_EXCLUDED_NODES:
         return excluded
     return dict(sorted(excluded.items(), key=lambda item: str(item[1]))[-MAX_EXCLUDED_NODES:])
+
+
+class SaveRequest(RecordedModel):
+    """SaveRequest is a request of a user that the ranks save and go on. It is over once a new complete checkpoint is
+    seen, or at its deadline.
+    """
+
+    name: str = Field(max_length=63, description="name is the job's spec.checkpoint.saveRequest that asked for it.")
+    attempt: int = Field(description="attempt is the number of the attempt whose ranks were asked last.")
+    number: int = Field(description="number is that of the request among all requests of that attempt.")
+    since: Time = Field(description="since is when the ranks were asked first.")
+    deadline: Time = Field(description="deadline is when the operator stops waiting for a new complete checkpoint.")
+    after_step: int | None = Field(
+        None,
+        le=MAX_STEP,
+        description=(
+            "afterStep is the step beyond which a complete checkpoint is new. If it is absent, any complete checkpoint "
+            "is."
+        ),
+    )
+    over: bool = Field(False, description="over is whether the ranks are asked no more.")
+    saved_step: int | None = Field(
+        None,
+        le=MAX_STEP,
+        description=(
+            "savedStep is the step of the checkpoint that was waited for. If it is absent, there is none yet, or none "
+            "came in time."
+        ),
+    )
 
 
 class GangSpec(RecordedModel):
@@ -923,8 +954,22 @@ class GangSpec(RecordedModel):
         0,
         ge=0,
         description=(
-            "requests is how often the ranks of this attempt were asked to save and leave. It is the number of the "
-            "request that stands while there is an evacuation."
+            "requests is how often the ranks of this attempt were asked for something, to leave or to save. It is the "
+            "number of the newest request."
+        ),
+    )
+    evacuation_requests: list[int] = Field(
+        [],
+        max_length=MAX_EVACUATION_REQUESTS,
+        description=(
+            "evacuationRequests are the numbers of the newest requests of this attempt to leave, oldest first. While "
+            "there is an evacuation, the last one stands."
+        ),
+    )
+    save_request: SaveRequest | None = Field(
+        None,
+        description=(
+            "saveRequest is the newest request to save and go on. If it is absent, the ranks were never asked for that."
         ),
     )
     evacuation: Evacuation | None = Field(

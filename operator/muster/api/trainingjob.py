@@ -307,6 +307,12 @@ class Checkpoint(ApiModel):
                 at=".resumeArgument",
             ),
             rule(
+                "!has(self.saveRequest) || has(self.directory)",
+                "Muster sees checkpoints only in checkpoint.directory, which is not set: set directory, or leave "
+                "saveRequest out",
+                at=".saveRequest",
+            ),
+            rule(
                 "!has(self.resumePreset) || self.resumePreset == 'Off' || has(self.directory)",
                 "a start resumes only from checkpoint.directory, which is not set: set directory, or leave "
                 "resumePreset out",
@@ -401,6 +407,19 @@ class Checkpoint(ApiModel):
             ),
         },
     )
+    save_request: str | None = Field(
+        None,
+        min_length=1,
+        max_length=63,
+        description="saveRequest asks the program once to save and go on. It names the request: each other value is "
+        "another request. docs/trainer-contract.md says how a program sees it. It may change while the job exists.",
+        json_schema_extra=checks(
+            rule(
+                "self.matches('^[A-Za-z0-9]([-A-Za-z0-9._:+]*[A-Za-z0-9])?$')",
+                "write letters, digits, '-', '.', '_', ':' and '+', e.g. a time: 2026-05-01T12:00:00Z",
+            )
+        ),
+    )
     move_incomplete: bool = Field(
         False,
         description="moveIncomplete moves checkpoints of later steps that are incomplete, or do not count any more, "
@@ -412,8 +431,8 @@ class Checkpoint(ApiModel):
         ge=0,
         le=86400,
         description="saveTimeoutSeconds is how long a suspension, or a planned move off a node, waits for a new "
-        "complete checkpoint before Muster stops the ranks anyway. With 0 Muster stops them at once. The FleetPolicy's "
-        "spec.jobLimits may lower it.",
+        "complete checkpoint before Muster stops the ranks anyway. With 0 Muster stops them at once. A saveRequest is "
+        "over after that time, too. The FleetPolicy's spec.jobLimits may lower it.",
     )
 
 
@@ -576,6 +595,7 @@ class TrainingJobSpec(ApiModel):
             _managed_only("checkpoint", "resumeArgument"),
             _managed_only("checkpoint", "resumeFrom"),
             _managed_only("checkpoint", "resumePreset"),
+            _managed_only("checkpoint", "saveRequest"),
             _managed_only("progress", "preset"),
             _managed_only("progress", "stepPattern"),
             _managed_only("progress", "stepTimeoutSeconds"),

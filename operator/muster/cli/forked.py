@@ -185,6 +185,7 @@ def bare_manifest(raw: Mapping[str, Any], job: TrainingJob, name: str) -> dict[s
     spec = copy.deepcopy(dict(raw["spec"]))
     for once in ("suspend", "eject"):
         spec.pop(once, None)
+    (spec.get("checkpoint") or {}).pop("saveRequest", None)
     raw_metadata = raw.get("metadata") or {}
     metadata: dict[str, Any] = {"name": name, "namespace": job.metadata.namespace}
     for part in ("labels", "annotations"):

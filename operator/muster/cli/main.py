@@ -40,6 +40,7 @@ _FUNCTIONS = {
     "doctor": ("doctor", "command"),
     "completion": ("completion", "command"),
     "convert": ("convert", "command"),
+    "save": ("save", "command"),
     "move": ("move", "command"),
     "fork": ("fork", "command"),
     "requeue": ("requeue", "command"),

@@ -8,7 +8,8 @@ from muster.api.trainingjob import CompletionResult, TrainingJob
 from muster.checkpoints import node_local, resume
 from muster.protocol.checkpoint_names import is_url
 from muster.protocol.fence import peer_distances
-from muster.protocol.messages import EXIT, LEAVE, RUN, WAIT, Directive, Peer
+from muster.protocol.messages import EXIT, LEAVE, RUN, SAVE, WAIT, Directive, Peer
+from muster.record.save_request import SAVE_REQUESTED
 from muster.recovery.stacks import hung_attempt
 from muster.recovery.verification import is_verifier
 from muster.world.job import OtherJob
@@ -135,15 +136,27 @@ def directive_for(
 
 
 def _request(job: TrainingJob, record: GangSpec) -> dict[str, Any]:
-    """Return the fields with what the ranks are asked for: to save and leave, while their checkpoints are seen."""
-    evacuation = record.evacuation
-    if evacuation is None or not record.requests or resume.saves_unseen(job):
+    """Return the fields with what the ranks are asked for, while their checkpoints are seen.
+
+    To leave is also to save: a request to save waits meanwhile.
+    """
+    evacuation, save = record.evacuation, record.save_request
+    if resume.saves_unseen(job):
+        return {}
+    if evacuation is not None and record.evacuation_requests:
+        return {
+            "request": record.evacuation_requests[-1],
+            "request_kind": LEAVE,
+            "request_seconds": (evacuation.deadline - evacuation.since).total_seconds(),
+            "request_reason": evacuation.reason,
+        }
+    if save is None or save.over or save.attempt != record.attempt:
         return {}
     return {
-        "request": record.requests,
-        "request_kind": LEAVE,
-        "request_seconds": (evacuation.deadline - evacuation.since).total_seconds(),
-        "request_reason": evacuation.reason,
+        "request": save.number,
+        "request_kind": SAVE,
+        "request_seconds": (save.deadline - save.since).total_seconds(),
+        "request_reason": SAVE_REQUESTED,
     }
 
 

@@ -200,9 +200,8 @@ def _step_while_ranks_run(
     """
     evacuation = spec.evacuation
     if evacuation is None or (evacuation.reason, evacuation.nodes) != (reason, sorted(why)):
-        has_all_reports = len(world.views) == len(spec.members)
-        if evacuation is None and world.leader_age_seconds < FRESH_SECONDS and not has_all_reports:
-            return NothingDue()  # which checkpoint is NEW is known once every worker has listed those that exist
+        if evacuation is None and not are_checkpoints_known(world, spec):
+            return NothingDue()
         return BeginEvacuation(why, reason, _saves_until(world, world.now, why), tuple(remaining))
     # A time may be said only now, or be of another window.
     deadline = min([evacuation.deadline, *_stops(world, evacuation.since, why)])
@@ -211,6 +210,11 @@ def _step_while_ranks_run(
     if not (is_saved or in_vain or world.now >= deadline):
         return NothingDue()
     return EndEvacuation(evacuation, why, is_saved, in_vain and world.now < deadline)
+
+
+def are_checkpoints_known(world: JobWorld, spec: GangSpec) -> bool:
+    """Whether it is known which checkpoint is NEW: once every worker has listed those that exist."""
+    return world.leader_age_seconds >= FRESH_SECONDS or len(world.views) == len(spec.members)
 
 
 def _move_before_start(world: JobWorld, spec: GangSpec, why: Mapping[str, str]) -> MoveMembers | NothingDue:

@@ -21,8 +21,8 @@ EXIT_SECONDS = 30.0
 
 
 def follow(world: JobWorld, record: GangSpec) -> bool:
-    """Whether a rank has said that it follows a request of this attempt, be it withdrawn or not."""
-    return any(0 < view.request_answered <= record.requests for view in _views(world, record))
+    """Whether a rank has said that it follows a request of this attempt to leave, be it withdrawn or not."""
+    return any(view.request_answered in record.evacuation_requests for view in _views(world, record))
 
 
 def have_begun_to_end(world: JobWorld, record: GangSpec) -> bool:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from muster.api.gang import Gang, GangSpec
 from muster.api.trainingjob import LaunchMode
 from muster.checkpoints import resume
+from muster.lifecycle import saving
 from muster.lifecycle.commit import commit, leftovers
 from muster.lifecycle.plan import Action, ApplySupport, Plan
 from muster.lifecycle.start_pods import support
@@ -38,6 +39,9 @@ def plan(world: JobWorld, gang: Gang, settings: WorkerSettings, without_place: M
         # Before this commit a failure restarts the gang. After it no leader decides anything about it any more
         # (docs/decisions/0084).
         return commit(world, with_gang_ejected(spec))
+    asked = saving.plan(world, spec)
+    if asked is not None:
+        return asked
     longer = with_longer_fences(world, spec)
     if longer is not None:
         return commit(world, longer)

@@ -51,6 +51,7 @@ RUN = "Run"  # run the ranks of attempt `attempt`
 EXIT = "Exit"  # have no rank running and exit with `exit_code`
 
 # What the ranks are asked for (Directive.request_kind).
+SAVE = "Save"  # save as soon as possible, and go on
 LEAVE = "Leave"  # save as soon as possible, and end or wait: the ranks are stopped once the checkpoint is complete
 
 # What a rank has found wrong with its own results (RankReport.corruption).
@@ -355,7 +356,7 @@ class Directive:
     stacks_of_attempt: Optional[int] = None  # ranks of this attempt print their stacks before they are ended
     # With RUN: what the ranks of this attempt are asked for, while it is asked. Its number grows within the attempt.
     request: Optional[int] = None
-    request_kind: Optional[str] = None  # LEAVE
+    request_kind: Optional[str] = None  # SAVE or LEAVE
     request_seconds: Optional[float] = None  # from when it was first asked until nothing is waited for any more
     request_reason: Optional[str] = None  # in CamelCase
     # With RUN: the gang leaves Muster. The ranks of this attempt go on to their end, whatever comes or does not come

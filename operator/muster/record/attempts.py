@@ -13,7 +13,7 @@ from typing import NamedTuple
 from muster.api.gang import Examination, GangIncident, GangSpec, Level, Member
 from muster.checkpoints import node_local, resume, unloadable
 from muster.fencing.survivors import unfenced_workers
-from muster.record import corruption, exclusions, incidents, members
+from muster.record import corruption, exclusions, incidents, members, save_request
 from muster.recovery import budgets, holds
 from muster.world.job import JobWorld
 from muster.world.queuedecision import Placed
@@ -88,6 +88,8 @@ def next_attempt(
             "start": None,
             "evacuation": None,
             "requests": 0,
+            "evacuation_requests": [],
+            "save_request": save_request.once_saved(world, record),
             "hold_until": holds.held_until(world, record),
             "incidents": incidents.shortened([*record.incidents, *([incident] if incident else [])]),
             "unfenced_workers": unfenced_workers(world, record, choice.members),

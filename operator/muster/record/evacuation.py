@@ -6,7 +6,7 @@ Tests: tests/unit/lifecycle/test_evacuating.py.
 from collections.abc import Sequence
 from datetime import datetime
 
-from muster.api.gang import Evacuation, GangSpec
+from muster.api.gang import MAX_EVACUATION_REQUESTS, Evacuation, GangSpec
 from muster.checkpoints import resume
 from muster.record import incidents
 from muster.world.job import JobWorld
@@ -36,25 +36,39 @@ def with_evacuation_begun(
         earliest = record.evacuation.deadline if same else min(record.evacuation.deadline, deadline)
         joined = {"reason": reason, "nodes": sorted(nodes), "deadline": earliest}
         return record.model_copy(update={"evacuation": record.evacuation.model_copy(update=joined)})
-    newest = resume.newest_checkpoint(world, record)
-    # One for a step that was finished before is not new: it may have been complete already, only not yet seen.
-    steps = (newest.step if newest else None, (incidents.newest_step(world, record) or 0) - 1)
-    after = max(step for step in steps if step is not None)
+    number = record.requests + 1
     evacuation = Evacuation(
         reason=reason,
         nodes=sorted(nodes),
         since=world.now,
         deadline=deadline,
-        after_step=after if after >= 0 else None,
+        after_step=step_to_pass(world, record),
     )
-    update = {"evacuation": evacuation, "checkpoint": newest, "requests": record.requests + 1}
+    update = {
+        "evacuation": evacuation,
+        "checkpoint": resume.newest_checkpoint(world, record),
+        "requests": number,
+        "evacuation_requests": [*record.evacuation_requests, number][-MAX_EVACUATION_REQUESTS:],
+    }
     return record.model_copy(update=update)
+
+
+def step_to_pass(world: JobWorld, record: GangSpec) -> int | None:
+    """Return the step beyond which a complete checkpoint is new; None: any is.
+
+    One for a step that was finished before is not new: it may have been complete already, only not yet seen.
+    """
+    newest = resume.newest_checkpoint(world, record)
+    steps = (newest.step if newest else None, (incidents.newest_step(world, record) or 0) - 1)
+    after = max(step for step in steps if step is not None)
+    return after if after >= 0 else None
 
 
 def with_late_answer(world: JobWorld, record: GangSpec, deadline: datetime) -> GangSpec:
     """Return the record with the evacuation that ranks follow although it was withdrawn."""
     evacuating = with_evacuation_begun(world, record, LEAVE_WITHDRAWN, (), deadline)
-    return evacuating.model_copy(update={"requests": record.requests})
+    unasked = {"requests": record.requests, "evacuation_requests": record.evacuation_requests}
+    return evacuating.model_copy(update=unasked)
 
 
 def without_evacuation(record: GangSpec) -> GangSpec:

@@ -40,6 +40,7 @@ from muster.queueing import explain
 from muster.record.attempts import budget_exhausted
 from muster.record.evacuation import LEAVE_WITHDRAWN
 from muster.record.incidents import newest_step, steps_made_again
+from muster.record.save_request import new_step
 from muster.recovery.failure import Kind
 from muster.recovery.failures import age_at_report, runs_behind
 from muster.recovery.modes import mode_of
@@ -210,12 +211,16 @@ def _training(world: JobWorld, report: StatusReport) -> TrainingJobStatus:
     resume_message = resume_preset.resume_text(world.job, gang.spec)
     if resume_message:
         message += f"; {resume_message}"
+    request = gang.spec.save_request
+    if request is not None and not request.over:
+        message += f"; asked to save ({request.name}), until {request.deadline:%H:%M:%S} UTC"
     troubles: list[Warned] = []
     stopped = _stopped(world, gang)
     stuck = _held_up(world, report.without_place)
     for trouble, words in (
         (ejection.EJECTION_WAITS, ejection.obstacle(world, gang.spec) if world.job.spec.eject else ""),
         (NO_NODE_TO_MOVE_TO, stuck),
+        ("SaveRequestUnanswered", _unanswered(world, gang)),
         ("CheckpointsIncomplete", _checkpoint_warning(world)),
         ("CheckpointStoreUnreachable", _unverified(world, gang)),
         ("NoCheckpointSeen", _unsaved(world, gang)),
@@ -250,6 +255,20 @@ def _training(world: JobWorld, report: StatusReport) -> TrainingJobStatus:
         "Running": (True, reason, message),
     }
     return _build(world, state, reason, facts, troubles=troubles[::-1])
+
+
+def _unanswered(world: JobWorld, gang: Gang) -> str:
+    """Return the message that nothing came of the newest request to save; "" where it is not so, or not any more."""
+    request = gang.spec.save_request
+    if request is None or not request.over or request.saved_step is not None:
+        return ""
+    if request.name != world.job.spec.checkpoint.save_request or new_step(world, gang.spec, request) is not None:
+        return ""
+    seconds = (request.deadline - request.since).total_seconds()
+    return (
+        f"no new checkpoint was complete within {seconds:.0f} s of the request to save ({request.name}): the program "
+        "does not look for requests at the end of its steps, or its save takes longer. Training goes on"
+    )
 
 
 def _ejected(world: JobWorld, report: StatusReport) -> TrainingJobStatus:

@@ -152,8 +152,8 @@ class Gang:
         return line
 
     def exchange(self, step, value, is_last=False, asked=0):
-        """Sum of the values of all ranks, whether rank 0 says that it is the last, and the highest number of a request
-        that any of them has read; returns when all have sent theirs."""
+        """Sum of the values of all ranks, whether rank 0 says that it is the last, and the newest request that any of
+        them has read; returns when all have sent theirs."""
         if self._rank != 0:
             self._lines[0].send({"step": step, "value": value, "asked": asked})
             answer = self._lines[0].receive()
@@ -296,6 +296,7 @@ def train(arguments, rank, world_size, attempt, log):
     progress = os.environ.get("MUSTER_PROGRESS")
     saver = Saver(arguments, attempt, rank, log)
     is_last = step >= arguments.steps
+    followed = 0  # the highest number of a request that the ranks have agreed on
     while not is_last:
         while attempt < arguments.hold_until_attempt and step == arguments.hold_at:
             time.sleep(0.1)
@@ -305,8 +306,10 @@ def train(arguments, rank, world_size, attempt, log):
         if rank == arguments.fault_rank % world_size:
             fault(arguments, step, log)
             find_corruption(arguments, step, log)
-        asked = asked_to_leave() if arguments.leaves else 0
-        total, is_last, asked = gang.exchange(step, gradient(step, rank), step >= last_step(arguments), asked)
+        readable = readable_request() if arguments.leaves else 0
+        total, is_last, newest = gang.exchange(step, gradient(step, rank), step >= last_step(arguments), readable)
+        number, leaves = divmod(newest, 2)
+        asked, followed = number > followed, max(number, followed)
         weights = updated(weights, total)
         if (
             rank == arguments.fault_rank % world_size
@@ -315,7 +318,7 @@ def train(arguments, rank, world_size, attempt, log):
         ):
             weights = updated(weights, "a bit that flipped")
         log("step", step=step, weights=weights, began=began)
-        told = {"step": step, "request": asked} if asked else {"step": step}
+        told = {"step": step, "request": number} if asked else {"step": step}
         if progress:
             with pathlib.Path(progress).open("a") as stream:
                 stream.write(json.dumps(told) + "\n")
@@ -324,20 +327,23 @@ def train(arguments, rank, world_size, attempt, log):
         if arguments.local_dir and step % arguments.local_every == 0:
             save(arguments.local_dir, step, weights, attempt, rank)
             keep_newest(arguments.local_dir, 2)
-        if asked and not is_last:
+        if asked:
+            log("asked", step=step, number=number, leaves=leaves)
+        if asked and leaves and not is_last:
             leave(arguments, step, saver, gang, log)
     saver.wait()
     gang.exchange(step + 1, 0)  # nobody leaves before the last checkpoint is published
     log("done", step=step, weights_sha256=weights)
 
 
-def asked_to_leave():
-    """The number of the request to leave that this rank can read; 0: none."""
+def readable_request():
+    """What this rank reads of Muster's request: twice its number, and 1 more to leave; 0 without one."""
     try:
         request = json.loads(pathlib.Path(os.environ.get("MUSTER_REQUESTS", "")).read_text())
     except (FileNotFoundError, IsADirectoryError):
         return 0
-    return request["number"] if request["kind"] == "Leave" else 0
+    known = request["kind"] in ("Save", "Leave")
+    return 2 * request["number"] + (request["kind"] == "Leave") if known else 0
 
 
 def leave(arguments, step, saver, gang, log):
@@ -388,7 +394,7 @@ def parse():
     parser.add_argument("--hold-until-attempt", type=int, default=2, help="the first attempt that does not wait there")
     parser.add_argument("--forget", action="store_true", help="never load a checkpoint")
     parser.add_argument(
-        "--leaves", choices=("0", "3", "wait"), help="when asked to: it saves, and ends with this code or waits"
+        "--leaves", choices=("0", "3", "wait"), help="it follows requests: to leave, it ends with this code or waits"
     )
     parser.add_argument("--ignore-sigterm", action="store_true")
     parser.add_argument("--orphan-loader", action="store_true")

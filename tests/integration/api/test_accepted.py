@@ -185,6 +185,7 @@ MUTABLE = {
     "spec.recovery.fallBackFromUnloadable": False,
     "spec.checkpoint.resumeFrom": "Scratch",  # while nothing runs
     "spec.checkpoint.resumePreset": "Off",
+    "spec.checkpoint.saveRequest": "2026-05-01T12:00:00.000000Z",
     "spec.throughput.tokensPerStep": 4096,
     "spec.throughput.parameters": 7,
     "spec.throughput.flopsPerToken": 42,

@@ -272,6 +272,24 @@ JOBS: dict[str, Case] = {
         ),
     ),
     **dict([plain("spec.checkpoint.resumePreset", "Megatron")]),
+    **dict([plain("spec.checkpoint.saveRequest", "now")]),
+    "a request to save without a directory": one(
+        "spec.checkpoint.saveRequest", "now", "which is not set: set directory, or leave saveRequest out"
+    ),
+    **{
+        f"a request to save called {name!r}": Case(
+            "spec.checkpoint.saveRequest",
+            {"spec.checkpoint.directory": "/c", "spec.checkpoint.saveRequest": name},
+            ("spec.checkpoint.saveRequest", says),
+        )
+        for name, says in (
+            ("", "should be at least 1 chars long"),
+            ("n" * 64, "may not be more than 63"),
+            ("before the move", "write letters, digits"),
+            ("a\nb", "write letters, digits"),
+            ("-now", "write letters, digits"),
+        )
+    },
     "to resume from before the first step": one("spec.checkpoint.resumeFrom", -1, "write a step, e.g. 5000"),
     "to resume from a list": one("spec.checkpoint.resumeFrom", [5], "spec.checkpoint.resumeFrom"),
     **dict([plain("spec.checkpoint.resumeFrom", 5)]),

@@ -23,7 +23,7 @@ from muster.kube.errors import Forbidden
 
 COMMANDS: dict[str, Any] = get_command(main.app).commands  # type: ignore[attr-defined]
 OPERATOR = Path(__file__).resolve().parents[3] / "operator"
-OF_JOBS = ["status", "report", "logs", "shell", "cancel", "bundle", "move", "fork", "requeue", "eject"]
+OF_JOBS = ["status", "report", "logs", "shell", "cancel", "bundle", "save", "move", "fork", "requeue", "eject"]
 OF_NODES = ["nodes", "cordon", "release", "check", "lost"]
 OUTPUT_HELP = "A table for people, or json or yaml for programs."
 

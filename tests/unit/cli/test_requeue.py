@@ -94,7 +94,8 @@ def test_without_the_record_nothing_counts_that_may_be_excluded() -> None:
 
 def test_it_is_the_same_job_otherwise() -> None:
     raw = job_with(annotations={"kubectl.kubernetes.io/last-applied-configuration": "{}", "paper": "yes"})
-    found = again(raw)
+    asked = {**raw["spec"], "checkpoint": {**raw["spec"]["checkpoint"], "saveRequest": "before"}}
+    found = again({**raw, "spec": asked})
     spec = {name: value for name, value in raw["spec"].items() if name != "suspend"}
     assert found.manifest == {
         "apiVersion": "muster.dev/v1alpha1",

@@ -75,6 +75,25 @@ def test_progress_is_appended(train: ModuleType, tmp_path: Path, monkeypatch: py
     assert [json.loads(line) for line in lines] == [{"step": 1, "loss": 2.5}, {"step": 2, "request": 3}]
 
 
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("", 0),
+        ('{"number": 3, "kind": "Save", "seconds": 1.0, "reason": "SaveRequested"}', 6),
+        ('{"number": 3, "kind": "Leave", "seconds": 1.0, "reason": "NodeCordoned"}', 7),
+        ('{"number": 3, "kind": "Dance", "seconds": 1.0, "reason": "Why"}', 0),
+    ],
+)
+def test_a_request_has_its_number_and_kind(
+    train: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, want: int
+) -> None:
+    path = tmp_path / "requests.json"
+    if text:
+        path.write_text(text)
+    monkeypatch.setenv("MUSTER_REQUESTS", str(path))
+    assert train.readable_request() == want
+
+
 def test_events_carry_attempt_rank_and_both_clocks(train: ModuleType, tmp_path: Path) -> None:
     identity = train.Identity(rank=2, world_size=3, local_rank=0, attempt=7)
     train.EventLog(tmp_path, identity).write("resumed", step=40)

@@ -11,7 +11,7 @@ import pytest
 
 from muster.node.launcher import requests
 from muster.node.launcher.requests import RankRequest, Requests
-from muster.protocol.messages import EXITED, IDLE, LEAVE, RUN, RUNNING, WAIT, Directive
+from muster.protocol.messages import EXITED, IDLE, LEAVE, RUN, RUNNING, SAVE, WAIT, Directive
 
 ASKED = {"request": 2, "request_kind": LEAVE, "request_seconds": 300.0, "request_reason": "NodeCordoned"}
 # Prints what it is asked for when that changes, follows it, and ends once its own code runs on SIGTERM.
@@ -85,7 +85,7 @@ def test_who_was_asked_to_leave_gets_sigterm(coordinator, run_python):
     assert "has SIGTERM" in launcher.text
 
 
-@pytest.mark.parametrize("asked", [{}, {**ASKED, "request_kind": "Dance"}])
+@pytest.mark.parametrize("asked", [{}, {**ASKED, "request_kind": SAVE}, {**ASKED, "request_kind": "Dance"}])
 def test_who_was_not_is_killed_at_once(coordinator, run_python, until, asked):
     launcher = run_python(LOOKS)
     coordinator.run(1, **asked)
@@ -133,6 +133,24 @@ os._exit(3)
     coordinator.run(1, **ASKED)
     report = coordinator.wait_for(lambda r: r.state == EXITED and not r.lists_after_end)
     assert [checkpoint.step for checkpoint in report.checkpoints] == [7]
+
+
+def test_who_fails_after_a_save_is_reported_at_once(coordinator, run_python, tmp_path):
+    """It was not asked to leave, so its code is a failure, for which no list of checkpoints is waited for."""
+    run_python(
+        """
+import os, time
+while not os.path.exists(os.environ["MUSTER_REQUESTS"]):
+    time.sleep(0.02)
+open(os.environ["MUSTER_PROGRESS"], "a").write('{"request": 2}\\n')
+os._exit(3)
+""",
+        MUSTER_CHECKPOINT_DIRECTORY=str(tmp_path / "checkpoints"),
+        MUSTER_SCAN_SECONDS="3600",
+    )
+    coordinator.run(1, **{**ASKED, "request_kind": SAVE})
+    report = coordinator.wait_for(lambda r: r.state == EXITED)
+    assert (report.request_answered, report.lists_after_end) == (2, False)
 
 
 def a_directive(number: int | None, kind: str = RUN) -> Directive:

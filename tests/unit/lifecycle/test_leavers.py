@@ -99,7 +99,7 @@ def test_ranks_that_follow_a_request_that_is_withdrawn_start_again(
     job = trains(training, answer)
     job.cordon("n1")
     follows = job.trainers[job.uid].attempts[1].ranks[0]
-    job.until(lambda: bool(follows.asked if late else follows.answered_request), 30)
+    job.until(lambda: bool(follows.asked[0] if late else follows.answered_request), 30)
     job.cordon("n1", on=False)
     job.succeeds()
     assert job.trainers[job.uid].made == 30
@@ -164,7 +164,8 @@ def a_scene(*, cordoned: bool = True, seconds: float = 100.0, requests: int = 1,
     scene = Scene(a_job(), seconds=seconds).fleet(6)
     if cordoned:
         scene.node("n1", unschedulable=True)
-    scene.gang(requests=requests, **{"evacuation": EVACUATION, **changes}).pods()
+    asked = {"requests": requests, "evacuation_requests": [*range(1, requests + 1)]}
+    scene.gang(**{"evacuation": EVACUATION, **asked, **changes}).pods()
     return scene
 
 
@@ -265,7 +266,7 @@ def saves_every(seconds: float, last: float) -> TrainingJobStatus:
 )
 def test_a_wait_in_vain(every: float, now: float, answered: int, in_vain: bool) -> None:
     job = a_job().model_copy(update={"status": saves_every(every, 50)})
-    scene = Scene(job, seconds=now).fleet(6).gang(requests=1, evacuation=EVACUATION).pods()
+    scene = Scene(job, seconds=now).fleet(6).gang(requests=1, evacuation_requests=[1], evacuation=EVACUATION).pods()
     world = scene.all(running(1, step=7, request_answered=answered)).world()
     assert world.gang is not None
     assert leavers.wait_in_vain(world, world.gang.spec, EVACUATION, EVACUATION.deadline) is in_vain
@@ -274,7 +275,7 @@ def test_a_wait_in_vain(every: float, now: float, answered: int, in_vain: bool) 
 def test_a_long_step_is_waited_for() -> None:
     job = a_job().model_copy(update={"status": saves_every(900, 50)})
     for now, in_vain in ((169, False), (170, True)):
-        scene = Scene(job, seconds=now).fleet(6).gang(requests=1, evacuation=EVACUATION).pods()
+        scene = Scene(job, seconds=now).fleet(6).gang(requests=1, evacuation_requests=[1], evacuation=EVACUATION).pods()
         world = scene.all(running(1, step=7, longest_wait_seconds=60.0)).world()
         assert world.gang is not None
         assert leavers.wait_in_vain(world, world.gang.spec, EVACUATION, EVACUATION.deadline) is in_vain

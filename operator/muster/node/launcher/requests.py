@@ -1,4 +1,4 @@
-"""Asks the ranks of an attempt to save and leave: by a file that is there as long as that is asked.
+"""Asks the ranks of an attempt to save, or to save and leave: by a file that is there as long as that is asked.
 
 The tenant's own processes can write that file, too. They then ask themselves alone for something.
 
@@ -22,7 +22,7 @@ class RankRequest(NamedTuple):
 
     Attributes:
         number: of the request; a later one of the same attempt has a higher number.
-        kind: muster.protocol.messages.LEAVE, or one that this launcher does not know and passes on.
+        kind: SAVE or LEAVE of muster.protocol.messages, or one that this launcher does not know and passes on.
         seconds: for which the answer is waited for, counted from the first time that it was asked.
         reason: in CamelCase.
     """

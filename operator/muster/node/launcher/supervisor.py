@@ -263,7 +263,8 @@ class Supervisor:
         return max((rank.answered_request for rank in gang.ranks), default=0) or self._requests.signalled
 
     def _is_answered(self, gang: LocalGang) -> bool:
-        return 0 < self._requests.number <= self._answered_request(gang)
+        """Whether a rank says that it leaves as it is asked to."""
+        return self._requests.asks_to_end and self._requests.number <= self._answered_request(gang)
 
     def _lists_last(self, gang: LocalGang) -> bool:
         """Whether the scan for the last checkpoint of the ranks is under way."""

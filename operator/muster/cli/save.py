@@ -1,0 +1,177 @@
+"""`kubectl muster save JOB`: ask the program of a job to save and go on.
+
+The request is in the job's spec (spec.checkpoint.saveRequest), so nothing hangs on this command once it has written
+that.
+"""
+
+from typing import Literal
+
+import typer
+from pydantic import Field
+from rich.console import Console
+from rich.text import Text
+
+from muster.answers.explanation import ENDED, OUTPUT_VERSION
+from muster.api.base import ApiModel, rfc3339
+from muster.api.gang import SaveRequest
+from muster.api.trainingjob import LaunchMode, TrainingJob
+from muster.cli import show, waiting
+from muster.cli.errors import CliError
+from muster.cli.jobs import job_of
+from muster.cli.reading import record_of
+from muster.cli.session import (
+    ContextOption,
+    JobArgument,
+    KubeconfigOption,
+    NamespaceOption,
+    Options,
+    OutputOption,
+    Session,
+    job_argument,
+    run,
+)
+from muster.cli.waiting import NoWaitOption
+from muster.kube import paths
+from muster.kube.errors import Conflict, NotFound
+
+# Beside the time that the job itself has for a save: for the operator to see the request, and to say what came of it.
+MORE_SECONDS = 60
+
+
+class RequestedSave(ApiModel):
+    """A request to save and go on, and what came of it."""
+
+    api_version: str = OUTPUT_VERSION
+    kind: Literal["RequestedSave"] = "RequestedSave"
+    name: str
+    namespace: str
+    request: str = Field(description="The job's spec.checkpoint.saveRequest.")
+    step: int | None = Field(None, description="Of the checkpoint that was saved; absent: it was not waited for.")
+
+
+def command(
+    context: typer.Context,
+    job: JobArgument,
+    no_wait: NoWaitOption = False,
+    kubeconfig: KubeconfigOption = None,
+    kube_context: ContextOption = None,
+    namespace: NamespaceOption = None,
+    output: OutputOption = None,
+) -> None:
+    """Ask a job to save a checkpoint and go on.
+
+    A program that looks for requests saves at the end of its step.
+    """
+    short, inside = job_argument(job, namespace)
+    options = Options(kubeconfig, kube_context, inside, output).over(context.obj)
+    run(options, lambda session: _save(session, short, waits=not no_wait), render)
+
+
+async def _save(session: Session, name: str, *, waits: bool) -> RequestedSave:
+    """Ask the job to save, and wait for the checkpoint.
+
+    Raises:
+        CliError: the job cannot save now, or has not saved in time.
+        ApiError: the API server did not answer as it should.
+    """
+    job = await job_of(session, name)
+    _check_can_save(job)
+    request = rfc3339(session.now())
+    await _ask(session, job, request)
+    asked = RequestedSave(name=name, namespace=session.namespace, request=request)
+    if not waits:
+        return asked
+    seconds = job.spec.checkpoint.save_timeout_seconds
+    typer.echo(
+        show.printable(f"request {request}: waiting for a new complete checkpoint, at most {seconds} s"), err=True
+    )
+    return asked.model_copy(update={"step": await _saved_step(session, job, request, seconds + MORE_SECONDS)})
+
+
+def _check_can_save(job: TrainingJob) -> None:
+    """Check that the job has ranks that can be asked, and that Muster sees what they save.
+
+    Raises:
+        CliError: it has none, or it does not.
+    """
+    status, called = job.status, f"job {job.metadata.namespace}/{job.metadata.name}"
+    if job.metadata.deletion_timestamp is not None:
+        raise CliError(f"{called} is being deleted: none of its ranks saves any more")
+    if status.state in ENDED or status.completion is not None:
+        raise CliError(f"{called} has ended ({status.state}): none of its ranks saves any more")
+    if job.spec.eject:
+        raise CliError(f"{called} leaves Muster, or has left it (spec.eject): its ranks are asked for nothing")
+    if job.spec.launch.mode is LaunchMode.PLAIN or not job.spec.checkpoint.directory:
+        raise CliError(
+            f"{called} cannot be asked: Muster sees checkpoints only in mode Managed, in spec.checkpoint.directory"
+        )
+    if job.spec.checkpoint.save_timeout_seconds == 0:
+        raise CliError(f"{called} waits for no save: its spec.checkpoint.saveTimeoutSeconds is 0")
+    if status.state not in ("Running", "Saving"):
+        reason = f" ({status.reason})" if status.reason else ""
+        raise CliError(
+            f"{called} is {status.state or 'new'}{reason}: only ranks that train can save. Try again once it is Running"
+        )
+
+
+async def _ask(session: Session, job: TrainingJob, request: str) -> None:
+    """Set spec.checkpoint.saveRequest of exactly this job.
+
+    Raises:
+        CliError: the job was deleted or replaced.
+        ApiError: the API server did not take it.
+    """
+    path = paths.muster("trainingjobs", namespace=session.namespace, name=job.metadata.name)
+    body = {"metadata": {"uid": job.metadata.uid}, "spec": {"checkpoint": {"saveRequest": request}}}
+    try:
+        await session.client.patch(path, body, query={"fieldValidation": "Strict"})
+    except (Conflict, NotFound) as error:
+        raise CliError(f"job {session.namespace}/{job.metadata.name} was deleted or replaced just now") from error
+
+
+async def _saved_step(session: Session, job: TrainingJob, request: str, seconds: int) -> int:
+    """Wait for the checkpoint of the request, and return its step.
+
+    Raises:
+        CliError: the job has ended meanwhile, its record may not be read, or no checkpoint came in time.
+    """
+
+    called = f"job {session.namespace}/{job.metadata.name}"
+
+    async def is_over(current: TrainingJob) -> bool:
+        recorded = await _recorded(session, current, request)
+        if recorded is None and current.spec.checkpoint.save_request != request:
+            raise CliError(f"{called} was asked to save by another user at the same time: run the command again")
+        return current.status.completion is not None or (recorded is not None and recorded.over)
+
+    job, in_time = await waiting.wait(session, job, seconds, is_over)
+    recorded = await _recorded(session, job, request)
+    if recorded is not None and recorded.saved_step is not None:
+        return recorded.saved_step
+    if job.status.completion is not None:
+        raise CliError(f"{called} has ended meanwhile ({job.status.state})")
+    if in_time:
+        raise CliError(
+            f"{called} has no new complete checkpoint: its program does not look for requests, or its save takes "
+            "longer. It trains on"
+        )
+    raise CliError(f"{called} has not saved after {seconds} s, and the request stands: {waiting.state_of(job)}")
+
+
+async def _recorded(session: Session, job: TrainingJob, request: str) -> SaveRequest | None:
+    """Return the request as the job's record has it; None: it has another one, or none.
+
+    Raises:
+        CliError: the record cannot be read.
+    """
+    record, unread = await record_of(session, job)
+    if unread:
+        raise CliError(f"what becomes of the request is not known: {unread[0]}")
+    recorded = record.save_request if record is not None else None
+    return recorded if recorded is not None and recorded.name == request else None
+
+
+def render(console: Console, it: RequestedSave) -> None:
+    """Print the step that was saved, or that it was asked for."""
+    text = f"is asked to save ({it.request})" if it.step is None else f"has saved step {it.step}, and goes on"
+    console.print(Text(show.printable(f"{it.namespace}/{it.name} {text}"), style="bold"))

@@ -1,0 +1,57 @@
+"""The request to save and go on in the record. Pure.
+
+Tests: tests/unit/lifecycle/test_saving.py.
+"""
+
+from datetime import datetime
+
+from muster.api.gang import GangSpec, SaveRequest
+from muster.checkpoints import resume
+from muster.record.evacuation import step_to_pass
+from muster.world.job import JobWorld
+
+SAVE_REQUESTED = "SaveRequested"
+"""The reason of a request to save and go on."""
+
+
+def with_save_asked(world: JobWorld, record: GangSpec, name: str, since: datetime, deadline: datetime) -> GangSpec:
+    """Return the record by which the ranks of this attempt are asked to save and go on.
+
+    Args:
+        world: the state of the job.
+        record: of the gang.
+        name: of the request.
+        since: when ranks were asked first, of whichever attempt.
+        deadline: after which no checkpoint is waited for.
+    """
+    number = record.requests + 1
+    request = SaveRequest(
+        name=name,
+        attempt=record.attempt,
+        number=number,
+        since=since,
+        deadline=deadline,
+        after_step=step_to_pass(world, record),
+    )
+    return record.model_copy(update={"save_request": request, "requests": number})
+
+
+def with_save_over(record: GangSpec, request: SaveRequest, saved_step: int | None) -> GangSpec:
+    """Return the record with a request that is over; `saved_step` is that of the new checkpoint, None without one."""
+    over = request.model_copy(update={"over": True, "saved_step": saved_step})
+    return record.model_copy(update={"save_request": over})
+
+
+def new_step(world: JobWorld, record: GangSpec, request: SaveRequest) -> int | None:
+    """Return the step of the newest complete checkpoint, if it is newer than the request."""
+    newest = resume.newest_checkpoint(world, record)
+    passed = -1 if request.after_step is None else request.after_step
+    return newest.step if newest is not None and newest.step > passed else None
+
+
+def once_saved(world: JobWorld, record: GangSpec) -> SaveRequest | None:
+    """Return the request to save as an attempt leaves it: over, if what it waits for is there."""
+    request = record.save_request
+    if request is None or request.over or (step := new_step(world, record, request)) is None:
+        return request
+    return with_save_over(record, request, step).save_request
