@@ -136,6 +136,26 @@ def test_the_api_server_takes_the_hook_as_it_stands(
     assert said.strip() == "job.batch/muster-uninstall created (server dry run)"
 
 
+def test_what_kubectl_has_applied_is_taken_over(
+    cluster: Installation, helm: Helm, packages: dict[str, Path], tmp_path: Path
+) -> None:
+    cluster.install()
+    own = charts(VERSION, IMAGES)["muster-definitions"]
+    path = next(name for name in own if "trainingjobs" in name)
+    own[path] = own[path].replace(b"categories:", b"categories:\n    - later", 1)
+    deployment = cluster.get("deployment", "muster", SYSTEM)["metadata"]["uid"]
+
+    flags = (SYSTEM, "--take-ownership", "--force-conflicts")
+    done(helm("install", "muster-definitions", str(archive(tmp_path, "muster-definitions", own)), *flags))
+    done(helm("install", "muster", str(packages["muster"]), *flags))
+    assert "later" in cluster.get("crd", "trainingjobs.muster.dev")["spec"]["names"]["categories"]
+    taken = cluster.get("deployment", "muster", SYSTEM)
+    assert taken["metadata"]["uid"] == deployment
+    assert taken["spec"]["template"]["spec"]["containers"][0]["image"].endswith(IMAGES["operator"].partition("@")[2])
+    for name in ("muster", "muster-definitions"):
+        done(helm("uninstall", name, SYSTEM, "--no-hooks"))
+
+
 def test_the_program_ends_although_the_api_server_never_answers(cluster: Installation, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         config = _kubeconfig(cluster, tmp_path, "token", f"https://127.0.0.1:{silent.getsockname()[1]}")
