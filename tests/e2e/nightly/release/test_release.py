@@ -63,6 +63,7 @@ def install(stranger: Stranger) -> None:
     stranger.kubectl("wait", "--for=condition=Established", "crd/fleetpolicies.muster.dev")
     stranger.kubectl("create", "-f", "fleetpolicy.yaml")
     apply(stranger, "install-jobs.yaml")
+    wait_until("the first report of each agent", lambda: "node health" not in wrong(stranger.doctor()))
     rows = stranger.doctor()
     definitions = f"those of jobs are there, with the fields of version {__version__}"
     assert [row["finding"] for row in rows if row["check"] == "definitions"] == [definitions]
