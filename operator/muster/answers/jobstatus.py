@@ -273,6 +273,9 @@ def _next(job: TrainingJob, record: GangSpec | None, now: datetime) -> Iterator[
         saves = job.spec.checkpoint.directory is not None
         when = f"after its next complete checkpoint, in {until} at the latest" if saves else "without a checkpoint, now"
         yield f"it leaves {left} {when} ({record.evacuation.reason})"
+    if record.save_request is not None and not record.save_request.over:
+        seconds = max((record.save_request.deadline - now).total_seconds(), 0)
+        yield f"it was asked to save ({record.save_request.name}), which is waited for {duration(seconds)} more"
     waits = status.state not in (*TRAINS, "Stalled") and status.reason != "AwaitingEvidence"  # that may be the end
     if record.start is None and record.members and waits:
         if record.hold_until is not None and record.hold_until > now:

@@ -185,7 +185,6 @@ MUTABLE = {
     "spec.recovery.fallBackFromUnloadable": False,
     "spec.checkpoint.resumeFrom": "Scratch",  # while nothing runs
     "spec.checkpoint.resumePreset": "Off",
-    "spec.checkpoint.saveRequest": "2026-05-01T12:00:00.000000Z",
     "spec.throughput.tokensPerStep": 4096,
     "spec.throughput.parameters": 7,
     "spec.throughput.flopsPerToken": 42,
@@ -210,6 +209,7 @@ IMMUTABLE = {
     "spec.checkpoint.saveTimeoutSeconds": (60, "spec.checkpoint.saveTimeoutSeconds"),
     "spec.recovery.unreachableTimeoutSeconds": (60, "spec.recovery.unreachableTimeoutSeconds"),
 }
+OF_ITS_OWN = {"spec.checkpoint.saveRequest"}  # which needs a directory; test_a_save_may_be_asked_for_at_any_time
 WHILE_SUSPENDED = {
     # What the pods get at their creation, and the field that is blamed while there may be some.
     "spec.checkpoint.pattern": ("state-{step}.npz", "spec.checkpoint.pattern"),
@@ -228,7 +228,7 @@ def test_every_field_is_known_to_be_mutable_or_not() -> None:
     (resource,) = (resource for resource in render.RESOURCES if resource.kind == "TrainingJob")
     fields = render.leaves(render.object_schema(resource)["properties"]["spec"], "spec")
     ends = {path for path, schema in fields if "properties" not in schema and "spec.template." not in path}
-    assert ends | {"spec.template"} == set(MUTABLE) | set(IMMUTABLE) | set(WHILE_SUSPENDED)
+    assert ends | {"spec.template"} == set(MUTABLE) | set(IMMUTABLE) | set(WHILE_SUSPENDED) | OF_ITS_OWN
 
 
 @pytest.fixture(scope="module")
@@ -300,6 +300,22 @@ class TestUpdates:
         assert not stored
         assert "spec.template: Invalid value" in refused
         assert REMEDY in refused
+
+
+def test_a_save_may_be_asked_for_at_any_time(
+    manifest: Callable[..., Any], apply: Callable[..., Any], kubectl: Callable[..., Any], tried: Callable[..., Any]
+) -> None:
+    checkpoint = {"directory": "/c", "saveRequest": "first"}
+    job = manifest("TrainingJob", {"metadata.name": "asked", "spec.checkpoint": checkpoint})
+    assert apply(job).returncode == 0
+    for state in ("Pending", "Running", "Stalled"):
+        status = json.dumps({"status": {"state": state}})
+        written = kubectl("patch", "trainingjob", "asked", "--subresource=status", "--type=merge", "-p", status)
+        assert written.returncode == 0, written.stderr
+        for name in ("2026-05-01T12:00:00.000000Z", None):
+            stored, refused = tried(job, {"spec.checkpoint.saveRequest": name})
+            assert not refused
+            assert stored["spec"]["checkpoint"].get("saveRequest") == name
 
 
 def test_what_pods_get_may_change_while_the_job_is_suspended_and_not_before(

@@ -304,6 +304,14 @@ def test_a_planned_leave_of_a_job_whose_checkpoints_are_not_seen_promises_none()
     assert stood({"evacuation": leave}).next[0] == "it leaves gpu-1 without a checkpoint, now (NodeCordoned)"
 
 
+@pytest.mark.parametrize("over", [True, False])
+def test_a_save_that_was_asked_for_is_foreseen(over: bool) -> None:
+    until = rfc3339(NOW + timedelta(seconds=120))
+    asked = {"name": "first", "attempt": 3, "number": 1, "since": ago(1), "deadline": until, "over": over}
+    expected = [] if over else ["it was asked to save (first), which is waited for 2m more"]
+    assert [line for line in stood({"saveRequest": asked}).next if "asked" in line] == expected
+
+
 def test_a_planned_leave_and_the_next_checkpoint_are_foreseen() -> None:
     leave = {"reason": "Suspended", "nodes": [], "since": ago(5), "deadline": rfc3339(NOW + timedelta(seconds=600))}
     start = {"time": ago(40), "masterAddress": "a", "masterPort": 1}
