@@ -19,10 +19,10 @@ from muster.api.gang import Evacuation, GangSpec
 from muster.api.nodehealth import Evacuate, ExclusionCause
 from muster.checkpoints import resume
 from muster.lifecycle import leavers, placing
+from muster.record import incidents
 from muster.record.attempts import SUSPENDED
 from muster.world.fleet import Exclusion, Removal
 from muster.world.job import JobWorld
-from muster.world.views import FRESH_SECONDS
 
 MAINTENANCE_STARTS = "MaintenanceStarts"
 """The reason of an evacuation whose nodes have to be empty while no other nodes are free for their workers."""
@@ -178,7 +178,8 @@ def _step_where_not_needed(world: JobWorld, spec: GangSpec) -> EvacuationStep | 
     """Return the step where no node has to be left, or none can be: nothing calls ranks back that follow a request."""
     evacuation = spec.evacuation
     if spec.start is None or not leavers.follow(world, spec):
-        return CancelEvacuation() if evacuation is not None else NothingDue()
+        is_over = evacuation is not None and (spec.start is None or leavers.are_heard(world, spec))
+        return CancelEvacuation() if is_over else NothingDue()
     if evacuation is None:
         return FollowLateAnswer(_saves_until(world, world.now, ()))
     is_saved = _is_saved(world, spec, evacuation)
@@ -200,7 +201,7 @@ def _step_while_ranks_run(
     """
     evacuation = spec.evacuation
     if evacuation is None or (evacuation.reason, evacuation.nodes) != (reason, sorted(why)):
-        if evacuation is None and not are_checkpoints_known(world, spec):
+        if evacuation is None and not leavers.are_heard(world, spec):
             return NothingDue()
         return BeginEvacuation(why, reason, _saves_until(world, world.now, why), tuple(remaining))
     # A time may be said only now, or be of another window.
@@ -210,11 +211,6 @@ def _step_while_ranks_run(
     if not (is_saved or in_vain or world.now >= deadline):
         return NothingDue()
     return EndEvacuation(evacuation, why, is_saved, in_vain and world.now < deadline)
-
-
-def are_checkpoints_known(world: JobWorld, spec: GangSpec) -> bool:
-    """Whether it is known which checkpoint is NEW: once every worker has listed those that exist."""
-    return world.leader_age_seconds >= FRESH_SECONDS or len(world.views) == len(spec.members)
 
 
 def _move_before_start(world: JobWorld, spec: GangSpec, why: Mapping[str, str]) -> MoveMembers | NothingDue:
@@ -238,7 +234,14 @@ def _is_saved(world: JobWorld, spec: GangSpec, evacuation: Evacuation) -> bool:
     if resume.saves_unseen(world.job):
         return True
     newest = resume.newest_checkpoint(world, spec)
-    return newest is not None and newest.step > (-1 if evacuation.after_step is None else evacuation.after_step)
+    if newest is None:
+        return False
+    if newest.step > (-1 if evacuation.after_step is None else evacuation.after_step):
+        return True
+    # Ranks may have saved just before they were asked, or before the answer to a withdrawn request was heard.
+    last = incidents.newest_step(world, spec)
+    has_all = last is not None and newest.step >= last
+    return has_all and leavers.follow(world, spec) and leavers.have_all_ended(world, spec)
 
 
 def _nodes_to_evacuate(world: JobWorld) -> dict[str, str]:

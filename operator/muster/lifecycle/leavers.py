@@ -12,7 +12,7 @@ from statistics import median
 from muster.api.gang import Evacuation, GangSpec
 from muster.protocol.messages import RankReport
 from muster.world.job import JobWorld
-from muster.world.views import LauncherView
+from muster.world.views import FRESH_SECONDS, LauncherView
 
 # A trainer looks for a request at the end of a step. It has this long beside the longest time that a step took.
 ANSWER_SECONDS = 30.0
@@ -35,10 +35,23 @@ def have_ended(world: JobWorld, record: GangSpec) -> bool:
     ages = [rank.exited_age_seconds or 0.0 for rank in _ended(world, record)]
     if max(ages, default=0.0) >= EXIT_SECONDS:
         return True
+    return have_all_ended(world, record) and not any(view.lists_after_end for view in _views(world, record))
+
+
+def have_all_ended(world: JobWorld, record: GangSpec) -> bool:
+    """Whether every rank of this attempt has ended by itself, or was ended."""
     views = list(_views(world, record))
-    return len(views) == len(record.members) and not any(
-        view.lists_after_end or not view.ranks or any(rank.alive for rank in view.ranks) for view in views
+    return len(views) == len(record.members) and all(
+        view.ranks and not any(rank.alive for rank in view.ranks) for view in views
     )
+
+
+def are_heard(world: JobWorld, record: GangSpec) -> bool:
+    """Whether every worker has reported to this leader, or had its time to.
+
+    Before that it is not known who follows a request, and which checkpoint is new.
+    """
+    return world.leader_age_seconds >= FRESH_SECONDS or len(world.views) == len(record.members)
 
 
 def wait_in_vain(world: JobWorld, record: GangSpec, evacuation: Evacuation, deadline: datetime) -> bool:
@@ -47,7 +60,8 @@ def wait_in_vain(world: JobWorld, record: GangSpec, evacuation: Evacuation, dead
     Where it has not been seen how often the program saves, a save may come at any time.
     """
     limit = ANSWER_SECONDS + max((view.longest_wait_seconds or 0.0 for view in _views(world, record)), default=0.0)
-    if follow(world, record) or world.now < evacuation.since + timedelta(seconds=limit):
+    is_early = world.now < evacuation.since + timedelta(seconds=limit) or not are_heard(world, record)
+    if is_early or follow(world, record):
         return False
     expected = next_save(world)
     return expected is not None and expected > deadline

@@ -7,8 +7,8 @@ from datetime import timedelta
 
 from muster.api.gang import GangSpec, SaveRequest
 from muster.checkpoints import resume
+from muster.lifecycle import leavers
 from muster.lifecycle.commit import commit
-from muster.lifecycle.evacuation_step import are_checkpoints_known
 from muster.lifecycle.plan import Plan
 from muster.record.save_request import SAVE_REQUESTED, new_step, with_save_asked, with_save_over
 from muster.status.report import Announcement
@@ -27,7 +27,7 @@ def _plan_to_ask(world: JobWorld, record: GangSpec) -> Plan | None:
     name, last_request = world.job.spec.checkpoint.save_request, record.save_request
     if name is None or (last_request is not None and last_request.name == name):
         return None
-    if resume.saves_unseen(world.job) or not are_checkpoints_known(world, record):
+    if resume.saves_unseen(world.job) or not leavers.are_heard(world, record):
         return None
     seconds = world.job.spec.checkpoint.save_timeout_seconds
     asked = with_save_asked(world, record, name, world.now, world.now + timedelta(seconds=seconds))
@@ -42,7 +42,7 @@ def _plan_of_request(world: JobWorld, record: GangSpec, request: SaveRequest) ->
         return commit(world, with_save_over(record, request, step), event)
     if world.now >= request.deadline:
         return commit(world, with_save_over(record, request, None))  # the status says so
-    if request.attempt == record.attempt or not are_checkpoints_known(world, record):
+    if request.attempt == record.attempt or not leavers.are_heard(world, record):
         return None
     # Ranks that were started since have not been asked.
     return commit(world, with_save_asked(world, record, request.name, request.since, request.deadline))

@@ -98,18 +98,22 @@ def test_ranks_agree_on_the_highest_number(
     assert reader.answered == answered
 
 
-@pytest.mark.parametrize("of_others", [0, 3])
-def test_the_lines_of_the_contract_save_and_end(of_others: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("of_others", "number", "ends"), [(0, 0, False), (6, 3, False), (7, 3, True)], ids=["nobody", "save", "leave"]
+)
+def test_the_lines_of_the_contract_save_and_end(
+    of_others: int, number: int, ends: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("MUSTER_REQUESTS", raising=False)
-    (lines,) = re.findall(r"```python\n(def asked_to_stop.*?)```", CONTRACT.read_text(), re.DOTALL)
+    (lines,) = re.findall(r"```python\n(followed = 0.*?)```", CONTRACT.read_text(), re.DOTALL)
     said = io.StringIO()
     saved: list[int] = []
     torch = SimpleNamespace(tensor=lambda number, device: Number(number), distributed=distributed(of_others))
-    found = {"Path": Path, "json": json, "os": os, "sys": sys, "torch": torch, "device": "cuda", "step": 12}
-    with pytest.raises(SystemExit) if of_others else contextlib.nullcontext():
-        exec(lines, {**found, "progress": said, "save": saved.append})
-    assert saved == ([12] if of_others else [])
-    assert said.getvalue() == ('{"step": 12, "request": 3}\n' if of_others else "")
+    modules = {"Path": Path, "contextlib": contextlib, "json": json, "os": os, "sys": sys, "torch": torch}
+    with pytest.raises(SystemExit) if ends else contextlib.nullcontext():
+        exec(lines, {**modules, "device": "cuda", "step": 12, "progress": said, "save": saved.append})
+    assert saved == ([12] if number else [])
+    assert said.getvalue() == ('{"step": 12, "request": 3}\n' if number else "")
 
 
 @pytest.mark.parametrize("name", RECIPES)

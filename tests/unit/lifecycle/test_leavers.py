@@ -19,7 +19,7 @@ from muster.lifecycle.evacuation_step import EndEvacuation, NothingDue, StartAga
 from muster.lifecycle.situation import Ending, Failing, Leaving, Training, situation_of
 from muster.protocol.messages import LEAVE
 from muster.record.evacuation import with_evacuation_begun
-from simulate.training import OnRequest
+from simulate.training import OnRequest, Script
 
 Jobs = Callable[..., OneJob]
 SELDOM = 1000  # steps between the saves that the program makes of itself
@@ -107,6 +107,30 @@ def test_ranks_that_follow_a_request_that_is_withdrawn_start_again(
     assert job.levels == (["Start", "R0"] if job.trainers[job.uid].leaves else ["Start"])
 
 
+@pytest.mark.parametrize("answer", WAYS)
+def test_a_request_may_be_withdrawn_while_nobody_leads(training: Jobs, answer: OnRequest) -> None:
+    """The next leader knows who follows it only once it has heard all workers, which have saved and ended by then."""
+    job = training(script=Script(30, 1.0, SELDOM, save_seconds=20.0, answers=answer), until_step=5)
+    job.edit("job", {"suspend": True})
+    job.until(lambda: job.record.evacuation is not None)
+    job.operator_dies()
+    job.edit("job", {"suspend": False})
+    job.succeeds()
+    assert (job.trainers[job.uid].made, job.paid) == (30, (0, 0))
+
+
+def test_a_leader_that_has_heard_nobody_waits_for_the_save(training: Jobs) -> None:
+    script = Script(900, 1.0, 100, save_seconds=50.0, answers=OnRequest.ENDS_WELL)
+    job = training(until_step=255, script=script, **saving(80))
+    job.cordon("n1")
+    job.until(lambda: bool(job.trainers[job.uid].leaves))
+    job.operator_dies(away=15.0)
+    job.until_attempt(2, 100)
+    ((_, step),) = job.trainers[job.uid].leaves
+    (incident,) = job.record.incidents
+    assert incident.message == f"left n1 after checkpoint {step}, which it saved when asked"
+
+
 def test_a_save_that_breaks_is_a_failure(training: Jobs) -> None:
     job = trains(training, OnRequest.SAVES_HALF)
     job.cordon("n1")
@@ -191,6 +215,16 @@ def test_an_end_after_the_save_is_a_leave(end: Any) -> None:
     assert situation.step.is_saved
 
 
+@pytest.mark.parametrize("end", [succeeded, failed])
+@pytest.mark.parametrize(("saved", "is_leave"), [(7, True), (6, False)])
+def test_who_has_saved_its_last_step_before_it_was_asked_leaves(end: Any, saved: int, is_leave: bool) -> None:
+    """As a program that evaluates after a periodic save, and then looks for a request."""
+    view = {"step": 7, "checkpoints": [(saved, f"/checkpoints/{saved}")], "request_answered": 1}
+    asked_later = EVACUATION.model_copy(update={"after_step": 7})
+    scene = a_scene(evacuation=asked_later).all(running(1, ranks=end(1).ranks, state="Exited", **view))
+    assert isinstance(situation_of(scene.world()), Leaving) is is_leave
+
+
 @pytest.mark.parametrize(("end", "then"), [(succeeded, Ending), (failed, Failing)])
 def test_without_a_save_it_is_what_it_looks_like(end: Any, then: type) -> None:
     ended = end(1)
@@ -268,6 +302,15 @@ def test_a_wait_in_vain(every: float, now: float, answered: int, in_vain: bool) 
     job = a_job().model_copy(update={"status": saves_every(every, 50)})
     scene = Scene(job, seconds=now).fleet(6).gang(requests=1, evacuation_requests=[1], evacuation=EVACUATION).pods()
     world = scene.all(running(1, step=7, request_answered=answered)).world()
+    assert world.gang is not None
+    assert leavers.wait_in_vain(world, world.gang.spec, EVACUATION, EVACUATION.deadline) is in_vain
+
+
+@pytest.mark.parametrize(("leader_age", "in_vain"), [(14.0, False), (15.0, True)])
+def test_no_wait_is_in_vain_before_all_are_heard(leader_age: float, in_vain: bool) -> None:
+    job = a_job().model_copy(update={"status": saves_every(900, 50)})
+    scene = Scene(job, seconds=200.0).fleet(6).gang(requests=1, evacuation=EVACUATION).pods()
+    world = scene.but(leader_age_seconds=leader_age).world()
     assert world.gang is not None
     assert leavers.wait_in_vain(world, world.gang.spec, EVACUATION, EVACUATION.deadline) is in_vain
 
