@@ -115,13 +115,17 @@ def test_a_pod_that_ends_gives_them_the_time_too(coordinator, run_python):
     assert "has SIGTERM" in launcher.text
 
 
-def test_who_has_saved_and_failed_has_the_checkpoints_listed(coordinator, run_python, tmp_path):
+@pytest.mark.parametrize("withdrawn", [False, True])
+def test_who_has_saved_and_failed_has_the_checkpoints_listed(coordinator, run_python, tmp_path, withdrawn):
+    saves = tmp_path / "saves"
     run_python(
         """
 import json, os, time
 while not os.path.exists(os.environ["MUSTER_REQUESTS"]):
     time.sleep(0.02)
 open(os.environ["MUSTER_PROGRESS"], "a").write('{"request": 2}\\n')
+while not os.path.exists(os.environ["SAVES"]):
+    time.sleep(0.02)
 target = os.path.join(os.environ["MUSTER_CHECKPOINT_DIRECTORY"], "step-7")
 os.makedirs(target)
 open(os.path.join(target, "muster-checkpoint.json"), "w").write('{"step": 7, "files": []}')
@@ -129,8 +133,14 @@ os._exit(3)
 """,
         MUSTER_CHECKPOINT_DIRECTORY=str(tmp_path / "checkpoints"),
         MUSTER_SCAN_SECONDS="3600",
+        SAVES=str(saves),
     )
     coordinator.run(1, **ASKED)
+    coordinator.wait_for(lambda r: r.request_answered == 2)
+    if withdrawn:
+        coordinator.run(1)
+        coordinator.wait_for(lambda r: r.request == 0)
+    saves.touch()
     report = coordinator.wait_for(lambda r: r.state == EXITED and not r.lists_after_end)
     assert [checkpoint.step for checkpoint in report.checkpoints] == [7]
 

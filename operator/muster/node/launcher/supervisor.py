@@ -255,16 +255,12 @@ class Supervisor:
         gang = self._gang
         if gang is None or gang.last_scan is not None or self._is_ending or not gang.has_ended:
             return
-        # Ranks that were asked to leave have saved, whatever the code with which they end.
-        well = self._is_answered(gang) or all(rank.view().exit_code == 0 for rank in gang.ranks)
+        # Ranks that follow a request, be it withdrawn or not, have saved, whatever the code with which they end.
+        well = self._answered_request(gang) > 0 or all(rank.view().exit_code == 0 for rank in gang.ranks)
         gang.last_scan, gang.ended_at = self._scanner.scan_last() if well else 0, now
 
     def _answered_request(self, gang: LocalGang) -> int:
         return max((rank.answered_request for rank in gang.ranks), default=0) or self._requests.signalled
-
-    def _is_answered(self, gang: LocalGang) -> bool:
-        """Whether a rank says that it leaves as it is asked to."""
-        return self._requests.asks_to_end and self._requests.number <= self._answered_request(gang)
 
     def _lists_last(self, gang: LocalGang) -> bool:
         """Whether the scan for the last checkpoint of the ranks is under way."""
