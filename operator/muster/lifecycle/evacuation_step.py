@@ -183,7 +183,7 @@ def _step_where_not_needed(world: JobWorld, spec: GangSpec) -> EvacuationStep | 
     if evacuation is None:
         return FollowLateAnswer(_saves_until(world, world.now, ()))
     is_saved = _is_saved(world, spec, evacuation)
-    is_over = is_saved or world.now >= evacuation.deadline
+    is_over = (is_saved and not leavers.save_yet(world, spec)) or world.now >= evacuation.deadline
     return StartAgain(is_saved) if is_over else NothingDue()
 
 
@@ -208,7 +208,8 @@ def _step_while_ranks_run(
     deadline = min([evacuation.deadline, *_stops(world, evacuation.since, why)])
     is_saved = _is_saved(world, spec, evacuation)
     in_vain = not is_saved and leavers.wait_in_vain(world, spec, evacuation, deadline)
-    if not (is_saved or in_vain or world.now >= deadline):
+    is_over = (is_saved and not leavers.save_yet(world, spec)) or in_vain or world.now >= deadline
+    if not is_over:
         return NothingDue()
     return EndEvacuation(evacuation, why, is_saved, in_vain and world.now < deadline)
 

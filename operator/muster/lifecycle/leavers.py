@@ -10,7 +10,9 @@ from itertools import pairwise
 from statistics import median
 
 from muster.api.gang import Evacuation, GangSpec
+from muster.checkpoints import resume
 from muster.protocol.messages import RankReport
+from muster.record import incidents
 from muster.world.job import JobWorld
 from muster.world.views import FRESH_SECONDS, LauncherView
 
@@ -52,6 +54,17 @@ def are_heard(world: JobWorld, record: GangSpec) -> bool:
     Before that it is not known who follows a request, and which checkpoint is new.
     """
     return world.leader_age_seconds >= FRESH_SECONDS or len(world.views) == len(record.members)
+
+
+def save_yet(world: JobWorld, record: GangSpec) -> bool:
+    """Whether ranks that follow a request may be saving still what they have trained beyond the newest checkpoint.
+
+    That one may come of a save that was under way when they were asked. A checkpoint is named by its last step, or by
+    the next one.
+    """
+    newest, last = resume.newest_checkpoint(world, record), incidents.newest_step(world, record)
+    is_behind = newest is not None and last is not None and newest.step < last - 1
+    return is_behind and follow(world, record) and not have_ended(world, record)
 
 
 def wait_in_vain(world: JobWorld, record: GangSpec, evacuation: Evacuation, deadline: datetime) -> bool:

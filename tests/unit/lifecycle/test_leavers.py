@@ -131,6 +131,15 @@ def test_a_leader_that_has_heard_nobody_waits_for_the_save(training: Jobs) -> No
     assert incident.message == f"left n1 after checkpoint {step}, which it saved when asked"
 
 
+@pytest.mark.parametrize("answer", WAYS)
+def test_a_save_that_was_under_way_is_not_the_last(training: Jobs, answer: OnRequest) -> None:
+    """Of step 10: later ones are saved, too, once the ranks have agreed."""
+    job = training(script=Script(30, 1.0, 10, save_seconds=3.0, answers=answer), until_step=11)
+    job.cordon("n1")
+    job.succeeds()
+    assert job.trainers[job.uid].made == 30
+
+
 def test_a_save_that_breaks_is_a_failure(training: Jobs) -> None:
     job = trains(training, OnRequest.SAVES_HALF)
     job.cordon("n1")
@@ -264,6 +273,19 @@ def test_only_an_answer_to_what_was_asked_counts(attempt: int, requests: int, an
     world = a_scene(attempt=attempt, requests=requests).all(failed(1, request_answered=answered)).world()
     assert world.gang is not None
     assert leavers.follow(world, world.gang.spec) is follows
+
+
+@pytest.mark.parametrize(
+    ("step", "now", "ended", "is_over"),
+    [(8, 100, False, True), (9, 100, False, False), (9, 380, False, True), (9, 100, True, True)],
+)
+def test_ranks_that_follow_may_save_later_steps_yet(step: int, now: float, ended: bool, is_over: bool) -> None:
+    view = {"step": step, "checkpoints": SAVED, "request_answered": 1}
+    ranks = {"ranks": succeeded(1).ranks} if ended else {}
+    world = a_scene(seconds=now).all(running(1, **view, **ranks)).world()
+    assert world.gang is not None
+    due = next_step(world, world.gang.spec)
+    assert (isinstance(due, EndEvacuation) and due.is_saved) is is_over
 
 
 def test_who_follows_and_never_saves_is_stopped_at_the_deadline() -> None:
