@@ -163,15 +163,16 @@ def next_step(world: JobWorld, spec: GangSpec) -> EvacuationStep | NothingDue:
 def step_of_leavers(world: JobWorld, spec: GangSpec) -> EvacuationStep | NothingDue | None:
     """Return the step that is due where ranks end because they were asked to; None: none does.
 
-    Such an end is neither a success nor a failure, whatever the exit code, once their checkpoint is complete. If all
-    have ended without one, their end is judged as any other.
+    Such an end is neither a success nor a failure, whatever the exit code, once their checkpoint is complete. One with
+    code 0 is no success before that either: storage may show the checkpoint late. It is waited for until the deadline.
     """
     if spec.start is None or not leavers.follow(world, spec) or not leavers.have_begun_to_end(world, spec):
         return None
     step = next_step(world, spec)
     if not isinstance(step, NothingDue):
         return step
-    return None if leavers.have_ended(world, spec) else step
+    is_failure = leavers.have_ended(world, spec) and not leavers.have_all_ended_well(world, spec)
+    return None if is_failure else step
 
 
 def _step_where_not_needed(world: JobWorld, spec: GangSpec) -> EvacuationStep | NothingDue:

@@ -48,6 +48,12 @@ def have_all_ended(world: JobWorld, record: GangSpec) -> bool:
     )
 
 
+def have_all_ended_well(world: JobWorld, record: GangSpec) -> bool:
+    """Whether every rank of this attempt has ended with code 0: none says that its save has failed."""
+    ranks = (rank for view in _views(world, record) for rank in view.ranks)
+    return have_all_ended(world, record) and all(rank.exit_code == 0 for rank in ranks)
+
+
 def are_heard(world: JobWorld, record: GangSpec) -> bool:
     """Whether every worker has reported to this leader, or had its time to.
 

@@ -30,9 +30,9 @@ def trains(training: Jobs, answer: OnRequest | None, total: int = 30, **settings
     return training(script=steps(total, every=SELDOM, answers=answer), **settings)
 
 
-def suspends(job: OneJob) -> None:
+def suspends(job: OneJob, late_by: float = 0.0) -> None:
     job.edit("job", {"suspend": True})
-    job.until(lambda: job.status.state == "Suspended" and not job.pods, 30)
+    job.until(lambda: job.status.state == "Suspended" and not job.pods, 30 + late_by)
     job.edit("job", {"suspend": False})
 
 
@@ -234,15 +234,33 @@ def test_who_has_saved_its_last_step_before_it_was_asked_leaves(end: Any, saved:
     assert isinstance(situation_of(scene.world()), Leaving) is is_leave
 
 
-@pytest.mark.parametrize(("end", "then"), [(succeeded, Ending), (failed, Failing)])
-def test_without_a_save_it_is_what_it_looks_like(end: Any, then: type) -> None:
+@pytest.mark.parametrize(("end", "then", "unasked"), [(succeeded, Training, Ending), (failed, Failing, Failing)])
+def test_without_a_save_only_a_failure_is_what_it_looks_like(end: Any, then: type, unasked: type) -> None:
     ended = end(1)
     view = {"step": 7, "request_answered": 1, "ranks": ended.ranks, "state": "Exited"}
     listing = a_scene().all(running(1, lists_after_end=True, **view)).world()
     assert isinstance(situation_of(listing), Training), "its checkpoint may be seen in a moment"
     assert isinstance(situation_of(a_scene().all(running(1, **view)).world()), then)
-    unasked = view | {"request_answered": 0}
-    assert isinstance(situation_of(a_scene().all(running(1, checkpoints=SAVED, **unasked)).world()), then)
+    silent = view | {"request_answered": 0}
+    assert isinstance(situation_of(a_scene().all(running(1, checkpoints=SAVED, **silent)).world()), unasked)
+
+
+def test_an_end_with_0_is_no_success_at_the_deadline() -> None:
+    ended = running(1, step=7, request_answered=1, ranks=succeeded(1).ranks, state="Exited")
+    situation = situation_of(a_scene(seconds=380.0).all(ended).world())
+    assert isinstance(situation, Leaving)
+    assert isinstance(situation.step, EndEvacuation)
+    assert not situation.step.is_saved
+
+
+@pytest.mark.parametrize("late_by", [5.0, 40.0])
+def test_storage_that_shows_the_save_late_ends_no_job(training: Jobs, late_by: float) -> None:
+    job = trains(training, OnRequest.ENDS_WELL)
+    job.directories[job.uid].lag_seconds.update(dict.fromkeys(job.nodes, late_by))
+    suspends(job, late_by)
+    job.directories[job.uid].lag_seconds.clear()
+    job.succeeds()
+    assert (job.trainers[job.uid].made, job.paid) == (30, (0, 0))
 
 
 def test_a_rank_that_ends_is_waited_for_half_a_minute() -> None:
