@@ -15,7 +15,8 @@ from muster.protocol.shell_words import commands, resolved
 from muster.protocol.starters import LONGEST_LINE, PYTHON, TORCHRUN, shell_line, starter_of
 
 _SWITCH, _CHOICE = "--exit-signal-handler", "--exit-signal"
-_CHOSEN = {name: int(signal.Signals[name]) for name in ("SIGTERM", "SIGINT", "SIGUSR1", "SIGUSR2")}
+# Not SIGINT: every Python process handles it, and ends by it until the program has a handler of its own.
+_CHOSEN = {name: int(signal.Signals[name]) for name in ("SIGTERM", "SIGUSR1", "SIGUSR2")}
 
 
 def exit_signal_of(command: Sequence[str]) -> Optional[int]:
