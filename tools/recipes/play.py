@@ -159,7 +159,7 @@ def play(bed: Bed, name: str, images: dict[str, str], faults: dict[str, Fault], 
 def suspend_once(bed: Bed, name: str, images: dict[str, str]) -> Asked:
     """Suspend a job of the recipe that saves only when it is asked to, and let it go on to its end."""
     called = f"{name}-asked"
-    apply(bed, manifest(name, images, called, **{SAVE_EVERY: 100000, PAUSE: 0.1}))
+    apply(bed, manifest(name, images, called, **{SAVE_EVERY: 100000}))
     with GangWatch(bed.kubectl, NAMESPACE, called) as watch:
         _wait_status(bed, called, f"step {ASKED_STEP}", lambda status: status.get("step", 0) >= ASKED_STEP)
         assert watch.latest is not None
