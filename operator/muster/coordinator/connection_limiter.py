@@ -34,10 +34,13 @@ FORGETTING_SECONDS = 300.0  # until half of the handshakes that an address has w
 # Of a flooded address the newest connection goes first, once more wait than the budget serves within this time: the
 # older ones have most likely been given up, or are the flood's.
 NEWEST_FIRST_SECONDS = 2.0
-BACKLOG = 4096
+BACKLOG = 1024
 # Connections that come within this pause after another one are accepted together, so many at most: one by one, each
 # would wake the loop.
 GATHERED, GATHERING_SECONDS = 256, 0.025
+# While good tokens come, no more connections are accepted than are let in within this time at that pace. The others
+# wait in the kernel, or try again: a launcher that waits for longer than 3 s has given up, and to close it costs, too.
+AHEAD_SECONDS = 1.0
 PAUSE_SECONDS = 0.1  # when no socket can be had: no file descriptors are left
 
 log = structlog.get_logger()
@@ -87,6 +90,7 @@ class ConnectionLimiter:
         self._turns: list[tuple[int, int, str]] = []
         self._numbers = itertools.count()
         self._queued = 0
+        self._good_tokens = 0  # since connections were last accepted together
         self._budget = float(limits.handshakes)
         self._counted_at = self._forgot_at = float("-inf")  # by the loop's clock
         self._wasted: Counter[str] = Counter()  # handshakes by address
@@ -149,6 +153,7 @@ class ConnectionLimiter:
         """
         self._unauthenticated -= 1
         if is_known:
+            self._good_tokens += 1
             self._budget = min(self._budget + 1, self._limits.handshakes)
         else:
             self._wasted[host] += 1
@@ -170,12 +175,20 @@ class ConnectionLimiter:
         return True
 
     def _accept_waiting(self, listener: socket.socket) -> None:
-        """Accept the connections that have come, `GATHERED` at most."""
+        """Accept the connections that have come, as far as there is room."""
+        room = self._room()
         with contextlib.suppress(OSError):  # no more have come; whatever else there is, `_accept_next` logs it
-            for _ in range(GATHERED):
+            for _ in range(room):
                 visitor, address = listener.accept()
                 visitor.setblocking(False)
                 self._enqueue_from(visitor, address)
+
+    def _room(self) -> int:
+        """Return how many connections may be accepted together now: a flood, which has no good tokens, at full pace."""
+        good_tokens, self._good_tokens = self._good_tokens, 0
+        if not good_tokens:
+            return GATHERED
+        return min(GATHERED, max(0, round(good_tokens * AHEAD_SECONDS / GATHERING_SECONDS) - self._queued))
 
     def _enqueue_from(self, visitor: socket.socket, address: tuple[str, ...]) -> None:
         try:

@@ -290,6 +290,22 @@ async def test_connections_that_follow_each_other_are_accepted_together(monkeypa
     assert max(turns) > 20, "a loop that stands still between two may accept a few alone"
 
 
+async def test_while_launchers_come_no_more_are_accepted_than_are_let_in_soon() -> None:
+    """16,000 that come at once would wait until they have given up, and be closed."""
+    entered: list[socket.socket] = []
+    door = ConnectionLimiter(lambda visitor, host: entered.append(visitor), Limits(unauthenticated=1))
+    with listening_socket("127.0.0.1", 0, module.BACKLOG) as listener:
+        clients = [socket.create_connection(listener.getsockname()) for _ in range(60)]
+        door.enqueue(listener.accept()[0], "127.0.0.1")
+        door.note_settled("127.0.0.1", is_known=True)
+        soon = round(module.AHEAD_SECONDS / module.GATHERING_SECONDS)
+        door._accept_waiting(listener)
+        assert len(entered) + door._queued == 1 + soon
+        door._accept_waiting(listener)  # no good token has come since: a flood is not left in the kernel
+        assert len(entered) + door._queued == 60
+        close(clients + entered)
+
+
 async def test_a_port_takes_connections_of_both_families_and_buffers_little() -> None:
     """What a client sends to a socket that waits is the kernel's memory, and the pod's."""
     visitors: list[tuple[socket.socket, str]] = []
