@@ -41,6 +41,7 @@ GATHERED, GATHERING_SECONDS = 256, 0.025
 # While good tokens come, no more connections are accepted than are let in within this time at that pace. The others
 # wait in the kernel, or try again: a launcher that waits for longer than 3 s has given up, and to close it costs, too.
 AHEAD_SECONDS = 1.0
+LINES = 2  # connections of a launcher
 PAUSE_SECONDS = 0.1  # when no socket can be had: no file descriptors are left
 
 log = structlog.get_logger()
@@ -90,7 +91,8 @@ class ConnectionLimiter:
         self._turns: list[tuple[int, int, str]] = []
         self._numbers = itertools.count()
         self._queued = 0
-        self._good_tokens = 0  # since connections were last accepted together
+        self._good_tokens = 0  # of those who have just come, since connections were last accepted together
+        self._come: Counter[str] = Counter()  # good tokens by address, those that count
         self._budget = float(limits.handshakes)
         self._counted_at = self._forgot_at = float("-inf")  # by the loop's clock
         self._wasted: Counter[str] = Counter()  # handshakes by address
@@ -153,7 +155,9 @@ class ConnectionLimiter:
         """
         self._unauthenticated -= 1
         if is_known:
-            self._good_tokens += 1
+            if self._come[host] < LINES:  # 64 pods that come again and again keep no one in the kernel's queue
+                self._come[host] += 1
+                self._good_tokens += 1
             self._budget = min(self._budget + 1, self._limits.handshakes)
         else:
             self._wasted[host] += 1
@@ -219,6 +223,7 @@ class ConnectionLimiter:
         handshakes."""
         if now - self._forgot_at >= FORGETTING_SECONDS:
             self._forgot_at = now
+            self._come.clear()
             self._wasted = Counter({host: wasted // 2 for host, wasted in self._wasted.items() if wasted > 1})
         gained = max(now - self._counted_at, 0.0) * self._per_second()
         self._budget, self._counted_at = min(self._budget + gained, self._limits.handshakes), now

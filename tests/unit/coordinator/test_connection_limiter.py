@@ -306,6 +306,19 @@ async def test_while_launchers_come_no_more_are_accepted_than_are_let_in_soon() 
         close(clients + entered)
 
 
+async def test_who_comes_again_and_again_leaves_no_one_in_the_kernels_queue() -> None:
+    """A tenant's pods have good tokens, and may flood the port beside them."""
+    door, rooms = ConnectionLimiter(lambda *_: None), []
+    door._queued = 200  # of the flood
+    door._count(asyncio.get_running_loop().time())
+    for turn in range(200):
+        door._unauthenticated += 1
+        door.note_settled(f"10.0.0.{turn % 64}", is_known=True)
+        rooms.append(door._room())
+    assert set(rooms[: 64 * module.LINES]) == {0}
+    assert set(rooms[64 * module.LINES :]) == {module.GATHERED}
+
+
 async def test_a_port_takes_connections_of_both_families_and_buffers_little() -> None:
     """What a client sends to a socket that waits is the kernel's memory, and the pod's."""
     visitors: list[tuple[socket.socket, str]] = []
