@@ -82,16 +82,18 @@ def wait_in_vain(world: JobWorld, record: GangSpec, evacuation: Evacuation, dead
     is_early = world.now < evacuation.since + timedelta(seconds=limit) or not are_heard(world, record)
     if is_early or follow(world, record):
         return False
-    expected = next_save(world)
+    expected = next_save(world, record)
     return expected is not None and expected > deadline
 
 
-def next_save(world: JobWorld) -> datetime | None:
-    """Return when the program should save next of itself, by its last saves; None where it is not known."""
-    checkpoint = world.job.status.checkpoint
-    times = [save.time for save in checkpoint.saves if save.time is not None] if checkpoint is not None else []
+def next_save(world: JobWorld, record: GangSpec) -> datetime | None:
+    """Return when the program should save next of itself, by its saves since the start; None where it is not known."""
+    checkpoint, start = world.job.status.checkpoint, record.start
+    if checkpoint is None or start is None:
+        return None
+    times = [save.time for save in checkpoint.saves if save.time is not None and save.time >= start.time]
     gaps = [(later - earlier).total_seconds() for earlier, later in pairwise(times)]
-    return times[-1] + timedelta(seconds=median(gaps)) if gaps and checkpoint is not None else None
+    return times[-1] + timedelta(seconds=median(gaps)) if gaps else None
 
 
 def _views(world: JobWorld, record: GangSpec) -> Iterator[LauncherView]:

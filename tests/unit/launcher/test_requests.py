@@ -8,6 +8,7 @@ import signal
 import sys
 
 import pytest
+from tests.unit.launcher.gang import World
 
 from muster.node.launcher import requests
 from muster.node.launcher.requests import RankRequest, Requests
@@ -261,3 +262,14 @@ def test_a_rank_that_does_not_handle_the_signal_yet_is_not_ended_by_it(coordinat
     assert coordinator.wait_for(lambda r: r.request == 2).request_answered == 0
     ready.touch()
     assert coordinator.wait_for(lambda r: r.state == EXITED).request_answered == 2
+
+
+def test_who_may_be_replaced_elsewhere_has_no_time_to_end(monkeypatch):
+    """The fence promises that nothing of the gang runs after it."""
+    world = World(2)
+    world.start()
+    supervisor = world.workers[0].supervisor
+    supervisor._stops_until = world.workers[0].now() + 5.0
+    assert not supervisor._has_stopped()
+    monkeypatch.setattr(supervisor, "_why_to_fence", lambda now: "cut off")
+    assert supervisor._has_stopped()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -323,6 +322,15 @@ def test_who_follows_is_not_called_back(seconds: float, checkpoints: Any, expect
     assert next_step(world, world.gang.spec) == (NothingDue() if expected is None else StartAgain(expected))
 
 
+def started(seconds: float, scene: Scene) -> Scene:
+    """The scene, with ranks that started then."""
+    assert scene.record is not None
+    assert scene.record.start is not None
+    start = scene.record.start.model_copy(update={"time": at(seconds)})
+    scene.record = scene.record.model_copy(update={"start": start})
+    return scene
+
+
 def saves_every(seconds: float, last: float) -> TrainingJobStatus:
     times = [at(last - n * seconds) for n in range(3)][::-1]
     saves = [CheckpointSave(step=n, time=time) for n, time in enumerate(times)]
@@ -341,7 +349,7 @@ def saves_every(seconds: float, last: float) -> TrainingJobStatus:
 def test_a_wait_in_vain(every: float, now: float, answered: int, in_vain: bool) -> None:
     job = a_job().model_copy(update={"status": saves_every(every, 50)})
     scene = Scene(job, seconds=now).fleet(6).gang(requests=1, evacuation_requests=[1], evacuation=EVACUATION).pods()
-    world = scene.all(running(1, step=7, request_answered=answered)).world()
+    world = started(-9000, scene).all(running(1, step=7, request_answered=answered)).world()
     assert world.gang is not None
     assert leavers.wait_in_vain(world, world.gang.spec, EVACUATION, EVACUATION.deadline) is in_vain
 
@@ -350,7 +358,7 @@ def test_a_wait_in_vain(every: float, now: float, answered: int, in_vain: bool) 
 def test_no_wait_is_in_vain_before_all_are_heard(leader_age: float, in_vain: bool) -> None:
     job = a_job().model_copy(update={"status": saves_every(900, 50)})
     scene = Scene(job, seconds=200.0).fleet(6).gang(requests=1, evacuation=EVACUATION).pods()
-    world = scene.but(leader_age_seconds=leader_age).world()
+    world = started(-9000, scene).but(leader_age_seconds=leader_age).world()
     assert world.gang is not None
     assert leavers.wait_in_vain(world, world.gang.spec, EVACUATION, EVACUATION.deadline) is in_vain
 
@@ -359,16 +367,28 @@ def test_a_long_step_is_waited_for() -> None:
     job = a_job().model_copy(update={"status": saves_every(900, 50)})
     for now, in_vain in ((169, False), (170, True)):
         scene = Scene(job, seconds=now).fleet(6).gang(requests=1, evacuation_requests=[1], evacuation=EVACUATION).pods()
-        world = scene.all(running(1, step=7, longest_wait_seconds=60.0)).world()
+        world = started(-9000, scene).all(running(1, step=7, longest_wait_seconds=60.0)).world()
         assert world.gang is not None
         assert leavers.wait_in_vain(world, world.gang.spec, EVACUATION, EVACUATION.deadline) is in_vain
 
 
+@pytest.mark.parametrize(
+    ("start", "every", "expected"),
+    [(-9000, 60, 110), (-70, 60, 110), (-9, 60, None), (51, 60, None)],
+    ids=["long ago", "three saves ago", "one save ago", "since the last one"],
+)
+def test_the_next_save_is_expected_by_those_since_the_start(start: float, every: float, expected: float | None) -> None:
+    """Between those before there may be a suspension of days."""
+    job = a_job().model_copy(update={"status": saves_every(every, 50)})
+    world = started(start, Scene(job).fleet(6).gang().pods()).world()
+    assert world.gang is not None
+    assert leavers.next_save(world, world.gang.spec) == (None if expected is None else at(expected))
+
+
 def test_nothing_is_expected_of_a_program_whose_saves_are_not_known() -> None:
     world = Scene(a_job()).fleet(6).gang().pods().world()
-    assert leavers.next_save(world) is None
-    job = a_job().model_copy(update={"status": saves_every(60, 50)})
-    assert leavers.next_save(Scene(job).fleet(6).gang().pods().world()) == at(50) + timedelta(seconds=60)
+    assert world.gang is not None
+    assert leavers.next_save(world, world.gang.spec) is None
 
 
 def test_further_reasons_join_with_the_earliest_deadline() -> None:

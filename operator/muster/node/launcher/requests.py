@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from typing import Callable, NamedTuple, Optional
+from typing import Callable, FrozenSet, NamedTuple, Optional
 
 from muster.protocol.messages import LEAVE, RUN, Directive
 
@@ -56,10 +56,12 @@ class Requests:
         self._signal_at = 0.0  # when it is worth trying to send one
         self.signalled = 0  # the number of the request that was sent as a signal to ranks that follow one; 0 = none
         self.standing: Optional[RankRequest] = None  # that the ranks can read
+        self.leave_numbers: FrozenSet[int] = frozenset()  # of the requests to leave that they could ever read
 
     def begin(self) -> None:
         """Nothing is asked of the ranks of another attempt."""
         self.standing = None
+        self.leave_numbers = frozenset()
         self._signal_at, self.signalled = 0.0, 0
 
     def signal_once(self, now: float, send: Callable[[], bool]) -> None:
@@ -100,6 +102,8 @@ class Requests:
             self._error = problem
             return
         self._error, self.standing = "", request
+        if self.asks_to_end:
+            self.leave_numbers |= {self.number}
         text = "nothing more" if request is None else "%s (%s)" % (request.kind, request.reason)
         self._log("attempt %d: asks its ranks for %s" % (directive.attempt, text))
 

@@ -255,8 +255,9 @@ class Supervisor:
         gang = self._gang
         if gang is None or gang.last_scan is not None or self._is_ending or not gang.has_ended:
             return
-        # Ranks that follow a request, be it withdrawn or not, have saved, whatever the code with which they end.
-        well = self._answered_request(gang) > 0 or all(rank.view().exit_code == 0 for rank in gang.ranks)
+        # Ranks that follow a request to leave, be it withdrawn or not, have saved, whatever their exit code.
+        leaves = self._answered_request(gang) in self._requests.leave_numbers
+        well = leaves or all(rank.view().exit_code == 0 for rank in gang.ranks)
         gang.last_scan, gang.ended_at = self._scanner.scan_last() if well else 0, now
 
     def _answered_request(self, gang: LocalGang) -> int:
@@ -442,7 +443,10 @@ class Supervisor:
         """Whether the time for ranks to end by themselves is over, or none is left that could."""
         if self._stops_until is None or self._gang is None:
             return True
-        return self._now() >= self._stops_until or all(rank.is_reaped for rank in self._gang.ranks)
+        if all(rank.is_reaped for rank in self._gang.ranks):
+            return True
+        # Who may be replaced elsewhere has no time left.
+        return self._now() >= self._stops_until or bool(self._why_to_fence(self._now()))
 
     def _is_reclaimed(self, reclaim: Reclaim) -> bool:
         """Kill the ranks' processes in one round; returns whether none is left.
@@ -690,7 +694,6 @@ class Supervisor:
 
         Ranks that were asked to leave first have some seconds to end by themselves.
         """
-        began = self._now()
         self._scanner.stop()
         self._fence_file.stop()
         self._matcher.stop()
