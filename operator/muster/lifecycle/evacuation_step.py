@@ -1,11 +1,10 @@
 """Which step of a planned evacuation is due: of a suspension, or of members on nodes that are cordoned, degraded, or
 avoided by the job. Pure.
 
-An evacuation asks the ranks to save, and waits for a new checkpoint or for its deadline; then the ranks stop. Where
-no rank answers and no save is to be expected in time, it does not wait. Without another node
-to go to training goes on, unless the node has to be empty at some moment (maintenance), or is taken away for good
-(docs/decisions/0044): then the job stops before it, saved, and waits in the queue. Its pods are deleted, so that no
-drain waits for it any longer.
+An evacuation asks the ranks to save, and waits for a new checkpoint or for its deadline; then the ranks stop. Where no
+rank answers and no save is to be expected in time, it does not wait. Without another node to go to training goes on,
+unless the node has to be empty at some moment (maintenance), or is taken away for good (docs/decisions/0044): then the
+job stops before it, saved, and waits in the queue. Its pods are deleted, so that no drain waits for it any longer.
 
 Tests: tests/unit/lifecycle/test_evacuating.py, tests/unit/lifecycle/test_scenarios.py.
 """
