@@ -103,3 +103,23 @@ def torch_lines(job: Job) -> list[dict[str, Any]]:
 
 def torch_steps(job: Job, step: int) -> None:
     wait_until(f"step {step}", lambda: any(line.get("step", 0) >= step for line in torch_lines(job)))
+
+
+def test_a_user_has_a_job_save_and_then_leave_a_node(bed: Bed, submit: Submit) -> None:
+    """By the command line: it saves and goes on, and later moves without a step lost."""
+    trainer = ["--steps=300", "--step-seconds=0.1", SELDOM, "--leaves=0", "--hold-at=290"]
+    job = submit("moves", nodes=2, trainer=trainer)
+    job.wait_step(15)
+    result = bed.muster("save", "-n", job.namespace, job.name)
+    assert result.returncode == 0, result.stderr
+    saved = job.newest_checkpoint()
+    assert f"has saved step {saved}, and goes on" in result.stdout
+    job.wait_step(saved + 1)
+    assert job.current().attempt == 1
+    node = victim_node(job)
+    result = bed.muster("move", "-n", job.namespace, job.name, "--node", node)
+    assert result.returncode == 0, result.stderr
+    assert f"{job.namespace}/{job.name} has left {node}" in result.stdout
+    finishes_right(job, reference_weights(300, 2))
+    every_step_was_made_once(job, 300, 2)
+    assert len({line["step"] for line in job.events("checkpoint")}) == 3, "asked for twice, and the last one"
