@@ -20,6 +20,7 @@ from muster.checkpoints import resume
 from muster.lifecycle import leavers, placing
 from muster.record import incidents
 from muster.record.attempts import SUSPENDED
+from muster.record.evacuation import new_checkpoint
 from muster.world.fleet import Exclusion, Removal
 from muster.world.job import JobWorld
 
@@ -234,14 +235,11 @@ def _is_saved(world: JobWorld, spec: GangSpec, evacuation: Evacuation) -> bool:
     """Whether what was trained before the evacuation is saved; one whose checkpoints are not seen counts as saved."""
     if resume.saves_unseen(world.job):
         return True
-    newest = resume.newest_checkpoint(world, spec)
-    if newest is None:
-        return False
-    if newest.step > (-1 if evacuation.after_step is None else evacuation.after_step):
+    if new_checkpoint(world, spec, evacuation.after_step) is not None:
         return True
     # Ranks may have saved just before they were asked, or before the answer to a withdrawn request was heard.
-    last = incidents.newest_step(world, spec)
-    has_all = last is not None and newest.step >= last
+    newest, last = resume.newest_checkpoint(world, spec), incidents.newest_step(world, spec)
+    has_all = newest is not None and last is not None and newest.step >= last
     return has_all and leavers.follow(world, spec) and leavers.have_all_ended(world, spec)
 
 

@@ -6,7 +6,7 @@ Tests: tests/unit/lifecycle/test_evacuating.py.
 from collections.abc import Sequence
 from datetime import datetime
 
-from muster.api.gang import MAX_EVACUATION_REQUESTS, Evacuation, GangSpec
+from muster.api.gang import MAX_EVACUATION_REQUESTS, Evacuation, GangSpec, Resume
 from muster.checkpoints import resume
 from muster.record import incidents
 from muster.world.job import JobWorld
@@ -62,6 +62,12 @@ def step_to_pass(world: JobWorld, record: GangSpec) -> int | None:
     steps = (newest.step if newest else None, (incidents.newest_step(world, record) or 0) - 1)
     after = max(step for step in steps if step is not None)
     return after if after >= 0 else None
+
+
+def new_checkpoint(world: JobWorld, record: GangSpec, after_step: int | None) -> Resume | None:
+    """Return the newest complete checkpoint, if it is beyond this step (`step_to_pass`)."""
+    newest = resume.newest_checkpoint(world, record)
+    return newest if newest is not None and newest.step > (-1 if after_step is None else after_step) else None
 
 
 def with_late_answer(world: JobWorld, record: GangSpec, deadline: datetime) -> GangSpec:

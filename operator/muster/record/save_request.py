@@ -6,8 +6,7 @@ Tests: tests/unit/lifecycle/test_saving.py.
 from datetime import datetime
 
 from muster.api.gang import GangSpec, SaveRequest
-from muster.checkpoints import resume
-from muster.record.evacuation import step_to_pass
+from muster.record.evacuation import new_checkpoint, step_to_pass
 from muster.world.job import JobWorld
 
 SAVE_REQUESTED = "SaveRequested"
@@ -44,9 +43,8 @@ def with_save_over(record: GangSpec, request: SaveRequest, saved_step: int | Non
 
 def new_step(world: JobWorld, record: GangSpec, request: SaveRequest) -> int | None:
     """Return the step of the newest complete checkpoint, if it is newer than the request."""
-    newest = resume.newest_checkpoint(world, record)
-    passed = -1 if request.after_step is None else request.after_step
-    return newest.step if newest is not None and newest.step > passed else None
+    checkpoint = new_checkpoint(world, record, request.after_step)
+    return checkpoint.step if checkpoint is not None else None
 
 
 def once_saved(world: JobWorld, record: GangSpec) -> SaveRequest | None:
