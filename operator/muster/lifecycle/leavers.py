@@ -24,7 +24,8 @@ EXIT_SECONDS = 30.0
 
 def follow(world: JobWorld, record: GangSpec) -> bool:
     """Whether a rank has said that it follows a request of this attempt to leave, be it withdrawn or not."""
-    return any(view.request_answered in record.evacuation_requests for view in _views(world, record))
+    asked = record.evacuation_requests  # mostly none: each decision about each gang comes here
+    return bool(asked) and any(view.request_answered in asked for view in _views(world, record))
 
 
 def have_begun_to_end(world: JobWorld, record: GangSpec) -> bool:
