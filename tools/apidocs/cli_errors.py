@@ -20,6 +20,7 @@ COMMANDS = {
     "cancel": "cancel",
     "check": "check",
     "completion": "",
+    "confirmation": "cancel, requeue, eject, lost",
     "created": "submit, run, fork",
     "decide": "cordon, release, check, lost",
     "eject": "eject",

@@ -4,12 +4,11 @@ Tests: tests/unit/cli/test_submit.py.
 """
 
 import contextlib
-import sys
 
 import typer
 
 from muster.api.trainingjob import CompletionResult, TrainingJob
-from muster.cli import show
+from muster.cli import confirmation, show
 from muster.cli.cancel import delete_job
 from muster.cli.errors import CliError
 from muster.cli.jobs import job_of
@@ -80,7 +79,7 @@ def _has_succeeded(job: TrainingJob) -> bool:
 
 def _wants_to_cancel(name: str) -> bool:
     """Ask what Ctrl-C means. Any answer but `cancel` detaches, and so does a second Ctrl-C, or no terminal."""
-    if not _is_terminal():
+    if not confirmation.is_terminal():
         return False
     try:
         answer = typer.prompt(f"\nDetach from job {name}, so that it goes on, or cancel it?", "detach", err=True)
@@ -88,10 +87,6 @@ def _wants_to_cancel(name: str) -> bool:
         typer.echo(err=True)
         return False
     return bool(answer.strip() == "cancel")
-
-
-def _is_terminal() -> bool:
-    return sys.stdin.isatty()
 
 
 async def _cancel(session: Session, name: str, uid: str) -> None:

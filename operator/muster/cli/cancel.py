@@ -1,7 +1,5 @@
 """`kubectl muster cancel JOB`: delete a job, after its user has read what is lost and what stays."""
 
-import asyncio
-import sys
 from typing import Annotated, Literal
 
 import typer
@@ -13,6 +11,7 @@ from muster.answers.explanation import OUTPUT_VERSION
 from muster.api.base import ApiModel
 from muster.api.trainingjob import TrainingJob
 from muster.cli import show
+from muster.cli.confirmation import confirm
 from muster.cli.errors import CliError
 from muster.cli.jobs import job_of
 from muster.cli.session import (
@@ -110,14 +109,7 @@ async def delete_job(session: Session, job: TrainingJob) -> None:
 async def _confirm(made: Cancellation) -> None:
     lines = [f"{made.namespace}/{made.name} is {made.state or 'New'}:", *(f"  {line}" for line in made.consequences)]
     typer.echo(show.printable("\n".join(lines)), err=True)
-    if not _is_terminal():
-        raise CliError("this has to be confirmed, and there is no terminal to ask: add --yes. Nothing was changed")
-    if not await asyncio.to_thread(typer.confirm, "Delete it?", err=True):
-        raise CliError("nothing was changed")
-
-
-def _is_terminal() -> bool:
-    return sys.stdin.isatty()
+    await confirm("Delete it?")
 
 
 def render(console: Console, it: Cancellation) -> None:

@@ -7,7 +7,6 @@ rights to edit TrainingJobs. See docs/decisions/0084.
 """
 
 import asyncio
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -22,10 +21,11 @@ from muster.answers.explanation import ENDED, OUTPUT_VERSION
 from muster.api.base import ApiModel
 from muster.api.trainingjob import ConditionStatus, TrainingJob
 from muster.cli import show
+from muster.cli.confirmation import confirm
 from muster.cli.convert import as_document
 from muster.cli.errors import CliError, one_line
 from muster.cli.forked import bare_manifest
-from muster.cli.jobs import NoSuchJobError, pods_named, read_job
+from muster.cli.jobs import NoSuchJobError, patch_spec, pods_named, read_job
 from muster.cli.leftovers import orphans_removed_by
 from muster.cli.requeue import is_gone, save_manifest
 from muster.cli.session import (
@@ -119,7 +119,7 @@ async def _eject(session: Session, name: str, file: Path, *, yes: bool, timeout:
             await _confirm(job)
         _keep(bare_manifest(msgspec.json.decode(data), job, name), file, is_second=job.spec.eject)
         kept = str(file)
-        await _request_ejection(session, job)
+        await patch_spec(session, job, {"eject": True})
         await _await_ejected(session, job, timeout)
         await _delete(session, job)
     elif not _is_ejected(job):
@@ -183,29 +183,7 @@ async def _confirm(job: TrainingJob) -> None:
     typer.echo(show.printable(f"job {called} leaves Muster for good, and its ranks train on. From then on:"), err=True)
     for line in PROMISES_THAT_END:
         typer.echo(f"-  {line}", err=True)
-    if not _is_terminal():
-        raise CliError("this has to be confirmed, and there is no terminal to ask: add --yes. Nothing was changed")
-    if not await asyncio.to_thread(typer.confirm, "Eject it?", err=True):
-        raise CliError("nothing was changed")
-
-
-def _is_terminal() -> bool:
-    return sys.stdin.isatty()
-
-
-async def _request_ejection(session: Session, job: TrainingJob) -> None:
-    """Set spec.eject of exactly this job.
-
-    Raises:
-        CliError: the job was deleted or replaced.
-        ApiError: it has ended, or the cluster's definition has no such field.
-    """
-    path = paths.muster("trainingjobs", namespace=session.namespace, name=job.metadata.name)
-    body = {"metadata": {"uid": job.metadata.uid}, "spec": {"eject": True}}
-    try:
-        await session.client.patch(path, body, query={"fieldValidation": "Strict"})
-    except (Conflict, NotFound) as error:
-        raise CliError(f"job {session.namespace}/{job.metadata.name} was deleted or replaced just now") from error
+    await confirm("Eject it?")
 
 
 def _is_ejected(job: TrainingJob) -> bool:

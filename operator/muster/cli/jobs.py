@@ -1,6 +1,7 @@
 """Read one job for several commands: the job itself, its Events, and the names that may be meant."""
 
 import difflib
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -12,7 +13,7 @@ from muster.api.trainingjob import TrainingJob
 from muster.cli.errors import CliError
 from muster.cli.session import Session
 from muster.kube import decode, paths
-from muster.kube.errors import Forbidden, NotFound
+from muster.kube.errors import Conflict, Forbidden, NotFound
 from muster.kube.pages import PAGE_SIZE
 from muster.world.names import shortened
 from muster.world.views import JOB_NAME_LABEL, JOB_UID_LABEL, PodView
@@ -57,6 +58,21 @@ async def read_job(session: Session, name: str) -> tuple[bytes, TrainingJob]:
             "CustomResourceDefinitions have another version than this command. See the job by kubectl get tj -o yaml"
         )
     return data, job
+
+
+async def patch_spec(session: Session, job: TrainingJob, spec: Mapping[str, Any]) -> None:
+    """Set fields in the spec of exactly this job.
+
+    Raises:
+        CliError: the job was deleted or replaced.
+        ApiError: the API server did not take it.
+    """
+    path = paths.muster("trainingjobs", namespace=session.namespace, name=job.metadata.name)
+    body = {"metadata": {"uid": job.metadata.uid}, "spec": spec}
+    try:
+        await session.client.patch(path, body, query={"fieldValidation": "Strict"})
+    except (Conflict, NotFound) as error:
+        raise CliError(f"job {session.namespace}/{job.metadata.name} was deleted or replaced just now") from error
 
 
 async def pods_named(session: Session, name: str) -> list[PodView]:

@@ -5,8 +5,6 @@ machine without power is proof. The statement is checked against what the cluste
 nothing is written without a yes.
 """
 
-import asyncio
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -21,6 +19,7 @@ from muster.api.base import ApiModel, Time
 from muster.api.namespaces import NODE_LEASES
 from muster.api.nodehealth import LostNode
 from muster.cli import show
+from muster.cli.confirmation import confirm
 from muster.cli.decide import (
     MAX_REASON,
     NodesArgument,
@@ -228,16 +227,7 @@ async def _confirm(rows: Sequence[LostNodeRow]) -> None:
         typer.echo(f"{row.name} is lost:", err=True)
         for sentence in row.consequences:
             typer.echo(f"-  {show.printable(sentence)}", err=True)
-    if not _is_terminal():
-        raise CliError(
-            "this has to be confirmed, and there is no terminal to ask: add --yes if you are sure. Nothing was changed"
-        )
-    if not await asyncio.to_thread(typer.confirm, "Is it powered off, or gone, for certain?", err=True):
-        raise CliError("nothing was changed")
-
-
-def _is_terminal() -> bool:
-    return sys.stdin.isatty()
+    await confirm("Is it powered off, or gone, for certain?", "add --yes if you are sure")
 
 
 def render(console: Console, it: LostNodes) -> None:

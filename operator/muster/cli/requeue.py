@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import json
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +23,7 @@ from muster.api.base import ApiModel
 from muster.api.gang import GangSpec
 from muster.api.trainingjob import TrainingJob
 from muster.cli import show
+from muster.cli.confirmation import confirm
 from muster.cli.convert import as_document
 from muster.cli.errors import CliError, one_line
 from muster.cli.forked import bare_manifest
@@ -218,14 +218,7 @@ async def _confirm(job: TrainingJob, new_job: Again) -> None:
         lines.append("it has not ended: its ranks stop at once, without a last save (spec.suspend waits for one)")
     for line in [*lines, *new_job.changed]:
         typer.echo(f"-  {show.printable(line)}", err=True)
-    if not _is_terminal():
-        raise CliError("this has to be confirmed, and there is no terminal to ask: add --yes. Nothing was changed")
-    if not await asyncio.to_thread(typer.confirm, "Delete it and create it again?", err=True):
-        raise CliError("nothing was changed")
-
-
-def _is_terminal() -> bool:
-    return sys.stdin.isatty()
+    await confirm("Delete it and create it again?")
 
 
 async def _replace(session: Session, job: TrainingJob, manifest: Mapping[str, Any], file: Path) -> None:

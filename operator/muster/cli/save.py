@@ -17,7 +17,7 @@ from muster.api.gang import SaveRequest
 from muster.api.trainingjob import LaunchMode, TrainingJob
 from muster.cli import show, waiting
 from muster.cli.errors import CliError
-from muster.cli.jobs import job_of
+from muster.cli.jobs import job_of, patch_spec
 from muster.cli.reading import record_of
 from muster.cli.session import (
     ContextOption,
@@ -31,8 +31,6 @@ from muster.cli.session import (
     run,
 )
 from muster.cli.waiting import NoWaitOption
-from muster.kube import paths
-from muster.kube.errors import Conflict, NotFound
 
 # Beside the time that the job itself has for a save: for the operator to see the request, and to say what came of it.
 MORE_SECONDS = 60
@@ -77,7 +75,7 @@ async def _save(session: Session, name: str, *, waits: bool) -> RequestedSave:
     job = await job_of(session, name)
     _check_can_save(job)
     request = rfc3339(session.now())
-    await _ask(session, job, request)
+    await patch_spec(session, job, {"checkpoint": {"saveRequest": request}})
     asked = RequestedSave(name=name, namespace=session.namespace, request=request)
     if not waits:
         return asked
@@ -112,21 +110,6 @@ def _check_can_save(job: TrainingJob) -> None:
         raise CliError(
             f"{called} is {status.state or 'new'}{reason}: only ranks that train can save. Try again once it is Running"
         )
-
-
-async def _ask(session: Session, job: TrainingJob, request: str) -> None:
-    """Set spec.checkpoint.saveRequest of exactly this job.
-
-    Raises:
-        CliError: the job was deleted or replaced.
-        ApiError: the API server did not take it.
-    """
-    path = paths.muster("trainingjobs", namespace=session.namespace, name=job.metadata.name)
-    body = {"metadata": {"uid": job.metadata.uid}, "spec": {"checkpoint": {"saveRequest": request}}}
-    try:
-        await session.client.patch(path, body, query={"fieldValidation": "Strict"})
-    except (Conflict, NotFound) as error:
-        raise CliError(f"job {session.namespace}/{job.metadata.name} was deleted or replaced just now") from error
 
 
 async def _saved_step(session: Session, job: TrainingJob, request: str, seconds: int) -> int:

@@ -9,7 +9,7 @@ from tests.unit.cli.test_status import JOBS, a_job
 from typer.testing import Result
 
 from muster.api.trainingjob import TrainingJob
-from muster.cli import cancel
+from muster.cli import cancel, confirmation
 from muster.cli.cancel import consequences
 from muster.kube.errors import Conflict
 
@@ -59,7 +59,7 @@ def test_on_a_terminal_it_asks(
     command: Run, api: Api, monkeypatch: pytest.MonkeyPatch, answer: bool, deleted: int
 ) -> None:
     api.put(PATH, a_job())
-    monkeypatch.setattr(cancel, "_is_terminal", lambda: True)
+    monkeypatch.setattr(confirmation, "is_terminal", lambda: True)
     monkeypatch.setattr(cancel.typer, "confirm", lambda *_, **__: answer)
     assert command("cancel", "team-a/llama").exit_code == 1 - deleted
     assert len(api.written) == deleted

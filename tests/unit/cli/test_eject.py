@@ -11,7 +11,7 @@ from tests.unit.cli.test_commands import failed, path_of
 from tests.unit.cli.test_fork import a_job
 from typer.testing import Result
 
-from muster.cli import eject, requeue
+from muster.cli import confirmation, eject, requeue
 from muster.kube.errors import Conflict, Forbidden, Invalid, NotFound
 from muster.world.names import gang_name, pod_name
 
@@ -141,7 +141,7 @@ def test_nothing_is_done_without_a_yes_and_promises_are_named(api: Any, command:
 @pytest.mark.parametrize("answer", [True, False])
 def test_on_a_terminal_it_is_asked(api: Any, command: Run, monkeypatch: pytest.MonkeyPatch, answer: bool) -> None:
     put(api)
-    monkeypatch.setattr(eject, "_is_terminal", lambda: True)
+    monkeypatch.setattr(confirmation, "is_terminal", lambda: True)
     monkeypatch.setattr(eject.typer, "confirm", lambda *_, **__: answer)
     assert command("eject", "llama").exit_code == (0 if answer else 1)
     assert writes(api) == ([LEAVES, GOES] if answer else [])

@@ -9,7 +9,7 @@ from tests.unit.cli.test_commands import HEALTHS, JOBS, failed, forbidden, with_
 from typer.testing import Result
 
 from muster.api.namespaces import NODE_LEASES
-from muster.cli import lost
+from muster.cli import confirmation, lost
 from muster.kube import paths
 
 Run = Callable[..., Result]
@@ -81,7 +81,7 @@ def test_nothing_is_written_without_a_yes(api: Any, command: Run) -> None:
 def test_on_a_terminal_it_is_asked(api: Any, command: Run, monkeypatch: pytest.MonkeyPatch, answer: bool) -> None:
     put_nodes(api, "gpu-1")
     asked: list[str] = []
-    monkeypatch.setattr(lost, "_is_terminal", lambda: True)
+    monkeypatch.setattr(confirmation, "is_terminal", lambda: True)
     monkeypatch.setattr(lost.typer, "confirm", lambda text, **_: asked.append(text) or answer)
     result = command("lost", "gpu-1", "--reason", "dark")
     assert asked == ["Is it powered off, or gone, for certain?"]

@@ -14,7 +14,7 @@ from typer.testing import Result
 
 from muster.api.gang import GangSpec
 from muster.api.trainingjob import TrainingJob
-from muster.cli import requeue
+from muster.cli import confirmation, requeue
 from muster.cli.errors import CliError
 from muster.cli.requeue import Again, made_again
 from muster.kube.errors import AlreadyExists, Conflict, Denied, Forbidden, Invalid, NotFound, Unreachable
@@ -230,7 +230,7 @@ def test_nothing_is_deleted_without_a_yes(api: Any, command: Run) -> None:
 @pytest.mark.parametrize("answer", [True, False])
 def test_on_a_terminal_it_is_asked(api: Any, command: Run, monkeypatch: pytest.MonkeyPatch, answer: bool) -> None:
     put(api)
-    monkeypatch.setattr(requeue, "_is_terminal", lambda: True)
+    monkeypatch.setattr(confirmation, "is_terminal", lambda: True)
     monkeypatch.setattr(requeue.typer, "confirm", lambda *_, **__: answer)
     result = command("requeue", "llama")
     assert (result.exit_code, len(api.written)) == ((0, 2) if answer else (1, 0))

@@ -12,7 +12,7 @@ from tests.unit.cli.conftest import Api
 from tests.unit.cli.test_status import JOBS, a_job
 from typer.testing import CliRunner, Result
 
-from muster.cli import attached, progress
+from muster.cli import confirmation, progress
 from muster.cli.main import app
 from muster.kube.errors import AlreadyExists, Invalid, NotFound
 
@@ -205,7 +205,7 @@ def test_ctrl_c_asks_whether_to_detach_or_to_cancel(
     deleted: int,
     says: str,
 ) -> None:
-    monkeypatch.setattr(attached, "_is_terminal", lambda: answer is not None)
+    monkeypatch.setattr(confirmation, "is_terminal", lambda: answer is not None)
     followed.append(KeyboardInterrupt())
     found = CliRunner().invoke(app, ["submit", script, "--image=i", "--wait"], input=answer)
     assert found.exit_code == 130, found.output
