@@ -65,6 +65,8 @@ class _Emitter:
         return result
 
     def _entry(self, each: Any) -> list[Any]:
+        if isinstance(each, FromValues):
+            return [self.placeholder(_entries_from_values(each))]
         if not isinstance(each, When):
             return [self.plain(each)]
         begin = self.placeholder(f"{{{{- if {condition(each)} }}}}")
@@ -78,7 +80,8 @@ class _Emitter:
 
 
 def _line(indent: str, text: str) -> str:
-    return text.replace("<indent>", indent).replace("<deeper>", str(len(indent) + 2))
+    here = len(indent)
+    return text.replace("<indent>", indent).replace("<here>", str(here)).replace("<deeper>", str(here + 2))
 
 
 def _from_values(name: str, value: FromValues) -> str:
@@ -86,6 +89,11 @@ def _from_values(name: str, value: FromValues) -> str:
     is_block = value.default is None or isinstance(value.default, dict | list)
     written = "\n<indent>  {{- toYaml . | nindent <deeper> }}" if is_block else " {{ . }}"
     return f"{{{{- with $.Values.{value.path} }}}}\n<indent>{name}:{written}\n{{{{- end }}}}"
+
+
+def _entries_from_values(value: FromValues) -> str:
+    """Further entries of a list."""
+    return f"{{{{- with $.Values.{value.path} }}}}\n<indent>{{{{- toYaml . | nindent <here> }}}}\n{{{{- end }}}}"
 
 
 def _choice(options: tuple[When, ...]) -> str:

@@ -17,7 +17,10 @@ Key = tuple[str, str, str]  # kind, namespace, name
 
 @dataclass(frozen=True)
 class FromValues:
-    """The whole of a field, given by a value of the chart. Where that is empty there is no such field."""
+    """The whole of a field, given by a value of the chart. Where that is empty there is no such field.
+
+    As an entry of a list it stands for all entries of the value.
+    """
 
     path: str
     default: Any
@@ -124,8 +127,15 @@ def resolved(part: Any, variant: Variant) -> Any:
         case dict():
             return {name: resolved(each, variant) for name, each in part.items() if _is_there(each, variant)}
         case list():
-            return [resolved(each, variant) for each in part if _is_there(each, variant)]
+            there = [each for each in part if _is_there(each, variant)]
+            return [entry for each in there for entry in _entries(each, variant)]
     return part
+
+
+def _entries(entry: Any, variant: Variant) -> list[Any]:
+    """What an entry of a list stands for."""
+    found = resolved(entry, variant)
+    return found if isinstance(entry, FromValues) else [found]
 
 
 def _is_there(part: Any, variant: Variant) -> bool:

@@ -15,6 +15,7 @@ from chart.merge import Expression, FromValues
 from chart.variants import ChartError, Document
 
 UNSET = "muster.invalid/set-your-registry-in-the-overlay/"
+OWN = "muster.dev/"
 POD, CONTAINER = "spec.template.spec.", "spec.template.spec.containers.0."
 PLACING = {f"{POD}{name}": name for name in ("nodeSelector", "tolerations")}
 OF_OPERATOR = {"spec.replicas": "replicas", **{f"{POD}{name}": name for name in ("affinity", "priorityClassName")}}
@@ -22,7 +23,7 @@ RESOURCES = {f"{CONTAINER}resources": "resources"}
 # By kind and name: where the values are, and the fields that they set.
 SET_BY_VALUES = {
     ("Deployment", "muster"): ("operator", {**OF_OPERATOR, **PLACING, **RESOURCES}),
-    ("Job", "muster-uninstall"): ("operator", {f"{POD}nodeSelector": "nodeSelector"}),
+    ("Job", "muster-uninstall"): ("operator", PLACING),
     ("DaemonSet", "muster-agent"): ("agent", {**PLACING, **RESOURCES}),
     ("DaemonSet", "muster-check"): ("checkers", {**PLACING, **RESOURCES}),
 }
@@ -41,8 +42,16 @@ def with_values(document: Document) -> Document:
         parent: Any = edited
         for step in parents:
             parent = parent[int(step) if step.isdecimal() else step]
-        parent[last] = FromValues(f"{place}.{name}", parent.get(last))
+        parent[last] = _from_value(f"{place}.{name}", parent.get(last))
     return edited
+
+
+def _from_value(path: str, default: Any) -> Any:
+    """The value in place of the default. Tolerations of Muster's own taints stay, whatever users set."""
+    own = [each for each in default if each.get("key", "").startswith(OWN)] if isinstance(default, list) else []
+    if not own:
+        return FromValues(path, default)
+    return [*own, FromValues(path, [each for each in default if each not in own])]
 
 
 def _with_images(part: Any) -> Any:

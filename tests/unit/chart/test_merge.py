@@ -103,6 +103,15 @@ def test_a_value_replaces_a_field_with_its_indent() -> None:
     ]
 
 
+def test_entries_of_a_value_follow_those_that_are_there() -> None:
+    entries = [{"a": 1}, FromValues("operator.tolerations", [{"b": 2}])]
+    assert text_of(observe={"tolerations": entries}).splitlines()[4:] == [
+        *("  tolerations:", "  - a: 1", "{{- with $.Values.operator.tolerations }}"),
+        *("  {{- toYaml . | nindent 2 }}", "{{- end }}"),
+    ]
+    assert resolved(entries, Variant("observe")) == [{"a": 1}, {"b": 2}]
+
+
 def test_braces_of_the_documents_themselves_are_no_template() -> None:
     text = text_of(observe={"summary": "on {{ $labels.node }}", "image": Expression("{{ image }}", "x")})
     assert lines_of(text)[4:] == ['summary: on {{ "{{" }} $labels.node }}', "image: {{ image }}"]

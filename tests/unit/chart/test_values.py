@@ -30,6 +30,14 @@ def test_images_and_fields_are_taken_from_values() -> None:
     assert before == a_daemon_set(nodeSelector={"a": "b"})
 
 
+def test_tolerations_of_own_taints_stay() -> None:
+    own, other = {"key": "muster.dev/unhealthy", "operator": "Exists"}, {"key": "a", "operator": "Exists"}
+    job = {"kind": "Job", "metadata": {"name": "muster-uninstall"}}
+    job["spec"] = {"template": {"spec": {"containers": [], "tolerations": [own, other]}}}
+    pod = with_values(job)["spec"]["template"]["spec"]
+    assert pod["tolerations"] == [own, FromValues("operator.tolerations", [other])]
+
+
 def test_every_account_has_the_pull_secrets() -> None:
     account = with_values({"kind": "ServiceAccount", "metadata": {"name": "any"}})
     assert account["imagePullSecrets"] == FromValues("imagePullSecrets", None)

@@ -8,6 +8,7 @@ import yaml
 
 from muster.answers.markednodes import REMOVING_COMMANDS
 from muster.controller.unmark import LIMIT_SECONDS, OPERATOR_SECONDS
+from muster.health.sources import UNHEALTHY_TAINT
 
 ONLY_THEN = {
     "helm.sh/hook": "post-delete",
@@ -69,3 +70,12 @@ def test_its_pod_is_as_restricted_as_the_operators(hook: list[dict[str, Any]], d
     assert pod["securityContext"] == operator["securityContext"]
     assert pod["containers"][0]["securityContext"] == operator["containers"][0]["securityContext"]
     assert pod["serviceAccountName"] == "muster-uninstall"
+
+
+def test_it_may_run_where_the_operator_may_and_on_marked_nodes(hook: list[dict[str, Any]], deployment: Any) -> None:
+    marked = {"key": UNHEALTHY_TAINT, "operator": "Exists"}
+    tolerations = job(hook)["template"]["spec"]["tolerations"]
+    assert tolerations == [marked, *deployment["spec"]["template"]["spec"]["tolerations"]]
+    # A dead node has this taint twice: one evicts, the other keeps new pods away and must not be tolerated.
+    dead = "node.kubernetes.io/unreachable"
+    assert [it for it in tolerations if it.get("key", dead) == dead and it.get("effect") != "NoExecute"] == []

@@ -10,9 +10,10 @@ import yaml
 from tests.integration.nightly.install.charts import IMAGES, VERSION, Helm, helm_of, release
 
 from chart.merge import in_order
-from chart.values import UNSET
+from chart.values import PLACING, UNSET
 from chart.variants import PROFILES, Document, Variant, definitions, documents, variants
 from muster import __version__
+from muster.health.sources import UNHEALTHY_TAINT
 
 RELEASED = IMAGES | {"uninstall": IMAGES["operator"]}
 
@@ -176,15 +177,20 @@ def test_images_can_be_pulled_by_tag_and_from_a_mirror_with_a_path(helm: Helm, p
     assert f'"value": "mirror.example.org:5000/m/launcher:{VERSION}@{digest}"' in text
 
 
-def test_the_hook_runs_where_the_operator_may(helm: Helm, packages: dict[str, Path]) -> None:
-    texts = rendered(helm, packages["muster"], "--set=operator.nodeSelector.kubernetes\\.io/arch=amd64")
-    chosen = {
-        each["metadata"]["name"]: each["spec"]["template"]["spec"].get("nodeSelector")
+def test_the_hook_runs_where_the_operator_may_and_on_marked_nodes(helm: Helm, packages: dict[str, Path]) -> None:
+    own = {"key": "gpu", "operator": "Exists"}
+    chosen = [f"operator.nodeSelector={json.dumps({'arch': 'amd64'})}", f"operator.tolerations={json.dumps([own])}"]
+    texts = rendered(helm, packages["muster"], *(f"--set-json={value}" for value in chosen))
+    placed = {
+        each["metadata"]["name"]: {name: each["spec"]["template"]["spec"].get(name) for name in PLACING.values()}
         for each in map(json.loads, texts)
         if each["kind"] in ("Deployment", "Job")
     }
-    amd64 = {"kubernetes.io/arch": "amd64"}
-    assert chosen == {"muster": amd64, "muster-uninstall": amd64}
+    marked = {"key": UNHEALTHY_TAINT, "operator": "Exists"}
+    assert placed == {
+        "muster": {"nodeSelector": {"arch": "amd64"}, "tolerations": [own]},
+        "muster-uninstall": {"nodeSelector": {"arch": "amd64"}, "tolerations": [marked, own]},
+    }
 
 
 def test_every_account_names_the_pull_secrets(helm: Helm, packages: dict[str, Path]) -> None:
