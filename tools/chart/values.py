@@ -24,6 +24,7 @@ RESOURCES = {f"{CONTAINER}resources": "resources"}
 SET_BY_VALUES = {
     ("Deployment", "muster"): ("operator", {**OF_OPERATOR, **PLACING, **RESOURCES}),
     ("Job", "muster-uninstall"): ("operator", PLACING),
+    ("Deployment", "muster-page"): ("page", {f"{POD}affinity": "affinity", **PLACING, **RESOURCES}),
     ("DaemonSet", "muster-agent"): ("agent", {**PLACING, **RESOURCES}),
     ("DaemonSet", "muster-check"): ("checkers", {**PLACING, **RESOURCES}),
 }

@@ -193,6 +193,24 @@ def test_the_hook_runs_where_the_operator_may_and_on_marked_nodes(helm: Helm, pa
     }
 
 
+def test_the_page_is_placed_and_sized_by_values(helm: Helm, packages: dict[str, Path]) -> None:
+    placed = {
+        "nodeSelector": {"arch": "amd64"},
+        "tolerations": [{"key": "gpu", "operator": "Exists"}],
+        "affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}},
+    }
+    resources = {"requests": {"cpu": "1"}, "limits": {"cpu": None, "memory": "3Gi"}}
+    page = json.dumps({"enabled": True, "resources": resources, **placed})
+    texts = rendered(helm, packages["muster"], f"--set-json=page={page}")
+    deployments = {it["metadata"]["name"]: it for it in map(json.loads, texts) if it["kind"] == "Deployment"}
+    pod = deployments["muster-page"]["spec"]["template"]["spec"]
+    assert placed.items() <= pod.items()
+    assert pod["containers"][0]["resources"] == {
+        "requests": {"cpu": "1", "memory": "128Mi"},
+        "limits": {"memory": "3Gi"},
+    }
+
+
 def test_every_account_names_the_pull_secrets(helm: Helm, packages: dict[str, Path]) -> None:
     everything = Variant("jobs", node_marks=True, checkers=True, page=True)
     texts = rendered(helm, packages["muster"], *values_of(everything), "--set=imagePullSecrets[0].name=regcred")
