@@ -133,7 +133,7 @@ MISTAKES = {
         ["operator.nodeselector.a=b"],
         "at '/operator': additional properties 'nodeselector' not allowed",
     ),
-    "pull secrets as names": (["imagePullSecrets={regcred}"], "at '/imagePullSecrets/0': got string, want object"),
+    "pull secrets as names": (["imagePullSecrets={regcred}"], "at '/imagePullSecrets/0': value must be 'name: SECRET'"),
     "checkers in a profile that tests nothing": (
         ["profile=health", "checkers.enabled=true"],
         "checkers.enabled: profile health tests no nodes: set profile to burn-in or jobs, or checkers.enabled to false",
@@ -142,10 +142,26 @@ MISTAKES = {
         ["profile=burn-in"],
         "checkers.enabled: profile burn-in is for checkers: set it to true",
     ),
-    "an option that is no object": (["page=true"], "at '/page': got boolean, want object"),
+    "an option that is no object": (
+        ["monitoring=true"],
+        "at '/monitoring': value must be one of 'enabled: true', 'enabled: false'",
+    ),
+    "a part with more values that is no object": (
+        ["page=false"],
+        "at '/page': value must be one of 'enabled: true', 'enabled: false'",
+    ),
     "a quantity as people write it": (
         ["operator.resources.limits.memory=2GB"],
-        "at '/operator/resources/limits/memory'",
+        "at '/operator/resources/limits/memory': '2GB' does not match pattern "
+        "'^[0-9]+([.][0-9]+)?(k|Ki|M|Mi|G|Gi|T|Ti|P|Pi|E|Ei)?$'",
+    ),
+    "thousandths of a byte": (
+        ["agent.resources.limits.memory=512m"],
+        "at '/agent/resources/limits/memory': '512m' does not match pattern",
+    ),
+    "a resource that there is not": (
+        ["page.resources.limits.memroy=2Gi"],
+        "at '/page/resources/limits': additional properties 'memroy' not allowed",
     ),
     "values of another version, as --reuse-values keeps them": (
         ["version=0.1.0"],
@@ -167,6 +183,15 @@ def test_a_mistake_is_refused_with_its_remedy(helm: Helm, packages: dict[str, Pa
     done = helm("template", "muster", str(packages["muster"]), "--namespace=muster-system", *arguments)
     assert done.returncode != 0
     assert words in done.stderr
+
+
+RESOURCES = {"cpu": "100m", "memory": 2**30, "ephemeral-storage": "1Gi", "hugepages-2Mi": "4Mi", "nvidia.com/gpu": 1}
+
+
+def test_every_resource_of_kubernetes_can_be_set(helm: Helm, packages: dict[str, Path]) -> None:
+    values = f"--set-json=agent.resources.limits={json.dumps(RESOURCES)}"
+    (agent,) = (it for it in map(json.loads, rendered(helm, packages["muster"], values)) if it["kind"] == "DaemonSet")
+    assert agent["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"] == RESOURCES
 
 
 def test_images_can_be_pulled_by_tag_and_from_a_mirror_with_a_path(helm: Helm, packages: dict[str, Path]) -> None:
