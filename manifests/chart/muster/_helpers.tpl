@@ -21,6 +21,15 @@
 {{- if not $image.repository -}}
 {{- fail (printf "%s.repository is empty: name the image, without its registry" $field) -}}
 {{- end -}}
+{{- if contains "@" $image.repository -}}
+{{- fail (printf "%s.repository: %s has a digest: set %s.digest, and leave @ and what follows out" $field $image.repository $field) -}}
+{{- end -}}
+{{- if regexMatch ":[^/]*$" $image.repository -}}
+{{- fail (printf "%s.repository: %s has a tag: set %s.tag and an empty digest, and leave : and what follows out" $field $image.repository $field) -}}
+{{- end -}}
+{{- if or (regexMatch "^([^/]*[.:][^/]*|localhost)/" $image.repository) (not (regexMatch "^[a-z0-9._-]+(/[a-z0-9._-]+)*$" $image.repository)) -}}
+{{- fail (printf "%s.repository: %q is no name behind a registry: small letters, without its registry, which images.registry names for all, e.g. operator" $field $image.repository) -}}
+{{- end -}}
 {{- if and $image.digest $image.tag -}}
 {{- fail (printf "%s has a digest and a tag: leave tag out to pull by digest, or set digest to \"\" to pull by tag" $field) -}}
 {{- else if $image.digest -}}

@@ -100,6 +100,22 @@ MISTAKES = {
         ["images.launcher.digest="],
         "images.launcher has neither digest nor tag: set the digest that your registry shows for the image",
     ),
+    "a repository with a tag": (
+        ["images.operator.repository=team/operator:0.2.0"],
+        "images.operator.repository: team/operator:0.2.0 has a tag: set images.operator.tag and an empty digest",
+    ),
+    "a repository with a digest": (
+        ["images.agent.repository=agent:0.2.0@sha256:" + "0" * 64],
+        f"images.agent.repository: agent:0.2.0@sha256:{'0' * 64} has a digest: set images.agent.digest",
+    ),
+    "a repository with its registry": (
+        ["images.operator.repository=registry.example.org:5000/operator"],
+        'images.operator.repository: "registry.example.org:5000/operator" is no name behind a registry',
+    ),
+    "a repository that begins with a slash": (
+        ["images.operator.repository=/operator"],
+        'images.operator.repository: "/operator" is no name behind a registry: small letters, without its registry',
+    ),
     "a tag beside the digest of the release": (
         ["images.operator.tag=0.2.0"],
         'images.operator has a digest and a tag: leave tag out to pull by digest, or set digest to "" to pull by tag',
