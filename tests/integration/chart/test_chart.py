@@ -30,6 +30,7 @@ OVERLAYS = {
     "default": Variant("jobs"),
     "jobs": Variant("jobs", node_marks=True, checkers=True),
 }
+OF_PARENTS = {"global", "enabled"}  # what a chart that depends on these gives them
 VALUE = re.compile(r"\.Values\.([\w.]+)")
 
 
@@ -73,7 +74,7 @@ def test_every_value_is_used_and_every_used_value_is_there(made: dict[str, Files
 def test_the_schema_has_the_values_of_the_chart(made: dict[str, Files]) -> None:
     for files in made.values():
         schema, values = json.loads(files["values.schema.json"]), yaml.safe_load(files["values.yaml"])
-        assert schema["properties"].keys() - {"global"} == values.keys()
+        assert schema["properties"].keys() - OF_PARENTS == values.keys()
         assert schema["properties"]["profile"]["enum"] == list(PROFILES)
         for name, part in values.items():
             if isinstance(part, dict):

@@ -252,6 +252,23 @@ def test_the_page_is_placed_and_sized_by_values(helm: Helm, packages: dict[str, 
     }
 
 
+@pytest.mark.parametrize(("enabled", "is_there"), [("true", True), ("false", False)])
+def test_a_parent_chart_has_them_by_conditions(
+    helm: Helm, packages: dict[str, Path], tmp_path: Path, enabled: str, is_there: bool
+) -> None:
+    parent = tmp_path / "parent"
+    (parent / "charts").mkdir(parents=True)
+    dependencies = [{"name": it, "version": VERSION, "condition": f"{it}.enabled"} for it in packages]
+    chart = {"apiVersion": "v2", "name": "parent", "version": "1.0.0", "dependencies": dependencies}
+    (parent / "Chart.yaml").write_text(yaml.safe_dump(chart))
+    for name, package in packages.items():
+        (parent / "charts" / f"{name}.tgz").write_bytes(package.read_bytes())
+    values = ["global.registry=x", *(f"{name}.enabled={enabled}" for name in packages)]
+    texts = rendered(helm, parent, *(f"--set={value}" for value in values))
+    kinds = {json.loads(each)["kind"] for each in texts}
+    assert ("Deployment" in kinds, "CustomResourceDefinition" in kinds) == (is_there, is_there)
+
+
 def test_every_account_names_the_pull_secrets(helm: Helm, packages: dict[str, Path]) -> None:
     everything = Variant("jobs", node_marks=True, checkers=True, page=True)
     texts = rendered(helm, packages["muster"], *values_of(everything), "--set=imagePullSecrets[0].name=regcred")
