@@ -3,6 +3,7 @@ does by itself."""
 
 # mypy: disable-error-code="import-not-found"
 import argparse
+import contextlib
 import hashlib
 import json
 import os
@@ -37,19 +38,26 @@ engine, _, _, _ = deepspeed.initialize(
 engine.load_checkpoint(str(options.checkpoints))
 
 
-def asked_to_stop(step: int) -> bool:
-    """Whether Muster asks the program to save and leave; the same on every rank, although one may see it first."""
-    try:
+followed = 0  # the highest number of a request that the ranks have agreed on
+
+
+def asked(step: int) -> str:
+    """What Muster asks for, "Save", "Leave" or "" for nothing new; the same on every rank, whichever sees it first."""
+    global followed
+    newest = 0
+    with contextlib.suppress(FileNotFoundError):
         request = json.loads(Path(os.environ.get("MUSTER_REQUESTS") or "-").read_text(encoding="utf-8"))
-        number = request["number"] if request["kind"] == "Leave" else 0
-    except FileNotFoundError:
-        number = 0
-    asked = torch.tensor(number)  # on the GPU, with NCCL
-    dist.all_reduce(asked, dist.ReduceOp.MAX)
-    if asked:
-        with Path(os.environ.get("MUSTER_PROGRESS", os.devnull)).open("a", encoding="utf-8") as progress:
-            progress.write(json.dumps({"step": step, "request": int(asked)}) + "\n")
-    return bool(asked)
+        if request["kind"] in ("Save", "Leave"):
+            newest = 2 * request["number"] + (request["kind"] == "Leave")
+    agreed = torch.tensor(newest)  # on the GPU, with NCCL
+    dist.all_reduce(agreed, dist.ReduceOp.MAX)
+    number, leaves = divmod(int(agreed), 2)
+    if number <= followed:
+        return ""
+    followed = number
+    with Path(os.environ.get("MUSTER_PROGRESS", os.devnull)).open("a", encoding="utf-8") as progress:
+        progress.write(json.dumps({"step": step, "request": number}) + "\n")
+    return "Leave" if leaves else "Save"
 
 
 while engine.global_steps < options.steps:
@@ -58,13 +66,13 @@ while engine.global_steps < options.steps:
     loss = (engine(batch) - batch.flip(1)).square().mean()
     engine.backward(loss)
     engine.step()
-    leaves = asked_to_stop(engine.global_steps)
-    if engine.global_steps % options.save_every == 0 or leaves:
+    request = asked(engine.global_steps)
+    if engine.global_steps % options.save_every == 0 or request:
         engine.save_checkpoint(str(options.checkpoints))
         if dist.get_rank() == 0:
             for old in sorted(options.checkpoints.glob("global_step*"), key=lambda path: int(path.name[11:]))[:-3]:
                 shutil.rmtree(old)
-    if leaves:
+    if request == "Leave":
         dist.barrier()
         os._exit(0)  # what stands behind the loop is for a model that is finished
     time.sleep(options.pause_seconds)

@@ -2,6 +2,7 @@
 examples do."""
 
 # mypy: disable-error-code="import-not-found"
+import contextlib
 import hashlib
 import json
 import os
@@ -28,29 +29,39 @@ class Pause(TrainerCallback):  # type: ignore[misc]
         time.sleep(options.pause_seconds)
 
 
-def asked_to_stop(step: int) -> bool:
-    """Whether Muster asks the program to save and leave; the same on every rank, although one may see it first."""
-    try:
+followed = 0  # the highest number of a request that the ranks have agreed on
+
+
+def asked(step: int) -> str:
+    """What Muster asks for, "Save", "Leave" or "" for nothing new; the same on every rank, whichever sees it first."""
+    global followed
+    newest = 0
+    with contextlib.suppress(FileNotFoundError):
         request = json.loads(Path(os.environ.get("MUSTER_REQUESTS") or "-").read_text(encoding="utf-8"))
-        number = request["number"] if request["kind"] == "Leave" else 0
-    except FileNotFoundError:
-        number = 0
-    asked = torch.tensor(number)  # on the GPU, with NCCL
-    dist.all_reduce(asked, dist.ReduceOp.MAX)
-    if asked:
-        with Path(os.environ.get("MUSTER_PROGRESS", os.devnull)).open("a", encoding="utf-8") as progress:
-            progress.write(json.dumps({"step": step, "request": int(asked)}) + "\n")
-    return bool(asked)
+        if request["kind"] in ("Save", "Leave"):
+            newest = 2 * request["number"] + (request["kind"] == "Leave")
+    agreed = torch.tensor(newest)  # on the GPU, with NCCL
+    dist.all_reduce(agreed, dist.ReduceOp.MAX)
+    number, leaves = divmod(int(agreed), 2)
+    if number <= followed:
+        return ""
+    followed = number
+    with Path(os.environ.get("MUSTER_PROGRESS", os.devnull)).open("a", encoding="utf-8") as progress:
+        progress.write(json.dumps({"step": step, "request": number}) + "\n")
+    return "Leave" if leaves else "Save"
 
 
-class StopWhenAsked(TrainerCallback):  # type: ignore[misc]
-    """Saves and stops when Muster asks for it."""
+class SaveWhenAsked(TrainerCallback):  # type: ignore[misc]
+    """Saves when Muster asks for it, and stops if it asks for that, too."""
 
-    asked = False
+    leaves = False
 
     def on_step_end(self, _: object, state: Any, control: Any, **__: object) -> None:
-        if asked_to_stop(state.global_step):
-            self.asked = control.should_save = control.should_training_stop = True
+        request = asked(state.global_step)
+        if request:
+            control.should_save = True
+        if request == "Leave":
+            self.leaves = control.should_training_stop = True
 
 
 options, arguments = HfArgumentParser((Options, TrainingArguments)).parse_args_into_dataclasses()
@@ -60,10 +71,10 @@ model = GPT2LMHeadModel(
     GPT2Config(n_layer=2, n_head=2, n_embd=64, vocab_size=64, n_positions=32, bos_token_id=0, eos_token_id=0)
 )
 rows = [torch.randint(64, (16,)) for _ in range(2048)]
-dataset, stopper = [{"input_ids": row, "labels": row} for row in rows], StopWhenAsked()
-trainer = Trainer(model, arguments, train_dataset=dataset, callbacks=[Pause(), stopper])
+dataset, saver = [{"input_ids": row, "labels": row} for row in rows], SaveWhenAsked()
+trainer = Trainer(model, arguments, train_dataset=dataset, callbacks=[Pause(), saver])
 trainer.train(resume_from_checkpoint=arguments.resume_from_checkpoint)
-if stopper.asked:
+if saver.leaves:
     trainer.accelerator.wait_for_everyone()
     os._exit(0)  # what follows is for a model that is finished
 

@@ -2,6 +2,7 @@
 
 # mypy: disable-error-code="import-not-found"
 import argparse
+import contextlib
 import hashlib
 import json
 import os
@@ -57,18 +58,24 @@ def train(state: dict[str, Any], batch: jax.Array) -> tuple[dict[str, Any], jax.
     return {"weights": weights, "momenta": momenta}, loss
 
 
-def asked_to_stop(step: int) -> bool:
-    """Whether Muster asks the program to save and leave; the same on every rank, although one may see it first."""
-    try:
+followed = 0  # the highest number of a request that the ranks have agreed on
+
+
+def asked(step: int) -> str:
+    """What Muster asks for, "Save", "Leave" or "" for nothing new; the same on every rank, whichever sees it first."""
+    global followed
+    newest = 0
+    with contextlib.suppress(FileNotFoundError):
         request = json.loads(Path(os.environ.get("MUSTER_REQUESTS") or "-").read_text(encoding="utf-8"))
-        number = request["number"] if request["kind"] == "Leave" else 0
-    except FileNotFoundError:
-        number = 0
-    asked = int(multihost_utils.process_allgather(np.int32(number)).max())
-    if asked:
-        with Path(os.environ.get("MUSTER_PROGRESS", os.devnull)).open("a", encoding="utf-8") as progress:
-            progress.write(json.dumps({"step": step, "request": asked}) + "\n")
-    return bool(asked)
+        if request["kind"] in ("Save", "Leave"):
+            newest = 2 * request["number"] + (request["kind"] == "Leave")
+    number, leaves = divmod(int(multihost_utils.process_allgather(np.int32(newest)).max()), 2)
+    if number <= followed:
+        return ""
+    followed = number
+    with Path(os.environ.get("MUSTER_PROGRESS", os.devnull)).open("a", encoding="utf-8") as progress:
+        progress.write(json.dumps({"step": step, "request": number}) + "\n")
+    return "Leave" if leaves else "Save"
 
 
 manager = ocp.CheckpointManager(options.checkpoints, options=ocp.CheckpointManagerOptions(max_to_keep=3))
@@ -85,12 +92,12 @@ while step < options.steps:
     if jax.process_index() == 0:
         with Path(os.environ.get("MUSTER_PROGRESS", os.devnull)).open("a", encoding="utf-8") as progress:
             progress.write(json.dumps({"step": step}) + "\n")
-    leaves = asked_to_stop(step)
-    if step % options.save_every == 0 or leaves:
+    request = asked(step)
+    if step % options.save_every == 0 or request:
         manager.save(step, args=ocp.args.StandardSave(state))  # it goes on beside the training
         if jax.process_index() == 0:
             print(f"step {step} of {options.steps}, loss {float(loss):.4f}, saving", flush=True)
-    if leaves:
+    if request == "Leave":
         manager.wait_until_finished()
         multihost_utils.sync_global_devices("the leave")
         os._exit(0)  # what stands behind the loop is for a model that is finished

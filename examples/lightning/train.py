@@ -2,6 +2,7 @@
 
 # mypy: disable-error-code="import-not-found"
 import argparse
+import contextlib
 import hashlib
 import json
 import os
@@ -43,34 +44,43 @@ class Net(lightning.LightningModule):  # type: ignore[misc]
         return torch.optim.AdamW(self.parameters(), lr=1e-3)
 
 
-def asked_to_stop(step: int) -> bool:
-    """Whether Muster asks the program to save and leave; the same on every rank, although one may see it first."""
-    try:
+followed = 0  # the highest number of a request that the ranks have agreed on
+
+
+def asked(step: int) -> str:
+    """What Muster asks for, "Save", "Leave" or "" for nothing new; the same on every rank, whichever sees it first."""
+    global followed
+    newest = 0
+    with contextlib.suppress(FileNotFoundError):
         request = json.loads(Path(os.environ.get("MUSTER_REQUESTS") or "-").read_text(encoding="utf-8"))
-        number = request["number"] if request["kind"] == "Leave" else 0
-    except FileNotFoundError:
-        number = 0
-    asked = torch.tensor(number)  # on the GPU, with NCCL
-    dist.all_reduce(asked, dist.ReduceOp.MAX)
-    if asked:
-        with Path(os.environ.get("MUSTER_PROGRESS", os.devnull)).open("a", encoding="utf-8") as progress:
-            progress.write(json.dumps({"step": step, "request": int(asked)}) + "\n")
-    return bool(asked)
+        if request["kind"] in ("Save", "Leave"):
+            newest = 2 * request["number"] + (request["kind"] == "Leave")
+    agreed = torch.tensor(newest)  # on the GPU, with NCCL
+    dist.all_reduce(agreed, dist.ReduceOp.MAX)
+    number, leaves = divmod(int(agreed), 2)
+    if number <= followed:
+        return ""
+    followed = number
+    with Path(os.environ.get("MUSTER_PROGRESS", os.devnull)).open("a", encoding="utf-8") as progress:
+        progress.write(json.dumps({"step": step, "request": number}) + "\n")
+    return "Leave" if leaves else "Save"
 
 
-class StopWhenAsked(lightning.Callback):  # type: ignore[misc]
-    """Saves and stops when Muster asks for it."""
+class SaveWhenAsked(lightning.Callback):  # type: ignore[misc]
+    """Saves when Muster asks for it, and stops if it asks for that, too."""
 
-    asked = False
+    leaves = False
 
     def on_train_batch_end(self, trainer: Any, *_: object) -> None:
-        if asked_to_stop(trainer.global_step):
+        request = asked(trainer.global_step)
+        if request:
             name = f"epoch={trainer.current_epoch}-step={trainer.global_step}.ckpt"
             trainer.save_checkpoint(Path(options.checkpoints) / name)
-            self.asked = trainer.should_stop = True
+        if request == "Leave":
+            self.leaves = trainer.should_stop = True
 
 
-stopper = StopWhenAsked()
+saver = SaveWhenAsked()
 trainer = lightning.Trainer(
     accelerator="cpu",
     devices=int(os.environ["LOCAL_WORLD_SIZE"]),
@@ -80,7 +90,7 @@ trainer = lightning.Trainer(
     logger=False,
     default_root_dir="/tmp",
     callbacks=[
-        stopper,
+        saver,
         TQDMProgressBar(),  # where Rich is installed, Lightning would take its bar, which prints nothing into a log
         ModelCheckpoint(
             options.checkpoints, every_n_train_steps=options.save_every, save_top_k=3, monitor="step", mode="max"
@@ -91,7 +101,7 @@ net = Net()
 # As long as the training: Lightning counts its batches anew in each epoch.
 loader = torch.utils.data.DataLoader(range(options.steps * trainer.world_size), batch_size=1)
 trainer.fit(net, loader, ckpt_path=os.environ.get("MUSTER_RESUME_PATH"))
-if stopper.asked:
+if saver.leaves:
     trainer.strategy.barrier()
     os._exit(0)  # what follows is for a model that is finished
 

@@ -2,6 +2,7 @@
 
 # mypy: disable-error-code="import-not-found"
 import argparse
+import contextlib
 import hashlib
 import json
 import os
@@ -36,19 +37,26 @@ def state(step: int) -> dict[str, Any]:
     return {"model": weights, "optimizer": moments, "step": step}
 
 
-def asked_to_stop(step: int) -> bool:
-    """Whether Muster asks the program to save and leave; the same on every rank, although one may see it first."""
-    try:
+followed = 0  # the highest number of a request that the ranks have agreed on
+
+
+def asked(step: int) -> str:
+    """What Muster asks for, "Save", "Leave" or "" for nothing new; the same on every rank, whichever sees it first."""
+    global followed
+    newest = 0
+    with contextlib.suppress(FileNotFoundError):
         request = json.loads(Path(os.environ.get("MUSTER_REQUESTS") or "-").read_text(encoding="utf-8"))
-        number = request["number"] if request["kind"] == "Leave" else 0
-    except FileNotFoundError:
-        number = 0
-    asked = torch.tensor(number)  # on the GPU, with NCCL
-    dist.all_reduce(asked, dist.ReduceOp.MAX)
-    if asked:
-        with Path(os.environ.get("MUSTER_PROGRESS", os.devnull)).open("a", encoding="utf-8") as progress:
-            progress.write(json.dumps({"step": step, "request": int(asked)}) + "\n")
-    return bool(asked)
+        if request["kind"] in ("Save", "Leave"):
+            newest = 2 * request["number"] + (request["kind"] == "Leave")
+    agreed = torch.tensor(newest)  # on the GPU, with NCCL
+    dist.all_reduce(agreed, dist.ReduceOp.MAX)
+    number, leaves = divmod(int(agreed), 2)
+    if number <= followed:
+        return ""
+    followed = number
+    with Path(os.environ.get("MUSTER_PROGRESS", os.devnull)).open("a", encoding="utf-8") as progress:
+        progress.write(json.dumps({"step": step, "request": number}) + "\n")
+    return "Leave" if leaves else "Save"
 
 
 step = 0
@@ -69,14 +77,14 @@ while step < options.steps:
     if dist.get_rank() == 0:
         with Path(os.environ.get("MUSTER_PROGRESS", os.devnull)).open("a", encoding="utf-8") as progress:
             progress.write(json.dumps({"step": step}) + "\n")
-    leaves = asked_to_stop(step)
-    if step % options.save_every == 0 or leaves:
+    request = asked(step)
+    if step % options.save_every == 0 or request:
         dcp.save(state(step), checkpoint_id=options.checkpoints / f"step-{step}")
         if dist.get_rank() == 0:
             print(f"step {step} of {options.steps}, loss {loss.item():.4f}, saved", flush=True)
             for old in sorted(options.checkpoints.glob("step-*"), key=lambda path: int(path.name[5:]))[:-3]:
                 shutil.rmtree(old)
-    if leaves:
+    if request == "Leave":
         dist.barrier()
         os._exit(0)  # what stands behind the loop is for a model that is finished
     time.sleep(options.pause_seconds)

@@ -15,7 +15,7 @@ import pytest
 
 from muster.node.launcher.progress import ProgressFile
 from muster.node.launcher.requests import RankRequest, write_request
-from muster.protocol.messages import LEAVE
+from muster.protocol.messages import LEAVE, SAVE
 from recipes.play import Asked, Outcome
 from recipes.table import RECIPES, options_of
 
@@ -31,7 +31,7 @@ def program(name: str) -> str:
 def function(name: str) -> ast.FunctionDef:
     """How the program sees whether it is asked."""
     body = ast.parse(program(name)).body
-    return next(node for node in body if isinstance(node, ast.FunctionDef) and node.name == "asked_to_stop")
+    return next(node for node in body if isinstance(node, ast.FunctionDef) and node.name == "asked")
 
 
 class Number:
@@ -60,19 +60,21 @@ def distributed(of_others: int) -> SimpleNamespace:
     return SimpleNamespace(all_reduce=all_reduce, ReduceOp=SimpleNamespace(MAX="max"))
 
 
-def asked_to_stop(name: str, of_others: int) -> Any:
+def asked(name: str, of_others: int) -> Any:
     """The program's own function, on a rank beside such others."""
     found = {
         "Path": Path,
+        "contextlib": contextlib,
         "dist": distributed(of_others),
         "json": json,
         "multihost_utils": SimpleNamespace(process_allgather=lambda number: Number(max(number, of_others))),
         "np": SimpleNamespace(int32=int),
         "os": os,
         "torch": SimpleNamespace(tensor=Number),
+        "followed": 0,
     }
     exec(compile(ast.Module([function(name)], []), "train.py", "exec"), found)
-    return found["asked_to_stop"]
+    return found["asked"]
 
 
 def test_all_programs_of_torch_ask_with_the_same_lines() -> None:
@@ -81,18 +83,34 @@ def test_all_programs_of_torch_ask_with_the_same_lines() -> None:
 
 @pytest.mark.parametrize("name", RECIPES)
 @pytest.mark.parametrize(
-    ("kind", "of_others", "answered"),
-    [("", 0, 0), (LEAVE, 0, 3), ("", 3, 3), (LEAVE, 4, 4), ("Later", 0, 0)],
-    ids=["nobody", "this rank", "another rank", "another rank later", "another kind"],
+    ("kind", "of_others", "request_kind", "answered"),
+    [
+        ("", 0, "", 0),
+        (LEAVE, 0, LEAVE, 3),
+        (SAVE, 0, SAVE, 3),
+        ("", 7, LEAVE, 3),
+        ("", 6, SAVE, 3),
+        (SAVE, 9, LEAVE, 4),
+        ("Later", 0, "", 0),
+    ],
+    ids=["nobody", "leave", "save", "another to leave", "another to save", "another later", "another kind"],
 )
-def test_ranks_agree_on_the_highest_number(
-    name: str, kind: str, of_others: int, answered: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_ranks_agree_on_the_newest_request(
+    name: str,
+    kind: str,
+    of_others: int,
+    request_kind: str,
+    answered: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     requests, progress = tmp_path / "requests", tmp_path / "progress"
     monkeypatch.setenv("MUSTER_REQUESTS", str(requests))
     monkeypatch.setenv("MUSTER_PROGRESS", str(progress))
     write_request(str(requests), RankRequest(3, kind, 300.0, "NodeCordoned").text() if kind else "")
-    assert asked_to_stop(name, of_others)(12) == (answered > 0)
+    function = asked(name, of_others)
+    assert function(12) == request_kind
+    assert function(13) == ""  # it is saved once, although the file is still there
     reader = ProgressFile(str(progress))
     assert reader.read() == ([12] if answered else [])
     assert reader.answered == answered
@@ -120,7 +138,7 @@ def test_the_lines_of_the_contract_save_and_end(
 def test_without_muster_nothing_is_asked(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MUSTER_REQUESTS", raising=False)
     monkeypatch.delenv("MUSTER_PROGRESS", raising=False)
-    assert not asked_to_stop(name, 0)(12)
+    assert asked(name, 0)(12) == ""
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -128,7 +146,7 @@ def test_a_program_that_leaves_ends_before_what_follows_the_training(name: str) 
     ends = [
         node.lineno
         for node in ast.walk(ast.parse(program(name)))
-        if isinstance(node, ast.If) and ast.unparse(node.test) in ("leaves", "stopper.asked")
+        if isinstance(node, ast.If) and ast.unparse(node.test) in ("request == 'Leave'", "saver.leaves")
         if ast.unparse(node.body[-1]) == "os._exit(0)"
     ]
     weights = next(number for number, line in enumerate(program(name).split("\n"), 1) if 'print(f"weights' in line)
