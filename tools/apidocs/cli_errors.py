@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import muster.cli
 
-ERRORS = frozenset({"CliError", "JobDeletedError", "NoSuchJobError", "BadParameter"})
+ERRORS = frozenset({"CliError", "JobDeletedError", "NoSuchJobError", "NotInTimeError", "BadParameter"})
 
 # The commands whose errors a module has; "" where every command may print them.
 COMMANDS = {

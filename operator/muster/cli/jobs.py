@@ -26,6 +26,10 @@ class NoSuchJobError(CliError):
     """There is no TrainingJob of this name."""
 
 
+class JobDeletedError(CliError):
+    """The job was there, and was deleted."""
+
+
 async def job_of(session: Session, name: str) -> TrainingJob:
     """Read a job.
 
@@ -64,7 +68,7 @@ async def patch_spec(session: Session, job: TrainingJob, spec: Mapping[str, Any]
     """Set fields in the spec of exactly this job.
 
     Raises:
-        CliError: the job was deleted or replaced.
+        JobDeletedError: it was deleted or replaced.
         ApiError: the API server did not take it.
     """
     path = paths.muster("trainingjobs", namespace=session.namespace, name=job.metadata.name)
@@ -72,7 +76,9 @@ async def patch_spec(session: Session, job: TrainingJob, spec: Mapping[str, Any]
     try:
         await session.client.patch(path, body, query={"fieldValidation": "Strict"})
     except (Conflict, NotFound) as error:
-        raise CliError(f"job {session.namespace}/{job.metadata.name} was deleted or replaced just now") from error
+        raise JobDeletedError(
+            f"job {session.namespace}/{job.metadata.name} was deleted or replaced just now"
+        ) from error
 
 
 async def pods_named(session: Session, name: str) -> list[PodView]:

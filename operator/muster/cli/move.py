@@ -3,7 +3,7 @@
 All of it is in the job's spec (spec.placement.avoidNodes), so nothing hangs on this command once it has written that.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Literal
 
 import typer
@@ -18,6 +18,7 @@ from muster.cli import show, waiting
 from muster.cli.cluster_names import complete_node
 from muster.cli.errors import CliError
 from muster.cli.jobs import job_of
+from muster.cli.progress import read_same_job
 from muster.cli.reading import record_of
 from muster.cli.session import (
     ContextOption,
@@ -78,55 +79,71 @@ def command(
     short, inside = job_argument(job, namespace)
     options = Options(kubeconfig, kube_context, inside, output).over(context.obj)
     nodes = list(dict.fromkeys(name.removeprefix("node/") for name in node))
-    if undo:
-        run(options, lambda session: _undo(session, short, nodes), render)
-    else:
-        run(options, lambda session: _move(session, short, nodes, 0 if no_wait else timeout), render)
+
+    async def moved(session: Session) -> MovedJob:
+        current = await job_of(session, short)
+        if undo:
+            return await undo_move(session, current, nodes)
+        return await move(session, current, nodes, 0 if no_wait else timeout, waiting.say)
+
+    run(options, moved, render)
 
 
-async def _move(session: Session, name: str, nodes: Sequence[str], timeout: int) -> MovedJob:
-    """Have the job avoid these nodes, and wait until it has left them.
+async def move(
+    session: Session, job: TrainingJob, nodes: Sequence[str], timeout: int, report: Callable[[str], object]
+) -> MovedJob:
+    """Have a job avoid these nodes, and wait until it has left them.
+
+    Args:
+        session: with the job's namespace.
+        job: as it was read just now.
+        nodes: to leave.
+        timeout: seconds of the wait; 0: it is not waited for.
+        report: is called with how the wait goes, a line each time.
 
     Raises:
-        CliError: the job has no worker there, has ended, or has not left in time.
+        CliError: the job has no worker there, or has ended.
+        NotInTimeError: it has not left in time.
         ApiError: the API server did not answer as it should.
     """
-    job = await _changed(session, name, nodes, undo=False)
+    job = await _changed(session, job, nodes, undo=False)
 
     async def are_clear(current: TrainingJob) -> bool:
         return current.status.completion is not None or not await _workers_on(session, current) & set(nodes)
 
     over = False
     if timeout:
-        job, over = await waiting.wait(session, job, timeout, are_clear)
+        job, over = await waiting.wait(session, job, timeout, are_clear, report)
         if not over:
-            raise CliError(
-                f"job {session.namespace}/{name} has not left {shortened(nodes, SHOWN)} after {timeout} s: "
-                f"{waiting.state_of(job)}. It leaves once it can. To take that back, run the command with --undo"
+            raise waiting.NotInTimeError(
+                f"job {session.namespace}/{job.metadata.name} has not left {shortened(nodes, SHOWN)} "
+                f"after {timeout} s: {waiting.state_of(job)}. It leaves once it can. "
+                "To take that back, run the command with --undo"
             )
     return await _result(session, job, nodes, undone=False, clear=over)
 
 
-async def _undo(session: Session, name: str, nodes: Sequence[str]) -> MovedJob:
-    """Let the job use these nodes again.
+async def undo_move(session: Session, job: TrainingJob, nodes: Sequence[str]) -> MovedJob:
+    """Let a job use these nodes again.
 
     Raises:
         CliError: it does not avoid them.
         ApiError: the API server did not answer as it should.
     """
-    job = await _changed(session, name, nodes, undo=True)
+    job = await _changed(session, job, nodes, undo=True)
     return await _result(session, job, nodes, undone=True, clear=False)
 
 
-async def _changed(session: Session, name: str, nodes: Sequence[str], *, undo: bool) -> TrainingJob:
+async def _changed(session: Session, job: TrainingJob, nodes: Sequence[str], *, undo: bool) -> TrainingJob:
     """Put the nodes into the job's spec.placement.avoidNodes, or take them out; return the job.
 
     Raises:
         CliError: that makes no sense for this job, or others change it all the time.
+        JobDeletedError: it was deleted or replaced.
         ApiError: the API server did not take it.
     """
+    name, uid = job.metadata.name, job.metadata.uid
     for _ in range(TRIES):
-        job = await job_of(session, name)
         _check_lives(job)
         avoided = job.spec.placement.avoid_nodes
         if undo:
@@ -137,14 +154,15 @@ async def _changed(session: Session, name: str, nodes: Sequence[str], *, undo: b
             wanted = [*avoided, *(node for node in nodes if node not in avoided)]
         if wanted == avoided:
             return job
-        version = {"uid": job.metadata.uid, "resourceVersion": job.metadata.resource_version}
+        version = {"uid": uid, "resourceVersion": job.metadata.resource_version}
         body = {"metadata": version, "spec": {"placement": {"avoidNodes": wanted}}}
         path = paths.muster("trainingjobs", namespace=session.namespace, name=name)
         try:
             await session.client.patch(path, body, query={"fieldValidation": "Strict"})
         except Conflict:
+            job = await read_same_job(session, name, uid)
             continue
-        return await job_of(session, name)
+        return await read_same_job(session, name, uid)
     raise CliError(f"job {session.namespace}/{name} is changed by others all the time: run the command again")
 
 

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from muster.answers.explanation import explain
 from muster.answers.text_parts import on_one_line
 from muster.api.trainingjob import TrainingJob
-from muster.cli.errors import CliError
-from muster.cli.jobs import NoSuchJobError, job_of
+from muster.cli.jobs import JobDeletedError, NoSuchJobError, job_of
 from muster.cli.session import Session
 from muster.kube import decode, paths
 from muster.kube.errors import Gone, ServerError, TooManyRequests, Unreachable, from_status
@@ -28,10 +27,6 @@ UNANSWERED_SECONDS = 300.0
 PAUSE_SECONDS = 1.0
 _PASSES = (Gone, Unreachable, ServerError, TooManyRequests)
 _TRAINS = frozenset({"Running", "Saving"})
-
-
-class JobDeletedError(CliError):
-    """The job was there, and was deleted."""
 
 
 @dataclass(frozen=True, slots=True)

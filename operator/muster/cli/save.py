@@ -4,6 +4,7 @@ The request is in the job's spec (spec.checkpoint.saveRequest), so nothing hangs
 that.
 """
 
+from collections.abc import Callable
 from typing import Literal
 
 import typer
@@ -62,28 +63,37 @@ def command(
     """
     short, inside = job_argument(job, namespace)
     options = Options(kubeconfig, kube_context, inside, output).over(context.obj)
-    run(options, lambda session: _save(session, short, waits=not no_wait), render)
+
+    async def asked(session: Session) -> RequestedSave:
+        return await save(session, await job_of(session, short), waits=not no_wait, report=waiting.say)
+
+    run(options, asked, render)
 
 
-async def _save(session: Session, name: str, *, waits: bool) -> RequestedSave:
-    """Ask the job to save, and wait for the checkpoint.
+async def save(session: Session, job: TrainingJob, *, waits: bool, report: Callable[[str], object]) -> RequestedSave:
+    """Ask a job to save, and wait for the checkpoint.
+
+    Args:
+        session: with the job's namespace.
+        job: as it was read just now.
+        waits: whether to wait for the checkpoint.
+        report: is called with how the wait goes, a line each time.
 
     Raises:
-        CliError: the job cannot save now, or has not saved in time.
+        CliError: the job cannot save now, or has saved nothing.
+        NotInTimeError: what comes of the request is not known in time.
         ApiError: the API server did not answer as it should.
     """
-    job = await job_of(session, name)
     _check_can_save(job)
     request = rfc3339(session.now())
     await patch_spec(session, job, {"checkpoint": {"saveRequest": request}})
-    asked = RequestedSave(name=name, namespace=session.namespace, request=request)
+    asked = RequestedSave(name=job.metadata.name, namespace=session.namespace, request=request)
     if not waits:
         return asked
     seconds = job.spec.checkpoint.save_timeout_seconds
-    typer.echo(
-        show.printable(f"request {request}: waiting for a new complete checkpoint, at most {seconds} s"), err=True
-    )
-    return asked.model_copy(update={"step": await _saved_step(session, job, request, seconds + MORE_SECONDS)})
+    report(f"request {request}: waiting for a new complete checkpoint, at most {seconds} s")
+    step = await _saved_step(session, job, request, seconds + MORE_SECONDS, report)
+    return asked.model_copy(update={"step": step})
 
 
 def _check_can_save(job: TrainingJob) -> None:
@@ -112,11 +122,14 @@ def _check_can_save(job: TrainingJob) -> None:
         )
 
 
-async def _saved_step(session: Session, job: TrainingJob, request: str, seconds: int) -> int:
+async def _saved_step(
+    session: Session, job: TrainingJob, request: str, seconds: int, report: Callable[[str], object]
+) -> int:
     """Wait for the checkpoint of the request, and return its step.
 
     Raises:
-        CliError: the job has ended meanwhile, its record may not be read, or no checkpoint came in time.
+        CliError: the job has ended meanwhile, its record may not be read, or its program has saved nothing.
+        NotInTimeError: what comes of the request is not known in time.
     """
 
     called = f"job {session.namespace}/{job.metadata.name}"
@@ -127,7 +140,7 @@ async def _saved_step(session: Session, job: TrainingJob, request: str, seconds:
             raise CliError(f"{called} was asked to save by another user at the same time: run the command again")
         return current.status.completion is not None or (recorded is not None and recorded.over)
 
-    job, in_time = await waiting.wait(session, job, seconds, is_over)
+    job, in_time = await waiting.wait(session, job, seconds, is_over, report)
     recorded = await _recorded(session, job, request)
     if recorded is not None and recorded.saved_step is not None:
         return recorded.saved_step
@@ -138,7 +151,9 @@ async def _saved_step(session: Session, job: TrainingJob, request: str, seconds:
             f"{called} has no new complete checkpoint: its program does not look for requests, or its save takes "
             "longer. It trains on"
         )
-    raise CliError(f"{called} has not saved after {seconds} s, and the request stands: {waiting.state_of(job)}")
+    raise waiting.NotInTimeError(
+        f"{called} has not saved after {seconds} s, and the request stands: {waiting.state_of(job)}"
+    )
 
 
 async def _recorded(session: Session, job: TrainingJob, request: str) -> SaveRequest | None:

@@ -1,4 +1,4 @@
-"""Wait for what a job was asked for, and say on stderr how it goes.
+"""Wait for what a job was asked for, and say how it goes.
 
 Tests: tests/unit/cli/test_move.py.
 """
@@ -12,7 +12,7 @@ import typer
 from muster.api.trainingjob import TrainingJob
 from muster.cli import show
 from muster.cli.errors import CliError
-from muster.cli.jobs import job_of
+from muster.cli.jobs import JobDeletedError, job_of
 from muster.cli.session import Session
 
 PAUSE_SECONDS = 1.0
@@ -26,34 +26,48 @@ TimeoutOption = Annotated[
 ]
 
 
+class NotInTimeError(CliError):
+    """What was asked for has not come in time. The request stands."""
+
+
+def say(line: str) -> None:
+    """Print one line of progress on stderr."""
+    typer.echo(show.printable(line), err=True)
+
+
 async def wait(
-    session: Session, job: TrainingJob, seconds: int, is_over: Callable[[TrainingJob], Awaitable[bool]]
+    session: Session,
+    job: TrainingJob,
+    seconds: int,
+    is_over: Callable[[TrainingJob], Awaitable[bool]],
+    report: Callable[[str], object],
 ) -> tuple[TrainingJob, bool]:
-    """Read a job once a second, and print each change of its state, until something holds.
+    """Read a job once a second, and report each change of its state, until something holds.
 
     Args:
         session: with the job's namespace.
         job: as it was read before.
         seconds: for which it is waited.
         is_over: whether the wait is over.
+        report: is called with the state, as one line.
 
     Returns:
         The job as it was read last, and whether the wait was over in time.
 
     Raises:
-        CliError: it was deleted or replaced.
+        JobDeletedError: it was deleted or replaced.
         ApiError: the API server did not answer as it should.
     """
     printed, current = "", job
     for _ in range(seconds):
         current = await job_of(session, job.metadata.name)
         if current.metadata.uid != job.metadata.uid or current.metadata.deletion_timestamp is not None:
-            raise CliError(f"job {session.namespace}/{job.metadata.name} was deleted or replaced just now")
+            raise JobDeletedError(f"job {session.namespace}/{job.metadata.name} was deleted or replaced just now")
         if await is_over(current):
             return current, True
         line = state_of(current)
         if line != printed:
-            typer.echo(show.printable(line), err=True)
+            report(line)
         printed = line
         await asyncio.sleep(PAUSE_SECONDS)
     return current, False

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from muster.cli.errors import CliError, one_line
-from muster.cli.jobs import NoSuchJobError
-from muster.cli.progress import JobDeletedError
+from muster.cli.jobs import JobDeletedError, NoSuchJobError
 from muster.cli.session import Session, explained
+from muster.cli.waiting import NotInTimeError
 from muster.kube import errors as answers
 
 _OPTION = re.compile(r"(?<![\w-])--(kubeconfig|context|namespace|rank|attempt|tail)\b(?: ([A-Z]+\b|\d+))?")
@@ -119,13 +119,13 @@ _TYPES: Mapping[type[answers.ApiError], type[MusterError]] = {
 
 def in_python(text: str) -> str:
     """Write options of the command line as parameters."""
-    text = text.replace("--failed", "failed=True").replace("with -n", "with namespace=")
+    text = text.replace("--failed", "failed=True").replace("--undo", "undo=True").replace("with -n", "with namespace=")
     return _OPTION.sub(lambda match: f"{match[1]}={match[2] or ''}", text)
 
 
 def from_command(error: CliError) -> MusterError:
     """Return the error for what a function of the command line has raised."""
-    kinds = {NoSuchJobError: JobNotFoundError, JobDeletedError: JobGoneError}
+    kinds = {NoSuchJobError: JobNotFoundError, JobDeletedError: JobGoneError, NotInTimeError: WaitTimeoutError}
     return kinds.get(type(error), MusterError)(in_python(str(error)))
 
 

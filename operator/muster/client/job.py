@@ -1,4 +1,4 @@
-"""One submitted job: wait for it, read its state, logs and account, suspend and cancel it."""
+"""One submitted job: wait for it, read its state, logs and account, have it save and move, suspend and cancel it."""
 
 import asyncio
 import warnings
@@ -8,11 +8,13 @@ from typing import Any, Literal, TypeVar, get_args
 from muster.answers.jobstatus import JobStatusView
 from muster.answers.reported import JobReport
 from muster.api.trainingjob import CompletionResult, TrainingJob
-from muster.cli import logs, report, status
+from muster.cli import logs, move, report, save, status
 from muster.cli.errors import CliError
 from muster.cli.follow import Follower
+from muster.cli.move import MovedJob
 from muster.cli.printed import PRINTED_NOTHING, JobLogs, LogRequest, PodLog
 from muster.cli.progress import JobProgress, progress_of, read_same_job, versions
+from muster.cli.save import RequestedSave
 from muster.cli.session import Session
 from muster.client.background import DeadlineError
 from muster.client.connection import ClusterConnection
@@ -175,6 +177,45 @@ class Job:
             warnings.warn(f"logs of job {self._full_name}: {limits}", stacklevel=2)
         return iter(lines)
 
+    def save(self, *, wait: bool = True) -> RequestedSave:
+        """Ask the program to save a checkpoint and go on.
+
+        Args:
+            wait: for the checkpoint, at most `spec.checkpoint.saveTimeoutSeconds` and a minute.
+
+        Returns:
+            The request, with the `step` that was saved.
+
+        Raises:
+            JobGoneError: the job was deleted.
+            WaitTimeoutError: what comes of the request is not known in time. It stands.
+            MusterError: the job cannot save now, or has saved nothing in its time.
+        """
+        return self._ask_for(lambda session, job: save.save(session, job, waits=wait, report=_ignore))
+
+    def move(self, nodes: Sequence[str], *, undo: bool = False, timeout: int = 1800) -> MovedJob:
+        """Have the job leave nodes after a save. Its workers go to others once these are free, and stay away.
+
+        Args:
+            nodes: to leave.
+            undo: let the job use these nodes again, and wait for nothing.
+            timeout: seconds to wait until the job has left; 0: do not wait.
+
+        Returns:
+            The nodes that the job avoids now, and where its workers are.
+
+        Raises:
+            JobGoneError: the job was deleted.
+            WaitTimeoutError: the job has not left in time. It leaves once it can.
+            MusterError: it has ended, has no worker on these nodes, or does not avoid those that are undone.
+            ValueError: no nodes are named.
+        """
+        if isinstance(nodes, str) or not nodes:
+            raise ValueError(f"nodes: {nodes!r} is no list of names: write e.g. ['gpu-7']")
+        if undo:
+            return self._ask_for(lambda session, job: move.undo_move(session, job, nodes))
+        return self._ask_for(lambda session, job: move.move(session, job, nodes, timeout, _ignore))
+
     def suspend(self) -> None:
         """Stop the job after a last save and release its nodes; `wait("Suspended")` waits for that.
 
@@ -245,6 +286,14 @@ class Job:
             remedy = "status().actions has what you can do"
             raise JobStalledError(f"job {self._full_name} stalls: {now.reason}: {now.message}; {remedy}", now.reason)
         return state in _REACHED[until]
+
+    def _ask_for(self, request: Callable[[Session, TrainingJob], Awaitable[T]]) -> T:
+        """Ask for something by a change of this job, and return what came of it."""
+
+        async def asked(session: Session) -> T:
+            return await request(session, await read_same_job(session, self.name, self.uid))
+
+        return self._connection.ask(self._session, asked, writes=True)
 
     def _change(self, spec: Mapping[str, Any]) -> None:
         body = {"metadata": {"uid": self.uid}, "spec": spec}
@@ -318,6 +367,10 @@ async def _followed(
     finally:
         work.cancel()
         await asyncio.gather(work, return_exceptions=True)
+
+
+def _ignore(_: str) -> None:
+    """Print nothing of how a wait goes."""
 
 
 def _lines(job_logs: JobLogs) -> list[str]:

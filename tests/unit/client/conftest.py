@@ -11,6 +11,7 @@ from tests.unit.cli.conftest import KUBECONFIG, Api
 from tests.unit.cli.test_status import EVENTS, GANG, JOBS, PODS, a_gang, a_job, a_pod
 
 from muster.cli import progress as following
+from muster.cli import waiting
 from muster.client import Job, Muster
 from muster.kube.client import Client
 
@@ -76,6 +77,31 @@ def muster(api: WatchedApi) -> Iterator[Muster]:
 def job(muster: Muster) -> Job:
     """The job `llama`."""
     return muster.job("llama")
+
+
+@pytest.fixture
+def operator(api: WatchedApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The job `llama` trains on gpu-0 and gpu-1; an operator has it save, and move from gpu-1 to gpu-2."""
+    raw = a_job()
+    raw["metadata"]["generation"] = 1
+    raw["spec"]["checkpoint"] = {"directory": "/ckpt/llama", "saveTimeoutSeconds": 2}
+    raw["status"]["observedGeneration"] = 1
+    api.put(f"{JOBS}/llama", raw)
+    write = api.patch
+
+    async def patch(path: str, body: Any, content_type: str = "", query: Any = None, **more: Any) -> bytes:
+        if name := body["spec"].get("checkpoint", {}).get("saveRequest"):
+            time = "2026-01-05T03:00:02Z"
+            request = {"name": name, "attempt": 3, "number": 1, "since": time, "deadline": time}
+            raw["spec"]["checkpoint"]["saveRequest"] = name
+            api.put(GANG, a_gang(saveRequest={**request, "over": True, "savedStep": 1234}))
+        if "placement" in body["spec"]:
+            raw["spec"]["placement"] = body["spec"]["placement"]
+            api.put(GANG, a_gang(members=[{"node": "gpu-0"}, {"node": "gpu-2"}]))
+        return await write(path, body, content_type, query, **more)
+
+    monkeypatch.setattr(api, "patch", patch)
+    monkeypatch.setattr(waiting, "PAUSE_SECONDS", 0.0)
 
 
 @pytest.fixture

@@ -261,6 +261,46 @@ def test_what_contradicts_is_refused(job: Job) -> None:
         job.logs(failed=True, follow=True)
 
 
+@pytest.mark.usefixtures("operator")
+def test_a_save_is_waited_for_and_has_its_step(api: WatchedApi, job: Job) -> None:
+    saved = job.save()
+    assert saved.step == 1234
+    ((_, path, body),) = api.written
+    spec = {"checkpoint": {"saveRequest": saved.request}}
+    assert (path, body) == (f"{JOBS}/llama", {"metadata": {"uid": "u"}, "spec": spec})
+    assert job.save(wait=False).step is None
+
+
+@pytest.mark.usefixtures("operator")
+def test_a_move_is_waited_for_and_can_be_undone(job: Job) -> None:
+    moved = job.move(["gpu-1"])
+    assert (moved.clear, moved.workers_on, moved.avoid_nodes) == (True, ["gpu-0", "gpu-2"], ["gpu-1"])
+    undone = job.move(["gpu-1"], undo=True)
+    assert (undone.undone, undone.avoid_nodes) == (True, [])
+
+
+@pytest.mark.usefixtures("operator")
+def test_what_does_not_come_in_time_is_said_as_python_has_it(api: WatchedApi, job: Job) -> None:
+    assert not job.move(["gpu-0"], timeout=0).clear
+    api.put(GANG, a_gang())
+    with pytest.raises(WaitTimeoutError, match=r"has not left gpu-0 after 2 s: .* run the command with undo=True"):
+        job.move(["gpu-0"], timeout=2)
+
+
+@pytest.mark.usefixtures("operator")
+def test_what_makes_no_sense_is_not_asked(api: WatchedApi, job: Job) -> None:
+    with pytest.raises(MusterError, match="has no worker on gpu-9: its workers are on gpu-0, gpu-1"):
+        job.move(["gpu-9"])
+    for nodes in ("gpu-1", []):
+        with pytest.raises(ValueError, match=r"^nodes: "):
+            job.move(nodes)
+    api.bodies[f"{JOBS}/llama"]["metadata"] |= {"uid": "another"}
+    for ask in (job.save, lambda: job.move(["gpu-1"])):
+        with pytest.raises(JobGoneError, match="job team-a/llama was deleted"):
+            ask()
+    assert api.written == []
+
+
 def test_suspending_and_cancelling_are_for_this_job_alone(api: WatchedApi, job: Job) -> None:
     job.suspend()
     job.resume()
