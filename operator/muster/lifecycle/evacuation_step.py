@@ -164,15 +164,15 @@ def step_of_leavers(world: JobWorld, spec: GangSpec) -> EvacuationStep | Nothing
     """Return the step that is due where ranks end because they were asked to; None: none does.
 
     Such an end is neither a success nor a failure, whatever the exit code, once their checkpoint is complete. One with
-    code 0 is no success before that either: storage may show the checkpoint late. It is waited for until the deadline.
+    code 0 is no success before that either: storage may show the checkpoint late. It is waited for until the deadline,
+    but behind ranks that have failed no longer than that is known.
     """
     if spec.start is None or not leavers.follow(world, spec) or not leavers.have_begun_to_end(world, spec):
         return None
     step = next_step(world, spec)
     if not isinstance(step, NothingDue):
         return step
-    is_failure = leavers.have_ended(world, spec) and not leavers.have_all_ended_well(world, spec)
-    return None if is_failure else step
+    return None if leavers.have_failed(world, spec) else step
 
 
 def _step_where_not_needed(world: JobWorld, spec: GangSpec) -> EvacuationStep | NothingDue:

@@ -13,6 +13,7 @@ from muster.api.gang import Evacuation, GangSpec
 from muster.checkpoints import resume
 from muster.protocol.messages import RankReport
 from muster.record import incidents
+from muster.recovery.exits import has_crashed
 from muster.world.job import JobWorld
 from muster.world.views import FRESH_SECONDS, LauncherView
 
@@ -20,6 +21,11 @@ from muster.world.views import FRESH_SECONDS, LauncherView
 ANSWER_SECONDS = 30.0
 # Of ranks that follow a request the last one ends this long after the first, with the checkpoint seen complete.
 EXIT_SECONDS = 30.0
+# A checkpoint that was complete when a rank crashed is seen by the others after this long: a launcher lists every two
+# seconds, and some formats count once two lists 5 s apart have found the same files.
+SEEN_SECONDS = 10.0
+# Storage shows what is there after this long at the latest: clients of NFS keep a directory for 60 s (acdirmax).
+SHOWN_SECONDS = 60.0
 
 
 def follow(world: JobWorld, record: GangSpec) -> bool:
@@ -49,10 +55,19 @@ def have_all_ended(world: JobWorld, record: GangSpec) -> bool:
     )
 
 
-def have_all_ended_well(world: JobWorld, record: GangSpec) -> bool:
-    """Whether every rank of this attempt has ended with code 0: none says that its save has failed."""
-    ranks = (rank for view in _views(world, record) for rank in view.ranks)
-    return have_all_ended(world, record) and all(rank.exit_code == 0 for rank in ranks)
+def have_failed(world: JobWorld, record: GangSpec) -> bool:
+    """Whether the end of ranks is a failure, as long as no checkpoint of theirs is seen.
+
+    A rank that has crashed saves nothing any more, and the others wait for it. Another code than 0 that a rank has
+    chosen says less: storage may show its save late.
+    """
+    bad = [rank for rank in _ended(world, record) if rank.exit_code != 0]
+    if not bad:
+        return False
+    crashed_seconds = max((rank.exited_age_seconds or 0.0 for rank in bad if has_crashed(rank)), default=None)
+    if crashed_seconds is not None and (crashed_seconds >= SEEN_SECONDS or have_ended(world, record)):
+        return True
+    return max(rank.exited_age_seconds or 0.0 for rank in bad) >= SHOWN_SECONDS
 
 
 def are_heard(world: JobWorld, record: GangSpec) -> bool:

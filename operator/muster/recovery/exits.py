@@ -96,6 +96,20 @@ def pod_ended(worker_view: WorkerView, *, managed: bool) -> Failure | None:
     return replace(ended, exit_code=container.exit_code, killed=killed, printed=printed)
 
 
+def has_crashed(rank: RankReport) -> bool:
+    """Whether a rank has ended by a fault or an exception of its own, or was killed: it has not chosen its exit code.
+
+    Programs that save and leave upon SIGTERM may end by it, and one whose peer has left already may lose it.
+    """
+    is_of_child = rank.failed_exit_code is not None or rank.failed_signal is not None
+    code = rank.failed_exit_code if is_of_child else rank.exit_code
+    by_signal = rank.failed_signal if is_of_child else rank.signal
+    number = by_signal if by_signal is not None else (code or 0) - 128  # as a shell ends
+    if number > 0:
+        return number != signal.SIGTERM
+    return bool(code and last_error(rank.tail)) and cause_of(rank.tail, code, None) is not Cause.LOST_PEER
+
+
 def _trains(worker_view: WorkerView, container: ContainerView) -> bool:
     return worker_view.container is not None and container.name == worker_view.container.name and not container.init
 

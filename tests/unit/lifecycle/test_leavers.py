@@ -253,8 +253,9 @@ def test_an_end_with_0_is_no_success_at_the_deadline() -> None:
 
 
 @pytest.mark.parametrize("late_by", [5.0, 40.0])
-def test_storage_that_shows_the_save_late_ends_no_job(training: Jobs, late_by: float) -> None:
-    job = trains(training, OnRequest.ENDS_WELL)
+@pytest.mark.parametrize("answer", [OnRequest.ENDS_WELL, OnRequest.ENDS_BADLY])
+def test_storage_that_shows_the_save_late_ends_no_job(training: Jobs, answer: OnRequest, late_by: float) -> None:
+    job = trains(training, answer)
     job.directories[job.uid].lag_seconds.update(dict.fromkeys(job.nodes, late_by))
     suspends(job, late_by)
     job.directories[job.uid].lag_seconds.clear()
@@ -262,14 +263,23 @@ def test_storage_that_shows_the_save_late_ends_no_job(training: Jobs, late_by: f
     assert (job.trainers[job.uid].made, job.paid) == (30, (0, 0))
 
 
-def test_a_rank_that_ends_is_waited_for_half_a_minute() -> None:
+@pytest.mark.parametrize(
+    ("end", "seconds"),
+    [
+        ({"tail": "ValueError: no"}, leavers.SEEN_SECONDS),
+        ({"code": None, "signal": 11, "tail": ""}, leavers.SEEN_SECONDS),
+        ({"code": 3, "tail": "done"}, leavers.SHOWN_SECONDS),
+    ],
+    ids=["an exception", "a crash", "a code of its own"],
+)
+def test_a_rank_that_ends_is_waited_for(end: Any, seconds: float) -> None:
     """Another one may hang in a collective."""
     early, late = (
         a_scene()
         .all(running(1, step=7, request_answered=1))
-        .launcher(0, failed(1, age=age, request_answered=1))
+        .launcher(0, failed(1, age=age, request_answered=1, **end))
         .world()
-        for age in (leavers.EXIT_SECONDS - 1, leavers.EXIT_SECONDS)
+        for age in (seconds - 1, seconds)
     )
     assert isinstance(situation_of(early), Training)
     assert isinstance(situation_of(late), Failing)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from tests.unit.lifecycle.builders import Scene, a_job, an_incident, at, failed, idle, running
@@ -10,7 +11,7 @@ from muster.api.gang import FaultClass, Level
 from muster.fencing.proofs import WHOLE_GANG_SECONDS
 from muster.protocol.messages import EXITED, RECLAIMING, TERMINATING, RankReport
 from muster.recovery.blame import culprit, fault_class
-from muster.recovery.exits import LAST_LINES_CHARS, late_rank_failures, message_of
+from muster.recovery.exits import LAST_LINES_CHARS, has_crashed, late_rank_failures, message_of
 from muster.recovery.failure import Failure, Kind
 from muster.recovery.failures import find
 from muster.world.job import PodAges
@@ -668,3 +669,26 @@ class TestAnExceptionBeforeADeletion:
         here = scene().launcher(1, replace(running(1), ranks=(rank,)))
         here.ended(0, code=143, deleting=True).aged(0, ages)
         assert culprit(find(here.world())).kind is reason
+
+
+LOST = "RuntimeError: [gloo/transport/tcp/pair.cc:534] Connection closed by peer"
+
+
+@pytest.mark.parametrize(
+    ("end", "crashed"),
+    [
+        ({"exit_code": 0}, False),
+        ({"exit_code": 3, "tail": "step 7"}, False),
+        ({"exit_code": 1, "tail": "OSError: [Errno 28] No space left on device"}, True),
+        ({"exit_code": 1, "tail": LOST}, False),
+        ({"exit_code": 143, "tail": "ValueError: no"}, False),
+        ({"exit_code": 139}, True),
+        ({"signal": 15}, False),
+        ({"signal": 9}, True),
+        ({"exit_code": 1, "failed_exit_code": 143, "tail": "ValueError: no"}, False),
+        ({"exit_code": 1, "failed_signal": 11}, True),
+        ({"exit_code": 1, "failed_exit_code": 1, "tail": "ValueError: no"}, True),
+    ],
+)
+def test_a_rank_that_has_not_chosen_its_end_has_crashed(end: dict[str, Any], crashed: bool) -> None:
+    assert has_crashed(RankReport(0, 0, alive=False, **end)) is crashed
