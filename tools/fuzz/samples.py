@@ -119,7 +119,13 @@ JOB_SPEC: Object = {
         "saveRequest": "first",
         "saveTimeoutSeconds": 60,
     },
-    "progress": {"stepPattern": "step=([0-9]+)", "stepTimeoutSeconds": 600, "startTimeoutSeconds": 900},
+    "progress": {
+        "stepPattern": "step=([0-9]+)",
+        "stepTimeoutSeconds": 600,
+        "startTimeoutSeconds": 900,
+        "totalSteps": 5000,
+    },
+    "queueing": {"expectedDurationSeconds": 86400},
     "recovery": {
         "applicationRestartsPerDay": 3,
         "hardwareRestartsPerDay": 50,

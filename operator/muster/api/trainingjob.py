@@ -30,6 +30,9 @@ _NAME = "[a-z][-a-z0-9]*"
 MAX_SAVE_SECONDS = 86400 * 365
 """The longest time of a save that the status shows, in seconds: one year."""
 
+MAX_DURATION_SECONDS = 86400 * 365
+"""The longest time for which a job is said to train, in seconds: one year."""
+
 _RECREATE = (
     "this field cannot change while the job exists: delete the job and create it again, or begin another one from its "
     "checkpoint (kubectl muster fork)"
@@ -512,6 +515,31 @@ class Progress(ApiModel):
         "before they are restarted as hanging. Where steps are printed, it has to be longer than the time to the "
         "first printed step. Absent: there is no limit.",
     )
+    total_steps: int | None = Field(
+        None,
+        ge=1,
+        le=MAX_STEP,
+        description="totalSteps is the number of the step after which the training ends, counted as the reported steps "
+        "are. With the time of a step it says when the job ends, for jobs that wait. It ends nothing. Absent: unknown.",
+    )
+
+
+class Queueing(ApiModel):
+    """Queueing is what the queue may know of the job. It may change while the job exists."""
+
+    expected_duration_seconds: int | None = Field(
+        None,
+        description="expectedDurationSeconds is how long the job trains in all, in the user's estimate: the time that "
+        "it holds nodes, of all attempts together. It shows other jobs when these nodes may be free, and ends nothing. "
+        "Absent: unknown, unless the steps say it.",
+        json_schema_extra=checks(
+            rule(
+                f"self >= 1 && self <= {MAX_DURATION_SECONDS}",
+                f"write the seconds that the job trains in all, from 1 to {MAX_DURATION_SECONDS} (a year), or leave "
+                "expectedDurationSeconds out",
+            )
+        ),
+    )
 
 
 class Recovery(ApiModel):
@@ -600,6 +628,7 @@ class TrainingJobSpec(ApiModel):
             _managed_only("progress", "stepPattern"),
             _managed_only("progress", "stepTimeoutSeconds"),
             _managed_only("progress", "startTimeoutSeconds"),
+            _managed_only("progress", "totalSteps"),
         )
     )
 
@@ -628,6 +657,7 @@ class TrainingJobSpec(ApiModel):
     preflight: Preflight = Preflight()
     checkpoint: Checkpoint = Checkpoint()
     progress: Progress = Progress()
+    queueing: Queueing = Queueing()
     recovery: Recovery = Recovery()
     throughput: Throughput = Throughput()
     completion: Completion = Completion()

@@ -190,6 +190,7 @@ MUTABLE = {
     "spec.throughput.flopsPerToken": 42,
     "spec.throughput.peakTflopsPerGpu": 989,
     "spec.completion.ttlSecondsAfterFinished": 60,
+    "spec.queueing.expectedDurationSeconds": 3600,
 }
 IMMUTABLE = {
     # Another value, and the field that is blamed.
@@ -217,6 +218,7 @@ WHILE_SUSPENDED = {
     "spec.progress.stepPattern": ("step ([0-9]+)", "spec.progress"),
     "spec.progress.stepTimeoutSeconds": (60, "spec.progress"),
     "spec.progress.startTimeoutSeconds": (60, "spec.progress"),
+    "spec.progress.totalSteps": (5000, "spec.progress"),
 }
 REMEDY = (
     "this field cannot change while the job exists: delete the job and create it again, or begin another one from its "

@@ -312,6 +312,16 @@ JOBS: dict[str, Case] = {
     **dict([plain("spec.progress.stepTimeoutSeconds", 60)]),
     **dict(bounds("spec.progress.startTimeoutSeconds", 1, 86400)),
     **dict([plain("spec.progress.startTimeoutSeconds", 60)]),
+    **dict(bounds("spec.progress.totalSteps", 1, 2**53 - 1)),
+    **dict([plain("spec.progress.totalSteps", 5000)]),
+    **{
+        f"an expected duration of {seconds} s": one(
+            "spec.queueing.expectedDurationSeconds",
+            seconds,
+            "write the seconds that the job trains in all, from 1 to 31536000 (a year), or leave",
+        )
+        for seconds in (-1, 0, 31536001, 2**53)
+    },
     "recovery that is a number": one("spec.recovery", 3, "must be of type object"),
     **dict(bounds("spec.recovery.applicationRestartsPerDay", 0, 100)),
     **dict(bounds("spec.recovery.hardwareRestartsPerDay", 0, 100)),
