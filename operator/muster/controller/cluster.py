@@ -230,6 +230,8 @@ class Cluster:
         self._places_of_pods: dict[str, str] = {}  # uid of a pod -> the node under which it stands there
         # Unbound pods that take a node by uid, and until when: without an end while their job's record names the node.
         self._unbound: dict[str, tuple[PodView, float]] = {}
+        # Pods whose creation was not answered, by key: the node that each takes if it is there, and until when.
+        self._unanswered: dict[Key, tuple[str, float]] = {}
         self._dead: OrderedDict[str, None] = OrderedDict()
         self.jobs.store.subscribe(self._job_changed)
         self.gangs.store.subscribe(self._gang_changed)
@@ -1124,7 +1126,8 @@ class Cluster:
         self._note_saving(old, new)
         if new is None and not self._is_named(pod):
             self._forget(pod.uid)
-        if self._occupies(pod, is_present=new is not None and not new.terminal):
+        freed = self._occupies(pod, is_present=new is not None and not new.terminal)
+        if self._forget_unanswered((pod.namespace, pod.name)) or freed:
             self._bus.nodes_freed.publish()
         if self._met:
             self._reconsider_met(pod)
@@ -1185,11 +1188,44 @@ class Cluster:
         self._unbound[pod.uid] = pod, until
         return pod.pinned
 
+    def note_created(self, answer: bytes, node: str) -> None:
+        """Take in a pod that Muster has created for a node. It takes the node although its job or record may have gone
+        before the API server answered: the watch may not show for long where it is bound.
+
+        Raises:
+            ValueError: the answer cannot be read.
+        """
+        created = self.pods.assume(answer)
+        self._keep_node((created.namespace, created.name), node)
+
+    def note_unanswered(self, job_uid: str, pod: Key, node: str) -> None:
+        """Note that a pod may have been created for a node, since the API server did not answer. Its job takes the node
+        until the pod is seen, and for UNBOUND_SECONDS at most. No node ("") is none to take."""
+        if node and not self._keep_node(pod, node):
+            self._unanswered[pod] = node, self._clock() + UNBOUND_SECONDS
+            self.fleet.occupy(("unanswered", *pod), job_uid, frozenset({node}))
+
+    def _keep_node(self, key: Key, node: str) -> bool:
+        """Have a pod that was created for a node take it; returns whether the pod is known."""
+        pod = self.pods.store.get(key)
+        if pod is not None and node and pod.pinned == node:
+            self._unbound.setdefault(pod.uid, (pod, self._clock() + UNBOUND_SECONDS))
+            self._occupies(pod, is_present=not pod.terminal)
+        return pod is not None
+
+    def _forget_unanswered(self, pod: Key) -> bool:
+        """End what `note_unanswered` has noted; returns whether that made room for another job."""
+        node, _ = self._unanswered.pop(pod, ("", 0.0))
+        self._keep_node(pod, node)
+        return bool(node) and self.fleet.occupy(("unanswered", *pod), "", frozenset())
+
     def free_unbound_pods(self) -> None:
-        """Free the nodes of unbound pods that no record has named for UNBOUND_SECONDS."""
+        """Free the nodes of unbound pods that no record has named for UNBOUND_SECONDS, and of unanswered creations."""
         now = self._clock()
         late = [pod for pod, until in self._unbound.values() if now >= until]
         freed = [self._occupies(pod, is_present=True) for pod in late]
+        unseen = [pod for pod, (_, until) in self._unanswered.items() if now >= until]
+        freed += [self._forget_unanswered(pod) for pod in unseen]
         if any(freed):
             self._bus.nodes_freed.publish()
 

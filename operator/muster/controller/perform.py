@@ -34,6 +34,8 @@ from muster.kube.errors import (
     Invalid,
     NotFound,
     Refusal,
+    ServerError,
+    Unreachable,
     WebhookFailed,
 )
 from muster.lifecycle.pending import (
@@ -364,7 +366,11 @@ class Performer:
             except _REFUSALS as refused:
                 self._refused(job, memory, refused)
                 raise
-            self._cluster.pods.assume(answer)
+            except (ServerError, Unreachable):
+                key = (job.metadata.namespace, action.manifest["metadata"]["name"])
+                self._cluster.note_unanswered(job.metadata.uid, key, action.node)
+                raise
+            self._cluster.note_created(answer, action.node)
 
         # A deleted one is made again with the next pods, as everything that they share.
         memory.support_applied.pop(("PodDisruptionBudget", gang_name(job.metadata.name, job.metadata.uid)), None)

@@ -2,8 +2,10 @@
 status."""
 
 import asyncio
+import contextlib
+import functools
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -24,13 +26,14 @@ from muster.controller.perform import (
     WRITES_AT_ONCE,
     Performer,
 )
-from muster.kube.errors import AlreadyExists, ApiError, Conflict, Forbidden, NotFound, from_status
+from muster.kube.errors import AlreadyExists, ApiError, Conflict, Forbidden, NotFound, Unreachable, from_status
 from muster.kube.pipes import MAX_CONNECTIONS
 from muster.lifecycle.pending import TEMPLATE_RETRY_SECONDS
 from muster.lifecycle.plan import ApplySupport, CheckTemplate, CommitGang, CreatePod, DeletePod, Plan
 from muster.world.job import VerdictKind
+from muster.world.names import pod_name
 from muster.world.quotas import QuotaView
-from muster.world.views import NodeView
+from muster.world.views import JOB_UID_LABEL, NodeView, PodView
 
 
 @pytest.fixture
@@ -375,6 +378,107 @@ async def test_a_pod_of_that_name_that_cannot_be_read_is_not_adopted_unless_it_i
     performer = Performer(scene.api, scene.cluster, lambda: 1e6)
     await carry_out(performer, job, Plan((creation(),)))
     assert [pod.name for pod in scene.cluster.pods_of("ns", job.metadata.uid)] == ["p"]
+
+
+def worker_creation(job: Any) -> CreatePod:
+    """Creates the first worker of a job, on node n0."""
+    uid = job.metadata.uid
+    metadata = {
+        "name": pod_name(job.metadata.name, uid, 0, 1),
+        "namespace": "ns",
+        "labels": {JOB_UID_LABEL: uid},
+        "ownerReferences": [{"uid": uid, "controller": True}],
+    }
+    terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n0"]}]}]
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    container = {"name": "main", "resources": {"limits": {"nvidia.com/gpu": "8"}}}
+    return CreatePod({"metadata": metadata, "spec": {"containers": [container], "affinity": affinity}}, "n0")
+
+
+LOST = Unreachable(0, "Unreachable", "no answer in time")
+
+
+async def create_while_job_goes(
+    performer: Performer, scene: Any, make: Any, error: ApiError | None, meanwhile: Callable[[], Any] = lambda: None
+) -> None:
+    """A pod is created on n0 for a job that goes, with its record, before the API server answers."""
+    job = make.job(workers=1)
+    scene.cluster.jobs.store.assume(job)
+    scene.cluster.gangs.store.assume(make.gang(job, "", start=None))
+    scene.api.gate = asyncio.Event()
+    if error is not None:
+        scene.api.refuse["POST"] = error
+    creating = asyncio.create_task(carry_out(performer, job, Plan((worker_creation(job),))))
+    await until(lambda: scene.api.running == 1)
+    scene.cluster.jobs.store.assume_deleted(("ns", "j"), job.metadata.uid)
+    scene.cluster.gangs.store.assume_deleted(("ns", make.gang(job).metadata.name), f"gang-{job.metadata.uid}")
+    meanwhile()
+    scene.api.gate.set()
+    with pytest.raises(type(error)) if error is not None else contextlib.nullcontext():
+        await creating
+
+
+def holders(scene: Any, later_seconds: float = 0.0) -> frozenset[str]:
+    """Who holds n0 after so many seconds more."""
+    scene.clock.advance(later_seconds)
+    scene.cluster.free_unbound_pods()
+    return frozenset(scene.cluster.fleet.holders("n0"))
+
+
+def see(scene: Any, make: Any, **changes: Any) -> PodView:
+    """The watch shows the pod that was created."""
+    pods = scene.cluster.pods.store
+    uid = pods.values()[0].uid if len(pods) else "p0"
+    pod: PodView = make.pod(make.job(), 0, uid, version=2000, requests={"nvidia.com/gpu": 8}, **changes)
+    pods.assume(pod)
+    return pod
+
+
+@pytest.mark.parametrize("error", [None, LOST], ids=["answered", "unanswered"])
+async def test_a_pod_whose_job_goes_while_it_is_created_takes_its_node_for_a_minute(
+    performer: Performer, scene: Any, make: Any, error: ApiError | None
+) -> None:
+    await create_while_job_goes(performer, scene, make, error)
+    assert holders(scene, 59.0), "it may be bound, and the watch silent"
+    scene.freed = 0
+    assert not holders(scene, 1.0), "it may never be bound"
+    assert scene.freed == 1
+
+
+@pytest.mark.parametrize("error", [None, LOST], ids=["answered", "unanswered"])
+async def test_such_a_pod_takes_its_node_for_as_long_as_it_is_seen_there(
+    performer: Performer, scene: Any, make: Any, error: ApiError | None
+) -> None:
+    await create_while_job_goes(performer, scene, make, error)
+    pod = see(scene, make)
+    assert holders(scene, 100.0)
+    scene.cluster.pods.store.assume_deleted(("ns", pod.name), pod.uid)
+    assert not holders(scene)
+
+
+async def test_an_unanswered_pod_takes_its_node_when_it_is_seen_before_it_is_bound(
+    performer: Performer, scene: Any, make: Any
+) -> None:
+    await create_while_job_goes(performer, scene, make, LOST)
+    scene.clock.advance(50.0)
+    see(scene, make, node="", pinned="n0")
+    assert holders(scene, 59.0)
+    assert not holders(scene, 1.0)
+
+
+async def test_an_unanswered_pod_that_was_seen_lets_go_of_its_node_with_its_end(
+    performer: Performer, scene: Any, make: Any
+) -> None:
+    await create_while_job_goes(performer, scene, make, LOST, functools.partial(see, scene, make, node="", pinned="n0"))
+    assert holders(scene)
+    (pod,) = scene.cluster.pods.store.values()
+    scene.cluster.pods.store.assume_deleted(("ns", pod.name), pod.uid)
+    assert not holders(scene)
+
+
+async def test_a_refused_pod_takes_no_node(performer: Performer, scene: Any, make: Any) -> None:
+    await create_while_job_goes(performer, scene, make, QUOTA)
+    assert not holders(scene)
 
 
 @pytest.mark.parametrize("now", ["another", None])

@@ -33,6 +33,9 @@ SHOWN_BY = {
     "by-phase": "recovery/test_waits.py::test_does_not_hide_a_death",
     "charged-twice": "record/test_incidents.py::test_those_that_follow_at_once_are_part_of_the_same_incident",
     "closed-set": "launcher/test_cut_off.py::test_who_asks_for_news_gets_it",
+    "created-for-nobody": (
+        "controller/test_perform.py::test_a_pod_whose_job_goes_while_it_is_created_takes_its_node_for_a_minute"
+    ),
     "culprit-again": "lifecycle/test_scenarios.py::test_a_pod_that_does_not_terminate_costs_the_node",
     "drain-for-ever": "lifecycle/test_scenarios.py::test_without_another_node_the_job_stops_in_time_saved_and_waits",
     "fenced": "record/test_incidents.py::test_who_fell_because_others_had_been_fenced_is_not_the_program",

@@ -204,6 +204,12 @@ def _unbound_is_nowhere(patch: Patch) -> None:
     patch.setattr(decode, "_pinned", lambda affinity: "")
 
 
+def _created_for_nobody(patch: Patch) -> None:
+    """Found by a life: a pod whose job goes while the pod is created takes no node before it is seen to be bound."""
+    patch.setattr(cluster.Cluster, "note_created", lambda self, answer, _node: self.pods.assume(answer))
+    patch.setattr(cluster.Cluster, "note_unanswered", lambda *_: None)
+
+
 def _marker_is_enough(patch: Patch) -> None:
     """Found by a life: a checkpoint that has lost a file is waited for as long as somebody who does not judge lists
     it."""
@@ -337,6 +343,7 @@ def _nothing_given_up(patch: Patch) -> None:
 # By the name of the story that shows it, in tests/unit/simulate/stories.
 DEFECTS: dict[str, Callable[[Patch], None]] = {
     "unbound-is-nowhere": _unbound_is_nowhere,
+    "created-for-nobody": _created_for_nobody,
     "torn-ones-hide": _torn_hide,
     "marker-is-enough": _marker_is_enough,
     "no-fence": _no_fence,
