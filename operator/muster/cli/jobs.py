@@ -57,6 +57,8 @@ async def read_job(session: Session, name: str) -> tuple[bytes, TrainingJob]:
             raise
         raise NoSuchJobError(await _no_such_job(session, name)) from error
     if isinstance(job, decode.Undecodable):
+        if job.reason == decode.TEMPLATE_TOO_LARGE:
+            raise CliError(f"job {session.namespace}/{name} is never started: {job.error}, and create the job again")
         raise CliError(
             f"job {session.namespace}/{name} does not fit its definition ({job.error}): the operator or the "
             "CustomResourceDefinitions have another version than this command. See the job by kubectl get tj -o yaml"

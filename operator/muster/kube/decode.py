@@ -724,7 +724,8 @@ class _BareJob(msgspec.Struct):
 
 
 # Pods are far smaller; in memory an object may take thirty times its size, and each replica keeps all of them.
-MAX_TEMPLATE_BYTES = 128 * 1024
+MAX_TEMPLATE_BYTES = 128 * 1024  # manifests/components/jobs/training-admission.yaml has it, too
+TEMPLATE_TOO_LARGE = "TemplateTooLarge"
 MAX_QUOTA_BYTES = 64 * 1024
 _jobs = msgspec.json.Decoder(_BareJob)
 
@@ -789,7 +790,7 @@ def job_identity(job: TrainingJob | Undecodable) -> JobIdentity:
 
 
 def _too_large(data: Raw, error: str) -> Undecodable:
-    return replace(undecodable(data, error), reason="TemplateTooLarge")
+    return replace(undecodable(data, error), reason=TEMPLATE_TOO_LARGE)
 
 
 def undecodable(data: Raw, error: str) -> Undecodable:

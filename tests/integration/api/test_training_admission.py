@@ -1,5 +1,6 @@
 """Where no jobs start, an API server with the policy `muster-training` creates none, and says what changes that."""
 
+import bisect
 import json
 import uuid
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from localcluster.api import ApiError, wait_for
 from localcluster.controlplane import ControlPlane
 from localcluster.patience import PATIENCE_SECONDS
 from muster.api.fleetpolicy import FleetPolicySpec
+from muster.kube.decode import MAX_TEMPLATE_BYTES
 from muster.queueing.enabling import add_limit_command
 from muster.queueing.enabling import refusal as refusal_of
 
@@ -142,6 +144,41 @@ def test_what_is_shipped_is_closed_until_a_namespace_has_the_label_and_a_limit(
 
 def test_without_a_fleet_policy_no_job_is_created(said: Callable[..., None]) -> None:
     said(ENABLED, "no params found for policy binding with `Deny` parameterNotFoundAction")
+
+
+@pytest.mark.parametrize(
+    "env",
+    [
+        pytest.param(lambda size: [{"name": "A", "value": "aé" * size}], id="text"),
+        pytest.param(lambda size: [{"name": "A", "value": ", " * size}], id="text with commas"),
+        pytest.param(lambda size: [{}] * size, id="small parts"),
+    ],
+)
+def test_a_template_that_is_read_is_never_refused_and_a_large_one_is(
+    api_server: ControlPlane,
+    fleet_policy: Callable[..., None],
+    said: Callable[..., None],
+    namespace: str,
+    manifest: Callable[..., Any],
+    env: Callable[[int], Any],
+) -> None:
+    fleet_policy({})
+    said({}, "")
+    path = f"/apis/muster.dev/v1alpha1/namespaces/{namespace}/trainingjobs?dryRun=All"
+
+    def job(size: int) -> Any:
+        made = manifest("TrainingJob")
+        made["spec"]["template"]["spec"]["containers"][0]["env"] = env(size)
+        return made
+
+    def is_read(size: int) -> bool:
+        template = json.dumps(job(size)["spec"]["template"], ensure_ascii=False, separators=(",", ":"))
+        return len(template.encode()) <= MAX_TEMPLATE_BYTES
+
+    largest = bisect.bisect_left(range(MAX_TEMPLATE_BYTES), True, key=lambda size: not is_read(size)) - 1
+    api_server.api.create(path, job(largest))
+    with pytest.raises(ApiError, match=r"spec\.template is larger than 128 KiB: put scripts and data into the image"):
+        api_server.api.create(path, job(3 * largest))
 
 
 def test_a_job_that_is_there_may_be_changed(

@@ -15,6 +15,7 @@ from typer.testing import Result
 
 from muster import __version__
 from muster.cli import main
+from muster.kube.decode import MAX_TEMPLATE_BYTES
 from muster.kube.errors import ApiError, Denied, Forbidden, NotFound, ServerError, Unauthorized, Unreachable
 
 JOBS = "/apis/muster.dev/v1alpha1/trainingjobs"
@@ -381,6 +382,13 @@ def test_definitions_without_a_fleet_policy_are_too_old_for_the_tree(api: Any, c
 def test_objects_that_do_not_fit_are_told(api: Any, command: Run) -> None:
     api.put(path_of("llama"), a_job("llama", nodes="many"))
     assert failed(command("status", "llama")).startswith("job team-a/llama does not fit its definition (spec.nodes: ")
+    large = a_job("llama")
+    large["spec"]["template"]["spec"]["containers"][0]["env"] = [{"name": "SCRIPT", "value": "x" * MAX_TEMPLATE_BYTES}]
+    api.put(path_of("llama"), large)
+    assert failed(command("status", "llama")) == (
+        "job team-a/llama is never started: spec.template is larger than 128 KiB: put scripts and data into the image, "
+        "a ConfigMap or a volume, and create the job again"
+    )
     with_fleet(api)
     del api.errors["/apis/muster.dev/v1alpha1/fleetpolicies/default"]
     api.put(
