@@ -67,7 +67,9 @@ PROJECTS = {
     "checkpoints/unshared.py",
     "status/warnings.py",
     "queueing/explain.py",
-}  # these write the status
+    "queueing/ends.py",
+    "status/start_estimate.py",
+}  # these write the status: nothing is decided by when a job ends or starts
 
 
 def pure_files() -> list[Path]:

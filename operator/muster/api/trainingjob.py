@@ -524,8 +524,8 @@ class Progress(ApiModel):
     )
 
 
-class Queueing(ApiModel):
-    """Queueing is what the queue may know of the job. It may change while the job exists."""
+class JobQueueing(ApiModel):
+    """JobQueueing is what the queue may know of the job. It may change while the job exists."""
 
     expected_duration_seconds: int | None = Field(
         None,
@@ -657,7 +657,7 @@ class TrainingJobSpec(ApiModel):
     preflight: Preflight = Preflight()
     checkpoint: Checkpoint = Checkpoint()
     progress: Progress = Progress()
-    queueing: Queueing = Queueing()
+    queueing: JobQueueing = JobQueueing()
     recovery: Recovery = Recovery()
     throughput: Throughput = Throughput()
     completion: Completion = Completion()
@@ -1000,6 +1000,43 @@ class Waiting(ApiModel):
         return self.fleet > 0
 
 
+class StartEstimateStatus(ApiModel):
+    """StartEstimateStatus says when a waiting job starts, by Muster's estimate, and then how good that was."""
+
+    time: Time | None = Field(
+        None,
+        description="time is when the job starts, as last estimated. It is written again only when it has moved by "
+        "more than two minutes and a tenth of the wait that is left. Absent: not known.",
+    )
+    reason: Annotated[str, shortened_to(512)] = Field(
+        max_length=512,
+        description="reason says what has to happen before the job starts, or why its start is not known, and what "
+        "would make it known.",
+    )
+    generation: int = Field(
+        0, ge=0, description="generation is the metadata.generation of the job that was estimated first."
+    )
+    first_time: Time | None = Field(
+        None,
+        description="firstTime is when the job would start by the first estimate that had a time. Absent: there was "
+        "none yet.",
+    )
+    first_estimated_time: Time | None = Field(
+        None, description="firstEstimatedTime is when that first estimate was made. Absent: there was none yet."
+    )
+    started_time: Time | None = Field(
+        None,
+        description="startedTime is when the job got its nodes, to be compared with firstTime. Absent: it waits.",
+    )
+
+    @property
+    def late_seconds(self) -> float | None:
+        """By how much the job got its nodes later than was first estimated; below 0: earlier. None: not known."""
+        if self.first_time is None or self.started_time is None:
+            return None
+        return (self.started_time - self.first_time).total_seconds()
+
+
 MAX_WARNINGS = 16
 """How many warnings a job's status shows at most."""
 
@@ -1074,6 +1111,11 @@ class TrainingJobStatus(ApiModel):
     waiting: Waiting | None = Field(
         None,
         description="waiting says in numbers why the job waits for nodes. Absent: the job does not wait for nodes.",
+    )
+    start_estimate: StartEstimateStatus | None = Field(
+        None,
+        description="startEstimate says when the job starts, while it is one of the first in the queue. After its "
+        "start it says how good the first estimate was. Absent: nothing was estimated.",
     )
     step: int | None = Field(
         None,

@@ -324,7 +324,7 @@ class Cluster:
 
         Undecodable, which is not the same as None, where the record cannot be read or was not committed.
         """
-        job = self._job_by_uid(job_uid)
+        job = self.job_by_uid(job_uid)
         if job is None:
             records = [gang for gang in self.gangs.store.by_index(job_uid) if object_key(gang) in self._records]
             return next((gang for gang in records if isinstance(gang, Gang)), records[0] if records else None)
@@ -336,7 +336,8 @@ class Cluster:
         version = int(meta.resource_version or 0)
         return Undecodable(meta.namespace, meta.name, meta.uid, version, meta.generation, flaw, job_uid)
 
-    def _job_by_uid(self, uid: str) -> TrainingJob | Undecodable | None:
+    def job_by_uid(self, uid: str) -> TrainingJob | Undecodable | None:
+        """The job of this uid; Undecodable where it cannot be read, None where there is none."""
         return next(iter(self.jobs.store.by_index(uid)), None)
 
     def uid_of(self, gang: Gang, member: Member) -> str:
@@ -629,7 +630,7 @@ class Cluster:
         whatever owns their pods now, and ones whose job was deleted before this process saw it."""
         by_job: dict[str, list[PodView]] = {}
         for owner, pods in self._saving.get((job.metadata.namespace, saves_to(job)), {}).items():
-            if owner not in self._deleted and self._job_by_uid(owner) is None:
+            if owner not in self._deleted and self.job_by_uid(owner) is None:
                 for pod in self._not_on_lost_nodes(pods.values()):
                     by_job.setdefault(pod.job_uid, []).append(pod)
         return [without_job_text(several) for several in by_job.values()]
@@ -659,7 +660,7 @@ class Cluster:
             owners = self._saving.setdefault((now.namespace, now.saves_to), {})
             owners.setdefault(now.owner_uid, {})[now.uid] = now
         for view in (was, now):
-            if view is not None and self._job_by_uid(view.owner_uid) is None:
+            if view is not None and self.job_by_uid(view.owner_uid) is None:
                 same_name = job_name(view.name.rsplit("-", 2)[0], view.job_uid)
                 others = {key for key in self._places.get(view.saves_to, ()) if key[0] == view.namespace}
                 for other in others | {(view.namespace, same_name)}:
@@ -925,7 +926,7 @@ class Cluster:
 
     def _is_record(self, gang: Gang, old_record: Gang | None) -> bool:
         """Whether a Gang is the record of an existing job, or was it when the job was last seen."""
-        job = self._job_by_uid(gang.spec.job_uid)
+        job = self.job_by_uid(gang.spec.job_uid)
         if job is None:
             return old_record is not None and old_record.spec.job_uid == gang.spec.job_uid
         return is_record(gang, job_identity(job))
@@ -937,7 +938,7 @@ class Cluster:
         """
         if key[1] in self._refused.get(key[0], ()):
             return frozenset()
-        job = self._job_by_uid(record.spec.job_uid)
+        job = self.job_by_uid(record.spec.job_uid)
         unfenced_workers = frozenset(unfenced_worker.node for unfenced_worker in record.spec.unfenced_workers)
         most = job_identity(job).nodes if job is not None else len(unfenced_workers)
         return frozenset(m.node for m in record.spec.members if m.node) | (
@@ -1074,7 +1075,7 @@ class Cluster:
             return
         del self._reservations[key]
         uid = (old or new).spec.job_uid  # type: ignore[union-attr]
-        job = self._job_by_uid(uid)
+        job = self.job_by_uid(uid)
         memory = self.memory(uid) if job is not None else self.memories.get(uid, JobMemory())
         has_ended = isinstance(job, TrainingJob) and job.status.completion is not None
         is_given_back = _wants_nodes(job) and new is not None and new.spec.reason != SUSPENDED

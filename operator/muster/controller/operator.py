@@ -36,6 +36,7 @@ from muster.controller.readiness import Readiness
 from muster.controller.reconciler import Reconciler
 from muster.controller.repairs import RepairKeeper
 from muster.controller.settings import Settings
+from muster.controller.starttimes import StartTimes
 from muster.controller.upkeep import UpkeepKeeper
 from muster.controller.windows import WindowKeeper
 from muster.controller.workers import Workers, notify_launchers
@@ -101,6 +102,7 @@ class Operator:
             profile=settings.profile,
         )
         self.queue = Queue(self.cluster, self.bus, clock, lambda: wall_clock().timestamp())
+        self.start_times = StartTimes(self.cluster, self.queue, self.bus, clock, wall_clock)
         self.events = EventRecorder(
             client, "muster.dev/operator", settings.pod_name or settings.identity, clock=clock, wall_clock=wall_clock
         )
@@ -280,6 +282,7 @@ class Operator:
         """What runs once all nodes have been judged, in this order."""
         if self.settings.profile.has_jobs:
             yield "queue", self.queue.run
+            yield "start times", self.start_times.run
         yield "nodes", self.nodes.reconciler.run
         yield "conditions of nodes", self.nodes.marks.run
         yield "forgetting machines that are gone", self.nodes.forget

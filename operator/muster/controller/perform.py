@@ -80,7 +80,7 @@ WAITING_WRITES_PER_SECOND = 20.0
 # Parts of the status that change all the time; they alone are no reason to write more often than that.
 _PROGRESS = frozenset({"step", "checkpoint", "goodput"})
 # These change with each of thousands of workers that start together.
-_COUNTS = _PROGRESS | {"nodesReady", "waiting"}
+_COUNTS = _PROGRESS | {"nodesReady", "waiting", "startEstimate"}
 
 _PATHS: Mapping[str, Callable[..., str]] = {
     "ConfigMap": lambda **where: paths.core("configmaps", **where),

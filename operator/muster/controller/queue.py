@@ -7,6 +7,7 @@ plan that is a moment old does no harm, and plans need not be made more often th
 
 import asyncio
 import contextlib
+import heapq
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -23,7 +24,7 @@ from muster.queueing.charges import Charges
 from muster.queueing.queue import Failed, plan_steps
 from muster.queueing.quotas import OverQuota
 from muster.queueing.waiting import WaitingJob
-from muster.world.queuedecision import NotPlaced, Placed, QueueDecision
+from muster.world.queuedecision import NotPlaced, Placed, QueueDecision, StartEstimate
 from muster.world.quotas import QuotaView
 
 # Heartbeats grow old without any watch telling so.
@@ -87,6 +88,7 @@ class Queue:
         self.reserved: frozenset[str] = frozenset()  # free nodes that wait for the rest of a gang
         self._charges = Charges()
         self._gave_back: dict[Key, tuple[str, int]] = {}  # uid, and attempt of the record that says so
+        self.estimates: Mapping[str, StartEstimate] = {}  # when the first jobs start, by uid
         self._without_room: set[str] = set()  # namespaces with a job that a ResourceQuota keeps waiting
         cluster.quotas.store.subscribe(self._quota_changed)
         bus.nodes_freed.subscribe(self.replan)
@@ -145,6 +147,12 @@ class Queue:
     def decision_of(self, job_uid: str) -> QueueDecision | None:
         """The job's answer in the newest plan, for what it waits for now; None for a job that is in no such plan."""
         return self._decisions.get(job_uid)
+
+    def first_jobs(self, count: int) -> list[tuple[WaitingJob, Placed | NotPlaced]]:
+        """The first jobs of the newest plan, in its order, with their answers."""
+        placed = [(decision.position, uid) for uid, decision in self._decisions.items() if uid in self._entries]
+        first = [uid for _, uid in heapq.nsmallest(count, placed)]
+        return [(self._entries[uid].waiting, self._decisions[uid].answer) for uid in first]
 
     def replan(self) -> None:
         """Have the plan made again, because something that it depends on has changed."""

@@ -300,7 +300,8 @@ class Reconciler:
         if needs.returned_nodes is not None:
             self._queue.charge_returned_nodes(key, uid, needs.returned_nodes.attempt, needs.returned_nodes.seconds_ago)
         self._queue.set_waiting(key, uid, self._waiting(job, needs), needs.waited_seconds)
-        plan = self._plan(key, replace(world, queue_decision=self._queue.decision_of(uid)))
+        decision, estimate = self._queue.decision_of(uid), self._queue.estimates.get(uid)
+        plan = self._plan(key, replace(world, queue_decision=decision, start_estimate=estimate))
         if plan.unprepared is None:
             # Who has just done something goes on at once; who only waits can wait for several changes together.
             idle = max(SPACING_SECONDS, (self._clock() - began_at) / DECIDING_SHARE)

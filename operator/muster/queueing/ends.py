@@ -7,7 +7,7 @@ no end.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -24,6 +24,7 @@ STILL_SECONDS, STILL_STEPS = 600.0, 10
 FOLLOWS_SECONDS = 60.0
 # So many earlier jobs at least have to have trained for longer than the job has.
 LEAST_EARLIER = 3
+PART = 256  # jobs that are looked at in one go
 _TRAINS = frozenset({"Running", "Saving"})
 _WITHOUT_NODES = frozenset({Bucket.QUEUED, Bucket.REQUEUED, Bucket.SUSPENDED})
 _ENDS_NOW = "its pods are about to end"
@@ -46,7 +47,7 @@ BASIS_TEXT = {
 
 
 @dataclass(frozen=True, slots=True)
-class Remaining:
+class RemainingTime:
     """For how long a job goes on to hold nodes.
 
     Attributes:
@@ -97,7 +98,7 @@ def end_of(job: TrainingJob, earlier: Sequence[float], now: datetime) -> JobEnd:
     return JobEnd(now if soon else None, remaining.basis, remaining.detail, overdue_since=time)
 
 
-def remaining_of(job: TrainingJob, earlier: Sequence[float], now: datetime) -> Remaining:
+def remaining_of(job: TrainingJob, earlier: Sequence[float], now: datetime) -> RemainingTime:
     """Return for how long a job goes on to hold nodes, or would once it has them; see `end_of`."""
     held = held_seconds(job, now)
     steps = _by_steps(job, now)
@@ -106,28 +107,42 @@ def remaining_of(job: TrainingJob, earlier: Sequence[float], now: datetime) -> R
     expected = job.spec.queueing.expected_duration_seconds
     if expected is not None:
         expected = min(max(expected, 0), MAX_DURATION_SECONDS)
-        return Remaining(expected - held, EndBasis.EXPECTED, f"{expected} s in all, {held:.0f} s so far")
+        return RemainingTime(expected - held, EndBasis.EXPECTED, f"{expected} s in all, {held:.0f} s so far")
     longer = earlier[bisect_right(earlier, held) :]
     if len(longer) >= LEAST_EARLIER:
         usual = min(median(longer), MAX_DURATION_SECONDS)
         text = f"the median of the {len(longer)} of {len(earlier)} earlier jobs that trained for longer than this one"
-        return Remaining(usual - held, EndBasis.HISTORY, text)
-    return Remaining(None, None, "neither its steps nor expectedDurationSeconds nor earlier jobs say it")
+        return RemainingTime(usual - held, EndBasis.HISTORY, text)
+    return RemainingTime(None, None, "neither its steps nor expectedDurationSeconds nor earlier jobs say it")
 
 
-def history(jobs: Iterable[TrainingJob]) -> Mapping[str, Sequence[float]]:
+def history_steps(jobs: Iterable[TrainingJob]) -> Generator[None, None, Mapping[str, Sequence[float]]]:
     """Return for how many seconds the jobs that have succeeded held nodes, in ascending order, by namespace.
 
-    How long a job took that failed says little about one that does not.
+    There may be thousands, so there is a pause after some of them. How long a job took that failed says little about
+    one that does not.
     """
-    found: dict[str, list[float]] = {}
-    for job in jobs:
+    trained: dict[str, list[float]] = {}
+    for number, job in enumerate(jobs):
         completion = job.status.completion
         if completion is not None and completion.result is CompletionResult.SUCCEEDED:
             seconds = held_seconds(job, completion.time)
             if seconds > 0:
-                found.setdefault(job.metadata.namespace, []).append(seconds)
-    return {namespace: sorted(seconds) for namespace, seconds in found.items()}
+                trained.setdefault(job.metadata.namespace, []).append(seconds)
+        if number % PART == PART - 1:
+            yield
+    return {namespace: sorted(seconds) for namespace, seconds in trained.items()}
+
+
+def history(jobs: Iterable[TrainingJob]) -> Mapping[str, Sequence[float]]:
+    """Return what `history_steps` does, at once."""
+    steps = history_steps(jobs)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as ended:
+            result: Mapping[str, Sequence[float]] = ended.value
+            return result
 
 
 def held_seconds(job: TrainingJob, now: datetime) -> float:
@@ -147,7 +162,7 @@ def _seconds_since(goodput: Goodput, now: datetime) -> float:
     return max((now - counted_until).total_seconds(), 0.0)
 
 
-def _by_steps(job: TrainingJob, now: datetime) -> Remaining | None:
+def _by_steps(job: TrainingJob, now: datetime) -> RemainingTime | None:
     """Return what the steps that are left take; None where steps say nothing."""
     total, step, goodput = job.spec.progress.total_steps, job.status.step, job.status.goodput
     if total is None or step is None or goodput is None or not goodput.step_milliseconds:
@@ -158,11 +173,11 @@ def _by_steps(job: TrainingJob, now: datetime) -> Remaining | None:
     since = _seconds_since(goodput, now) if job.status.state in _TRAINS else 0.0
     detail = f"step {step} of {total}, {pace:.3g} s each"
     if step >= total:
-        return Remaining(-since, EndBasis.STEPS, detail)
+        return RemainingTime(-since, EndBasis.STEPS, detail)
     if since > max(STILL_SECONDS, STILL_STEPS * pace):
-        return Remaining(None, EndBasis.STEPS, f"no step for {since / 60:.0f} min")
+        return RemainingTime(None, EndBasis.STEPS, f"no step for {since / 60:.0f} min")
     # What is later than that moves the end.
     seconds = (total - step) * pace - min(since, max(pace, FOLLOWS_SECONDS))
     if seconds > MAX_DURATION_SECONDS:
-        return Remaining(None, EndBasis.STEPS, f"{detail}: more than a year")
-    return Remaining(seconds, EndBasis.STEPS, detail)
+        return RemainingTime(None, EndBasis.STEPS, f"{detail}: more than a year")
+    return RemainingTime(seconds, EndBasis.STEPS, detail)

@@ -3,7 +3,7 @@
 Decisions read three of its fields back. `completion` says that the job has ended. `checkpoint` is the newest complete
 checkpoint that is known: while all goes well the record is not written. `attempt` is where a new record counts from if
 a user deletes the Gang. The figures of `muster.goodput` go on from `goodput`, from `incidents` and from the condition
-Suspended.
+Suspended. Estimates of when jobs end and start go by what is published, and decide nothing.
 """
 
 import re
@@ -46,7 +46,7 @@ from muster.recovery.failures import age_at_report, runs_behind
 from muster.recovery.modes import mode_of
 from muster.recovery.verification import verifiers
 from muster.recovery.words import after_corruption, on_nodes
-from muster.status import ejection, save_health, warnings
+from muster.status import ejection, save_health, start_estimate, warnings
 from muster.status.figures import compute_or_fallback
 from muster.status.report import ASSEMBLING, Announcement, State, StatusReport
 from muster.status.suspect_success import success_warnings
@@ -407,6 +407,7 @@ def _build(
         nodes_ready=_ready(world, record),
         nodes=[member.node for member in record.members] if record else [],
         topology=record.topology if record and record.members else [],
+        start_estimate=start_estimate.as_status(world, waits=state == "Pending"),
         step=step,
         checkpoint=checkpoint,
         restarts=sum(i.resumed_step is not None for i in record.incidents) if record else previous.restarts,

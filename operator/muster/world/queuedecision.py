@@ -5,6 +5,7 @@ Tests: tests/unit/placement/test_space.py.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 
 
@@ -152,3 +153,16 @@ class QueueDecision:
     queued: int
     answer: Placed | NotPlaced
     payer: Payer | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StartEstimate:
+    """When a waiting job starts, in Muster's estimate.
+
+    Attributes:
+        time: not before it was estimated; None: not known.
+        reason: what has to happen until then, or why it is not known.
+    """
+
+    time: datetime | None
+    reason: str

@@ -301,7 +301,7 @@ LOOPS = {
         "admission policies",
     },
     "burn-in": {"thresholds", "upkeep"},
-    "jobs": {"queue", "history"},
+    "jobs": {"queue", "start times", "history"},
 }
 
 

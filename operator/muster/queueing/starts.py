@@ -1,0 +1,284 @@
+"""When the first jobs of the queue start, as far as it is known when the jobs on their nodes end. Pure.
+
+The queue is walked in its order. Each job gets the domain in which enough nodes become free first, and keeps what
+becomes free there before that, as its reservation does. Its nodes are then taken until it ends. This is simpler than
+the plan: it knows no fragmentation, and no failure. What is not known is said, with the name of the job that would have
+to be known; nothing is decided by it.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import Enum, auto
+
+from muster.placement.domain import Path
+from muster.placement.fleet_index import PART, NodeEligibility
+from muster.placement.names import OTHERS, visible_name
+from muster.placement.natural import natural
+from muster.placement.request import Request
+from muster.placement.space import Space
+from muster.placement.usable import usable_nodes
+from muster.queueing.ends import BASIS_TEXT, EndBasis, JobEnd, RemainingTime
+from muster.queueing.limits import BEHIND_IN_QUEUE
+from muster.queueing.waiting import WaitingJob
+from muster.world.fleet import Fleet
+from muster.world.queuedecision import NotPlaced, Placed, StartEstimate
+
+MAX_ESTIMATED = 16
+"""For so many jobs of the queue, the first ones, it is estimated when they start."""
+# The answers to jobs that only nodes keep waiting; the others reserve none.
+_FOR_NODES = frozenset({"InsufficientNodes", "TopologyUnsatisfied", BEHIND_IN_QUEUE})
+_REMEDY = "set spec.queueing.expectedDurationSeconds there"
+
+
+class _Event(Enum):
+    """What has to happen before a node is free."""
+
+    NOTHING = auto()
+    HOLDER_ENDS = auto()
+    OTHER_PODS_END = auto()
+    WAITING_JOB_STARTS = auto()
+    WAITING_JOB_ENDS = auto()
+
+
+@dataclass(frozen=True, slots=True, eq=False)  # by identity: a plan looks at each of thousands of nodes
+class _Freed:
+    """When a node is free. There is one for each event.
+
+    Attributes:
+        seconds: from now on; infinite: not known.
+        event: what has to happen until then.
+        uid: of the job that it is about, or the name of the pod.
+    """
+
+    seconds: float
+    event: _Event = _Event.NOTHING
+    uid: str = ""
+
+
+def _order(freed: _Freed) -> tuple[float, int]:
+    """The order of times; of two that are equal, the one that something has to happen for is later."""
+    return freed.seconds, freed.event.value
+
+
+_ByTime = Sequence[tuple[_Freed, Sequence[NodeEligibility]]]
+_FREE = _Freed(0.0)
+_FULL = _Freed(math.inf, _Event.OTHER_PODS_END)
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """A domain that may hold a job, and the nodes that are free there first.
+
+    Attributes:
+        path: of the domain.
+        nodes: their names.
+        last: when the last of them is free.
+        unknown: those of which it is not known when they are free: how many wait for each event.
+    """
+
+    path: Path
+    nodes: Sequence[str]
+    last: _Freed
+    unknown: Mapping[_Freed, int]
+
+    @property
+    def order(self) -> tuple[object, ...]:
+        """The better choice is less."""
+        return self.last.seconds, sum(self.unknown.values()), [natural(name) for name in self.path]
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """When jobs end.
+
+    Attributes:
+        of_holder: of a holder of nodes (`Fleet.holders`): when it ends.
+        of_waiting: of a waiting job's uid: for how long it would hold nodes.
+    """
+
+    of_holder: Callable[[str], JobEnd]
+    of_waiting: Callable[[str], RemainingTime]
+
+
+def start_times(
+    fleet: Fleet, queue: Sequence[tuple[WaitingJob, Placed | NotPlaced]], ends: Ends, now: datetime
+) -> Generator[None, None, dict[str, StartEstimate]]:
+    """Work out when the first jobs of the queue start, with a pause after each few milliseconds; returned by job uid.
+
+    Args:
+        fleet: the fleet, kept up to date.
+        queue: the waiting jobs in the order of the queue, with the plan's answers.
+        ends: when jobs end.
+        now: by the API server's clock.
+    """
+    walk = _Walk(fleet, ends, now)
+    estimates = {}
+    for job, answer in queue[:MAX_ESTIMATED]:
+        estimate = yield from walk.next_start(job, answer)
+        if not job.replacement:
+            estimates[job.job_uid] = estimate
+        yield
+    return estimates
+
+
+class _Walk:
+    """The times at which nodes are free, as the jobs before in the queue leave them."""
+
+    def __init__(self, fleet: Fleet, ends: Ends, now: datetime) -> None:
+        self._fleet = fleet
+        self._ends = ends
+        self._now = now
+        self._holders: dict[str, tuple[_Freed, JobEnd]] = {}
+        self._looked_at = 0
+        self._left: dict[frozenset[str], _Freed] = {}
+        self._kept: dict[str, _Freed] = {}  # nodes that a job before in the queue has or keeps, and until when
+        self._names: dict[str, str] = {}  # of the jobs before, by uid
+        self._bases: dict[str, EndBasis | None] = {}  # what the ends of these jobs follow from
+
+    def next_start(self, job: WaitingJob, answer: Placed | NotPlaced) -> Generator[None, None, StartEstimate]:
+        """Return when the next job of the queue starts."""
+        if isinstance(answer, Placed):
+            self._assign_nodes(job, (*answer.nodes, *answer.spares), 0.0)
+            return StartEstimate(self._now, "its nodes are promised to it")
+        if answer.reason not in _FOR_NODES:
+            return StartEstimate(None, f"not nodes but {answer.reason} keeps it waiting")
+        yield from Space(self._fleet).prepare(job.request)
+        levels = len(self._fleet.policy.topology.levels)
+        best: _Choice | None = None
+        in_best: _ByTime = []
+        for path, nodes in usable_nodes(self._fleet, job.request).items():
+            by_time = yield from self._by_time(nodes, job.job_uid)
+            choice = _choice(path, by_time, job.request, levels)
+            if choice is not None and (best is None or choice.order < best.order):
+                best, in_best = choice, by_time
+        if best is None:
+            return StartEstimate(None, "too few nodes that it could use are side by side")
+        seconds = best.last.seconds
+        kept = _Freed(seconds, _Event.WAITING_JOB_STARTS, job.job_uid)
+        for freed, nodes in in_best:  # as its reservation does
+            if freed.seconds < seconds:
+                self._kept.update((node.entry.name, kept) for node in nodes)
+        self._assign_nodes(job, best.nodes, seconds)
+        if math.isinf(seconds):
+            return StartEstimate(None, self._unknown_text(_most_common(best.unknown), job))
+        return StartEstimate(self._now + timedelta(seconds=seconds), self._known_text(best.last, job))
+
+    def _assign_nodes(self, job: WaitingJob, nodes: Iterable[str], seconds: float) -> None:
+        lasts = self._ends.of_waiting(job.job_uid)
+        until = math.inf if lasts.seconds is None else seconds + max(lasts.seconds, 0.0)
+        event = _Event.WAITING_JOB_STARTS if math.isinf(seconds) else _Event.WAITING_JOB_ENDS
+        self._kept.update(dict.fromkeys(nodes, _Freed(until, event, job.job_uid)))
+        self._names[job.job_uid], self._bases[job.job_uid] = job.name, lasts.basis
+
+    def _by_time(self, nodes: Sequence[NodeEligibility], own_uid: str) -> Generator[None, None, _ByTime]:
+        """Return the nodes of a domain by the time at which they are free, those that are free first come first."""
+        groups: dict[_Freed, list[NodeEligibility]] = {}
+        for node in nodes:
+            self._looked_at += 1
+            if self._looked_at % PART == 0:
+                yield
+            if node.why is not None and not node.holders:
+                freed = _FULL
+            else:
+                freed = self._when_left(node.holders, own_uid)
+                kept = self._kept.get(node.entry.name)
+                if kept is not None:
+                    freed = max(kept, freed, key=_order)
+            groups.setdefault(freed, []).append(node)
+        return sorted(groups.items(), key=lambda group: _order(group[0]))
+
+    def _when_left(self, holders: frozenset[str], own_uid: str) -> _Freed:
+        """Return when the last of the holders of a node has ended; the job itself is none."""
+        if own_uid in holders:
+            holders -= {own_uid}
+        freed = self._left.get(holders)
+        if freed is None:
+            freed = max((self._end_of(holder)[0] for holder in holders), key=_order, default=_FREE)
+            self._left[holders] = freed
+        return freed
+
+    def _end_of(self, holder: str) -> tuple[_Freed, JobEnd]:
+        if holder not in self._holders:
+            end = self._ends.of_holder(holder)
+            seconds = math.inf if end.time is None else max((end.time - self._now).total_seconds(), 0.0)
+            self._holders[holder] = _Freed(seconds, _Event.HOLDER_ENDS, holder), end
+        return self._holders[holder]
+
+    def _known_text(self, last: _Freed, job: WaitingJob) -> str:
+        name = self._visible_name(last.uid, job)
+        if last.event is _Event.NOTHING:
+            return "its nodes are free"
+        if last.event is _Event.WAITING_JOB_STARTS:
+            return f"{name} {_for(name, 'starts')}, before it in the queue"
+        if last.event is _Event.WAITING_JOB_ENDS:
+            ends = f"{_for(name, 'ends')}{_basis_text(name, self._bases[last.uid])}"
+            return f"{name}, before it in the queue, {_for(name, 'has')} started, and {ends}"
+        return f"{name} {_for(name, 'ends')}{_basis_text(name, self._end_of(last.uid)[1].basis)}"
+
+    def _unknown_text(self, cause: _Freed, job: WaitingJob) -> str:
+        name = self._visible_name(cause.uid, job)
+        if cause.event is _Event.OTHER_PODS_END:
+            return "when other pods leave enough room on its nodes is not known"
+        if cause.event is _Event.WAITING_JOB_STARTS:
+            return f"when {name} {_for(name, 'starts')}, before it in the queue, is not known"
+        if cause.event is _Event.WAITING_JOB_ENDS:
+            return f"when {name}, before it in the queue, {_for(name, 'ends')} is not known{_remedy(name)}"
+        end = self._end_of(cause.uid)[1]
+        if name not in OTHERS and end.overdue_since is not None:
+            when = f"{end.overdue_since:%Y-%m-%d %H:%M} UTC"
+            return f"{name} should have ended at {when}{_basis_text(name, end.basis)}"
+        if name not in OTHERS and end.basis is EndBasis.STEPS:
+            return f"when {name} ends is not known: it makes no steps, or has more than a year of them left"
+        return f"when {name} {_for(name, 'ends')} is not known{_remedy(name)}"
+
+    def _visible_name(self, uid: str, job: WaitingJob) -> str:
+        return visible_name(self._names.get(uid) or self._fleet.name_of(uid), job.request.viewer)
+
+
+def _for(name: str, verb: str) -> str:
+    """The verb to fit the name of one job, or the words for jobs that are not named."""
+    return {"has": "have"}.get(verb, verb.removesuffix("s")) if name in OTHERS else verb
+
+
+def _basis_text(name: str, basis: EndBasis | None) -> str:
+    text = f" {BASIS_TEXT[basis]}" if basis is not None else ""
+    return text.replace(" its ", " their ") if name in OTHERS else text
+
+
+def _remedy(name: str) -> str:
+    return "" if name in OTHERS or name.startswith("pod ") else f": {_REMEDY}"
+
+
+def _choice(path: Path, by_time: _ByTime, request: Request, levels: int) -> _Choice | None:
+    """Return the nodes of a domain that are free for the request first; None where the domain could not hold it."""
+    size = 1 if request.broken else request.segment_size
+    chosen: list[tuple[str, _Freed]] = []
+    spare: list[tuple[str, _Freed]] = []
+    begun: dict[Path, list[tuple[str, _Freed]]] = {}  # the segment of each innermost domain that is not complete
+    for freed, nodes in by_time:
+        for node in nodes:
+            if len(chosen) >= request.count and len(spare) >= request.spares:
+                break
+            if len(chosen) >= request.count or (size > 1 and len(node.path) < levels):
+                spare.append((node.entry.name, freed))
+                continue
+            segment = begun.setdefault(node.path if size > 1 else (), [])
+            segment.append((node.entry.name, freed))
+            if len(segment) == size:
+                chosen += segment
+                segment.clear()
+    spare += [entry for segment in begun.values() for entry in segment]
+    spare.sort(key=lambda entry: _order(entry[1]))
+    if len(chosen) < request.count or len(spare) < request.spares:
+        return None
+    chosen += spare[: request.spares]
+    last = max((freed for _, freed in chosen), key=_order)
+    unknown = Counter(freed for _, freed in chosen if math.isinf(freed.seconds))
+    return _Choice(path, [name for name, _ in chosen], last, unknown)
+
+
+def _most_common(causes: Mapping[_Freed, int]) -> _Freed:
+    return min(causes, key=lambda cause: (-causes[cause], cause.event.value, cause.uid))

@@ -1,0 +1,247 @@
+"""When waiting jobs start: what they wait for, in which order, what is said where it is not known, and to whom."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit.lifecycle.builders import a_fleet, a_node, at
+from tests.unit.queueing.builders import queue, tree, wants
+
+from muster.queueing.ends import EndBasis, JobEnd, RemainingTime
+from muster.queueing.queue import order, plan
+from muster.queueing.starts import MAX_ESTIMATED, Ends, start_times
+from muster.queueing.waiting import WaitingJob
+from muster.world.fleet import Fleet
+from muster.world.queuedecision import StartEstimate
+
+NOW = at(0)
+HOUR = 3600.0
+
+
+def held(text: str, **counts: str) -> Fleet:
+    """A fleet as of `tree`, of which the nodes named in `counts` are held by the jobs of these names."""
+    fleet = tree(text)
+    for job, nodes in counts.items():
+        fleet.names[f"uid-of-{job}"] = f"default/{job}"
+        fleet.occupy(job, f"uid-of-{job}", frozenset(nodes.split()))
+    return fleet
+
+
+def starts(
+    fleet: Fleet,
+    jobs: list[WaitingJob],
+    ends: Mapping[str, float | JobEnd] | None = None,
+    lasts: Mapping[str, float] | None = None,
+    limits: Mapping[str, int] | None = None,
+) -> dict[str, tuple[float | None, str]]:
+    """The estimates by job, as seconds from now and the reason.
+
+    Args:
+        ends: when running jobs end, in seconds from now by their steps; of the others it is not known.
+        lasts: for how long waiting jobs would hold nodes.
+    """
+    unknown = JobEnd(None, None, "")
+
+    def of_holder(holder: str) -> JobEnd:
+        end = (ends or {}).get(holder.removeprefix("uid-of-"), unknown)
+        return end if isinstance(end, JobEnd) else JobEnd(at(end), EndBasis.STEPS, "")
+
+    def of_waiting(uid: str) -> RemainingTime:
+        seconds = (lasts or {}).get(uid.removeprefix("uid-of-"))
+        return RemainingTime(seconds, EndBasis.EXPECTED if seconds is not None else None, "")
+
+    answers = plan(fleet, jobs, limits or {}, {})
+    steps = start_times(
+        fleet, [(job, answers[job.job_uid].answer) for job in order(jobs)], Ends(of_holder, of_waiting), NOW
+    )
+    try:
+        while True:
+            next(steps)
+    except StopIteration as over:
+        found: dict[str, StartEstimate] = over.value
+    return {
+        uid.removeprefix("uid-of-"): (
+            None if one.time is None else (one.time - NOW).total_seconds(),
+            one.reason,
+        )
+        for uid, one in found.items()
+    }
+
+
+TWO = held("b1/r1:4", a="b1-r1-0 b1-r1-1", b="b1-r1-2 b1-r1-3")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "said"),
+    [
+        (2, (600, "default/a ends by its step rate")),
+        (3, (HOUR, "default/b ends by its step rate")),
+        (4, (HOUR, "default/b ends by its step rate")),
+    ],
+)
+def test_it_waits_for_the_last_of_the_nodes_that_it_needs(nodes: int, said: tuple[float, str]) -> None:
+    assert starts(TWO, [wants("job", nodes)], {"a": 600, "b": HOUR}) == {"job": said}
+
+
+def test_the_domain_that_is_free_first_counts() -> None:
+    fleet = held("b1/r1:2 b1/r2:2", a="b1-r1-0", b="b1-r2-0 b1-r2-1")
+    job = wants("job", 2, required="rack")
+    assert starts(fleet, [job], {"a": HOUR, "b": 600}) == {"job": (600, "default/b ends by its step rate")}
+    assert starts(fleet, [job], {"b": 600}) == {"job": (600, "default/b ends by its step rate")}
+
+
+def test_segments_need_whole_ones_in_a_domain() -> None:
+    fleet = held("b1/r1:3 b1/r2:3", a="b1-r1-0", b="b1-r1-1 b1-r2-0 b1-r2-1")
+    ends = {"a": 600, "b": HOUR}
+    assert starts(fleet, [wants("job", 2, segment_size=2)], ends)["job"][0] == 600
+    assert starts(fleet, [wants("job", 4, segment_size=2)], ends)["job"][0] == HOUR
+
+
+def test_jobs_behind_wait_for_those_before_them() -> None:
+    jobs = queue(wants("first", 4), wants("second", 2), wants("third", 4))
+    assert starts(TWO, jobs, {"a": 600, "b": HOUR}, {"first": 100, "second": 50}) == {
+        "first": (HOUR, "default/b ends by its step rate"),
+        "second": (
+            HOUR + 100,
+            "default/first, before it in the queue, has started, and ends by its expectedDurationSeconds",
+        ),
+        "third": (
+            HOUR + 150,
+            "default/second, before it in the queue, has started, and ends by its expectedDurationSeconds",
+        ),
+    }
+
+
+def test_what_is_reserved_is_not_taken_before() -> None:
+    fleet = held("b1/r1:3 b1/r2:2", a="b1-r2-0 b1-r2-1")
+    jobs = queue(wants("first", 4, segment_size=2), wants("second", 1))
+    assert starts(fleet, jobs, {"a": 600}) == {
+        "first": (600, "default/a ends by its step rate"),
+        "second": (600, "default/first starts, before it in the queue"),
+    }
+
+
+KNOWN = "set spec.queueing.expectedDurationSeconds there"
+
+
+@pytest.mark.parametrize(
+    ("end", "says"),
+    [
+        (JobEnd(None, None, ""), f"when default/b ends is not known: {KNOWN}"),
+        (
+            JobEnd(None, EndBasis.EXPECTED, "", at(-1200)),
+            "default/b should have ended at 2025-12-31 23:40 UTC by its expectedDurationSeconds",
+        ),
+        (
+            JobEnd(None, EndBasis.STEPS, ""),
+            "when default/b ends is not known: it makes no steps, or has more than a year of them left",
+        ),
+    ],
+    ids=["unknown", "overdue", "no steps"],
+)
+def test_an_end_that_is_not_known_is_named(end: JobEnd, says: str) -> None:
+    assert starts(TWO, [wants("job", 4)], {"a": 600, "b": end}) == {"job": (None, says)}
+
+
+def test_whoever_is_behind_it_is_told_so() -> None:
+    jobs = queue(wants("first", 4), wants("second", 1))
+    assert starts(TWO, jobs, {"a": 600})["second"] == (
+        None,
+        "when default/first starts, before it in the queue, is not known",
+    )
+    assert starts(TWO, jobs, {"a": 600, "b": 700})["second"] == (
+        None,
+        f"when default/first, before it in the queue, ends is not known: {KNOWN}",
+    )
+
+
+def test_names_of_other_namespaces_are_hidden() -> None:
+    jobs = queue(wants("first", 3, viewer="team-b"), wants("second", 1, viewer="team-b"))
+    hidden = starts(TWO, jobs, {"a": 600, "b": 700}, {"first": 100})
+    assert [reason for _, reason in hidden.values()] == [
+        "jobs of other namespaces end by their step rate",
+        "jobs of other namespaces end by their step rate",
+    ]
+    third = starts(TWO, [*jobs, wants("third", 4, viewer="team-b")], {"a": 600, "b": 700}, {"first": 100, "second": 1})
+    words = "jobs of other namespaces, before it in the queue, have started, and end by their expectedDurationSeconds"
+    assert third["third"] == (800, words)
+    assert starts(TWO, jobs)["first"] == (None, "when jobs of other namespaces end is not known")
+
+
+def test_pods_that_hold_nodes() -> None:
+    fleet = tree("b1/r1:2")
+    fleet.occupy("p", "pod/default/notebook", frozenset({"b1-r1-0"}))
+    assert starts(fleet, [wants("job", 2)]) == {"job": (None, "when pod default/notebook ends is not known")}
+
+
+def test_whoever_does_not_wait_for_nodes_has_no_estimate() -> None:
+    jobs = queue(wants("limited", 3), wants("huge", 5), wants("other", 4, namespace="b"))
+    assert starts(TWO, jobs, {"a": 600, "b": 700}, limits={"default": 2}) == {
+        "limited": (None, "not nodes but NamespaceLimit keeps it waiting"),
+        "huge": (None, "not nodes but NeverFits keeps it waiting"),
+        "other": (700, "default/b ends by its step rate"),
+    }
+
+
+def test_whoever_is_placed_starts_now() -> None:
+    jobs = queue(wants("first", 1), wants("second", 4))
+    assert starts(tree("b1/r1:4"), jobs, lasts={"first": 60}) == {
+        "first": (0, "its nodes are promised to it"),
+        "second": (60, "default/first, before it in the queue, has started, and ends by its expectedDurationSeconds"),
+    }
+
+
+def test_replacements_come_first_and_have_none() -> None:
+    jobs = [wants("gang", 2, replacement=True), wants("job", 2)]
+    assert list(starts(TWO, jobs, {"a": 600, "b": HOUR}).items()) == [
+        ("job", (HOUR, "default/b ends by its step rate"))
+    ]
+
+
+def test_only_the_first_have_one() -> None:
+    jobs = queue(*(wants(f"job-{number}", 4) for number in range(MAX_ESTIMATED + 3)))
+    assert len(starts(TWO, jobs, {"a": 600, "b": 700})) == MAX_ESTIMATED
+
+
+SIZES = st.lists(st.integers(1, 6), min_size=1, max_size=6)
+
+
+@given(
+    sizes=SIZES,
+    racks=st.lists(st.booleans(), min_size=6, max_size=6),
+    ends=st.lists(st.integers(0, 10**9) | st.none(), min_size=4, max_size=4),
+    lasts=st.lists(st.integers(-100, 10**9) | st.none(), min_size=6, max_size=6),
+    later=st.integers(0, 10**6),
+)
+def test_never_in_the_past_and_no_sooner_for_later_ends(
+    sizes: list[int], racks: list[bool], ends: list[int | None], lasts: list[int | None], later: int
+) -> None:
+    nodes = [a_node(f"n{number}", "b1", f"r{number % 2}") for number in range(8)]
+    fleet = a_fleet(nodes, holders={node.name: {f"h{number // 2}"} for number, node in enumerate(nodes)})
+    jobs = queue(
+        *(
+            wants(f"job-{number}", size, required="rack" if rack else None)
+            for number, (size, rack) in enumerate(zip(sizes, racks, strict=False))
+        )
+    )
+    known = {f"h{number}": float(end) for number, end in enumerate(ends) if end is not None}
+    for_long = {f"job-{number}": float(last) for number, last in enumerate(lasts) if last is not None}
+
+    def first(shift: float) -> float:
+        found = starts(fleet, jobs, {name: end + shift for name, end in known.items()}, for_long)
+        assert all(seconds is None or seconds >= 0 for seconds, _ in found.values())
+        assert all(reason for _, reason in found.values())
+        seconds = found["job-0"][0]
+        return float("inf") if seconds is None else seconds
+
+    assert first(0) <= first(later)
+
+
+def test_the_reason_stays_while_time_goes_on() -> None:
+    first, later = (
+        starts(TWO, [wants("job", 3)], {"a": 600 - passed, "b": HOUR - passed})["job"] for passed in (0, 60)
+    )
+    assert first[1] == later[1]
+    assert timedelta(seconds=first[0] or 0) - timedelta(seconds=later[0] or 0) == timedelta(seconds=60)
