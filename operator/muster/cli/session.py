@@ -20,7 +20,7 @@ from muster.api.base import ApiModel
 from muster.cli import kubeconfig, show
 from muster.cli.cluster_names import complete_job, complete_namespace
 from muster.cli.errors import CliError, error_text, may_lack_jobs, without_jobs
-from muster.kube.errors import ApiError
+from muster.kube.errors import ApiError, NoCredentials
 
 if TYPE_CHECKING:
     from muster.kube.client import Client
@@ -205,8 +205,8 @@ async def open_session(options: Options) -> Session:
 
     try:
         client = await Client.connect(target.files or None, target.context or None)
-    except Exception as error:
-        why = " ".join(str(error).split()) or type(error).__name__
+    except NoCredentials as error:
+        why = error.why
         raise CliError(f"the kubeconfig {target.files} cannot be used for context {target.context}: {why}") from error
     return Session(client, options.namespace or target.namespace, target.context, target.user)
 

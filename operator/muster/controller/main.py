@@ -3,7 +3,8 @@
 kopf watches nothing: it ends the process when it meets an object that it cannot read, each event would cost it five
 deep copies, and its peering is no leader election (docs/decisions/0001).
 
-Tests: tests/integration/install/test_first_start.py, tests/unit/controller/test_logging.py.
+Tests: tests/unit/controller/test_main.py, tests/unit/controller/test_logging.py,
+tests/integration/install/test_first_start.py.
 """
 
 import gc
@@ -19,6 +20,7 @@ from muster.controller.metrics import note_memory_limit
 from muster.controller.operator import Operator
 from muster.controller.settings import COLLECT_AFTER, SWITCH_SECONDS, Settings
 from muster.kube.client import Client
+from muster.kube.errors import NoCredentials
 from muster.kube.version import UnsupportedServerError
 from muster.serve import open_as_many_files_as_allowed
 
@@ -36,6 +38,7 @@ def main() -> None:
     configure_logging(settings.log_level)
     registry = kopf.OperatorRegistry()
     running: list[Operator] = []
+    refused: list[str] = []
 
     async def start(settings: kopf.OperatorSettings, **_: Any) -> None:
         settings.posting.enabled = False
@@ -44,11 +47,12 @@ def main() -> None:
         running.append(await _started())
 
     async def _started() -> Operator:
-        operator = Operator(await Client.connect(), settings)
         try:
+            operator = Operator(await Client.connect(), settings)
             await operator.start()
-        except UnsupportedServerError as unsupported:
-            raise kopf.PermanentError(str(unsupported)) from unsupported
+        except (NoCredentials, UnsupportedServerError) as error:
+            refused.append(str(error))
+            raise kopf.PermanentError(str(error)) from error
         return operator
 
     async def stop(**_: Any) -> None:
@@ -60,7 +64,12 @@ def main() -> None:
     kopf.on.login(registry=registry)(_login)
     # kopf asks the system for a user name, and a container's numeric user may have none.
     os.environ.setdefault("LOGNAME", "muster")
-    kopf.run(registry=registry, standalone=True, clusterwide=True)
+    try:
+        kopf.run(registry=registry, standalone=True, clusterwide=True)
+    except Exception:
+        if refused:
+            raise SystemExit(refused[0]) from None
+        raise
 
 
 def _login(**kwargs: Any) -> Any:

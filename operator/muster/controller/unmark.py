@@ -25,7 +25,7 @@ from muster.controller.nodeperform import JSON_PATCH, NODES_AT_ONCE, TAINT_KEY
 from muster.health.condition import removal
 from muster.kube import paths
 from muster.kube.client import Client
-from muster.kube.errors import ApiError, NotFound
+from muster.kube.errors import ApiError, NoCredentials, NotFound
 
 LIMIT_SECONDS = 45.0
 """Of everything; the Job has a minute, with the start of its pod."""
@@ -168,10 +168,8 @@ async def run() -> Unmarking:
     """
     try:
         client = await Client.connect()
-    except Exception as error:
-        why = " ".join(str(error).split()) or type(error).__name__
-        problem = f"it has neither the token of a service account nor a kubeconfig that can be used: {why}"
-        raise SystemExit(Unmarking(problem=problem).summary()) from error
+    except NoCredentials as error:
+        raise SystemExit(Unmarking(problem=str(error)).summary()) from error
     try:
         return await unmark(client)
     finally:

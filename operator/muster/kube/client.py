@@ -30,6 +30,7 @@ from muster.kube import jitter, library, paths
 from muster.kube.errors import (
     ApiError,
     Invalid,
+    NoCredentials,
     PageTooLarge,
     ServerError,
     TooManyRequests,
@@ -164,21 +165,28 @@ class Client:
 
     @classmethod
     async def connect(cls, kubeconfig: str | None = None, context: str | None = None) -> "Client":
-        """Connect with the given kubeconfig, else the one in KUBECONFIG, else in-cluster, else ~/.kube/config."""
+        """Connect with the given kubeconfig, else the one in KUBECONFIG, else in-cluster, else ~/.kube/config.
+
+        Raises:
+            NoCredentials: none of them can be used.
+        """
         configuration = library.part("client").Configuration()
         files = kubeconfig or _kubeconfig_files()
         loading = library.part("config")
-        if not files:
-            loading.load_incluster_config(configuration)
-            return cls(configuration)
 
         async def load() -> None:
             await loading.load_kube_config(
                 config_file=files, context=context, client_configuration=configuration, persist_config=False
             )
 
-        await load()
-        return cls(configuration, refresh_credentials=load)
+        try:
+            if not files:
+                loading.load_incluster_config(configuration)
+                return cls(configuration)
+            await load()
+            return cls(configuration, refresh_credentials=load)
+        except Exception as error:  # of the file, of YAML, of a program that has the credentials
+            raise NoCredentials(" ".join(str(error).split()) or type(error).__name__) from error
 
     def sibling(self) -> "Client":
         """Return a client of the same user and API server with connections of its own: its requests wait behind no

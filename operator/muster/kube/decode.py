@@ -22,6 +22,7 @@ from muster.api.gang import Gang
 from muster.api.namespaces import NODE_LEASES
 from muster.api.nodehealth import NodeHealth
 from muster.api.trainingjob import TrainingJob
+from muster.kube.errors import from_status
 from muster.kube.template_shares import MAX_NAMESPACE_BYTES, TemplateShares, parsed_bytes, texts_bytes
 from muster.protocol.messages import readable
 from muster.world import resources
@@ -459,8 +460,15 @@ def watch_event(line: bytes) -> WatchEvent:
 
 
 def list_page(data: bytes) -> ListPage:
-    """Decode one page of a list."""
-    return _deeply(_pages, data)
+    """Decode one page of a list.
+
+    Raises:
+        ApiError: it is none, as where a proxy answers in place of the API server.
+    """
+    try:
+        return _deeply(_pages, data)
+    except msgspec.DecodeError as error:
+        raise from_status(200, data) from error
 
 
 def _deeply(decoder: "msgspec.json.Decoder[Decoded]", data: Raw) -> Decoded:

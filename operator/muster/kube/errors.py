@@ -31,6 +31,21 @@ class Refusal(StrEnum):
     NAMESPACE_TERMINATING = "because it is being terminated"
 
 
+class NoCredentials(Exception):
+    """This process cannot tell where the API server is, or who it is itself.
+
+    Attributes:
+        why: what is missing or wrong, without the remedy.
+    """
+
+    def __init__(self, why: str) -> None:
+        super().__init__(
+            f"no way to the API server: neither the token of a service account nor a kubeconfig can be used: {why}. In "
+            "a pod, set automountServiceAccountToken: true; elsewhere, have KUBECONFIG name a kubeconfig"
+        )
+        self.why = why
+
+
 class ApiError(Exception):
     """An answer of the API server that is not a success.
 

@@ -1,6 +1,6 @@
 """Run the page's process: connect, watch, serve until a signal.
 
-Tests: tests/integration/page/test_page.py, tests/unit/page/test_server.py.
+Tests: tests/integration/page/test_page.py, tests/unit/page/test_server.py, tests/unit/controller/test_main.py.
 """
 
 import asyncio
@@ -19,6 +19,7 @@ from muster.answers.fleetlives import lives
 from muster.coordinator.probes import LoopHeartbeat
 from muster.kube.access import Access
 from muster.kube.client import Client
+from muster.kube.errors import NoCredentials
 from muster.page.connections import Connections
 from muster.page.seen import Seen
 from muster.page.server import KEEPALIVE_SECONDS, LINGERING_SECONDS, MAX_HEADER_BYTES, Page
@@ -43,7 +44,10 @@ def main() -> None:
         ],
         logger_factory=structlog.PrintLoggerFactory(),
     )
-    asyncio.run(_run(Settings.from_environment()))
+    try:
+        asyncio.run(_run(Settings.from_environment()))
+    except NoCredentials as error:
+        raise SystemExit(str(error)) from error
 
 
 async def _run(settings: Settings) -> None:

@@ -149,5 +149,5 @@ async def test_without_a_connection_it_ends_with_a_sentence(
     with pytest.raises(SystemExit) as ended:
         await module.run()
     first, *others = str(ended.value).splitlines()
-    assert "is not known (it has neither the token of a service account nor a kubeconfig that can be used: " in first
+    assert "is not known (no way to the API server: neither the token of a service account nor a kubeconfig" in first
     assert others[1:] == list(REMOVING_COMMANDS)

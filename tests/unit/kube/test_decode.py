@@ -10,6 +10,7 @@ from muster.api.nodehealth import HealthIncident, NodeHealth
 from muster.api.trainingjob import TrainingJob
 from muster.kube import decode, informer
 from muster.kube.decode import Undecodable
+from muster.kube.errors import Unreachable
 from muster.world.fleet import claim_of
 from muster.world.names import place_digest
 from muster.world.quotas import QuotaView, Scope
@@ -232,6 +233,13 @@ def test_a_gang_that_does_not_fit_is_found_under_its_job() -> None:
     gang = kind.decode(raw({"metadata": {**JOB_META, "ownerReferences": owners}, "spec": {"level": "Unheard"}}))
     assert isinstance(gang, Undecodable)
     assert kind.index(gang) == gang.owner_uid == "job-uid"
+
+
+@pytest.mark.parametrize("answer", [b"<html>Log in</html>", b"", b'{"login":"here"}'])
+def test_a_page_that_is_no_list_comes_from_something_in_between(answer: bytes) -> None:
+    with pytest.raises(Unreachable, match="no answer of the API server, but of something in between: ") as raised:
+        decode.list_page(answer)
+    assert (raised.value.status, (answer.decode() or "nothing") in str(raised.value)) == (200, True)
 
 
 def test_list_page_and_watch_event() -> None:
