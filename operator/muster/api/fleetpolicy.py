@@ -650,8 +650,8 @@ class HealthPolicy(ApiModel):
     node_condition: bool = Field(
         False,
         description="nodeCondition makes Muster write what it has seen itself as the condition MusterHealthy on Nodes, "
-        "for other systems to read. It needs the permissions of manifests/components/node-condition. False: Muster "
-        "removes the condition from all Nodes.",
+        "for other systems to read. It needs the permissions of manifests/components/node-condition (in the chart: "
+        "nodeMarks.enabled; in a release: install-jobs.yaml). False: Muster removes the condition from all Nodes.",
     )
     budgets: list[DisruptionBudget] = Field(
         list(DEFAULT_BUDGETS),

@@ -3,7 +3,7 @@
 import pytest
 
 from muster.api.fleetpolicy import Enforcement, FleetPolicySpec, HealthPolicy
-from muster.api.installation import InstallationProfile
+from muster.api.installation import InstallationProfile, name_component
 from muster.api.preflight import PreflightPolicy
 
 OBSERVE, HEALTH, BURN_IN, JOBS = InstallationProfile
@@ -67,3 +67,8 @@ def test_what_pools_ask_for_is_bounded_and_named_too() -> None:
     assert HEALTH.bounded(policy).pools == policy.pools
     assert "asks for by spec.pools[a].health.enforcement. Install profile health," in OBSERVE.unmet(policy)
     assert HEALTH.unmet(policy) == ""
+
+
+def test_the_schema_names_what_has_the_right_to_write_the_condition() -> None:
+    description = HealthPolicy.model_fields["node_condition"].description
+    assert name_component("node-condition") in str(description)
