@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from release.checks import ReleaseError, git
+
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "tests" / "data" / "releases"
 LIST = FOLDER / "releases.json"
@@ -19,6 +21,9 @@ LIST = FOLDER / "releases.json"
 
 class NoHistoryError(Exception):
     """This clone does not have the commit of a release; the message says how to get it."""
+
+    def __init__(self, commit: str) -> None:
+        super().__init__(f"this clone has no commit {commit}: correct the hash, or git fetch --unshallow")
 
 
 @dataclass(frozen=True)
@@ -57,7 +62,7 @@ class Release:
             command = ["git", "-C", str(ROOT), "archive", "--output", str(packed), self.commit]
             answer = subprocess.run(command, capture_output=True, text=True, check=False)
             if answer.returncode != 0:
-                raise NoHistoryError(f"this clone has no commit {self.commit}: git fetch --unshallow")
+                raise NoHistoryError(self.commit)
             unpacking = tree.with_suffix(".unpacking")
             with tarfile.open(packed) as opened:
                 opened.extractall(unpacking, filter="data")
@@ -82,7 +87,13 @@ def keep(version: str, commit: str) -> Release:
 
     Raises:
         NoHistoryError: this clone does not have the commit.
+        ReleaseError: it is not named by its full hash, which alone stays the same.
     """
+    found = git(ROOT, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{commit}^{{commit}}", check=False)
+    if not found:
+        raise NoHistoryError(commit)
+    if found != commit:
+        raise ReleaseError(f"commit {commit}: give its full hash, {found}")
     release = Release(version, commit)
     release.run("record", release.file)
     entries = [entry for entry in json.loads(LIST.read_text()) if entry["version"] != version]

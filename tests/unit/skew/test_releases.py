@@ -9,6 +9,7 @@ from tests.unit.skew.next_version import UNKNOWN, VALUE
 from apidocs.render import RESOURCES
 from muster.api.fleethours import CONFIG_MAP
 from muster.controller.history import NOTE
+from skew.__main__ import main
 from skew.kept import RELEASES, Release
 from skew.read import MODELS, problems
 
@@ -48,3 +49,18 @@ def test_a_field_that_is_not_kept_is_named() -> None:
         "unreadable: spec.level: Input shoul",
         f".{UNKNOWN} is lost",
     ]
+
+
+@pytest.mark.parametrize(
+    ("named", "answer"),
+    [
+        ("0" * 40, f"this clone has no commit {'0' * 40}: correct the hash, or git fetch --unshallow"),
+        ("--all", "this clone has no commit --all: "),
+        ("HEAD^{tree}", "this clone has no commit HEAD^{tree}: "),
+        ("HEAD", "commit HEAD: give its full hash, "),
+    ],
+)
+def test_a_release_is_kept_by_the_full_hash_of_a_commit(named: str, answer: str) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["9.9.9", "--", named])
+    assert str(ended.value).startswith(answer)
