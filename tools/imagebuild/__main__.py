@@ -20,11 +20,12 @@ from imagebuild import fetch, plan, runpyz
 from imagebuild.archive import FORM, pack, read_digest
 from imagebuild.buildah import Buildah
 from imagebuild.report import BuildError, Step, run_quietly, say
-from localcluster.cache import digest_of, locked, make_once
+from localcluster.cache import digest_of, keep_newest, lock_of, locked, make_once
 
 REPOSITORY = Path(__file__).parents[2]
 TOOLS = {"buildah": "buildah", "mmdebstrap": "mmdebstrap", "unshare": "util-linux"}
 KEPT_BUILDS = 4
+KEPT_STORAGES = 2
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -73,7 +74,8 @@ def build_image(image: plan.Image, prefix: str, tag: str) -> dict[str, str]:
 
         build = make_once(builds / digest, make)
     os.utime(build)
-    remove_old_builds(builds, build)
+    # Each change of the sources leaves an archive of a few hundred megabytes behind.
+    keep_newest(builds, KEPT_BUILDS, build)
     archive = build / f"{image.name}.tar"
     say(f"{names[0]} ({archive.stat().st_size / 1e6:.0f} MB)")
     return {"image": names[0], "archive": str(archive), "digest": read_digest(archive)}
@@ -108,20 +110,17 @@ def build_archive(image: plan.Image, context: Path, names: list[str], output: Pa
     # All it reads besides the files copied before it comes from these two, so they choose the storage.
     scripts = [(context / script).read_bytes() for script in plan.SCRIPTS]
     storage = fetch.images_cache() / "storage" / digest_of([fetch.base_digest(), *scripts])
-    with locked(storage.with_name(storage.name + ".lock")), Buildah(storage) as buildah:
+    kept = {path.name for path in output.parents[1].iterdir()} | {names[0].rpartition(":")[2]}
+    with locked(lock_of(storage)), Buildah(storage) as buildah:
         buildah.import_base(base, fetch.BASE_IMAGE)
         buildah.build(context / image.dockerfile, context, names[0])
         with tempfile.TemporaryDirectory(dir=output.parent) as folder:
             exported = Path(folder)
             buildah.export(names[0], exported)
             pack(exported, names, output)
-
-
-def remove_old_builds(builds: Path, current: Path) -> None:
-    """Keep the builds used last: each change of the sources leaves an archive of a few hundred megabytes behind."""
-    others = [path for path in builds.iterdir() if path.is_dir() and "." not in path.name and path != current]
-    for path in sorted(others, key=lambda path: path.stat().st_mtime, reverse=True)[KEPT_BUILDS - 1 :]:
-        shutil.rmtree(path, ignore_errors=True)
+        buildah.remove_others(image.repository, kept)
+        os.utime(storage)
+    keep_newest(storage.parent, KEPT_STORAGES, storage)
 
 
 def write_index(name: str, found: dict[str, dict[str, str]]) -> None:

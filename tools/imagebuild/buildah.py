@@ -6,6 +6,7 @@ Each command runs in a private mount namespace: whatever it mounts ends with it,
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Container
 from pathlib import Path
 from typing import Self
 
@@ -52,3 +53,12 @@ class Buildah:
         The layers stay uncompressed, which nodes unpack faster (to a `dir:` only: buildah compresses for an `oci:`).
         """
         self._run("push", "--quiet", "--disable-compression", name, f"dir:{folder}")
+
+    def remove_others(self, repository: str, kept: Container[str]) -> None:
+        """Remove the images of a repository whose tags are not kept, with the layers that no other image has, and the
+        containers of builds that were killed."""
+        self._run("rm", "--all")
+        images = (line.rpartition(":") for line in self._run("images", "--format", "{{.Name}}:{{.Tag}}").split())
+        others = [f"{name}:{tag}" for name, _, tag in images if name.endswith(f"/{repository}") and tag not in kept]
+        if others:
+            self._run("rmi", *others)

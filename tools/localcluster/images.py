@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from localcluster.build import Say
-from localcluster.cache import cache_root, digest_of, locked, make_once
+from localcluster.cache import cache_root, digest_of, keep_newest, locked, make_once
 from localcluster.errors import LocalClusterError
 from localcluster.node import PAUSE_IMAGE, containerd_configuration
 from localcluster.patience import PATIENCE_SECONDS
@@ -30,7 +30,7 @@ from localcluster.processes import log_tail, run, spawn
 _NAMESPACE = "k8s.io"
 _SHARED_FOLDERS = ("io.containerd.content.v1.content/blobs", "io.containerd.snapshotter.v1.overlayfs/snapshots")
 _COPIED_FILES = ("io.containerd.metadata.v1.bolt/meta.db", "io.containerd.snapshotter.v1.overlayfs/metadata.db")
-_KEPT_STORES = 8
+_KEPT_STORES = 9
 _POLL_SECONDS = 0.05
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
@@ -62,7 +62,7 @@ def store(archives: Sequence[Path], digests: Mapping[str, str], programs: Path, 
 
         made = make_once(folder / digest, make)
         os.utime(made)
-    _prune(folder, keep=made)
+    keep_newest(folder, _KEPT_STORES, made)  # running nodes have links of their own
     return made
 
 
@@ -121,19 +121,6 @@ def _wait_for_socket(daemon: subprocess.Popen[bytes], socket: Path, log: Path) -
         if daemon.poll() is not None or time.monotonic() > end:
             raise LocalClusterError(f"containerd did not start; its log ends with:\n{log_tail(log)}")
         time.sleep(_POLL_SECONDS)
-
-
-def _prune(folder: Path, keep: Path) -> None:
-    """Forget the stores that were not used for the longest time; running nodes have links of their own."""
-    with locked(folder / "prune.lock"):
-        stores = sorted(
-            (path for path in folder.iterdir() if path.is_dir() and ".making-" not in path.name and path != keep),
-            key=lambda path: path.stat().st_mtime,
-        )
-        for old in stores[: max(0, len(stores) - _KEPT_STORES)]:
-            dying = old.with_name(old.name + ".making-dying")
-            old.rename(dying)
-            shutil.rmtree(dying)
 
 
 def _containerd_version() -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
 
 import pytest
 
-from localcluster.cache import cache_root, digest_of, digest_of_file, make_once
+from localcluster.cache import cache_root, digest_of, digest_of_file, keep_newest, lock_of, locked, make_once
 
 
 @pytest.mark.parametrize(
@@ -99,3 +100,35 @@ def test_what_a_killed_maker_left_is_cleared_away(tmp_path: Path) -> None:
     make_once(tmp_path / "entry", lambda folder: None)
 
     assert not leftover.exists()
+
+
+@pytest.fixture
+def entries(tmp_path: Path) -> list[Path]:
+    """Four entries of a cache, the one used last first."""
+    made = [tmp_path / f"entry{age}" for age in range(4)]
+    for age, entry in enumerate(made):
+        (entry / "content").mkdir(parents=True)
+        os.utime(entry, (1_000_000 - age, 1_000_000 - age))
+    return made
+
+
+def folders(cache: Path) -> set[Path]:
+    return {path for path in cache.iterdir() if path.is_dir()}
+
+
+def test_entries_used_last_are_kept_and_the_current_one_always(tmp_path: Path, entries: list[Path]) -> None:
+    (tmp_path / "other.making-x").mkdir()
+    keep_newest(tmp_path, 2, entries[3])
+    assert folders(tmp_path) == {entries[0], entries[3], tmp_path / "other.making-x"}
+
+
+def test_an_old_entry_in_use_is_kept(tmp_path: Path, entries: list[Path]) -> None:
+    with locked(lock_of(entries[2])):
+        keep_newest(tmp_path, 1, entries[0])
+    assert folders(tmp_path) == {entries[0], entries[2]}
+
+
+def test_what_a_killed_process_was_removing_goes_with_the_next(tmp_path: Path, entries: list[Path]) -> None:
+    entries[2].rename(tmp_path / "entry2.making-dying")
+    keep_newest(tmp_path, 4, entries[0])
+    assert folders(tmp_path) == {entries[0], entries[1], entries[3]}
